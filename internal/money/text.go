@@ -1,0 +1,141 @@
+package money
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ParseAmount reads a decimal number of dollars such as "12.5" or "-0.000000001".
+// At most nine digits may follow the point; more, an exponent, a sign other than a
+// leading minus, spaces or separators are errors, so that nothing is misread.
+func ParseAmount(s string) (Amount, error) {
+	v, err := parse(s, 9)
+	if err != nil {
+		return 0, fmt.Errorf("read %q as dollars: %w", s, err)
+	}
+	return Amount(v), nil
+}
+
+// ParseRate reads a decimal number of dollars for one unit with at most twelve
+// digits after the point.
+func ParseRate(s string) (Rate, error) {
+	v, err := parse(s, 12)
+	if err != nil {
+		return 0, fmt.Errorf("read %q as dollars a unit: %w", s, err)
+	}
+	return Rate(v), nil
+}
+
+func parse(s string, scale int) (int64, error) {
+	digits, neg := strings.CutPrefix(s, "-")
+	whole, frac, point := strings.Cut(digits, ".")
+	if whole == "" || (point && frac == "") {
+		return 0, errors.New("not a decimal number")
+	}
+	if len(frac) > scale {
+		if strings.Trim(frac[scale:], "0") != "" {
+			return 0, fmt.Errorf("more than %d digits after the point", scale)
+		}
+		frac = frac[:scale]
+	}
+	for _, c := range []byte(whole + frac) {
+		if c < '0' || c > '9' {
+			return 0, errors.New("not a decimal number")
+		}
+	}
+	text := whole + frac + strings.Repeat("0", scale-len(frac))
+	if neg {
+		text = "-" + text
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, ErrOverflow
+	}
+	return v, nil
+}
+
+// String returns every digit that is not a trailing zero, and at least cents:
+// "0.526", "713.648", "2.00".
+func (a Amount) String() string { return format(int64(a), 9, 2) }
+
+// String returns every digit that is not a trailing zero, and at least cents.
+func (r Rate) String() string { return format(int64(r), 12, 2) }
+
+func format(v int64, scale, least int) string {
+	s := strconv.FormatUint(magnitude(v), 10)
+	if len(s) <= scale {
+		s = strings.Repeat("0", scale-len(s)+1) + s
+	}
+	whole, frac := s[:len(s)-scale], strings.TrimRight(s[len(s)-scale:], "0")
+	if len(frac) < least {
+		frac += strings.Repeat("0", least-len(frac))
+	}
+	if v < 0 {
+		whole = "-" + whole
+	}
+	return whole + "." + frac
+}
+
+// Cents returns the amount rounded half to even to cents, as it is printed and as
+// every *_usd field of a document holds it: "713.65".
+func (a Amount) Cents() string {
+	v, _ := mulDiv(int64(a), 1, int64(Cent))
+	return format(v*int64(Cent), 9, 2)
+}
+
+// Dollars returns the amount rounded half to even to whole dollars, with thousands
+// separated, for people: "$12,311". Amounts under ten dollars keep their cents.
+func (a Amount) Dollars() string {
+	if a > -10*USD && a < 10*USD {
+		return sign(a) + "$" + strings.TrimPrefix(a.Cents(), "-")
+	}
+	v, _ := mulDiv(int64(a), 1, int64(USD))
+	return sign(a) + "$" + Thousands(int64(magnitude(v)))
+}
+
+// Thousands returns n with its thousands separated: "1,284".
+func Thousands(n int64) string {
+	s := strconv.FormatUint(magnitude(n), 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	if n < 0 {
+		s = "-" + s
+	}
+	return s
+}
+
+func sign(a Amount) string {
+	if a < 0 {
+		return "-"
+	}
+	return ""
+}
+
+// MarshalText writes every digit.
+func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (a *Amount) UnmarshalText(b []byte) error {
+	v, err := ParseAmount(string(b))
+	if err != nil {
+		return err
+	}
+	*a = v
+	return nil
+}
+
+// MarshalText writes every digit.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (r *Rate) UnmarshalText(b []byte) error {
+	v, err := ParseRate(string(b))
+	if err != nil {
+		return err
+	}
+	*r = v
+	return nil
+}
