@@ -1,0 +1,344 @@
+package inventory
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Detail is what only one kind of resource has.
+type Detail interface{ detail() }
+
+// Market is how a machine's capacity was bought. The zero value is unknown and
+// has no price.
+type Market string
+
+// The markets.
+const (
+	MarketUnknown Market = ""
+	OnDemand      Market = "on-demand"
+	Spot          Market = "spot"
+	CapacityBlock Market = "capacity-block"
+	DedicatedHost Market = "dedicated-host" // paid by the host, not by the machine
+	LinuxPlatform        = "linux"
+	SharedTenancy        = "shared"
+)
+
+// Instance is a virtual machine.
+type Instance struct {
+	Market Market
+	// Platform is "linux" for Linux without a paid licence; anything else
+	// ("windows", "rhel", …) is priced apart. Empty is unknown.
+	Platform string
+	// Tenancy is "shared" or "dedicated". Empty is unknown.
+	Tenancy string
+	ImageID string
+	Disks   []Disk
+	// AutoScalingGroup is the group that manages the machine, if any.
+	AutoScalingGroup string
+	// CapacityReservationID is the reservation it runs in, if any.
+	CapacityReservationID string
+	// TerminationProtected is the provider's own protection.
+	TerminationProtected Fact[bool]
+	VPC, Subnet          string
+}
+
+// Disk is a volume attached to a machine.
+type Disk struct {
+	VolumeID            string
+	DeleteOnTermination bool
+}
+
+// Volume is a block device. Type is gp2, gp3, io1, io2, st1, sc1, standard.
+type Volume struct {
+	SizeGiB         int64
+	IOPS            int64 // provisioned; 0 where the type has none
+	ThroughputMiBps int64 // provisioned; 0 where the type has none
+	AttachedTo      []string
+}
+
+// Snapshot is a copy of a volume. Snapshots of one volume are incremental: only
+// the first of a chain holds all its blocks, and the provider does not publish
+// what the others hold.
+type Snapshot struct {
+	VolumeID string
+	// VolumeSizeGiB is the size of the volume, an upper bound of what is stored.
+	VolumeSizeGiB int64
+	// FullBytes is the full size of the snapshot's data, where published.
+	FullBytes Fact[int64]
+	// Archived is true in the archive tier.
+	Archived bool
+	// Images are the machine images, disabled ones included, that need it.
+	Images []string
+	// ImagesKnown is false when the images could not be read; then no snapshot is
+	// known to be unused.
+	ImagesKnown bool
+}
+
+// copiedVolume is the placeholder that the provider gives as the volume of a
+// copied snapshot.
+const copiedVolume = "vol-ffffffff"
+
+// InChain says whether the snapshot shares blocks with others of its volume.
+func (s *Snapshot) InChain() bool {
+	return s.VolumeID != "" && s.VolumeID != copiedVolume && !s.Archived
+}
+
+// Image is a machine image. Its storage is its snapshots'.
+type Image struct {
+	SnapshotIDs  []string
+	LastLaunched Fact[time.Time]
+	Public       bool
+}
+
+// Address is a public IPv4 address that is held.
+type Address struct {
+	PublicIP string
+	// AssociationID is empty when it is associated with nothing.
+	AssociationID string
+	// InstanceID is the machine it is associated with, if it is one.
+	InstanceID string
+}
+
+// NATGateway is a managed gateway. Type is "public" or "private".
+type NATGateway struct {
+	VPC, Subnet string
+	// Routes is how many route tables send traffic to it.
+	Routes Fact[int]
+}
+
+// LoadBalancer is a load balancer. Type is application, network, gateway or
+// classic.
+type LoadBalancer struct {
+	// Dimension is its name in the provider's metrics.
+	Dimension               string
+	Targets, HealthyTargets Fact[int]
+}
+
+// LifecycleRule is one rule of a bucket's lifecycle, as far as judging needs it.
+type LifecycleRule struct {
+	ID      string
+	Enabled bool
+	// Prefix is empty for the whole bucket.
+	Prefix string
+	// Filtered is true when tags or sizes narrow the rule further.
+	Filtered bool
+	// TransitionDays maps a storage class to the age at which objects go there.
+	TransitionDays map[string]int
+	// ExpirationDays, NoncurrentExpirationDays and AbortMultipartDays are 0 when
+	// the rule has none.
+	ExpirationDays, NoncurrentExpirationDays, AbortMultipartDays int
+	NoncurrentTransition                                         bool
+}
+
+// Stored is an amount of stored data.
+type Stored struct {
+	Bytes, Objects int64
+}
+
+// Bucket is an object store bucket.
+type Bucket struct {
+	Versioned Fact[bool]
+	Lifecycle Fact[[]LifecycleRule]
+	// Sizes is the stored bytes by storage class (STANDARD, STANDARD_IA, GLACIER,
+	// DEEP_ARCHIVE, …).
+	Sizes   Fact[map[string]int64]
+	Objects Fact[int64]
+	// Uploads are multipart uploads begun over 7 days ago and never completed.
+	Uploads Fact[Uploads]
+	// Noncurrent is what replaced or deleted versions hold.
+	Noncurrent Fact[Listing]
+	// Prefixes is what a bounded listing saw under each top-level prefix.
+	Prefixes Fact[[]Prefix]
+	// AccessedFrom are the regions of machines that read it, where tags or flow
+	// records say so.
+	AccessedFrom []string
+}
+
+// Uploads are incomplete multipart uploads.
+type Uploads struct {
+	Count  int
+	Bytes  Fact[int64]
+	Oldest time.Time
+	// Complete is false when the listing stopped at its bound.
+	Complete bool
+}
+
+// Listing is a bounded listing's sum.
+type Listing struct {
+	Stored
+	// Complete is false when the listing stopped at its bound; then the figures
+	// are lower bounds.
+	Complete bool
+}
+
+// Prefix is what a bounded listing saw under one prefix.
+type Prefix struct {
+	Name string
+	Listing
+	// Small counts objects under 128 KiB, which gain nothing in infrequent access
+	// and are not moved.
+	Small Stored
+	// Older maps an age in days (30, 90, 180) to what is older than that, small
+	// objects left out.
+	Older map[int]Stored
+	// Newest and Oldest are modification times; zero when nothing was seen.
+	Newest, Oldest time.Time
+	// Class is the storage class seen most.
+	Class string
+}
+
+// Repository is a container image repository.
+type Repository struct {
+	// Images, Bytes: all images; Untagged…: those without a tag; Unpulled…: tagged
+	// ones that nobody pulled for 90 days and that are at least that old.
+	Images, UntaggedImages, UnpulledImages int
+	Bytes, UntaggedBytes, UnpulledBytes    Fact[int64]
+	LifecyclePolicy                        Fact[bool]
+}
+
+// LogGroup is a group of log streams.
+type LogGroup struct {
+	StoredBytes Fact[int64]
+	// RetentionDays is 0 when logs are kept for ever.
+	RetentionDays Fact[int]
+	// InfrequentAccess is the log class.
+	InfrequentAccess bool
+}
+
+// Notebook is a managed notebook machine. Type is its machine type without the
+// service's prefix (ml.).
+type Notebook struct {
+	VolumeGiB    int64
+	LastModified time.Time
+	// LastActivity is the kernel's or app's own record of use.
+	LastActivity Fact[time.Time]
+	// App is true for a studio application.
+	App bool
+}
+
+// Endpoint is a managed inference endpoint.
+type Endpoint struct {
+	Variants []Variant
+	Async    bool
+}
+
+// Variant is a part of an endpoint on machines of one type (without the
+// service's prefix).
+type Variant struct {
+	Name       string
+	Type       string
+	Count      int64
+	Serverless bool
+}
+
+// TrainingJob is a managed training job that runs or ran.
+type TrainingJob struct {
+	Count         int64
+	VolumeGiB     int64
+	Spot          bool
+	StartedAt     time.Time
+	MaxRuntime    time.Duration // 0 unknown
+	CheckpointURI string
+	InputURIs     []string
+}
+
+// AutoScalingGroup is a group of machines under one controller.
+type AutoScalingGroup struct {
+	Min, Max, Desired int64
+	Instances         []string
+	// ScalingPolicies is how many policies change the group's size by demand or
+	// by schedule.
+	ScalingPolicies Fact[int]
+}
+
+// CapacityReservation is reserved machine capacity that costs whether used or
+// not. Type is the machine type.
+type CapacityReservation struct {
+	Total, Available int64
+	// Block is true for a capacity block that is paid up front.
+	Block    bool
+	EndsAt   time.Time
+	Platform string
+	// Tenancy is "shared" or "dedicated".
+	Tenancy string
+}
+
+// CommitmentType is the kind of a commitment.
+type CommitmentType string
+
+// The commitment types.
+const (
+	ReservedInstances   CommitmentType = "reserved-instances"
+	ComputeSavingsPlan  CommitmentType = "compute-savings-plan"
+	InstanceSavingsPlan CommitmentType = "ec2-instance-savings-plan"
+	MachineLearningPlan CommitmentType = "sagemaker-savings-plan"
+)
+
+// Commitment is a promise to pay for a term. For reserved instances Type is the
+// machine type, Region or Zone the scope.
+type Commitment struct {
+	CommitmentType CommitmentType
+	// Count is the number of reserved machines.
+	Count int64
+	// Platform of reserved machines, as in Instance.
+	Platform string
+	// Zonal reservations cover only their zone.
+	Zonal bool
+	// Hourly is what the commitment costs an hour with its upfront part spread
+	// over the term.
+	Hourly Fact[money.Amount]
+	// Family of an instance savings plan: "p4d".
+	Family           string
+	StartsAt, EndsAt time.Time
+	Payment          string
+}
+
+// FileSystem is a managed file system. Type is efs, fsx-lustre, fsx-windows,
+// fsx-ontap or fsx-openzfs.
+type FileSystem struct {
+	// Sizes is bytes by storage class for efs (STANDARD, IA, ARCHIVE).
+	Sizes Fact[map[string]int64]
+	// CapacityGiB is the provisioned capacity for fsx.
+	CapacityGiB int64
+	// StorageType is SSD or HDD for fsx.
+	StorageType string
+	// ThroughputMBpsPerTiB is the throughput bought with each TiB for lustre.
+	ThroughputMBpsPerTiB int64
+	// Deployment is SCRATCH_2, PERSISTENT_2, …, SINGLE_AZ_1, MULTI_AZ_1, …
+	Deployment string
+}
+
+// Database is a managed database or search cluster. Type is the class.
+type Database struct {
+	Engine      string // postgres, opensearch, …
+	Count       int64
+	MultiAZ     bool
+	StorageGiB  int64
+	StorageType string
+}
+
+// Secret is a stored secret.
+type Secret struct {
+	LastAccessed Fact[time.Time]
+}
+
+func (*Address) detail()             {}
+func (*AutoScalingGroup) detail()    {}
+func (*Bucket) detail()              {}
+func (*CapacityReservation) detail() {}
+func (*Commitment) detail()          {}
+func (*Database) detail()            {}
+func (*Endpoint) detail()            {}
+func (*FileSystem) detail()          {}
+func (*Image) detail()               {}
+func (*Instance) detail()            {}
+func (*LoadBalancer) detail()        {}
+func (*LogGroup) detail()            {}
+func (*NATGateway) detail()          {}
+func (*Notebook) detail()            {}
+func (*Repository) detail()          {}
+func (*Secret) detail()              {}
+func (*Snapshot) detail()            {}
+func (*TrainingJob) detail()         {}
+func (*Volume) detail()              {}

@@ -1,0 +1,173 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tags that curfew itself defines.
+const (
+	TagLifetime  = "curfew:lifetime"   // ephemeral | persistent
+	TagManaged   = "curfew:managed"    // true: policies may act on it
+	TagKeepUntil = "curfew:keep-until" // RFC 3339 time or a date: exempt until then
+	TagPurpose   = "curfew:purpose"    // one of the purposes
+	TagLease     = "curfew:lease-until"
+	TagDataURI   = "curfew:data" // s3://bucket/prefix the machine works on
+)
+
+// TagMapping says which tags name the owner. Keys are compared without regard to
+// case, and -, _, space and : within them are alike ("Cost-Center", "cost_center").
+// The first key in a list that has a non-empty value wins.
+type TagMapping struct {
+	Team        []string `yaml:"team"`
+	Project     []string `yaml:"project"`
+	User        []string `yaml:"user"`
+	Environment []string `yaml:"environment"`
+	CostCenter  []string `yaml:"cost_center"`
+	Purpose     []string `yaml:"purpose"`
+	Lifetime    []string `yaml:"lifetime"`
+}
+
+// DefaultTagMapping covers the usual spellings.
+func DefaultTagMapping() TagMapping {
+	return TagMapping{
+		Team:        []string{"team", "squad", "group", "owner-team", "curfew:team"},
+		Project:     []string{"project", "project-name", "application", "app", "curfew:project"},
+		User:        []string{"user", "owner", "created-by", "creator", "owner-email", "curfew:user"},
+		Environment: []string{"environment", "env", "stage", "curfew:environment"},
+		CostCenter:  []string{"cost-center", "costcenter", "cost-centre", "costcentre", "billing-code", "curfew:cost-center"},
+		Purpose:     []string{TagPurpose, "purpose", "workload", "workload-type"},
+		Lifetime:    []string{TagLifetime, "lifetime"},
+	}
+}
+
+// purposes maps the values seen in the field, normalised, to purposes.
+var purposes = map[string]Purpose{
+	"training": Training, "train": Training, "transientmltraining": Training, "mltraining": Training, "finetuning": Training,
+	"evaluation": Evaluation, "eval": Evaluation, "benchmark": Evaluation,
+	"experimentation": Experimentation, "experiment": Experimentation, "dev": Experimentation, "development": Experimentation,
+	"research": Experimentation, "notebook": Experimentation, "interactive": Experimentation, "sandbox": Experimentation,
+	"inference": Inference, "serving": Inference, "prediction": Inference, "endpoint": Inference,
+	"data": Data, "dataset": Data, "storage": Data, "artifacts": Data,
+}
+
+// transientTraining is the value of Purpose that means ephemeral training, the
+// convention of dead man's switches.
+const transientTraining = "transientmltraining"
+
+// Apply derives owner, lifetime, purpose, management and exemption of r from its
+// tags. A value it cannot read (an unknown lifetime, a malformed time) counts as
+// absent for lifetime, purpose and management; a malformed keep-until is returned
+// as an error and keeps the resource for ever, because a wish to keep something
+// must not be lost to a typing mistake.
+func (m TagMapping) Apply(r *Resource) error {
+	norm := make(map[string]string, len(r.Tags))
+	for _, k := range sortedKeys(r.Tags) {
+		if v := strings.TrimSpace(r.Tags[k]); v != "" {
+			if n := normal(k); norm[n] == "" {
+				norm[n] = v
+			}
+		}
+	}
+	first := func(keys []string) string {
+		for _, k := range keys {
+			if v := norm[normal(k)]; v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	r.Owner = Owner{Team: first(m.Team), Project: first(m.Project), User: first(m.User),
+		Environment: strings.ToLower(first(m.Environment)), CostCenter: first(m.CostCenter)}
+	r.Purpose = purposes[normal(first(m.Purpose))]
+	r.Lifetime = LifetimeUnknown
+	switch lt := Lifetime(strings.ToLower(first(m.Lifetime))); lt {
+	case Ephemeral, Persistent:
+		r.Lifetime = lt
+	case LifetimeUnknown:
+		if normal(norm["purpose"]) == transientTraining {
+			r.Lifetime, r.Purpose = Ephemeral, Training
+		}
+	}
+	r.Managed = strings.EqualFold(norm[normal(TagManaged)], "true")
+	r.KeepUntil = time.Time{}
+	if v := norm[normal(TagKeepUntil)]; v != "" {
+		t, err := parseKeep(v)
+		r.KeepUntil = t
+		if err != nil {
+			return fmt.Errorf("read tag %s of %s: %w", TagKeepUntil, r.ID, err)
+		}
+	}
+	return nil
+}
+
+// KeepForever is the exemption of a resource whose keep-until cannot be read.
+var KeepForever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func parseKeep(v string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
+		if t, err := time.Parse(layout, v); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	// A date keeps through the whole of that day everywhere on earth (UTC-12).
+	if t, err := time.Parse(time.DateOnly, v); err == nil {
+		return t.AddDate(0, 0, 1).Add(12 * time.Hour), nil
+	}
+	return KeepForever, fmt.Errorf("%q is neither an RFC 3339 time nor a date; the resource is kept", v)
+}
+
+// Required tags: the keys by which spend is attributed.
+var RequiredTags = []string{"team", "project", "environment", "cost-center"}
+
+// Missing returns which of the required owner fields (team, project, environment,
+// cost-center, user) r lacks, and whether its tags are known at all.
+func (r *Resource) Missing(required []string) (missing []string, known bool) {
+	if r.Tags == nil {
+		return nil, false
+	}
+	for _, k := range required {
+		v, ok := map[string]string{"team": r.Owner.Team, "project": r.Owner.Project, "user": r.Owner.User,
+			"environment": r.Owner.Environment, "costcenter": r.Owner.CostCenter}[normal(k)]
+		if !ok {
+			v = r.tag(k)
+		}
+		if v == "" {
+			missing = append(missing, k)
+		}
+	}
+	return missing, true
+}
+
+// tag returns the value of a tag by its normalised key.
+func (r *Resource) tag(key string) string {
+	for _, k := range sortedKeys(r.Tags) {
+		if normal(k) == normal(key) && r.Tags[k] != "" {
+			return r.Tags[k]
+		}
+	}
+	return ""
+}
+
+func normal(s string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c == '-' || c == '_' || c == ' ' || c == ':' || c == '/' || c == '.':
+			return -1
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		}
+		return c
+	}, s)
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
