@@ -1,0 +1,66 @@
+package usage
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// cover is the time that points stand for, as spans in order that do not touch.
+// Times are offsets from the start of the window.
+type cover struct {
+	spans []span
+	total time.Duration
+}
+
+// span is time in which no point is missing. Jitter leaves holes of less than
+// half a step in it, which the total leaves out.
+type span struct{ from, to time.Duration }
+
+// maxSpans bounds what a meter full of holes costs in memory. Points that would
+// need one span more do not count as covered, which errs towards unknown.
+const maxSpans = 1024
+
+// add marks [at, at+step) as covered, cut at end.
+func (c *cover) add(at, step, end time.Duration) {
+	if step <= 0 {
+		return
+	}
+	to := min(at+step, end)
+	if to < at { // a step so long that the sum overflows
+		to = end
+	}
+	i := len(c.spans)
+	if i > 0 && c.spans[i-1].from > at {
+		i = sort.Search(i, func(i int) bool { return c.spans[i].from > at })
+	}
+	joins := func(gap time.Duration) bool { return gap < (step+1)/2 }
+	var before, after bool
+	lo, hi := at, to
+	if i > 0 {
+		lo = max(lo, c.spans[i-1].to)
+		before = joins(at - c.spans[i-1].to)
+	}
+	if i < len(c.spans) {
+		hi = min(hi, c.spans[i].from)
+		after = joins(c.spans[i].from - to)
+	}
+	gain := hi - lo
+	if gain <= 0 {
+		return
+	}
+	switch {
+	case before && after:
+		c.spans[i-1].to = c.spans[i].to
+		c.spans = slices.Delete(c.spans, i, i+1)
+	case before:
+		c.spans[i-1].to = hi
+	case after:
+		c.spans[i].from = lo
+	case len(c.spans) < maxSpans:
+		c.spans = slices.Insert(c.spans, i, span{lo, hi})
+	default:
+		return
+	}
+	c.total += gain
+}

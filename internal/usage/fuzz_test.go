@@ -1,0 +1,148 @@
+package usage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// holds checks what every reader promises whatever it is fed: it ends, every error
+// is a *FileError in one line, and every value is within its signal's range.
+func holds(t *testing.T, data []byte, f Format) {
+	t.Helper()
+	sum, err := Read(context.Background(), bytes.NewReader(data), f, func(s *Sample) error {
+		if s.Resource == "" || s.Time.IsZero() {
+			t.Fatalf("a sample without resource or time: %s", flat(s))
+		}
+		for sig := range numSignals {
+			v, ok := s.Get(sig)
+			if !ok {
+				continue
+			}
+			if limit := sig.limit(); !(v >= 0) || math.IsInf(v, 0) || (limit > 0 && v > limit) {
+				t.Fatalf("%s is %v", sig, v)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		var e *FileError
+		if !errors.As(err, &e) {
+			t.Fatalf("%v is no *FileError", err)
+		}
+		if e.Line < 0 || e.Column < 0 || strings.ContainsAny(e.Reason, "\n") {
+			t.Fatalf("%q is not one line", err)
+		}
+	}
+	if sum.Rows < 0 || sum.Last.Before(sum.First) || sum.Step < 0 {
+		t.Fatalf("summary is %+v", sum)
+	}
+}
+
+func FuzzReadCSV(f *testing.F) {
+	for _, s := range []string{
+		"resource,time,gpu,gpu_util\na,2026-07-01T00:00:00Z,0,5\n", "pod,t_s,gpu_util_pct\na,0,5\na,57,\n",
+		"resource,time,tags\n\"a\"\"b\",1e3,\"{\"\"k\"\":\"\"v\"\"}\"\n", "\xef\xbb\xbfresource,time\r\n\"x\ny\",0\r\n", "resource,time,sm_active\na,0,[N/A]\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		holds(t, data, Format{})
+		holds(t, data, Format{Resource: "r", Map: map[string]string{"time": "t_s", "gpu_util": "gpu_util_pct"}})
+	})
+}
+
+func FuzzReadNvidiaSMI(f *testing.F) {
+	for _, s := range []string{
+		"timestamp, uuid, utilization.gpu [%], memory.used [MiB]\n2026/07/01 00:00:00.250, GPU-a, 37 %, 1024 MiB\n",
+		"timestamp, index, power.draw [W], memory.total [MiB]\n2026/07/01 00:00:00.250, 0, [N/A], 81920\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { holds(t, data, Format{Resource: "i-1"}) })
+}
+
+func FuzzReadParquet(f *testing.F) {
+	f.Add(benchParquet(f, 3))
+	f.Add([]byte("PAR1PAR1"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<16 || !bytes.HasPrefix(data, []byte("PAR1")) {
+			return
+		}
+		holds(t, data, Format{})
+	})
+}
+
+func FuzzParseMap(f *testing.F) {
+	for _, s := range []string{"resource=pod,time=t_s", "gpu_util=a=b", "=", ",", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		m, err := ParseMap(s)
+		if err != nil {
+			return
+		}
+		var pairs []string
+		for ours, theirs := range m {
+			if _, ok := columnNamed(ours); !ok || theirs == "" {
+				t.Fatalf("%q maps %q to %q", s, ours, theirs)
+			}
+			pairs = append(pairs, ours+"="+theirs)
+		}
+		back, err := ParseMap(strings.Join(pairs, ","))
+		if err != nil || len(back) != len(m) {
+			t.Fatalf("%q reads as %v, printed and read again as %v, %v", s, m, back, err)
+		}
+		for ours, theirs := range m {
+			if back[ours] != theirs {
+				t.Fatalf("%q reads as %v, printed and read again as %v", s, m, back)
+			}
+		}
+	})
+}
+
+// FuzzNumber holds the quick reading of numbers against strconv's.
+func FuzzNumber(f *testing.F) {
+	for _, s := range []string{"0", "-1.5", "99.667", "1e3", ".5", "5.", "123456789012345678", "0.1234567890123456789", "+2", "1_0", "0x1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := number([]byte(s))
+		if err != nil {
+			return
+		}
+		want, err := strconv.ParseFloat(s, 64)
+		if err != nil || math.Float64bits(got) != math.Float64bits(want) {
+			t.Fatalf("number(%q) = %v, strconv reads %v, %v", s, got, want, err)
+		}
+	})
+}
+
+// FuzzInstant holds the reading of RFC 3339 against the time package's.
+func FuzzInstant(f *testing.F) {
+	for _, s := range []string{"2026-07-01T00:00:00Z", "2026-02-29T00:00:00Z", "2024-02-29T23:59:59.123456789+05:30", "1782864000.5", "2026-07-01 00:00:00Z", "12", "1e9"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := instant([]byte(s), time.Time{}, nil)
+		// The time package also reads hours of one digit and a comma for the point.
+		want, parseErr := time.Parse(time.RFC3339Nano, s)
+		if parseErr == nil && want.Format(time.RFC3339Nano) == s && err != nil {
+			t.Fatalf("instant(%q): %v; want %s", s, err, want)
+		}
+		if err != nil {
+			return
+		}
+		if got.Location() != time.UTC {
+			t.Fatalf("instant(%q) is not in UTC", s)
+		}
+		if len(s) > 10 && s[10] == 'T' && !strings.HasSuffix(s, "z") && (parseErr != nil || !got.Equal(want)) {
+			t.Fatalf("instant(%q) = %s; the time package reads %s, %v", s, got, want, parseErr)
+		}
+	})
+}

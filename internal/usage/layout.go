@@ -1,0 +1,190 @@
+package usage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// role is what a column of a file is for.
+type role uint8
+
+const (
+	ignored role = iota
+	resourceColumn
+	timeColumn
+	gpuColumn
+	signalColumn
+	kindColumn
+	lifetimeColumn
+	purposeColumn
+	typeColumn
+	teamColumn
+	projectColumn
+	userColumn
+	tagsColumn
+)
+
+// describes says whether the column describes the resource.
+func (r role) describes() bool { return r >= kindColumn }
+
+var roleNames = map[string]role{
+	"resource": resourceColumn, "time": timeColumn, "gpu": gpuColumn, "kind": kindColumn, "lifetime": lifetimeColumn,
+	"purpose": purposeColumn, "type": typeColumn, "team": teamColumn, "project": projectColumn, "user": userColumn,
+	"tags": tagsColumn,
+}
+
+// column is what to do with one field of every row.
+type column struct {
+	role   role
+	name   string // ours, for errors
+	signal Signal
+	scale  float64
+}
+
+// layout is the columns of a file in its order.
+type layout struct {
+	columns   []column
+	describes bool
+	gpu       bool
+	smi       bool
+}
+
+// columnNamed returns the column of recorded usage with that name.
+func columnNamed(name string) (column, bool) {
+	if r, ok := roleNames[name]; ok {
+		return column{role: r, name: name}, true
+	}
+	if s, ok := SignalNamed(name); ok {
+		return column{role: signalColumn, name: name, signal: s, scale: 1}, true
+	}
+	return column{}, false
+}
+
+// ParseMap reads a list of columns as "resource=pod,time=t_s": ours, then the
+// file's. A name that is not a column of recorded usage, a name given twice and
+// an empty one are errors.
+func ParseMap(text string) (map[string]string, error) {
+	m := map[string]string{}
+	if strings.TrimSpace(text) == "" {
+		return m, nil
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		ours, theirs, ok := strings.Cut(pair, "=")
+		ours, theirs = strings.TrimSpace(ours), strings.TrimSpace(theirs)
+		switch _, known := columnNamed(ours); {
+		case !ok || ours == "" || theirs == "":
+			return nil, fmt.Errorf("read column map %.80q: %.80q is not of the form column=column in the file", text, pair)
+		case !known:
+			return nil, fmt.Errorf("read column map %.80q: there is no column %.80q; there are %s", text, ours, columnNames())
+		case m[ours] != "":
+			return nil, fmt.Errorf("read column map %.80q: %s is given twice", text, ours)
+		}
+		m[ours] = theirs
+	}
+	return m, nil
+}
+
+// columnNames lists the columns of recorded usage.
+func columnNames() string {
+	names := slices.Clone(signalNames[:])
+	for n := range roleNames {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// newLayout says what the columns named in header are for. Columns that the map
+// does not name are known by our own names or by the metric names of the field;
+// the rest are ignored.
+func newLayout(header []string, f Format) (*layout, *FileError) {
+	if isSMI(header) {
+		return newSMILayout(header, f)
+	}
+	l := &layout{columns: make([]column, len(header))}
+	wanted := make(map[string]column, len(f.Map)) // by the file's name
+	aliases := map[string][]column{}
+	for ours, theirs := range f.Map {
+		c, ok := columnNamed(ours)
+		if !ok {
+			return nil, f.fail(1, 0, "the map names %q, which is no column; there are %s", ours, columnNames())
+		}
+		aliases[theirs] = append(aliases[theirs], c)
+	}
+	for theirs, columns := range aliases {
+		if len(columns) > 1 {
+			slices.SortFunc(columns, func(a, b column) int { return strings.Compare(a.name, b.name) })
+			return nil, f.fail(1, 0, "column %q is mapped to both %s and %s", theirs, columns[0].name, columns[1].name)
+		}
+		wanted[theirs] = columns[0]
+	}
+	mapped := map[string]bool{}
+	for _, c := range wanted {
+		mapped[c.name] = true
+	}
+	seen := map[string]int{}
+	for i, name := range header {
+		name = strings.TrimSpace(name)
+		c, ok := wanted[name]
+		if !ok {
+			if c, ok = nativeColumn(name); !ok || mapped[c.name] {
+				continue
+			}
+		}
+		if first, twice := seen[c.name]; twice {
+			return nil, f.fail(1, i+1, "column %q gives %s again, after column %d", name, c.name, first)
+		}
+		seen[c.name] = i + 1
+		l.columns[i] = c
+		l.describes = l.describes || c.role.describes()
+		l.gpu = l.gpu || c.role == gpuColumn
+	}
+	for theirs, c := range wanted {
+		if seen[c.name] == 0 {
+			return nil, f.fail(1, 0, "there is no column %q, which the map names for %s; there are %s", theirs, c.name,
+				quoteAll(header))
+		}
+	}
+	switch {
+	case seen["time"] == 0:
+		return nil, f.fail(1, 0, "there is no column time; there are %s: name it with a map, time=COLUMN", quoteAll(header))
+	case seen["resource"] == 0 && f.Resource == "":
+		return nil, f.fail(1, 0, "there is no column resource; there are %s: name it with a map, resource=COLUMN, or name the resource",
+			quoteAll(header))
+	}
+	return l, nil
+}
+
+// nativeColumn knows a column by our name or by a metric's.
+func nativeColumn(name string) (column, bool) {
+	if c, ok := columnNamed(strings.ToLower(name)); ok {
+		return c, true
+	}
+	if s, scale, ok := SignalOf(name); ok {
+		return column{role: signalColumn, name: s.String(), signal: s, scale: scale}, true
+	}
+	return column{}, false
+}
+
+// quoteAll lists the names of a header, at most a few of them.
+func quoteAll(names []string) string {
+	const most = 12
+	var b strings.Builder
+	for i, n := range names {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%.60q", n)
+	}
+	return b.String()
+}
+
+// fail returns an error at a line and column of the file.
+func (f Format) fail(line, column int, format string, args ...any) *FileError {
+	return &FileError{File: f.Name, Line: line, Column: column, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,45 @@
+package usage
+
+import "slices"
+
+// Merge adds to w what other measured of the same resource over the same time and
+// w did not. GPU signals are taken only when w has none at all, because two
+// sources may name the GPUs of one machine differently. Windows over different
+// times are not merged, and false is returned.
+func (w *Window) Merge(other *Window) bool {
+	if !w.From.Equal(other.From) || !w.To.Equal(other.To) {
+		return false
+	}
+	gpus := len(w.GPUs) > 0 || w.Machine.measuresGPU()
+	if !gpus {
+		w.GPUs = slices.Clone(other.GPUs)
+		w.Aggregated = other.Aggregated
+	}
+	for s := range numSignals {
+		if w.Machine.stats[s] == nil && !(s.PerGPU() && gpus) {
+			w.Machine.stats[s] = other.Machine.stats[s]
+		}
+	}
+	if w.GPUMemory == 0 {
+		w.GPUMemory = other.GPUMemory
+	}
+	return true
+}
+
+// measuresGPU says whether a machine's own track holds GPU signals.
+func (t *Track) measuresGPU() bool {
+	for s := range numSignals {
+		if s.PerGPU() && t.stats[s] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// SourceOf returns who measured a signal of the window.
+func (w *Window) SourceOf(st *Stats) string {
+	if st == nil {
+		return w.Source
+	}
+	return st.source
+}

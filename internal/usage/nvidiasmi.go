@@ -1,0 +1,160 @@
+package usage
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+)
+
+// smiFields are the fields of nvidia-smi --query-gpu that are read, in its own
+// names; the unit is the one it prints.
+var smiFields = map[string]struct {
+	column
+	unit string
+}{
+	"timestamp":           {column: column{role: timeColumn, name: "time"}},
+	"utilization.gpu":     {column{role: signalColumn, signal: GPUUtil}, "%"},
+	"memory.used":         {column{role: signalColumn, signal: MemUsed}, "MiB"},
+	"memory.total":        {column{role: signalColumn, signal: MemTotal}, "MiB"},
+	"power.draw":          {column{role: signalColumn, signal: Power}, "W"},
+	"power.draw.average":  {column{role: signalColumn, signal: Power}, "W"},
+	"power.draw.instant":  {column{role: signalColumn, signal: Power}, "W"},
+	"uuid":                {column: column{role: gpuColumn, name: "gpu"}},
+	"gpu_uuid":            {column: column{role: gpuColumn, name: "gpu"}},
+	"index":               {column: column{role: gpuColumn, name: "gpu"}},
+	"pci.bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
+	"gpu_bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
+	"utilization.gpu.avg": {column{role: signalColumn, signal: GPUUtil}, "%"},
+}
+
+// smiPreference orders fields that say the same: the first one there is read. A
+// UUID survives a change of the order of GPUs, an index does not.
+var smiPreference = [][]string{
+	{"uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id"},
+	{"power.draw", "power.draw.average", "power.draw.instant"},
+}
+
+// isSMI says whether the header is that of nvidia-smi --format=csv: names of its
+// own, with the unit in brackets after those that have one.
+func isSMI(header []string) bool {
+	for _, h := range header {
+		name, _ := smiName(h)
+		if strings.HasPrefix(name, "utilization.gpu") || name == "memory.used" || name == "memory.total" {
+			return true
+		}
+	}
+	return false
+}
+
+// smiName splits "memory.used [MiB]" into name and unit.
+func smiName(header string) (name, unit string) {
+	name, unit, ok := strings.Cut(strings.TrimSpace(header), " [")
+	if ok {
+		unit = strings.TrimSuffix(unit, "]")
+	}
+	return strings.ToLower(name), unit
+}
+
+func newSMILayout(header []string, f Format) (*layout, *FileError) {
+	if len(f.Map) > 0 {
+		return nil, f.fail(1, 0, "this is the output of nvidia-smi, whose columns are known: it takes no map")
+	}
+	if f.Resource == "" {
+		return nil, f.fail(1, 0, "this is the output of nvidia-smi, which does not name its machine: name the resource")
+	}
+	at := map[string]int{}
+	for i, h := range header {
+		name, _ := smiName(h)
+		if _, ok := smiFields[name]; !ok {
+			continue
+		}
+		if first, twice := at[name]; twice {
+			return nil, f.fail(1, i+1, "%s is there again, after column %d", name, first+1)
+		}
+		at[name] = i
+	}
+	for _, alike := range smiPreference {
+		found := false
+		for _, name := range alike {
+			if _, ok := at[name]; ok && found {
+				delete(at, name)
+			} else if ok {
+				found = true
+			}
+		}
+	}
+	l := &layout{columns: make([]column, len(header)), smi: true}
+	for name, i := range at {
+		c := smiFields[name].column
+		if c.role == signalColumn {
+			c.name = name
+			_, unit := smiName(header[i])
+			if unit == "" {
+				unit = smiFields[name].unit
+			}
+			scale, ok := unitScale(c.signal, unit)
+			if !ok {
+				return nil, f.fail(1, i+1, "%s is in %q: %s is expected", name, unit, smiFields[name].unit)
+			}
+			c.scale = scale
+		}
+		l.gpu = l.gpu || c.role == gpuColumn
+		l.columns[i] = c
+	}
+	if _, ok := at["timestamp"]; !ok {
+		return nil, f.fail(1, 0, "the output of nvidia-smi has no timestamp: query it with the other fields")
+	}
+	return l, nil
+}
+
+// unitScale returns what a number in that unit is multiplied by to be in the
+// signal's.
+func unitScale(s Signal, unit string) (float64, bool) {
+	scales := map[string]float64{}
+	switch s {
+	case GPUUtil:
+		scales = map[string]float64{"%": 1}
+	case Power:
+		scales = map[string]float64{"W": 1, "mW": 0.001}
+	case MemUsed, MemTotal:
+		scales = map[string]float64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+	}
+	scale, ok := scales[unit]
+	return scale, ok
+}
+
+var errUnit = errors.New("has a unit that does not fit")
+
+// quantity reads "1024 MiB", "37 %" or, with the unit of the header, "1024", into
+// the unit of the column. ok is false for what was not measured: "[N/A]".
+func quantity(c *column, field []byte) (v float64, ok bool, err error) {
+	digits, unit, hasUnit := bytes.Cut(field, []byte{' '})
+	v, err = number(digits)
+	if err != nil {
+		if unmeasured(field) {
+			return 0, false, nil
+		}
+		return 0, false, err
+	}
+	if hasUnit {
+		scale, ok := smiScale(c, unit)
+		if !ok {
+			return 0, false, errUnit
+		}
+		v *= scale
+	}
+	return v, true, nil
+}
+
+// smiScale returns what a number with that unit is multiplied by to be in the
+// unit that its column's header states; nearly always they are the same.
+func smiScale(c *column, unit []byte) (float64, bool) {
+	unit = trim(unit)
+	switch {
+	case c.signal == GPUUtil && string(unit) == "%", c.signal == Power && string(unit) == "W" && c.scale == 1,
+		(c.signal == MemUsed || c.signal == MemTotal) && string(unit) == "MiB" && c.scale == mib:
+		return 1, true
+	}
+	scale, ok := unitScale(c.signal, string(unit))
+	return scale / c.scale, ok
+}

@@ -1,0 +1,347 @@
+package usage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// readParquet reads recorded usage from Parquet, one row group after the other.
+// Only the columns that mean something are read.
+func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
+	row := 0
+	// The library reports some malformed pages by panicking.
+	defer func() {
+		if p := recover(); p != nil {
+			if cause, ok := p.(userPanic); ok {
+				panic(cause.value)
+			}
+			err = d.format.fail(row, 0, "the file is not valid Parquet: %v", p)
+		}
+	}()
+	if fail := checkFooter(r, size, d.format); fail != nil {
+		return fail
+	}
+	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		e := d.format.fail(0, 0, "the file is not valid Parquet")
+		e.Err = err
+		return e
+	}
+	for _, group := range file.Metadata().RowGroups {
+		for _, chunk := range group.Columns {
+			// The library's LZ4 decoder doubles its buffer without end on a damaged page.
+			if c := chunk.MetaData.Codec; c == format.Lz4Raw {
+				return d.format.fail(0, 0, "the file is compressed with %s, which is not read: write it with snappy or zstd", c)
+			}
+		}
+	}
+	columns, err := parquetColumns(d, file.Schema())
+	if err != nil {
+		return err
+	}
+	if file.NumRows() == 0 {
+		return nil
+	}
+	each := d.each
+	d.each = func(s *Sample) error {
+		defer func() {
+			if p := recover(); p != nil {
+				panic(userPanic{p})
+			}
+		}()
+		return each(s)
+	}
+	for i, group := range file.RowGroups() {
+		for _, c := range columns {
+			chunk := &file.Metadata().RowGroups[i].Columns[c.index].MetaData
+			if err := checkPages(r, size, chunk, group.NumRows()); err != nil {
+				e := d.format.fail(row+1, c.at+1, "%s is not valid Parquet", d.layout.columns[c.at].name)
+				e.Err = err
+				return e
+			}
+		}
+		if err := readRowGroup(d, group, columns, &row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFooter refuses a file whose footer does not fit into it, before anything
+// allocates what the footer claims.
+func checkFooter(r io.ReaderAt, size int64, f Format) *FileError {
+	const least = 12 // magic, length of the footer, magic
+	var tail [8]byte
+	if size >= least {
+		if _, err := r.ReadAt(tail[:], size-int64(len(tail))); err != nil {
+			e := f.fail(0, 0, "the end of the file cannot be read")
+			e.Err = err
+			return e
+		}
+	}
+	switch length := int64(binary.LittleEndian.Uint32(tail[:4])); {
+	case size < least || !isParquet(tail[4:]):
+		return f.fail(0, 0, "the file is not valid Parquet: it does not end as it must, and may be cut short")
+	case length > size-least:
+		return f.fail(0, 0, "the file is not valid Parquet: its footer of %d bytes is larger than the file", length)
+	}
+	return nil
+}
+
+// userPanic carries a panic of the caller's function past the recovery above.
+type userPanic struct{ value any }
+
+// parquetColumn reads one column of a row group.
+type parquetColumn struct {
+	index int // in the file
+	at    int // in the layout
+	time  func(parquet.Value) (time.Time, error)
+
+	pages  parquet.Pages
+	page   parquet.Page
+	reader parquet.ValueReader
+	buffer []parquet.Value
+	values []parquet.Value // what is left of buffer
+	number [32]byte        // text of a number
+}
+
+// parquetColumns lays out the columns of a schema and says how each is read.
+func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error) {
+	type leaf struct {
+		index int
+		node  parquet.Node
+	}
+	var names []string
+	var leaves []leaf
+	for _, path := range schema.Columns() {
+		if len(path) != 1 {
+			continue // nested columns mean nothing here
+		}
+		column, ok := schema.Lookup(path...)
+		if !ok || column.Node.Repeated() {
+			continue
+		}
+		names = append(names, path[0])
+		leaves = append(leaves, leaf{column.ColumnIndex, column.Node})
+	}
+	l, fail := newLayout(names, d.format)
+	if fail != nil {
+		fail.Line = 0
+		return nil, fail
+	}
+	if l.smi {
+		return nil, d.format.fail(0, 0, "the output of nvidia-smi is read only as CSV")
+	}
+	d.layout = l
+	var columns []*parquetColumn
+	for i, c := range l.columns {
+		if c.role == ignored {
+			continue
+		}
+		p := &parquetColumn{index: leaves[i].index, at: i, buffer: make([]parquet.Value, 1024)}
+		kind, logical := leaves[i].node.Type().Kind(), leaves[i].node.Type().LogicalType()
+		var unfit bool
+		switch {
+		case c.role == timeColumn:
+			p.time = d.parquetTime(leaves[i].node.Type())
+			unfit = p.time == nil
+		case c.role == signalColumn:
+			_, decimal := logicalValue(logical).(*format.DecimalType)
+			unfit = decimal || kind == parquet.Boolean || kind == parquet.Int96 || kind == parquet.FixedLenByteArray
+		case c.role == resourceColumn || c.role == gpuColumn:
+			unfit = kind != parquet.ByteArray && kind != parquet.Int32 && kind != parquet.Int64
+		default:
+			unfit = kind != parquet.ByteArray
+		}
+		if unfit {
+			return nil, d.format.fail(0, i+1, "%s is stored as %s, which cannot be read as one", c.name, leaves[i].node.Type())
+		}
+		columns = append(columns, p)
+	}
+	return columns, nil
+}
+
+func logicalValue(t *format.LogicalType) format.LogicalTypeValue {
+	if t == nil {
+		return nil
+	}
+	return t.Value
+}
+
+// parquetTime returns how to read a time stored as that type, nil when it is none.
+func (d *decoder) parquetTime(t parquet.Type) func(parquet.Value) (time.Time, error) {
+	if stamp, ok := logicalValue(t.LogicalType()).(*format.TimestampType); ok && stamp.Unit.Value != nil {
+		unit := stamp.Unit.Value.Duration()
+		perSecond := int64(time.Second / unit)
+		return func(v parquet.Value) (time.Time, error) {
+			n := v.Int64()
+			whole, part := n/perSecond, n%perSecond
+			if n < 0 {
+				return time.Time{}, errNegative
+			}
+			if whole >= maxSeconds {
+				return time.Time{}, errNotTime
+			}
+			return time.Unix(whole, part*int64(unit)).UTC(), nil
+		}
+	}
+	if logicalValue(t.LogicalType()) != nil && t.Kind() != parquet.ByteArray {
+		if _, ok := logicalValue(t.LogicalType()).(*format.IntType); !ok {
+			return nil
+		}
+	}
+	switch t.Kind() {
+	case parquet.Int32:
+		return func(v parquet.Value) (time.Time, error) { return seconds(float64(v.Int32()), d.format.Epoch) }
+	case parquet.Int64:
+		return func(v parquet.Value) (time.Time, error) { return seconds(float64(v.Int64()), d.format.Epoch) }
+	case parquet.Float:
+		return func(v parquet.Value) (time.Time, error) { return seconds(float64(v.Float()), d.format.Epoch) }
+	case parquet.Double:
+		return func(v parquet.Value) (time.Time, error) { return seconds(v.Double(), d.format.Epoch) }
+	case parquet.Int96:
+		return func(v parquet.Value) (time.Time, error) { return julian(v.Int96()) }
+	case parquet.ByteArray:
+		return func(v parquet.Value) (time.Time, error) {
+			return instant(trim(v.ByteArray()), d.format.Epoch, d.format.Location)
+		}
+	}
+	return nil
+}
+
+// julian reads the old 96-bit timestamps: nanoseconds of a day and the day's
+// Julian number.
+func julian(v deprecated.Int96) (time.Time, error) {
+	const epoch = 2_440_588 // 1970-01-01
+	day, nanos := int64(v[2])-epoch, int64(v[1])<<32|int64(v[0])
+	if day < 0 || nanos < 0 || nanos >= int64(24*time.Hour) {
+		return time.Time{}, errNotTime
+	}
+	return time.Unix(day*24*60*60, nanos).UTC(), nil
+}
+
+func readRowGroup(d *decoder, group parquet.RowGroup, columns []*parquetColumn, row *int) (err error) {
+	chunks := group.ColumnChunks()
+	defer func() {
+		for _, c := range columns {
+			c.close()
+		}
+	}()
+	for _, c := range columns {
+		if c.index >= len(chunks) {
+			return d.format.fail(*row, 0, "the file is not valid Parquet: a row group has no column %d", c.index)
+		}
+		c.pages, c.values, c.reader = chunks[c.index].Pages(), nil, nil
+	}
+	for range group.NumRows() {
+		*row++
+		d.begin()
+		for _, c := range columns {
+			v, err := c.next()
+			if err != nil {
+				e := d.format.fail(*row, c.at+1, "%s cannot be read", d.layout.columns[c.at].name)
+				e.Err = err
+				return e
+			}
+			if err := c.apply(d, *row, v); err != nil {
+				return err
+			}
+		}
+		if err := d.end(*row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next returns the column's value in the next row.
+func (c *parquetColumn) next() (parquet.Value, error) {
+	for len(c.values) == 0 {
+		if c.reader == nil {
+			page, err := c.pages.ReadPage()
+			if errors.Is(err, io.EOF) {
+				return parquet.Value{}, fmt.Errorf("the column ends early: %w", io.ErrUnexpectedEOF)
+			}
+			if err != nil {
+				return parquet.Value{}, err
+			}
+			c.page, c.reader = page, page.Values()
+		}
+		n, err := c.reader.ReadValues(c.buffer)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return parquet.Value{}, err
+		}
+		if n == 0 {
+			parquet.Release(c.page)
+			c.page, c.reader = nil, nil
+		}
+		c.values = c.buffer[:n]
+	}
+	v := c.values[0]
+	c.values = c.values[1:]
+	return v, nil
+}
+
+func (c *parquetColumn) close() {
+	if c.page != nil {
+		parquet.Release(c.page)
+	}
+	if c.pages != nil {
+		// Closing only frees buffers.
+		_ = c.pages.Close()
+	}
+	c.pages, c.page, c.reader, c.values = nil, nil, nil, nil
+}
+
+// apply records the value of one row.
+func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
+	column := &d.layout.columns[c.at]
+	if v.IsNull() {
+		return d.text(row, c.at, nil)
+	}
+	if c.time != nil {
+		t, err := c.time(v)
+		if err != nil {
+			return d.format.fail(row, c.at+1, "time %.60q %s", v.String(), err)
+		}
+		d.sample.Time = t
+		return nil
+	}
+	if v.Kind() == parquet.ByteArray {
+		return d.text(row, c.at, trim(v.ByteArray()))
+	}
+	if column.role != signalColumn {
+		n := int64(v.Int32())
+		if v.Kind() == parquet.Int64 {
+			n = v.Int64()
+		}
+		return d.text(row, c.at, strconv.AppendInt(c.number[:0], n, 10))
+	}
+	var n float64
+	switch v.Kind() {
+	case parquet.Int32:
+		n = float64(v.Int32())
+	case parquet.Int64:
+		n = float64(v.Int64())
+	case parquet.Float:
+		n = float64(v.Float())
+	case parquet.Double:
+		n = v.Double()
+	}
+	if math.IsNaN(n) {
+		return nil // NaN is how data frames write "not measured"
+	}
+	if err := d.value(column, n); err != nil {
+		return d.format.fail(row, c.at+1, "%s %s %s", column.name, v, err)
+	}
+	return nil
+}

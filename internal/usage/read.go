@@ -1,0 +1,180 @@
+package usage
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/bits"
+	"time"
+)
+
+// Read hands every sample of recorded usage to each, in the order of the file. It
+// reads CSV, CSV compressed with gzip, the output of nvidia-smi --format=csv and
+// Parquet, told apart by their first bytes and their header. r is read from its
+// beginning; Parquet is read through io.ReaderAt where r is a regular file, a
+// bytes.Reader or the like, and is otherwise held in memory, up to 256 MiB.
+//
+// CSV is streamed: memory grows with the number of resources, not with the file.
+// The *Sample is reused and valid only within the call.
+//
+// An empty field is not measured, and so are "[N/A]", "NaN" and the sentinels of
+// unsupported meters (see [Measured]). Percentages up to 101 and shares up to 1.01
+// are rounding noise and are cut; more is an error, as are negative values. A row
+// that repeats the resource, GPU and time of the row before it counts once. Times
+// of a resource need not be in order.
+//
+// What is wrong with the file is a *FileError with the line; an error of each, or
+// of ctx, ends the reading too. The summary covers what was read until then.
+func Read(ctx context.Context, r io.Reader, f Format, each func(*Sample) error) (Summary, error) {
+	d := newDecoder(ctx, f, nil, each)
+	err := read(d, r)
+	return d.finish(), err
+}
+
+func read(d *decoder, r io.Reader) error {
+	if at, size, ok := random(r); ok {
+		var magic [4]byte
+		if n, _ := at.ReadAt(magic[:], 0); isParquet(magic[:n]) {
+			return readParquet(d, at, size)
+		}
+	}
+	in := bufio.NewReaderSize(r, maxLine)
+	magic, err := in.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		e := d.format.fail(0, 0, "the file cannot be read")
+		e.Err = err
+		return e
+	}
+	switch {
+	case isParquet(magic):
+		whole, err := io.ReadAll(io.LimitReader(in, maxHeld+1))
+		if err != nil {
+			e := d.format.fail(0, 0, "the file cannot be read")
+			e.Err = err
+			return e
+		}
+		if len(whole) > maxHeld {
+			return d.format.fail(0, 0, "Parquet over %d MiB is read only from a file, not from a stream", maxHeld>>20)
+		}
+		return readParquet(d, bytes.NewReader(whole), int64(len(whole)))
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		plain, err := gzip.NewReader(in)
+		if err != nil {
+			e := d.format.fail(0, 0, "the file begins like gzip and is not")
+			e.Err = err
+			return e
+		}
+		inner := bufio.NewReaderSize(plain, maxLine)
+		if magic, _ := inner.Peek(4); isParquet(magic) {
+			return d.format.fail(0, 0, "Parquet is read only without gzip around it")
+		}
+		return readCSV(d, inner)
+	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), bytes.HasPrefix(magic, []byte("BZh")), bytes.HasPrefix(magic, []byte{0xfd, '7', 'z'}),
+		bytes.HasPrefix(magic, []byte("PK\x03\x04")):
+		return d.format.fail(0, 0, "of the compressed formats only gzip is read")
+	}
+	return readCSV(d, in)
+}
+
+// maxHeld is the largest Parquet stream that is held in memory, in bytes.
+const maxHeld = 256 << 20
+
+func isParquet(magic []byte) bool { return string(magic) == "PAR1" }
+
+// random returns r as a source of random reads with its size, where it is one.
+func random(r io.Reader) (io.ReaderAt, int64, bool) {
+	at, ok := r.(io.ReaderAt)
+	if !ok {
+		return nil, 0, false
+	}
+	switch s := r.(type) {
+	case interface{ Size() int64 }:
+		return at, s.Size(), true
+	case interface{ Stat() (fs.FileInfo, error) }:
+		info, err := s.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			return nil, 0, false
+		}
+		return at, info.Size(), true
+	}
+	return nil, 0, false
+}
+
+// InferStep returns the sampling step of recorded usage: the median time between
+// neighbouring samples of one meter in the first few thousand of them. It returns
+// ErrNoSamples when no meter has two.
+func InferStep(ctx context.Context, r io.Reader, f Format) (time.Duration, error) {
+	d := newDecoder(ctx, f, nil, nil)
+	enough := errors.New("enough")
+	d.each = func(*Sample) error {
+		if len(d.steps.steps) >= maxSteps {
+			return enough
+		}
+		return nil
+	}
+	if err := read(d, r); err != nil && !errors.Is(err, enough) {
+		return 0, err
+	}
+	if step := d.steps.median(); step > 0 {
+		return step, nil
+	}
+	return 0, ErrNoSamples
+}
+
+// Survey reads recorded usage for its summary alone: the times it spans, its step,
+// how many samples and resources it holds.
+func Survey(ctx context.Context, r io.Reader, f Format) (Summary, error) {
+	return Read(ctx, r, f, func(*Sample) error { return nil })
+}
+
+// Collect reads recorded usage into windows. resolve is asked once for each
+// resource, and returns its window, or nil for a resource of no interest. A window
+// without a step gets the format's. Samples outside their window are left out.
+//
+// A signal of the whole machine that stands in the rows of several GPUs is taken
+// from the rows of the GPU that carried it first, so that it counts once.
+func Collect(ctx context.Context, r io.Reader, f Format, resolve func(resource string) *Window) (Summary, error) {
+	type target struct {
+		window *Window
+		// from is the GPU in whose rows a signal of the machine is read.
+		from [numSignals]string
+		has  uint32
+	}
+	targets := map[string]*target{}
+	last, current := "", (*target)(nil)
+	return Read(ctx, r, f, func(s *Sample) error {
+		if current == nil || s.Resource != last {
+			t, ok := targets[s.Resource]
+			if !ok {
+				t = &target{window: resolve(s.Resource)}
+				if t.window != nil && t.window.Step == 0 {
+					t.window.Step = f.Step
+				}
+				targets[s.Resource] = t
+			}
+			last, current = s.Resource, t
+		}
+		w := current.window
+		if w == nil {
+			return nil
+		}
+		for left := s.has; left != 0; left &= left - 1 {
+			sig := Signal(bits.TrailingZeros32(left))
+			if !sig.PerGPU() {
+				if current.has&(1<<sig) == 0 {
+					current.from[sig] = s.GPU
+					current.has |= 1 << sig
+				} else if current.from[sig] != s.GPU {
+					continue
+				}
+			}
+			v := s.values[sig]
+			w.Add(s.GPU, sig, Point{Time: s.Time, Mean: v, Max: v})
+		}
+		return nil
+	})
+}

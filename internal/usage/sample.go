@@ -1,0 +1,119 @@
+package usage
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Sample is one row of recorded usage: what was measured of one GPU, or of a
+// resource as a whole, at one time.
+type Sample struct {
+	Resource string
+	// GPU is the GPU's index or UUID; empty where the row names none.
+	GPU  string
+	Time time.Time
+	// Description is what optional columns say of the resource; nil where the file
+	// has none of them. It is shared between samples and must not be changed.
+	Description *Description
+
+	values [numSignals]float64
+	has    uint32
+}
+
+// Get returns the value of a signal and whether it was measured.
+func (s *Sample) Get(sig Signal) (float64, bool) {
+	if sig >= numSignals || s.has&(1<<sig) == 0 {
+		return 0, false
+	}
+	return s.values[sig], true
+}
+
+// Set records the value of a signal.
+func (s *Sample) Set(sig Signal, v float64) {
+	if sig < numSignals {
+		s.values[sig] = v
+		s.has |= 1 << sig
+	}
+}
+
+// Description is what recorded usage says of a resource itself. An empty field is
+// not known.
+type Description struct {
+	Kind                inventory.Kind
+	Lifetime            inventory.Lifetime
+	Purpose             inventory.Purpose
+	Type                string
+	Team, Project, User string
+	Tags                map[string]string
+}
+
+// Format says how to read recorded usage.
+type Format struct {
+	// Name of the file, for errors.
+	Name string
+	// Map names the file's column for a column of ours: {"resource": "pod"}.
+	Map map[string]string
+	// Resource is the resource of every row where the file names none, as the
+	// output of nvidia-smi does not.
+	Resource string
+	// Step is the time one sample stands for; 0 is unknown. See [InferStep].
+	Step time.Duration
+	// Epoch is what times in plain seconds count from; the zero Epoch is 1970.
+	Epoch time.Time
+	// Location is where times without a zone were written, as nvidia-smi writes
+	// them; nil is UTC for nvidia-smi, and an error elsewhere.
+	Location *time.Location
+}
+
+// Summary is what a file of recorded usage held.
+type Summary struct {
+	// Rows counts samples, without Duplicates: rows that repeat the resource, GPU
+	// and time of the row before them.
+	Rows, Duplicates int
+	Resources        int
+	// Unsupported counts values that stand for "not supported" and were left out.
+	Unsupported int
+	// First and Last are the earliest and the latest time of a sample; zero without
+	// any.
+	First, Last time.Time
+	// Step is the median time between neighbouring samples of one meter, from the
+	// first few thousand of them; 0 when no meter has two.
+	Step time.Duration
+}
+
+// FileError is a file that cannot be read as recorded usage.
+type FileError struct {
+	File string
+	// Line counts from 1, the header included; in Parquet it is the row, from 1.
+	// 0 is the file as a whole.
+	Line int
+	// Column counts fields from 1; 0 is the whole line.
+	Column int
+	// Reason says what is there and what is expected.
+	Reason string
+	// Err is the cause, where there is one.
+	Err error
+}
+
+// Error returns "usage.csv:17:3: gpu_util "abc" is not a number".
+func (e *FileError) Error() string {
+	at := e.File
+	if at == "" {
+		at = "usage"
+	}
+	if e.Line > 0 {
+		at = fmt.Sprintf("%s:%d", at, e.Line)
+		if e.Column > 0 {
+			at = fmt.Sprintf("%s:%d", at, e.Column)
+		}
+	}
+	if e.Err != nil {
+		return at + ": " + e.Reason + ": " + e.Err.Error()
+	}
+	return at + ": " + e.Reason
+}
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }

@@ -1,0 +1,112 @@
+// Package usage holds what was measured of a resource: samples, what they add up
+// to over a window, and how much of that window they cover. It never invents a
+// value: a signal without samples has no mean, no maximum and no quantile, and a
+// gap is unknown time, not idle time.
+package usage
+
+// Signal is one measured quantity, the same whichever source it came from.
+type Signal uint8
+
+// The signals. GPU signals belong to one GPU, the others to the whole resource.
+const (
+	// GPUUtil is the share of time in which a kernel ran, in percent, 0 to 100
+	// (NVML utilization.gpu; DCGM_FI_DEV_GPU_UTIL). One tiny kernel reads 100.
+	GPUUtil Signal = iota
+	// SMActive is the share of streaming multiprocessors with work, 0 to 1
+	// (DCGM 1002).
+	SMActive
+	// TensorActive is the share of time the tensor pipes work, 0 to 1 (DCGM 1004).
+	TensorActive
+	// DRAMActive is the share of time device memory transfers, 0 to 1 (DCGM 1005).
+	DRAMActive
+	// MemUsed and MemTotal are device memory in bytes.
+	MemUsed
+	MemTotal
+	// Power is watts.
+	Power
+	// CPUUtil is percent of all CPUs, 0 to 100.
+	CPUUtil
+	// HostMemUsed is the host's memory in use, in percent, 0 to 100.
+	HostMemUsed
+	// NetBytes is bytes received and sent within the sample's step.
+	NetBytes
+	// DiskBytes is bytes read and written within the sample's step.
+	DiskBytes
+	// DiskOps is operations on a volume within the sample's step.
+	DiskOps
+	// Sessions is the number of interactive sessions with real input.
+	Sessions
+	// Processes is the number of processes that hold the GPU.
+	Processes
+	// Step is the training step counter.
+	Step
+	// Requests is requests or invocations served within the sample's step.
+	Requests
+	// Healthy is the number of healthy targets.
+	Healthy
+	// Capacity is the number of machines a group wants or a reservation uses.
+	Capacity
+
+	numSignals
+)
+
+var signalNames = [numSignals]string{
+	GPUUtil: "gpu_util", SMActive: "sm_active", TensorActive: "tensor_active", DRAMActive: "dram_active",
+	MemUsed: "mem_used_bytes", MemTotal: "mem_total_bytes", Power: "power_w", CPUUtil: "cpu_util",
+	HostMemUsed: "host_mem_used", NetBytes: "net_bytes", DiskBytes: "disk_bytes", DiskOps: "disk_ops",
+	Sessions: "sessions", Processes: "processes", Step: "step", Requests: "requests", Healthy: "healthy_targets",
+	Capacity: "capacity",
+}
+
+// String returns the signal's column name in recorded usage.
+func (s Signal) String() string {
+	if s < numSignals {
+		return signalNames[s]
+	}
+	return "signal"
+}
+
+// SignalNamed returns the signal with that column name.
+func SignalNamed(name string) (Signal, bool) {
+	for s, n := range signalNames {
+		if n == name {
+			return Signal(s), true
+		}
+	}
+	return 0, false
+}
+
+// PerGPU says whether the signal belongs to one GPU and not to the machine.
+func (s Signal) PerGPU() bool { return s <= Power || s == Processes }
+
+// maxMemory is more than any accelerator holds, in bytes: 8 TiB. What is above
+// it is a sentinel in another unit.
+const maxMemory = 1 << 43
+
+// limit is the largest value the signal can have; 0 where there is none.
+func (s Signal) limit() float64 {
+	switch s {
+	case GPUUtil, CPUUtil, HostMemUsed:
+		return 100
+	case SMActive, TensorActive, DRAMActive:
+		return 1
+	case MemUsed, MemTotal:
+		return maxMemory
+	}
+	return 0
+}
+
+// Floors are the values at or above which a signal counts as activity. A GPU
+// busy for under 1 % of a sample is noise (gpu-pruner's threshold; a strict zero
+// misses real machines, whose drivers wake up now and then); a CPU peak under 5 %
+// is AWS's own line for an idle machine.
+type Floors [numSignals]float64
+
+// DefaultFloors returns the floors used in the field.
+func DefaultFloors() *Floors {
+	f := &Floors{GPUUtil: 1, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: 5}
+	for _, s := range []Signal{NetBytes, DiskBytes, DiskOps, Sessions, Processes, Requests, Healthy, Capacity, MemUsed} {
+		f[s] = 1
+	}
+	return f
+}

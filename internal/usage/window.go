@@ -1,0 +1,264 @@
+package usage
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+// ErrNoSamples is returned where a figure was asked of a signal that nobody
+// measured.
+var ErrNoSamples = errors.New("no samples")
+
+// Point is one measurement over [Time, Time+step): a sample, or what a metrics
+// service rolled up.
+type Point struct {
+	Time time.Time
+	// Mean and Max over the step; both are the value of a plain sample.
+	Mean, Max float64
+}
+
+// Window is what was measured of one resource over [From, To).
+type Window struct {
+	From, To time.Time
+	// Step is the time one point stands for. A longer gap is unknown time.
+	Step time.Duration
+	// Source says where the points came from: "cloudwatch", "recorded", "sim".
+	Source string
+	// Machine holds the signals of the whole resource.
+	Machine Track
+	// GPUs holds a track for each GPU seen, in the order of their names.
+	GPUs []*Track
+	// Aggregated says that the GPU signals of Machine are maxima over all GPUs of
+	// the machine, so that they speak for each of them. False: they are one GPU's,
+	// nobody knows which.
+	Aggregated bool
+	// GPUMemory is the device memory of each GPU in bytes as a catalogue has it,
+	// used where MemTotal was not measured; 0 is unknown.
+	GPUMemory float64
+
+	floors *Floors
+}
+
+// NewWindow returns an empty window. A nil floors means DefaultFloors.
+func NewWindow(from, to time.Time, step time.Duration, source string, floors *Floors) *Window {
+	if floors == nil {
+		floors = DefaultFloors()
+	}
+	return &Window{From: from, To: to, Step: step, Source: source, floors: floors}
+}
+
+// Track is the signals of one GPU or of a machine as a whole.
+type Track struct {
+	// Name is the GPU's index or UUID; empty for the machine.
+	Name  string
+	stats [numSignals]*Stats
+}
+
+// Stats returns what was measured of a signal, nil when nothing was.
+func (t *Track) Stats(s Signal) *Stats { return t.stats[s] }
+
+// Buckets is the number of equal parts of a window for which [Stats.Bucket] keeps
+// a maximum, enough for a picture.
+const Buckets = 56
+
+// Stats sums up one signal over a window.
+type Stats struct {
+	Count         int
+	Min, Max, Sum float64 // Max is over the points' maxima
+	First, Last   time.Time
+	// LastActive is the start of the newest point at or above the signal's floor;
+	// zero when there was none.
+	LastActive time.Time
+	// Active counts points at or above the floor.
+	Active int
+
+	// step and source are those of the window that measured it.
+	step     time.Duration
+	source   string
+	lastMean float64
+	digest   digest
+	cover    cover
+	buckets  [Buckets]float32 // maximum + 1, 0 = no point
+}
+
+// Add records a point of one GPU (gpu is its index or UUID) or, with an empty gpu
+// or a signal of the machine, of the whole resource. Points outside the window,
+// negative values, and what stands for "unsupported", are dropped and false is
+// returned. Points of one signal may come in any order but each only once; a
+// percentage over 100 counts as 100. The window's Step must be set before.
+func (w *Window) Add(gpu string, s Signal, p Point) bool {
+	if s >= numSignals || p.Time.Before(w.From) || !p.Time.Before(w.To) || !Measured(p.Mean) || !Measured(p.Max) {
+		return false
+	}
+	switch limit := s.limit(); {
+	case s == MemUsed || s == MemTotal:
+		if p.Max > limit {
+			return false
+		}
+	case limit > 0:
+		p.Mean, p.Max = min(p.Mean, limit), min(p.Max, limit)
+	}
+	t := &w.Machine
+	if gpu != "" && s.PerGPU() {
+		t = w.gpu(gpu)
+	}
+	st := t.stats[s]
+	if st == nil {
+		st = &Stats{Min: p.Mean, Max: p.Max, First: p.Time, Last: p.Time, step: w.Step, source: w.Source, lastMean: p.Mean}
+		t.stats[s] = st
+	}
+	st.Count++
+	st.Sum += p.Mean
+	st.Min, st.Max = min(st.Min, p.Mean), max(st.Max, p.Max)
+	if p.Time.Before(st.First) {
+		st.First = p.Time
+	}
+	if p.Time.After(st.Last) {
+		st.Last, st.lastMean = p.Time, p.Mean
+	}
+	if p.Max >= w.floor(s) {
+		st.Active++
+		if p.Time.After(st.LastActive) {
+			st.LastActive = p.Time
+		}
+	}
+	st.digest.add(s, p.Mean)
+	at, length := p.Time.Sub(w.From), w.To.Sub(w.From)
+	st.cover.add(at, w.Step, length)
+	b := min(int(float64(at)/float64(length)*Buckets), Buckets-1)
+	st.buckets[b] = max(st.buckets[b], float32(p.Max)+1)
+	return true
+}
+
+// defaultFloors serves windows that were made without any.
+var defaultFloors = DefaultFloors()
+
+func (w *Window) floor(s Signal) float64 {
+	if w.floors == nil {
+		return defaultFloors[s]
+	}
+	return w.floors[s]
+}
+
+func (w *Window) gpu(name string) *Track {
+	i := sort.Search(len(w.GPUs), func(i int) bool { return !gpuLess(w.GPUs[i].Name, name) })
+	if i == len(w.GPUs) || w.GPUs[i].Name != name {
+		w.GPUs = slices.Insert(w.GPUs, i, &Track{Name: name})
+	}
+	return w.GPUs[i]
+}
+
+// gpuLess orders indexes by number ("2" before "10") and the rest by name.
+func gpuLess(a, b string) bool {
+	if len(a) != len(b) && digits(a) && digits(b) {
+		return len(a) < len(b)
+	}
+	return a < b
+}
+
+func digits(s string) bool {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Coverage returns the share of the window, 0 to 1, that points of the signal
+// cover, each for one step; 0 without any. Time that several points cover counts
+// once, so many points close together do not make up for a gap.
+func (w *Window) Coverage(st *Stats) float64 {
+	if st == nil || !w.To.After(w.From) {
+		return 0
+	}
+	return float64(st.cover.total) / float64(w.To.Sub(w.From))
+}
+
+// Covered returns how much time of the window points of the signal cover.
+func (w *Window) Covered(st *Stats) time.Duration {
+	if st == nil {
+		return 0
+	}
+	return st.cover.total
+}
+
+// Quiet returns for how long the signal has been under its floor without a
+// missing point, up to the end of the newest point: 0 when that point is active
+// or nothing was measured, and never more than the window.
+func (w *Window) Quiet(st *Stats) time.Duration {
+	if st == nil || len(st.cover.spans) == 0 {
+		return 0
+	}
+	newest := st.cover.spans[len(st.cover.spans)-1]
+	if newest.to <= st.Last.Sub(w.From) {
+		return 0 // the meter has too many holes to follow its newest points
+	}
+	from := newest.from
+	if !st.LastActive.IsZero() {
+		from = max(from, st.LastActive.Sub(w.From)+st.step)
+	}
+	return max(0, newest.to-from)
+}
+
+// StepOf returns the time one point of a signal stands for: the window's step, or
+// that of the window it was merged from.
+func (w *Window) StepOf(st *Stats) time.Duration {
+	if st == nil {
+		return w.Step
+	}
+	return st.step
+}
+
+// Fresh says whether the newest point of the signal is at most three steps old at
+// now.
+func (w *Window) Fresh(st *Stats, now time.Time) bool {
+	return st != nil && now.Sub(st.Last) <= 3*st.step
+}
+
+// ActiveShare returns the share of the points, 0 to 1, at or above the floor.
+func (s *Stats) ActiveShare() (float64, error) {
+	if s == nil || s.Count == 0 {
+		return 0, ErrNoSamples
+	}
+	return float64(s.Active) / float64(s.Count), nil
+}
+
+// Mean returns the mean over the points.
+func (s *Stats) Mean() (float64, error) {
+	if s == nil || s.Count == 0 {
+		return 0, ErrNoSamples
+	}
+	return s.Sum / float64(s.Count), nil
+}
+
+// Quantile returns the value at or under which a share q, 0 to 1, of the points'
+// means lie (nearest rank). Percentages are exact to 0.1, shares to 0.001, all
+// else to 1 % (under 1e-6 it is 0).
+func (s *Stats) Quantile(sig Signal, q float64) (float64, error) {
+	if s == nil || s.Count == 0 {
+		return 0, ErrNoSamples
+	}
+	rank := int(math.Ceil(q * float64(s.Count)))
+	return max(s.Min, min(s.digest.at(sig, max(rank, 1)), s.Max)), nil
+}
+
+// Newest returns the mean of the newest point.
+func (s *Stats) Newest() (float64, error) {
+	if s == nil || s.Count == 0 {
+		return 0, ErrNoSamples
+	}
+	return s.lastMean, nil
+}
+
+// Bucket returns the maximum in part i of the window, and whether there was a
+// point in it.
+func (s *Stats) Bucket(i int) (float64, bool) {
+	if s == nil || s.buckets[i] == 0 {
+		return 0, false
+	}
+	return float64(s.buckets[i]) - 1, true
+}
