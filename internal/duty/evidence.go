@@ -1,0 +1,116 @@
+package duty
+
+import (
+	"fmt"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// notMeasured is the value of a signal that would have spoken and was not there.
+const notMeasured = "not measured"
+
+// measured returns evidence of a signal over the window.
+func (j *judge) measured(signal, value string, coverage float64, st *usage.Stats) usage.Evidence {
+	return usage.Evidence{Signal: signal, Value: value, Window: j.length(), Coverage: coverage, Source: j.w.SourceOf(st)}
+}
+
+// gpuEvidence lists what was seen of a machine with GPUs: of each signal the
+// largest value over its GPUs and the least coverage.
+func (j *judge) gpuEvidence(seen []gpu, all, gpus int) []usage.Evidence {
+	of := fmt.Sprint(all)
+	if gpus >= 0 {
+		of = fmt.Sprintf("%d of %d", all, gpus)
+	}
+	out := []usage.Evidence{usage.Fact("gpus_measured", of, j.w.Source)}
+	tracks := j.w.GPUs
+	if len(tracks) == 0 {
+		tracks = []*usage.Track{&j.w.Machine}
+	}
+	for _, s := range []struct {
+		signal usage.Signal
+		name   string
+		digits int
+	}{
+		{usage.GPUUtil, "gpu_util_max_pct", 1},
+		{usage.SMActive, "sm_active_max", 3},
+		{usage.DRAMActive, "dram_active_max", 3},
+		{usage.Processes, "gpu_processes_max", 0},
+	} {
+		pool, coverage := j.over(tracks, s.signal)
+		switch {
+		case pool != nil:
+			out = append(out, j.measured(s.name, usage.Number(pool.Max, s.digits), coverage, pool))
+		case s.signal == usage.GPUUtil:
+			out = append(out, j.measured(s.name, notMeasured, 0, nil))
+		}
+		if share, err := pool.ActiveShare(); err == nil && s.signal == usage.GPUUtil {
+			out = append(out, j.measured("gpu_active_share_pct", usage.Number(100*share, 2), coverage, pool))
+		}
+	}
+	out = append(out, j.memoryEvidence(seen)...)
+	return append(out, j.hostEvidence()...)
+}
+
+// over pools a signal over tracks; the coverage is the least of any, 0 when one
+// has none.
+func (j *judge) over(tracks []*usage.Track, s usage.Signal) (*usage.Stats, float64) {
+	meters := make([]*usage.Stats, len(tracks))
+	coverage := 1.0
+	for i, t := range tracks {
+		meters[i] = t.Stats(s)
+		coverage = min(coverage, j.w.Coverage(meters[i]))
+	}
+	return usage.Pool(meters...), coverage
+}
+
+// memoryEvidence gives the newest and the largest share of memory in use over the
+// GPUs, or the bytes where their memory's size is not known.
+func (j *judge) memoryEvidence(seen []gpu) []usage.Evidence {
+	var newest, largest, bytes float64
+	var st *usage.Stats
+	coverage, shares, any := 1.0, true, false
+	for _, g := range seen {
+		coverage = min(coverage, j.w.Coverage(g.memory.used))
+		if g.memory.used == nil {
+			continue
+		}
+		any, st = true, g.memory.used
+		bytes = max(bytes, g.memory.used.Max)
+		if !g.memory.measured() {
+			shares = false
+			continue
+		}
+		n, l := g.memory.pct()
+		newest, largest = max(newest, n), max(largest, l)
+	}
+	switch {
+	case !any:
+		return []usage.Evidence{j.measured("gpu_mem_used_max_pct", notMeasured, 0, nil)}
+	case !shares:
+		return []usage.Evidence{j.measured("gpu_mem_used_max_gib", usage.Number(bytes/(1<<30), 1), coverage, st)}
+	}
+	return []usage.Evidence{
+		j.measured("gpu_mem_used_max_pct", usage.Number(largest, 1), coverage, st),
+		j.measured("gpu_mem_used_newest_pct", usage.Number(newest, 1), coverage, st),
+	}
+}
+
+// hostEvidence lists what was seen of CPU, network and sessions.
+func (j *judge) hostEvidence() []usage.Evidence {
+	var out []usage.Evidence
+	m := &j.w.Machine
+	if cpu := m.Stats(usage.CPUUtil); cpu != nil {
+		out = append(out, j.measured("cpu_util_max_pct", usage.Number(cpu.Max, 1), j.w.Coverage(cpu), cpu))
+	} else {
+		out = append(out, j.measured("cpu_util_max_pct", notMeasured, 0, nil))
+	}
+	if net := m.Stats(usage.NetBytes); net != nil {
+		out = append(out, j.measured("net_mb_per_day", usage.Number(j.networkPerDay(), 1), j.w.Coverage(net), net))
+	} else {
+		out = append(out, j.measured("net_mb_per_day", notMeasured, 0, nil))
+	}
+	if s := m.Stats(usage.Sessions); s != nil {
+		out = append(out, j.measured("sessions_max", usage.Number(s.Max, 0), j.w.Coverage(s), s))
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package duty
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// computeSignals are the meters of computation, the ones that can vouch for a GPU
+// on their own first. NVML does not offer utilisation on MIG instances; there the
+// multiprocessors' activity takes its place.
+var computeSignals = []usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive}
+
+// vouching is the number of computeSignals, from the first, that can vouch for a
+// GPU. Tensor and memory activity only witness work: code may use neither.
+const vouching = 2
+
+// gpu is what the samples of one GPU say.
+type gpu struct {
+	GPU
+	coverage float64
+	// quiet is how long nothing has computed.
+	quiet time.Duration
+	// assumed says that the GPU is held only because nobody measured its memory.
+	assumed bool
+	memory  memory
+}
+
+// memory is how much of its memory a GPU holds.
+type memory struct {
+	used  *usage.Stats
+	total float64 // bytes; 0 unknown
+}
+
+func (m memory) measured() bool { return m.used != nil && m.total > 0 }
+
+// pct returns the newest and the largest share of memory in use, in percent.
+func (m memory) pct() (newest, largest float64) {
+	last, err := m.used.Newest()
+	if err != nil {
+		return 0, 0
+	}
+	return 100 * last / m.total, 100 * m.used.Max / m.total
+}
+
+func (j *judge) memory(t *usage.Track) memory {
+	m := memory{used: t.Stats(usage.MemUsed), total: j.w.GPUMemory}
+	if v, err := t.Stats(usage.MemTotal).Newest(); err == nil && v > 0 {
+		m.total = v
+	}
+	return m
+}
+
+// known says whether the samples of a signal cover the window and are fresh.
+func (j *judge) known(st *usage.Stats) bool {
+	return j.w.Fresh(st, j.now) && j.w.Coverage(st) >= j.t.MinCoverage
+}
+
+// recent says whether a signal was active within Recent of its newest sample.
+func (j *judge) recent(st *usage.Stats) bool {
+	return st != nil && !st.LastActive.IsZero() && st.Last.Sub(st.LastActive) < j.t.Recent
+}
+
+// active says whether a signal was active too often, or too lately, to be at rest.
+func (j *judge) active(st *usage.Stats) bool {
+	share, err := st.ActiveShare()
+	return err == nil && st.Active > 0 && (1-share <= j.t.InactiveShare || j.recent(st))
+}
+
+// gpu judges one GPU.
+func (j *judge) gpu(t *usage.Track) gpu {
+	g := gpu{GPU: GPU{Name: t.Name}, memory: j.memory(t)}
+	var meter *usage.Stats // the one that vouches
+	var fresh, works bool
+	for i, sig := range computeSignals {
+		st := t.Stats(sig)
+		if st == nil {
+			continue
+		}
+		if i < vouching && (meter == nil || (!j.known(meter) && j.known(st))) {
+			meter = st
+		}
+		fresh = fresh || j.w.Fresh(st, j.now)
+		works = works || j.active(st)
+	}
+	g.coverage = j.w.Coverage(meter)
+	switch {
+	case meter == nil && !works:
+		return g.is(Unknown, "nobody measured whether it computes")
+	case !fresh:
+		return g.is(Unknown, "its newest sample is too old")
+	case works && j.latched(t, g.memory):
+		return g.is(Unknown, "utilisation never left 100 %% while nothing else shows work: the meter may be latched")
+	case works && (j.known(meter) || j.recentlyActive(t)):
+		mean, err := t.Stats(usage.GPUUtil).Mean()
+		if err != nil {
+			return g.is(Busy, "it computes")
+		}
+		return g.is(Busy, "%s %% utilisation on average", usage.Number(mean, 1))
+	case !j.known(meter):
+		return g.is(Unknown, "samples cover %s %% of the window", usage.Number(100*g.coverage, 0))
+	case j.short():
+		return g.is(Unknown, "%s", j.shortWhy())
+	}
+	g.quiet = j.w.Quiet(meter)
+	for _, sig := range computeSignals {
+		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
+			g.quiet = min(g.quiet, j.w.Quiet(st))
+		}
+	}
+	return j.atRest(t, g)
+}
+
+// recentlyActive says whether the newest samples of any meter show computation,
+// which holds whatever is missing before them.
+func (j *judge) recentlyActive(t *usage.Track) bool {
+	for _, sig := range computeSignals {
+		if st := t.Stats(sig); j.recent(st) && j.w.Fresh(st, j.now) {
+			return true
+		}
+	}
+	return false
+}
+
+// latched says whether utilisation stands at 100 % and nothing else confirms it:
+// no process and no memory in use, or multiprocessors that rest.
+func (j *judge) latched(t *usage.Track, m memory) bool {
+	util := t.Stats(usage.GPUUtil)
+	if util == nil || util.Min < j.t.LatchedUtil {
+		return false
+	}
+	confirmed := false
+	for _, sig := range computeSignals[1:] {
+		confirmed = confirmed || j.active(t.Stats(sig))
+	}
+	if confirmed {
+		return false
+	}
+	if j.known(t.Stats(usage.SMActive)) {
+		return true
+	}
+	processes := t.Stats(usage.Processes)
+	if processes != nil && processes.Max > 0 {
+		return false
+	}
+	if !m.measured() {
+		return processes != nil
+	}
+	_, largest := m.pct()
+	return largest < j.t.HeldMemory
+}
+
+// atRest tells a GPU that does not compute as held or idle.
+func (j *judge) atRest(t *usage.Track, g gpu) gpu {
+	still := "0 % compute for " + usage.Span(g.quiet)
+	processes := t.Stats(usage.Processes)
+	if n, err := processes.Newest(); err == nil && n > 0 && j.w.Fresh(processes, j.now) {
+		if g.memory.measured() {
+			newest, _ := g.memory.pct()
+			return g.is(Held, "%s %% of memory held by %s, %s", usage.Number(newest, 0), processCount(n), still)
+		}
+		return g.is(Held, "held by %s, %s", processCount(n), still)
+	}
+	if g.memory.measured() {
+		newest, largest := g.memory.pct()
+		switch {
+		case newest >= j.t.HeldMemory && j.w.Fresh(g.memory.used, j.now):
+			return g.is(Held, "%s %% of memory held, %s", usage.Number(newest, 0), still)
+		case largest >= j.t.HeldMemory:
+			return g.is(Held, "up to %s %% of memory was held, %s", usage.Number(largest, 0), still)
+		case j.known(g.memory.used):
+			g.coverage = min(g.coverage, j.w.Coverage(g.memory.used))
+			return g.is(Idle, "%s", still)
+		}
+		g.coverage = min(g.coverage, j.w.Coverage(g.memory.used))
+		return g.is(Unknown, "samples of its memory cover %s %% of the window", usage.Number(100*g.coverage, 0))
+	}
+	if j.known(processes) && processes.Max == 0 {
+		return g.is(Idle, "no process, %s", still)
+	}
+	g.assumed = true
+	return g.is(Held, "%s, and nobody measured its memory", still)
+}
+
+func (g gpu) is(s State, format string, args ...any) gpu {
+	g.State, g.Why = s, fmt.Sprintf(format, args...)
+	if s == Unknown || s == Busy {
+		g.quiet = 0
+	}
+	return g
+}
+
+// processCount prints "1 process" or "2 processes".
+func processCount(n float64) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return usage.Number(n, 0) + " processes"
+}
