@@ -1,0 +1,45 @@
+// Package ledger says what resources cost: the meters that run on each of them,
+// at prices with a source and a date. What has no price says so; it is never zero.
+package ledger
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Category is where a charge belongs in the bill.
+type Category string
+
+// The categories. Compute is split by duty into used and wasted when it is shown.
+const (
+	Compute  Category = "compute"
+	Storage  Category = "storage"
+	Network  Category = "network"  // the hours of gateways, balancers and addresses
+	Overhead Category = "overhead" // secrets, monitoring
+	// Committed is what commitments cost whatever runs; shown apart, because the
+	// machines they cover are listed at their own price.
+	Committed Category = "committed"
+)
+
+// Charge is what one meter of a resource costs in a month of 730 hours, running
+// as it does now, at list price.
+type Charge struct {
+	Resource *inventory.Resource
+	// Meter names it within the resource: "compute", "storage", "iops", "hours".
+	Meter    string
+	Category Category
+	// ListCost is the month's cost; it is meaningless when Unpriced is set.
+	ListCost money.Amount
+	// Quantity and Unit say how much of what: "500", "GiB-month".
+	Quantity, Unit string
+	// UnitPrice is the price of one unit with its source and date.
+	UnitPrice string
+	Source    string
+	AsOf      time.Time
+	// Estimate says what was assumed, where the quantity is not exact.
+	Estimate string
+	// Unpriced is the reason why there is no price; empty when there is one.
+	Unpriced string
+}

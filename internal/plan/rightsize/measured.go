@@ -1,0 +1,255 @@
+package rightsize
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+const (
+	gib = 1 << 30
+	mib = 1 << 20
+)
+
+// measured is what a machine's work needs.
+type measured struct {
+	w           *usage.Window
+	from        price.Machine
+	minCoverage float64
+	warnings    []string
+	reason      string // why nothing can be said; empty when something can
+
+	gpus       int     // the machine has
+	covered    int     // GPUs with telemetry
+	coverage   float64 // the least of theirs
+	aggregated bool    // one series stands for all of several GPUs
+
+	util       *usage.Stats // of all GPUs, percent
+	active     int          // GPUs that computed
+	heldMemory int          // GPUs that hold memory and never computed
+	used       int          // both
+	basis      usage.Signal // what compute is taken from
+	compute    float64      // TFLOP/s at 16 bits of the busiest GPU, 95th percentile
+	total      float64      // TFLOP/s of all GPUs in use
+	transfers  bool         // use of memory bandwidth was measured
+	transfer   float64      // GB/s of device memory of the busiest GPU, 95th percentile
+
+	memory    bool    // device memory was measured
+	device    float64 // bytes of one GPU
+	peak, p95 float64 // bytes in use of the fullest GPU
+	peaks     float64 // bytes in use of all GPUs
+
+	hostMemory   float64 // MiB, headroom included; 0 unknown
+	hostCPU      float64 // vCPUs at the 95th percentile, headroom included; 0 unknown
+	hostCPUPeak  float64 // vCPUs
+	networkKnown bool
+	network      float64 // Mbit/s at the 95th percentile
+}
+
+// holding is the share of device memory from which on a GPU that never computed
+// still counts as in use: AWS's line for idle memory, 5 %.
+const holding = 0.05
+
+func measure(w *usage.Window, from price.Machine, acc price.Accelerator, o Options) *measured {
+	m := &measured{w: w, from: from, gpus: from.GPUs(), minCoverage: o.MinCoverage,
+		device: float64(from.AcceleratorMemoryMiB) * mib, basis: usage.GPUUtil}
+	tracks := w.GPUs
+	if len(tracks) == 0 && (w.Machine.Stats(usage.GPUUtil) != nil || w.Machine.Stats(usage.SMActive) != nil) {
+		tracks = []*usage.Track{&w.Machine}
+		m.aggregated = m.gpus > 1
+		if m.aggregated && !w.Aggregated {
+			m.reason = "one series of samples stands for an unknown GPU of several"
+		}
+	}
+	m.gpusOf(tracks, acc)
+	m.hostOf(o)
+	switch {
+	case m.reason != "":
+	case len(tracks) == 0:
+		m.reason = "its GPUs were not measured"
+	case m.covered < m.gpus && !m.aggregated:
+		m.reason = fmt.Sprintf("%d of %d GPUs were measured", m.covered, m.gpus)
+	case m.coverage < o.MinCoverage:
+		m.reason = fmt.Sprintf("samples cover %s %% of the window on a GPU", usage.Number(100*m.coverage, 0))
+	}
+	return m
+}
+
+// gpusOf reads the tracks of the GPUs.
+func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
+	w := m.w
+	throughput := acc.BF16TFLOPS * fraction(m.from)
+	m.basis = usage.SMActive
+	m.memory = len(tracks) > 0
+	for _, t := range tracks {
+		if !m.known(t.Stats(usage.SMActive)) {
+			m.basis = usage.GPUUtil
+		}
+		m.memory = m.memory && m.known(t.Stats(usage.MemUsed))
+	}
+	meters := make([]*usage.Stats, 0, len(tracks))
+	transfers := true
+	for i, t := range tracks {
+		meter := t.Stats(usage.GPUUtil)
+		if meter == nil {
+			meter = t.Stats(usage.SMActive)
+		} else {
+			meters = append(meters, meter)
+		}
+		c := w.Coverage(meter)
+		if i == 0 || c < m.coverage {
+			m.coverage = c
+		}
+		if meter == nil {
+			continue
+		}
+		m.covered++
+		active := false
+		for _, s := range []usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive} {
+			st := t.Stats(s)
+			active = active || (st != nil && st.Active > 0)
+		}
+		var peak float64
+		if st := t.Stats(usage.MemUsed); st != nil {
+			peak = st.Max
+		}
+		holds := peak >= holding*m.device
+		if active {
+			m.active++
+		} else if holds {
+			m.heldMemory++
+		}
+		if !active && !holds {
+			continue
+		}
+		m.used++
+		need := throughput * m.share(t)
+		m.compute, m.total = max(m.compute, need), m.total+need
+		m.peaks += peak
+		if peak >= m.peak {
+			m.peak = peak
+			if q, err := t.Stats(usage.MemUsed).Quantile(usage.MemUsed, 0.95); err == nil {
+				m.p95 = q
+			}
+		}
+		if st := t.Stats(usage.DRAMActive); m.known(st) {
+			if q, err := st.Quantile(usage.DRAMActive, 0.95); err == nil {
+				m.transfer = max(m.transfer, q*acc.MemoryBandwidthGBps*fraction(m.from))
+			}
+		} else {
+			transfers = false
+		}
+	}
+	m.transfers = transfers && m.used > 0
+	m.util = usage.Pool(meters...)
+	if m.aggregated && m.used > 0 {
+		// A maximum over all GPUs may be any number of them.
+		m.active, m.used = m.gpus, m.gpus
+		m.total, m.peaks = m.compute*float64(m.gpus), m.peak*float64(m.gpus)
+		m.warnings = append(m.warnings, "only the maximum over its GPUs was measured: all of them count as in use")
+	}
+	if m.basis == usage.GPUUtil {
+		m.warnings = append(m.warnings, "GPU utilisation overstates compute (one small kernel reads 100 %); sm_active would tell")
+	}
+	if !m.memory {
+		m.warnings = append(m.warnings, "device memory was not measured: as much of it is kept as there is")
+	}
+	if m.heldMemory > 0 {
+		m.warnings = append(m.warnings, fmt.Sprintf("%d GPU(s) hold memory and never computed: they count as in use", m.heldMemory))
+	}
+}
+
+func (m *measured) known(st *usage.Stats) bool { return m.w.Coverage(st) >= m.minCoverage }
+
+// share returns the 95th percentile of a GPU's compute, 0 to 1.
+func (m *measured) share(t *usage.Track) float64 {
+	if m.basis == usage.SMActive {
+		q, _ := t.Stats(usage.SMActive).Quantile(usage.SMActive, 0.95)
+		return q
+	}
+	q, _ := t.Stats(usage.GPUUtil).Quantile(usage.GPUUtil, 0.95)
+	return q / 100
+}
+
+// hostOf reads what the host needs.
+func (m *measured) hostOf(o Options) {
+	w := m.w
+	if st := w.Machine.Stats(usage.HostMemUsed); m.known(st) {
+		m.hostMemory = max(st.Max/100*float64(m.from.MemoryMiB)*(1+o.Headroom), 1)
+	} else {
+		m.warnings = append(m.warnings, "host memory was not measured: as much for each GPU in use is kept as now")
+	}
+	if st := w.Machine.Stats(usage.CPUUtil); m.known(st) {
+		if q, err := st.Quantile(usage.CPUUtil, 0.95); err == nil {
+			m.hostCPU = max(q/100*float64(m.from.VCPUs)*(1+o.Headroom), 1)
+			m.hostCPUPeak = st.Max / 100 * float64(m.from.VCPUs)
+		}
+	} else {
+		m.warnings = append(m.warnings, "CPU was not measured: as many vCPUs for each GPU in use are kept as now")
+	}
+	if st := w.Machine.Stats(usage.NetBytes); m.known(st) {
+		if q, err := st.Quantile(usage.NetBytes, 0.95); err == nil {
+			m.network, m.networkKnown = q*8/1e6/w.StepOf(st).Seconds(), true
+		}
+	}
+}
+
+// verdict says how well the GPUs are used.
+func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
+	if m.reason != "" {
+		return Unknown, m.reason
+	}
+	mean, err := m.util.Mean()
+	if err != nil {
+		return Unknown, "utilisation was not measured"
+	}
+	why := fmt.Sprintf("%s %% mean utilisation, %d of %d GPUs in use", usage.Number(mean, 1), m.active, m.gpus)
+	switch {
+	case mean < overprovisionedBelow:
+		return Overprovisioned, why
+	case mean < underutilisedBelow:
+		return Underutilised, why
+	case p == inventory.Inference && mean > scaleOutAbove:
+		return ScaleOut, why
+	}
+	return WellUsed, why
+}
+
+// report fills in the figures.
+func (m *measured) report(a *Advice) {
+	a.Coverage, a.GPUsUsed, a.Warnings = m.coverage, m.active, m.warnings
+	a.MemoryKnown, a.MemoryPeakGiB, a.MemoryP95GiB = m.memory, m.peak/gib, m.p95/gib
+	a.ComputeTFLOPS, a.Basis = m.compute, m.basis
+	if m.util != nil {
+		a.Samples, a.UtilMax = m.util.Count, m.util.Max
+		a.UtilMean, _ = m.util.Mean()
+		a.UtilP50, _ = m.util.Quantile(usage.GPUUtil, 0.5)
+		a.UtilP95, _ = m.util.Quantile(usage.GPUUtil, 0.95)
+	}
+	window := m.w.To.Sub(m.w.From)
+	add := func(signal, value string) {
+		a.Evidence = append(a.Evidence, usage.Evidence{Signal: signal, Value: value, Window: window, Coverage: m.coverage, Source: m.w.SourceOf(m.util)})
+	}
+	if a.Samples > 0 {
+		add("gpu_util_mean_pct", usage.Number(a.UtilMean, 1))
+		add("gpu_util_p95_pct", usage.Number(a.UtilP95, 1))
+		add("gpus_used_max", fmt.Sprintf("%d of %d", m.active, m.gpus))
+	}
+	if m.memory {
+		add("gpu_mem_peak_gib", usage.Number(a.MemoryPeakGiB, 1))
+	}
+	if m.basis == usage.SMActive && m.compute > 0 {
+		add("compute_p95_tflops", usage.Number(m.compute, 0))
+	}
+}
+
+// fraction is the part of a device that a machine has, 1 for whole ones.
+func fraction(m price.Machine) float64 {
+	if m.AcceleratorMilli <= 0 {
+		return 0
+	}
+	return math.Min(1, float64(m.AcceleratorMilli)/1000)
+}

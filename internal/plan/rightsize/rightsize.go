@@ -1,0 +1,177 @@
+// Package rightsize says from measured usage whether a machine's accelerators fit
+// its work, and which smaller ones would, with price and with what speaks against
+// each. It is a pure function of the usage, the machine and the price book.
+package rightsize
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// ErrNoAccelerator is returned for a machine without accelerators, or with ones
+// that the price book does not know.
+var ErrNoAccelerator = errors.New("no known accelerator")
+
+// Verdict is how well the accelerators fit the work. The zero Verdict is unknown.
+type Verdict string
+
+// The verdicts. The lines between them are those users expect: a mean utilisation
+// under 25 % is overprovisioned, under 60 % underutilised, from there on well used;
+// inference aims at 60 to 80 % and scales out above 85 %.
+const (
+	Unknown         Verdict = ""
+	Overprovisioned Verdict = "overprovisioned"
+	Underutilised   Verdict = "underutilised"
+	WellUsed        Verdict = "well-used"
+	ScaleOut        Verdict = "scale-out"
+)
+
+// String returns the verdict's name; "unknown" for the zero Verdict.
+func (v Verdict) String() string {
+	if v == Unknown {
+		return "unknown"
+	}
+	return string(v)
+}
+
+// Lines between the verdicts, in percent of mean utilisation.
+const (
+	overprovisionedBelow = 25
+	underutilisedBelow   = 60
+	scaleOutAbove        = 85
+)
+
+// Options are the assumptions. A field that is zero means its default.
+type Options struct {
+	// Purpose sets the target: inference keeps room for peaks.
+	Purpose inventory.Purpose
+	// Headroom is kept free above what was measured, of device memory, host memory
+	// and vCPUs, as a share of it. 0.2.
+	Headroom float64
+	// MinCoverage is the share of the window that samples must cover on every GPU
+	// before anything is advised. 0.9.
+	MinCoverage float64
+}
+
+// Advice is what the measured usage says.
+type Advice struct {
+	Verdict Verdict
+	// Why is the reason in a few words.
+	Why string
+	// Samples counts utilisation samples over all GPUs; Coverage is the least share
+	// of the window, 0 to 1, that they cover on any.
+	Samples  int
+	Coverage float64
+	// GPUs is how many the machine has, GPUsUsed how many of them computed at any
+	// time in the window.
+	GPUs, GPUsUsed int
+	// UtilMean, UtilP50, UtilP95 and UtilMax are GPU utilisation in percent over all
+	// GPUs and samples. They are 0 where Samples is 0.
+	UtilMean, UtilP50, UtilP95, UtilMax float64
+	// MemoryKnown says whether device memory was measured over the window. The
+	// figures are of the GPU that used most.
+	MemoryKnown                 bool
+	MemoryPeakGiB, MemoryP95GiB float64
+	// Accelerator is what the machine has.
+	Accelerator price.Accelerator
+	// ComputeTFLOPS is what the busiest GPU needs at the 95th percentile, dense at 16
+	// bits, and Basis the signal that says so: sm_active, or gpu_util, which
+	// overstates it.
+	ComputeTFLOPS float64
+	Basis         usage.Signal
+	// Hourly is the machine's own price; unknown when the book has none, with the
+	// reason in Unpriced.
+	Hourly   inventory.Fact[money.Amount]
+	Unpriced string
+	// Candidates are the machines that fit and, where the own price is known, cost
+	// less: cheapest first.
+	Candidates []Candidate
+	// Warnings say what the advice rests on that was not measured.
+	Warnings []string
+	Evidence []usage.Evidence
+}
+
+// Candidate is a machine type that fits the measured work.
+type Candidate struct {
+	Machine     price.Machine
+	Accelerator price.Accelerator
+	// GPUs is how many it has.
+	GPUs int
+	// Price is of an hour on demand, with source and date; Hourly is its amount.
+	Price  price.Price
+	Hourly money.Amount
+	// Saving is what it saves a month of 730 hours at list price; unknown when the
+	// machine's own price is.
+	Saving inventory.Fact[money.Amount]
+	// MemoryShare is the share of its device memory that the measured peak would
+	// fill; 0 where memory was not measured.
+	MemoryShare float64
+	// ComputeShare is the share of its throughput, 0 and up, that the measured 95th
+	// percentile would take.
+	ComputeShare float64
+	// Against is what speaks against it.
+	Against []string
+}
+
+// First returns the cheapest candidate for which fits is true; nil takes any.
+func (a Advice) First(fits func(Candidate) bool) (Candidate, bool) {
+	for _, c := range a.Candidates {
+		if fits == nil || fits(c) {
+			return c, true
+		}
+	}
+	return Candidate{}, false
+}
+
+// Advise judges the usage of a machine of type from in a region and looks for the
+// machines of the same cloud that fit it: the same vendor and host architecture,
+// device memory for the measured peak and headroom, throughput at 16 bits for the
+// measured 95th percentile, and host memory and vCPUs for what was measured, or
+// where nobody measured them as much for each GPU in use as now.
+//
+// Where samples cover too little, or GPUs are missing among them, the verdict is
+// unknown and there are no candidates. It returns ErrNoAccelerator for a machine
+// whose accelerators the book does not know.
+func Advise(w *usage.Window, from price.Machine, region string, book *price.Book, o Options) (Advice, error) {
+	if o.Headroom <= 0 {
+		o.Headroom = 0.2
+	}
+	if o.MinCoverage <= 0 {
+		o.MinCoverage = 0.9
+	}
+	acc, ok := book.Accelerator(from.Accelerator)
+	if from.GPUs() == 0 || !ok {
+		return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, ErrNoAccelerator)
+	}
+	a := Advice{GPUs: from.GPUs(), Accelerator: acc}
+	if p, err := book.OnDemand(from.Type, region); err == nil {
+		hourly, err := p.Hourly()
+		if err != nil {
+			return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, err)
+		}
+		a.Hourly = inventory.Known(hourly)
+	} else if errors.Is(err, price.ErrUnpriced) {
+		a.Unpriced = err.Error()
+	} else {
+		return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, err)
+	}
+	if w == nil {
+		a.Why = "nothing was measured"
+		return a, nil
+	}
+	m := measure(w, from, acc, o)
+	m.report(&a)
+	a.Verdict, a.Why = m.verdict(o.Purpose)
+	if a.Verdict == Unknown || m.used == 0 {
+		return a, nil
+	}
+	if err := a.look(m, from, region, book, o); err != nil {
+		return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, err)
+	}
+	return a, nil
+}

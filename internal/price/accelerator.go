@@ -1,0 +1,53 @@
+package price
+
+import (
+	"strings"
+	"time"
+)
+
+// Accelerator is what is known of one device. Figures that a vendor does not
+// publish are 0.
+type Accelerator struct {
+	// Name carries the memory where one chip is sold with several: "A100-40GB".
+	Name, Vendor, Generation string
+	MemoryMiB                int64
+	MemoryBandwidthGBps      float64 // 10^9 bytes a second
+	// BF16TFLOPS is the dense (not sparse) tensor throughput at 16 bits, in 10^12
+	// operations a second. Precision says at what: devices before BF16 are stated
+	// at fp16, those before tensor cores at fp32.
+	BF16TFLOPS float64
+	Precision  string
+	// FP8TFLOPS is the dense throughput at 8-bit floats; 0 where there is none.
+	FP8TFLOPS float64
+	// TDPWatts is of one device, not of a board that carries two.
+	TDPWatts int
+	// MIG says whether the device can be divided into instances.
+	MIG bool
+	// ReleaseYear is the year in which it shipped or could be rented.
+	ReleaseYear int
+	Source      string
+	AsOf        time.Time
+}
+
+// accelerators by other names: the catalogues', the drivers' and the vendors'.
+// "V100", "A100" and "H100" without memory are the smaller variant, as in the
+// catalogues that sell both.
+var acceleratorAliases = map[string]string{
+	"a100": "A100-40GB", "a100-40": "A100-40GB", "a100-sxm4-40gb": "A100-40GB",
+	"a100-80": "A100-80GB", "a100-sxm4-80gb": "A100-80GB",
+	"a30": "A30-24GB", "a10g-24gb": "A10G", "nvidia-a10g": "A10G",
+	"h100": "H100-80GB", "h100-80gb-hbm3": "H100-80GB", "h100-sxm5-80gb": "H100-80GB",
+	"h100-nvl": "H100-94GB", "h200": "H200-141GB", "h200-sxm": "H200-141GB",
+	"b200": "B200-180GB", "b300": "B300-288GB",
+	"v100": "V100-16GB", "v100-sxm2-16gb": "V100-16GB", "v100-sxm2-32gb": "V100-32GB",
+	"tesla-t4": "T4", "tesla-m60": "M60", "tesla-k80": "K80", "nvidia-l4": "L4", "nvidia-l40s": "L40S",
+	"rtx-pro-server-6000": "RTX-PRO-6000", "rtx-pro-6000-blackwell": "RTX-PRO-6000", "rtxpro6000": "RTX-PRO-6000",
+	"rtx-a6000": "A6000", "radeon-pro-v520": "V520",
+	"tpu-v2-device": "TPU-v2", "tpu-v2-pod": "TPU-v2", "tpu-v3-device": "TPU-v3", "tpu-v3-pod": "TPU-v3",
+	"tpu-v4-pod": "TPU-v4",
+}
+
+// canonical folds an accelerator's name for comparison.
+func canonical(name string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "-")
+}

@@ -1,0 +1,146 @@
+package price
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// AWS is the cloud whose prices the look-ups by machine type and item return.
+const AWS = "aws"
+
+// Book holds machine types, accelerators and prices. The zero Book is empty: it
+// prices nothing. A Book may be read by several goroutines; Load is not for use
+// beside readers.
+type Book struct {
+	machines     map[string]Machine
+	accelerators map[string]Accelerator // by canonical name
+	base         map[key]Entry          // as embedded; shared between books, never written
+	overlay      map[key]Entry          // the user's own
+}
+
+// Machine returns what is known of a machine type and whether anything is.
+func (b *Book) Machine(t string) (Machine, bool) {
+	m, ok := b.machines[t]
+	return m, ok
+}
+
+// Machines returns all machine types in order of cloud and type.
+func (b *Book) Machines() []Machine {
+	return slices.SortedFunc(maps.Values(b.machines), func(x, y Machine) int {
+		return cmp.Or(cmp.Compare(x.Cloud, y.Cloud), cmp.Compare(x.Family, y.Family), cmp.Compare(x.VCPUs, y.VCPUs),
+			cmp.Compare(x.MemoryMiB, y.MemoryMiB), cmp.Compare(x.Type, y.Type))
+	})
+}
+
+// Accelerator returns what is known of a device, by its name or a usual alias of
+// it ("A100-80", "H100-NVL", "Tesla T4"), and whether anything is.
+func (b *Book) Accelerator(name string) (Accelerator, bool) {
+	c := canonical(name)
+	if alias, ok := acceleratorAliases[c]; ok {
+		c = canonical(alias)
+	}
+	a, ok := b.accelerators[c]
+	return a, ok
+}
+
+// Accelerators returns all devices in order of release and name.
+func (b *Book) Accelerators() []Accelerator {
+	return slices.SortedFunc(maps.Values(b.accelerators), func(x, y Accelerator) int {
+		return cmp.Or(cmp.Compare(x.ReleaseYear, y.ReleaseYear), cmp.Compare(x.Name, y.Name))
+	})
+}
+
+// OnDemand returns the price of an hour of a machine on demand: Linux without a
+// paid licence, shared tenancy. It wraps ErrUnpriced where the book has none.
+func (b *Book) OnDemand(machineType, region string) (Price, error) {
+	return b.machine(machineType, region, OnDemand)
+}
+
+// Spot returns the spot price of an hour of a machine, the median over the zones
+// of the region on its date. It wraps ErrUnpriced where the book has none.
+func (b *Book) Spot(machineType, region string) (Price, error) {
+	return b.machine(machineType, region, Spot)
+}
+
+func (b *Book) machine(machineType, region string, t Term) (Price, error) {
+	p, ok := b.find(key{AWS, Compute, machineType, region, t})
+	if ok {
+		return p, nil
+	}
+	what := "on-demand"
+	hint := "run `curfew price update`"
+	if t == Spot {
+		what = "spot"
+	}
+	if _, known := b.machines[machineType]; !known {
+		hint = "the type is not in the price book; " + hint
+	}
+	return Price{}, fmt.Errorf("%s price of %s in %s: %s: %w", what, named(machineType), named(region), hint, ErrUnpriced)
+}
+
+// Managed returns the price of an hour of a managed service's machine:
+// "sagemaker" (the type without "ml."), "rds:postgres" and "rds:mysql" (the class,
+// one zone), "opensearch" (the type with its ".search"). It wraps ErrUnpriced
+// where the book has none.
+func (b *Book) Managed(service, machineType, region string) (Price, error) {
+	if service == "sagemaker" {
+		machineType = strings.TrimPrefix(machineType, "ml.")
+	}
+	if p, ok := b.find(key{AWS, service, machineType, region, OnDemand}); ok {
+		return p, nil
+	}
+	return Price{}, fmt.Errorf("%s price of %s in %s: run `curfew price update`: %w", service, named(machineType), named(region), ErrUnpriced)
+}
+
+// Rate returns the price of a unit of an item; [Price.Cost] takes its tiers into
+// account. A price without a region holds in all of them. It wraps ErrUnpriced
+// where the book has none.
+func (b *Book) Rate(item Item, region string) (Price, error) {
+	for _, r := range []string{region, ""} {
+		if p, ok := b.find(key{AWS, Rates, string(item), r, OnDemand}); ok {
+			return p, nil
+		}
+	}
+	return Price{}, fmt.Errorf("rate of %s in %s: run `curfew price update`: %w", named(string(item)), named(region), ErrUnpriced)
+}
+
+// named keeps an error readable when a name is empty.
+func named(s string) string { return cmp.Or(s, `""`) }
+
+func (b *Book) find(k key) (Price, bool) {
+	e, ok := b.held(k)
+	return e.Price, ok
+}
+
+func (b *Book) held(k key) (Entry, bool) {
+	if e, ok := b.overlay[k]; ok {
+		return e, true
+	}
+	e, ok := b.base[k]
+	return e, ok
+}
+
+// Entries returns every price of the book, the user's own in place of the embedded
+// ones, in order of cloud, service, name, region and term.
+func (b *Book) Entries() []Entry {
+	all := make([]Entry, 0, len(b.base)+len(b.overlay))
+	for k, e := range b.base {
+		if _, own := b.overlay[k]; !own {
+			all = append(all, e)
+		}
+	}
+	for _, e := range b.overlay {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(x, y Entry) int { return compareKeys(x.key(), y.key()) })
+	return all
+}
+
+// Own says whether an entry is the user's own: from an update, not embedded.
+func (b *Book) Own(e Entry) bool {
+	_, own := b.overlay[e.key()]
+	return own
+}

@@ -1,0 +1,76 @@
+package price
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+)
+
+// The embedded book: machines.csv and accelerators.csv hold facts; the other files
+// hold prices in the form of an overlay file, all with source and date. Where a
+// source carries no date of its own, such as a catalogue at a commit or a price
+// page, as_of is the day on which the figure was taken into the book. Sizes of CPU
+// families that a source lists at one size only are priced in proportion to it,
+// and say so. What no source confirms is not in the book.
+//
+//go:embed data/*.csv
+var data embed.FS
+
+// priceFiles are the parts of the embedded book that hold prices.
+var priceFiles = []string{"data/on_demand.csv", "data/spot.csv", "data/managed.csv", "data/rates.csv"}
+
+// Embedded returns the book that ships in the binary. It is parsed once; every
+// call returns a Book of its own, to which Load can add.
+func Embedded() (*Book, error) {
+	b, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	return &Book{machines: b.machines, accelerators: b.accelerators, base: b.base}, nil
+}
+
+var embedded = sync.OnceValues(func() (*Book, error) {
+	b := &Book{machines: map[string]Machine{}, accelerators: map[string]Accelerator{}, base: map[key]Entry{}}
+	err := part("data/accelerators.csv", func(r io.Reader) error {
+		return readAccelerators(r, func(a Accelerator) error {
+			b.accelerators[canonical(a.Name)] = a
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = part("data/machines.csv", func(r io.Reader) error {
+		return readMachines(r, func(m Machine) error {
+			if _, ok := b.Accelerator(m.Accelerator); !ok && m.Accelerator != "" {
+				return fmt.Errorf("accelerator %q of %s is unknown", m.Accelerator, m.Type)
+			}
+			b.machines[m.Type] = m
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range priceFiles {
+		if err := part(name, func(r io.Reader) error { return readEntries(r, b.base) }); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+})
+
+// part reads one file of the embedded book.
+func part(name string, read func(io.Reader) error) error {
+	f, err := fs.FS(data).Open(name)
+	if err != nil {
+		return fmt.Errorf("read the embedded price book: %w", err)
+	}
+	defer f.Close()
+	if err := read(f); err != nil {
+		return fmt.Errorf("read the embedded price book: %s: %w", name, err)
+	}
+	return nil
+}

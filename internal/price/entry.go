@@ -1,0 +1,194 @@
+package price
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Term is how something is bought.
+type Term string
+
+// The terms.
+const (
+	OnDemand Term = "on-demand"
+	Spot     Term = "spot"
+	// Reserved prices are read so that they can be refused by name: without their
+	// term and upfront part they cannot be compared.
+	Reserved Term = "reserved"
+	// CapacityBlock prices are paid up front for a window, not by the hour.
+	CapacityBlock Term = "capacity-block"
+)
+
+// Part says that an entry is half of a price, as some catalogues state it.
+type Part string
+
+// The parts of a machine's price.
+const (
+	Whole      Part = ""
+	GPUAlone   Part = "GPU alone"
+	WithoutGPU Part = "VM without GPU"
+)
+
+// Compute and Rate are the services of entries that are machines and items;
+// others are managed services by name: "sagemaker", "rds:postgres", "opensearch".
+const (
+	Compute = "compute"
+	Rates   = "rate"
+)
+
+// Entry is one price and what it is the price of.
+type Entry struct {
+	Cloud string // "aws"
+	// Service is Compute, Rates or the name of a managed service.
+	Service string
+	// Type is the machine type, without the prefix of SageMaker ("ml.").
+	Type string
+	// Item is set when Service is Rates.
+	Item Item
+	// Region is empty for a price that holds everywhere. Zone is set only where a
+	// source prices zones apart.
+	Region, Zone string
+	Term         Term
+	Part         Part
+	// Accelerator and AcceleratorMilli describe a machine that the book need not
+	// know; empty where the source does not say.
+	Accelerator      string
+	AcceleratorMilli int64
+	Price            Price
+	// Line is where it stands in its source; 0 not known.
+	Line int
+}
+
+// key is what an entry is the price of.
+type key struct {
+	cloud, service, name, region string
+	term                         Term
+}
+
+func (e Entry) key() key {
+	return key{e.Cloud, e.Service, cmp.Or(e.Type, string(e.Item)), e.Region, e.Term}
+}
+
+func compareKeys(a, b key) int {
+	return cmp.Or(cmp.Compare(a.cloud, b.cloud), cmp.Compare(a.service, b.service), cmp.Compare(a.name, b.name),
+		cmp.Compare(a.region, b.region), cmp.Compare(a.term, b.term))
+}
+
+// String names what is priced: "aws g6.2xlarge in us-east-1, on-demand".
+func (e Entry) String() string {
+	s := e.Cloud
+	if e.Service != Compute && e.Service != Rates {
+		s += " " + e.Service
+	}
+	switch name := cmp.Or(e.Type, string(e.Item)); {
+	case e.Part == GPUAlone:
+		s += fmt.Sprintf(" %s×%s", milli(e.AcceleratorMilli), e.Accelerator)
+	default:
+		s += " " + name
+	}
+	if e.Part != Whole {
+		s += " (" + string(e.Part) + ")"
+	}
+	if where := cmp.Or(e.Zone, e.Region); where != "" {
+		s += " in " + where
+	}
+	return s + ", " + string(e.Term)
+}
+
+// milli prints thousandths of devices.
+func milli(n int64) string {
+	if n%perDevice == 0 {
+		return fmt.Sprint(n / perDevice)
+	}
+	return fmt.Sprintf("%.3g", float64(n)/perDevice)
+}
+
+// whole says what an entry lacks to be held; nil when it is complete.
+func (e Entry) whole() error {
+	switch {
+	case e.Cloud == "":
+		return errors.New("no cloud")
+	case e.Service == "":
+		return errors.New("no service")
+	case e.Service == Rates && e.Item == "":
+		return errors.New("no item")
+	case e.Service == Rates && e.Type != "":
+		return errors.New("an item has no machine type")
+	case e.Service == Rates && e.Item.Unit() == "":
+		return fmt.Errorf("item %q is unknown", e.Item)
+	case e.Service == Rates && e.Item.Unit() != e.Price.Unit:
+		return fmt.Errorf("%s is priced by the %s, not by the %q", e.Item, e.Item.Unit(), e.Price.Unit)
+	case e.Service != Rates && (e.Type == "" && e.Part != GPUAlone || e.Item != ""):
+		return errors.New("a machine has a type and no item")
+	case e.Service != Rates && e.Price.Unit != "hour":
+		return fmt.Errorf("a machine is priced by the hour, not by the %q", e.Price.Unit)
+	case e.Service != Rates && e.Region == "":
+		return errors.New("no region")
+	case e.Term != OnDemand && e.Term != Spot && e.Term != Reserved && e.Term != CapacityBlock:
+		return fmt.Errorf("term %q is not on-demand, spot, reserved or capacity-block", e.Term)
+	case e.Price.Source == "":
+		return errors.New("no source")
+	case e.Price.AsOf.IsZero():
+		return errors.New("no date")
+	case !dated(e.Price.AsOf):
+		return fmt.Errorf("%s is not a date of a price", e.Price.AsOf.Format(time.DateOnly))
+	}
+	for _, name := range []string{e.Cloud, e.Service, e.Type, string(e.Item), e.Region, e.Zone, e.Accelerator, e.Price.Source} {
+		if err := plain(name); err != nil {
+			return err
+		}
+	}
+	above := int64(0)
+	for _, t := range e.Price.Tiers {
+		if t.Above <= above {
+			return fmt.Errorf("tiers do not rise: %d after %d", t.Above, above)
+		}
+		above = t.Above
+	}
+	return nil
+}
+
+// maxName bounds a name; sources stay below maxField when an update adds to them.
+const maxName = maxField - 100
+
+// plain refuses a name that would not print or not be read again as it is.
+func plain(name string) error {
+	switch {
+	case len(name) > maxName:
+		return fmt.Errorf("%.20q… is longer than %d bytes", name, maxName)
+	case strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%q holds a control character or a space at its end", name)
+	}
+	return nil
+}
+
+// rates are all the rates of a price, tiers included.
+func (p Price) rates() []money.Rate {
+	all := []money.Rate{p.Rate}
+	for _, t := range p.Tiers {
+		all = append(all, t.Rate)
+	}
+	return all
+}
+
+// samePrice says whether two prices cost the same, whatever their sources say.
+func samePrice(a, b Price) bool {
+	if a.Unit != b.Unit || a.Rate != b.Rate || len(a.Tiers) != len(b.Tiers) {
+		return false
+	}
+	for i := range a.Tiers {
+		if a.Tiers[i] != b.Tiers[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// day is a date in UTC.
+func day(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
