@@ -15,7 +15,9 @@ const AWS = "aws"
 // prices nothing. A Book may be read by several goroutines; Load is not for use
 // beside readers.
 type Book struct {
-	machines     map[string]Machine
+	machines map[string]Machine
+	// catalogue is machines in order; every planner walks it.
+	catalogue    []Machine
 	accelerators map[string]Accelerator // by canonical name
 	base         map[key]Entry          // as embedded; shared between books, never written
 	overlay      map[key]Entry          // the user's own
@@ -27,9 +29,13 @@ func (b *Book) Machine(t string) (Machine, bool) {
 	return m, ok
 }
 
-// Machines returns all machine types in order of cloud and type.
-func (b *Book) Machines() []Machine {
-	return slices.SortedFunc(maps.Values(b.machines), func(x, y Machine) int {
+// Machines returns all machine types in order of cloud, family and size. The slice
+// is the book's own: it is not to be changed.
+func (b *Book) Machines() []Machine { return b.catalogue }
+
+// ordered puts machine types in order of cloud, family and size.
+func ordered(machines map[string]Machine) []Machine {
+	return slices.SortedFunc(maps.Values(machines), func(x, y Machine) int {
 		return cmp.Or(cmp.Compare(x.Cloud, y.Cloud), cmp.Compare(x.Family, y.Family), cmp.Compare(x.VCPUs, y.VCPUs),
 			cmp.Compare(x.MemoryMiB, y.MemoryMiB), cmp.Compare(x.Type, y.Type))
 	})

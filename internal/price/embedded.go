@@ -28,7 +28,7 @@ func Embedded() (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Book{machines: b.machines, accelerators: b.accelerators, base: b.base}, nil
+	return &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base}, nil
 }
 
 var embedded = sync.OnceValues(func() (*Book, error) {
@@ -54,6 +54,7 @@ var embedded = sync.OnceValues(func() (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.catalogue = ordered(b.machines)
 	for _, name := range priceFiles {
 		if err := part(name, func(r io.Reader) error { return readEntries(r, b.base) }); err != nil {
 			return nil, err

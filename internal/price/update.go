@@ -66,7 +66,7 @@ func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, a
 	u.check((*update).againstOld)
 	u.judge((*update).againstPeers)
 
-	next = &Book{machines: b.machines, accelerators: b.accelerators, base: b.base, overlay: maps.Clone(b.overlay)}
+	next = &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base, overlay: maps.Clone(b.overlay)}
 	if next.overlay == nil {
 		next.overlay = map[key]Entry{}
 	}

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func Number(v float64, digits int) string {
 // "14d", "6d 4h", "3h 20m", "45s".
 func Span(d time.Duration) string {
 	if d < 0 {
-		return "-" + Span(-d)
+		return "-" + Span(-max(d, -math.MaxInt64))
 	}
 	units := []struct {
 		name string

@@ -348,7 +348,7 @@ func TestAnswers(t *testing.T) {
 func TestSpanAndNumber(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 45 * time.Second: "45s", 14 * 24 * time.Hour: "14d", 148 * time.Hour: "6d 4h", 200 * time.Minute: "3h 20m", -time.Hour: "-1h",
-		time.Hour + time.Second: "1h",
+		time.Hour + time.Second: "1h", math.MinInt64: "-106751d 23h",
 	} {
 		if got := Span(d); got != want {
 			t.Errorf("Span(%d) = %q, want %q", d, got, want)
