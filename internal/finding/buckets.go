@@ -1,0 +1,269 @@
+package finding
+
+import (
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+const standard = "STANDARD"
+
+// standardMeter is the meter of what lies in the standard class.
+const standardMeter = "storage:" + standard
+
+// standardBytes is what a bucket holds in the standard class, when known.
+func standardBytes(b *inventory.Bucket) (int64, bool) {
+	sizes, known := b.Sizes.Get()
+	return sizes[standard], known
+}
+
+// empty says whether a bucket is known to hold nothing.
+func empty(b *inventory.Bucket) bool {
+	sizes, known := b.Sizes.Get()
+	if !known {
+		n, known := b.Objects.Get()
+		return known && n == 0
+	}
+	for _, n := range sizes {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// standardSaved is what a bucket's standard storage costs less a month when bytes
+// of it are gone; its price falls with size, so the last bytes are the cheapest.
+func (x *index) standardSaved(s *subject, b *inventory.Bucket, bytes int64) (money.Amount, error) {
+	total, known := standardBytes(b)
+	p, err := x.rate(price.Item("s3:"+standard), s.Region)
+	if err != nil {
+		return 0, err
+	}
+	if !known {
+		total = bytes
+	}
+	before, err := p.Cost(total, gib)
+	if err != nil {
+		return 0, err
+	}
+	after, err := p.Cost(max(0, total-bytes), gib)
+	return before - after, err
+}
+
+// bucketMultipart finds buckets with uploads that were begun over a week ago and
+// never completed, and without a rule that aborts them. Their parts are stored and
+// shown nowhere.
+func bucketMultipart(x *index, s *subject) *draft {
+	b, ok := s.Detail.(*inventory.Bucket)
+	if !ok {
+		return nil
+	}
+	uploads, known := b.Uploads.Get()
+	rules, rulesKnown := b.Lifecycle.Get()
+	if !known || !rulesKnown || uploads.Count == 0 {
+		return nil
+	}
+	for _, r := range rules {
+		if r.Enabled && !r.Filtered && r.Prefix == "" && r.AbortMultipartDays > 0 {
+			return nil
+		}
+	}
+	if !uploads.Oldest.IsZero() && x.now.Sub(uploads.Oldest) < days(x.t.MultipartDays) {
+		return nil
+	}
+	n := count(int64(uploads.Count), "incomplete upload")
+	if !uploads.Complete {
+		n = "at least " + n
+	}
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Because:    n + ", no rule aborts them",
+		Evidence:   []usage.Evidence{fact(s, "incomplete_uploads", usage.Number(float64(uploads.Count), 0))},
+		Fix: Fix{Action: "put-lifecycle", Risk: Low, Undo: UndoNone,
+			Note: "aborts uploads " + count(int64(x.t.MultipartDays), "day") + " after they began; merged into the rules that are there"},
+	}}
+	if !uploads.Oldest.IsZero() {
+		d.Evidence = append(d.Evidence, aged(s, "oldest_upload", x.now.Sub(uploads.Oldest)))
+	}
+	bytes, sized := uploads.Bytes.Get()
+	if sized {
+		d.Evidence = append(d.Evidence, fact(s, "incomplete_bytes", usage.Number(float64(bytes), 0)))
+	}
+	if sized && uploads.Complete {
+		saved, err := x.standardSaved(s, b, bytes)
+		if err != nil || !d.claimAmount(s, standardMeter, saved, wasteAndSavings) || saved == 0 {
+			d.unpriced(s, err)
+		}
+		return d
+	}
+	d.unknown = "how much the parts of the uploads hold could not be read"
+	d.claimShare(s, "", 1, 1, savingsOnly)
+	return d
+}
+
+// unpriced makes a draft one whose saving has no price.
+func (d *draft) unpriced(s *subject, err error) {
+	why := "no price for " + describe(s.Resource)
+	if err != nil {
+		why += ": " + err.Error()
+	} else if len(s.charges) > 0 && s.charges[0].Unpriced != "" {
+		why += ": " + s.charges[0].Unpriced
+	}
+	d.advice, d.claims, d.Savings = true, nil, Saving{Why: why}
+}
+
+// bucketNoncurrent finds versioned buckets in which no rule ends replaced and
+// deleted versions.
+func bucketNoncurrent(x *index, s *subject) *draft {
+	b, ok := s.Detail.(*inventory.Bucket)
+	if !ok || empty(b) {
+		return nil
+	}
+	versioned, known := b.Versioned.Get()
+	rules, rulesKnown := b.Lifecycle.Get()
+	if !known || !versioned || !rulesKnown {
+		return nil
+	}
+	for _, r := range rules {
+		if r.Enabled && !r.Filtered && r.Prefix == "" && (r.NoncurrentExpirationDays > 0 || r.NoncurrentTransition) {
+			return nil
+		}
+	}
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Because:    "versioned, replaced versions are kept for ever",
+		Evidence:   []usage.Evidence{fact(s, "versioned", "true"), fact(s, "noncurrent_rule", "none")},
+		Fix: Fix{Action: "put-lifecycle", Risk: Medium, Undo: UndoNone,
+			Note: "expires versions " + count(int64(x.t.NoncurrentDays), "day") + " after they were replaced; what has expired is gone"},
+	}}
+	old, known := b.Noncurrent.Get()
+	switch {
+	case known && old.Complete && old.Bytes == 0 && old.Objects == 0:
+		return nil
+	case known && old.Complete:
+		d.Because = size(old.Bytes) + " of replaced versions, kept for ever"
+		d.Evidence = append(d.Evidence, fact(s, "noncurrent_bytes", usage.Number(float64(old.Bytes), 0)),
+			fact(s, "noncurrent_versions", usage.Number(float64(old.Objects), 0)))
+		d.unknown = "how old the replaced versions are is not known; those under " + count(int64(x.t.NoncurrentDays), "day") + " stay"
+		if saved, err := x.standardSaved(s, b, old.Bytes); err == nil && d.claimAmount(s, standardMeter, saved, savingsOnly) {
+			return d
+		}
+		d.claimShare(s, "", 1, 1, savingsOnly)
+	default:
+		d.unknown = "how much replaced versions hold is not known"
+		d.claimShare(s, "", 1, 1, savingsOnly)
+	}
+	return d
+}
+
+// prefixKind is what a prefix looks like by its name.
+type prefixKind int
+
+const (
+	dataPrefix prefixKind = iota
+	checkpointPrefix
+	experimentPrefix
+)
+
+var prefixWords = map[string]prefixKind{
+	"ckpt": checkpointPrefix, "ckpts": checkpointPrefix, "checkpoint": checkpointPrefix, "checkpoints": checkpointPrefix,
+	"exp": experimentPrefix, "exps": experimentPrefix, "experiment": experimentPrefix, "experiments": experimentPrefix,
+	"runs": experimentPrefix, "sweep": experimentPrefix, "sweeps": experimentPrefix, "tmp": experimentPrefix,
+	"temp": experimentPrefix, "scratch": experimentPrefix, "wandb": experimentPrefix, "mlruns": experimentPrefix,
+}
+
+// kindOf reads a prefix's name word by word; the first word that says something
+// decides.
+func kindOf(prefix string) prefixKind {
+	for word := range strings.FieldsFuncSeq(strings.ToLower(prefix), func(c rune) bool {
+		return c == '/' || c == '-' || c == '_' || c == '.' || c == ' '
+	}) {
+		if k, ok := prefixWords[word]; ok {
+			return k
+		}
+	}
+	return dataPrefix
+}
+
+// archiving are the storage classes that checkpoints nobody continues belong in.
+var archiving = []string{"GLACIER", "GLACIER_IR", "DEEP_ARCHIVE"}
+
+// handled says whether an enabled rule already archives or expires a prefix.
+func handled(rules []inventory.LifecycleRule, prefix string) bool {
+	for _, r := range rules {
+		if !r.Enabled || r.Filtered || !strings.HasPrefix(prefix, r.Prefix) {
+			continue
+		}
+		if r.ExpirationDays > 0 {
+			return true
+		}
+		for _, class := range archiving {
+			if _, ok := r.TransitionDays[class]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkpointStale finds checkpoints that nobody has added to for 90 days. They are
+// archived and not deleted: the last one may be all that is left of a model.
+func checkpointStale(x *index, s *subject) *draft {
+	b, ok := s.Detail.(*inventory.Bucket)
+	if !ok {
+		return nil
+	}
+	prefixes, known := b.Prefixes.Get()
+	rules, rulesKnown := b.Lifecycle.Get()
+	if !known || !rulesKnown {
+		return nil
+	}
+	var m moves
+	var names []string
+	newest := x.now.Sub(x.now)
+	for i := range prefixes {
+		p := &prefixes[i]
+		// A listing that stopped at its bound may have missed the newest object.
+		if kindOf(p.Name) != checkpointPrefix || !p.Complete || p.Newest.IsZero() || !x.inStandard(b, p) || handled(rules, p.Name) {
+			continue
+		}
+		quiet := x.now.Sub(p.Newest)
+		if quiet < x.t.CheckpointStale {
+			continue
+		}
+		moving := inventory.Stored{Bytes: p.Bytes - p.Small.Bytes, Objects: p.Objects - p.Small.Objects}
+		if moving.Bytes <= 0 {
+			continue
+		}
+		m.archive.add(moving)
+		m.small.add(p.Small)
+		if len(names) == 0 || quiet < newest {
+			newest = quiet
+		}
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Because:    size(m.archive.Bytes) + " of checkpoints untouched for " + usage.Span(newest),
+		Evidence:   []usage.Evidence{fact(s, "prefixes", firstFew(names)), aged(s, "newest_object", newest)},
+		Fix: Fix{Action: "put-lifecycle", Risk: Low, Undo: UndoPartial,
+			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
+	}}
+	x.price(d, s, b, &m)
+	return d
+}
+
+// firstFew names up to three of a list.
+func firstFew(names []string) string {
+	if len(names) <= 3 {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:3], ", ") + " and " + count(int64(len(names)-3), "other")
+}

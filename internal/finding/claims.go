@@ -1,0 +1,294 @@
+package finding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// draft is a finding before its dollars are settled: a rule says which meters it
+// is about and how much of each, and [index.settle] says what is left of them.
+type draft struct {
+	Finding
+	claims []claim
+	// unknown is why the saving is not known though the claims bound it.
+	unknown string
+	// bound bounds the saving of a finding whose meters have no price.
+	bound money.Amount
+	// advice is a finding that claims nothing; its Savings stand as they are.
+	advice bool
+	// gross is what it claims before others took from it.
+	gross money.Amount
+}
+
+// claim is the part of a meter that a draft counts.
+type claim struct {
+	subject, charge int32
+	// num/den is the share of what is left of the meter's cost; with a den of 0,
+	// num is an amount, which is taken as far as it is left.
+	num, den       int64
+	waste, savings bool
+	// instead says that the change takes the place of others: what they already
+	// take counts towards its share of the whole cost.
+	instead bool
+}
+
+// What a claim counts as.
+const (
+	wasteOnly = 1 << iota
+	savingsOnly
+	wasteAndSavings = wasteOnly | savingsOnly
+)
+
+// claimShare claims num/den of every meter of a category of s; an empty category
+// is all of them. A share over 1 claims all.
+func (d *draft) claimShare(s *subject, c ledger.Category, num, den int64, as int) {
+	if num <= 0 || den <= 0 {
+		return
+	}
+	for i := range s.charges {
+		if c == "" || s.charges[i].Category == c {
+			d.claims = append(d.claims, claim{subject: s.at, charge: int32(i), num: min(num, den), den: den,
+				waste: as&wasteOnly != 0, savings: as&savingsOnly != 0})
+		}
+	}
+}
+
+// claimAmount claims an amount of one meter of s. It reports whether s has such a
+// meter.
+func (d *draft) claimAmount(s *subject, meter string, amount money.Amount, as int) bool {
+	for i := range s.charges {
+		if s.charges[i].Meter == meter {
+			if amount > 0 {
+				d.claims = append(d.claims, claim{subject: s.at, charge: int32(i), num: int64(amount),
+					waste: as&wasteOnly != 0, savings: as&savingsOnly != 0})
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// from returns how much of what is left of a cost a claim takes.
+func (c *claim) from(cost, left money.Amount) (money.Amount, error) {
+	switch {
+	case left <= 0:
+		return 0, nil
+	case c.den == 0:
+		return min(money.Amount(c.num), left), nil
+	case c.instead:
+		all, err := cost.Mul(c.num, c.den)
+		return max(0, all-(cost-left)), err
+	}
+	return left.Mul(c.num, c.den)
+}
+
+// purse is what is left of every meter's cost, and who took from it first.
+type purse struct {
+	left  []money.Amount
+	taker []*draft
+}
+
+func newPurse(x *index) purse {
+	p := purse{left: make([]money.Amount, x.meters), taker: make([]*draft, x.meters)}
+	for i := range x.subjects {
+		s := &x.subjects[i]
+		for j := range s.charges {
+			if c := &s.charges[j]; c.Unpriced == "" && c.ListCost > 0 {
+				p.left[int(s.meters)+j] = c.ListCost
+			}
+		}
+	}
+	return p
+}
+
+// take takes what d claims of one meter.
+func (p *purse) take(x *index, d *draft, c *claim) (money.Amount, error) {
+	s := &x.subjects[c.subject]
+	at := s.meters + c.charge
+	ch := &s.charges[c.charge]
+	got, err := c.from(ch.ListCost, p.left[at])
+	if err != nil {
+		return 0, fmt.Errorf("count %s of %s: %w", ch.Meter, s.ref, err)
+	}
+	if before := p.taker[at]; before != nil {
+		if all, err := c.from(ch.ListCost, ch.ListCost); err == nil && got < all && d.Overlaps == "" {
+			d.Overlaps = before.ID
+		}
+	} else if got > 0 {
+		p.taker[at] = d
+	}
+	p.left[at] -= got
+	return got, nil
+}
+
+// order is the order in which the steps count dollars: what stops waste first,
+// what needs a decision about models or placement last.
+var order = [...]int{StepMeasure: 9, StepIdle: 1, StepStorage: 2, StepSpot: 3, StepRightsize: 4, StepCommit: 5, StepEgress: 6, StepModel: 7}
+
+// settle counts each dollar once: in the order of the steps, larger findings
+// first, each draft takes its share of what is left of its meters. Waste and
+// savings are counted apart. Savings that are known come before those that are
+// only bounded, so that a bound never hides a known dollar.
+func (x *index) settle() error {
+	for _, d := range x.drafts {
+		x.doubt(d)
+		var err error
+		if d.gross, err = x.gross(d); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(x.drafts, func(a, b *draft) int {
+		return cmp.Or(cmp.Compare(order[a.Step], order[b.Step]), cmp.Compare(b.gross, a.gross), cmp.Compare(a.ID, b.ID))
+	})
+	waste, savings := newPurse(x), newPurse(x)
+	for _, d := range x.drafts {
+		if err := x.takeWaste(d, &waste); err != nil {
+			return err
+		}
+	}
+	for _, bounded := range []bool{false, true} {
+		for _, d := range x.drafts {
+			if (d.unknown != "") != bounded {
+				continue
+			}
+			if err := x.takeSavings(d, &savings); err != nil {
+				return err
+			}
+		}
+	}
+	return x.plansStayUsed(savings.left)
+}
+
+// gross is what a draft claims before others took from it.
+func (x *index) gross(d *draft) (money.Amount, error) {
+	var waste, savings money.Amount
+	for i := range d.claims {
+		c := &d.claims[i]
+		cost := x.charge(c).ListCost
+		v, err := c.from(cost, cost)
+		if err == nil && c.waste {
+			waste, err = waste.Add(v)
+		}
+		if err == nil && c.savings {
+			savings, err = savings.Add(v)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return max(waste, savings, d.bound), nil
+}
+
+func (x *index) charge(c *claim) *ledger.Charge {
+	return &x.subjects[c.subject].charges[c.charge]
+}
+
+// counted returns the claim record of a meter in d, made on first use.
+func (d *draft) counted(x *index, c *claim) *Claim {
+	s, ch := &x.subjects[c.subject], x.charge(c)
+	for i := range d.Claims {
+		if d.Claims[i].Meter == ch.Meter && d.Claims[i].Resource == s.ref {
+			return &d.Claims[i]
+		}
+	}
+	d.Claims = append(d.Claims, Claim{Resource: s.ref, Meter: ch.Meter, Category: ch.Category})
+	return &d.Claims[len(d.Claims)-1]
+}
+
+func (x *index) takeWaste(d *draft, p *purse) error {
+	for i := range d.claims {
+		c := &d.claims[i]
+		if !c.waste || x.charge(c).Unpriced != "" {
+			continue
+		}
+		got, err := p.take(x, d, c)
+		if err != nil {
+			return err
+		}
+		if got == 0 {
+			continue
+		}
+		rec := d.counted(x, c)
+		rec.Waste += got
+		if d.Waste, err = d.Waste.Add(got); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeSavings takes a draft's savings and sets its Saving.
+func (x *index) takeSavings(d *draft, p *purse) error {
+	if d.advice {
+		return nil
+	}
+	var total money.Amount
+	unpriced, covered := "", false
+	for i := range d.claims {
+		c := &d.claims[i]
+		if !c.savings {
+			continue
+		}
+		if why := x.charge(c).Unpriced; why != "" {
+			unpriced = why
+			continue
+		}
+		got, err := p.take(x, d, c)
+		if err != nil {
+			return err
+		}
+		if got == 0 {
+			continue
+		}
+		if x.charge(c).Category == ledger.Compute && !x.cover.saves(&x.subjects[c.subject]) {
+			covered = true
+			continue
+		}
+		if d.unknown == "" {
+			d.counted(x, c).Savings += got
+		}
+		if total, err = total.Add(got); err != nil {
+			return err
+		}
+	}
+	if covered {
+		d.Fix.Note = sentence(d.Fix.Note, "covered by a reserved instance that goes on costing")
+	}
+	switch {
+	case len(d.claims) == 0 && d.bound == 0:
+		d.Savings = Saving{Why: cmp.Or(d.unknown, "no price for "+describe(d.Resource))}
+	case unpriced != "":
+		d.Savings = Saving{Why: "no price for " + describe(d.Resource) + ": " + unpriced}
+	case d.unknown != "":
+		if total, err := total.Add(d.bound); err == nil {
+			d.Savings = Saving{UpperBound: total, Bounded: true, Why: d.unknown}
+		} else {
+			return err
+		}
+	default:
+		d.Savings = Saving{Known: true, Amount: total}
+	}
+	return nil
+}
+
+// describe names a resource in an explanation: "p4d.24xlarge in us-east-1".
+func describe(r *inventory.Resource) string {
+	what := r.Type
+	if what == "" {
+		what = string(r.Kind)
+	}
+	return what + " in " + r.Region
+}
+
+// sentence joins notes.
+func sentence(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}

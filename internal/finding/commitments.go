@@ -1,0 +1,409 @@
+package finding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// The largest discounts of savings plans off on-demand prices (AWS Savings Plans
+// pricing pages: EC2 instance plans up to 72 %, compute plans up to 66 %,
+// SageMaker plans up to 64 %), so the least that a dollar of on-demand usage costs
+// under a plan, in percent.
+const (
+	leastUnderEC2Plan       = 100 - 72
+	leastUnderSageMakerPlan = 100 - 64
+)
+
+// withoutSizes are the families whose reserved instances cover one size only
+// (Amazon EC2 User Guide, "How Reserved Instance discounts are applied").
+var withoutSizes = map[string]bool{
+	"g4ad": true, "g4dn": true, "g5": true, "g5g": true, "g6": true, "g6e": true, "g6f": true, "gr6": true, "gr6f": true,
+	"hpc7a": true, "p5": true, "inf1": true, "inf2": true, "u7i-6tb": true, "u7i-8tb": true,
+}
+
+// fleet is the machines that a set of reserved instances can cover.
+type fleet struct{ cloud, account, region, machineType, platform string }
+
+// reserved is what is reserved of a fleet and what runs of it.
+type reserved struct {
+	regional       int64
+	zonal, running map[string]int64 // by zone
+}
+
+// uncovered is how many running machines no reserved instance covers: zonal
+// reservations cover machines of their zone first, regional ones any of the rest.
+func (f *reserved) uncovered() int64 {
+	var rest int64
+	for zone, n := range f.running {
+		rest += max(0, n-f.zonal[zone])
+	}
+	return max(0, rest-f.regional)
+}
+
+// unused is how many reserved instances cover no machine.
+func (f *reserved) unused() int64 {
+	var total, running int64
+	for _, n := range f.zonal {
+		total += n
+	}
+	for _, n := range f.running {
+		running += n
+	}
+	return total + f.regional - (running - f.uncovered())
+}
+
+// coverage is what commitments do to the savings of machines.
+type coverage struct {
+	fleets map[fleet]*reserved
+	// families are the reserved types of size-flexible regional reservations:
+	// cloud, account, region and family to types.
+	families map[[4]string][]string
+	// opaque are types with reserved instances of a platform that is not known.
+	opaque map[[3]string]bool
+	// owners are the accounts that reserved a type, by cloud, region, type and
+	// platform: an organisation shares what its accounts do not use themselves.
+	owners map[[4]string][]string
+	plans  []*plan
+	// gone says of each machine that a finding would end whether that lowers the
+	// bill, in the order in which findings took them.
+	gone map[int32]bool
+}
+
+// plan is a savings plan that is in force.
+type plan struct {
+	*inventory.Commitment
+	id, account, region string
+	monthly             money.Amount
+	known               bool
+}
+
+// active says whether a commitment is in force.
+func active(s *subject, c *inventory.Commitment, now time.Time) bool {
+	return !c.StartsAt.After(now) && (c.EndsAt.IsZero() || c.EndsAt.After(now)) &&
+		s.State != inventory.StateDeleting && s.State != inventory.StateFailed && s.State != inventory.StateStopped
+}
+
+func family(machineType string) string {
+	f, _, _ := strings.Cut(machineType, ".")
+	return f
+}
+
+// onDemand returns the instance that a reserved instance or savings plan can
+// apply to: a running machine at the on-demand price on shared hardware.
+func onDemand(s *subject) (*inventory.Instance, bool) {
+	d, ok := s.Detail.(*inventory.Instance)
+	return d, ok && s.State == inventory.StateRunning && d.Market == inventory.OnDemand
+}
+
+func newCoverage(x *index) coverage {
+	c := coverage{fleets: map[fleet]*reserved{}, families: map[[4]string][]string{}, opaque: map[[3]string]bool{},
+		owners: map[[4]string][]string{}, gone: map[int32]bool{}}
+	found := false
+	for i := range x.subjects {
+		s := &x.subjects[i]
+		d, ok := s.Detail.(*inventory.Commitment)
+		if !ok || !active(s, d, x.now) {
+			continue
+		}
+		found = true
+		if d.CommitmentType == inventory.ReservedInstances {
+			c.reserve(s, d)
+			continue
+		}
+		p := &plan{Commitment: d, id: s.ID, account: s.Account, region: s.Region}
+		if hourly, known := d.Hourly.Get(); known {
+			monthly, err := hourly.Monthly()
+			p.monthly, p.known = monthly, err == nil
+		}
+		c.plans = append(c.plans, p)
+	}
+	if !found {
+		return c
+	}
+	for i := range x.subjects {
+		s := &x.subjects[i]
+		if d, ok := onDemand(s); ok {
+			if f := c.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, d.Platform}]; f != nil {
+				f.running[s.Zone]++
+			}
+		}
+	}
+	return c
+}
+
+func (c *coverage) reserve(s *subject, d *inventory.Commitment) {
+	if d.Platform == "" {
+		c.opaque[[3]string{s.Account, s.Region, s.Type}] = true
+		return
+	}
+	k := fleet{s.Cloud, s.Account, s.Region, s.Type, d.Platform}
+	f := c.fleets[k]
+	if f == nil {
+		f = &reserved{zonal: map[string]int64{}, running: map[string]int64{}}
+		c.fleets[k] = f
+	}
+	shared := [4]string{s.Cloud, s.Region, s.Type, d.Platform}
+	if !slices.Contains(c.owners[shared], s.Account) {
+		c.owners[shared] = append(c.owners[shared], s.Account)
+	}
+	if d.Zonal {
+		f.zonal[s.Zone] += d.Count
+		return
+	}
+	f.regional += d.Count
+	if fam := family(s.Type); d.Platform == inventory.LinuxPlatform && !withoutSizes[fam] && !strings.Contains(s.Type, ".metal") {
+		k := [4]string{s.Cloud, s.Account, s.Region, fam}
+		if !slices.Contains(c.families[k], s.Type) {
+			c.families[k] = append(c.families[k], s.Type)
+		}
+	}
+}
+
+// saves says whether ending a machine lowers the bill. Of the machines of a fleet
+// that findings end, those beyond what is reserved do, in the order in which they
+// are asked for; the rest leave a reserved instance unused that goes on costing.
+func (c *coverage) saves(s *subject) bool {
+	d, ok := onDemand(s)
+	if !ok {
+		return true
+	}
+	f := c.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, d.Platform}]
+	if f == nil {
+		return true
+	}
+	saves, asked := c.gone[s.at]
+	if !asked {
+		before := f.uncovered()
+		f.running[s.Zone]--
+		saves = f.uncovered() < before
+		c.gone[s.at] = saves
+	}
+	return saves
+}
+
+// committable says whether commitments can apply to a resource's compute.
+func committable(s *subject) bool {
+	switch s.Kind {
+	case inventory.KindInstance:
+		_, ok := onDemand(s)
+		return ok
+	case inventory.KindNotebook, inventory.KindEndpoint, inventory.KindCapacityReservation:
+		return true
+	case inventory.KindTrainingJob:
+		j, ok := s.Detail.(*inventory.TrainingJob)
+		return ok && !j.Spot
+	}
+	return false
+}
+
+// doubt says of a draft that counts compute why commitments leave its saving
+// unknown, if they do whatever the other findings are.
+func (x *index) doubt(d *draft) {
+	for i := range d.claims {
+		if d.unknown != "" {
+			return
+		}
+		if c := &d.claims[i]; c.savings && x.charge(c).Category == ledger.Compute {
+			d.unknown = x.uncertain(&x.subjects[c.subject])
+		}
+	}
+}
+
+// uncertain is why the saving of ending s is not known, or empty.
+func (x *index) uncertain(s *subject) string {
+	if !committable(s) {
+		return ""
+	}
+	if !x.account.CommitmentsKnown {
+		return "savings plans and reserved instances could not be read; at list price"
+	}
+	machineType, platform := s.Type, inventory.LinuxPlatform
+	if d, ok := s.Detail.(*inventory.Instance); ok {
+		if d.CapacityReservationID != "" {
+			return "it runs in capacity reservation " + d.CapacityReservationID + ", which goes on costing until it is made smaller"
+		}
+		if d.Tenancy != inventory.SharedTenancy {
+			return ""
+		}
+		platform = d.Platform
+	}
+	if s.Kind != inventory.KindInstance && s.Kind != inventory.KindCapacityReservation {
+		return "" // reserved instances do not cover managed machines
+	}
+	for _, owner := range x.cover.owners[[4]string{s.Cloud, s.Region, machineType, platform}] {
+		if owner != s.Account {
+			return "reserved instances of account " + owner + " may cover it"
+		}
+	}
+	if x.cover.opaque[[3]string{s.Account, s.Region, machineType}] {
+		return "reserved instances of an unknown platform may cover it"
+	}
+	for _, t := range x.cover.families[[4]string{s.Cloud, s.Account, s.Region, family(machineType)}] {
+		if t != machineType {
+			return "reserved instances of " + t + " may cover it in part"
+		}
+		if s.Kind == inventory.KindCapacityReservation {
+			return "reserved instances of " + t + " may cover the unused capacity"
+		}
+	}
+	return ""
+}
+
+// covers says whether a savings plan can apply to a resource's compute, in
+// whichever account it was bought: plans are shared over an organisation.
+func (p *plan) covers(s *subject) bool {
+	sageMaker := s.Kind == inventory.KindNotebook || s.Kind == inventory.KindEndpoint || s.Kind == inventory.KindTrainingJob
+	switch {
+	case !committable(s):
+		return false
+	case p.CommitmentType == inventory.MachineLearningPlan:
+		return sageMaker
+	case sageMaker:
+		return false
+	case p.CommitmentType == inventory.InstanceSavingsPlan:
+		return family(s.Type) == p.Family && s.Region == p.region
+	}
+	return p.CommitmentType == inventory.ComputeSavingsPlan
+}
+
+// least is what a dollar of on-demand usage costs at least under the plan, in
+// percent.
+func (p *plan) least() int64 {
+	if p.CommitmentType == inventory.MachineLearningPlan {
+		return leastUnderSageMakerPlan
+	}
+	return leastUnderEC2Plan
+}
+
+// plansStayUsed makes savings unknown where a savings plan could be left with less
+// usage than it pays for: then ending a machine saves less than its list price. A
+// plan is sure to stay used when what goes on running in its own account would, at
+// the largest discount there is, still cost as much as the plan and the plans that
+// are served before it.
+func (x *index) plansStayUsed(left []money.Amount) error {
+	var unsure []*plan
+	for _, p := range x.cover.plans {
+		sure, err := x.staysUsed(p, left)
+		if err != nil {
+			return err
+		}
+		if !sure {
+			unsure = append(unsure, p)
+		}
+	}
+	if len(unsure) == 0 {
+		return nil
+	}
+	for _, d := range x.drafts {
+		if !d.Savings.Known || d.Savings.Amount == 0 {
+			continue
+		}
+		for i := range d.claims {
+			c := &d.claims[i]
+			if !c.savings || x.charge(c).Category != ledger.Compute {
+				continue
+			}
+			if p := x.covering(unsure, &x.subjects[c.subject]); p != nil {
+				d.Savings = Saving{UpperBound: d.Savings.Amount, Bounded: true,
+					Why: "savings plan " + p.id + " may be left unused and goes on costing; at list price"}
+				for j := range d.Claims {
+					d.Claims[j].Savings = 0
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (x *index) covering(plans []*plan, s *subject) *plan {
+	for _, p := range plans {
+		if p.covers(s) {
+			return p
+		}
+	}
+	return nil
+}
+
+// staysUsed says whether what is left running proves that the plan stays used.
+func (x *index) staysUsed(p *plan, left []money.Amount) (bool, error) {
+	if !p.known {
+		return false, nil
+	}
+	promised := p.monthly
+	var err error
+	for _, q := range x.cover.plans {
+		switch {
+		case q == p || q.account != p.account:
+			continue
+		case q.CommitmentType == p.CommitmentType && (p.CommitmentType != inventory.InstanceSavingsPlan || (q.Family == p.Family && q.region == p.region)):
+		case q.CommitmentType == inventory.InstanceSavingsPlan && p.CommitmentType == inventory.ComputeSavingsPlan:
+		default:
+			continue
+		}
+		if !q.known {
+			return false, nil
+		}
+		if promised, err = promised.Add(q.monthly); err != nil {
+			return false, err
+		}
+	}
+	running, err := x.remaining(p, left)
+	if err != nil {
+		return false, err
+	}
+	atLeast, err := running.Mul(p.least(), 100)
+	return atLeast >= promised, err
+}
+
+// remaining is the on-demand usage a month that the plan can apply to and that
+// goes on after the findings, machines that reserved instances cover left out.
+func (x *index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
+	var total money.Amount
+	byFleet := map[*reserved][]money.Amount{}
+	for i := range x.subjects {
+		s := &x.subjects[i]
+		if s.Account != p.account || s.Kind == inventory.KindCapacityReservation || !p.covers(s) {
+			continue
+		}
+		for j := range s.charges {
+			if s.charges[j].Category != ledger.Compute {
+				continue
+			}
+			v := left[int(s.meters)+j]
+			if v <= 0 {
+				continue
+			}
+			if d, ok := onDemand(s); ok {
+				if f := x.cover.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, d.Platform}]; f != nil {
+					byFleet[f] = append(byFleet[f], v)
+					continue
+				}
+			}
+			var err error
+			if total, err = total.Add(v); err != nil {
+				return 0, fmt.Errorf("add up what plan %s covers: %w", p.id, err)
+			}
+		}
+	}
+	for f, machines := range byFleet {
+		// Which machines of a fleet are covered is the provider's choice: take the
+		// most expensive ones for covered.
+		slices.SortFunc(machines, func(a, b money.Amount) int { return cmp.Compare(a, b) })
+		n := min(int64(len(machines)), f.uncovered())
+		for _, v := range machines[:n] {
+			var err error
+			if total, err = total.Add(v); err != nil {
+				return 0, fmt.Errorf("add up what plan %s covers: %w", p.id, err)
+			}
+		}
+	}
+	return total, nil
+}

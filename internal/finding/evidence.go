@@ -1,0 +1,87 @@
+package finding
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// sources name the provider's interface that reported a kind.
+var sources = map[inventory.Kind]string{
+	inventory.KindAddress: "ec2", inventory.KindCapacityReservation: "ec2", inventory.KindImage: "ec2",
+	inventory.KindInstance: "ec2", inventory.KindNATGateway: "ec2", inventory.KindSnapshot: "ec2", inventory.KindVolume: "ec2",
+	inventory.KindLoadBalancer: "elasticloadbalancing", inventory.KindBucket: "s3", inventory.KindRepository: "ecr",
+	inventory.KindLogGroup: "logs", inventory.KindNotebook: "sagemaker", inventory.KindEndpoint: "sagemaker",
+	inventory.KindTrainingJob: "sagemaker", inventory.KindAutoScalingGroup: "autoscaling", inventory.KindCommitment: "billing",
+}
+
+// fact returns evidence from the inventory.
+func fact(s *subject, signal, value string) usage.Evidence {
+	source := sources[s.Kind]
+	if source == "" || s.Cloud != "aws" {
+		source = s.Cloud
+	}
+	return usage.Fact(signal, value, source)
+}
+
+// aged returns the evidence of a time that has passed.
+func aged(s *subject, signal string, d time.Duration) usage.Evidence {
+	return fact(s, signal, usage.Span(d))
+}
+
+// priced returns evidence of an amount of dollars.
+func priced(signal string, a money.Amount, source string) usage.Evidence {
+	return usage.Fact(signal, a.String(), source)
+}
+
+// sampled returns evidence that was measured over a window.
+func sampled(signal, value string, w *usage.Window, st *usage.Stats) usage.Evidence {
+	return usage.Evidence{Signal: signal, Value: value, Window: w.To.Sub(w.From), Coverage: w.Coverage(st), Source: w.Source}
+}
+
+// count prints a number with its noun: "1 object", "2 objects".
+func count(n int64, noun string) string {
+	s := strconv.FormatInt(n, 10) + " " + noun
+	if n == 1 {
+		return s
+	}
+	switch {
+	case strings.HasSuffix(noun, "ry"):
+		return strings.TrimSuffix(s, "y") + "ies"
+	case strings.HasSuffix(noun, "s"):
+		return s + "es"
+	}
+	return s + "s"
+}
+
+// size prints bytes for people, in binary units: "10 TiB".
+func size(bytes int64) string {
+	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	v, i := float64(bytes), 0
+	for v >= 1024 && i < len(units)-1 {
+		v /= 1024
+		i++
+	}
+	return usage.Number(v, 1) + " " + units[i]
+}
+
+// percent prints a share: "37 %".
+func percent(share float64) string { return usage.Number(share*100, 0) + " %" }
+
+// productionNames are the environments in which nothing is ended lightly.
+var productionNames = map[string]bool{"production": true, "prod": true, "prd": true, "live": true}
+
+// risk raises a risk to high where people may depend on the resource.
+func risk(r *inventory.Resource, usual Level) (Level, string) {
+	switch {
+	case r.Purpose == inventory.Inference:
+		return High, "serves inference: warn and scale it, do not end it unasked"
+	case productionNames[r.Owner.Environment]:
+		return High, "runs in production: warn its owner, do not end it unasked"
+	}
+	return usual, ""
+}

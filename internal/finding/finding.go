@@ -1,0 +1,143 @@
+// Package finding judges an audited account by rules: each finding is evidence of
+// waste or of a cheaper way, with dollars a month, confidence, risk and the exact
+// fix. Every rule is three-valued: what is not known is never a finding about it.
+package finding
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Step is the order in which waste is best removed, 0 to 7.
+type Step int
+
+// The steps.
+const (
+	StepMeasure   Step = 0 // what cannot be measured or attributed yet
+	StepIdle      Step = 1
+	StepStorage   Step = 2
+	StepEgress    Step = 3
+	StepSpot      Step = 4
+	StepRightsize Step = 5
+	StepModel     Step = 6
+	StepCommit    Step = 7
+)
+
+// String returns the step's name as people read it.
+func (s Step) String() string {
+	return [...]string{"measure first", "idle", "storage lifecycle", "egress", "spot for training", "right-size",
+		"model optimisation", "generations and commitments"}[s]
+}
+
+// Level is a confidence (low, medium, high) or a risk (none, low, medium, high).
+type Level string
+
+// The levels.
+const (
+	None   Level = "none"
+	Low    Level = "low"
+	Medium Level = "medium"
+	High   Level = "high"
+)
+
+// Undo says how far a fix can be taken back.
+type Undo string
+
+// How far a fix can be undone.
+const (
+	UndoFull    Undo = "full"
+	UndoPartial Undo = "partial"
+	UndoNone    Undo = "none"
+)
+
+// Saving is dollars a month. Where it cannot be known, Known is false, Why says
+// so and UpperBound is the most it can be.
+type Saving struct {
+	Known      bool
+	Amount     money.Amount
+	UpperBound money.Amount
+	// Bounded says that UpperBound holds; without it not even a bound is known
+	// (an unpriced resource).
+	Bounded bool
+	Why     string
+}
+
+// Fix is what to do about a finding.
+type Fix struct {
+	// Action is a verb: terminate, stop, delete, release, set-lifecycle, tag, ….
+	Action string
+	// Command does it.
+	Command string
+	Risk    Level
+	Undo    Undo
+	// Note says what to know before: what keeps costing, what cannot be undone.
+	Note string
+}
+
+// Finding is evidence of waste, or of a cheaper way, at one resource.
+type Finding struct {
+	ID       string
+	Rule     string
+	Step     Step
+	Resource *inventory.Resource
+	// Waste is what the resource (and what hangs on it) costs a month for nothing:
+	// idle, held, stalled or unused. Zero for findings that only save.
+	Waste money.Amount
+	// Savings is what the fix saves a month, net of commitments, of what keeps
+	// costing, and of what findings before it already save.
+	Savings Saving
+	// Cost is what the resource costs a month where neither waste nor savings say
+	// it ("cannot judge").
+	Cost       money.Amount
+	Confidence Level
+	// Because is the reason in one line for people.
+	Because  string
+	Evidence []usage.Evidence
+	Fix      Fix
+	// Overlaps is the ID of the finding that already counts these dollars.
+	Overlaps string
+	// Claims are the meters whose dollars Waste and Savings count, each dollar once
+	// over all findings.
+	Claims []Claim
+}
+
+// Claim is the part of one meter's monthly cost that a finding counts.
+type Claim struct {
+	Resource inventory.Ref
+	Meter    string
+	Category ledger.Category
+	// Waste and Savings are what is counted here, after what findings before it
+	// took.
+	Waste, Savings money.Amount
+}
+
+// ID returns the stable identity of a rule's finding about a resource.
+func ID(rule string, r inventory.Ref) string {
+	sum := sha256.Sum256([]byte(rule + "\n" + r.String()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Account is what the rules see: one audit's resources, what was measured and
+// judged of them, and what they cost.
+type Account struct {
+	Now       time.Time
+	Resources []*inventory.Resource
+	Windows   map[inventory.Ref]*usage.Window
+	Verdicts  map[inventory.Ref]duty.Verdict
+	Charges   map[inventory.Ref][]ledger.Charge
+	Prices    *price.Book
+	// Unread are the kinds that could not be listed at all, by account and region
+	// ("123456789012/us-east-1/image"); a rule that needs them answers unknown.
+	Unread map[string]bool
+	// CommitmentsKnown is false when commitments could not be read; then savings
+	// on committed kinds are not known.
+	CommitmentsKnown bool
+}

@@ -1,0 +1,164 @@
+package finding
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// bandwidthKept is the share of the memory bandwidth that a newer machine must
+// offer: what is bound by memory must not become slower. A tenth less is within
+// the difference between stated and reached bandwidth.
+const bandwidthKept = 0.9
+
+// device is a machine with what its accelerators do together.
+type device struct {
+	price.Machine
+	accelerator       price.Accelerator
+	memoryMiB         int64
+	tflops, bandwidth float64
+}
+
+func (x *index) device(m price.Machine) (device, bool) {
+	a, ok := x.account.Prices.Accelerator(m.Accelerator)
+	if !ok || a.BF16TFLOPS <= 0 || m.AcceleratorMilli <= 0 {
+		return device{}, false
+	}
+	n := float64(m.AcceleratorMilli) / 1000
+	return device{Machine: m, accelerator: a, memoryMiB: m.AcceleratorMemoryMiB * int64(m.GPUs()),
+		tflops: n * a.BF16TFLOPS, bandwidth: n * a.MemoryBandwidthGBps}, true
+}
+
+// successor is a newer machine type that does the same work for less.
+type successor struct {
+	device
+	from         device
+	list, hourly money.Amount
+	// smallerHost says that the machine has fewer CPUs or less memory of its own.
+	smallerHost bool
+	found       bool
+}
+
+// successorOf returns the cheapest newer machine of the same cloud and kind of
+// accelerator in a region that has at least the accelerators' throughput and memory, each and
+// together, nearly their bandwidth, and a price at least a tenth lower; one whose
+// host is smaller only if there is no other.
+func (x *index) successorOf(machineType, region string) successor {
+	key := [2]string{machineType, region}
+	if s, ok := x.successors[key]; ok {
+		return s
+	}
+	s := x.findSuccessor(machineType, region)
+	if x.successors == nil {
+		x.successors = map[[2]string]successor{}
+	}
+	x.successors[key] = s
+	return s
+}
+
+func (x *index) findSuccessor(machineType, region string) (best successor) {
+	m, ok := x.machine(machineType)
+	if !ok || m.ReleaseYear == 0 || m.GPUs() == 0 {
+		return best
+	}
+	from, ok := x.device(m)
+	if !ok {
+		return best
+	}
+	list, err := x.onDemandPrice(machineType, region)
+	if err != nil {
+		return best
+	}
+	limit, err := list.Mul(1000-int64(x.t.RightsizeSaving*1000), 1000)
+	if err != nil {
+		x.fail(err)
+		return best
+	}
+	for _, c := range x.devices() {
+		if c.Cloud != from.Cloud || !alike(c.accelerator, from.accelerator) || c.ReleaseYear <= from.ReleaseYear || c.Arch != from.Arch ||
+			c.tflops < from.tflops || c.memoryMiB < from.memoryMiB || c.AcceleratorMemoryMiB < from.AcceleratorMemoryMiB ||
+			c.bandwidth < bandwidthKept*from.bandwidth {
+			continue
+		}
+		hourly, err := x.onDemandPrice(c.Type, region)
+		if err != nil || hourly > limit {
+			continue
+		}
+		next := successor{device: c, from: from, list: list, hourly: hourly, found: true,
+			smallerHost: c.VCPUs < from.VCPUs || c.MemoryMiB < from.MemoryMiB}
+		if !best.found || (best.smallerHost && !next.smallerHost) || (best.smallerHost == next.smallerHost && next.hourly < best.hourly) {
+			best = next
+		}
+	}
+	return best
+}
+
+// devices are the accelerated machine types of the book, in a fixed order.
+func (x *index) devices() []device {
+	if x.accelerated == nil && x.account.Prices != nil {
+		x.accelerated = []device{}
+		for _, m := range x.account.Prices.Machines() {
+			if d, ok := x.device(m); ok {
+				x.accelerated = append(x.accelerated, d)
+			}
+		}
+		slices.SortFunc(x.accelerated, func(a, b device) int { return cmp.Compare(a.Type, b.Type) })
+	}
+	return x.accelerated
+}
+
+// onDemandPrice is a machine type's price an hour; what the book does not hold is
+// price.ErrUnpriced.
+func (x *index) onDemandPrice(machineType, region string) (money.Amount, error) {
+	hourly, err := x.hourly(func(b *price.Book) (price.Price, error) { return b.OnDemand(machineType, region) })
+	if err != nil && !errors.Is(err, price.ErrUnpriced) {
+		x.fail(err)
+	}
+	return hourly, err
+}
+
+// generationOld finds machines whose successors do the same work for less.
+func generationOld(x *index, s *subject) *draft {
+	i, ok := onDemand(s)
+	if !ok || i.CapacityReservationID != "" {
+		return nil
+	}
+	n := x.successorOf(s.Type, s.Region)
+	if !n.found {
+		return nil
+	}
+	ratio := n.tflops / float64(n.hourly) / (n.from.tflops / float64(n.list))
+	d := &draft{Finding: Finding{
+		Confidence: Medium,
+		Because:    n.Type + ": " + usage.Number(ratio, 1) + "× the work per dollar",
+		Evidence: []usage.Evidence{
+			fact(s, "type", s.Type), usage.Fact("successor", n.Type, n.Source),
+			usage.Fact("bf16_tflops", usage.Number(n.from.tflops, 0)+" to "+usage.Number(n.tflops, 0), "price book"),
+			usage.Fact("accelerator_memory_gib", usage.Number(float64(n.from.memoryMiB)/1024, 0)+" to "+usage.Number(float64(n.memoryMiB)/1024, 0), "price book"),
+			usage.Fact("memory_bandwidth_gbps", usage.Number(n.from.bandwidth, 0)+" to "+usage.Number(n.bandwidth, 0), "price book"),
+			priced("usd_per_hour", n.list, "price book"), priced("successor_usd_per_hour", n.hourly, "price book"),
+		},
+		Fix: Fix{Action: "change-type", Undo: UndoFull, Note: "drivers and libraries must know the newer accelerator; it is stopped for the change"},
+	}}
+	if n.smallerHost {
+		d.Confidence = Low
+		d.unknown = "its host is smaller (" + count(int64(n.VCPUs), "CPU") + ", " + usage.Number(float64(n.MemoryMiB)/1024, 0) + " GiB); whether that suffices is not measured"
+	}
+	var note string
+	d.Fix.Risk, note = risk(s.Resource, Medium)
+	d.Fix.Note = sentence(note, d.Fix.Note)
+	if s.Lifetime == inventory.Ephemeral && d.Fix.Risk == Medium {
+		d.Fix.Risk = Low
+	}
+	d.claimShare(s, ledger.Compute, int64(n.list-n.hourly), int64(n.list), savingsOnly)
+	for i := range d.claims {
+		d.claims[i].instead = true // it is changed to one type, not to two
+	}
+	return d
+}

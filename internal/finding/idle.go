@@ -1,0 +1,341 @@
+package finding
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// judgedIdle says whether a running machine's verdict can carry a finding: it was
+// judged, it is old enough, and enough of its window was measured.
+func (x *index) judgedIdle(s *subject) bool {
+	if s.State != inventory.StateRunning || !s.judged || s.duty.State == duty.Unknown || s.duty.Coverage < x.t.Coverage {
+		return false
+	}
+	if age, known := x.age(s); known && age < x.t.MinAge {
+		return false
+	}
+	return s.window == nil || spans(s.window, x.t.MinAge)
+}
+
+// gpuInstanceIdle finds accelerated machines whose every GPU is idle.
+func gpuInstanceIdle(x *index, s *subject) *draft {
+	if n, known := x.gpus(s.Type); !known || n == 0 || !x.judgedIdle(s) || s.duty.State != duty.Idle {
+		return nil
+	}
+	return x.endInstance(s)
+}
+
+// gpuHeld finds accelerated machines whose memory or sessions are held while
+// nothing computes.
+func gpuHeld(x *index, s *subject) *draft {
+	if n, known := x.gpus(s.Type); !known || n == 0 || !x.judgedIdle(s) || s.duty.State != duty.Held {
+		return nil
+	}
+	d := x.endInstance(s)
+	d.Fix.Note = sentence("ask its owner first: what is held in memory is lost", d.Fix.Note)
+	if d.Fix.Risk == Low {
+		d.Fix.Risk = Medium
+	}
+	return d
+}
+
+// instanceIdle finds machines without accelerators that do nothing. A machine
+// whose accelerators are not known is not judged by its CPU.
+func instanceIdle(x *index, s *subject) *draft {
+	if n, known := x.gpus(s.Type); !known || n > 0 || !x.judgedIdle(s) || s.duty.State != duty.Idle {
+		return nil
+	}
+	return x.endInstance(s)
+}
+
+// endInstance is the finding that a machine does nothing: its compute is waste and
+// is saved when it is stopped; its disks go on costing.
+func (x *index) endInstance(s *subject) *draft {
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Because:    s.duty.Why,
+		Evidence:   s.duty.Evidence,
+		Fix:        x.ending(s),
+	}}
+	if s.window == nil {
+		d.Confidence = Medium
+	}
+	if len(d.Evidence) == 0 {
+		d.Evidence = []usage.Evidence{{Signal: "duty", Value: s.duty.State.String(), Window: s.duty.Lasting, Coverage: s.duty.Coverage, Source: "metrics"}}
+	}
+	if d.Because == "" {
+		d.Because = "nothing computes for " + usage.Span(s.duty.Lasting)
+	}
+	d.claimShare(s, ledger.Compute, 1, 1, wasteAndSavings)
+	return d
+}
+
+// ending is the least harmful fix that ends a machine's compute: members of a
+// group through the group, what may be destroyed by terminating, all else by
+// stopping.
+func (x *index) ending(s *subject) Fix {
+	d, _ := s.Detail.(*inventory.Instance)
+	if d == nil {
+		d = &inventory.Instance{}
+	}
+	m, _ := x.machine(s.Type)
+	accelerated, known := x.gpus(s.Type)
+	f := Fix{Action: "stop", Undo: UndoFull, Note: "its disks go on costing"}
+	switch {
+	case d.AutoScalingGroup != "":
+		f.Action, f.Note = "scale", "a member of Auto Scaling group "+d.AutoScalingGroup+": changed only through the group"
+	case d.Market == inventory.Spot:
+		f.Action, f.Undo, f.Note = "terminate", UndoNone, "a spot machine may not come back"
+	case s.Lifetime == inventory.Ephemeral && !x.holdsPersistent(s, d):
+		f.Action, f.Undo = "terminate", UndoNone
+		f.Note = "refused while its disks hold unsaved data"
+	}
+	if f.Action == "stop" && (accelerated > 0 || !known) {
+		f.Note = sentence(f.Note, "a stopped GPU machine may not start again for lack of capacity")
+	}
+	if m.InstanceStorageGB > 0 && f.Action != "scale" {
+		f.Note = sentence(f.Note, usage.Number(float64(m.InstanceStorageGB), 0)+" GB of instance-store data is lost")
+		if f.Undo == UndoFull {
+			f.Undo = UndoPartial
+		}
+	}
+	if protected, known := d.TerminationProtected.Get(); known && protected && f.Action == "terminate" {
+		f.Note = sentence(f.Note, "protected against termination")
+	}
+	usual := Low
+	if s.Lifetime != inventory.Ephemeral {
+		usual = Medium
+	}
+	var note string
+	if f.Risk, note = risk(s.Resource, usual); note != "" {
+		if f.Action == "terminate" {
+			f.Action, f.Undo = "stop", UndoFull
+			if m.InstanceStorageGB > 0 {
+				f.Undo = UndoPartial
+			}
+		}
+		f.Note = sentence(note, f.Note)
+	}
+	return f
+}
+
+// holdsPersistent says whether termination would delete a disk that is declared
+// persistent.
+func (x *index) holdsPersistent(s *subject, d *inventory.Instance) bool {
+	for _, disk := range d.Disks {
+		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); ok && disk.DeleteOnTermination && v.Lifetime == inventory.Persistent {
+			return true
+		}
+	}
+	return false
+}
+
+// instanceOverdue warns of transient training machines that run past the dead
+// man's switch. It claims no waste: whether they idle is another rule's matter.
+func instanceOverdue(x *index, s *subject) *draft {
+	if s.State != inventory.StateRunning || s.Lifetime != inventory.Ephemeral || s.Purpose != inventory.Training {
+		return nil
+	}
+	age, known := x.age(s)
+	if !known || age <= x.t.OverdueAge {
+		return nil
+	}
+	total, _ := x.cost(s, ledger.Compute)
+	d := &draft{advice: true, Finding: Finding{
+		Savings: Saving{Known: true}, Cost: total, Confidence: High,
+		Because: "transient training runs for " + usage.Span(age) + ", its limit is " + usage.Span(x.t.OverdueAge),
+		Evidence: []usage.Evidence{
+			aged(s, "age", age),
+			{Signal: "duty", Value: s.duty.State.String(), Window: s.duty.Lasting, Coverage: usage.NoCoverage, Source: "metrics"},
+		},
+		Fix: x.ending(s),
+	}}
+	switch s.duty.State {
+	case duty.Busy, duty.Unknown:
+		d.Fix = Fix{Action: "notify", Risk: None, Undo: UndoFull,
+			Note: "its duty is " + s.duty.State.String() + ": it is not ended without a confirmed checkpoint"}
+	}
+	return d
+}
+
+// instanceStopped finds machines that have been stopped for so long that their
+// disks are paid for nothing. Their addresses are findings of their own.
+func instanceStopped(x *index, s *subject) *draft {
+	stopped, known := x.since(s)
+	if s.State != inventory.StateStopped || !known || stopped < x.t.StoppedAge {
+		return nil
+	}
+	inst, ok := s.Detail.(*inventory.Instance)
+	if !ok {
+		return nil
+	}
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Evidence:   []usage.Evidence{aged(s, "stopped", stopped)},
+		Fix: Fix{Action: "snapshot-then-terminate", Undo: UndoPartial,
+			Note: "its disks can be made again from the snapshots, which cost at most the snapshot price of their size while they are kept"},
+	}}
+	disks, gib := 0, int64(0)
+	for _, disk := range inst.Disks {
+		v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID)
+		if !ok || v.KeepUntil.After(x.now) || v.State == inventory.StateDeleting {
+			continue
+		}
+		disks++
+		if vol, ok := v.Detail.(*inventory.Volume); ok {
+			gib += vol.SizeGiB
+		}
+		d.claimShare(v, "", 1, 1, wasteAndSavings)
+	}
+	if disks == 0 {
+		return nil
+	}
+	d.Because = "stopped for " + usage.Span(stopped) + ", still pays for " + count(int64(disks), "disk")
+	d.Evidence = append(d.Evidence, fact(s, "disks_gib", usage.Number(float64(gib), 0)))
+	var note string
+	d.Fix.Risk, note = risk(s.Resource, Medium)
+	d.Fix.Note = sentence(note, d.Fix.Note)
+	return d
+}
+
+// quietGPUs says whether every GPU of a window has been at 0 without a missing
+// point for at least d, and for how long. It is unknown, and so false, where a GPU
+// has no samples or its newest sample is old.
+func (x *index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duration, bool) {
+	if !speaksForAll(w, n) {
+		return 0, false
+	}
+	least := time.Duration(-1)
+	for _, t := range gpuTracks(w) {
+		st := t.Stats(usage.GPUUtil)
+		if st == nil || !w.Fresh(st, x.now) {
+			return 0, false
+		}
+		if q := w.Quiet(st); least < 0 || q < least {
+			least = q
+		}
+		for _, sig := range []usage.Signal{usage.SMActive, usage.TensorActive} {
+			if st := t.Stats(sig); st != nil {
+				least = min(least, w.Quiet(st))
+			}
+		}
+	}
+	return least, least >= d
+}
+
+// preparing is the CPU utilisation, in percent, from which a managed job whose
+// GPUs rest counts as preparing data: half of its CPUs.
+const preparing = 50
+
+// prepares says whether a training run whose GPUs rest may be preparing data: its
+// CPUs work, or on a machine of one's own are not known to rest.
+func (x *index) prepares(s *subject) bool {
+	w := s.window
+	cpu := w.Machine.Stats(usage.CPUUtil)
+	if s.Kind == inventory.KindInstance {
+		return !w.Fresh(cpu, x.now) || w.Quiet(cpu) < x.t.TrainingStalled
+	}
+	newest, err := cpu.Newest()
+	return err == nil && newest >= preparing
+}
+
+// stalled is the finding that a training run computes nothing any more.
+func (x *index) stalled(s *subject, gpus int) *draft {
+	w := s.window
+	quiet, ok := x.quietGPUs(w, gpus, x.t.TrainingStalled)
+	if !ok {
+		return nil
+	}
+	if x.prepares(s) {
+		return nil
+	}
+	st := gpuTracks(w)[0].Stats(usage.GPUUtil)
+	d := &draft{Finding: Finding{
+		Confidence: Medium,
+		Because:    "a training run at 0 % GPU for " + usage.Span(quiet),
+		Evidence: []usage.Evidence{{Signal: "gpu_util_max_pct", Value: "0", Window: quiet, Coverage: 1, Source: w.Source},
+			sampled("gpu_active_share", usage.Number(share(st.Active, st.Count), 2), w, st)},
+	}}
+	d.claimShare(s, ledger.Compute, 1, 1, wasteAndSavings)
+	return d
+}
+
+func share(n, of int) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}
+
+// instanceStalled finds training machines that were busy and compute nothing any
+// more. Machines that are idle or held as a whole are other rules' findings.
+func instanceStalled(x *index, s *subject) *draft {
+	n, known := x.gpus(s.Type)
+	if s.State != inventory.StateRunning || s.Purpose != inventory.Training || !known || n == 0 {
+		return nil
+	}
+	if s.judged && (s.duty.State == duty.Idle || s.duty.State == duty.Held) && x.judgedIdle(s) {
+		return nil
+	}
+	d := x.stalled(s, n)
+	if d != nil {
+		d.Fix = x.ending(s)
+		d.Fix.Risk = higher(d.Fix.Risk, Medium)
+		d.Fix.Note = sentence("look at its log and save the last checkpoint first", d.Fix.Note)
+	}
+	return d
+}
+
+// jobStalled finds managed training jobs that compute nothing any more.
+func jobStalled(x *index, s *subject) *draft {
+	n, known := x.gpus(s.Type)
+	if s.State != inventory.StateRunning || !known || n == 0 {
+		return nil
+	}
+	if j, ok := s.Detail.(*inventory.TrainingJob); !ok || (j.Count > 1 && (s.window == nil || !s.window.Aggregated)) {
+		return nil // one host's metrics do not speak for the others
+	}
+	d := x.stalled(s, n)
+	if d != nil {
+		d.Fix = Fix{Action: "stop", Risk: Medium, Undo: UndoNone,
+			Note: "look at its log first; what is not in a checkpoint is lost"}
+	}
+	return d
+}
+
+// higher returns the higher of two risks.
+func higher(a, b Level) Level {
+	rank := map[Level]int{None: 0, Low: 1, Medium: 2, High: 3}
+	if rank[a] >= rank[b] {
+		return a
+	}
+	return b
+}
+
+// trainingOverrun warns of managed training jobs that run for over a day. It
+// claims no waste.
+func trainingOverrun(x *index, s *subject) *draft {
+	j, ok := s.Detail.(*inventory.TrainingJob)
+	if !ok || s.State != inventory.StateRunning || j.StartedAt.IsZero() || j.StartedAt.After(x.now) {
+		return nil
+	}
+	running := x.now.Sub(j.StartedAt)
+	if running <= x.t.TrainingAge {
+		return nil
+	}
+	total, _ := x.cost(s, ledger.Compute)
+	d := &draft{advice: true, Finding: Finding{
+		Savings: Saving{Known: true}, Cost: total, Confidence: High,
+		Because:  "runs for " + usage.Span(running) + ", usual jobs end within " + usage.Span(x.t.TrainingAge),
+		Evidence: []usage.Evidence{aged(s, "running", running)},
+		Fix:      Fix{Action: "notify", Risk: None, Undo: UndoFull, Note: "check its progress and set a maximum runtime"},
+	}}
+	if j.MaxRuntime > 0 {
+		d.Evidence = append(d.Evidence, fact(s, "max_runtime", usage.Span(j.MaxRuntime)))
+	}
+	return d
+}

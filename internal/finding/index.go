@@ -1,0 +1,208 @@
+package finding
+
+import (
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// subject is a resource with all that is known of it, found once.
+type subject struct {
+	*inventory.Resource
+	ref     inventory.Ref
+	at      int32 // its place in index.subjects
+	meters  int32 // the place of its first charge in index.meters
+	charges []ledger.Charge
+	window  *usage.Window
+	duty    duty.Verdict
+	judged  bool
+}
+
+// scoped is an identifier that other resources of the same account and region
+// refer to.
+type scoped struct{ cloud, account, region, id string }
+
+func scope(r *inventory.Resource, id string) scoped {
+	return scoped{r.Cloud, r.Account, r.Region, id}
+}
+
+// index is an account arranged for the rules: every relation between resources is
+// looked up, none is searched.
+type index struct {
+	account  *Account
+	now      time.Time
+	t        Thresholds
+	required []string
+
+	subjects []subject
+	byRef    map[inventory.Ref]int32
+	meters   int32
+	// chains are the snapshots of each volume that share blocks.
+	chains map[scoped][]int32
+	// launched are the images that an instance was made from.
+	launched map[scoped]bool
+	// buckets are the buckets by cloud and name, which is unique in a cloud.
+	buckets map[[2]string]int32
+	// measured are the accounts and regions of which any metric was read.
+	measured map[scoped]bool
+	cover    coverage
+	types    map[string]machine
+	// accelerated are the machine types with accelerators, and successors the
+	// cheaper newer ones, by type and region.
+	accelerated []device
+	successors  map[[2]string]successor
+	// sized is the advice on the machine that was asked for last.
+	sized  sizing
+	drafts []*draft
+	err    error
+}
+
+// machine is what the book knows of a type.
+type machine struct {
+	price.Machine
+	known bool
+}
+
+// newIndex arranges an account. Resources that are listed twice count once.
+func newIndex(a *Account, t Thresholds, required []string) *index {
+	x := &index{
+		account: a, now: a.Now, t: t, required: required,
+		subjects: make([]subject, 0, len(a.Resources)), byRef: make(map[inventory.Ref]int32, len(a.Resources)),
+		chains: map[scoped][]int32{}, launched: map[scoped]bool{},
+		buckets: map[[2]string]int32{}, measured: map[scoped]bool{}, types: map[string]machine{},
+	}
+	for _, r := range a.Resources {
+		if r != nil {
+			x.subjects = append(x.subjects, subject{Resource: r, ref: r.Ref()})
+		}
+	}
+	byRef := func(p, q subject) int { return inventory.CompareRefs(p.ref, q.ref) }
+	if !slices.IsSortedFunc(x.subjects, byRef) {
+		slices.SortStableFunc(x.subjects, byRef)
+	}
+	x.subjects = slices.CompactFunc(x.subjects, func(p, q subject) bool { return p.ref == q.ref })
+	for i := range x.subjects {
+		s := &x.subjects[i]
+		s.at, s.meters = int32(i), x.meters
+		s.charges, s.window = a.Charges[s.ref], a.Windows[s.ref]
+		s.duty, s.judged = a.Verdicts[s.ref]
+		x.meters += int32(len(s.charges))
+		x.byRef[s.ref] = s.at
+		if s.window != nil {
+			x.measured[scope(s.Resource, "")] = true
+		}
+		x.relate(s)
+	}
+	x.cover = newCoverage(x)
+	return x
+}
+
+// relate enters what s says about others.
+func (x *index) relate(s *subject) {
+	switch d := s.Detail.(type) {
+	case *inventory.Instance:
+		if d.ImageID != "" {
+			x.launched[scope(s.Resource, d.ImageID)] = true
+		}
+	case *inventory.Snapshot:
+		if d.InChain() {
+			k := scope(s.Resource, d.VolumeID)
+			x.chains[k] = append(x.chains[k], s.at)
+		}
+	case *inventory.Bucket:
+		x.buckets[[2]string{s.Cloud, s.ID}] = s.at
+	}
+}
+
+// near returns the resource of a kind with that id in the account and region of r.
+func (x *index) near(r *inventory.Resource, k inventory.Kind, id string) (*subject, bool) {
+	i, ok := x.byRef[inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: k, ID: id}]
+	if !ok {
+		return nil, false
+	}
+	return &x.subjects[i], true
+}
+
+// read says whether a kind could be listed in the account and region of r.
+func (x *index) read(r *inventory.Resource, k inventory.Kind) bool {
+	return len(x.account.Unread) == 0 || !x.account.Unread[r.Account+"/"+r.Region+"/"+string(k)]
+}
+
+// machine returns what the book knows of a type.
+func (x *index) machine(t string) (price.Machine, bool) {
+	m, ok := x.types[t]
+	if !ok {
+		if x.account.Prices != nil {
+			m.Machine, m.known = x.account.Prices.Machine(t)
+		}
+		x.types[t] = m
+	}
+	return m.Machine, m.known
+}
+
+// fail remembers the first error; rules go on and the evaluation ends with it.
+func (x *index) fail(err error) {
+	if x.err == nil {
+		x.err = err
+	}
+}
+
+// amount unwraps a computed amount.
+func (x *index) amount(a money.Amount, err error) money.Amount {
+	if err != nil {
+		x.fail(err)
+		return 0
+	}
+	return a
+}
+
+// rate returns a price of the book in a region.
+func (x *index) rate(item price.Item, region string) (price.Price, error) {
+	if x.account.Prices == nil {
+		return price.Price{}, price.ErrUnpriced
+	}
+	return x.account.Prices.Rate(item, region)
+}
+
+// cost is what the priced meters of a category cost a month, and why the rest has
+// no price, if any has none. An empty category is all of them.
+func (x *index) cost(s *subject, c ledger.Category) (total money.Amount, unpriced string) {
+	for i := range s.charges {
+		switch ch := &s.charges[i]; {
+		case c != "" && ch.Category != c:
+		case ch.Unpriced != "":
+			unpriced = ch.Unpriced
+		default:
+			total = x.amount(total.Add(ch.ListCost))
+		}
+	}
+	return total, unpriced
+}
+
+// age is how long ago s was made, when known.
+func (x *index) age(s *subject) (time.Duration, bool) { return s.Age(x.now) }
+
+// since is how long s has been in its state, when known.
+func (x *index) since(s *subject) (time.Duration, bool) {
+	if s.StateSince.IsZero() || s.StateSince.After(x.now) {
+		return 0, false
+	}
+	return x.now.Sub(s.StateSince), true
+}
+
+// covered says whether a signal's samples suffice for a judgement.
+func (x *index) covered(w *usage.Window, st *usage.Stats) bool {
+	return w != nil && st != nil && w.Coverage(st) >= x.t.Coverage
+}
+
+// spans says whether a window is as long as d, give or take the step by which
+// metrics services align windows.
+func spans(w *usage.Window, d time.Duration) bool {
+	return w != nil && w.To.Sub(w.From)+2*w.Step >= d
+}

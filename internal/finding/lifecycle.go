@@ -1,0 +1,257 @@
+package finding
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// What the colder classes add for each object, and the least time they bill
+// (Amazon S3 User Guide, "Understanding and managing Amazon S3 storage classes"):
+// an archived object keeps 32 KiB of index in the archive and 8 KiB of its name in
+// the standard class.
+const (
+	archiveIndexBytes = 32 << 10
+	archiveNameBytes  = 8 << 10
+	infrequentDays    = 30
+	archivedDays      = 90
+)
+
+func days(n int) time.Duration { return time.Duration(n) * day }
+
+// stored is data that a proposal moves.
+type stored struct{ inventory.Stored }
+
+func (s *stored) add(o inventory.Stored) {
+	s.Bytes += o.Bytes
+	s.Objects += o.Objects
+}
+
+// moves is what a bucket's proposal does with what is in the standard class now.
+type moves struct {
+	infrequent, archive, expire, small stored
+}
+
+// inStandard says whether a prefix lies in the standard class.
+func (x *index) inStandard(b *inventory.Bucket, p *inventory.Prefix) bool {
+	if p.Class != "" {
+		return p.Class == standard
+	}
+	sizes, known := b.Sizes.Get()
+	for class, n := range sizes {
+		if class != standard && n > 0 {
+			return false
+		}
+	}
+	return known
+}
+
+// older returns what is older than an age under a prefix: exactly, or where that
+// age was not asked for what is older than the next one, which is less.
+func older(p *inventory.Prefix, age int) inventory.Stored {
+	best, found := 0, false
+	for a := range p.Older {
+		if a >= age && (!found || a < best) {
+			best, found = a, true
+		}
+	}
+	return p.Older[best]
+}
+
+func less(a, b inventory.Stored) inventory.Stored {
+	return inventory.Stored{Bytes: max(0, a.Bytes-b.Bytes), Objects: max(0, a.Objects-b.Objects)}
+}
+
+// propose adapts the proposals to what is under each prefix: data goes to
+// infrequent access and then to the archive, experiments expire, checkpoints are
+// another rule's matter, small objects stay.
+func (x *index) propose(b *inventory.Bucket, prefixes []inventory.Prefix) moves {
+	var m moves
+	for i := range prefixes {
+		p := &prefixes[i]
+		if !x.inStandard(b, p) {
+			continue
+		}
+		switch kindOf(p.Name) {
+		case checkpointPrefix:
+			continue
+		case experimentPrefix:
+			gone := older(p, x.t.ExpireDays)
+			m.expire.add(gone)
+			m.infrequent.add(less(older(p, x.t.InfrequentDays), gone))
+		default:
+			cold := older(p, x.t.ArchiveDays)
+			m.archive.add(cold)
+			m.infrequent.add(less(older(p, x.t.InfrequentDays), cold))
+		}
+		m.small.add(p.Small)
+	}
+	return m
+}
+
+// listed says whether the listing of a bucket saw all of it: no prefix stopped at
+// its bound, and together they hold what the bucket's size says.
+func (x *index) listed(b *inventory.Bucket, prefixes []inventory.Prefix) bool {
+	var total int64
+	for i := range prefixes {
+		if !prefixes[i].Complete {
+			return false
+		}
+		total += prefixes[i].Bytes
+	}
+	sizes, known := b.Sizes.Get()
+	var size int64
+	for _, n := range sizes {
+		size += n
+	}
+	return known && float64(total) >= x.t.Coverage*float64(size)
+}
+
+// bucketNoLifecycle finds buckets whose objects stay in the standard class for
+// ever, and proposes rules by prefix. The saving counts what lies there now: the
+// cheaper class's own price, what it adds for each object, and small objects that
+// stay; the fees of moving are told beside it with the time that repays them.
+func bucketNoLifecycle(x *index, s *subject) *draft {
+	b, ok := s.Detail.(*inventory.Bucket)
+	if !ok || empty(b) {
+		return nil
+	}
+	rules, known := b.Lifecycle.Get()
+	if !known {
+		return nil
+	}
+	for _, r := range rules {
+		if r.Enabled {
+			return nil
+		}
+	}
+	total, sized := standardBytes(b)
+	if sized && total == 0 {
+		return nil
+	}
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Because:    "no lifecycle rule",
+		Evidence:   []usage.Evidence{fact(s, "lifecycle_rules", "0")},
+		Fix:        Fix{Action: "put-lifecycle", Risk: Low, Undo: UndoPartial},
+	}}
+	if sized {
+		d.Because = size(total) + " in the standard class, no lifecycle rule"
+		d.Evidence = append(d.Evidence, fact(s, "standard_bytes", usage.Number(float64(total), 0)))
+	}
+	prefixes, known := b.Prefixes.Get()
+	if !known || !x.listed(b, prefixes) {
+		d.Confidence = Medium
+		d.unknown = "how old the objects are is not known; all of them archived"
+		x.price(d, s, b, &moves{archive: stored{inventory.Stored{Bytes: total}}})
+		return d
+	}
+	m := x.propose(b, prefixes)
+	if m.expire.Bytes > 0 {
+		d.Fix.Risk, d.Fix.Undo = Medium, UndoNone
+		d.Fix.Note = "expires experiments after " + count(int64(x.t.ExpireDays), "day") + ": what has expired is gone"
+	}
+	x.price(d, s, b, &m)
+	return d
+}
+
+// price adds to a draft what its moves save a month and cost once, as evidence,
+// note and claim.
+func (x *index) price(d *draft, s *subject, b *inventory.Bucket, m *moves) {
+	moved := m.infrequent.Bytes + m.archive.Bytes + m.expire.Bytes
+	saved, err := x.standardSaved(s, b, moved)
+	if err != nil {
+		d.unpriced(s, err)
+		return
+	}
+	keeps, fees := money.Amount(0), money.Amount(0)
+	add := func(to *money.Amount, item price.Item, n, per int64) {
+		if n == 0 || err != nil {
+			return
+		}
+		var p price.Price
+		if p, err = x.rate(item, s.Region); err != nil {
+			return
+		}
+		var cost money.Amount
+		if cost, err = p.Cost(n, per); err == nil {
+			*to, err = to.Add(cost)
+		}
+	}
+	add(&keeps, "s3:STANDARD_IA", m.infrequent.Bytes, gib)
+	add(&keeps, "s3:GLACIER", m.archive.Bytes+m.archive.Objects*archiveIndexBytes, gib)
+	add(&keeps, "s3:STANDARD", m.archive.Objects*archiveNameBytes, gib)
+	add(&fees, "s3:transition:STANDARD_IA", m.infrequent.Objects, 1)
+	add(&fees, "s3:transition:GLACIER", m.archive.Objects, 1)
+	if err != nil {
+		d.unpriced(s, err)
+		return
+	}
+	monthly := max(0, saved-keeps)
+	x.explain(d, s, m, monthly, fees)
+	if !d.claimAmount(s, standardMeter, monthly, savingsOnly) {
+		d.unpriced(s, nil)
+		return
+	}
+	if monthly == 0 {
+		d.advice, d.Savings = true, Saving{Known: true}
+	}
+}
+
+// explain says what a proposal moves, what that costs once, and what to know of
+// the colder classes.
+func (x *index) explain(d *draft, s *subject, m *moves, monthly, fees money.Amount) {
+	for _, part := range []struct {
+		signal string
+		stored
+	}{{"to_infrequent_access", m.infrequent}, {"to_archive", m.archive}, {"to_expire", m.expire}, {"small_objects_stay", m.small}} {
+		if part.Bytes > 0 {
+			v := size(part.Bytes)
+			if part.Objects > 0 {
+				v += " in " + count(part.Objects, "object")
+			}
+			d.Evidence = append(d.Evidence, fact(s, part.signal, v))
+		}
+	}
+	if m.infrequent.Bytes > 0 {
+		x.colder(d, s, "STANDARD_IA", infrequentDays)
+	}
+	if m.archive.Bytes > 0 {
+		x.colder(d, s, "GLACIER", archivedDays)
+	}
+	if m.small.Objects > 0 {
+		d.Fix.Note = sentence(d.Fix.Note, count(m.small.Objects, "object")+" under 128 KiB do not move")
+	}
+	switch {
+	case fees == 0 && m.infrequent.Objects+m.archive.Objects == 0 && m.infrequent.Bytes+m.archive.Bytes > 0:
+		d.Fix.Note = sentence("moving costs a fee for each object, whose number is not known", d.Fix.Note)
+	case fees > 0 && monthly > 0:
+		months := money.Ratio(fees, monthly)
+		d.Evidence = append(d.Evidence, priced("transition_fees_usd", fees, "price book"),
+			usage.Fact("months_to_repay_fees", usage.Number(months, 1), "price book"))
+		d.Fix.Note = sentence("moving costs "+fees.Dollars()+" once, repaid in "+usage.Number(months, 1)+" months", d.Fix.Note)
+	case fees > 0:
+		d.Evidence = append(d.Evidence, priced("transition_fees_usd", fees, "price book"))
+		d.Fix.Note = sentence("moving costs "+fees.Dollars()+" once and saves nothing", d.Fix.Note)
+	}
+	if monthly > 0 {
+		d.Evidence = append(d.Evidence, priced("monthly_saving_before_fees_usd", monthly, "price book"))
+	}
+}
+
+// colder notes the least time a class bills and what reading from it costs.
+func (x *index) colder(d *draft, s *subject, class string, least int) {
+	d.Evidence = append(d.Evidence, fact(s, "least_days_"+class, usage.Number(float64(least), 0)))
+	note := class + " bills at least " + count(int64(least), "day")
+	if p, err := x.rate(price.Item("s3:retrieval:"+class), s.Region); err == nil && p.Rate > 0 {
+		note += ", reading it back costs $" + p.Rate.String() + " a GiB"
+		d.Evidence = append(d.Evidence, usage.Fact("retrieval_usd_per_gib_"+class, p.Rate.String(), p.Source))
+	}
+	if class == "GLACIER" {
+		note += " and takes hours"
+	}
+	d.Fix.Note = sentence(d.Fix.Note, note)
+}

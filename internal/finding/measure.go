@@ -1,0 +1,124 @@
+package finding
+
+import (
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// tagMissing finds resources that cost something and lack required tags. Tags that
+// could not be read are not missing.
+func tagMissing(x *index, s *subject) *draft {
+	if len(s.charges) == 0 || s.Kind == inventory.KindCommitment {
+		return nil
+	}
+	missing, known := s.Missing(x.required)
+	if !known || len(missing) == 0 {
+		return nil
+	}
+	total, unpriced := x.cost(s, "")
+	if total == 0 && unpriced == "" {
+		return nil
+	}
+	list := strings.Join(missing, ", ")
+	return &draft{advice: true, Finding: Finding{
+		Savings: Saving{Known: true}, Cost: total, Confidence: High,
+		Because:  "no tag " + list,
+		Evidence: []usage.Evidence{fact(s, "tags_missing", list)},
+		Fix:      Fix{Action: "tag", Risk: None, Undo: UndoFull, Note: "writes only tags; its cost can then be attributed"},
+	}}
+}
+
+// Accelerated families by their names, for machine types that the book does not
+// know: without telemetry of its accelerators such a machine is never judged by
+// its CPU.
+var acceleratedPrefixes = []string{"p", "g", "gr", "inf", "trn", "dl", "vt", "f"}
+
+// gpus returns how many accelerators a machine type has and whether that is known.
+// A type that only looks accelerated has an unknown number.
+func (x *index) gpus(machineType string) (n int, known bool) {
+	if m, ok := x.machine(machineType); ok {
+		return m.GPUs(), true
+	}
+	fam := strings.TrimRight(family(machineType), "abcdefghijklmnopqrstuvwxyz-")
+	fam = strings.TrimRight(fam, "0123456789")
+	for _, p := range acceleratedPrefixes {
+		if fam == p {
+			return 0, false
+		}
+	}
+	return 0, true
+}
+
+// telemetryMissing finds running accelerated machines whose accelerators nobody
+// measures. What they cost is neither used nor wasted: it cannot be judged.
+func telemetryMissing(x *index, s *subject) *draft {
+	n, known := x.gpus(s.Type)
+	if s.State != inventory.StateRunning || (known && n == 0) || (s.judged && s.duty.State != duty.Unknown) {
+		return nil
+	}
+	measured, least := 0, 1.0
+	for _, t := range gpuTracks(s.window) {
+		for _, sig := range []usage.Signal{usage.GPUUtil, usage.SMActive} {
+			if st := t.Stats(sig); st != nil {
+				least = min(least, s.window.Coverage(st))
+				measured++
+				break
+			}
+		}
+	}
+	if speaksForAll(s.window, n) {
+		measured = max(measured, n)
+	}
+	if measured >= max(n, 1) && least >= x.t.Coverage {
+		// The telemetry is there; the window is too short or the samples speak
+		// against each other.
+		return nil
+	}
+	total, _ := x.cost(s, "compute")
+	d := &draft{advice: true, Finding: Finding{
+		Savings: Saving{Why: "cannot judge without GPU telemetry"}, Cost: total, Confidence: High,
+		Fix: Fix{Action: "measure", Risk: None, Undo: UndoFull,
+			Command: "curfew scan --usage gpu.csv",
+			Note:    "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu metrics; CPU and network say nothing about GPUs"},
+	}}
+	switch {
+	case measured == 0:
+		d.Because = "no GPU telemetry: cannot judge"
+		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), fact(s, "type", s.Type)}
+	case measured < n:
+		d.Because = "only " + count(int64(measured), "GPU") + " of " + usage.Number(float64(n), 0) + " measured: cannot judge"
+		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", usage.Number(float64(measured), 0), s.window.Source)}
+	default:
+		d.Because = "GPU telemetry covers " + percent(least) + " of the window: cannot judge"
+		d.Evidence = []usage.Evidence{{Signal: "gpus_measured", Value: usage.Number(float64(measured), 0),
+			Window: s.window.To.Sub(s.window.From), Coverage: least, Source: s.window.Source}}
+	}
+	if fam := family(s.Type); strings.HasPrefix(fam, "trn") || strings.HasPrefix(fam, "inf") {
+		d.Fix.Note = "record neuron-monitor's core utilisation on the machine; CPU and network say nothing about accelerators"
+	}
+	return d
+}
+
+// speaksForAll says whether a window's GPU tracks speak for every GPU of a machine
+// that has n: there is one for each, or one that is the maximum over all.
+func speaksForAll(w *usage.Window, n int) bool {
+	tracks := gpuTracks(w)
+	return len(tracks) > 0 && (len(tracks) >= n || (len(w.GPUs) == 0 && w.Aggregated))
+}
+
+// gpuTracks are the tracks that hold GPU signals: one a GPU, or the machine's own
+// where the source does not tell GPUs apart.
+func gpuTracks(w *usage.Window) []*usage.Track {
+	switch {
+	case w == nil:
+		return nil
+	case len(w.GPUs) > 0:
+		return w.GPUs
+	case w.Machine.Stats(usage.GPUUtil) != nil, w.Machine.Stats(usage.SMActive) != nil:
+		return []*usage.Track{&w.Machine}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package finding
+
+import (
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// wellUsed is the mean utilisation, in percent, from which accelerators are well
+// used, so that only a cheaper model makes serving cheaper (the usual line of
+// right-sizing: above 60 %).
+const wellUsed = 60
+
+// modelOptimize advises to look at the model where inference is expensive and its
+// accelerators are well used: smaller machines would not do. What distillation,
+// quantisation or batching save depends on the model.
+func modelOptimize(x *index, s *subject) *draft {
+	if s.State != inventory.StateRunning || (s.Kind == inventory.KindInstance && s.Purpose != inventory.Inference) {
+		return nil
+	}
+	w := s.window
+	var sum, least float64
+	n := 0
+	for _, t := range gpuTracks(w) {
+		st := t.Stats(usage.GPUUtil)
+		if !x.covered(w, st) {
+			return nil
+		}
+		mean, err := st.Mean()
+		if err != nil {
+			return nil
+		}
+		if c := w.Coverage(st); n == 0 || c < least {
+			least = c
+		}
+		sum += mean
+		n++
+	}
+	total, unpriced := x.cost(s, ledger.Compute)
+	if n == 0 || sum/float64(n) < wellUsed || (unpriced == "" && total < money.Amount(x.t.ModelCost)*money.USD) {
+		return nil
+	}
+	return &draft{advice: true, Finding: Finding{
+		Savings: Saving{Why: "depends on the model"}, Cost: total, Confidence: Medium,
+		Because: "well used at " + usage.Number(sum/float64(n), 0) + " %: only a cheaper model saves",
+		Evidence: []usage.Evidence{
+			{Signal: "gpu_util_mean_pct", Value: usage.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least, Source: w.Source},
+			priced("monthly_usd", total, "price book"),
+		},
+		Fix: Fix{Action: "advise", Risk: Low, Undo: UndoFull,
+			Note: "try dynamic batching first, then 8-bit weights, then distillation; measure quality before and after"},
+	}}
+}

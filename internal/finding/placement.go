@@ -1,0 +1,67 @@
+package finding
+
+import (
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// bucketOf returns the bucket of an s3:// address.
+func bucketOf(uri string) (string, bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(uri), "s3://")
+	name, _, _ := strings.Cut(rest, "/")
+	return name, ok && name != ""
+}
+
+// instanceAwayFromData finds running machines whose declared data (the tag
+// curfew:data) lies in a bucket of another region.
+func instanceAwayFromData(x *index, s *subject) *draft {
+	if s.State != inventory.StateRunning || s.Tags[inventory.TagDataURI] == "" {
+		return nil
+	}
+	return x.awayFrom(s, strings.FieldsFunc(s.Tags[inventory.TagDataURI], func(c rune) bool { return c == ',' || c == ' ' || c == ';' }))
+}
+
+// jobAwayFromData finds training jobs whose inputs lie in another region.
+func jobAwayFromData(x *index, s *subject) *draft {
+	j, ok := s.Detail.(*inventory.TrainingJob)
+	if !ok || s.State != inventory.StateRunning {
+		return nil
+	}
+	return x.awayFrom(s, j.InputURIs)
+}
+
+// awayFrom is the finding that data lies in another region than its compute. What
+// the transfer costs is not known without the traffic.
+func (x *index) awayFrom(s *subject, uris []string) *draft {
+	for _, uri := range uris {
+		name, ok := bucketOf(uri)
+		if !ok {
+			continue
+		}
+		at, ok := x.buckets[[2]string{s.Cloud, name}]
+		if !ok {
+			continue
+		}
+		b := &x.subjects[at]
+		if b.Region == s.Region || b.Region == "" {
+			continue
+		}
+		d := &draft{advice: true, Finding: Finding{
+			Savings: Saving{Why: "how much it reads from there is not measured"}, Confidence: High,
+			Because:  "runs in " + s.Region + ", its data lies in " + b.Region,
+			Evidence: []usage.Evidence{fact(s, "region", s.Region), fact(s, "data", uri), fact(b, "data_region", b.Region)},
+			Fix: Fix{Action: "move", Risk: Medium, Undo: UndoFull,
+				Note: "run it where its data lies, or copy the data once"},
+		}}
+		d.Cost, _ = x.cost(s, ledger.Compute)
+		if p, err := x.rate("egress:region", b.Region); err == nil {
+			d.Evidence = append(d.Evidence, usage.Fact("transfer_usd_per_gib", p.Rate.String(), p.Source))
+			d.Fix.Note = sentence(d.Fix.Note, "each GiB read costs $"+p.Rate.String())
+		}
+		return d
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package finding
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// nineToSix is work from 9 to 18 UTC on weekdays.
+func nineToSix(at time.Time) float64 {
+	if h := at.Hour(); h >= 9 && h < 18 && at.Weekday() != time.Saturday && at.Weekday() != time.Sunday {
+		return 60
+	}
+	return 0
+}
+
+func TestAlwaysOn(t *testing.T) {
+	judged := func(build func(f *fixture)) func(f *fixture) {
+		return func(f *fixture) { f.judge = true; build(f) }
+	}
+	runScenarios(t, []scenario{
+		{
+			// Five days of work from 9 to 18 touch twelve hours a day of the six-hour
+			// parts of a window of two weeks: 60 of 168 hours stay on.
+			name:  "nine to six on weekdays, on for 24 hours",
+			build: judged(func(f *fixture) { f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix) }),
+			want:  []string{"always-on i-1 458.77"},
+		},
+		{
+			name:  "a CPU machine",
+			build: judged(func(f *fixture) { f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), nineToSix) }),
+			want:  []string{"always-on i-1 45.05"},
+		},
+		{
+			name:  "busy around the clock",
+			build: judged(func(f *fixture) { f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), always(50)) }),
+		},
+		{
+			name: "work at random hours has no pattern",
+			build: judged(func(f *fixture) {
+				f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), func(at time.Time) float64 {
+					if (at.YearDay()*24+at.Hour())%7 == 0 {
+						return 50
+					}
+					return 0
+				})
+			}),
+		},
+		{
+			name: "nights without samples are unknown, not off",
+			build: judged(func(f *fixture) {
+				f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), func(at time.Time) float64 {
+					if at.Hour() < 6 && at.Hour()%4 == 0 {
+						return nineToSix(at)
+					}
+					if at.Hour() < 6 || at.Hour() >= 18 {
+						return -1
+					}
+					return nineToSix(at)
+				})
+			}),
+		},
+		{
+			name: "a window of three days shows no week",
+			build: judged(func(f *fixture) {
+				f.measured(f.running("i-1", "m5.large", func(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(3 * day) }), 3*day, 0, always(0), nineToSix)
+			}),
+		},
+		{
+			name: "inference follows its demand, not a schedule",
+			build: judged(func(f *fixture) {
+				f.measured(f.running("i-1", "m5.large", func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference }), 14*day, 0, always(0), nineToSix)
+			}),
+		},
+	})
+}
+
+func TestTrainingOnDemand(t *testing.T) {
+	runScenarios(t, []scenario{
+		{
+			name:  "idle training is another finding",
+			build: func(f *fixture) { f.is(f.running("i-1", "g6.2xlarge", training, fresh), duty.Idle) },
+		},
+		{
+			name: "spot already",
+			build: func(f *fixture) {
+				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(_ *inventory.Resource, d *inventory.Instance) { d.Market = inventory.Spot }), duty.Busy)
+			},
+		},
+		{
+			name: "persistent machines are not interrupted",
+			build: func(f *fixture) {
+				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(r *inventory.Resource, _ *inventory.Instance) { r.Lifetime = inventory.Persistent }), duty.Busy)
+			},
+		},
+		{
+			name:  "without a spot price the saving is not known",
+			build: func(f *fixture) { f.is(f.running("i-1", "m5.large", training, fresh), duty.Busy) },
+			want:  []string{"training-on-demand i-1 ?"},
+		},
+	})
+	f := newFixture(t)
+	f.is(f.running("i-1", "g6.2xlarge", training, fresh), duty.Busy)
+	got := only(t, f.evaluate(), "training-on-demand")
+	list, _ := f.Prices.OnDemand("g6.2xlarge", "us-east-1")
+	spot, _ := f.Prices.Spot("g6.2xlarge", "us-east-1")
+	month, _ := list.Cost(730, 1)
+	paid, _ := spot.Cost(803, 1) // a tenth more hours
+	if want := month - paid; (got.Savings.Amount-want).Cents() != "0.00" || got.Waste != 0 {
+		t.Errorf("saves %+v, wastes %s; want %s and no waste", got.Savings, got.Waste, want)
+	}
+	if !strings.Contains(got.Fix.Note, "checkpoints") {
+		t.Errorf("note %q says nothing of checkpoints", got.Fix.Note)
+	}
+}
+
+// fresh machines are under the limit of transient training.
+func fresh(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(6 * time.Hour) }
+
+func TestStickyGroups(t *testing.T) {
+	group := func(min, desired int64, states ...duty.State) func(f *fixture) {
+		return func(f *fixture) {
+			var ids []string
+			for i, s := range states {
+				id := "i-" + string(rune('1'+i))
+				ids = append(ids, id)
+				f.is(f.running(id, "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" }), s)
+			}
+			f.add(inventory.Resource{ID: "fleet", Kind: inventory.KindAutoScalingGroup,
+				Detail: &inventory.AutoScalingGroup{Min: min, Max: 10, Desired: desired, Instances: ids, ScalingPolicies: inventory.Known(0)}})
+		}
+	}
+	runScenarios(t, []scenario{
+		{
+			name:  "two of three idle: each is counted once",
+			build: group(1, 3, duty.Idle, duty.Busy, duty.Idle),
+			want:  []string{"instance-idle i-1 70.08", "instance-idle i-3 70.08", "autoscaling-sticky fleet 0.00 after instance-idle i-1"},
+		},
+		{
+			name:  "at its minimum",
+			build: group(3, 3, duty.Idle, duty.Busy, duty.Idle),
+			want:  []string{"instance-idle i-1 70.08", "instance-idle i-3 70.08"},
+		},
+		{name: "all busy", build: group(1, 2, duty.Busy, duty.Busy)},
+		{name: "nobody knows", build: group(1, 2, duty.Unknown, duty.Unknown)},
+	})
+}
+
+func TestComputeAwayFromData(t *testing.T) {
+	data := func(uri string) func(f *fixture) {
+		return func(f *fixture) {
+			f.is(f.running("i-1", "m5.large"), duty.Busy).Tags = map[string]string{inventory.TagDataURI: uri}
+			f.add(inventory.Resource{ID: "near", Kind: inventory.KindBucket, Detail: &inventory.Bucket{}})
+			f.add(inventory.Resource{ID: "far", Kind: inventory.KindBucket, Region: "eu-west-1", Detail: &inventory.Bucket{}})
+		}
+	}
+	runScenarios(t, []scenario{
+		{name: "in another region", build: data("s3://far/imagenet"), want: []string{"compute-away-from-data i-1 ?"}},
+		{name: "in the same region", build: data("s3://near/imagenet")},
+		{name: "in a bucket that was not seen", build: data("s3://elsewhere/imagenet")},
+		{name: "no address of a bucket", build: data("the usual place")},
+		{
+			name: "a training job's input",
+			build: func(f *fixture) {
+				data("s3://near/")(f)
+				f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
+					Detail: &inventory.TrainingJob{Count: 1, InputURIs: []string{"s3://near/a", "s3://far/b"}}})
+			},
+			want: []string{"compute-away-from-data job ?"},
+		},
+	})
+}
+
+func TestGenerations(t *testing.T) {
+	for _, tc := range []struct {
+		machine string
+		found   bool
+	}{
+		{"p2.xlarge", true}, {"p3.2xlarge", true}, {"g6.2xlarge", false}, {"g6e.xlarge", false}, {"p5.48xlarge", false}, {"m5.large", false},
+	} {
+		t.Run(tc.machine, func(t *testing.T) {
+			f := newFixture(t)
+			f.is(f.running("i-1", tc.machine), duty.Busy)
+			found := f.evaluate()
+			if !tc.found {
+				for _, x := range found {
+					if x.Rule == "generation-old" {
+						t.Errorf("%s: %s", x.Because, show(found))
+					}
+				}
+				return
+			}
+			got := only(t, found, "generation-old")
+			cost, _ := f.Prices.OnDemand(tc.machine, "us-east-1")
+			month, _ := cost.Cost(730, 1)
+			if got.Waste != 0 || max(got.Savings.Amount, got.Savings.UpperBound) <= 0 || got.Savings.Amount >= month {
+				t.Errorf("%s saves %+v of %s", got.Because, got.Savings, month)
+			}
+			t.Log(got.Because, got.Savings)
+		})
+	}
+}
+
+func TestModelOptimize(t *testing.T) {
+	serving := func(util float64, machine string) func(f *fixture) {
+		return func(f *fixture) {
+			f.judge = true
+			f.measured(f.running("i-1", machine, func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference }), 14*day,
+				map[string]int{"g6.2xlarge": 1, "g5.12xlarge": 4}[machine], always(util), always(30))
+		}
+	}
+	has := func(build func(f *fixture)) bool {
+		f := newFixture(t)
+		build(f)
+		for _, x := range f.evaluate() {
+			if x.Rule == "model-optimize" {
+				return !x.Savings.Known && !x.Savings.Bounded && x.Waste == 0
+			}
+		}
+		return false
+	}
+	for _, tc := range []struct {
+		name    string
+		util    float64
+		machine string
+		want    bool
+	}{
+		{"expensive and well used", 75, "g5.12xlarge", true},
+		{"expensive and hardly used", 20, "g5.12xlarge", false},
+		{"cheap and well used", 75, "g6.2xlarge", false},
+	} {
+		if got := has(serving(tc.util, tc.machine)); got != tc.want {
+			t.Errorf("%s: advice %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestReservations(t *testing.T) {
+	reserve := func(total, available int64, used func(time.Time) float64) func(f *fixture) {
+		return func(f *fixture) {
+			r := f.add(inventory.Resource{ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day),
+				Detail: &inventory.CapacityReservation{Total: total, Available: available, Platform: "linux", Tenancy: "shared"}})
+			if used != nil {
+				series(f.window(r, 7*day), "", usage.Capacity, used)
+			}
+		}
+	}
+	runScenarios(t, []scenario{
+		{
+			name:  "half unused all week",
+			build: reserve(2, 1, always(1)),
+			want:  []string{"reservation-unused cr-1 713.65"},
+		},
+		{
+			name:  "a tenth unused",
+			build: reserve(10, 1, always(9)),
+		},
+		{
+			name: "in full use at times: wasted in part, nothing to give back",
+			build: reserve(2, 1, func(at time.Time) float64 {
+				if at.Hour() < 12 {
+					return 2
+				}
+				return 1
+			}),
+			want: []string{"reservation-unused cr-1 <=0.00 wasting 356.82"},
+		},
+		{
+			name:  "no metric: what is unused now",
+			build: reserve(2, 1, nil),
+			want:  []string{"reservation-unused cr-1 713.65"},
+		},
+		{name: "all in use", build: reserve(2, 0, always(2))},
+	})
+}

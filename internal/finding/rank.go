@@ -1,0 +1,36 @@
+package finding
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// rank puts findings in the order in which people should read them: by the dollars
+// a month that are known to be saved or wasted, then by what could be saved at
+// most, then by what cannot be judged; equal ones by step and identity.
+func rank(drafts []*draft) []Finding {
+	slices.SortFunc(drafts, func(a, b *draft) int {
+		return cmp.Or(
+			cmp.Compare(b.dollars(), a.dollars()),
+			cmp.Compare(b.Savings.UpperBound, a.Savings.UpperBound),
+			cmp.Compare(b.Cost, a.Cost),
+			cmp.Compare(a.Step, b.Step),
+			cmp.Compare(a.Rule, b.Rule),
+			cmp.Compare(a.ID, b.ID),
+		)
+	})
+	out := make([]Finding, len(drafts))
+	for i, d := range drafts {
+		out[i] = d.Finding
+	}
+	return out
+}
+
+func (d *draft) dollars() money.Amount {
+	if d.Savings.Known {
+		return max(d.Savings.Amount, d.Waste)
+	}
+	return d.Waste
+}

@@ -1,0 +1,331 @@
+package finding
+
+import (
+	"errors"
+	"math"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/rightsize"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// sizing is right-sizing's advice on one machine, which several rules read.
+type sizing struct {
+	of     *subject
+	advice rightsize.Advice
+	ok     bool
+}
+
+// size returns the advice on a running, busy machine whose GPUs were measured.
+func (x *index) size(s *subject) (*rightsize.Advice, bool) {
+	if x.sized.of == s {
+		return &x.sized.advice, x.sized.ok
+	}
+	x.sized = sizing{of: s}
+	m, known := x.machine(s.Type)
+	if !known || m.GPUs() == 0 || s.State != inventory.StateRunning || !s.judged || s.duty.State != duty.Busy ||
+		!spans(s.window, x.t.MinAge) || !roomy(s.window, float64(m.AcceleratorMemoryMiB)*(1<<20)) {
+		return nil, false
+	}
+	if age, known := x.age(s); known && age < x.t.MinAge {
+		return nil, false
+	}
+	a, err := rightsize.Advise(s.window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: s.Purpose, MinCoverage: x.t.Coverage})
+	switch {
+	case errors.Is(err, rightsize.ErrNoAccelerator):
+	case err != nil:
+		x.fail(err)
+	default:
+		x.sized.advice, x.sized.ok = a, a.Verdict != rightsize.Unknown && a.GPUsUsed > 0
+	}
+	return &x.sized.advice, x.sized.ok
+}
+
+// roomy says whether any rule could find a machine too large: a GPU that is not
+// well used, or memory that was never half in use. It spares the search for
+// machines that would do.
+func roomy(w *usage.Window, device float64) bool {
+	peak, measured := 0.0, false
+	for _, t := range gpuTracks(w) {
+		st := t.Stats(usage.GPUUtil)
+		if mean, err := st.Mean(); err != nil || mean < wellUsed {
+			return true
+		}
+		if mem := t.Stats(usage.MemUsed); mem != nil {
+			peak, measured = max(peak, mem.Max), true
+		}
+	}
+	return measured && peak <= memoryOver*device
+}
+
+// idlesInPart says whether the mean is under the line of well-used machines.
+func idlesInPart(a *rightsize.Advice) bool {
+	return a.Verdict == rightsize.Overprovisioned || a.Verdict == rightsize.Underutilised
+}
+
+// gpuCountOver finds machines of which some GPUs never computed, where one with
+// fewer GPUs does the work.
+func gpuCountOver(x *index, s *subject) *draft {
+	a, ok := x.size(s)
+	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed >= a.GPUs {
+		return nil
+	}
+	return x.resize(s, a, count(int64(a.GPUsUsed), "GPU")+" of "+usage.Number(float64(a.GPUs), 0)+" used",
+		func(c rightsize.Candidate) bool { return c.GPUs < a.GPUs })
+}
+
+// gpuUnderutilized finds machines whose GPUs compute for a part of the time and
+// that a cheaper type would do for.
+func gpuUnderutilized(x *index, s *subject) *draft {
+	a, ok := x.size(s)
+	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || !idlesInPart(a) {
+		return nil
+	}
+	return x.resize(s, a, "GPUs "+usage.Number(a.UtilMean, 0)+" % used", nil)
+}
+
+// memoryOver is the share of device memory under which the accelerator is larger
+// than the work: with the usual headroom of a fifth, half of it suffices.
+const memoryOver = 0.4
+
+// gpuMemoryOver finds well-used machines whose accelerators have far more memory
+// than was ever in use, where one with less memory that does the same work is
+// cheaper.
+func gpuMemoryOver(x *index, s *subject) *draft {
+	a, ok := x.size(s)
+	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || idlesInPart(a) || !a.MemoryKnown {
+		return nil
+	}
+	m, _ := x.machine(s.Type)
+	device := float64(m.AcceleratorMemoryMiB) / 1024
+	if a.MemoryPeakGiB > memoryOver*device {
+		return nil
+	}
+	return x.resize(s, a, "at most "+usage.Number(a.MemoryPeakGiB, 1)+" of "+usage.Number(device, 0)+" GiB of GPU memory used",
+		func(c rightsize.Candidate) bool {
+			return c.Machine.AcceleratorMemoryMiB < m.AcceleratorMemoryMiB && c.GPUs >= a.GPUs
+		})
+}
+
+// inferenceInstance finds inference machines under the target that a cheaper type
+// would do for.
+func inferenceInstance(x *index, s *subject) *draft {
+	a, ok := x.size(s)
+	if !ok || s.Purpose != inventory.Inference || !idlesInPart(a) {
+		return nil
+	}
+	return x.resize(s, a, "inference at "+usage.Number(a.UtilMean, 0)+" % GPU, target "+usage.Number(x.t.InferenceTarget, 0)+" %", nil)
+}
+
+// alike says whether work for one accelerator runs on another: every NVIDIA GPU
+// runs CUDA, while the chips of the clouds are made for training or inference.
+func alike(a, b price.Accelerator) bool {
+	line := func(a price.Accelerator) string {
+		name, _, _ := strings.Cut(a.Name, "-")
+		return strings.TrimRight(name, "0123456789")
+	}
+	return a.Vendor == b.Vendor && (strings.EqualFold(a.Vendor, "NVIDIA") || line(a) == line(b))
+}
+
+// worthwhile says whether a price saves enough to be worth the change.
+func (x *index) worthwhile(now, then money.Amount) bool {
+	return float64(then) <= (1-x.t.RightsizeSaving)*float64(now)
+}
+
+// resize is the finding that the cheapest machine that fits costs less.
+func (x *index) resize(s *subject, a *rightsize.Advice, because string, fits func(rightsize.Candidate) bool) *draft {
+	now, priced := a.Hourly.Get()
+	c, ok := a.First(func(c rightsize.Candidate) bool {
+		return alike(c.Accelerator, a.Accelerator) && (fits == nil || fits(c)) && (!priced || x.worthwhile(now, c.Hourly))
+	})
+	if !ok {
+		return nil
+	}
+	d := x.resized(s, a, c, because)
+	d.Evidence = append(d.Evidence, usage.Fact("usd_per_hour_after", c.Hourly.String(), c.Price.Source))
+	if !priced {
+		d.unpriced(s, errors.New(a.Unpriced))
+		return d
+	}
+	if i, ok := s.Detail.(*inventory.Instance); ok {
+		if i.Market == inventory.Spot {
+			d.unknown = "it runs at the spot price; the other type's is not compared"
+		}
+		if i.AutoScalingGroup != "" {
+			d.Fix.Note = sentence(d.Fix.Note, "changed through the launch template of Auto Scaling group "+i.AutoScalingGroup)
+		}
+	}
+	d.claimShare(s, ledger.Compute, int64(now-c.Hourly), int64(now), savingsOnly)
+	return d
+}
+
+// resized is what is said of a candidate.
+func (x *index) resized(s *subject, a *rightsize.Advice, c rightsize.Candidate, because string) *draft {
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Because:    because + ": " + c.Machine.Type + " would do",
+		Evidence:   append([]usage.Evidence{}, a.Evidence...),
+		Fix:        Fix{Action: "change-type", Undo: UndoFull, Note: "it is stopped for the change; try it on one run first"},
+	}}
+	d.Evidence = append(d.Evidence, fact(s, "fits", c.Machine.Type))
+	if len(c.Against) > 0 {
+		d.Confidence = Medium
+		d.Fix.Note = sentence(d.Fix.Note, "against it: "+strings.Join(c.Against, ", "))
+	}
+	if a.Basis == usage.GPUUtil || len(a.Warnings) > 0 {
+		d.Confidence = Medium
+	}
+	if len(a.Warnings) > 0 {
+		d.Fix.Note = sentence(d.Fix.Note, strings.Join(a.Warnings, ", "))
+	}
+	var note string
+	d.Fix.Risk, note = risk(s.Resource, Medium)
+	d.Fix.Note = sentence(note, d.Fix.Note)
+	return d
+}
+
+// inferenceEndpoint finds endpoints whose machines work far under the target:
+// with fewer replicas, or where there is one, on a cheaper type.
+func inferenceEndpoint(x *index, s *subject) *draft {
+	e, ok := s.Detail.(*inventory.Endpoint)
+	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless || e.Variants[0].Count < 1 ||
+		!spans(s.window, 7*day) {
+		return nil
+	}
+	v := e.Variants[0]
+	if _, known := x.gpus(v.Type); !known {
+		return nil
+	}
+	sig, st := x.loadOf(s.window, v.Type)
+	if st == nil {
+		return nil
+	}
+	load, err := st.Quantile(sig, 0.95)
+	if err != nil || load == 0 {
+		return nil
+	}
+	least := int64(1)
+	if productionNames[s.Owner.Environment] && v.Count > 1 {
+		least = 2 // one may fail
+	}
+	if needed := max(least, int64(math.Ceil(float64(v.Count)*load/x.t.InferenceTarget))); needed < v.Count {
+		return x.fewerReplicas(s, v, needed, load, st)
+	}
+	if v.Count == 1 && load < x.t.InferenceTarget {
+		return x.smallerEndpoint(s, v)
+	}
+	return nil
+}
+
+// loadOf returns the signal that says how loaded an endpoint's machines are: GPU
+// utilisation of machines that have GPUs, CPU utilisation of the others.
+func (x *index) loadOf(w *usage.Window, machineType string) (usage.Signal, *usage.Stats) {
+	n, _ := x.gpus(machineType)
+	if n == 0 {
+		if st := w.Machine.Stats(usage.CPUUtil); x.covered(w, st) && w.Fresh(st, x.now) {
+			return usage.CPUUtil, st
+		}
+		return 0, nil
+	}
+	tracks := gpuTracks(w)
+	if len(tracks) != 1 {
+		return 0, nil
+	}
+	if st := tracks[0].Stats(usage.GPUUtil); x.covered(w, st) && w.Fresh(st, x.now) {
+		return usage.GPUUtil, st
+	}
+	return 0, nil
+}
+
+func (x *index) fewerReplicas(s *subject, v inventory.Variant, needed int64, load float64, st *usage.Stats) *draft {
+	d := &draft{Finding: Finding{
+		Confidence: Medium,
+		Because:    "p95 load " + usage.Number(load, 0) + " %: " + usage.Number(float64(needed), 0) + " of " + count(v.Count, "replica") + " would do",
+		Evidence: []usage.Evidence{sampled("load_p95_pct", usage.Number(load, 1), s.window, st), fact(s, "replicas", usage.Number(float64(v.Count), 0)),
+			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
+		Fix: Fix{Action: "scale", Undo: UndoFull, Note: "let it scale by its load; latency rises as utilisation does"},
+	}}
+	var note string
+	d.Fix.Risk, note = risk(s.Resource, Medium)
+	d.Fix.Note = sentence(note, d.Fix.Note)
+	d.claimShare(s, ledger.Compute, v.Count-needed, v.Count, savingsOnly)
+	return d
+}
+
+// smallerEndpoint compares the managed service's own prices of machines that fit.
+func (x *index) smallerEndpoint(s *subject, v inventory.Variant) *draft {
+	m, known := x.machine(v.Type)
+	if !known || m.GPUs() == 0 || x.account.Prices == nil {
+		return nil
+	}
+	a, err := rightsize.Advise(s.window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: inventory.Inference, MinCoverage: x.t.Coverage})
+	if err != nil || a.Verdict == rightsize.Unknown || !idlesInPart(&a) {
+		if err != nil && !errors.Is(err, rightsize.ErrNoAccelerator) {
+			x.fail(err)
+		}
+		return nil
+	}
+	managed := func(t string) (money.Amount, error) {
+		return x.hourly(func(b *price.Book) (price.Price, error) { return b.Managed("sagemaker", t, s.Region) })
+	}
+	now, err := managed(v.Type)
+	if err != nil {
+		return nil
+	}
+	var then money.Amount
+	c, ok := a.First(func(c rightsize.Candidate) bool {
+		p, err := managed(c.Machine.Type)
+		if err != nil || !alike(c.Accelerator, a.Accelerator) || !x.worthwhile(now, p) {
+			return false
+		}
+		then = p
+		return true
+	})
+	if !ok {
+		return x.tooManyGPUs(s, m, &a, now, managed)
+	}
+	d := x.resized(s, &a, c, "inference at "+usage.Number(a.UtilMean, 0)+" % GPU")
+	d.Fix.Note = sentence(d.Fix.Note, "put a new configuration in place, then switch")
+	d.Evidence = append(d.Evidence, priced("usd_per_hour", now, "price book"), priced("usd_per_hour_after", then, "price book"))
+	d.claimShare(s, ledger.Compute, int64(now-then), int64(now), savingsOnly)
+	return d
+}
+
+// tooManyGPUs is the finding that an endpoint on a machine of several GPUs is far
+// under its target, where nothing cheaper surely fits because nobody measured how
+// much memory its model takes: at most it saves what the smallest machine with the
+// same accelerator costs less.
+func (x *index) tooManyGPUs(s *subject, m price.Machine, a *rightsize.Advice, now money.Amount, managed func(string) (money.Amount, error)) *draft {
+	if a.Verdict != rightsize.Overprovisioned || a.MemoryKnown || m.GPUs() < 2 {
+		return nil
+	}
+	least, name := now, ""
+	for _, c := range x.devices() {
+		if c.Accelerator != m.Accelerator || c.GPUs() >= m.GPUs() {
+			continue
+		}
+		if p, err := managed(c.Type); err == nil && p < least {
+			least, name = p, c.Type
+		}
+	}
+	if name == "" {
+		return nil
+	}
+	d := &draft{Finding: Finding{
+		Confidence: Medium,
+		Because:    "inference at " + usage.Number(a.UtilMean, 0) + " % of " + count(int64(m.GPUs()), "GPU") + ": fewer would do",
+		Evidence:   append(append([]usage.Evidence{}, a.Evidence...), fact(s, "smallest", name)),
+		Fix: Fix{Action: "change-type", Undo: UndoFull,
+			Note: "measure how much GPU memory its model takes, then put a new configuration in place"},
+	}, unknown: "whether its model fits on fewer GPUs is not measured"}
+	var note string
+	d.Fix.Risk, note = risk(s.Resource, Medium)
+	d.Fix.Note = sentence(note, d.Fix.Note)
+	d.claimShare(s, ledger.Compute, int64(now-least), int64(now), savingsOnly)
+	return d
+}

@@ -1,0 +1,186 @@
+package finding
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+const (
+	hoursOfWeek = 7 * 24
+	// dailyOff is the least number of hours a day, the same ones each day, in which
+	// nothing runs for a daily pattern: a night.
+	dailyOff = 6
+	// patternDays is the least number of days of the week with work for a pattern:
+	// a machine used on one day is idle, not on a schedule.
+	patternDays = 3
+)
+
+// alwaysOn finds machines that run all week and work under a third of its hours in
+// a daily pattern. What a schedule saves counts only hours of the week in which
+// nothing ran in any week of the window; hours without samples count as work.
+func alwaysOn(x *index, s *subject) *draft {
+	n, known := x.gpus(s.Type)
+	w := s.window
+	if s.State != inventory.StateRunning || !known || !s.judged || s.duty.State != duty.Busy || s.Purpose == inventory.Inference ||
+		!spans(w, 7*day) {
+		return nil
+	}
+	if age, known := x.age(s); known && age < 7*day {
+		return nil
+	}
+	signals := x.activity(w, n)
+	if len(signals) == 0 {
+		return nil
+	}
+	busiest := signals[0].Stats
+	for _, a := range signals {
+		if share(a.Active, a.Count) > share(busiest.Active, busiest.Count) {
+			busiest = a.Stats
+		}
+	}
+	busy := share(busiest.Active, busiest.Count)
+	if busy >= x.t.AlwaysOn {
+		return nil
+	}
+	week := weekOf(w, signals)
+	off, nightly, days := week.off()
+	if nightly < dailyOff || days < patternDays {
+		return nil
+	}
+	d := &draft{Finding: Finding{
+		Confidence: Medium,
+		Because:    fmt.Sprintf("always on, works %s of the hours; nothing at %d h of the week", percent(busy), off),
+		Evidence: []usage.Evidence{
+			sampled("active_share", usage.Number(busy, 2), w, busiest),
+			sampled("hours_off_per_week", usage.Number(float64(off), 0), w, busiest),
+			sampled("work_between_utc", week.hours(), w, busiest),
+		},
+		Fix: Fix{Action: "schedule", Undo: UndoFull, Note: "stops it outside " + week.hours() + " UTC; its disks go on costing"},
+	}}
+	if n > 0 {
+		d.Fix.Note = sentence(d.Fix.Note, "a stopped GPU machine may not start again for lack of capacity")
+	}
+	var note string
+	d.Fix.Risk, note = risk(s.Resource, Low)
+	d.Fix.Note = sentence(note, d.Fix.Note)
+	d.claimShare(s, ledger.Compute, int64(off), hoursOfWeek, wasteAndSavings)
+	return d
+}
+
+// floors are the values from which a signal counts as work.
+var floors = usage.DefaultFloors()
+
+// activity is a signal that says when a machine works.
+type activity struct {
+	*usage.Stats
+	floor float64
+}
+
+// activity returns the signals that say when a machine works, each covering the
+// window: those of every GPU, or the CPU's of a machine without any. It is empty
+// where one of them is missing.
+func (x *index) activity(w *usage.Window, gpus int) []activity {
+	cpu := w.Machine.Stats(usage.CPUUtil)
+	if !x.covered(w, cpu) || !w.Fresh(cpu, x.now) {
+		return nil
+	}
+	if gpus == 0 {
+		return []activity{{cpu, floors[usage.CPUUtil]}}
+	}
+	tracks := gpuTracks(w)
+	if !speaksForAll(w, gpus) {
+		return nil
+	}
+	out := make([]activity, 0, len(tracks)+1)
+	for _, t := range tracks {
+		st := t.Stats(usage.GPUUtil)
+		if !x.covered(w, st) || !w.Fresh(st, x.now) {
+			return nil
+		}
+		out = append(out, activity{st, floors[usage.GPUUtil]})
+	}
+	return append(out, activity{cpu, floors[usage.CPUUtil]})
+}
+
+// week says of each hour of a week, from Monday 00:00 UTC, whether work was seen.
+type week [hoursOfWeek]bool
+
+// weekOf folds a window into a week: an hour counts as work when any signal was
+// active, or had no sample, in a part of the window that touches it.
+func weekOf(w *usage.Window, signals []activity) *week {
+	var out week
+	part := w.To.Sub(w.From) / usage.Buckets
+	for i := range usage.Buckets {
+		working := false
+		for _, a := range signals {
+			v, ok := a.Bucket(i)
+			working = working || !ok || v >= a.floor
+		}
+		if !working {
+			continue
+		}
+		from := w.From.Add(time.Duration(i) * part)
+		for t := from.Truncate(time.Hour); t.Before(from.Add(part)); t = t.Add(time.Hour) {
+			out[hourOfWeek(t)] = true
+		}
+	}
+	return &out
+}
+
+func hourOfWeek(t time.Time) int {
+	t = t.UTC()
+	return (int(t.Weekday())+6)%7*24 + t.Hour()
+}
+
+// off counts the hours of the week without work, the hours of the day that are
+// without work on every day, and the days with work.
+func (w *week) off() (hours, nightly, days int) {
+	for h := range 24 {
+		every := true
+		for d := range 7 {
+			if w[d*24+h] {
+				every = false
+			} else {
+				hours++
+			}
+		}
+		if every {
+			nightly++
+		}
+	}
+	for d := range 7 {
+		for h := range 24 {
+			if w[d*24+h] {
+				days++
+				break
+			}
+		}
+	}
+	return hours, nightly, days
+}
+
+// hours is the part of the day in which work was seen on any day, as the shortest
+// span of the clock: "06:00-18:00".
+func (w *week) hours() string {
+	var used [24]bool
+	for i, u := range w {
+		used[i%24] = used[i%24] || u
+	}
+	// The longest pause around the clock ends where work begins.
+	best, start := 0, 0
+	for from := range 24 {
+		n := 0
+		for n < 24 && !used[(from+n)%24] {
+			n++
+		}
+		if n > best {
+			best, start = n, from
+		}
+	}
+	return fmt.Sprintf("%02d:00-%02d:00", (start+best)%24, start)
+}

@@ -1,0 +1,174 @@
+package finding
+
+import (
+	"fmt"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// Thresholds are the lines that the rules draw. A field that is zero takes its
+// default: no threshold is ever "0 days", which would judge everything.
+type Thresholds struct {
+	// Coverage is the least share of a window with samples for a judgement; under
+	// it the answer is unknown. 0.9 (the product's safety rules).
+	Coverage float64 `yaml:"coverage_share"`
+	// MinAge is the least age of a machine before it can be idle: 24 hours, the
+	// least window of the idle rules.
+	MinAge time.Duration `yaml:"min_age"`
+	// StoppedAge is how long a machine is stopped before its disks are waste: 30
+	// days, common practice.
+	StoppedAge time.Duration `yaml:"stopped_age"`
+	// OverdueAge is how long transient training may run: 12 hours, the usual dead
+	// man's switch.
+	OverdueAge time.Duration `yaml:"overdue_age"`
+	// TrainingAge is how long a managed training job may run without a warning: 24
+	// hours, common practice.
+	TrainingAge time.Duration `yaml:"training_age"`
+	// TrainingStalled is how long every GPU of a training run stays at 0 % before
+	// it is stalled: 6 hours, longer than evaluations and checkpoint writes take.
+	TrainingStalled time.Duration `yaml:"training_stalled"`
+	// EndpointIdle is how long an endpoint has no invocation: 14 days (Trusted
+	// Advisor and common practice).
+	EndpointIdle time.Duration `yaml:"endpoint_idle"`
+	// NotebookIdle is how long a notebook in service sees no use: 14 days.
+	NotebookIdle time.Duration `yaml:"notebook_idle"`
+	// LoadBalancerWindow and LoadBalancerRequests: under 100 requests a day for 7
+	// days is idle (Trusted Advisor).
+	LoadBalancerWindow   time.Duration `yaml:"load_balancer_window"`
+	LoadBalancerRequests float64       `yaml:"load_balancer_requests"`
+	// NATWindow is how long a gateway carries 0 bytes: 30 days.
+	NATWindow time.Duration `yaml:"nat_window"`
+	// AlwaysOn is the share of the hours of a week under which a machine that is
+	// always on should have a schedule: a third.
+	AlwaysOn float64 `yaml:"always_on_share"`
+
+	// VolumeUnattached is how long a volume is attached to nothing and sees no I/O:
+	// 7 days (Trusted Advisor; AWS Compute Optimizer waits for 32).
+	VolumeUnattached time.Duration `yaml:"volume_unattached"`
+	// SnapshotAge is the age of an old snapshot: 90 days.
+	SnapshotAge time.Duration `yaml:"snapshot_age"`
+	// ImageUnused is how long an image was not launched: 90 days.
+	ImageUnused time.Duration `yaml:"image_unused"`
+	// CheckpointStale is the age of the newest object under checkpoints that nobody
+	// continues: 90 days.
+	CheckpointStale time.Duration `yaml:"checkpoint_stale"`
+	// InfrequentDays, ArchiveDays and ExpireDays are the proposals for data of
+	// buckets: training data to infrequent access after 30 days and to the archive
+	// after 90, experiments expired after 180.
+	InfrequentDays int `yaml:"infrequent_days"`
+	ArchiveDays    int `yaml:"archive_days"`
+	ExpireDays     int `yaml:"expire_days"`
+	// NoncurrentDays is how long replaced versions are kept: 30.
+	NoncurrentDays int `yaml:"noncurrent_days"`
+	// MultipartDays is when incomplete uploads are aborted: 7.
+	MultipartDays int `yaml:"multipart_days"`
+	// LogGroupGiB is the size from which a log group without retention is a sure
+	// finding: 1 GiB.
+	LogGroupGiB int `yaml:"log_group_gib"`
+	// LogRetentionDays is the retention that is proposed: 30.
+	LogRetentionDays int `yaml:"log_retention_days"`
+
+	// SpotOverhead is the share of a spot machine's time that restarts and lost
+	// work cost: 0.1, a cautious figure for hourly checkpoints.
+	SpotOverhead float64 `yaml:"spot_overhead_share"`
+	// RightsizeSaving is the least share of a machine's cost that makes a change of
+	// type worth its work: 0.1.
+	RightsizeSaving float64 `yaml:"rightsize_saving_share"`
+	// InferenceTarget is the utilisation to size inference for, in percent: 70, the
+	// middle of the usual 60 to 80.
+	InferenceTarget float64 `yaml:"inference_target_pct"`
+	// ModelCost is the monthly cost, in dollars, from which a busy inference fleet
+	// is worth the work of optimising its model: 1000.
+	ModelCost int `yaml:"model_cost_usd"`
+	// ReservationUnused and ReservationWindow: an unused share over 0.1 in 7 days
+	// (AWS).
+	ReservationUnused float64       `yaml:"reservation_unused_share"`
+	ReservationWindow time.Duration `yaml:"reservation_window"`
+}
+
+// DefaultThresholds returns the thresholds in use in the field; each field names
+// its own.
+func DefaultThresholds() Thresholds {
+	return Thresholds{
+		Coverage: 0.9, MinAge: day, StoppedAge: 30 * day, OverdueAge: 12 * time.Hour, TrainingAge: day,
+		TrainingStalled: 6 * time.Hour, EndpointIdle: 14 * day, NotebookIdle: 14 * day,
+		LoadBalancerWindow: 7 * day, LoadBalancerRequests: 100, NATWindow: 30 * day, AlwaysOn: 1.0 / 3,
+		VolumeUnattached: 7 * day, SnapshotAge: 90 * day, ImageUnused: 90 * day, CheckpointStale: 90 * day,
+		InfrequentDays: 30, ArchiveDays: 90, ExpireDays: 180, NoncurrentDays: 30, MultipartDays: 7,
+		LogGroupGiB: 1, LogRetentionDays: 30,
+		SpotOverhead: 0.1, RightsizeSaving: 0.1, InferenceTarget: 70, ModelCost: 1000,
+		ReservationUnused: 0.1, ReservationWindow: 7 * day,
+	}
+}
+
+// withDefaults fills zero fields and refuses values that no rule can use.
+func (t Thresholds) withDefaults() (Thresholds, error) {
+	d := DefaultThresholds()
+	fill(&t.Coverage, d.Coverage)
+	fill(&t.MinAge, d.MinAge)
+	fill(&t.StoppedAge, d.StoppedAge)
+	fill(&t.OverdueAge, d.OverdueAge)
+	fill(&t.TrainingAge, d.TrainingAge)
+	fill(&t.TrainingStalled, d.TrainingStalled)
+	fill(&t.EndpointIdle, d.EndpointIdle)
+	fill(&t.NotebookIdle, d.NotebookIdle)
+	fill(&t.LoadBalancerWindow, d.LoadBalancerWindow)
+	fill(&t.LoadBalancerRequests, d.LoadBalancerRequests)
+	fill(&t.NATWindow, d.NATWindow)
+	fill(&t.AlwaysOn, d.AlwaysOn)
+	fill(&t.VolumeUnattached, d.VolumeUnattached)
+	fill(&t.SnapshotAge, d.SnapshotAge)
+	fill(&t.ImageUnused, d.ImageUnused)
+	fill(&t.CheckpointStale, d.CheckpointStale)
+	fill(&t.InfrequentDays, d.InfrequentDays)
+	fill(&t.ArchiveDays, d.ArchiveDays)
+	fill(&t.ExpireDays, d.ExpireDays)
+	fill(&t.NoncurrentDays, d.NoncurrentDays)
+	fill(&t.MultipartDays, d.MultipartDays)
+	fill(&t.LogGroupGiB, d.LogGroupGiB)
+	fill(&t.LogRetentionDays, d.LogRetentionDays)
+	fill(&t.SpotOverhead, d.SpotOverhead)
+	fill(&t.RightsizeSaving, d.RightsizeSaving)
+	fill(&t.InferenceTarget, d.InferenceTarget)
+	fill(&t.ModelCost, d.ModelCost)
+	fill(&t.ReservationUnused, d.ReservationUnused)
+	fill(&t.ReservationWindow, d.ReservationWindow)
+	for _, share := range []struct {
+		name  string
+		value float64
+	}{
+		{"coverage_share", t.Coverage}, {"always_on_share", t.AlwaysOn}, {"spot_overhead_share", t.SpotOverhead},
+		{"rightsize_saving_share", t.RightsizeSaving}, {"reservation_unused_share", t.ReservationUnused},
+	} {
+		if !(share.value > 0 && share.value <= 1) {
+			return t, fmt.Errorf("threshold %s is %v: a share lies between 0 and 1", share.name, share.value)
+		}
+	}
+	if t.InferenceTarget > 100 || t.InferenceTarget < 0 {
+		return t, fmt.Errorf("threshold inference_target_pct is %v: a percentage lies between 0 and 100", t.InferenceTarget)
+	}
+	for name, d := range map[string]time.Duration{
+		"min_age": t.MinAge, "stopped_age": t.StoppedAge, "overdue_age": t.OverdueAge, "training_age": t.TrainingAge,
+		"training_stalled": t.TrainingStalled, "endpoint_idle": t.EndpointIdle, "notebook_idle": t.NotebookIdle,
+		"load_balancer_window": t.LoadBalancerWindow, "nat_window": t.NATWindow, "volume_unattached": t.VolumeUnattached,
+		"snapshot_age": t.SnapshotAge, "image_unused": t.ImageUnused, "checkpoint_stale": t.CheckpointStale,
+		"reservation_window": t.ReservationWindow,
+	} {
+		if d < 0 {
+			return t, fmt.Errorf("threshold %s is negative", name)
+		}
+	}
+	if min(t.InfrequentDays, t.ArchiveDays, t.ExpireDays, t.NoncurrentDays, t.MultipartDays, t.LogGroupGiB, t.LogRetentionDays, t.ModelCost) < 0 ||
+		t.LoadBalancerRequests < 0 {
+		return t, fmt.Errorf("a threshold is negative: %+v", t)
+	}
+	return t, nil
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,210 @@
+package finding
+
+import (
+	"math"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// commitmentUnused finds commitments that pay for more than what runs: reserved
+// instances beyond the machines they can cover, and savings plans larger than all
+// usage they can apply to at its list price.
+func commitmentUnused(x *index, s *subject) *draft {
+	c, ok := s.Detail.(*inventory.Commitment)
+	if !ok || !active(s, c, x.now) {
+		return nil
+	}
+	if c.CommitmentType == inventory.ReservedInstances {
+		return x.reservedUnused(s, c)
+	}
+	return x.planUnused(s, c)
+}
+
+// sizeFactors are the normalisation factors of machine sizes, times 4 (Amazon EC2
+// User Guide, "How Reserved Instance discounts are applied").
+var sizeFactors = map[string]int64{
+	"nano": 1, "micro": 2, "small": 4, "medium": 8, "large": 16, "xlarge": 32, "2xlarge": 64, "3xlarge": 96, "4xlarge": 128,
+	"6xlarge": 192, "8xlarge": 256, "9xlarge": 288, "10xlarge": 320, "12xlarge": 384, "16xlarge": 512, "18xlarge": 576,
+	"24xlarge": 768, "32xlarge": 1024, "48xlarge": 1536,
+}
+
+// reservedUnused counts what runs against what is reserved. Reservations of a
+// family that cover any size are counted in normalised units.
+func (x *index) reservedUnused(s *subject, c *inventory.Commitment) *draft {
+	if c.Count <= 0 || c.Platform == "" {
+		return nil
+	}
+	f := x.cover.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, c.Platform}]
+	if f == nil {
+		return nil
+	}
+	var unused, of int64
+	if x.cover.families[[4]string{s.Cloud, s.Account, s.Region, family(s.Type)}] != nil && !c.Zonal {
+		var known bool
+		if unused, of, known = x.familyUnused(s, c); !known {
+			return nil
+		}
+	} else {
+		of = f.regional
+		for _, n := range f.zonal {
+			of += n
+		}
+		unused = f.unused()
+		if c.Zonal {
+			unused, of = max(0, f.zonal[s.Zone]-f.running[s.Zone]), f.zonal[s.Zone]
+		}
+	}
+	if unused <= 0 || of <= 0 {
+		return nil
+	}
+	part := float64(unused) / float64(of)
+	d := &draft{Finding: Finding{
+		Confidence: Medium, // another account of the organisation may use it
+		Because:    percent(part) + " of " + count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
+		Evidence: []usage.Evidence{fact(s, "reserved", usage.Number(float64(c.Count), 0)),
+			fact(s, "unused_share", usage.Number(part, 2))},
+		Fix: Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull,
+			Note: "run such machines under it, exchange it, or sell it on the provider's marketplace; it costs until it ends"},
+	}}
+	if !c.EndsAt.IsZero() {
+		d.Evidence = append(d.Evidence, aged(s, "ends_in", c.EndsAt.Sub(x.now)))
+	}
+	d.unknown = "depends on whether it can be used, exchanged or sold"
+	d.claimShare(s, "", unused, of, wasteAndSavings)
+	return d
+}
+
+// familyUnused counts the units of a family that are reserved for any size and
+// that nothing uses, and whether all sizes are known.
+func (x *index) familyUnused(s *subject, c *inventory.Commitment) (unused, of int64, known bool) {
+	fam := family(s.Type)
+	var running int64
+	for i := range x.subjects {
+		o := &x.subjects[i]
+		if o.Cloud != s.Cloud || o.Account != s.Account || o.Region != s.Region || family(o.Type) != fam {
+			continue
+		}
+		units := sizeFactors[o.Type[min(len(fam)+1, len(o.Type)):]]
+		if d, ok := onDemand(o); ok && d.Platform == c.Platform {
+			if units == 0 {
+				return 0, 0, false
+			}
+			running += units
+		}
+		if d, ok := o.Detail.(*inventory.Commitment); ok && d.CommitmentType == inventory.ReservedInstances && d.Platform == c.Platform && active(o, d, x.now) {
+			if units == 0 {
+				return 0, 0, false
+			}
+			if d.Zonal {
+				running -= min(d.Count, x.zoneRunning(o, c.Platform)) * units
+				continue
+			}
+			of += d.Count * units
+		}
+	}
+	return max(0, of-max(0, running)), of, true
+}
+
+// zoneRunning is how many machines of a zonal reservation's type run in its zone.
+func (x *index) zoneRunning(s *subject, platform string) int64 {
+	if f := x.cover.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, platform}]; f != nil {
+		return f.running[s.Zone]
+	}
+	return 0
+}
+
+// planUnused finds savings plans that cost more than everything they could apply
+// to would cost at list price, so that some of each is surely unused.
+func (x *index) planUnused(s *subject, c *inventory.Commitment) *draft {
+	var p *plan
+	for _, q := range x.cover.plans {
+		if q.Commitment == c {
+			p = q
+		}
+	}
+	if p == nil || !p.known || p.monthly <= 0 || len(x.account.Unread) > 0 {
+		return nil
+	}
+	var usable money.Amount
+	for i := range x.subjects {
+		o := &x.subjects[i]
+		if !p.covers(o) {
+			continue
+		}
+		cost, unpriced := x.cost(o, ledger.Compute)
+		if unpriced != "" {
+			return nil // it may use the plan up
+		}
+		usable = x.amount(usable.Add(cost))
+	}
+	if usable >= p.monthly {
+		return nil
+	}
+	part := money.Ratio(p.monthly-usable, p.monthly)
+	d := &draft{Finding: Finding{
+		Confidence: Medium, // functions, containers and other accounts may use it
+		Because:    "at least " + percent(part) + " of the savings plan is used by no machine",
+		Evidence: []usage.Evidence{fact(s, "unused_share_at_least", usage.Number(part, 2)), priced("plan_monthly_usd", p.monthly, "billing"),
+			priced("usable_at_list_monthly_usd", usable, "price book")},
+		Fix: Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull, Note: "move work under it; it costs until it ends"},
+	}}
+	d.unknown = "depends on whether work can be moved under it"
+	d.claimShare(s, "", int64(p.monthly-usable), int64(p.monthly), wasteAndSavings)
+	return d
+}
+
+// reservationUnused finds capacity reservations of which over a tenth was unused
+// for a week; without that metric, of which a tenth is unused now.
+func reservationUnused(x *index, s *subject) *draft {
+	c, ok := s.Detail.(*inventory.CapacityReservation)
+	if !ok || c.Total <= 0 || c.Available <= 0 {
+		return nil
+	}
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Fix: Fix{Action: "modify-reservation", Risk: Medium, Undo: UndoNone,
+			Note: "capacity that is given back may not be had again"},
+	}}
+	spare, unused := float64(c.Available), float64(c.Available)
+	w := s.window
+	var used *usage.Stats
+	if w != nil {
+		used = w.Machine.Stats(usage.Capacity)
+	}
+	if spans(w, x.t.ReservationWindow) && x.covered(w, used) && w.Fresh(used, x.now) {
+		mean, err := used.Mean()
+		if err != nil {
+			return nil
+		}
+		unused, spare = float64(c.Total)-mean, float64(c.Total)-math.Ceil(used.Max)
+		d.Evidence = []usage.Evidence{sampled("used_mean", usage.Number(mean, 1), w, used), sampled("used_max", usage.Number(used.Max, 0), w, used)}
+	} else {
+		if age, known := x.age(s); !known || age < x.t.ReservationWindow {
+			return nil
+		}
+		d.Confidence = Medium
+		d.Evidence = []usage.Evidence{fact(s, "available", usage.Number(float64(c.Available), 0))}
+	}
+	part := unused / float64(c.Total)
+	if part <= x.t.ReservationUnused {
+		return nil
+	}
+	d.Because = percent(part) + " of " + count(c.Total, "reserved machine") + " unused"
+	d.Evidence = append(d.Evidence, fact(s, "total", usage.Number(float64(c.Total), 0)))
+	if c.Block {
+		d.Fix = Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull, Note: "paid up front until it ends: run work in it"}
+	}
+	// The charge is that of what is unused now; what of it was unused all week is
+	// wasted, and what no peak needed can be given back.
+	const parts = 1000
+	now := c.Available * parts
+	d.claimShare(s, "", int64(math.Round(min(unused, float64(c.Available))*parts)), now, wasteOnly)
+	d.claimShare(s, "", int64(math.Round(min(max(spare, 0), float64(c.Available))*parts)), now, savingsOnly)
+	if spare <= 0 {
+		d.unknown = "all of it was in use at times"
+	}
+	return d
+}
