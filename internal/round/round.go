@@ -1,0 +1,132 @@
+// Package round composes the five steps that everything about running cost goes
+// through: observe, judge, charge, decide, act. An audit is one round that stops
+// before act.
+package round
+
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Observer reads one account in one cloud.
+type Observer interface {
+	// Observe lists what the account holds and what was measured of it. What could
+	// not be read is a blind spot in the observation; an error means that nothing
+	// could be read at all (no credentials, no endpoint), and wraps
+	// inventory.ErrUnauthenticated, ErrDenied or ErrUnavailable. It changes nothing.
+	Observe(ctx context.Context, q Query) (*Observation, error)
+}
+
+// Query is what to observe.
+type Query struct {
+	// Now is the end of the windows.
+	Now time.Time
+	// Window is how far back usage is read; 14 days by default.
+	Window time.Duration
+	Floors *usage.Floors
+	// Progress, when set, is told of each part done, from any goroutine.
+	Progress func(Progress)
+}
+
+// Progress is how far an observation is.
+type Progress struct {
+	// What was just done: "us-east-1 volumes".
+	What string
+	// Done and Total count parts; Total may still grow.
+	Done, Total int
+	// Resources seen so far by this observer.
+	Resources int
+}
+
+// Observation is what an observer saw.
+type Observation struct {
+	inventory.Inventory
+	Cloud    string
+	Accounts []string
+	Regions  []string
+	// Windows is what was measured, by resource.
+	Windows map[inventory.Ref]*usage.Window
+	// Unread are kinds that could not be listed, as in finding.Account.
+	Unread map[string]bool
+	// CommitmentsKnown is true when savings plans and reserved instances were read
+	// (there may be none).
+	CommitmentsKnown bool
+	Calls            []Calls
+	Billed           *Billed
+}
+
+// Calls counts the calls an observation made to one API, and what the provider
+// charges for them.
+type Calls struct {
+	API   string // "cloudwatch:GetMetricData"
+	Count int
+	// Units is what is charged for: metrics requested, requests made.
+	Units int
+	Cost  money.Amount
+}
+
+// Billed is what the provider says an account cost in a period.
+type Billed struct {
+	Start, End time.Time
+	Total      money.Amount
+	ByService  []ServiceCost
+	Source     string
+}
+
+// ServiceCost is one service's part of what was billed.
+type ServiceCost struct {
+	Service string
+	Cost    money.Amount
+}
+
+// Audit is the outcome of a round that stops before act.
+type Audit struct {
+	StartedAt, FinishedAt time.Time
+	Observation
+	Verdicts map[inventory.Ref]duty.Verdict
+	Charges  map[inventory.Ref][]ledger.Charge
+	Findings []finding.Finding
+	Totals   Totals
+}
+
+// Totals are an audit's sums, a month of 730 hours at list price.
+type Totals struct {
+	Cost, Waste money.Amount
+	// CannotJudge is what compute of unknown duty costs; it is in neither used nor
+	// waste.
+	CannotJudge money.Amount
+	// ByCategory adds up to Cost: storage, idle, active, unknown, network, overhead.
+	ByCategory map[string]money.Amount
+	// Committed is what commitments cost, beside Cost.
+	Committed money.Amount
+	// Unpriced counts resources with a meter that has no price.
+	Unpriced int
+	ByKind   map[inventory.Kind]int
+	ByOwner  []OwnerTotal
+	BySteps  []StepTotal
+}
+
+// OwnerTotal is one team's cost and waste.
+type OwnerTotal struct {
+	Team        string // empty: no team tag
+	Cost, Waste money.Amount
+	Resources   int
+}
+
+// StepTotal is what the findings of one step come to.
+type StepTotal struct {
+	Step     finding.Step
+	Findings int
+	Savings  money.Amount
+	// Unknown counts findings whose saving is not known; UpTo is their bound.
+	Unknown int
+	UpTo    money.Amount
+	Risk    finding.Level
+}

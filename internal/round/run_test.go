@@ -1,0 +1,211 @@
+package round
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// account is an observer that sees what it was given.
+type account struct {
+	observation Observation
+	err         error
+}
+
+func (a account) Observe(ctx context.Context, _ Query) (*Observation, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o := a.observation
+	return &o, a.err
+}
+
+// tape is a recording made in memory.
+type tape struct {
+	resource string
+	gpu      string
+	values   map[usage.Signal]float64
+	hours    int
+}
+
+func (tape) Name() string { return "tape.csv" }
+
+func (r tape) Collect(_ context.Context, resolve func(string, time.Duration) *usage.Window) (usage.Summary, error) {
+	w := resolve(r.resource, time.Hour)
+	if w == nil {
+		return usage.Summary{}, nil
+	}
+	for h := range r.hours {
+		for s, v := range r.values {
+			w.Add(r.gpu, s, usage.Point{Time: now.Add(-time.Duration(r.hours-h) * time.Hour), Mean: v, Max: v})
+		}
+	}
+	return usage.Summary{}, nil
+}
+
+func machine(id, typ string, age time.Duration) *inventory.Resource {
+	return &inventory.Resource{ID: id, Name: "name-" + id, Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1", Type: typ,
+		State: inventory.StateRunning, CreatedAt: now.Add(-age), Tags: map[string]string{},
+		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
+}
+
+func params(t testing.TB, o Observation, recordings ...Recording) Params {
+	t.Helper()
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Params{
+		Observer: account{observation: o}, Query: Query{Now: now, Window: 14 * 24 * time.Hour}, Recordings: recordings,
+		Prices: book, Thresholds: finding.DefaultThresholds(), Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
+	}
+}
+
+func rulesOf(a *Audit) string {
+	var out []string
+	for _, f := range a.Findings {
+		out = append(out, f.Rule+" "+f.Resource.ID)
+	}
+	return strings.Join(out, ", ")
+}
+
+const days = 24 * time.Hour
+
+func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
+	r := machine("i-1", "g6.2xlarge", 30*days)
+	a, err := Run(context.Background(), params(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rulesOf(a); got != "telemetry-missing i-1" {
+		t.Errorf("findings: %s", got)
+	}
+	if a.Totals.Waste != 0 || a.Totals.Cost.Cents() != "713.65" || a.Totals.CannotJudge != a.Totals.Cost {
+		t.Errorf("cost %s, waste %s, cannot judge %s; want 713.65, nothing, all of it", a.Totals.Cost, a.Totals.Waste, a.Totals.CannotJudge)
+	}
+}
+
+func TestRecordedUsageDecides(t *testing.T) {
+	const gpuMemory = 24 << 30
+	for _, tc := range []struct {
+		name, rule string
+		tape       tape
+		waste      string
+	}{
+		{name: "idle by id", rule: "gpu-instance-idle i-1", waste: "713.65",
+			tape: tape{resource: "i-1", gpu: "0", hours: 14 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10}}},
+		{name: "held by name", rule: "gpu-held i-1", waste: "713.65",
+			tape: tape{resource: "name-i-1", gpu: "0", hours: 14 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10}}},
+		{name: "busy", rule: "", waste: "0.00",
+			tape: tape{resource: "i-1", gpu: "0", hours: 14 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 95, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 2, usage.NetBytes: 10}}},
+		{name: "half of the window is no proof", rule: "telemetry-missing i-1", waste: "0.00",
+			tape: tape{resource: "i-1", gpu: "0", hours: 7 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := machine("i-1", "g6.2xlarge", 30*days)
+			a, err := Run(context.Background(), params(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true}, tc.tape))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := rulesOf(a); got != tc.rule {
+				t.Errorf("findings: %q, want %q (duty %+v)", got, tc.rule, a.Verdicts[r.Ref()])
+			}
+			if a.Totals.Waste.Cents() != tc.waste {
+				t.Errorf("waste %s, want %s", a.Totals.Waste.Cents(), tc.waste)
+			}
+		})
+	}
+}
+
+func TestRecordedUsageOfAStranger(t *testing.T) {
+	a, b := machine("i-1", "g6.2xlarge", 30*days), machine("i-2", "g6.2xlarge", 30*days)
+	b.Name = a.Name
+	for _, name := range []string{"i-9", a.Name} {
+		audit, err := Run(context.Background(), params(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{a, b}}}, tape{resource: name, hours: 400, values: map[usage.Signal]float64{usage.GPUUtil: 0}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(audit.BlindSpots) != 1 || !strings.Contains(audit.BlindSpots[0].Why, name) || audit.Totals.Waste != 0 {
+			t.Errorf("samples of %q: blind spots %+v, waste %s; want one that names it and no waste", name, audit.BlindSpots, audit.Totals.Waste)
+		}
+	}
+}
+
+func TestNothingReadIsAnError(t *testing.T) {
+	p := params(t, Observation{})
+	p.Observer = account{err: inventory.ErrUnauthenticated}
+	if _, err := Run(context.Background(), p); !errors.Is(err, inventory.ErrUnauthenticated) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Run(ctx, params(t, Observation{})); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
+	}
+}
+
+// TestTotalsAddUp: the categories, the owners and the charges are the same dollars,
+// and waste and savings never exceed them.
+func TestTotalsAddUp(t *testing.T) {
+	base := params(t, Observation{})
+	types := []string{"g6.2xlarge", "p4d.24xlarge", "m5.xlarge", "t3.large", "unknown.large"}
+	rapid.Check(t, func(t *rapid.T) {
+		o := Observation{CommitmentsKnown: rapid.Bool().Draw(t, "commitments"), Windows: map[inventory.Ref]*usage.Window{}}
+		for i := range rapid.IntRange(0, 12).Draw(t, "machines") {
+			r := machine("i-"+string(rune('a'+i)), rapid.SampledFrom(types).Draw(t, "type"), 30*days)
+			r.Owner.Team = rapid.SampledFrom([]string{"", "vision", "language"}).Draw(t, "team")
+			o.Resources = append(o.Resources, r)
+			if rapid.Bool().Draw(t, "measured") {
+				w := usage.NewWindow(now.Add(-14*days), now, time.Hour, "test", nil)
+				load := rapid.SampledFrom([]float64{0, 0.4, 30, 95}).Draw(t, "load")
+				for h := range 14 * 24 {
+					at := w.From.Add(time.Duration(h) * time.Hour)
+					w.Add("0", usage.GPUUtil, usage.Point{Time: at, Mean: load, Max: load})
+					w.Add("0", usage.MemUsed, usage.Point{Time: at, Mean: 1 << 20, Max: 1 << 20})
+					w.Add("0", usage.MemTotal, usage.Point{Time: at, Mean: 24 << 30, Max: 24 << 30})
+					w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: load / 20, Max: load / 20})
+					w.Add("", usage.NetBytes, usage.Point{Time: at, Mean: 100, Max: 100})
+				}
+				o.Windows[r.Ref()] = w
+			}
+			v := &inventory.Resource{ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp2", CreatedAt: now.Add(-60 * days),
+				State: rapid.SampledFrom([]inventory.State{inventory.StateAvailable, inventory.StateInUse}).Draw(t, "volume"), Tags: map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}}
+			o.Resources = append(o.Resources, v)
+		}
+		p := base
+		p.Observer = account{observation: o}
+		a, err := Run(context.Background(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var byCategory, byOwner, savings money.Amount
+		for _, v := range a.Totals.ByCategory {
+			byCategory += v
+		}
+		for _, o := range a.Totals.ByOwner {
+			byOwner += o.Cost
+		}
+		for _, f := range a.Findings {
+			savings += f.Savings.Amount
+		}
+		if byCategory != a.Totals.Cost || byOwner != a.Totals.Cost {
+			t.Fatalf("categories add up to %s and owners to %s, the cost is %s", byCategory, byOwner, a.Totals.Cost)
+		}
+		if a.Totals.Waste > a.Totals.Cost || savings > a.Totals.Cost || a.Totals.ByCategory[CategoryIdle] > a.Totals.Waste {
+			t.Fatalf("cost %s, waste %s, savings %s, idle %s", a.Totals.Cost, a.Totals.Waste, savings, a.Totals.ByCategory[CategoryIdle])
+		}
+	})
+}

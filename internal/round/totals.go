@@ -1,0 +1,178 @@
+package round
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// maxNamed is how many names a blind spot lists.
+const maxNamed = 5
+
+func names(set map[string]bool) string {
+	list := slices.Sorted(maps.Keys(set))
+	if len(list) == maxNamed {
+		list = append(list, "…")
+	}
+	return strings.Join(list, ", ")
+}
+
+// The categories of what an account costs, without a bill. They add up to the
+// total.
+const (
+	CategoryStorage  = "storage"  // S3, EBS, snapshots, registries, databases, log storage
+	CategoryIdle     = "idle"     // compute that is wasted
+	CategoryActive   = "active"   // the used part of compute
+	CategoryUnknown  = "unknown"  // compute whose duty cannot be judged
+	CategoryNetwork  = "network"  // the hours of gateways, balancers and addresses
+	CategoryOverhead = "overhead" // secrets, monitoring
+)
+
+// adder adds amounts and remembers the first overflow.
+type adder struct{ err error }
+
+func (a *adder) add(to *money.Amount, v money.Amount) {
+	if a.err == nil {
+		*to, a.err = to.Add(v)
+	}
+}
+
+// sum adds up an audit.
+func sum(a *Audit) (Totals, error) {
+	t := Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}}
+	var ad adder
+	wasted := wastedCompute(a, &ad)
+	owners := map[string]*OwnerTotal{}
+	ownerOf := func(r *inventory.Resource) *OwnerTotal {
+		o := owners[r.Owner.Team]
+		if o == nil {
+			o = &OwnerTotal{Team: r.Owner.Team}
+			owners[r.Owner.Team] = o
+		}
+		return o
+	}
+	into := func(category string, v money.Amount) {
+		total := t.ByCategory[category]
+		ad.add(&total, v)
+		t.ByCategory[category] = total
+	}
+	for _, c := range []string{CategoryStorage, CategoryIdle, CategoryActive, CategoryUnknown, CategoryNetwork, CategoryOverhead} {
+		t.ByCategory[c] = 0
+	}
+	for _, r := range a.Resources {
+		t.ByKind[r.Kind]++
+		ref := r.Ref()
+		owner := ownerOf(r)
+		owner.Resources++
+		unpriced := false
+		for _, c := range a.Charges[ref] {
+			switch {
+			case c.Unpriced != "":
+				unpriced = true
+				continue
+			case c.Category == ledger.Committed:
+				ad.add(&t.Committed, c.ListCost)
+				continue
+			}
+			ad.add(&t.Cost, c.ListCost)
+			ad.add(&owner.Cost, c.ListCost)
+			switch c.Category {
+			case ledger.Compute:
+				idle := min(wasted[ref], c.ListCost)
+				wasted[ref] -= idle
+				into(CategoryIdle, idle)
+				rest := c.ListCost - idle
+				if judged(a, r) {
+					into(CategoryActive, rest)
+				} else {
+					into(CategoryUnknown, rest)
+					ad.add(&t.CannotJudge, rest)
+				}
+			case ledger.Network:
+				into(CategoryNetwork, c.ListCost)
+			case ledger.Overhead:
+				into(CategoryOverhead, c.ListCost)
+			default:
+				into(CategoryStorage, c.ListCost)
+			}
+		}
+		if unpriced {
+			t.Unpriced++
+		}
+	}
+	for _, f := range a.Findings {
+		ad.add(&t.Waste, f.Waste)
+		ad.add(&ownerOf(f.Resource).Waste, f.Waste)
+	}
+	t.BySteps = steps(a.Findings, &ad)
+	for _, o := range owners {
+		t.ByOwner = append(t.ByOwner, *o)
+	}
+	slices.SortFunc(t.ByOwner, func(x, y OwnerTotal) int {
+		return cmp.Or(cmp.Compare(y.Cost, x.Cost), cmp.Compare(x.Team, y.Team))
+	})
+	return t, ad.err
+}
+
+// judged says whether the duty of a resource's compute is known. A reservation's
+// unused capacity is known to be unused.
+func judged(a *Audit, r *inventory.Resource) bool {
+	if v, ok := a.Verdicts[r.Ref()]; ok {
+		return v.State != duty.Unknown
+	}
+	return !measurable(r.Kind)
+}
+
+// wastedCompute is the wasted dollars of each resource's compute.
+func wastedCompute(a *Audit, ad *adder) map[inventory.Ref]money.Amount {
+	out := map[inventory.Ref]money.Amount{}
+	for _, f := range a.Findings {
+		for _, c := range f.Claims {
+			if c.Category == ledger.Compute {
+				v := out[c.Resource]
+				ad.add(&v, c.Waste)
+				out[c.Resource] = v
+			}
+		}
+	}
+	return out
+}
+
+// riskOrder ranks risks so that a step shows its highest.
+var riskOrder = map[finding.Level]int{finding.None: 0, finding.Low: 1, finding.Medium: 2, finding.High: 3}
+
+// steps adds up the findings of each step that has any.
+func steps(findings []finding.Finding, ad *adder) []StepTotal {
+	byStep := map[finding.Step]*StepTotal{}
+	for _, f := range findings {
+		s := byStep[f.Step]
+		if s == nil {
+			s = &StepTotal{Step: f.Step, Risk: finding.None}
+			byStep[f.Step] = s
+		}
+		s.Findings++
+		if riskOrder[f.Fix.Risk] > riskOrder[s.Risk] {
+			s.Risk = f.Fix.Risk
+		}
+		if f.Savings.Known {
+			ad.add(&s.Savings, f.Savings.Amount)
+			continue
+		}
+		s.Unknown++
+		if f.Savings.Bounded {
+			ad.add(&s.UpTo, f.Savings.UpperBound)
+		}
+	}
+	out := make([]StepTotal, 0, len(byStep))
+	for _, step := range slices.Sorted(maps.Keys(byStep)) {
+		out = append(out, *byStep[step])
+	}
+	return out
+}
