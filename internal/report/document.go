@@ -1,0 +1,291 @@
+// Package report renders what an audit found: as a document for programs (JSON,
+// YAML, CSV), as a table for terminals, and as a page for people (Markdown, HTML).
+// Every output is made from one [Document], so that they cannot disagree.
+package report
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// Schema names the shape of a Document. Fields are only ever added to it.
+const Schema = "curfew.scan/v1"
+
+// Options are how an audit is shown.
+type Options struct {
+	// Width is the columns of the terminal: 100 when zero, and at least 60.
+	Width int
+	// Color says that the terminal shows colours.
+	Color bool
+	// All shows every finding, not only the largest.
+	All bool
+	// Top is how many of the largest findings are shown: 10 when zero.
+	Top int
+	// Version is the program's.
+	Version string
+}
+
+func (o Options) width() int {
+	if o.Width <= 0 {
+		return 100
+	}
+	return max(o.Width, 60)
+}
+
+func (o Options) top() int {
+	if o.Top <= 0 {
+		return 10
+	}
+	return o.Top
+}
+
+// Document is an audit as it is printed and stored. Amounts are for a month of
+// 730 hours at list price unless they say otherwise; times are UTC.
+type Document struct {
+	Schema     string    `json:"schema"`
+	Version    string    `json:"version,omitempty"` // of the program that made it
+	StartedAt  time.Time `json:"started_at"`
+	FinishedAt time.Time `json:"finished_at"`
+	Cloud      string    `json:"cloud"`
+	Accounts   []string  `json:"accounts"`
+	Regions    []string  `json:"regions"`
+	Resources  Resources `json:"resources"`
+	// MonthlyCostUSD is what everything with a price costs, MonthlyWasteUSD what of
+	// it is idle, held, stalled or unused. Null when nothing has a price; the notes
+	// say why, or what is left out.
+	MonthlyCostUSD   Dollars `json:"monthly_cost_usd"`
+	MonthlyCostNote  string  `json:"monthly_cost_note,omitempty"`
+	MonthlyWasteUSD  Dollars `json:"monthly_waste_usd"`
+	MonthlyWasteNote string  `json:"monthly_waste_note,omitempty"`
+	// Categories add up to MonthlyCostUSD where none is null.
+	Categories      Categories        `json:"categories"`
+	CategoriesNotes map[string]string `json:"categories_notes,omitempty"`
+	Totals          Totals            `json:"totals"`
+	Steps           []Step            `json:"steps"`
+	Owners          []Owner           `json:"owners"`
+	Findings        []Finding         `json:"findings"`
+	CannotJudge     []Unjudged        `json:"cannot_judge"`
+	Unpriced        []Unpriced        `json:"unpriced"`
+	BlindSpots      []BlindSpot       `json:"blind_spots"`
+	APICalls        []APICall         `json:"api_calls"`
+	Billed          *Billed           `json:"billed"`
+	Prices          []PriceSource     `json:"prices"`
+	Assumptions     []string          `json:"assumptions"`
+}
+
+// Resources counts what was seen.
+type Resources struct {
+	Count  int            `json:"count"`
+	ByKind map[string]int `json:"by_kind"`
+}
+
+// Categories is the cost by what it is for, in the field's own division. Egress is
+// null without a bill: what was transferred is not known. Unknown is compute whose
+// duty cannot be judged, Network the hours of gateways, balancers and addresses.
+type Categories struct {
+	Storage  Dollars `json:"storage"`
+	Idle     Dollars `json:"idle"`
+	Active   Dollars `json:"active"`
+	Egress   Dollars `json:"egress"`
+	Overhead Dollars `json:"overhead"`
+	Unknown  Dollars `json:"unknown"`
+	Network  Dollars `json:"network"`
+}
+
+// Totals are the sums beside cost and waste.
+type Totals struct {
+	// MonthlySavingsUSD is what the fixes save where that is known; null when it is
+	// known of none of the findings.
+	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	// SavingsUpperBoundUSD is the most that all fixes together save; null when a
+	// finding has no bound.
+	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	// SavingsUnknown counts the findings whose saving is not known.
+	SavingsUnknown int `json:"savings_unknown"`
+	// MonthlyCannotJudgeUSD is what compute of unknown duty costs: it is in neither
+	// used nor waste.
+	MonthlyCannotJudgeUSD Dollars `json:"monthly_cannot_judge_usd"`
+	// MonthlyCommittedUSD is what commitments cost whatever runs, beside the cost.
+	MonthlyCommittedUSD Dollars `json:"monthly_committed_usd"`
+	// UnpricedResources counts resources with a meter that has no price.
+	UnpricedResources int `json:"unpriced_resources"`
+	// APICallsCostUSD is what the provider charges for this audit's own calls.
+	APICallsCostUSD Dollars `json:"api_calls_cost_usd"`
+}
+
+// Step sums up the findings of one step.
+type Step struct {
+	Step     int    `json:"step"`
+	Name     string `json:"name"`
+	Findings int    `json:"findings"`
+	// MonthlyWasteUSD is what these findings count as waste.
+	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	// MonthlySavingsUSD is the known part; null when it is known of none.
+	MonthlySavingsUSD    Dollars `json:"monthly_savings_usd"`
+	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	SavingsUnknown       int     `json:"savings_unknown"`
+	// Risk is the highest of its fixes.
+	Risk finding.Level `json:"risk"`
+}
+
+// Owner is one team's cost and waste. Team is empty where no tag names one.
+type Owner struct {
+	Team            string  `json:"team"`
+	Resources       int     `json:"resources"`
+	MonthlyCostUSD  Dollars `json:"monthly_cost_usd"`
+	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+}
+
+// Resource is what a finding is about. Lifetime and purpose are "unknown" where
+// tags do not say.
+type Resource struct {
+	ID       string          `json:"id"`
+	Kind     string          `json:"kind"`
+	Cloud    string          `json:"cloud"`
+	Account  string          `json:"account"`
+	Region   string          `json:"region"`
+	Zone     string          `json:"zone,omitempty"`
+	Name     string          `json:"name"`
+	Type     string          `json:"type"`
+	State    string          `json:"state,omitempty"`
+	Lifetime string          `json:"lifetime"`
+	Purpose  string          `json:"purpose"`
+	Owner    inventory.Owner `json:"owner"`
+}
+
+// Finding is one finding.
+type Finding struct {
+	// ID is a stable hash of rule and resource.
+	ID       string   `json:"id"`
+	Rule     string   `json:"rule"`
+	Step     int      `json:"step"`
+	Resource Resource `json:"resource"`
+	Because  string   `json:"because"`
+	// MonthlySavingsUSD is what the fix saves, net of commitments and of what keeps
+	// costing; null when that is not known, and then SavingsUnknown says why.
+	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	// SavingsUpperBoundUSD is the most the fix saves; null when there is no bound.
+	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	SavingsUnknown       string  `json:"savings_unknown,omitempty"`
+	// MonthlyWasteUSD is what is spent on nothing; null when it has no price.
+	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	// MonthlyCostUSD is what the resource costs; null when that is not known, and
+	// then CostUnknown says why.
+	MonthlyCostUSD Dollars       `json:"monthly_cost_usd"`
+	CostUnknown    string        `json:"cost_unknown,omitempty"`
+	Confidence     finding.Level `json:"confidence"`
+	Evidence       []Evidence    `json:"evidence"`
+	Fix            Fix           `json:"fix"`
+	// Overlaps is the id of the finding that already counts these dollars.
+	Overlaps string `json:"overlaps,omitempty"`
+}
+
+// Evidence is one thing that was seen. Window and coverage are absent for facts
+// that are not sampled.
+type Evidence struct {
+	Signal   string `json:"signal"`
+	Value    string `json:"value"`
+	Window   string `json:"window,omitempty"`   // "14d"
+	Coverage string `json:"coverage,omitempty"` // share of the window, rounded down: "0.99"
+	Source   string `json:"source"`
+}
+
+// Fix is what to do about a finding.
+type Fix struct {
+	Action  string        `json:"action"`
+	Command string        `json:"command"`
+	Risk    finding.Level `json:"risk"`
+	Undo    finding.Undo  `json:"undo"`
+	Note    string        `json:"note,omitempty"`
+}
+
+// Unjudged is a running machine whose duty is not known.
+type Unjudged struct {
+	Resource       Resource `json:"resource"`
+	MonthlyCostUSD Dollars  `json:"monthly_cost_usd"`
+	Why            string   `json:"why"`
+}
+
+// Unpriced are meters of one kind without a price, for one reason.
+type Unpriced struct {
+	Kind   string `json:"kind"`
+	Type   string `json:"type"`
+	Region string `json:"region"`
+	Meter  string `json:"meter"`
+	Why    string `json:"why"`
+	// Resources are their ids.
+	Resources []string `json:"resources"`
+}
+
+// BlindSpot is what could not be read, why, and what that does to the result.
+type BlindSpot struct {
+	What   string `json:"what"`
+	Why    string `json:"why"`
+	Effect string `json:"effect"`
+}
+
+// APICall counts this audit's own calls of one API.
+type APICall struct {
+	API string `json:"api"`
+	// Count is the calls, Units what the provider charges for in them.
+	Count   int     `json:"count"`
+	Units   int     `json:"units"`
+	CostUSD Dollars `json:"cost_usd"`
+}
+
+// Billed is what the provider says the account cost in a period.
+type Billed struct {
+	Start     time.Time       `json:"start"`
+	End       time.Time       `json:"end"`
+	TotalUSD  Dollars         `json:"total_usd"`
+	ByService []BilledService `json:"by_service"`
+	Source    string          `json:"source"`
+}
+
+// BilledService is one service's part of what was billed.
+type BilledService struct {
+	Service string  `json:"service"`
+	CostUSD Dollars `json:"cost_usd"`
+}
+
+// PriceSource is where prices came from and of which days they are.
+type PriceSource struct {
+	Source string `json:"source"`
+	// From and To are the oldest and the newest date of the prices used
+	// ("2026-07-06"); empty when they have none.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Charges counts the meters priced from it.
+	Charges int `json:"charges"`
+}
+
+// categoryNames is the order in which categories are shown.
+var categoryNames = []string{
+	round.CategoryStorage, round.CategoryIdle, round.CategoryActive, categoryEgress,
+	round.CategoryOverhead, round.CategoryUnknown, round.CategoryNetwork,
+}
+
+// categoryEgress is data transfer, which only a bill knows.
+const categoryEgress = "egress"
+
+// named returns the field of a category.
+func (c *Categories) named(name string) *Dollars {
+	switch name {
+	case round.CategoryStorage:
+		return &c.Storage
+	case round.CategoryIdle:
+		return &c.Idle
+	case round.CategoryActive:
+		return &c.Active
+	case categoryEgress:
+		return &c.Egress
+	case round.CategoryOverhead:
+		return &c.Overhead
+	case round.CategoryNetwork:
+		return &c.Network
+	}
+	return &c.Unknown
+}

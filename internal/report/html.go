@@ -1,0 +1,153 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+//go:embed page.html.tmpl
+var pageTemplate string
+
+//go:embed page.css
+var pageStyle string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"monthly": monthly,
+	"hourly":  hourly,
+	"saves":   saves,
+	"thing":   func(r Resource) string { return thing(&r) },
+	"brief": func(r Resource) string {
+		if r.Name != "" {
+			r.ID = ""
+		}
+		return thing(&r)
+	},
+	"some": func(d Dollars) string {
+		if v, ok := d.Get(); ok && v == 0 {
+			return none
+		}
+		return d.String()
+	},
+	"owner":    func(r Resource) string { return owner(&r) },
+	"plural":   plural,
+	"plain":    plain,
+	"callLine": callsLine,
+	"short":    short,
+	"count":    func(n int) string { return money.Thousands(int64(n)) },
+	"day":      func(t time.Time) string { return t.Format(time.DateOnly) },
+	"unpriced": func(u Unpriced) string { return unpricedLine(&u) },
+	"box":      func() string { return fmt.Sprintf("0 0 %d %d", sparkWidth, sparkHeight) },
+	"usdExact": func(d Dollars) string {
+		if !d.Known() {
+			return unknown
+		}
+		return "$" + d.Cents()
+	},
+}).Parse(pageTemplate))
+
+// view is what the page shows.
+type view struct {
+	*Document
+	Style            template.CSS
+	Title, Scope     string
+	Date, Took       string
+	Headline         string
+	Whole            []segment
+	WholeLabel       string
+	WasteShare       string
+	MoreSavings      string
+	StepBars         []bar
+	OwnerBars        []bar
+	CategoryBars     []bar
+	Top              []row
+	Rows             []row
+	IDLength         int
+	UnpricedBeyond   int
+	CannotJudgeShown []Unjudged
+	CannotJudgeMore  int
+}
+
+// row is one finding on the page.
+type row struct {
+	*Finding
+	StepName string
+	Sparks   []spark
+	// Open says that the row holds its evidence and fix, to be expanded.
+	Open bool
+}
+
+// The page stays of a size that a browser opens at once: rows beyond maxOpen are
+// without evidence (which the JSON output has), lists are cut at maxListed.
+const (
+	maxOpen   = 1000
+	maxListed = 50
+)
+
+// HTML writes one self-contained page: it refers to no other host and runs no
+// script.
+func HTML(w io.Writer, a *round.Audit, o Options) error {
+	d := Build(a, o)
+	v := view{
+		Document: &d, Style: template.CSS(pageStyle), //nolint:gosec // the style is embedded, not from outside
+		Title: "curfew scan: " + headline(&d), Headline: sentence(headline(&d)),
+		Scope: strings.Join(d.scope(), " · "), Took: d.took(),
+		Whole: d.whole(), StepBars: d.stepBars(), OwnerBars: d.ownerBars(), CategoryBars: d.categoryBars(),
+		MoreSavings: d.beyond(allSteps), IDLength: d.shortest(),
+	}
+	if !d.FinishedAt.IsZero() {
+		v.Date = d.FinishedAt.Format("2 January 2006, 15:04 UTC")
+	}
+	if d.MonthlyWasteUSD.Known() && d.MonthlyCostUSD.Known() {
+		v.WasteShare = percent(share(d.MonthlyWasteUSD, d.MonthlyCostUSD)) + " of what runs"
+	}
+	if cost, ok := d.MonthlyCostUSD.Get(); ok {
+		used := USD(max(0, cost-d.MonthlyWasteUSD.Or(0)-d.Totals.MonthlyCannotJudgeUSD.Or(0)))
+		v.WholeLabel = fmt.Sprintf("Of %s a month, %s is wasted, %s cannot be judged, %s is in use or not known to be wasted.",
+			d.MonthlyCostUSD, d.MonthlyWasteUSD, d.Totals.MonthlyCannotJudgeUSD, used)
+	}
+	resources := make(map[string]*inventory.Resource, len(a.Findings))
+	for i := range a.Findings {
+		resources[valid(a.Findings[i].ID)] = a.Findings[i].Resource
+	}
+	names := map[int]string{}
+	for i := range d.Steps {
+		names[d.Steps[i].Step] = stepName(&d.Steps[i])
+	}
+	for _, f := range d.largest(o.top()) {
+		v.Top = append(v.Top, row{Finding: f, StepName: names[f.Step], Sparks: sparks(a, resources[f.ID]), Open: true})
+	}
+	for i, f := range d.largest(-1) {
+		v.Rows = append(v.Rows, row{Finding: f, StepName: names[f.Step], Open: i < maxOpen})
+	}
+	v.CannotJudgeShown = d.CannotJudge[:min(len(d.CannotJudge), maxListed)]
+	v.CannotJudgeMore = len(d.CannotJudge) - len(v.CannotJudgeShown)
+	if n := len(d.Unpriced); n > maxListed {
+		v.UnpricedBeyond = n - maxListed
+		d.Unpriced = d.Unpriced[:maxListed]
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, v); err != nil {
+		return fmt.Errorf("render the audit as HTML: %w", err)
+	}
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return fmt.Errorf("write the audit as HTML: %w", err)
+	}
+	return nil
+}
+
+// sentence begins with a capital and ends in a full stop.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + s[1:] + "."
+}

@@ -1,0 +1,123 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// Markdown writes the audit for a pull request or a page: the sums, the steps, the
+// largest findings (with Options.All every one) and what the figures do not cover.
+// Names from outside are in code spans or escaped, so that they are only ever text.
+func Markdown(w io.Writer, a *round.Audit, o Options) error {
+	d := Build(a, o)
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	p("## curfew scan: %s\n\n", mdText(headline(&d)))
+	p("%s, %s\n\n", mdText(strings.Join(d.scope(), ", ")), d.FinishedAt.Format("2006-01-02 15:04 MST"))
+	if d.Resources.Count > 0 {
+		p("| | a month | an hour | |\n|---|---:|---:|---|\n")
+		p("| running | %s | %s | %s |\n", d.MonthlyCostUSD, hourly(d.MonthlyCostUSD), mdText(d.MonthlyCostNote))
+		part := ""
+		if d.MonthlyWasteUSD.Known() && d.MonthlyCostUSD.Known() {
+			part = percent(share(d.MonthlyWasteUSD, d.MonthlyCostUSD)) + " of what runs"
+		}
+		p("| **wasted** | **%s** | %s | %s |\n", d.MonthlyWasteUSD, hourly(d.MonthlyWasteUSD), mdText(joined("; ", part, d.MonthlyWasteNote)))
+		p("| can save | %s | | %s |\n", d.Totals.MonthlySavingsUSD, mdText(d.beyond(allSteps)))
+		if len(d.CannotJudge) > 0 {
+			p("| cannot judge | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), plural(len(d.CannotJudge), "machine"))
+		}
+		p("\n")
+	}
+	if len(d.Steps) > 0 {
+		p("| step | findings | saves a month | | risk |\n|---|---:|---:|---|---|\n")
+		for i := range d.Steps {
+			s := &d.Steps[i]
+			amount := stepSaves(s)
+			if s.Step == int(finding.StepMeasure) && s.MonthlySavingsUSD.Or(0) == 0 {
+				amount = "–"
+			}
+			p("| %s | %s | %s | %s | %s |\n", mdText(stepName(s)), money.Thousands(int64(s.Findings)), amount, mdText(d.beyond(s.Step)), mdText(string(s.Risk)))
+		}
+		p("\n")
+	}
+	list, title := d.largest(o.top()), "Largest findings"
+	if o.All {
+		list, title = d.largest(-1), "Findings"
+	}
+	if len(list) > 0 {
+		n := d.shortest()
+		p("### %s\n\n| a month | fix | finding | resource | owner | because | risk | undo |\n|---:|---|---|---|---|---|---|---|\n", title)
+		for _, f := range list {
+			p("| %s | %s | %s | %s | %s | %s | %s | %s |\n", saves(f), mdCode(short(f.ID, n)), mdCode(f.Rule), mdCode(thing(&f.Resource)),
+				mdCode(owner(&f.Resource)), mdText(f.Because), mdText(string(f.Fix.Risk)), mdText(string(f.Fix.Undo)))
+		}
+		if more := len(d.Findings) - len(list); more > 0 {
+			p("\nAnd %s.\n", plural(more, "more finding"))
+		}
+		p("\n")
+	}
+	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 {
+		p("### What these figures do not cover\n\n")
+		if n := len(d.CannotJudge); n > 0 {
+			p("- Cannot judge %s: %s\n", plural(n, "machine"), mdText(commonest(d.CannotJudge)))
+		}
+		for i := range d.Unpriced {
+			p("- No price: %s\n", mdText(unpricedLine(&d.Unpriced[i])))
+		}
+		for _, s := range d.BlindSpots {
+			p("- Not seen: %s (%s): %s\n", mdText(s.What), mdCode(s.Why), mdText(s.Effect))
+		}
+		p("\n")
+	}
+	if d.Billed != nil {
+		p("Billed: %s from %s to %s (%s). ", d.Billed.TotalUSD, d.Billed.Start.Format(time.DateOnly), d.Billed.End.Format(time.DateOnly), mdText(d.Billed.Source))
+	}
+	if len(d.APICalls) > 0 {
+		p("This scan: %s.", mdText(callsLine(&d)))
+	}
+	if _, err := io.WriteString(w, strings.TrimRight(b.String(), "\n ")+"\n"); err != nil {
+		return fmt.Errorf("write the audit as Markdown: %w", err)
+	}
+	return nil
+}
+
+// headline is the audit in one sentence.
+func headline(d *Document) string {
+	cost, priced := d.MonthlyCostUSD.Get()
+	waste, known := d.MonthlyWasteUSD.Get()
+	switch {
+	case d.Resources.Count == 0:
+		return "no resources in what could be read"
+	case !priced:
+		return "nothing that runs has a price"
+	case !known:
+		return dollars(cost) + " a month, and what is wasted has no price"
+	case waste == 0:
+		return dollars(cost) + " a month, and no waste in what could be judged"
+	}
+	return dollars(waste) + " of " + dollars(cost) + " a month is spent on nothing"
+}
+
+var mdSpecial = strings.NewReplacer(
+	"&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "{", `\{`, "}", `\}`, "[", `\[`, "]", `\]`,
+	"://", `:\//`, "www.", `www\.`, "#", `\#`, "+", `\+`, "!", `\!`, "|", `\|`, "~", `\~`, "@", `\@`,
+)
+
+// mdText escapes text so that Markdown shows it as it is.
+func mdText(s string) string { return mdSpecial.Replace(plain(s)) }
+
+// mdCode puts text from outside into a code span, in which no name is a link, a
+// mention or markup. A bar is escaped because tables are cut before spans are.
+func mdCode(s string) string {
+	s = strings.NewReplacer("`", "'", "|", `\|`).Replace(plain(s))
+	if s == "" || s == none {
+		return s
+	}
+	return "`" + s + "`"
+}

@@ -1,0 +1,338 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// segment is a part of a bar, in percent of its length.
+type segment struct {
+	Class    string
+	From, To float64
+}
+
+// Width is the segment's length.
+func (s segment) Width() float64 { return s.To - s.From }
+
+// stack lays segments one after the other; whole is the length of the bar.
+func stack(whole float64, parts ...segment) []segment {
+	var out []segment
+	at := 0.0
+	for _, p := range parts {
+		length := p.To
+		if !(length > 0) || !(whole > 0) {
+			continue
+		}
+		to := min(at+length/whole*100, 100)
+		out = append(out, segment{Class: p.Class, From: rounded(at), To: rounded(to)})
+		at = to
+	}
+	return out
+}
+
+// part is a segment whose place stack decides.
+func part(class string, a money.Amount) segment {
+	return segment{Class: class, To: max(0, float64(a))}
+}
+
+func rounded(v float64) float64 { return math.Round(v*100) / 100 }
+
+// bar is one row of a chart.
+type bar struct {
+	Label, Note string
+	Segments    []segment
+	// Lane is a second bar under the first, where a row has two.
+	Lane []segment
+	// Band is the range that is usual, 0 wide where none is.
+	Band         segment
+	Value, Aside string
+}
+
+// whole draws what everything costs as one bar: wasted, not judged, the rest.
+func (d *Document) whole() []segment {
+	cost := d.MonthlyCostUSD.Or(0)
+	waste := min(d.MonthlyWasteUSD.Or(0), cost)
+	dark := min(d.Totals.MonthlyCannotJudgeUSD.Or(0), cost-waste)
+	return stack(float64(cost), part("waste", waste), part("dark", dark), part("cost", cost-waste-dark))
+}
+
+// stepBars draws what each step's findings waste and save.
+func (d *Document) stepBars() []bar {
+	var most float64
+	for _, s := range d.Steps {
+		bound, _ := d.bounds(s.Step)
+		most = max(most, float64(s.MonthlyWasteUSD.Or(0)), float64(s.MonthlySavingsUSD.Or(0))+float64(bound))
+	}
+	out := make([]bar, 0, len(d.Steps))
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		saved := s.MonthlySavingsUSD.Or(0)
+		bound, _ := d.bounds(s.Step)
+		b := bar{
+			Label: stepName(s), Note: plural(s.Findings, "finding"),
+			Segments: stack(most, part("waste", s.MonthlyWasteUSD.Or(0))),
+			Lane:     stack(most, part("save", saved), part("bound", bound)),
+			Value:    "saves " + stepSaves(s), Aside: d.beyond(s.Step),
+		}
+		switch {
+		case s.Step == int(finding.StepMeasure) && saved == 0:
+			b.Value = "saves nothing yet"
+		case !s.MonthlySavingsUSD.Known() && !s.SavingsUpperBoundUSD.Known():
+			b.Value = "saving not known"
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// maxOwners is how many teams a chart shows; the rest is one row.
+const maxOwners = 10
+
+// ownerBars draws each team's cost and the wasted part of it.
+func (d *Document) ownerBars() []bar {
+	list := d.Owners
+	if len(list) > maxOwners+1 {
+		rest := Owner{MonthlyCostUSD: USD(0), MonthlyWasteUSD: USD(0)}
+		for _, o := range list[maxOwners:] {
+			rest.Resources += o.Resources
+			rest.MonthlyCostUSD.add(o.MonthlyCostUSD.Or(0))
+			rest.MonthlyWasteUSD.add(o.MonthlyWasteUSD.Or(0))
+		}
+		rest.Team = plural(len(list)-maxOwners, "more team")
+		list = append(slices.Clone(list[:maxOwners]), rest)
+	}
+	var most money.Amount
+	for _, o := range list {
+		most = max(most, o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0))
+	}
+	out := make([]bar, 0, len(list))
+	for _, o := range list {
+		cost, waste := o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0)
+		b := bar{
+			Label: fit(plain(o.Team), 40), Note: plural(o.Resources, "resource"),
+			Segments: stack(float64(most), part("waste", waste), part("cost", cost-waste)),
+			Value:    o.MonthlyCostUSD.String(),
+		}
+		if b.Label == "" {
+			b.Label = "no team tag"
+		}
+		if waste > 0 {
+			b.Aside = dollars(waste) + " wasted, " + unbroken(percent(share(o.MonthlyWasteUSD, o.MonthlyCostUSD)))
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// usual is the share of an ML team's cloud bill, in percent, that the field reports
+// for a category; categories that are not of that division have none.
+var usual = map[string][2]float64{
+	round.CategoryStorage:  {30, 40},
+	round.CategoryIdle:     {20, 30},
+	round.CategoryActive:   {15, 25},
+	categoryEgress:         {8, 15},
+	round.CategoryOverhead: {5, 10},
+}
+
+// categoryTitles says what each category is.
+var categoryTitles = map[string]string{
+	round.CategoryStorage:  "objects, disks, logs, databases",
+	round.CategoryIdle:     "compute doing nothing",
+	round.CategoryActive:   "compute at work",
+	categoryEgress:         "data transfer",
+	round.CategoryOverhead: "secrets, monitoring",
+	round.CategoryUnknown:  "compute nobody measures",
+	round.CategoryNetwork:  "gateways, balancers, addresses",
+}
+
+// categoryBars draws the share of each category beside the share usual in the
+// field.
+func (d *Document) categoryBars() []bar {
+	most := 50.0
+	for _, name := range categoryNames {
+		most = max(most, 100*share(*d.Categories.named(name), d.MonthlyCostUSD))
+	}
+	out := make([]bar, 0, len(categoryNames))
+	for _, name := range categoryNames {
+		amount := *d.Categories.named(name)
+		part := share(amount, d.MonthlyCostUSD)
+		b := bar{Label: name, Note: categoryTitles[name], Value: amount.String(),
+			Segments: stack(most, segment{Class: categoryClass(name), To: 100 * part})}
+		if u, ok := usual[name]; ok {
+			b.Band = segment{From: rounded(u[0] / most * 100), To: rounded(u[1] / most * 100)}
+			b.Aside = fmt.Sprintf("usual %.0f–%.0f\u00a0%%", u[0], u[1])
+		}
+		if amount.Known() && d.MonthlyCostUSD.Known() {
+			b.Aside = joined(", ", unbroken(percent(part)), b.Aside)
+		}
+		if name == categoryEgress && !amount.Known() {
+			b.Note = "data transfer; needs a bill"
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// unbroken keeps a number and its unit on one line.
+func unbroken(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
+
+func categoryClass(name string) string {
+	switch name {
+	case round.CategoryIdle:
+		return "waste"
+	case round.CategoryActive:
+		return "save"
+	case round.CategoryUnknown:
+		return "dark"
+	}
+	return "cost"
+}
+
+// spark is what one signal did over a window, as bars of equal parts of it. A part
+// without a sample is a gap and has no bar; a measured zero has a low one.
+type spark struct {
+	Signal string
+	// Bars and Gaps are paths in a box of sparkWidth by sparkHeight.
+	Bars, Gaps string
+	// From and To name the ends of the window, Peak the largest value.
+	From, To, Peak string
+	// Missing is the share of the parts without a sample, for people; empty when
+	// there are none.
+	Missing string
+}
+
+// The box of a spark: a part is four wide, its bar three.
+const (
+	sparkWidth  = usage.Buckets * 4
+	sparkHeight = 32
+)
+
+// pictured are the signals that explain most, in the order in which they are
+// looked for.
+var pictured = []usage.Signal{
+	usage.GPUUtil, usage.SMActive, usage.Requests, usage.MemUsed, usage.CPUUtil, usage.Capacity, usage.Healthy, usage.NetBytes, usage.DiskOps,
+}
+
+// maxSparks is how many signals are drawn for one finding.
+const maxSparks = 3
+
+// sparks draws what was measured of a resource.
+func sparks(a *round.Audit, r *inventory.Resource) []spark {
+	if r == nil {
+		return nil
+	}
+	w := a.Windows[r.Ref()]
+	if w == nil {
+		return nil
+	}
+	var out []spark
+	for _, sig := range pictured {
+		if st := pooled(w, sig); st != nil && len(out) < maxSparks {
+			out = append(out, draw(w, sig, st))
+		}
+	}
+	return out
+}
+
+// pooled is a signal over all GPUs and the machine; nil when it was not measured.
+func pooled(w *usage.Window, sig usage.Signal) *usage.Stats {
+	meters := []*usage.Stats{w.Machine.Stats(sig)}
+	for _, g := range w.GPUs {
+		meters = append(meters, g.Stats(sig))
+	}
+	return usage.Pool(meters...)
+}
+
+func draw(w *usage.Window, sig usage.Signal, st *usage.Stats) spark {
+	limit, peak := scaleOf(w, sig, st)
+	var bars, gaps strings.Builder
+	missing := 0
+	for i := range usage.Buckets {
+		v, ok := st.Bucket(i)
+		x := i * 4
+		if !ok {
+			missing++
+			fmt.Fprintf(&gaps, "M%d %dh4v-%dh-4z", x, sparkHeight, sparkHeight)
+			continue
+		}
+		height := 1.5
+		if limit > 0 {
+			height = max(height, min(v/limit, 1)*sparkHeight)
+		}
+		text := strconv.FormatFloat(height, 'f', 1, 64)
+		fmt.Fprintf(&bars, "M%d %dh3v-%sh-3z", x, sparkHeight, text)
+	}
+	s := spark{Signal: signalTitle(sig), Bars: bars.String(), Gaps: gaps.String(), Peak: peak,
+		From: usage.Span(w.To.Sub(w.From)) + " ago", To: w.To.UTC().Format(time.DateOnly)}
+	if missing > 0 {
+		s.Missing = percent(float64(missing)/usage.Buckets) + " of the time not measured"
+	}
+	return s
+}
+
+// scaleOf returns the value that fills the height of a spark, and the peak for
+// people. What has a natural limit is drawn against it, so that 0.4 % looks small.
+func scaleOf(w *usage.Window, sig usage.Signal, st *usage.Stats) (limit float64, peak string) {
+	switch sig {
+	case usage.GPUUtil, usage.CPUUtil:
+		return 100, usage.Number(st.Max, 1) + " %"
+	case usage.SMActive:
+		return 1, usage.Number(st.Max*100, 1) + " %"
+	case usage.MemUsed:
+		total := w.GPUMemory
+		if t := pooled(w, usage.MemTotal); t != nil {
+			total = t.Max
+		}
+		if total > 0 {
+			return total, usage.Number(100*st.Max/total, 0) + " % of the memory"
+		}
+		return st.Max, size(st.Max)
+	case usage.NetBytes:
+		return st.Max, size(st.Max)
+	}
+	return st.Max, usage.Number(st.Max, 0)
+}
+
+func size(bytes float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for bytes >= 1024 && i < len(units)-1 {
+		bytes /= 1024
+		i++
+	}
+	return usage.Number(bytes, 1) + " " + units[i]
+}
+
+func signalTitle(s usage.Signal) string {
+	switch s {
+	case usage.GPUUtil:
+		return "busiest GPU"
+	case usage.SMActive:
+		return "GPU cores busy"
+	case usage.MemUsed:
+		return "GPU memory held"
+	case usage.CPUUtil:
+		return "CPU busy"
+	case usage.Requests:
+		return "requests"
+	case usage.NetBytes:
+		return "network traffic"
+	case usage.DiskOps:
+		return "disk operations"
+	case usage.Healthy:
+		return "healthy targets"
+	case usage.Capacity:
+		return "machines"
+	}
+	return s.String()
+}

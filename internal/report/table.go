@@ -1,0 +1,536 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// Table writes the audit for a terminal: what runs and what of it is wasted, the
+// steps with their dollars, the largest findings, what was not seen, and what to do
+// next. No line is longer than the width.
+func Table(w io.Writer, a *round.Audit, o Options) error {
+	d := Build(a, o)
+	s := screen{doc: &d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
+	s.header()
+	s.money()
+	s.steps()
+	s.findings()
+	s.cautions()
+	s.facts()
+	s.next()
+	if _, err := io.WriteString(w, s.b.String()); err != nil {
+		return fmt.Errorf("write the audit as a table: %w", err)
+	}
+	return nil
+}
+
+// paint gives text its meaning in colour: waste is red, what needs attention
+// yellow, savings green, what is secondary dim.
+type paint struct{ bold, dim, waste, attention, saving func(string) string }
+
+func newPaint(color bool) paint {
+	if !color {
+		same := func(s string) string { return s }
+		return paint{same, same, same, same, same}
+	}
+	style := func(s lipgloss.Style) func(string) string {
+		return func(text string) string {
+			if text == "" {
+				return ""
+			}
+			return s.Render(text)
+		}
+	}
+	base := lipgloss.NewStyle
+	return paint{
+		bold: style(base().Bold(true)), dim: style(base().Faint(true)),
+		waste: style(base().Foreground(lipgloss.Red)), attention: style(base().Foreground(lipgloss.Yellow)),
+		saving: style(base().Foreground(lipgloss.Green)),
+	}
+}
+
+// screen is a table being written.
+type screen struct {
+	doc        *Document
+	width, top int
+	all        bool
+	paint      paint
+	b          strings.Builder
+}
+
+// line writes cells one after the other, cutting what does not fit.
+func (s *screen) line(cells ...cell) {
+	left := s.width
+	var out strings.Builder
+	for _, c := range cells {
+		text := c.text
+		if c.width > 0 {
+			text = c.pad()
+		}
+		text = fit(text, left)
+		left -= wide(text)
+		if c.paint != nil {
+			// Spaces around the text stay outside the colour.
+			body := strings.TrimSpace(text)
+			lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
+			out.WriteString(lead + c.paint(body) + text[len(lead)+len(body):])
+			continue
+		}
+		out.WriteString(text)
+	}
+	s.b.WriteString(strings.TrimRight(out.String(), " ") + "\n")
+}
+
+// cell is text in a column.
+type cell struct {
+	text  string
+	width int // 0: as wide as the text
+	right bool
+	paint func(string) string
+}
+
+func (c cell) pad() string {
+	text := fit(c.text, c.width)
+	space := strings.Repeat(" ", c.width-wide(text))
+	if c.right {
+		return space + text
+	}
+	return text + space
+}
+
+// gap is the space between columns.
+var gap = cell{text: "  "}
+
+func (s *screen) header() {
+	s.line(cell{text: "curfew scan", paint: s.paint.bold}, gap, cell{text: " " + strings.Join(append(s.doc.scope(), s.doc.took()), ", "), paint: s.paint.dim})
+}
+
+// barWidth is the length of the bar of waste where there is room.
+const barWidth = 20
+
+func (s *screen) money() {
+	d := s.doc
+	if d.Resources.Count == 0 {
+		s.line()
+		s.line(cell{text: "  nothing found: no resources in what could be read"})
+		return
+	}
+	label, perHour, perMonth := 11, 0, 0
+	rows := []struct {
+		name   string
+		amount Dollars
+	}{{"running", d.MonthlyCostUSD}, {"wasted", d.MonthlyWasteUSD}, {"can save", d.Totals.MonthlySavingsUSD}}
+	perHour = max(wide(hourly(d.MonthlyCostUSD)), wide(hourly(d.MonthlyWasteUSD)))
+	for _, r := range rows {
+		perMonth = max(perMonth, wide(monthly(r.amount)))
+	}
+	share := share(d.MonthlyWasteUSD, d.MonthlyCostUSD)
+	s.line()
+	for _, r := range rows {
+		cells := []cell{gap, {text: r.name, width: label}, {text: hourly(r.amount), width: perHour, right: true}, gap,
+			{text: monthly(r.amount), width: perMonth, right: true}}
+		note := ""
+		switch r.name {
+		case "running":
+			cells[4].paint = s.paint.bold
+			note = d.MonthlyCostNote
+		case "wasted":
+			if d.MonthlyWasteUSD.Or(0) > 0 {
+				cells[1].paint, cells[2].paint, cells[4].paint = s.paint.waste, s.paint.waste, s.paint.waste
+			}
+			if d.MonthlyWasteUSD.Known() && d.MonthlyCostUSD.Known() {
+				bar := max(0, min(barWidth, s.width-label-perHour-perMonth-14))
+				full := int(share*float64(bar) + 0.5)
+				if share > 0 {
+					full = min(max(full, 1), bar)
+				}
+				cells = append(cells, gap, cell{text: percent(share), width: 6, right: true, paint: cells[1].paint}, gap,
+					cell{text: strings.Repeat("█", full), paint: cells[1].paint},
+					cell{text: strings.Repeat("░", bar-full), paint: s.paint.dim})
+			}
+		case "can save":
+			if d.Totals.MonthlySavingsUSD.Or(0) > 0 {
+				cells[1].paint, cells[2].paint, cells[4].paint = s.paint.saving, s.paint.saving, s.paint.saving
+			}
+			cells[2].text = ""
+			note = d.beyond(allSteps)
+		}
+		s.remark(cells, note, label)
+	}
+}
+
+// remark writes cells with a remark after them, or under them where the line is
+// too short for both.
+func (s *screen) remark(cells []cell, text string, indent int) {
+	used := 0
+	for _, c := range cells {
+		used += max(c.width, wide(c.text))
+	}
+	switch {
+	case text == "":
+		s.line(cells...)
+	case used+2+wide(text) <= s.width:
+		s.line(append(cells, gap, cell{text: text, paint: s.paint.dim})...)
+	default:
+		s.line(cells...)
+		s.line(gap, cell{text: " ", width: indent}, cell{text: text, paint: s.paint.dim})
+	}
+}
+
+// monthly is an amount with its period: "$12,311 a month".
+func monthly(d Dollars) string {
+	if !d.Known() {
+		return unknown
+	}
+	return d.String() + " a month"
+}
+
+func (s *screen) steps() {
+	if len(s.doc.Steps) == 0 {
+		s.line()
+		if s.doc.Resources.Count > 0 {
+			s.line(gap, cell{text: "no waste found in what could be judged", paint: s.paint.saving})
+		}
+		return
+	}
+	name, count, amount := len("step"), len("findings"), len("saves a month")
+	for i := range s.doc.Steps {
+		st := &s.doc.Steps[i]
+		name = max(name, wide(stepName(st)))
+		amount = max(amount, wide(stepSaves(st)))
+	}
+	s.line()
+	s.line(gap, cell{text: "step", width: name, paint: s.paint.dim}, gap, cell{text: "findings", width: count, right: true, paint: s.paint.dim}, gap,
+		cell{text: "saves a month", width: amount, right: true, paint: s.paint.dim}, gap, cell{text: "risk", paint: s.paint.dim})
+	for i := range s.doc.Steps {
+		st := &s.doc.Steps[i]
+		saves := cell{text: stepSaves(st), width: amount, right: true}
+		if st.MonthlySavingsUSD.Or(0) > 0 {
+			saves.paint = s.paint.saving
+		}
+		risk := cell{text: string(st.Risk), width: 6}
+		if st.Risk == finding.High || st.Risk == finding.Medium {
+			risk.paint = s.paint.attention
+		}
+		if st.Step == int(finding.StepMeasure) && st.MonthlySavingsUSD.Or(0) == 0 {
+			saves.text, saves.paint = "–", s.paint.dim
+		}
+		s.remark([]cell{gap, {text: stepName(st), width: name}, gap, {text: money.Thousands(int64(st.Findings)), width: count, right: true}, gap,
+			saves, gap, risk}, s.doc.beyond(st.Step), 2)
+	}
+}
+
+func stepName(s *Step) string { return strconv.Itoa(s.Step) + " " + s.Name }
+
+// narrow is the width under which a finding's reason goes on a line of its own,
+// because a reason that is cut explains nothing.
+const narrow = 124
+
+func (s *screen) findings() {
+	list := s.doc.largest(s.top)
+	if s.all {
+		list = s.doc.largest(-1)
+	}
+	if len(list) == 0 {
+		return
+	}
+	n := s.doc.shortest()
+	amount, id, rule, res, own := len("a month"), n, len("finding"), len("resource"), len("owner")
+	for _, f := range list {
+		amount = max(amount, wide(saves(f)))
+		rule = max(rule, wide(plain(f.Rule)))
+		res = max(res, wide(s.thing(f, s.width)))
+		own = max(own, wide(owner(&f.Resource)))
+	}
+	own = min(own, max(s.width/6, len("owner")))
+	rule = min(rule, 24)
+	left := s.width - 2 - amount - 2 - id - 2 - rule - 2
+	folded, slim := s.width < narrow, s.width < 84
+	switch {
+	case slim:
+		res = min(res, left)
+	case folded:
+		res = min(res, left-own-2)
+	default:
+		left -= own + 2
+		res = min(res, left*45/100)
+	}
+	because := left - res - 2
+	head := func(text string, width int, right bool) cell {
+		return cell{text: text, width: width, right: right, paint: s.paint.dim}
+	}
+	title := []cell{gap, head("a month", amount, true), gap, head("fix", id, false), gap, head("finding", rule, false),
+		gap, head("resource", res, false)}
+	if !slim {
+		title = append(title, gap, head("owner", own, false))
+	}
+	if !folded {
+		title = append(title, gap, head("because", because, false))
+	}
+	s.line()
+	s.line(title...)
+	under := cell{text: " ", width: amount}
+	for _, f := range list {
+		value := cell{text: saves(f), width: amount, right: true}
+		switch {
+		case f.MonthlySavingsUSD.Or(0) > 0:
+			value.paint = s.paint.saving
+		case f.MonthlySavingsUSD.Known():
+			value.paint = s.paint.dim
+		}
+		row := []cell{gap, value, gap, {text: plain(short(f.ID, n)), width: id, paint: s.paint.dim}, gap,
+			{text: plain(f.Rule), width: rule, paint: s.rulePaint(f)}, gap, {text: s.thing(f, res), width: res}}
+		who := cell{text: owner(&f.Resource), width: own, paint: s.paint.dim}
+		switch {
+		case slim:
+			s.line(row...)
+			reason := plain(f.Because)
+			if o := owner(&f.Resource); o != none {
+				reason = o + ": " + reason
+			}
+			s.line(gap, under, gap, cell{text: reason, paint: s.paint.dim})
+		case folded:
+			s.line(append(row, gap, who)...)
+			s.line(gap, under, gap, cell{text: plain(f.Because), paint: s.paint.dim})
+		default:
+			s.line(append(row, gap, who, gap, cell{text: plain(f.Because), width: because})...)
+		}
+	}
+	if more := len(s.doc.Findings) - len(list); more > 0 {
+		s.line(gap, under, gap, cell{text: "and " + plural(more, "more finding"), paint: s.paint.dim})
+	}
+}
+
+// thing names the resource of a finding in as much detail as the width has room
+// for. The region is left out where there is only one.
+func (s *screen) thing(f *Finding, width int) string {
+	r := f.Resource
+	if len(s.doc.Regions) == 1 && s.doc.Regions[0] == r.Region {
+		r.Region = ""
+	}
+	full := thing(&r)
+	if wide(full) <= width && width < s.width {
+		return full
+	}
+	if r.Name != "" {
+		r.ID = ""
+	}
+	if name := thing(&r); wide(name) <= width {
+		return name
+	}
+	r.Region = ""
+	return thing(&r)
+}
+
+// rulePaint is red for findings about dollars spent on nothing.
+func (s *screen) rulePaint(f *Finding) func(string) string {
+	if f.MonthlyWasteUSD.Or(0) > 0 {
+		return s.paint.waste
+	}
+	return nil
+}
+
+// maxCautions is how many blind spots and reasons are named; --all names all.
+const maxCautions = 5
+
+// cautions says what the figures do not cover.
+func (s *screen) cautions() {
+	d := s.doc
+	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 {
+		s.line()
+	}
+	if n := len(d.CannotJudge); n > 0 {
+		amount := "compute of unknown cost"
+		if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
+			amount = v.String() + " a month"
+		}
+		text := fmt.Sprintf("%s in %s, neither used nor wasted: %s", amount, plural(n, "machine"), commonest(d.CannotJudge))
+		if how := measure(d); how != "" {
+			text += "; to measure: " + how
+		}
+		s.caution("cannot judge", text)
+	}
+	if len(d.Unpriced) > 0 {
+		shown := 3
+		if s.all {
+			shown = len(d.Unpriced)
+		}
+		var parts []string
+		for i := range d.Unpriced[:min(len(d.Unpriced), shown)] {
+			parts = append(parts, unpricedLine(&d.Unpriced[i]))
+		}
+		if more := len(d.Unpriced) - len(parts); more > 0 {
+			parts = append(parts, fmt.Sprintf("%d more", more))
+		}
+		s.caution("no price", plural(d.Totals.UnpricedResources, "resource")+", not in the figures: "+strings.Join(parts, "; "))
+	}
+	for i, b := range d.BlindSpots {
+		if i == maxCautions && !s.all {
+			s.caution("", fmt.Sprintf("and %d more that could not be read", len(d.BlindSpots)-i))
+			break
+		}
+		name := ""
+		if i == 0 {
+			name = "not seen"
+		}
+		s.caution(name, fmt.Sprintf("%s (%s): %s", b.What, b.Why, b.Effect))
+	}
+}
+
+// margin is the width of the labels at the foot of the table.
+const margin = 14
+
+// caution writes a label and a text over as many lines as it takes, within reason.
+func (s *screen) caution(name, text string) {
+	most := 4
+	if s.all {
+		most = 1 << 10
+	}
+	s.paragraph(name, text, most, s.paint.attention, nil)
+}
+
+// paragraph writes a label and a text, broken between words, in at most a number
+// of lines.
+func (s *screen) paragraph(name, text string, most int, label, body func(string) string) {
+	width := s.width - margin - 2
+	lines := []string{""}
+	for _, word := range strings.Fields(plain(text)) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case wide(*last)+1+wide(word) <= width:
+			*last += " " + word
+		case len(lines) == most:
+			*last += " " + word // cut below
+		default:
+			lines = append(lines, word)
+		}
+	}
+	for i, l := range lines {
+		if i > 0 {
+			name = ""
+		}
+		s.line(gap, cell{text: name, width: margin, paint: label}, cell{text: fit(l, width), paint: body})
+	}
+}
+
+// commonest returns the reason that most machines cannot be judged for.
+func commonest(list []Unjudged) string {
+	count := map[string]int{}
+	best := ""
+	for _, u := range list {
+		count[u.Why]++
+		if c := count[u.Why]; best == "" || c > count[best] || (c == count[best] && u.Why < best) {
+			best = u.Why
+		}
+	}
+	return best
+}
+
+// measure returns the fix that would measure what cannot be judged.
+func measure(d *Document) string {
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
+			return f.Fix.Command
+		}
+	}
+	return ""
+}
+
+// ruleTelemetry is the rule about machines whose use none measured.
+const ruleTelemetry = "telemetry-missing"
+
+// unpricedLine names a group of meters without a price: "3 × instance p6.48xlarge
+// in us-east-1 (why)".
+func unpricedLine(u *Unpriced) string {
+	name := u.Kind
+	if u.Type != "" {
+		name += " " + u.Type
+	}
+	if n := len(u.Resources); n > 1 {
+		name = money.Thousands(int64(n)) + " × " + name
+	}
+	if u.Region != "" {
+		name += " in " + u.Region
+	}
+	return name + " (" + u.Why + ")"
+}
+
+// facts says what the provider billed and what the audit's own calls cost.
+func (s *screen) facts() {
+	d := s.doc
+	if d.Billed == nil && len(d.APICalls) == 0 {
+		return
+	}
+	s.line()
+	if b := d.Billed; b != nil {
+		s.paragraph("billed", fmt.Sprintf("%s from %s to %s (%s)", b.TotalUSD, b.Start.Format(time.DateOnly), b.End.Format(time.DateOnly), b.Source), 2, s.paint.dim, s.paint.dim)
+	}
+	if len(d.APICalls) > 0 {
+		s.paragraph("this scan", callsLine(d), 2, s.paint.dim, s.paint.dim)
+	}
+}
+
+// callsLine says what the audit's own calls cost.
+func callsLine(d *Document) string {
+	n := 0
+	for _, c := range d.APICalls {
+		n += c.Count
+	}
+	cost, known := d.Totals.APICallsCostUSD.Get()
+	text := "read only, " + plural(n, "API call") + ", which "
+	switch {
+	case !known:
+		return text + "cost an unknown amount"
+	case cost == 0:
+		return text + "cost nothing"
+	case cost < money.Cent:
+		return text + "cost less than a cent"
+	}
+	return text + "cost " + dollars(cost)
+}
+
+// next says what to do now.
+func (s *screen) next() {
+	if s.doc.Resources.Count == 0 {
+		return
+	}
+	again := s.doc.again()
+	var commands []string
+	if !s.all && len(s.doc.largest(s.top)) < len(s.doc.Findings) {
+		commands = append(commands, again+" --all")
+	}
+	for _, f := range s.doc.largest(s.top) {
+		if c := plain(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && c != "" && wide(c) <= 40 {
+			commands = append(commands, c)
+			break
+		}
+	}
+	commands = append(commands, again+" -o html > audit.html")
+	s.line()
+	used := 0
+	cells := []cell{gap, {text: "next", width: margin, paint: s.paint.bold}}
+	for i, c := range commands {
+		if i > 0 && used+4+wide(c) > s.width-16 {
+			s.line(cells...)
+			cells, used = []cell{gap, {text: " ", width: margin}}, 0
+		}
+		if used > 0 {
+			cells = append(cells, cell{text: "    "})
+			used += 4
+		}
+		cells = append(cells, cell{text: c})
+		used += wide(c)
+	}
+	s.line(cells...)
+}

@@ -1,0 +1,296 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// plain makes text from outside fit to be printed on one line: control characters
+// (which could drive a terminal), line ends and marks that reorder or hide text
+// become spaces or go, and runs of space become one.
+func plain(s string) string {
+	clean := true
+	for _, r := range s {
+		if r < ' ' || r == 0x7f || (r > unicode.MaxASCII && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.IsSpace(r))) {
+			clean = false
+			break
+		}
+	}
+	if !clean {
+		s = strings.Map(func(r rune) rune {
+			switch {
+			case unicode.IsSpace(r):
+				return ' '
+			case r == 0x200d: // joins the parts of one emoji
+				return r
+			case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+				return -1
+			}
+			return r
+		}, s)
+	}
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// fit cuts s to at most width columns, ending in "…" where something was cut.
+func fit(s string, width int) string {
+	if width <= 0 {
+		return ""
+	}
+	return ansi.Truncate(s, width, "…")
+}
+
+// wide returns the columns that s takes in a terminal.
+func wide(s string) int { return ansi.StringWidth(s) }
+
+func plural(n int, noun string) string {
+	s := money.Thousands(int64(n)) + " " + noun
+	if n == 1 {
+		return s
+	}
+	return s + "s"
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// percent prints a share, 0 to 1, as whole percent; what is neither nothing nor
+// all is never shown as such.
+func percent(share float64) string {
+	switch {
+	case share <= 0:
+		return "0 %"
+	case share < 0.01:
+		return "<1 %"
+	case share > 0.99 && share < 1:
+		return ">99 %"
+	}
+	return strconv.Itoa(int(share*100+0.5)) + " %"
+}
+
+// share is part's share of the whole, at most 1 and 0 where either is not known.
+func share(part, whole Dollars) float64 {
+	p, okP := part.Get()
+	w, okW := whole.Get()
+	if !okP || !okW || p <= 0 || w <= 0 {
+		return 0
+	}
+	return min(1, money.Ratio(p, w))
+}
+
+// hourly prints what a month's amount is an hour: "$41.20/h".
+func hourly(d Dollars) string {
+	a, ok := d.Get()
+	if !ok {
+		return ""
+	}
+	h, err := a.Mul(1, money.HoursPerMonth)
+	if err != nil {
+		return ""
+	}
+	sign := ""
+	if strings.HasPrefix(h.Cents(), "-") {
+		sign = "-"
+	}
+	whole, cents, _ := strings.Cut(strings.TrimPrefix(h.Cents(), "-"), ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil {
+		return ""
+	}
+	return sign + "$" + money.Thousands(n) + "." + cents + "/h"
+}
+
+// saves prints what a finding saves a month for a table: "$2,190", "≤ $640" where
+// only a bound is known, "?" where not even that.
+func saves(f *Finding) string {
+	switch {
+	case f.MonthlySavingsUSD.Known():
+		return f.MonthlySavingsUSD.String()
+	case f.SavingsUpperBoundUSD.Known():
+		return "≤ " + f.SavingsUpperBoundUSD.String()
+	}
+	return "?"
+}
+
+// stepSaves is saves for a step.
+func stepSaves(s *Step) string {
+	switch {
+	case s.MonthlySavingsUSD.Known():
+		return s.MonthlySavingsUSD.String()
+	case s.SavingsUpperBoundUSD.Known():
+		return "≤ " + s.SavingsUpperBoundUSD.String()
+	}
+	return "?"
+}
+
+// allSteps asks Document.beyond for the findings of every step.
+const allSteps = -1
+
+// bounds returns what findings of a step whose saving is not known may save at
+// most, and how many of them have no bound either. What is first to be measured
+// promises nothing and is left out.
+func (d *Document) bounds(step int) (most money.Amount, open int) {
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.MonthlySavingsUSD.Known() || f.Step == int(finding.StepMeasure) || (step != allSteps && f.Step != step) {
+			continue
+		}
+		bound, ok := f.SavingsUpperBoundUSD.Get()
+		if !ok {
+			open++
+		}
+		most = sum(most, bound).Or(most)
+	}
+	return most, open
+}
+
+// beyond says what may come on top of the known savings of a step: "up to $640
+// more, 1 finding without a figure". It is empty when nothing may.
+func (d *Document) beyond(step int) string {
+	most, open := d.bounds(step)
+	var more, unknown string
+	if most > 0 {
+		more = "up to " + dollars(most) + " more"
+	}
+	if open > 0 {
+		unknown = plural(open, "finding") + " without a figure"
+	}
+	return joined(", ", more, unknown)
+}
+
+// joined joins what is not empty.
+func joined(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
+}
+
+// thing names a resource for people: its type, its name or id, its region.
+func thing(r *Resource) string {
+	parts := []string{r.Type, r.ID}
+	if r.Name != "" && r.Name != r.ID {
+		parts = []string{r.Type, r.Name, r.ID}
+	}
+	return plain(strings.Join(append(parts, r.Region), " "))
+}
+
+// owner names who answers for a resource: "vision/ana".
+func owner(r *Resource) string {
+	who := plain(cmp.Or(r.Owner.User, r.Owner.Project))
+	team := plain(r.Owner.Team)
+	switch {
+	case team == "" && who == "":
+		return none
+	case team == "":
+		return "?/" + who
+	case who == "":
+		return team
+	}
+	return team + "/" + who
+}
+
+// none stands where there is nothing to say.
+const none = "–"
+
+// weight is what a finding is ranked by: what it saves or may save, then what is
+// wasted at it.
+func weight(f *Finding) (saved, wasted money.Amount) {
+	return f.MonthlySavingsUSD.Or(f.SavingsUpperBoundUSD.Or(0)), f.MonthlyWasteUSD.Or(0)
+}
+
+// largest returns the findings with money in them, the largest first: at most n of
+// them, or all with n < 0. Findings that save nothing or that another finding
+// already counts come after the others and only where all are asked for.
+func (d *Document) largest(n int) []*Finding {
+	out := make([]*Finding, 0, len(d.Findings))
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if saved, wasted := weight(f); n < 0 || saved > 0 || wasted > 0 || (f.Step > 0 && !f.SavingsUpperBoundUSD.Known()) {
+			out = append(out, f)
+		}
+	}
+	slices.SortStableFunc(out, func(x, y *Finding) int {
+		sx, wx := weight(x)
+		sy, wy := weight(y)
+		return cmp.Or(cmp.Compare(sy, sx), cmp.Compare(wy, wx))
+	})
+	if n >= 0 && len(out) > n {
+		out = out[:n]
+	}
+	return out
+}
+
+// shortest returns how many characters of an id, at least four, tell the findings
+// apart.
+func (d *Document) shortest() int {
+	ids := make([]string, 0, len(d.Findings))
+	for _, f := range d.Findings {
+		ids = append(ids, f.ID)
+	}
+	slices.Sort(ids)
+	n := 4
+	for i := 1; i < len(ids); i++ {
+		same := 0
+		for same < len(ids[i]) && same < len(ids[i-1]) && ids[i][same] == ids[i-1][same] {
+			same++
+		}
+		n = max(n, same+1)
+	}
+	return n
+}
+
+func short(id string, n int) string {
+	return id[:min(n, len(id))]
+}
+
+// took is how long the audit ran: "38 s".
+func (d *Document) took() string {
+	t := d.FinishedAt.Sub(d.StartedAt)
+	switch {
+	case t < 0:
+		return "0 s"
+	case t.Seconds() < 1:
+		return "<1 s"
+	case t.Minutes() < 2:
+		return strconv.Itoa(int(t.Seconds()+0.5)) + " s"
+	}
+	return strconv.Itoa(int(t.Minutes())) + " min"
+}
+
+// scope says what was looked at: "aws 123456789012, us-east-1" or "2 accounts".
+func (d *Document) scope() []string {
+	out := []string{plain(d.Cloud)}
+	switch len(d.Accounts) {
+	case 0:
+	case 1:
+		out[0] += " " + plain(d.Accounts[0])
+	default:
+		out = append(out, plural(len(d.Accounts), "account"))
+	}
+	switch len(d.Regions) {
+	case 0:
+	case 1:
+		out = append(out, plain(d.Regions[0]))
+	default:
+		out = append(out, plural(len(d.Regions), "region"))
+	}
+	return append(out, plural(d.Resources.Count, "resource"))
+}
+
+// again is the command that makes this audit with other flags.
+func (d *Document) again() string {
+	if d.Cloud == "sim" {
+		return "curfew scan --demo"
+	}
+	return "curfew scan"
+}
