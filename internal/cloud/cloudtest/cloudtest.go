@@ -1,0 +1,175 @@
+// Package cloudtest is the conformance suite of everything that observes a cloud.
+// Whatever adapter passes it can be judged by the same rules: its resources are
+// identified, described and dated in one vocabulary, what it could not read it
+// says, and looking twice shows the same.
+package cloudtest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// Case is one observer under test and what is known of the account it looks at,
+// which must not change while the suite runs.
+type Case struct {
+	// New returns an observer of the account. It is called more than once, and each
+	// observer must see the same account.
+	New func(tb testing.TB) round.Observer
+	// Query is what to ask; Now is required, a zero Window means 14 days.
+	Query round.Query
+	// Tags is the mapping that the observer applies.
+	Tags inventory.TagMapping
+	// Holds are resources that the account is known to hold.
+	Holds []inventory.Ref
+	// Lacks are identities that it must not report: what is gone, what is another
+	// account's.
+	Lacks []inventory.Ref
+	// Kinds must each be seen at least once.
+	Kinds []inventory.Kind
+	// Unreadable says that something cannot be read, so that there must be a blind
+	// spot. Otherwise there must be none.
+	Unreadable bool
+	// Calls says that the observer calls an interface that counts.
+	Calls bool
+	// Prompt is how long a cancelled observation may take to return; 2 seconds when
+	// it is zero.
+	Prompt time.Duration
+}
+
+// defaultWindow is what a zero Query.Window means.
+const defaultWindow = 14 * 24 * time.Hour
+
+// longWindow is how far back meters of gateways and reservations may reach,
+// whatever the query says: 30 days without a byte is the field's line for an
+// unused gateway.
+const longWindow = 30 * 24 * time.Hour
+
+// Run holds an observer against every property of an observation, each in a test
+// of its own.
+func Run(t *testing.T, c Case) {
+	t.Helper()
+	s, err := observe(t.Context(), t, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range properties {
+		t.Run(p.name, func(t *testing.T) { p.check(t, s) })
+	}
+}
+
+// subject is what the properties look at.
+type subject struct {
+	Case
+	ctx      context.Context
+	first    *round.Observation
+	second   *round.Observation
+	progress []round.Progress
+	byRef    map[inventory.Ref]*inventory.Resource
+}
+
+// observe looks at the account twice, with two observers.
+func observe(ctx context.Context, tb testing.TB, c Case) (*subject, error) {
+	if c.Query.Now.IsZero() {
+		return nil, errors.New("a conformance case needs Query.Now")
+	}
+	if c.Query.Window == 0 {
+		c.Query.Window = defaultWindow
+	}
+	if c.Prompt == 0 {
+		c.Prompt = 2 * time.Second
+	}
+	s := &subject{Case: c, ctx: ctx, byRef: map[inventory.Ref]*inventory.Resource{}}
+	q := c.Query
+	var log progressLog
+	q.Progress = log.add
+	var err error
+	if s.first, err = c.New(tb).Observe(ctx, q); err != nil {
+		return nil, err
+	}
+	if s.second, err = c.New(tb).Observe(ctx, c.Query); err != nil {
+		return nil, err
+	}
+	if s.first == nil || s.second == nil {
+		return nil, errors.New("an observer returned neither an observation nor an error")
+	}
+	s.progress = log.all()
+	for _, o := range []*round.Observation{s.first, s.second} {
+		// A hole in the list is reported by the identities; the rest goes on without.
+		if i := slices.Index(o.Resources, nil); i >= 0 {
+			tb.Errorf("resource %d is nil", i)
+			o.Resources = slices.DeleteFunc(o.Resources, func(r *inventory.Resource) bool { return r == nil })
+		}
+		o.Sort()
+	}
+	for _, r := range s.first.Resources {
+		s.byRef[r.Ref()] = r
+	}
+	return s, nil
+}
+
+// property is one thing that must hold of every observation.
+type property struct {
+	name  string
+	check func(tb testing.TB, s *subject)
+}
+
+// properties are all that must hold, in the order in which they are worth reading
+// when an adapter is young.
+var properties = []property{
+	{"identities are complete and unique", identities},
+	{"the account holds what it is known to hold", contents},
+	{"kinds are in the vocabulary and have their own detail", kinds},
+	{"states are in the vocabulary", states},
+	{"times are UTC and not in the future", times},
+	{"quantities are not negative", quantities},
+	{"tags are read or a blind spot says why", tagsRead},
+	{"owners follow from the tags", owners},
+	{"references resolve", references},
+	{"windows are of what exists and within bounds", windows},
+	{"blind spots say what, why and to what effect", blindSpots},
+	{"kinds that were not read are blind spots", unread},
+	{"calls are counted", calls},
+	{"progress is told and only grows", progress},
+	{"two observations are equal", deterministic},
+	{"two observations share nothing", apart},
+	{"a cancelled observation returns", cancelled},
+	{"an observation cancelled on its way returns", interrupted},
+}
+
+// kindDetails maps every kind that a cloud account may hold to its detail.
+var kindDetails = map[inventory.Kind]reflect.Type{
+	inventory.KindAddress:             reflect.TypeFor[*inventory.Address](),
+	inventory.KindAutoScalingGroup:    reflect.TypeFor[*inventory.AutoScalingGroup](),
+	inventory.KindBucket:              reflect.TypeFor[*inventory.Bucket](),
+	inventory.KindCapacityReservation: reflect.TypeFor[*inventory.CapacityReservation](),
+	inventory.KindCommitment:          reflect.TypeFor[*inventory.Commitment](),
+	inventory.KindDatabase:            reflect.TypeFor[*inventory.Database](),
+	inventory.KindEndpoint:            reflect.TypeFor[*inventory.Endpoint](),
+	inventory.KindFileSystem:          reflect.TypeFor[*inventory.FileSystem](),
+	inventory.KindImage:               reflect.TypeFor[*inventory.Image](),
+	inventory.KindInstance:            reflect.TypeFor[*inventory.Instance](),
+	inventory.KindLoadBalancer:        reflect.TypeFor[*inventory.LoadBalancer](),
+	inventory.KindLogGroup:            reflect.TypeFor[*inventory.LogGroup](),
+	inventory.KindNATGateway:          reflect.TypeFor[*inventory.NATGateway](),
+	inventory.KindNode:                nil,
+	inventory.KindNotebook:            reflect.TypeFor[*inventory.Notebook](),
+	inventory.KindPod:                 nil,
+	inventory.KindRepository:          reflect.TypeFor[*inventory.Repository](),
+	inventory.KindSecret:              reflect.TypeFor[*inventory.Secret](),
+	inventory.KindSnapshot:            reflect.TypeFor[*inventory.Snapshot](),
+	inventory.KindTrainingJob:         reflect.TypeFor[*inventory.TrainingJob](),
+	inventory.KindVolume:              reflect.TypeFor[*inventory.Volume](),
+}
+
+// vocabulary is every state there is.
+var vocabulary = []inventory.State{
+	inventory.StateUnknown, inventory.StatePending, inventory.StateRunning, inventory.StateStopping, inventory.StateStopped,
+	inventory.StateAvailable, inventory.StateInUse, inventory.StateDisabled, inventory.StateFailed, inventory.StateDeleting,
+}

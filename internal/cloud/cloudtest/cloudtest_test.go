@@ -1,0 +1,462 @@
+package cloudtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+var now = time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
+
+// recorder takes the place of a test, so that what the suite complains about can
+// be looked at. It embeds the test it runs in for everything it does not record.
+type recorder struct {
+	testing.TB
+	mu         sync.Mutex
+	complaints []string
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Error(args ...any) { r.record(fmt.Sprint(args...)) }
+
+func (r *recorder) Errorf(format string, args ...any) { r.record(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) record(s string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.complaints = append(r.complaints, s)
+}
+
+// account is an observer of a small account. The hooks break it.
+type account struct {
+	tags inventory.TagMapping
+	// spoil changes each observation before it is returned.
+	spoil func(*round.Observation)
+	// instead, where it is set, observes in its place.
+	instead func(ctx context.Context, q round.Query) (*round.Observation, error)
+}
+
+func (a *account) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
+	if a.instead != nil {
+		return a.instead(ctx, q)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o := sample(a.tags, q)
+	if q.Progress != nil {
+		q.Progress(round.Progress{What: "us-east-1 resources", Done: 1, Total: 2, Resources: 3})
+		q.Progress(round.Progress{What: "us-east-1 usage", Done: 2, Total: 2, Resources: 3})
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if a.spoil != nil {
+		a.spoil(o)
+	}
+	return o, nil
+}
+
+// sample is an observation with which nothing is wrong: one of most kinds.
+func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
+	made := q.Now.Add(-100 * 24 * time.Hour)
+	o := &round.Observation{
+		Cloud: "test", Accounts: []string{"1"}, Regions: []string{"us-east-1", "eu-west-1"},
+		Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{}, CommitmentsKnown: true,
+		Calls: []round.Calls{{API: "ec2:DescribeInstances", Count: 1}, {API: "cloudwatch:GetMetricData", Count: 1, Units: 20, Cost: 200_000}},
+	}
+	add := func(kind inventory.Kind, id string, state inventory.State, d inventory.Detail) *inventory.Resource {
+		r := &inventory.Resource{ID: id, Kind: kind, Cloud: "test", Account: "1", Region: "us-east-1", State: state, CreatedAt: made,
+			Tags: map[string]string{"team": "vision", "purpose": "training"}, Detail: d}
+		if err := tags.Apply(r); err != nil {
+			panic(err)
+		}
+		o.Resources = append(o.Resources, r)
+		return r
+	}
+	machine := add(inventory.KindInstance, "i-1", inventory.StateRunning, &inventory.Instance{
+		Disks: []inventory.Disk{{VolumeID: "vol-1"}}, AutoScalingGroup: "group", ImageID: "ami-public"})
+	machine.Zone, machine.StateSince = "us-east-1a", made
+	add(inventory.KindVolume, "vol-1", inventory.StateInUse, &inventory.Volume{SizeGiB: 8, AttachedTo: []string{"i-1"}})
+	add(inventory.KindVolume, "vol-2", inventory.StateAvailable, &inventory.Volume{SizeGiB: 8})
+	add(inventory.KindSnapshot, "snap-1", inventory.StateAvailable, &inventory.Snapshot{VolumeID: "vol-gone", Images: []string{"ami-1"}, ImagesKnown: true})
+	add(inventory.KindImage, "ami-1", inventory.StateAvailable, &inventory.Image{SnapshotIDs: []string{"snap-1"}, LastLaunched: inventory.Known(made)})
+	add(inventory.KindAddress, "eip-1", inventory.StateInUse, &inventory.Address{AssociationID: "a", InstanceID: "i-1"})
+	add(inventory.KindAutoScalingGroup, "group", inventory.StateAvailable, &inventory.AutoScalingGroup{Max: 1, Desired: 1, Instances: []string{"i-1"}})
+	add(inventory.KindBucket, "bucket", inventory.StateAvailable, &inventory.Bucket{
+		Uploads: inventory.Known(inventory.Uploads{Count: 1, Oldest: made}),
+		Prefixes: inventory.Known([]inventory.Prefix{{Name: "a/", Listing: inventory.Listing{Stored: inventory.Stored{Bytes: 100, Objects: 10}},
+			Small: inventory.Stored{Bytes: 10, Objects: 5}, Older: map[int]inventory.Stored{30: {Bytes: 40, Objects: 4}}, Newest: made, Oldest: made}})})
+	add(inventory.KindNotebook, "notebook", inventory.StateRunning, &inventory.Notebook{LastModified: made, LastActivity: inventory.Known(made)})
+	add(inventory.KindCapacityReservation, "cr-1", inventory.StateAvailable, &inventory.CapacityReservation{Total: 2, Available: 1})
+	add(inventory.KindCommitment, "ri-1", inventory.StateRunning, &inventory.Commitment{StartsAt: made, EndsAt: q.Now.AddDate(1, 0, 0)})
+	add(inventory.KindLoadBalancer, "lb-1", inventory.StateAvailable, &inventory.LoadBalancer{Targets: inventory.Known(2), HealthyTargets: inventory.Known(1)})
+	add(inventory.KindRepository, "repo", inventory.StateAvailable, &inventory.Repository{Images: 3, UntaggedImages: 1, UnpulledImages: 1})
+	add(inventory.KindTrainingJob, "job", inventory.StateRunning, &inventory.TrainingJob{StartedAt: made})
+	add(inventory.KindSecret, "secret", inventory.StateAvailable, nil)
+
+	w := usage.NewWindow(q.Now.Add(-24*time.Hour), q.Now, time.Hour, "test", q.Floors)
+	for at := w.From; at.Before(w.To); at = at.Add(time.Hour) {
+		w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 3, Max: 4})
+		w.Add("0", usage.GPUUtil, usage.Point{Time: at, Mean: 90, Max: 97})
+	}
+	o.Windows[machine.Ref()] = w
+	return o
+}
+
+func valid() (Case, *account) {
+	a := &account{tags: inventory.DefaultTagMapping()}
+	return Case{
+		New:   func(testing.TB) round.Observer { return a },
+		Query: round.Query{Now: now}, Tags: a.tags, Calls: true, Prompt: 50 * time.Millisecond,
+		Holds: []inventory.Ref{{Cloud: "test", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}},
+		Lacks: []inventory.Ref{{Cloud: "test", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-gone"}},
+		Kinds: []inventory.Kind{inventory.KindVolume},
+	}, a
+}
+
+func TestAValidObserverPasses(t *testing.T) {
+	c, _ := valid()
+	Run(t, c)
+}
+
+// of returns the first resource of a kind.
+func of(o *round.Observation, kind inventory.Kind) *inventory.Resource {
+	for _, r := range o.Resources {
+		if r.Kind == kind {
+			return r
+		}
+	}
+	panic("no " + kind)
+}
+
+// detail returns the first detail of a type.
+func detail[D inventory.Detail](o *round.Observation) D {
+	for _, r := range o.Resources {
+		if d, ok := r.Detail.(D); ok {
+			return d
+		}
+	}
+	panic("no such detail")
+}
+
+func window(o *round.Observation) *usage.Window {
+	for _, w := range o.Windows {
+		return w
+	}
+	panic("no window")
+}
+
+// TestABrokenObserverFails breaks an observer in one way at a time and wants the
+// one property that is about it to complain in the words given.
+func TestABrokenObserverFails(t *testing.T) {
+	machine := inventory.KindInstance
+	var observed int
+	for _, tc := range []struct {
+		name     string
+		property string
+		says     string
+		spoil    func(o *round.Observation)
+		set      func(c *Case, a *account)
+	}{
+		{name: "no id", property: "identities", says: "id is", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).ID = "" }},
+		{name: "an account with a space", property: "identities", says: "account is", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Account = "1 " }},
+		{name: "no region", property: "identities", says: "region is", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Region = "" }},
+		{name: "a region that was not observed", property: "identities", says: "not among", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Region = "mars" }},
+		{name: "another account", property: "identities", says: "not among", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Account = "2" }},
+		{name: "another cloud", property: "identities", says: "another cloud", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Cloud = "moon" }},
+		{name: "a foreign zone", property: "identities", says: "zone", spoil: func(o *round.Observation) { of(o, machine).Zone = "eu-west-1a" }},
+		{name: "observed twice", property: "identities", says: "twice", spoil: func(o *round.Observation) {
+			again := *of(o, inventory.KindSecret)
+			o.Resources = append(o.Resources, &again)
+		}},
+		{name: "no cloud", property: "identities", says: "names no cloud", spoil: func(o *round.Observation) { o.Cloud = "" }},
+		{name: "no accounts", property: "identities", says: "names no account", spoil: func(o *round.Observation) { o.Accounts = nil }},
+		{name: "a region twice", property: "identities", says: "named twice", spoil: func(o *round.Observation) { o.Regions = append(o.Regions, "us-east-1") }},
+		{name: "an empty region", property: "identities", says: "is empty", spoil: func(o *round.Observation) { o.Regions = append(o.Regions, "") }},
+
+		{name: "lacks what it holds", property: "the account holds", says: "not observed", spoil: func(o *round.Observation) { of(o, machine).ID = "i-2" }},
+		{name: "holds what is gone", property: "the account holds", says: "should not be", spoil: func(o *round.Observation) {
+			gone := *of(o, machine)
+			gone.ID = "i-gone"
+			o.Resources = append(o.Resources, &gone)
+		}},
+		{name: "a kind is missing", property: "the account holds", says: "no database", set: func(c *Case, _ *account) { c.Kinds = append(c.Kinds, inventory.KindDatabase) }},
+
+		{name: "an unknown kind", property: "kinds are in", says: "there is no kind", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Kind = "sekret" }},
+		{name: "another kind's detail", property: "kinds are in", says: "its detail is", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Detail = &inventory.Volume{} }},
+		{name: "a typed nil detail", property: "kinds are in", says: "nil itself", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).Detail = (*inventory.Secret)(nil) }},
+
+		{name: "the provider's own word for a state", property: "states", says: "no state", spoil: func(o *round.Observation) { of(o, machine).State = "InService" }},
+		{name: "available and attached", property: "states", says: "attached to", spoil: func(o *round.Observation) { of(o, inventory.KindVolume).State = inventory.StateAvailable }},
+		{name: "in use by nothing", property: "states", says: "attached to nothing", spoil: func(o *round.Observation) { detail[*inventory.Volume](o).AttachedTo = nil }},
+
+		{name: "made in the future", property: "times", says: "CreatedAt", spoil: func(o *round.Observation) { of(o, inventory.KindSecret).CreatedAt = now.Add(time.Second) }},
+		{name: "in its state before it was made", property: "times", says: "before it was made", spoil: func(o *round.Observation) { of(o, machine).StateSince = time.Unix(0, 0).UTC() }},
+		{name: "local time", property: "times", says: "is not UTC", spoil: func(o *round.Observation) {
+			r := of(o, machine)
+			r.CreatedAt = r.CreatedAt.In(time.FixedZone("here", 3600))
+		}},
+		{name: "an image launched in the future", property: "times", says: "LastLaunched", spoil: func(o *round.Observation) {
+			detail[*inventory.Image](o).LastLaunched = inventory.Known(now.Add(time.Hour))
+		}},
+		{name: "a notebook used in the future", property: "times", says: "LastActivity", spoil: func(o *round.Observation) {
+			detail[*inventory.Notebook](o).LastActivity = inventory.Known(now.Add(time.Hour))
+		}},
+		{name: "a notebook modified in the future", property: "times", says: "LastModified", spoil: func(o *round.Observation) { detail[*inventory.Notebook](o).LastModified = now.Add(time.Hour) }},
+		{name: "a job that starts in the future", property: "times", says: "StartedAt", spoil: func(o *round.Observation) { detail[*inventory.TrainingJob](o).StartedAt = now.Add(time.Hour) }},
+		{name: "a secret read in the future", property: "times", says: "LastAccessed", spoil: func(o *round.Observation) {
+			of(o, inventory.KindSecret).Detail = &inventory.Secret{LastAccessed: inventory.Known(now.Add(time.Hour))}
+		}},
+		{name: "an upload of the future", property: "times", says: "oldest upload", spoil: func(o *round.Observation) {
+			detail[*inventory.Bucket](o).Uploads = inventory.Known(inventory.Uploads{Count: 1, Oldest: now.Add(time.Hour)})
+		}},
+		{name: "an object of the future", property: "times", says: "newest object", spoil: func(o *round.Observation) { prefix(o).Newest = now.Add(time.Hour) }},
+		{name: "objects in the wrong order", property: "times", says: "younger than the newest", spoil: func(o *round.Observation) { prefix(o).Oldest = now }},
+		{name: "a commitment that ends first", property: "times", says: "ends before", spoil: func(o *round.Observation) { detail[*inventory.Commitment](o).EndsAt = time.Unix(0, 0).UTC() }},
+		{name: "a reservation in local time", property: "times", says: "EndsAt", spoil: func(o *round.Observation) {
+			detail[*inventory.CapacityReservation](o).EndsAt = now.In(time.FixedZone("here", 3600))
+		}},
+
+		{name: "a negative count", property: "quantities", says: "is -1", spoil: func(o *round.Observation) { detail[*inventory.Repository](o).Images = -1 }},
+		{name: "a negative size in a fact", property: "quantities", says: "is -5", spoil: func(o *round.Observation) {
+			detail[*inventory.Bucket](o).Sizes = inventory.Known(map[string]int64{"STANDARD": -5})
+		}},
+		{name: "a volume of no size", property: "quantities", says: "no size", spoil: func(o *round.Observation) { detail[*inventory.Volume](o).SizeGiB = 0 }},
+		{name: "a group upside down", property: "quantities", says: "over its maximum", spoil: func(o *round.Observation) { detail[*inventory.AutoScalingGroup](o).Min = 3 }},
+		{name: "more available than reserved", property: "quantities", says: "available of", spoil: func(o *round.Observation) { detail[*inventory.CapacityReservation](o).Available = 9 }},
+		{name: "more healthy than there are", property: "quantities", says: "healthy of", spoil: func(o *round.Observation) { detail[*inventory.LoadBalancer](o).HealthyTargets = inventory.Known(9) }},
+		{name: "more untagged images than images", property: "quantities", says: "untagged", spoil: func(o *round.Observation) { detail[*inventory.Repository](o).UntaggedImages = 9 }},
+		{name: "more small objects than objects", property: "quantities", says: "small objects", spoil: func(o *round.Observation) { prefix(o).Small.Objects = 99 }},
+		{name: "more old objects than objects", property: "quantities", says: "older than 30 days", spoil: func(o *round.Observation) { prefix(o).Older[30] = inventory.Stored{Bytes: 99, Objects: 4} }},
+
+		{name: "tags were not read", property: "tags are read", says: "not read", spoil: func(o *round.Observation) { retag(o, of(o, machine), nil) }},
+		{name: "an owner from nowhere", property: "owners", says: "its owner is", spoil: func(o *round.Observation) { of(o, machine).Owner.Team = "ranking" }},
+		{name: "a lifetime from nowhere", property: "owners", says: "its tags say", spoil: func(o *round.Observation) { of(o, machine).Lifetime = inventory.Ephemeral }},
+		{name: "a purpose from nowhere", property: "owners", says: "its tags say", spoil: func(o *round.Observation) { of(o, machine).Purpose = inventory.Inference }},
+		{name: "managed by nobody's word", property: "owners", says: "managed true", spoil: func(o *round.Observation) { of(o, machine).Managed = true }},
+		{name: "kept by nobody's word", property: "owners", says: "until", spoil: func(o *round.Observation) { of(o, machine).KeepUntil = now }},
+		{name: "a silent unreadable exemption", property: "owners", says: "no blind spot says so", spoil: func(o *round.Observation) {
+			retag(o, of(o, machine), map[string]string{inventory.TagKeepUntil: "soon"})
+		}},
+
+		{name: "a disk that is not there", property: "references", says: "disk", spoil: func(o *round.Observation) { detail[*inventory.Instance](o).Disks[0].VolumeID = "vol-9" }},
+		{name: "a group that is not there", property: "references", says: "group", spoil: func(o *round.Observation) { detail[*inventory.Instance](o).AutoScalingGroup = "other" }},
+		{name: "a disk of nobody", property: "references", says: "machine", spoil: func(o *round.Observation) { detail[*inventory.Volume](o).AttachedTo = []string{"i-9"} }},
+		{name: "an image that is not there", property: "references", says: "image", spoil: func(o *round.Observation) { detail[*inventory.Snapshot](o).Images = []string{"ami-9"} }},
+		{name: "images that are not known", property: "references", says: "said to be unknown", spoil: func(o *round.Observation) { detail[*inventory.Snapshot](o).ImagesKnown = false }},
+		{name: "a snapshot that is not there", property: "references", says: "snapshot", spoil: func(o *round.Observation) { detail[*inventory.Image](o).SnapshotIDs = []string{"snap-9"} }},
+		{name: "an address of a machine that is not there", property: "references", says: "machine", spoil: func(o *round.Observation) { detail[*inventory.Address](o).InstanceID = "i-9" }},
+		{name: "an address of a machine and of nothing", property: "references", says: "associated with nothing", spoil: func(o *round.Observation) { detail[*inventory.Address](o).AssociationID = "" }},
+		{name: "a member that is not there", property: "references", says: "member", spoil: func(o *round.Observation) { detail[*inventory.AutoScalingGroup](o).Instances = []string{"i-9"} }},
+
+		{name: "usage of nothing", property: "windows", says: "what is not observed", spoil: func(o *round.Observation) {
+			o.Windows[inventory.Ref{Kind: machine, ID: "i-9"}] = usage.NewWindow(now.Add(-time.Hour), now, time.Minute, "test", nil)
+		}},
+		{name: "a nil window", property: "windows", says: "is nil", spoil: func(o *round.Observation) { o.Windows[of(o, machine).Ref()] = nil }},
+		{name: "no step", property: "windows", says: "the step", spoil: func(o *round.Observation) { window(o).Step = 0 }},
+		{name: "no source", property: "windows", says: "no source", spoil: func(o *round.Observation) { window(o).Source = "" }},
+		{name: "a window that ends later", property: "windows", says: "ends at", spoil: func(o *round.Observation) { window(o).To = now.Add(time.Minute) }},
+		{name: "a window that begins too early", property: "windows", says: "before what was asked", spoil: func(o *round.Observation) { window(o).From = now.Add(-20 * 24 * time.Hour) }},
+		{name: "a window before the machine", property: "windows", says: "before the resource", spoil: func(o *round.Observation) { of(o, machine).CreatedAt = now.Add(-time.Hour) }},
+		{name: "an empty window", property: "windows", says: "is empty", spoil: func(o *round.Observation) { window(o).To = window(o).From }},
+		{name: "a window in local time", property: "windows", says: "not UTC", spoil: func(o *round.Observation) { window(o).To = now.In(time.FixedZone("here", 3600)) }},
+		{name: "points before the window", property: "windows", says: "outside", spoil: func(o *round.Observation) { window(o).From = now.Add(-2 * time.Hour) }},
+		{name: "points of a GPU after the window", property: "windows", says: "0 gpu_util has points", spoil: func(o *round.Observation) { window(o).To = now.Add(-2 * time.Hour) }},
+		{name: "a figure that cannot be", property: "windows", says: "a mean of", spoil: func(o *round.Observation) { window(o).Machine.Stats(usage.CPUUtil).Max = 1 }},
+		{name: "a signal without points", property: "windows", says: "no samples", spoil: func(o *round.Observation) { window(o).Machine.Stats(usage.CPUUtil).Count = 0 }},
+		{name: "a GPU without a name", property: "windows", says: "without a name", spoil: func(o *round.Observation) { window(o).GPUs[0].Name = "" }},
+
+		{name: "a blind spot without a reason", property: "blind spots", says: "its why", spoil: func(o *round.Observation) {
+			o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{What: "metrics us-east-1", Effect: "none"})
+		}},
+		{name: "a blind spot of two lines", property: "blind spots", says: "its what", spoil: func(o *round.Observation) {
+			o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{What: "metrics\nus-east-1", Why: "denied", Effect: "none"})
+		}},
+		{name: "a blind spot told twice", property: "blind spots", says: "told twice", spoil: func(o *round.Observation) {
+			b := inventory.BlindSpot{What: "metrics us-east-1", Why: "denied", Effect: "none"}
+			o.BlindSpots = append(o.BlindSpots, b, b)
+		}},
+		{name: "a blind spot out of nothing", property: "blind spots", says: "everything can be read", spoil: func(o *round.Observation) {
+			o.BlindSpots = append(o.BlindSpots, inventory.BlindSpot{What: "metrics us-east-1", Why: "denied", Effect: "none"})
+		}},
+		{name: "blind and silent", property: "blind spots", says: "no blind spot says so", set: func(c *Case, _ *account) { c.Unreadable = true }},
+
+		{name: "unread without a word", property: "kinds that were not read", says: "no blind spot speaks", spoil: func(o *round.Observation) { o.Unread["1/eu-west-1/volume"] = true }},
+		{name: "unread and read", property: "kinds that were not read", says: "was read", spoil: func(o *round.Observation) { o.Unread["1/eu-west-1/volume"] = false }},
+		{name: "unread in another form", property: "kinds that were not read", says: "does not name", spoil: func(o *round.Observation) { o.Unread["volume"] = true }},
+		{name: "unread of no kind", property: "kinds that were not read", says: "there is no kind", spoil: func(o *round.Observation) { o.Unread["1/eu-west-1/volumes"] = true }},
+		{name: "unread and observed", property: "kinds that were not read", says: "said not to be listed", spoil: func(o *round.Observation) { o.Unread["1/us-east-1/volume"] = true }},
+		{name: "commitments unread and known", property: "kinds that were not read", says: "said to be known", spoil: func(o *round.Observation) { o.Unread["1/eu-west-1/commitment"] = true }},
+		{name: "commitments unknown without a word", property: "kinds that were not read", says: "commitments are not known", spoil: func(o *round.Observation) { o.CommitmentsKnown = false }},
+
+		{name: "no calls", property: "calls", says: "no calls", spoil: func(o *round.Observation) { o.Calls = nil }},
+		{name: "a call without a service", property: "calls", says: "does not name", spoil: func(o *round.Observation) { o.Calls[0].API = "DescribeInstances" }},
+		{name: "counted twice", property: "calls", says: "counted twice", spoil: func(o *round.Observation) { o.Calls[1].API = o.Calls[0].API }},
+		{name: "a negative cost", property: "calls", says: "cost", spoil: func(o *round.Observation) { o.Calls[1].Cost = -1 }},
+		{name: "called no times", property: "calls", says: "0 calls", spoil: func(o *round.Observation) { o.Calls[1].Count = 0 }},
+		{name: "billed by nobody", property: "calls", says: "what was billed", spoil: func(o *round.Observation) { o.Billed = &round.Billed{Start: now.Add(-time.Hour), End: now} }},
+
+		{name: "no progress", property: "progress", says: "no progress", set: says()},
+		{name: "progress of nothing", property: "progress", says: "does not say", set: says(round.Progress{Done: 1, Total: 1})},
+		{name: "more done than there is", property: "progress", says: "more than all", set: says(round.Progress{What: "a", Done: 2, Total: 1})},
+		{name: "progress backwards", property: "progress", says: "comes after", set: says(round.Progress{What: "a", Done: 2, Total: 2}, round.Progress{What: "b", Done: 1, Total: 2})},
+		{name: "progress that never ends", property: "progress", says: "the last part", set: says(round.Progress{What: "a", Done: 1, Total: 2})},
+		{name: "more resources than there are", property: "progress", says: "resources were told", set: says(round.Progress{What: "a", Done: 1, Total: 1, Resources: 999})},
+
+		{name: "a second look finds another", property: "two observations are equal", says: "second inventory differs", spoil: func(o *round.Observation) {
+			observed++
+			of(o, inventory.KindSecret).Name = fmt.Sprint(observed)
+		}},
+		{name: "a second look measures another", property: "two observations are equal", says: "the usage of the second", spoil: func(o *round.Observation) {
+			observed++
+			window(o).Add("", usage.Power, usage.Point{Time: now.Add(-time.Hour), Mean: float64(observed), Max: float64(observed)})
+		}},
+		{name: "a second look measures less", property: "two observations are equal", says: "only in the first", spoil: func(o *round.Observation) {
+			if observed++; observed%2 == 0 {
+				clear(o.Windows)
+			}
+		}},
+		{name: "a second look measures more", property: "two observations are equal", says: "only in the second", spoil: func(o *round.Observation) {
+			if observed++; observed%2 == 1 {
+				clear(o.Windows)
+			}
+		}},
+		{name: "a second look is blind", property: "two observations are equal", says: "unread kinds differ", spoil: func(o *round.Observation) {
+			observed++
+			o.Unread[fmt.Sprintf("1/eu-west-1/volume%d", observed)] = true
+		}},
+
+		{name: "the same observation again", property: "two observations share nothing", says: "share it", set: func(c *Case, a *account) {
+			kept := sample(a.tags, c.Query)
+			a.instead = func(context.Context, round.Query) (*round.Observation, error) { return kept, nil }
+		}},
+		{name: "the same tags again", property: "two observations share nothing", says: "share it", set: func(_ *Case, a *account) {
+			kept := map[string]string{"team": "vision", "purpose": "training"}
+			a.spoil = func(o *round.Observation) { of(o, machine).Tags = kept }
+		}},
+		{name: "the same usage again", property: "two observations share nothing", says: "share its usage", set: func(c *Case, a *account) {
+			kept := maps.Clone(sample(a.tags, c.Query).Windows)
+			a.spoil = func(o *round.Observation) { o.Windows = kept }
+		}},
+
+		{name: "deaf", property: "a cancelled observation returns", says: "returned <nil>", set: func(_ *Case, a *account) {
+			a.instead = func(_ context.Context, q round.Query) (*round.Observation, error) { return sample(a.tags, q), nil }
+		}},
+		{name: "slow", property: "a cancelled observation returns", says: "still at it", set: func(_ *Case, a *account) {
+			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
+				if ctx.Err() != nil {
+					time.Sleep(300 * time.Millisecond)
+				}
+				return sample(a.tags, q), ctx.Err()
+			}
+		}},
+		{name: "cancelled and half an answer", property: "a cancelled observation returns", says: "returned one", set: func(_ *Case, a *account) {
+			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
+				return sample(a.tags, q), ctx.Err()
+			}
+		}},
+		{name: "deaf once it has begun", property: "an observation cancelled on its way", says: "after part 1 of 2", set: func(_ *Case, a *account) {
+			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
+				if q.Progress != nil {
+					q.Progress(round.Progress{What: "a", Done: 1, Total: 2})
+					q.Progress(round.Progress{What: "b", Done: 2, Total: 2})
+				}
+				return sample(a.tags, q), nil
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			observed = 0
+			c, a := valid()
+			a.spoil = tc.spoil
+			if tc.set != nil {
+				tc.set(&c, a)
+			}
+			rec := &recorder{TB: t}
+			s, err := observe(t.Context(), rec, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checked := 0
+			for _, p := range properties {
+				if strings.HasPrefix(p.name, tc.property) {
+					p.check(rec, s)
+					checked++
+				}
+			}
+			if checked != 1 {
+				t.Fatalf("%d properties are called %q, want 1", checked, tc.property)
+			}
+			if !strings.Contains(strings.Join(rec.complaints, "\n"), tc.says) {
+				t.Errorf("complaints: %q, want one with %q", rec.complaints, tc.says)
+			}
+		})
+	}
+}
+
+// prefix returns the bucket's only prefix.
+func prefix(o *round.Observation) *inventory.Prefix {
+	return &detail[*inventory.Bucket](o).Prefixes.Or(nil)[0]
+}
+
+// retag gives a resource other tags and what follows from them.
+func retag(_ *round.Observation, r *inventory.Resource, tags map[string]string) {
+	r.Tags = tags
+	_ = inventory.DefaultTagMapping().Apply(r)
+}
+
+// says makes an observer tell a progress of its own.
+func says(told ...round.Progress) func(*Case, *account) {
+	return func(_ *Case, a *account) {
+		a.instead = func(_ context.Context, q round.Query) (*round.Observation, error) {
+			for _, p := range told {
+				if q.Progress != nil {
+					q.Progress(p)
+				}
+			}
+			return sample(a.tags, q), nil
+		}
+	}
+}
+
+func TestObservationsThatCannotBeHeldAgainstAnything(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		set  func(c *Case, a *account)
+	}{
+		{"no time", func(c *Case, _ *account) { c.Query.Now = time.Time{} }},
+		{"an error", func(_ *Case, a *account) {
+			a.instead = func(context.Context, round.Query) (*round.Observation, error) { return nil, inventory.ErrDenied }
+		}},
+		{"nothing at all", func(_ *Case, a *account) {
+			a.instead = func(context.Context, round.Query) (*round.Observation, error) { return nil, nil }
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, a := valid()
+			tc.set(&c, a)
+			if _, err := observe(t.Context(), t, c); err == nil {
+				t.Error("observe returned no error")
+			}
+		})
+	}
+}
+
+func TestANilResourceIsAComplaint(t *testing.T) {
+	c, a := valid()
+	a.spoil = func(o *round.Observation) { o.Resources = append(o.Resources, nil) }
+	rec := &recorder{TB: t}
+	if _, err := observe(t.Context(), rec, c); err != nil || len(rec.complaints) != 2 {
+		t.Errorf("complaints %q, error %v; want one complaint for each observation", rec.complaints, err)
+	}
+}
