@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// EnvPrefix begins the name of every variable that overrides a key:
+// CURFEW_AWS_REGIONS for aws.regions.
+const EnvPrefix = "CURFEW_"
+
+// leaf is one key of the configuration that holds a value.
+type leaf struct {
+	path  string // "thresholds.snapshot_age"
+	value reflect.Value
+}
+
+func leaves(c *Config) []leaf { return walk(nil, "", reflect.ValueOf(c).Elem()) }
+
+func walk(out []leaf, path string, v reflect.Value) []leaf {
+	if v.Kind() != reflect.Struct {
+		return append(out, leaf{path: path, value: v})
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if name == "" || name == "-" || !f.IsExported() {
+			continue
+		}
+		if path != "" {
+			name = path + "." + name
+		}
+		out = walk(out, name, v.Field(i))
+	}
+	return out
+}
+
+func (l leaf) isDuration() bool { return l.value.Type() == reflect.TypeFor[time.Duration]() }
+
+// node returns the leaf's value in a file, nil when the file does not give it.
+func (l leaf) node(file *ast.File) ast.Node {
+	p, err := yaml.PathString("$." + l.path)
+	if err != nil {
+		return nil
+	}
+	n, err := p.FilterFile(file)
+	if err != nil {
+		return nil
+	}
+	return n
+}
+
+// check refuses numbers and durations that are not positive: a threshold of zero
+// would judge everything, and a window of zero would see nothing.
+func (l leaf) check() error {
+	switch v := l.value; v.Kind() {
+	case reflect.Int, reflect.Int64:
+		if v.Int() <= 0 {
+			return errors.New("must be more than zero")
+		}
+	case reflect.Float64:
+		if !(v.Float() > 0) {
+			return errors.New("must be more than zero")
+		}
+		if strings.HasSuffix(l.path, "_share") && v.Float() > 1 {
+			return errors.New("a share is at most 1")
+		}
+	}
+	return nil
+}
+
+// env is the name of the variable that overrides the leaf.
+func (l leaf) env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(l.path, ".", "_")) }
+
+// override sets what the environment gives. Lists are separated by commas.
+func override(c *Config, lookup func(string) (string, bool)) error {
+	for _, l := range leaves(c) {
+		s, ok := lookup(l.env())
+		if !ok {
+			continue
+		}
+		if err := l.set(s); err != nil {
+			return &Error{File: l.env(), Message: err.Error()}
+		}
+		if err := l.check(); err != nil {
+			return &Error{File: l.env(), Message: err.Error()}
+		}
+	}
+	return nil
+}
+
+func (l leaf) set(s string) error {
+	switch {
+	case l.isDuration():
+		d, err := ParseDuration(s)
+		if err != nil {
+			return err
+		}
+		l.value.SetInt(int64(d))
+	case l.value.Kind() == reflect.Slice:
+		items := []string{}
+		for item := range strings.SplitSeq(s, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				items = append(items, item)
+			}
+		}
+		l.value.Set(reflect.ValueOf(items))
+	case l.value.Kind() == reflect.String:
+		l.value.SetString(s)
+	default:
+		p := reflect.New(l.value.Type())
+		if err := yaml.Unmarshal([]byte(s), p.Interface()); err != nil {
+			return errors.New("\"" + s + "\" is not a " + l.value.Kind().String())
+		}
+		l.value.Set(p.Elem())
+	}
+	return nil
+}
