@@ -11,8 +11,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func noEnv(string) (string, bool) { return "", false }
-
 func TestMistakesHaveTheirPlace(t *testing.T) {
 	for _, tc := range []struct {
 		name, src string

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/usage"
 	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

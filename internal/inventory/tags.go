@@ -119,7 +119,7 @@ func parseKeep(v string) (time.Time, error) {
 	return KeepForever, fmt.Errorf("%q is neither an RFC 3339 time nor a date; the resource is kept", v)
 }
 
-// Required tags: the keys by which spend is attributed.
+// RequiredTags are the keys by which spend is attributed.
 var RequiredTags = []string{"team", "project", "environment", "cost-center"}
 
 // Missing returns which of the required owner fields (team, project, environment,

@@ -101,24 +101,24 @@ func (m *meter) read() {
 	case *inventory.Volume:
 		m.volume(d)
 	case *inventory.Address:
-		m.rate("hours", Network, money.HoursPerMonth, 1, price.ItemAddress)
+		m.rate("hours", Network, money.HoursPerMonth, price.ItemAddress)
 	case *inventory.NATGateway:
 		if r.State == inventory.StateAvailable || r.State == inventory.StateRunning {
-			m.rate("hours", Network, money.HoursPerMonth, 1, price.ItemNAT)
+			m.rate("hours", Network, money.HoursPerMonth, price.ItemNAT)
 		}
 	case *inventory.LoadBalancer:
-		m.rate("hours", Network, money.HoursPerMonth, 1, price.Item("lb:"+r.Type))
+		m.rate("hours", Network, money.HoursPerMonth, price.Item("lb:"+r.Type))
 	case *inventory.Bucket:
 		m.classes(d.Sizes, "s3:", "the bucket's size")
 	case *inventory.Repository:
-		m.bytes("storage", d.Bytes, price.ItemECR, "the repository's size")
+		m.bytes(d.Bytes, price.ItemECR, "the repository's size", "the sum of its images; layers that they share are stored once")
 	case *inventory.LogGroup:
-		m.bytes("storage", d.StoredBytes, price.ItemLogsStorage, "the log group's size")
+		m.bytes(d.StoredBytes, price.ItemLogsStorage, "the log group's size", "")
 	case *inventory.Notebook:
 		if r.State == inventory.StateRunning {
 			m.managed("compute", Compute, "sagemaker", r.Type, 1)
 		}
-		m.sizedGiB("storage", d.VolumeGiB, price.ItemSageMakerStorage)
+		m.sizedGiB(d.VolumeGiB, price.ItemSageMakerStorage)
 	case *inventory.Endpoint:
 		if r.State == inventory.StateRunning {
 			for _, v := range d.Variants {
@@ -138,7 +138,7 @@ func (m *meter) read() {
 	case *inventory.Database:
 		m.database(d)
 	case *inventory.Secret:
-		m.rate("months", Overhead, 1, 1, price.ItemSecret)
+		m.rate("months", Overhead, 1, price.ItemSecret)
 	}
 }
 
@@ -177,18 +177,18 @@ const (
 
 func (m *meter) volume(d *inventory.Volume) {
 	kind := m.resource.Type
-	m.sizedGiB("storage", d.SizeGiB, price.Item("ebs:"+kind))
+	m.sizedGiB(d.SizeGiB, price.Item("ebs:"+kind))
 	switch kind {
 	case "gp3":
 		if extra := d.IOPS - gp3FreeIOPS; extra > 0 {
-			m.rate("iops", Storage, extra, 1, price.ItemGP3IOPS)
+			m.rate("iops", Storage, extra, price.ItemGP3IOPS)
 		}
 		if extra := d.ThroughputMiBps - gp3FreeMiBps; extra > 0 {
-			m.rate("throughput", Storage, extra, 1, price.ItemGP3Throughput)
+			m.rate("throughput", Storage, extra, price.ItemGP3Throughput)
 		}
 	case "io1", "io2":
 		if d.IOPS > 0 {
-			m.rate("iops", Storage, d.IOPS, 1, price.Item("ebs:"+kind+":iops"))
+			m.rate("iops", Storage, d.IOPS, price.Item("ebs:"+kind+":iops"))
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (m *meter) trainingJob(d *inventory.TrainingJob) {
 	} else {
 		m.managed("compute", Compute, "sagemaker", r.Type, d.Count)
 	}
-	m.sizedGiB("storage", d.VolumeGiB*max(d.Count, 1), price.ItemSageMakerStorage)
+	m.sizedGiB(d.VolumeGiB*max(d.Count, 1), price.ItemSageMakerStorage)
 }
 
 // reservation charges the unused part; the used part is the machines' own cost.
@@ -266,10 +266,13 @@ func (m *meter) fileSystem(d *inventory.FileSystem) {
 		return
 	}
 	item := strings.ReplaceAll(kind, "-", ":")
+	if strings.HasPrefix(d.Deployment, "MULTI_AZ") {
+		item += ":multi"
+	}
 	if d.ThroughputMBpsPerTiB > 0 {
 		item += ":" + strconv.FormatInt(d.ThroughputMBpsPerTiB, 10)
 	}
-	m.sizedGiB("storage", d.CapacityGiB, price.Item(item+":"+strings.ToLower(cmp.Or(d.StorageType, "ssd"))))
+	m.sizedGiB(d.CapacityGiB, price.Item(item+":"+strings.ToLower(cmp.Or(d.StorageType, "ssd"))))
 }
 
 func (m *meter) database(d *inventory.Database) {
@@ -287,7 +290,7 @@ func (m *meter) database(d *inventory.Database) {
 		m.managed("compute", Storage, service, m.resource.Type, copies)
 	}
 	storage, _, _ := strings.Cut(service, ":")
-	m.sizedGiB("storage", d.StorageGiB*copies, price.Item(storage+":storage:"+cmp.Or(d.StorageType, "gp2")))
+	m.sizedGiB(d.StorageGiB*copies, price.Item(storage+":storage:"+cmp.Or(d.StorageType, "gp2")))
 }
 
 // managed charges count machines of a managed service.
@@ -312,8 +315,8 @@ func (m *meter) classes(sizes inventory.Fact[map[string]int64], prefix, what str
 	}
 }
 
-func (m *meter) bytes(name string, size inventory.Fact[int64], item price.Item, what string) {
-	c := Charge{Resource: m.resource, Meter: name, Category: Storage}
+func (m *meter) bytes(size inventory.Fact[int64], item price.Item, what, estimate string) {
+	c := Charge{Resource: m.resource, Meter: "storage", Category: Storage, Estimate: estimate}
 	n, known := size.Get()
 	switch {
 	case !known:
@@ -323,14 +326,16 @@ func (m *meter) bytes(name string, size inventory.Fact[int64], item price.Item, 
 	}
 }
 
-func (m *meter) sizedGiB(name string, size int64, item price.Item) {
+// sizedGiB charges provisioned storage.
+func (m *meter) sizedGiB(size int64, item price.Item) {
 	if size > 0 {
-		m.quantity(Charge{Resource: m.resource, Meter: name, Category: Storage}, size, 1, item)
+		m.quantity(Charge{Resource: m.resource, Meter: "storage", Category: Storage}, size, 1, item)
 	}
 }
 
-func (m *meter) rate(name string, category Category, n, d int64, item price.Item) {
-	m.quantity(Charge{Resource: m.resource, Meter: name, Category: category}, n, d, item)
+// rate charges n units of an item.
+func (m *meter) rate(name string, category Category, n int64, item price.Item) {
+	m.quantity(Charge{Resource: m.resource, Meter: name, Category: category}, n, 1, item)
 }
 
 // quantity charges n/d units of an item.

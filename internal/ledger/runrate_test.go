@@ -65,6 +65,8 @@ func TestRunRates(t *testing.T) {
 		{"a secret", resource(inventory.KindSecret, "", inventory.StateAvailable, &inventory.Secret{}), "months=0.40"},
 		{"a snapshot alone", resource(inventory.KindSnapshot, "", inventory.StateAvailable, &inventory.Snapshot{VolumeID: "vol-1", VolumeSizeGiB: 100}), "storage=5.00"},
 		{"a snapshot of known size", resource(inventory.KindSnapshot, "", inventory.StateAvailable, &inventory.Snapshot{VolumeID: "vol-1", VolumeSizeGiB: 100, FullBytes: inventory.Known[int64](10 << 30)}), "storage=0.50"},
+		{"a file system in one zone", resource(inventory.KindFileSystem, "fsx-windows", inventory.StateAvailable, &inventory.FileSystem{CapacityGiB: 100, StorageType: "SSD", Deployment: "SINGLE_AZ_2"}), "storage=13.00"},
+		{"a file system in two zones", resource(inventory.KindFileSystem, "fsx-windows", inventory.StateAvailable, &inventory.FileSystem{CapacityGiB: 100, StorageType: "SSD", Deployment: "MULTI_AZ_1"}), "storage=23.00"},
 		{"a resource without detail", resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, nil), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

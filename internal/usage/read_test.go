@@ -363,7 +363,7 @@ func TestReadParquetRefuses(t *testing.T) {
 	}
 	refused("a flag for a number", parquetOf(t, []flags{{"a", 0, true}}), "gpu_util is stored as BOOLEAN")
 	whole := parquetOf(t, []base{{"a", 0, 5}, {"a", 60, 50}})
-	for i := range len(whole) {
+	for i := range whole {
 		if _, _, err := readAll(bytes.NewReader(whole[:i]), Format{}); err == nil {
 			t.Errorf("the first %d of %d bytes read without error", i, len(whole))
 		}

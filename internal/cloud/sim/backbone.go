@@ -17,7 +17,7 @@ func (a *account) backbone() {
 		count, storage              int64
 		multiAZ                     bool
 	}{
-		{"feature-store", "db.r6g.xlarge", ireland, "postgres", goran.production(), 1, 800, true},
+		{"feature-store", "db.r5.xlarge", east, "postgres", goran.production(), 1, 800, true},
 		{"mlflow", "db.t3.medium", east, "postgres", ops.production(), 1, 100, false},
 		{"retrieval-vectors", "r6g.large.search", east, "opensearch", fatima.production(), 3, 400, false},
 	} {

@@ -182,8 +182,8 @@ func (a *account) language() []machine {
 			planted: honest("training on seven of eight GPUs, on spot", "instance-overdue"),
 		},
 		{
-			name: "llm-eval", machineType: "p4d.24xlarge", region: east, owner: dmitri.as("evaluation"), age: days(6.25),
-			image: "llm-train-v9", model: until(hours(1.2), train(74, 0.92), hold(0.92)), telemetry: hosted, data: []disk{gp3(2000)},
+			name: "llm-eval", machineType: "p4d.24xlarge", region: east, owner: dmitri.as("evaluation"), age: days(8.5),
+			image: "llm-train-v9", model: until(hours(0.8), train(74, 0.92), hold(0.92)), telemetry: hosted, data: []disk{gp3(2000)},
 			planted: waste("an evaluation of an hour, and a process that has held 92 % of memory since", "gpu-held"),
 		},
 		{

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
-	"pgregory.net/rapid"
 )
 
 const region = "us-east-1"

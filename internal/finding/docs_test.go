@@ -1,0 +1,20 @@
+package finding
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestEveryRuleIsDocumented holds docs/findings.md against the rules.
+func TestEveryRuleIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/findings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range append([]rule{tagRule}, rules...) {
+		if !strings.Contains(string(doc), "`"+r.id+"`") {
+			t.Errorf("docs/findings.md does not say what %s is", r.id)
+		}
+	}
+}
