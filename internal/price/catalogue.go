@@ -187,7 +187,7 @@ func (t *table) dated(_ Origin, emit func(Entry) error) error {
 	}
 	e := machine(t.text("provider"), t.text("instance_type"), t.text("region"), term, r)
 	if t.text("as_of") != "" {
-		if e.Price.AsOf, err = t.date("as_of"); err != nil {
+		if e.Price.AsOf, err = t.asOf(); err != nil {
 			return err
 		}
 	}

@@ -186,11 +186,11 @@ func parseUSD(s string) (money.Rate, error) {
 	return r + 1, nil
 }
 
-// date reads a day, or a time of which the day counts.
-func (t *table) date(column string) (time.Time, error) {
-	d, err := parseDate(t.text(column))
+// asOf reads the day in the column as_of, or a time of which the day counts.
+func (t *table) asOf() (time.Time, error) {
+	d, err := parseDate(t.text("as_of"))
 	if err != nil {
-		return time.Time{}, t.errorf("%s: %w", column, err)
+		return time.Time{}, t.errorf("as_of: %w", err)
 	}
 	return d, nil
 }
@@ -277,7 +277,7 @@ func (t *table) entry() (e Entry, above int64, err error) {
 	if e.Price.Rate <= 0 {
 		return e, 0, t.errorf("a price of %s is not a price", e.Price.Rate)
 	}
-	e.Price.AsOf, err = t.date("as_of")
+	e.Price.AsOf, err = t.asOf()
 	return e, above, err
 }
 
@@ -331,7 +331,7 @@ func readMachines(r io.Reader, add func(Machine) error) error {
 		if m.AcceleratorMilli, err = t.thousandths("accelerators"); err != nil {
 			return err
 		}
-		if m.AsOf, err = t.date("as_of"); err != nil {
+		if m.AsOf, err = t.asOf(); err != nil {
 			return err
 		}
 		if m.Type == "" || m.VCPUs == 0 || m.MemoryMiB == 0 || m.Source == "" || (m.Accelerator == "") != (m.AcceleratorMilli == 0) {
@@ -365,7 +365,7 @@ func readAccelerators(r io.Reader, add func(Accelerator) error) error {
 				return err
 			}
 		}
-		if a.AsOf, err = t.date("as_of"); err != nil {
+		if a.AsOf, err = t.asOf(); err != nil {
 			return err
 		}
 		if a.Name == "" || a.MemoryMiB == 0 || a.Source == "" {

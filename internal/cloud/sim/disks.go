@@ -10,9 +10,9 @@ import (
 
 // disks adds volumes that are attached to nothing.
 func (a *account) disks() {
-	orphan := func(name, region string, x disk, o owner, age float64) *entry {
+	orphan := func(name, region string, x disk, o owner, age float64) {
 		x.rules, x.note = append(x.rules, "volume-unattached"), "its machine is gone"
-		return a.volume(name, region, zone(region, name), x, o, days(age))
+		a.volume(name, region, zone(region, name), x, o, days(age))
 	}
 	orphan("imagenet-copy", east, gp3(2000), ana, 150)
 	orphan("coco-copy", east, gp2(1000), ana, 210)
