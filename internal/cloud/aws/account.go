@@ -1,0 +1,154 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// account is one account with the credentials that read it.
+type account struct {
+	id  string
+	cfg awssdk.Config
+	// role is the ARN that was assumed; empty for the configured credentials.
+	role string
+}
+
+// sessionName names the sessions of assumed roles in the audited accounts' logs.
+const sessionName = "curfew-scan"
+
+// identityBackoff bounds the wait between attempts to learn whose credentials these
+// are: nothing else has begun, and a person waits.
+const identityBackoff = time.Second
+
+// accounts identifies the account of the configured credentials and of every role, side
+// by side. An account that two of them reach is read once, through the role. A role that
+// cannot be assumed is a blind spot as long as another account can be read.
+func (s *scan) accounts(ctx context.Context) ([]*account, error) {
+	c := s.cloud
+	base := &account{cfg: c.config}
+	if err := s.identify(ctx, base); err != nil {
+		return nil, err
+	}
+	roles := distinct(c.options.AssumeRoles)
+	found := make([]*account, len(roles))
+	failed := make([]error, len(roles))
+	var g errgroup.Group
+	g.SetLimit(maxParts)
+	for i, arn := range roles {
+		g.Go(func() error {
+			a := &account{role: arn, cfg: c.config.Copy()}
+			assume := sts.NewFromConfig(c.config, s.stsOptions("role", c.first()))
+			a.cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(assume, arn,
+				func(o *stscreds.AssumeRoleOptions) { o.RoleSessionName = sessionName }))
+			if failed[i] = s.identify(ctx, a); failed[i] == nil {
+				found[i] = a
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the goroutines return no error
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	all := []*account{base}
+	for i, a := range found {
+		if a == nil {
+			code, detail := reason(failed[i])
+			s.blind(inventory.BlindSpot{What: "account of " + roles[i], Why: joined(code, detail), Effect: "nothing of that account was read"})
+			continue
+		}
+		twice := false
+		for j, other := range all {
+			if other.id == a.id {
+				twice = true
+				if other.role == "" {
+					all[j] = a
+				}
+			}
+		}
+		if !twice {
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// stsOptions sets up a client that learns who the credentials are.
+func (s *scan) stsOptions(key, region string) func(*sts.Options) {
+	return func(o *sts.Options) {
+		o.Region = region
+		o.APIOptions = append(o.APIOptions, guard("sts", s.tally, s.limiter(key, region, "sts")))
+		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
+			r.MaxAttempts = 3
+			r.MaxBackoff = identityBackoff
+		})
+	}
+}
+
+// identify learns the account's id. It asks the region that is read, which may be the
+// only one within reach, and then the partition's home region, because the first may not
+// exist.
+func (s *scan) identify(ctx context.Context, a *account) error {
+	if a.cfg.Credentials == nil {
+		return fmt.Errorf("sign in to AWS: %w", inventory.ErrUnauthenticated)
+	}
+	if _, err := a.cfg.Credentials.Retrieve(ctx); err != nil {
+		return credentialError(ctx, a, err)
+	}
+	var err error
+	for _, region := range distinct([]string{s.cloud.first(), s.cloud.home()}) {
+		client := sts.NewFromConfig(a.cfg, s.stsOptions(a.role, region))
+		var out *sts.GetCallerIdentityOutput
+		out, err = client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+		if err == nil {
+			a.id = awssdk.ToString(out.Account)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !errors.Is(kindOf(err), inventory.ErrUnavailable) {
+			break
+		}
+	}
+	return wrapped("ask AWS whose credentials these are", err)
+}
+
+// credentialError says why there are no credentials. The SDK's own words list every
+// place it looked in; the last of them is where it gave up.
+func credentialError(ctx context.Context, a *account, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if a.role != "" {
+		code, detail := reason(err)
+		return fmt.Errorf("assume role %s: %w (%s)", a.role, inventory.ErrUnauthenticated, joined(code, detail))
+	}
+	if c := code(err); c != "" {
+		return wrapped("sign in to AWS", err)
+	}
+	words := err.Error()
+	if strings.Contains(words, "no EC2 IMDS role found") {
+		words = "none in the environment, in the shared files, or from this machine's role"
+	}
+	return fmt.Errorf("sign in to AWS: %w (%s)", inventory.ErrUnauthenticated, oneLine(words))
+}
+
+// joined returns "code: detail", or the one that is there.
+func joined(code, detail string) string {
+	if detail == "" {
+		return code
+	}
+	return code + ": " + detail
+}

@@ -1,0 +1,79 @@
+package aws
+
+import (
+	"context"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+const groupsPage = 100
+
+func (p *place) autoScalingGroups(ctx context.Context) {
+	var groups []types.AutoScalingGroup
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: awssdk.Int32(groupsPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, out.AutoScalingGroups...)
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "autoscaling:DescribeAutoScalingGroups", err)
+	if len(groups) == 0 {
+		return
+	}
+	policies, readable := p.scalingPolicies(ctx)
+	for _, g := range groups {
+		r := p.resource(inventory.KindAutoScalingGroup, awssdk.ToString(g.AutoScalingGroupName))
+		r.Name = r.ID
+		r.CreatedAt = utc(g.CreatedTime)
+		r.Tags = tagged(g.Tags, func(t types.TagDescription) (*string, *string) { return t.Key, t.Value })
+		r.State = inventory.StateAvailable
+		if awssdk.ToString(g.Status) != "" { // only set while the group is being deleted
+			r.State = inventory.StateDeleting
+		}
+		d := &inventory.AutoScalingGroup{Min: int64(awssdk.ToInt32(g.MinSize)), Max: int64(awssdk.ToInt32(g.MaxSize)), Desired: int64(awssdk.ToInt32(g.DesiredCapacity))}
+		for _, i := range g.Instances {
+			d.Instances = append(d.Instances, awssdk.ToString(i.InstanceId))
+			r.Type = firstOf(r.Type, awssdk.ToString(i.InstanceType))
+		}
+		if readable {
+			d.ScalingPolicies = inventory.Known(policies[r.ID])
+		}
+		r.Detail = d
+		p.scan.add(r)
+	}
+}
+
+// scalingPolicies counts what changes each group's size, by demand or by schedule, and
+// says whether all of it could be read.
+func (p *place) scalingPolicies(ctx context.Context) (perGroup map[string]int, readable bool) {
+	perGroup = map[string]int{}
+	byDemand := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.autoscaling.DescribePolicies(ctx, &autoscaling.DescribePoliciesInput{MaxRecords: awssdk.Int32(groupsPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.ScalingPolicies {
+			perGroup[awssdk.ToString(x.AutoScalingGroupName)]++
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "autoscaling:DescribePolicies", byDemand)
+	bySchedule := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.autoscaling.DescribeScheduledActions(ctx, &autoscaling.DescribeScheduledActionsInput{MaxRecords: awssdk.Int32(groupsPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.ScheduledUpdateGroupActions {
+			perGroup[awssdk.ToString(x.AutoScalingGroupName)]++
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "autoscaling:DescribeScheduledActions", bySchedule)
+	return perGroup, byDemand == nil && bySchedule == nil
+}

@@ -1,0 +1,173 @@
+// Package aws reads AWS accounts: what they hold, what was measured of it, and what
+// things cost. It only ever makes the calls in [Operations], none of which changes
+// anything; a call that is not among them is refused before it is sent.
+//
+// What cannot be read becomes a blind spot with its effect on the answer, and the
+// rest goes on.
+package aws
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// cloudName is the name of this cloud in identities.
+const cloudName = "aws"
+
+// Options say what to read, and how. The zero Options read the configured region of
+// the account that the configured credentials belong to.
+type Options struct {
+	// Regions to read; empty: the configured region. The one name "all" stands for
+	// every region that each account has enabled.
+	Regions []string
+	// AssumeRoles are the ARNs of roles in further accounts, read beside the one of
+	// the credentials.
+	AssumeRoles []string
+	// Profile of the shared configuration files; empty: the configured one.
+	Profile string
+	// RequestsPerSecond bounds the calls to one service in one region of one
+	// account; 0 means DefaultRequestsPerSecond. S3, whose own limits are thousands
+	// a second, gets ten times as many.
+	RequestsPerSecond float64
+	// ListPages bounds the listing of one bucket's objects, and apart from it of its
+	// versions and its uploads, in pages of 1,000; 0 means DefaultListPages.
+	ListPages int
+	// Tags says which tags name the owner; the zero mapping means the default one.
+	Tags inventory.TagMapping
+	// GPUs returns how many accelerators a machine type has (0 for none) and whether
+	// the type is known. Types that are not known are told by their family's letter.
+	// Nil knows none.
+	GPUs func(machineType string) (gpus int, known bool)
+	// GPUMemory returns the memory of each of a machine type's accelerators in bytes.
+	// Where it is known it is not asked of CloudWatch. Nil knows none.
+	GPUMemory func(machineType string) (bytes float64, known bool)
+	// CPUs returns how many virtual CPUs a machine type has. Nil knows none.
+	CPUs func(machineType string) (cpus int, known bool)
+	// HTTP is the client that carries the calls; nil means the SDK's.
+	HTTP awssdk.HTTPClient
+}
+
+// Defaults of Options.
+const (
+	DefaultRequestsPerSecond = 10
+	DefaultListPages         = 5
+)
+
+// s3Factor is how much faster S3 is called than other services.
+const s3Factor = 10
+
+// Retries: the SDK's own default is 3 attempts; throttling of large accounts takes
+// more.
+const (
+	maxAttempts = 5
+	maxBackoff  = 10 * time.Second
+)
+
+// Cloud reads accounts. It holds no state between observations and is safe for
+// concurrent use.
+type Cloud struct {
+	options Options
+	config  awssdk.Config
+	regions []string // as asked for; nil when all
+	all     bool
+}
+
+// New returns a Cloud for the configured credentials. It makes no call. Errors: a
+// [RegionError] for a name that cannot be a region's or when there is no region at
+// all, and inventory.ErrUnauthenticated for a profile that does not exist or cannot
+// be used.
+func New(ctx context.Context, o Options) (*Cloud, error) {
+	if o.RequestsPerSecond <= 0 {
+		o.RequestsPerSecond = DefaultRequestsPerSecond
+	}
+	if o.ListPages <= 0 {
+		o.ListPages = DefaultListPages
+	}
+	if len(o.Tags.Team)+len(o.Tags.Project)+len(o.Tags.User)+len(o.Tags.Environment)+len(o.Tags.CostCenter)+
+		len(o.Tags.Purpose)+len(o.Tags.Lifetime) == 0 {
+		o.Tags = inventory.DefaultTagMapping()
+	}
+	c := &Cloud{options: o}
+	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithSharedConfigProfile(o.Profile),
+		config.WithRetryer(newRetryer),
+		config.WithAppID("curfew"),
+		config.WithLogger(logging.Nop{}), // what goes wrong is returned
+		func(l *config.LoadOptions) error {
+			if o.HTTP != nil {
+				l.HTTPClient = o.HTTP
+			}
+			return nil
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read the AWS configuration: %w: %s", inventory.ErrUnauthenticated, oneLine(innermost(err).Error()))
+	}
+	c.config = cfg
+	switch {
+	case len(o.Regions) == 1 && o.Regions[0] == "all":
+		c.all = true
+	case len(o.Regions) > 0:
+		c.regions = distinct(o.Regions)
+	case cfg.Region != "":
+		c.regions = []string{cfg.Region}
+	default:
+		return nil, &RegionError{Reason: "no region is given and none is configured"}
+	}
+	for _, r := range c.regions {
+		if err := checkName(r); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// newRetryer retries what the SDK retries.
+func newRetryer() awssdk.Retryer {
+	return retryer{retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts = maxAttempts
+		o.MaxBackoff = maxBackoff
+	})}
+}
+
+// retryer is the SDK's, less patient with a bare HTTP 500 in a form that the service does
+// not speak: mostly something in between does not know the call, and never will.
+type retryer struct{ awssdk.RetryerV2 }
+
+const (
+	foreignAttempts = 3
+	foreignDelay    = 50 * time.Millisecond
+)
+
+// RetryDelay returns how long to wait after an attempt, or the attempt's error when
+// there is to be none after it.
+func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
+	if statusOf(err) != http.StatusInternalServerError || !notTheService(err) {
+		return r.RetryerV2.RetryDelay(attempt, err)
+	}
+	if attempt >= foreignAttempts {
+		return 0, err
+	}
+	return time.Duration(attempt) * foreignDelay, nil
+}
+
+// distinct returns names without repetitions, in their order.
+func distinct(names []string) []string {
+	seen := make(map[string]bool, len(names))
+	out := make([]string, 0, len(names))
+	for _, n := range names {
+		if !seen[n] {
+			seen[n] = true
+			out = append(out, n)
+		}
+	}
+	return out
+}

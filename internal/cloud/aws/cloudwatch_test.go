@@ -1,0 +1,252 @@
+package aws
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// TestCallsHoldEverySeries divides any series into calls: none is lost or cut in two, all
+// stay in order, and no call is over what CloudWatch takes unless one series alone is.
+func TestCallsHoldEverySeries(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := batch{to: now, period: time.Hour}
+		b.from = now.Add(-time.Duration(rapid.IntRange(1, 60*24).Draw(t, "hours")) * time.Hour)
+		want := 0
+		for i := range rapid.IntRange(0, 300).Draw(t, "series") {
+			n := rapid.IntRange(1, 12).Draw(t, "statistics")
+			want += n
+			b.series = append(b.series, series{resource: &inventory.Resource{ID: fmt.Sprint(i)}, statistics: make([]statistic, n)})
+		}
+		periods := int(b.to.Sub(b.from) / b.period) // whole hours here
+		got, next := 0, 0
+		for _, call := range b.calls() {
+			n := 0
+			for _, s := range call {
+				if s.resource.ID != fmt.Sprint(next) {
+					t.Fatalf("series %s comes after series %d", s.resource.ID, next-1)
+				}
+				next++
+				n += len(s.statistics)
+			}
+			if len(call) > 1 && (n > maxQueries || n*periods > maxDatapoints) {
+				t.Fatalf("a call of %d statistics over %d periods", n, periods)
+			}
+			got += n
+		}
+		if got != want {
+			t.Fatalf("%d statistics in the calls, want %d", got, want)
+		}
+	})
+}
+
+func TestFortnightFitsOnePage(t *testing.T) {
+	p := &place{scan: &scan{query: round.Query{Now: now}}}
+	b := p.batch(14*24*time.Hour, time.Hour)
+	if got := b.perCall(); got != 299 {
+		t.Errorf("%d statistics a call over 14 days of 337 hours, want 299: at most 100,800 datapoints", got)
+	}
+	if b.from != time.Date(2026, 11, 7, 9, 0, 0, 0, time.UTC) || b.to != now {
+		t.Errorf("the batch is [%s, %s)", b.from, b.to)
+	}
+}
+
+// hours returns points at whole hours before the end; a NaN is no point.
+func hours(values ...float64) []point {
+	var out []point
+	for i, v := range values {
+		if !math.IsNaN(v) {
+			out = append(out, point{now.Truncate(time.Hour).Add(time.Duration(i-len(values)) * time.Hour), v})
+		}
+	}
+	return out
+}
+
+// testMeters returns meters of a made-up place and a machine with its window.
+func testMeters() (*meters, *inventory.Resource, *usage.Window) {
+	p := &place{scan: &scan{cloud: &Cloud{}, query: round.Query{Now: now, Window: 14 * 24 * time.Hour}}, region: "us-east-1", account: &account{id: "1"}}
+	m := &meters{place: p, hourly: p.batch(14*24*time.Hour, step), windows: map[*inventory.Resource]*usage.Window{}}
+	r := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, CreatedAt: now.Add(-48 * time.Hour)}
+	return m, r, m.window(r, &m.hourly, r.CreatedAt)
+}
+
+func TestWindows(t *testing.T) {
+	m, _, w := testMeters()
+	if want := time.Date(2026, 11, 19, 10, 0, 0, 0, time.UTC); w.From != want || w.To != now || w.Step != time.Hour {
+		t.Errorf("the window of a machine of two days is [%s, %s) by %s, want it from %s", w.From, w.To, w.Step, want)
+	}
+	old := &inventory.Resource{ID: "i-2"}
+	if w := m.window(old, &m.hourly, now.AddDate(0, -3, 0)); w.From != m.hourly.from {
+		t.Errorf("the window of an old machine begins at %s, want %s", w.From, m.hourly.from)
+	}
+	if w := m.window(&inventory.Resource{ID: "i-3"}, &m.hourly, now.Add(-10*time.Minute)); w != nil {
+		t.Errorf("a machine of ten minutes has a window [%s, %s)", w.From, w.To)
+	}
+}
+
+func TestFolding(t *testing.T) {
+	nan := math.NaN()
+	one, two := metric{name: "a"}, metric{name: "b"}
+	for _, tc := range []struct {
+		name      string
+		add       func(m *meters, r *inventory.Resource, w *usage.Window)
+		data      [][]point
+		signal    usage.Signal
+		count     int
+		mean, max float64
+	}{
+		{"mean and maximum", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.level(r, &m.hourly, w, "", usage.CPUUtil, 1, true, one)
+		}, [][]point{hours(2, 4), hours(5, 9)}, usage.CPUUtil, 2, 3, 9},
+		{"a mean without its maximum is nothing", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.level(r, &m.hourly, w, "", usage.CPUUtil, 1, true, one)
+		}, [][]point{hours(2, 4), hours(nan, 9)}, usage.CPUUtil, 1, 4, 9},
+		{"of all hosts, the highest", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.level(r, &m.hourly, w, "", usage.GPUUtil, 1, true, one, two)
+		}, [][]point{hours(0, 0), hours(0, 0), hours(50, nan), hours(80, nan)}, usage.GPUUtil, 1, 50, 80},
+		{"of one GPU's series, any", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.level(r, &m.hourly, w, "", usage.GPUUtil, 1, false, one, two)
+		}, [][]point{hours(10, nan), hours(10, nan), hours(30, 20), hours(40, 20)}, usage.GPUUtil, 2, 25, 40},
+		{"amounts add up", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.counter(r, &m.hourly, w, usage.NetBytes, one, two)
+		}, [][]point{hours(1, 0), hours(2, 0)}, usage.NetBytes, 2, 1.5, 3},
+		{"half of nothing is unknown", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.counter(r, &m.hourly, w, usage.NetBytes, one, two)
+		}, [][]point{hours(0, 0), hours(nan, 0)}, usage.NetBytes, 1, 0, 0},
+		{"half of something is something", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.counter(r, &m.hourly, w, usage.NetBytes, one, two)
+		}, [][]point{hours(7), hours(nan)}, usage.NetBytes, 1, 7, 7},
+		{"nothing stays nothing", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.counter(r, &m.hourly, w, usage.Requests, one)
+		}, [][]point{nil}, usage.Requests, 0, 0, 0},
+		{"a gauge in another unit", func(m *meters, r *inventory.Resource, w *usage.Window) {
+			m.gauge(r, w, "", usage.MemTotal, 1<<20, maximum, one)
+		}, [][]point{hours(2)}, usage.MemTotal, 1, 2 << 20, 2 << 20},
+	} {
+		m, r, w := testMeters()
+		tc.add(m, r, w)
+		s := m.hourly.series[0]
+		if len(s.statistics) != len(tc.data) {
+			t.Fatalf("%s: %d statistics, the test has data for %d", tc.name, len(s.statistics), len(tc.data))
+		}
+		s.fold(tc.data)
+		st := w.Machine.Stats(tc.signal)
+		if st == nil {
+			if tc.count != 0 {
+				t.Errorf("%s: nothing was added", tc.name)
+			}
+			continue
+		}
+		if mean, err := st.Mean(); err != nil || st.Count != tc.count || mean != tc.mean || st.Max != tc.max {
+			t.Errorf("%s: got %d points, mean %g, maximum %g, %v; want %d, %g, %g", tc.name, st.Count, mean, st.Max, err, tc.count, tc.mean, tc.max)
+		}
+	}
+}
+
+func TestIdentifyGPU(t *testing.T) {
+	p := &place{hosts: map[string]string{"ip-10-0-0-1.ec2.internal": "i-7"}}
+	for _, tc := range []struct {
+		name         string
+		dims         []types.Dimension
+		machine, gpu string
+	}{
+		{"agent, machine only", dims("InstanceId", "i-1"), "i-1", ""},
+		{"agent, each GPU", dims("InstanceId", "i-1", "index", "3", "name", "NVIDIA A100", "arch", "Ampere", "host", "ip-10-0-0-9"), "i-1", "3"},
+		{"exporter", dims("Hostname", "ip-10-0-0-1.ec2.internal", "gpu", "2", "UUID", "GPU-a", "device", "nvidia2", "modelName", "NVIDIA H100"), "i-7", "2"},
+		{"exporter with the machine's id", dims("instance_id", "i-2", "UUID", "GPU-a"), "i-2", "GPU-a"},
+		{"a MIG instance", dims("InstanceId", "i-1", "gpu", "0", "GPU_I_ID", "5"), "i-1", "0:5"},
+		{"scrape target as instance", dims("instance", "10.0.0.1:9400", "gpu", "0"), "", "0"},
+		{"a host nobody knows", dims("Hostname", "elsewhere", "gpu", "0"), "", "0"},
+		{"nothing", nil, "", ""},
+	} {
+		if machine, gpu := p.identifyGPU(tc.dims); machine != tc.machine || gpu != tc.gpu {
+			t.Errorf("%s: got %q, %q; want %q, %q", tc.name, machine, gpu, tc.machine, tc.gpu)
+		}
+	}
+}
+
+func TestAccelerators(t *testing.T) {
+	c := &Cloud{options: Options{GPUs: func(machine string) (int, bool) {
+		n, ok := map[string]int{"p4d.24xlarge": 8, "m5.large": 0}[machine]
+		return n, ok
+	}}}
+	for _, tc := range []struct {
+		machine string
+		gpus    int
+		known   bool
+	}{
+		{"p4d.24xlarge", 8, true}, {"m5.large", 0, true}, {"c7i.large", 0, true}, {"p6-b200.48xlarge", 0, false}, {"g6f.large", 0, false},
+		{"gr6.4xlarge", 0, false}, {"trn2.48xlarge", 0, false}, {"inf2.xlarge", 0, false}, {"t3.micro", 0, true}, {"", 0, true}, {"u-6tb1.metal", 0, true},
+	} {
+		if n, known := c.accelerators(tc.machine); n != tc.gpus || known != tc.known {
+			t.Errorf("%s: got %d, %v; want %d, %v", tc.machine, n, known, tc.gpus, tc.known)
+		}
+	}
+}
+
+func TestBestFamily(t *testing.T) {
+	whole, each := gpuSources{"": {{}}}, gpuSources{"0": {{}}, "1": {{}}}
+	for _, tc := range []struct {
+		name  string
+		found []map[string]gpuSources
+		want  int
+	}{
+		{"none", []map[string]gpuSources{{}, {}}, -1},
+		{"the machine only", []map[string]gpuSources{{}, {"i-1": whole}}, 1},
+		{"each GPU beats the machine", []map[string]gpuSources{{"i-1": whole}, {"i-1": each}}, 1},
+		{"the first of two", []map[string]gpuSources{{"i-1": each}, {"i-1": each}}, 0},
+		{"another machine's", []map[string]gpuSources{{"i-2": each}}, -1},
+	} {
+		if got := bestFamily(tc.found, "i-1"); got != tc.want {
+			t.Errorf("%s: got family %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		gpus   int
+		memory bool
+		want   []string // signals asked for
+		gpu    string   // where the utilisation goes
+	}{
+		{"one GPU, memory in the catalogue", 1, true, []string{"nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, "0"},
+		{"eight GPUs in one series", 8, false, []string{"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, ""},
+	} {
+		m, r, w := testMeters()
+		m.place.scan.cloud.options.GPUs = func(string) (int, bool) { return tc.gpus, true }
+		m.place.scan.cloud.options.GPUMemory = func(string) (float64, bool) { return 1 << 30, tc.memory }
+		m.gpuFamily(r, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", r.ID)}}})
+		var asked []string
+		for _, s := range m.hourly.series {
+			asked = append(asked, s.statistics[0].name)
+			if s.statistics[0].name == "nvidia_smi_utilization_gpu" {
+				s.fold([][]point{hours(50), hours(60)})
+			}
+		}
+		slices.Sort(asked)
+		if !slices.Equal(asked, tc.want) {
+			t.Errorf("%s: asked for %v, want %v", tc.name, asked, tc.want)
+		}
+		if w.Aggregated {
+			t.Errorf("%s: the series is taken as the maximum of all GPUs", tc.name)
+		}
+		named := len(w.GPUs) == 1 && w.GPUs[0].Name == tc.gpu
+		if tc.gpu == "" {
+			named = len(w.GPUs) == 0 && w.Machine.Stats(usage.GPUUtil) != nil
+		}
+		if !named {
+			t.Errorf("%s: the utilisation is not that of GPU %q", tc.name, tc.gpu)
+		}
+	}
+}

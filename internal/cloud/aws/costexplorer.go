@@ -1,0 +1,168 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+	"slices"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/costexplorer"
+	"github.com/aws/aws-sdk-go-v2/service/costexplorer/types"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// billedDays is how many whole days before today are asked for.
+const billedDays = 30
+
+// costMetric is the cost as billed, before reservations are spread.
+const costMetric = "UnblendedCost"
+
+// accountBill is what one account was billed, exactly, by service.
+type accountBill struct {
+	start, end time.Time
+	byService  map[string]*big.Rat
+}
+
+// billedCosts asks Cost Explorer what the account itself was billed, linked accounts
+// left out, so that several accounts add up.
+func (p *place) billedCosts(ctx context.Context) {
+	end := p.now().Truncate(24 * time.Hour)
+	bill := accountBill{start: end.AddDate(0, 0, -billedDays), end: end, byService: map[string]*big.Rat{}}
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.costs.GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
+			TimePeriod:    &types.DateInterval{Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly))},
+			Granularity:   types.GranularityMonthly,
+			Metrics:       []string{costMetric},
+			GroupBy:       []types.GroupDefinition{{Type: types.GroupDefinitionTypeDimension, Key: awssdk.String("SERVICE")}},
+			Filter:        &types.Expression{Dimensions: &types.DimensionValues{Key: types.DimensionLinkedAccount, Values: []string{p.account.id}}},
+			NextPageToken: token,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return out.NextPageToken, bill.add(out.ResultsByTime)
+	})
+	p.failed(ctx, "ce:GetCostAndUsage", err)
+	if err != nil {
+		return
+	}
+	p.scan.mu.Lock()
+	defer p.scan.mu.Unlock()
+	p.scan.billed = append(p.scan.billed, bill)
+}
+
+func (b *accountBill) add(results []types.ResultByTime) error {
+	for _, r := range results {
+		for _, g := range r.Groups {
+			if len(g.Keys) == 0 {
+				continue
+			}
+			m, ok := g.Metrics[costMetric]
+			if !ok || m.Amount == nil {
+				return fmt.Errorf("read the cost of %s: it has no amount", g.Keys[0])
+			}
+			if unit := awssdk.ToString(m.Unit); unit != "" && unit != "USD" {
+				return fmt.Errorf("read the cost of %s: it is in %s, not in USD", g.Keys[0], unit)
+			}
+			v, err := parseDecimal(*m.Amount)
+			if err != nil {
+				return fmt.Errorf("read the cost of %s: %w", g.Keys[0], err)
+			}
+			sum := b.byService[g.Keys[0]]
+			if sum == nil {
+				sum = new(big.Rat)
+				b.byService[g.Keys[0]] = sum
+			}
+			sum.Add(sum, v)
+		}
+	}
+	return nil
+}
+
+// total adds up what accounts were billed; nil when nothing of it is known. Each service is
+// rounded once, so that the total is the sum of its parts.
+func (s *scan) total(accounts int) (*round.Billed, error) {
+	if len(s.billed) == 0 {
+		return nil, nil
+	}
+	out := &round.Billed{Start: s.billed[0].start, End: s.billed[0].end, Source: "AWS Cost Explorer, unblended cost"}
+	if accounts > 1 {
+		out.Source += fmt.Sprintf(", %d of %d accounts", len(s.billed), accounts)
+	}
+	sums := map[string]*big.Rat{} // by service
+	for _, b := range s.billed {
+		for service, v := range b.byService {
+			if sums[service] == nil {
+				sums[service] = new(big.Rat)
+			}
+			sums[service].Add(sums[service], v)
+		}
+	}
+	if len(sums) == 0 {
+		return nil, nil // nothing was said, which is not that nothing was billed
+	}
+	for service, v := range sums {
+		cost, err := roundToNano(v)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", service, err)
+		}
+		out.ByService = append(out.ByService, round.ServiceCost{Service: service, Cost: cost})
+		if out.Total, err = out.Total.Add(cost); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out.ByService, func(a, b round.ServiceCost) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Service, b.Service))
+	})
+	return out, nil
+}
+
+// decimal is a number as AWS prints amounts: plain, or with a short exponent.
+var decimal = regexp.MustCompile(`^-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,2})?$`)
+
+var errNotDecimal = errors.New("not a decimal number")
+
+// parseDecimal reads a decimal of any length AWS prints, exactly.
+func parseDecimal(s string) (*big.Rat, error) {
+	if !decimal.MatchString(s) {
+		return nil, fmt.Errorf("%q: %w", oneLine(s), errNotDecimal)
+	}
+	v, ok := new(big.Rat).SetString(s)
+	if !ok {
+		return nil, fmt.Errorf("%q: %w", s, errNotDecimal)
+	}
+	return v, nil
+}
+
+// parseDollars reads a decimal number of dollars, rounded half to even to the
+// nano-dollar.
+func parseDollars(s string) (money.Amount, error) {
+	v, err := parseDecimal(s)
+	if err != nil {
+		return 0, err
+	}
+	return roundToNano(v)
+}
+
+// roundToNano rounds dollars half to even to the nano-dollar.
+func roundToNano(v *big.Rat) (money.Amount, error) {
+	scaled := new(big.Rat).Mul(v, new(big.Rat).SetInt64(int64(money.USD)))
+	q, r := new(big.Int).QuoRem(new(big.Int).Abs(scaled.Num()), scaled.Denom(), new(big.Int))
+	if c := r.Lsh(r, 1).Cmp(scaled.Denom()); c > 0 || (c == 0 && q.Bit(0) == 1) {
+		q.Add(q, big.NewInt(1))
+	}
+	if scaled.Sign() < 0 {
+		q.Neg(q)
+	}
+	if !q.IsInt64() {
+		return 0, fmt.Errorf("%s dollars: %w", v.FloatString(2), money.ErrOverflow)
+	}
+	return money.Amount(q.Int64()), nil
+}

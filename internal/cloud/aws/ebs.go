@@ -1,0 +1,100 @@
+package aws
+
+import (
+	"context"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+func (p *place) volumes(ctx context.Context) {
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{MaxResults: awssdk.Int32(volumesPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range out.Volumes {
+			if v.State != types.VolumeStateDeleted {
+				p.scan.add(p.volume(v))
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeVolumes", err)
+}
+
+var volumeStates = map[types.VolumeState]inventory.State{
+	types.VolumeStateCreating:  inventory.StatePending,
+	types.VolumeStateAvailable: inventory.StateAvailable,
+	types.VolumeStateInUse:     inventory.StateInUse,
+	types.VolumeStateDeleting:  inventory.StateDeleting,
+	types.VolumeStateError:     inventory.StateFailed,
+}
+
+func (p *place) volume(v types.Volume) *inventory.Resource {
+	r := p.resource(inventory.KindVolume, awssdk.ToString(v.VolumeId))
+	r.Type = string(v.VolumeType)
+	r.Zone = awssdk.ToString(v.AvailabilityZone)
+	r.State = volumeStates[v.State]
+	r.CreatedAt = utc(v.CreateTime)
+	r.Tags = ec2Tags(v.Tags)
+	r.Name = r.Tags["Name"]
+	d := &inventory.Volume{SizeGiB: int64(awssdk.ToInt32(v.Size)), ThroughputMiBps: int64(awssdk.ToInt32(v.Throughput))}
+	switch v.VolumeType {
+	case types.VolumeTypeGp3, types.VolumeTypeIo1, types.VolumeTypeIo2:
+		d.IOPS = int64(awssdk.ToInt32(v.Iops)) // for gp2 it is only what its size gives
+	}
+	for _, a := range v.Attachments {
+		if id := awssdk.ToString(a.InstanceId); id != "" && a.State != types.VolumeAttachmentStateDetached {
+			d.AttachedTo = append(d.AttachedTo, id)
+		}
+	}
+	r.Detail = d
+	return r
+}
+
+func (p *place) snapshots(ctx context.Context) {
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, MaxResults: awssdk.Int32(snapshotsPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range out.Snapshots {
+			if awssdk.ToString(s.OwnerId) == p.account.id {
+				p.scan.add(p.snapshot(s))
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeSnapshots", err)
+}
+
+var snapshotStates = map[types.SnapshotState]inventory.State{
+	types.SnapshotStatePending:    inventory.StatePending,
+	types.SnapshotStateCompleted:  inventory.StateAvailable,
+	types.SnapshotStateError:      inventory.StateFailed,
+	types.SnapshotStateRecovering: inventory.StatePending,
+	// In the recycle bin: it still costs and is on its way out.
+	types.SnapshotStateRecoverable: inventory.StateDeleting,
+}
+
+func (p *place) snapshot(s types.Snapshot) *inventory.Resource {
+	r := p.resource(inventory.KindSnapshot, awssdk.ToString(s.SnapshotId))
+	r.State = snapshotStates[s.State]
+	r.CreatedAt = utc(s.StartTime)
+	r.Tags = ec2Tags(s.Tags)
+	r.Name = r.Tags["Name"]
+	d := &inventory.Snapshot{
+		VolumeID:      awssdk.ToString(s.VolumeId),
+		VolumeSizeGiB: int64(awssdk.ToInt32(s.VolumeSize)),
+		Archived:      s.StorageTier == types.StorageTierArchive,
+	}
+	if n := awssdk.ToInt64(s.FullSnapshotSizeInBytes); n > 0 {
+		d.FullBytes = inventory.Known(n)
+	}
+	r.Detail = d
+	return r
+}

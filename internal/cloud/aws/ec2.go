@@ -1,0 +1,312 @@
+package aws
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// The largest pages that the calls give.
+const (
+	instancesPage = 1000
+	volumesPage   = 500
+	snapshotsPage = 1000
+	imagesPage    = 1000
+	natPage       = 1000
+	routesPage    = 100
+)
+
+// groupTag is the tag by which EC2 names the Auto Scaling group of a machine.
+const groupTag = "aws:autoscaling:groupName"
+
+func (p *place) instances(ctx context.Context) {
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{MaxResults: awssdk.Int32(instancesPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, reservation := range out.Reservations {
+			for _, i := range reservation.Instances {
+				if i.State != nil && i.State.Name == types.InstanceStateNameTerminated {
+					continue
+				}
+				if host := awssdk.ToString(i.PrivateDnsName); host != "" {
+					p.hosts[host] = awssdk.ToString(i.InstanceId)
+				}
+				p.scan.add(p.instance(i))
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeInstances", err)
+}
+
+// instance maps a machine. Its protection is not read: that takes a call for each.
+func (p *place) instance(i types.Instance) *inventory.Resource {
+	r := p.resource(inventory.KindInstance, awssdk.ToString(i.InstanceId))
+	r.Type = string(i.InstanceType)
+	r.CreatedAt = utc(i.LaunchTime)
+	r.Tags = ec2Tags(i.Tags)
+	r.Name = r.Tags["Name"]
+	d := &inventory.Instance{
+		Market:                market(i),
+		Platform:              platform(awssdk.ToString(i.PlatformDetails)),
+		ImageID:               awssdk.ToString(i.ImageId),
+		AutoScalingGroup:      r.Tags[groupTag],
+		CapacityReservationID: awssdk.ToString(i.CapacityReservationId),
+		VPC:                   awssdk.ToString(i.VpcId),
+		Subnet:                awssdk.ToString(i.SubnetId),
+	}
+	if i.Placement != nil {
+		r.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
+		d.Tenancy = tenancy(string(i.Placement.Tenancy))
+	}
+	if i.State != nil {
+		r.State = instanceStates[i.State.Name]
+	}
+	switch r.State {
+	case inventory.StateRunning:
+		r.StateSince = r.CreatedAt
+	case inventory.StateStopped:
+		r.StateSince = transitionTime(awssdk.ToString(i.StateTransitionReason))
+	}
+	for _, m := range i.BlockDeviceMappings {
+		if m.Ebs != nil {
+			d.Disks = append(d.Disks, inventory.Disk{VolumeID: awssdk.ToString(m.Ebs.VolumeId), DeleteOnTermination: awssdk.ToBool(m.Ebs.DeleteOnTermination)})
+		}
+	}
+	r.Detail = d
+	return r
+}
+
+var instanceStates = map[types.InstanceStateName]inventory.State{
+	types.InstanceStateNamePending:      inventory.StatePending,
+	types.InstanceStateNameRunning:      inventory.StateRunning,
+	types.InstanceStateNameShuttingDown: inventory.StateDeleting,
+	types.InstanceStateNameStopping:     inventory.StateStopping,
+	types.InstanceStateNameStopped:      inventory.StateStopped,
+}
+
+// market says how a machine's capacity was bought. EC2 gives no lifecycle for
+// on-demand machines; one it gives and that is not known here is unknown.
+func market(i types.Instance) inventory.Market {
+	if i.Placement != nil && i.Placement.Tenancy == types.TenancyHost {
+		return inventory.DedicatedHost
+	}
+	switch i.InstanceLifecycle {
+	case "":
+		return inventory.OnDemand
+	case types.InstanceLifecycleTypeSpot:
+		return inventory.Spot
+	case types.InstanceLifecycleTypeCapacityBlock:
+		return inventory.CapacityBlock
+	}
+	return inventory.MarketUnknown
+}
+
+// platforms maps the platform details of machines and the product descriptions of
+// reservations, in lower case, to short names.
+var platforms = map[string]string{
+	"linux/unix":                           inventory.LinuxPlatform,
+	"linux/unix (amazon vpc)":              inventory.LinuxPlatform,
+	"linux":                                inventory.LinuxPlatform,
+	"red hat enterprise linux":             "rhel",
+	"suse linux":                           "suse",
+	"ubuntu pro":                           "ubuntu-pro",
+	"windows":                              "windows",
+	"windows (amazon vpc)":                 "windows",
+	"windows byol":                         "windows-byol",
+	"windows with sql server":              "windows-sql",
+	"windows with sql server (amazon vpc)": "windows-sql",
+}
+
+// platform returns a short name of a platform; empty stays empty, which is unknown.
+func platform(details string) string {
+	details = strings.ToLower(strings.TrimSpace(details))
+	if p := platforms[details]; p != "" {
+		return p
+	}
+	return strings.Join(strings.Fields(details), "-")
+}
+
+// tenancy maps EC2's word for shared machines.
+func tenancy(t string) string {
+	if t == string(types.TenancyDefault) {
+		return inventory.SharedTenancy
+	}
+	return t
+}
+
+// transition is when a machine changed its state, as in
+// "User initiated (2024-01-02 03:04:05 GMT)".
+var transition = regexp.MustCompile(`\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)`)
+
+// transitionTime returns the time in a state transition reason; zero when there is
+// none.
+func transitionTime(reason string) time.Time {
+	m := transition.FindStringSubmatch(reason)
+	if m == nil {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.DateTime, m[1])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func ec2Tags(tags []types.Tag) map[string]string {
+	return tagged(tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
+}
+
+func (p *place) images(ctx context.Context) {
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, IncludeDeprecated: awssdk.Bool(true),
+			IncludeDisabled: awssdk.Bool(true), MaxResults: awssdk.Int32(imagesPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range out.Images {
+			if i.State != types.ImageStateDeregistered {
+				p.scan.add(p.image(i))
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeImages", err)
+}
+
+var imageStates = map[types.ImageState]inventory.State{
+	types.ImageStatePending:   inventory.StatePending,
+	types.ImageStateAvailable: inventory.StateAvailable,
+	types.ImageStateDisabled:  inventory.StateDisabled,
+	types.ImageStateInvalid:   inventory.StateFailed,
+	types.ImageStateFailed:    inventory.StateFailed,
+	types.ImageStateError:     inventory.StateFailed,
+}
+
+func (p *place) image(i types.Image) *inventory.Resource {
+	r := p.resource(inventory.KindImage, awssdk.ToString(i.ImageId))
+	r.Tags = ec2Tags(i.Tags)
+	r.Name = firstOf(r.Tags["Name"], awssdk.ToString(i.Name))
+	r.State = imageStates[i.State]
+	r.CreatedAt = stamp(awssdk.ToString(i.CreationDate))
+	d := &inventory.Image{Public: awssdk.ToBool(i.Public)}
+	if t := stamp(awssdk.ToString(i.LastLaunchedTime)); !t.IsZero() {
+		d.LastLaunched = inventory.Known(t)
+	}
+	for _, m := range i.BlockDeviceMappings {
+		if m.Ebs != nil && awssdk.ToString(m.Ebs.SnapshotId) != "" {
+			d.SnapshotIDs = append(d.SnapshotIDs, *m.Ebs.SnapshotId)
+		}
+	}
+	r.Detail = d
+	return r
+}
+
+// stamp reads a time that an answer holds as text; zero when it is none.
+func stamp(s string) time.Time {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+func firstOf(names ...string) string {
+	for _, n := range names {
+		if n != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+func (p *place) addresses(ctx context.Context) {
+	out, err := p.ec2.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
+	if err != nil {
+		p.failed(ctx, "ec2:DescribeAddresses", err)
+		return
+	}
+	for _, a := range out.Addresses {
+		r := p.resource(inventory.KindAddress, firstOf(awssdk.ToString(a.AllocationId), awssdk.ToString(a.PublicIp)))
+		r.Tags = ec2Tags(a.Tags)
+		r.Name = firstOf(r.Tags["Name"], awssdk.ToString(a.PublicIp))
+		d := &inventory.Address{PublicIP: awssdk.ToString(a.PublicIp), AssociationID: awssdk.ToString(a.AssociationId), InstanceID: awssdk.ToString(a.InstanceId)}
+		r.State, r.Detail = inventory.StateAvailable, d
+		if d.AssociationID != "" || d.InstanceID != "" {
+			r.State = inventory.StateInUse
+		}
+		p.scan.add(r)
+	}
+}
+
+func (p *place) natGateways(ctx context.Context) {
+	var gateways []types.NatGateway
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{MaxResults: awssdk.Int32(natPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range out.NatGateways {
+			if g.State != types.NatGatewayStateDeleted {
+				gateways = append(gateways, g)
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeNatGateways", err)
+	if len(gateways) == 0 {
+		return
+	}
+	routes, readable := p.natRoutes(ctx)
+	for _, g := range gateways {
+		r := p.resource(inventory.KindNATGateway, awssdk.ToString(g.NatGatewayId))
+		r.Tags = ec2Tags(g.Tags)
+		r.Name = r.Tags["Name"]
+		r.Type = string(g.ConnectivityType)
+		r.CreatedAt = utc(g.CreateTime)
+		r.State = map[types.NatGatewayState]inventory.State{
+			types.NatGatewayStatePending: inventory.StatePending, types.NatGatewayStateAvailable: inventory.StateAvailable,
+			types.NatGatewayStateFailed: inventory.StateFailed, types.NatGatewayStateDeleting: inventory.StateDeleting,
+		}[g.State]
+		d := &inventory.NATGateway{VPC: awssdk.ToString(g.VpcId), Subnet: awssdk.ToString(g.SubnetId)}
+		if readable {
+			d.Routes = inventory.Known(routes[r.ID])
+		}
+		r.Detail = d
+		p.scan.add(r)
+	}
+}
+
+// natRoutes counts the route tables that send traffic to each NAT gateway, and says
+// whether all could be read.
+func (p *place) natRoutes(ctx context.Context) (routes map[string]int, readable bool) {
+	routes = map[string]int{}
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{MaxResults: awssdk.Int32(routesPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range out.RouteTables {
+			counted := map[string]bool{}
+			for _, route := range t.Routes {
+				if id := awssdk.ToString(route.NatGatewayId); id != "" && !counted[id] {
+					counted[id] = true
+					routes[id]++
+				}
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeRouteTables", err)
+	return routes, err == nil
+}

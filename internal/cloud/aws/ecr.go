@@ -1,0 +1,122 @@
+package aws
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/aws-sdk-go-v2/service/ecr/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+const (
+	repositoriesPage = 1000
+	// unpulled is the age after which a tagged image that nobody pulls is not used
+	// any more, in the field's rule for registries.
+	unpulled = 90 * 24 * time.Hour
+)
+
+func (p *place) repositories(ctx context.Context) {
+	var repos []types.Repository
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ecr.DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{MaxResults: awssdk.Int32(repositoriesPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		repos = append(repos, out.Repositories...)
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ecr:DescribeRepositories", err)
+	each(ctx, repos, func(repo types.Repository) { p.scan.add(p.repository(ctx, repo)) })
+}
+
+func (p *place) repository(ctx context.Context, repo types.Repository) *inventory.Resource {
+	r := p.resource(inventory.KindRepository, awssdk.ToString(repo.RepositoryName))
+	r.Name, r.CreatedAt, r.State = r.ID, utc(repo.CreatedAt), inventory.StateAvailable
+	var images imageSum
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ecr.DescribeImages(ctx, &ecr.DescribeImagesInput{RepositoryName: repo.RepositoryName, MaxResults: awssdk.Int32(repositoriesPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range out.ImageDetails {
+			images.add(i, p.now())
+		}
+		return out.NextToken, nil
+	})
+	p.missed(ctx, "ecr:DescribeImages", r.ID, err)
+	d := &inventory.Repository{}
+	if err == nil {
+		images.fill(d)
+	}
+	_, err = p.ecr.GetLifecyclePolicy(ctx, &ecr.GetLifecyclePolicyInput{RepositoryName: repo.RepositoryName})
+	switch {
+	case err == nil:
+		d.LifecyclePolicy = inventory.Known(true)
+	case is(err, "LifecyclePolicyNotFoundException"):
+		d.LifecyclePolicy = inventory.Known(false)
+	default:
+		p.missed(ctx, "ecr:GetLifecyclePolicy", r.ID, err)
+	}
+	out, err := p.ecr.ListTagsForResource(ctx, &ecr.ListTagsForResourceInput{ResourceArn: repo.RepositoryArn})
+	p.missed(ctx, "ecr:ListTagsForResource", r.ID, err)
+	if err == nil {
+		r.Tags = tagged(out.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
+	}
+	r.Detail = d
+	return r
+}
+
+// imageSum adds up a repository's images. Layers that images share are stored once and
+// counted in each, so the bytes are an upper bound.
+type imageSum struct {
+	images, untagged, unpulled                int
+	bytes, untaggedBytes, unpulledBytes       int64
+	unsized, untaggedUnsized, unpulledUnsized bool
+	// lists: some image is a list of others, which are untagged and in use.
+	lists bool
+}
+
+func (s *imageSum) add(i types.ImageDetail, now time.Time) {
+	s.images++
+	size := awssdk.ToInt64(i.ImageSizeInBytes)
+	sized := i.ImageSizeInBytes != nil
+	s.bytes += size
+	s.unsized = s.unsized || !sized
+	media := awssdk.ToString(i.ImageManifestMediaType)
+	s.lists = s.lists || strings.Contains(media, "image.index") || strings.Contains(media, "manifest.list")
+	last := utc(i.ImagePushedAt)
+	if t := utc(i.LastRecordedPullTime); t.After(last) {
+		last = t
+	}
+	switch {
+	case len(i.ImageTags) == 0 && awssdk.ToString(i.SubjectManifestDigest) == "": // not a signature of another image
+		s.untagged++
+		s.untaggedBytes += size
+		s.untaggedUnsized = s.untaggedUnsized || !sized
+	case len(i.ImageTags) > 0 && !last.IsZero() && now.Sub(last) >= unpulled:
+		s.unpulled++
+		s.unpulledBytes += size
+		s.unpulledUnsized = s.unpulledUnsized || !sized
+	}
+}
+
+func (s *imageSum) fill(d *inventory.Repository) {
+	d.Images, d.UnpulledImages = s.images, s.unpulled
+	if !s.unsized {
+		d.Bytes = inventory.Known(s.bytes)
+	}
+	if !s.unpulledUnsized {
+		d.UnpulledBytes = inventory.Known(s.unpulledBytes)
+	}
+	if s.lists {
+		return // which untagged images a list needs is not known without reading it
+	}
+	d.UntaggedImages = s.untagged
+	if !s.untaggedUnsized {
+		d.UntaggedBytes = inventory.Known(s.untaggedBytes)
+	}
+}

@@ -1,0 +1,267 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// agentNamespace is where the CloudWatch agent puts its metrics unless told otherwise.
+const agentNamespace = "CWAgent"
+
+// family is a set of GPU metrics that one collector publishes with the same dimensions.
+// Only the first is listed; the others are where it is, or nowhere.
+type family struct {
+	namespace string // empty: any
+	metrics   []string
+}
+
+// The families that tell how busy a GPU is, best first, and those that tell more.
+var (
+	busyFamilies = []family{
+		{agentNamespace, []string{"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw"}},
+		{"", []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
+		{"", []string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
+		{"", []string{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
+	}
+	deepFamilies = []family{
+		{"", []string{"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"}},
+		{"", []string{"DCGM_FI_PROF_SM_UTIL_RATIO", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "DCGM_FI_PROF_TENSOR_UTIL_RATIO"}},
+	}
+)
+
+// maxSources bounds the dimension sets that are read for one GPU. There is more than
+// one where a collector puts something that changes, such as the power state, into the
+// dimensions.
+const maxSources = 8
+
+// gpuSources are the dimension sets of a machine's GPUs in one family, by GPU; the empty
+// name is a set that names the machine only.
+type gpuSources map[string][]metric
+
+// accelerators returns how many accelerators a machine type has. A type that the
+// catalogue does not know has some, nobody knows how many, when its family is one of
+// accelerated machines (g, p, trn, inf, dl, vt), and none otherwise.
+func (c *Cloud) accelerators(machine string) (gpus int, known bool) {
+	if c.options.GPUs != nil {
+		if n, ok := c.options.GPUs(machine); ok {
+			return n, true
+		}
+	}
+	family, _, _ := strings.Cut(machine, ".")
+	letters := family[:max(0, strings.IndexAny(family, "0123456789"))]
+	switch letters {
+	case "g", "gr", "p", "trn", "inf", "dl", "vt":
+		return 0, false
+	}
+	return 0, true
+}
+
+// gpuMemory returns the memory of each of a machine type's accelerators in bytes.
+func (c *Cloud) gpuMemory(machine string) (bytes float64, known bool) {
+	if c.options.GPUMemory == nil {
+		return 0, false
+	}
+	return c.options.GPUMemory(machine)
+}
+
+// cores returns how many virtual CPUs a machine type has, 0 when nobody knows.
+func (c *Cloud) cores(machine string) int {
+	if c.options.CPUs != nil {
+		if n, ok := c.options.CPUs(machine); ok {
+			return n
+		}
+	}
+	return 0
+}
+
+// gpus adds the series of the GPUs of machines. Where the metrics can be listed, only
+// those that exist are read, each GPU on its own; where they cannot, what the agent
+// publishes for the machine as a whole is tried.
+func (m *meters) gpus(ctx context.Context, machines []*inventory.Resource) {
+	byID := make(map[string]*inventory.Resource, len(machines))
+	for _, r := range machines {
+		if m.window(r, &m.hourly, r.CreatedAt) != nil {
+			byID[r.ID] = r
+		}
+	}
+	if len(byID) == 0 {
+		return
+	}
+	busy, err := m.discover(ctx, busyFamilies, byID)
+	if err != nil {
+		op := index["cloudwatch:ListMetrics"]
+		m.place.explain(ctx, op, err, fmt.Sprintf("%s: of %s only what the agent publishes for the machine as a whole", op.Effect, count(len(byID), "GPU machine")))
+		for _, r := range machines {
+			if byID[r.ID] != nil {
+				m.gpuFamily(r, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", r.ID)}}})
+			}
+		}
+		return
+	}
+	deep, err := m.discover(ctx, deepFamilies, byID)
+	if err != nil {
+		op := index["cloudwatch:ListMetrics"]
+		m.place.explain(ctx, op, err, "how much of each GPU works is not seen")
+	}
+	for _, r := range machines {
+		if byID[r.ID] == nil {
+			continue
+		}
+		if best := bestFamily(busy, r.ID); best >= 0 {
+			m.gpuFamily(r, busyFamilies[best], busy[best][r.ID])
+		}
+		if best := bestFamily(deep, r.ID); best >= 0 {
+			m.gpuFamily(r, deepFamilies[best], deep[best][r.ID])
+		}
+	}
+}
+
+// bestFamily returns the first family that has a machine's GPUs one by one, otherwise
+// the first that has the machine at all, and -1 when none has.
+func bestFamily(found []map[string]gpuSources, machine string) int {
+	whole := -1
+	for i, f := range found {
+		sources, ok := f[machine]
+		if !ok {
+			continue
+		}
+		if _, only := sources[""]; !only {
+			return i
+		}
+		if whole < 0 {
+			whole = i
+		}
+	}
+	return whole
+}
+
+// discover lists which GPUs of which machines each family has.
+func (m *meters) discover(ctx context.Context, families []family, machines map[string]*inventory.Resource) ([]map[string]gpuSources, error) {
+	found := make([]map[string]gpuSources, len(families))
+	for i, f := range families {
+		found[i] = map[string]gpuSources{}
+		err := m.place.listMetrics(ctx, f.namespace, f.metrics[0], func(x types.Metric) {
+			id, gpu := m.place.identifyGPU(x.Dimensions)
+			if machines[id] == nil {
+				return
+			}
+			if found[i][id] == nil {
+				found[i][id] = gpuSources{}
+			}
+			if s := found[i][id][gpu]; len(s) < maxSources {
+				found[i][id][gpu] = append(s, metric{namespace: awssdk.ToString(x.Namespace), dims: x.Dimensions})
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, sources := range found[i] {
+			if len(sources) > 1 {
+				delete(sources, "") // the same again, without saying whose
+			}
+		}
+	}
+	return found, nil
+}
+
+// gpuFamily adds the series of one family for a machine's GPUs.
+func (m *meters) gpuFamily(r *inventory.Resource, f family, sources gpuSources) {
+	w := m.windows[r]
+	memory, memoryKnown := m.place.scan.cloud.gpuMemory(r.Type)
+	if memoryKnown {
+		w.GPUMemory = memory
+	}
+	for _, gpu := range slices.Sorted(maps.Keys(sources)) {
+		name := gpu
+		if n, ok := m.place.scan.cloud.accelerators(r.Type); gpu == "" && ok && n == 1 {
+			name = "0" // the machine's only one
+		}
+		for _, x := range f.metrics {
+			signal, scale, ok := usage.SignalOf(x)
+			if !ok || (signal == usage.MemTotal && memoryKnown && !strings.Contains(gpu, partOf)) {
+				continue
+			}
+			metrics := make([]metric, len(sources[gpu]))
+			for i, s := range sources[gpu] {
+				metrics[i] = metric{s.namespace, x, s.dims}
+			}
+			switch signal {
+			case usage.MemTotal:
+				m.gauge(r, w, name, signal, scale, maximum, metrics...)
+			case usage.Power:
+				m.gauge(r, w, name, signal, scale, average, metrics...)
+			default:
+				m.level(r, &m.hourly, w, name, signal, scale, false, metrics...)
+			}
+		}
+	}
+}
+
+// Dimensions that name a machine and a GPU, in lower case, in the order in which they
+// are believed. The names are those of the CloudWatch agent, of dcgm-exporter and of
+// Container Insights.
+var (
+	machineDimensions = []string{"instanceid", "instance_id", "instance"}
+	hostDimensions    = []string{"hostname", "host", "nodename", "node"}
+	gpuDimensions     = []string{"index", "gpu", "gpu_index", "minor_number", "gpudevice", "device", "uuid", "gpu_uuid"}
+	partDimension     = "gpu_i_id"
+)
+
+// partOf stands between a GPU and a MIG instance of it, in the name of the latter.
+const partOf = ":"
+
+// identifyGPU returns the machine and the GPU that a metric's dimensions name, empty
+// where they name none. A MIG instance is a GPU of its own.
+func (p *place) identifyGPU(dimensions []types.Dimension) (machine, gpu string) {
+	values := make(map[string]string, len(dimensions))
+	for _, d := range dimensions {
+		values[strings.ToLower(awssdk.ToString(d.Name))] = awssdk.ToString(d.Value)
+	}
+	for _, name := range machineDimensions {
+		if v := values[name]; strings.HasPrefix(v, "i-") {
+			machine = v
+			break
+		}
+	}
+	for _, name := range hostDimensions {
+		if v := values[name]; machine == "" && v != "" {
+			machine = p.hosts[v]
+			if strings.HasPrefix(v, "i-") {
+				machine = v
+			}
+		}
+	}
+	for _, name := range gpuDimensions {
+		if v := values[name]; v != "" {
+			gpu = v
+			break
+		}
+	}
+	if part := values[partDimension]; part != "" && gpu != "" {
+		gpu += partOf + part
+	}
+	return machine, gpu
+}
+
+// dims returns dimensions of names and values in turn.
+func dims(pairs ...string) []types.Dimension {
+	out := make([]types.Dimension, 0, len(pairs)/2)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		out = append(out, dim(pairs[i], pairs[i+1]))
+	}
+	return out
+}
+
+// trainingHost is the name of a training job's machine in its metrics; they count from
+// one.
+func trainingHost(job string, n int64) string { return job + "/algo-" + strconv.FormatInt(n+1, 10) }

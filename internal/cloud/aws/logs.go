@@ -1,0 +1,56 @@
+package aws
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+const logGroupsPage = 50 // the most the call gives
+
+func (p *place) logGroups(ctx context.Context) {
+	var groups []types.LogGroup
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.logs.DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{Limit: awssdk.Int32(logGroupsPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, out.LogGroups...)
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "logs:DescribeLogGroups", err)
+	each(ctx, groups, func(g types.LogGroup) {
+		r := p.resource(inventory.KindLogGroup, awssdk.ToString(g.LogGroupName))
+		r.Name, r.State = r.ID, inventory.StateAvailable
+		if g.CreationTime != nil {
+			r.CreatedAt = time.UnixMilli(*g.CreationTime).UTC()
+		}
+		r.Detail = &inventory.LogGroup{
+			StoredBytes: known(g.StoredBytes),
+			// The API leaves the field out where logs are kept for ever.
+			RetentionDays:    inventory.Known(int(awssdk.ToInt32(g.RetentionInDays))),
+			InfrequentAccess: g.LogGroupClass == types.LogGroupClassInfrequentAccess,
+		}
+		arn := strings.TrimSuffix(firstOf(awssdk.ToString(g.LogGroupArn), awssdk.ToString(g.Arn)), ":*")
+		out, err := p.logs.ListTagsForResource(ctx, &cloudwatchlogs.ListTagsForResourceInput{ResourceArn: &arn})
+		p.missed(ctx, "logs:ListTagsForResource", r.ID, err)
+		if err == nil {
+			r.Tags = orEmpty(out.Tags)
+		}
+		p.scan.add(r)
+	})
+}
+
+// orEmpty returns tags that were read: none is an empty map.
+func orEmpty(tags map[string]string) map[string]string {
+	if tags == nil {
+		return map[string]string{}
+	}
+	return tags
+}

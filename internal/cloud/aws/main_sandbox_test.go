@@ -1,0 +1,94 @@
+package aws_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/test/sandbox"
+)
+
+// account is the one seeded account that the tests share, and the truth about it.
+var (
+	account *sandbox.Sandbox
+	truth   *sandbox.Truth
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	if flag.Lookup("test.fuzz").Value.String() != "" {
+		return m.Run() // fuzzing needs no account, and starts many processes
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	var err error
+	if account, err = sandbox.Start(ctx, sandbox.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer account.Close()
+	if truth, err = account.Seed(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// gpus are the accelerators of the seeded machine types.
+func gpus(machineType string) (int, bool) {
+	switch {
+	case strings.HasPrefix(machineType, "p4d"):
+		return 8, true
+	case machineType == "g5.12xlarge", machineType == "g4dn.12xlarge":
+		return 4, true
+	case strings.HasPrefix(machineType, "g"), strings.HasPrefix(machineType, "p"):
+		return 1, true
+	}
+	return 0, true
+}
+
+// environ points the SDK at the sandbox.
+func environ(t testing.TB) {
+	t.Helper()
+	for _, e := range account.Env() {
+		k, v, _ := strings.Cut(e, "=")
+		t.Setenv(k, v)
+	}
+}
+
+// query asks as of the seeding.
+func query() round.Query { return round.Query{Now: truth.Now, Window: 14 * 24 * time.Hour} }
+
+// options read all of the seeded regions, without waiting for turns.
+func options() aws.Options {
+	return aws.Options{Regions: truth.Regions, RequestsPerSecond: 10_000, GPUs: gpus}
+}
+
+// observe reads the sandbox; the record holds only its calls afterwards.
+func observe(t testing.TB, o aws.Options) (*round.Observation, error) {
+	t.Helper()
+	environ(t)
+	account.Wire.Recorder.Reset()
+	c, err := aws.New(t.Context(), o)
+	if err != nil {
+		return nil, err
+	}
+	return c.Observe(t.Context(), query())
+}
+
+func mustObserve(t testing.TB, o aws.Options) *round.Observation {
+	t.Helper()
+	seen, err := observe(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}

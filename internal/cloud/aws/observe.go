@@ -1,0 +1,422 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// maxParts is how many parts of an observation run at once. Their calls are bounded by
+// the rate limit besides.
+const maxParts = 24
+
+// defaultWindow is how far back usage is read where the query does not say.
+const defaultWindow = 14 * 24 * time.Hour
+
+// scan is one observation under way.
+type scan struct {
+	cloud *Cloud
+	query round.Query
+	tally *tally
+
+	limitMu  sync.Mutex
+	limiters map[string]*rate.Limiter
+
+	mu          sync.Mutex
+	resources   []*inventory.Resource
+	blindSpots  []inventory.BlindSpot
+	partial     map[partialKey]*partialFailure
+	unread      map[string]bool
+	windows     map[inventory.Ref]*usage.Window
+	commitments bool // all of them were read
+	billed      []accountBill
+	places      []*place
+	many        bool // several accounts, so blind spots name theirs
+	progress    round.Progress
+}
+
+// Observe reads every account and region. See [round.Observer] for what it promises; it
+// returns ctx's error when the caller gives up, and a [RegionError] when there is nothing
+// of that name to read.
+func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
+	if q.Window <= 0 {
+		q.Window = defaultWindow
+	}
+	q.Now = q.Now.UTC()
+	s := &scan{cloud: c, query: q, tally: newTally(), limiters: map[string]*rate.Limiter{}, partial: map[partialKey]*partialFailure{},
+		unread: map[string]bool{}, windows: map[inventory.Ref]*usage.Window{}, commitments: true}
+	accounts, err := s.accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.many = len(accounts) > 1
+	if err := s.plan(ctx, accounts); err != nil {
+		return nil, err
+	}
+	if err := s.run(ctx, s.inventoryParts(accounts)); err != nil {
+		return nil, err
+	}
+	s.link()
+	if err := s.run(ctx, s.usageParts()); err != nil {
+		return nil, err
+	}
+	return s.observation(accounts)
+}
+
+// plan decides which regions of which accounts are read.
+func (s *scan) plan(ctx context.Context, accounts []*account) error {
+	regions := make([][]string, len(accounts))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxParts)
+	for i, a := range accounts {
+		g.Go(func() error {
+			var err error
+			regions[i], err = s.accountRegions(gctx, a)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	for i, a := range accounts {
+		for _, r := range regions[i] {
+			s.places = append(s.places, s.place(a, r))
+		}
+	}
+	if len(s.places) == 0 {
+		return &RegionError{Region: strings.Join(s.cloud.regions, ", "), Reason: "no account has enabled it"}
+	}
+	return nil
+}
+
+// part is a piece of work that can go on beside the others.
+type part struct {
+	what string
+	run  func(context.Context)
+}
+
+// run works through the parts, several at once. The only error is the caller's having
+// given up.
+func (s *scan) run(ctx context.Context, parts []part) error {
+	s.mu.Lock()
+	s.progress.Total += len(parts)
+	s.mu.Unlock()
+	var g errgroup.Group
+	g.SetLimit(maxParts)
+	for _, p := range parts {
+		g.Go(func() error {
+			if ctx.Err() == nil {
+				p.run(ctx)
+				s.done(p.what)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the goroutines return no error
+	return ctx.Err()
+}
+
+func (s *scan) done(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress.What = what
+	s.progress.Done++
+	s.progress.Resources = len(s.resources)
+	if s.query.Progress != nil {
+		s.query.Progress(s.progress) // under the lock, so that it never goes back
+	}
+}
+
+// inventoryParts lists what is to be listed.
+func (s *scan) inventoryParts(accounts []*account) []part {
+	var parts []part
+	for _, p := range s.places {
+		for _, x := range []struct {
+			what string
+			run  func(*place, context.Context)
+		}{
+			{"machines", (*place).instances}, {"volumes", (*place).volumes}, {"snapshots", (*place).snapshots},
+			{"images", (*place).images}, {"addresses", (*place).addresses}, {"NAT gateways", (*place).natGateways},
+			{"load balancers", (*place).loadBalancers}, {"classic load balancers", (*place).classicLoadBalancers},
+			{"Auto Scaling groups", (*place).autoScalingGroups}, {"repositories", (*place).repositories},
+			{"log groups", (*place).logGroups}, {"notebooks", (*place).notebooks}, {"studio applications", (*place).apps},
+			{"endpoints", (*place).endpoints}, {"training jobs", (*place).trainingJobs},
+			{"EFS file systems", (*place).elasticFileSystems}, {"FSx file systems", (*place).fsxFileSystems},
+			{"databases", (*place).databases}, {"search clusters", (*place).searchClusters}, {"secrets", (*place).secrets},
+			{"capacity reservations", (*place).capacityReservations}, {"reserved instances", (*place).reservedInstances},
+		} {
+			parts = append(parts, part{p.String() + " " + x.what, func(ctx context.Context) { x.run(p, ctx) }})
+		}
+	}
+	for _, a := range accounts {
+		regions := map[string]*place{}
+		for _, p := range s.places {
+			if p.account == a {
+				regions[p.region] = p
+			}
+		}
+		home := s.place(a, s.cloud.home())
+		in := ""
+		if s.many {
+			in = a.id + " "
+		}
+		parts = append(parts,
+			part{in + "buckets", func(ctx context.Context) { home.buckets(ctx, regions) }},
+			part{in + "savings plans", func(ctx context.Context) { home.savingsPlans(ctx, slices.Sorted(maps.Keys(regions))) }},
+			part{in + "billed costs", home.billedCosts})
+	}
+	return parts
+}
+
+// usageParts lists what is to be measured.
+func (s *scan) usageParts() []part {
+	byPlace := map[string][]*inventory.Resource{}
+	for _, r := range s.resources {
+		byPlace[r.Account+"/"+r.Region] = append(byPlace[r.Account+"/"+r.Region], r)
+	}
+	var parts []part
+	for _, p := range s.places {
+		if rs := byPlace[p.account.id+"/"+p.region]; len(rs) > 0 {
+			parts = append(parts, part{p.String() + " metrics", func(ctx context.Context) { p.measure(ctx, rs) }})
+		}
+	}
+	return parts
+}
+
+// link fills in what only all lists together say: which images need a snapshot.
+func (s *scan) link() {
+	type key struct{ account, region, id string }
+	needs := map[key][]string{}
+	for _, r := range s.resources {
+		if img, ok := r.Detail.(*inventory.Image); ok {
+			for _, id := range img.SnapshotIDs {
+				k := key{r.Account, r.Region, id}
+				needs[k] = append(needs[k], r.ID)
+			}
+		}
+	}
+	for _, r := range s.resources {
+		if snap, ok := r.Detail.(*inventory.Snapshot); ok {
+			snap.Images = needs[key{r.Account, r.Region, r.ID}]
+			slices.Sort(snap.Images)
+			snap.ImagesKnown = !s.unread[unreadKey(r.Account, r.Region, inventory.KindImage)]
+		}
+	}
+}
+
+// observation is the outcome.
+func (s *scan) observation(accounts []*account) (*round.Observation, error) {
+	s.flushPartial()
+	calls, err := s.tally.list()
+	if err != nil {
+		return nil, err
+	}
+	o := &round.Observation{Cloud: cloudName, Windows: s.windows, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls}
+	o.Resources, o.BlindSpots = s.resources, s.blindSpots
+	for _, a := range accounts {
+		o.Accounts = append(o.Accounts, a.id)
+	}
+	regions := map[string]bool{}
+	for _, p := range s.places {
+		regions[p.region] = true
+	}
+	o.Regions = slices.Sorted(maps.Keys(regions))
+	if o.Billed, err = s.total(len(accounts)); err != nil {
+		return nil, fmt.Errorf("add up what was billed: %w", err)
+	}
+	o.Sort()
+	return o, nil
+}
+
+// add keeps a resource and derives its owner from its tags.
+func (s *scan) add(r *inventory.Resource) {
+	r.Cloud = cloudName
+	err := s.cloud.options.Tags.Apply(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resources = append(s.resources, r)
+	if err != nil {
+		s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: fmt.Sprintf("tag %s of %s", inventory.TagKeepUntil, r.ID),
+			Why: oneLine(innermost(err).Error()), Effect: "it is kept for ever until the tag is put right"})
+	}
+}
+
+func (s *scan) blind(b inventory.BlindSpot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blindSpots = append(s.blindSpots, b)
+}
+
+// limiter returns the one limit of a service in a region of an account.
+func (s *scan) limiter(account, region, service string) *rate.Limiter {
+	s.limitMu.Lock()
+	defer s.limitMu.Unlock()
+	key := account + "/" + region + "/" + service
+	l := s.limiters[key]
+	if l == nil {
+		perSecond := s.cloud.options.RequestsPerSecond
+		if service == "s3" {
+			perSecond *= s3Factor
+		}
+		l = rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))
+		s.limiters[key] = l
+	}
+	return l
+}
+
+// failed notes that a whole call failed in a place: its kinds are unread there. A nil
+// error and the caller's having given up are no failure.
+func (p *place) failed(ctx context.Context, api string, err error) {
+	p.failedIn(ctx, api, err, p.region)
+}
+
+// failedIn notes that a call failed whose answer holds for several regions.
+func (p *place) failedIn(ctx context.Context, api string, err error, regions ...string) {
+	op := index[api]
+	if !p.explainIn(ctx, op, err, op.Effect, regions...) {
+		return
+	}
+	p.scan.mu.Lock()
+	defer p.scan.mu.Unlock()
+	for _, k := range op.Kinds {
+		for _, region := range regions {
+			p.scan.unread[unreadKey(p.account.id, region, k)] = true
+		}
+		if k == inventory.KindCommitment {
+			p.scan.commitments = false
+		}
+	}
+}
+
+// explain adds the blind spot of a failed call with the given effect.
+func (p *place) explain(ctx context.Context, op *Operation, err error, effect string) {
+	p.explainIn(ctx, op, err, effect, p.region)
+}
+
+// explainIn does so for several regions, and says whether there was anything to explain.
+func (p *place) explainIn(ctx context.Context, op *Operation, err error, effect string, regions ...string) bool {
+	if err == nil || cancelled(ctx, err) {
+		return false
+	}
+	code, detail := reason(err)
+	p.scan.blind(inventory.BlindSpot{What: op.Service + " " + p.in(strings.Join(regions, ", ")), Why: joined(code+": "+op.API(), detail), Effect: effect})
+	return true
+}
+
+// partialKey groups failures of the same kind about single resources.
+type partialKey struct{ what, why, effect string }
+
+type partialFailure struct {
+	item  string
+	names []string
+}
+
+// missed notes that a call about one resource failed; such failures are told together.
+func (p *place) missed(ctx context.Context, api, name string, err error) {
+	if err == nil || cancelled(ctx, err) {
+		return
+	}
+	op := index[api]
+	code, _ := reason(err)
+	k := partialKey{op.Service + " " + p.String(), code + ": " + strings.Join(op.IAM(), ", "), op.Effect}
+	s := p.scan
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.partial[k]
+	if f == nil {
+		f = &partialFailure{item: op.Item}
+		s.partial[k] = f
+	}
+	f.names = append(f.names, name)
+}
+
+// maxNamed is how many names a blind spot lists.
+const maxNamed = 3
+
+// flushPartial turns failures about single resources into one blind spot for each call,
+// region and reason.
+func (s *scan) flushPartial() {
+	for k, f := range s.partial {
+		slices.Sort(f.names)
+		names := slices.Compact(f.names)
+		shown := names
+		if len(names) > maxNamed {
+			shown = append(slices.Clone(names[:maxNamed]), "…")
+		}
+		s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: k.what,
+			Why: fmt.Sprintf("%s on %s (%s)", k.why, count(len(names), f.item), strings.Join(shown, ", ")), Effect: k.effect})
+	}
+	clear(s.partial)
+}
+
+// count returns "1 bucket", "3 buckets", "2 repositories".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		noun = stem + "ie"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func unreadKey(account, region string, k inventory.Kind) string {
+	return account + "/" + region + "/" + string(k)
+}
+
+// pages calls next with no token and then with each token it returns, until it returns
+// none. A token that comes back is an error: the list would never end.
+func pages(ctx context.Context, next func(token *string) (*string, error)) error {
+	seen := map[string]bool{}
+	var token *string
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		following, err := next(token)
+		if err != nil {
+			return err
+		}
+		if awssdk.ToString(following) == "" {
+			return nil
+		}
+		if seen[*following] {
+			return errRepeated
+		}
+		seen[*following] = true
+		token = following
+	}
+}
+
+// each calls do for every item, several at once; it returns when all are done.
+func each[T any](ctx context.Context, items []T, do func(T)) {
+	var g errgroup.Group
+	g.SetLimit(maxItems)
+	for _, x := range items {
+		g.Go(func() error {
+			if ctx.Err() == nil {
+				do(x)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the goroutines return no error
+}
+
+// maxItems is how many resources of one part are read at once.
+const maxItems = 8

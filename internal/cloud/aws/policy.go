@@ -1,0 +1,173 @@
+package aws
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Operation is one call that this package may make. What is not in [Operations] is
+// refused before it is sent, so that nothing here can change an account.
+type Operation struct {
+	// Service is the prefix of the service's IAM actions, Name the API operation:
+	// "ec2", "DescribeInstances".
+	Service, Name string
+	// Actions are the IAM actions that allow it, without the prefix. They are often
+	// not called like the operation. Empty: it needs none.
+	Actions []string
+	// Scan is true for what an audit calls; the others fetch prices or roles.
+	Scan bool
+	// Kinds are unread where the whole call fails.
+	Kinds []inventory.Kind
+	// Effect on the answer when it fails, in the user's terms.
+	Effect string
+	// Item is what one call is about, for calls that are made for each resource:
+	// "bucket".
+	Item string
+	// Charge is what the provider charges for one unit: a request, or for
+	// GetMetricData a metric. Zero is free.
+	Charge money.Rate
+}
+
+// Prices of calls, dollars a unit in us-east-1, from the public price pages of Amazon
+// CloudWatch, Amazon S3 and AWS Cost Explorer. Free tiers are not counted.
+const (
+	chargeMetric   = 10_000_000 * money.PicoUSD     // 0.01 a 1,000 metrics of GetMetricData, or requests of ListMetrics
+	chargeS3List   = 5_000_000 * money.PicoUSD      // 0.005 a 1,000 LIST requests
+	chargeS3Get    = 400_000 * money.PicoUSD        // 0.0004 a 1,000 GET and other requests
+	chargeExplorer = 10_000_000_000 * money.PicoUSD // 0.01 a request
+)
+
+var (
+	unknownTags  = "their tags are not known: no owner, and no keep-until"
+	onlyMachines = []inventory.Kind{inventory.KindInstance}
+)
+
+// operations is every call this package may make.
+var operations = []Operation{
+	{Service: "sts", Name: "GetCallerIdentity", Actions: []string{"GetCallerIdentity"}, Scan: true, Effect: "nothing of the account can be read"},
+	{Service: "sts", Name: "AssumeRole", Effect: "nothing of the account can be read"},
+
+	{Service: "ec2", Name: "DescribeRegions", Actions: []string{"DescribeRegions"}, Scan: true, Effect: "the names of regions are not checked"},
+	{Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}, Scan: true, Kinds: onlyMachines, Effect: "no machine is seen, priced or judged there"},
+	{Service: "ec2", Name: "DescribeVolumes", Actions: []string{"DescribeVolumes"}, Scan: true, Kinds: []inventory.Kind{inventory.KindVolume}, Effect: "volumes are not seen there, nor what stopped machines still pay for"},
+	{Service: "ec2", Name: "DescribeSnapshots", Actions: []string{"DescribeSnapshots"}, Scan: true, Kinds: []inventory.Kind{inventory.KindSnapshot}, Effect: "snapshots are not seen there"},
+	{Service: "ec2", Name: "DescribeImages", Actions: []string{"DescribeImages"}, Scan: true, Kinds: []inventory.Kind{inventory.KindImage}, Effect: "images are not seen there, and no snapshot is known to be unused"},
+	{Service: "ec2", Name: "DescribeAddresses", Actions: []string{"DescribeAddresses"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAddress}, Effect: "public addresses are not seen there"},
+	{Service: "ec2", Name: "DescribeNatGateways", Actions: []string{"DescribeNatGateways"}, Scan: true, Kinds: []inventory.Kind{inventory.KindNATGateway}, Effect: "NAT gateways are not seen there"},
+	{Service: "ec2", Name: "DescribeRouteTables", Actions: []string{"DescribeRouteTables"}, Scan: true, Effect: "whether anything is routed to a NAT gateway is not known there"},
+	{Service: "ec2", Name: "DescribeCapacityReservations", Actions: []string{"DescribeCapacityReservations"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCapacityReservation}, Effect: "capacity reservations are not seen there"},
+	{Service: "ec2", Name: "DescribeReservedInstances", Actions: []string{"DescribeReservedInstances"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCommitment}, Effect: "savings on machines are upper bounds: reserved instances may cover them"},
+	{Service: "ec2", Name: "DescribeSpotPriceHistory", Actions: []string{"DescribeSpotPriceHistory"}, Effect: "spot prices are not updated"},
+
+	{Service: "elasticloadbalancing", Name: "DescribeLoadBalancers", Actions: []string{"DescribeLoadBalancers"}, Scan: true, Kinds: []inventory.Kind{inventory.KindLoadBalancer}, Effect: "load balancers are not seen there"},
+	{Service: "elasticloadbalancing", Name: "DescribeTags", Actions: []string{"DescribeTags"}, Scan: true, Item: "load balancer", Effect: unknownTags},
+	{Service: "elasticloadbalancing", Name: "DescribeTargetGroups", Actions: []string{"DescribeTargetGroups"}, Scan: true, Effect: "what is behind load balancers is not known there"},
+	{Service: "elasticloadbalancing", Name: "DescribeTargetHealth", Actions: []string{"DescribeTargetHealth"}, Scan: true, Item: "target group", Effect: "whether anything healthy is behind their load balancers is not known"},
+	{Service: "elasticloadbalancing", Name: "DescribeInstanceHealth", Actions: []string{"DescribeInstanceHealth"}, Scan: true, Item: "load balancer", Effect: "whether anything healthy is behind them is not known"},
+
+	{Service: "autoscaling", Name: "DescribeAutoScalingGroups", Actions: []string{"DescribeAutoScalingGroups"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAutoScalingGroup}, Effect: "Auto Scaling groups are not seen there"},
+	{Service: "autoscaling", Name: "DescribePolicies", Actions: []string{"DescribePolicies"}, Scan: true, Effect: "whether Auto Scaling groups scale down by themselves is not known there"},
+	{Service: "autoscaling", Name: "DescribeScheduledActions", Actions: []string{"DescribeScheduledActions"}, Scan: true, Effect: "whether Auto Scaling groups follow a schedule is not known there"},
+
+	{Service: "s3", Name: "ListBuckets", Actions: []string{"ListAllMyBuckets"}, Scan: true, Kinds: []inventory.Kind{inventory.KindBucket}, Effect: "no bucket is seen", Charge: chargeS3List},
+	{Service: "s3", Name: "HeadBucket", Actions: []string{"ListBucket"}, Scan: true, Item: "bucket", Effect: "their region is not known, and they are left out", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetBucketVersioning", Actions: []string{"GetBucketVersioning"}, Scan: true, Item: "bucket", Effect: "whether they keep old versions is not known", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetBucketLifecycleConfiguration", Actions: []string{"GetLifecycleConfiguration"}, Scan: true, Item: "bucket", Effect: "lifecycle rules not evaluated for them", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetBucketTagging", Actions: []string{"GetBucketTagging"}, Scan: true, Item: "bucket", Effect: unknownTags, Charge: chargeS3Get},
+	{Service: "s3", Name: "ListMultipartUploads", Actions: []string{"ListBucketMultipartUploads"}, Scan: true, Item: "bucket", Effect: "what incomplete uploads hold is not known", Charge: chargeS3List},
+	{Service: "s3", Name: "ListParts", Actions: []string{"ListMultipartUploadParts"}, Scan: true, Item: "bucket", Effect: "the size of incomplete uploads is not known", Charge: chargeS3List},
+	{Service: "s3", Name: "ListObjectsV2", Actions: []string{"ListBucket"}, Scan: true, Item: "bucket", Effect: "prefixes and their ages are not known: no lifecycle proposal by prefix", Charge: chargeS3List},
+	{Service: "s3", Name: "ListObjectVersions", Actions: []string{"ListBucketVersions"}, Scan: true, Item: "bucket", Effect: "what replaced and deleted versions hold is not known", Charge: chargeS3List},
+
+	{Service: "ecr", Name: "DescribeRepositories", Actions: []string{"DescribeRepositories"}, Scan: true, Kinds: []inventory.Kind{inventory.KindRepository}, Effect: "image repositories are not seen there"},
+	{Service: "ecr", Name: "DescribeImages", Actions: []string{"DescribeImages"}, Scan: true, Item: "repository", Effect: "what they hold is not known"},
+	{Service: "ecr", Name: "GetLifecyclePolicy", Actions: []string{"GetLifecyclePolicy"}, Scan: true, Item: "repository", Effect: "whether they have a lifecycle policy is not known"},
+	{Service: "ecr", Name: "ListTagsForResource", Actions: []string{"ListTagsForResource"}, Scan: true, Item: "repository", Effect: unknownTags},
+
+	{Service: "logs", Name: "DescribeLogGroups", Actions: []string{"DescribeLogGroups"}, Scan: true, Kinds: []inventory.Kind{inventory.KindLogGroup}, Effect: "log groups are not seen there"},
+	{Service: "logs", Name: "ListTagsForResource", Actions: []string{"ListTagsForResource"}, Scan: true, Item: "log group", Effect: unknownTags},
+
+	{Service: "sagemaker", Name: "ListNotebookInstances", Actions: []string{"ListNotebookInstances"}, Scan: true, Kinds: []inventory.Kind{inventory.KindNotebook}, Effect: "notebook instances are not seen there"},
+	{Service: "sagemaker", Name: "DescribeNotebookInstance", Actions: []string{"DescribeNotebookInstance"}, Scan: true, Item: "notebook", Effect: "the cost of their disks is left out"},
+	{Service: "sagemaker", Name: "ListApps", Actions: []string{"ListApps"}, Scan: true, Kinds: []inventory.Kind{inventory.KindNotebook}, Effect: "studio applications are not seen there"},
+	{Service: "sagemaker", Name: "DescribeApp", Actions: []string{"DescribeApp"}, Scan: true, Item: "studio application", Effect: "when they were last used is not known, nor are their tags"},
+	{Service: "sagemaker", Name: "ListEndpoints", Actions: []string{"ListEndpoints"}, Scan: true, Kinds: []inventory.Kind{inventory.KindEndpoint}, Effect: "inference endpoints are not seen there"},
+	{Service: "sagemaker", Name: "DescribeEndpoint", Actions: []string{"DescribeEndpoint"}, Scan: true, Item: "endpoint", Effect: "the machines behind them are not known: no price, no verdict"},
+	{Service: "sagemaker", Name: "DescribeEndpointConfig", Actions: []string{"DescribeEndpointConfig"}, Scan: true, Item: "endpoint", Effect: "the machines behind them are not known: no price, no verdict"},
+	{Service: "sagemaker", Name: "ListTrainingJobs", Actions: []string{"ListTrainingJobs"}, Scan: true, Kinds: []inventory.Kind{inventory.KindTrainingJob}, Effect: "training jobs are not seen there"},
+	{Service: "sagemaker", Name: "DescribeTrainingJob", Actions: []string{"DescribeTrainingJob"}, Scan: true, Item: "training job", Effect: "their machines are not known: no price, no verdict"},
+	{Service: "sagemaker", Name: "ListTags", Actions: []string{"ListTags"}, Scan: true, Item: "resource", Effect: unknownTags},
+
+	{Service: "elasticfilesystem", Name: "DescribeFileSystems", Actions: []string{"DescribeFileSystems"}, Scan: true, Kinds: []inventory.Kind{inventory.KindFileSystem}, Effect: "EFS file systems are not seen there"},
+	{Service: "fsx", Name: "DescribeFileSystems", Actions: []string{"DescribeFileSystems"}, Scan: true, Kinds: []inventory.Kind{inventory.KindFileSystem}, Effect: "FSx file systems are not seen there"},
+	{Service: "rds", Name: "DescribeDBInstances", Actions: []string{"DescribeDBInstances"}, Scan: true, Kinds: []inventory.Kind{inventory.KindDatabase}, Effect: "databases are not seen there"},
+	{Service: "es", Name: "ListDomainNames", Actions: []string{"ListDomainNames"}, Scan: true, Kinds: []inventory.Kind{inventory.KindDatabase}, Effect: "search clusters are not seen there"},
+	{Service: "es", Name: "DescribeDomains", Actions: []string{"DescribeDomains"}, Scan: true, Kinds: []inventory.Kind{inventory.KindDatabase}, Effect: "search clusters are not seen there"},
+	{Service: "es", Name: "ListTags", Actions: []string{"ListTags"}, Scan: true, Item: "search cluster", Effect: unknownTags},
+	{Service: "secretsmanager", Name: "ListSecrets", Actions: []string{"ListSecrets"}, Scan: true, Kinds: []inventory.Kind{inventory.KindSecret}, Effect: "secrets are not seen there"},
+
+	{Service: "savingsplans", Name: "DescribeSavingsPlans", Actions: []string{"DescribeSavingsPlans"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCommitment}, Effect: "savings on machines are upper bounds: savings plans may cover them"},
+	{Service: "ce", Name: "GetCostAndUsage", Actions: []string{"GetCostAndUsage"}, Scan: true, Effect: "what the account was billed is not shown", Charge: chargeExplorer},
+
+	{Service: "cloudwatch", Name: "ListMetrics", Actions: []string{"ListMetrics"}, Scan: true, Effect: "each GPU on its own is not seen", Charge: chargeMetric},
+	{Service: "cloudwatch", Name: "GetMetricData", Actions: []string{"GetMetricData"}, Scan: true, Effect: "idle rules not evaluated", Charge: chargeMetric},
+
+	{Service: "pricing", Name: "GetProducts", Actions: []string{"GetProducts"}, Effect: "list prices are not updated"},
+}
+
+// Operations returns every call that this package may make.
+func Operations() []Operation { return slices.Clone(operations) }
+
+// index finds operations by "service:Name".
+var index = func() map[string]*Operation {
+	m := make(map[string]*Operation, len(operations))
+	for i := range operations {
+		m[operations[i].API()] = &operations[i]
+	}
+	return m
+}()
+
+// API returns "ec2:DescribeInstances".
+func (o Operation) API() string { return o.Service + ":" + o.Name }
+
+// IAM returns the IAM actions with their prefix: "s3:ListAllMyBuckets".
+func (o Operation) IAM() []string {
+	out := make([]string, len(o.Actions))
+	for i, a := range o.Actions {
+		out[i] = o.Service + ":" + a
+	}
+	return out
+}
+
+// PolicyJSON returns the IAM policy that an audit needs, no more and no less, as
+// indented JSON with a newline at its end. Assuming roles in other accounts needs
+// sts:AssumeRole on those roles beside it; fetching prices is not in it.
+func PolicyJSON() []byte {
+	var actions []string
+	for _, o := range operations {
+		if o.Scan {
+			actions = append(actions, o.IAM()...)
+		}
+	}
+	slices.Sort(actions)
+	type statement struct {
+		Sid, Effect string
+		Action      []string
+		Resource    string
+	}
+	policy := struct {
+		Version   string
+		Statement []statement
+	}{"2012-10-17", []statement{{"CurfewScan", "Allow", slices.Compact(actions), "*"}}}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(policy); err != nil {
+		panic("encode the policy: " + err.Error()) // strings always encode
+	}
+	return b.Bytes()
+}

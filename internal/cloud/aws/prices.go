@@ -1,0 +1,103 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/pricing/types"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// pricingRegion has the price list's endpoint.
+	pricingRegion  = "us-east-1"
+	productsPage   = 100
+	spotPricesPage = 1000
+)
+
+// Products streams the price list's product documents of a service ("AmazonEC2") as raw
+// JSON, all pages, in the order of the answer. Filters are exact values of product
+// attributes ("regionCode": "us-east-1"). It stops at visit's first error.
+func (c *Cloud) Products(ctx context.Context, service string, filters map[string]string, visit func(document []byte) error) error {
+	client := pricing.NewFromConfig(c.client("pricing", pricingRegion))
+	in := &pricing.GetProductsInput{ServiceCode: &service, FormatVersion: awssdk.String("aws_v1"), MaxResults: awssdk.Int32(productsPage)}
+	for _, field := range slices.Sorted(maps.Keys(filters)) {
+		in.Filters = append(in.Filters, types.Filter{Type: types.FilterTypeTermMatch, Field: awssdk.String(field), Value: awssdk.String(filters[field])})
+	}
+	return pages(ctx, func(token *string) (*string, error) {
+		in.NextToken = token
+		out, err := client.GetProducts(ctx, in)
+		if err != nil {
+			return nil, fetchError(ctx, "read the price list of "+service, err)
+		}
+		for _, document := range out.PriceList {
+			if err := visit([]byte(document)); err != nil {
+				return nil, err
+			}
+		}
+		return out.NextToken, nil
+	})
+}
+
+// SpotPrice is one change of a spot price.
+type SpotPrice struct {
+	Type, Region, Zone string
+	// Product is EC2's product description: "Linux/UNIX".
+	Product string
+	// Price is dollars an hour as the provider prints it.
+	Price string
+	Time  time.Time
+}
+
+// SpotPrices streams the changes of spot prices since a time in a region, and for each
+// type and zone the one in force then, all pages. No types means all. It stops at
+// visit's first error.
+func (c *Cloud) SpotPrices(ctx context.Context, region string, machineTypes []string, since time.Time, visit func(SpotPrice) error) error {
+	if err := checkName(region); err != nil {
+		return err
+	}
+	client := ec2.NewFromConfig(c.client("ec2", region))
+	in := &ec2.DescribeSpotPriceHistoryInput{StartTime: &since, ProductDescriptions: []string{"Linux/UNIX"}, MaxResults: awssdk.Int32(spotPricesPage)}
+	for _, t := range machineTypes {
+		in.InstanceTypes = append(in.InstanceTypes, ec2types.InstanceType(t))
+	}
+	return pages(ctx, func(token *string) (*string, error) {
+		in.NextToken = token
+		out, err := client.DescribeSpotPriceHistory(ctx, in)
+		if err != nil {
+			return nil, fetchError(ctx, "read the spot prices of "+region, err)
+		}
+		for _, p := range out.SpotPriceHistory {
+			price := SpotPrice{Type: string(p.InstanceType), Region: region, Zone: awssdk.ToString(p.AvailabilityZone),
+				Product: string(p.ProductDescription), Price: awssdk.ToString(p.SpotPrice), Time: utc(p.Timestamp)}
+			if err := visit(price); err != nil {
+				return nil, err
+			}
+		}
+		return out.NextToken, nil
+	})
+}
+
+// client returns the configuration of a client that is not part of an observation.
+func (c *Cloud) client(service, region string) awssdk.Config {
+	cfg := c.config.Copy()
+	cfg.Region = region
+	perSecond := c.options.RequestsPerSecond
+	limit := rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guard(service, newTally(), limit))
+	return cfg
+}
+
+func fetchError(ctx context.Context, attempt string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", attempt, ctx.Err())
+	}
+	return wrapped(attempt, err)
+}

@@ -1,0 +1,129 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// partition is a part of AWS with accounts, regions and endpoints of its own. The
+// patterns are those of the SDKs' partition metadata.
+type partition struct {
+	name    string
+	pattern *regexp.Regexp
+	// home is the region whose endpoints answer for the whole partition.
+	home string
+}
+
+var partitions = []partition{
+	{"aws", regexp.MustCompile(`^(us|eu|ap|sa|ca|me|af|il|mx)-\w+-\d+$`), "us-east-1"},
+	{"aws-cn", regexp.MustCompile(`^cn-\w+-\d+$`), "cn-northwest-1"},
+	{"aws-us-gov", regexp.MustCompile(`^us-gov-\w+-\d+$`), "us-gov-west-1"},
+	{"aws-iso", regexp.MustCompile(`^us-iso-\w+-\d+$`), "us-iso-east-1"},
+	{"aws-iso-b", regexp.MustCompile(`^us-isob-\w+-\d+$`), "us-isob-east-1"},
+	{"aws-iso-e", regexp.MustCompile(`^eu-isoe-\w+-\d+$`), "eu-isoe-west-1"},
+	{"aws-iso-f", regexp.MustCompile(`^us-isof-\w+-\d+$`), "us-isof-south-1"},
+	{"aws-eusc", regexp.MustCompile(`^eusc-(de)-\w+-\d+$`), "eusc-de-east-1"},
+}
+
+func partitionOf(region string) *partition {
+	for i := range partitions {
+		if partitions[i].pattern.MatchString(region) {
+			return &partitions[i]
+		}
+	}
+	return nil
+}
+
+// checkName refuses what cannot be a region's name.
+func checkName(region string) error {
+	if partitionOf(region) == nil {
+		why := "no region has such a name"
+		switch {
+		case region == "all":
+			why = "all stands alone, not beside other regions"
+		case region == "":
+			why = "the name is empty"
+		case partitionOf(strings.TrimRight(region, "abcdefghijklmnopqrstuvwxyz")) != nil:
+			why = "that is a zone; its region is " + strings.TrimRight(region, "abcdefghijklmnopqrstuvwxyz")
+		}
+		return &RegionError{Region: region, Reason: why}
+	}
+	return nil
+}
+
+// home is the region whose endpoints answer for the whole account.
+func (c *Cloud) home() string {
+	for _, r := range append(slices.Clone(c.regions), c.config.Region) {
+		if p := partitionOf(r); p != nil {
+			return p.home
+		}
+	}
+	return partitions[0].home
+}
+
+// first is the region to ask first about the account itself: one that the user named,
+// which may be the only one within reach.
+func (c *Cloud) first() string {
+	if len(c.regions) > 0 {
+		return c.regions[0]
+	}
+	if checkName(c.config.Region) == nil {
+		return c.config.Region
+	}
+	return c.home()
+}
+
+// accountRegions returns which regions to read in an account. Names are checked
+// against the account's own list where that can be read; if it cannot, names that were
+// given are used as they are. Errors: a [RegionError], or, where all regions were asked
+// for, why they cannot be listed.
+func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error) {
+	p := s.place(a, s.cloud.home())
+	out, err := p.ec2.DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if s.cloud.all {
+			return nil, wrapped("list the regions of account "+a.id, err)
+		}
+		return s.cloud.regions, nil
+	}
+	known := map[string]bool{} // whether each is enabled
+	var enabled []string
+	for _, r := range out.Regions {
+		name := awssdk.ToString(r.RegionName)
+		known[name] = awssdk.ToString(r.OptInStatus) != "not-opted-in"
+		if known[name] {
+			enabled = append(enabled, name)
+		}
+	}
+	slices.Sort(enabled)
+	if s.cloud.all {
+		if len(enabled) == 0 {
+			return nil, &RegionError{Region: "all", Reason: "account " + a.id + " has enabled none"}
+		}
+		return enabled, nil
+	}
+	var read []string
+	for _, r := range s.cloud.regions {
+		switch on, exists := known[r]; {
+		case !exists && len(known) > 0:
+			return nil, &RegionError{Region: r, Reason: "there is no such region", Known: enabled}
+		case !on && len(known) > 0:
+			s.blind(inventory.BlindSpot{What: fmt.Sprintf("%s in account %s", r, a.id), Why: "OptInRequired: the account has not enabled the region",
+				Effect: "nothing can run there, and nothing of it is read"})
+		default:
+			read = append(read, r)
+		}
+	}
+	return read, nil
+}

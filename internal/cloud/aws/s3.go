@@ -1,0 +1,276 @@
+package aws
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+const (
+	bucketsPage = 1000
+	objectsPage = 1000
+	// listedFrom is the size from which a bucket's objects are listed: below it there
+	// is nothing to save.
+	listedFrom = 1 << 30
+	// staleUpload is the age from which an incomplete upload counts as forgotten.
+	staleUpload = 7 * 24 * time.Hour
+	// maxPartLists is how many incomplete uploads of a bucket have their parts listed;
+	// with more of them their size stays unknown.
+	maxPartLists = 5
+)
+
+// buckets lists the account's buckets once and reads those of the regions that are
+// scanned, each in its own region. Directory buckets are not listed.
+func (p *place) buckets(ctx context.Context, regions map[string]*place) {
+	var found []types.Bucket
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.s3.ListBuckets(ctx, &s3.ListBucketsInput{MaxBuckets: awssdk.Int32(bucketsPage), ContinuationToken: token})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, out.Buckets...)
+		return out.ContinuationToken, nil
+	})
+	p.failedIn(ctx, "s3:ListBuckets", err, slices.Sorted(maps.Keys(regions))...)
+	bare := slices.Collect(func(yield func(*types.Bucket) bool) {
+		for i := range found {
+			if awssdk.ToString(found[i].BucketRegion) == "" && !yield(&found[i]) {
+				return
+			}
+		}
+	})
+	each(ctx, bare, func(b *types.Bucket) {
+		out, err := p.s3.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: b.Name})
+		p.missed(ctx, "s3:HeadBucket", awssdk.ToString(b.Name), err)
+		if err == nil {
+			b.BucketRegion = out.BucketRegion
+		}
+	})
+	byRegion := map[string][]types.Bucket{}
+	for _, b := range found {
+		if region := awssdk.ToString(b.BucketRegion); regions[region] != nil {
+			byRegion[region] = append(byRegion[region], b)
+		}
+	}
+	places := make([]*place, 0, len(byRegion))
+	for region := range byRegion {
+		places = append(places, regions[region])
+	}
+	each(ctx, places, func(at *place) { at.regionBuckets(ctx, byRegion[at.region]) })
+}
+
+func (p *place) regionBuckets(ctx context.Context, buckets []types.Bucket) {
+	names := make([]string, len(buckets))
+	for i, b := range buckets {
+		names[i] = awssdk.ToString(b.Name)
+	}
+	stored := p.bucketSizes(ctx, names)
+	each(ctx, buckets, func(b types.Bucket) { p.scan.add(p.bucket(ctx, b, stored[awssdk.ToString(b.Name)])) })
+}
+
+func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *inventory.Resource {
+	name := awssdk.ToString(b.Name)
+	r := p.resource(inventory.KindBucket, name)
+	r.Name, r.CreatedAt, r.State = name, utc(b.CreationDate), inventory.StateAvailable
+	d := &inventory.Bucket{}
+	r.Detail = d
+	if size != nil {
+		d.Sizes, d.Objects = inventory.Known(size.classes), size.objects
+	}
+	versioning, err := p.s3.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: b.Name})
+	p.missed(ctx, "s3:GetBucketVersioning", name, err)
+	if err == nil {
+		d.Versioned = inventory.Known(versioning.Status != "") // suspended: the old versions are still there
+	}
+	lifecycle, err := p.s3.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: b.Name})
+	switch {
+	case err == nil:
+		d.Lifecycle = inventory.Known(lifecycleRules(lifecycle.Rules))
+	case is(err, "NoSuchLifecycleConfiguration"):
+		d.Lifecycle = inventory.Known([]inventory.LifecycleRule{})
+	default:
+		p.missed(ctx, "s3:GetBucketLifecycleConfiguration", name, err)
+	}
+	tags, err := p.s3.GetBucketTagging(ctx, &s3.GetBucketTaggingInput{Bucket: b.Name})
+	switch {
+	case err == nil:
+		r.Tags = tagged(tags.TagSet, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
+	case is(err, "NoSuchTagSet"):
+		r.Tags = map[string]string{}
+	default:
+		p.missed(ctx, "s3:GetBucketTagging", name, err)
+	}
+	d.Uploads = p.uploads(ctx, name)
+	if size != nil && size.total() < listedFrom {
+		return r
+	}
+	listing, listed := p.prefixes(ctx, name)
+	if listed {
+		d.Prefixes = inventory.Known(listing.prefixes())
+	}
+	var versions *versionSum
+	if d.Versioned.Or(false) {
+		if versions = p.noncurrent(ctx, name); versions != nil {
+			d.Noncurrent = inventory.Known(versions.Listing)
+		}
+	}
+	if size == nil && listed && listing.complete {
+		fillSizes(d, listing, versions)
+	}
+	return r
+}
+
+// fillSizes takes a bucket's size from complete listings, where CloudWatch has none: a
+// bucket of less than a day, or an empty one.
+func fillSizes(d *inventory.Bucket, listing *listing, versions *versionSum) {
+	versioned, known := d.Versioned.Get()
+	if !known || (versioned && (versions == nil || !versions.Complete)) {
+		return
+	}
+	sizes, objects := map[string]int64{}, int64(0)
+	for class, s := range listing.classes {
+		sizes[class] += s.Bytes
+		objects += s.Objects
+	}
+	if versions != nil {
+		for class, bytes := range versions.classes {
+			sizes[class] += bytes
+		}
+		objects += versions.Objects
+	}
+	d.Sizes, d.Objects = inventory.Known(sizes), inventory.Known(objects)
+}
+
+func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
+	out := make([]inventory.LifecycleRule, 0, len(rules))
+	for _, r := range rules {
+		l := inventory.LifecycleRule{ID: awssdk.ToString(r.ID), Enabled: r.Status == types.ExpirationStatusEnabled, TransitionDays: map[string]int{}}
+		l.Prefix = awssdk.ToString(r.Prefix) //nolint:staticcheck // rules of before 2016 have it here
+		if f := r.Filter; f != nil {
+			l.Prefix = firstOf(awssdk.ToString(f.Prefix), l.Prefix)
+			l.Filtered = f.Tag != nil || f.ObjectSizeGreaterThan != nil || f.ObjectSizeLessThan != nil
+			if a := f.And; a != nil {
+				l.Prefix = firstOf(awssdk.ToString(a.Prefix), l.Prefix)
+				l.Filtered = len(a.Tags) > 0 || a.ObjectSizeGreaterThan != nil || a.ObjectSizeLessThan != nil
+			}
+		}
+		for _, t := range r.Transitions {
+			l.TransitionDays[string(t.StorageClass)] = int(awssdk.ToInt32(t.Days))
+		}
+		if e := r.Expiration; e != nil {
+			l.ExpirationDays = int(awssdk.ToInt32(e.Days))
+		}
+		if n := r.NoncurrentVersionExpiration; n != nil {
+			l.NoncurrentExpirationDays = int(awssdk.ToInt32(n.NoncurrentDays))
+		}
+		if a := r.AbortIncompleteMultipartUpload; a != nil {
+			l.AbortMultipartDays = int(awssdk.ToInt32(a.DaysAfterInitiation))
+		}
+		l.NoncurrentTransition = len(r.NoncurrentVersionTransitions) > 0
+		out = append(out, l)
+	}
+	return out
+}
+
+// uploads reads the uploads that were begun a week ago or more and never completed.
+func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inventory.Uploads] {
+	found := inventory.Uploads{Complete: true}
+	var old []types.MultipartUpload
+	in := &s3.ListMultipartUploadsInput{Bucket: &bucket, MaxUploads: awssdk.Int32(objectsPage)}
+	for page := 1; ; page++ {
+		out, err := p.s3.ListMultipartUploads(ctx, in)
+		if err != nil {
+			p.missed(ctx, "s3:ListMultipartUploads", bucket, err)
+			return inventory.Fact[inventory.Uploads]{}
+		}
+		for _, u := range out.Uploads {
+			begun := utc(u.Initiated)
+			if begun.IsZero() || p.now().Sub(begun) < staleUpload {
+				continue
+			}
+			found.Count++
+			if found.Oldest.IsZero() || begun.Before(found.Oldest) {
+				found.Oldest = begun
+			}
+			if len(old) <= maxPartLists {
+				old = append(old, u)
+			}
+		}
+		if !awssdk.ToBool(out.IsTruncated) {
+			break
+		}
+		same := awssdk.ToString(out.NextKeyMarker) == awssdk.ToString(in.KeyMarker) && awssdk.ToString(out.NextUploadIdMarker) == awssdk.ToString(in.UploadIdMarker)
+		if page >= p.scan.cloud.options.ListPages || same {
+			found.Complete = false
+			break
+		}
+		in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker
+	}
+	if found.Complete && len(old) <= maxPartLists {
+		found.Bytes = p.uploadedBytes(ctx, bucket, old)
+	}
+	return inventory.Known(found)
+}
+
+// uploadedBytes adds up the parts of a few uploads; unknown when one has more parts
+// than a page holds or cannot be read.
+func (p *place) uploadedBytes(ctx context.Context, bucket string, uploads []types.MultipartUpload) inventory.Fact[int64] {
+	var sum int64
+	for _, u := range uploads {
+		out, err := p.s3.ListParts(ctx, &s3.ListPartsInput{Bucket: &bucket, Key: u.Key, UploadId: u.UploadId})
+		if err != nil {
+			p.missed(ctx, "s3:ListParts", bucket, err)
+			return inventory.Fact[int64]{}
+		}
+		if awssdk.ToBool(out.IsTruncated) {
+			return inventory.Fact[int64]{}
+		}
+		for _, part := range out.Parts {
+			sum += awssdk.ToInt64(part.Size)
+		}
+	}
+	return inventory.Known(sum)
+}
+
+// versionSum is what replaced and deleted versions hold.
+type versionSum struct {
+	inventory.Listing
+	classes map[string]int64
+}
+
+// noncurrent adds up what replaced and deleted versions hold, up to the bound; nil when
+// they cannot be read.
+func (p *place) noncurrent(ctx context.Context, bucket string) *versionSum {
+	sum := &versionSum{classes: map[string]int64{}}
+	in := &s3.ListObjectVersionsInput{Bucket: &bucket, MaxKeys: awssdk.Int32(objectsPage)}
+	for range p.scan.cloud.options.ListPages {
+		out, err := p.s3.ListObjectVersions(ctx, in)
+		if err != nil {
+			p.missed(ctx, "s3:ListObjectVersions", bucket, err)
+			return nil
+		}
+		for _, v := range out.Versions {
+			if !awssdk.ToBool(v.IsLatest) {
+				sum.Objects++
+				sum.Bytes += awssdk.ToInt64(v.Size)
+				sum.classes[firstOf(string(v.StorageClass), standardClass)] += awssdk.ToInt64(v.Size)
+			}
+		}
+		if !awssdk.ToBool(out.IsTruncated) {
+			sum.Complete = true
+			break
+		}
+		if awssdk.ToString(out.NextKeyMarker) == awssdk.ToString(in.KeyMarker) && awssdk.ToString(out.NextVersionIdMarker) == awssdk.ToString(in.VersionIdMarker) {
+			break
+		}
+		in.KeyMarker, in.VersionIdMarker = out.NextKeyMarker, out.NextVersionIdMarker
+	}
+	return sum
+}

@@ -1,0 +1,231 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+const (
+	standardClass = "STANDARD"
+	// smallObject is the size under which infrequent access charges as if an object
+	// were that large, and under which lifecycle rules leave it where it is.
+	smallObject = 128 << 10
+	// maxPrefixes is how many top-level prefixes of a bucket are kept apart.
+	maxPrefixes = 200
+)
+
+// ages are the days for which a listing says what is older.
+var ages = []int{30, 90, 180}
+
+// listing is what a bounded listing of a bucket saw.
+type listing struct {
+	now      time.Time
+	complete bool
+	byPrefix map[string]*prefix
+	crowded  bool // there are more prefixes than are kept apart
+	classes  map[string]inventory.Stored
+}
+
+// prefix is what was seen under one top-level prefix.
+type prefix struct {
+	inventory.Prefix
+	classes map[string]int64 // objects by storage class
+	after   string           // the last key seen; the listing goes on behind it
+}
+
+// prefixes lists a bucket within the bound. A small bucket takes one call. A large one
+// has its first page, one list of its top-level prefixes, and then a page of each
+// prefix in turn, so that the pages are not all spent on the first of them.
+func (p *place) prefixes(ctx context.Context, bucket string) (*listing, bool) {
+	l := &listing{now: p.now(), byPrefix: map[string]*prefix{}, classes: map[string]inventory.Stored{}}
+	budget := p.scan.cloud.options.ListPages
+	list := func(in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, bool) {
+		in.Bucket, in.MaxKeys = &bucket, awssdk.Int32(objectsPage)
+		out, err := p.s3.ListObjectsV2(ctx, in)
+		p.missed(ctx, "s3:ListObjectsV2", bucket, err)
+		budget--
+		return out, err == nil
+	}
+	out, ok := list(&s3.ListObjectsV2Input{})
+	if !ok {
+		return nil, false
+	}
+	last := l.add(out.Contents)
+	if !awssdk.ToBool(out.IsTruncated) {
+		l.finish()
+		return l, true
+	}
+	if budget <= 0 {
+		l.closeBefore(last)
+		return l, true
+	}
+	names, ok := list(&s3.ListObjectsV2Input{Delimiter: awssdk.String("/")})
+	if !ok {
+		l.closeBefore(last)
+		return l, true
+	}
+	l.roots(names, last)
+	l.closeBefore(last)
+	for budget > 0 {
+		open := l.open()
+		if len(open) == 0 {
+			break
+		}
+		for _, f := range open {
+			if budget <= 0 {
+				break
+			}
+			in := &s3.ListObjectsV2Input{Prefix: awssdk.String(f.Name)}
+			if f.after != "" {
+				in.StartAfter = awssdk.String(f.after)
+			}
+			out, ok := list(in)
+			if !ok {
+				return l, true
+			}
+			before := f.after
+			l.add(out.Contents)
+			f.Complete = !awssdk.ToBool(out.IsTruncated)
+			if !f.Complete && f.after == before {
+				return l, true // the list does not move on
+			}
+		}
+	}
+	l.complete = !awssdk.ToBool(names.IsTruncated) && !l.crowded && len(l.open()) == 0
+	return l, true
+}
+
+// topPrefix is the part of a key up to and with its first slash; empty for a key
+// without one.
+func topPrefix(key string) string {
+	if i := strings.IndexByte(key, '/'); i >= 0 {
+		return key[:i+1]
+	}
+	return ""
+}
+
+func (l *listing) prefix(name string) *prefix {
+	f := l.byPrefix[name]
+	if f == nil {
+		if len(l.byPrefix) >= maxPrefixes {
+			l.crowded = true
+			return nil
+		}
+		f = &prefix{Prefix: inventory.Prefix{Name: name, Older: map[int]inventory.Stored{}}, classes: map[string]int64{}}
+		l.byPrefix[name] = f
+	}
+	return f
+}
+
+// add counts objects and returns the last key.
+func (l *listing) add(objects []types.Object) (last string) {
+	for _, o := range objects {
+		last = awssdk.ToString(o.Key)
+		size := awssdk.ToInt64(o.Size)
+		class := firstOf(string(o.StorageClass), standardClass)
+		l.classes[class] = plus(l.classes[class], size)
+		f := l.prefix(topPrefix(last))
+		if f == nil {
+			continue
+		}
+		f.after = last
+		f.Stored = plus(f.Stored, size)
+		f.classes[class]++
+		modified := utc(o.LastModified)
+		if !modified.IsZero() {
+			if f.Oldest.IsZero() || modified.Before(f.Oldest) {
+				f.Oldest = modified
+			}
+			if modified.After(f.Newest) {
+				f.Newest = modified
+			}
+		}
+		if size < smallObject {
+			f.Small = plus(f.Small, size)
+			continue
+		}
+		for _, days := range ages {
+			if !modified.IsZero() && l.now.Sub(modified) >= time.Duration(days)*24*time.Hour {
+				f.Older[days] = plus(f.Older[days], size)
+			}
+		}
+	}
+	return last
+}
+
+func plus(s inventory.Stored, size int64) inventory.Stored {
+	return inventory.Stored{Bytes: s.Bytes + size, Objects: s.Objects + 1}
+}
+
+// roots takes in the list of top-level prefixes, and the objects beside them that come
+// after the last key seen.
+func (l *listing) roots(out *s3.ListObjectsV2Output, last string) {
+	for _, c := range out.CommonPrefixes {
+		l.prefix(awssdk.ToString(c.Prefix))
+	}
+	var fresh []types.Object
+	for _, o := range out.Contents {
+		if awssdk.ToString(o.Key) > last {
+			fresh = append(fresh, o)
+		}
+	}
+	l.add(fresh)
+	if f := l.byPrefix[""]; f != nil {
+		f.Complete = !awssdk.ToBool(out.IsTruncated)
+	}
+}
+
+// closeBefore marks the prefixes that the first page went past: keys come in order, so
+// that all keys under them were seen.
+func (l *listing) closeBefore(last string) {
+	for name, f := range l.byPrefix {
+		if name != "" && name < last && !strings.HasPrefix(last, name) {
+			f.Complete = true
+		}
+	}
+}
+
+// finish marks everything as seen to its end.
+func (l *listing) finish() {
+	l.complete = true
+	for _, f := range l.byPrefix {
+		f.Complete = true
+	}
+}
+
+// open returns the prefixes that were not seen to their end, by name.
+func (l *listing) open() []*prefix {
+	var out []*prefix
+	for _, name := range slices.Sorted(maps.Keys(l.byPrefix)) {
+		if f := l.byPrefix[name]; !f.Complete && name != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// prefixes returns what was seen, by name.
+func (l *listing) prefixes() []inventory.Prefix {
+	out := make([]inventory.Prefix, 0, len(l.byPrefix))
+	for _, name := range slices.Sorted(maps.Keys(l.byPrefix)) {
+		f := l.byPrefix[name]
+		most := slices.SortedFunc(maps.Keys(f.classes), func(a, b string) int {
+			return cmp.Or(cmp.Compare(f.classes[b], f.classes[a]), cmp.Compare(a, b))
+		})
+		if len(most) > 0 {
+			f.Class = most[0]
+		}
+		out = append(out, f.Prefix)
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+// Package sandbox is an AWS account under test: moto behind a [wire.Server] that
+// fills its gaps, seeded with the waste that a team leaves behind and with honest
+// work that looks like it, and the truth about both.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/curfew-dev/curfew/test/wire"
+)
+
+// Options say how to start a sandbox.
+type Options struct {
+	// Port of the endpoint on loopback; 0 takes a free one.
+	Port int
+	// Log takes moto's own log; nil drops it.
+	Log io.Writer
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+}
+
+// Sandbox is a running AWS endpoint.
+type Sandbox struct {
+	// Wire is what stands in front of moto: it records calls and injects faults.
+	Wire *wire.Server
+
+	moto *moto
+	now  func() time.Time
+}
+
+// Start makes sure that moto is there, starts it and the endpoint before it, and
+// returns when both answer.
+func Start(ctx context.Context, o Options) (*Sandbox, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	m, err := startMoto(ctx, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sandbox{Wire: wire.New(wire.Options{Upstream: m.url, Now: o.Now}), moto: m, now: o.Now}
+	if err := s.Wire.Listen(o.Port); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return s, nil
+}
+
+// URL is the endpoint for all services.
+func (s *Sandbox) URL() string { return s.Wire.URL() }
+
+// MotoURL is moto itself, without what stands in front of it.
+func (s *Sandbox) MotoURL() string { return s.moto.url }
+
+// Close ends the endpoint and moto.
+func (s *Sandbox) Close() error {
+	return errors.Join(s.Wire.Close(), s.moto.close())
+}
+
+// The keys of the sandbox's own account, [wire.DefaultAccount].
+const (
+	AccessKey = "testing"
+	SecretKey = "testing"
+)
+
+// Env returns what to export ("KEY=value") so that the AWS SDK of any language
+// speaks to the sandbox and to nothing else.
+func (s *Sandbox) Env() []string {
+	return []string{
+		"AWS_ENDPOINT_URL=" + s.URL(),
+		"AWS_ACCESS_KEY_ID=" + AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + SecretKey,
+		"AWS_SESSION_TOKEN=",
+		"AWS_REGION=us-east-1",
+		"AWS_DEFAULT_REGION=us-east-1",
+		"AWS_DISABLE_REQUEST_COMPRESSION=true",
+		"AWS_EC2_METADATA_DISABLED=true",
+		"AWS_CONFIG_FILE=/dev/null",
+		"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+		"AWS_PROFILE=",
+	}
+}
+
+// Config returns an SDK configuration for a region of the sandbox's own account.
+func (s *Sandbox) Config(region string) aws.Config {
+	return config(s.URL(), region, AccessKey, SecretKey, "")
+}
+
+func config(url, region, key, secret, token string) aws.Config {
+	return aws.Config{Region: region, BaseEndpoint: aws.String(url), DisableRequestCompression: true,
+		Credentials: credentials.NewStaticCredentialsProvider(key, secret, token)}
+}
+
+// Reset empties moto; what the endpoint before it holds stays.
+func (s *Sandbox) Reset(ctx context.Context) error {
+	if err := s.moto.reset(ctx); err != nil {
+		return fmt.Errorf("reset the sandbox: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package sandbox
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Truth is what was seeded: the waste that an audit must find and what it must not
+// call waste.
+type Truth struct {
+	// Now is when the account was seeded; ages count from it.
+	Now time.Time
+	// Account holds all of it, except what OtherRole reaches.
+	Account string
+	// OtherAccount is a second account with a little in it, reached by assuming
+	// OtherRole.
+	OtherAccount, OtherRole string
+	Regions                 []string
+	// BilledUSD is what the provider says Account cost in the last 30 days.
+	BilledUSD string
+	Planted   []Planted
+	// Other is what was planted in OtherAccount.
+	Other      []Planted
+	LookAlikes []LookAlike
+	// Resources are all that was seeded in Account, by kind and id.
+	Resources []Resource
+}
+
+// Resource is one thing that was seeded.
+type Resource struct {
+	Kind       inventory.Kind
+	ID, Region string
+	Owner      inventory.Owner
+	Lifetime   inventory.Lifetime
+	Purpose    inventory.Purpose
+}
+
+// Planted is a piece of waste: an audit must report Rule for the resource.
+type Planted struct {
+	Rule string
+	Resource
+	// SavingsUSD is what the fix saves a month, to the cent, computed from this
+	// package's own prices. Empty: not asserted here.
+	SavingsUSD string
+	// WasteUSD is what the waste costs a month where it differs from what a fix
+	// saves. Empty: not asserted here.
+	WasteUSD string
+	// Unknown says that the saving must be reported as not known, at most
+	// UpperBoundUSD (when that is not empty).
+	Unknown       bool
+	UpperBoundUSD string
+	Note          string
+}
+
+// LookAlike looks like waste and is none.
+type LookAlike struct {
+	Resource
+	// Not are the rules that must not be reported for it.
+	Not  []string
+	Note string
+}
+
+// Find returns what was planted for a rule.
+func (t *Truth) Find(rule string) []Planted {
+	var out []Planted
+	for _, p := range t.Planted {
+		if p.Rule == rule {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Rules that call something idle, unused or forgotten.
+var (
+	idleRules    = []string{"gpu-instance-idle", "gpu-held", "instance-idle", "always-on"}
+	storageRules = []string{"volume-unattached", "snapshot-old", "image-unused", "bucket-no-lifecycle", "bucket-multipart",
+		"bucket-noncurrent", "checkpoint-stale", "log-group-no-retention", "repository-no-lifecycle", "repository-untagged"}
+)

@@ -1,0 +1,270 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// DefaultAccount is the account of keys that no assumed role handed out, the same
+// as moto's.
+const DefaultAccount = "123456789012"
+
+// Reply is a service's answer: XML for the ec2, query and rest-xml protocols,
+// Fields for the others. Root names the XML document where it is not
+// "<Operation>Response".
+type Reply struct {
+	Fields map[string]any
+	XML    []*Node
+	Root   string
+}
+
+// Answer answers a call; no reply and no error leave it to moto. An error of type
+// *Failure is the service's own; any other is a mistake of the test.
+type Answer func(ctx context.Context, c *Call) (*Reply, error)
+
+// Server is an AWS endpoint for all services and regions.
+type Server struct {
+	Recorder Recorder
+	// State is what the server answers for that moto cannot hold.
+	State *State
+	// Metrics is CloudWatch's memory.
+	Metrics *Metrics
+
+	upstream string
+	client   *http.Client
+	answers  map[string]Answer
+	fallback Answer
+	patches  patches
+	faults   faults
+	now      func() time.Time
+
+	mu       sync.RWMutex
+	accounts map[string]string
+
+	http *http.Server
+	url  string
+	done chan error
+}
+
+// Options say what is behind a Server.
+type Options struct {
+	// Upstream is moto's URL. Without one, calls that the server does not know
+	// are answered empty.
+	Upstream string
+	// Now is the clock of what depends on time (which metrics are listed).
+	Now func() time.Time
+	// Answers take the place of the server's own, by "service:Operation".
+	Answers map[string]Answer
+}
+
+// New returns a server that is not listening yet; it is an http.Handler.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{upstream: strings.TrimSuffix(o.Upstream, "/"), now: o.Now, accounts: map[string]string{},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
+	s.State, s.Metrics = newState(), newMetrics(o.Now)
+	s.answers = s.Metrics.answers()
+	if s.upstream != "" {
+		s.fallback = nil
+	} else {
+		s.fallback = empty
+	}
+	for name, a := range s.State.answers() {
+		s.answers[name] = a
+	}
+	if s.upstream != "" {
+		s.answers["sagemaker:ListTrainingJobs"] = s.listTrainingJobs
+	}
+	for name, a := range o.Answers {
+		s.answers[name] = a
+	}
+	return s
+}
+
+// Listen starts to answer on a loopback port; 0 takes a free one.
+func (s *Server) Listen(port int) error {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return fmt.Errorf("listen on loopback: %w", err)
+	}
+	s.url = "http://" + l.Addr().String()
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	s.done = make(chan error, 1)
+	go func() { s.done <- s.http.Serve(l) }()
+	return nil
+}
+
+// URL is the endpoint to give to the SDK.
+func (s *Server) URL() string { return s.url }
+
+// Close stops listening and ends the calls in flight.
+func (s *Server) Close() error {
+	if s.http == nil {
+		return nil
+	}
+	err := s.http.Close()
+	if served := <-s.done; served != nil && !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	s.client.CloseIdleConnections()
+	return err
+}
+
+// ServeHTTP answers one call: it is named, recorded, met by the faults in force,
+// and then answered by the server itself or by moto.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, err := identify(r)
+	if err != nil {
+		http.Error(w, "wire: "+err.Error(), http.StatusNotImplemented)
+		return
+	}
+	c.Account = s.accountOf(c.AccessKey)
+	status := 0
+	defer func() { s.Recorder.add(c, status) }()
+	if f, hit := s.faults.next(c); hit {
+		switch f.Kind {
+		case Reset:
+			panic(http.ErrAbortHandler)
+		case ServerError:
+			status = http.StatusInternalServerError
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.WriteHeader(status)
+			fmt.Fprint(w, "<!doctype html>\n<html lang=en>\n<title>500 Internal Server Error</title>\n<h1>Internal Server Error</h1>\n")
+			return
+		case Slow:
+			select {
+			case <-time.After(f.Delay):
+			case <-r.Context().Done():
+				return
+			}
+		default:
+			settle()
+			fail := failure(f.Kind, c)
+			status = fail.Status
+			writeFailure(w, c, fail)
+			return
+		}
+	}
+	status = s.answer(w, r, c)
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, c *Call) (status int) {
+	answer := s.answers[c.Name()]
+	if answer == nil {
+		answer = s.fallback
+	}
+	if answer == nil {
+		return s.forward(w, r, c)
+	}
+	reply, err := answer(r.Context(), c)
+	if reply == nil && err == nil {
+		if s.upstream != "" {
+			return s.forward(w, r, c)
+		}
+		reply, err = empty(r.Context(), c)
+	}
+	settle()
+	var fail *Failure
+	switch {
+	case errors.As(err, &fail):
+		writeFailure(w, c, fail)
+		return fail.Status
+	case err != nil:
+		http.Error(w, "wire: "+err.Error(), http.StatusInternalServerError)
+		return http.StatusInternalServerError
+	}
+	writeReply(w, c, reply)
+	return http.StatusOK
+}
+
+// settle lets the client finish with its request. An answer that is faster than
+// any network races with smithy-go 1.28, which closes the request's body when the
+// answer begins: where net/http then still looks for the body's end, it gets an
+// EOF for an error and tears the connection down in the middle of the answer.
+func settle() { time.Sleep(2 * time.Millisecond) }
+
+// forward passes the call to moto and corrects its answer.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *Call) (status int) {
+	status, header, body, err := s.upstreamCall(r, c.Body)
+	if err != nil {
+		http.Error(w, "wire: "+err.Error(), http.StatusBadGateway)
+		return http.StatusBadGateway
+	}
+	if status < 300 {
+		s.learn(c, body)
+		body = hideDisabled(c, s.patches.apply(c, body))
+	}
+	for k, v := range header {
+		if k != "Content-Length" && k != "Connection" && k != "Date" && k != "Server" {
+			w.Header()[k] = v
+		}
+	}
+	if c.Method == http.MethodHead {
+		w.Header().Set("Content-Length", header.Get("Content-Length"))
+	}
+	w.WriteHeader(status)
+	w.Write(body)
+	return status
+}
+
+func (s *Server) upstreamCall(r *http.Request, body []byte) (status int, header http.Header, out []byte, err error) {
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, s.upstream+r.URL.RequestURI(), bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("forward: %w", err)
+	}
+	req.Header = r.Header.Clone()
+	req.Header.Del("Content-Encoding")
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "gzip" {
+		req.Header.Set("Content-Encoding", e)
+	}
+	req.Header.Del("Accept-Encoding")
+	req.Host = strings.TrimPrefix(s.upstream, "http://")
+	res, err := s.client.Do(req)
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("forward: %w", err)
+	}
+	defer res.Body.Close()
+	out, err = io.ReadAll(res.Body)
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("read forwarded answer: %w", err)
+	}
+	return res.StatusCode, res.Header, out, nil
+}
+
+// learn remembers whose keys an assumed role handed out.
+func (s *Server) learn(c *Call, body []byte) {
+	if c.Name() != "sts:AssumeRole" {
+		return
+	}
+	doc, err := parseXML(body)
+	if err != nil {
+		return
+	}
+	key := doc.Find("AccessKeyId")
+	arn := strings.Split(c.Form.Get("RoleArn"), ":")
+	if key == nil || len(arn) < 5 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accounts[key.Text] = arn[4]
+}
+
+func (s *Server) accountOf(accessKey string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if a, ok := s.accounts[accessKey]; ok {
+		return a
+	}
+	return DefaultAccount
+}

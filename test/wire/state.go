@@ -1,0 +1,152 @@
+package wire
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// State is what an account holds that moto has no notion of, by account and
+// region.
+type State struct {
+	mu     sync.RWMutex
+	places map[string]*Place
+	// products are the Price List's documents, as JSON; spots are spot prices.
+	products []Product
+	spots    []SpotPrice
+	costs    map[string][]ServiceCost
+}
+
+// Place is one account's part of the state in one region.
+type Place struct {
+	CapacityReservations []CapacityReservation
+	ReservedInstances    []ReservedInstances
+	SavingsPlans         []SavingsPlan
+	Apps                 []App
+}
+
+// CapacityReservation is an On-Demand Capacity Reservation or a Capacity Block.
+type CapacityReservation struct {
+	ID, InstanceType, Zone, Platform string
+	Total, Available                 int
+	Created                          time.Time
+	// Ends is zero for a reservation without an end.
+	Ends  time.Time
+	Block bool
+	Tags  map[string]string
+}
+
+// ReservedInstances is a purchase of reserved machines.
+type ReservedInstances struct {
+	ID, InstanceType, OfferingType string
+	// Zone is empty for a regional purchase.
+	Zone         string
+	Count        int
+	Start        time.Time
+	Duration     time.Duration
+	FixedPrice   string
+	UsagePrice   string
+	RecurringUSD string // an hour
+	Tags         map[string]string
+}
+
+// SavingsPlan is a commitment of dollars an hour.
+type SavingsPlan struct {
+	ID, Type, Family, Region string
+	Commitment               string
+	PaymentOption            string
+	Upfront, Recurring       string
+	Start, End               time.Time
+	Tags                     map[string]string
+}
+
+// App is a SageMaker Studio application.
+type App struct {
+	Domain, User, Space, Type, Name, InstanceType string
+	Created                                       time.Time
+	// Active is when it was last used; zero is not known.
+	Active time.Time
+	Tags   map[string]string
+}
+
+func (a App) arn(c *Call) string {
+	owner := a.Space
+	if owner == "" {
+		owner = a.User
+	}
+	return "arn:aws:sagemaker:" + c.Region + ":" + c.Account + ":app/" + a.Domain + "/" + owner + "/" + strings.ToLower(a.Type) + "/" + a.Name
+}
+
+// document is what ListApps and DescribeApp both say.
+func (a App) document() map[string]any {
+	d := map[string]any{"DomainId": a.Domain, "AppType": a.Type, "AppName": a.Name, "Status": "InService",
+		"CreationTime": a.Created, "ResourceSpec": map[string]any{"InstanceType": a.InstanceType}}
+	if a.Space != "" {
+		d["SpaceName"] = a.Space
+	} else {
+		d["UserProfileName"] = a.User
+	}
+	return d
+}
+
+// Product is a document of the Price List with the attributes it is found by.
+type Product struct {
+	ServiceCode string
+	Attributes  map[string]string
+	Document    string
+}
+
+// ServiceCost is what one service cost an account in a month, in dollars.
+type ServiceCost struct{ Service, USD string }
+
+// SpotPrice is one entry of the spot price history.
+type SpotPrice struct {
+	Region, InstanceType, Zone, Product, Price string
+	Time                                       time.Time
+}
+
+func newState() *State { return &State{places: map[string]*Place{}} }
+
+// At changes an account's part of the state in a region.
+func (s *State) At(account, region string, change func(*Place)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := account + "/" + region
+	if s.places[k] == nil {
+		s.places[k] = &Place{}
+	}
+	change(s.places[k])
+}
+
+// AddProducts adds documents to the Price List.
+func (s *State) AddProducts(p ...Product) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.products = append(s.products, p...)
+}
+
+// AddSpotPrices adds entries to the spot price history.
+func (s *State) AddSpotPrices(p ...SpotPrice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spots = append(s.spots, p...)
+}
+
+// Bill sets what Cost Explorer says that an account cost.
+func (s *State) Bill(account string, costs ...ServiceCost) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.costs == nil {
+		s.costs = map[string][]ServiceCost{}
+	}
+	s.costs[account] = costs
+}
+
+func (s *State) place(c *Call) Place {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if p := s.places[c.Account+"/"+c.Region]; p != nil {
+		return *p
+	}
+	return Place{}
+}
