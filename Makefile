@@ -1,0 +1,58 @@
+# curfew. `make` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+BIN      := bin/curfew
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+TOOL     := go tool -modfile=tools/go.mod
+FUZZTIME ?= 5s
+
+.PHONY: help demo build test check lint fuzz vuln bench fmt golden aws-sandbox clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## audit the simulated account and write its report to demo.html
+	@./$(BIN) scan --demo
+	@./$(BIN) scan --demo --no-save --quiet -o html > demo.html
+	@echo "report: demo.html"
+
+build: ## build bin/curfew
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/curfew
+
+test: build ## run every test, against a real AWS API on loopback as well
+	./test/requirements.sh
+	go vet ./...
+	go test ./...
+
+check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
+
+lint: ## formatting, import order, tidy modules
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go mod tidy -diff
+	$(TOOL) golangci-lint run
+
+fuzz: ## every fuzz target for FUZZTIME each
+	./test/fuzz.sh $(FUZZTIME)
+
+vuln: ## known vulnerabilities, where their database can be reached
+	./test/vuln.sh
+
+bench: build ## speed, memory and calls at realistic sizes
+	go test -run '^$$' -bench . -benchmem ./...
+
+fmt: ## format the code
+	gofmt -w $$(git ls-files '*.go')
+
+golden: ## write the golden files anew
+	go test ./internal/report ./internal/cli -update
+
+aws-sandbox: ## a seeded AWS API on loopback to try curfew on
+	@go run ./test/aws-sandbox
+
+clean: ## remove what was built
+	rm -rf bin demo.html

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/test/wire"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"curfew": func() { os.Exit(Run(context.Background(), System("test"))) },
+	})
+}
+
+// TestScripts runs the command lines of testdata/script, each in a directory of
+// its own with no credentials and no home.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			server, err := standIn(e)
+			if err != nil {
+				return err
+			}
+			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+			e.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+			e.Setenv("AWS_CONFIG_FILE", filepath.Join(e.WorkDir, ".aws", "config"))
+			e.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(e.WorkDir, ".aws", "credentials"))
+			e.Setenv("STAND_IN", server)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status":        status,
+			"samples":       samples,
+			"first-finding": firstFinding,
+		},
+	})
+}
+
+// standIn serves an AWS account with nothing in it. In us-west-2 its token has
+// expired, in eu-west-1 volumes are denied.
+func standIn(e *testscript.Env) (string, error) {
+	s := wire.New(wire.Options{})
+	if err := s.Listen(0); err != nil {
+		return "", err
+	}
+	s.Inject(wire.Fault{Region: "us-west-2", Kind: wire.ExpiredToken})
+	s.Inject(wire.Fault{Region: "eu-west-1", Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied})
+	e.Defer(func() {
+		if err := s.Close(); err != nil {
+			e.T().Log(err)
+		}
+	})
+	return s.URL(), nil
+}
+
+// status runs a command and checks its exit code: status 5 curfew scan.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status CODE COMMAND…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		if _, err := fmt.Sscanf(err.Error(), "exit status %d", &got); err != nil {
+			ts.Fatalf("%v", err)
+		}
+	}
+	if got != want {
+		ts.Fatalf("%s: exit status %d, want %d\n%s", strings.Join(args[1:], " "), got, want, ts.ReadFile("stderr"))
+	}
+}
+
+// firstFinding sets $FINDING to the first finding's id: first-finding SCAN.
+func firstFinding(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: first-finding SCAN")
+	}
+	doc, err := report.Load(strings.NewReader(ts.ReadFile(args[0])))
+	ts.Check(err)
+	if len(doc.Findings) == 0 {
+		ts.Fatalf("%s has no finding", args[0])
+	}
+	ts.Setenv("FINDING", doc.Findings[0].ID[:8])
+}
+
+// samples writes recorded usage: samples FILE ROWS [BAD-ROW].
+func samples(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: samples FILE ROWS [BAD-ROW]")
+	}
+	rows, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	bad := -1
+	if len(args) > 2 {
+		bad, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
+	var b strings.Builder
+	b.WriteString("resource,time,gpu,gpu_util,mem_used_bytes\n")
+	start := time.Now().Add(-time.Duration(rows) * time.Second).Unix()
+	for i := range rows {
+		util := strconv.Itoa(i % 101)
+		if i == bad {
+			util = "1O"
+		}
+		fmt.Fprintf(&b, "i-1,%d,0,%s,1000\n", start+int64(i), util)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}

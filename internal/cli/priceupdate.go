@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// updateFlags are the flags of price update.
+type updateFlags struct {
+	from    []string
+	regions []string
+	profile string
+	source  string
+	cloud   string
+	all     bool
+	dryRun  bool
+	output  string
+}
+
+func (a *app) newPriceUpdate() *cobra.Command {
+	var f updateFlags
+	c := &cobra.Command{
+		Use:   "update [FILE…]",
+		Short: "Bring newer prices into the book; implausible ones are refused with the reason",
+		Long: `Reads prices from the AWS Price List, from the EC2 spot price history, or from
+catalogue files (CSV, or JSON of default rates), holds each against the book and its peers,
+and keeps what is plausible in the data directory, over the built-in book. A price
+that is zero, a placeholder, out of band or at odds with itself is refused and the
+one held before stays.`,
+		Example: `  curfew price update --from aws --regions us-east-1,eu-west-1
+  curfew price update --from spot --regions us-east-1
+  curfew price update catalogue.csv --dry-run`,
+		RunE: func(c *cobra.Command, files []string) error { return a.updatePrices(c.Context(), f, files) },
+	}
+	fl := c.Flags()
+	fl.StringSliceVar(&f.from, "from", nil, "aws (the AWS Price List) or spot (the EC2 spot price history), or both")
+	fl.StringSliceVar(&f.regions, "regions", nil, "regions to read prices of (default: the configured region)")
+	fl.StringVar(&f.profile, "profile", "", "AWS profile")
+	fl.StringVar(&f.source, "source", "", "what prices from a file cite as their source (default: the file's name)")
+	fl.StringVar(&f.cloud, "provider", "", "provider of a file that does not name it")
+	fl.BoolVar(&f.all, "all", false, "list every price and refusal, not only the first")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "show what would change and keep nothing")
+	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	return c
+}
+
+func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) error {
+	if err := oneOf("output", f.output, "table", "json"); err != nil {
+		return err
+	}
+	for _, from := range f.from {
+		if err := oneOf("from", from, "aws", "spot"); err != nil {
+			return err
+		}
+	}
+	if len(files)+len(f.from) == 0 {
+		return usageError("curfew price update: give catalogue files, or --from aws or --from spot")
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	if cfg.DataDir == "" && !f.dryRun {
+		return usageError("curfew price update: there is no data directory to keep prices in; give --data-dir")
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	entries, err := a.newPrices(ctx, f, cfg, book, files)
+	if err != nil {
+		return err
+	}
+	next, accepted, refused := book.Update(slices.Values(entries))
+	if !f.dryRun && len(accepted) > 0 {
+		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+			return fmt.Errorf("keep the prices: %w", err)
+		}
+		if err := replaceFile(filepath.Join(cfg.DataDir, priceFile), next.Save); err != nil {
+			return fmt.Errorf("keep the prices: %w", err)
+		}
+	}
+	if err := a.printUpdate(f, accepted, refused); err != nil {
+		return err
+	}
+	if len(accepted) == 0 {
+		return &failure{exit: ExitError, code: "no_price_accepted", err: fmt.Errorf("none of %d prices was accepted", len(refused)), hint: "the book is as it was"}
+	}
+	return nil
+}
+
+// newPrices reads all sources before anything is judged, because prices are held
+// against one another as well.
+func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, book *price.Book, files []string) ([]price.Entry, error) {
+	var entries []price.Entry
+	for _, name := range files {
+		file, err := os.Open(a.path(name))
+		if err != nil {
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalogue %s: %w", name, unwrapPath(err))}
+		}
+		o := price.Origin{Source: cmp.Or(f.source, filepath.Base(name)), AsOf: a.Now(), Cloud: f.cloud}
+		got, err := collect(price.ReadCatalogue(file, o))
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "the book is as it was"}
+		}
+		entries = append(entries, got...)
+	}
+	if len(f.from) == 0 {
+		return entries, nil
+	}
+	regions := cfg.AWS.Regions
+	if len(f.regions) > 0 {
+		regions = f.regions
+	}
+	if len(regions) == 0 {
+		return nil, usageError("curfew price update: give the regions whose prices to read, --regions us-east-1,…")
+	}
+	cloud, err := aws.New(ctx, aws.Options{Regions: regions, Profile: cmp.Or(f.profile, cfg.AWS.Profile), RequestsPerSecond: cfg.AWS.RequestsPerSecond})
+	if err != nil {
+		return nil, scanFailure(err)
+	}
+	bar := a.newProgress("prices")
+	defer bar.finish()
+	for i, region := range regions {
+		bar.report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
+		if slices.Contains(f.from, "aws") {
+			if err := products(ctx, cloud, region, &entries); err != nil {
+				return nil, scanFailure(err)
+			}
+		}
+		if slices.Contains(f.from, "spot") {
+			if err := a.spotPrices(ctx, cloud, book, region, &entries); err != nil {
+				return nil, scanFailure(err)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// priceLists are the parts of the AWS Price List that the book holds prices of, by
+// service; each is read for one region. The filters name Linux machines on shared
+// tenancy without a licence, and leave out what reservations pay.
+var priceLists = []struct {
+	service string
+	filters map[string]string
+}{
+	{"AmazonEC2", map[string]string{"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}},
+	{"AmazonEC2", map[string]string{"productFamily": "Storage"}},
+	{"AmazonEC2", map[string]string{"productFamily": "Storage Snapshot"}},
+	{"AmazonEC2", map[string]string{"productFamily": "System Operation"}},
+	{"AmazonEC2", map[string]string{"productFamily": "NAT Gateway"}},
+	{"AmazonSageMaker", map[string]string{"productFamily": "ML Instance"}},
+	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
+}
+
+func products(ctx context.Context, cloud *aws.Cloud, region string, entries *[]price.Entry) error {
+	for _, list := range priceLists {
+		filters := maps.Clone(list.filters)
+		filters["regionCode"] = region
+		err := cloud.Products(ctx, list.service, filters, func(document []byte) error {
+			e, err := price.ParseProduct(document)
+			switch {
+			case errors.Is(err, price.ErrNotHeld), errors.Is(err, price.ErrRefused):
+				return nil
+			case err != nil:
+				return err
+			}
+			*entries = append(*entries, e)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spotPrices reads the newest spot price of every zone for the machine types that
+// the book knows.
+func (a *app) spotPrices(ctx context.Context, cloud *aws.Cloud, book *price.Book, region string, entries *[]price.Entry) error {
+	var types []string
+	for _, m := range book.Machines() {
+		if m.Cloud == price.AWS && m.Accelerator != "" {
+			types = append(types, m.Type)
+		}
+	}
+	type market struct{ machine, zone string }
+	newest := map[market]aws.SpotPrice{}
+	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p aws.SpotPrice) error {
+		key := market{p.Type, p.Zone}
+		if old, ok := newest[key]; !ok || p.Time.After(old.Time) {
+			newest[key] = p
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range newest {
+		e, err := price.SpotEntry(p.Type, p.Region, p.Zone, p.Price, p.Time)
+		if err != nil {
+			return err
+		}
+		*entries = append(*entries, e)
+	}
+	return nil
+}
+
+func collect(seq iter.Seq2[price.Entry, error]) ([]price.Entry, error) {
+	var out []price.Entry
+	for e, err := range seq {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// shownPrices is how many changes and refusals are listed without --all.
+const shownPrices = 10
+
+func (a *app) printUpdate(f updateFlags, accepted []price.Change, refused []price.Refusal) error {
+	var changed []price.Change
+	for _, c := range accepted {
+		if !c.Same() {
+			changed = append(changed, c)
+		}
+	}
+	if f.output == "json" {
+		return a.printJSON(updateDoc(f, accepted, refused))
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for i, c := range changed {
+		if i == shownPrices && !f.all {
+			fmt.Fprintf(w, "… and %d more; --all lists them\n", len(changed)-i)
+			break
+		}
+		old := "new"
+		if c.Old.Cloud != "" {
+			old = c.Old.Price.Rate.String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t→ %s\t%s\n", c.New, old, c.New.Price.Rate, c.Note)
+	}
+	for i, r := range refused {
+		if i == shownPrices && !f.all {
+			fmt.Fprintf(w, "… and %d more refused; --all lists them\n", len(refused)-i)
+			break
+		}
+		fmt.Fprintf(w, "%s\t%s\trefused:\t%s\n", r.Entry, r.Entry.Price.Rate, r.Reason)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	kept := "kept in the data directory"
+	if f.dryRun {
+		kept = "nothing kept (--dry-run)"
+	}
+	_, err := fmt.Fprintf(a.Stdout, "%s new or changed, %s confirmed, %s refused; %s\n", count(len(changed)), count(len(accepted)-len(changed)), count(len(refused)), kept)
+	return err
+}
+
+func count(n int) string { return money.Thousands(int64(n)) }
+
+func updateDoc(f updateFlags, accepted []price.Change, refused []price.Refusal) map[string]any {
+	type change struct {
+		What string   `json:"what"`
+		Old  *string  `json:"old_usd"`
+		New  priceDoc `json:"new"`
+		Note string   `json:"note,omitempty"`
+	}
+	type refusal struct {
+		What   string `json:"what"`
+		USD    string `json:"usd"`
+		Line   int    `json:"line,omitempty"`
+		Reason string `json:"reason"`
+	}
+	changes, refusals := []change{}, []refusal{}
+	for _, c := range accepted {
+		doc := change{What: c.New.String(), New: priceDocOf(c.New, true), Note: c.Note}
+		if c.Old.Cloud != "" {
+			old := c.Old.Price.Rate.String()
+			doc.Old = &old
+		}
+		changes = append(changes, doc)
+	}
+	for _, r := range refused {
+		refusals = append(refusals, refusal{What: r.Entry.String(), USD: r.Entry.Price.Rate.String(), Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason)})
+	}
+	return map[string]any{"schema": priceSchema, "kept": !f.dryRun && len(accepted) > 0, "accepted": changes, "refused": refusals}
+}

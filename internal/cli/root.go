@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/price"
+)
+
+// app is what the commands share: the process and the global flags.
+type app struct {
+	*Process
+	configPath string
+	dataDir    string
+	quiet      bool
+}
+
+func newRoot(p *Process) *cobra.Command {
+	a := &app{Process: p}
+	root := &cobra.Command{
+		Use:   "curfew",
+		Short: "GPUs that go home when the work is done",
+		Long: `curfew sees every meter that runs in a cloud account, tells used dollars from
+wasted ones, and says exactly how to stop what does nothing.`,
+		Example: `  curfew scan --demo                 the audit on a simulated account
+  curfew scan                        the audit of your AWS account (read-only)
+  curfew scan -o html > audit.html   the same as a report with pictures
+  curfew price show g6.2xlarge       what the price book knows`,
+		Version:           p.Version,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.SetVersionTemplate("curfew {{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s: %w", c.CommandPath(), err), hint: "see " + c.CommandPath() + " --help"}
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configPath, "config", "", "configuration `file` (default: curfew.yaml found upward, then the user's)")
+	flags.StringVar(&a.dataDir, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
+	root.AddCommand(a.newScan(), a.newFix(), a.newPrice())
+	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
+	root.Args = noSuchVerb
+	return root
+}
+
+func noSuchVerb(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("there is no command %q", strings.Join(append([]string{c.CommandPath()}, args[0]), " "))
+	hint := "see " + c.CommandPath() + " --help"
+	c.SuggestionsMinimumDistance = 2
+	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
+		hint = "did you mean " + c.CommandPath() + " " + s[0] + "?"
+	}
+	return &failure{exit: ExitUsage, code: "usage", err: err, hint: hint}
+}
+
+// noArgs refuses arguments with the exit code of a usage mistake.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s takes no argument, got %q", c.CommandPath(), args[0]),
+			hint: "see " + c.CommandPath() + " --help"}
+	}
+	return nil
+}
+
+// config reads the configuration that --config names or that is found.
+func (a *app) config() (config.Config, error) {
+	path := a.configPath
+	if path == "" {
+		path = config.Find(a.Dir, a.ConfigDir)
+	} else {
+		path = a.path(path)
+	}
+	c, err := config.Load(path, a.Lookup)
+	if err != nil {
+		return config.Config{}, err
+	}
+	if a.dataDir != "" {
+		c.DataDir = a.path(a.dataDir)
+	}
+	if c.DataDir == "" {
+		c.DataDir = a.DataDir
+	}
+	return c, nil
+}
+
+// path returns a file's path as seen from the working directory.
+func (a *app) path(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	if rel := filepath.Join(a.Dir, p); a.Dir != "" {
+		if wd, err := os.Getwd(); err != nil || wd != a.Dir {
+			return rel
+		}
+	}
+	return p
+}
+
+// priceFile is the user's own prices, read over the embedded book.
+const priceFile = "prices.csv"
+
+// prices returns the embedded book with the user's updates.
+func (a *app) prices(c config.Config) (*price.Book, error) {
+	book, err := price.Embedded()
+	if err != nil || c.DataDir == "" {
+		return book, err
+	}
+	f, err := os.Open(filepath.Join(c.DataDir, priceFile))
+	if os.IsNotExist(err) {
+		return book, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the updated prices: %w", err)
+	}
+	defer f.Close()
+	if err := book.Load(f); err != nil {
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", f.Name(), err),
+			hint: "delete the file to go back to the built-in prices"}
+	}
+	return book, nil
+}
+
+// color says whether output may be coloured: only on a terminal, and not with
+// NO_COLOR (https://no-color.org) or TERM=dumb.
+func (a *app) color() bool {
+	if a.Width == 0 {
+		return false
+	}
+	if v, ok := a.Lookup("NO_COLOR"); ok && v != "" {
+		return false
+	}
+	t, _ := a.Lookup("TERM")
+	return t != "dumb"
+}
+
+// oneOf checks a flag's value.
+func oneOf(flag, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return usageError("--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
+}

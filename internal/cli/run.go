@@ -1,0 +1,156 @@
+// Package cli is the command line: it wires the domain to the clouds, the files
+// and the terminal, and turns errors into one clear line and an exit code.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/curfew-dev/curfew/internal/config"
+)
+
+// The exit codes. When several apply, the order is 2, 1, 4, 5, 3.
+const (
+	ExitDone        = 0
+	ExitError       = 1
+	ExitUsage       = 2
+	ExitHeld        = 3 // needs approval, or waste over --fail-on
+	ExitDenied      = 4
+	ExitPartial     = 5 // some resources could not be read or acted on
+	ExitInterrupted = 130
+)
+
+// Process is everything that a command takes from outside.
+type Process struct {
+	Args           []string // without the program's name
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Lookup reads the environment.
+	Lookup func(string) (string, bool)
+	Now    func() time.Time
+	// Dir is the working directory.
+	Dir string
+	// ConfigDir and DataDir are the user's own; empty when there is no home.
+	ConfigDir, DataDir string
+	// Width is the columns of the terminal that Stdout is; 0 when it is none.
+	Width int
+	// Progress is true when Stderr is a terminal.
+	Progress bool
+	Version  string
+}
+
+// System returns the process as the operating system started it.
+func System(version string) Process {
+	p := Process{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Lookup: os.LookupEnv, Now: time.Now, Version: version,
+		Progress: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+	p.Dir, _ = os.Getwd()
+	p.ConfigDir, _ = os.UserConfigDir()
+	p.DataDir = userDataDir(os.LookupEnv)
+	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
+		if w, _, err := term.GetSize(fd); err == nil {
+			p.Width = w
+		}
+	}
+	return p
+}
+
+func userDataDir(lookup func(string) (string, bool)) string {
+	if d, ok := lookup("XDG_DATA_HOME"); ok && filepath.IsAbs(d) {
+		return filepath.Join(d, "curfew")
+	}
+	home, err := os.UserHomeDir()
+	switch {
+	case err != nil:
+		return ""
+	case runtime.GOOS == "darwin":
+		return filepath.Join(home, "Library", "Application Support", "curfew")
+	}
+	return filepath.Join(home, ".local", "share", "curfew")
+}
+
+// failure is an error with the exit code it ends in and what to do about it.
+type failure struct {
+	exit int
+	// code is the error's stable name in JSON: "no_credentials".
+	code string
+	err  error
+	hint string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func usageError(format string, a ...any) error {
+	return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf(format, a...)}
+}
+
+// Run carries out one command line and returns its exit code. What goes wrong is
+// one line on p.Stderr, and with -o json a JSON object after it.
+func Run(ctx context.Context, p Process) int {
+	root := newRoot(&p)
+	root.SetArgs(p.Args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitDone
+	}
+	f := classify(ctx, err)
+	if f.err != nil {
+		line := "curfew: " + oneLine(f.err.Error())
+		if f.hint != "" {
+			line += "; " + f.hint
+		}
+		fmt.Fprintln(p.Stderr, line)
+		if wantsJSON(p.Args) {
+			doc := map[string]any{"error": map[string]string{"code": f.code, "message": oneLine(f.err.Error()), "hint": f.hint}}
+			if b, err := json.Marshal(doc); err == nil {
+				fmt.Fprintln(p.Stderr, string(b))
+			}
+		}
+	}
+	return f.exit
+}
+
+// classify gives every error its exit code.
+func classify(ctx context.Context, err error) *failure {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New("interrupted; nothing was changed")}
+	}
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	var c *config.Error
+	if errors.As(err, &c) {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "docs/configuration.md lists every key"}
+	}
+	return &failure{exit: ExitError, code: "error", err: err}
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// wantsJSON says whether the command line asks for JSON, also when it could not
+// be parsed.
+func wantsJSON(args []string) bool {
+	for i, a := range args {
+		switch {
+		case a == "-ojson", a == "-o=json", a == "--output=json":
+			return true
+		case (a == "-o" || a == "--output") && i+1 < len(args) && args[i+1] == "json":
+			return true
+		}
+	}
+	return false
+}

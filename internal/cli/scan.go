@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// scanFlags are the flags of scan.
+type scanFlags struct {
+	cloud       string
+	demo        bool
+	regions     []string
+	assumeRoles []string
+	profile     string
+	usage       []string
+	columns     string
+	step        string
+	resource    string
+	window      string
+	failOn      string
+	output      string
+	all         bool
+	noSave      bool
+	printPolicy bool
+}
+
+func (a *app) newScan() *cobra.Command {
+	var f scanFlags
+	c := &cobra.Command{
+		Use:   "scan",
+		Short: "Audit an account: what runs, what it costs, what is wasted",
+		Long: `Reads an account (only ever Describe, List and Get calls), judges what its
+resources do, and ranks the waste in dollars a month with the exact fix.
+
+What cannot be read is named as a blind spot and never counted as waste. Savings
+are net of reserved instances and savings plans, and of what keeps costing.`,
+		Example: `  curfew scan --demo                            a simulated account, no credentials needed
+  curfew scan --regions us-east-1,us-west-2     two regions of the account you are in
+  curfew scan --assume-role arn:aws:iam::1234…:role/audit --assume-role …
+  curfew scan --usage gpus.csv.gz               with GPU samples you recorded yourself
+  curfew scan --fail-on 500 -o json             in CI: exit code 3 above $500 a month
+  curfew scan --print-iam-policy                the exact read-only permissions it uses`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.scan(c.Context(), f) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.cloud, "cloud", "aws", "what to audit: aws or sim")
+	fl.BoolVar(&f.demo, "demo", false, "audit the built-in simulated account (the same as --cloud sim)")
+	fl.StringSliceVar(&f.regions, "regions", nil, "regions to read, or all (default: the configured region)")
+	fl.StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
+	fl.StringVar(&f.profile, "profile", "", "AWS profile")
+	fl.StringArrayVar(&f.usage, "usage", nil, "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
+	fl.StringVar(&f.columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
+	fl.StringVar(&f.step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
+	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
+	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
+	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
+	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
+	fl.BoolVar(&f.noSave, "no-save", false, "do not keep the findings in the data directory")
+	fl.BoolVar(&f.printPolicy, "print-iam-policy", false, "print the IAM policy with the permissions that scan uses, and do nothing else")
+	return c
+}
+
+var scanOutputs = []string{"table", "json", "yaml", "csv", "html", "md"}
+
+func (a *app) scan(ctx context.Context, f scanFlags) error {
+	if err := oneOf("output", f.output, scanOutputs...); err != nil {
+		return err
+	}
+	if f.demo {
+		f.cloud = "sim"
+	}
+	if err := oneOf("cloud", f.cloud, "aws", "sim"); err != nil {
+		return err
+	}
+	if f.printPolicy {
+		_, err := a.Stdout.Write(aws.PolicyJSON())
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	limit, err := failOn(f.failOn, cfg.Scan.FailOn)
+	if err != nil {
+		return err
+	}
+	if f.window != "" {
+		if cfg.Scan.Window, err = config.ParseDuration(f.window); err != nil || cfg.Scan.Window <= 0 {
+			return usageError("--window %q: it is a duration such as 14d or 72h", f.window)
+		}
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	recordings, err := a.recordings(f)
+	if err != nil {
+		return err
+	}
+	now := a.Now().UTC()
+	cloud, err := a.observer(ctx, f, cfg, book, now)
+	if err != nil {
+		return err
+	}
+	bar := a.newProgress(f.cloud)
+	audit, err := round.Run(ctx, round.Params{
+		Observer:   cloud,
+		Query:      round.Query{Now: now, Window: cfg.Scan.Window, Progress: bar.report},
+		Recordings: recordings,
+		Prices:     book,
+		Thresholds: cfg.Thresholds,
+		Duty:       cfg.Duty,
+		Required:   cfg.RequiredTags,
+		Clock:      a.Now,
+	})
+	bar.finish()
+	if err != nil {
+		return scanFailure(err)
+	}
+	if err := a.render(audit, f); err != nil {
+		return err
+	}
+	if !f.noSave && cfg.DataDir != "" {
+		if err := saveScan(cfg.DataDir, f.cloud, audit, report.Options{Version: a.Version}); err != nil {
+			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),
+				hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
+		}
+	}
+	switch {
+	case len(audit.BlindSpots) > 0:
+		return &failure{exit: ExitPartial}
+	case limit != nil && audit.Totals.Waste > *limit:
+		return &failure{exit: ExitHeld, code: "waste_over_limit",
+			err: fmt.Errorf("waste of %s a month is over the limit of %s", audit.Totals.Waste.Dollars(), limit.Dollars())}
+	}
+	return nil
+}
+
+// failOn reads the limit of --fail-on or of the configuration; nil is none.
+func failOn(flag, configured string) (*money.Amount, error) {
+	name, text := "--fail-on", flag
+	if text == "" {
+		name, text = "scan.fail_on", configured
+	}
+	if text == "" {
+		return nil, nil
+	}
+	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
+	if err != nil || v < 0 {
+		return nil, usageError("%s %q: it is an amount of dollars a month such as 500", name, text)
+	}
+	return &v, nil
+}
+
+// simSeed makes the simulated account the same on every machine.
+const simSeed = 1
+
+func (a *app) observer(ctx context.Context, f scanFlags, cfg config.Config, book *price.Book, now time.Time) (round.Observer, error) {
+	if f.cloud == "sim" {
+		if len(f.regions)+len(f.assumeRoles) > 0 || f.profile != "" {
+			return nil, usageError("--regions, --assume-role and --profile are for a real account, not for the simulated one")
+		}
+		return sim.New(sim.Options{Seed: simSeed, Now: now, Tags: cfg.Tags}), nil
+	}
+	o := aws.Options{
+		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, Profile: cfg.AWS.Profile,
+		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
+		GPUs: func(machine string) (int, bool) {
+			m, ok := book.Machine(machine)
+			return m.GPUs(), ok
+		},
+		GPUMemory: func(machine string) (float64, bool) {
+			m, ok := book.Machine(machine)
+			return float64(m.AcceleratorMemoryMiB << 20), ok && m.AcceleratorMemoryMiB > 0
+		},
+		CPUs: func(machine string) (int, bool) {
+			m, ok := book.Machine(machine)
+			return m.VCPUs, ok
+		},
+	}
+	if len(f.regions) > 0 {
+		o.Regions = f.regions
+	}
+	if len(f.assumeRoles) > 0 {
+		o.AssumeRoles = f.assumeRoles
+	}
+	if f.profile != "" {
+		o.Profile = f.profile
+	}
+	cloud, err := aws.New(ctx, o)
+	if err != nil {
+		return nil, scanFailure(err)
+	}
+	return cloud, nil
+}
+
+// scanFailure says what to do when nothing could be read.
+func scanFailure(err error) error {
+	f := &failure{exit: ExitError, code: "error", err: err}
+	var region *aws.RegionError
+	var file *usage.FileError
+	switch {
+	case errors.As(err, &region):
+		f.exit, f.code, f.hint = ExitUsage, "unknown_region", "give --regions us-east-1,… or set AWS_REGION"
+	case errors.As(err, &file):
+		f.exit, f.code, f.hint = ExitUsage, "invalid_file", "--map, --step and --resource say how to read a file (curfew scan --help)"
+	case errors.Is(err, inventory.ErrUnauthenticated):
+		f.code, f.hint = "no_credentials", "sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
+	case errors.Is(err, inventory.ErrDenied):
+		f.exit, f.code, f.hint = ExitDenied, "denied", "`curfew scan --print-iam-policy` prints the permissions it needs"
+	case errors.Is(err, inventory.ErrUnavailable):
+		f.code, f.hint = "unreachable", "check the network, the region and AWS_ENDPOINT_URL"
+	}
+	return f
+}
+
+// recordings opens what --usage names.
+func (a *app) recordings(f scanFlags) ([]round.Recording, error) {
+	var step time.Duration
+	if f.step != "" {
+		var err error
+		if step, err = config.ParseDuration(f.step); err != nil || step <= 0 {
+			return nil, usageError("--step %q: it is a duration such as 60s", f.step)
+		}
+	}
+	if len(f.usage) == 0 {
+		if f.step != "" || f.resource != "" || f.columns != "" {
+			return nil, usageError("--map, --step and --resource describe the file of --usage, which is missing")
+		}
+		return nil, nil
+	}
+	columns, err := usage.ParseMap(f.columns)
+	if err != nil {
+		return nil, usageError("--map: %w", err)
+	}
+	var out []round.Recording
+	for _, name := range f.usage {
+		path := a.path(name)
+		if st, err := os.Stat(path); err != nil || st.IsDir() {
+			if err == nil {
+				err = errors.New("it is a directory")
+			}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read recorded usage %s: %w", name, unwrapPath(err))}
+		}
+		out = append(out, recording{path: path, format: usage.Format{Name: name, Map: columns, Resource: f.resource, Step: step}})
+	}
+	return out, nil
+}
+
+// recording is a file of recorded usage.
+type recording struct {
+	path   string
+	format usage.Format
+}
+
+func (r recording) Name() string { return r.format.Name }
+
+func (r recording) Collect(ctx context.Context, resolve func(resource string, step time.Duration) *usage.Window) (usage.Summary, error) {
+	file, err := os.Open(r.path)
+	if err != nil {
+		return usage.Summary{}, err
+	}
+	defer file.Close()
+	format := r.format
+	if format.Step == 0 {
+		if format.Step, err = usage.InferStep(ctx, file, format); err != nil {
+			return usage.Summary{}, err
+		}
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return usage.Summary{}, fmt.Errorf("read %s again: %w", r.format.Name, err)
+		}
+	}
+	return usage.Collect(ctx, file, format, func(resource string) *usage.Window { return resolve(resource, format.Step) })
+}
+
+func unwrapPath(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+func (a *app) render(audit *round.Audit, f scanFlags) error {
+	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Version: a.Version}
+	render := map[string]func(io.Writer, *round.Audit, report.Options) error{
+		"table": report.Table, "json": report.JSON, "yaml": report.YAML,
+		"csv": report.CSV, "html": report.HTML, "md": report.Markdown,
+	}[f.output]
+	if err := render(a.Stdout, audit, o); err != nil {
+		return fmt.Errorf("write the %s output: %w", f.output, err)
+	}
+	return nil
+}
+
+// saveScan keeps the findings for later commands: the whole file or none.
+func saveScan(dir, cloud string, audit *round.Audit, o report.Options) error {
+	dir = filepath.Join(dir, "scans")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return report.JSON(w, audit, o) })
+}
+
+// replaceFile writes a file so that a reader, or a kill in the middle, sees the
+// old one or the new one and never a part.
+func replaceFile(path string, write func(io.Writer) error) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}()
+	if err := write(tmp); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
