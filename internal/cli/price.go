@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newPrice() *cobra.Command {
@@ -215,7 +216,7 @@ func hourly(book *price.Book, machine, region string) (onDemand, spot string, fr
 	return onDemand, spot, from
 }
 
-func gib(mib int64) string { return strconv.FormatFloat(float64(mib)/1024, 'f', -1, 64) }
+func gib(mib int64) string { return usage.Number(float64(mib)/1024, 1) }
 
 func date(t time.Time) string {
 	if t.IsZero() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -172,6 +173,9 @@ func failOn(flag, configured string) (*money.Amount, error) {
 	return &v, nil
 }
 
+// roleARN is the form of an IAM role's ARN.
+var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
+
 // simSeed makes the simulated account the same on every machine.
 const simSeed = 1
 
@@ -206,6 +210,11 @@ func (a *app) observer(ctx context.Context, f scanFlags, cfg config.Config, book
 	}
 	if f.profile != "" {
 		o.Profile = f.profile
+	}
+	for _, role := range o.AssumeRoles {
+		if !roleARN.MatchString(role) {
+			return nil, usageError("--assume-role %q: it is the ARN of a role such as arn:aws:iam::123456789012:role/audit", role)
+		}
 	}
 	cloud, err := aws.New(ctx, o)
 	if err != nil {
