@@ -29,7 +29,11 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
-			server, err := standIn(e)
+			server, err := standIn(e, wire.Fault{Region: "eu-west-1", Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied})
+			if err != nil {
+				return err
+			}
+			expired, err := standIn(e, wire.Fault{Kind: wire.ExpiredToken})
 			if err != nil {
 				return err
 			}
@@ -39,6 +43,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("AWS_CONFIG_FILE", filepath.Join(e.WorkDir, ".aws", "config"))
 			e.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(e.WorkDir, ".aws", "credentials"))
 			e.Setenv("STAND_IN", server)
+			e.Setenv("STAND_IN_EXPIRED", expired)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -49,15 +54,15 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// standIn serves an AWS account with nothing in it. In us-west-2 its token has
-// expired, in eu-west-1 volumes are denied.
-func standIn(e *testscript.Env) (string, error) {
+// standIn serves an AWS account with nothing in it and with what goes wrong there.
+func standIn(e *testscript.Env, faults ...wire.Fault) (string, error) {
 	s := wire.New(wire.Options{})
 	if err := s.Listen(0); err != nil {
 		return "", err
 	}
-	s.Inject(wire.Fault{Region: "us-west-2", Kind: wire.ExpiredToken})
-	s.Inject(wire.Fault{Region: "eu-west-1", Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied})
+	for _, f := range faults {
+		s.Inject(f)
+	}
 	e.Defer(func() {
 		if err := s.Close(); err != nil {
 			e.T().Log(err)

@@ -57,7 +57,9 @@ func synthetic(f *fixture, n int) {
 					r.State, d.AttachedTo = inventory.StateInUse, []string{fmt.Sprintf("i-g%d", i)}
 				}
 			}), j)
-			_ = v
+			if v.State == inventory.StateAvailable {
+				f.window(v, 14*day)
+			}
 		}
 		for j := range 3 {
 			owned(f.snapshot(fmt.Sprintf("snap-%d-%d", i, j), fmt.Sprintf("vol-%d", 4*i), time.Duration(40*j+30)*day, func(r *inventory.Resource, _ *inventory.Snapshot) { r.Region = regions[i%3] }), j)

@@ -95,7 +95,10 @@ func bucketMultipart(x *index, s *subject) *draft {
 	}
 	if sized && uploads.Complete {
 		saved, err := x.standardSaved(s, b, bytes)
-		if err != nil || !d.claimAmount(s, standardMeter, saved, wasteAndSavings) || saved == 0 {
+		switch {
+		case err == nil && saved == 0:
+			d.advice, d.Savings = true, Saving{Known: true}
+		case err != nil || !d.claimAmount(s, standardMeter, saved, wasteAndSavings):
 			d.unpriced(s, err)
 		}
 		return d

@@ -73,6 +73,11 @@ func (d *draft) claimAmount(s *subject, meter string, amount money.Amount, as in
 	return false
 }
 
+// wastes says whether a draft calls anything waste.
+func (d *draft) wastes() bool {
+	return slices.ContainsFunc(d.claims, func(c claim) bool { return c.waste })
+}
+
 // from returns how much of what is left of a cost a claim takes.
 func (c *claim) from(cost, left money.Amount) (money.Amount, error) {
 	switch {

@@ -47,16 +47,13 @@ func (f *reserved) uncovered() int64 {
 	return max(0, rest-f.regional)
 }
 
-// unused is how many reserved instances cover no machine.
-func (f *reserved) unused() int64 {
-	var total, running int64
-	for _, n := range f.zonal {
-		total += n
+// regionalUnused is how many regional reserved instances cover no machine.
+func (f *reserved) regionalUnused() int64 {
+	rest := f.regional
+	for zone, n := range f.running {
+		rest -= max(0, n-f.zonal[zone])
 	}
-	for _, n := range f.running {
-		running += n
-	}
-	return total + f.regional - (running - f.uncovered())
+	return max(0, rest)
 }
 
 // coverage is what commitments do to the savings of machines.
@@ -70,7 +67,13 @@ type coverage struct {
 	// owners are the accounts that reserved a type, by cloud, region, type and
 	// platform: an organisation shares what its accounts do not use themselves.
 	owners map[[4]string][]string
-	plans  []*plan
+	// running counts on-demand machines by cloud, region, type and platform, and by
+	// account, where something is reserved.
+	running map[[4]string]map[string]int64
+	plans   []*plan
+	// toSpot are the machines that a finding would move to spot, which no commitment
+	// applies to any more.
+	toSpot map[int32]bool
 	// gone says of each machine that a finding would end whether that lowers the
 	// bill, in the order in which findings took them.
 	gone map[int32]bool
@@ -104,7 +107,7 @@ func onDemand(s *subject) (*inventory.Instance, bool) {
 
 func newCoverage(x *index) coverage {
 	c := coverage{fleets: map[fleet]*reserved{}, families: map[[4]string][]string{}, opaque: map[[3]string]bool{},
-		owners: map[[4]string][]string{}, gone: map[int32]bool{}}
+		owners: map[[4]string][]string{}, running: map[[4]string]map[string]int64{}, toSpot: map[int32]bool{}, gone: map[int32]bool{}}
 	found := false
 	for i := range x.subjects {
 		s := &x.subjects[i]
@@ -132,6 +135,12 @@ func newCoverage(x *index) coverage {
 		if d, ok := onDemand(s); ok {
 			if f := c.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, d.Platform}]; f != nil {
 				f.running[s.Zone]++
+			}
+			if k := [4]string{s.Cloud, s.Region, s.Type, d.Platform}; c.owners[k] != nil {
+				if c.running[k] == nil {
+					c.running[k] = map[string]int64{}
+				}
+				c.running[k][s.Account]++
 			}
 		}
 	}
@@ -164,6 +173,24 @@ func (c *coverage) reserve(s *subject, d *inventory.Commitment) {
 			c.families[k] = append(c.families[k], s.Type)
 		}
 	}
+}
+
+// elsewhere is how many machines like a fleet's run in other accounts without a
+// reserved instance of their own: an organisation's accounts share what they
+// reserve, so that those of the fleet may cover them.
+func (c *coverage) elsewhere(own fleet) (n int64) {
+	for account, running := range c.running[[4]string{own.cloud, own.region, own.machineType, own.platform}] {
+		if account == own.account {
+			continue
+		}
+		other := own
+		other.account = account
+		if f := c.fleets[other]; f != nil {
+			running = f.uncovered()
+		}
+		n += running
+	}
+	return n
 }
 
 // saves says whether ending a machine lowers the bill. Of the machines of a fleet
@@ -364,13 +391,15 @@ func (x *index) staysUsed(p *plan, left []money.Amount) (bool, error) {
 }
 
 // remaining is the on-demand usage a month that the plan can apply to and that
-// goes on after the findings, machines that reserved instances cover left out.
+// goes on after the findings, machines that reserved instances cover left out, and
+// those that a finding changes in a way that takes them out of the plan's reach: to
+// spot, or for a plan of one family possibly to another.
 func (x *index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
 	var total money.Amount
 	byFleet := map[*reserved][]money.Amount{}
 	for i := range x.subjects {
 		s := &x.subjects[i]
-		if s.Account != p.account || s.Kind == inventory.KindCapacityReservation || !p.covers(s) {
+		if s.Account != p.account || s.Kind == inventory.KindCapacityReservation || !p.covers(s) || x.cover.toSpot[s.at] {
 			continue
 		}
 		for j := range s.charges {
@@ -378,7 +407,7 @@ func (x *index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
 				continue
 			}
 			v := left[int(s.meters)+j]
-			if v <= 0 {
+			if v <= 0 || (p.CommitmentType == inventory.InstanceSavingsPlan && v < s.charges[j].ListCost) {
 				continue
 			}
 			if d, ok := onDemand(s); ok {

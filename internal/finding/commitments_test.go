@@ -117,7 +117,39 @@ func TestReservedInstances(t *testing.T) {
 				f.reserve("g6.2xlarge", 1, func(r *inventory.Resource, _ *inventory.Commitment) { r.Cloud, r.Account = "aws", "210987654321" })
 				f.machines("g6.2xlarge", 1, 0)
 			},
-			want: []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65", "commitment-unused ri-g6.2xlarge <=365.00 wasting 365.00"},
+			want: []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65"},
+		},
+		{
+			name: "where another account's machines could not be listed nothing is known to be unused",
+			build: func(f *fixture) {
+				f.reserve("g6.2xlarge", 1)
+				f.Unread = map[string]bool{"210987654321/us-east-1/instance": true}
+			},
+		},
+		{
+			name: "of three reserved at most one covers another account's machine",
+			build: func(f *fixture) {
+				f.reserve("g6.2xlarge", 3, func(r *inventory.Resource, _ *inventory.Commitment) { r.Cloud, r.Account = "aws", "210987654321" })
+				f.machines("g6.2xlarge", 0, 1)
+			},
+			want: []string{"commitment-unused ri-g6.2xlarge <=243.33 wasting 243.33"},
+		},
+		{
+			name: "another account's machines of the family may use units up",
+			build: func(f *fixture) {
+				f.reserve("m5.xlarge", 2, func(r *inventory.Resource, _ *inventory.Commitment) { r.Cloud, r.Account = "aws", "210987654321" })
+				f.machines("m5.large", 0, 2)
+			},
+			want: []string{"commitment-unused ri-m5.xlarge <=182.50 wasting 182.50"},
+		},
+		{
+			name: "an unused zonal reservation beside a regional one in full use",
+			build: func(f *fixture) {
+				f.reserve("g6.2xlarge", 2, zonal("us-east-1b"))
+				f.reserve("g6.2xlarge", 2, func(r *inventory.Resource, _ *inventory.Commitment) { r.ID = "ri-regional" })
+				f.machines("g6.2xlarge", 0, 2)
+			},
+			want: []string{"commitment-unused ri-g6.2xlarge <=365.00 wasting 365.00"},
 		},
 		{
 			name: "half of a family's units are unused",
@@ -166,6 +198,21 @@ func TestSavingsPlans(t *testing.T) {
 			want:  []string{"gpu-instance-idle i-idle0 713.65", "commitment-unused sp-1 <=73.00 wasting 73.00"},
 		},
 		{
+			// The two machines cost 1.96 an hour; on spot they are out of the plan's
+			// reach, whatever is paid for them there.
+			name: "what moves to spot no longer uses the plan",
+			build: func(f *fixture) {
+				f.plan(inventory.ComputeSavingsPlan, 10, "")
+				f.machines("g6.2xlarge", 0, 2, training, fresh)
+			},
+			want: []string{"training-on-demand i-busy0 <=" + spotSaving(t, "g6.2xlarge"), "training-on-demand i-busy1 <=" + spotSaving(t, "g6.2xlarge")},
+		},
+		{
+			name:  "what changes to another family no longer uses the plan of its own",
+			build: func(f *fixture) { f.plan(inventory.InstanceSavingsPlan, 10, "p3"); f.machines("p3.2xlarge", 0, 1) },
+			want:  []string{"generation-old i-busy0 <=" + successorSaving(t, "p3.2xlarge")},
+		},
+		{
 			name: "reserved machines do not use the plan up",
 			build: func(f *fixture) {
 				f.reserve("g6.2xlarge", 9)
@@ -175,4 +222,22 @@ func TestSavingsPlans(t *testing.T) {
 			want: []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65"},
 		},
 	})
+}
+
+// spotSaving is what one machine saves a month on spot where no plan is in the way.
+func spotSaving(t *testing.T, machineType string) string {
+	t.Helper()
+	f := newFixture(t)
+	f.is(f.running("i-1", machineType, training, fresh), duty.Busy)
+	return only(t, f.evaluate(), "training-on-demand").Savings.Amount.Cents()
+}
+
+// successorSaving is what the newer type saves a month where no plan is in the way,
+// or at most where its host is smaller.
+func successorSaving(t *testing.T, machineType string) string {
+	t.Helper()
+	f := newFixture(t)
+	f.is(f.running("i-1", machineType), duty.Busy)
+	s := only(t, f.evaluate(), "generation-old").Savings
+	return max(s.Amount, s.UpperBound).Cents()
 }

@@ -38,7 +38,7 @@ func autoscalingSticky(x *index, s *subject) *draft {
 		Because:    usage.Number(float64(len(idle)), 0) + " of " + count(g.Desired, "machine") + " idle, minimum " + usage.Number(float64(g.Min), 0),
 		Evidence: []usage.Evidence{fact(s, "desired", usage.Number(float64(g.Desired), 0)), fact(s, "min", usage.Number(float64(g.Min), 0)),
 			usage.Fact("idle_members", usage.Number(float64(len(idle)), 0), "metrics")},
-		Fix: Fix{Action: "scale", Undo: UndoFull, Note: "lower its desired capacity; add a policy that follows demand down"},
+		Fix: Fix{Action: "scale", Undo: UndoPartial, Note: "lower its desired capacity; " + scaleInChooses + "; add a policy that follows demand down"},
 	}}
 	if policies, known := g.ScalingPolicies.Get(); known {
 		d.Evidence = append(d.Evidence, fact(s, "scaling_policies", usage.Number(float64(policies), 0)))

@@ -6,6 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -83,51 +84,67 @@ func (x *index) ending(s *subject) Fix {
 		d = &inventory.Instance{}
 	}
 	m, _ := x.machine(s.Type)
-	accelerated, known := x.gpus(s.Type)
-	f := Fix{Action: "stop", Undo: UndoFull, Note: "its disks go on costing"}
-	switch {
-	case d.AutoScalingGroup != "":
-		f.Action, f.Note = "scale", "a member of Auto Scaling group "+d.AutoScalingGroup+": changed only through the group"
-	case d.Market == inventory.Spot:
-		f.Action, f.Undo, f.Note = "terminate", UndoNone, "a spot machine may not come back"
-	case s.Lifetime == inventory.Ephemeral && !x.holdsPersistent(s, d):
-		f.Action, f.Undo = "terminate", UndoNone
-		f.Note = "refused while its disks hold unsaved data"
-	}
-	if f.Action == "stop" && (accelerated > 0 || !known) {
-		f.Note = sentence(f.Note, "a stopped GPU machine may not start again for lack of capacity")
-	}
-	if m.InstanceStorageGB > 0 && f.Action != "scale" {
-		f.Note = sentence(f.Note, usage.Number(float64(m.InstanceStorageGB), 0)+" GB of instance-store data is lost")
-		if f.Undo == UndoFull {
-			f.Undo = UndoPartial
-		}
-	}
-	if protected, known := d.TerminationProtected.Get(); known && protected && f.Action == "terminate" {
-		f.Note = sentence(f.Note, "protected against termination")
-	}
 	usual := Low
 	if s.Lifetime != inventory.Ephemeral {
 		usual = Medium
 	}
-	var note string
-	if f.Risk, note = risk(s.Resource, usual); note != "" {
-		if f.Action == "terminate" {
-			f.Action, f.Undo = "stop", UndoFull
-			if m.InstanceStorageGB > 0 {
-				f.Undo = UndoPartial
-			}
-		}
-		f.Note = sentence(note, f.Note)
+	level, warning := risk(s.Resource, usual)
+	f := Fix{Action: "stop", Undo: UndoFull, Risk: level, Note: "its disks go on costing"}
+	switch {
+	case d.AutoScalingGroup != "":
+		f.Action, f.Undo = "scale", UndoPartial
+		f.Note = "a member of Auto Scaling group " + d.AutoScalingGroup + ": changed only through the group; " + scaleInChooses
+	case warning != "": // people may depend on it: nothing harder than a stop
+	case d.Market == inventory.Spot:
+		f.Action, f.Undo, f.Note = "terminate", UndoNone, "refused while its disks hold unsaved data; a spot machine may not come back"
+	case s.Lifetime == inventory.Ephemeral && !x.holdsPersistent(s, d):
+		f.Action, f.Undo = "terminate", UndoNone
+		f.Note = "refused while its disks hold unsaved data"
 	}
+	if f.Action == "stop" {
+		f.Note = sentence(f.Note, x.restart(s.Type))
+	}
+	if f.Action != "scale" {
+		x.losesLocalDisks(&f, m)
+	}
+	if protected, known := d.TerminationProtected.Get(); known && protected && f.Action == "terminate" {
+		f.Note = sentence(f.Note, "protected against termination")
+	}
+	f.Note = sentence(warning, f.Note)
 	return f
 }
 
+// scaleInChooses is what to know before a group is made smaller.
+const scaleInChooses = "the group chooses which machine it ends, with its disks: protect the busy ones first"
+
+// restart says of a machine that is stopped what may keep it from starting again.
+func (x *index) restart(machineType string) string {
+	if accelerated, known := x.gpus(machineType); accelerated > 0 || !known {
+		return "a stopped GPU machine may not start again for lack of capacity"
+	}
+	return ""
+}
+
+// losesLocalDisks says of a fix that stops a machine that what its local disks hold
+// is gone with it, which no undo brings back.
+func (x *index) losesLocalDisks(f *Fix, m price.Machine) {
+	if m.InstanceStorageGB <= 0 {
+		return
+	}
+	f.Note = sentence(f.Note, usage.Number(float64(m.InstanceStorageGB), 0)+" GB of instance-store data is lost")
+	if f.Undo == UndoFull {
+		f.Undo = UndoPartial
+	}
+}
+
 // holdsPersistent says whether termination would delete a disk that is declared
-// persistent.
+// persistent or kept, or one of which nothing is known.
 func (x *index) holdsPersistent(s *subject, d *inventory.Instance) bool {
 	for _, disk := range d.Disks {
-		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); ok && disk.DeleteOnTermination && v.Lifetime == inventory.Persistent {
+		if !disk.DeleteOnTermination {
+			continue
+		}
+		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); !ok || v.Lifetime == inventory.Persistent || v.KeepUntil.After(x.now) {
 			return true
 		}
 	}
@@ -271,6 +288,18 @@ func share(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
+// computed says whether any GPU of a window ever computed.
+func computed(w *usage.Window) bool {
+	for _, t := range gpuTracks(w) {
+		for _, sig := range []usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive} {
+			if st := t.Stats(sig); st != nil && st.Active > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // instanceStalled finds training machines that were busy and compute nothing any
 // more. Machines that are idle or held as a whole are other rules' findings.
 func instanceStalled(x *index, s *subject) *draft {
@@ -280,6 +309,9 @@ func instanceStalled(x *index, s *subject) *draft {
 	}
 	if s.judged && (s.duty.State == duty.Idle || s.duty.State == duty.Held) && x.judgedIdle(s) {
 		return nil
+	}
+	if !computed(s.window) {
+		return nil // no run has begun: whether it idles is another rule's matter
 	}
 	d := x.stalled(s, n)
 	if d != nil {

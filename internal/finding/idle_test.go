@@ -400,6 +400,14 @@ func TestStalledTraining(t *testing.T) {
 			want: []string{"training-stalled i-1 713.65"},
 		},
 		{
+			name: "a training machine of 10 hours that never computed is not stalled: its idle window is not over",
+			build: func(f *fixture) {
+				f.judge = true
+				f.measured(f.running("i-1", "g6.2xlarge", persistent, func(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(10 * time.Hour) }),
+					10*time.Hour, 1, always(0), always(0))
+			},
+		},
+		{
 			name: "for 3 hours it may evaluate",
 			build: func(f *fixture) {
 				f.judge = true
@@ -508,9 +516,30 @@ func TestFixesOfIdleMachines(t *testing.T) {
 		{name: "inference is high risk", machine: "g6.2xlarge",
 			change: func(r *inventory.Resource, d *inventory.Instance) { r.Purpose = inventory.Inference },
 			action: "stop", undo: UndoPartial, risk: High, note: "inference"},
+		{name: "a GPU machine that production stops may not start again", machine: "g5g.xlarge",
+			change: func(r *inventory.Resource, d *inventory.Instance) {
+				ephemeral(r, d)
+				r.Owner.Environment = "production"
+			}, action: "stop", undo: UndoFull, risk: High, note: "lack of capacity"},
+		{name: "a spot machine's disks may hold unsaved data too", machine: "m5.large",
+			change: func(_ *inventory.Resource, d *inventory.Instance) { d.Market = inventory.Spot },
+			action: "terminate", undo: UndoNone, risk: Medium, note: "unsaved data"},
 		{name: "a member is scaled through its group", machine: "g6.2xlarge",
 			change: func(r *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" },
-			action: "scale", undo: UndoFull, risk: Medium, note: "only through the group"},
+			action: "scale", undo: UndoPartial, risk: Medium, note: "only through the group"},
+		{name: "the group chooses whom it ends", machine: "g6.2xlarge",
+			change: func(r *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" },
+			action: "scale", undo: UndoPartial, risk: Medium, note: "protect the busy ones"},
+		{name: "a disk that was not seen is not deleted with the machine", machine: "m5.large",
+			change: func(r *inventory.Resource, d *inventory.Instance) {
+				ephemeral(r, d)
+				d.Disks = []inventory.Disk{{VolumeID: "vol-9", DeleteOnTermination: true}}
+			}, action: "stop", undo: UndoFull, risk: Low, note: "disks go on costing"},
+		{name: "a disk that is kept is not deleted with the machine", machine: "m5.large",
+			change: func(r *inventory.Resource, d *inventory.Instance) {
+				ephemeral(r, d)
+				d.Disks = []inventory.Disk{{VolumeID: "vol-2", DeleteOnTermination: true}}
+			}, action: "stop", undo: UndoFull, risk: Low, note: "disks go on costing"},
 		{name: "a disk declared persistent is not deleted with the machine", machine: "m5.large",
 			change: func(r *inventory.Resource, d *inventory.Instance) {
 				ephemeral(r, d)
@@ -520,6 +549,8 @@ func TestFixesOfIdleMachines(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.add(inventory.Resource{ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, Lifetime: inventory.Persistent,
+				Detail: &inventory.Volume{SizeGiB: 1, AttachedTo: []string{"i-1"}}})
+			f.add(inventory.Resource{ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, KeepUntil: inventory.KeepForever,
 				Detail: &inventory.Volume{SizeGiB: 1, AttachedTo: []string{"i-1"}}})
 			f.is(f.running("i-1", tc.machine, tc.change), duty.Idle)
 			var got Fix

@@ -2,6 +2,7 @@ package finding
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
@@ -32,6 +33,11 @@ func scope(r *inventory.Resource, id string) scoped {
 	return scoped{r.Cloud, r.Account, r.Region, id}
 }
 
+// everywhere is an identifier that resources of any account of a region refer to.
+func everywhere(r *inventory.Resource, id string) scoped {
+	return scoped{cloud: r.Cloud, region: r.Region, id: id}
+}
+
 // index is an account arranged for the rules: every relation between resources is
 // looked up, none is searched.
 type index struct {
@@ -45,22 +51,25 @@ type index struct {
 	meters   int32
 	// chains are the snapshots of each volume that share blocks.
 	chains map[scoped][]int32
-	// launched are the images that an instance was made from.
+	// oldChains says of the chains that were asked for whether all of each is old.
+	oldChains map[scoped]bool
+	// launched are the images that an instance was made from, in whichever account:
+	// images are shared, and their identifiers unique in a region.
 	launched map[scoped]bool
 	// buckets are the buckets by cloud and name, which is unique in a cloud.
 	buckets map[[2]string]int32
-	// measured are the accounts and regions of which any metric was read.
-	measured map[scoped]bool
-	cover    coverage
-	types    map[string]machine
+	cover   coverage
+	types   map[string]machine
 	// accelerated are the machine types with accelerators, and successors the
 	// cheaper newer ones, by type and region.
 	accelerated []device
 	successors  map[[2]string]successor
 	// sized is the advice on the machine that was asked for last.
-	sized  sizing
-	drafts []*draft
-	err    error
+	sized sizing
+	// families is what runs and is reserved of each family; see familyUses.
+	families map[[3]string]map[string]*familyUse
+	drafts   []*draft
+	err      error
 }
 
 // machine is what the book knows of a type.
@@ -74,8 +83,8 @@ func newIndex(a *Account, t Thresholds, required []string) *index {
 	x := &index{
 		account: a, now: a.Now, t: t, required: required,
 		subjects: make([]subject, 0, len(a.Resources)), byRef: make(map[inventory.Ref]int32, len(a.Resources)),
-		chains: map[scoped][]int32{}, launched: map[scoped]bool{},
-		buckets: map[[2]string]int32{}, measured: map[scoped]bool{}, types: map[string]machine{},
+		chains: map[scoped][]int32{}, oldChains: map[scoped]bool{}, launched: map[scoped]bool{},
+		buckets: map[[2]string]int32{}, types: map[string]machine{},
 	}
 	for _, r := range a.Resources {
 		if r != nil {
@@ -94,9 +103,6 @@ func newIndex(a *Account, t Thresholds, required []string) *index {
 		s.duty, s.judged = a.Verdicts[s.ref]
 		x.meters += int32(len(s.charges))
 		x.byRef[s.ref] = s.at
-		if s.window != nil {
-			x.measured[scope(s.Resource, "")] = true
-		}
 		x.relate(s)
 	}
 	x.cover = newCoverage(x)
@@ -108,7 +114,7 @@ func (x *index) relate(s *subject) {
 	switch d := s.Detail.(type) {
 	case *inventory.Instance:
 		if d.ImageID != "" {
-			x.launched[scope(s.Resource, d.ImageID)] = true
+			x.launched[everywhere(s.Resource, d.ImageID)] = true
 		}
 	case *inventory.Snapshot:
 		if d.InChain() {
@@ -132,6 +138,17 @@ func (x *index) near(r *inventory.Resource, k inventory.Kind, id string) (*subje
 // read says whether a kind could be listed in the account and region of r.
 func (x *index) read(r *inventory.Resource, k inventory.Kind) bool {
 	return len(x.account.Unread) == 0 || !x.account.Unread[r.Account+"/"+r.Region+"/"+string(k)]
+}
+
+// readEverywhere says whether a kind could be listed in a region in every account,
+// for what accounts share.
+func (x *index) readEverywhere(region string, k inventory.Kind) bool {
+	for unread := range x.account.Unread {
+		if x.account.Unread[unread] && strings.HasSuffix(unread, "/"+region+"/"+string(k)) {
+			return false
+		}
+	}
+	return true
 }
 
 // machine returns what the book knows of a type.

@@ -153,6 +153,9 @@ func bucketNoLifecycle(x *index, s *subject) *draft {
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = Medium, UndoNone
 		d.Fix.Note = "expires experiments after " + count(int64(x.t.ExpireDays), "day") + ": what has expired is gone"
+		if versioned, known := b.Versioned.Get(); versioned || !known {
+			d.unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
+		}
 	}
 	x.price(d, s, b, &m)
 	return d

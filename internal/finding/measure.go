@@ -1,10 +1,12 @@
 package finding
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -42,14 +44,23 @@ func (x *index) gpus(machineType string) (n int, known bool) {
 	if m, ok := x.machine(machineType); ok {
 		return m.GPUs(), true
 	}
+	return 0, !looksAccelerated(machineType)
+}
+
+// Accelerators returns how many accelerators a machine type has and whether that is
+// known: what the book says, and for a type it does not hold none, unless its name
+// is that of an accelerated family.
+func Accelerators(book *price.Book, machineType string) (n int, known bool) {
+	if m, ok := book.Machine(machineType); ok {
+		return m.GPUs(), true
+	}
+	return 0, !looksAccelerated(machineType)
+}
+
+func looksAccelerated(machineType string) bool {
 	fam := strings.TrimRight(family(machineType), "abcdefghijklmnopqrstuvwxyz-")
 	fam = strings.TrimRight(fam, "0123456789")
-	for _, p := range acceleratedPrefixes {
-		if fam == p {
-			return 0, false
-		}
-	}
-	return 0, true
+	return slices.Contains(acceleratedPrefixes, fam)
 }
 
 // telemetryMissing finds running accelerated machines whose accelerators nobody

@@ -29,19 +29,19 @@ func loadBalancerIdle(x *index, s *subject) *draft {
 	switch {
 	case measured && rate >= x.t.LoadBalancerRequests:
 		return nil
+	case !measured && x.servedLately(s.window):
+		return nil // without targets it may answer by itself, and unhealthy now need not be unhealthy always
 	case targetsKnown && targets == 0:
 		d.Because = "no targets"
 		d.Evidence = []usage.Evidence{fact(s, "targets", "0")}
+		if s.window == nil {
+			d.Confidence = Medium
+		}
 	case healthyKnown && healthy == 0:
 		d.Because = "no healthy target"
 		d.Evidence = []usage.Evidence{fact(s, "healthy_targets", "0")}
 		if !measured {
-			d.Confidence = Medium // unhealthy now need not be unhealthy always
-			if w := s.window; w != nil {
-				if st := w.Machine.Stats(usage.Requests); st != nil && st.Active > 0 && x.now.Sub(st.LastActive) < x.t.LoadBalancerWindow {
-					return nil
-				}
-			}
+			d.Confidence = Medium
 		}
 	case measured:
 		d.Because = usage.Number(rate, 0) + " requests a day, under " + usage.Number(x.t.LoadBalancerRequests, 0)
@@ -56,6 +56,16 @@ func loadBalancerIdle(x *index, s *subject) *draft {
 	d.Fix.Note = sentence(note, d.Fix.Note)
 	d.claimShare(s, "", 1, 1, wasteAndSavings)
 	return d
+}
+
+// servedLately says whether any request was seen within the window of the rule,
+// however much of that was measured.
+func (x *index) servedLately(w *usage.Window) bool {
+	if w == nil {
+		return false
+	}
+	st := w.Machine.Stats(usage.Requests)
+	return st != nil && st.Active > 0 && x.now.Sub(st.LastActive) < x.t.LoadBalancerWindow
 }
 
 // requestsPerDay returns how many requests a balancer serves a day, what proves

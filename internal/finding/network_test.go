@@ -46,6 +46,17 @@ func TestLoadBalancers(t *testing.T) {
 			want: idle,
 		},
 		{
+			name: "no targets, and it answers by itself in working hours",
+			build: lb(0, 0, 90*day, func(w *usage.Window) {
+				series(w, "", usage.Requests, func(at time.Time) float64 {
+					if at.Hour() < 12 {
+						return -1
+					}
+					return 400
+				})
+			}),
+		},
+		{
 			name: "requests in one hour only and nothing else measured: unknown",
 			build: lb(2, 2, 90*day, func(w *usage.Window) {
 				w.Add("", usage.Requests, usage.Point{Time: ago(5 * time.Hour), Mean: 3, Max: 3})

@@ -36,6 +36,29 @@ func TestAlwaysOn(t *testing.T) {
 			want:  []string{"always-on i-1 45.05"},
 		},
 		{
+			name: "a CPU machine with a little traffic at night",
+			build: judged(func(f *fixture) {
+				w := f.window(f.running("i-1", "m5.large"), 14*day)
+				series(w, "", usage.CPUUtil, nineToSix)
+				series(w, "", usage.NetBytes, func(at time.Time) float64 { return 40_000 + 1e7*nineToSix(at) })
+			}),
+			want: []string{"always-on i-1 45.05"},
+		},
+		{
+			name: "a CPU machine that serves all night",
+			build: judged(func(f *fixture) {
+				w := f.window(f.running("i-1", "m5.large"), 14*day)
+				series(w, "", usage.CPUUtil, nineToSix)
+				series(w, "", usage.NetBytes, always(40e6))
+			}),
+		},
+		{
+			name: "a CPU machine whose traffic nobody measured",
+			build: judged(func(f *fixture) {
+				series(f.window(f.running("i-1", "m5.large"), 14*day), "", usage.CPUUtil, nineToSix)
+			}),
+		},
+		{
 			name:  "busy around the clock",
 			build: judged(func(f *fixture) { f.measured(f.running("i-1", "m5.large"), 14*day, 0, always(0), always(50)) }),
 		},
@@ -77,6 +100,21 @@ func TestAlwaysOn(t *testing.T) {
 			}),
 		},
 	})
+}
+
+func TestSchedulesSayWhatAStopLoses(t *testing.T) {
+	f := newFixture(t)
+	f.judge = true
+	f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix)
+	if got := only(t, f.evaluate(), "always-on").Fix; got.Undo != UndoPartial || !strings.Contains(got.Note, "instance-store data is lost") {
+		t.Errorf("%+v; want an undo in part and a note on its local disk", got)
+	}
+	f = newFixture(t)
+	f.judge = true
+	f.measured(f.running("i-1", "g5g.xlarge", func(_ *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" }), 14*day, 1, nineToSix, nineToSix)
+	if got := only(t, f.evaluate(), "always-on").Fix; got.Undo != UndoPartial || !strings.Contains(got.Note, "only through the group") {
+		t.Errorf("%+v; want an undo in part and a note on its group", got)
+	}
 }
 
 func TestTrainingOnDemand(t *testing.T) {
@@ -147,7 +185,20 @@ func TestStickyGroups(t *testing.T) {
 		},
 		{name: "all busy", build: group(1, 2, duty.Busy, duty.Busy)},
 		{name: "nobody knows", build: group(1, 2, duty.Unknown, duty.Unknown)},
+		{
+			name: "a kept group wastes nothing",
+			build: func(f *fixture) {
+				group(1, 2, duty.Idle, duty.Busy)(f)
+				f.Resources[2].KeepUntil = inventory.KeepForever
+			},
+			want: []string{"instance-idle i-1 70.08"},
+		},
 	})
+	f := newFixture(t)
+	group(1, 3, duty.Idle, duty.Busy, duty.Idle)(f)
+	if got := only(t, f.evaluate(), "autoscaling-sticky").Fix; got.Undo != UndoPartial || !strings.Contains(got.Note, "protect the busy ones") {
+		t.Errorf("%+v; want an undo in part and a note that the group chooses whom it ends", got)
+	}
 }
 
 func TestComputeAwayFromData(t *testing.T) {
@@ -275,5 +326,12 @@ func TestReservations(t *testing.T) {
 			want:  []string{"reservation-unused cr-1 713.65"},
 		},
 		{name: "all in use", build: reserve(2, 0, always(2))},
+		{
+			name: "kept",
+			build: func(f *fixture) {
+				reserve(2, 1, always(1))(f)
+				f.Resources[0].KeepUntil = inventory.KeepForever
+			},
+		},
 	})
 }

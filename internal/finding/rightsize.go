@@ -183,6 +183,10 @@ func (x *index) resized(s *subject, a *rightsize.Advice, c rightsize.Candidate, 
 	if len(a.Warnings) > 0 {
 		d.Fix.Note = sentence(d.Fix.Note, strings.Join(a.Warnings, ", "))
 	}
+	if s.Kind == inventory.KindInstance {
+		m, _ := x.machine(s.Type)
+		x.losesLocalDisks(&d.Fix, m)
+	}
 	var note string
 	d.Fix.Risk, note = risk(s.Resource, Medium)
 	d.Fix.Note = sentence(note, d.Fix.Note)

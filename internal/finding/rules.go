@@ -134,7 +134,7 @@ func (x *index) apply(r *rule, s *subject) {
 		}
 	}
 	d := r.judge(x, s)
-	if d == nil {
+	if d == nil || (d.wastes() && s.KeepUntil.After(x.now)) {
 		return
 	}
 	d.Rule, d.Step, d.Resource, d.ID = r.id, r.step, s.Resource, ID(r.id, s.ref)

@@ -39,7 +39,7 @@ func alwaysOn(x *index, s *subject) *draft {
 	}
 	busiest := signals[0].Stats
 	for _, a := range signals {
-		if share(a.Active, a.Count) > share(busiest.Active, busiest.Count) {
+		if !a.witness && share(a.Active, a.Count) > share(busiest.Active, busiest.Count) {
 			busiest = a.Stats
 		}
 	}
@@ -62,8 +62,12 @@ func alwaysOn(x *index, s *subject) *draft {
 		},
 		Fix: Fix{Action: "schedule", Undo: UndoFull, Note: "stops it outside " + week.hours() + " UTC; its disks go on costing"},
 	}}
-	if n > 0 {
-		d.Fix.Note = sentence(d.Fix.Note, "a stopped GPU machine may not start again for lack of capacity")
+	d.Fix.Note = sentence(d.Fix.Note, x.restart(s.Type))
+	m, _ := x.machine(s.Type)
+	x.losesLocalDisks(&d.Fix, m)
+	if i, ok := s.Detail.(*inventory.Instance); ok && i.AutoScalingGroup != "" {
+		d.Fix.Undo = UndoPartial
+		d.Fix.Note = sentence(d.Fix.Note, "a member of Auto Scaling group "+i.AutoScalingGroup+": scheduled only through the group, which ends machines with their disks")
 	}
 	var note string
 	d.Fix.Risk, note = risk(s.Resource, Low)
@@ -79,10 +83,17 @@ var floors = usage.DefaultFloors()
 type activity struct {
 	*usage.Stats
 	floor float64
+	// witness says that it only speaks against rest: its meter counts every byte as
+	// activity, and its share of the hours says nothing.
+	witness bool
 }
 
+// restingBytesPerDay is the traffic from which a machine without accelerators
+// serves somebody, in bytes a day: AWS's line for idle machines, 5 MB.
+const restingBytesPerDay = 5e6
+
 // activity returns the signals that say when a machine works, each covering the
-// window: those of every GPU, or the CPU's of a machine without any. It is empty
+// window: those of every GPU, or CPU and network of a machine without any. It is empty
 // where one of them is missing.
 func (x *index) activity(w *usage.Window, gpus int) []activity {
 	cpu := w.Machine.Stats(usage.CPUUtil)
@@ -90,7 +101,12 @@ func (x *index) activity(w *usage.Window, gpus int) []activity {
 		return nil
 	}
 	if gpus == 0 {
-		return []activity{{cpu, floors[usage.CPUUtil]}}
+		net := w.Machine.Stats(usage.NetBytes)
+		if !x.covered(w, net) || !w.Fresh(net, x.now) {
+			return nil
+		}
+		return []activity{{Stats: cpu, floor: floors[usage.CPUUtil]},
+			{Stats: net, floor: restingBytesPerDay * float64(w.StepOf(net)) / float64(day), witness: true}}
 	}
 	tracks := gpuTracks(w)
 	if !speaksForAll(w, gpus) {
@@ -102,9 +118,9 @@ func (x *index) activity(w *usage.Window, gpus int) []activity {
 		if !x.covered(w, st) || !w.Fresh(st, x.now) {
 			return nil
 		}
-		out = append(out, activity{st, floors[usage.GPUUtil]})
+		out = append(out, activity{Stats: st, floor: floors[usage.GPUUtil]})
 	}
-	return append(out, activity{cpu, floors[usage.CPUUtil]})
+	return append(out, activity{Stats: cpu, floor: floors[usage.CPUUtil]})
 }
 
 // week says of each hour of a week, from Monday 00:00 UTC, whether work was seen.

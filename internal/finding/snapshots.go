@@ -7,20 +7,43 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// claimSnapshot claims a snapshot that would be deleted together with others:
-// deleted says which of its chain go too. Snapshots of one volume share blocks, so
-// what is freed is known only when the whole chain goes, or there is none; else
-// the saving is unknown and at most the snapshot's own size.
-func (x *index) claimSnapshot(d *draft, s *subject, deleted func(*subject) bool) {
+// wholeChain says whether all snapshots that share blocks with s, s among them, are
+// such that deleted holds.
+func (x *index) wholeChain(s *subject, deleted func(*subject) bool) bool {
+	snap, ok := s.Detail.(*inventory.Snapshot)
+	if !ok || !snap.InChain() {
+		return ok
+	}
+	for _, at := range x.chains[scope(s.Resource, snap.VolumeID)] {
+		if !deleted(&x.subjects[at]) {
+			return false
+		}
+	}
+	return true
+}
+
+// oldChain says whether the whole chain of s is old, asked once for each chain.
+func (x *index) oldChain(s *subject, snap *inventory.Snapshot) bool {
+	if !snap.InChain() {
+		return true
+	}
+	k := scope(s.Resource, snap.VolumeID)
+	old, asked := x.oldChains[k]
+	if !asked {
+		old = x.wholeChain(s, x.snapshotIsOld)
+		x.oldChains[k] = old
+	}
+	return old
+}
+
+// claimSnapshot claims a snapshot that would be deleted, with its whole chain or
+// without. Snapshots of one volume share blocks, so what is freed is known only when
+// the whole chain goes, or there is none; else the saving is unknown and at most the
+// snapshot's own size.
+func (x *index) claimSnapshot(d *draft, s *subject, whole bool) {
 	snap, ok := s.Detail.(*inventory.Snapshot)
 	if !ok {
 		return
-	}
-	whole := true
-	if snap.InChain() {
-		for _, at := range x.chains[scope(s.Resource, snap.VolumeID)] {
-			whole = whole && deleted(&x.subjects[at])
-		}
 	}
 	switch _, unpriced := x.cost(s, ""); {
 	case whole && unpriced == "":
@@ -88,7 +111,7 @@ func snapshotOld(x *index, s *subject) *draft {
 	if snap.Archived {
 		d.Fix.Note = sentence(d.Fix.Note, "the archive tier bills at least 90 days")
 	}
-	x.claimSnapshot(d, s, x.snapshotIsOld)
+	x.claimSnapshot(d, s, x.oldChain(s, snap))
 	return d
 }
 
@@ -98,7 +121,7 @@ func snapshotOld(x *index, s *subject) *draft {
 func imageUnused(x *index, s *subject) *draft {
 	img, ok := s.Detail.(*inventory.Image)
 	if !ok || s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public ||
-		len(img.SnapshotIDs) == 0 || x.launched[scope(s.Resource, s.ID)] {
+		len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
 		return nil
 	}
 	age, known := x.age(s)
@@ -107,7 +130,7 @@ func imageUnused(x *index, s *subject) *draft {
 	}
 	d := &draft{Finding: Finding{
 		Fix: Fix{Action: "deregister", Risk: Medium, Undo: UndoNone,
-			Note: "deregisters it and deletes its snapshots; launch templates that name it are not looked into"},
+			Note: "deregisters it and deletes its snapshots; launch templates that name it, and accounts it is shared with, are not looked into"},
 	}}
 	if launched, known := img.LastLaunched.Get(); known {
 		quiet := x.now.Sub(launched)
@@ -125,19 +148,16 @@ func imageUnused(x *index, s *subject) *draft {
 	d.Evidence = append(d.Evidence, aged(s, "age", age))
 	mine := func(o *subject) bool {
 		snap, ok := o.Detail.(*inventory.Snapshot)
-		return ok && len(snap.Images) == 1 && snap.Images[0] == s.ID
+		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && !o.KeepUntil.After(x.now)
 	}
 	found := 0
 	for _, id := range img.SnapshotIDs {
 		snap, ok := x.near(s.Resource, inventory.KindSnapshot, id)
-		if !ok || snap.KeepUntil.After(x.now) {
-			continue
-		}
-		if detail, ok := snap.Detail.(*inventory.Snapshot); !ok || !detail.ImagesKnown || !mine(snap) {
+		if !ok || !mine(snap) {
 			continue
 		}
 		found++
-		x.claimSnapshot(d, snap, mine)
+		x.claimSnapshot(d, snap, x.wholeChain(snap, mine))
 	}
 	if found == 0 {
 		return nil

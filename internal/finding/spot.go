@@ -74,5 +74,6 @@ func (x *index) onSpot(d *draft, s *subject, list, spot money.Amount) *draft {
 	d.Evidence = append(d.Evidence, priced("on_demand_usd_per_hour", list, "price book"), priced("spot_usd_per_hour", spot, "price book"),
 		usage.Fact("restart_overhead", percent(x.t.SpotOverhead), "threshold"))
 	d.claimShare(s, ledger.Compute, int64(list-paid), int64(list), savingsOnly)
+	x.cover.toSpot[s.at] = true
 	return d
 }

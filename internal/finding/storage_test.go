@@ -56,6 +56,10 @@ func TestVolumes(t *testing.T) {
 			},
 		},
 		{
+			name:  "its metrics could not be read while others' could: unknown",
+			build: func(f *fixture) { f.volume("vol-1", "gp3", 500); f.window(f.running("i-1", "m5.large"), 14*day) },
+		},
+		{
 			name: "I/O nine days ago",
 			build: func(f *fixture) {
 				w := f.window(f.volume("vol-1", "gp3", 500), 14*day)
@@ -113,127 +117,6 @@ func TestVolumes(t *testing.T) {
 				f.volume("vol-1", "gp2", 100, attached, func(r *inventory.Resource, _ *inventory.Volume) { r.Region = "mars-1" })
 			},
 			want: []string{"volume-gp2 vol-1 ?"},
-		},
-	})
-}
-
-func (f *fixture) snapshot(id, volume string, age time.Duration, change ...func(*inventory.Resource, *inventory.Snapshot)) *inventory.Resource {
-	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true}
-	r := inventory.Resource{ID: id, Kind: inventory.KindSnapshot, State: inventory.StateAvailable, CreatedAt: ago(age), Detail: d}
-	for _, c := range change {
-		c(&r, d)
-	}
-	return f.add(r)
-}
-
-func imaged(ids ...string) func(*inventory.Resource, *inventory.Snapshot) {
-	return func(_ *inventory.Resource, d *inventory.Snapshot) { d.Images = ids }
-}
-
-func TestSnapshots(t *testing.T) {
-	image := func(f *fixture, id string, state inventory.State, launched time.Duration, snapshots ...string) {
-		f.add(inventory.Resource{ID: id, Kind: inventory.KindImage, State: state, CreatedAt: ago(400 * day),
-			Detail: &inventory.Image{SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched))}})
-	}
-	runScenarios(t, []scenario{
-		{
-			name:  "old and alone of its volume",
-			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 100*day) },
-			want:  []string{"snapshot-old snap-1 5.00"},
-		},
-		{
-			name:  "89 days",
-			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 89*day) },
-		},
-		{
-			name: "a young one of the chain may share its blocks",
-			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-1", 100*day)
-				f.snapshot("snap-2", "vol-1", 10*day)
-			},
-			want: []string{"snapshot-old snap-1 <=5.00"},
-		},
-		{
-			name: "a whole old chain: the later ones' blocks are not published",
-			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-1", 200*day)
-				f.snapshot("snap-2", "vol-1", 100*day)
-			},
-			want: []string{"snapshot-old snap-1 5.00", "snapshot-old snap-2 <=5.00"},
-		},
-		{
-			name: "an old incremental one",
-			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-1", 200*day, imaged("ami-other"))
-				f.snapshot("snap-2", "vol-1", 100*day)
-			},
-			want: []string{"snapshot-old snap-2 <=5.00"},
-		},
-		{
-			name: "copies are chains of their own",
-			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-ffffffff", 200*day)
-				f.snapshot("snap-2", "vol-ffffffff", 100*day)
-			},
-			want: []string{"snapshot-old snap-1 5.00", "snapshot-old snap-2 5.00"},
-		},
-		{
-			name: "a disabled image still needs its snapshot",
-			build: func(f *fixture) {
-				image(f, "ami-1", inventory.StateDisabled, 300*day, "snap-1")
-				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-			},
-		},
-		{
-			name: "images that could not be read leave snapshots unknown",
-			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-1", 100*day, func(_ *inventory.Resource, d *inventory.Snapshot) { d.ImagesKnown = false })
-			},
-		},
-		{
-			name: "images that could not be listed leave snapshots unknown",
-			build: func(f *fixture) {
-				f.Unread = map[string]bool{"123456789012/us-east-1/image": true}
-				f.snapshot("snap-1", "vol-1", 100*day)
-			},
-		},
-		{
-			name: "kept",
-			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-1", 100*day, func(r *inventory.Resource, _ *inventory.Snapshot) { r.KeepUntil = inventory.KeepForever })
-			},
-		},
-		{
-			name: "an image nobody launched for 120 days",
-			build: func(f *fixture) {
-				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1")
-				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-			},
-			want: []string{"image-unused ami-1 5.00"},
-		},
-		{
-			name: "an image that was launched last month",
-			build: func(f *fixture) {
-				image(f, "ami-1", inventory.StateAvailable, 30*day, "snap-1")
-				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-			},
-		},
-		{
-			name: "an image that a machine runs from",
-			build: func(f *fixture) {
-				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1")
-				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-				f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.ImageID = "ami-1" })
-			},
-		},
-		{
-			name: "a snapshot that another image needs stays",
-			build: func(f *fixture) {
-				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1", "snap-2")
-				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1", "ami-2"))
-				f.snapshot("snap-2", "vol-2", 400*day, imaged("ami-1"))
-			},
-			want: []string{"image-unused ami-1 5.00"},
 		},
 	})
 }
@@ -348,6 +231,17 @@ func TestBucketLifecycle(t *testing.T) {
 			want: []string{"bucket-no-lifecycle data 235.52 wasting 0.00"},
 		},
 		{
+			name: "in a versioned bucket what expires is kept as a replaced version: a bound",
+			build: func(f *fixture) {
+				f.bucket("data", func(b *inventory.Bucket) {
+					b.Versioned = inventory.Known(true)
+					b.Noncurrent = inventory.Known(inventory.Listing{Complete: true})
+					b.Prefixes = inventory.Known([]inventory.Prefix{prefix("experiments/", bigSize, 100, all(bigSize, 100))})
+				})
+			},
+			want: []string{"bucket-no-lifecycle data <=235.52"},
+		},
+		{
 			// A million objects of 200 KiB: 32 KiB of index each in the archive and 8 in
 			// the standard class eat a part of what is saved.
 			name: "what the archive adds to each object is counted",
@@ -423,6 +317,15 @@ func TestBucketLeftovers(t *testing.T) {
 				})
 			},
 			want: []string{"bucket-multipart data 2.30"},
+		},
+		{
+			name: "uploads that hold nothing",
+			build: func(f *fixture) {
+				f.bucket("data", ruled, func(b *inventory.Bucket) {
+					b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(0)), Oldest: ago(20 * day), Complete: true})
+				})
+			},
+			want: []string{"bucket-multipart data 0.00"},
 		},
 		{
 			name: "uploads of unknown size",

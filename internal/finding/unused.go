@@ -2,6 +2,7 @@ package finding
 
 import (
 	"math"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -34,28 +35,27 @@ var sizeFactors = map[string]int64{
 // reservedUnused counts what runs against what is reserved. Reservations of a
 // family that cover any size are counted in normalised units.
 func (x *index) reservedUnused(s *subject, c *inventory.Commitment) *draft {
-	if c.Count <= 0 || c.Platform == "" {
+	if c.Count <= 0 || c.Platform == "" || !x.readEverywhere(s.Region, inventory.KindInstance) {
 		return nil
 	}
-	f := x.cover.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, c.Platform}]
+	own := fleet{s.Cloud, s.Account, s.Region, s.Type, c.Platform}
+	f := x.cover.fleets[own]
 	if f == nil {
 		return nil
 	}
 	var unused, of int64
-	if x.cover.families[[4]string{s.Cloud, s.Account, s.Region, family(s.Type)}] != nil && !c.Zonal {
+	switch {
+	case c.Zonal:
+		of = f.zonal[s.Zone]
+		unused = of - f.running[s.Zone] - x.cover.elsewhere(own)
+	case c.Platform == inventory.LinuxPlatform && x.cover.families[[4]string{s.Cloud, s.Account, s.Region, family(s.Type)}] != nil:
 		var known bool
-		if unused, of, known = x.familyUnused(s, c); !known {
+		if unused, of, known = x.familyUnused(s); !known {
 			return nil
 		}
-	} else {
+	default:
 		of = f.regional
-		for _, n := range f.zonal {
-			of += n
-		}
-		unused = f.unused()
-		if c.Zonal {
-			unused, of = max(0, f.zonal[s.Zone]-f.running[s.Zone]), f.zonal[s.Zone]
-		}
+		unused = f.regionalUnused() - x.cover.elsewhere(own)
 	}
 	if unused <= 0 || of <= 0 {
 		return nil
@@ -77,43 +77,71 @@ func (x *index) reservedUnused(s *subject, c *inventory.Commitment) *draft {
 	return d
 }
 
-// familyUnused counts the units of a family that are reserved for any size and
-// that nothing uses, and whether all sizes are known.
-func (x *index) familyUnused(s *subject, c *inventory.Commitment) (unused, of int64, known bool) {
-	fam := family(s.Type)
-	var running int64
-	for i := range x.subjects {
-		o := &x.subjects[i]
-		if o.Cloud != s.Cloud || o.Account != s.Account || o.Region != s.Region || family(o.Type) != fam {
-			continue
-		}
-		units := sizeFactors[o.Type[min(len(fam)+1, len(o.Type)):]]
-		if d, ok := onDemand(o); ok && d.Platform == c.Platform {
-			if units == 0 {
-				return 0, 0, false
-			}
-			running += units
-		}
-		if d, ok := o.Detail.(*inventory.Commitment); ok && d.CommitmentType == inventory.ReservedInstances && d.Platform == c.Platform && active(o, d, x.now) {
-			if units == 0 {
-				return 0, 0, false
-			}
-			if d.Zonal {
-				running -= min(d.Count, x.zoneRunning(o, c.Platform)) * units
-				continue
-			}
-			of += d.Count * units
-		}
-	}
-	return max(0, of-max(0, running)), of, true
+// familyUse is what an account reserved of a family for any size, and what runs of
+// it that no zonal reservation covers, in units.
+type familyUse struct {
+	reserved, running int64
+	// unsized says that some of it has a size without known units.
+	unsized bool
 }
 
-// zoneRunning is how many machines of a zonal reservation's type run in its zone.
-func (x *index) zoneRunning(s *subject, platform string) int64 {
-	if f := x.cover.fleets[fleet{s.Cloud, s.Account, s.Region, s.Type, platform}]; f != nil {
-		return f.running[s.Zone]
+// familyUses counts the Linux machines and reserved instances of each cloud, region
+// and family by account, once.
+func (x *index) familyUses() map[[3]string]map[string]*familyUse {
+	if x.families != nil {
+		return x.families
 	}
-	return 0
+	x.families = map[[3]string]map[string]*familyUse{}
+	use := func(cloud, region, account, machineType string) (*familyUse, int64) {
+		fam := family(machineType)
+		k := [3]string{cloud, region, fam}
+		if x.families[k] == nil {
+			x.families[k] = map[string]*familyUse{}
+		}
+		if x.families[k][account] == nil {
+			x.families[k][account] = &familyUse{}
+		}
+		return x.families[k][account], sizeFactors[strings.TrimPrefix(machineType, fam+".")]
+	}
+	for i := range x.subjects {
+		o := &x.subjects[i]
+		if d, ok := onDemand(o); ok && d.Platform == inventory.LinuxPlatform {
+			u, units := use(o.Cloud, o.Region, o.Account, o.Type)
+			u.running, u.unsized = u.running+units, u.unsized || units == 0
+		}
+		if d, ok := o.Detail.(*inventory.Commitment); ok && d.CommitmentType == inventory.ReservedInstances && !d.Zonal &&
+			d.Platform == inventory.LinuxPlatform && active(o, d, x.now) {
+			u, units := use(o.Cloud, o.Region, o.Account, o.Type)
+			u.reserved, u.unsized = u.reserved+d.Count*units, u.unsized || units == 0
+		}
+	}
+	for k, f := range x.cover.fleets {
+		if k.platform != inventory.LinuxPlatform {
+			continue
+		}
+		for zone, n := range f.running {
+			u, units := use(k.cloud, k.region, k.account, k.machineType)
+			u.running -= min(n, f.zonal[zone]) * units
+		}
+	}
+	return x.families
+}
+
+// familyUnused counts the units of a family that an account reserved for any size
+// and that nothing uses, in other accounts neither, and whether all sizes are known.
+func (x *index) familyUnused(s *subject) (unused, of int64, known bool) {
+	for account, u := range x.familyUses()[[3]string{s.Cloud, s.Region, family(s.Type)}] {
+		switch {
+		case u.unsized:
+			return 0, 0, false
+		case account == s.Account:
+			of = u.reserved
+			unused += u.reserved - u.running
+		default:
+			unused -= max(0, u.running-u.reserved)
+		}
+	}
+	return unused, of, true
 }
 
 // planUnused finds savings plans that cost more than everything they could apply

@@ -49,13 +49,9 @@ func volumeUnattached(x *index, s *subject) *draft {
 		d.Evidence = append(d.Evidence, usage.Evidence{Signal: "disk_ops", Value: "0", Window: x.t.VolumeUnattached,
 			Coverage: usage.NoCoverage, Source: s.window.Source})
 	} else if d.Because == "" {
-		// Without any metric of the region its I/O is unknown: it may have been
-		// detached a minute ago.
-		if !x.measured[scope(s.Resource, "")] {
-			return nil
-		}
-		d.Confidence = Medium
-		d.Because = "attached to nothing, made " + usage.Span(age) + " ago"
+		// Without its metrics its I/O is unknown: it may have been detached a minute
+		// ago, whatever was read of others.
+		return nil
 	}
 	if s.Lifetime == inventory.Persistent {
 		d.Fix.Risk = Medium

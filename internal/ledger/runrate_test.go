@@ -39,6 +39,8 @@ func TestRunRates(t *testing.T) {
 	}{
 		{"a running machine", resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, linux(inventory.OnDemand)), "compute=713.648"},
 		{"a stopped machine has no meter of its own", resource(inventory.KindInstance, "g6.2xlarge", inventory.StateStopped, linux(inventory.OnDemand)), ""},
+		{"a machine that did not come up costs nothing", resource(inventory.KindInstance, "p4d.24xlarge", inventory.StatePending, linux(inventory.OnDemand)), ""},
+		{"a machine that failed costs nothing", resource(inventory.KindInstance, "p4d.24xlarge", inventory.StateFailed, linux(inventory.OnDemand)), ""},
 		{"a machine without a price is unpriced", resource(inventory.KindInstance, "zz9.large", inventory.StateRunning, linux(inventory.OnDemand)), "compute?on-demand price of zz9.large in us-east-1"},
 		{"a Windows machine is not priced as Linux", resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, &inventory.Instance{Market: inventory.OnDemand, Platform: "windows", Tenancy: inventory.SharedTenancy}), `compute?the price book holds Linux prices and this machine's platform is "windows"`},
 		{"dedicated tenancy is not priced as shared", resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: "dedicated"}), "compute?the price book holds shared tenancy"},

@@ -108,7 +108,8 @@ type Totals struct {
 	// MonthlyCannotJudgeUSD is what compute of unknown duty costs: it is in neither
 	// used nor waste.
 	MonthlyCannotJudgeUSD Dollars `json:"monthly_cannot_judge_usd"`
-	// MonthlyCommittedUSD is what commitments cost whatever runs, beside the cost.
+	// MonthlyCommittedUSD is what commitments cost that cover something, beside the
+	// cost, which holds what they cover at its list price.
 	MonthlyCommittedUSD Dollars `json:"monthly_committed_usd"`
 	// UnpricedResources counts resources with a meter that has no price.
 	UnpricedResources int `json:"unpriced_resources"`

@@ -104,7 +104,8 @@ type Totals struct {
 	CannotJudge money.Amount
 	// ByCategory adds up to Cost: storage, idle, active, unknown, network, overhead.
 	ByCategory map[string]money.Amount
-	// Committed is what commitments cost, beside Cost.
+	// Committed is what commitments cost that cover something, beside Cost, which
+	// holds what they cover at its list price.
 	Committed money.Amount
 	// Unpriced counts resources with a meter that has no price.
 	Unpriced int

@@ -168,7 +168,9 @@ func judge(o *Observation, p Params) map[inventory.Ref]duty.Verdict {
 	return verdicts
 }
 
-// gpus is the number of accelerators whose telemetry a verdict needs.
+// gpus is the number of accelerators whose telemetry a verdict needs; negative
+// where it is not known, so that a machine is never judged by its CPU that may have
+// accelerators.
 func gpus(r *inventory.Resource, book *price.Book) int {
 	types := []string{r.Type}
 	if e, ok := r.Detail.(*inventory.Endpoint); ok {
@@ -179,9 +181,11 @@ func gpus(r *inventory.Resource, book *price.Book) int {
 	}
 	n := 0
 	for _, t := range types {
-		if m, ok := book.Machine(t); ok {
-			n += m.GPUs()
+		have, known := finding.Accelerators(book, t)
+		if !known {
+			return -1
 		}
+		n += have
 	}
 	return n
 }

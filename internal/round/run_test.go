@@ -98,6 +98,44 @@ func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 	}
 }
 
+func TestAnUnknownGPUTypeIsNotJudgedByItsCPU(t *testing.T) {
+	quiet := tape{resource: "i-1", hours: 14 * 24, values: map[usage.Signal]float64{usage.CPUUtil: 1, usage.NetBytes: 10}}
+	group := &inventory.Resource{ID: "fleet", Kind: inventory.KindAutoScalingGroup, Cloud: "aws", Account: "1", Region: "us-east-1", Tags: map[string]string{},
+		Detail: &inventory.AutoScalingGroup{Min: 0, Max: 2, Desired: 1, Instances: []string{"i-1"}}}
+	a, err := Run(context.Background(), params(t, Observation{CommitmentsKnown: true,
+		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "p99.48xlarge", 30*days), group}}}, quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rulesOf(a); got != "telemetry-missing i-1" {
+		t.Errorf("findings: %s", got)
+	}
+	if v := a.Verdicts[a.Resources[1].Ref()]; v.State != duty.Unknown {
+		t.Errorf("verdict: %+v", v)
+	}
+}
+
+func TestWasteStaysWithinCost(t *testing.T) {
+	reserved := &inventory.Resource{ID: "ri-1", Kind: inventory.KindCommitment, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "g6.2xlarge",
+		State: inventory.StateRunning, Tags: map[string]string{}, Detail: &inventory.Commitment{CommitmentType: inventory.ReservedInstances, Count: 2,
+			Platform: inventory.LinuxPlatform, Hourly: inventory.Known(money.USD)}}
+	a, err := Run(context.Background(), params(t, Observation{CommitmentsKnown: true,
+		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 30*days), reserved}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The machine costs 713.65 and nobody measured it; one of two reserved ones, at
+	// 365.00 each, covers nothing.
+	got := a.Totals
+	if got.Waste.Cents() != "365.00" || got.Cost.Cents() != "1078.65" || got.Committed.Cents() != "365.00" || got.ByCategory[CategoryIdle] != got.Waste ||
+		got.CannotJudge.Cents() != "713.65" {
+		t.Errorf("waste %s, cost %s, committed %s, idle %s, cannot judge %s", got.Waste, got.Cost, got.Committed, got.ByCategory[CategoryIdle], got.CannotJudge)
+	}
+	if o := got.ByOwner[0]; o.Waste.Cents() != "365.00" || o.Cost != got.Cost {
+		t.Errorf("owner %+v", o)
+	}
+}
+
 func TestRecordedUsageDecides(t *testing.T) {
 	const gpuMemory = 24 << 30
 	for _, tc := range []struct {

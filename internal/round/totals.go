@@ -28,7 +28,7 @@ func names(set map[string]bool) string {
 // total.
 const (
 	CategoryStorage  = "storage"  // S3, EBS, snapshots, registries, databases, log storage
-	CategoryIdle     = "idle"     // compute that is wasted
+	CategoryIdle     = "idle"     // compute and commitments that are wasted
 	CategoryActive   = "active"   // the used part of compute
 	CategoryUnknown  = "unknown"  // compute whose duty cannot be judged
 	CategoryNetwork  = "network"  // the hours of gateways, balancers and addresses
@@ -78,7 +78,13 @@ func sum(a *Audit) (Totals, error) {
 				unpriced = true
 				continue
 			case c.Category == ledger.Committed:
-				ad.add(&t.Committed, c.ListCost)
+				// What covers nothing is no machine's list price already: it is a cost.
+				idle := min(wasted[ref], c.ListCost)
+				wasted[ref] -= idle
+				ad.add(&t.Cost, idle)
+				ad.add(&owner.Cost, idle)
+				into(CategoryIdle, idle)
+				ad.add(&t.Committed, c.ListCost-idle)
 				continue
 			}
 			ad.add(&t.Cost, c.ListCost)
@@ -130,12 +136,13 @@ func judged(a *Audit, r *inventory.Resource) bool {
 	return !measurable(r.Kind)
 }
 
-// wastedCompute is the wasted dollars of each resource's compute.
+// wastedCompute is the wasted dollars of each resource's compute, or of a
+// commitment.
 func wastedCompute(a *Audit, ad *adder) map[inventory.Ref]money.Amount {
 	out := map[inventory.Ref]money.Amount{}
 	for _, f := range a.Findings {
 		for _, c := range f.Claims {
-			if c.Category == ledger.Compute {
+			if c.Category == ledger.Compute || c.Category == ledger.Committed {
 				v := out[c.Resource]
 				ad.add(&v, c.Waste)
 				out[c.Resource] = v

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ type account struct {
 	cfg awssdk.Config
 	// role is the ARN that was assumed; empty for the configured credentials.
 	role string
+	// via is the region that knew the credentials.
+	via string
 }
 
 // sessionName names the sessions of assumed roles in the audited accounts' logs.
@@ -48,7 +51,7 @@ func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 	for i, arn := range roles {
 		g.Go(func() error {
 			a := &account{role: arn, cfg: c.config.Copy()}
-			assume := sts.NewFromConfig(c.config, s.stsOptions("role", c.first()))
+			assume := sts.NewFromConfig(c.config, s.stsOptions("role", base.via))
 			a.cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(assume, arn,
 				func(o *stscreds.AssumeRoleOptions) { o.RoleSessionName = sessionName }))
 			if failed[i] = s.identify(ctx, a); failed[i] == nil {
@@ -98,7 +101,7 @@ func (s *scan) stsOptions(key, region string) func(*sts.Options) {
 
 // identify learns the account's id. It asks the region that is read, which may be the
 // only one within reach, and then the partition's home region, because the first may not
-// exist.
+// exist, or may not be enabled: then it knows no credentials of the account.
 func (s *scan) identify(ctx context.Context, a *account) error {
 	if a.cfg.Credentials == nil {
 		return fmt.Errorf("sign in to AWS: %w", inventory.ErrUnauthenticated)
@@ -106,23 +109,26 @@ func (s *scan) identify(ctx context.Context, a *account) error {
 	if _, err := a.cfg.Credentials.Retrieve(ctx); err != nil {
 		return credentialError(ctx, a, err)
 	}
-	var err error
+	var answer error // the one that says more, which is not that there was none
 	for _, region := range distinct([]string{s.cloud.first(), s.cloud.home()}) {
 		client := sts.NewFromConfig(a.cfg, s.stsOptions(a.role, region))
-		var out *sts.GetCallerIdentityOutput
-		out, err = client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+		out, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 		if err == nil {
-			a.id = awssdk.ToString(out.Account)
+			a.id, a.via = awssdk.ToString(out.Account), region
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !errors.Is(kindOf(err), inventory.ErrUnavailable) {
+		kind := kindOf(err)
+		if answer == nil || !errors.Is(kind, inventory.ErrUnavailable) {
+			answer = err
+		}
+		if !errors.Is(kind, inventory.ErrUnavailable) && !errors.Is(kind, inventory.ErrUnauthenticated) {
 			break
 		}
 	}
-	return wrapped("ask AWS whose credentials these are", err)
+	return wrapped("ask AWS whose credentials these are", answer)
 }
 
 // credentialError says why there are no credentials. The SDK's own words list every
@@ -136,6 +142,12 @@ func credentialError(ctx context.Context, a *account, err error) error {
 		return fmt.Errorf("assume role %s: %w (%s)", a.role, inventory.ErrUnauthenticated, joined(code, detail))
 	}
 	if c := code(err); c != "" {
+		// What a service of sign-ins refuses in a word of its own, and not because it is down,
+		// is a sign-in that is over.
+		if errors.Is(kindOf(err), inventory.ErrUnavailable) && statusOf(err) < http.StatusInternalServerError {
+			code, detail := reason(err)
+			return fmt.Errorf("sign in to AWS: %w (%s)", inventory.ErrUnauthenticated, joined(code, detail))
+		}
 		return wrapped("sign in to AWS", err)
 	}
 	words := err.Error()

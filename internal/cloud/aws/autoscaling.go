@@ -36,7 +36,10 @@ func (p *place) autoScalingGroups(ctx context.Context) {
 		if awssdk.ToString(g.Status) != "" { // only set while the group is being deleted
 			r.State = inventory.StateDeleting
 		}
-		d := &inventory.AutoScalingGroup{Min: int64(awssdk.ToInt32(g.MinSize)), Max: int64(awssdk.ToInt32(g.MaxSize)), Desired: int64(awssdk.ToInt32(g.DesiredCapacity))}
+		d := &inventory.AutoScalingGroup{}
+		if countsMachines(g) {
+			d.Min, d.Max, d.Desired = int64(awssdk.ToInt32(g.MinSize)), int64(awssdk.ToInt32(g.MaxSize)), int64(awssdk.ToInt32(g.DesiredCapacity))
+		}
 		for _, i := range g.Instances {
 			d.Instances = append(d.Instances, awssdk.ToString(i.InstanceId))
 			r.Type = firstOf(r.Type, awssdk.ToString(i.InstanceType))
@@ -47,6 +50,29 @@ func (p *place) autoScalingGroups(ctx context.Context) {
 		r.Detail = d
 		p.scan.add(r)
 	}
+}
+
+// countsMachines says whether a group's sizes are numbers of machines. They may be virtual
+// CPUs, memory, or weights that each type has its own of; how many machines that is, is
+// not known.
+func countsMachines(g types.AutoScalingGroup) bool {
+	if t := awssdk.ToString(g.DesiredCapacityType); t != "" && t != "units" {
+		return false
+	}
+	one := func(weight *string) bool { return firstOf(awssdk.ToString(weight), "1") == "1" }
+	for _, i := range g.Instances {
+		if !one(i.WeightedCapacity) {
+			return false
+		}
+	}
+	if m := g.MixedInstancesPolicy; m != nil && m.LaunchTemplate != nil {
+		for _, o := range m.LaunchTemplate.Overrides {
+			if !one(o.WeightedCapacity) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // scalingPolicies counts what changes each group's size, by demand or by schedule, and

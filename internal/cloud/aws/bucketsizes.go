@@ -23,7 +23,8 @@ const (
 )
 
 // storageTypes maps the storage types of S3's daily metrics to the class whose price
-// they have. What an archived object keeps beside its data costs as the text says: its
+// they have; the tiers to which S3 moves objects by itself have the prices of the classes
+// of the same access. What an archived object keeps beside its data costs as the text says: its
 // index entry as the archive, its name as Standard; parts of uploads cost as Standard.
 // (Amazon S3 User Guide, "Metrics and dimensions".)
 var storageTypes = map[string]string{
@@ -46,13 +47,13 @@ var storageTypes = map[string]string{
 	"DeepArchiveS3ObjectOverhead":         standardClass,
 	"DeepArchiveStagingStorage":           standardClass,
 	"IntelligentTieringFAStorage":         "INTELLIGENT_TIERING",
-	"IntelligentTieringIAStorage":         "INTELLIGENT_TIERING",
-	"IntelligentTieringAAStorage":         "INTELLIGENT_TIERING",
-	"IntelligentTieringAIAStorage":        "INTELLIGENT_TIERING",
-	"IntelligentTieringDAAStorage":        "INTELLIGENT_TIERING",
-	"IntAAObjectOverhead":                 "INTELLIGENT_TIERING",
+	"IntelligentTieringIAStorage":         "STANDARD_IA",
+	"IntelligentTieringAAStorage":         "GLACIER",
+	"IntelligentTieringAIAStorage":        "GLACIER_IR",
+	"IntelligentTieringDAAStorage":        "DEEP_ARCHIVE",
+	"IntAAObjectOverhead":                 "GLACIER",
 	"IntAAS3ObjectOverhead":               standardClass,
-	"IntDAAObjectOverhead":                "INTELLIGENT_TIERING",
+	"IntDAAObjectOverhead":                "DEEP_ARCHIVE",
 	"IntDAAS3ObjectOverhead":              standardClass,
 	"ExpressOneZone":                      "EXPRESS_ONEZONE",
 }

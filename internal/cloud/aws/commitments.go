@@ -86,7 +86,10 @@ func (p *place) reserved(ri ec2types.ReservedInstances) *inventory.Resource {
 		Platform: platform(string(ri.ProductDescription)), Zonal: ri.Scope == ec2types.ScopeAvailabilityZone,
 		StartsAt: utc(ri.Start), EndsAt: utc(ri.End), Payment: string(ri.OfferingType),
 	}
-	if hourly, err := reservedHourly(ri); err == nil {
+	if ri.InstanceTenancy == ec2types.TenancyDedicated {
+		d.Platform = "" // it covers no machine on shared hardware; which it covers is not known
+	}
+	if hourly, err := reservedHourly(ri); err == nil && inDollars(ri.CurrencyCode) {
 		d.Hourly = inventory.Known(hourly)
 	}
 	r.Detail = d
@@ -132,6 +135,9 @@ func reservedHourly(ri ec2types.ReservedInstances) (money.Amount, error) {
 
 const secondsPerHour = 3600
 
+// inDollars says whether an amount is in dollars: China's regions charge in yuan.
+func inDollars[T ~string](currency T) bool { return currency == "" || currency == "USD" }
+
 // savingsPlans lists the account's active plans. Plans that are bound to a region that is
 // not scanned are left out, as everything there is; those that are bound to none are
 // shown in the home region, or in the first one that is scanned.
@@ -147,6 +153,11 @@ func (p *place) savingsPlans(ctx context.Context, regions []string) {
 			kind, covers := planTypes[s.SavingsPlanType]
 			if !covers || s.State != plantypes.SavingsPlanStateActive {
 				continue
+			}
+			if kind != inventory.MachineLearningPlan {
+				p.scan.mu.Lock()
+				p.scan.planSeen = true
+				p.scan.mu.Unlock()
 			}
 			region := regions[0]
 			if slices.Contains(regions, p.region) {
@@ -179,7 +190,7 @@ func (p *place) savingsPlan(s plantypes.SavingsPlan, kind inventory.CommitmentTy
 	d := &inventory.Commitment{CommitmentType: kind, Count: 1, Family: strings.ToLower(awssdk.ToString(s.Ec2InstanceFamily)),
 		StartsAt: stamp(awssdk.ToString(s.Start)), EndsAt: stamp(awssdk.ToString(s.End)), Payment: string(s.PaymentOption)}
 	r.CreatedAt = d.StartsAt
-	if hourly, err := parseDollars(awssdk.ToString(s.Commitment)); err == nil {
+	if hourly, err := parseDollars(awssdk.ToString(s.Commitment)); err == nil && inDollars(s.Currency) {
 		d.Hourly = inventory.Known(hourly)
 	}
 	r.Detail = d

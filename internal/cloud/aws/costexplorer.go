@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/costexplorer"
 	"github.com/aws/aws-sdk-go-v2/service/costexplorer/types"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -26,21 +27,33 @@ const costMetric = "UnblendedCost"
 
 // accountBill is what one account was billed, exactly, by service.
 type accountBill struct {
+	account    string
 	start, end time.Time
 	byService  map[string]*big.Rat
+	// planned and reserved: savings plans and reserved instances covered machines.
+	planned, reserved bool
 }
+
+// Cost Explorer's name of what machines cost, and its record types of what commitments
+// cover of it.
+const (
+	machinesService = "Amazon Elastic Compute Cloud - Compute"
+	plannedRecord   = "SavingsPlanCoveredUsage"
+	reservedRecord  = "DiscountedUsage"
+)
 
 // billedCosts asks Cost Explorer what the account itself was billed, linked accounts
 // left out, so that several accounts add up.
 func (p *place) billedCosts(ctx context.Context) {
 	end := p.now().Truncate(24 * time.Hour)
-	bill := accountBill{start: end.AddDate(0, 0, -billedDays), end: end, byService: map[string]*big.Rat{}}
+	bill := accountBill{account: p.account.id, start: end.AddDate(0, 0, -billedDays), end: end, byService: map[string]*big.Rat{}}
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := p.costs.GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
-			TimePeriod:    &types.DateInterval{Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly))},
-			Granularity:   types.GranularityMonthly,
-			Metrics:       []string{costMetric},
-			GroupBy:       []types.GroupDefinition{{Type: types.GroupDefinitionTypeDimension, Key: awssdk.String("SERVICE")}},
+			TimePeriod:  &types.DateInterval{Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly))},
+			Granularity: types.GranularityMonthly,
+			Metrics:     []string{costMetric},
+			GroupBy: []types.GroupDefinition{{Type: types.GroupDefinitionTypeDimension, Key: awssdk.String("SERVICE")},
+				{Type: types.GroupDefinitionTypeDimension, Key: awssdk.String("RECORD_TYPE")}},
 			Filter:        &types.Expression{Dimensions: &types.DimensionValues{Key: types.DimensionLinkedAccount, Values: []string{p.account.id}}},
 			NextPageToken: token,
 		})
@@ -64,6 +77,10 @@ func (b *accountBill) add(results []types.ResultByTime) error {
 			if len(g.Keys) == 0 {
 				continue
 			}
+			if len(g.Keys) > 1 && g.Keys[0] == machinesService {
+				b.planned = b.planned || g.Keys[1] == plannedRecord
+				b.reserved = b.reserved || g.Keys[1] == reservedRecord
+			}
 			m, ok := g.Metrics[costMetric]
 			if !ok || m.Amount == nil {
 				return fmt.Errorf("read the cost of %s: it has no amount", g.Keys[0])
@@ -84,6 +101,34 @@ func (b *accountBill) add(results []types.ResultByTime) error {
 		}
 	}
 	return nil
+}
+
+// sharedCommitments notes where the bill shows commitments that no list does: an
+// organisation shares its plans and reservations with all accounts, and shows them to the
+// account that bought them only. Reserved instances may be in a region that is not read,
+// so they are looked for only where all are.
+func (s *scan) sharedCommitments() {
+	planSeen, reservedSeen := s.planSeen, !s.cloud.all
+	for _, r := range s.resources {
+		c, ok := r.Detail.(*inventory.Commitment)
+		reservedSeen = reservedSeen || (ok && c.CommitmentType == inventory.ReservedInstances)
+	}
+	for _, b := range s.billed {
+		what := ""
+		switch {
+		case !s.commitments:
+			return // said already
+		case b.planned && !planSeen:
+			what = "savings plans"
+		case b.reserved && !reservedSeen:
+			what = "reserved instances"
+		default:
+			continue
+		}
+		s.commitments = false
+		s.blind(inventory.BlindSpot{What: what + " that cover machines of " + b.account,
+			Why: "the bill shows them, the account's list does not: another account of the organisation holds them", Effect: "savings on machines are upper bounds"})
+	}
 }
 
 // total adds up what accounts were billed; nil when nothing of it is known. Each service is

@@ -37,15 +37,25 @@ func (p *place) instances(ctx context.Context) {
 				if i.State != nil && i.State.Name == types.InstanceStateNameTerminated {
 					continue
 				}
-				if host := awssdk.ToString(i.PrivateDnsName); host != "" {
-					p.hosts[host] = awssdk.ToString(i.InstanceId)
-				}
+				p.nameHost(awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.InstanceId))
 				p.scan.add(p.instance(i))
 			}
 		}
 		return out.NextToken, nil
 	})
 	p.failed(ctx, "ec2:DescribeInstances", err)
+}
+
+// nameHost notes the private name of a machine. Networks with the same addresses have the
+// same names: a name of several machines is none's.
+func (p *place) nameHost(host, id string) {
+	if host == "" {
+		return
+	}
+	if _, taken := p.hosts[host]; taken {
+		id = ""
+	}
+	p.hosts[host] = id
 }
 
 // instance maps a machine. Its protection is not read: that takes a call for each.
@@ -237,6 +247,9 @@ func (p *place) addresses(ctx context.Context) {
 		return
 	}
 	for _, a := range out.Addresses {
+		if ownPool(a) {
+			continue
+		}
 		r := p.resource(inventory.KindAddress, firstOf(awssdk.ToString(a.AllocationId), awssdk.ToString(a.PublicIp)))
 		r.Tags = ec2Tags(a.Tags)
 		r.Name = firstOf(r.Tags["Name"], awssdk.ToString(a.PublicIp))
@@ -247,6 +260,17 @@ func (p *place) addresses(ctx context.Context) {
 		}
 		p.scan.add(r)
 	}
+}
+
+// amazonPool is the pool of the addresses that Amazon provides one by one.
+const amazonPool = "amazon"
+
+// ownPool says whether an address is of a pool of the account's own, brought along or on
+// an Outpost: it costs nothing, and nothing is saved by releasing it. (Amazon VPC pricing,
+// "Public IPv4 address".)
+func ownPool(a types.Address) bool {
+	pool := awssdk.ToString(a.PublicIpv4Pool)
+	return (pool != "" && pool != amazonPool) || awssdk.ToString(a.CustomerOwnedIpv4Pool) != ""
 }
 
 func (p *place) natGateways(ctx context.Context) {

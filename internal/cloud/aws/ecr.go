@@ -84,10 +84,13 @@ func (s *imageSum) add(i types.ImageDetail, now time.Time) {
 	s.images++
 	size := awssdk.ToInt64(i.ImageSizeInBytes)
 	sized := i.ImageSizeInBytes != nil
-	s.bytes += size
-	s.unsized = s.unsized || !sized
 	media := awssdk.ToString(i.ImageManifestMediaType)
-	s.lists = s.lists || strings.Contains(media, "image.index") || strings.Contains(media, "manifest.list")
+	if strings.Contains(media, "image.index") || strings.Contains(media, "manifest.list") {
+		s.lists = true // its size is that of the largest image in it, which is counted itself
+	} else {
+		s.bytes += size
+		s.unsized = s.unsized || !sized
+	}
 	last := utc(i.ImagePushedAt)
 	if t := utc(i.LastRecordedPullTime); t.After(last) {
 		last = t

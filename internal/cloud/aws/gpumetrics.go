@@ -28,7 +28,7 @@ type family struct {
 // The families that tell how busy a GPU is, best first, and those that tell more.
 var (
 	busyFamilies = []family{
-		{agentNamespace, []string{"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw"}},
+		{"", []string{"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw"}},
 		{"", []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
 		{"", []string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
 		{"", []string{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},

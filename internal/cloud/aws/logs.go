@@ -32,10 +32,13 @@ func (p *place) logGroups(ctx context.Context) {
 			r.CreatedAt = time.UnixMilli(*g.CreationTime).UTC()
 		}
 		r.Detail = &inventory.LogGroup{
-			StoredBytes: known(g.StoredBytes),
-			// The API leaves the field out where logs are kept for ever.
-			RetentionDays:    inventory.Known(int(awssdk.ToInt32(g.RetentionInDays))),
+			StoredBytes:      known(g.StoredBytes),
+			RetentionDays:    inventory.Known(retentionDays(g)),
 			InfrequentAccess: g.LogGroupClass == types.LogGroupClassInfrequentAccess,
+		}
+		if g.StoredBytes != nil && *g.StoredBytes == 0 {
+			p.scan.add(r) // it costs nothing: whose it is is not worth a call, of which large accounts would need thousands
+			return
 		}
 		arn := strings.TrimSuffix(firstOf(awssdk.ToString(g.LogGroupArn), awssdk.ToString(g.Arn)), ":*")
 		out, err := p.logs.ListTagsForResource(ctx, &cloudwatchlogs.ListTagsForResourceInput{ResourceArn: &arn})
@@ -45,6 +48,16 @@ func (p *place) logGroups(ctx context.Context) {
 		}
 		p.scan.add(r)
 	})
+}
+
+// retentionDays is how long a group keeps its logs, 0 for ever: the API leaves the field out
+// then. The delivery class passes them on and keeps them for a day (CloudWatch Logs API
+// reference, LogGroup), whatever the field says.
+func retentionDays(g types.LogGroup) int {
+	if g.LogGroupClass == types.LogGroupClassDelivery {
+		return 1
+	}
+	return int(awssdk.ToInt32(g.RetentionInDays))
 }
 
 // orEmpty returns tags that were read: none is an empty map.

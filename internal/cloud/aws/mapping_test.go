@@ -131,7 +131,7 @@ func TestImagesOfARepository(t *testing.T) {
 		{"old and never pulled", []ecrtypes.ImageDetail{image(7, old, "v1")}, 0, 1, inventory.Known[int64](7), inventory.Known[int64](0), inventory.Known[int64](7)},
 		{"old and pulled an hour ago", []ecrtypes.ImageDetail{pulled}, 0, 0, inventory.Known[int64](1), inventory.Known[int64](0), inventory.Known[int64](0)},
 		{"untagged", []ecrtypes.ImageDetail{image(5, recent), image(2, recent, "v1")}, 1, 0, inventory.Known[int64](7), inventory.Known[int64](5), inventory.Known[int64](0)},
-		{"untagged parts of a list", []ecrtypes.ImageDetail{image(5, recent), list}, 0, 0, inventory.Known[int64](6), inventory.Fact[int64]{}, inventory.Known[int64](0)},
+		{"untagged parts of a list", []ecrtypes.ImageDetail{image(5, recent), list}, 0, 0, inventory.Known[int64](5), inventory.Fact[int64]{}, inventory.Known[int64](0)},
 		{"a signature", []ecrtypes.ImageDetail{signature}, 0, 0, inventory.Known[int64](1), inventory.Known[int64](0), inventory.Known[int64](0)},
 		{"a size that is not known", []ecrtypes.ImageDetail{unsized}, 0, 1, inventory.Fact[int64]{}, inventory.Known[int64](0), inventory.Fact[int64]{}},
 	} {

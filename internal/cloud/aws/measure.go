@@ -44,7 +44,7 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
 		case *inventory.LoadBalancer:
 			m.loadBalancer(r, d)
 		case *inventory.Endpoint:
-			if r.State == inventory.StateRunning {
+			if r.State == inventory.StateRunning && !p.components[r.ID] {
 				m.endpoint(r, d)
 			}
 		case *inventory.TrainingJob:
@@ -59,6 +59,10 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
 	}
 	if len(accelerated) > 0 {
 		m.gpus(ctx, accelerated)
+	}
+	if n := len(p.components); n > 0 {
+		p.scan.blind(inventory.BlindSpot{What: "sagemaker " + p.String(), Why: "inference components: their requests are not counted as the endpoint's",
+			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + count(n, "endpoint")})
 	}
 	outcome := p.read(ctx, m.hourly, m.daily, m.reserved)
 	p.tellUnmeasured(ctx, outcome)
@@ -153,6 +157,12 @@ func (m *meters) gauge(r *inventory.Resource, w *usage.Window, gpu string, signa
 // only some of them have a step, what they have proves activity when it is more than
 // nothing, and nothing else.
 func (m *meters) counter(r *inventory.Resource, b *batch, w *usage.Window, signal usage.Signal, metrics ...metric) {
+	m.counterOf(r, b, w, signal, len(metrics), metrics...)
+}
+
+// counterOf is a counter of which only the first few metrics are published where there is
+// nothing to count.
+func (m *meters) counterOf(r *inventory.Resource, b *batch, w *usage.Window, signal usage.Signal, always int, metrics ...metric) {
 	s := series{resource: r}
 	for _, x := range metrics {
 		s.statistics = append(s.statistics, statistic{x, sum})
@@ -162,11 +172,13 @@ func (m *meters) counter(r *inventory.Resource, b *batch, w *usage.Window, signa
 			total, have := 0.0, 0
 			for i, given := range at.given {
 				if given {
-					have++
 					total += at.values[i]
+					if i < always {
+						have++
+					}
 				}
 			}
-			if have == len(metrics) || total > 0 {
+			if have == always || total > 0 {
 				w.Add("", signal, usage.Point{Time: at.at, Mean: total, Max: total})
 			}
 		}
@@ -206,6 +218,10 @@ var balancerMetrics = map[string]struct{ namespace, name, dimension string }{
 	classicType:   {"AWS/ELB", "RequestCount", "LoadBalancerName"},
 }
 
+// answeredMetrics count what an application load balancer answers by itself, without a
+// target; its requests do not (Application Load Balancer guide, "CloudWatch metrics").
+var answeredMetrics = []string{"HTTP_Redirect_Count", "HTTP_Fixed_Response_Count"}
+
 func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) {
 	x, ok := balancerMetrics[r.Type]
 	if !ok || d.Dimension == "" {
@@ -215,7 +231,13 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 	if w == nil {
 		return
 	}
-	m.counter(r, &m.hourly, w, usage.Requests, metric{x.namespace, x.name, dims(x.dimension, d.Dimension)})
+	requests := []metric{{x.namespace, x.name, dims(x.dimension, d.Dimension)}}
+	if r.Type == "application" {
+		for _, name := range answeredMetrics {
+			requests = append(requests, metric{x.namespace, name, requests[0].dims})
+		}
+	}
+	m.counterOf(r, &m.hourly, w, usage.Requests, 1, requests...)
 	// Requests are published only where there are some; that targets are healthy is
 	// published always, and proves that the balancer is measured.
 	var healthy []metric
@@ -267,6 +289,9 @@ func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
 const maxHosts = 64
 
 func (m *meters) trainingJob(r *inventory.Resource, d *inventory.TrainingJob) {
+	if r.Type == "" {
+		return // of several types, or of one that could not be read: what idles cannot be told
+	}
 	since := r.CreatedAt
 	if d.StartedAt.After(since) {
 		since = d.StartedAt

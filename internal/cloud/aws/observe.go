@@ -41,6 +41,7 @@ type scan struct {
 	unread      map[string]bool
 	windows     map[inventory.Ref]*usage.Window
 	commitments bool // all of them were read
+	planSeen    bool // a savings plan for machines, in whichever region
 	billed      []accountBill
 	places      []*place
 	many        bool // several accounts, so blind spots name theirs
@@ -221,6 +222,7 @@ func (s *scan) link() {
 
 // observation is the outcome.
 func (s *scan) observation(accounts []*account) (*round.Observation, error) {
+	s.sharedCommitments()
 	s.flushPartial()
 	calls, err := s.tally.list()
 	if err != nil {

@@ -48,11 +48,15 @@ type place struct {
 	secretsman   *secretsmanager.Client
 
 	// hosts maps the private DNS names of machines to their ids, for metrics that name
-	// the host only. It is complete once the machines are listed.
+	// the host only; a name that several machines have maps to none. It is complete once
+	// the machines are listed.
 	hosts map[string]string
 	// targetGroups maps the ARNs of load balancers to the names that their target groups
 	// have in metrics. It is complete once the load balancers are listed.
 	targetGroups map[string][]string
+	// components are the names of the endpoints whose requests are counted by inference
+	// component. It is complete once the endpoints are listed.
+	components map[string]bool
 }
 
 // place returns a region of an account, ready to be read.
@@ -64,7 +68,7 @@ func (s *scan) place(a *account, region string) *place {
 		return c
 	}
 	return &place{
-		scan: s, account: a, region: region, hosts: map[string]string{}, targetGroups: map[string][]string{},
+		scan: s, account: a, region: region, hosts: map[string]string{}, targetGroups: map[string][]string{}, components: map[string]bool{},
 		autoscaling: autoscaling.NewFromConfig(cfg("autoscaling")),
 		classic:     elasticloadbalancing.NewFromConfig(cfg("elasticloadbalancing")),
 		cloudwatch:  cloudwatch.NewFromConfig(cfg("cloudwatch")),

@@ -82,12 +82,20 @@ func (c *Cloud) first() string {
 }
 
 // accountRegions returns which regions to read in an account. Names are checked
-// against the account's own list where that can be read; if it cannot, names that were
-// given are used as they are. Errors: a [RegionError], or, where all regions were asked
+// against the account's own list where that can be read, in the partition's home region
+// or, where an organisation forbids that one, in the first that is read; if it cannot,
+// names that were given are used as they are. Errors: a [RegionError], or, where all regions were asked
 // for, why they cannot be listed.
 func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error) {
-	p := s.place(a, s.cloud.home())
-	out, err := p.ec2.DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
+	var out *ec2.DescribeRegionsOutput
+	var err error
+	for _, region := range distinct([]string{s.cloud.home(), s.cloud.first()}) {
+		p := s.place(a, region)
+		out, err = p.ec2.DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

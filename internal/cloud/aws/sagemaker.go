@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -199,6 +200,11 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 		return d
 	}
 	d.Async = d.Async || cfg.AsyncInferenceConfig != nil
+	if hostsComponents(cfg.ProductionVariants) {
+		p.scan.mu.Lock()
+		p.components[name] = true
+		p.scan.mu.Unlock()
+	}
 	for _, v := range append(cfg.ProductionVariants, cfg.ShadowProductionVariants...) {
 		variant := inventory.Variant{Name: awssdk.ToString(v.VariantName), Type: machineType(v.InstanceType), Serverless: v.ServerlessConfig != nil,
 			Count: int64(awssdk.ToInt32(v.InitialInstanceCount))}
@@ -208,6 +214,13 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 		d.Variants = append(d.Variants, variant)
 	}
 	return d
+}
+
+// hostsComponents says whether inference components are put on an endpoint's machines: then
+// its variants name no model. Requests to them are counted by component, and not as the
+// endpoint's (SageMaker AI guide, "Inference component metrics").
+func hostsComponents(variants []types.ProductionVariant) bool {
+	return slices.ContainsFunc(variants, func(v types.ProductionVariant) bool { return awssdk.ToString(v.ModelName) == "" })
 }
 
 // trainingJobs lists the jobs that run; those that are over cost nothing any more.
@@ -260,11 +273,14 @@ func fillJob(r *inventory.Resource, out *sagemaker.DescribeTrainingJobOutput) {
 		r.Type = machineType(c.InstanceType)
 		d.Count = int64(awssdk.ToInt32(c.InstanceCount))
 		d.VolumeGiB = int64(awssdk.ToInt32(c.VolumeSizeInGB))
+		mixed := false
 		for _, g := range c.InstanceGroups {
 			r.Type = firstOf(r.Type, machineType(g.InstanceType))
-			if machineType(g.InstanceType) == r.Type {
-				d.Count += int64(awssdk.ToInt32(g.InstanceCount))
-			}
+			mixed = mixed || machineType(g.InstanceType) != r.Type
+			d.Count += int64(awssdk.ToInt32(g.InstanceCount))
+		}
+		if mixed {
+			r.Type = "" // no one type's price or metrics are those of the job
 		}
 	}
 	if s := out.StoppingCondition; s != nil {

@@ -65,10 +65,12 @@ func (e *entry) runs(at time.Time) bool {
 }
 
 // window rolls up the entry's behaviour over the last back before now, by the
-// hour; nil when nothing of it is measured.
+// hour; nil when nothing of it is measured. A volume that is attached to nothing is
+// measured and has no point.
 func (e *entry) window(now time.Time, back time.Duration, floors *usage.Floors) *usage.Window {
 	r := e.resource
-	if r.State == inventory.StateStopped || e.model == nil && e.count == nil {
+	behaves := e.model != nil || e.count != nil
+	if r.State == inventory.StateStopped || !behaves && (r.Kind != inventory.KindVolume || r.State != inventory.StateAvailable) {
 		return nil
 	}
 	if r.Kind == inventory.KindNATGateway {
@@ -82,6 +84,9 @@ func (e *entry) window(now time.Time, back time.Duration, floors *usage.Floors) 
 		return nil
 	}
 	w := usage.NewWindow(from, now, step, Source, floors)
+	if !behaves {
+		return w
+	}
 	// Points lie on whole hours, and only an hour that is over has one.
 	first := from.Truncate(step)
 	if first.Before(from) {

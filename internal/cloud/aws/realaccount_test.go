@@ -1,0 +1,344 @@
+package aws
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	scalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	logtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
+	cetypes "github.com/aws/aws-sdk-go-v2/service/costexplorer/types"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
+	sagetypes "github.com/aws/aws-sdk-go-v2/service/sagemaker/types"
+	plantypes "github.com/aws/aws-sdk-go-v2/service/savingsplans/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// What real accounts answer and stand-ins for AWS seldom do.
+
+// TestHostsOfTheSameName has two machines of one private name, as two networks with the
+// same addresses have: what a host's metrics say is then nobody's.
+func TestHostsOfTheSameName(t *testing.T) {
+	p := &place{hosts: map[string]string{}}
+	for _, x := range [][2]string{{"ip-10-0-0-1.ec2.internal", "i-1"}, {"ip-10-0-0-2.ec2.internal", "i-2"}, {"ip-10-0-0-1.ec2.internal", "i-3"}, {"", "i-4"},
+		{"ip-10-0-0-1.ec2.internal", "i-5"}} {
+		p.nameHost(x[0], x[1])
+	}
+	for host, want := range map[string]string{"ip-10-0-0-1.ec2.internal": "", "ip-10-0-0-2.ec2.internal": "i-2", "": ""} {
+		if got, _ := p.identifyGPU(dims("Hostname", host, "gpu", "0")); got != want {
+			t.Errorf("%q is %q, want %q", host, got, want)
+		}
+	}
+}
+
+func TestAddressesThatCostNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		in   ec2types.Address
+		want bool
+	}{
+		{"Amazon's", ec2types.Address{PublicIpv4Pool: awssdk.String("amazon")}, false},
+		{"of an answer without a pool", ec2types.Address{}, false},
+		{"of a pool that was brought along", ec2types.Address{PublicIpv4Pool: awssdk.String("ipv4pool-ec2-012345")}, true},
+		{"of an Outpost", ec2types.Address{PublicIpv4Pool: awssdk.String("amazon"), CustomerOwnedIpv4Pool: awssdk.String("ipv4pool-coip-0")}, true},
+	} {
+		if got := ownPool(tc.in); got != tc.want {
+			t.Errorf("%s: free is %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestTiersHaveThePriceOfTheirClass: what S3 has moved to a colder tier by itself does
+// not cost what the frequent tier does.
+func TestTiersHaveThePriceOfTheirClass(t *testing.T) {
+	readings := map[string]point{}
+	for i, storage := range []string{"IntelligentTieringFAStorage", "IntelligentTieringIAStorage", "IntelligentTieringAIAStorage", "IntelligentTieringAAStorage",
+		"IntelligentTieringDAAStorage", "IntAAObjectOverhead", "IntDAAObjectOverhead", "IntAAS3ObjectOverhead"} {
+		readings[storage] = point{now, float64(int(1) << i)}
+	}
+	want := map[string]int64{"INTELLIGENT_TIERING": 1, "STANDARD_IA": 2, "GLACIER_IR": 4, "GLACIER": 8 + 32, "DEEP_ARCHIVE": 16 + 64, "STANDARD": 128}
+	if diff := cmp.Diff(want, sizeOf(readings).classes); diff != "" {
+		t.Errorf("the classes differ (- want, + got):\n%s", diff)
+	}
+}
+
+func TestReservedOnDedicatedHardware(t *testing.T) {
+	p := &place{scan: &scan{}, region: "us-east-1", account: &account{id: "1"}}
+	for tenancy, want := range map[ec2types.Tenancy]string{ec2types.TenancyDefault: inventory.LinuxPlatform, "": inventory.LinuxPlatform, ec2types.TenancyDedicated: ""} {
+		r := p.reserved(ec2types.ReservedInstances{ProductDescription: "Linux/UNIX", InstanceTenancy: tenancy, InstanceCount: awssdk.Int32(1)})
+		if got := r.Detail.(*inventory.Commitment).Platform; got != want {
+			t.Errorf("tenancy %q: reserved for platform %q, want %q", tenancy, got, want)
+		}
+	}
+}
+
+// TestCommitmentsInOtherMoney: yuan are not dollars.
+func TestCommitmentsInOtherMoney(t *testing.T) {
+	p := &place{scan: &scan{}, region: "cn-north-1", account: &account{id: "1"}}
+	for currency, want := range map[string]bool{"": true, "USD": true, "CNY": false} {
+		plan := p.savingsPlan(plantypes.SavingsPlan{Commitment: awssdk.String("1.5"), Currency: plantypes.CurrencyCode(currency)}, inventory.ComputeSavingsPlan, p.region)
+		reserved := p.reserved(ec2types.ReservedInstances{InstanceCount: awssdk.Int32(1), CurrencyCode: ec2types.CurrencyCodeValues(currency),
+			RecurringCharges: []ec2types.RecurringCharge{{Amount: awssdk.Float64(1), Frequency: ec2types.RecurringChargeFrequencyHourly}}})
+		for _, r := range []*inventory.Resource{plan, reserved} {
+			if _, known := r.Detail.(*inventory.Commitment).Hourly.Get(); known != want {
+				t.Errorf("%s in %q: known in dollars: %v, want %v", r.Detail.(*inventory.Commitment).CommitmentType, currency, known, want)
+			}
+		}
+	}
+}
+
+func TestGroupsCountedInMachines(t *testing.T) {
+	weighted := &scalingtypes.MixedInstancesPolicy{LaunchTemplate: &scalingtypes.LaunchTemplate{Overrides: []scalingtypes.LaunchTemplateOverrides{
+		{InstanceType: awssdk.String("g5.xlarge"), WeightedCapacity: awssdk.String("1")}, {InstanceType: awssdk.String("g5.2xlarge"), WeightedCapacity: awssdk.String("2")}}}}
+	ones := &scalingtypes.MixedInstancesPolicy{LaunchTemplate: &scalingtypes.LaunchTemplate{Overrides: []scalingtypes.LaunchTemplateOverrides{
+		{InstanceType: awssdk.String("g5.xlarge"), WeightedCapacity: awssdk.String("1")}, {InstanceType: awssdk.String("g6.xlarge")}}}}
+	for _, tc := range []struct {
+		name string
+		in   scalingtypes.AutoScalingGroup
+		want bool
+	}{
+		{"plain", scalingtypes.AutoScalingGroup{}, true},
+		{"in machines, said", scalingtypes.AutoScalingGroup{DesiredCapacityType: awssdk.String("units")}, true},
+		{"in virtual CPUs", scalingtypes.AutoScalingGroup{DesiredCapacityType: awssdk.String("vcpu")}, false},
+		{"in memory", scalingtypes.AutoScalingGroup{DesiredCapacityType: awssdk.String("memory-mib")}, false},
+		{"several types of one weight", scalingtypes.AutoScalingGroup{MixedInstancesPolicy: ones}, true},
+		{"several types of several weights", scalingtypes.AutoScalingGroup{MixedInstancesPolicy: weighted}, false},
+		{"a machine of another weight", scalingtypes.AutoScalingGroup{Instances: []scalingtypes.Instance{{WeightedCapacity: awssdk.String("4")}}}, false},
+	} {
+		if got := countsMachines(tc.in); got != tc.want {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestRetention(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		in   logtypes.LogGroup
+		want int
+	}{
+		{"for ever", logtypes.LogGroup{LogGroupClass: logtypes.LogGroupClassStandard}, 0},
+		{"a month", logtypes.LogGroup{RetentionInDays: awssdk.Int32(30)}, 30},
+		{"passed on within a day", logtypes.LogGroup{LogGroupClass: logtypes.LogGroupClassDelivery}, 1},
+	} {
+		if got := retentionDays(tc.in); got != tc.want {
+			t.Errorf("%s: got %d days, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestJobOnMachinesOfSeveralTypes: there is no price and no verdict of such a job, and the
+// first of its machines does not stand for the others.
+func TestJobOnMachinesOfSeveralTypes(t *testing.T) {
+	group := func(machine sagetypes.TrainingInstanceType, n int32) sagetypes.InstanceGroup {
+		return sagetypes.InstanceGroup{InstanceType: machine, InstanceCount: &n}
+	}
+	for _, tc := range []struct {
+		name   string
+		groups []sagetypes.InstanceGroup
+		kind   string
+		count  int64
+		reads  bool
+	}{
+		{"one type", []sagetypes.InstanceGroup{group("ml.g5.xlarge", 2), group("ml.g5.xlarge", 1)}, "g5.xlarge", 3, true},
+		{"two types", []sagetypes.InstanceGroup{group("ml.g5.xlarge", 1), group("ml.p4d.24xlarge", 2)}, "", 3, false},
+	} {
+		m, r, _ := testMeters()
+		clear(m.windows)
+		r.Kind = inventory.KindTrainingJob
+		fillJob(r, &sagemaker.DescribeTrainingJobOutput{TrainingStartTime: &r.CreatedAt, ResourceConfig: &sagetypes.ResourceConfig{InstanceGroups: tc.groups}})
+		d := r.Detail.(*inventory.TrainingJob)
+		if r.Type != tc.kind || d.Count != tc.count {
+			t.Errorf("%s: %d of %q, want %d of %q", tc.name, d.Count, r.Type, tc.count, tc.kind)
+		}
+		m.trainingJob(r, d)
+		if got := m.windows[r] != nil; got != tc.reads {
+			t.Errorf("%s: measured: %v, want %v", tc.name, got, tc.reads)
+		}
+	}
+}
+
+// TestRedirectsAreServed: an application load balancer counts a request that it answers
+// by itself apart from those it passes on.
+func TestRedirectsAreServed(t *testing.T) {
+	nan := hours() // no point
+	for _, tc := range []struct {
+		name                         string
+		passed, redirected, answered []point
+		count                        int
+		sum                          float64
+	}{
+		{"passes on", hours(4, 5), nan, nan, 2, 9},
+		{"passes on nothing", hours(0, 0), nan, nan, 2, 0},
+		{"redirects", nan, hours(7, 1), nan, 2, 8},
+		{"answers", nan, nan, hours(3), 1, 3},
+		{"all of them", hours(1), hours(2), hours(4), 1, 7},
+		{"nothing", nan, nan, nan, 0, 0},
+	} {
+		m, r, w := testMeters()
+		r.Kind, r.Type = inventory.KindLoadBalancer, "application"
+		m.loadBalancer(r, &inventory.LoadBalancer{Dimension: "app/a/1"})
+		if len(m.hourly.series) != 1 || len(m.hourly.series[0].statistics) != 3 {
+			t.Fatalf("%d series", len(m.hourly.series))
+		}
+		var names []string
+		for _, x := range m.hourly.series[0].statistics {
+			names = append(names, x.name)
+		}
+		if !slices.Equal(names, []string{"RequestCount", "HTTP_Redirect_Count", "HTTP_Fixed_Response_Count"}) {
+			t.Fatalf("asked for %v", names)
+		}
+		m.hourly.series[0].fold([][]point{tc.passed, tc.redirected, tc.answered})
+		st := w.Machine.Stats(usage.Requests)
+		if st == nil {
+			st = &usage.Stats{}
+		}
+		if st.Count != tc.count || st.Sum != tc.sum {
+			t.Errorf("%s: %d points of %g, want %d of %g", tc.name, st.Count, st.Sum, tc.count, tc.sum)
+		}
+	}
+}
+
+// TestEndpointOfComponentsIsNotMeasured: requests to inference components are counted by
+// component, so that those of the endpoint itself say nothing.
+func TestEndpointOfComponentsIsNotMeasured(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		in   []sagetypes.ProductionVariant
+		want bool
+	}{
+		{"a model", []sagetypes.ProductionVariant{{ModelName: awssdk.String("m")}}, false},
+		{"components", []sagetypes.ProductionVariant{{InstanceType: "ml.g5.xlarge"}}, true},
+		{"none", nil, false},
+	} {
+		if got := hostsComponents(tc.in); got != tc.want {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestAgentInANamespaceOfItsOwn: the agent's configuration may name another namespace.
+func TestAgentInANamespaceOfItsOwn(t *testing.T) {
+	if got := busyFamilies[0].namespace; got != "" {
+		t.Errorf("the agent's metrics are looked for in %q only", got)
+	}
+}
+
+// TestIdentityWhereTheRegionIsDisabled: a region that the account has not enabled answers
+// that the credentials are invalid, which they are not.
+func TestIdentityWhereTheRegionIsDisabled(t *testing.T) {
+	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case asks(body, "GetCallerIdentity") && strings.Contains(r.Header.Get("Authorization"), "/us-east-1/sts/"):
+			fmt.Fprint(w, identityXML)
+		case asks(body, "GetCallerIdentity"):
+			refuse(w, r, http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid")
+		case asks(body, "DescribeRegions"):
+			fmt.Fprint(w, `<DescribeRegionsResponse><regionInfo><item><regionName>us-east-1</regionName><optInStatus>opt-in-not-required</optInStatus></item>`+
+				`<item><regionName>ap-east-1</regionName><optInStatus>not-opted-in</optInStatus></item></regionInfo></DescribeRegionsResponse>`)
+		default:
+			refuse(w, r, http.StatusForbidden, "AccessDenied", "no")
+		}
+	})
+	_, err := observe(t, t.Context(), Options{Regions: []string{"ap-east-1"}})
+	var bad *RegionError
+	if !errors.As(err, &bad) || !strings.Contains(bad.Error(), "no account has enabled it") {
+		t.Errorf("got %v, want a RegionError", err)
+	}
+}
+
+// TestRegionsWhereHomeIsForbidden: a policy of the organisation may allow only some regions,
+// and not the one whose endpoints answer for the whole account.
+func TestRegionsWhereHomeIsForbidden(t *testing.T) {
+	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case asks(body, "GetCallerIdentity"):
+			fmt.Fprint(w, identityXML)
+		case asks(body, "DescribeRegions") && strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/ec2/"):
+			fmt.Fprint(w, `<DescribeRegionsResponse><regionInfo><item><regionName>eu-west-1</regionName><optInStatus>opt-in-not-required</optInStatus></item></regionInfo></DescribeRegionsResponse>`)
+		default:
+			refuse(w, r, http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation with an explicit deny in a service control policy")
+		}
+	})
+	t.Setenv("AWS_REGION", "eu-west-1")
+	o, err := observe(t, t.Context(), Options{Regions: []string{"all"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(o.Regions, []string{"eu-west-1"}) {
+		t.Errorf("read %v, want eu-west-1", o.Regions)
+	}
+}
+
+// TestSignInThatIsOver has the errors of a sign-in that cannot be renewed.
+func TestSignInThatIsOver(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"IAM Identity Center, session over", answered(400, &apiError{"InvalidGrantException", ""}), inventory.ErrUnauthenticated},
+		{"IAM Identity Center, token withdrawn", answered(401, &apiError{"UnauthorizedException", "Session token not found or invalid"}), inventory.ErrUnauthenticated},
+		{"a web identity that ran out", answered(400, &apiError{"ExpiredTokenException", "Token expired"}), inventory.ErrUnauthenticated},
+		{"a web identity nobody knows", answered(400, &apiError{"InvalidIdentityToken", "No OpenIDConnect provider found"}), inventory.ErrUnauthenticated},
+		{"a role that may not be assumed", answered(403, &apiError{"AccessDenied", "no"}), inventory.ErrDenied},
+		{"a service that is down", answered(503, &apiError{"ServiceUnavailable", "later"}), inventory.ErrUnavailable},
+		{"too often", answered(429, &apiError{"TooManyRequestsException", "slower"}), inventory.ErrThrottled},
+	} {
+		err := credentialError(t.Context(), &account{}, tc.err)
+		if !errors.Is(err, tc.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), ": )") {
+			t.Errorf("%s: got %v, want one that is %v", tc.name, err, tc.want)
+		}
+	}
+}
+
+// TestCommitmentsOfAnotherAccount: an organisation's plans cover machines of accounts that
+// cannot list them; Cost Explorer shows that they do.
+func TestCommitmentsOfAnotherAccount(t *testing.T) {
+	line := func(service, record string) cetypes.Group {
+		g := group(service, "1", "USD")
+		g.Keys = append(g.Keys, record)
+		return g
+	}
+	ri := &inventory.Resource{Kind: inventory.KindCommitment, Detail: &inventory.Commitment{CommitmentType: inventory.ReservedInstances}}
+	for _, tc := range []struct {
+		name  string
+		lines []cetypes.Group
+		all   bool // regions are read
+		plan  bool // listed
+		found []*inventory.Resource
+		known bool
+	}{
+		{"on demand only", []cetypes.Group{line(machinesService, "Usage")}, true, false, nil, true},
+		{"an answer without record types", []cetypes.Group{group(machinesService, "1", "USD")}, true, false, nil, true},
+		{"a plan nobody listed", []cetypes.Group{line(machinesService, "Usage"), line(machinesService, "SavingsPlanCoveredUsage")}, false, false, nil, false},
+		{"a plan of its own", []cetypes.Group{line(machinesService, "SavingsPlanCoveredUsage")}, false, true, nil, true},
+		{"reserved instances nobody listed", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, nil, false},
+		{"reserved instances, perhaps elsewhere", []cetypes.Group{line(machinesService, "DiscountedUsage")}, false, false, nil, true},
+		{"reserved instances of its own", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, []*inventory.Resource{ri}, true},
+		{"reserved databases", []cetypes.Group{line("Amazon Relational Database Service", "DiscountedUsage")}, true, false, nil, true},
+	} {
+		s := &scan{cloud: &Cloud{all: tc.all}, planSeen: tc.plan, resources: tc.found, commitments: true}
+		b := accountBill{account: "111122223333", byService: map[string]*big.Rat{}}
+		if err := b.add([]cetypes.ResultByTime{{Groups: tc.lines}}); err != nil {
+			t.Fatal(err)
+		}
+		s.billed = append(s.billed, b)
+		s.sharedCommitments()
+		if s.commitments != tc.known || (len(s.blindSpots) == 0) != tc.known {
+			t.Errorf("%s: commitments known: %v, blind spots %+v; want known: %v", tc.name, s.commitments, s.blindSpots, tc.known)
+		}
+	}
+}
