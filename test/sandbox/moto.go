@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,7 +85,9 @@ func startMoto(ctx context.Context, log io.Writer) (*moto, error) {
 	}
 	m := &moto{done: make(chan error, 1)}
 	m.cmd = exec.Command(python, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	m.cmd.Env = append(os.Environ(), "MOTO_EC2_LOAD_DEFAULT_AMIS=false", "PYTHONUNBUFFERED=1",
+	// What the caller exports for an AWS account of its own is not for moto.
+	inherited := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") })
+	m.cmd.Env = append(inherited, "MOTO_EC2_LOAD_DEFAULT_AMIS=false", "PYTHONUNBUFFERED=1",
 		"AWS_ACCESS_KEY_ID=testing", "AWS_SECRET_ACCESS_KEY=testing", "AWS_DEFAULT_REGION=us-east-1")
 	dieWithParent(m.cmd)
 	out, err := m.cmd.StderrPipe()
