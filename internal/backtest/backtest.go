@@ -1,0 +1,136 @@
+// Package backtest replays recorded usage and says what letting idle resources go
+// would have saved: by fixed waits, by a dead man's switch, by a rule that learns
+// from the past, and by an oracle that knows the future. What decides is handed
+// one sample after the other and sees only the past, as it would live.
+//
+// A sample at t covers [t, t + step) and is known at t. A stretch is a run of
+// consecutive idle samples of one resource; a missing sample ends it, because what
+// was not measured is unknown and not idle.
+package backtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Schema names the shape of a [Report] in JSON.
+const Schema = "curfew.backtest/v1"
+
+// Params says how a trace is read and what a restart costs.
+type Params struct {
+	// Format says how to read the trace. Its Step is the time one sample stands for
+	// and must be known (see [usage.InferStep]).
+	Format usage.Format
+	// IdleBelow is the GPU utilisation in percent, 0 to 100, under which a sample is
+	// idle. At 0 only a utilisation of exactly 0 is.
+	IdleBelow float64
+	// RestartCost is the time of the resource that is lost when work comes back to a
+	// resource that was let go. 0 is a restart that costs nothing.
+	RestartCost time.Duration
+	// Price is what a resource costs an hour; nil is unpriced.
+	Price *money.Amount
+	// Baselines adds the baselines to the results.
+	Baselines bool
+	// Deciders are replayed after one another, before the baselines.
+	Deciders []Named
+	// Only leaves out resources for which it answers false; nil takes all.
+	Only func(resource string) bool
+}
+
+// Named is a [Decider] with the name that its result carries.
+type Named struct {
+	Name string
+	// New starts a decider that has seen nothing yet, for a trace of those resources.
+	New func(Fleet) Decider
+}
+
+// Fleet is what a decider knows before the first sample. Resources are numbered in
+// the order of their names.
+type Fleet struct {
+	Step        time.Duration
+	RestartCost time.Duration
+	Resources   []Resource
+}
+
+// Resource is one resource of a trace.
+type Resource struct {
+	Name string
+	// Description is what the trace says of it; nil where it says nothing.
+	Description *usage.Description
+}
+
+// Class is what a resource has in common with others that behave like it: kind,
+// machine type, purpose and team, where the trace says them. Without a description
+// a resource of a trace is an ephemeral instance for experimentation, and all are
+// of one class.
+func (r Resource) Class() string {
+	d := r.Description
+	if d == nil {
+		d = &usage.Description{}
+	}
+	kind, purpose := d.Kind, d.Purpose
+	if kind == "" {
+		kind = inventory.KindInstance
+	}
+	if purpose == "" {
+		purpose = inventory.Experimentation
+	}
+	return fmt.Sprintf("%s/%s/%s/%s", kind, d.Type, purpose, d.Team)
+}
+
+// ErrNothingMeasured says that a trace holds no sample of GPU utilisation.
+var ErrNothingMeasured = errors.New("no sample of gpu_util")
+
+// Run reads a trace in any format and order of rows that [usage.Read] knows and
+// replays it. Memory grows with the number of changes between busy and idle, one to
+// three bytes each, and not with the number of samples.
+//
+// It returns ErrNothingMeasured, never a result of zero, for a trace without GPU
+// utilisation; a *usage.FileError for a malformed one; and the error of ctx.
+func Run(ctx context.Context, source io.Reader, p Params) (Report, error) {
+	if err := p.check(); err != nil {
+		return Report{}, fmt.Errorf("replay %s: %w", p.Format.Name, err)
+	}
+	t, err := load(ctx, source, p)
+	if err != nil {
+		return Report{}, err
+	}
+	r, err := t.replay(ctx, p)
+	if err != nil {
+		return Report{}, fmt.Errorf("replay %s: %w", p.Format.Name, err)
+	}
+	return r, nil
+}
+
+// maxSpan bounds step and restart cost, so that no sum of spans overflows.
+const maxSpan = 366 * 24 * time.Hour
+
+func (p Params) check() error {
+	switch {
+	case p.Format.Step < time.Millisecond || p.Format.Step > maxSpan:
+		return fmt.Errorf("a step of %s between samples: it has to be known, from 1ms to a year", p.Format.Step)
+	case p.Format.Step%time.Microsecond != 0:
+		return fmt.Errorf("a step of %s: less than a microsecond is not told apart", p.Format.Step)
+	case p.RestartCost < 0 || p.RestartCost > maxSpan:
+		return fmt.Errorf("a restart cost of %s: it lies between 0 and a year", p.RestartCost)
+	case math.IsNaN(p.IdleBelow) || p.IdleBelow < 0 || p.IdleBelow > 100:
+		return fmt.Errorf("idle below %v %%: it lies between 0 and 100", p.IdleBelow)
+	case p.Price != nil && *p.Price < 0:
+		return fmt.Errorf("a price of %s an hour is negative", *p.Price)
+	}
+	return nil
+}
+
+func micros(d time.Duration) int64 { return d.Microseconds() }
+
+func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func hours(us int64) float64 { return float64(us) / float64(time.Hour/time.Microsecond) }

@@ -1,0 +1,213 @@
+package backtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Report is the outcome of a replay, in the shape of its JSON.
+type Report struct {
+	Schema  string   `json:"schema"`
+	Trace   Trace    `json:"trace"`
+	Results []Result `json:"results"`
+	// Waits is what fixed waits of ever greater length would have done, for pictures
+	// and as evidence for a threshold; with the baselines only.
+	Waits []Wait `json:"waits,omitempty"`
+	// Learned is what the rule learned had made of the trace by its end.
+	Learned []Weight `json:"learned,omitempty"`
+}
+
+// Wait is what one fixed wait would have done.
+type Wait struct {
+	WaitSeconds   float64 `json:"wait_seconds"`
+	Restarts      int64   `json:"restarts"`
+	ReleasedHours float64 `json:"released_hours"`
+	NetSavedHours float64 `json:"net_saved_hours"`
+	NetSavedShare float64 `json:"net_saved_share"`
+}
+
+// Trace is what was replayed.
+type Trace struct {
+	Name      string    `json:"name"`
+	Resources int       `json:"resources"`
+	Samples   int64     `json:"samples"`
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
+	// StepSeconds and RestartCostSeconds are what the replay assumed;
+	// MedianStepSeconds is the step found in the trace, 0 when there is none.
+	StepSeconds        float64 `json:"step_seconds"`
+	MedianStepSeconds  float64 `json:"median_step_seconds"`
+	RestartCostSeconds float64 `json:"restart_cost_seconds"`
+	IdleBelowPct       float64 `json:"idle_below_pct"`
+	// Stretches is how many idle stretches there are.
+	Stretches int64 `json:"stretches"`
+	// PriceUSD is the price of a resource an hour; null when unpriced.
+	PriceUSD *string `json:"price_usd"`
+}
+
+// Result is what one rule would have done. Hours are hours of a resource. Samples
+// of a resource count a step each, missing ones are unknown and in no share.
+type Result struct {
+	Name          string  `json:"name"`
+	ResourceHours float64 `json:"resource_hours"`
+	IdleHours     float64 `json:"idle_hours"`
+	ReleasedHours float64 `json:"released_hours"`
+	Restarts      int64   `json:"restarts"`
+	RestartHours  float64 `json:"restart_hours"`
+	// NetSavedHours is released less restart hours, NetSavedShare that of the
+	// resource hours.
+	NetSavedHours float64 `json:"net_saved_hours"`
+	NetSavedShare float64 `json:"net_saved_share"`
+	// OfOracle is the net saving over the oracle's; null where the oracle saves
+	// nothing.
+	OfOracle *float64 `json:"of_oracle"`
+	// CutShort counts releases after which work came back within the restart cost.
+	CutShort     int64   `json:"cut_short"`
+	UnknownHours float64 `json:"unknown_hours"`
+	// CostUSD is the price of the resource hours, SavedUSD of the net saving; null
+	// when unpriced.
+	CostUSD  *string `json:"cost_usd"`
+	SavedUSD *string `json:"saved_usd"`
+	// WaitSeconds is the wait of a rule that has only one.
+	WaitSeconds *float64 `json:"wait_seconds,omitempty"`
+}
+
+// The waits of the baselines that are fixed.
+var fixedWaits = []struct {
+	name string
+	wait time.Duration
+}{
+	{"fixed-1m", time.Minute}, {"fixed-5m", 5 * time.Minute}, {"fixed-15m", 15 * time.Minute}, {"fixed-60m", time.Hour},
+}
+
+// deadmanAfter is the wait of the baseline deadman-12h.
+const deadmanAfter = 12 * time.Hour
+
+// replay runs every rule over the trace.
+func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
+	sum := t.totals()
+	oracle := sum.oracle(t.step, t.restart)
+	r := Report{Schema: Schema, Trace: Trace{
+		Name: p.Format.Name, Resources: len(t.resources), Samples: sum.samples,
+		First: t.summary.First, Last: t.summary.Last,
+		StepSeconds: p.Format.Step.Seconds(), MedianStepSeconds: t.summary.Step.Seconds(),
+		RestartCostSeconds: p.RestartCost.Seconds(), IdleBelowPct: p.IdleBelow,
+	}}
+	for _, n := range sum.stretches {
+		r.Trace.Stretches += n
+	}
+	if p.Price != nil {
+		text := p.Price.String()
+		r.Trace.PriceUSD = &text
+	}
+	add := func(name string, wait *int64, got tally) error {
+		res, err := t.result(name, sum, got, oracle, p.Price)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if wait != nil {
+			seconds := span(*wait).Seconds()
+			res.WaitSeconds = &seconds
+		}
+		r.Results = append(r.Results, res)
+		return nil
+	}
+	fleet := Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
+	for _, d := range p.Deciders {
+		got, err := t.follow(ctx, d.New(fleet), nil)
+		if err != nil {
+			return Report{}, fmt.Errorf("%s: %w", d.Name, err)
+		}
+		if err := add(d.Name, nil, got); err != nil {
+			return Report{}, err
+		}
+	}
+	if !p.Baselines {
+		return r, nil
+	}
+	for _, f := range fixedWaits {
+		wait := micros(f.wait)
+		if err := add(f.name, &wait, sum.fixed(wait, t.step, t.restart)); err != nil {
+			return Report{}, err
+		}
+	}
+	var deadman tally
+	for _, track := range t.tracks {
+		track.deadman(micros(deadmanAfter), t.step, t.restart, &deadman)
+	}
+	if err := add("deadman-12h", nil, deadman); err != nil {
+		return Report{}, err
+	}
+	wait, best := sum.bestFixed(t.step, t.restart)
+	if err := add("best-fixed", &wait, best); err != nil {
+		return Report{}, err
+	}
+	learner := newLearned(fleet)
+	learned, err := t.follow(ctx, learner, nil)
+	if err != nil {
+		return Report{}, fmt.Errorf("learned: %w", err)
+	}
+	r.Learned, r.Waits = learner.weigh(), t.waits(sum)
+	if err := add("learned", nil, learned); err != nil {
+		return Report{}, err
+	}
+	return r, add("oracle", nil, oracle)
+}
+
+// waits returns what fixed waits do, each an eighth longer than the one before but
+// at least a step, up to the longest stretch.
+func (t *trace) waits(sum totals) []Wait {
+	var longest int64
+	for s := range sum.stretches {
+		longest = max(longest, s.samples)
+	}
+	var out []Wait
+	for k := int64(0); k < longest; k += max(1, k/8) {
+		got := sum.fixed(k*t.step, t.step, t.restart)
+		net := got.net(t.restart)
+		out = append(out, Wait{
+			WaitSeconds: span(k * t.step).Seconds(), Restarts: got.restarts, ReleasedHours: hours(got.released),
+			NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(sum.samples*t.step),
+		})
+	}
+	return out
+}
+
+func (t *trace) result(name string, sum totals, got, oracle tally, price *money.Amount) (Result, error) {
+	total, net := sum.samples*t.step, got.net(t.restart)
+	r := Result{
+		Name: name, ResourceHours: hours(total), IdleHours: hours(sum.idle * t.step),
+		ReleasedHours: hours(got.released), Restarts: got.restarts, RestartHours: hours(got.restarts * t.restart),
+		NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(total),
+		CutShort: got.cutShort, UnknownHours: hours(sum.unknown),
+	}
+	if best := oracle.net(t.restart); best > 0 {
+		share := float64(net) / float64(best)
+		r.OfOracle = &share
+	}
+	if price == nil {
+		return r, nil
+	}
+	for _, c := range []struct {
+		at    **string
+		hours int64
+	}{{&r.CostUSD, total}, {&r.SavedUSD, net}} {
+		amount, err := price.Mul(c.hours, micros(time.Hour))
+		if err != nil {
+			return Result{}, fmt.Errorf("price the hours: %w", err)
+		}
+		text := amount.Cents()
+		*c.at = &text
+	}
+	return r, nil
+}
+
+// Weight is what the learner made of one feature: over 0 speaks for holding an idle
+// resource, under 0 for letting it go.
+type Weight struct {
+	Feature string  `json:"feature"`
+	Weight  float64 `json:"weight"`
+}
