@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// backtestFlags are the flags of backtest.
+type backtestFlags struct {
+	trace       string
+	columns     string
+	step        string
+	price       string
+	restartCost string
+	idleBelow   float64
+	baselines   bool
+	resource    string
+	output      string
+}
+
+func (a *app) newBacktest() *cobra.Command {
+	var f backtestFlags
+	c := &cobra.Command{
+		Use:   "backtest",
+		Short: "What letting idle GPUs go would have saved, on recorded usage",
+		Long: `Replays recorded GPU samples and says what each rule would have done: fixed waits,
+a dead man's switch, the best fixed wait in hindsight, a rule that learns from the
+past only, and an oracle that knows the future. A sample at t covers [t, t + step); a
+missing sample is unknown time and ends what was idle. A restart is charged where work
+came back to a resource that was let go.`,
+		Example: `  curfew backtest --trace gpus.csv.gz --restart-cost 5m
+  curfew backtest --trace duty.csv.gz --map resource=pod,time=t_s,gpu_util=gpu_util_pct --step 57s --restart-cost 8.7s
+  curfew backtest --trace gpus.parquet --price 3.06 -o json`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.backtest(c.Context(), f) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.trace, "trace", "", "recorded usage (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
+	fl.StringVar(&f.columns, "map", "", "columns of the trace under other names: `resource=pod,time=t_s`")
+	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
+	fl.StringVar(&f.price, "price", "", "price of a resource in `dollars` an hour")
+	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a resource that was let go")
+	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilisation in `percent` under which a sample is idle (default: only 0 is)")
+	fl.BoolVar(&f.baselines, "baselines", true, "replay the baselines")
+	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
+	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	return c
+}
+
+func (a *app) backtest(ctx context.Context, f backtestFlags) error {
+	if err := oneOf("output", f.output, "table", "json"); err != nil {
+		return err
+	}
+	p, err := backtestParams(f)
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(a.path(f.trace))
+	if err != nil {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", f.trace, unwrapPath(err))}
+	}
+	defer file.Close()
+	if p.Format.Step == 0 {
+		if p.Format.Step, err = usage.InferStep(ctx, file, p.Format); err != nil {
+			return scanFailure(err)
+		}
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("read %s again: %w", f.trace, err)
+		}
+	}
+	r, err := backtest.Run(ctx, file, p)
+	switch {
+	case errors.Is(err, backtest.ErrNothingMeasured):
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", f.trace, err), hint: "--map gpu_util=COLUMN names the column"}
+	case err != nil:
+		return scanFailure(err)
+	}
+	if f.output == "json" {
+		return a.printJSON(r)
+	}
+	return a.printBacktest(r)
+}
+
+func backtestParams(f backtestFlags) (backtest.Params, error) {
+	p := backtest.Params{IdleBelow: f.idleBelow, Baselines: f.baselines}
+	if f.trace == "" {
+		return p, usageError("curfew backtest: give the recorded usage, --trace FILE")
+	}
+	if !f.baselines {
+		return p, usageError("--baselines=false leaves nothing to replay: this version reads no policies")
+	}
+	if !(f.idleBelow >= 0 && f.idleBelow <= 100) {
+		return p, usageError("--idle-below %v: it is a percentage from 0 to 100", f.idleBelow)
+	}
+	columns, err := usage.ParseMap(f.columns)
+	if err != nil {
+		return p, usageError("--map: %w", err)
+	}
+	p.Format = usage.Format{Name: f.trace, Map: columns, Resource: f.resource}
+	for _, d := range []struct {
+		flag, text string
+		to         *time.Duration
+		least      time.Duration
+	}{{"step", f.step, &p.Format.Step, time.Millisecond}, {"restart-cost", f.restartCost, &p.RestartCost, 0}} {
+		if d.text == "" {
+			continue
+		}
+		if *d.to, err = config.ParseDuration(d.text); err != nil || *d.to < d.least {
+			return p, usageError("--%s %q: it is a duration such as 60s", d.flag, d.text)
+		}
+	}
+	if f.price != "" {
+		v, err := money.ParseAmount(strings.TrimPrefix(f.price, "$"))
+		if err != nil || v <= 0 {
+			return p, usageError("--price %q: it is dollars an hour such as 3.06", f.price)
+		}
+		p.Price = &v
+	}
+	return p, nil
+}
+
+func (a *app) printBacktest(r backtest.Report) error {
+	seconds := func(s float64) string { return time.Duration(s * float64(time.Second)).String() }
+	fmt.Fprintf(a.Stdout, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, count(r.Trace.Resources),
+		money.Thousands(r.Trace.Samples), seconds(r.Trace.StepSeconds), seconds(r.Trace.RestartCostSeconds))
+	if len(r.Results) > 0 {
+		first := r.Results[0]
+		fmt.Fprintf(a.Stdout, "  %s resource hours, %s idle, %s not measured\n\n", hoursText(first.ResourceHours), hoursText(first.IdleHours), hoursText(first.UnknownHours))
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
+	if r.Trace.PriceUSD != nil {
+		fmt.Fprint(w, "saved\t")
+	}
+	fmt.Fprintln(w)
+	for _, res := range r.Results {
+		name := res.Name
+		if name == "best-fixed" && res.WaitSeconds != nil {
+			name += " (" + seconds(*res.WaitSeconds) + ")"
+		}
+		ofOracle := "-"
+		if res.OfOracle != nil {
+			ofOracle = percent(*res.OfOracle)
+		}
+		fmt.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
+			hoursText(res.NetSavedHours), percent(res.NetSavedShare), ofOracle)
+		if r.Trace.PriceUSD != nil {
+			fmt.Fprintf(w, "%s\t", savedText(res.SavedUSD))
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+func savedText(usd *string) string {
+	if usd == nil {
+		return "-"
+	}
+	v, err := money.ParseAmount(*usd)
+	if err != nil {
+		return cmp.Or(*usd, "-")
+	}
+	return v.Dollars()
+}
+
+func hoursText(h float64) string { return usage.Number(h, 1) }
+
+func percent(share float64) string { return usage.Number(100*share, 1) + " %" }
