@@ -102,7 +102,7 @@ func family(machineType string) string {
 // apply to: a running machine at the on-demand price on shared hardware.
 func onDemand(s *subject) (*inventory.Instance, bool) {
 	d, ok := s.Detail.(*inventory.Instance)
-	return d, ok && s.State == inventory.StateRunning && d.Market == inventory.OnDemand
+	return d, ok && s.State == inventory.StateRunning && d.Market == inventory.OnDemand && d.Tenancy == inventory.SharedTenancy
 }
 
 func newCoverage(x *index) coverage {

@@ -62,6 +62,15 @@ func TestReservedInstances(t *testing.T) {
 			want: []string{"gpu-instance-idle i-idle0 0.00 wasting 713.65", "gpu-instance-idle i-idle1 713.65"},
 		},
 		{
+			name: "a machine on dedicated hardware leaves the reservation to the idle one",
+			build: func(f *fixture) {
+				f.reserve("g6.2xlarge", 1)
+				f.machines("g6.2xlarge", 1, 0)
+				f.is(f.running("i-alone", "g6.2xlarge", func(_ *inventory.Resource, d *inventory.Instance) { d.Tenancy = "dedicated" }), duty.Busy)
+			},
+			want: []string{"gpu-instance-idle i-idle0 0.00 wasting 713.65"},
+		},
+		{
 			name: "a zonal reservation covers its zone only",
 			build: func(f *fixture) {
 				f.reserve("g6.2xlarge", 1, zonal("us-east-1b"))
