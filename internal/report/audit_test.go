@@ -161,7 +161,7 @@ func (w *world) audit() *round.Audit {
 			}
 			idle := min(wasted[r.Ref()], c.ListCost)
 			t.ByCategory[round.CategoryIdle] += idle
-			if _, judged := dutyOf(a, r); judged {
+			if _, judged := a.Duty(r); judged {
 				t.ByCategory[round.CategoryActive] += c.ListCost - idle
 			} else {
 				t.ByCategory[round.CategoryUnknown] += c.ListCost - idle

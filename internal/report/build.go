@@ -345,7 +345,7 @@ func survey(a *round.Audit) *meters {
 				}
 			}
 		}
-		if v, judged := dutyOf(a, r); computes && !judged {
+		if v, judged := a.Duty(r); computes && !judged {
 			m.unjudged = append(m.unjudged, Unjudged{Resource: newResource(r), MonthlyCostUSD: rest,
 				Why: cmp.Or(valid(v.Why), "no telemetry")})
 		}
@@ -353,24 +353,11 @@ func survey(a *round.Audit) *meters {
 	return m
 }
 
-// dutyOf returns the verdict on a resource's compute, and whether it is known what
-// it does. What has no duty (a reservation) is known to be unused.
-func dutyOf(a *round.Audit, r *inventory.Resource) (duty.Verdict, bool) {
-	if v, ok := a.Verdicts[r.Ref()]; ok {
-		return v, v.State != duty.Unknown
-	}
-	switch r.Kind {
-	case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob:
-		return duty.Verdict{}, false
-	}
-	return duty.Verdict{}, true
-}
-
 // categoryOf returns the category in which a meter would count if it had a price.
 func categoryOf(a *round.Audit, r *inventory.Resource, c ledger.Category) string {
 	switch c {
 	case ledger.Compute:
-		v, judged := dutyOf(a, r)
+		v, judged := a.Duty(r)
 		switch {
 		case !judged:
 			return round.CategoryUnknown

@@ -95,7 +95,7 @@ func sum(a *Audit) (Totals, error) {
 				wasted[ref] -= idle
 				into(CategoryIdle, idle)
 				rest := c.ListCost - idle
-				if judged(a, r) {
+				if _, judged := a.Duty(r); judged {
 					into(CategoryActive, rest)
 				} else {
 					into(CategoryUnknown, rest)
@@ -127,13 +127,13 @@ func sum(a *Audit) (Totals, error) {
 	return t, ad.err
 }
 
-// judged says whether the duty of a resource's compute is known. A reservation's
-// unused capacity is known to be unused.
-func judged(a *Audit, r *inventory.Resource) bool {
+// Duty returns the verdict on a resource's compute, and whether it is known what it
+// does. What has no duty (a reservation's unused capacity) is known to be unused.
+func (a *Audit) Duty(r *inventory.Resource) (duty.Verdict, bool) {
 	if v, ok := a.Verdicts[r.Ref()]; ok {
-		return v.State != duty.Unknown
+		return v, v.State != duty.Unknown
 	}
-	return !measurable(r.Kind)
+	return duty.Verdict{}, !measurable(r.Kind)
 }
 
 // wastedCompute is the wasted dollars of each resource's compute, or of a
