@@ -150,9 +150,6 @@ type Bucket struct {
 	Noncurrent Fact[Listing]
 	// Prefixes is what a bounded listing saw under each top-level prefix.
 	Prefixes Fact[[]Prefix]
-	// AccessedFrom are the regions of machines that read it, where tags or flow
-	// records say so.
-	AccessedFrom []string
 }
 
 // Uploads are incomplete multipart uploads.

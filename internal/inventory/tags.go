@@ -13,8 +13,7 @@ const (
 	TagManaged   = "curfew:managed"    // true: policies may act on it
 	TagKeepUntil = "curfew:keep-until" // RFC 3339 time or a date: exempt until then
 	TagPurpose   = "curfew:purpose"    // one of the purposes
-	TagLease     = "curfew:lease-until"
-	TagDataURI   = "curfew:data" // s3://bucket/prefix the machine works on
+	TagDataURI   = "curfew:data"       // s3://bucket/prefix the machine works on
 )
 
 // TagMapping says which tags name the owner. Keys are compared without regard to
