@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -74,13 +73,8 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", f.trace, unwrapPath(err))}
 	}
 	defer file.Close()
-	if p.Format.Step == 0 {
-		if p.Format.Step, err = usage.InferStep(ctx, file, p.Format); err != nil {
-			return scanFailure(err)
-		}
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("read %s again: %w", f.trace, err)
-		}
+	if err := settleStep(ctx, file, &p.Format); err != nil {
+		return scanFailure(err)
 	}
 	r, err := backtest.Run(ctx, file, p)
 	switch {

@@ -291,15 +291,25 @@ func (r recording) Collect(ctx context.Context, resolve func(resource string, st
 	}
 	defer file.Close()
 	format := r.format
-	if format.Step == 0 {
-		if format.Step, err = usage.InferStep(ctx, file, format); err != nil {
-			return usage.Summary{}, err
-		}
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return usage.Summary{}, fmt.Errorf("read %s again: %w", r.format.Name, err)
-		}
+	if err := settleStep(ctx, file, &format); err != nil {
+		return usage.Summary{}, err
 	}
 	return usage.Collect(ctx, file, format, func(resource string) *usage.Window { return resolve(resource, format.Step) })
+}
+
+// settleStep sees the step of a file of recorded usage where no flag gives it, and
+// goes back to the file's beginning.
+func settleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (err error) {
+	if format.Step != 0 {
+		return nil
+	}
+	if format.Step, err = usage.InferStep(ctx, file, *format); err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read %s again: %w", format.Name, err)
+	}
+	return nil
 }
 
 func unwrapPath(err error) error {
