@@ -135,7 +135,7 @@ type Resource struct {
 	StateSince time.Time
 	// Tags are nil when they could not be read, which is not the same as empty.
 	Tags map[string]string
-	// Owner, Lifetime, Purpose, Managed and KeepUntil are derived from Tags by
+	// Owner, Lifetime, Purpose, Managed, KeepUntil, LeaseUntil and Gang are derived from Tags by
 	// [TagMapping.Apply].
 	Owner    Owner
 	Lifetime Lifetime
@@ -145,6 +145,12 @@ type Resource struct {
 	// KeepUntil exempts the resource until then (curfew:keep-until). Zero: no
 	// exemption.
 	KeepUntil time.Time
+	// LeaseUntil is the end of the right to run (curfew:lease-until). Zero: no lease
+	// is known.
+	LeaseUntil time.Time
+	// Gang names the run whose machines work together (curfew:gang, or what the
+	// launcher calls its cluster); they are judged together. Empty: none is known.
+	Gang string
 	// Detail holds what only this kind has: *Instance for KindInstance and so on.
 	// It may be nil.
 	Detail Detail

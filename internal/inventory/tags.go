@@ -9,11 +9,13 @@ import (
 
 // Tags that curfew itself defines.
 const (
-	TagLifetime  = "curfew:lifetime"   // ephemeral | persistent
-	TagManaged   = "curfew:managed"    // true: policies may act on it
-	TagKeepUntil = "curfew:keep-until" // RFC 3339 time or a date: exempt until then
-	TagPurpose   = "curfew:purpose"    // one of the purposes
-	TagDataURI   = "curfew:data"       // s3://bucket/prefix the machine works on
+	TagLifetime  = "curfew:lifetime"    // ephemeral | persistent
+	TagManaged   = "curfew:managed"     // true: policies may act on it
+	TagKeepUntil = "curfew:keep-until"  // RFC 3339 time or a date: exempt until then
+	TagPurpose   = "curfew:purpose"     // one of the purposes
+	TagDataURI   = "curfew:data"        // s3://bucket/prefix the machine works on
+	TagLease     = "curfew:lease-until" // RFC 3339 time or a date: the right to run until then
+	TagGang      = "curfew:gang"        // the run whose machines work together
 )
 
 // TagMapping says which tags name the owner. Keys are compared without regard to
@@ -27,6 +29,7 @@ type TagMapping struct {
 	CostCenter  []string `yaml:"cost_center"`
 	Purpose     []string `yaml:"purpose"`
 	Lifetime    []string `yaml:"lifetime"`
+	Gang        []string `yaml:"gang"`
 }
 
 // DefaultTagMapping covers the usual spellings.
@@ -39,6 +42,7 @@ func DefaultTagMapping() TagMapping {
 		CostCenter:  []string{"cost-center", "costcenter", "cost-centre", "costcentre", "billing-code", "curfew:cost-center"},
 		Purpose:     []string{TagPurpose, "purpose", "workload", "workload-type"},
 		Lifetime:    []string{TagLifetime, "lifetime"},
+		Gang:        []string{TagGang, "ray-cluster-name", "skypilot-cluster-name", "parallelcluster:cluster-name", "slurm-job-id"},
 	}
 }
 
@@ -58,7 +62,7 @@ const transientTraining = "transientmltraining"
 
 // Apply derives owner, lifetime, purpose, management and exemption of r from its
 // tags. A value it cannot read (an unknown lifetime, a malformed time) counts as
-// absent for lifetime, purpose and management; a malformed keep-until is returned
+// absent for lifetime, purpose, management and lease; a malformed keep-until is returned
 // as an error and keeps the resource for ever, because a wish to keep something
 // must not be lost to a typing mistake.
 func (m TagMapping) Apply(r *Resource) error {
@@ -91,6 +95,11 @@ func (m TagMapping) Apply(r *Resource) error {
 		}
 	}
 	r.Managed = strings.EqualFold(norm[normal(TagManaged)], "true")
+	r.Gang = first(m.Gang)
+	r.LeaseUntil = time.Time{}
+	if t, err := parseKeep(norm[normal(TagLease)]); err == nil {
+		r.LeaseUntil = t
+	}
 	r.KeepUntil = time.Time{}
 	if v := norm[normal(TagKeepUntil)]; v != "" {
 		t, err := parseKeep(v)
