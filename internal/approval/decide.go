@@ -1,0 +1,193 @@
+package approval
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// DefaultRole is the role that an approver needs where a request names none.
+const DefaultRole = "approver"
+
+// DefaultExpiry is how long a request can be approved and its approval used.
+const DefaultExpiry = 24 * time.Hour
+
+// Refusal is why a request cannot be decided or used. It is an answer, not a failure.
+type Refusal struct {
+	// Rule is "self", "role", "state", "expired", "plan", "amount".
+	Rule string
+	Why  string
+}
+
+// Error gives the reason.
+func (r *Refusal) Error() string { return r.Why }
+
+func refuse(rule, format string, a ...any) error {
+	return &Refusal{Rule: rule, Why: fmt.Sprintf(format, a...)}
+}
+
+// Desk takes requests, decisions and uses. Random is where ids come from; nil means
+// the system's own.
+type Desk struct {
+	Store  Store
+	Random io.Reader
+}
+
+// Ask files a request, or returns the open one for the same plan and asker, so that
+// asking twice is one question. A request whose approval was used, denied, expired or
+// voided does not count: what is asked again is a new question.
+func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error) {
+	if r.PlanHash == "" || strings.TrimSpace(r.AskedBy) == "" {
+		return Request{}, errors.New("ask for an approval: it needs a plan's hash and somebody who asks")
+	}
+	same, err := d.Store.Requests(ctx, r.PlanHash)
+	if err != nil {
+		return Request{}, fmt.Errorf("look for earlier requests: %w", err)
+	}
+	for _, old := range same {
+		if at := old.At(now); (at == Pending || at == Approved) && Same(old.AskedBy, r.AskedBy) && old.Amount >= r.Amount {
+			return old, nil
+		}
+	}
+	id := make([]byte, 6)
+	source := d.Random
+	if source == nil {
+		source = rand.Reader
+	}
+	if _, err := io.ReadFull(source, id); err != nil {
+		return Request{}, fmt.Errorf("make an id: %w", err)
+	}
+	r.ID, r.State, r.AskedAt, r.Version = hex.EncodeToString(id), Pending, now.UTC(), 0
+	if r.ExpiresAt.IsZero() {
+		r.ExpiresAt = now.Add(DefaultExpiry).UTC()
+	}
+	if len(r.Roles) == 0 {
+		r.Roles = []string{DefaultRole}
+	}
+	return d.Store.PutRequest(ctx, r)
+}
+
+// Person is somebody who decides, with the roles that the configuration gives.
+type Person struct {
+	Name  string
+	Roles []string
+}
+
+// Same says whether two names are one person's: case, and the domain of an address
+// of one of them, make no difference.
+func Same(a, b string) bool {
+	a, b = strings.ToLower(strings.TrimSpace(a)), strings.ToLower(strings.TrimSpace(b))
+	la, da, _ := strings.Cut(a, "@")
+	lb, db, _ := strings.Cut(b, "@")
+	return la == lb && (da == db || da == "" || db == "")
+}
+
+// Decide approves or denies a request. It refuses (a *Refusal) whoever asked, whoever
+// has none of the roles, what is decided already, and what has expired.
+func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reason string, now time.Time) (Request, error) {
+	r, err := d.Store.Request(ctx, id)
+	if err != nil {
+		return Request{}, err
+	}
+	switch state := r.At(now); {
+	case state == Expired:
+		return r, refuse("expired", "request %s expired at %s", r.ID, r.ExpiresAt.Format(time.RFC3339))
+	case state != Pending:
+		return r, refuse("state", "request %s is %s already", r.ID, state)
+	case Same(by.Name, r.AskedBy):
+		return r, refuse("self", "%s asked for %s and cannot decide it", by.Name, r.ID)
+	case !slices.ContainsFunc(by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
+		return r, refuse("role", "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))
+	}
+	r.State, r.DecidedBy, r.DecidedAt, r.Reason = Denied, by.Name, now.UTC(), reason
+	if allow {
+		r.State = Approved
+	}
+	return d.Store.PutRequest(ctx, r)
+}
+
+// Use uses an approval up for exactly the plan of that hash at no more than the
+// approved amount, once. It returns a *Refusal where there is none to use: the newest
+// request of the plan says why. Two uses at once: one wins, the other gets
+// ErrConflict or a *Refusal.
+func (d Desk) Use(ctx context.Context, planHash string, amount money.Amount, now time.Time) (Request, error) {
+	all, err := d.Store.Requests(ctx, planHash)
+	if err != nil {
+		return Request{}, fmt.Errorf("look for an approval: %w", err)
+	}
+	if planHash == "" || len(all) == 0 {
+		return Request{}, refuse("plan", "nobody has approved exactly this")
+	}
+	for _, r := range all {
+		if r.At(now) != Approved {
+			continue
+		}
+		if amount > r.Amount {
+			return r, refuse("amount", "%s is over the %s that %s approved; it has to be approved anew", amount.Dollars(), r.Amount.Dollars(), r.DecidedBy)
+		}
+		r.State, r.UsedAt = Used, now.UTC()
+		return d.Store.PutRequest(ctx, r)
+	}
+	switch newest := all[0]; newest.At(now) {
+	case Pending:
+		return newest, refuse("state", "request %s waits for somebody to approve it", newest.ID)
+	case Denied:
+		return newest, refuse("state", "request %s was denied by %s: %s", newest.ID, newest.DecidedBy, newest.Reason)
+	case Expired:
+		return newest, refuse("expired", "request %s expired at %s", newest.ID, newest.ExpiresAt.Format(time.RFC3339))
+	default:
+		return newest, refuse("state", "the approval %s was used at %s", newest.ID, newest.UsedAt.Format(time.RFC3339))
+	}
+}
+
+// At returns the state at a time: what nobody decided or used before it expired is
+// expired.
+func (r Request) At(now time.Time) State {
+	if (r.State == Pending || r.State == Approved) && !now.Before(r.ExpiresAt) {
+		return Expired
+	}
+	return r.State
+}
+
+// Waits sums up how requests went: the gate is for outliers.
+type Waits struct {
+	Asked, Approved, Denied, Expired, Pending int
+	// Median and Longest are the time between asking and the decision; zero when
+	// nothing was decided.
+	Median, Longest time.Duration
+}
+
+// Sum sums requests up.
+func Sum(all []Request, now time.Time) Waits {
+	var w Waits
+	var waits []time.Duration
+	for _, r := range all {
+		w.Asked++
+		switch r.At(now) {
+		case Approved, Used:
+			w.Approved++
+		case Denied:
+			w.Denied++
+		case Expired, Void:
+			w.Expired++
+		case Pending:
+			w.Pending++
+		}
+		if !r.DecidedAt.IsZero() {
+			waits = append(waits, r.DecidedAt.Sub(r.AskedAt))
+		}
+	}
+	if len(waits) > 0 {
+		slices.Sort(waits)
+		w.Median, w.Longest = waits[(len(waits)-1)/2], waits[len(waits)-1]
+	}
+	return w
+}

@@ -1,0 +1,235 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// memory is a store in memory, with the conditional write that the interface asks for.
+type memory struct {
+	mu  sync.Mutex
+	all []Request
+}
+
+func (m *memory) PutRequest(_ context.Context, r Request) (Request, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, old := range m.all {
+		if old.ID == r.ID {
+			if old.Version != r.Version {
+				return Request{}, ErrConflict
+			}
+			r.Version++
+			m.all[i] = r
+			return r, nil
+		}
+	}
+	r.Version++
+	m.all = append([]Request{r}, m.all...)
+	return r, nil
+}
+
+func (m *memory) Request(_ context.Context, id string) (Request, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.all {
+		if strings.HasPrefix(r.ID, id) {
+			return r, nil
+		}
+	}
+	return Request{}, ErrNotFound
+}
+
+func (m *memory) Requests(_ context.Context, hash string) ([]Request, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []Request
+	for _, r := range m.all {
+		if hash == "" || r.PlanHash == hash {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func asked(t testing.TB, d Desk, amount money.Amount) Request {
+	t.Helper()
+	r, err := d.Ask(context.Background(), Request{Kind: "job", Subject: "job resnet50", PlanHash: "h1", Amount: amount, AskedBy: "ana"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func refused(t *testing.T, err error, rule string) {
+	t.Helper()
+	var r *Refusal
+	if !errors.As(err, &r) || r.Rule != rule {
+		t.Errorf("got %v, want a refusal by the rule %q", err, rule)
+	}
+}
+
+var boss = Person{Name: "bo", Roles: []string{DefaultRole}}
+
+func TestAnApprovalIsUsedOnce(t *testing.T) {
+	ctx, d := context.Background(), Desk{Store: &memory{}}
+	r := asked(t, d, 400*money.USD)
+	if again := asked(t, d, 400*money.USD); again.ID != r.ID {
+		t.Errorf("asking twice made two requests, %s and %s", r.ID, again.ID)
+	}
+	_, err := d.Use(ctx, "h1", 400*money.USD, now)
+	refused(t, err, "state")
+	if r, err = d.Decide(ctx, r.ID[:4], boss, true, "", now.Add(time.Minute)); err != nil || r.State != Approved {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r, err = d.Use(ctx, "h1", 399*money.USD, now.Add(time.Hour)); err != nil || r.State != Used {
+		t.Fatalf("a lower price is within the approval: %+v, %v", r, err)
+	}
+	_, err = d.Use(ctx, "h1", 399*money.USD, now.Add(time.Hour))
+	refused(t, err, "state")
+	if next := asked(t, d, 400*money.USD); next.ID == r.ID {
+		t.Error("what is asked after the use is a new question")
+	}
+}
+
+func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
+	ctx := context.Background()
+	for _, tc := range []struct {
+		name   string
+		by     Person
+		hash   string
+		amount money.Amount
+		after  time.Duration
+		decide string // the rule by which the decision is refused
+		use    string // the rule by which the use is
+	}{
+		{name: "approved", by: boss, hash: "h1", amount: 400 * money.USD},
+		{name: "by whoever asked", by: Person{Name: "ana", Roles: []string{DefaultRole}}, decide: "self"},
+		{name: "by whoever asked, under the address", by: Person{Name: "Ana@example.com", Roles: []string{DefaultRole}}, decide: "self"},
+		{name: "by somebody without the role", by: Person{Name: "bo", Roles: []string{"viewer"}}, decide: "role"},
+		{name: "by nobody's role", by: Person{Name: "bo"}, decide: "role"},
+		{name: "after it expired", by: boss, after: DefaultExpiry, decide: "expired"},
+		{name: "another plan", by: boss, hash: "h2", use: "plan"},
+		{name: "no plan", by: boss, hash: "", use: "plan"},
+		{name: "a nano-dollar more", by: boss, hash: "h1", amount: 400*money.USD + 1, use: "amount"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := Desk{Store: &memory{}}
+			r := asked(t, d, 400*money.USD)
+			_, err := d.Decide(ctx, r.ID, tc.by, true, "", now.Add(tc.after))
+			if tc.decide != "" {
+				refused(t, err, tc.decide)
+				if _, err := d.Use(ctx, "h1", 0, now.Add(tc.after)); err == nil {
+					t.Error("what was refused could be used")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.Use(ctx, tc.hash, tc.amount, now)
+			if tc.use != "" {
+				refused(t, err, tc.use)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAnApprovalExpires(t *testing.T) {
+	ctx, d := context.Background(), Desk{Store: &memory{}}
+	r := asked(t, d, 0)
+	if _, err := d.Decide(ctx, r.ID, boss, true, "", now); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Use(ctx, "h1", 0, r.ExpiresAt)
+	refused(t, err, "expired")
+	if _, err := d.Use(ctx, "h1", 0, r.ExpiresAt.Add(-1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConcurrentUses lets many processes use one approval: one wins.
+func TestConcurrentUses(t *testing.T) {
+	ctx, d := context.Background(), Desk{Store: &memory{}}
+	r := asked(t, d, money.USD)
+	if _, err := d.Decide(ctx, r.ID, boss, true, "", now); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	won := make(chan string, 32)
+	for range cap(won) {
+		wg.Go(func() {
+			if _, err := d.Use(ctx, "h1", money.USD, now); err == nil {
+				won <- "won"
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 {
+		t.Errorf("%d uses won, want 1", len(won))
+	}
+}
+
+// TestNoWayAround asks, decides and uses at random: nothing is used that another
+// person with the role has not approved for that plan and amount before.
+func TestNoWayAround(t *testing.T) {
+	people := []Person{{"ana", []string{DefaultRole}}, {"bo", []string{DefaultRole}}, {"cy", nil}}
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, d := context.Background(), Desk{Store: &memory{}}
+		at, uses := now, map[string]int{}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			at = at.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "minutes")) * time.Minute)
+			hash := rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "hash")
+			amount := money.Amount(rapid.IntRange(0, 3).Draw(t, "amount")) * money.USD
+			who := rapid.SampledFrom(people).Draw(t, "who")
+			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			case 0:
+				if _, err := d.Ask(ctx, Request{PlanHash: hash, Amount: amount, AskedBy: who.Name}, at); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				all, _ := d.Store.Requests(ctx, hash)
+				if len(all) > 0 {
+					_, _ = d.Decide(ctx, all[0].ID, who, rapid.Bool().Draw(t, "allow"), "", at)
+				}
+			case 2:
+				r, err := d.Use(ctx, hash, amount, at)
+				if err != nil {
+					continue
+				}
+				uses[r.ID]++
+				if r.PlanHash != hash || amount > r.Amount || Same(r.DecidedBy, r.AskedBy) || r.DecidedBy == "cy" ||
+					r.DecidedAt.After(at) || !at.Before(r.ExpiresAt) || uses[r.ID] > 1 {
+					t.Fatalf("used %+v for %s at %s", r, amount, at)
+				}
+			}
+		}
+	})
+}
+
+func TestSum(t *testing.T) {
+	at := func(m int) time.Time { return now.Add(time.Duration(m) * time.Minute) }
+	got := Sum([]Request{
+		{State: Used, AskedAt: now, DecidedAt: at(5), ExpiresAt: at(60)},
+		{State: Denied, AskedAt: now, DecidedAt: at(9), ExpiresAt: at(60)},
+		{State: Approved, AskedAt: now, DecidedAt: at(1), ExpiresAt: at(60)},
+		{State: Pending, AskedAt: now, ExpiresAt: at(60)},
+		{State: Pending, AskedAt: now, ExpiresAt: at(2)},
+	}, at(3))
+	want := Waits{Asked: 5, Approved: 2, Denied: 1, Expired: 1, Pending: 1, Median: 5 * time.Minute, Longest: 9 * time.Minute}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
