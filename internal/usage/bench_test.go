@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
 	"time"
 
@@ -113,4 +114,72 @@ func BenchmarkCollect(b *testing.B) {
 		}
 	}
 	b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// growing writes rows of a few machines as they are read, in the order of time, with
+// values that never settle.
+type growing struct {
+	rows, at int
+	buffer   bytes.Buffer
+}
+
+func (e *growing) Read(p []byte) (int, error) {
+	if e.at == 0 {
+		e.buffer.WriteString("resource,time,gpu,gpu_util,mem_used_bytes,step,net_bytes\n")
+	}
+	for ; e.buffer.Len() < len(p) && e.at < e.rows; e.at++ {
+		tick := e.at / 8
+		fmt.Fprintf(&e.buffer, "i-%d,%d,%d,%g,%d,%d,%d\n", tick%4, 1782864000+tick*15, e.at%8, float64(e.at*7919%1001)/10, e.at*104729%(80<<30), tick/3, e.at*15485863%1e9)
+	}
+	return e.buffer.Read(p)
+}
+
+// liveAfter returns the heap that windows over that many rows take when all are read.
+func liveAfter(tb testing.TB, rows int) uint64 {
+	tb.Helper()
+	start := time.Unix(1782864000, 0).UTC()
+	var windows []*Window
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	sum, err := Collect(context.Background(), &growing{rows: rows}, Format{}, func(string) *Window {
+		w := NewWindow(start, start.AddDate(1, 0, 0), time.Minute, "recorded", nil)
+		windows = append(windows, w)
+		return w
+	})
+	if err != nil || sum.Rows != rows {
+		tb.Fatalf("read %d rows, %v; want %d", sum.Rows, err, rows)
+	}
+	after := heap()
+	runtime.KeepAlive(windows)
+	return after - min(before, after)
+}
+
+// BenchmarkCollectMemory shows that windows take the same memory however long the
+// file, but for values that their digests had not met before.
+func BenchmarkCollectMemory(b *testing.B) {
+	for _, rows := range []int{100_000, 1_000_000, 4_000_000} {
+		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+			var live uint64
+			for b.Loop() {
+				live = liveAfter(b, rows)
+			}
+			b.ReportMetric(float64(live)/1024, "live-KiB")
+		})
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	w := NewWindow(start, start.AddDate(1, 0, 0), 15*time.Second, "recorded", nil)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		v := float64(i*7919%1001) / 10
+		w.Add("0", GPUUtil, Point{Time: start.Add(time.Duration(i%2_000_000) * 15 * time.Second), Mean: v, Max: v})
+		i++
+	}
 }

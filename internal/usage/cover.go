@@ -14,8 +14,8 @@ type cover struct {
 }
 
 // span is time in which no point is missing. Jitter leaves holes of less than
-// half a step in it, which the total leaves out.
-type span struct{ from, to time.Duration }
+// half a step in it, which filled and the total leave out.
+type span struct{ from, to, filled time.Duration }
 
 // maxSpans bounds what a meter full of holes costs in memory. Points that would
 // need one span more do not count as covered, which errs towards unknown.
@@ -52,13 +52,16 @@ func (c *cover) add(at, step, end time.Duration) {
 	switch {
 	case before && after:
 		c.spans[i-1].to = c.spans[i].to
+		c.spans[i-1].filled += gain + c.spans[i].filled
 		c.spans = slices.Delete(c.spans, i, i+1)
 	case before:
 		c.spans[i-1].to = hi
+		c.spans[i-1].filled += gain
 	case after:
 		c.spans[i].from = lo
+		c.spans[i].filled += gain
 	case len(c.spans) < maxSpans:
-		c.spans = slices.Insert(c.spans, i, span{lo, hi})
+		c.spans = slices.Insert(c.spans, i, span{lo, hi, gain})
 	default:
 		return
 	}

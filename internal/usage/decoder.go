@@ -26,6 +26,8 @@ type decoder struct {
 	steps   stepMeter
 
 	names     map[string]string
+	part      string // the MIG instance that the row names
+	parts     map[[2]string]string
 	resources map[string]struct{}
 	// seen are the signals that rows with the identity of the row before this one
 	// have carried.
@@ -61,6 +63,7 @@ func newDecoder(ctx context.Context, f Format, l *layout, each func(*Sample) err
 // begin starts a row.
 func (d *decoder) begin() {
 	d.sample.Resource, d.sample.GPU, d.sample.Time, d.sample.has = d.format.Resource, "", time.Time{}, 0
+	d.part = ""
 	d.description.text, d.description.fields = d.description.text[:0], d.description.fields[:0]
 }
 
@@ -76,6 +79,8 @@ func (d *decoder) text(line, i int, field []byte) error {
 		d.sample.Resource = d.intern(field, d.sample.Resource)
 	case gpuColumn:
 		d.sample.GPU = d.intern(field, d.previous.gpu)
+	case partColumn:
+		d.part = d.intern(field, d.part)
 	case timeColumn:
 		if len(d.lastTime.text) > 0 && bytes.Equal(field, d.lastTime.text) {
 			d.sample.Time = d.lastTime.time
@@ -136,6 +141,9 @@ func (d *decoder) value(c *column, v float64) error {
 	if err != nil {
 		return err
 	}
+	if c.spare && d.sample.has&(1<<c.signal) != 0 {
+		return nil
+	}
 	d.sample.values[c.signal] = v
 	d.sample.has |= 1 << c.signal
 	return nil
@@ -166,6 +174,9 @@ func (d *decoder) end(line int) error {
 	s, p := &d.sample, &d.previous
 	if s.Time.IsZero() {
 		return d.format.fail(line, 0, "the time is empty")
+	}
+	if d.part != "" {
+		s.GPU = d.partOf(s.GPU, d.part)
 	}
 	if used, ok := s.Get(MemUsed); ok {
 		if total, ok := s.Get(MemTotal); ok && used > total*(1+noise) {
@@ -203,6 +214,20 @@ func (d *decoder) end(line int) error {
 		sum.Last = s.Time
 	}
 	return d.each(s)
+}
+
+// partOf returns the name of a MIG instance, shared with earlier rows.
+func (d *decoder) partOf(gpu, part string) string {
+	key := [2]string{gpu, part}
+	name, ok := d.parts[key]
+	if !ok {
+		if d.parts == nil {
+			d.parts = map[[2]string]string{}
+		}
+		name = partName(gpu, part)
+		d.parts[key] = name
+	}
+	return name
 }
 
 // finish returns the summary of what was read.

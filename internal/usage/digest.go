@@ -74,7 +74,7 @@ func scale(s Signal) float64 {
 		return 10
 	case SMActive, TensorActive, DRAMActive:
 		return 1000
-	case Sessions, Processes, Healthy, Capacity:
+	case Sessions, Processes, Kernels, Healthy, Capacity:
 		return 1
 	}
 	return 0

@@ -14,6 +14,7 @@ const (
 	resourceColumn
 	timeColumn
 	gpuColumn
+	partColumn // MIG instance of the GPU
 	signalColumn
 	kindColumn
 	lifetimeColumn
@@ -40,6 +41,7 @@ type column struct {
 	name   string // ours, for errors
 	signal Signal
 	scale  float64
+	spare  bool // counts only in rows where no other column gives the signal
 }
 
 // layout is the columns of a file in its order.
@@ -96,8 +98,8 @@ func columnNames() string {
 }
 
 // newLayout says what the columns named in header are for. Columns that the map
-// does not name are known by our own names or by the metric names of the field;
-// the rest are ignored.
+// does not name are known by our own names or by the metric names of the field,
+// and beside the latter by the labels that come with them; the rest are ignored.
 func newLayout(header []string, f Format) (*layout, *FileError) {
 	if isSMI(header) {
 		return newSMILayout(header, f)
@@ -123,7 +125,11 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	for _, c := range wanted {
 		mapped[c.name] = true
 	}
-	seen := map[string]int{}
+	ours := map[string]bool{}
+	for _, name := range header {
+		ours[strings.ToLower(strings.TrimSpace(name))] = true
+	}
+	seen, foreign := map[string]int{}, false
 	for i, name := range header {
 		name = strings.TrimSpace(name)
 		c, ok := wanted[name]
@@ -131,15 +137,23 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 			if c, ok = nativeColumn(name); !ok || mapped[c.name] {
 				continue
 			}
+			foreign = foreign || c.role == signalColumn && !strings.EqualFold(name, c.name)
 		}
-		if first, twice := seen[c.name]; twice {
+		key := c.name
+		if c.spare = c.spare && !ours[c.name]; c.spare {
+			key = "spare " + c.name
+		}
+		if first, twice := seen[key]; twice {
 			return nil, f.fail(1, i+1, "column %q gives %s again, after column %d", name, c.name, first)
 		}
-		seen[c.name] = i + 1
+		seen[key] = i + 1
 		l.columns[i] = c
 		l.describes = l.describes || c.role.describes()
-		l.gpu = l.gpu || c.role == gpuColumn
 	}
+	if foreign {
+		l.label(header, seen)
+	}
+	l.gpu = seen["gpu"] > 0
 	for theirs, c := range wanted {
 		if seen[c.name] == 0 {
 			return nil, f.fail(1, 0, "there is no column %q, which the map names for %s; there are %s", theirs, c.name,
@@ -156,13 +170,41 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	return l, nil
 }
 
+// label finds the columns that name the time, the machine and the GPU where metrics of
+// the field were exported with their labels. The columns index and device are not
+// taken for a GPU: tables have them for other reasons.
+func (l *layout) label(header []string, seen map[string]int) {
+	at := map[string]int{}
+	for i, name := range header {
+		if l.columns[i].role == ignored {
+			at[plain(name)] = i + 1
+		}
+	}
+	for _, wanted := range []struct {
+		column
+		labels []string
+	}{
+		{column{role: timeColumn, name: "time"}, []string{"timestamp"}},
+		{column{role: resourceColumn, name: "resource"}, machineLabels},
+		{column{role: gpuColumn, name: "gpu"}, gpuLabels},
+		{column{role: partColumn, name: partLabel}, []string{partLabel}},
+	} {
+		for _, label := range wanted.labels {
+			if i := at[label]; i > 0 && seen[wanted.name] == 0 && label != "index" && label != "device" {
+				l.columns[i-1] = wanted.column
+				seen[wanted.name] = i
+			}
+		}
+	}
+}
+
 // nativeColumn knows a column by our name or by a metric's.
 func nativeColumn(name string) (column, bool) {
 	if c, ok := columnNamed(strings.ToLower(name)); ok {
 		return c, true
 	}
-	if s, scale, ok := SignalOf(name); ok {
-		return column{role: signalColumn, name: s.String(), signal: s, scale: scale}, true
+	if m, ok := meterOf(name); ok {
+		return column{role: signalColumn, name: m.signal.String(), signal: m.signal, scale: m.scale, spare: m.spare}, true
 	}
 	return column{}, false
 }

@@ -20,6 +20,9 @@ func (w *Window) Merge(other *Window) bool {
 			w.Machine.stats[s] = other.Machine.stats[s]
 		}
 	}
+	if w.Launched.IsZero() {
+		w.Launched = other.Launched
+	}
 	if w.GPUMemory == 0 {
 		w.GPUMemory = other.GPUMemory
 	}

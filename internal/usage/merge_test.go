@@ -37,6 +37,15 @@ func TestMerge(t *testing.T) {
 		t.Error("an hour-old sample is fresh at a step of an hour, not at one of a minute")
 	}
 
+	cloud.Launched = from.Add(time.Hour)
+	if recorded.Merge(cloud); !recorded.Launched.Equal(cloud.Launched) {
+		t.Errorf("launched at %s, want what the other knows", recorded.Launched)
+	}
+	cloud.Launched = from
+	if recorded.Merge(cloud); recorded.Launched.Equal(from) {
+		t.Error("the launch that was known before the merge is lost")
+	}
+
 	onlyCPU := window("recorded", time.Minute)
 	onlyCPU.Add("", CPUUtil, point(50))
 	onlyCPU.Merge(cloud)

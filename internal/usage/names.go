@@ -8,6 +8,10 @@ const mib = 1 << 20
 type meter struct {
 	signal Signal
 	scale  float64
+	// spare says that another metric of the same source says the same better:
+	// NVML's utilisation latches on some boards and is missing on MIG, where DCGM's
+	// profiling counters go on.
+	spare bool
 }
 
 // meters maps the metric names of the field, in lower case, to signals. The
@@ -16,33 +20,58 @@ type meter struct {
 // the share that is used, and no signal here stands for it.
 var meters = map[string]meter{
 	// DCGM device fields.
-	"dcgm_fi_dev_gpu_util":    {GPUUtil, 1},
-	"dcgm_fi_dev_fb_used":     {MemUsed, mib},
-	"dcgm_fi_dev_fb_total":    {MemTotal, mib},
-	"dcgm_fi_dev_power_usage": {Power, 1},
-	// DCGM profiling fields 1001, 1002, 1004, 1005 under their old and new names.
-	"dcgm_fi_prof_gr_engine_active":     {GPUUtil, 100},
-	"dcgm_fi_prof_gr_engine_util_ratio": {GPUUtil, 100},
-	"dcgm_fi_prof_sm_active":            {SMActive, 1},
-	"dcgm_fi_prof_sm_util_ratio":        {SMActive, 1},
-	"dcgm_fi_prof_pipe_tensor_active":   {TensorActive, 1},
-	"dcgm_fi_prof_tensor_util_ratio":    {TensorActive, 1},
-	"dcgm_fi_prof_dram_active":          {DRAMActive, 1},
-	"dcgm_fi_prof_dram_util_ratio":      {DRAMActive, 1},
+	"dcgm_fi_dev_gpu_util":    {GPUUtil, 1, true},
+	"dcgm_fi_dev_fb_used":     {MemUsed, mib, false},
+	"dcgm_fi_dev_fb_free":     {MemFree, mib, false},
+	"dcgm_fi_dev_fb_total":    {MemTotal, mib, false},
+	"dcgm_fi_dev_power_usage": {Power, 1, false},
+	// DCGM profiling fields under their old and new names.
+	"dcgm_fi_prof_gr_engine_active":     {GPUUtil, 100, false},
+	"dcgm_fi_prof_gr_engine_util_ratio": {GPUUtil, 100, false},
+	"dcgm_fi_prof_sm_active":            {SMActive, 1, false},
+	"dcgm_fi_prof_sm_util_ratio":        {SMActive, 1, false},
+	"dcgm_fi_prof_pipe_tensor_active":   {TensorActive, 1, false},
+	"dcgm_fi_prof_tensor_util_ratio":    {TensorActive, 1, false},
+	"dcgm_fi_prof_dram_active":          {DRAMActive, 1, false},
+	"dcgm_fi_prof_dram_util_ratio":      {DRAMActive, 1, false},
+	// NVML as nvidia-smi names it, and its GPU performance metrics, in percent.
+	"utilization.gpu":                 {GPUUtil, 1, true},
+	"memory.used":                     {MemUsed, mib, false},
+	"memory.free":                     {MemFree, mib, false},
+	"memory.total":                    {MemTotal, mib, false},
+	"power.draw":                      {Power, 1, false},
+	"nvml_gpm_metric_graphics_util":   {GPUUtil, 1, false},
+	"nvml_gpm_metric_sm_util":         {SMActive, 0.01, false},
+	"nvml_gpm_metric_any_tensor_util": {TensorActive, 0.01, false},
+	"nvml_gpm_metric_dram_bw_util":    {DRAMActive, 0.01, false},
+	// Exporters of NVML to Prometheus.
+	"nvidia_gpu_duty_cycle":             {GPUUtil, 1, true},
+	"nvidia_gpu_memory_used_bytes":      {MemUsed, 1, false},
+	"nvidia_gpu_memory_total_bytes":     {MemTotal, 1, false},
+	"nvidia_gpu_power_usage_milliwatts": {Power, 0.001, false},
+	"nvidia_smi_utilization_gpu_ratio":  {GPUUtil, 100, true},
+	"nvidia_smi_memory_used_bytes":      {MemUsed, 1, false},
+	"nvidia_smi_memory_free_bytes":      {MemFree, 1, false},
+	"nvidia_smi_memory_total_bytes":     {MemTotal, 1, false},
+	"nvidia_smi_power_draw_watts":       {Power, 1, false},
 	// The CloudWatch agent.
-	"nvidia_smi_utilization_gpu": {GPUUtil, 1},
-	"nvidia_smi_memory_used":     {MemUsed, mib},
-	"nvidia_smi_memory_total":    {MemTotal, mib},
-	"nvidia_smi_power_draw":      {Power, 1},
-	"cpu_usage_active":           {CPUUtil, 1},
-	"mem_used_percent":           {HostMemUsed, 1},
-	// Prometheus exporters over nvidia-smi.
-	"nvidia_smi_utilization_gpu_ratio": {GPUUtil, 100},
-	"nvidia_smi_memory_used_bytes":     {MemUsed, 1},
-	"nvidia_smi_memory_total_bytes":    {MemTotal, 1},
-	"nvidia_smi_power_draw_watts":      {Power, 1},
+	"nvidia_smi_utilization_gpu": {GPUUtil, 1, true},
+	"nvidia_smi_memory_used":     {MemUsed, mib, false},
+	"nvidia_smi_memory_free":     {MemFree, mib, false},
+	"nvidia_smi_memory_total":    {MemTotal, mib, false},
+	"nvidia_smi_power_draw":      {Power, 1, false},
+	"cpu_usage_active":           {CPUUtil, 1, false},
+	"mem_used_percent":           {HostMemUsed, 1, false},
 	// EC2 in CloudWatch.
-	"cpuutilization": {CPUUtil, 1},
+	"cpuutilization": {CPUUtil, 1, false},
+}
+
+// fieldNames maps the numbers of DCGM's fields, which do not change with its versions,
+// to their names.
+var fieldNames = map[string]string{
+	"155": "dcgm_fi_dev_power_usage", "203": "dcgm_fi_dev_gpu_util", "250": "dcgm_fi_dev_fb_total",
+	"251": "dcgm_fi_dev_fb_free", "252": "dcgm_fi_dev_fb_used", "1001": "dcgm_fi_prof_gr_engine_active",
+	"1002": "dcgm_fi_prof_sm_active", "1004": "dcgm_fi_prof_pipe_tensor_active", "1005": "dcgm_fi_prof_dram_active",
 }
 
 // SignalOf returns the signal that a metric of NVML, DCGM (old and new field
@@ -50,10 +79,22 @@ var meters = map[string]meter{
 // with or without the prefix exported_. A value times scale is in the signal's
 // unit. ok is false for metrics that no signal stands for.
 func SignalOf(metric string) (signal Signal, scale float64, ok bool) {
-	name := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(metric)), "exported_")
-	m, ok := meters[name]
+	m, ok := meterOf(metric)
 	return m.signal, m.scale, ok
 }
+
+func meterOf(metric string) (meter, bool) {
+	m, ok := meters[plain(metric)]
+	return m, ok
+}
+
+// plain returns a name in lower case and without the prefix that Prometheus puts
+// before names that collide with its own.
+func plain(name string) string {
+	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(name)), exported)
+}
+
+const exported = "exported_"
 
 // Sentinels that stand for "unsupported", "not found" or "not permitted" in
 // DCGM's fields: 0x7ffffffffffffff0 and above in 64-bit integers, four values from

@@ -157,7 +157,7 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 		case c.role == signalColumn:
 			_, decimal := logicalValue(logical).(*format.DecimalType)
 			unfit = decimal || kind == parquet.Boolean || kind == parquet.Int96 || kind == parquet.FixedLenByteArray
-		case c.role == resourceColumn || c.role == gpuColumn:
+		case c.role == resourceColumn || c.role == gpuColumn || c.role == partColumn:
 			unfit = kind != parquet.ByteArray && kind != parquet.Int32 && kind != parquet.Int64
 		default:
 			unfit = kind != parquet.ByteArray

@@ -19,9 +19,11 @@ const (
 	TensorActive
 	// DRAMActive is the share of time device memory transfers, 0 to 1 (DCGM 1005).
 	DRAMActive
-	// MemUsed and MemTotal are device memory in bytes.
+	// MemUsed, MemTotal and MemFree are device memory in bytes. Sources that do not
+	// give the total give what is free ([Window.Memory]).
 	MemUsed
 	MemTotal
+	MemFree
 	// Power is watts.
 	Power
 	// CPUUtil is percent of all CPUs, 0 to 100.
@@ -38,8 +40,13 @@ const (
 	Sessions
 	// Processes is the number of processes that hold the GPU.
 	Processes
-	// Step is the training step counter.
+	// Kernels is the number of notebook kernels that execute something.
+	Kernels
+	// Step is the training step, a counter.
 	Step
+	// Checkpoints is the number of completed checkpoints, or the time of the newest
+	// one in seconds: a counter.
+	Checkpoints
 	// Requests is requests or invocations served within the sample's step.
 	Requests
 	// Healthy is the number of healthy targets.
@@ -52,9 +59,10 @@ const (
 
 var signalNames = [numSignals]string{
 	GPUUtil: "gpu_util", SMActive: "sm_active", TensorActive: "tensor_active", DRAMActive: "dram_active",
-	MemUsed: "mem_used_bytes", MemTotal: "mem_total_bytes", Power: "power_w", CPUUtil: "cpu_util",
+	MemUsed: "mem_used_bytes", MemTotal: "mem_total_bytes", MemFree: "mem_free_bytes", Power: "power_w", CPUUtil: "cpu_util",
 	HostMemUsed: "host_mem_used", NetBytes: "net_bytes", DiskBytes: "disk_bytes", DiskOps: "disk_ops",
-	Sessions: "sessions", Processes: "processes", Step: "step", Requests: "requests", Healthy: "healthy_targets",
+	Sessions: "sessions", Processes: "processes", Kernels: "kernels", Step: "step",
+	Checkpoints: "checkpoints", Requests: "requests", Healthy: "healthy_targets",
 	Capacity: "capacity",
 }
 
@@ -79,6 +87,10 @@ func SignalNamed(name string) (Signal, bool) {
 // PerGPU says whether the signal belongs to one GPU and not to the machine.
 func (s Signal) PerGPU() bool { return s <= Power || s == Processes }
 
+// Counter says whether only a rise of the signal means something: it counts what
+// was completed, and starts again from a smaller number after a restart.
+func (s Signal) Counter() bool { return s == Step || s == Checkpoints }
+
 // maxMemory is more than any accelerator holds, in bytes: 8 TiB. What is above
 // it is a sentinel in another unit.
 const maxMemory = 1 << 43
@@ -90,7 +102,7 @@ func (s Signal) limit() float64 {
 		return 100
 	case SMActive, TensorActive, DRAMActive:
 		return 1
-	case MemUsed, MemTotal:
+	case MemUsed, MemTotal, MemFree:
 		return maxMemory
 	}
 	return 0
@@ -99,13 +111,14 @@ func (s Signal) limit() float64 {
 // Floors are the values at or above which a signal counts as activity. A GPU
 // busy for under 1 % of a sample is noise (gpu-pruner's threshold; a strict zero
 // misses real machines, whose drivers wake up now and then); a CPU peak under 5 %
-// is AWS's own line for an idle machine.
+// is AWS's own line for an idle machine. Counters have none: they are active where
+// they rise.
 type Floors [numSignals]float64
 
 // DefaultFloors returns the floors used in the field.
 func DefaultFloors() *Floors {
 	f := &Floors{GPUUtil: 1, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: 5}
-	for _, s := range []Signal{NetBytes, DiskBytes, DiskOps, Sessions, Processes, Requests, Healthy, Capacity, MemUsed} {
+	for _, s := range []Signal{NetBytes, DiskBytes, DiskOps, Sessions, Processes, Kernels, Requests, Healthy, Capacity, MemUsed} {
 		f[s] = 1
 	}
 	return f

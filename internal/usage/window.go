@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -35,6 +36,9 @@ type Window struct {
 	// the machine, so that they speak for each of them. False: they are one GPU's,
 	// nobody knows which.
 	Aggregated bool
+	// Launched is when the resource was launched, as its inventory has it; zero is
+	// unknown.
+	Launched time.Time
 	// GPUMemory is the device memory of each GPU in bytes as a catalogue has it,
 	// used where MemTotal was not measured; 0 is unknown.
 	GPUMemory float64
@@ -57,6 +61,15 @@ type Track struct {
 	stats [numSignals]*Stats
 }
 
+// Parent returns the GPU that a MIG instance is part of, and whether the track is one.
+func (t *Track) Parent() (gpu string, part bool) {
+	i := strings.LastIndex(t.Name, PartOf)
+	if i < 0 || !digits(t.Name[i+len(PartOf):]) {
+		return t.Name, false
+	}
+	return t.Name[:i], true
+}
+
 // Stats returns what was measured of a signal, nil when nothing was.
 func (t *Track) Stats(s Signal) *Stats { return t.stats[s] }
 
@@ -70,9 +83,13 @@ type Stats struct {
 	Min, Max, Sum float64 // Max is over the points' maxima
 	First, Last   time.Time
 	// LastActive is the start of the newest point at or above the signal's floor;
-	// zero when there was none.
+	// of a counter, of the newest one that is higher than the one before it. Zero
+	// when there was none.
 	LastActive time.Time
-	// Active counts points at or above the floor.
+	// LastQuiet is the start of the newest point under the floor; zero when there
+	// was none, and for counters.
+	LastQuiet time.Time
+	// Active counts points at or above the floor; of a counter, those that rose.
 	Active int
 
 	// step and source are those of the window that measured it.
@@ -81,6 +98,8 @@ type Stats struct {
 	lastMean float64
 	digest   digest
 	cover    cover
+	crest    crest
+	rises    rises
 	buckets  [Buckets]float32 // maximum + 1, 0 = no point
 }
 
@@ -94,7 +113,7 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 		return false
 	}
 	switch limit := s.limit(); {
-	case s == MemUsed || s == MemTotal:
+	case limit == maxMemory:
 		if p.Max > limit {
 			return false
 		}
@@ -119,14 +138,25 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	if p.Time.After(st.Last) {
 		st.Last, st.lastMean = p.Time, p.Mean
 	}
-	if p.Max >= w.floor(s) {
+	at, length := p.Time.Sub(w.From), w.To.Sub(w.From)
+	switch {
+	case s.Counter():
+		if rose, ok := st.rises.add(at, p.Max); ok {
+			if w.From.Add(rose).After(st.LastActive) {
+				st.Active++
+			}
+			st.LastActive = w.From.Add(rose)
+		}
+	case p.Max >= w.floor(s):
 		st.Active++
 		if p.Time.After(st.LastActive) {
 			st.LastActive = p.Time
 		}
+	case p.Time.After(st.LastQuiet):
+		st.LastQuiet = p.Time
 	}
+	st.crest.add(at, p.Max)
 	st.digest.add(s, p.Mean)
-	at, length := p.Time.Sub(w.From), w.To.Sub(w.From)
 	st.cover.add(at, w.Step, length)
 	b := min(int(float64(at)/float64(length)*Buckets), Buckets-1)
 	st.buckets[b] = max(st.buckets[b], float32(p.Max)+1)
@@ -186,24 +216,6 @@ func (w *Window) Covered(st *Stats) time.Duration {
 	return st.cover.total
 }
 
-// Quiet returns for how long the signal has been under its floor without a
-// missing point, up to the end of the newest point: 0 when that point is active
-// or nothing was measured, and never more than the window.
-func (w *Window) Quiet(st *Stats) time.Duration {
-	if st == nil || len(st.cover.spans) == 0 {
-		return 0
-	}
-	newest := st.cover.spans[len(st.cover.spans)-1]
-	if newest.to <= st.Last.Sub(w.From) {
-		return 0 // the meter has too many holes to follow its newest points
-	}
-	from := newest.from
-	if !st.LastActive.IsZero() {
-		from = max(from, st.LastActive.Sub(w.From)+st.step)
-	}
-	return max(0, newest.to-from)
-}
-
 // StepOf returns the time one point of a signal stands for: the window's step, or
 // that of the window it was merged from.
 func (w *Window) StepOf(st *Stats) time.Duration {
@@ -213,10 +225,23 @@ func (w *Window) StepOf(st *Stats) time.Duration {
 	return st.step
 }
 
+// staleSteps is how many steps old the newest point of a signal may be for it to say
+// anything of now.
+const staleSteps = 3
+
+// Expires returns until when the newest point of a signal is fresh: three steps after
+// its time.
+func (w *Window) Expires(st *Stats) time.Time {
+	if st == nil {
+		return time.Time{}
+	}
+	return st.Last.Add(staleSteps * st.step)
+}
+
 // Fresh says whether the newest point of the signal is at most three steps old at
 // now.
 func (w *Window) Fresh(st *Stats, now time.Time) bool {
-	return st != nil && now.Sub(st.Last) <= 3*st.step
+	return st != nil && !now.After(w.Expires(st))
 }
 
 // ActiveShare returns the share of the points, 0 to 1, at or above the floor.
@@ -252,6 +277,31 @@ func (s *Stats) Newest() (float64, error) {
 		return 0, ErrNoSamples
 	}
 	return s.lastMean, nil
+}
+
+// Peak returns the highest point from a time on, and whether there is one.
+func (w *Window) Peak(st *Stats, from time.Time) (float64, bool) {
+	if st == nil {
+		return 0, false
+	}
+	return st.crest.from(from.Sub(w.From))
+}
+
+// Memory returns the device memory of a GPU in bytes: as it was measured, else the
+// sum of what was used and free, else the catalogue's, which is that of a whole GPU
+// and not of a MIG instance; 0 is unknown.
+func (w *Window) Memory(t *Track) float64 {
+	if total, err := t.stats[MemTotal].Newest(); err == nil && total > 0 {
+		return total
+	}
+	used, free := t.stats[MemUsed], t.stats[MemFree]
+	if used != nil && free != nil && used.Last.Equal(free.Last) {
+		return used.lastMean + free.lastMean
+	}
+	if _, part := t.Parent(); part {
+		return 0
+	}
+	return w.GPUMemory
 }
 
 // Bucket returns the maximum in part i of the window, and whether there was a

@@ -316,6 +316,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		v := float64(i) * 1e6
 		w.Add("0", MemUsed, point(time.Duration(i)*time.Second, v))
 		w.Add("0", Processes, point(time.Duration(i)*time.Second, float64(i)))
+		w.Add("0", Power, point(time.Duration(i)*time.Second, 1e6-v/1e6))
+		w.Add("", Step, point(time.Duration(i)*time.Second, 1e6-v/1e6))
+	}
+	if falls, steps := w.GPUs[0].Stats(Power), w.Machine.Stats(Step); len(falls.crest) > maxPeaks || len(steps.rises) > maxRuns {
+		t.Errorf("a series that only falls holds %d peaks, a counter that only falls %d runs", len(falls.crest), len(steps.rises))
 	}
 	for _, s := range []Signal{MemUsed, Processes} {
 		st := w.GPUs[0].Stats(s)

@@ -1,0 +1,55 @@
+package usage
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// rises follows a counter from the point before its newest rise on: runs of one
+// value in order of time, of which only the second may be higher than the one
+// before it. A fall is a restart; the counter rises again when it is higher than
+// the point before. Times are offsets from the start of the window.
+type rises []run
+
+type run struct {
+	from, to time.Duration
+	value    float64
+}
+
+// maxRuns bounds what a counter costs that falls again and again without a rise.
+const maxRuns = 16
+
+// add records a point and returns when the counter last rose, ok only where it did.
+// Points may come in any order. What comes late into the middle of a run and
+// differs from it may make the rise appear later than it was, up to the run's end,
+// because the points of a run are not kept.
+func (r *rises) add(at time.Duration, v float64) (rose time.Duration, ok bool) {
+	list := *r
+	i := sort.Search(len(list), func(i int) bool { return list[i].to >= at })
+	switch {
+	case i < len(list) && at >= list[i].from:
+		if whole := list[i]; v != whole.value && at > whole.from && at < whole.to {
+			list[i].to = at
+			list = slices.Insert(list, i+1, run{at, at, v}, run{whole.to, whole.to, whole.value})
+		}
+	case i < len(list) && list[i].value == v:
+		list[i].from = at
+	case i > 0 && list[i-1].value == v:
+		list[i-1].to = at
+	default:
+		list = slices.Insert(list, i, run{at, at, v})
+	}
+	for k := len(list) - 1; k > 0; k-- {
+		if list[k].value > list[k-1].value {
+			list = slices.Delete(list, 0, k-1)
+			rose, ok = list[1].from, true
+			break
+		}
+	}
+	if len(list) > maxRuns {
+		list = slices.Delete(list, 0, len(list)-1)
+	}
+	*r = list
+	return rose, ok
+}
