@@ -14,10 +14,13 @@ type State string
 
 // The states of duty.
 const (
-	Unknown State = ""     // not enough telemetry
-	Busy    State = "busy" // it computes
-	Held    State = "held" // memory, a session or an allocation is held and nothing computes
-	Idle    State = "idle" // nothing computes and nothing is held
+	Unknown State = ""        // not enough telemetry
+	Busy    State = "busy"    // it computes
+	Warming State = "warming" // it boots or loads, and does not compute yet
+	Starved State = "starved" // it waits for data that is on its way
+	Stalled State = "stalled" // it computes and makes no progress
+	Held    State = "held"    // memory, a session or an allocation is held and nothing computes
+	Idle    State = "idle"    // nothing computes and nothing is held
 )
 
 // String returns the state's name; "unknown" for the zero State.
@@ -32,8 +35,15 @@ func (s State) String() string {
 type Verdict struct {
 	State State
 	// Lasting is how long nothing has computed, without a missing sample, up to the
-	// newest one, and never more than the window; 0 for unknown and busy.
+	// newest one, and never more than the window; for stalled, how long it has
+	// computed without progress; 0 for unknown, busy and warming.
 	Lasting time.Duration
+	// Since is when Lasting began, and Until the end of what the newest samples
+	// stand for: at a later time t the state has lasted min(t, Until) - Since. Expires
+	// is the last moment at which the state holds without newer samples; after it
+	// the state has to be judged again. Only [Now] sets them; they are zero for
+	// unknown, and Since also for busy and warming.
+	Since, Until, Expires time.Time
 	// Why is the deciding reason in a few words: "92 % of memory held, 0 % compute".
 	Why string
 	// Coverage is the least coverage of the signals that decided, 0 to 1.
@@ -47,5 +57,9 @@ type Verdict struct {
 type GPU struct {
 	Name  string
 	State State
-	Why   string
+	// Lasting is how long it has not computed; 0 for unknown and busy.
+	Lasting time.Duration
+	// Coverage is that of the samples that vouch for it, 0 to 1.
+	Coverage float64
+	Why      string
 }

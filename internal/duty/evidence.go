@@ -112,5 +112,100 @@ func (j *judge) hostEvidence() []usage.Evidence {
 	if s := m.Stats(usage.Sessions); s != nil {
 		out = append(out, j.measured("sessions_max", usage.Number(s.Max, 0), j.w.Coverage(s), s))
 	}
-	return out
+	if k := m.Stats(usage.Kernels); k != nil {
+		out = append(out, j.measured("kernels_max", usage.Number(k.Max, 0), j.w.Coverage(k), k))
+	}
+	return append(out, j.progressEvidence()...)
+}
+
+// evidence lists what was seen of a machine now: of each signal the highest value
+// since the state began, or in the newest sample where the state has no beginning.
+func (p *present) evidence(v Verdict, seen []moment, all, gpus int) []usage.Evidence {
+	var out []usage.Evidence
+	if gpus != 0 || all > 0 {
+		of := fmt.Sprint(all)
+		if gpus >= 0 {
+			of = fmt.Sprintf("%d of %d", all, gpus)
+		}
+		out = append(out, usage.Fact("gpus_measured", of, p.w.Source))
+	}
+	var gpu []*usage.Track
+	for _, m := range seen {
+		gpu = append(gpu, m.track)
+	}
+	host := []*usage.Track{&p.w.Machine}
+	for _, s := range []struct {
+		signal usage.Signal
+		tracks []*usage.Track
+		name   string
+		digits int
+		always bool // also where nobody measured it
+	}{
+		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || gpus != 0},
+		{usage.SMActive, gpu, "sm_active_max", 3, false},
+		{usage.TensorActive, gpu, "tensor_active_max", 3, false},
+		{usage.DRAMActive, gpu, "dram_active_max", 3, false},
+		{usage.Power, gpu, "power_max_w", 0, false},
+		{usage.Processes, gpu, "gpu_processes_max", 0, false},
+		{usage.CPUUtil, host, "cpu_util_max_pct", 1, true},
+		{usage.NetBytes, host, "net_bytes_per_second_max", 0, true},
+		{usage.DiskBytes, host, "disk_bytes_per_second_max", 0, false},
+		{usage.Sessions, host, "sessions_max", 0, false},
+		{usage.Kernels, host, "kernels_max", 0, false},
+	} {
+		e, measured := p.highest(v, s.tracks, s.signal, s.digits)
+		if e.Signal = s.name; measured || s.always {
+			out = append(out, e)
+		}
+	}
+	if e, measured := p.heldNow(seen); measured {
+		out = append(out, e)
+	}
+	return append(out, p.progressEvidence()...)
+}
+
+// heldNow is evidence of the largest share of memory in use on any GPU.
+func (p *present) heldNow(seen []moment) (e usage.Evidence, measured bool) {
+	largest := 0.0
+	for _, m := range seen {
+		if used := m.memory.used; m.memory.measured() && m.memory.newest() >= largest {
+			largest, measured = m.memory.newest(), true
+			e = usage.Evidence{Signal: "gpu_mem_used_newest_pct", Window: p.w.StepOf(used), Coverage: p.w.Unbroken(used).Coverage, Source: p.w.SourceOf(used)}
+		}
+	}
+	e.Value = usage.Number(largest, 1)
+	return e, measured
+}
+
+// highest is evidence of the highest value of a signal over tracks since the state
+// began.
+func (p *present) highest(v Verdict, tracks []*usage.Track, sig usage.Signal, digits int) (e usage.Evidence, measured bool) {
+	e = usage.Evidence{Value: notMeasured, Source: p.w.Source}
+	highest := 0.0
+	for _, t := range tracks {
+		st := t.Stats(sig)
+		if st == nil {
+			continue
+		}
+		from := st.Last
+		if !v.Since.IsZero() && v.Since.Before(from) {
+			from = v.Since
+		}
+		peak, _ := p.w.Peak(st, from)
+		if sig == usage.NetBytes || sig == usage.DiskBytes {
+			peak /= max(p.w.StepOf(st).Seconds(), 1e-9)
+		}
+		unbroken := p.w.Unbroken(st)
+		if !measured {
+			e.Coverage, measured = unbroken.Coverage, true
+		}
+		highest = max(highest, peak)
+		e.Coverage = min(e.Coverage, unbroken.Coverage)
+		e.Window = max(e.Window, st.Last.Add(p.w.StepOf(st)).Sub(from))
+		e.Source = p.w.SourceOf(st)
+	}
+	if measured {
+		e.Value = usage.Number(highest, digits)
+	}
+	return e, measured
 }

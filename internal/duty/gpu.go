@@ -2,7 +2,6 @@ package duty
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -19,9 +18,7 @@ const vouching = 2
 // gpu is what the samples of one GPU say.
 type gpu struct {
 	GPU
-	coverage float64
-	// quiet is how long nothing has computed.
-	quiet time.Duration
+	track *usage.Track
 	// assumed says that the GPU is held only because nobody measured its memory.
 	assumed bool
 	memory  memory
@@ -44,12 +41,41 @@ func (m memory) pct() (newest, largest float64) {
 	return 100 * last / m.total, 100 * m.used.Max / m.total
 }
 
+// newest returns the newest share of memory in use, in percent.
+func (m memory) newest() float64 {
+	share, _ := m.pct()
+	return share
+}
+
 func (j *judge) memory(t *usage.Track) memory {
-	m := memory{used: t.Stats(usage.MemUsed), total: j.w.GPUMemory}
-	if v, err := t.Stats(usage.MemTotal).Newest(); err == nil && v > 0 {
-		m.total = v
+	return memory{used: t.Stats(usage.MemUsed), total: j.w.Memory(t)}
+}
+
+// tracks returns what is judged as a GPU, and how many GPUs of the machine that is.
+// Of a GPU that is divided, its MIG instances are judged, and not the whole, whose
+// utilisation NVML does not offer then.
+func (j *judge) tracks() (list []*usage.Track, gpus int) {
+	divided := map[string]bool{}
+	for _, t := range j.w.GPUs {
+		if parent, part := t.Parent(); part {
+			divided[parent] = true
+		}
 	}
-	return m
+	seen := map[string]bool{}
+	for _, t := range j.w.GPUs {
+		parent, part := t.Parent()
+		if !part && divided[parent] && !measuresCompute(t) {
+			continue
+		}
+		seen[parent] = true
+		list = append(list, t)
+	}
+	return list, len(seen)
+}
+
+// measuresCompute says whether a track has a meter that can vouch for a GPU.
+func measuresCompute(t *usage.Track) bool {
+	return t.Stats(usage.GPUUtil) != nil || t.Stats(usage.SMActive) != nil
 }
 
 // known says whether the samples of a signal cover the window and are fresh.
@@ -70,7 +96,7 @@ func (j *judge) active(st *usage.Stats) bool {
 
 // gpu judges one GPU.
 func (j *judge) gpu(t *usage.Track) gpu {
-	g := gpu{GPU: GPU{Name: t.Name}, memory: j.memory(t)}
+	g := gpu{GPU: GPU{Name: t.Name}, track: t, memory: j.memory(t)}
 	var meter *usage.Stats // the one that vouches
 	var fresh, works bool
 	for i, sig := range computeSignals {
@@ -84,7 +110,7 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		fresh = fresh || j.w.Fresh(st, j.now)
 		works = works || j.active(st)
 	}
-	g.coverage = j.w.Coverage(meter)
+	g.Coverage = j.w.Coverage(meter)
 	switch {
 	case meter == nil && !works:
 		return g.is(Unknown, "nobody measured whether it computes")
@@ -99,14 +125,14 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		}
 		return g.is(Busy, "%s %% utilisation on average", usage.Number(mean, 1))
 	case !j.known(meter):
-		return g.is(Unknown, "samples cover %s %% of the window", usage.Number(100*g.coverage, 0))
+		return g.is(Unknown, "samples cover %s %% of the window", usage.Number(100*g.Coverage, 0))
 	case j.short():
 		return g.is(Unknown, "%s", j.shortWhy())
 	}
-	g.quiet = j.w.Quiet(meter)
+	g.Lasting = j.w.Quiet(meter)
 	for _, sig := range computeSignals {
 		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
-			g.quiet = min(g.quiet, j.w.Quiet(st))
+			g.Lasting = min(g.Lasting, j.w.Quiet(st))
 		}
 	}
 	return j.atRest(t, g)
@@ -153,7 +179,7 @@ func (j *judge) latched(t *usage.Track, m memory) bool {
 
 // atRest tells a GPU that does not compute as held or idle.
 func (j *judge) atRest(t *usage.Track, g gpu) gpu {
-	still := "0 % compute for " + usage.Span(g.quiet)
+	still := "0 % compute for " + usage.Span(g.Lasting)
 	processes := t.Stats(usage.Processes)
 	if n, err := processes.Newest(); err == nil && n > 0 && j.w.Fresh(processes, j.now) {
 		if g.memory.measured() {
@@ -170,11 +196,11 @@ func (j *judge) atRest(t *usage.Track, g gpu) gpu {
 		case largest >= j.t.HeldMemory:
 			return g.is(Held, "up to %s %% of memory was held, %s", usage.Number(largest, 0), still)
 		case j.known(g.memory.used):
-			g.coverage = min(g.coverage, j.w.Coverage(g.memory.used))
+			g.Coverage = min(g.Coverage, j.w.Coverage(g.memory.used))
 			return g.is(Idle, "%s", still)
 		}
-		g.coverage = min(g.coverage, j.w.Coverage(g.memory.used))
-		return g.is(Unknown, "samples of its memory cover %s %% of the window", usage.Number(100*g.coverage, 0))
+		g.Coverage = min(g.Coverage, j.w.Coverage(g.memory.used))
+		return g.is(Unknown, "samples of its memory cover %s %% of the window", usage.Number(100*g.Coverage, 0))
 	}
 	if j.known(processes) && processes.Max == 0 {
 		return g.is(Idle, "no process, %s", still)
@@ -186,7 +212,7 @@ func (j *judge) atRest(t *usage.Track, g gpu) gpu {
 func (g gpu) is(s State, format string, args ...any) gpu {
 	g.State, g.Why = s, fmt.Sprintf(format, args...)
 	if s == Unknown || s == Busy {
-		g.quiet = 0
+		g.Lasting = 0
 	}
 	return g
 }

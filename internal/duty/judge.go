@@ -27,6 +27,12 @@ type judge struct {
 // part do. Where a source knows one series for the whole machine, it speaks for a
 // single GPU, or for all when the window says that it is their maximum.
 //
+// What computes is stalled when at the end of the window the training step and the
+// checkpoints have stood still for [Thresholds.StalledAfter]. What is held is starved
+// when data crossed the network or the disks at [Thresholds.BusyNetRate] or
+// [Thresholds.BusyDiskRate], on average and in the newest sample. A machine that was
+// just launched is warming where it would be unknown.
+//
 // A GPU is held when its memory or a process holds it while it does not compute.
 // Where nobody measured memory or processes it counts as held, not as idle,
 // because it may be.
@@ -38,11 +44,17 @@ func Judge(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 		return Verdict{Why: "nothing was measured"}
 	}
 	j := &judge{w: w, now: now, t: t.orDefault()}
-	aggregate := j.w.Machine.Stats(usage.GPUUtil) != nil || j.w.Machine.Stats(usage.SMActive) != nil
-	if gpus == 0 && len(w.GPUs) == 0 && !aggregate {
-		return j.host()
+	v := Verdict{}
+	if gpus == 0 && len(w.GPUs) == 0 && !measuresCompute(&w.Machine) {
+		v = j.host()
+	} else {
+		v = j.accelerated(gpus)
 	}
-	return j.accelerated(gpus)
+	if v.State == Unknown {
+		v = j.warming(v)
+	}
+	v.Until, v.Expires = time.Time{}, time.Time{}
+	return v
 }
 
 // length is the window's length.
@@ -57,15 +69,15 @@ func (j *judge) shortWhy() string {
 
 // accelerated judges a machine with GPUs.
 func (j *judge) accelerated(gpus int) Verdict {
-	var seen []gpu
-	for _, t := range j.w.GPUs {
+	tracks, all := j.tracks()
+	seen := make([]gpu, 0, len(tracks))
+	for _, t := range tracks {
 		seen = append(seen, j.gpu(t))
 	}
 	// A series of the whole machine is one more witness that something computes, and
 	// a witness of rest only where it speaks for every GPU.
-	all := len(seen)
 	machine := j.gpu(&j.w.Machine)
-	unnamed := machine.coverage > 0 || machine.State == Busy
+	unnamed := machine.Coverage > 0 || machine.State == Busy
 	if all == 0 && unnamed && (gpus == 1 || j.w.Aggregated) {
 		seen, all = append(seen, machine), max(gpus, 1)
 	}
@@ -76,9 +88,9 @@ func (j *judge) accelerated(gpus int) Verdict {
 		if g.Name != "" {
 			v.GPUs = append(v.GPUs, g.GPU)
 		}
-		v.Coverage = min(v.Coverage, g.coverage)
-		if i == 0 || g.quiet < v.Lasting {
-			v.Lasting = g.quiet
+		v.Coverage = min(v.Coverage, g.Coverage)
+		if i == 0 || g.Lasting < v.Lasting {
+			v.Lasting = g.Lasting
 		}
 		switch g.State {
 		case Busy:
@@ -93,12 +105,12 @@ func (j *judge) accelerated(gpus int) Verdict {
 	}
 	switch {
 	case busy > 0:
-		return v.busy("%s", j.busyWhy(seen, busy))
+		return j.progress(v.busy("%s", j.busyWhy(seen, busy)), seen)
 	case machine.State == Busy:
-		v.Coverage = machine.coverage
-		return v.busy("%s", machine.Why)
+		v.Coverage = machine.Coverage
+		return j.progress(v.busy("%s", machine.Why), []gpu{machine})
 	case len(seen) == 0 && unnamed:
-		v.Coverage = machine.coverage
+		v.Coverage = machine.Coverage
 		return v.unknown("one series of samples stands for an unknown GPU of several")
 	case len(seen) == 0:
 		v.Coverage = 0
@@ -114,13 +126,33 @@ func (j *judge) accelerated(gpus int) Verdict {
 	return j.hostSays(v, held)
 }
 
+// progress returns the verdict on a machine of which some GPUs compute in view of the
+// progress they make.
+func (j *judge) progress(v Verdict, seen []gpu) Verdict {
+	var busy []*usage.Track
+	for _, g := range seen {
+		if g.State == Busy {
+			busy = append(busy, g.track)
+		}
+	}
+	if s, ok := j.standstill(busy); ok {
+		v.State, v.Why, v.Lasting = Stalled, s.why, s.Length(j.now)
+	}
+	return v
+}
+
 // hostSays completes the verdict on a machine none of whose GPUs computes by what
 // its CPUs, network and sessions show.
 func (j *judge) hostSays(v Verdict, held []gpu) Verdict {
 	for _, g := range held {
-		if !g.assumed {
-			return v.held("%s", j.heldWhy(held))
+		if g.assumed {
+			continue
 		}
+		if why, ok := j.streams(); ok {
+			v.State, v.Why = Starved, j.heldWhy(held)+" and "+why
+			return v
+		}
+		return v.held("%s", j.heldWhy(held))
 	}
 	cpu, net := j.w.Machine.Stats(usage.CPUUtil), j.w.Machine.Stats(usage.NetBytes)
 	peak, traffic := 0.0, j.networkPerDay()
@@ -189,9 +221,27 @@ func (j *judge) host() Verdict {
 
 // session says whether somebody works on the machine, or did lately or often.
 func (j *judge) session() bool {
-	st := j.w.Machine.Stats(usage.Sessions)
-	newest, err := st.Newest()
-	return err == nil && (newest > 0 || j.active(st))
+	for _, m := range j.people() {
+		st := j.stats(m)
+		if newest, err := st.Newest(); err == nil && (newest > 0 || j.active(st)) {
+			return true
+		}
+	}
+	return false
+}
+
+// streams says whether data has been on its way all the window, and still is.
+func (j *judge) streams() (why string, ok bool) {
+	for _, m := range j.flows() {
+		st := j.stats(m)
+		if rate, now := j.level(m); !now || rate < m.busy || !j.known(st) {
+			continue
+		}
+		if mean := st.Sum / j.w.Covered(st).Seconds(); mean >= m.busy {
+			return fmt.Sprintf("%s MB/s cross its %s", usage.Number(mean/1e6, 1), m.name), true
+		}
+	}
+	return "", false
 }
 
 // networkPerDay returns the traffic in megabytes a day of measured time; 0 where

@@ -16,24 +16,26 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const gib = 1 << 30
 
-// machine builds a window of hourly points that ends now.
+// machine builds a window of regular points, apart from one another by its step
+// unless stated.
 type machine struct {
-	w     *usage.Window
-	hours int
+	w      *usage.Window
+	points int
+	apart  time.Duration
 }
 
 func days(n int) *machine { return hours(24 * n) }
 
 func hours(n int) *machine {
 	from := now.Add(-time.Duration(n) * time.Hour)
-	return &machine{w: usage.NewWindow(from, now, time.Hour, "cloudwatch", nil), hours: n}
+	return &machine{w: usage.NewWindow(from, now, time.Hour, "cloudwatch", nil), points: n}
 }
 
-// series adds a point for every hour; what value returns under 0 is missing.
-func (m *machine) series(gpu string, s usage.Signal, value func(hour int) float64) *machine {
-	for h := range m.hours {
-		if v := value(h); v >= 0 {
-			m.w.Add(gpu, s, usage.Point{Time: m.w.From.Add(time.Duration(h) * time.Hour), Mean: v, Max: v})
+// series adds its points; where value is negative there is none.
+func (m *machine) series(gpu string, s usage.Signal, value func(i int) float64) *machine {
+	for i := range m.points {
+		if v := value(i); v >= 0 {
+			m.w.Add(gpu, s, usage.Point{Time: m.w.From.Add(time.Duration(i) * max(m.apart, m.w.Step)), Mean: v, Max: v})
 		}
 	}
 	return m
@@ -348,6 +350,14 @@ func TestThresholds(t *testing.T) {
 		{name: "coverage in percent", t: Thresholds{MinCoverage: 90}, err: "min_coverage"},
 		{name: "negative window", t: Thresholds{MinWindow: -time.Hour}, err: "min_window"},
 		{name: "busy below idle", t: Thresholds{IdleCPU: 30}, err: "busy_cpu_pct"},
+		{name: "busy network below idle", t: Thresholds{BusyNetRate: 1e4}, err: "busy_net_bytes_per_second is 10000, below idle_net_bytes_per_second, 100000"},
+		{name: "busy disks below idle", t: Thresholds{IdleDiskRate: 1e8}, err: "busy_disk_bytes_per_second"},
+		{name: "negative rate", t: Thresholds{IdleNetRate: -1}, err: "idle_net_bytes_per_second"},
+		{name: "negative power", t: Thresholds{BusyPower: -1}, err: "busy_power_w"},
+		{name: "negative warm-up", t: Thresholds{WarmUp: -1}, err: "warm_up"},
+		{name: "negative patience", t: Thresholds{StalledAfter: -1}, err: "stalled_after"},
+		{name: "any GPU", t: Thresholds{GPUs: AnyGPU}},
+		{name: "some GPUs", t: Thresholds{GPUs: "some"}, err: `gpus is "some": all or any is expected`},
 	} {
 		err := tc.t.Validate()
 		if (err == nil) != (tc.err == "") || (err != nil && !strings.Contains(err.Error(), tc.err)) {

@@ -40,7 +40,45 @@ type Thresholds struct {
 	// LatchedUtil is the utilisation, in percent, that a meter never leaves when it
 	// is latched: some Blackwell boards read 100 while they rest. 99.
 	LatchedUtil float64 `yaml:"latched_util_pct"`
+
+	// IdleNetRate is the traffic, in bytes a second received and sent, under which a
+	// machine may be idle now. 100,000, our own choice: agents, logs and an open
+	// editor stay under it.
+	IdleNetRate float64 `yaml:"idle_net_bytes_per_second"`
+	// BusyNetRate is the traffic, in bytes a second, from which on data is on its way:
+	// the machine downloads, or waits for it. Between the two its state is unknown.
+	// 1,000,000, our own choice: 3.6 GB an hour.
+	BusyNetRate float64 `yaml:"busy_net_bytes_per_second"`
+	// IdleDiskRate is the same as IdleNetRate for bytes read from and written to
+	// disks. 1,000,000, our own choice: a system at rest writes logs.
+	IdleDiskRate float64 `yaml:"idle_disk_bytes_per_second"`
+	// BusyDiskRate is the same as BusyNetRate for disks. 10,000,000, our own choice:
+	// a data set is unpacked or read at many times that.
+	BusyDiskRate float64 `yaml:"busy_disk_bytes_per_second"`
+	// BusyPower is the power of one GPU, in watts, from which on it does not rest
+	// whatever its other meters say; its state is then unknown. 0: power is not asked,
+	// because what a GPU draws at rest differs from model to model (gpu-pruner leaves
+	// its veto by power to the user as well).
+	BusyPower float64 `yaml:"busy_power_w"`
+	// StalledAfter is how long training computes without a step or a checkpoint until
+	// it is stalled. 30 min: PyTorch's own limit for a collective that hangs (10 min
+	// with NCCL).
+	StalledAfter time.Duration `yaml:"stalled_after"`
+	// WarmUp is how long after its launch a machine that does not compute is warming
+	// up. 15 min, the idle time after which Northeastern's IdleBot first writes.
+	WarmUp time.Duration `yaml:"warm_up"`
+	// GPUs is "all" when every GPU of a machine must rest for the machine to be held
+	// or idle now, "any" when one is enough although the others compute. "all", and
+	// audits know no other: a rule of any ends machines of which seven GPUs of eight
+	// work, as dstack's does.
+	GPUs string `yaml:"gpus"`
 }
+
+// The values of [Thresholds.GPUs].
+const (
+	AllGPUs = "all"
+	AnyGPU  = "any"
+)
 
 // DefaultThresholds returns the thresholds in use in the field; each says where it
 // is from.
@@ -48,6 +86,8 @@ func DefaultThresholds() Thresholds {
 	return Thresholds{
 		MinCoverage: 0.9, MinWindow: 24 * time.Hour, InactiveShare: 0.99, Recent: time.Hour, HeldMemory: 5,
 		IdleCPU: 5, BusyCPU: 20, IdleNetwork: 5, LatchedUtil: 99,
+		IdleNetRate: 1e5, BusyNetRate: 1e6, IdleDiskRate: 1e6, BusyDiskRate: 1e7,
+		StalledAfter: 30 * time.Minute, WarmUp: 15 * time.Minute, GPUs: AllGPUs,
 	}
 }
 
@@ -65,15 +105,35 @@ func (t Thresholds) Validate() error {
 		{"busy_cpu_pct", t.BusyCPU, 100},
 		{"idle_net_mb_per_day", t.IdleNetwork, 1e9},
 		{"latched_util_pct", t.LatchedUtil, 100},
+		{"idle_net_bytes_per_second", t.IdleNetRate, 1e15},
+		{"busy_net_bytes_per_second", t.BusyNetRate, 1e15},
+		{"idle_disk_bytes_per_second", t.IdleDiskRate, 1e15},
+		{"busy_disk_bytes_per_second", t.BusyDiskRate, 1e15},
+		{"busy_power_w", t.BusyPower, 1e6},
 		{"min_window", t.MinWindow.Seconds(), 1e9},
 		{"recent", t.Recent.Seconds(), 1e9},
+		{"stalled_after", t.StalledAfter.Seconds(), 1e9},
+		{"warm_up", t.WarmUp.Seconds(), 1e9},
 	} {
 		if !(c.v >= 0 && c.v <= c.highest) {
 			return fmt.Errorf("%s is %v: 0 (the default) to %v is expected", c.name, c.v, c.highest)
 		}
 	}
-	if t = t.orDefault(); t.BusyCPU < t.IdleCPU {
-		return fmt.Errorf("busy_cpu_pct is %v, below idle_cpu_pct, %v", t.BusyCPU, t.IdleCPU)
+	t = t.orDefault()
+	for _, c := range []struct {
+		name       string
+		busy, idle float64
+	}{
+		{"cpu_pct", t.BusyCPU, t.IdleCPU},
+		{"net_bytes_per_second", t.BusyNetRate, t.IdleNetRate},
+		{"disk_bytes_per_second", t.BusyDiskRate, t.IdleDiskRate},
+	} {
+		if c.busy < c.idle {
+			return fmt.Errorf("busy_%s is %v, below idle_%s, %v", c.name, c.busy, c.name, c.idle)
+		}
+	}
+	if t.GPUs != AllGPUs && t.GPUs != AnyGPU {
+		return fmt.Errorf("gpus is %q: %s or %s is expected", t.GPUs, AllGPUs, AnyGPU)
 	}
 	return nil
 }
@@ -87,16 +147,25 @@ func (t Thresholds) orDefault() Thresholds {
 	}{
 		{&t.MinCoverage, d.MinCoverage}, {&t.InactiveShare, d.InactiveShare}, {&t.HeldMemory, d.HeldMemory},
 		{&t.IdleCPU, d.IdleCPU}, {&t.BusyCPU, d.BusyCPU}, {&t.IdleNetwork, d.IdleNetwork}, {&t.LatchedUtil, d.LatchedUtil},
+		{&t.IdleNetRate, d.IdleNetRate}, {&t.BusyNetRate, d.BusyNetRate},
+		{&t.IdleDiskRate, d.IdleDiskRate}, {&t.BusyDiskRate, d.BusyDiskRate},
 	} {
 		if !(*f.v > 0) {
 			*f.v = f.otherwise
 		}
 	}
-	if t.MinWindow <= 0 {
-		t.MinWindow = d.MinWindow
+	for _, f := range []struct {
+		v         *time.Duration
+		otherwise time.Duration
+	}{
+		{&t.MinWindow, d.MinWindow}, {&t.Recent, d.Recent}, {&t.StalledAfter, d.StalledAfter}, {&t.WarmUp, d.WarmUp},
+	} {
+		if *f.v <= 0 {
+			*f.v = f.otherwise
+		}
 	}
-	if t.Recent <= 0 {
-		t.Recent = d.Recent
+	if t.GPUs == "" {
+		t.GPUs = d.GPUs
 	}
 	return t
 }

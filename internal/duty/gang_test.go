@@ -1,0 +1,80 @@
+package duty
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestGang(t *testing.T) {
+	verdict := func(s State, lasting time.Duration) Verdict {
+		v := Verdict{State: s, Why: "it is", Coverage: 1}
+		if s != Unknown {
+			v.Until, v.Expires = now.Add(time.Minute), now.Add(3*time.Minute)
+		}
+		if lasting > 0 {
+			v.Lasting, v.Since = lasting, now.Add(-lasting)
+		}
+		return v
+	}
+	busy, warming, unknown := verdict(Busy, 0), verdict(Warming, 0), verdict(Unknown, 0)
+	starved, stalled, held, idle := verdict(Starved, 3*time.Hour), verdict(Stalled, time.Hour), verdict(Held, 2*time.Hour), verdict(Idle, 30*time.Minute)
+	for _, tc := range []struct {
+		name    string
+		of      []Verdict
+		want    State
+		lasting time.Duration
+	}{
+		{"nobody", nil, Unknown, 0},
+		{"one busy of three", []Verdict{idle, busy, held}, Busy, 0},
+		{"busy though one is unknown", []Verdict{unknown, busy}, Busy, 0},
+		{"one unknown, the others idle", []Verdict{idle, unknown, idle}, Unknown, 0},
+		{"one unknown, the other warming", []Verdict{warming, unknown}, Unknown, 0},
+		{"one warms up", []Verdict{idle, warming}, Warming, 0},
+		{"one waits for data", []Verdict{idle, starved, held}, Starved, 30 * time.Minute},
+		{"one stalls", []Verdict{idle, stalled}, Stalled, 30 * time.Minute},
+		{"one is held", []Verdict{held, idle}, Held, 30 * time.Minute},
+		{"all idle", []Verdict{idle, verdict(Idle, 10*time.Minute)}, Idle, 10 * time.Minute},
+		{"alone", []Verdict{held}, Held, 2 * time.Hour},
+	} {
+		got := Gang(tc.of)
+		if got.State != tc.want || got.Lasting != tc.lasting {
+			t.Errorf("%s: got %s for %s, want %s for %s", tc.name, got.State, got.Lasting, tc.want, tc.lasting)
+		}
+		if len(tc.of) > 0 && !strings.Contains(got.Why, "machines of the run") {
+			t.Errorf("%s: why is %q", tc.name, got.Why)
+		}
+		consistent(t, got, nil)
+	}
+}
+
+// TestGangIsNoMoreWastefulThanItsMachines: it has lasted no longer, is known no longer,
+// and the order of the machines does not matter.
+func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Verdict {
+			m := minutes(rapid.IntRange(1, 30).Draw(t, "minutes"))
+			m.points -= min(m.points-1, rapid.IntRange(0, 2).Draw(t, "newest lost"))
+			m.gpu("0", rapid.SampledFrom([]float64{0, 0, 0, 50}).Draw(t, "util"), rapid.SampledFrom([]float64{0, 60}).Draw(t, "memory"))
+			gpus := rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "gpus")
+			return Now(m.w, gpus, now, Thresholds{})
+		}), 1, 5).Draw(t, "verdicts")
+		got := Gang(list)
+		consistent(t, got, nil)
+		for _, v := range list {
+			if (v.State == Busy && got.State != Busy) || (v.State == Unknown && got.State != Unknown && got.State != Busy) {
+				t.Fatalf("%s though a machine is %s", got.State, v.State)
+			}
+			if got.State != Busy && got.State != Unknown && (got.Lasting > v.Lasting || got.Expires.After(v.Expires)) {
+				t.Fatalf("it lasts %s until %s, a machine %s until %s", got.Lasting, got.Expires, v.Lasting, v.Expires)
+			}
+		}
+		slices.Reverse(list)
+		if again := Gang(list); again.State != got.State || again.Lasting != got.Lasting || !again.Expires.Equal(got.Expires) {
+			t.Fatalf("%s for %s, the other way round %s for %s", got.State, got.Lasting, again.State, again.Lasting)
+		}
+	})
+}

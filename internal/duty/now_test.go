@@ -1,0 +1,280 @@
+package duty
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// minutes returns a window of points a minute apart, the newest of which ends now.
+func minutes(n int) *machine {
+	from := now.Add(-time.Duration(n) * time.Minute)
+	return &machine{w: usage.NewWindow(from, now, time.Minute, "agent", nil), points: n}
+}
+
+// net adds traffic in bytes a second.
+func (m *machine) net(rate func(minute int) float64) *machine {
+	return m.series("", usage.NetBytes, func(i int) float64 { return 60 * rate(i) })
+}
+
+func (m *machine) quiet() *machine {
+	return m.flat("", usage.CPUUtil, 1).net(steady(2e3)).flat("", usage.Sessions, 0)
+}
+
+func (m *machine) launched(ago time.Duration) *machine {
+	m.w.Launched = now.Add(-ago)
+	return m
+}
+
+func (m *machine) aggregated() *machine {
+	m.w.Aggregated = true
+	return m
+}
+
+func steady(v float64) func(int) float64 { return func(int) float64 { return v } }
+
+// until returns a before minute n and b from then on; negative is missing.
+func until(n int, a, b float64) func(int) float64 {
+	return func(i int) float64 {
+		if i < n {
+			return a
+		}
+		return b
+	}
+}
+
+// but returns v, but not at minute n.
+func but(n int, v, there float64) func(int) float64 {
+	return func(i int) float64 {
+		if i == n {
+			return there
+		}
+		return v
+	}
+}
+
+func TestNow(t *testing.T) {
+	const h = time.Hour
+	anyGPU := Thresholds{GPUs: AnyGPU}
+	for _, tc := range []struct {
+		name    string
+		m       *machine
+		gpus    int
+		t       Thresholds
+		want    State
+		why     string
+		lasting time.Duration
+	}{
+		{name: "nothing measured", m: nil, gpus: 1, want: Unknown, why: "nothing was measured"},
+		{name: "no point in the window", m: minutes(60), gpus: 1, want: Unknown, why: "not measured"},
+
+		{name: "an open editor without input", m: minutes(120).gpu("0", 0, 0.4).quiet(), gpus: 1, want: Idle, why: "nothing held", lasting: 2 * h},
+		{name: "but: somebody types in it", m: minutes(120).gpu("0", 0, 0.4).flat("", usage.CPUUtil, 1).flat("", usage.Sessions, 1), gpus: 1, want: Held, why: "1 of its sessions at work", lasting: 2 * h},
+		{name: "but: somebody typed until an hour ago", m: minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, until(60, 1, 0)), gpus: 1, want: Idle, lasting: h},
+		{name: "but: whether anybody types is not known any more", m: minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, until(60, 0, -1)), gpus: 1, want: Unknown, why: "sessions is too old"},
+
+		{name: "a notebook kernel that holds 70 GB", m: minutes(120).gpu("0", 0, 70).flat("0", usage.Processes, 1).quiet(), gpus: 1, want: Held, why: "88 % of memory held by 1 process, 0 % compute for 2h", lasting: 2 * h},
+		{name: "but: it computes", m: minutes(120).gpu("0", 40, 70).flat("0", usage.Processes, 1).quiet(), gpus: 1, want: Busy, why: "40 % utilisation"},
+		{name: "but: it gave the memory back half an hour ago", m: minutes(120).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed, until(90, 70*gib, 0)).quiet(), gpus: 1, want: Idle, lasting: 30 * time.Minute},
+		{name: "but: the last process ended half an hour ago", m: minutes(120).gpu("0", 0, 0).series("0", usage.Processes, until(90, 1, 0)), gpus: 1, want: Idle, lasting: 30 * time.Minute},
+
+		{name: "while True with a notebook's memory", m: minutes(120).gpu("0", 0, 20).flat("", usage.CPUUtil, 100), gpus: 1, want: Held, why: "25 % of memory held", lasting: 2 * h},
+		{name: "while True in a notebook cell", m: minutes(120).gpu("0", 0, 0).flat("", usage.CPUUtil, 100).flat("", usage.Kernels, 1), gpus: 1, want: Held, why: "1 of its notebook kernels at work", lasting: 2 * h},
+		{name: "but: while True with nothing held", m: minutes(120).gpu("0", 0, 0).flat("", usage.CPUUtil, 100), gpus: 1, want: Unknown, why: "CPUs reach 100 % and nothing is held"},
+		{name: "but: it ended an hour ago", m: minutes(120).gpu("0", 0, 0).series("", usage.CPUUtil, until(60, 100, 1)).series("", usage.Kernels, until(50, 1, 0)), gpus: 1, want: Idle, lasting: h},
+
+		{name: "detached training without a session", m: minutes(120).gpu("0", 90, 60).quiet(), gpus: 1, want: Busy, why: "90 % utilisation"},
+		{name: "but: it ended and no session is open either", m: minutes(120).series("0", usage.GPUUtil, until(100, 90, 0)).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).quiet(), gpus: 1, want: Idle, lasting: 20 * time.Minute},
+
+		{name: "a data set comes in before anything holds the GPU", m: minutes(120).gpu("0", 0, 0).net(steady(40e6)), gpus: 1, want: Busy, why: "40 MB/s cross its network"},
+		{name: "a data set comes in while a process holds the GPU", m: minutes(120).gpu("0", 0, 0).flat("0", usage.Processes, 1).net(steady(40e6)), gpus: 1, want: Starved, why: "40 MB/s", lasting: 2 * h},
+		{name: "a data set is read from disk", m: minutes(120).gpu("0", 0, 30).flat("", usage.DiskBytes, 60*200e6), gpus: 1, want: Starved, why: "200 MB/s cross its disks", lasting: 2 * h},
+		{name: "but: it came in until half an hour ago, nothing held", m: minutes(120).gpu("0", 0, 0).net(until(90, 40e6, 1e3)), gpus: 1, want: Idle, lasting: 30 * time.Minute},
+		{name: "but: it came in until half an hour ago, a process holds", m: minutes(120).gpu("0", 0, 30).net(until(90, 40e6, 1e3)), gpus: 1, want: Held, lasting: 30 * time.Minute},
+		{name: "but: a trickle that is neither, nothing held", m: minutes(120).gpu("0", 0, 0).net(steady(4e5)), gpus: 1, want: Unknown, why: "0.4 MB/s cross its network, which is neither rest nor work"},
+		{name: "but: a trickle, memory held", m: minutes(120).gpu("0", 0, 30).net(steady(4e5)), gpus: 1, want: Held, lasting: 2 * h},
+		{name: "but: whether data comes in is not known any more", m: minutes(120).gpu("0", 0, 30).net(until(100, 1e3, -1)), gpus: 1, want: Unknown, why: "network is too old"},
+		{name: "lines of one's own", m: minutes(120).gpu("0", 0, 0).net(steady(4e5)), gpus: 1, t: Thresholds{IdleNetRate: 5e5}, want: Idle, lasting: 2 * h},
+
+		{name: "a notebook that was never opened", m: minutes(16).gpu("0", 0, 0).quiet().flat("", usage.Kernels, 0).launched(16 * time.Minute), gpus: 1, want: Idle, lasting: 16 * time.Minute},
+		{name: "but: it was launched just now", m: minutes(10).gpu("0", 0, 0).quiet().launched(10 * time.Minute), gpus: 1, want: Warming, why: "launched 10m ago"},
+		{name: "but: just now, and no telemetry yet", m: minutes(3).launched(3 * time.Minute), gpus: 1, want: Warming},
+		{name: "but: just now, and it loads a data set", m: minutes(3).gpu("0", 0, 30).net(steady(40e6)).launched(3 * time.Minute), gpus: 1, want: Warming},
+		{name: "but: just now, and it computes", m: minutes(3).gpu("0", 50, 30).launched(3 * time.Minute), gpus: 1, want: Busy},
+		{name: "launched in the future is not known", m: minutes(3).gpu("0", 0, 0).launched(-time.Minute), gpus: 1, want: Idle, lasting: 3 * time.Minute},
+		{name: "a warm-up of one's own", m: minutes(3).gpu("0", 0, 0).launched(3 * time.Minute), gpus: 1, t: Thresholds{WarmUp: time.Minute}, want: Idle, lasting: 3 * time.Minute},
+
+		{name: "latched at 100 %, no memory", m: minutes(60).gpu("0", 100, 0), gpus: 1, want: Unknown, why: "latched"},
+		{name: "latched at 100 %, no process", m: minutes(60).flat("0", usage.GPUUtil, 100).flat("0", usage.Processes, 0), gpus: 1, want: Unknown, why: "latched"},
+		{name: "latched at 100 %, multiprocessors at rest", m: minutes(60).gpu("0", 100, 60).flat("0", usage.SMActive, 0), gpus: 1, want: Unknown, why: "latched"},
+		{name: "but: 100 % by a process", m: minutes(60).gpu("0", 100, 0).flat("0", usage.Processes, 1), gpus: 1, want: Busy},
+		{name: "but: 100 % with memory", m: minutes(60).gpu("0", 100, 60), gpus: 1, want: Busy, why: "100 %"},
+		{name: "but: 100 % and multiprocessors at work", m: minutes(60).gpu("0", 100, 0).flat("0", usage.SMActive, 0.4), gpus: 1, want: Busy},
+		{name: "but: 90 % is no latch", m: minutes(60).gpu("0", 90, 0), gpus: 1, want: Busy},
+
+		{name: "noise of 0.5 %", m: minutes(120).gpu("0", 0.5, 0), gpus: 1, want: Idle, lasting: 2 * h},
+		{name: "but: 1 % is work", m: minutes(120).gpu("0", 1, 0), gpus: 1, want: Busy},
+		{name: "a scrape gap 20 minutes ago", m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil, but(100, 0, -1)), gpus: 1, want: Idle, lasting: 19 * time.Minute},
+		{name: "but: a minute of work instead of the gap", m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil, but(100, 0, 50)), gpus: 1, want: Idle, lasting: 19 * time.Minute},
+		{name: "but: the newest samples are missing", m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil, until(116, 0, -1)), gpus: 1, want: Unknown, why: "newest sample is too old"},
+		{name: "but: three steps old is not too old", m: minutes(120).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.GPUUtil, until(118, 0, -1)), gpus: 1, want: Idle, lasting: 118 * time.Minute},
+		{name: "but: the samples of its memory are old", m: minutes(120).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed, until(100, 0, -1)), gpus: 1, want: Unknown, why: "memory, processes or power is too old"},
+
+		{name: "one idle GPU of eight", m: minutes(60).gpus(7, 90, 60).gpu("7", 0, 0), gpus: 8, want: Busy, why: "7 of 8 GPUs compute"},
+		{name: "one idle GPU of eight is enough", m: minutes(60).gpus(7, 90, 60).gpu("7", 0, 0), gpus: 8, t: anyGPU, want: Idle, why: "1 of 8 GPUs rest: GPU 7: nothing held, 0 % compute for 1h", lasting: h},
+		{name: "one held GPU of eight is enough", m: minutes(60).gpus(7, 90, 60).gpu("7", 0, 60), gpus: 8, t: anyGPU, want: Held, lasting: h},
+		{name: "one idle GPU is enough, and the longest counts", m: minutes(60).gpu("0", 90, 60).gpu("1", 0, 60).series("2", usage.GPUUtil, until(30, 50, 0)).flat("2", usage.Processes, 0).
+			flat("3", usage.GPUUtil, 0).flat("3", usage.Processes, 0), gpus: 8, t: anyGPU, want: Idle, why: "GPU 3", lasting: h},
+		{name: "one is enough, all rest, and data comes in", m: minutes(60).gpus(8, 0, 0).net(steady(40e6)), gpus: 8, t: anyGPU, want: Busy},
+		{name: "one low GPU of eight", m: minutes(60).gpus(7, 90, 60).gpu("7", 3, 60), gpus: 8, want: Busy, why: "8 of 8 GPUs compute"},
+		{name: "one low GPU of eight, and one is enough", m: minutes(60).gpus(7, 90, 60).gpu("7", 3, 60), gpus: 8, t: anyGPU, want: Busy},
+		{name: "one busy GPU of eight", m: minutes(60).gpus(7, 0, 0).gpu("7", 90, 60), gpus: 8, want: Busy, why: "1 of 8 GPUs compute"},
+		{name: "one GPU of eight rests for less", m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 90, 0)).flat("7", usage.Processes, 0), gpus: 8, want: Idle, lasting: 10 * time.Minute},
+		{name: "seven of eight measured, all idle", m: minutes(60).gpus(7, 0, 0), gpus: 8, want: Unknown, why: "7 of 8 GPUs were measured"},
+		{name: "one of eight without a fresh sample", m: minutes(60).gpus(7, 0, 0).series("7", usage.GPUUtil, until(50, 0, -1)).flat("7", usage.Processes, 0), gpus: 8, want: Unknown, why: "GPU 7: its newest sample is too old"},
+		{name: "nobody knows how many GPUs", m: minutes(60).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "how many"},
+		{name: "one series of eight GPUs, at rest", m: minutes(60).gpu("", 0, 0), gpus: 8, want: Unknown, why: "unknown GPU of several"},
+		{name: "one series of eight GPUs, at work", m: minutes(60).gpu("", 50, 0), gpus: 8, want: Busy},
+		{name: "the maximum of eight GPUs", m: minutes(60).gpu("", 0, 0).aggregated(), gpus: 8, want: Idle, lasting: h},
+
+		{name: "two MIG instances are not two GPUs", m: minutes(60).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0).flat("0:2", usage.SMActive, 0).flat("0:2", usage.Processes, 0), gpus: 2, want: Unknown, why: "1 of 2 GPUs"},
+		{name: "a divided GPU, every part at rest", m: minutes(60).flat("0", usage.Power, 60).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0), gpus: 1, want: Idle, lasting: h},
+		{name: "but: one part works", m: minutes(60).flat("0", usage.Power, 60).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0).flat("0:2", usage.SMActive, 0.3), gpus: 1, want: Busy},
+
+		{name: "memory that nobody measured", m: minutes(60).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held, why: "nobody measured its memory, 0 % compute for 1h", lasting: h},
+		{name: "memory of unknown size in use, no process", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.Processes, 0), gpus: 1, want: Held, why: "60 GiB of a memory of unknown size held", lasting: h},
+		{name: "but: none of it in use", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle, lasting: h},
+		{name: "memory by what is free", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemFree, 20*gib), gpus: 1, want: Held, why: "75 %", lasting: h},
+		{name: "tensor pipes contradict utilisation", m: minutes(60).gpu("0", 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
+		{name: "tensor pipes worked until lately", m: minutes(60).gpu("0", 0, 0).series("0", usage.TensorActive, until(50, 0.2, 0)), gpus: 1, want: Idle, lasting: 10 * time.Minute},
+		{name: "only tensor pipes, at rest", m: minutes(60).flat("0", usage.TensorActive, 0), gpus: 1, want: Unknown, why: "nobody measured whether it computes"},
+		{name: "power contradicts utilisation", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, t: Thresholds{BusyPower: 200}, want: Unknown, why: "draws 400 W"},
+		{name: "but: power is not asked", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, want: Idle, lasting: h},
+		{name: "but: it draws little since half an hour", m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, until(30, 400, 60)), gpus: 1, t: Thresholds{BusyPower: 200}, want: Idle, lasting: 30 * time.Minute},
+		{name: "samples with holes", m: sparse(14*time.Second, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Unknown, why: "cover 72 %"},
+		{name: "but: jitter", m: sparse(10200*time.Millisecond, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle},
+		{name: "a network with holes", m: sparse(10*time.Second, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0).holes(usage.NetBytes, 14*time.Second), gpus: 1, want: Unknown, why: "cover 72 %"},
+		{name: "a single sample", m: minutes(1).gpu("0", 0, 0), gpus: 1, want: Idle, lasting: time.Minute},
+
+		{name: "a CPU machine at rest", m: minutes(60).quiet(), want: Idle, why: "nothing held, CPU under 5 % for 1h", lasting: h},
+		{name: "a CPU machine at work", m: minutes(60).flat("", usage.CPUUtil, 40), want: Busy, why: "CPU reaches 40 %"},
+		{name: "a CPU machine that worked until lately", m: minutes(60).net(steady(1e3)).series("", usage.CPUUtil, until(50, 40, 1)), want: Idle, lasting: 10 * time.Minute},
+		{name: "a CPU machine that serves", m: minutes(60).flat("", usage.CPUUtil, 1).net(steady(40e6)), want: Busy, why: "40 MB/s"},
+		{name: "a CPU machine with a session", m: minutes(60).flat("", usage.CPUUtil, 1).net(steady(1e3)).flat("", usage.Sessions, 2), want: Held, lasting: h},
+		{name: "a CPU machine whose network nobody measured", m: minutes(60).flat("", usage.CPUUtil, 1), want: Unknown, why: "nobody measured its network"},
+		{name: "a CPU machine whose CPU nobody measured", m: minutes(60).net(steady(1e3)), want: Unknown},
+		{name: "a CPU machine whose kernel works and whose CPU is not known any more", m: minutes(60).series("", usage.CPUUtil, until(50, 1, -1)).net(steady(1e3)).flat("", usage.Kernels, 1), want: Unknown, why: "too old"},
+		{name: "a CPU machine that was just launched", m: minutes(5).quiet().launched(5 * time.Minute), want: Warming},
+		{name: "a CPU machine that was just launched and works", m: minutes(5).flat("", usage.CPUUtil, 40).launched(5 * time.Minute), want: Busy},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var w *usage.Window
+			if tc.m != nil {
+				w = tc.m.w
+			}
+			got := Now(w, tc.gpus, now, tc.t)
+			if got.State != tc.want || !strings.Contains(got.Why, tc.why) {
+				t.Errorf("got %s because %q, want %s because %q", got.State, got.Why, tc.want, tc.why)
+			}
+			if tc.lasting != 0 && got.Lasting != tc.lasting {
+				t.Errorf("it lasts %s, want %s", got.Lasting, tc.lasting)
+			}
+			consistent(t, got, w)
+		})
+	}
+}
+
+// TestExpires: a state holds until the first signal that it rests on is three steps
+// old.
+func TestExpires(t *testing.T) {
+	at := func(minute int) time.Time { return now.Add(time.Duration(minute-60) * time.Minute) }
+	for _, tc := range []struct {
+		name  string
+		m     *machine
+		gpus  int
+		want  State
+		until int // the minute of the newest sample of what expires first
+	}{
+		{"a GPU at work", minutes(60).series("0", usage.GPUUtil, until(59, 50, -1)), 1, Busy, 58},
+		{"the last of two at work", minutes(60).series("0", usage.GPUUtil, until(58, 50, -1)).flat("1", usage.GPUUtil, 50), 2, Busy, 59},
+		{"100 % that only a process confirms", minutes(60).flat("0", usage.GPUUtil, 100).series("0", usage.Processes, until(58, 1, -1)), 1, Busy, 57},
+		{"the first of two at rest", minutes(60).series("0", usage.GPUUtil, until(58, 0, -1)).flat("1", usage.GPUUtil, 0), 2, Held, 57},
+		{"the second of two at rest", minutes(60).series("1", usage.GPUUtil, until(58, 0, -1)).flat("0", usage.GPUUtil, 0), 2, Held, 57},
+		{"held by a process", minutes(60).flat("0", usage.GPUUtil, 0).series("0", usage.Processes, until(58, 1, -1)), 1, Held, 57},
+		{"held memory", minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed, until(58, 60*gib, -1)), 1, Held, 57},
+		{"memory given back", minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed, until(58, 0, -1)), 1, Idle, 57},
+		{"a session", minutes(60).gpu("0", 0, 0).series("", usage.Sessions, until(58, 1, -1)), 1, Held, 57},
+		{"no session", minutes(60).gpu("0", 0, 0).series("", usage.Sessions, until(58, 0, -1)), 1, Idle, 57},
+		{"held with a quiet network", minutes(60).gpu("0", 0, 60).net(until(58, 1e3, -1)), 1, Held, 57},
+		{"starved by a network", minutes(60).gpu("0", 0, 60).net(until(58, 40e6, -1)), 1, Starved, 57},
+		{"a download", minutes(60).gpu("0", 0, 0).net(until(58, 40e6, -1)), 1, Busy, 57},
+		{"a download before a GPU at rest", minutes(60).series("0", usage.GPUUtil, until(58, 0, -1)).net(steady(40e6)), 1, Busy, 57},
+		{"a CPU at work", minutes(60).series("", usage.CPUUtil, until(58, 60, -1)), 0, Busy, 57},
+		{"a download to a CPU machine", minutes(60).series("", usage.CPUUtil, until(50, 1, -1)).net(until(58, 40e6, -1)), 0, Busy, 57},
+		{"stalled by an older counter", minutes(60).gpu("0", 90, 60).series("", usage.Step, until(58, 7, -1)), 1, Stalled, 57},
+		{"stalled on an older meter", minutes(60).series("0", usage.GPUUtil, until(58, 90, -1)).flat("", usage.Step, 7), 1, Stalled, 57},
+	} {
+		v := Now(tc.m.w, tc.gpus, now, Thresholds{})
+		if want := at(tc.until).Add(3 * time.Minute); v.State != tc.want || !v.Expires.Equal(want) {
+			t.Errorf("%s: %s (%s) expires at %s, want %s at %s", tc.name, v.State, v.Why, v.Expires, tc.want, want)
+		}
+		consistent(t, v, tc.m.w)
+	}
+}
+
+// sparse returns a window of points that are further apart than their step.
+func sparse(apart, step time.Duration) *machine {
+	const n = 60
+	return &machine{w: usage.NewWindow(now.Add(-n*apart), now, step, "agent", nil), points: n, apart: apart}
+}
+
+// holes adds points of a signal of the machine at rest that are further apart than
+// the others.
+func (m *machine) holes(s usage.Signal, apart time.Duration) *machine {
+	for at := m.w.From; at.Before(m.w.To); at = at.Add(apart) {
+		m.w.Add("", s, usage.Point{Time: at})
+	}
+	return m
+}
+
+func TestGPUWithHolesIsUnknown(t *testing.T) {
+	m := sparse(10*time.Second, 10*time.Second).gpu("0", 0, 0).flat("1", usage.Processes, 0)
+	for at := m.w.From; at.Before(m.w.To); at = at.Add(14 * time.Second) {
+		m.w.Add("1", usage.GPUUtil, usage.Point{Time: at})
+	}
+	v := Now(m.w, 2, now, Thresholds{})
+	if len(v.GPUs) != 2 || v.GPUs[0].State != Idle || v.GPUs[1].State != Unknown || v.State != Unknown {
+		t.Errorf("got %s of %+v, want unknown because of the second", v.State, v.GPUs)
+	}
+}
+
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// consistent holds a verdict of Now to what its fields promise.
+func consistent(t failer, v Verdict, w *usage.Window) {
+	t.Helper()
+	lasts := v.State == Idle || v.State == Held || v.State == Starved || v.State == Stalled
+	switch {
+	case v.State == Unknown && (v.Lasting != 0 || !v.Since.IsZero() || !v.Until.IsZero() || !v.Expires.IsZero()):
+		t.Errorf("unknown lasts %s from %s to %s, expires %s", v.Lasting, v.Since, v.Until, v.Expires)
+	case v.State != Unknown && (v.Until.IsZero() || v.Expires.Before(now)):
+		t.Errorf("%s is known until %s and expires at %s, before now", v.State, v.Until, v.Expires)
+	case lasts && v.Lasting != max(0, min(now.Sub(v.Since), v.Until.Sub(v.Since))):
+		t.Errorf("it lasts %s, from %s to %s", v.Lasting, v.Since, v.Until)
+	case lasts && v.Coverage < DefaultThresholds().MinCoverage:
+		t.Errorf("%s with a coverage of %v", v.State, v.Coverage)
+	case !lasts && (v.Lasting != 0 || !v.Since.IsZero()):
+		t.Errorf("%s lasts %s since %s", v.State, v.Lasting, v.Since)
+	case v.Coverage < 0 || v.Coverage > 1 || v.Why == "":
+		t.Errorf("coverage is %v, why is %q", v.Coverage, v.Why)
+	case w != nil && lasts && v.Since.Before(w.From):
+		t.Errorf("it lasts since %s, before the window", v.Since)
+	case w != nil && len(v.Evidence) == 0:
+		t.Errorf("%s without evidence", v.State)
+	}
+}
