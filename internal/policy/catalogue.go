@@ -1,0 +1,417 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// fact is something that conditions can ask for.
+type fact struct {
+	name string
+	typ  *cel.Type
+	// unknown says when it is not known.
+	unknown string
+	// values are all it can be; nil where that is open.
+	values []string
+	// lower says that its letters are always small.
+	lower bool
+	// read returns its value, nil where it is not known.
+	read func(*evaluation) ref.Val
+	// slope is what the fact gains in a nanosecond while nothing else changes: 1 or -1
+	// for spans of time that go on; 0 for all else.
+	slope int
+	// ends returns when a fact that grows stops growing; zero is never.
+	ends func(*evaluation) time.Time
+	// turns returns the next time at which the fact is another one at once, because
+	// time goes on; zero is never.
+	turns func(*evaluation) time.Time
+	// scheduled says that only policies with a schedule have it.
+	scheduled bool
+}
+
+// evaluation is one policy asked about one resource.
+type evaluation struct {
+	f     *Facts
+	r     *inventory.Resource
+	hours *hours
+}
+
+// kinds are all kinds of resource.
+var kinds = []string{
+	string(inventory.KindAddress), string(inventory.KindAutoScalingGroup), string(inventory.KindBucket),
+	string(inventory.KindCapacityReservation), string(inventory.KindCommitment), string(inventory.KindDatabase),
+	string(inventory.KindEndpoint), string(inventory.KindFileSystem), string(inventory.KindImage),
+	string(inventory.KindInstance), string(inventory.KindLoadBalancer), string(inventory.KindLogGroup),
+	string(inventory.KindNATGateway), string(inventory.KindNode), string(inventory.KindNotebook),
+	string(inventory.KindPod), string(inventory.KindRepository), string(inventory.KindSecret),
+	string(inventory.KindSnapshot), string(inventory.KindTrainingJob), string(inventory.KindVolume),
+}
+
+var lifetimes = []string{string(inventory.Ephemeral), string(inventory.Persistent)}
+
+var purposes = []string{
+	string(inventory.Training), string(inventory.Evaluation), string(inventory.Experimentation),
+	string(inventory.Inference), string(inventory.Data),
+}
+
+var states = []string{
+	string(inventory.StatePending), string(inventory.StateRunning), string(inventory.StateStopping),
+	string(inventory.StateStopped), string(inventory.StateAvailable), string(inventory.StateInUse),
+	string(inventory.StateDisabled), string(inventory.StateFailed), string(inventory.StateDeleting),
+}
+
+var markets = []string{
+	string(inventory.OnDemand), string(inventory.Spot), string(inventory.CapacityBlock), string(inventory.DedicatedHost),
+}
+
+var duties = []string{
+	string(duty.Busy), string(duty.Held), string(duty.Idle), string(duty.Stalled), string(duty.Starved), string(duty.Warming),
+}
+
+var budgetStates = []string{"ok", "warn", "gate", "over"}
+
+// facts is everything that conditions can ask for, in the order of the documentation.
+var facts = []fact{
+	{name: "now", typ: cel.TimestampType, unknown: "never", slope: 1,
+		read: func(e *evaluation) ref.Val { return types.Timestamp{Time: e.f.Now} }},
+
+	{name: "resource.id", typ: cel.StringType, unknown: "never",
+		read: func(e *evaluation) ref.Val { return text(e.r.ID) }},
+	{name: "resource.name", typ: cel.StringType, unknown: "it has none",
+		read: func(e *evaluation) ref.Val { return text(e.r.Name) }},
+	{name: "resource.kind", typ: cel.StringType, unknown: "never", values: kinds,
+		read: func(e *evaluation) ref.Val { return text(string(e.r.Kind)) }},
+	{name: "resource.cloud", typ: cel.StringType, unknown: "a recording does not say",
+		read: func(e *evaluation) ref.Val { return text(e.r.Cloud) }},
+	{name: "resource.account", typ: cel.StringType, unknown: "a recording does not say",
+		read: func(e *evaluation) ref.Val { return text(e.r.Account) }},
+	{name: "resource.region", typ: cel.StringType, unknown: "a recording does not say",
+		read: func(e *evaluation) ref.Val { return text(e.r.Region) }},
+	{name: "resource.zone", typ: cel.StringType, unknown: "it lies in no single zone",
+		read: func(e *evaluation) ref.Val { return text(e.r.Zone) }},
+	{name: "resource.type", typ: cel.StringType, unknown: "the kind has none",
+		read: func(e *evaluation) ref.Val { return text(e.r.Type) }},
+	{name: "resource.state", typ: cel.StringType, unknown: "the provider's state could not be read", values: states,
+		read: func(e *evaluation) ref.Val { return text(string(e.r.State)) }},
+	{name: "resource.lifetime", typ: cel.StringType, unknown: "never; persistent where no tag says ephemeral", values: lifetimes,
+		read: func(e *evaluation) ref.Val { return types.String(lifetime(e.r)) }},
+	{name: "resource.purpose", typ: cel.StringType, unknown: "no tag says it", values: purposes,
+		read: func(e *evaluation) ref.Val { return text(string(e.r.Purpose)) }},
+	{name: "resource.team", typ: cel.StringType, unknown: "no tag says it",
+		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Team) }},
+	{name: "resource.project", typ: cel.StringType, unknown: "no tag says it",
+		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Project) }},
+	{name: "resource.user", typ: cel.StringType, unknown: "no tag says it",
+		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
+	{name: "resource.environment", typ: cel.StringType, unknown: "no tag says it", lower: true,
+		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Environment) }},
+	{name: "resource.cost_center", typ: cel.StringType, unknown: "no tag says it",
+		read: func(e *evaluation) ref.Val { return text(e.r.Owner.CostCenter) }},
+	{name: "resource.tags", typ: cel.MapType(cel.StringType, cel.StringType), unknown: "tags could not be read",
+		read: tags},
+	{name: "resource.managed", typ: cel.BoolType, unknown: "tags could not be read",
+		read: func(e *evaluation) ref.Val {
+			if e.r.Tags == nil {
+				return nil
+			}
+			return types.Bool(e.r.Managed)
+		}},
+	{name: "resource.gang", typ: cel.StringType, unknown: "it belongs to no known run of several machines",
+		read: func(e *evaluation) ref.Val { return text(e.r.Gang) }},
+	{name: "resource.gpus", typ: cel.IntType, unknown: "the machine type is not in the catalogue",
+		read: func(e *evaluation) ref.Val {
+			n, known := e.f.GPUs.Get()
+			if !known {
+				return nil
+			}
+			return types.Int(n)
+		}},
+	{name: "resource.market", typ: cel.StringType, unknown: "it is no machine, or nobody knows how it was bought", values: markets,
+		read: market},
+	{name: "resource.hourly_usd", typ: cel.DoubleType, unknown: "a meter of it has no price",
+		read: hourly},
+	{name: "resource.age", typ: cel.DurationType, unknown: "the time of its creation, or launch, is unknown", slope: 1,
+		read:  func(e *evaluation) ref.Val { return since(e, e.r.CreatedAt) },
+		turns: func(e *evaluation) time.Time { return e.r.CreatedAt }},
+	{name: "resource.state_age", typ: cel.DurationType, unknown: "the provider does not say since when", slope: 1,
+		read:  func(e *evaluation) ref.Val { return since(e, e.r.StateSince) },
+		turns: func(e *evaluation) time.Time { return e.r.StateSince }},
+	{name: "resource.attached", typ: cel.BoolType, unknown: "it is neither a volume nor an address",
+		read: attached},
+	{name: "resource.size_gib", typ: cel.IntType, unknown: "the kind has no size, or the provider does not say",
+		read: size},
+	{name: "resource.last_activity", typ: cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
+		read: lastActivity},
+
+	{name: "duty.state", typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
+		read: func(e *evaluation) ref.Val {
+			if v := verdict(e); v != nil {
+				return types.String(v.State)
+			}
+			return nil
+		}, turns: dutyExpires},
+	{name: "duty.lasting", typ: cel.DurationType, unknown: "duty.state is unknown", slope: 1,
+		read: func(e *evaluation) ref.Val {
+			if v := verdict(e); v != nil {
+				return types.Duration{Duration: lasting(v, e.f.Now)}
+			}
+			return nil
+		},
+		ends: func(e *evaluation) time.Time {
+			if e.f.Duty == nil || e.f.Duty.Since.IsZero() {
+				return e.f.Now // it does not grow
+			}
+			return e.f.Duty.Until
+		}, turns: dutyExpires},
+	{name: "duty.coverage", typ: cel.DoubleType, unknown: "duty.state is unknown",
+		read: func(e *evaluation) ref.Val {
+			if v := verdict(e); v != nil {
+				return number(v.Coverage)
+			}
+			return nil
+		}, turns: dutyExpires},
+	{name: "duty.why", typ: cel.StringType, unknown: "duty.state is unknown",
+		read: func(e *evaluation) ref.Val {
+			if v := verdict(e); v != nil {
+				return text(v.Why)
+			}
+			return nil
+		}, turns: dutyExpires},
+
+	{name: "lease.until", typ: cel.TimestampType, unknown: "it has no lease",
+		read: func(e *evaluation) ref.Val {
+			if e.r.LeaseUntil.IsZero() {
+				return nil
+			}
+			return types.Timestamp{Time: e.r.LeaseUntil}
+		}},
+	{name: "lease.remaining", typ: cel.DurationType, unknown: "it has no lease", slope: -1,
+		read: func(e *evaluation) ref.Val {
+			if e.r.LeaseUntil.IsZero() {
+				return nil
+			}
+			return types.Duration{Duration: e.r.LeaseUntil.Sub(e.f.Now)}
+		}},
+	{name: "lease.expired", typ: cel.BoolType, unknown: "it has no lease",
+		read: func(e *evaluation) ref.Val {
+			if e.r.LeaseUntil.IsZero() {
+				return nil
+			}
+			return types.Bool(!e.f.Now.Before(e.r.LeaseUntil))
+		},
+		turns: func(e *evaluation) time.Time { return e.r.LeaseUntil }},
+
+	{name: "checkpoint.age", typ: cel.DurationType, unknown: "no checkpoint of its work was confirmed", slope: 1,
+		read:  func(e *evaluation) ref.Val { return since(e, e.f.Checkpoint.Or(time.Time{})) },
+		turns: func(e *evaluation) time.Time { return e.f.Checkpoint.Or(time.Time{}) }},
+
+	{name: "budget.state", typ: cel.StringType, unknown: "no budget is known", values: budgetStates,
+		read: func(e *evaluation) ref.Val {
+			if e.f.Budget == nil {
+				return nil
+			}
+			return text(e.f.Budget.State)
+		}},
+	{name: "budget.used_share", typ: cel.DoubleType, unknown: "no budget is known",
+		read: func(e *evaluation) ref.Val {
+			if e.f.Budget == nil {
+				return nil
+			}
+			return number(e.f.Budget.UsedShare)
+		}},
+	{name: "budget.forecast_share", typ: cel.DoubleType, unknown: "no budget is known, or there is no forecast",
+		read: func(e *evaluation) ref.Val {
+			if e.f.Budget == nil {
+				return nil
+			}
+			return number(e.f.Budget.ForecastShare.Or(math.NaN()))
+		}},
+
+	{name: "price.drift", typ: cel.DoubleType, unknown: "the rate paid, or the catalogue's, is unknown",
+		read: func(e *evaluation) ref.Val { return number(e.f.PriceDrift.Or(math.NaN())) }},
+
+	{name: "schedule.off", typ: cel.BoolType, unknown: "never", scheduled: true,
+		read:  func(e *evaluation) ref.Val { return types.Bool(e.hours.isOff(e.f.Now)) },
+		turns: func(e *evaluation) time.Time { return e.hours.nextTurn(e.f.Now) }},
+	{name: "schedule.due", typ: cel.BoolType, unknown: "nobody knows since when it runs", scheduled: true,
+		read:  func(e *evaluation) ref.Val { return truth(e.hours.isDue(e.f.Now, runningSince(e))) },
+		turns: dueTurns},
+}
+
+// factIndex finds a fact by its name.
+var factIndex = func() map[string]*fact {
+	m := make(map[string]*fact, len(facts))
+	for i := range facts {
+		m[facts[i].name] = &facts[i]
+	}
+	return m
+}()
+
+// text is a text that is unknown where it is empty.
+func text(s string) ref.Val {
+	if s == "" {
+		return nil
+	}
+	return types.String(s)
+}
+
+// number is a number that is unknown where it is not finite.
+func number(v float64) ref.Val {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return types.Double(v)
+}
+
+// truth is an answer as CEL has it.
+func truth(a usage.Answer) ref.Val {
+	if a == usage.Unknown {
+		return nil
+	}
+	return types.Bool(a == usage.True)
+}
+
+// lifetime is a resource's lifetime; unknown is persistent (safety rule 1).
+func lifetime(r *inventory.Resource) inventory.Lifetime {
+	if r.Lifetime == inventory.Ephemeral {
+		return inventory.Ephemeral
+	}
+	return inventory.Persistent
+}
+
+// since is the span from t to now, unknown where t is, or lies ahead.
+func since(e *evaluation, t time.Time) ref.Val {
+	if t.IsZero() || t.After(e.f.Now) {
+		return nil
+	}
+	return types.Duration{Duration: e.f.Now.Sub(t)}
+}
+
+func tags(e *evaluation) ref.Val {
+	if e.r.Tags == nil {
+		return nil
+	}
+	return types.DefaultTypeAdapter.NativeToValue(e.r.Tags)
+}
+
+func market(e *evaluation) ref.Val {
+	if m, ok := e.r.Detail.(*inventory.Instance); ok {
+		return text(string(m.Market))
+	}
+	return nil
+}
+
+// hourly is dollars an hour for comparisons only. The quotient of two integers that a
+// float holds exactly is the float nearest to the decimal, as a literal is, so that
+// comparing it with one is exact below nine million dollars.
+func hourly(e *evaluation) ref.Val {
+	amount, known := e.f.Hourly.Get()
+	if !known {
+		return nil
+	}
+	return types.Double(float64(amount) / 1e9)
+}
+
+func attached(e *evaluation) ref.Val {
+	switch d := e.r.Detail.(type) {
+	case *inventory.Volume:
+		return types.Bool(len(d.AttachedTo) > 0 || e.r.State == inventory.StateInUse)
+	case *inventory.Address:
+		return types.Bool(d.AssociationID != "" || d.InstanceID != "")
+	}
+	return nil
+}
+
+func size(e *evaluation) ref.Val {
+	var gib int64
+	switch d := e.r.Detail.(type) {
+	case *inventory.Volume:
+		gib = d.SizeGiB
+	case *inventory.Snapshot:
+		gib = d.VolumeSizeGiB
+	case *inventory.Notebook:
+		gib = d.VolumeGiB
+	case *inventory.FileSystem:
+		gib = d.CapacityGiB
+	case *inventory.Database:
+		gib = d.StorageGiB
+	}
+	if gib <= 0 {
+		return nil
+	}
+	return types.Int(gib)
+}
+
+func lastActivity(e *evaluation) ref.Val {
+	var at inventory.Fact[time.Time]
+	switch d := e.r.Detail.(type) {
+	case *inventory.Notebook:
+		at = d.LastActivity
+	case *inventory.Secret:
+		at = d.LastAccessed
+	case *inventory.Image:
+		at = d.LastLaunched
+	}
+	if t := at.Or(time.Time{}); !t.IsZero() {
+		return types.Timestamp{Time: t}
+	}
+	return nil
+}
+
+// verdict is what the resource does, nil where that is not known at the time.
+func verdict(e *evaluation) *duty.Verdict {
+	v := e.f.Duty
+	if v == nil || v.State == duty.Unknown || (!v.Expires.IsZero() && e.f.Now.After(v.Expires)) {
+		return nil
+	}
+	return v
+}
+
+// dutyExpires is when a verdict without newer samples turns unknown.
+func dutyExpires(e *evaluation) time.Time {
+	if v := verdict(e); v != nil && !v.Expires.IsZero() {
+		return v.Expires.Add(1)
+	}
+	return time.Time{}
+}
+
+// lasting is how long a verdict's state has lasted at a time, as far as that is known.
+func lasting(v *duty.Verdict, now time.Time) time.Duration {
+	if v.Since.IsZero() {
+		return v.Lasting
+	}
+	if !v.Until.IsZero() && now.After(v.Until) {
+		now = v.Until
+	}
+	return max(0, now.Sub(v.Since))
+}
+
+// runningSince is since when a resource has been as it is: the later of its launch and
+// of its entering the state; zero where neither is known, or one lies ahead.
+func runningSince(e *evaluation) time.Time {
+	if at := entered(e.r); !at.After(e.f.Now) {
+		return at
+	}
+	return time.Time{}
+}
+
+// entered is the later of a resource's launch and of its entering the state.
+func entered(r *inventory.Resource) time.Time {
+	if r.StateSince.After(r.CreatedAt) {
+		return r.StateSince
+	}
+	return r.CreatedAt
+}
+
+// dueTurns is when a tick may next become due, or known to be.
+func dueTurns(e *evaluation) time.Time {
+	return sooner(e.hours.nextTick(e.f.Now), entered(e.r), e.f.Now)
+}

@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Caution is something about a valid policy that may not be meant.
+type Caution struct {
+	Policy string
+	// File and Line are where the policy begins.
+	File string
+	Line int
+	// Rule names what is looked for: "inference", "production", "no-duration", "busy",
+	// "unsupported", "refused", "persistent", "limits", "everything", "ungoverned".
+	Rule    string
+	Message string
+}
+
+// String returns "idle.yaml:3: policy idle: message".
+func (c Caution) String() string {
+	return fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message)
+}
+
+// Check returns what about valid policies may not be meant, in the order of the
+// policies. g is the governance section of the configuration.
+func Check(set *Set, g Governance) []Caution {
+	var out []Caution
+	for _, p := range set.Policies {
+		for _, check := range checks {
+			if message := check.find(p, g); message != "" {
+				out = append(out, Caution{Policy: p.Name, File: p.File, Line: p.Line, Rule: check.rule, Message: message})
+			}
+		}
+	}
+	return out
+}
+
+// checks are what Check looks for; find returns a message, or nothing.
+var checks = []struct {
+	rule string
+	find func(*Policy, Governance) string
+}{
+	{"everything", func(p *Policy, _ Governance) string {
+		if !p.Select.isEmpty() {
+			return ""
+		}
+		return "it has no select, so it looks at every resource of every kind"
+	}},
+	{"inference", func(p *Policy, _ Governance) string {
+		return p.mayEnd("resource.purpose", string(inventory.Inference))
+	}},
+	{"production", func(p *Policy, _ Governance) string {
+		return p.mayEnd("resource.environment", production)
+	}},
+	{"persistent", func(p *Policy, _ Governance) string {
+		if !p.Do.Verb.Destructive() || !p.canMatch("resource.lifetime", string(inventory.Persistent)) {
+			return ""
+		}
+		return "it is not restricted to lifetime: ephemeral; persistent resources are never acted on by a policy"
+	}},
+	{"no-duration", func(p *Policy, _ Governance) string {
+		if !slices.Contains(ending, p.Do.Verb) || p.Do.EvenIfBusy || p.Horizon() > 0 {
+			return ""
+		}
+		return "it does not ask how long it has lasted (duty.lasting), so that a moment without work suffices"
+	}},
+	{"busy", func(p *Policy, _ Governance) string {
+		if !p.Do.EvenIfBusy {
+			return ""
+		}
+		return "even_if_busy: it ends work that is not saved"
+	}},
+	{"unsupported", func(p *Policy, _ Governance) string {
+		if !slices.Contains(unsupported, p.Do.Verb) {
+			return ""
+		}
+		return fmt.Sprintf("no cloud carries out %s in this version", p.Do.Verb)
+	}},
+	{"refused", func(p *Policy, _ Governance) string { return p.refused() }},
+	{"limits", func(p *Policy, _ Governance) string {
+		if p.Mode != Enforce || p.Limits.PerHour > 0 && p.Limits.Share > 0 && p.Limits.DollarsPerHour > 0 {
+			return ""
+		}
+		d := DefaultLimits()
+		return fmt.Sprintf("it enforces without limits of its own; where it has none %d an hour, %.0f %% and %s an hour apply",
+			d.PerHour, 100*d.Share, d.DollarsPerHour.Dollars())
+	}},
+	{"ungoverned", func(p *Policy, g Governance) string {
+		compute := len(p.Select.Kind) == 0 || slices.ContainsFunc(machines, func(k inventory.Kind) bool { return slices.Contains(p.Select.Kind, string(k)) })
+		if !p.Do.Verb.Destructive() || !compute || slices.ContainsFunc(g, func(e Governed) bool { return e.Select.overlaps(&p.Select) }) {
+			return ""
+		}
+		return "no entry of governance in curfew.yaml covers what it selects, so that it acts only on what carries curfew:managed=true"
+	}},
+}
+
+// production is the environment whose machines ought not to be ended by a policy.
+const production = "production"
+
+// ending are the verbs that end what a machine does.
+var ending = []Verb{Stop, Hibernate, Terminate}
+
+// unsupported are the verbs that no cloud carries out yet.
+var unsupported = []Verb{Checkpoint, Hibernate, Suspend, Scale}
+
+// refused says why the ladder refuses whatever the policy proposes (docs/safety.md).
+func (p *Policy) refused() string {
+	if p.Do.Verb == PutRetention {
+		return "put-retention lets data expire, which is a deletion and needs an approval; no policy has one"
+	}
+	r := inventory.Resource{Tags: p.Do.Tags}
+	err := inventory.DefaultTagMapping().Apply(&r)
+	if err != nil || r.Managed || r.Lifetime != inventory.LifetimeUnknown || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() {
+		return "its tags decide what policies may do; no policy may write those"
+	}
+	return ""
+}
+
+// mayEnd says that a destructive policy can match resources of which one fact has a
+// value.
+func (p *Policy) mayEnd(name, value string) string {
+	if !p.Do.Verb.Destructive() || !p.canMatch(name, value) {
+		return ""
+	}
+	return fmt.Sprintf("%s can match %s %q; exclude it, as in where: %s != %q",
+		p.Do.Verb, strings.TrimPrefix(name, "resource."), value, name, value)
+}
+
+// canMatch says whether the policy can be anything but false where one fact has a value
+// and all others are unknown.
+func (p *Policy) canMatch(name, value string) bool {
+	for i := range fields {
+		if "resource."+fields[i].name != name {
+			continue
+		}
+		if wanted := *fields[i].wanted(&p.Select); len(wanted) > 0 && !slices.Contains(wanted, value) {
+			return false
+		}
+	}
+	given := &activation{given: map[string]any{name: types.String(value)}}
+	for _, c := range []*condition{p.where, p.when} {
+		if c != nil && c.eval(given) == usage.False {
+			return false
+		}
+	}
+	return true
+}
+
+// overlaps says whether a resource can match both selections.
+func (s *Select) overlaps(other *Select) bool {
+	for i := range fields {
+		a, b := *fields[i].wanted(s), *fields[i].wanted(other)
+		if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(v string) bool { return slices.Contains(b, v) }) {
+			return false
+		}
+	}
+	for k, v := range s.Tags {
+		if w, ok := other.Tags[k]; ok && v != w && v != anyValue && w != anyValue {
+			return false
+		}
+	}
+	return true
+}

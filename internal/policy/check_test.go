@@ -1,0 +1,284 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// careful is a policy about which there is nothing to say.
+const careful = `select: {kind: instance, lifetime: ephemeral}
+where: resource.environment != "production" && resource.purpose != "inference"
+when: duty.state == "idle" && duty.lasting >= duration("30m")
+then: [{warn: {grace: 15m}}, {do: stop}]
+limits: {per_hour: 10, share: 20%, dollars_per_hour: 200}
+mode: enforce`
+
+func TestCheck(t *testing.T) {
+	governed := Governance{{Select: Select{Kind: []string{"instance"}}}}
+	for _, tc := range []struct {
+		name     string
+		old, new string
+		g        Governance
+		want     []string
+	}{
+		{"nothing to say", "", "", governed, nil},
+		{"no select", "select: {kind: instance, lifetime: ephemeral}\n", "", governed, []string{"everything", "persistent"}},
+		{"inference is not excluded", ` && resource.purpose != "inference"`, "", governed, []string{"inference"}},
+		{"production is not excluded", `resource.environment != "production" && `, "", governed, []string{"production"}},
+		{"both are excluded by select", "lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
+			"lifetime: ephemeral, environment: [dev, staging], purpose: training}", governed, nil},
+		{"both are selected", "lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
+			"lifetime: ephemeral, environment: production, purpose: [inference]}", governed, []string{"inference", "production"}},
+		{"excluded by when", "where: resource.environment != \"production\" && resource.purpose != \"inference\"\nwhen: ",
+			"when: resource.environment in [\"dev\"] && !(resource.purpose == \"inference\") && ", governed, nil},
+		{"excluded by a tag that may not be there", `resource.purpose != "inference"`, `resource.tags.role != "inference"`, governed, []string{"inference"}},
+		{"lifetime is not restricted", ", lifetime: ephemeral", "", governed, []string{"persistent"}},
+		{"lifetime is restricted by where", "lifetime: ephemeral}\nwhere: ", "team: vision}\nwhere: resource.lifetime == \"ephemeral\" && ", governed, nil},
+		{"a moment suffices", ` && duty.lasting >= duration("30m")`, "", governed, []string{"no-duration"}},
+		{"busy machines too", "{do: stop}", "{do: stop, even_if_busy: true}", governed, []string{"busy"}},
+		{"a verb that no cloud has", "{do: stop}", "{do: hibernate}", governed, []string{"unsupported"}},
+		{"a verb that no cloud has, and harmless", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: checkpoint}]", governed, []string{"unsupported"}},
+		{"retention", "[{warn: {grace: 15m}}, {do: stop}]", "[{warn: {grace: 15m}}, {do: put-retention, retention_days: 30}]", governed, []string{"refused"}},
+		{"a tag that lets it act", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:managed\": \"true\"}}]", governed, []string{"refused"}},
+		{"a tag that ends its lease", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:lease-until\": \"2026-01-01\"}}]", governed, []string{"refused"}},
+		{"a tag like others", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {team: unknown}}]", governed, nil},
+		{"limits left out", ", share: 20%", "", governed, []string{"limits"}},
+		{"limits left out while observing", ", share: 20%, dollars_per_hour: 200}\nmode: enforce", "}", governed, nil},
+		{"no governance", "", "", nil, []string{"ungoverned"}},
+		{"governance of others", "", "", Governance{{Select: Select{Kind: []string{"notebook"}}}, {Select: Select{Lifetime: []string{"persistent"}}}}, []string{"ungoverned"}},
+		{"governance of some tags", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "prod"}}}}, []string{"ungoverned"}},
+		{"governance of any tag", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "*"}}}}, nil},
+		{"volumes need no governance", "kind: instance,", "kind: volume,", nil, []string{}},
+		{"a notice about everything", careful, "when: resource.age > duration(\"1h\")", nil, []string{"everything"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			keys := strings.Replace(careful, tc.old, tc.new, 1)
+			if keys == careful && tc.old != "" {
+				t.Fatalf("%q is not in the policy", tc.old)
+			}
+			var got []string
+			for _, c := range Check(&Set{Policies: []*Policy{policyOf(t, keys)}}, tc.g) {
+				got = append(got, c.Rule)
+				if !strings.HasPrefix(c.String(), "test.yaml:3: policy p: ") || strings.Contains(c.String(), "\n") {
+					t.Errorf("caution %q does not say where it is, in a line", c)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v for\n%s", got, tc.want, keys)
+			}
+		})
+	}
+}
+
+// TestEveryCheckFinds holds that no check is without a case above.
+func TestEveryCheckFinds(t *testing.T) {
+	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
+	busy := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true}]")
+	kept := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: put-retention, retention_days: 1}]")
+	found := map[string]bool{}
+	for _, c := range Check(&Set{Policies: []*Policy{worst, busy, kept}}, nil) {
+		found[c.Rule] = true
+	}
+	for _, c := range checks {
+		if !found[c.rule] {
+			t.Errorf("%s finds nothing in the worst policy", c.rule)
+		}
+	}
+}
+
+func TestGoverns(t *testing.T) {
+	g := Governance{
+		{Select: Select{Kind: []string{"instance"}, Team: []string{"vision"}}, Reason: "the team asked for it"},
+		{Select: Select{Tags: map[string]string{"sandbox": "*"}}},
+		{}, // no entry that is read is empty; one that is made so governs nothing
+	}
+	for _, tc := range []struct {
+		name string
+		r    inventory.Resource
+		want bool
+	}{
+		{"nothing", inventory.Resource{}, false},
+		{"managed", inventory.Resource{Managed: true}, true},
+		{"an entry", inventory.Resource{Kind: inventory.KindInstance, Owner: inventory.Owner{Team: "vision"}}, true},
+		{"half an entry", inventory.Resource{Kind: inventory.KindInstance, Owner: inventory.Owner{Team: "speech"}}, false},
+		{"an unknown team", inventory.Resource{Kind: inventory.KindInstance}, false},
+		{"a tag", inventory.Resource{Tags: map[string]string{"sandbox": "yes"}}, true},
+		{"tags that could not be read", inventory.Resource{}, false},
+	} {
+		if got := g.Governs(&tc.r); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+	}
+	if g.Governs(nil) || (Governance{}).Governs(&inventory.Resource{Kind: inventory.KindInstance}) {
+		t.Error("what is not there, or not named, is governed")
+	}
+}
+
+// TestSelectingIsNotGoverning holds that a policy's own select gives no right to act.
+func TestSelectingIsNotGoverning(t *testing.T) {
+	p, f := policyOf(t, careful), machine()
+	f.Resource.Managed = false
+	if p.Selects(f) == 0 || (Governance{}).Governs(f.Resource) {
+		t.Error("a resource is governed because a policy selects it")
+	}
+}
+
+func TestGovernanceInAFile(t *testing.T) {
+	var c struct {
+		Before     string     `yaml:"before"`
+		Governance Governance `yaml:"governance"`
+	}
+	read := func(src string) error {
+		c.Governance = nil
+		return yaml.UnmarshalWithOptions([]byte(src), &c, yaml.Strict())
+	}
+	if err := read("before: a\ngovernance:\n  - kind: [instance, notebook]\n    reason: the lab\n  - {team: vision, tags: {a: b}}\n"); err != nil {
+		t.Fatal(err)
+	}
+	want := Governance{
+		{Select: Select{Kind: []string{"instance", "notebook"}}, Reason: "the lab"},
+		{Select: Select{Team: []string{"vision"}, Tags: map[string]string{"a": "b"}}},
+	}
+	if diff := cmp.Diff(want, c.Governance); diff != "" {
+		t.Errorf("differs (-want +got):\n%s", diff)
+	}
+	for src, want := range map[string]string{
+		"governance:\n  - kind: instnace\n":            `2:11 kind "instnace" does not exist`,
+		"governance:\n  - {kind: instance, name: x}\n": `2:22 an entry of governance has no key "name"`,
+		"governance:\n  - reason: everything\n":        "2:5 an entry of governance needs at least one value",
+		"governance: {kind: instance}\n":               "1:13 governance is a list; this is a mapping",
+		"before: a\ngovernance:\n  - {lifetime: x}\n":  `3:16 lifetime "x" does not exist`,
+	} {
+		err := read(src)
+		var ye yaml.Error
+		if !errors.As(err, &ye) || ye.GetToken() == nil {
+			t.Errorf("%q gives %v, which has no place", src, err)
+			continue
+		}
+		at := ye.GetToken().Position
+		if got := strings.TrimSpace(place(at.Line, at.Column) + " " + ye.GetMessage()); !strings.HasPrefix(got, want) {
+			t.Errorf("%q gives %q, want %q", src, got, want)
+		}
+	}
+}
+
+func place(line, column int) string {
+	e := &Error{File: "", Line: line, Column: column}
+	return strings.TrimSuffix(strings.TrimPrefix(e.Error(), ":"), ": ")
+}
+
+// TestFormatIsRead holds that any policy that is written is read as the same.
+func TestFormatIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPolicy(t)
+		set, err := Parse("written.yaml", Format(p))
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, Format(p))
+		}
+		if diff := cmp.Diff(p, set.Policies[0], only...); diff != "" {
+			t.Fatalf("differs (-written +read):\n%s\n%s", diff, Format(p))
+		}
+	})
+}
+
+// anyPolicy draws a policy with all that the language has, and texts of any letters.
+func anyPolicy(t *rapid.T) *Policy {
+	text := rapid.StringMatching(`[\pL\pN\pP\pS \n\t]*[\pL\pN\pP\pS]`)
+	texts := func(label string) []string { return rapid.SliceOfNDistinct(text, 0, 2, rapid.ID).Draw(t, label) }
+	p := somePolicy(t)
+	p.Name = rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,20}`).Draw(t, "name")
+	p.Select.Team, p.Select.User, p.Select.Type = texts("team"), texts("user"), texts("type")
+	p.Select.Account = rapid.SampledFrom([][]string{nil, {"012345678901"}, {"1", "x"}}).Draw(t, "account")
+	p.Select.Tags = rapid.MapOfN(text, rapid.OneOf(text, rapid.Just("")), 0, 2).Draw(t, "tags")
+	p.Do = Do{Verb: Verb(pick(t, "verb", verbs...))}
+	for _, o := range options {
+		if !slices.Contains(o.verbs, string(p.Do.Verb)) || !o.required && rapid.Bool().Draw(t, o.name) {
+			continue
+		}
+		switch o.name {
+		case "even_if_busy":
+			p.Do.EvenIfBusy = true
+		case "scratch_disks":
+			p.Do.ScratchDisks = true
+		case "save_disks":
+			p.Do.SaveDisks = true
+		case "tags":
+			p.Do.Tags = map[string]string{text.Draw(t, "key"): text.Draw(t, "value")}
+		case "retention_days":
+			p.Do.RetentionDays = rapid.IntRange(1, 4000).Draw(t, o.name)
+		case "to":
+			p.Do.To = rapid.IntRange(0, 9).Draw(t, o.name)
+		}
+	}
+	p.Warn = nil
+	if p.Do.Verb.Destructive() || rapid.Bool().Draw(t, "warn") {
+		p.Warn = &Warning{Notify: texts("notify"), Grace: aDuration(t)}
+	}
+	p.Mode = Mode(pick(t, "mode", string(Observe), string(Warn), string(Enforce)))
+	p.Limits = Limits{
+		PerHour: rapid.IntRange(0, 99).Draw(t, "per hour"), Share: float64(rapid.IntRange(0, 10_000).Draw(t, "share")) / 10_000,
+		DollarsPerHour: money.Amount(rapid.Int64Range(0, 1<<50).Draw(t, "dollars")),
+	}
+	return p
+}
+
+// TestExplain holds what people read.
+func TestExplain(t *testing.T) {
+	for _, tc := range []struct {
+		name, keys string
+		change     func(*Facts)
+		want       []string
+	}{
+		{"all true", "select: {kind: instance, tags: {team: '*'}}\nwhen: duty.state == \"idle\" && duty.lasting >= duration(\"30m\")", nil, []string{
+			`select: true (kind: instance, tag team: *): kind is instance, tag team is "vision"`,
+			`when: true (duty.state == "idle" && duty.lasting >= duration("30m")): duty.state is "idle"; duty.lasting is 1h`}},
+		{"not selected", "select: {kind: [volume, notebook], lifetime: ephemeral}\nwhen: 'true'", nil, []string{
+			`select: false (kind: volume | notebook, lifetime: ephemeral): kind is instance`}},
+		{"an absent tag, selected", "select: {tags: {absent: x, team: speech}}\nwhen: 'true'", nil, []string{
+			`select: false (tag absent: x, tag team: speech): tag absent is absent, tag team is "vision"`}},
+		{"the first part that is false", `when: resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")`, nil, []string{
+			"select: true (everything): ",
+			`when: false (resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")): duty.state == "busy" is false: duty.state is "idle"`}},
+		{"all that is unknown", "where: resource.tags.absent != \"x\" && resource.gang != \"y\"\nwhen: duty.state == \"idle\"", func(f *Facts) {
+			f.Resource.Gang, f.Duty = "", &duty.Verdict{Why: "nothing was measured"}
+		}, []string{
+			"select: true (everything): ",
+			`where: unknown (resource.tags.absent != "x" && resource.gang != "y"): tag absent is absent; resource.gang is unknown: it belongs to no known run of several machines`,
+			`when: unknown (duty.state == "idle"): duty.state is unknown: nothing was measured`}},
+		{"why not at all", "when: resource.managed && !has(resource.tags.team)", nil, []string{
+			"select: true (everything): ",
+			`when: false (resource.managed && !has(resource.tags.team)): tag team is "vision"`}},
+		{"an error", "when: 1 / (resource.gpus - 1) == 1", nil, []string{
+			"select: true (everything): ",
+			"when: unknown (1 / (resource.gpus - 1) == 1): 1 / (resource.gpus - 1) == 1 is unknown: division by zero"}},
+		{"a schedule", "schedule: {timezone: Europe/Berlin, off: Sat-Sun, at: \"Tue 12:00\"}", nil, []string{
+			"select: true (everything): ",
+			"schedule: false (off Sat-Sun, at Tue 12:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 Jan 00:00, and it has been running since Tue 6 Jan 17:00 only"}},
+		{"a stale inventory", "when: 'true'", func(f *Facts) { f.Stale = true }, []string{
+			"select: unknown (everything): the inventory is too old to act on"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, f := policyOf(t, tc.keys), machine()
+			if tc.change != nil {
+				tc.change(f)
+			}
+			var got []string
+			for _, part := range p.Explain(f).Parts {
+				got = append(got, part.Name+": "+part.Answer.String()+" ("+part.Text+"): "+part.Why)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

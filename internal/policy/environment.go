@@ -1,0 +1,325 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+	"cel.dev/cel-go/parser"
+)
+
+// maxCondition is the longest condition in characters. What people write is far shorter;
+// it bounds what a file can make the compiler do.
+const maxCondition = 10_000
+
+// environment is the CEL environment of every condition.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	options := []cel.EnvOption{
+		cel.StdLib(), cel.ClearMacros(),
+		cel.Macros(cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro,
+			cel.GlobalMacro("has", 1, expandHas), cel.GlobalMacro("duration", 1, expandDuration)),
+		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableMacroCallTracking(),
+		cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(100),
+		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(2)),
+	}
+	for _, f := range facts {
+		options = append(options, cel.Variable(f.name, f.typ))
+	}
+	return cel.NewCustomEnv(options...)
+})
+
+// expandHas makes has(resource.tags.team) and has(resource.tags["team"]) ask whether
+// the tag is there, and has(fact) true where the fact is known. All three are unknown
+// where what they look into is.
+func expandHas(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
+	arg := args[0]
+	if _, isFact := factIndex[path(arg)]; isFact {
+		return eh.NewCall(operators.Equals, arg, eh.Copy(arg)), nil
+	}
+	switch arg.Kind() {
+	case ast.SelectKind:
+		s := arg.AsSelect()
+		return eh.NewPresenceTest(s.Operand(), s.FieldName()), nil
+	case ast.CallKind:
+		if c := arg.AsCall(); c.FunctionName() == operators.Index {
+			return eh.NewCall(operators.In, c.Args()[1], c.Args()[0]), nil
+		}
+	}
+	return nil, eh.NewError(arg.ID(), "has asks for a tag, as in has(resource.tags.team), or for a fact")
+}
+
+// expandDuration checks the text of a duration and lets it have days and weeks.
+func expandDuration(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
+	if args[0].Kind() != ast.LiteralKind {
+		return nil, nil
+	}
+	s, ok := args[0].AsLiteral().(types.String)
+	if !ok {
+		return nil, nil
+	}
+	d, err := parseDuration(string(s))
+	if err != nil {
+		return nil, eh.NewError(args[0].ID(), err.Error())
+	}
+	return eh.NewCall("duration", eh.NewLiteral(types.String(d.String()))), nil
+}
+
+// finite makes an arithmetic result that is no finite number an error, which is
+// unknown: CEL itself holds NaN != 1.0 to be true.
+type finite struct{ interpreter.InterpretableCall }
+
+// Exec evaluates the call.
+func (f finite) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := f.InterpretableCall.Exec(frame)
+	if d, ok := v.(types.Double); ok && (math.IsNaN(float64(d)) || math.IsInf(float64(d), 0)) {
+		return types.NewErr("%v is not a finite number", float64(d))
+	}
+	return v
+}
+
+// decorateFinite wraps the calls that can give a number that is not finite.
+func decorateFinite(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	c, ok := i.(interpreter.InterpretableCall)
+	if !ok {
+		return i, nil
+	}
+	switch c.Function() {
+	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Negate, "double":
+		return finite{c}, nil
+	}
+	return i, nil
+}
+
+// fault is a mistake in the text of a condition.
+type fault struct {
+	// line counts from 1, column from 0, in characters of the condition.
+	line, column int
+	message      string
+}
+
+// compile reads a condition. schedule says that the policy has one.
+func compile(text string, schedule bool) (*condition, *fault) {
+	env, err := environment()
+	if err != nil {
+		return nil, &fault{1, 0, err.Error()}
+	}
+	parsed, issues := env.Parse(text)
+	if f := firstIssue(issues); f != nil {
+		return nil, f
+	}
+	if f := checkNames(parsed.NativeRep(), schedule); f != nil {
+		return nil, f
+	}
+	checked, issues := env.Check(parsed)
+	if f := firstIssue(issues); f != nil {
+		return nil, f
+	}
+	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) {
+		return nil, &fault{1, 0, "a condition is true or false; this is of type " + cel.FormatCELType(t)}
+	}
+	a := checked.NativeRep()
+	if f := checkValues(a); f != nil {
+		return nil, f
+	}
+	c := &condition{text: text, ast: a, program: nil}
+	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(decorateFinite))
+	if err != nil {
+		return nil, &fault{1, 0, err.Error()}
+	}
+	c.traced = sync.OnceValues(func() (cel.Program, error) {
+		return env.Program(checked, cel.EvalOptions(cel.OptExhaustiveEval), cel.CustomDecoratorV2(decorateFinite))
+	})
+	c.inspect()
+	return c, nil
+}
+
+// firstIssue returns the first mistake that the compiler found.
+func firstIssue(issues *cel.Issues) *fault {
+	if issues.Err() == nil {
+		return nil
+	}
+	errs := issues.Errors()
+	if len(errs) == 0 {
+		return &fault{1, 0, issues.Err().Error()}
+	}
+	first := slices.MinFunc(errs, func(a, b *cel.Error) int {
+		if d := a.Location.Line() - b.Location.Line(); d != 0 {
+			return d
+		}
+		return a.Location.Column() - b.Location.Column()
+	})
+	return &fault{max(1, first.Location.Line()), max(0, first.Location.Column()), plain(first.Message)}
+}
+
+// overload is the compiler's way to say that an operator does not fit its operands.
+var overload = regexp.MustCompile(`^found no matching overload for '(!?[@_]*)([^_']+?)_*' applied to '([^']*)'$`)
+
+// plain puts the compiler's messages into words of the language.
+func plain(message string) string {
+	message = strings.Join(strings.Fields(message), " ")
+	if m := overload.FindStringSubmatch(message); m != nil {
+		operands := m[3]
+		if inner, ok := strings.CutPrefix(operands, "("); ok {
+			operands = strings.TrimSuffix(inner, ")")
+		}
+		return fmt.Sprintf("%s does not apply to %s", m[2], strings.ReplaceAll(operands, ", ", " and "))
+	}
+	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
+		name, _, _ = strings.Cut(name, "'")
+		return fmt.Sprintf("%s is neither a fact nor a function; facts begin with %s", name, strings.Join(roots, ", "))
+	}
+	if strings.Contains(message, "'<EOF>'") {
+		return "the condition ends where more is expected"
+	}
+	message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), " expecting ")
+	return message
+}
+
+// roots are the first words of the facts' names.
+var roots = func() []string {
+	var out []string
+	for _, f := range facts {
+		root, _, _ := strings.Cut(f.name, ".")
+		if !slices.Contains(out, root) {
+			out = append(out, root)
+		}
+	}
+	return out
+}()
+
+// path returns "a.b.c" for a selection of names, and "" for anything else.
+func path(e ast.Expr) string {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return e.AsIdent()
+	case ast.SelectKind:
+		if operand := path(e.AsSelect().Operand()); operand != "" {
+			return operand + "." + e.AsSelect().FieldName()
+		}
+	}
+	return ""
+}
+
+// checkNames finds the first name under one of the roots that is no fact.
+func checkNames(a *ast.AST, schedule bool) *fault {
+	var found *fault
+	report := func(e ast.Expr, format string, args ...any) {
+		for e.Kind() == ast.SelectKind {
+			e = e.AsSelect().Operand()
+		}
+		at := a.SourceInfo().GetStartLocation(e.ID())
+		f := &fault{at.Line(), at.Column(), fmt.Sprintf(format, args...)}
+		if found == nil || f.line < found.line || f.line == found.line && f.column < found.column {
+			found = f
+		}
+	}
+	var visit func(e ast.NavigableExpr)
+	visit = func(e ast.NavigableExpr) {
+		name := path(e)
+		if name == "" {
+			for _, child := range e.Children() {
+				visit(child)
+			}
+			return
+		}
+		root, _, _ := strings.Cut(name, ".")
+		for prefix := name; slices.Contains(roots, root); {
+			f, ok := factIndex[prefix]
+			if ok && f.scheduled && !schedule {
+				report(e, "%s: the policy has no schedule", f.name)
+			}
+			cut := strings.LastIndexByte(prefix, '.')
+			if ok {
+				break
+			}
+			if cut < 0 {
+				report(e, "%s is not a fact; %s has %s", name, root, strings.Join(under(root), ", "))
+				break
+			}
+			prefix = prefix[:cut]
+		}
+	}
+	visit(ast.NavigateAST(a))
+	return found
+}
+
+// under lists what follows a root in the names of facts.
+func under(root string) []string {
+	var out []string
+	for _, f := range facts {
+		if rest, ok := strings.CutPrefix(f.name, root+"."); ok {
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
+// checkValues finds the first comparison of a fact with a value that it never has: a
+// typing error that would be false, or worse true, for ever.
+func checkValues(a *ast.AST) *fault {
+	var found *fault
+	check := func(f *fact, literal ast.Expr) {
+		if found != nil || f == nil || literal.Kind() != ast.LiteralKind {
+			return
+		}
+		s, ok := literal.AsLiteral().(types.String)
+		if !ok {
+			return
+		}
+		if why := f.never(string(s)); why != "" {
+			at := a.SourceInfo().GetStartLocation(literal.ID())
+			found = &fault{at.Line(), at.Column(), why}
+		}
+	}
+	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		c := e.AsCall()
+		switch c.FunctionName() {
+		case operators.Equals, operators.NotEquals:
+			check(factIndex[path(c.Args()[0])], c.Args()[1])
+			check(factIndex[path(c.Args()[1])], c.Args()[0])
+		case operators.In:
+			if list := c.Args()[1]; list.Kind() == ast.ListKind {
+				for _, element := range list.AsList().Elements() {
+					check(factIndex[path(c.Args()[0])], element)
+				}
+			}
+		}
+	}))
+	return found
+}
+
+// never says why a fact can never have a value; empty where it can.
+func (f *fact) never(value string) string {
+	switch {
+	case value == "" && f.typ.IsExactType(cel.StringType):
+		return fmt.Sprintf("%s is never empty; where it is not known, has(%s) is unknown", f.name, f.name)
+	case f.values != nil && value == "unknown":
+		return fmt.Sprintf("%s is never %q: what is unknown makes the condition unknown, and only true acts", f.name, value)
+	case f.values != nil && !slices.Contains(f.values, value):
+		return fmt.Sprintf("%s is never %q; it is %s", f.name, value, oneOf(f.values))
+	case f.lower && value != strings.ToLower(value):
+		return fmt.Sprintf("%s is never %q; its letters are small: %q", f.name, value, strings.ToLower(value))
+	}
+	return ""
+}
+
+// oneOf joins what is allowed: "a, b or c".
+func oneOf(values []string) string {
+	if len(values) < 2 {
+		return strings.Join(values, "")
+	}
+	return strings.Join(values[:len(values)-1], ", ") + " or " + values[len(values)-1]
+}

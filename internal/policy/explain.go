@@ -1,0 +1,323 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Explain answers as [Policy.Evaluate] does, and says for each part what decided. It is
+// some ten times slower.
+func (p *Policy) Explain(f *Facts) Outcome {
+	if f.Stale || f.Resource == nil {
+		return Outcome{Parts: []Part{{Name: "select", Text: p.Select.text(), Why: "the inventory is too old to act on"}}}
+	}
+	e := evaluation{f: f, r: f.Resource, hours: p.hours}
+	out := Outcome{Answer: usage.True, Next: p.Evaluate(f).Next}
+	for _, part := range []func(*evaluation) (Part, bool){p.explainSelect, p.explainWhere, p.explainSchedule, p.explainWhen} {
+		if explained, given := part(&e); given {
+			out.Parts = append(out.Parts, explained)
+			out.Answer = usage.And(out.Answer, explained.Answer)
+		}
+		if out.Answer == usage.False {
+			break
+		}
+	}
+	return out
+}
+
+func (p *Policy) explainSelect(e *evaluation) (Part, bool) {
+	part := Part{Name: "select", Text: p.Select.text(), Answer: p.Select.match(e.r)}
+	var why []string
+	for i := range fields {
+		f := &fields[i]
+		if len(*f.wanted(&p.Select)) == 0 || f.match(&p.Select, e.r) != part.Answer {
+			continue
+		}
+		if got := f.value(e.r); got != "" {
+			why = append(why, f.name+" is "+got)
+		} else {
+			why = append(why, f.name+" is unknown")
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(p.Select.Tags)) {
+		want := p.Select.Tags[k]
+		got, ok := e.r.Tags[k]
+		switch matches := ok && (want == anyValue || got == want); {
+		case e.r.Tags == nil:
+			why = append(why, "tags could not be read")
+		case part.Answer == usage.Unknown || matches != (part.Answer == usage.True):
+		case !ok:
+			why = append(why, "tag "+k+" is absent")
+		default:
+			why = append(why, fmt.Sprintf("tag %s is %q", k, got))
+		}
+	}
+	part.Why = strings.Join(slices.Compact(why), ", ")
+	return part, true
+}
+
+// text writes a selection as in a file.
+func (s *Select) text() string {
+	var out []string
+	for i := range fields {
+		if wanted := *fields[i].wanted(s); len(wanted) > 0 {
+			out = append(out, fields[i].name+": "+strings.Join(wanted, " | "))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
+		out = append(out, "tag "+k+": "+s.Tags[k])
+	}
+	if len(out) == 0 {
+		return "everything"
+	}
+	return strings.Join(out, ", ")
+}
+
+func (p *Policy) explainWhere(e *evaluation) (Part, bool) {
+	return explainCondition("where", p.Where, p.where, e)
+}
+
+func (p *Policy) explainWhen(e *evaluation) (Part, bool) {
+	return explainCondition("when", p.When, p.when, e)
+}
+
+func (p *Policy) explainSchedule(e *evaluation) (Part, bool) {
+	if p.Schedule == nil {
+		return Part{}, false
+	}
+	part := Part{Name: "schedule"}
+	part.Answer, _ = p.askSchedule(e)
+	if p.hours == nil {
+		return part, true
+	}
+	show := func(t time.Time) string { return t.In(p.hours.location).Format("Mon 2 Jan 15:04") }
+	var text []string
+	part.Why = "it is " + show(e.f.Now)
+	if off := p.Schedule.Off; len(off) > 0 {
+		text = append(text, "off "+strings.Join(off, ", "))
+		if turn := p.hours.nextTurn(e.f.Now); !turn.IsZero() {
+			part.Why += ", " + map[bool]string{true: "off", false: "on"}[p.hours.isOff(e.f.Now)] + " until " + show(turn)
+		}
+	}
+	if ticks := p.Schedule.At; len(ticks) > 0 {
+		text = append(text, "at "+strings.Join(ticks, ", "))
+		since, last := runningSince(e), p.hours.lastTick(e.f.Now)
+		switch {
+		case since.IsZero():
+			part.Why += ", and nobody knows since when it runs"
+		case since.Before(last):
+			part.Why += ", and it has been running since before " + show(last)
+		default:
+			part.Why += ", and it has been running since " + show(since) + " only"
+		}
+	}
+	part.Text = strings.Join(text, ", ") + " (" + p.hours.location.String() + ")"
+	return part, true
+}
+
+// trace is an evaluated condition with the value of each of its parts.
+type trace struct {
+	c     *condition
+	e     *evaluation
+	state interpreter.EvalState
+}
+
+func explainCondition(name, text string, c *condition, e *evaluation) (Part, bool) {
+	if text == "" {
+		return Part{}, false
+	}
+	part := Part{Name: name, Text: oneLine(text)}
+	if c == nil {
+		part.Why = "it was not compiled"
+		return part, true
+	}
+	program, err := c.traced()
+	if err != nil {
+		part.Why = err.Error()
+		return part, true
+	}
+	v, details, _ := program.Eval(&activation{evaluation: *e}) // an error is unknown, and stands in the trace
+	t := &trace{c: c, e: e, state: details.State()}
+	part.Answer = answerOf(v)
+	part.Why = strings.Join(t.why(c.ast.Expr(), part.Answer), "; ")
+	return part, true
+}
+
+// answerOf reads a value of CEL. What is no boolean is unknown.
+func answerOf(v ref.Val) usage.Answer {
+	if b, ok := v.(types.Bool); ok {
+		return usage.Of(bool(b))
+	}
+	return usage.Unknown
+}
+
+// value returns what a part of the condition came to.
+func (t *trace) value(e ast.Expr) ref.Val {
+	if e.Kind() == ast.LiteralKind {
+		return e.AsLiteral()
+	}
+	v, _ := t.state.Value(e.ID())
+	return v
+}
+
+// why says what made a part of the condition come to an answer.
+func (t *trace) why(e ast.Expr, answer usage.Answer) []string {
+	if e.Kind() == ast.CallKind {
+		args := e.AsCall().Args()
+		switch e.AsCall().FunctionName() {
+		case operators.LogicalAnd:
+			return t.deciding(args, answer, usage.True)
+		case operators.LogicalOr:
+			return t.deciding(args, answer, usage.False)
+		case operators.LogicalNot:
+			return t.why(args[0], answer.Not())
+		}
+	}
+	return t.atom(e, answer)
+}
+
+// deciding joins the operands that came to the answer. One suffices, except for the
+// answer that needs all of them.
+func (t *trace) deciding(args []ast.Expr, answer, all usage.Answer) []string {
+	var out []string
+	for _, arg := range args {
+		if answerOf(t.value(arg)) != answer {
+			continue
+		}
+		out = append(out, t.why(arg, answer)...)
+		if answer != all && answer != usage.Unknown {
+			break
+		}
+	}
+	return out
+}
+
+// atom says what the facts of a comparison are.
+func (t *trace) atom(e ast.Expr, answer usage.Answer) []string {
+	known, missing := t.mentioned(e)
+	switch {
+	case answer == usage.True && len(known) > 0:
+		return []string{strings.Join(known, ", ")}
+	case answer == usage.Unknown && len(missing) > 0:
+		return []string{strings.Join(missing, ", ")}
+	}
+	text, err := cel.ExprToString(e, t.c.ast.SourceInfo())
+	if err != nil {
+		text = t.c.text
+	}
+	out := oneLine(text) + " is " + answer.String()
+	if failed, ok := t.value(e).(*types.Err); ok && answer == usage.Unknown {
+		out += ": " + oneLine(failed.Error())
+	} else if known = append(known, missing...); len(known) > 0 {
+		out += ": " + strings.Join(known, ", ")
+	}
+	return []string{out}
+}
+
+// mentioned says of the facts in an expression what they are, and of those that are
+// not known why.
+func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
+	add := func(list *[]string, s string) {
+		if !slices.Contains(*list, s) {
+			*list = append(*list, s)
+		}
+	}
+	var visit func(n ast.NavigableExpr)
+	visit = func(n ast.NavigableExpr) {
+		if key, ok := t.tag(n); ok && t.e.r.Tags != nil {
+			if v, there := t.e.r.Tags[key]; there {
+				add(&known, fmt.Sprintf("tag %s is %q", key, v))
+			} else {
+				add(&missing, "tag "+key+" is absent")
+			}
+			return
+		}
+		if f := factIndex[path(n)]; f != nil && n.Kind() == ast.IdentKind {
+			if v := f.read(t.e); v != nil {
+				add(&known, f.name+" is "+show(v))
+			} else {
+				add(&missing, f.name+" is unknown: "+f.why(t.e))
+			}
+		}
+		for _, child := range n.Children() {
+			visit(child)
+		}
+	}
+	visit(ast.NavigateExpr(t.c.ast, e))
+	return known, missing
+}
+
+// tag returns the key of resource.tags.key, resource.tags["key"] and their has.
+func (t *trace) tag(e ast.Expr) (key string, ok bool) {
+	const tags = "resource.tags"
+	if e.Kind() == ast.SelectKind && path(e.AsSelect().Operand()) == tags {
+		return e.AsSelect().FieldName(), true
+	}
+	if e.Kind() != ast.CallKind {
+		return "", false
+	}
+	args := e.AsCall().Args()
+	switch e.AsCall().FunctionName() {
+	case operators.Index:
+		key, ok = t.literal(args[1])
+		return key, ok && path(args[0]) == tags
+	case operators.In:
+		key, ok = t.literal(args[0])
+		return key, ok && path(args[1]) == tags
+	}
+	return "", false
+}
+
+// literal returns a text that is written in the condition.
+func (t *trace) literal(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	s, ok := e.AsLiteral().(types.String)
+	return string(s), ok
+}
+
+// why says why a fact is not known.
+func (f *fact) why(e *evaluation) string {
+	if strings.HasPrefix(f.name, "duty.") {
+		switch {
+		case e.f.Duty == nil:
+			return "nobody judged what it does"
+		case verdict(e) == nil && e.f.Duty.State != "":
+			return "its newest sample is too old"
+		case e.f.Duty.Why != "":
+			return e.f.Duty.Why
+		}
+	}
+	return f.unknown
+}
+
+// show writes a value for people.
+func show(v ref.Val) string {
+	switch v := v.(type) {
+	case types.String:
+		return strconv.Quote(string(v))
+	case types.Duration:
+		return durationText(v.Truncate(time.Second))
+	case types.Timestamp:
+		return v.UTC().Format(time.RFC3339)
+	case types.Double:
+		return strconv.FormatFloat(float64(v), 'g', 6, 64)
+	case types.Bool, types.Int:
+		return fmt.Sprint(v.Value())
+	}
+	return "known"
+}

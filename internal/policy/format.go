@@ -1,0 +1,176 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// YAML writes a file that [Parse] reads as the same policies.
+func (s *Set) YAML() []byte {
+	var b strings.Builder
+	b.WriteString("apiVersion: " + APIVersion + "\npolicies:\n")
+	for _, p := range s.Policies {
+		p.write(&b)
+	}
+	return []byte(b.String())
+}
+
+// Format writes a file with one policy. Limits that are zero are left out, and a share
+// is rounded to a hundredth of a percent.
+func Format(p *Policy) []byte { return (&Set{Policies: []*Policy{p}}).YAML() }
+
+func (p *Policy) write(b *strings.Builder) {
+	fmt.Fprintf(b, "  - name: %s\n", scalarText(p.Name))
+	line := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(b, "    %s: %s\n", key, value)
+		}
+	}
+	line("select", flow(p.Select.pairs()))
+	if p.Where != "" {
+		line("where", scalarText(p.Where))
+	}
+	if p.When != "" {
+		line("when", scalarText(p.When))
+	}
+	if s := p.Schedule; s != nil {
+		place := s.Location
+		if place == nil {
+			place = time.UTC
+		}
+		line("schedule", flow([]string{pair("timezone", scalarText(place.String())), pair("off", list(s.Off)), pair("at", list(s.At))}))
+	}
+	b.WriteString("    then:\n")
+	if w := p.Warn; w != nil {
+		fmt.Fprintf(b, "      - warn: %s\n", flow([]string{pair("notify", list(w.Notify)), pair("grace", durationText(w.Grace))}))
+	}
+	p.Do.write(b)
+	line("limits", flow(p.Limits.pairs()))
+	if p.Mode != Observe {
+		line("mode", string(p.Mode))
+	}
+}
+
+func (d *Do) write(b *strings.Builder) {
+	fmt.Fprintf(b, "      - do: %s\n", d.Verb)
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"even_if_busy", d.EvenIfBusy}, {"scratch_disks", d.ScratchDisks}, {"save_disks", d.SaveDisks}} {
+		if f.set {
+			fmt.Fprintf(b, "        %s: true\n", f.name)
+		}
+	}
+	if len(d.Tags) > 0 {
+		fmt.Fprintf(b, "        tags: %s\n", flow(tagPairs(d.Tags)))
+	}
+	if d.Verb == PutRetention {
+		fmt.Fprintf(b, "        retention_days: %d\n", d.RetentionDays)
+	}
+	if d.Verb == Scale {
+		fmt.Fprintf(b, "        to: %d\n", d.To)
+	}
+}
+
+func (s *Select) pairs() []string {
+	var out []string
+	for i := range fields {
+		out = append(out, pair(fields[i].name, list(*fields[i].wanted(s))))
+	}
+	return append(out, pair("tags", flow(tagPairs(s.Tags))))
+}
+
+func tagPairs(tags map[string]string) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, scalarText(k)+": "+scalarText(tags[k]))
+	}
+	return out
+}
+
+func (l *Limits) pairs() []string {
+	var out []string
+	if l.PerHour > 0 {
+		out = append(out, pair("per_hour", strconv.Itoa(l.PerHour)))
+	}
+	if points := int(math.Round(l.Share * 10_000)); points > 0 {
+		percent := strings.TrimRight(fmt.Sprintf("%d.%02d", points/100, points%100), "0")
+		out = append(out, pair("share", strconv.Quote(strings.TrimSuffix(percent, ".")+"%")))
+	}
+	if l.DollarsPerHour > 0 {
+		out = append(out, pair("dollars_per_hour", l.DollarsPerHour.String()))
+	}
+	return out
+}
+
+// pair is a key with its value, or nothing without a value.
+func pair(key, value string) string {
+	if value == "" {
+		return ""
+	}
+	return key + ": " + value
+}
+
+// flow joins what is there in braces; nothing without any.
+func flow(pairs []string) string {
+	pairs = slices.DeleteFunc(slices.Clone(pairs), func(s string) bool { return s == "" })
+	if len(pairs) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
+}
+
+// list is one value, or several in brackets; nothing without any.
+func list(values []string) string {
+	var out []string
+	for _, v := range values {
+		out = append(out, scalarText(v))
+	}
+	switch len(out) {
+	case 0:
+		return ""
+	case 1:
+		return out[0]
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// word is what means itself in YAML without quotes, wherever it stands.
+var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+
+// reserved are words that YAML takes for something else.
+var reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+// scalarText writes a text as a YAML scalar.
+func scalarText(s string) string {
+	if word.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
+		return s
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteRune('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r < ' ' || r == 0x7f || r == 0x85 || r == 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

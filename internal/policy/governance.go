@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"errors"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Governance is the section of the configuration that says which resources policies may
+// act on. What no entry matches needs the tag curfew:managed=true; what a policy selects
+// is not governed by that. Empty, it governs nothing.
+type Governance []Governed
+
+// Governed is one entry: resources, and why policies may act on them.
+type Governed struct {
+	Select Select
+	Reason string
+}
+
+// Governs says whether policies may act on a resource: it carries curfew:managed=true,
+// or an entry matches it. What is not known of it does not match.
+func (g Governance) Governs(r *inventory.Resource) bool {
+	if r == nil {
+		return false
+	}
+	if r.Managed {
+		return true
+	}
+	for i := range g {
+		if !g[i].Select.isEmpty() && g[i].Select.match(r) == usage.True {
+			return true
+		}
+	}
+	return false
+}
+
+// UnmarshalYAML reads the list strictly. Mistakes are YAML errors with their token.
+func (g *Governance) UnmarshalYAML(n ast.Node) error {
+	d := &document{}
+	err := d.items(n, "governance", func(item ast.Node) error {
+		var entry Governed
+		if err := d.governed(item, &entry); err != nil {
+			return err
+		}
+		*g = append(*g, entry)
+		return nil
+	})
+	var e *Error
+	if errors.As(err, &e) {
+		return &yaml.SyntaxError{Message: e.Message, Token: &token.Token{Position: &token.Position{Line: e.Line, Column: e.Column}}}
+	}
+	return err
+}
+
+func (d *document) governed(n ast.Node, g *Governed) error {
+	err := d.selection(n, "an entry of governance", &g.Select,
+		entry{"reason", false, func(n ast.Node) (err error) { g.Reason, err = d.text(n, "reason"); return err }})
+	if err == nil && g.Select.isEmpty() {
+		err = d.at(n, "an entry of governance needs at least one value to select by; an empty one would govern everything")
+	}
+	return err
+}

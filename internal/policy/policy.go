@@ -1,0 +1,136 @@
+// Package policy is the language in which people say what should happen to which
+// resources: strict YAML with conditions in CEL over facts that may be unknown.
+// Evaluating a policy changes nothing; it says true, false or unknown, and only true
+// proposes.
+package policy
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// APIVersion is the version of the language.
+const APIVersion = "curfew.policy/v1"
+
+// Verb is what is done to a resource.
+type Verb string
+
+// The verbs, from the least harm to the most.
+const (
+	Notify     Verb = "notify"     // tell people, change nothing
+	Tag        Verb = "tag"        // write tags
+	Checkpoint Verb = "checkpoint" // save the work
+	Suspend    Verb = "suspend"    // hold a job or workload
+	Scale      Verb = "scale"      // change the size of a group or endpoint
+	Stop       Verb = "stop"       // keeps the disks
+	Hibernate  Verb = "hibernate"  // keeps disks and memory
+	Terminate  Verb = "terminate"  // the machine is gone
+	Delete     Verb = "delete"     // the resource is gone; a volume is snapshotted first
+	Release    Verb = "release"    // gives an address back
+	// PutRetention and PutLifecycle make a service delete or move data by age.
+	PutRetention Verb = "put-retention"
+	PutLifecycle Verb = "put-lifecycle"
+)
+
+// Destructive says whether the verb can take work or data away, so that it needs an
+// explicit grace and climbs the whole ladder. An unknown verb is.
+func (v Verb) Destructive() bool { return v != Notify && v != Tag && v != Checkpoint }
+
+// Mode is how far a policy goes. The zero Mode observes.
+type Mode string
+
+// The modes.
+const (
+	Observe Mode = ""        // written "observe": proposals are shown, nothing happens
+	Warn    Mode = "warn"    // people are warned
+	Enforce Mode = "enforce" // the action is carried out, if the run enforces as well
+)
+
+// Set is the policies of one or more files, each name once.
+type Set struct {
+	Policies []*Policy
+}
+
+// Policy is one rule: which resources, under which condition, after which warning,
+// what is done.
+type Policy struct {
+	Name string
+	// Select narrows to resources by plain values, all of which must match.
+	Select Select
+	// Where and When are CEL conditions; empty is true. Where is about what the
+	// resource is, When about what it does.
+	Where, When string
+	// Schedule narrows to times; nil is always.
+	Schedule *Schedule
+	// Warn is whom to warn and how long to wait; nil only where nothing destructive
+	// is done.
+	Warn *Warning
+	Do   Do
+	// Limits bound how much one run and one hour may do. Fields that are zero take
+	// the defaults of the caller.
+	Limits Limits
+	Mode   Mode
+
+	// File and Line are where the policy begins.
+	File string
+	Line int
+
+	where, when *condition
+	hours       *hours
+}
+
+// Select narrows to resources. An empty field matches all.
+type Select struct {
+	Cloud, Account, Region, Kind, Type, Lifetime, Purpose []string
+	Team, Project, User, Environment                      []string
+	// Tags must be there with these values ("*" is any value).
+	Tags map[string]string
+}
+
+// Warning is a step of the ladder: who is told, and how long nothing happens after
+// their channel accepted it.
+type Warning struct {
+	// Notify are recipients: "owner", "team", or a name that the configuration
+	// routes. Empty means owner.
+	Notify []string
+	Grace  time.Duration
+}
+
+// Do is what is carried out.
+type Do struct {
+	Verb Verb
+	// EvenIfBusy allows to end machines that are busy or whose duty is unknown.
+	EvenIfBusy bool
+	// ScratchDisks declares instance-store and delete-on-termination disks to hold
+	// nothing that matters. SaveDisks snapshots the latter before.
+	ScratchDisks, SaveDisks bool
+	// Tags are written by the verb tag.
+	Tags map[string]string
+	// RetentionDays is for put-retention; To is the size for scale.
+	RetentionDays, To int
+}
+
+// Limits are the caps of safety.md 5.
+type Limits struct {
+	// PerHour is how many resources one run, and all runs of one hour, may act on.
+	PerHour int
+	// Share is the part of the machines that the policy selects, 0 to 1.
+	Share float64
+	// DollarsPerHour is what the resources acted on cost an hour together.
+	DollarsPerHour money.Amount
+}
+
+// DefaultLimits are on where a policy says nothing.
+func DefaultLimits() Limits {
+	return Limits{PerHour: 10, Share: 0.2, DollarsPerHour: 200 * money.USD}
+}
+
+// Schedule narrows a policy to times of a place.
+type Schedule struct {
+	Location *time.Location
+	// Off are weekly spans in which the policy applies: "Mon-Fri 20:00-07:00",
+	// "Sat-Sun". At are weekly ticks: "Mon-Fri 20:00"; a tick is due for a resource
+	// that has been running since before it, so that a missed tick is caught up.
+	Off, At []string
+}

@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// inside finds the place in the file of a character of a text: line counts from 1 and
+// column from 0 within the text. Quotes, escapes, block scalars and folded lines are
+// followed, because the text's other characters stand in the file in the same order.
+func (d *document) inside(n ast.Node, line, column int) (int, int) {
+	start, value, quote := n.GetToken(), "", byte(0)
+	switch n := n.(type) {
+	case *ast.StringNode:
+		value = n.Value
+		switch n.Token.Type {
+		case token.DoubleQuoteType:
+			quote = '"'
+		case token.SingleQuoteType:
+			quote = '\''
+		}
+	case *ast.LiteralNode:
+		start, value = n.Start, n.Value.Value
+	}
+	at := cursor{src: []rune(string(d.src)), line: 1, column: 1}
+	for at.more() && (at.line < start.Position.Line || at.line == start.Position.Line && at.column < start.Position.Column) {
+		at.step()
+	}
+	if _, block := n.(*ast.LiteralNode); block {
+		for at.more() && at.line == start.Position.Line {
+			at.step()
+		}
+	} else if quote != 0 {
+		at.step()
+	}
+	index := offset(value, line, column)
+	found := at
+	for i, r := range []rune(value) {
+		if i > index {
+			break
+		}
+		if unicode.IsSpace(r) {
+			continue // one of them, or a line break and the indentation after it
+		}
+		for at.more() {
+			before := at
+			if got := at.read(quote); got == r {
+				found = before
+				break
+			}
+		}
+	}
+	return found.line, found.column
+}
+
+// offset is the index of a character in a text by its line and column.
+func offset(text string, line, column int) int {
+	n := 0
+	for ; line > 1; line-- {
+		first, rest, ok := strings.Cut(text, "\n")
+		if !ok {
+			break
+		}
+		n, text = n+utf8.RuneCountInString(first)+1, rest
+	}
+	return n + column
+}
+
+// cursor walks over the characters of a file.
+type cursor struct {
+	src          []rune
+	index        int
+	line, column int
+}
+
+func (c *cursor) more() bool { return c.index < len(c.src) }
+
+func (c *cursor) step() {
+	if !c.more() {
+		return
+	}
+	if c.src[c.index] == '\n' {
+		c.line, c.column = c.line+1, 0
+	}
+	c.index, c.column = c.index+1, c.column+1
+}
+
+// read returns the character that stands at the cursor in a text with the given quotes,
+// and steps over it.
+func (c *cursor) read(quote byte) rune {
+	r := c.src[c.index]
+	c.step()
+	switch {
+	case !c.more():
+	case quote == '\'' && r == '\'' && c.src[c.index] == '\'':
+		c.step()
+	case quote == '"' && r == '\\':
+		r = c.src[c.index]
+		c.step()
+		if strings.ContainsRune("nrt0abvef\n", r) {
+			return ' '
+		}
+		if digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[r]; digits > 0 {
+			r = 0
+			for ; digits > 0 && c.more(); digits-- {
+				r = r<<4 + rune(strings.IndexRune("0123456789abcdef", unicode.ToLower(c.src[c.index])))
+				c.step()
+			}
+		}
+	}
+	return r
+}
