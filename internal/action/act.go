@@ -1,0 +1,388 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// candidate is an item whose next call is due.
+type candidate struct {
+	it Item
+	p  Proposal // as verified
+	// first says that nothing was called for the item yet, so that the caps count it;
+	// again that its call was made, or may have been, and left no trace.
+	first, again bool
+	steps        []Step
+}
+
+// act verifies what is due and carries out what still holds, within the caps.
+func (s *pass) act(ctx context.Context) error {
+	if len(s.due) == 0 {
+		return nil
+	}
+	if !s.Enforce {
+		s.wouldAct()
+		return nil
+	}
+	if s.due = s.whole(s.due); len(s.due) == 0 {
+		return nil
+	}
+	ready, err := s.verify(ctx)
+	if err != nil {
+		return err
+	}
+	ready = s.whole(ready)
+	var sources []string
+	for _, c := range ready {
+		if !slices.Contains(sources, c.it.Source) {
+			sources = append(sources, c.it.Source)
+		}
+	}
+	for _, source := range sources {
+		if err := s.actFor(ctx, source, ready); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// actFor admits the first calls of one source together, then makes all its calls.
+func (s *pass) actFor(ctx context.Context, source string, ready []candidate) error {
+	var calls, first []candidate
+	for _, c := range ready {
+		switch {
+		case c.it.Source != source:
+		case !c.first:
+			calls = append(calls, c)
+		case s.approved(ctx, &c):
+			first = append(first, c)
+		}
+	}
+	admitted, err := s.admit(ctx, source, first)
+	if err != nil {
+		return err
+	}
+	for _, c := range admitted {
+		if err := s.skip(c.it, s.call(ctx, c)); err != nil {
+			return err
+		}
+	}
+	for _, c := range calls {
+		if err := s.skip(c.it, s.callNext(ctx, c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verify reads everything about the due items again, and returns those that still
+// hold and that nothing forbids. Whatever changed puts an item back.
+func (s *pass) verify(ctx context.Context) ([]candidate, error) {
+	at := s.Clock()
+	items := make([]Item, len(s.due))
+	for i, c := range s.due {
+		items[i] = c.it
+	}
+	fresh, err := s.Verify(ctx, items)
+	if err == nil && jumped(s.began, s.Clock(), s.gap) {
+		err = errors.New("the clock was set during the round")
+	}
+	if err != nil {
+		for _, it := range items {
+			s.fail(it, ResultWaiting, "verify it again: "+err.Error())
+		}
+		s.next(s.r.Now.Add(time.Minute))
+		return nil, nil
+	}
+	now := s.Clock().Wall
+	// A keep that came while things were read counts.
+	if s.keeps, err = s.Store.Keeps(ctx, now); err != nil {
+		return nil, fmt.Errorf("read what is kept: %w", err)
+	}
+	together := map[string][]inventory.Ref{}
+	for source, refs := range s.underway {
+		together[source] = slices.Clone(refs)
+	}
+	for _, p := range fresh {
+		if p.Resource != nil && p.Condition == usage.True {
+			together[p.Source] = append(together[p.Source], p.Resource.Ref())
+		}
+	}
+	var ready []candidate
+	for _, c := range s.due {
+		p, ok := fresh[c.it.ID]
+		if ok = ok && p.Resource != nil && p.Source == c.it.Source && p.Resource.Ref() == c.it.Ref; ok {
+			c.p, c.it.Gang = p, p.Gang
+			c.p.Together = together[p.Source]
+			if p.ReadAt.IsZero() {
+				c.p.ReadAt = at.Wall
+			}
+		}
+		holds, err := s.holds(ctx, &c, ok, at.Wall, now)
+		if err = s.skip(c.it, err); err != nil {
+			return nil, err
+		}
+		if holds {
+			ready = append(ready, c)
+		}
+	}
+	return ready, nil
+}
+
+// holds says whether a due item may be acted on by what was read again; where it may
+// not, it is put back and reported.
+func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now time.Time) (bool, error) {
+	const changed = "verified again, it does not hold any more"
+	switch {
+	case !found && c.again:
+		// The call may have been carried out, and the provider be slow to show it.
+		s.line(c.it, ResultActed, "it does not hold any more, and the provider shows no trace of "+c.it.Steps[c.it.Step].Name+" yet")
+		s.next(s.r.Now.Add(time.Minute))
+		return false, nil
+	case !found:
+		return false, s.withdraw(ctx, c.it, changed)
+	case c.first:
+		next, want := Climb(c.it, &c.p, Round{Number: s.r.Number, Now: readAt})
+		if next.Phase == Withdrawn {
+			return false, s.withdraw(ctx, next, changed)
+		}
+		if want != Verify {
+			s.waits(next, c.p)
+			return false, nil
+		}
+		c.it = next
+	case c.p.Condition != usage.True || c.p.Mode != policy.Enforce || !sameAction(c.p.Do, c.it.Do):
+		return false, s.withdraw(ctx, c.it, changed)
+	}
+	if refusal := Refuse(c.p, c.it, now, s.keeps); refusal != nil {
+		return false, s.refuse(ctx, c.it, refusal)
+	}
+	steps, refusal, err := s.plan(ctx, c.p)
+	switch {
+	case refusal != nil:
+		return false, s.refuse(ctx, c.it, refusal)
+	case err != nil:
+		return false, unread{ResultWaiting, err}
+	}
+	c.steps = steps
+	return true, nil
+}
+
+// whole leaves out machines of gangs of which others are not acted on in this round:
+// a run ends as a whole or not at all.
+func (s *pass) whole(ready []candidate) []candidate {
+	for {
+		in := map[subject]bool{}
+		for _, c := range ready {
+			in[subject{c.it.Ref, c.it.Source}] = true
+		}
+		var kept, left []candidate
+		for _, c := range ready {
+			complete := !c.it.Do.Verb.Destructive() || !slices.ContainsFunc(c.it.Gang, func(ref inventory.Ref) bool {
+				return !in[subject{ref, c.it.Source}] && !slices.Contains(s.underway[c.it.Source], ref)
+			})
+			if complete {
+				kept = append(kept, c)
+			} else {
+				left = append(left, c)
+			}
+		}
+		for _, c := range left {
+			s.line(c.it, ResultWaiting, "others of its run are not due yet")
+		}
+		if len(left) == 0 {
+			return kept
+		}
+		ready = kept
+	}
+}
+
+// approved uses up the approval that an item needs. Without one the item waits where
+// it is.
+func (s *pass) approved(ctx context.Context, c *candidate) bool {
+	if !NeedsApproval(c.p) {
+		return true
+	}
+	err := errors.New("nobody is asked for approvals here")
+	if c.p.ByPerson && s.Approve != nil {
+		planned := c.it
+		planned.Steps = c.steps
+		err = s.Approve(ctx, planned, c.p)
+	}
+	if err != nil {
+		s.line(c.it, ResultRefused, "unapproved: "+err.Error())
+		return false
+	}
+	c.it.ApprovedAt = s.Clock().Wall
+	return true
+}
+
+// admit writes the intents of one source, all or none: under a freeze, or over a
+// cap, nothing is carried out.
+func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]candidate, error) {
+	if len(first) == 0 {
+		return nil, nil
+	}
+	b := Batch{Account: s.Account, Source: source, Round: s.r.Number, Now: s.Clock().Wall, Limits: withDefaults(first[0].p.Limits), Selected: s.selected[source]}
+	for i := range first {
+		c := &first[i]
+		c.it.Phase, c.it.Because, c.it.Class = Acting, c.p.Because, c.p.Class
+		c.it.Steps, c.it.Step = slices.Clone(c.steps), 0
+		s.intend(&c.it)
+		b.Admissions = append(b.Admissions, Admission{Item: s.stamp(c.it), Hourly: max(0, c.p.Hourly.Or(0))})
+		b.Entries = append(b.Entries, s.intent(c.it, &c.p))
+	}
+	items, err := s.Store.Admit(ctx, b)
+	if err == nil {
+		for i := range first {
+			first[i].it = items[i]
+		}
+		return first, nil
+	}
+	var over *CapError
+	result, why := ResultWaiting, "another process changed one of these meanwhile; they are looked at again in the next round"
+	switch {
+	case errors.As(err, &over):
+		result, why = ResultOverCap, over.Error()
+	case errors.Is(err, ErrFrozen):
+		if s.report.Frozen, err = s.Store.Frozen(ctx); err != nil {
+			return nil, fmt.Errorf("read whether actions are frozen: %w", err)
+		}
+		result, why = ResultFrozen, "all actions were frozen meanwhile"
+	case !errors.Is(err, ErrConflict):
+		return nil, fmt.Errorf("write what is intended for %s: %w", source, err)
+	}
+	for _, c := range first {
+		s.line(c.it, result, why)
+	}
+	s.next(b.Now.Add(freshFor))
+	return nil, nil
+}
+
+// intend gives the step of an item its key and its time. The round is part of the
+// key: what is begun anew is another call.
+func (s *pass) intend(it *Item) {
+	st := &it.Steps[it.Step]
+	st.Key, st.IntentAt = fmt.Sprintf("%s-%d-%d", it.ID, s.r.Number, it.Step), s.Clock().Wall
+}
+
+func (s *pass) intent(it Item, p *Proposal) Entry {
+	st := it.Steps[it.Step]
+	outcome := fmt.Sprintf("%s, key %s", st.Name, st.Key)
+	if st.Params != "" {
+		outcome += ": " + st.Params
+	}
+	return s.entry(it, p, "intent", outcome)
+}
+
+// callNext makes the next call of an item that is under way, after writing that it
+// will; a call that left no trace keeps its key.
+func (s *pass) callNext(ctx context.Context, c candidate) error {
+	c.it.Steps = slices.Clone(c.it.Steps)
+	if !c.again {
+		c.it.Step++
+		c.it.Phase = Acting
+		s.intend(&c.it)
+	}
+	it, err := s.save(ctx, c.it, s.intent(c.it, &c.p))
+	if err != nil {
+		return err
+	}
+	c.it = it
+	return s.call(ctx, c)
+}
+
+// call makes the call of an item whose intent is written, and looks what came of it.
+func (s *pass) call(ctx context.Context, c candidate) error {
+	if free, err := s.free(ctx, c); err != nil || !free {
+		return err
+	}
+	receipt, err := s.Cloud.Do(ctx, task(c.it))
+	ctx = context.WithoutCancel(ctx) // what was done is written down
+	it, now := c.it, s.Clock().Wall
+	it.Steps = slices.Clone(it.Steps)
+	st := &it.Steps[it.Step]
+	st.Attempts++
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return s.refuse(ctx, it, refusal)
+	case err != nil:
+		st.Error = Redact(err.Error())
+		it, err = s.save(ctx, it, s.entry(it, &c.p, "outcome", st.Name+": "+st.Error))
+	default:
+		st.Error, st.Receipt, st.AcceptedAt, it.Phase = "", cmp.Or(receipt, st.Receipt), now, Confirming
+		it, err = s.save(ctx, it, s.entry(it, &c.p, "outcome", st.Name+" accepted "+st.Receipt))
+	}
+	if err != nil {
+		return err
+	}
+	progress, receipt, err := s.look(ctx, it)
+	if err != nil {
+		return err
+	}
+	return s.settle(ctx, it, &c.p, progress, receipt)
+}
+
+// free asks once more, right before the call, for what came while others were
+// acted on: a freeze, a keep, too much time.
+func (s *pass) free(ctx context.Context, c candidate) (bool, error) {
+	frozen, err := s.Store.Frozen(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read whether actions are frozen: %w", err)
+	}
+	if frozen != nil {
+		s.report.Frozen = frozen
+		s.line(c.it, ResultFrozen, frozen.String())
+		return false, nil
+	}
+	now := s.Clock().Wall
+	keeps, err := s.Store.Keeps(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("read what is kept: %w", err)
+	}
+	refusal := Refuse(c.p, c.it, now, keeps)
+	if refusal == nil {
+		return true, nil
+	}
+	if refusal.Rule == "stale" {
+		// The next round verifies it again, or puts it back.
+		s.line(c.it, ResultWaiting, refusal.Why)
+		s.next(now)
+		return false, nil
+	}
+	return false, s.refuse(ctx, c.it, refusal)
+}
+
+// wouldAct reports what would be acted on, and which cap would hold it back.
+func (s *pass) wouldAct() {
+	batches := map[string]*Batch{}
+	for _, c := range s.due {
+		b := batches[c.it.Source]
+		if b == nil {
+			b = &Batch{Source: c.it.Source, Limits: c.p.Limits, Selected: s.selected[c.it.Source]}
+			batches[c.it.Source] = b
+		}
+		b.Admissions = append(b.Admissions, Admission{Item: c.it, Hourly: max(0, c.p.Hourly.Or(0))})
+	}
+	for _, c := range s.due {
+		why := c.p.Because
+		if over := batches[c.it.Source].Over(0, 0); over != nil {
+			why = over.Error()
+		}
+		s.line(c.it, ResultWouldAct, why)
+	}
+}
+
+// task is the call of an item's step as a cloud is asked for it.
+func task(it Item) Task {
+	return Task{Ref: it.Ref, Identity: it.Identity, Do: it.Do, Step: it.Steps[it.Step], Earlier: slices.Clone(it.Steps[:it.Step])}
+}

@@ -1,0 +1,348 @@
+// Package action carries out what policies and people propose, by the ladder:
+// observe, warn, grace, re-verify, act, confirm, record. Nothing is acted on that
+// was not warned about, verified again, and admitted under the caps; every call has
+// an intent before it and an outcome after it, so that a crash anywhere is resumed
+// without acting twice.
+package action
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Proposal is what a policy or a person wants done to one resource, with everything
+// that the ladder judges it by. It is made anew in every round, and once more from
+// facts read at act time.
+type Proposal struct {
+	// Source is what proposes: a policy's name, or "finding:<id>".
+	Source   string
+	Resource *inventory.Resource
+	Do       policy.Do
+	// Mode is the policy's; the ladder combines it with the run's own by AND.
+	Mode   policy.Mode
+	Notify []string
+	Grace  time.Duration
+	Limits policy.Limits
+	// Governed says that curfew made the resource, or it carries curfew:managed=true,
+	// or the governance section of the configuration matches it.
+	Governed bool
+	// ByPerson says that a person asks for this one resource (fix), not a policy.
+	ByPerson bool
+	// Duty is what the resource does; nil where that was not judged.
+	Duty *duty.Verdict
+	// Gang are the other machines of the same run, judged together with it.
+	Gang       []inventory.Ref
+	Checkpoint inventory.Fact[time.Time]
+	Hourly     inventory.Fact[money.Amount]
+	// Condition is the condition's answer in this round; only True climbs.
+	Condition usage.Answer
+	// Because is the reason in one line, for people; Evidence what it rests on, and
+	// Class what kind of evidence: "duty", "age", "schedule", "lease", "finding".
+	Because  string
+	Class    string
+	Evidence []usage.Evidence
+	// Saving is what the action saves a month, net.
+	Saving inventory.Fact[money.Amount]
+	// ReadAt is when the facts were read. The ladder sets it where it is zero: to the
+	// beginning of the round, or of the verification. Zero is too old to act on.
+	ReadAt time.Time
+	// Together are the members of Gang for which the same source proposes the same.
+	// The ladder fills it in.
+	Together []inventory.Ref
+}
+
+// Phase is where an item stands on the ladder.
+type Phase string
+
+// The phases.
+const (
+	Observed   Phase = "observed"   // the condition is true; nothing was said yet
+	Warned     Phase = "warned"     // a named recipient's channel accepted the warning
+	Acting     Phase = "acting"     // an intent is written; the call may or may not have been made
+	Confirming Phase = "confirming" // the provider accepted the call
+	Done       Phase = "done"       // the provider confirmed
+	Failed     Phase = "failed"     // given up on, with an alarm
+	Withdrawn  Phase = "withdrawn"  // the condition does not hold any more, or a keep came
+	Undone     Phase = "undone"
+)
+
+// Open says whether the ladder still has something to do for the item.
+func (p Phase) Open() bool {
+	return p == Observed || p == Warned || p == Acting || p == Confirming
+}
+
+// Item is one proposal's way up the ladder, as it is kept.
+type Item struct {
+	ID string
+	// Account is "cloud/account", the scope of rounds, caps and freezes.
+	Account string
+	Ref     inventory.Ref
+	// Identity tells the resource from another one under the same name: its time of
+	// creation.
+	Identity string
+	Source   string
+	Do       policy.Do
+	// Gang are the other machines of the same run, read again with it.
+	Gang    []inventory.Ref
+	Phase   Phase
+	Because string
+	Class   string
+	// FirstRound and FirstAt are when the condition was first seen true, without a
+	// break since.
+	FirstRound int64
+	FirstAt    time.Time
+	// WarnedRound, WarnedAt: when the warning was accepted, by which channels and
+	// recipients. GraceFrom is when grace began to run; a clock jump sets it anew.
+	WarnedRound         int64
+	WarnedAt, GraceFrom time.Time
+	Grace               time.Duration
+	Recipients          []string
+	// Steps are the calls that the action takes, in order; Step is the one under way.
+	Steps []Step
+	Step  int
+	// ApprovedAt is when an approval was used up for the item; zero where none was, or
+	// none was needed.
+	ApprovedAt time.Time
+	// Alarm is what a person has to know: retries that go on, a refusal at act time.
+	Alarm string
+	// UpdatedAt, Boot and Uptime are the clocks when a round last vouched for the
+	// item; a warned item that no round vouched for in time begins its grace anew.
+	UpdatedAt time.Time
+	Boot      string
+	Uptime    time.Duration
+	Version   int64
+}
+
+// Step is one call to the provider with its intent and outcome.
+type Step struct {
+	// Name is the operation: "snapshot", "terminate", "delete-volume".
+	Name string
+	// Key is the idempotency key; it is written before the call.
+	Key string
+	// Params is what the call is made with, and Undo what takes it back (a former
+	// document byte for byte), both in the provider's adapter's own form.
+	Params, Undo string
+	IntentAt     time.Time
+	// Receipt is what the provider answered ("snap-0abc").
+	Receipt     string
+	AcceptedAt  time.Time
+	ConfirmedAt time.Time
+	Attempts    int
+	Error       string
+}
+
+// Entry is one line of the audit log. It holds no secrets.
+type Entry struct {
+	ID      int64     `json:"id"`
+	At      time.Time `json:"at"`
+	Account string    `json:"account"`
+	Round   int64     `json:"round,omitempty"`
+	// Actor is who: "policy idle-gpu-machines", "ana".
+	Actor string `json:"actor"`
+	// What happened: "warned", "intent", "outcome", "refused", "keep", "freeze", ….
+	What     string           `json:"what"`
+	Resource string           `json:"resource,omitempty"`
+	Item     string           `json:"item,omitempty"`
+	Verb     string           `json:"verb,omitempty"`
+	Because  string           `json:"because,omitempty"`
+	Outcome  string           `json:"outcome,omitempty"`
+	Evidence []usage.Evidence `json:"evidence,omitempty"`
+}
+
+// Clock is one reading of the clocks of the machine that curfew runs on. Two
+// readings of one Boot whose walls and uptimes differ by different spans mean that
+// the wall clock was set.
+type Clock struct {
+	Wall time.Time
+	// Boot names the boot of the machine; empty where that cannot be read.
+	Boot   string
+	Uptime time.Duration
+}
+
+// Keep exempts a resource until a time.
+type Keep struct {
+	Ref    inventory.Ref
+	Until  time.Time
+	Reason string
+	By     string
+	At     time.Time
+}
+
+// Freeze stops all actions.
+type Freeze struct {
+	At     time.Time
+	By     string
+	Reason string
+}
+
+// Errors of the store.
+var (
+	ErrConflict = errors.New("somebody else changed the item meanwhile")
+	ErrFrozen   = errors.New("all actions are frozen")
+	ErrNotFound = errors.New("no such item")
+)
+
+// CapError says which cap a batch of actions is over. Nothing of the batch was
+// admitted.
+type CapError struct {
+	Source string
+	// Cap is "count", "share" or "dollars"; Limit and Want are what is allowed and
+	// what it would come to, with what the last hour holds already.
+	Cap, Limit, Want string
+}
+
+// Error says which cap is exceeded by what.
+func (e *CapError) Error() string {
+	return e.Source + ": " + e.Want + " are over the cap of " + e.Limit + "; nothing was carried out"
+}
+
+// Admission is an item that is to be acted on now: its new state, in phase Acting
+// with the intent of its first step, and what the caps count.
+type Admission struct {
+	Item   Item
+	Hourly money.Amount // what the resource costs an hour
+}
+
+// Batch is what one source wants to act on in one round.
+type Batch struct {
+	Account, Source string
+	Round           int64
+	Now             time.Time
+	Limits          policy.Limits
+	// Selected is how many machines the policy selects.
+	Selected   int
+	Admissions []Admission
+	Entries    []Entry
+}
+
+// Store keeps the ladder's state. One store binds every process that acts on an
+// account. Every write that decides something is conditional on what was read. The
+// implementation is internal/store, its conformance suite internal/store/storetest.
+type Store interface {
+	// BeginRound records a round's clocks and returns its number, which rises by at
+	// least one with each, and the clocks of the account's last round (nil for the
+	// first).
+	BeginRound(ctx context.Context, account string, c Clock) (round int64, last *Clock, err error)
+	// Items returns the account's open items, in the order of their ids.
+	Items(ctx context.Context, account string) ([]Item, error)
+	// Item returns any item by its id, or the only one whose id begins so.
+	Item(ctx context.Context, id string) (Item, error)
+	// Save writes an item whose Version is the one it was read with (0 for a new one)
+	// with its audit entries in one transaction, and returns it with the next
+	// version; ErrConflict otherwise. Only one open item of a resource and source
+	// can exist; a second is ErrConflict.
+	Save(ctx context.Context, it Item, entries ...Entry) (Item, error)
+	// Admit writes the intents of a whole batch, or nothing of it: ErrFrozen under a
+	// freeze, *CapError where the batch together with what the source was admitted in
+	// the last hour is over a limit, ErrConflict where an item has changed. One
+	// single action is always allowed by count and share when the last hour holds
+	// none. Concurrent batches of any processes never exceed a cap together.
+	Admit(ctx context.Context, b Batch) ([]Item, error)
+	// Freeze, Unfreeze and Frozen: nil is not frozen. A freeze binds every account
+	// and survives restarts. Either is recorded in the same transaction.
+	Freeze(ctx context.Context, f Freeze) error
+	Unfreeze(ctx context.Context, by, reason string, at time.Time) error
+	Frozen(ctx context.Context) (*Freeze, error)
+	// PutKeep replaces a resource's keep and records it in the same transaction; Keeps
+	// returns those that hold at a time.
+	PutKeep(ctx context.Context, k Keep) error
+	Keeps(ctx context.Context, at time.Time) ([]Keep, error)
+	// Record appends to the audit log; Entries hands out what a query matches, oldest
+	// first, until visit returns an error.
+	Record(ctx context.Context, entries ...Entry) error
+	Entries(ctx context.Context, q Query, visit func(Entry) error) error
+}
+
+// Query selects entries of the audit log. Zero fields match all.
+type Query struct {
+	Since, Until   time.Time
+	Account, Actor string
+	What, Item     string
+	// Resource matches a part of the resource's identity.
+	Resource string
+	Limit    int
+}
+
+// Task is one call that the ladder asks of a cloud.
+type Task struct {
+	Ref      inventory.Ref
+	Identity string
+	Do       policy.Do
+	Step     Step
+	// Earlier are the steps before this one, with their receipts.
+	Earlier []Step
+}
+
+// Progress is how far the provider has come with a call.
+type Progress string
+
+// How far.
+const (
+	NotDone    Progress = "not-done"    // no trace of the call at the provider
+	InProgress Progress = "in-progress" // under way
+	Complete   Progress = "complete"    // confirmed
+	Impossible Progress = "impossible"  // it can never complete: a snapshot in error
+)
+
+// Cloud carries out calls. Implementations: cloud/aws, cloud/sim.
+type Cloud interface {
+	// Plan returns the steps that the verb takes on a resource as it is now, or why
+	// it is refused (a *Refusal): protection, unsaved disks, membership in a group, a
+	// verb that the kind does not have. It reads and changes nothing.
+	Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]Step, error)
+	// Do makes the call of one step, with its key, and returns the receipt. It is
+	// safe to call again with the same key.
+	Do(ctx context.Context, t Task) (receipt string, err error)
+	// Look says how far the provider has come with a step, whether or not this
+	// process made the call: it is asked after every call, and first of all after a
+	// restart. Receipt may be empty then; it returns the receipt it found.
+	Look(ctx context.Context, t Task) (p Progress, receipt string, err error)
+	// Undo takes a confirmed step back, as far as that can be done.
+	Undo(ctx context.Context, t Task) error
+}
+
+// Refusal is why something is not done. It is an answer, not a failure.
+type Refusal struct {
+	// Rule names the rule of the documentation: "protected", "unsaved-disk",
+	// "group-member", "persistent", "busy", "kept", ….
+	Rule string
+	Why  string
+}
+
+// Error gives the reason.
+func (r *Refusal) Error() string { return r.Why }
+
+// Message is what people are told.
+type Message struct {
+	// Kind is "warning", "acted", "alarm" or "notice".
+	Kind     string
+	To       string // the recipient as the policy names it, resolved: "ana", "team vision", "#ml-cost"
+	Resource *inventory.Resource
+	Item     string
+	Verb     policy.Verb
+	Because  string
+	// ActsAt is the earliest time at which it is carried out; zero for notices.
+	ActsAt time.Time
+	Hourly inventory.Fact[money.Amount]
+	// Keep is the command that exempts the resource.
+	Keep string
+	// Undo is full, partial or none; Know what to know before.
+	Undo, Know string
+	Evidence   []usage.Evidence
+}
+
+// Notifier reaches people. Implementations: internal/notify.
+type Notifier interface {
+	// Notify delivers a message to one recipient ("owner", "team", or a configured
+	// name) and returns the named recipient whose channel accepted it
+	// ("slack:#vision"). An error means that nobody was reached: no route, no owner
+	// known, the channel refused.
+	Notify(ctx context.Context, recipient string, m Message) (accepted string, err error)
+}

@@ -1,0 +1,256 @@
+package actiontest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Store is an [action.Store] in memory, or in a file.
+type Store struct{ state state[storeState] }
+
+var _ action.Store = (*Store)(nil)
+
+type storeState struct {
+	Rounds   map[string]int64
+	Clocks   map[string]action.Clock
+	Items    map[string]action.Item
+	Admitted []admitted
+	Freeze   *action.Freeze
+	Keeps    []action.Keep
+	Entries  []action.Entry
+}
+
+// admitted is what the caps count.
+type admitted struct {
+	Account, Source string
+	At              time.Time
+	Hourly          money.Amount
+}
+
+// NewStore returns an empty store in memory.
+func NewStore() *Store { return &Store{} }
+
+// OpenStore returns the store that is kept in a file.
+func OpenStore(path string) *Store { return &Store{state[storeState]{path: path}} }
+
+// BeginRound implements [action.Store].
+func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) (n int64, last *action.Clock, err error) {
+	err = s.state.in(ctx, func(v *storeState) error {
+		if v.Rounds == nil {
+			v.Rounds, v.Clocks = map[string]int64{}, map[string]action.Clock{}
+		}
+		if before, ok := v.Clocks[account]; ok {
+			last = &before
+		}
+		v.Rounds[account]++
+		n, v.Clocks[account] = v.Rounds[account], c
+		return nil
+	})
+	return n, last, err
+}
+
+// Items implements [action.Store].
+func (s *Store) Items(ctx context.Context, account string) (out []action.Item, err error) {
+	err = s.state.in(ctx, func(v *storeState) error {
+		for _, it := range v.Items {
+			if it.Account == account && it.Phase.Open() {
+				out = append(out, it)
+			}
+		}
+		slices.SortFunc(out, func(a, b action.Item) int { return cmp.Compare(a.ID, b.ID) })
+		return nil
+	})
+	return out, err
+}
+
+// Item implements [action.Store].
+func (s *Store) Item(ctx context.Context, id string) (out action.Item, err error) {
+	err = s.state.in(ctx, func(v *storeState) error {
+		found := 0
+		for _, it := range v.Items {
+			if it.ID == id {
+				out, found = it, 1
+				break
+			}
+			if id != "" && strings.HasPrefix(it.ID, id) {
+				out, found = it, found+1
+			}
+		}
+		if found != 1 {
+			return fmt.Errorf("%q: %w", id, action.ErrNotFound)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// All returns every item that there ever was.
+func (s *Store) All() (out []action.Item) {
+	_ = s.state.do(func(v *storeState) error {
+		for _, it := range v.Items {
+			out = append(out, it)
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b action.Item) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// put writes an item on the condition of its version.
+func (v *storeState) put(it action.Item) (action.Item, error) {
+	if v.Items[it.ID].Version != it.Version {
+		return it, action.ErrConflict
+	}
+	for _, other := range v.Items {
+		if it.Phase.Open() && other.Phase.Open() && other.ID != it.ID &&
+			other.Account == it.Account && other.Ref == it.Ref && other.Source == it.Source {
+			return it, action.ErrConflict
+		}
+	}
+	if v.Items == nil {
+		v.Items = map[string]action.Item{}
+	}
+	it.Version++
+	v.Items[it.ID] = it
+	return it, nil
+}
+
+func (v *storeState) record(entries []action.Entry) {
+	for _, e := range entries {
+		e.ID = int64(len(v.Entries) + 1)
+		v.Entries = append(v.Entries, e)
+	}
+}
+
+// Save implements [action.Store].
+func (s *Store) Save(ctx context.Context, it action.Item, entries ...action.Entry) (out action.Item, err error) {
+	err = s.state.in(ctx, func(v *storeState) (err error) {
+		out, err = v.put(it)
+		v.record(entries)
+		return err
+	})
+	return out, err
+}
+
+// Admit implements [action.Store].
+func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Item, err error) {
+	err = s.state.in(ctx, func(v *storeState) error {
+		if v.Freeze != nil {
+			return action.ErrFrozen
+		}
+		n, hourly := 0, money.Amount(0)
+		for _, a := range v.Admitted {
+			if a.Account == b.Account && a.Source == b.Source && a.At.After(b.Now.Add(-time.Hour)) {
+				n, hourly = n+1, hourly+a.Hourly
+			}
+		}
+		if over := b.Over(n, hourly); over != nil {
+			return over
+		}
+		for _, a := range b.Admissions {
+			it, err := v.put(a.Item)
+			if err != nil {
+				return err
+			}
+			out = append(out, it)
+			v.Admitted = append(v.Admitted, admitted{b.Account, b.Source, b.Now, a.Hourly})
+		}
+		v.record(b.Entries)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Freeze implements [action.Store].
+func (s *Store) Freeze(ctx context.Context, f action.Freeze) error {
+	return s.state.in(ctx, func(v *storeState) error {
+		v.Freeze = &f
+		v.record([]action.Entry{{At: f.At, Actor: f.By, What: "freeze", Because: f.Reason}})
+		return nil
+	})
+}
+
+// Unfreeze implements [action.Store].
+func (s *Store) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
+	return s.state.in(ctx, func(v *storeState) error {
+		v.Freeze = nil
+		v.record([]action.Entry{{At: at, Actor: by, What: "unfreeze", Because: reason}})
+		return nil
+	})
+}
+
+// Frozen implements [action.Store].
+func (s *Store) Frozen(ctx context.Context) (out *action.Freeze, err error) {
+	err = s.state.in(ctx, func(v *storeState) error {
+		out = v.Freeze
+		return nil
+	})
+	return out, err
+}
+
+// PutKeep implements [action.Store].
+func (s *Store) PutKeep(ctx context.Context, k action.Keep) error {
+	return s.state.in(ctx, func(v *storeState) error {
+		v.Keeps = append(slices.DeleteFunc(v.Keeps, func(old action.Keep) bool { return old.Ref == k.Ref }), k)
+		v.record([]action.Entry{{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(),
+			Because: k.Reason, Outcome: "until " + k.Until.UTC().Format(time.RFC3339)}})
+		return nil
+	})
+}
+
+// Keeps implements [action.Store].
+func (s *Store) Keeps(ctx context.Context, at time.Time) (out []action.Keep, err error) {
+	err = s.state.in(ctx, func(v *storeState) error {
+		for _, k := range v.Keeps {
+			if at.Before(k.Until) {
+				out = append(out, k)
+			}
+		}
+		slices.SortFunc(out, func(a, b action.Keep) int { return inventory.CompareRefs(a.Ref, b.Ref) })
+		return nil
+	})
+	return out, err
+}
+
+// Record implements [action.Store].
+func (s *Store) Record(ctx context.Context, entries ...action.Entry) error {
+	return s.state.in(ctx, func(v *storeState) error {
+		v.record(entries)
+		return nil
+	})
+}
+
+// Entries implements [action.Store].
+func (s *Store) Entries(ctx context.Context, q action.Query, visit func(action.Entry) error) error {
+	var all []action.Entry
+	err := s.state.in(ctx, func(v *storeState) error {
+		all = v.Entries
+		return nil
+	})
+	n := 0
+	for _, e := range all {
+		switch {
+		case err != nil || (q.Limit > 0 && n == q.Limit):
+			return err
+		case q.Account != "" && e.Account != q.Account, q.Actor != "" && e.Actor != q.Actor,
+			q.What != "" && e.What != q.What, q.Item != "" && e.Item != q.Item,
+			!strings.Contains(e.Resource, q.Resource),
+			!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until):
+			continue
+		}
+		n++
+		err = visit(e)
+	}
+	return err
+}

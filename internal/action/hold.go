@@ -1,0 +1,61 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// DefaultKeepMax is how long a keep may hold; it can be given again.
+const DefaultKeepMax = 30 * 24 * time.Hour
+
+// Keep exempts a resource at once, until k.Until; the store records it. k.At is set to
+// now, and k.By to the ladder's actor where it is empty. A keep needs a reason, ends in
+// the future, and at most KeepMax from now.
+func (l *Ladder) Keep(ctx context.Context, k Keep) error {
+	k.At = l.Clock().Wall
+	k.By = cmp.Or(k.By, l.Actor)
+	longest := l.KeepMax
+	if longest <= 0 {
+		longest = DefaultKeepMax
+	}
+	switch held := k.Until.Sub(k.At); {
+	case strings.TrimSpace(k.Reason) == "":
+		return fmt.Errorf("keep %s: give a reason, so that others know why it runs", k.Ref.ID)
+	case held <= 0:
+		return fmt.Errorf("keep %s: %s is not in the future", k.Ref.ID, clockTime(k.Until))
+	case held > longest:
+		return fmt.Errorf("keep %s: at most %s is allowed at a time", k.Ref.ID, longest)
+	}
+	k.Reason = Redact(k.Reason)
+	if err := l.Store.PutKeep(ctx, k); err != nil {
+		return fmt.Errorf("keep %s: %w", k.Ref.ID, err)
+	}
+	return nil
+}
+
+// Freeze stops all actions of every process at once; the store records it. It needs a
+// reason.
+func (l *Ladder) Freeze(ctx context.Context, reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return errors.New("freeze: give a reason, so that others know why nothing happens")
+	}
+	if err := l.Store.Freeze(ctx, Freeze{At: l.Clock().Wall, By: l.Actor, Reason: Redact(reason)}); err != nil {
+		return fmt.Errorf("freeze: %w", err)
+	}
+	return nil
+}
+
+// Unfreeze allows actions again; the store records it. It needs a reason.
+func (l *Ladder) Unfreeze(ctx context.Context, reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return errors.New("unfreeze: give a reason, so that others know why it is safe again")
+	}
+	if err := l.Store.Unfreeze(ctx, l.Actor, Redact(reason), l.Clock().Wall); err != nil {
+		return fmt.Errorf("unfreeze: %w", err)
+	}
+	return nil
+}

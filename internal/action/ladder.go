@@ -1,0 +1,550 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// Ladder takes what is proposed for one account up the ladder, one round at a time.
+// All that it knows between rounds is in the store, so that any process can make the
+// next round, and a crash anywhere is resumed by it.
+type Ladder struct {
+	Store    Store
+	Cloud    Cloud
+	Notifier Notifier
+	// Verify reads the resources of items again, with all that their conditions rest
+	// on, and returns what their sources propose for them now, by the items' ids. An
+	// item without a proposal is gone, or its condition is not true any more.
+	Verify func(ctx context.Context, items []Item) (map[string]Proposal, error)
+	// Approve uses an approval up for an item, whose steps are planned; an error
+	// means that there is none. Nil refuses whatever needs one.
+	Approve func(ctx context.Context, it Item, p Proposal) error
+	// Know says how far an action can be undone (full, partial, none) and what to
+	// know before; nil is the general knowledge about its verb.
+	Know func(r *inventory.Resource, do policy.Do) (undo, know string)
+	// Account is "cloud/account"; Actor the person who gave the command.
+	Account, Actor string
+	// Enforce allows to warn and to act. Without it a round only shows what it would
+	// do: nothing is sent and nothing is kept.
+	Enforce bool
+	Clock   func() Clock
+	Log     *slog.Logger
+	// MaxRoundGap is the longest pause between rounds that is vouched for, 2 h by
+	// default: a longer one begins every grace anew.
+	MaxRoundGap time.Duration
+	// KeepMax is how long a keep may hold, 30 days by default.
+	KeepMax time.Duration
+	// Progress, when set, is told of every line as it is decided.
+	Progress func(Line)
+}
+
+// findings begins the sources that are a person's request and not a policy.
+const findings = "finding:"
+
+// Round takes every item of the account one round further. It never sleeps: what has
+// to wait is in the report with its time. Selected is how many machines each source
+// selects, for the cap by share.
+//
+// Proposals of a person are a round about those sources only; otherwise the
+// proposals are all that the account's policies want, and an item of a policy that
+// proposes it no more is withdrawn. What is under way is looked up in every round.
+//
+// An error means that the round was given up; whatever was done before is kept.
+func (l *Ladder) Round(ctx context.Context, proposals []Proposal, selected map[string]int) (Report, error) {
+	proposals = slices.Clone(proposals)
+	s, items, err := l.begin(ctx, proposals, selected)
+	if err != nil {
+		return Report{}, err
+	}
+	err = s.run(ctx, items, proposals)
+	slices.SortStableFunc(s.report.Lines, func(a, b Line) int {
+		return cmp.Or(inventory.CompareRefs(a.Resource, b.Resource), cmp.Compare(a.Source, b.Source))
+	})
+	return s.report, err
+}
+
+// pass is one round under way.
+type pass struct {
+	*Ladder
+	r        Round
+	began    Clock
+	gap      time.Duration
+	keeps    []Keep
+	selected map[string]int
+	// proposed is what holds in this round; together what of it no rule forbids.
+	proposed map[subject]*Proposal
+	together map[string][]inventory.Ref
+	// tended are the sources that this round speaks for; nil means all policies.
+	tended map[string]bool
+	// underway are resources whose calls the provider is carrying out, by source.
+	underway map[string][]inventory.Ref
+	due      []candidate
+	report   Report
+}
+
+// subject is what only one open item can be about.
+type subject struct {
+	ref    inventory.Ref
+	source string
+}
+
+// begin starts a round: its number, the clocks, freeze and keeps.
+func (l *Ladder) begin(ctx context.Context, proposals []Proposal, selected map[string]int) (*pass, []Item, error) {
+	if l.Clock == nil || (l.Enforce && (l.Store == nil || l.Cloud == nil || l.Notifier == nil || l.Verify == nil)) {
+		return nil, nil, errors.New("begin a round: enforcing needs a clock, a store that every process shares, a cloud, somebody who notifies, and a way to verify")
+	}
+	s := &pass{Ladder: l, began: l.Clock(), gap: l.MaxRoundGap, selected: selected, proposed: map[subject]*Proposal{},
+		together: map[string][]inventory.Ref{}, underway: map[string][]inventory.Ref{}}
+	if s.gap <= 0 {
+		s.gap = DefaultMaxRoundGap
+	}
+	s.r.Now = s.began.Wall
+	var items []Item
+	if l.Store != nil {
+		var err error
+		if l.Enforce {
+			var last *Clock
+			if s.r.Number, last, err = l.Store.BeginRound(ctx, l.Account, s.began); err != nil {
+				return nil, nil, fmt.Errorf("begin a round: %w", err)
+			}
+			s.r.Restart = last != nil && jumped(*last, s.began, s.gap)
+		}
+		if s.report.Frozen, err = l.Store.Frozen(ctx); err != nil {
+			return nil, nil, fmt.Errorf("read whether actions are frozen: %w", err)
+		}
+		if s.keeps, err = l.Store.Keeps(ctx, s.r.Now); err != nil {
+			return nil, nil, fmt.Errorf("read what is kept: %w", err)
+		}
+		if items, err = l.Store.Items(ctx, l.Account); err != nil {
+			return nil, nil, fmt.Errorf("read the ladder: %w", err)
+		}
+	}
+	if !l.Enforce {
+		for _, it := range items {
+			s.r.Number = max(s.r.Number, it.FirstRound+1, it.WarnedRound+1)
+		}
+	}
+	s.report.Round, s.report.At = s.r.Number, s.r.Now
+	s.index(proposals)
+	return s, items, nil
+}
+
+// index sorts the proposals by what they are about and finds those that nothing
+// forbids, which is what gangs are made of.
+func (s *pass) index(proposals []Proposal) {
+	for i := range proposals {
+		p := &proposals[i]
+		if p.ByPerson {
+			if s.tended == nil {
+				s.tended = map[string]bool{}
+			}
+			s.tended[p.Source] = true
+		}
+		if p.Resource == nil {
+			continue
+		}
+		if p.ReadAt.IsZero() {
+			p.ReadAt = s.r.Now
+		}
+		s.proposed[subject{p.Resource.Ref(), p.Source}] = p
+		alone := *p
+		alone.Gang = nil
+		if Refuse(alone, Item{}, s.r.Now, s.keeps) == nil {
+			s.together[p.Source] = append(s.together[p.Source], p.Resource.Ref())
+		}
+	}
+}
+
+// tends says whether the round speaks for a source: only then does the absence of a
+// proposal mean anything.
+func (s *pass) tends(source string) bool {
+	if s.tended != nil {
+		return s.tended[source]
+	}
+	return !strings.HasPrefix(source, findings)
+}
+
+// run goes through what is on the ladder, then through what is new, then acts.
+func (s *pass) run(ctx context.Context, items []Item, proposals []Proposal) error {
+	known := map[subject]bool{}
+	for _, it := range items {
+		about := subject{it.Ref, it.Source}
+		known[about] = true
+		p := s.proposed[about]
+		step := s.climb
+		switch {
+		case it.Phase == Acting || it.Phase == Confirming:
+			step = s.resume
+		case !s.tends(it.Source):
+			step = s.vouch
+		}
+		if err := s.skip(it, step(ctx, it, p)); err != nil {
+			return err
+		}
+	}
+	for i := range proposals {
+		p := &proposals[i]
+		if p.Resource == nil {
+			continue
+		}
+		about := subject{p.Resource.Ref(), p.Source}
+		if known[about] {
+			continue
+		}
+		known[about] = true
+		it := Item{Account: s.Account}
+		if err := s.skip(about.item(p.Do), s.climb(ctx, it, s.proposed[about])); err != nil {
+			return err
+		}
+	}
+	return s.act(ctx)
+}
+
+// item names a subject of which nothing is kept, for a line.
+func (a subject) item(do policy.Do) Item { return Item{Ref: a.ref, Source: a.source, Do: do} }
+
+// unread is a failure to read something at the provider, which concerns one item and
+// leaves it where it is.
+type unread struct {
+	result Result
+	error
+}
+
+// Unwrap returns the cause.
+func (u unread) Unwrap() error { return u.error }
+
+// skip leaves alone for this round what another process is at work on, and what the
+// provider does not answer about; any other error ends the round.
+func (s *pass) skip(it Item, err error) error {
+	var u unread
+	switch {
+	case errors.Is(err, ErrConflict):
+		s.line(it, ResultWaiting, "another process changed it meanwhile; it is looked at again in the next round")
+	case errors.As(err, &u):
+		s.fail(it, u.result, u.Error())
+	default:
+		return err
+	}
+	s.next(s.r.Now.Add(time.Minute))
+	return nil
+}
+
+// climb takes an item that is not acted on yet one round further.
+func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
+	r := s.r
+	r.Restart = r.Restart || (it.ID != "" && jumped(it.clock(), s.began, s.gap))
+	next, want := Climb(it, p, r)
+	switch next.Phase {
+	case "":
+		return nil
+	case Withdrawn:
+		return s.withdraw(ctx, next, "its condition does not hold any more, or is not known, or another machine or action took its place")
+	}
+	p.Together = s.together[p.Source]
+	if refusal := Refuse(*p, next, s.r.Now, s.keeps); refusal != nil {
+		return s.refuse(ctx, next, refusal)
+	}
+	if s.report.Frozen != nil {
+		s.line(next, ResultFrozen, s.report.Frozen.String())
+		return nil
+	}
+	if want == Warn || (want == Verify && !s.Enforce) {
+		// Nobody is warned of what could not be carried out.
+		if ok, err := s.plannable(ctx, next, *p); err != nil || !ok {
+			return err
+		}
+	}
+	if !s.Enforce {
+		s.preview(next, *p, want)
+		return nil
+	}
+	next, err := s.keepState(ctx, it, next, p)
+	if err != nil {
+		return err
+	}
+	switch want {
+	case Warn:
+		return s.warn(ctx, next, *p)
+	case Verify:
+		s.due = append(s.due, candidate{it: next, first: true})
+	case Wait:
+		s.waits(next, *p)
+	default:
+		s.line(next, ResultObserved, p.Because)
+	}
+	return nil
+}
+
+// keepState saves what a step changed, and from time to time that a round vouched
+// for a warned item.
+func (s *pass) keepState(ctx context.Context, old, it Item, p *Proposal) (Item, error) {
+	switch {
+	case it.Version == 0:
+		return s.save(ctx, it, s.entry(it, p, "observed", ""))
+	case it.Phase != old.Phase:
+		return s.save(ctx, it, s.entry(it, p, string(it.Phase), "put back from "+string(old.Phase)))
+	case !it.GraceFrom.Equal(old.GraceFrom):
+		return s.save(ctx, it, s.entry(it, p, "grace", "runs from "+clockTime(it.GraceFrom)))
+	case it.Grace != old.Grace || !slices.Equal(it.Gang, old.Gang),
+		it.Phase == Warned && s.r.Now.Sub(it.UpdatedAt) > s.gap/4:
+		return s.save(ctx, it)
+	}
+	return it, nil
+}
+
+// vouch keeps the grace of an item that this round does not speak for true to the
+// clocks.
+func (s *pass) vouch(ctx context.Context, it Item, _ *Proposal) error {
+	if it.Phase != Warned || !s.Enforce || s.report.Frozen != nil {
+		return nil
+	}
+	next := it
+	if !it.GraceFrom.IsZero() && (s.r.Restart || jumped(it.clock(), s.began, s.gap)) {
+		next.GraceFrom = s.r.Now
+	}
+	_, err := s.keepState(ctx, it, next, nil)
+	return err
+}
+
+// waits reports a warned item.
+func (s *pass) waits(it Item, p Proposal) {
+	switch {
+	case it.Do.Verb == policy.Notify:
+		s.line(it, ResultWarned, "told: "+strings.Join(it.Recipients, ", "))
+	case it.GraceFrom.IsZero():
+		s.line(it, ResultWarned, "its policy warns and does not act: "+p.Because)
+	default:
+		s.line(it, ResultWaiting, p.Because)
+		s.next(it.DueAt())
+	}
+}
+
+// preview reports what would be done.
+func (s *pass) preview(it Item, p Proposal, want Want) {
+	switch want {
+	case Warn:
+		s.line(it, ResultWouldWarn, p.Because)
+	case Verify:
+		s.due = append(s.due, candidate{it: it, p: p, first: true})
+	case Wait:
+		s.waits(it, p)
+	default:
+		s.line(it, ResultObserved, p.Because)
+	}
+}
+
+// plannable asks the cloud whether the action could be carried out at all.
+func (s *pass) plannable(ctx context.Context, it Item, p Proposal) (bool, error) {
+	if s.Cloud == nil || p.Do.Verb == policy.Notify {
+		return true, nil
+	}
+	_, refusal, err := s.plan(ctx, p)
+	switch {
+	case refusal != nil:
+		return false, s.refuse(ctx, it, refusal)
+	case err != nil:
+		return false, unread{ResultObserved, err}
+	}
+	return true, nil
+}
+
+// plan returns the calls that a proposal takes, or why the cloud refuses it.
+func (s *pass) plan(ctx context.Context, p Proposal) ([]Step, *Refusal, error) {
+	steps, err := s.Cloud.Plan(ctx, p.Resource, p.Do)
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return nil, refusal, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("plan to %s it: %w", p.Do.Verb, err)
+	case len(steps) == 0:
+		return nil, &Refusal{Rule: "verb", Why: "there is no call that would " + string(p.Do.Verb) + " it"}, nil
+	}
+	return steps, nil, nil
+}
+
+// warn tells the people of an item. Without a named recipient whose channel accepted
+// the warning nothing is ever acted on.
+func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
+	m := s.message("notice", it, p)
+	if p.Mode == policy.Enforce && p.Do.Verb != policy.Notify {
+		m.Kind, m.ActsAt = "warning", s.Clock().Wall.Add(p.Grace)
+	}
+	accepted, err := s.tell(ctx, p.Notify, m)
+	if len(accepted) == 0 {
+		why := Redact(fmt.Sprintf("nobody was warned, so it is not acted on: %v", err))
+		s.fail(it, ResultObserved, why)
+		s.next(s.r.Now.Add(freshFor))
+		if it.Alarm == why {
+			return nil
+		}
+		it.Alarm = why
+		_, err := s.save(ctx, it, s.entry(it, &p, "unwarned", why))
+		return err
+	}
+	r := s.r
+	r.Now = s.Clock().Wall // grace runs from when it was accepted
+	it = it.Accepted(accepted, p, r)
+	told := "accepted by " + strings.Join(accepted, ", ")
+	if due := it.DueAt(); !due.IsZero() {
+		told += "; not before " + clockTime(due)
+		s.next(due)
+	}
+	if err != nil {
+		told += "; " + err.Error()
+	}
+	it, err = s.save(ctx, it, s.entry(it, &p, "warned", told))
+	if err != nil {
+		return err
+	}
+	s.line(it, ResultWarned, p.Because+"; "+Redact(told))
+	return nil
+}
+
+// tell sends a message to every recipient, the owner where none is named, and
+// returns who accepted it and why others did not.
+func (s *pass) tell(ctx context.Context, recipients []string, m Message) (accepted []string, err error) {
+	if len(recipients) == 0 {
+		recipients = []string{"owner"}
+	}
+	var errs []error
+	for _, to := range recipients {
+		m.To = to
+		name, err := s.Notifier.Notify(ctx, to, m)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", to, err))
+		case name != "" && !slices.Contains(accepted, name):
+			accepted = append(accepted, name)
+		}
+	}
+	if len(accepted) == 0 && len(errs) == 0 {
+		errs = append(errs, errors.New("no channel named who accepted it"))
+	}
+	return accepted, errors.Join(errs...)
+}
+
+func (s *pass) message(kind string, it Item, p Proposal) Message {
+	know := s.Know
+	if know == nil {
+		know = generally
+	}
+	m := Message{Kind: kind, Resource: p.Resource, Item: it.ID, Verb: it.Do.Verb, Because: Redact(p.Because), Hourly: p.Hourly,
+		Evidence: redactAll(p.Evidence), Keep: "curfew keep " + it.Ref.ID + " --for 24h --reason TEXT"}
+	m.Undo, m.Know = know(p.Resource, p.Do)
+	return m
+}
+
+// withdraw takes an item off the ladder; what begins again begins at the first step.
+func (s *pass) withdraw(ctx context.Context, it Item, why string) error {
+	return s.close(ctx, it, Withdrawn, "withdrawn", ResultWithdrawn, why)
+}
+
+// refuse takes an item off the ladder because a rule forbids it.
+func (s *pass) refuse(ctx context.Context, it Item, refusal *Refusal) error {
+	return s.close(ctx, it, Withdrawn, "refused", ResultRefused, refusal.Rule+": "+refusal.Why)
+}
+
+// close ends an item's way. Of what was never kept there is only the line.
+func (s *pass) close(ctx context.Context, it Item, phase Phase, what string, result Result, why string) error {
+	if s.Enforce && it.Version > 0 {
+		it.Phase, it.Alarm = phase, Redact(why)
+		var err error
+		if it, err = s.save(context.WithoutCancel(ctx), it, s.entry(it, nil, what, why)); err != nil {
+			return err
+		}
+	}
+	s.line(it, result, why)
+	return nil
+}
+
+// save writes an item with its entries and the clocks of now.
+func (s *pass) save(ctx context.Context, it Item, entries ...Entry) (Item, error) {
+	saved, err := s.Store.Save(ctx, s.stamp(it), entries...)
+	if err != nil {
+		return it, fmt.Errorf("save the item of %s: %w", it.Ref.ID, err)
+	}
+	return saved, nil
+}
+
+// stamp notes that this round vouches for the item.
+func (s *pass) stamp(it Item) Item {
+	c := s.Clock()
+	it.UpdatedAt, it.Boot, it.Uptime = c.Wall, c.Boot, c.Uptime
+	return it
+}
+
+// entry is one line of the audit log about an item.
+func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
+	e := Entry{At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what, Resource: it.Ref.String(),
+		Item: it.ID, Verb: string(it.Do.Verb), Because: it.Because, Outcome: outcome}
+	if p != nil {
+		e.Because, e.Evidence = p.Because, p.Evidence
+	}
+	return e.redacted()
+}
+
+// actor is who acts: the policy, or the person who asked.
+func (l *Ladder) actor(it Item) string {
+	if strings.HasPrefix(it.Source, findings) {
+		return l.Actor
+	}
+	return "policy " + it.Source
+}
+
+// line reports what became of an item.
+func (s *pass) line(it Item, result Result, why string) {
+	out := Line{Item: it.ID, Resource: it.Ref, Source: it.Source, Verb: it.Do.Verb, Result: result, Why: Redact(why), DueAt: it.DueAt()}
+	if it.Version == 0 {
+		out.Item = ""
+	}
+	if result != ResultWarned && result != ResultWaiting {
+		out.DueAt = time.Time{}
+	}
+	s.report.Lines = append(s.report.Lines, out)
+	if s.Progress != nil {
+		s.Progress(out)
+	}
+}
+
+// fail reports what makes the round partial.
+func (s *pass) fail(it Item, result Result, why string) {
+	s.report.Partial = true
+	s.line(it, result, why)
+}
+
+// next notes that there is something to do at t.
+func (s *pass) next(t time.Time) {
+	if s.report.NextAt.IsZero() || t.Before(s.report.NextAt) {
+		s.report.NextAt = t
+	}
+}
+
+// String says who froze all actions, and why.
+func (f *Freeze) String() string {
+	return "all actions are frozen by " + f.By + " since " + clockTime(f.At) + ": " + f.Reason
+}
+
+// generally is what is known of a verb whatever the resource.
+func generally(_ *inventory.Resource, do policy.Do) (undo, know string) {
+	switch do.Verb {
+	case policy.Stop, policy.Hibernate:
+		return "full", "A stopped GPU machine may not start again while the provider has no capacity, and its disks go on costing."
+	case policy.Terminate:
+		return "none", "The machine is gone, with every disk that is deleted with it."
+	case policy.Delete, policy.Release:
+		return "none", "It is gone; of a volume a snapshot stays."
+	case policy.PutRetention, policy.PutLifecycle:
+		return "none", "The rules can be put back as they were; what they have let expire by then cannot."
+	}
+	return "full", ""
+}

@@ -1,0 +1,294 @@
+package action
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+const (
+	// freshFor is how old facts may be when they are acted on, and an intent that was
+	// not carried out when it is resumed: five minutes.
+	freshFor = 5 * time.Minute
+	// checkpointFresh is how old a checkpoint may be to end a busy machine: one hour,
+	// the most work that may be lost then.
+	checkpointFresh = time.Hour
+)
+
+// A rule forbids actions. Its name is what a Refusal carries and what the
+// documentation explains.
+type rule struct {
+	name string
+	// why says why the action is forbidden; empty where this rule allows it.
+	why func(c *petition) string
+}
+
+// petition is what the rules look at.
+type petition struct {
+	Proposal
+	it    Item
+	now   time.Time
+	keeps []Keep
+}
+
+// rules are asked in this order; the first that forbids gives the reason.
+var rules = []rule{
+	{"unknown", unknown},
+	{"stale", stale},
+	{"verb", unknownVerb},
+	{"identity", identityChanged},
+	{"kept", kept},
+	{"persistent", persistent},
+	{"deletion", deletion},
+	{"self-governed", selfGoverned},
+	{"ungoverned", ungoverned},
+	{"group-member", groupMember},
+	{"protected", protected},
+	{"no-grace", noGrace},
+	{"busy", busy},
+	{"gang", gangIncomplete},
+	{"unpriced", unpriced},
+}
+
+// Refuse returns why an item must not be acted on as proposed, or nil. It is asked
+// in every round, before anybody is warned, and once more with everything read again
+// at act time. A cloud's Plan has refusals of its own.
+func Refuse(p Proposal, it Item, now time.Time, keeps []Keep) *Refusal {
+	c := &petition{Proposal: p, it: it, now: now, keeps: keeps}
+	for _, r := range rules {
+		if why := r.why(c); why != "" {
+			return &Refusal{Rule: r.name, Why: why}
+		}
+	}
+	return nil
+}
+
+func unknown(c *petition) string {
+	switch r := c.Resource; {
+	case c.Condition != usage.True:
+		return "its condition is " + c.Condition.String()
+	case r == nil:
+		return "the resource could not be read"
+	case r.Tags == nil:
+		return "its tags could not be read, so nobody knows whether it is exempt"
+	case r.Kind == inventory.KindInstance && c.Do.Verb.Destructive() && instance(r) == nil:
+		return "its details could not be read, so nobody knows what manages it"
+	}
+	return ""
+}
+
+func stale(c *petition) string {
+	if age := c.now.Sub(c.ReadAt); c.ReadAt.IsZero() || age > freshFor || age < -clockSlack {
+		return "what is known of it is older than " + usage.Span(freshFor)
+	}
+	if c.Class == policy.ClassDuty && c.Do.Verb.Destructive() {
+		return c.unsampled()
+	}
+	return ""
+}
+
+// unsampled says why what the resource does is not known any more: nothing new was
+// measured in time.
+func (c *petition) unsampled() string {
+	if c.Duty == nil || c.now.After(c.Duty.Expires) {
+		return "its newest sample is too old"
+	}
+	return ""
+}
+
+func unknownVerb(c *petition) string {
+	switch c.Do.Verb {
+	case policy.Notify, policy.Tag, policy.Checkpoint, policy.Suspend, policy.Scale, policy.Stop, policy.Hibernate,
+		policy.Terminate, policy.Delete, policy.Release, policy.PutRetention, policy.PutLifecycle:
+		return ""
+	}
+	return fmt.Sprintf("nobody knows what %q would do", c.Do.Verb)
+}
+
+func identityChanged(c *petition) string {
+	now := Identity(c.Resource)
+	switch {
+	case c.it.Phase != "" && (now != c.it.Identity || c.Resource.Ref() != c.it.Ref):
+		return "it is not the one that the warning was about: made, or launched, anew"
+	case now == "" && c.Do.Verb.Destructive() && compute(c.Resource.Kind):
+		return "nobody knows when it was made, so it cannot be told from another one under its name"
+	}
+	return ""
+}
+
+// kept exempts from everything that a policy does, and from what a person could
+// regret.
+func kept(c *petition) string {
+	if c.ByPerson && !c.Do.Verb.Destructive() {
+		return ""
+	}
+	if until := c.Resource.KeepUntil; c.now.Before(until) {
+		if !until.Before(inventory.KeepForever) {
+			return "its tag " + inventory.TagKeepUntil + " keeps it; when until cannot be read"
+		}
+		return "its tag " + inventory.TagKeepUntil + " keeps it until " + clockTime(until)
+	}
+	for _, k := range c.keeps {
+		if k.Ref == c.Resource.Ref() && c.now.Before(k.Until) {
+			return k.By + " keeps it until " + clockTime(k.Until) + ": " + k.Reason
+		}
+	}
+	return ""
+}
+
+func persistent(c *petition) string {
+	switch {
+	case c.ByPerson || c.Do.Verb == policy.Notify || c.Resource.Lifetime == inventory.Ephemeral:
+		return ""
+	case c.Resource.Lifetime == inventory.Persistent:
+		return "it is persistent, and no policy acts on what is"
+	}
+	return "its lifetime is unknown, which counts as persistent; " + inventory.TagLifetime + "=ephemeral would say otherwise"
+}
+
+func deletion(c *petition) string {
+	if !c.ByPerson && (c.Do.Verb == policy.PutLifecycle || c.Do.Verb == policy.PutRetention) {
+		return "a rule that lets data expire is a deletion and needs an approval; no policy has one"
+	}
+	return ""
+}
+
+// selfGoverned keeps a policy from giving itself, or another one, the right to act.
+func selfGoverned(c *petition) string {
+	if c.ByPerson || c.Do.Verb != policy.Tag {
+		return ""
+	}
+	r := inventory.Resource{Tags: c.Do.Tags}
+	err := inventory.DefaultTagMapping().Apply(&r)
+	if err != nil || r.Managed || r.Lifetime != "" || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() {
+		return "its tags decide what policies may do to it, and a policy must not write those"
+	}
+	return ""
+}
+
+func ungoverned(c *petition) string {
+	if c.ByPerson || c.Governed || !c.Do.Verb.Destructive() || !compute(c.Resource.Kind) {
+		return ""
+	}
+	return "policies do not govern it: it was not made by curfew, has no " + inventory.TagManaged +
+		"=true, and nothing under governance in curfew.yaml matches it"
+}
+
+// managers are tags by which the provider says who manages a machine.
+var managers = []string{"aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id"}
+
+func groupMember(c *petition) string {
+	if !c.Do.Verb.Destructive() {
+		return ""
+	}
+	by := ""
+	if in := instance(c.Resource); in != nil {
+		by = in.AutoScalingGroup
+	}
+	for _, tag := range managers {
+		if by == "" {
+			by = c.Resource.Tags[tag]
+		}
+	}
+	if by == "" {
+		return ""
+	}
+	return by + " manages it and would replace it; change its size there"
+}
+
+func protected(c *petition) string {
+	in := instance(c.Resource)
+	if in == nil || (c.Do.Verb != policy.Terminate && c.Do.Verb != policy.Delete) {
+		return ""
+	}
+	if on, _ := in.TerminationProtected.Get(); on {
+		return "it is protected against termination"
+	}
+	return ""
+}
+
+func noGrace(c *petition) string {
+	if c.Do.Verb.Destructive() && c.Grace <= 0 {
+		return "nobody would have time to object: the action has no grace"
+	}
+	return ""
+}
+
+// busy protects work. Only rest that was measured counts as rest.
+func busy(c *petition) string {
+	if !c.Do.Verb.Destructive() || !compute(c.Resource.Kind) || c.Resource.State == inventory.StateStopped || c.Do.EvenIfBusy {
+		return ""
+	}
+	if at, ok := c.Checkpoint.Get(); ok && !at.After(c.now) && c.now.Sub(at) <= checkpointFresh {
+		return ""
+	}
+	const without = "; there is neither a confirmed checkpoint of the last hour nor even_if_busy"
+	switch {
+	case c.Duty == nil:
+		return "nobody knows whether it is busy" + without
+	case c.Duty.State == duty.Unknown:
+		return "nobody knows whether it is busy: " + c.Duty.Why + without
+	case c.unsampled() != "":
+		return c.unsampled() + without
+	case c.Duty.State == duty.Idle || c.Duty.State == duty.Held || c.Duty.State == duty.Stalled:
+		return ""
+	}
+	return "it is " + c.Duty.State.String() + ": " + c.Duty.Why + without
+}
+
+func gangIncomplete(c *petition) string {
+	if !c.Do.Verb.Destructive() {
+		return ""
+	}
+	var others []string
+	for _, ref := range c.Gang {
+		if ref != c.Resource.Ref() && !slices.Contains(c.Together, ref) {
+			others = append(others, ref.ID)
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it works together with %d others, of which the same does not hold for %s", len(c.Gang), some(others))
+}
+
+func unpriced(c *petition) string {
+	if !c.ByPerson && c.Do.Verb.Destructive() && !c.Hourly.Known() {
+		return "nobody knows what it costs, so the limit in dollars cannot hold"
+	}
+	return ""
+}
+
+// compute says whether a kind runs work, which policies may end only where they
+// govern it and where it rests.
+func compute(k inventory.Kind) bool {
+	switch k {
+	case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob,
+		inventory.KindPod, inventory.KindNode, inventory.KindAutoScalingGroup:
+		return true
+	}
+	return false
+}
+
+func instance(r *inventory.Resource) *inventory.Instance {
+	in, _ := r.Detail.(*inventory.Instance)
+	return in
+}
+
+// some lists a few names.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// clockTime prints a time for people.
+func clockTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -1,0 +1,218 @@
+package action
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+var at = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// allowed is a proposal to terminate an idle machine that no rule forbids, and its
+// item.
+func allowed() (Proposal, Item) {
+	r := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r", State: inventory.StateRunning,
+		CreatedAt: at.Add(-20 * time.Hour), Tags: map[string]string{}, Lifetime: inventory.Ephemeral, Detail: &inventory.Instance{}}
+	p := Proposal{Source: "idle", Resource: r, Do: policy.Do{Verb: policy.Terminate}, Mode: policy.Enforce, Grace: time.Hour, Governed: true,
+		Duty: &duty.Verdict{State: duty.Idle, Expires: at.Add(time.Minute)}, Hourly: inventory.Known(3 * money.USD), Condition: usage.True, ReadAt: at, Class: policy.ClassDuty}
+	it, _ := Climb(Item{Account: "aws/1"}, &p, Round{Number: 1, Now: at})
+	return p, it
+}
+
+// forbidden are cases that one rule alone forbids.
+var forbidden = []struct {
+	rule, name string
+	change     func(p *Proposal, it *Item, keeps *[]Keep)
+}{
+	{"unknown", "a condition that is unknown", func(p *Proposal, _ *Item, _ *[]Keep) { p.Condition = usage.Unknown }},
+	{"unknown", "a condition that is false", func(p *Proposal, _ *Item, _ *[]Keep) { p.Condition = usage.False }},
+	{"unknown", "tags that could not be read", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Tags = nil }},
+	{"unknown", "a machine of which only the name is known", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Detail = nil }},
+	{"stale", "facts six minutes old", func(p *Proposal, _ *Item, _ *[]Keep) { p.ReadAt = at.Add(-6 * time.Minute) }},
+	{"stale", "facts of unknown age", func(p *Proposal, _ *Item, _ *[]Keep) { p.ReadAt = time.Time{} }},
+	{"stale", "facts of the future", func(p *Proposal, _ *Item, _ *[]Keep) { p.ReadAt = at.Add(time.Hour) }},
+	{"stale", "a busy rule whose newest sample is too old, even if busy", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Do.EvenIfBusy = true
+		p.Duty.Expires = at.Add(-time.Second)
+	}},
+	{"verb", "a verb that nobody knows", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "vaporise", "vaporise" }},
+	{"verb", "no verb at all", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "", "" }},
+	{"identity", "another machine under the same id", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.CreatedAt = at.Add(-time.Minute) }},
+	{"identity", "another resource than the item's", func(_ *Proposal, it *Item, _ *[]Keep) { it.Ref.ID = "i-2" }},
+	{"identity", "a machine of unknown age", func(p *Proposal, it *Item, _ *[]Keep) { p.Resource.CreatedAt, it.Identity = time.Time{}, "" }},
+	{"kept", "a tag", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.KeepUntil = at.Add(time.Second) }},
+	{"kept", "a tag that cannot be read", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.KeepUntil = inventory.KeepForever }},
+	{"kept", "a keep", func(p *Proposal, _ *Item, keeps *[]Keep) {
+		*keeps = append(*keeps, Keep{Ref: p.Resource.Ref(), Until: at.Add(time.Second), By: "ana", Reason: "demo"})
+	}},
+	{"kept", "a keep against a person", func(p *Proposal, _ *Item, keeps *[]Keep) {
+		p.ByPerson = true
+		*keeps = append(*keeps, Keep{Ref: p.Resource.Ref(), Until: at.Add(time.Second), By: "ana", Reason: "demo"})
+	}},
+	{"persistent", "a policy on what is persistent", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Lifetime = inventory.Persistent }},
+	{"persistent", "a policy on what has no lifetime", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Lifetime = "" }},
+	{"persistent", "a policy that tags what is persistent", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Resource.Lifetime = inventory.Persistent
+		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "x"}}
+	}},
+	{"deletion", "a policy that lets objects expire", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Resource.Kind, it.Ref.Kind, p.Do.Verb = inventory.KindBucket, inventory.KindBucket, policy.PutLifecycle
+	}},
+	{"deletion", "a policy that shortens retention", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Resource.Kind, it.Ref.Kind, p.Do.Verb = inventory.KindLogGroup, inventory.KindLogGroup, policy.PutRetention
+	}},
+	{"self-governed", "a policy that writes curfew:managed", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"Curfew-Managed": "true"}}
+	}},
+	{"self-governed", "a policy that writes a lifetime", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"Purpose": "transient-ml-training"}}
+	}},
+	{"self-governed", "a policy that overwrites a keep", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagKeepUntil: "2026-01-01"}}
+	}},
+	{"ungoverned", "a machine that nobody put under policies", func(p *Proposal, _ *Item, _ *[]Keep) { p.Governed = false }},
+	{"group-member", "a member of a group", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.Detail = &inventory.Instance{AutoScalingGroup: "asg"}
+	}},
+	{"group-member", "a member of a fleet", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Tags["aws:ec2:fleet-id"] = "fleet-1" }},
+	{"group-member", "a person at a member of a group", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.ByPerson, p.Resource.Detail = true, &inventory.Instance{AutoScalingGroup: "asg"}
+	}},
+	{"protected", "termination protection", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.Detail = &inventory.Instance{TerminationProtected: inventory.Known(true)}
+	}},
+	{"no-grace", "a destructive action without grace", func(p *Proposal, _ *Item, _ *[]Keep) { p.Grace = 0 }},
+	{"busy", "a busy machine under a rule of age", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Busy }},
+	{"busy", "a machine that loads its data", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Starved }},
+	{"busy", "a machine of unknown duty", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Unknown }},
+	{"busy", "a machine that nobody judged", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty = "age", nil }},
+	{"busy", "an idle machine whose newest sample is too old", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Class, p.Duty.Expires = "age", at.Add(-time.Second)
+	}},
+	{"busy", "a checkpoint older than an hour", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Class, p.Duty.State, p.Checkpoint = "age", duty.Busy, inventory.Known(at.Add(-time.Hour-time.Second))
+	}},
+	{"busy", "a checkpoint of the future", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Class, p.Duty.State, p.Checkpoint = "age", duty.Busy, inventory.Known(at.Add(time.Second))
+	}},
+	{"gang", "one idle node of eight", func(p *Proposal, _ *Item, _ *[]Keep) { p.Gang = gang(7) }},
+	{"gang", "seven of eight", func(p *Proposal, _ *Item, _ *[]Keep) { p.Gang, p.Together = gang(7), gang(6) }},
+	{"unpriced", "a machine without a price", func(p *Proposal, _ *Item, _ *[]Keep) { p.Hourly = inventory.Fact[money.Amount]{} }},
+}
+
+// gang are other machines.
+func gang(n int) []inventory.Ref {
+	out := make([]inventory.Ref, n)
+	for i := range out {
+		out[i] = inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-g" + string(rune('a'+i))}
+	}
+	return out
+}
+
+// TestRules: every rule forbids its cases, and it alone does: without the rule each
+// of them would go ahead.
+func TestRules(t *testing.T) {
+	if p, it := allowed(); Refuse(p, it, at, nil) != nil {
+		t.Fatalf("the case to begin with is refused: %v", Refuse(p, it, at, nil))
+	}
+	all := rules
+	t.Cleanup(func() { rules = all })
+	covered := map[string]bool{}
+	for _, tc := range forbidden {
+		covered[tc.rule] = true
+		t.Run(tc.rule+"/"+tc.name, func(t *testing.T) {
+			p, it := allowed()
+			var keeps []Keep
+			tc.change(&p, &it, &keeps)
+			rules = all
+			got := Refuse(p, it, at, keeps)
+			if got == nil || got.Rule != tc.rule || got.Why == "" {
+				t.Fatalf("Refuse = %+v, want rule %s with a reason", got, tc.rule)
+			}
+			rules = slices.DeleteFunc(slices.Clone(all), func(r rule) bool { return r.name == tc.rule })
+			if got := Refuse(p, it, at, keeps); got != nil {
+				t.Errorf("without the rule it is refused by %s as well: the case says nothing about %s", got.Rule, tc.rule)
+			}
+		})
+	}
+	for _, r := range all {
+		if !covered[r.name] {
+			t.Errorf("no case for the rule %s", r.name)
+		}
+	}
+}
+
+// TestAllowed: what the rules must let through.
+func TestAllowed(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(p *Proposal, keeps *[]Keep)
+	}{
+		{"a busy machine with a fresh checkpoint", func(p *Proposal, _ *[]Keep) {
+			p.Class, p.Duty.State, p.Checkpoint = "age", duty.Busy, inventory.Known(at.Add(-time.Hour))
+		}},
+		{"a busy machine of a rule that says so", func(p *Proposal, _ *[]Keep) {
+			p.Class, p.Duty.State, p.Do.EvenIfBusy = "age", duty.Busy, true
+		}},
+		{"a stalled machine", func(p *Proposal, _ *[]Keep) { p.Duty.State = duty.Stalled }},
+		{"a stopped machine", func(p *Proposal, _ *[]Keep) { p.Class, p.Resource.State, p.Duty = "age", inventory.StateStopped, nil }},
+		{"a keep that has ended", func(p *Proposal, keeps *[]Keep) {
+			p.Resource.KeepUntil = at
+			*keeps = []Keep{{Ref: p.Resource.Ref(), Until: at}}
+		}},
+		{"a keep of another", func(p *Proposal, keeps *[]Keep) { *keeps = []Keep{{Ref: gang(1)[0], Until: at.Add(time.Hour)}} }},
+		{"the whole gang", func(p *Proposal, _ *[]Keep) { p.Gang, p.Together = gang(7), gang(7) }},
+		{"a notice about what is persistent", func(p *Proposal, _ *[]Keep) { p.Resource.Lifetime, p.Do.Verb = "", policy.Notify }},
+		{"a person at what is persistent", func(p *Proposal, _ *[]Keep) { p.Resource.Lifetime, p.ByPerson, p.Governed = "", true, false }},
+		{"a person who tags what is kept", func(p *Proposal, _ *[]Keep) {
+			p.ByPerson, p.Do.Verb, p.Resource.KeepUntil = true, policy.Tag, at.Add(time.Hour)
+		}},
+		{"an ephemeral volume that no policy governs", func(p *Proposal, _ *[]Keep) {
+			p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Governed = inventory.KindVolume, nil, nil, "age", false
+			p.Do.Verb = policy.Delete
+		}},
+		{"a protected machine that is stopped", func(p *Proposal, _ *[]Keep) {
+			p.Do.Verb, p.Resource.Detail = policy.Stop, &inventory.Instance{TerminationProtected: inventory.Known(true)}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, _ := allowed()
+			var keeps []Keep
+			tc.change(&p, &keeps)
+			if got := Refuse(p, Item{}, at, keeps); got != nil {
+				t.Errorf("refused by %s: %s", got.Rule, got.Why)
+			}
+		})
+	}
+}
+
+// TestRulesAreDocumented: every rule that forbids is explained to people, in the
+// order in which it is asked, and nothing else is.
+func TestRulesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/safety.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(doc), "\n## What is refused\n")
+	var got []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(table, -1) {
+		got = append(got, m[1])
+	}
+	var want []string
+	for _, r := range rules {
+		want = append(want, r.name)
+	}
+	want = append(want, "unapproved", "unsaved-disk")
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/safety.md explains %v, want %v", got, want)
+	}
+}

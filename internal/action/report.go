@@ -1,0 +1,54 @@
+package action
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// Result is what became of one resource in a round.
+type Result string
+
+// The results.
+const (
+	ResultObserved  Result = "observed"   // its policy only observes, or nobody could be warned
+	ResultWouldWarn Result = "would-warn" // without --enforce nobody is
+	ResultWarned    Result = "warned"     // a named recipient's channel accepted it
+	ResultWaiting   Result = "waiting"    // grace runs, or something has to be read first
+	ResultWouldAct  Result = "would-act"  // without --enforce nothing is
+	ResultActed     Result = "acted"      // the call was made; the provider has not confirmed
+	ResultConfirmed Result = "confirmed"  // the provider confirmed
+	ResultRefused   Result = "refused"    // a rule forbids it
+	ResultWithdrawn Result = "withdrawn"  // it does not hold any more
+	ResultFailed    Result = "failed"
+	ResultOverCap   Result = "over-cap"
+	ResultFrozen    Result = "frozen"
+	ResultUndone    Result = "undone"
+)
+
+// Line is what became of one resource, for people.
+type Line struct {
+	Item     string // empty where nothing is kept of it
+	Resource inventory.Ref
+	Source   string
+	Verb     policy.Verb
+	Result   Result
+	Why      string
+	// DueAt is the earliest time at which it is acted on; zero where none is set.
+	DueAt time.Time
+}
+
+// Report is what came of a round.
+type Report struct {
+	Round int64
+	At    time.Time
+	Lines []Line
+	// NextAt is when there is something to do again; zero is not before something
+	// changes.
+	NextAt time.Time
+	// Frozen is the freeze that held everything back; nil is none.
+	Frozen *Freeze
+	// Partial says that something failed or could not be read; its line says what.
+	Partial bool
+}

@@ -1,0 +1,76 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Undo takes back what was carried out for an item, the last call first, as far as
+// that can be done, and records it. A freeze does not hold it back, because undoing
+// is what follows one. What cannot be undone is a line with the result refused; it
+// can be asked again after a failure, and goes on where it stopped.
+func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
+	it, err := l.Store.Item(ctx, itemID)
+	if err != nil {
+		return Line{}, fmt.Errorf("undo %s: %w", itemID, err)
+	}
+	s := &pass{Ladder: l}
+	line := func(r Result, why string) Line {
+		return Line{Item: it.ID, Resource: it.Ref, Source: it.Source, Verb: it.Do.Verb, Result: r, Why: Redact(why)}
+	}
+	if it.Phase == Acting || it.Phase == Confirming {
+		return line(ResultRefused, "it is still under way; it can be undone once the provider has confirmed it"), nil
+	}
+	if !slices.ContainsFunc(it.Steps, confirmed) {
+		return line(ResultRefused, "nothing was carried out that could be undone"), nil
+	}
+	for i := len(it.Steps) - 1; i >= 0; i-- {
+		if !confirmed(it.Steps[i]) {
+			continue
+		}
+		if it, err = s.undoStep(ctx, it, i, by); err != nil {
+			var refusal *Refusal
+			if errors.As(err, &refusal) {
+				return line(ResultRefused, refusal.Rule+": "+refusal.Why), nil
+			}
+			return line(ResultFailed, err.Error()), err
+		}
+	}
+	return line(ResultUndone, ""), nil
+}
+
+// undoStep takes one call back, with its intent and its outcome in the audit log.
+func (s *pass) undoStep(ctx context.Context, it Item, i int, by string) (Item, error) {
+	name := it.Steps[i].Name
+	record := func(what, outcome string) Entry {
+		e := s.entry(it, nil, what, outcome)
+		e.Actor = by
+		return e
+	}
+	it.Step = i
+	it, err := s.save(ctx, it, record("undo", name+", key "+it.Steps[i].Key))
+	if err != nil {
+		return it, err
+	}
+	err = s.Cloud.Undo(ctx, task(it))
+	ctx = context.WithoutCancel(ctx) // what was done is written down
+	if err != nil {
+		what, refusal := "outcome", (*Refusal)(nil)
+		if errors.As(err, &refusal) {
+			what = "refused"
+		}
+		return it, errors.Join(fmt.Errorf("undo %s of %s: %w", name, it.Ref.ID, err), s.Store.Record(ctx, record(what, "undo "+name+": "+err.Error())))
+	}
+	it.Steps = slices.Clone(it.Steps)
+	it.Steps[i].ConfirmedAt = time.Time{}
+	if !slices.ContainsFunc(it.Steps, confirmed) {
+		it.Phase = Undone
+	}
+	return s.save(ctx, it, record("undone", name))
+}
+
+// confirmed says whether a call was carried out and not taken back.
+func confirmed(st Step) bool { return !st.ConfirmedAt.IsZero() }
