@@ -1,0 +1,279 @@
+package notify
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Letter is a message in the words that every channel uses. All of its text is
+// [Plain]; none of it is escaped for anything.
+type Letter struct {
+	// Subject is the message in one line.
+	Subject string
+	Rows    []Row
+	// When is the earliest time at which something is done, in UTC; zero where
+	// nothing will be.
+	When time.Time
+	// Ask introduces Keep, the command that exempts the resource; both may be empty.
+	Ask, Keep string
+}
+
+// Row is one thing to know.
+type Row struct {
+	Name  string
+	Lines []string
+}
+
+// Names of the rows that a layout may tell from the others: the reason with its
+// evidence, and what the letter's When says.
+const (
+	RowWhy  = "Why"
+	RowWhen = "When"
+)
+
+// Longest texts from outside, in characters.
+const (
+	maxID       = 60 // in subjects and errors
+	maxOwner    = 40 // there, the team and the user each
+	maxName     = 100
+	maxSentence = 500
+	maxEvidence = 8
+)
+
+// done are the verbs in the past participle.
+var done = map[policy.Verb]string{
+	policy.Tag: "tagged", policy.Checkpoint: "checkpointed", policy.Suspend: "suspended", policy.Scale: "scaled",
+	policy.Stop: "stopped", policy.Hibernate: "hibernated", policy.Terminate: "terminated", policy.Delete: "deleted",
+	policy.Release: "released", policy.PutRetention: "given a retention", policy.PutLifecycle: "given a lifecycle rule",
+}
+
+// Compose puts a message into words.
+func Compose(m action.Message) Letter {
+	l := Letter{Subject: "curfew: " + subject(m), Keep: Plain(m.Keep)}
+	if !m.ActsAt.IsZero() {
+		l.When = m.ActsAt.UTC()
+	}
+	l.add(RowWhy, append([]string{sentence(m.Because)}, evidence(m.Evidence)...)...)
+	if !l.When.IsZero() {
+		l.add(RowWhen, l.When.Format("Mon 2 Jan 2006, 15:04 MST")+", at the earliest")
+	}
+	if r := m.Resource; r != nil {
+		l.add("Cost", cost(m.Hourly))
+		l.add("What", what(r))
+	}
+	if done[m.Verb] != "" {
+		l.add("Undo", undo(m.Undo))
+	}
+	l.add("Know", sentence(m.Know))
+	l.add("For", Cut(Plain(m.To), maxName))
+	switch {
+	case m.Kind == "acted":
+		l.Keep = ""
+	case l.Keep != "":
+		l.Ask = "Still needed? Then keep it:"
+	}
+	return l
+}
+
+// Text returns a message as plain text, beginning with its subject.
+func Text(m action.Message) string { return Compose(m).Text() }
+
+// Text returns the letter as plain text, beginning with its subject.
+func (l Letter) Text() string { return l.Subject + "\n\n" + l.Body() }
+
+// Body returns the text below the subject.
+func (l Letter) Body() string {
+	var b strings.Builder
+	for _, row := range l.Rows {
+		name := row.Name
+		for _, line := range row.Lines {
+			fmt.Fprintf(&b, "%-6s%s\n", name, line)
+			name = ""
+		}
+	}
+	if l.Keep != "" {
+		fmt.Fprintf(&b, "\n%s\n    %s\n", l.Ask, l.Keep)
+	}
+	return b.String()
+}
+
+func (l *Letter) add(name string, lines ...string) {
+	row := Row{Name: name}
+	for _, line := range lines {
+		if line != "" {
+			row.Lines = append(row.Lines, line)
+		}
+	}
+	if len(row.Lines) > 0 {
+		l.Rows = append(l.Rows, row)
+	}
+}
+
+func subject(m action.Message) string {
+	because := cmp.Or(Cut(Plain(m.Because), maxName), "see below")
+	if m.Resource == nil {
+		return because
+	}
+	who, verb := Named(m.Resource), done[m.Verb]
+	switch {
+	case m.Kind == "alarm" && verb != "":
+		return who + " needs a look: that it was " + verb + " is not confirmed"
+	case m.Kind == "alarm":
+		return who + " needs a look: " + because
+	case m.Kind == "acted" && verb != "":
+		return who + " was " + verb
+	case m.Kind == "warning" && verb != "" && m.ActsAt.IsZero():
+		return who + " could be " + verb
+	case m.Kind == "warning" && verb != "":
+		s := who + " will be " + verb + " at " + m.ActsAt.UTC().Format("15:04 MST")
+		if m.Keep != "" {
+			s += " unless you keep it"
+		}
+		return s
+	}
+	return who + ": " + because
+}
+
+// Named returns a resource with its owner, as subjects and errors name it:
+// "i-0abc (vision/ana)".
+func Named(r *inventory.Resource) string {
+	var owner []string
+	for _, s := range []string{r.Owner.Team, r.Owner.User} {
+		if s = Cut(Plain(s), maxOwner); s != "" {
+			owner = append(owner, s)
+		}
+	}
+	id := cmp.Or(Cut(Plain(r.ID), maxID), "a resource without a name")
+	if len(owner) == 0 {
+		return id
+	}
+	return id + " (" + strings.Join(owner, "/") + ")"
+}
+
+func what(r *inventory.Resource) string {
+	s := Plain(string(r.Kind) + " " + Cut(r.ID, maxName))
+	if name := Cut(Plain(r.Name), maxName); name != "" && name != r.ID {
+		s += " " + strconv.Quote(name)
+	}
+	if r.Type != "" {
+		s += ", " + Cut(Plain(r.Type), maxName)
+	}
+	if place := cmp.Or(r.Zone, r.Region); place != "" {
+		s += " in " + Cut(Plain(place), maxName)
+	}
+	return s + ", " + Cut(Plain(r.Cloud+" account "+r.Account), maxName)
+}
+
+func cost(hourly inventory.Fact[money.Amount]) string {
+	a, known := hourly.Get()
+	switch {
+	case !known:
+		return "not known"
+	case a > 0 && a.Cents() == "0.00":
+		return "under $0.01 an hour"
+	case a < 0:
+		return "-$" + (-a).Cents() + " an hour"
+	}
+	return "$" + a.Cents() + " an hour"
+}
+
+func undo(u string) string {
+	switch u {
+	case "full":
+		return "can be undone in full"
+	case "partial":
+		return "can be undone in part"
+	case "none":
+		return "cannot be undone"
+	}
+	return "not known whether it can be undone"
+}
+
+func evidence(list []usage.Evidence) []string {
+	var out []string
+	for i, e := range list {
+		if i == maxEvidence {
+			return append(out, fmt.Sprintf("and %d more", len(list)-i))
+		}
+		line := Cut(Plain(e.Signal), maxName) + " " + Cut(Plain(e.Value), maxName)
+		if e.Window > 0 {
+			line += " over " + Span(e.Window)
+		}
+		var notes []string
+		if e.Coverage >= 0 && e.Window > 0 {
+			notes = append(notes, strconv.Itoa(int(math.Floor(min(e.Coverage, 1)*100)))+" % covered")
+		}
+		if source := Cut(Plain(e.Source), maxName); source != "" {
+			notes = append(notes, source)
+		}
+		if len(notes) > 0 {
+			line += " (" + strings.Join(notes, ", ") + ")"
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// Span writes a duration in its largest units: "3h", "1d12h", "90s".
+func Span(d time.Duration) string {
+	const day = 24 * time.Hour
+	d = d.Round(time.Second)
+	s := ""
+	if d >= 2*day || d%day == 0 && d >= day {
+		s, d = strconv.Itoa(int(d/day))+"d", d%day
+		if d == 0 {
+			return s
+		}
+	}
+	t := d.String()
+	if strings.HasSuffix(t, "m0s") {
+		t = strings.TrimSuffix(t, "0s")
+	}
+	if strings.HasSuffix(t, "h0m") {
+		t = strings.TrimSuffix(t, "0m")
+	}
+	return s + t
+}
+
+func sentence(s string) string { return Cut(Plain(s), maxSentence) }
+
+// Plain makes text from outside fit for one line: control characters, line ends and
+// marks that reorder or hide text become spaces or go, runs of space become one,
+// and what is not UTF-8 becomes U+FFFD.
+func Plain(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// Cut returns at most n characters of s, ending in "…" where something was cut.
+func Cut(s string, n int) string {
+	count := 0
+	for i := range s {
+		if count == n-1 && len(s) > i {
+			if rest := []rune(s[i:]); len(rest) > 1 {
+				return s[:i] + "…"
+			}
+		}
+		count++
+	}
+	return s
+}

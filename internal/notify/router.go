@@ -1,0 +1,225 @@
+// Package notify reaches people: it puts messages into words, finds out where a
+// recipient is reached, and delivers by the channels in its subpackages. Somebody
+// was reached only when their channel said that it took the message; everything
+// else is an error.
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Recipients with a meaning of their own.
+const (
+	Owner = "owner" // the resource's user, else its team
+	Team  = "team"  // the resource's team
+)
+
+// ErrNobody is wrapped by the error that no rule leads from a recipient to anybody.
+var ErrNobody = errors.New("nobody to warn")
+
+// Bounds of one delivery.
+const (
+	timeout  = 10 * time.Second // of one attempt
+	attempts = 3
+	backoff  = time.Second // before the second attempt, doubled for the third
+	// longestWait is how long a Retry-After is honoured; beyond it the next round
+	// tries again.
+	longestWait = 30 * time.Second
+)
+
+// Channel delivers messages by one medium.
+type Channel interface {
+	// Send makes one attempt. It returns nil only once the other side said that it
+	// took the message; a refusal is a *[Failure]. It keeps to the context.
+	Send(ctx context.Context, to string, m action.Message) error
+}
+
+// Opener opens the channel of one section of the configuration, under the name that
+// addresses begin with; a nil Channel where the section is not there.
+type Opener func(c Config, lookup Lookup) (name string, ch Channel, err error)
+
+// Router is the action.Notifier that the configuration describes. The zero Router
+// reaches nobody. It is safe for concurrent use.
+type Router struct {
+	config   Config
+	channels map[string]Channel
+}
+
+var _ action.Notifier = (*Router)(nil)
+
+// New validates the configuration and opens its channels: slack.Open, mail.Open,
+// webhook.Open. Mistakes are a *[FieldError].
+func New(c Config, lookup Lookup, openers ...Opener) (*Router, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Router{config: c, channels: map[string]Channel{}}
+	for _, open := range openers {
+		name, ch, err := open(c, lookup)
+		if err != nil {
+			return nil, err
+		}
+		if ch != nil {
+			r.channels[name] = ch
+		}
+	}
+	return r, nil
+}
+
+// Check says whether a policy may name the recipient: owner, team, or one of the
+// configured names.
+func (r *Router) Check(recipient string) error {
+	if _, ok := r.config.Names[recipient]; ok || recipient == Owner || recipient == Team {
+		return nil
+	}
+	return fmt.Errorf("%w: %q is neither owner nor team nor in notify.names", ErrNobody, Cut(Plain(recipient), maxName))
+}
+
+// Notify delivers to the first of the recipient's addresses that accepts, and
+// returns that address: "slack:#vision". Temporary failures are tried again, three
+// attempts in all, final ones are not. The error holds what each address answered.
+func (r *Router) Notify(ctx context.Context, recipient string, m action.Message) (string, error) {
+	stops, err := r.route(recipient, m)
+	if err != nil {
+		return "", err
+	}
+	var refused error
+	for _, s := range stops {
+		m.To = s.to
+		err := r.deliver(ctx, s, m)
+		if err == nil {
+			return s.String(), nil
+		}
+		err = fmt.Errorf("%s: %w", s, err)
+		if refused != nil {
+			err = fmt.Errorf("%w; %w", refused, err)
+		}
+		if refused = err; ctx.Err() != nil {
+			break
+		}
+	}
+	if m.Resource == nil {
+		return "", fmt.Errorf("notify %s: %w", recipient, refused)
+	}
+	return "", fmt.Errorf("notify %s of %s: %w", recipient, Named(m.Resource), refused)
+}
+
+// stop is one address on a recipient's route, and who is meant by it.
+type stop struct {
+	Address
+	to string
+}
+
+// route returns where a recipient is reached, in the order to try, at least one.
+func (r *Router) route(recipient string, m action.Message) ([]stop, error) {
+	if err := r.Check(recipient); err != nil {
+		return nil, err
+	}
+	var stops []stop
+	add := func(to string, addresses ...Address) {
+		for _, a := range addresses {
+			known := slices.ContainsFunc(stops, func(s stop) bool { return s.Address == a })
+			if _, open := r.channels[a.Channel]; open && !known {
+				stops = append(stops, stop{a, to})
+			}
+		}
+	}
+	if recipient != Owner && recipient != Team {
+		for _, s := range r.config.Names[recipient] {
+			a, err := ParseAddress(s)
+			if err != nil {
+				return nil, err
+			}
+			add(recipient, a)
+		}
+	} else {
+		var owner inventory.Owner
+		if m.Resource != nil {
+			owner = m.Resource.Owner
+		}
+		if recipient == Owner && owner.User != "" {
+			add(owner.User, r.config.user(owner.User)...)
+		}
+		if owner.Team != "" {
+			add("team "+owner.Team, r.config.team(owner.Team)...)
+		}
+		// A warning starts the grace of whoever is told: the default channel is told
+		// on nobody's behalf unless it is configured to answer.
+		if s := r.config.Slack; s.DefaultChannel != "" && (s.DefaultOwns || m.Kind != "warning") {
+			add(s.DefaultChannel, Address{SlackChannel, s.DefaultChannel})
+		}
+	}
+	if len(stops) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNobody, r.nobody(recipient, m.Resource))
+	}
+	return stops, nil
+}
+
+// nobody says why no rule leads to anybody, and what would.
+func (r *Router) nobody(recipient string, res *inventory.Resource) string {
+	switch {
+	case len(r.channels) == 0:
+		return "no channel is configured; see notify in curfew.yaml"
+	case recipient != Owner && recipient != Team:
+		return fmt.Sprintf("none of the channels of %s is open", recipient)
+	case res == nil:
+		return "the message is about no resource, so it has no " + recipient
+	case res.Tags == nil && res.Owner == (inventory.Owner{}):
+		return "the tags of " + Named(res) + " could not be read"
+	case res.Owner.Team == "" && (res.Owner.User == "" || recipient == Team):
+		return "no tag of " + Named(res) + " says whose it is; tag it, or let slack.default_owns answer for it"
+	}
+	return "no rule of notify leads to the " + recipient + " of " + Named(res) + "; add them to its users or teams"
+}
+
+// deliver tries until the channel accepts, refuses for good, or the attempts are
+// used up.
+func (r *Router) deliver(ctx context.Context, s stop, m action.Message) error {
+	for attempt := 1; ; attempt++ {
+		err := attemptOne(ctx, r.channels[s.Channel], s.To, m)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var f *Failure
+		if !errors.As(err, &f) || !f.Temporary {
+			return err
+		}
+		wait := max(f.RetryAfter, backoff<<(attempt-1))
+		if wait > longestWait {
+			return fmt.Errorf("%w, and asks to wait for %s", err, Span(f.RetryAfter))
+		}
+		if attempt == attempts {
+			return fmt.Errorf("%w (tried %d times)", err, attempts)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func attemptOne(ctx context.Context, ch Channel, to string, m action.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return ch.Send(ctx, to, m)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
