@@ -1,0 +1,282 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// actions is what the ladder keeps.
+type actions struct{ *database }
+
+// clockRow is an account with the clocks of its last round.
+type clockRow struct {
+	Round  int64         `db:"round"`
+	Wall   instant       `db:"wall"`
+	Boot   string        `db:"boot"`
+	Uptime time.Duration `db:"uptime"`
+}
+
+// lockAccount locks an account's row to the end of the transaction, and makes it
+// where there is none.
+func (t *tx) lockAccount(ctx context.Context, account string) (clockRow, error) {
+	var row clockRow
+	err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING", account)
+	if err == nil {
+		err = t.get(ctx, &row, "SELECT round, wall, boot, uptime FROM accounts WHERE account = ?"+t.forUpdate, account)
+	}
+	return row, err
+}
+
+// BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.
+func (a actions) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
+	var last clockRow
+	err := a.transact(ctx, func(t *tx) (err error) {
+		if last, err = t.lockAccount(ctx, account); err != nil {
+			return err
+		}
+		return t.exec(ctx, "UPDATE accounts SET round = ?, wall = ?, boot = ?, uptime = ? WHERE account = ?",
+			last.Round+1, at(c.Wall), c.Boot, c.Uptime, account)
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("begin a round of %s: %w", account, err)
+	}
+	if last.Round == 0 {
+		return 1, nil, nil
+	}
+	return last.Round + 1, &action.Clock{Wall: last.Wall.Time, Boot: last.Boot, Uptime: last.Uptime}, nil
+}
+
+// itemRow is an item.
+type itemRow struct {
+	ID      string `db:"id"`
+	Account string `db:"account"`
+	refRow
+	Identity    string              `db:"identity"`
+	Source      string              `db:"source"`
+	Action      document[actionDoc] `db:"action"`
+	Gang        document[[]refRow]  `db:"gang"`
+	Phase       action.Phase        `db:"phase"`
+	Open        int                 `db:"is_open"`
+	Because     string              `db:"because"`
+	Class       string              `db:"class"`
+	FirstRound  int64               `db:"first_round"`
+	FirstAt     instant             `db:"first_at"`
+	WarnedRound int64               `db:"warned_round"`
+	WarnedAt    instant             `db:"warned_at"`
+	GraceFrom   instant             `db:"grace_from"`
+	Grace       time.Duration       `db:"grace"`
+	Recipients  document[[]string]  `db:"recipients"`
+	Steps       document[[]stepDoc] `db:"steps"`
+	Step        int                 `db:"step"`
+	ApprovedAt  instant             `db:"approved_at"`
+	Alarm       string              `db:"alarm"`
+	UpdatedAt   instant             `db:"updated_at"`
+	Boot        string              `db:"boot"`
+	Uptime      time.Duration       `db:"uptime"`
+	Version     int64               `db:"version"`
+}
+
+// actionDoc is a policy.Do as it is kept.
+type actionDoc struct {
+	Verb          policy.Verb       `json:"verb"`
+	EvenIfBusy    bool              `json:"even_if_busy,omitempty"`
+	ScratchDisks  bool              `json:"scratch_disks,omitempty"`
+	SaveDisks     bool              `json:"save_disks,omitempty"`
+	Tags          map[string]string `json:"tags,omitempty"`
+	RetentionDays int               `json:"retention_days,omitempty"`
+	To            int               `json:"to,omitempty"`
+}
+
+// stepDoc is an action.Step as it is kept.
+type stepDoc struct {
+	Name        string    `json:"name"`
+	Key         string    `json:"key"`
+	Params      string    `json:"params,omitempty"`
+	Undo        string    `json:"undo,omitempty"`
+	IntentAt    time.Time `json:"intent_at,omitzero"`
+	Receipt     string    `json:"receipt,omitempty"`
+	AcceptedAt  time.Time `json:"accepted_at,omitzero"`
+	ConfirmedAt time.Time `json:"confirmed_at,omitzero"`
+	Attempts    int       `json:"attempts,omitempty"`
+	Error       string    `json:"error,omitempty"`
+}
+
+var items = describe("items", itemRow{})
+
+// rowOf returns the row that an item becomes with its next version.
+func rowOf(it action.Item) (itemRow, error) {
+	row := itemRow{
+		ID: it.ID, Account: it.Account, refRow: refRow(it.Ref), Identity: it.Identity, Source: it.Source,
+		Action: document[actionDoc]{actionDoc(it.Do)}, Gang: document[[]refRow]{convert(it.Gang, refOf)},
+		Phase: it.Phase, Because: prose(it.Because), Class: it.Class,
+		FirstRound: it.FirstRound, FirstAt: at(it.FirstAt),
+		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace,
+		Recipients: document[[]string]{it.Recipients}, Steps: document[[]stepDoc]{convert(it.Steps, stepOf)}, Step: it.Step,
+		ApprovedAt: at(it.ApprovedAt), Alarm: prose(it.Alarm),
+		UpdatedAt: at(it.UpdatedAt), Boot: it.Boot, Uptime: it.Uptime, Version: it.Version + 1,
+	}
+	if it.Phase.Open() {
+		row.Open = 1
+	}
+	if it.ID == "" {
+		return row, errors.New("it has no id")
+	}
+	for _, s := range it.Steps {
+		if err := exact(s.Key, s.Params, s.Undo, s.Receipt); err != nil {
+			return row, fmt.Errorf("step %s: %w", s.Name, err)
+		}
+	}
+	return row, nil
+}
+
+// item returns the item that a row holds.
+func (r itemRow) item() action.Item {
+	return action.Item{
+		ID: r.ID, Account: r.Account, Ref: inventory.Ref(r.refRow), Identity: r.Identity, Source: r.Source,
+		Do: policy.Do(r.Action.of), Gang: convert(r.Gang.of, refRow.ref),
+		Phase: r.Phase, Because: r.Because, Class: r.Class,
+		FirstRound: r.FirstRound, FirstAt: r.FirstAt.Time,
+		WarnedRound: r.WarnedRound, WarnedAt: r.WarnedAt.Time, GraceFrom: r.GraceFrom.Time, Grace: r.Grace,
+		Recipients: r.Recipients.of, Steps: convert(r.Steps.of, stepDoc.step), Step: r.Step,
+		ApprovedAt: r.ApprovedAt.Time, Alarm: r.Alarm,
+		UpdatedAt: r.UpdatedAt.Time, Boot: r.Boot, Uptime: r.Uptime, Version: r.Version,
+	}
+}
+
+func stepOf(s action.Step) stepDoc {
+	s.IntentAt, s.AcceptedAt, s.ConfirmedAt = utc(s.IntentAt), utc(s.AcceptedAt), utc(s.ConfirmedAt)
+	s.Error = prose(s.Error)
+	return stepDoc(s)
+}
+
+func (s stepDoc) step() action.Step { return action.Step(s) }
+
+// Items returns the account's open items, in the order of their ids.
+func (a actions) Items(ctx context.Context, account string) ([]action.Item, error) {
+	var rows []itemRow
+	if err := a.list(ctx, &rows, items.query+" WHERE account = ? AND is_open = 1 ORDER BY id", account); err != nil {
+		return nil, fmt.Errorf("read the open items of %s: %w", account, err)
+	}
+	return convert(rows, itemRow.item), nil
+}
+
+// Item returns the item of an id, or the only one whose id begins so; ErrNotFound
+// where there is none, or more than one.
+func (a actions) Item(ctx context.Context, id string) (action.Item, error) {
+	row, err := prefixed(ctx, a.database, items, id, func(r itemRow) string { return r.ID }, action.ErrNotFound)
+	if err != nil {
+		return action.Item{}, fmt.Errorf("read item %q: %w", id, err)
+	}
+	return row.item(), nil
+}
+
+// Save writes an item with its entries in one transaction.
+func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Entry) (action.Item, error) {
+	var saved action.Item
+	err := a.transact(ctx, func(t *tx) (err error) {
+		if saved, err = t.putItem(ctx, it); err != nil {
+			return err
+		}
+		return t.record(ctx, entries)
+	})
+	if err != nil {
+		return action.Item{}, fmt.Errorf("save item %s: %w", it.ID, err)
+	}
+	return saved, nil
+}
+
+// putItem writes an item and returns it as it is kept.
+func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
+	row, err := rowOf(it)
+	if err != nil {
+		return action.Item{}, err
+	}
+	if err := t.put(ctx, items, row, it.Version, action.ErrConflict); err != nil {
+		return action.Item{}, err
+	}
+	return row.item(), nil
+}
+
+// Admit writes the intents of a whole batch, or nothing of it. What the caps count is
+// what the source was admitted in the account in the hour up to the batch's time, and
+// later where another process's clock is ahead.
+func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+	if err := admissible(b); err != nil {
+		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
+	}
+	var admitted []action.Item
+	err := a.transact(ctx, func(t *tx) error {
+		// The freeze is locked first: one that comes later waits for this transaction,
+		// so that nothing is admitted any more once it is told to have begun.
+		frozen, err := t.frozen(ctx)
+		if err != nil {
+			return err
+		}
+		if frozen.At.IsZero() {
+			admitted, err = t.admit(ctx, b)
+			return err
+		}
+		return fmt.Errorf("%w by %s since %s: %s", action.ErrFrozen, frozen.By, frozen.At.Format(time.RFC3339), frozen.Reason)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
+	}
+	return admitted, nil
+}
+
+// admissible refuses what would be counted where it does not belong, or acted on
+// without an intent.
+func admissible(b action.Batch) error {
+	for _, adm := range b.Admissions {
+		it := adm.Item
+		switch {
+		case it.Account != b.Account || it.Source != b.Source:
+			return fmt.Errorf("item %s is of %s in %s", it.ID, it.Source, it.Account)
+		case it.Phase != action.Acting || it.Step < 0 || it.Step >= len(it.Steps) || it.Steps[it.Step].Key == "" || it.Steps[it.Step].IntentAt.IsZero():
+			return fmt.Errorf("item %s holds no intent", it.ID)
+		case adm.Hourly < 0:
+			return fmt.Errorf("item %s costs %s an hour", it.ID, adm.Hourly)
+		}
+	}
+	return nil
+}
+
+// admit admits a batch while nothing is frozen.
+func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+	// Batches of one account wait for one another here, until the sums are theirs.
+	if _, err := t.lockAccount(ctx, b.Account); err != nil {
+		return nil, err
+	}
+	var hour []money.Amount
+	query := "SELECT hourly FROM admissions WHERE account = ? AND source = ? AND at > ?"
+	if err := t.SelectContext(ctx, &hour, t.Rebind(query), b.Account, b.Source, at(b.Now.Add(-time.Hour))); err != nil {
+		return nil, err
+	}
+	sum, err := money.Sum(hour...)
+	if err != nil {
+		return nil, err
+	}
+	if over := b.Over(len(hour), sum); over != nil {
+		return nil, over
+	}
+	var admitted []action.Item
+	for _, adm := range b.Admissions {
+		it, err := t.putItem(ctx, adm.Item)
+		if err != nil {
+			return nil, fmt.Errorf("item %s: %w", adm.Item.ID, err)
+		}
+		if err := t.exec(ctx, "INSERT INTO admissions (item, version, account, source, at, hourly) VALUES (?, ?, ?, ?, ?, ?)",
+			it.ID, it.Version, b.Account, b.Source, at(b.Now), adm.Hourly); err != nil {
+			return nil, err
+		}
+		admitted = append(admitted, it)
+	}
+	return admitted, t.record(ctx, b.Entries)
+}

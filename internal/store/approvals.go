@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// approvals are the requests for approval.
+type approvals struct{ *database }
+
+// requestRow is a request.
+type requestRow struct {
+	ID        string             `db:"id"`
+	Kind      string             `db:"kind"`
+	Subject   string             `db:"subject"`
+	PlanHash  string             `db:"plan_hash"`
+	Plan      string             `db:"plan"`
+	Amount    money.Amount       `db:"amount"`
+	Roles     document[[]string] `db:"roles"`
+	AskedBy   string             `db:"asked_by"`
+	AskedAt   instant            `db:"asked_at"`
+	ExpiresAt instant            `db:"expires_at"`
+	State     approval.State     `db:"state"`
+	DecidedBy string             `db:"decided_by"`
+	Reason    string             `db:"reason"`
+	DecidedAt instant            `db:"decided_at"`
+	UsedAt    instant            `db:"used_at"`
+	Version   int64              `db:"version"`
+}
+
+var requests = describe("requests", requestRow{})
+
+func (r requestRow) request() approval.Request {
+	return approval.Request{
+		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount, Roles: r.Roles.of,
+		AskedBy: r.AskedBy, AskedAt: r.AskedAt.Time, ExpiresAt: r.ExpiresAt.Time, State: r.State,
+		DecidedBy: r.DecidedBy, Reason: r.Reason, DecidedAt: r.DecidedAt.Time, UsedAt: r.UsedAt.Time, Version: r.Version,
+	}
+}
+
+// PutRequest writes a request whose version is the one it was read with.
+func (a approvals) PutRequest(ctx context.Context, r approval.Request) (approval.Request, error) {
+	row := requestRow{
+		ID: r.ID, Kind: r.Kind, Subject: prose(r.Subject), PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount,
+		Roles:   document[[]string]{r.Roles},
+		AskedBy: r.AskedBy, AskedAt: at(r.AskedAt), ExpiresAt: at(r.ExpiresAt), State: r.State,
+		DecidedBy: r.DecidedBy, Reason: prose(r.Reason), DecidedAt: at(r.DecidedAt), UsedAt: at(r.UsedAt), Version: r.Version + 1,
+	}
+	err := exact(r.ID, r.PlanHash, r.Plan)
+	if r.ID == "" {
+		err = errors.New("it has no id")
+	}
+	if err == nil {
+		err = a.transact(ctx, func(t *tx) error { return t.put(ctx, requests, row, r.Version, approval.ErrConflict) })
+	}
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("write request %s: %w", r.ID, err)
+	}
+	return row.request(), nil
+}
+
+// Request returns the request of an id, or the only one whose id begins so;
+// ErrNotFound where there is none, or more than one.
+func (a approvals) Request(ctx context.Context, id string) (approval.Request, error) {
+	row, err := prefixed(ctx, a.database, requests, id, func(r requestRow) string { return r.ID }, approval.ErrNotFound)
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("read request %q: %w", id, err)
+	}
+	return row.request(), nil
+}
+
+// Requests returns those of a plan hash, or all when it is empty, newest first.
+func (a approvals) Requests(ctx context.Context, planHash string) ([]approval.Request, error) {
+	query, args := requests.query, []any(nil)
+	if planHash != "" {
+		query, args = query+" WHERE plan_hash = ?", []any{planHash}
+	}
+	var rows []requestRow
+	if err := a.list(ctx, &rows, query+" ORDER BY COALESCE(asked_at, 0) DESC, id DESC", args...); err != nil {
+		return nil, fmt.Errorf("read the requests: %w", err)
+	}
+	return convert(rows, requestRow.request), nil
+}

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// ErrTampered says that the audit log is not what was recorded.
+var ErrTampered = errors.New("the audit log was changed")
+
+// entryRow is an entry of the audit log. The hash of each covers its columns and the
+// hash of the one before, so that none can be changed, left out or put in between.
+type entryRow struct {
+	ID       int64                   `db:"id"`
+	At       instant                 `db:"at"`
+	Account  string                  `db:"account"`
+	Round    int64                   `db:"round"`
+	Actor    string                  `db:"actor"`
+	What     string                  `db:"what"`
+	Resource string                  `db:"resource"`
+	Item     string                  `db:"item"`
+	Verb     string                  `db:"verb"`
+	Because  string                  `db:"because"`
+	Outcome  string                  `db:"outcome"`
+	Evidence document[[]evidenceDoc] `db:"evidence"`
+	Hash     string                  `db:"hash"`
+}
+
+// evidenceDoc is a usage.Evidence as it is kept.
+type evidenceDoc struct {
+	Signal   string        `json:"signal"`
+	Value    string        `json:"value"`
+	Window   time.Duration `json:"window_ns,omitempty"`
+	Coverage float64       `json:"coverage"`
+	Source   string        `json:"source"`
+}
+
+var audit = describe("audit", entryRow{})
+
+// headRow is the end of the log.
+type headRow struct {
+	Entry int64  `db:"entry"`
+	Hash  string `db:"hash"`
+}
+
+const headQuery = "SELECT entry, hash FROM audit_head WHERE id = 1"
+
+// record appends to the audit log. Entries are numbered from 1, without a gap, in the
+// order of the transactions, because the end of the log stays locked; whatever else a
+// transaction locks it has to lock before.
+func (t *tx) record(ctx context.Context, entries []action.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	var head headRow
+	if err := t.get(ctx, &head, headQuery+t.forUpdate); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		row := entryRow{
+			ID: head.Entry + 1, At: at(e.At), Account: e.Account, Round: e.Round, Actor: prose(e.Actor), What: e.What,
+			Resource: e.Resource, Item: e.Item, Verb: e.Verb, Because: prose(e.Because), Outcome: prose(e.Outcome),
+			Evidence: document[[]evidenceDoc]{convert(e.Evidence, evidenceOf)},
+		}
+		var err error
+		if row.Hash, err = row.chain(head.Hash); err != nil {
+			return err
+		}
+		if err := t.insert(ctx, audit, row); err != nil {
+			return fmt.Errorf("record %q: %w", e.What, err)
+		}
+		head = headRow{row.ID, row.Hash}
+	}
+	return t.exec(ctx, "UPDATE audit_head SET entry = ?, hash = ? WHERE id = 1", head.Entry, head.Hash)
+}
+
+// chain returns the entry's hash: SHA-256 over a JSON array of the hash before it and
+// its columns in their order.
+func (r entryRow) chain(before string) (string, error) {
+	text, err := json.Marshal([]any{before, r.ID, r.At.UnixMicro(), r.Account, r.Round, r.Actor, r.What,
+		r.Resource, r.Item, r.Verb, r.Because, r.Outcome, r.Evidence.of})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func evidenceOf(e usage.Evidence) evidenceDoc {
+	e.Value = prose(e.Value)
+	if math.IsNaN(e.Coverage) || math.IsInf(e.Coverage, 0) {
+		e.Coverage = usage.NoCoverage // JSON has no such numbers
+	}
+	return evidenceDoc(e)
+}
+
+func (e evidenceDoc) evidence() usage.Evidence { return usage.Evidence(e) }
+
+func (r entryRow) entry() action.Entry {
+	return action.Entry{
+		ID: r.ID, At: r.At.Time, Account: r.Account, Round: r.Round, Actor: r.Actor, What: r.What, Resource: r.Resource,
+		Item: r.Item, Verb: r.Verb, Because: r.Because, Outcome: r.Outcome, Evidence: convert(r.Evidence.of, evidenceDoc.evidence),
+	}
+}
+
+// Record appends to the audit log, all entries or none.
+func (a actions) Record(ctx context.Context, entries ...action.Entry) error {
+	err := a.transact(ctx, func(t *tx) error { return t.record(ctx, entries) })
+	if err != nil {
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}
+
+// Entries hands out what a query matches and was recorded before the call, oldest
+// first; with a limit, the newest so many of it. It holds no connection while visit
+// runs.
+func (a actions) Entries(ctx context.Context, q action.Query, visit func(action.Entry) error) error {
+	var head headRow
+	if err := a.get(ctx, &head, headQuery); err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	where, args := conditions(q)
+	after := int64(0)
+	if q.Limit > 0 {
+		newest := "SELECT COALESCE(MIN(id), 1) - 1 FROM (SELECT id FROM audit WHERE id <= ?" + where + " ORDER BY id DESC LIMIT ?) AS newest"
+		if err := a.get(ctx, &after, newest, append(append([]any{head.Entry}, args...), q.Limit)...); err != nil {
+			return fmt.Errorf("read the audit log: %w", err)
+		}
+	}
+	return a.pages(ctx, after, head.Entry, where, args, func(r entryRow) error { return visit(r.entry()) })
+}
+
+// conditions are what a query asks of entries, each after an AND.
+func conditions(q action.Query) (where string, args []any) {
+	and := func(condition string, values ...any) {
+		where, args = where+" AND "+condition, append(args, values...)
+	}
+	if !q.Since.IsZero() {
+		and("at >= ?", at(q.Since))
+	}
+	if !q.Until.IsZero() {
+		and("at < ?", at(q.Until))
+	}
+	for _, equal := range []struct{ column, value string }{
+		{"account", q.Account}, {"actor", q.Actor}, {"what", q.What}, {"item", q.Item},
+	} {
+		if equal.value != "" {
+			and(equal.column+" = ?", equal.value)
+		}
+	}
+	if q.Resource != "" {
+		// LIKE minds case in one database only, and has signs of its own.
+		and("REPLACE(resource, ?, '') <> resource", q.Resource)
+	}
+	return where, args
+}
+
+// pageSize is how many entries are read at a time.
+const pageSize = 500
+
+// pages reads the entries in (after, last] that match, a page at a time.
+func (d *database) pages(ctx context.Context, after, last int64, where string, args []any, visit func(entryRow) error) error {
+	query := audit.query + " WHERE id > ? AND id <= ?" + where + " ORDER BY id LIMIT ?"
+	for {
+		var rows []entryRow
+		if err := d.list(ctx, &rows, query, append(append([]any{after, last}, args...), pageSize)...); err != nil {
+			return fmt.Errorf("read the audit log: %w", err)
+		}
+		for _, row := range rows {
+			if err := visit(row); err != nil {
+				return err
+			}
+			after = row.ID
+		}
+		if len(rows) < pageSize {
+			return nil
+		}
+	}
+}
+
+// VerifyAudit reads the whole audit log and returns how many entries it holds, or
+// [ErrTampered] with the first that is not as it was recorded. What it cannot notice
+// is a log that somebody wrote anew from some entry to its end.
+func (s *Store) VerifyAudit(ctx context.Context) (int64, error) {
+	var head headRow
+	if err := s.db.get(ctx, &head, headQuery); err != nil {
+		return 0, fmt.Errorf("verify the audit log: %w", err)
+	}
+	var at headRow
+	err := s.db.pages(ctx, 0, head.Entry, "", nil, func(r entryRow) error {
+		hash, err := r.chain(at.Hash)
+		if err != nil {
+			return err
+		}
+		if r.ID != at.Entry+1 || r.Hash != hash {
+			return fmt.Errorf("entry %d: %w", at.Entry+1, ErrTampered)
+		}
+		at = headRow{r.ID, hash}
+		return nil
+	})
+	if err == nil && at != head {
+		err = fmt.Errorf("entry %d: %w", at.Entry+1, ErrTampered)
+	}
+	if err != nil {
+		return at.Entry, fmt.Errorf("verify the audit log: %w", err)
+	}
+	return at.Entry, nil
+}

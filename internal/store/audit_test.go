@@ -1,0 +1,78 @@
+package store_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+func TestAuditIsAppendOnly(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			fill(t, at)
+			db := raw(t, at)
+			statements := []string{"UPDATE audit SET actor = 'nobody' WHERE id = 7", "DELETE FROM audit WHERE id = 7", "DELETE FROM audit"}
+			if at.URL == "" {
+				statements = append(statements, "INSERT OR REPLACE INTO audit SELECT * FROM audit WHERE id = 7")
+			} else {
+				statements = append(statements, "TRUNCATE audit")
+			}
+			for _, statement := range statements {
+				if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "the audit log is append-only") {
+					t.Errorf("%s: got %v, want a refusal", statement, err)
+				}
+			}
+			if n, err := open(t, at).VerifyAudit(t.Context()); n != 100 || err != nil {
+				t.Errorf("%d entries, error %v; want 100", n, err)
+			}
+		})
+	}
+}
+
+// TestVerifyAuditFindsChanges changes the log as somebody could who owns the database:
+// one change after another, each before those that were found already.
+func TestVerifyAuditFindsChanges(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			fill(t, at)
+			db, s := raw(t, at), open(t, at)
+			disarm := []string{"DROP TRIGGER audit_keeps_updated", "DROP TRIGGER audit_keeps_deleted"}
+			if at.URL != "" {
+				disarm = []string{"DROP TRIGGER audit_keeps_rows ON audit"}
+			}
+			do := func(statements ...string) {
+				for _, statement := range statements {
+					if _, err := db.Exec(statement); err != nil {
+						t.Fatalf("%s: %v", statement, err)
+					}
+				}
+			}
+			do(disarm...)
+			for _, tc := range []struct {
+				name    string
+				changes []string
+				want    string
+			}{
+				{"the end removed", []string{"DELETE FROM audit WHERE id > 90"}, "entry 91:"},
+				{"an entry removed", []string{"DELETE FROM audit WHERE id = 50"}, "entry 50:"},
+				{"evidence changed", []string{"UPDATE audit SET evidence = '[]' WHERE id = 9"}, "entry 9:"},
+				{"a time changed", []string{"UPDATE audit SET at = at + 1 WHERE id = 8"}, "entry 8:"},
+				{"a reason changed", []string{"UPDATE audit SET because = 'busy' WHERE id = 7"}, "entry 7:"},
+				{"a hash changed", []string{"UPDATE audit SET hash = '' WHERE id = 6"}, "entry 6:"},
+				{"two entries swapped", []string{
+					"UPDATE audit SET id = CASE id WHEN 3 THEN -4 ELSE -3 END WHERE id IN (3, 4)", "UPDATE audit SET id = -id WHERE id < 0",
+				}, "entry 3:"},
+				{"everything removed", []string{"DELETE FROM audit"}, "entry 1:"},
+			} {
+				do(tc.changes...)
+				if _, err := s.VerifyAudit(t.Context()); !errors.Is(err, store.ErrTampered) || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: got %v, want ErrTampered at %s", tc.name, err, tc.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/pressly/goose/v3"
+)
+
+// dialect is what the two databases differ in.
+type dialect struct {
+	name goose.Dialect
+	// begin are the options of a transaction that writes.
+	begin *sql.TxOptions
+	// forUpdate ends a SELECT whose rows stay locked to the end of the transaction;
+	// empty where a transaction that writes excludes all others anyway.
+	forUpdate string
+	// contended says that a transaction failed only because of others at the same
+	// time, and left nothing behind; duplicate that a unique index refused a row.
+	contended, duplicate func(error) bool
+}
+
+// database is an open database: one pool of connections that write and one that only
+// read, which may be the same.
+type database struct {
+	dialect
+	write, read *sqlx.DB
+}
+
+func (d *database) close() error {
+	if d.read == d.write {
+		return d.write.Close()
+	}
+	return errors.Join(d.read.Close(), d.write.Close())
+}
+
+// patience is for how long a transaction is tried again while others are in the way.
+const patience = 30 * time.Second
+
+// transact carries out do in a transaction that writes, again where others were in
+// the way, so do must not change anything outside the database before it succeeds.
+func (d *database) transact(ctx context.Context, do func(*tx) error) error {
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	for {
+		err := d.once(ctx, do)
+		if err == nil || !d.contended(err) {
+			return err
+		}
+		if pause(waiting) != nil {
+			return errors.Join(ctx.Err(), fmt.Errorf("others kept the database busy: %w", err))
+		}
+	}
+}
+
+func (d *database) once(ctx context.Context, do func(*tx) error) error {
+	t, err := d.write.BeginTxx(ctx, d.begin)
+	if err != nil {
+		return err
+	}
+	if err := do(&tx{t, &d.dialect}); err != nil {
+		// A rollback that fails as well leaves the connection to the pool to discard.
+		_ = t.Rollback()
+		return err
+	}
+	return t.Commit()
+}
+
+// pause waits for a random time of at most 4 ms. It is as short for who has waited
+// long as for who comes new, or else the one who writes most would keep others out.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(rand.N(4 * time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// tx is a transaction that writes. Statements mark their parameters by "?".
+type tx struct {
+	*sqlx.Tx
+	*dialect
+}
+
+// get reads the one row that a query finds; sql.ErrNoRows where there is none.
+func (t *tx) get(ctx context.Context, to any, query string, args ...any) error {
+	return t.GetContext(ctx, to, t.Rebind(query), args...)
+}
+
+// exec carries out a statement.
+func (t *tx) exec(ctx context.Context, statement string, args ...any) error {
+	_, err := t.ExecContext(ctx, t.Rebind(statement), args...)
+	return err
+}
+
+// insert writes a new row of a table.
+func (t *tx) insert(ctx context.Context, to table, row any) error {
+	_, err := t.NamedExecContext(ctx, to.insert, row)
+	return err
+}
+
+// put writes the version of a row that follows the one that was read; 0 was read
+// where the row is new. It returns conflict when the row is at another version, or
+// when a unique index has its place taken.
+func (t *tx) put(ctx context.Context, to table, row any, read int64, conflict error) error {
+	if read == 0 {
+		if err := t.insert(ctx, to, row); t.duplicate(err) {
+			return conflict
+		} else if err != nil {
+			return err
+		}
+		return nil
+	}
+	res, err := t.NamedExecContext(ctx, to.update, row)
+	if t.duplicate(err) {
+		return conflict
+	}
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n != 1 {
+		return conflict
+	}
+	return nil
+}
+
+// get reads the one row that a query finds; sql.ErrNoRows where there is none.
+func (d *database) get(ctx context.Context, to any, query string, args ...any) error {
+	return d.read.GetContext(ctx, to, d.read.Rebind(query), args...)
+}
+
+// list reads all rows that a query finds.
+func (d *database) list(ctx context.Context, to any, query string, args ...any) error {
+	return d.read.SelectContext(ctx, to, d.read.Rebind(query), args...)
+}
+
+// prefixed returns the row of an id, or the only one whose id begins so; none where
+// there is no such row, or more than one.
+func prefixed[Row any](ctx context.Context, d *database, from table, id string, idOf func(Row) string, none error) (Row, error) {
+	var rows []Row
+	var zero Row
+	if id == "" {
+		return zero, none
+	}
+	// Ids are put in order by their bytes, so the exact one comes first.
+	err := d.list(ctx, &rows, from.query+" WHERE id >= ? AND id < ? ORDER BY id LIMIT 2", id, id+"\U0010FFFF")
+	switch {
+	case err != nil:
+		return zero, err
+	case len(rows) == 0:
+		return zero, none
+	case len(rows) > 1 && idOf(rows[0]) != id:
+		return zero, fmt.Errorf("%w: more than one begins so", none)
+	}
+	return rows[0], nil
+}

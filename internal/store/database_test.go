@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"pgregory.net/rapid"
+)
+
+func TestTransactTriesAgain(t *testing.T) {
+	busy, broken := errors.New("busy"), errors.New("broken")
+	for _, tc := range []struct {
+		name   string
+		errs   []error // of each try
+		tries  int
+		want   error
+		writes int // rows left behind
+	}{
+		{"at once", []error{nil}, 1, nil, 1},
+		{"after others were in the way", []error{busy, busy, nil}, 3, nil, 1},
+		{"not after another error", []error{busy, broken, nil}, 2, broken, 0},
+	} {
+		s, err := Open(t.Context(), Options{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.db.contended = func(err error) bool { return errors.Is(err, busy) }
+		tries := 0
+		err = s.db.transact(t.Context(), func(tx *tx) error {
+			tries++
+			if _, err := tx.lockAccount(t.Context(), "aws/1"); err != nil {
+				return err
+			}
+			return tc.errs[tries-1]
+		})
+		var rows int
+		no := s.db.get(t.Context(), &rows, "SELECT COUNT(*) FROM accounts")
+		if !errors.Is(err, tc.want) || tries != tc.tries || rows != tc.writes || no != nil {
+			t.Errorf("%s: %d tries, %d rows, error %v, %v; want %d, %d, %v", tc.name, tries, rows, err, no, tc.tries, tc.writes, tc.want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTransactWaitsForOthers lets another connection hold the lock of all writers.
+func TestTransactWaitsForOthers(t *testing.T) {
+	dir := t.TempDir()
+	mine, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	other, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	held, err := other.db.write.BeginTxx(t.Context(), other.db.begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeze := func(ctx context.Context) error { return mine.Actions().Unfreeze(ctx, "ana", "over", time.Unix(0, 1)) }
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := freeze(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while it is held: got %v, want context.DeadlineExceeded", err)
+	}
+	done := make(chan error)
+	go func() { done <- freeze(t.Context()) }()
+	time.Sleep(20 * time.Millisecond)
+	if err := held.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("when it is given back: %v", err)
+	}
+}
+
+func TestPostgresErrors(t *testing.T) {
+	for _, tc := range []struct {
+		code                 string
+		contended, duplicate bool
+	}{
+		{serializationFailure, true, false},
+		{deadlockDetected, true, false},
+		{lockNotAvailable, true, false},
+		{uniqueViolation, false, true},
+		{"23502", false, false},
+		{"57014", false, false},
+	} {
+		err := fmt.Errorf("save: %w", &pgconn.PgError{Code: tc.code})
+		if c, d := postgresDialect.contended(err), postgresDialect.duplicate(err); c != tc.contended || d != tc.duplicate {
+			t.Errorf("%s: contended %t, duplicate %t; want %t, %t", tc.code, c, d, tc.contended, tc.duplicate)
+		}
+	}
+	if other := errors.New("other"); postgresDialect.contended(other) || postgresDialect.duplicate(other) || postgresDialect.duplicate(nil) {
+		t.Error("an error that is not the server's counts as one")
+	}
+}
+
+func TestInstantsComeBackInTheirOrder(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		draw := func(name string) time.Time {
+			return time.Unix(rapid.Int64Range(-1<<35, 1<<37).Draw(r, name), rapid.Int64Range(0, 999_999_999).Draw(r, name+" ns"))
+		}
+		a, b := draw("a"), draw("b")
+		kept := func(t time.Time) (int64, time.Time) {
+			v, err := at(t).Value()
+			if err != nil {
+				r.Fatal(err)
+			}
+			var back instant
+			if err := back.Scan(v); err != nil {
+				r.Fatal(err)
+			}
+			return v.(int64), back.Time
+		}
+		ka, ta := kept(a)
+		kb, _ := kept(b)
+		if a.Before(b) && ka > kb {
+			r.Fatalf("%s is before %s and kept after it", a, b)
+		}
+		if lost := a.Sub(ta); lost < 0 || lost >= time.Microsecond || ta != at(a).Time {
+			r.Fatalf("%s comes back as %s", a, ta)
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// freezeRow is the freeze; At is zero while there is none.
+type freezeRow struct {
+	At     instant `db:"at"`
+	By     string  `db:"who"`
+	Reason string  `db:"reason"`
+}
+
+const freezeQuery = "SELECT at, who, reason FROM freezes WHERE id = 1"
+
+// frozen reads the freeze and keeps it as it is to the end of the transaction. Its lock
+// excludes other batches too: behind locks that are shared a freeze could wait for
+// ever, while one batch after another joins them.
+func (t *tx) frozen(ctx context.Context) (freezeRow, error) {
+	var row freezeRow
+	err := t.get(ctx, &row, freezeQuery+t.forUpdate)
+	return row, err
+}
+
+// Freeze begins a freeze, or replaces the one that holds, and records it. When it
+// returns, no batch is admitted any more.
+func (a actions) Freeze(ctx context.Context, f action.Freeze) error {
+	if f.At.IsZero() {
+		return fmt.Errorf("freeze: the time is missing")
+	}
+	err := a.setFreeze(ctx, freezeRow{at(f.At), f.By, prose(f.Reason)},
+		action.Entry{At: f.At, Actor: f.By, What: "freeze", Because: f.Reason})
+	if err != nil {
+		return fmt.Errorf("freeze: %w", err)
+	}
+	return nil
+}
+
+// Unfreeze ends a freeze and records it, even where nothing was frozen.
+func (a actions) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
+	err := a.setFreeze(ctx, freezeRow{}, action.Entry{At: at, Actor: by, What: "unfreeze", Because: reason})
+	if err != nil {
+		return fmt.Errorf("unfreeze: %w", err)
+	}
+	return nil
+}
+
+func (a actions) setFreeze(ctx context.Context, to freezeRow, e action.Entry) error {
+	return a.transact(ctx, func(t *tx) error {
+		if err := t.exec(ctx, "UPDATE freezes SET at = ?, who = ?, reason = ? WHERE id = 1", to.At, to.By, to.Reason); err != nil {
+			return err
+		}
+		return t.record(ctx, []action.Entry{e})
+	})
+}
+
+// Frozen returns the freeze that holds, nil where none does.
+func (a actions) Frozen(ctx context.Context) (*action.Freeze, error) {
+	var row freezeRow
+	if err := a.get(ctx, &row, freezeQuery); err != nil {
+		return nil, fmt.Errorf("look for a freeze: %w", err)
+	}
+	if row.At.IsZero() {
+		return nil, nil
+	}
+	return &action.Freeze{At: row.At.Time, By: row.By, Reason: row.Reason}, nil
+}
+
+// keepRow is a keep.
+type keepRow struct {
+	refRow
+	Until  instant `db:"until"`
+	Reason string  `db:"reason"`
+	By     string  `db:"who"`
+	At     instant `db:"at"`
+}
+
+var keeps = describe("keeps", keepRow{})
+
+// PutKeep replaces a resource's keep, and records it.
+func (a actions) PutKeep(ctx context.Context, k action.Keep) error {
+	row := keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)}
+	err := a.transact(ctx, func(t *tx) error {
+		if _, err := t.NamedExecContext(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
+			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at", row); err != nil {
+			return err
+		}
+		return t.record(ctx, []action.Entry{{
+			At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep",
+			Resource: k.Ref.String(), Because: k.Reason, Outcome: "until " + row.Until.Format(time.RFC3339),
+		}})
+	})
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", k.Ref, err)
+	}
+	return nil
+}
+
+// Keeps returns the keeps that end after a time, in the order of their resources.
+func (a actions) Keeps(ctx context.Context, t time.Time) ([]action.Keep, error) {
+	var rows []keepRow
+	query := keeps.query + " WHERE until > ? ORDER BY cloud, cloud_account, region, kind, resource_id"
+	if err := a.list(ctx, &rows, query, at(t)); err != nil {
+		return nil, fmt.Errorf("read the keeps: %w", err)
+	}
+	return convert(rows, func(r keepRow) action.Keep {
+		return action.Keep{Ref: inventory.Ref(r.refRow), Until: r.Until.Time, Reason: r.Reason, By: r.By, At: r.At.Time}
+	}), nil
+}

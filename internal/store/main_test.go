@@ -1,0 +1,127 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/store/storetest"
+	"github.com/curfew-dev/curfew/test/postgres"
+)
+
+// childVariable makes the test binary carry out a job of the suite.
+const childVariable = "CURFEW_STORE_CHILD"
+
+// child is what such a process has to know.
+type child struct {
+	Options store.Options
+	Job     storetest.Job
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		if err := work(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(postgres.Run(m))
+}
+
+func work(text string) error {
+	var c child
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return err
+	}
+	s, err := store.Open(context.Background(), c.Options)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return storetest.Work(context.Background(), &storetest.Backend{Actions: s.Actions(), Approvals: s.Approvals()}, c.Job, os.Stdin, os.Stdout)
+}
+
+// databases are where the tests keep a state, empty each time. PostgreSQL's has another
+// isolation by default than the one that the caps rest on.
+var databases = []struct {
+	name string
+	open func(t testing.TB) store.Options
+}{
+	{"SQLite", func(t testing.TB) store.Options { return store.Options{Dir: t.TempDir()} }},
+	{"PostgreSQL", func(t testing.TB) store.Options {
+		return store.Options{URL: postgres.Start(t) + "&options=-c%20default_transaction_isolation%3Drepeatable%5C%20read"}
+	}},
+}
+
+// open opens a state and closes it when the test ends.
+func open(tb testing.TB, o store.Options) *store.Store {
+	tb.Helper()
+	s, err := store.Open(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// raw opens the database below a state.
+func raw(tb testing.TB, o store.Options) *sql.DB {
+	tb.Helper()
+	driver, name := "pgx", o.URL
+	if o.URL == "" {
+		driver, name = "sqlite", filepath.Join(o.Dir, store.FileName)
+	}
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { db.Close() })
+	return db
+}
+
+func TestConformance(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) *storetest.Backend { return backend(t, d.open(t)) })
+		})
+	}
+}
+
+func backend(tb testing.TB, o store.Options) *storetest.Backend {
+	s := open(tb, o)
+	return &storetest.Backend{
+		Actions: s.Actions(), Approvals: s.Approvals(),
+		Reopen: func(tb testing.TB) *storetest.Backend { return backend(tb, o) },
+		Child: func(tb testing.TB, job storetest.Job) *exec.Cmd {
+			text, err := json.Marshal(child{o, job})
+			if err != nil {
+				tb.Fatal(err)
+			}
+			cmd := exec.CommandContext(tb.Context(), os.Args[0], "-test.run=^$")
+			cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+			return cmd
+		},
+		Check: func(tb testing.TB) {
+			if _, err := s.VerifyAudit(tb.Context()); err != nil {
+				tb.Error(err)
+			}
+			if o.URL == "" {
+				var found string
+				if err := raw(tb, o).QueryRow("PRAGMA integrity_check").Scan(&found); err != nil || found != "ok" {
+					tb.Errorf("SQLite finds %q, %v", found, err)
+				}
+			}
+		},
+	}
+}

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+)
+
+// migrations are forward only, numbered, and come in pairs: one file of the same name
+// for each database.
+//
+//go:embed migrations
+var migrations embed.FS
+
+// migrator returns what migrates a database. A caller that migrates holds the
+// database's lock for it.
+func migrator(name goose.Dialect, db *sql.DB) (*goose.Provider, error) {
+	dir := "migrations/sqlite"
+	if name == goose.DialectPostgres {
+		dir = "migrations/postgres"
+	}
+	files, err := fs.Sub(migrations, dir)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(name, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+}
+
+// migrate brings a database to the newest schema. It refuses one that is newer.
+func migrate(ctx context.Context, name goose.Dialect, db *sql.DB) error {
+	p, err := migrator(name, db)
+	if err != nil {
+		return err
+	}
+	has, knows, err := p.GetVersions(ctx)
+	if err != nil {
+		return err
+	}
+	if has > knows {
+		return fmt.Errorf("a newer curfew wrote it (schema %d, this one knows %d): use that version, or a newer one", has, knows)
+	}
+	_, err = p.Up(ctx)
+	if partial := (*goose.PartialError)(nil); errors.As(err, &partial) {
+		return fmt.Errorf("migrate to schema %d: %w", partial.Failed.Source.Version, partial.Err)
+	}
+	return err
+}

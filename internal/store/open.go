@@ -1,0 +1,75 @@
+// Package store keeps the state that outlives a process and binds all of them: the
+// ladder's items, caps, freeze and keeps, the audit log, requests for approval. It is
+// one SQLite file by default, or a PostgreSQL database; the same statements run on
+// both, and internal/store/storetest holds both to the same behaviour.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+)
+
+// Options says where the state is.
+type Options struct {
+	// URL is that of a PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/NAME.
+	// Without it the state is the file [FileName] in the directory Dir.
+	URL, Dir string
+}
+
+// Store is an open database. It is safe for concurrent use.
+type Store struct {
+	db *database
+}
+
+// Open opens the state, makes it where there is none, and migrates it to what this
+// version knows. Processes that open it at the same time wait for one another. An
+// error is one line and never holds the URL's password.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	var db *database
+	var err error
+	switch {
+	case o.URL != "":
+		db, err = openPostgres(ctx, o.URL)
+	case o.Dir != "":
+		db, err = openSQLite(ctx, o.Dir)
+	default:
+		err = errors.New("open the state: neither a directory nor a database is given")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db}, nil
+}
+
+// Close closes the database. What was written is kept.
+func (s *Store) Close() error {
+	if err := s.db.close(); err != nil {
+		return fmt.Errorf("close the state: %w", err)
+	}
+	return nil
+}
+
+// Actions returns what the ladder keeps.
+func (s *Store) Actions() action.Store { return actions{s.db} }
+
+// Approvals returns the requests for approval.
+func (s *Store) Approvals() approval.Store { return approvals{s.db} }
+
+// advice says in one line what to do about an error.
+type advice struct {
+	text  string
+	cause error
+}
+
+// Error gives the advice and the cause.
+func (a *advice) Error() string {
+	return a.text + " (" + strings.Join(strings.Fields(a.cause.Error()), " ") + ")"
+}
+
+// Unwrap returns the cause.
+func (a *advice) Unwrap() error { return a.cause }

@@ -1,0 +1,223 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/test/postgres"
+)
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+func TestOpenKeepsFilesForTheirOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there")
+	s := open(t, store.Options{Dir: dir})
+	if err := s.Actions().Record(t.Context(), action.Entry{At: noon}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) < 4 {
+		t.Fatalf("files %v, error %v; want the database, its -wal and -shm, and the lock", files, err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v, error %v; want 0600", f.Name(), info.Mode(), err)
+		}
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory has mode %v, error %v; want 0700", info.Mode(), err)
+	}
+}
+
+func TestOpenTakesAnyDirectoryName(t *testing.T) {
+	for _, name := range []string{"with space", "100%", "what?mode=memory", "a#b", "a&b=c", "ä+ö", "file:x"} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := open(t, store.Options{Dir: dir}).Actions().Record(t.Context(), action.Entry{At: noon}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if info, err := os.Stat(filepath.Join(dir, store.FileName)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: the file is not in it: %v", name, err)
+		}
+	}
+}
+
+func TestOpenAtOnce(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			var wg sync.WaitGroup
+			for range 6 {
+				wg.Go(func() {
+					s, err := store.Open(t.Context(), at)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := errors.Join(s.Actions().Record(t.Context(), action.Entry{At: noon}), s.Close()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if n, err := open(t, at).VerifyAudit(t.Context()); n != 6 || err != nil {
+				t.Errorf("%d entries, error %v; want 6", n, err)
+			}
+		})
+	}
+}
+
+// TestOpenRefuses holds each error of opening to one line that says what to do.
+func TestOpenRefuses(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := free.Addr().String()
+	free.Close()
+	server := postgres.Start(t)
+	const secret = "battery-staple"
+	for _, tc := range []struct {
+		name string
+		at   func(t *testing.T) store.Options
+		want string
+	}{
+		{"nothing", func(*testing.T) store.Options { return store.Options{} }, "neither a directory nor a database"},
+		{"a file for a directory", func(t *testing.T) store.Options {
+			return store.Options{Dir: write(t, t.TempDir(), "file", "")}
+		}, "give a directory that can be written to"},
+		{"a directory for a file", func(t *testing.T) store.Options {
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, store.FileName), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return store.Options{Dir: dir}
+		}, "give a directory that can be written to"},
+		{"a file that is no database", func(t *testing.T) store.Options {
+			return store.Options{Dir: filepath.Dir(write(t, t.TempDir(), store.FileName, strings.Repeat("no database\n", 1000)))}
+		}, "restore a copy, or move it away"},
+		{"a file that was cut off", func(t *testing.T) store.Options {
+			dir := t.TempDir()
+			fill(t, store.Options{Dir: dir})
+			if err := os.Truncate(filepath.Join(dir, store.FileName), 4096+100); err != nil {
+				t.Fatal(err)
+			}
+			return store.Options{Dir: dir}
+		}, "restore a copy, or move it away"},
+		{"another kind of database", func(*testing.T) store.Options {
+			return store.Options{URL: "mysql://ana:" + secret + "@db/curfew"}
+		}, "has to begin with postgres://"},
+		{"a URL that cannot be read", func(*testing.T) store.Options {
+			return store.Options{URL: "postgres://ana:" + secret + "%@db:port/curfew"}
+		}, "write postgres://USER:PASSWORD@HOST:PORT/NAME"},
+		{"a wrong password", func(t *testing.T) store.Options {
+			return store.Options{URL: postgres.As(t, server, url.UserPassword(postgres.GuardedUser, secret))}
+		}, "check the user and the password"},
+		{"a database that is not there", func(*testing.T) store.Options {
+			return store.Options{URL: strings.Replace(server, "/test_", "/missing_", 1)}
+		}, "make the database first"},
+		{"a schema of somebody else", func(t *testing.T) store.Options {
+			return store.Options{URL: postgres.As(t, server, url.UserPassword(postgres.GuardedUser, postgres.GuardedPassword))}
+		}, "the user has to own its schema"},
+		{"no server", func(*testing.T) store.Options {
+			return store.Options{URL: "postgres://ana:" + secret + "@" + silent + "/curfew"}
+		}, "check that the server runs and can be reached"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			at := tc.at(t)
+			s, err := store.Open(t.Context(), at)
+			if err == nil {
+				s.Close()
+				t.Fatal("it was opened")
+			}
+			if text := err.Error(); !strings.HasPrefix(text, "open the state") || !strings.Contains(text, tc.want) || strings.ContainsAny(text, "\n\t") {
+				t.Errorf("got %q, want one line with %q", text, tc.want)
+			}
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error tells the password: %v", err)
+			}
+		})
+	}
+}
+
+func TestOpenRefusesNewerDatabases(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			fill(t, at)
+			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err != nil {
+				t.Fatal(err)
+			}
+			s, err := store.Open(t.Context(), at)
+			if err == nil {
+				s.Close()
+				t.Fatal("it was opened")
+			}
+			if !strings.Contains(err.Error(), "a newer curfew wrote it (schema 9999") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %q", err)
+			}
+		})
+	}
+}
+
+func TestOpenStopsWaiting(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if s, err := store.Open(ctx, d.open(t)); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, %v; want context.Canceled in one line", s, err)
+			}
+		})
+	}
+}
+
+// TestWritesSurvivePowerCuts holds SQLite to writing each transaction through.
+func TestWritesSurvivePowerCuts(t *testing.T) {
+	at := store.Options{Dir: t.TempDir()}
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+		if got := store.Pragma(t, open(t, at), pragma); got != want {
+			t.Errorf("%s is %s, want %s", pragma, got, want)
+		}
+	}
+}
+
+// fill makes a state with some entries.
+func fill(t *testing.T, at store.Options) {
+	t.Helper()
+	s, err := store.Open(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Actions().Record(t.Context(), make100()...)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// make100 returns a hundred entries.
+func make100() []action.Entry {
+	all := make([]action.Entry, 100)
+	for i := range all {
+		all[i] = action.Entry{At: noon, What: "warned", Because: strings.Repeat("idle ", 20)}
+	}
+	return all
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jmoiron/sqlx"
+	"github.com/pressly/goose/v3"
+)
+
+const (
+	// postgresConnections bounds the connections of one process, well under the 100
+	// that a server takes by default.
+	postgresConnections = 16
+	// migrationLock is the key of the advisory lock of migrations: "curfew" in ASCII.
+	migrationLock = 0x637572666577
+)
+
+// The codes of PostgreSQL's manual, appendix A.
+const (
+	uniqueViolation      = "23505"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	lockNotAvailable     = "55P03"
+)
+
+// Statements see what was committed when each began, so that one behind a lock sees
+// what the holder of the lock wrote; a server's other default would not do.
+var postgresDialect = dialect{
+	name:      goose.DialectPostgres,
+	begin:     &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+	forUpdate: " FOR UPDATE",
+	contended: func(err error) bool {
+		return slices.Contains([]string{serializationFailure, deadlockDetected, lockNotAvailable}, postgresCode(err))
+	},
+	duplicate: func(err error) bool { return postgresCode(err) == uniqueViolation },
+}
+
+func openPostgres(ctx context.Context, url string) (*database, error) {
+	if !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
+		return nil, errors.New("open the state: the database's URL has to begin with postgres://")
+	}
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		// What was wrong with it could quote the password.
+		return nil, errors.New("open the state: the database's URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/NAME, with special characters as %XX")
+	}
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "curfew"
+	}
+	db := sqlx.NewDb(stdlib.OpenDB(*c), "pgx")
+	db.SetMaxOpenConns(postgresConnections)
+	db.SetMaxIdleConns(postgresConnections)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	if err := migratePostgres(ctx, db.DB); err != nil {
+		_ = db.Close()
+		address := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
+		return nil, fmt.Errorf("open the state in PostgreSQL at %s, database %q, as %q: %w", address, c.Database, c.User, explainPostgres(err))
+	}
+	return &database{postgresDialect, db, db}, nil
+}
+
+// migratePostgres migrates while no other process does.
+func migratePostgres(ctx context.Context, db *sql.DB) error {
+	lock, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // back to the pool
+	if _, err := lock.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
+		return err
+	}
+	defer func() {
+		// A connection that cannot do this has ended, and its lock with it.
+		_, _ = lock.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock))
+	}()
+	return migrate(ctx, goose.DialectPostgres, db)
+}
+
+// postgresCode returns the server's code of an error, "" for any other error.
+func postgresCode(err error) string {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Code
+}
+
+// explainPostgres says what to do about an error of opening.
+func explainPostgres(err error) error {
+	var server *pgconn.PgError
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.As(err, &server):
+		switch server.Code {
+		case "28P01", "28000":
+			return &advice{"check the user and the password", server}
+		case "3D000":
+			return &advice{"make the database first", server}
+		case "42501":
+			return &advice{"the user has to own its schema", server}
+		}
+		return server
+	case errors.As(err, &connect):
+		return &advice{"check that the server runs and can be reached", connect.Unwrap()}
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// table holds the statements for the rows of one table, made from the row's type.
+type table struct {
+	name string
+	// query selects all columns; insert writes a row; update writes the row of an id
+	// whose version is the one before.
+	query, insert, update string
+}
+
+// describe makes the statements of a table whose columns are the db tags of a row.
+func describe(name string, row any) table {
+	columns := tags(reflect.TypeOf(row))
+	set := make([]string, len(columns))
+	for i, c := range columns {
+		set[i] = c + " = :" + c
+	}
+	return table{
+		name:   name,
+		query:  "SELECT " + strings.Join(columns, ", ") + " FROM " + name,
+		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" + strings.Join(columns, ", :") + ")",
+		update: "UPDATE " + name + " SET " + strings.Join(set, ", ") + " WHERE id = :id AND version + 1 = :version",
+	}
+}
+
+func tags(row reflect.Type) []string {
+	var out []string
+	for i := range row.NumField() {
+		f := row.Field(i)
+		if tag := f.Tag.Get("db"); tag != "" {
+			out = append(out, tag)
+		} else if f.Anonymous {
+			out = append(out, tags(f.Type)...)
+		}
+	}
+	return out
+}
+
+// instant is a time as it is kept: microseconds since 1970 in UTC, NULL for none.
+type instant struct{ time.Time }
+
+// at returns a time as it comes back from the database.
+func at(t time.Time) instant { return instant{utc(t)} }
+
+// utc returns a time in UTC to the microsecond.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return time.UnixMicro(t.UnixMicro()).UTC()
+}
+
+// Value is what is written.
+func (i instant) Value() (driver.Value, error) {
+	if i.IsZero() {
+		return nil, nil
+	}
+	return i.UnixMicro(), nil
+}
+
+// Scan takes what was read.
+func (i *instant) Scan(from any) error {
+	switch v := from.(type) {
+	case nil:
+		i.Time = time.Time{}
+	case int64:
+		i.Time = time.UnixMicro(v).UTC()
+	default:
+		return fmt.Errorf("a time is kept as %T", from)
+	}
+	return nil
+}
+
+// document is a value that is kept as JSON text.
+type document[T any] struct{ of T }
+
+// Value is what is written.
+func (d document[T]) Value() (driver.Value, error) {
+	text, err := json.Marshal(d.of)
+	return string(text), err
+}
+
+// Scan takes what was read.
+func (d *document[T]) Scan(from any) error {
+	switch v := from.(type) {
+	case string:
+		return json.Unmarshal([]byte(v), &d.of)
+	case []byte:
+		return json.Unmarshal(v, &d.of)
+	}
+	return fmt.Errorf("a document is kept as %T", from)
+}
+
+// refRow is a resource's identity.
+type refRow struct {
+	Cloud   string         `db:"cloud" json:"cloud"`
+	Account string         `db:"cloud_account" json:"account"`
+	Region  string         `db:"region" json:"region"`
+	Kind    inventory.Kind `db:"kind" json:"kind"`
+	ID      string         `db:"resource_id" json:"id"`
+}
+
+func refOf(r inventory.Ref) refRow { return refRow(r) }
+
+func (r refRow) ref() inventory.Ref { return inventory.Ref(r) }
+
+// convert converts every element; nil stays nil.
+func convert[From, To any](from []From, one func(From) To) []To {
+	if from == nil {
+		return nil
+	}
+	to := make([]To, len(from))
+	for i, f := range from {
+		to[i] = one(f)
+	}
+	return to
+}
+
+// prose returns a text for people as any database takes it: providers' messages may
+// hold bytes that are no text, and must not keep an outcome from being recorded.
+func prose(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// exact refuses texts that do not come back from every database byte for byte.
+func exact(texts ...string) error {
+	for _, s := range texts {
+		if s != prose(s) {
+			return errors.New("its text is not plain UTF-8 and cannot be kept byte for byte")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// FileName is the name of the database in the data directory. SQLite keeps its
+// -wal and -shm files beside it, and curfew an empty file that is locked while the
+// database is opened.
+const FileName = "curfew.db"
+
+// sqliteReaders bounds the connections that read at the same time.
+const sqliteReaders = 8
+
+// A transaction that writes takes SQLite's one write lock when it begins.
+var sqliteDialect = dialect{
+	name:      goose.DialectSQLite3,
+	begin:     &sql.TxOptions{},
+	contended: func(err error) bool { return sqliteCode(err) == sqlite3.SQLITE_BUSY },
+	duplicate: func(err error) bool {
+		var e *sqlite.Error
+		return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+	},
+}
+
+func openSQLite(ctx context.Context, dir string) (*database, error) {
+	path, err := filepath.Abs(filepath.Join(dir, FileName))
+	if err != nil {
+		return nil, fmt.Errorf("open the state in %s: %w", dir, err)
+	}
+	for _, file := range []string{path, path + ".lock"} {
+		if err := touch(file); err != nil {
+			return nil, fmt.Errorf("open the state: %w; give a directory that can be written to", err)
+		}
+	}
+	sqlx.BindDriver("sqlite", sqlx.QUESTION)
+	db, err := connectSQLite(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open the state in %s: %w", path, explainSQLite(err))
+	}
+	return db, nil
+}
+
+// touch makes a file and its directory for their owner alone, where there are none.
+func touch(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func connectSQLite(ctx context.Context, path string) (*database, error) {
+	if err := migrateSQLite(ctx, path); err != nil {
+		return nil, err
+	}
+	// Writers of this process wait for one another in the pool; those of other
+	// processes in transact, because SQLite's own waits get longer and longer.
+	write, err := sqlx.Open("sqlite", sqliteDSN(path, "immediate", 0, "synchronous(full)", "foreign_keys(on)"))
+	if err != nil {
+		return nil, err
+	}
+	write.SetMaxOpenConns(1)
+	read, err := sqlx.Open("sqlite", sqliteDSN(path, "deferred", patience, "query_only(on)"))
+	if err != nil {
+		return nil, errors.Join(err, write.Close())
+	}
+	read.SetMaxOpenConns(sqliteReaders)
+	read.SetMaxIdleConns(sqliteReaders)
+	return &database{sqliteDialect, write, read}, nil
+}
+
+// migrateSQLite migrates while no other process does. SQLite keeps the lock, of a file
+// beside the database, and gives it back when a process ends.
+func migrateSQLite(ctx context.Context, path string) (err error) {
+	lock, err := sql.Open("sqlite", sqliteDSN(path+".lock", "exclusive", 0))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	held, err := lock.BeginTx(ctx, nil)
+	for err != nil {
+		if !sqliteDialect.contended(err) {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+		held, err = lock.BeginTx(ctx, nil)
+	}
+	defer func() { _ = held.Rollback() }() // a cancelled one has ended
+	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", patience, "journal_mode(wal)", "synchronous(full)"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return migrate(ctx, goose.DialectSQLite3, db)
+}
+
+// sqliteDSN names a database file, how its transactions begin, and for how long they
+// wait for others.
+func sqliteDSN(path, begin string, wait time.Duration, pragmas ...string) string {
+	pragmas = append(pragmas, fmt.Sprintf("busy_timeout(%d)", wait.Milliseconds()))
+	file := url.URL{
+		Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(),
+		RawQuery: url.Values{"_txlock": {begin}, "_pragma": pragmas}.Encode(),
+	}
+	return file.String()
+}
+
+// sqliteCode returns SQLite's primary result code, 0 for any other error.
+func sqliteCode(err error) int {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return sqlite3.SQLITE_OK
+	}
+	return e.Code() & 0xff
+}
+
+// explainSQLite says what to do about an error of opening.
+func explainSQLite(err error) error {
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return &advice{"it is damaged, or no database of curfew: restore a copy, or move it away to begin anew", err}
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return &advice{"it cannot be written to: check the permissions of the file and of its directory", err}
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
+		return &advice{"the disk does not take it: check its space and health", err}
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+)
+
+// request is one that waits for a decision.
+func request(id string) approval.Request {
+	return approval.Request{
+		ID: id, Kind: "fix", Subject: "terminate i-0abc", PlanHash: "plan", Plan: "{}", AskedBy: "ana",
+		AskedAt: noon, ExpiresAt: noon.Add(time.Hour), State: approval.Pending,
+	}
+}
+
+var approvals = []test{
+	{"every field comes back", func(t *testing.T, b *Backend) {
+		r := filled[approval.Request]()
+		r.Version = 0
+		saved := must(b.Approvals.PutRequest(t.Context(), r))(t)
+		r.Version = 1
+		if diff := cmp.Diff(r, saved); diff != "" {
+			t.Errorf("what PutRequest returns (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(r, must(b.Reopen(t).Approvals.Request(t.Context(), r.ID))(t)); diff != "" {
+			t.Errorf("what is kept (-want +got):\n%s", diff)
+		}
+	}},
+	{"zero stays zero", func(t *testing.T, b *Backend) {
+		must(b.Approvals.PutRequest(t.Context(), approval.Request{ID: "a"}))(t)
+		if diff := cmp.Diff(approval.Request{ID: "a", Version: 1}, must(b.Approvals.Request(t.Context(), "a"))(t)); diff != "" {
+			t.Errorf("what is kept (-want +got):\n%s", diff)
+		}
+	}},
+	{"what cannot be kept is refused", func(t *testing.T, b *Backend) {
+		for name, r := range map[string]approval.Request{"no id": {}, "no text": {ID: "a", Plan: "\xff"}} {
+			if _, err := b.Approvals.PutRequest(t.Context(), r); err == nil {
+				t.Errorf("%s: it was written", name)
+			}
+		}
+	}},
+	{"versions", func(t *testing.T, b *Backend) {
+		must(b.Approvals.PutRequest(t.Context(), request("there")))(t)
+		for _, tc := range []struct {
+			name, id string
+			version  int64
+			want     error
+		}{
+			{"a new one", "new", 0, nil},
+			{"a new one under an id that is taken", "there", 0, approval.ErrConflict},
+			{"the one that was read", "there", 1, nil},
+			{"an older one", "there", 1, approval.ErrConflict},
+			{"a newer one", "there", 7, approval.ErrConflict},
+			{"one that was never there", "missing", 1, approval.ErrConflict},
+		} {
+			r := request(tc.id)
+			r.Version, r.Reason = tc.version, tc.name
+			saved, err := b.Approvals.PutRequest(t.Context(), r)
+			if !errors.Is(err, tc.want) || (err == nil && saved.Version != tc.version+1) {
+				t.Errorf("%s: version %d, error %v; want %d, %v", tc.name, saved.Version, err, tc.version+1, tc.want)
+			}
+		}
+		if got := must(b.Approvals.Request(t.Context(), "there"))(t); got.Version != 2 || got.Reason != "the one that was read" {
+			t.Errorf("kept as %+v", got)
+		}
+	}},
+	{"ids by their beginning", func(t *testing.T, b *Backend) {
+		for _, id := range []string{"ab", "abc", "abd", "b", "x%z", "Q1"} {
+			must(b.Approvals.PutRequest(t.Context(), request(id)))(t)
+		}
+		beginnings(t, approval.ErrNotFound, func(ctx context.Context, id string) (string, error) {
+			r, err := b.Approvals.Request(ctx, id)
+			return r.ID, err
+		})
+	}},
+	{"of a plan, newest first", func(t *testing.T, b *Backend) {
+		for i, r := range []struct {
+			id, plan string
+		}{{"b", "x"}, {"a", "y"}, {"c", "x"}, {"undated", "x"}} {
+			q := request(r.id)
+			q.PlanHash, q.AskedAt = r.plan, noon.Add(time.Duration(i)*time.Minute)
+			if r.id == "undated" {
+				q.AskedAt = time.Time{}
+			}
+			must(b.Approvals.PutRequest(t.Context(), q))(t)
+		}
+		for plan, want := range map[string][]string{"x": {"c", "b", "undated"}, "y": {"a"}, "z": nil, "": {"c", "a", "b", "undated"}} {
+			var got []string
+			for _, r := range must(b.Approvals.Requests(t.Context(), plan))(t) {
+				got = append(got, r.ID)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("plan %q (-want +got):\n%s", plan, diff)
+			}
+		}
+	}},
+	{"of many uses at once one wins", func(t *testing.T, b *Backend) {
+		r := request("a")
+		r.State = approval.Approved
+		must(b.Approvals.PutRequest(t.Context(), r))(t)
+		var used atomic.Int64
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for worker := range 8 {
+			desk := approval.Desk{Store: b.Reopen(t).Approvals}
+			wg.Go(func() {
+				<-begin
+				_, err := desk.Use(t.Context(), "plan", 0, noon)
+				refused := (*approval.Refusal)(nil)
+				switch {
+				case err == nil:
+					used.Add(1)
+				case !errors.Is(err, approval.ErrConflict) && !errors.As(err, &refused):
+					t.Error(fmt.Errorf("worker %d: %w", worker, err))
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		if used.Load() != 1 {
+			t.Errorf("used %d times, want once", used.Load())
+		}
+	}},
+}

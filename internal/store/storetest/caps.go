@@ -1,0 +1,197 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+var caps = []test{
+	{"intents are written with their entries", func(t *testing.T, b *Backend) {
+		known := must(b.Actions.Save(t.Context(), machine("known")))(t)
+		want := batch("new")
+		want.Admissions = append(want.Admissions, action.Admission{Item: intended(known)})
+		want.Entries = []action.Entry{entry("intent", known)}
+		got := must(b.Actions.Admit(t.Context(), want))(t)
+		if len(got) != 2 || got[0].Version != 1 || got[1].Version != 2 {
+			t.Fatalf("admitted %+v", got)
+		}
+		for _, it := range got {
+			if read := must(b.Reopen(t).Actions.Item(t.Context(), it.ID))(t); read.Phase != action.Acting || read.Steps[0].Key == "" {
+				t.Errorf("kept as %+v", read)
+			}
+		}
+		if all := lines(t, b, action.Query{}); len(all) != 1 || all[0].What != "intent" {
+			t.Errorf("recorded %+v", all)
+		}
+	}},
+	{"limits", limits},
+	{"what is not of the batch or holds no intent is refused", func(t *testing.T, b *Backend) {
+		for name, change := range map[string]func(*action.Admission){
+			"other source":     func(a *action.Admission) { a.Item.Source = "other" },
+			"other account":    func(a *action.Admission) { a.Item.Account = "aws/other" },
+			"warned":           func(a *action.Admission) { a.Item.Phase = action.Warned },
+			"no step":          func(a *action.Admission) { a.Item.Steps = nil },
+			"past the steps":   func(a *action.Admission) { a.Item.Step = 1 },
+			"no key":           func(a *action.Admission) { a.Item.Steps[0].Key = "" },
+			"no time":          func(a *action.Admission) { a.Item.Steps[0].IntentAt = time.Time{} },
+			"negative dollars": func(a *action.Admission) { a.Hourly = -1 },
+		} {
+			asked := batch("a")
+			change(&asked.Admissions[0])
+			if _, err := b.Actions.Admit(t.Context(), asked); err == nil {
+				t.Errorf("%s: admitted", name)
+			}
+		}
+	}},
+	{"an item that has changed admits nothing of the batch", func(t *testing.T, b *Backend) {
+		it := must(b.Actions.Save(t.Context(), machine("changed")))(t)
+		must(b.Actions.Save(t.Context(), it))(t)
+		asked := batch("new")
+		asked.Admissions = append(asked.Admissions, action.Admission{Item: intended(it)})
+		asked.Entries = []action.Entry{entry("intent", it)}
+		if _, err := b.Actions.Admit(t.Context(), asked); !errors.Is(err, action.ErrConflict) {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		nothing(t, b)
+		if got := must(b.Actions.Item(t.Context(), "changed"))(t); got.Phase != action.Observed {
+			t.Errorf("it is %s", got.Phase)
+		}
+		asked = batch("alone")
+		asked.Limits.PerHour = 1
+		if _, err := b.Actions.Admit(t.Context(), asked); err != nil {
+			t.Errorf("what was not admitted counts: %v", err)
+		}
+	}},
+	{"a frozen batch admits nothing", func(t *testing.T, b *Backend) {
+		no(t, b.Actions.Freeze(t.Context(), action.Freeze{At: noon, By: "ana", Reason: "incident"}))
+		asked := batch("new")
+		asked.Limits.PerHour, asked.Entries = 0, []action.Entry{entry("intent", asked.Admissions[0].Item)}
+		if _, err := b.Actions.Admit(t.Context(), asked); !errors.Is(err, action.ErrFrozen) {
+			t.Errorf("got %v, want ErrFrozen", err)
+		}
+		nothing(t, b)
+	}},
+	{"batches at once never exceed the count", func(t *testing.T, b *Backend) {
+		together(t, b, func(b *action.Batch) { b.Limits.PerHour = 7 }, 7)
+	}},
+	{"batches at once never exceed the share", func(t *testing.T, b *Backend) {
+		together(t, b, func(b *action.Batch) { b.Limits.Share, b.Selected = 0.3, 20 }, 6)
+	}},
+	{"batches at once never exceed the dollars", func(t *testing.T, b *Backend) {
+		together(t, b, func(b *action.Batch) {
+			b.Limits.DollarsPerHour, b.Admissions[0].Hourly = 100*money.USD, 12*money.USD
+		}, 8)
+	}},
+}
+
+// limits admits batches one after another and says what must come of the last.
+func limits(t *testing.T, b *Backend) {
+	type ask struct {
+		n      int           // machines
+		ago    time.Duration // before noon
+		source string
+		where  string
+		hourly money.Amount
+	}
+	full := policy.Limits{PerHour: 3, Share: 0.5, DollarsPerHour: 100 * money.USD}
+	for i, tc := range []struct {
+		name     string
+		limits   policy.Limits
+		selected int
+		before   []ask
+		last     ask
+		want     string // the cap
+	}{
+		{name: "within", limits: full, selected: 6, last: ask{n: 3}},
+		{name: "count", limits: full, selected: 100, last: ask{n: 4}, want: "count"},
+		{name: "count with the last hour", limits: full, selected: 100, before: []ask{{n: 2, ago: 59 * time.Minute}}, last: ask{n: 2}, want: "count"},
+		{name: "an hour ago is not in the last hour", limits: full, selected: 100, before: []ask{{n: 3, ago: time.Hour}}, last: ask{n: 3}},
+		{name: "a clock that is ahead counts", limits: full, selected: 100, before: []ask{{n: 3, ago: -24 * time.Hour}}, last: ask{n: 1}, want: "count"},
+		{name: "another source does not count", limits: full, selected: 100, before: []ask{{n: 3, source: "other"}}, last: ask{n: 3}},
+		{name: "another account does not count", limits: full, selected: 100, before: []ask{{n: 3, where: "aws/other"}}, last: ask{n: 3}},
+		{name: "share", limits: full, selected: 4, last: ask{n: 3}, want: "share"},
+		{name: "share is rounded up", limits: full, selected: 3, last: ask{n: 2}},
+		{name: "share with the last hour", limits: full, selected: 4, before: []ask{{n: 2}}, last: ask{n: 1}, want: "share"},
+		{name: "a single one over the share", limits: full, selected: 0, last: ask{n: 1}},
+		{name: "a second single one over the share", limits: full, selected: 1, before: []ask{{n: 1}}, last: ask{n: 1}, want: "share"},
+		{name: "dollars", limits: full, selected: 100, last: ask{n: 2, hourly: 51 * money.USD}, want: "dollars"},
+		{name: "dollars to the cent", limits: full, selected: 100, last: ask{n: 2, hourly: 50 * money.USD}},
+		{name: "dollars with the last hour", limits: full, selected: 100, before: []ask{{n: 1, hourly: 60 * money.USD}}, last: ask{n: 1, hourly: 41 * money.USD}, want: "dollars"},
+		{name: "a single one over the dollars", limits: full, selected: 100, last: ask{n: 1, hourly: 101 * money.USD}, want: "dollars"},
+		{name: "no limits are the default ones", limits: policy.Limits{}, selected: 1000, last: ask{n: 11}, want: "count"},
+	} {
+		var err error
+		for j, a := range append(tc.before, tc.last) {
+			asked := action.Batch{
+				Account: fmt.Sprintf("%s%s-%d", account, a.where, i), Source: source + a.source, Now: noon.Add(-a.ago), Limits: tc.limits, Selected: tc.selected,
+			}
+			if j < len(tc.before) {
+				asked.Limits, asked.Selected = ample, 1<<20
+			}
+			for k := range a.n {
+				it := intended(machine(fmt.Sprintf("%d-%d-%d", i, j, k)))
+				it.Account, it.Source = asked.Account, asked.Source
+				asked.Admissions = append(asked.Admissions, action.Admission{Item: it, Hourly: a.hourly})
+			}
+			if _, err = b.Actions.Admit(t.Context(), asked); j < len(tc.before) {
+				no(t, err)
+			}
+		}
+		var over *action.CapError
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s: got %v", tc.name, err)
+		case tc.want != "" && (!errors.As(err, &over) || over.Cap != tc.want || over.Source != source):
+			t.Errorf("%s: got %v, want the cap %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+// nothing checks that no item "new" and no entry of an intent is kept.
+func nothing(t *testing.T, b *Backend) {
+	t.Helper()
+	if _, err := b.Actions.Item(t.Context(), "new"); !errors.Is(err, action.ErrNotFound) {
+		t.Errorf("item new: got %v, want ErrNotFound", err)
+	}
+	if n := len(lines(t, b, action.Query{What: "intent"})); n != 0 {
+		t.Errorf("%d intents are recorded", n)
+	}
+}
+
+// together lets many connections admit single items until the cap stops each, and
+// checks that just so many were admitted.
+func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
+	t.Helper()
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for worker := range 6 {
+		s := b.Reopen(t).Actions
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				asked := batch(fmt.Sprintf("%d-%d", worker, i))
+				limit(&asked)
+				_, err := s.Admit(t.Context(), asked)
+				if over := (*action.CapError)(nil); errors.As(err, &over) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				admitted.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if kept := len(must(b.Actions.Items(t.Context(), account))(t)); admitted.Load() != want || int64(kept) != want {
+		t.Errorf("%d were admitted and %d are kept, want %d", admitted.Load(), kept, want)
+	}
+}

@@ -1,0 +1,295 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/action"
+)
+
+var items = []test{
+	{"every field comes back", func(t *testing.T, b *Backend) {
+		it := filled[action.Item]()
+		it.Version = 0
+		saved := must(b.Actions.Save(t.Context(), it))(t)
+		it.Version = 1
+		if diff := cmp.Diff(it, saved); diff != "" {
+			t.Errorf("what Save returns (-want +got):\n%s", diff)
+		}
+		read := must(b.Reopen(t).Actions.Item(t.Context(), it.ID))(t)
+		if diff := cmp.Diff(it, read); diff != "" {
+			t.Errorf("what is kept (-want +got):\n%s", diff)
+		}
+	}},
+	{"zero stays zero", func(t *testing.T, b *Backend) {
+		it := action.Item{ID: "a"}
+		must(b.Actions.Save(t.Context(), it))(t)
+		it.Version = 1
+		if diff := cmp.Diff(it, must(b.Actions.Item(t.Context(), "a"))(t)); diff != "" {
+			t.Errorf("what is kept (-want +got):\n%s", diff)
+		}
+	}},
+	{"what Save returns is what is kept", func(t *testing.T, b *Backend) {
+		rapid.Check(t, func(r *rapid.T) {
+			it := anyItem(r)
+			earlier, err := b.Actions.Item(t.Context(), it.ID)
+			if err == nil && earlier.ID == it.ID {
+				it.Version = earlier.Version
+			}
+			saved, err := b.Actions.Save(t.Context(), it)
+			if err != nil {
+				r.Fatal(err)
+			}
+			read, err := b.Actions.Item(t.Context(), it.ID)
+			if err != nil || !reflect.DeepEqual(saved, read) {
+				r.Fatalf("error %v (-saved +read):\n%s", err, cmp.Diff(saved, read))
+			}
+			if !saved.FirstAt.Equal(it.FirstAt.Truncate(time.Microsecond)) || saved.FirstAt.Location() != time.UTC {
+				r.Fatalf("FirstAt %s is kept as %s", it.FirstAt, saved.FirstAt)
+			}
+		})
+	}},
+	{"what is not text keeps no outcome from being saved", func(t *testing.T, b *Backend) {
+		it := machine("a")
+		it.Alarm, it.Because, it.Steps = "\xff\x00 denied", "\x00", []action.Step{{Key: "k", Error: "bad \xfe"}}
+		must(b.Actions.Save(t.Context(), it))(t)
+		if got := must(b.Actions.Item(t.Context(), "a"))(t); !strings.HasSuffix(got.Alarm, " denied") || !strings.HasPrefix(got.Steps[0].Error, "bad ") {
+			t.Errorf("alarm %q, error of the step %q", got.Alarm, got.Steps[0].Error)
+		}
+	}},
+	{"what would not come back byte for byte is refused", func(t *testing.T, b *Backend) {
+		it := machine("a")
+		it.Steps = []action.Step{{Name: "put-lifecycle", Undo: "\xff"}}
+		if _, err := b.Actions.Save(t.Context(), it); err == nil {
+			t.Errorf("saved as %+v", must(b.Actions.Item(t.Context(), "a"))(t).Steps)
+		}
+	}},
+	{"an item without an id is refused", func(t *testing.T, b *Backend) {
+		if _, err := b.Actions.Save(t.Context(), action.Item{}); err == nil {
+			t.Error("it was saved")
+		}
+	}},
+	{"versions", versions},
+	{"a save at the wrong version writes nothing", func(t *testing.T, b *Backend) {
+		it := must(b.Actions.Save(t.Context(), machine("a")))(t)
+		must(b.Actions.Save(t.Context(), it))(t)
+		stale := it
+		stale.Alarm = "stale"
+		if _, err := b.Actions.Save(t.Context(), stale, entry("warned", it)); !errors.Is(err, action.ErrConflict) {
+			t.Errorf("got %v, want ErrConflict", err)
+		}
+		if got := must(b.Actions.Item(t.Context(), "a"))(t); got.Alarm != "" || got.Version != 2 {
+			t.Errorf("the item became %+v", got)
+		}
+		if n := len(lines(t, b, action.Query{})); n != 0 {
+			t.Errorf("%d entries were recorded", n)
+		}
+	}},
+	{"an entry that cannot be recorded saves no item", func(t *testing.T, b *Backend) {
+		if _, err := b.Actions.Save(t.Context(), machine("a"), action.Entry{What: "without a time"}); err == nil {
+			t.Error("an entry without a time was recorded")
+		}
+		if _, err := b.Actions.Item(t.Context(), "a"); !errors.Is(err, action.ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound", err)
+		}
+	}},
+	{"one open item of a resource and source", uniqueness},
+	{"open ones in the order of their ids", func(t *testing.T, b *Backend) {
+		phases := map[string]action.Phase{
+			"b-observed": action.Observed, "B-warned": action.Warned, "a-acting": action.Acting, "é-confirming": action.Confirming,
+			"c-done": action.Done, "c-failed": action.Failed, "c-withdrawn": action.Withdrawn, "c-undone": action.Undone,
+		}
+		for id, phase := range phases {
+			it := machine(id)
+			it.Phase = phase
+			must(b.Actions.Save(t.Context(), it))(t)
+		}
+		other := machine("other")
+		other.Account = "aws/other"
+		must(b.Actions.Save(t.Context(), other))(t)
+		var got []string
+		for _, it := range must(b.Actions.Items(t.Context(), account))(t) {
+			got = append(got, it.ID)
+		}
+		if diff := cmp.Diff([]string{"B-warned", "a-acting", "b-observed", "é-confirming"}, got); diff != "" {
+			t.Errorf("open items (-want +got):\n%s", diff)
+		}
+	}},
+	{"ids by their beginning", func(t *testing.T, b *Backend) {
+		for _, id := range []string{"ab", "abc", "abd", "b", "x%z", "Q1"} {
+			must(b.Actions.Save(t.Context(), machine(id)))(t)
+		}
+		beginnings(t, action.ErrNotFound, func(ctx context.Context, id string) (string, error) {
+			it, err := b.Actions.Item(ctx, id)
+			return it.ID, err
+		})
+	}},
+	{"of many saves at once one wins", func(t *testing.T, b *Backend) {
+		it := must(b.Actions.Save(t.Context(), machine("a")))(t)
+		race(t, b, func(s action.Store) error {
+			_, err := s.Save(t.Context(), it, entry("warned", it))
+			return err
+		})
+		if got := must(b.Actions.Item(t.Context(), "a"))(t); got.Version != 2 || len(lines(t, b, action.Query{})) != 1 {
+			t.Errorf("version %d with %d entries, want 2 with 1", got.Version, len(lines(t, b, action.Query{})))
+		}
+	}},
+	{"of many new items of a resource at once one wins", func(t *testing.T, b *Backend) {
+		var n atomic.Int64
+		race(t, b, func(s action.Store) error {
+			it := machine("a")
+			it.ID += strings.Repeat("x", int(n.Add(1)))
+			_, err := s.Save(t.Context(), it)
+			return err
+		})
+		if open := must(b.Actions.Items(t.Context(), account))(t); len(open) != 1 {
+			t.Errorf("%d open items of one resource", len(open))
+		}
+	}},
+	{"a cancelled save writes nothing", func(t *testing.T, b *Backend) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := b.Actions.Save(ctx, machine("a")); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		if _, err := b.Actions.Item(t.Context(), "a"); !errors.Is(err, action.ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound", err)
+		}
+	}},
+}
+
+func versions(t *testing.T, b *Backend) {
+	must(b.Actions.Save(t.Context(), machine("there")))(t)
+	for _, tc := range []struct {
+		name, id string
+		version  int64
+		want     error
+	}{
+		{"a new one", "new", 0, nil},
+		{"a new one under an id that is taken", "there", 0, action.ErrConflict},
+		{"the one that was read", "there", 1, nil},
+		{"an older one", "there", 1, action.ErrConflict},
+		{"a newer one", "there", 7, action.ErrConflict},
+		{"one below all", "there", -1, action.ErrConflict},
+		{"one that was never there", "missing", 1, action.ErrConflict},
+	} {
+		it := machine(tc.id)
+		it.Version = tc.version
+		saved, err := b.Actions.Save(t.Context(), it)
+		if !errors.Is(err, tc.want) || (err == nil && saved.Version != tc.version+1) {
+			t.Errorf("%s: version %d, error %v; want %d, %v", tc.name, saved.Version, err, tc.version+1, tc.want)
+		}
+	}
+}
+
+func uniqueness(t *testing.T, b *Backend) {
+	first := must(b.Actions.Save(t.Context(), machine("a")))(t)
+	for _, tc := range []struct {
+		name   string
+		change func(*action.Item)
+		want   error
+	}{
+		{"second", func(*action.Item) {}, action.ErrConflict},
+		{"second-in-another-phase", func(it *action.Item) { it.Phase = action.Confirming }, action.ErrConflict},
+		{"closed", func(it *action.Item) { it.Phase = action.Done }, nil},
+		{"other-source", func(it *action.Item) { it.Source = "other" }, nil},
+		{"other-region", func(it *action.Item) { it.Ref.Region = "us-west-2" }, nil},
+		{"other-kind", func(it *action.Item) { it.Ref.Kind = "volume" }, nil},
+		{"other-resource", func(it *action.Item) { it.Ref.ID = "i-other" }, nil},
+		{"other-account", func(it *action.Item) { it.Account, it.Ref.Account = "aws/2", "2" }, nil},
+	} {
+		it := machine("a")
+		it.ID = tc.name
+		tc.change(&it)
+		if _, err := b.Actions.Save(t.Context(), it); !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	closed := must(b.Actions.Item(t.Context(), "closed"))(t)
+	closed.Phase = action.Observed
+	if _, err := b.Actions.Save(t.Context(), closed); !errors.Is(err, action.ErrConflict) {
+		t.Errorf("reopened beside an open one: got %v, want ErrConflict", err)
+	}
+	first.Phase = action.Withdrawn
+	must(b.Actions.Save(t.Context(), first))(t)
+	if _, err := b.Actions.Save(t.Context(), closed); err != nil {
+		t.Errorf("reopened alone: %v", err)
+	}
+}
+
+// beginnings checks look-ups among the ids ab, abc, abd, b, x%z and Q1.
+func beginnings(t *testing.T, none error, read func(ctx context.Context, id string) (string, error)) {
+	for _, tc := range []struct{ name, id, want string }{
+		{"whole", "abc", "abc"},
+		{"whole, and the beginning of others", "ab", "ab"},
+		{"beginning of one", "x", "x%z"},
+		{"beginning of several", "a", ""},
+		{"beginning of none", "abx", ""},
+		{"longer than any", "bb", ""},
+		{"empty", "", ""},
+		{"another case", "q", ""},
+		{"sign of a pattern", "%", ""},
+		{"sign of one letter", "_", ""},
+	} {
+		got, err := read(t.Context(), tc.id)
+		if got != tc.want || (tc.want == "" && !errors.Is(err, none)) || (tc.want != "" && err != nil) {
+			t.Errorf("%s %q: got %q, %v; want %q", tc.name, tc.id, got, err, tc.want)
+		}
+	}
+}
+
+// race lets several connections do one thing at the same time: one succeeds, the
+// others get ErrConflict.
+func race(t *testing.T, b *Backend, do func(action.Store) error) {
+	t.Helper()
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	for range 4 {
+		s := b.Reopen(t).Actions
+		for range 2 {
+			wg.Go(func() {
+				<-begin
+				switch err := do(s); {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, action.ErrConflict):
+					t.Errorf("got %v, want ErrConflict", err)
+				}
+			})
+		}
+	}
+	close(begin)
+	wg.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d won, want 1", won.Load())
+	}
+}
+
+// anyItem draws a closed item, so that many can be of one resource.
+func anyItem(r *rapid.T) action.Item {
+	text := func(name string) string { return strings.ReplaceAll(rapid.String().Draw(r, name), "\x00", "") }
+	moment := func(name string) time.Time {
+		zone := time.FixedZone("", rapid.IntRange(-12, 14).Draw(r, name+" zone")*3600)
+		return time.Unix(rapid.Int64Range(-1<<33, 1<<34).Draw(r, name), rapid.Int64Range(0, 999_999_999).Draw(r, name+" ns")).In(zone)
+	}
+	it := filled[action.Item]()
+	it.ID, it.Version, it.Phase = "id-"+text("id"), 0, action.Done
+	it.Because, it.Ref.ID, it.Identity = text("because"), text("resource"), text("identity")
+	it.FirstAt, it.UpdatedAt = moment("first"), moment("updated")
+	it.Grace = time.Duration(rapid.Int64().Draw(r, "grace"))
+	it.Recipients = rapid.SliceOf(rapid.Just("slack:#vision")).Draw(r, "recipients")
+	for range rapid.IntRange(0, 2).Draw(r, "steps") {
+		it.Steps = append(it.Steps, action.Step{Key: text("key"), Undo: text("undo"), IntentAt: moment("intent")})
+	}
+	return it
+}

@@ -1,0 +1,160 @@
+// Package storetest is the conformance suite of everything that keeps the ladder's
+// state and the requests for approval: each sentence of action.Store and
+// approval.Store has a test here, with connections, and where the state is shared
+// processes, that really run at the same time.
+package storetest
+
+import (
+	"fmt"
+	"os/exec"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// Backend is a state under test, empty when a test gets it.
+type Backend struct {
+	Actions   action.Store
+	Approvals approval.Store
+	// Reopen opens the same state once more, as another process would.
+	Reopen func(tb testing.TB) *Backend
+	// Child returns a process, not yet started, that opens the same state and carries
+	// out a job by [Work].
+	Child func(tb testing.TB, job Job) *exec.Cmd
+	// Check fails the test where the database does not hold together.
+	Check func(tb testing.TB)
+}
+
+// test is one thing that must hold.
+type test struct {
+	name string
+	run  func(t *testing.T, b *Backend)
+}
+
+// Run holds a backend against the suite; open returns an empty one for each test.
+func Run(t *testing.T, open func(t *testing.T) *Backend) {
+	t.Helper()
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"rounds", rounds}, {"items", items}, {"caps", caps}, {"freeze", freezes}, {"keeps", keeps},
+		{"audit", audits}, {"approvals", approvals}, {"processes", processes},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.tests {
+				t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
+			}
+		})
+	}
+}
+
+// The scope of most tests.
+const (
+	account = "aws/123456789012"
+	source  = "idle-gpu-machines"
+)
+
+// noon is the time of most tests.
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// ample are limits that nothing here exceeds.
+var ample = policy.Limits{PerHour: 1 << 20, Share: 1, DollarsPerHour: 1 << 60}
+
+// machine returns an observed item on a machine of its own.
+func machine(id string) action.Item {
+	return action.Item{
+		ID: id, Account: account, Source: source, Phase: action.Observed, FirstRound: 1, FirstAt: noon, UpdatedAt: noon,
+		Ref: inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id},
+		Do:  policy.Do{Verb: policy.Terminate},
+	}
+}
+
+// intended returns an item with the intent of its first step.
+func intended(it action.Item) action.Item {
+	it.Phase = action.Acting
+	it.Steps = []action.Step{{Name: "terminate", Key: it.ID + "-0", IntentAt: noon}}
+	return it
+}
+
+// entry is a line about an item.
+func entry(what string, it action.Item) action.Entry {
+	return action.Entry{At: noon, Account: it.Account, Actor: "policy " + it.Source, What: what, Resource: it.Ref.String(), Item: it.ID}
+}
+
+// batch asks to act on new items of the given names.
+func batch(names ...string) action.Batch {
+	b := action.Batch{Account: account, Source: source, Round: 2, Now: noon, Limits: ample, Selected: 1 << 20}
+	for _, name := range names {
+		b.Admissions = append(b.Admissions, action.Admission{Item: intended(machine(name))})
+	}
+	return b
+}
+
+// must returns a value whose making must succeed.
+func must[T any](v T, err error) func(tb testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+// no fails the test with an error.
+func no(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// filled returns a value none of whose fields is zero, so that one that is not kept
+// shows.
+func filled[T any]() T {
+	var v T
+	n := 0
+	fill(reflect.ValueOf(&v).Elem(), &n)
+	return v
+}
+
+func fill(v reflect.Value, n *int) {
+	*n++
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		v.Set(reflect.ValueOf(noon.Add(time.Duration(*n) * time.Microsecond)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprintf("ä %d", *n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*n))
+	case reflect.Float64:
+		v.SetFloat(float64(*n) / 8)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(v.Index(i), n)
+		}
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, n)
+		fill(value, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	default:
+		panic("a kind of field that the suite does not fill: " + v.Type().String())
+	}
+}

@@ -1,0 +1,236 @@
+// Package postgres starts a real PostgreSQL server for the tests: one for each test
+// process, in a temporary directory, on a Unix socket, gone with the process.
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the tests' own connection
+)
+
+// GuardedUser is a role that has to give [GuardedPassword]; every other needs none.
+const (
+	GuardedUser     = "guarded"
+	GuardedPassword = "correct-horse"
+)
+
+// server is the one server of the process.
+type server struct {
+	dir  string
+	cmd  *exec.Cmd
+	log  bytes.Buffer // what the server says; read when it has ended
+	done chan error
+	db   *sql.DB
+}
+
+var (
+	running atomic.Bool // Run is under way
+	start   sync.Once
+	one     *server
+	failure error
+	names   atomic.Int64
+)
+
+// Run runs the tests of a package and stops the server that they started. TestMain
+// exits with what it returns.
+func Run(m *testing.M) int {
+	running.Store(true)
+	code := m.Run()
+	if one != nil {
+		if err := one.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return max(code, 1)
+		}
+	}
+	return code
+}
+
+// Start returns the URL of a fresh database, which is dropped when the test ends. The
+// first call starts the server. A test without a server fails, and says what to
+// install.
+func Start(tb testing.TB) string {
+	tb.Helper()
+	if !running.Load() {
+		tb.Fatal("postgres.Start needs postgres.Run in TestMain, which stops the server")
+	}
+	start.Do(func() { one, failure = launch() })
+	if failure != nil {
+		tb.Fatal(failure)
+	}
+	name := "test_" + strconv.FormatInt(names.Add(1), 10)
+	if _, err := one.db.ExecContext(tb.Context(), "CREATE DATABASE "+name); err != nil {
+		tb.Fatalf("make a database: %v", err)
+	}
+	tb.Cleanup(func() {
+		if _, err := one.db.Exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			tb.Errorf("drop the database: %v", err)
+		}
+	})
+	return one.url(name)
+}
+
+// As returns a database's URL for another user.
+func As(tb testing.TB, database string, user *url.Userinfo) string {
+	tb.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u.User = user
+	return u.String()
+}
+
+func (s *server) url(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("curfew"), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode()}
+	return u.String()
+}
+
+// binary returns the path of one of the server's programs: on the PATH, or the newest
+// where Debian puts them.
+func binary(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("find PostgreSQL's %s: it is neither on the PATH nor below /usr/lib/postgresql; on Debian: apt-get install postgresql", name)
+	}
+	return slices.MaxFunc(found, func(a, b string) int { return release(a) - release(b) }), nil
+}
+
+// release returns the major release in Debian's path of a binary.
+func release(path string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0 where it is no number
+	return n
+}
+
+// settings trade what a crash of the whole machine would cost for speed; a crash of
+// the server or of its clients loses nothing with them.
+var settings = []string{
+	"fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=200",
+	"shared_buffers=64MB", "max_wal_size=256MB", "autovacuum=off", "log_min_messages=fatal",
+}
+
+// access is pg_hba.conf.
+const access = "local all " + GuardedUser + " scram-sha-256\nlocal all all trust\n"
+
+// launch makes a cluster and starts its server.
+func launch() (_ *server, err error) {
+	initdb, err := binary("initdb")
+	if err != nil {
+		return nil, err
+	}
+	postgres, err := binary("postgres")
+	if err != nil {
+		return nil, err
+	}
+	// The path of a socket may have hardly more than a hundred bytes.
+	s := &server{done: make(chan error, 1)}
+	if s.dir, err = os.MkdirTemp("/tmp", "curfew-pg-"); err != nil {
+		return nil, fmt.Errorf("make a place for PostgreSQL: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	owner, err := account()
+	if err != nil {
+		return nil, err
+	}
+	if err := owner.own(s.dir); err != nil {
+		return nil, fmt.Errorf("make a place for PostgreSQL: %w", err)
+	}
+	data := filepath.Join(s.dir, "data")
+	cluster := exec.Command(initdb, "--pgdata", data, "--username=curfew", "--auth=trust", "--no-sync", "--no-instructions",
+		"--locale=C", "--encoding=UTF8", "--wal-segsize=1")
+	cluster.Dir = s.dir
+	owner.run(cluster)
+	if out, err := cluster.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("make a PostgreSQL cluster: %w: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(access), 0o600); err != nil {
+		return nil, fmt.Errorf("make a PostgreSQL cluster: %w", err)
+	}
+	args := []string{"-D", data, "-k", s.dir}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	s.cmd = exec.Command(postgres, args...)
+	s.cmd.Dir, s.cmd.Stderr = s.dir, &s.log
+	owner.run(s.cmd)
+	if err := s.begin(); err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return s, nil
+}
+
+// begin starts the server and waits until it answers.
+func (s *server) begin() error {
+	started := make(chan error, 1)
+	go func() {
+		// The kernel ends the child when the thread that started it ends, so that
+		// thread is kept until the child has ended by itself.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			s.done <- s.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		s.cmd = nil
+		return err
+	}
+	var err error
+	if s.db, err = sql.Open("pgx", s.url("postgres")); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		if _, err = s.db.ExecContext(ctx, "CREATE ROLE "+GuardedUser+" LOGIN PASSWORD '"+GuardedPassword+"'"); err == nil {
+			return nil
+		}
+		select {
+		case ended := <-s.done:
+			s.done <- ended
+			return fmt.Errorf("it ended at once: %w: %s", errors.Join(ended, err), s.log.String())
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends the server and removes what it wrote.
+func (s *server) stop() error {
+	var err error
+	if s.db != nil {
+		err = s.db.Close()
+	}
+	if s.cmd != nil {
+		err = errors.Join(err, end(s.cmd))
+		<-s.done
+	}
+	if err = errors.Join(err, os.RemoveAll(s.dir)); err != nil {
+		return fmt.Errorf("stop PostgreSQL: %w", err)
+	}
+	return nil
+}

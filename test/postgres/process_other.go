@@ -1,0 +1,27 @@
+//go:build !linux
+
+package postgres
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+// owner is whom the server runs as: whoever runs the tests.
+type owner struct{}
+
+// account returns whoever runs the tests; as root PostgreSQL's own message says no.
+func account() (*owner, error) { return nil, nil }
+
+func (*owner) own(string) error { return nil }
+
+func (*owner) run(*exec.Cmd) {}
+
+// end ends the server.
+func end(cmd *exec.Cmd) error {
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
