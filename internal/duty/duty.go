@@ -31,6 +31,9 @@ func (s State) String() string {
 	return string(s)
 }
 
+// Used says whether the time is used: the machine computes, or is on its way to.
+func (s State) Used() bool { return s == Busy || s == Warming || s == Starved }
+
 // Verdict is a state with what it rests on.
 type Verdict struct {
 	State State

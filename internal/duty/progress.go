@@ -20,7 +20,7 @@ type standstill struct {
 
 // standstill says for how long GPUs have computed, without a pause, while every
 // counter of progress that is measured stood still; ok is false where one of them
-// moved lately, is too old to tell, or none is measured.
+// moved lately, is too old to tell, is covered too little, or none is measured.
 //
 // A pause ends it, because the counters may be of work that is over. Steps stand still
 // after [Thresholds.StalledAfter]; checkpoints also only after three times the
@@ -39,7 +39,7 @@ func (j *judge) standstill(busy []*usage.Track) (s standstill, ok bool) {
 		}
 		both := work.And(j.w.Standstill(st))
 		lasting := both.Length(j.now)
-		if !j.w.Fresh(st, j.now) || lasting < patience {
+		if !j.fresh(st) || lasting < patience || both.Coverage < j.t.MinCoverage {
 			return standstill{}, false
 		}
 		if !ok {
@@ -72,7 +72,7 @@ func (j *judge) work(busy []*usage.Track) (longest usage.Stretch, expires time.T
 	for _, t := range busy {
 		for _, sig := range computeSignals {
 			st := t.Stats(sig)
-			if !works(st) || !j.w.Fresh(st, j.now) {
+			if !works(st) || !j.fresh(st) {
 				continue
 			}
 			if s := j.w.Work(st); expires.IsZero() || s.From.Before(longest.From) {

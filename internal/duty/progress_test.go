@@ -36,6 +36,7 @@ func TestStalled(t *testing.T) {
 		{name: "but: the counter has a gap 10 minutes ago", m: training().series("", usage.Step, but(230, 100, -1)), want: Busy},
 		{name: "but: a restart from 0, and steps go on", m: training().series("", usage.Step, func(i int) float64 { return float64(max(0, i-150)) }), want: Busy},
 		{name: "a restart from 0 without a step", m: training().series("", usage.Step, func(i int) float64 { return float64(min(i, 120) * min(1, max(0, 180-i))) }), want: Stalled, lasting: 2 * time.Hour},
+		{name: "but: the counter has holes", m: sparse(time.Minute, 45*time.Second).gpus(2, 97, 60).flat("", usage.Step, 7), want: Busy},
 		{name: "it never takes a step", m: training().flat("", usage.Step, 0), want: Stalled, lasting: 4 * time.Hour},
 		{name: "one of two GPUs does not pause", m: minutes(240).gpu("0", 97, 60).series("1", usage.GPUUtil, but(230, 97, 0)).series("", usage.Step, counts(1, 120)), want: Stalled, lasting: 2 * time.Hour},
 

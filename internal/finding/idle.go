@@ -171,8 +171,7 @@ func instanceOverdue(x *index, s *subject) *draft {
 		},
 		Fix: x.ending(s),
 	}}
-	switch s.duty.State {
-	case duty.Busy, duty.Unknown:
+	if s.duty.State.Used() || s.duty.State == duty.Unknown {
 		d.Fix = Fix{Action: "notify", Risk: None, Undo: UndoFull,
 			Note: "its duty is " + s.duty.State.String() + ": it is not ended without a confirmed checkpoint"}
 	}
@@ -281,6 +280,16 @@ func (x *index) stalled(s *subject, gpus int) *draft {
 	return d
 }
 
+// standstill finds training that computes and makes no progress: its duty is stalled.
+func (x *index) standstill(s *subject) *draft {
+	if !s.judged || s.duty.State != duty.Stalled || s.duty.Lasting < x.t.TrainingStalled {
+		return nil
+	}
+	d := &draft{Finding: Finding{Confidence: High, Because: s.duty.Why, Evidence: s.duty.Evidence}}
+	d.claimShare(s, ledger.Compute, 1, 1, wasteAndSavings)
+	return d
+}
+
 func share(n, of int) float64 {
 	if of == 0 {
 		return 0
@@ -313,7 +322,10 @@ func instanceStalled(x *index, s *subject) *draft {
 	if !computed(s.window) {
 		return nil // no run has begun: whether it idles is another rule's matter
 	}
-	d := x.stalled(s, n)
+	d := x.standstill(s)
+	if d == nil {
+		d = x.stalled(s, n)
+	}
 	if d != nil {
 		d.Fix = x.ending(s)
 		d.Fix.Risk = higher(d.Fix.Risk, Medium)
@@ -331,7 +343,10 @@ func jobStalled(x *index, s *subject) *draft {
 	if j, ok := s.Detail.(*inventory.TrainingJob); !ok || (j.Count > 1 && (s.window == nil || !s.window.Aggregated)) {
 		return nil // one host's metrics do not speak for the others
 	}
-	d := x.stalled(s, n)
+	d := x.standstill(s)
+	if d == nil {
+		d = x.stalled(s, n)
+	}
 	if d != nil {
 		d.Fix = Fix{Action: "stop", Risk: Medium, Undo: UndoNone,
 			Note: "look at its log first; what is not in a checkpoint is lost"}

@@ -400,6 +400,30 @@ func TestStalledTraining(t *testing.T) {
 			want: []string{"training-stalled i-1 713.65"},
 		},
 		{
+			name: "a training machine that computes all the time while its step counter stands still",
+			build: func(f *fixture) {
+				f.judge = true
+				r := f.running("i-1", "g6.2xlarge", persistent)
+				f.measured(r, 14*day, 1, always(95), always(40))
+				series(f.Windows[r.Ref()], "", usage.Step, func(at time.Time) float64 {
+					if at.After(ago(10 * time.Hour)) {
+						at = ago(10 * time.Hour)
+					}
+					return at.Sub(ago(14 * day)).Hours()
+				})
+			},
+			want: []string{"training-stalled i-1 713.65"},
+		},
+		{
+			name: "its twin whose steps go on",
+			build: func(f *fixture) {
+				f.judge = true
+				r := f.running("i-1", "g6.2xlarge", persistent)
+				f.measured(r, 14*day, 1, always(95), always(40))
+				series(f.Windows[r.Ref()], "", usage.Step, func(at time.Time) float64 { return at.Sub(ago(14 * day)).Hours() })
+			},
+		},
+		{
 			name: "a training machine of 10 hours that never computed is not stalled: its idle window is not over",
 			build: func(f *fixture) {
 				f.judge = true

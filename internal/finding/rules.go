@@ -73,6 +73,18 @@ var rules = []rule{
 	{id: "reservation-unused", step: StepCommit, kind: inventory.KindCapacityReservation, judge: reservationUnused},
 }
 
+// Needs returns the kinds beside a resource's own that must have been listed for a
+// rule to answer.
+func Needs(id string) []inventory.Kind {
+	var out []inventory.Kind
+	for _, r := range rules {
+		if r.id == id {
+			out = append(out, r.needs...)
+		}
+	}
+	return out
+}
+
 // tagRule looks at every kind and is run apart.
 var tagRule = rule{id: "tag-missing", step: StepMeasure, judge: tagMissing}
 

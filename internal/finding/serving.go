@@ -95,7 +95,7 @@ func notebookIdle(x *index, s *subject) *draft {
 	activity, recorded := n.LastActivity.Get()
 	switch {
 	case s.judged && s.duty.State != duty.Unknown:
-		if s.duty.State == duty.Busy || !x.judgedIdle(s) {
+		if s.duty.State.Used() || !x.judgedIdle(s) {
 			return nil
 		}
 		if recorded && x.now.Sub(activity) < x.t.MinAge {

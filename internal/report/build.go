@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -361,7 +360,7 @@ func categoryOf(a *round.Audit, r *inventory.Resource, c ledger.Category) string
 		switch {
 		case !judged:
 			return round.CategoryUnknown
-		case v.State == duty.Busy:
+		case v.State.Used():
 			return round.CategoryActive
 		}
 		return round.CategoryIdle
