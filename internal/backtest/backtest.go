@@ -1,7 +1,8 @@
 // Package backtest replays recorded usage and says what letting idle resources go
-// would have saved: by fixed waits, by a dead man's switch, by a rule that learns
-// from the past, and by an oracle that knows the future. What decides is handed
-// one sample after the other and sees only the past, as it would live.
+// would have saved: by policies, by fixed waits, by a dead man's switch, by a rule that
+// learns from the past, and by an oracle that knows the future. What decides sees only
+// the past, as it would live; policies are asked by the code that asks them live, and
+// decide the same at the same times.
 //
 // A sample at t covers [t, t + step) and is known at t. A stretch is a run of
 // consecutive idle samples of one resource; a missing sample ends it, because what
@@ -9,6 +10,7 @@
 package backtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +18,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -39,8 +43,25 @@ type Params struct {
 	Price *money.Amount
 	// Baselines adds the baselines to the results.
 	Baselines bool
+	// Policies are replayed each for itself, as if it were enforced, before all else;
+	// nil is none. What the trace does not say of a resource is unknown to them, but
+	// for what [Resource.Class] assumes.
+	Policies *policy.Set
+	// Caps applies the limits of policies: how many at once, what share of those
+	// selected, how many dollars an hour (which needs a Price).
+	Caps bool
+	// Thresholds are the lines between the states of duty; the zero value is the
+	// defaults.
+	Thresholds duty.Thresholds
+	// Decided, where it is not nil, is told what policies decide: policy by policy
+	// and resource by resource, or with Caps all resources together, each in the
+	// order of time.
+	Decided func(Decision)
 	// Deciders are replayed after one another, before the baselines.
 	Deciders []Named
+	// Draw is of how many resources, up to 48, the report holds a [Timeline]; 0 is
+	// none.
+	Draw int
 	// Only leaves out resources for which it answers false; nil takes all.
 	Only func(resource string) bool
 }
@@ -71,27 +92,39 @@ type Resource struct {
 // machine type, purpose and team, where the trace says them. Without a description
 // a resource of a trace is an ephemeral instance for experimentation, and all are
 // of one class.
-func (r Resource) Class() string {
+func (r Resource) Class() string { return r.traits().String() }
+
+// traits are what resources of one class have in common.
+type traits struct {
+	kind    inventory.Kind
+	typ     string
+	purpose inventory.Purpose
+	team    string
+}
+
+// String returns "instance/p4d.24xlarge/training/vision".
+func (t traits) String() string {
+	return fmt.Sprintf("%s/%s/%s/%s", t.kind, t.typ, t.purpose, t.team)
+}
+
+func (r Resource) traits() traits {
 	d := r.Description
 	if d == nil {
 		d = &usage.Description{}
 	}
-	kind, purpose := d.Kind, d.Purpose
-	if kind == "" {
-		kind = inventory.KindInstance
+	return traits{
+		cmp.Or(d.Kind, inventory.KindInstance), d.Type, cmp.Or(d.Purpose, inventory.Experimentation), d.Team,
 	}
-	if purpose == "" {
-		purpose = inventory.Experimentation
-	}
-	return fmt.Sprintf("%s/%s/%s/%s", kind, d.Type, purpose, d.Team)
 }
 
 // ErrNothingMeasured says that a trace holds no sample of GPU utilisation.
 var ErrNothingMeasured = errors.New("no sample of gpu_util")
 
 // Run reads a trace in any format and order of rows that [usage.Read] knows and
-// replays it. Memory grows with the number of changes between busy and idle, one to
-// three bytes each, and not with the number of samples.
+// replays it. Memory grows with the number of changes between busy and idle, and of
+// samples that are early or late, one to five bytes each, and not with the number of
+// samples; where policies are replayed on more than utilisation, with all that was
+// measured.
 //
 // It returns ErrNothingMeasured, never a result of zero, for a trace without GPU
 // utilisation; a *usage.FileError for a malformed one; and the error of ctx.
@@ -123,6 +156,8 @@ func (p Params) check() error {
 		return fmt.Errorf("a restart cost of %s: it lies between 0 and a year", p.RestartCost)
 	case math.IsNaN(p.IdleBelow) || p.IdleBelow < 0 || p.IdleBelow > 100:
 		return fmt.Errorf("idle below %v %%: it lies between 0 and 100", p.IdleBelow)
+	case p.Caps && p.Price == nil:
+		return errors.New("the caps count dollars an hour: they need a price")
 	case p.Price != nil && *p.Price < 0:
 		return fmt.Errorf("a price of %s an hour is negative", *p.Price)
 	}

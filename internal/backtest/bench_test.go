@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // benchTrace is days of machines with bursts of work, row by row as traces come:
@@ -50,13 +52,56 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
+// BenchmarkPolicy reads a trace and replays one policy of the usual kind.
+func BenchmarkPolicy(b *testing.B) {
+	data, rows := benchTrace(false)
+	p := params(5 * time.Minute)
+	p.Baselines, p.Policies = false, usual(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Run(context.Background(), bytes.NewReader(data), p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
+
+// BenchmarkObey is the replay of one policy alone.
+func BenchmarkObey(b *testing.B) {
+	data, rows := benchTrace(false)
+	p := params(5 * time.Minute)
+	p.Policies = usual(b)
+	tr, err := load(context.Background(), bytes.NewReader(data), p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tr.obey(context.Background(), p.Policies.Policies[0], p, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
+
+// usual is a policy as the documentation shows it.
+func usual(t testingTB) *policy.Set {
+	return policies(t, `  - name: idle-gpu-machines
+    select: {kind: instance, lifetime: ephemeral}
+    where: resource.gpus > 0 && resource.purpose != "inference"
+    when: duty.state in ["idle", "held"] && duty.lasting >= duration("30m")
+    then: [{warn: {notify: [owner], grace: 15m}}, {do: terminate}]
+    limits: {per_hour: 10, share: "20%", dollars_per_hour: 200}
+`)
+}
+
 // BenchmarkDecide is the learner alone: evaluations a second on one core.
 func BenchmarkDecide(b *testing.B) {
 	tr := loaded(b, rowsOf(day(200, 1440, 1)...), 5*time.Minute)
 	fleet := Fleet{Step: time.Minute, RestartCost: 5 * time.Minute, Resources: tr.resources}
 	samples := tr.totals().samples
 	for b.Loop() {
-		if _, err := tr.follow(context.Background(), NewLearned(fleet), nil); err != nil {
+		if _, err := tr.follow(context.Background(), NewLearned(fleet), false, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -40,19 +40,61 @@ type Sample struct {
 	Lasting time.Duration
 }
 
+// outcome is what one rule did with a trace.
+type outcome struct {
+	tally             // of all resources
+	by       []tally  // by resource
+	releases releases // where they were asked for
+	// unclear is how many resources a policy cannot tell whether to select, and why it
+	// cannot of the first.
+	unclear int
+	why     string
+}
+
+// release is the time in which a resource was let go.
+type release struct {
+	resource int
+	from, to int64
+}
+
+// releases collects releases where it is not nil.
+type releases []release
+
+func (r *releases) add(resource int, from, to int64) {
+	if *r != nil && to > from {
+		*r = append(*r, release{resource, from, to})
+	}
+}
+
+func (t *trace) newOutcome(collect bool) outcome {
+	o := outcome{by: make([]tally, len(t.tracks))}
+	if collect {
+		o.releases = releases{}
+	}
+	return o
+}
+
+// total adds up the resources.
+func (o *outcome) total() {
+	o.tally = tally{}
+	for _, by := range o.by {
+		o.add(by)
+	}
+}
+
 // watched is a resource within a replay.
 type watched struct {
 	reader
 	index int
 	// samples of the open stretch, and the point of it at which the resource was
-	// let go, negative while it is held.
-	samples, point int64
+	// let go, negative while it is held; known is the end of the newest sample.
+	samples, point, known int64
 }
 
 // follow replays a decider over the trace. decided, where it is not nil, is told
 // of every release when it is decided.
-func (t *trace) follow(ctx context.Context, d Decider, decided func(Sample, time.Duration)) (tally, error) {
-	var sum tally
+func (t *trace) follow(ctx context.Context, d Decider, collect bool, decided func(Sample, time.Duration)) (outcome, error) {
+	out := t.newOutcome(collect)
 	var all []*watched
 	for i, track := range t.tracks {
 		w := &watched{reader: reader{cursor: track.cursor(t.step)}, index: i, point: -1}
@@ -63,11 +105,11 @@ func (t *trace) follow(ctx context.Context, d Decider, decided func(Sample, time
 	slices.SortStableFunc(all, func(a, b *watched) int { return cmp.Compare(a.at, b.at) })
 	var active []*watched
 	if len(all) == 0 {
-		return sum, nil
+		return out, nil
 	}
 	for at := all[0].at; len(all) > 0 || len(active) > 0; {
 		if err := ctx.Err(); err != nil {
-			return sum, context.Cause(ctx)
+			return out, context.Cause(ctx)
 		}
 		end := at + t.step
 		n := 0
@@ -83,13 +125,13 @@ func (t *trace) follow(ctx context.Context, d Decider, decided func(Sample, time
 		for _, w := range active {
 			more := true
 			for more && w.at < end {
-				w.sample(d, t, &sum, decided)
+				w.sample(d, t, &out, decided)
 				more = w.next()
 			}
 			if more {
 				kept, nearest = append(kept, w), min(nearest, w.at)
 			} else {
-				w.end(t, &sum, false)
+				w.end(t, &out, false)
 			}
 		}
 		clear(active[len(kept):])
@@ -102,19 +144,21 @@ func (t *trace) follow(ctx context.Context, d Decider, decided func(Sample, time
 			at += max(1, (nearest-at)/t.step) * t.step
 		}
 	}
-	return sum, nil
+	out.total()
+	return out, nil
 }
 
 // sample hands the resource's next sample to the decider.
-func (w *watched) sample(d Decider, t *trace, sum *tally, decided func(Sample, time.Duration)) {
+func (w *watched) sample(d Decider, t *trace, out *outcome, decided func(Sample, time.Duration)) {
 	first := w.left == w.run.count-1
 	s := Sample{Resource: w.index, Time: time.UnixMicro(w.at).UTC(), Idle: w.run.idle, Gap: first && w.run.gap}
 	if s.Gap || !s.Idle {
-		w.end(t, sum, !s.Gap)
+		w.end(t, out, !s.Gap)
 	}
 	if s.Idle {
 		s.Lasting = span(w.samples * t.step)
 		w.samples++
+		w.known = w.at + t.step
 	}
 	wait := d.Decide(s)
 	if s.Idle && w.point < 0 && wait < span(t.step) {
@@ -126,9 +170,10 @@ func (w *watched) sample(d Decider, t *trace, sum *tally, decided func(Sample, t
 }
 
 // end closes the open stretch, if there is one.
-func (w *watched) end(t *trace, sum *tally, busy bool) {
-	if w.samples > 0 && w.point >= 0 {
-		sum.release(w.samples*t.step-w.point, busy, t.restart, 1)
+func (w *watched) end(t *trace, out *outcome, busy bool) {
+	if length := w.samples*t.step - w.point; w.samples > 0 && w.point >= 0 {
+		out.by[w.index].release(length, busy, t.restart, 1)
+		out.releases.add(w.index, w.known-length, w.known)
 	}
 	w.samples, w.point = 0, -1
 }

@@ -20,7 +20,7 @@ func decisions(t *testing.T, rows []row, restart time.Duration) []decision {
 	tr := loaded(t, rows, restart)
 	fleet := Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
 	var out []decision
-	_, err := tr.follow(context.Background(), NewLearned(fleet), func(s Sample, wait time.Duration) {
+	_, err := tr.follow(context.Background(), NewLearned(fleet), false, func(s Sample, wait time.Duration) {
 		out = append(out, decision{tr.resources[s.Resource].Name, s.Time, wait})
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func TestLearnedCheapRestart(t *testing.T) {
 	rows := rowsOf(day(5, 300, 2)...)
 	for _, restart := range []time.Duration{0, 10 * time.Second, time.Minute} {
 		tr := loaded(t, rows, restart)
-		got, err := tr.follow(context.Background(), NewLearned(Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), nil)
+		got, err := tr.follow(context.Background(), NewLearned(Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

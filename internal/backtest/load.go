@@ -18,6 +18,17 @@ type trace struct {
 	restart   int64
 	resources []Resource
 	tracks    []*track // by resource
+	// meters are what policies are replayed on, by resource; nil without policies.
+	meters []*metered
+}
+
+// span returns when the first sample begins and the last one ends.
+func (t *trace) span() (from, to int64) {
+	from = t.tracks[0].first
+	for _, track := range t.tracks {
+		from, to = min(from, track.first), max(to, track.last+t.step)
+	}
+	return from, to
 }
 
 // metered is what was read of one resource so far.
@@ -28,6 +39,8 @@ type metered struct {
 	// open is the part to which rows of a GPU are added, by the GPU's number.
 	open []*part
 	gpus []string
+	// tape is nil where only utilisation was measured, or no policy asks for more.
+	tape *tape
 }
 
 // of returns the part of a GPU to which its next row is added.
@@ -49,6 +62,19 @@ func (m *metered) begin(gpu int) *part {
 	return p
 }
 
+// record keeps a row with all its values.
+func (m *metered) record(s *usage.Sample, at int64, gpu int) {
+	if m.tape == nil {
+		m.tape = &tape{}
+	}
+	m.tape.add(s, at, gpu)
+}
+
+// measured says whether there is a sample of the utilisation of a GPU.
+func (m *metered) measured() bool {
+	return slices.ContainsFunc(m.parts, func(p *part) bool { return p.count > 0 })
+}
+
 // load reads a trace.
 func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 	t := &trace{step: micros(p.Format.Step), restart: micros(p.RestartCost)}
@@ -56,7 +82,7 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 	var current *metered
 	summary, err := usage.Read(ctx, source, p.Format, func(s *usage.Sample) error {
 		v, ok := s.Get(usage.GPUUtil)
-		if !ok {
+		if !ok && p.Policies == nil {
 			return nil
 		}
 		if current == nil || current.Name != s.Resource {
@@ -73,7 +99,10 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 		}
 		at, idle := s.Time.UnixMicro(), v == 0 || v < p.IdleBelow
 		meter := current.of(s.GPU)
-		if !meter.add(at, t.step, idle) {
+		if p.Policies != nil && (current.tape != nil || rich(s)) {
+			current.record(s, at, meter.gpu)
+		}
+		if ok && !meter.add(at, t.step, idle) {
 			current.begin(meter.gpu).add(at, t.step, idle)
 		}
 		return nil
@@ -91,9 +120,12 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return nil, fmt.Errorf("replay %s: %w", p.Format.Name, context.Cause(ctx))
 		}
-		if m := known[name]; !m.left {
+		if m := known[name]; !m.left && m.measured() {
 			t.resources = append(t.resources, m.Resource)
 			t.tracks = append(t.tracks, merged(m.parts, len(m.gpus), t.step))
+			if p.Policies != nil {
+				t.meters = append(t.meters, m)
+			}
 		}
 		delete(known, name)
 	}

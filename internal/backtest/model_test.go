@@ -130,7 +130,7 @@ func TestStretches(t *testing.T) {
 		tr := loaded(t, rowsOf(ps...), time.Minute)
 		for i, p := range ps {
 			var got []stretch
-			tr.tracks[i].stretches(minute, func(s stretch) { got = append(got, s) })
+			tr.tracks[i].stretches(minute, func(s dated) { got = append(got, s.stretch) })
 			if want := idles(p); !slices.Equal(got, want) {
 				t.Fatalf("stretches of %q are %v, want %v", p, got, want)
 			}
@@ -201,11 +201,11 @@ func TestDeciderOfAFixedWaitIsTheBaseline(t *testing.T) {
 		ps := patterns().Draw(t, "patterns")
 		wait := time.Duration(rapid.IntRange(0, 600).Draw(t, "wait")) * time.Second
 		tr := loaded(t, rowsOf(ps...), 90*time.Second)
-		got, err := tr.follow(context.Background(), patient{wait}, nil)
+		got, err := tr.follow(context.Background(), patient{wait}, false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := tr.totals().fixed(micros(wait), tr.step, tr.restart); got != want {
+		if want := tr.totals().fixed(micros(wait), tr.step, tr.restart); got.tally != want {
 			t.Fatalf("sample by sample a wait of %s does %+v, over stretches %+v", wait, got, want)
 		}
 	})
@@ -221,7 +221,7 @@ func TestNothingBeatsTheOracle(t *testing.T) {
 		fleet := Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
 		seed := rapid.Uint64().Draw(t, "seed")
 		for name, d := range map[string]Decider{"learned": NewLearned(fleet), "whimsical": whimsical{rand.New(rand.NewPCG(seed, 2))}} {
-			got, err := tr.follow(context.Background(), d, nil)
+			got, err := tr.follow(context.Background(), d, false, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,15 @@ type Report struct {
 	Waits []Wait `json:"waits,omitempty"`
 	// Learned is what the rule learned had made of the trace by its end.
 	Learned []Weight `json:"learned,omitempty"`
+	// ByOwner is what policies and what learns would have done for each team and
+	// user, where the trace names them, rule by rule, the largest saving first.
+	ByOwner []Owned `json:"by_owner,omitempty"`
+	// Timeline is when the first of them would have let go of what; where
+	// [Params.Draw] asks for it.
+	Timeline *Timeline `json:"timeline,omitempty"`
+	// Notes are what to know of the figures of policies: what they rest on, and which
+	// resources a policy cannot judge.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Wait is what one fixed wait would have done.
@@ -89,48 +98,34 @@ const deadmanAfter = 12 * time.Hour
 // replay runs every rule over the trace.
 func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	sum := t.totals()
-	oracle := sum.oracle(t.step, t.restart)
-	r := Report{Schema: Schema, Trace: Trace{
-		Name: p.Format.Name, Resources: len(t.resources), Samples: sum.samples,
-		First: t.summary.First, Last: t.summary.Last,
-		StepSeconds: p.Format.Step.Seconds(), MedianStepSeconds: t.summary.Step.Seconds(),
-		RestartCostSeconds: p.RestartCost.Seconds(), IdleBelowPct: p.IdleBelow,
-	}}
-	for _, n := range sum.stretches {
-		r.Trace.Stretches += n
-	}
-	if p.Price != nil {
-		text := p.Price.String()
-		r.Trace.PriceUSD = &text
-	}
-	add := func(name string, wait *int64, got tally) error {
-		res, err := t.result(name, sum, got, oracle, p.Price)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	w := writer{trace: t, sum: sum, oracle: sum.oracle(t.step, t.restart), p: p}
+	w.Report = Report{Schema: Schema, Trace: t.describe(p, sum)}
+	if p.Policies != nil {
+		for _, policy := range p.Policies.Policies {
+			got, err := t.obey(ctx, policy, p, w.draws())
+			if err := w.rule(policy.Name, got, err); err != nil {
+				return Report{}, err
+			}
+			if got.unclear > 0 {
+				w.Notes = append(w.Notes, fmt.Sprintf("%s cannot tell whether it is about %d of %d resources, and leaves them alone: %s.",
+					policy.Name, got.unclear, len(t.resources), got.why))
+			}
 		}
-		if wait != nil {
-			seconds := span(*wait).Seconds()
-			res.WaitSeconds = &seconds
-		}
-		r.Results = append(r.Results, res)
-		return nil
+		w.Notes = append(w.Notes, assumptions...)
 	}
 	fleet := Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
 	for _, d := range p.Deciders {
-		got, err := t.follow(ctx, d.New(fleet), nil)
-		if err != nil {
-			return Report{}, fmt.Errorf("%s: %w", d.Name, err)
-		}
-		if err := add(d.Name, nil, got); err != nil {
+		got, err := t.follow(ctx, d.New(fleet), w.draws(), nil)
+		if err := w.rule(d.Name, got, err); err != nil {
 			return Report{}, err
 		}
 	}
 	if !p.Baselines {
-		return r, nil
+		return w.Report, nil
 	}
 	for _, f := range fixedWaits {
 		wait := micros(f.wait)
-		if err := add(f.name, &wait, sum.fixed(wait, t.step, t.restart)); err != nil {
+		if err := w.add(f.name, &wait, sum.fixed(wait, t.step, t.restart)); err != nil {
 			return Report{}, err
 		}
 	}
@@ -138,23 +133,84 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	for _, track := range t.tracks {
 		track.deadman(micros(deadmanAfter), t.step, t.restart, &deadman)
 	}
-	if err := add("deadman-12h", nil, deadman); err != nil {
+	if err := w.add("deadman-12h", nil, deadman); err != nil {
 		return Report{}, err
 	}
 	wait, best := sum.bestFixed(t.step, t.restart)
-	if err := add("best-fixed", &wait, best); err != nil {
+	if err := w.add("best-fixed", &wait, best); err != nil {
 		return Report{}, err
 	}
 	learner := newLearned(fleet)
-	learned, err := t.follow(ctx, learner, nil)
-	if err != nil {
-		return Report{}, fmt.Errorf("learned: %w", err)
-	}
-	r.Learned, r.Waits = learner.weigh(), t.waits(sum)
-	if err := add("learned", nil, learned); err != nil {
+	learned, err := t.follow(ctx, learner, w.draws(), nil)
+	if err := w.rule("learned", learned, err); err != nil {
 		return Report{}, err
 	}
-	return r, add("oracle", nil, oracle)
+	w.Learned, w.Waits = learner.weigh(), t.waits(sum)
+	return w.Report, w.add("oracle", nil, w.oracle)
+}
+
+// describe says what is replayed.
+func (t *trace) describe(p Params, sum totals) Trace {
+	d := Trace{
+		Name: p.Format.Name, Resources: len(t.resources), Samples: sum.samples,
+		First: t.summary.First, Last: t.summary.Last,
+		StepSeconds: p.Format.Step.Seconds(), MedianStepSeconds: t.summary.Step.Seconds(),
+		RestartCostSeconds: p.RestartCost.Seconds(), IdleBelowPct: p.IdleBelow,
+	}
+	for _, n := range sum.stretches {
+		d.Stretches += n
+	}
+	if p.Price != nil {
+		text := p.Price.String()
+		d.PriceUSD = &text
+	}
+	return d
+}
+
+// writer builds a report rule by rule.
+type writer struct {
+	Report
+	trace  *trace
+	sum    totals
+	oracle tally
+	p      Params
+}
+
+// draws says whether the next rule is the one that is drawn: the first that is
+// replayed resource by resource.
+func (w *writer) draws() bool { return w.p.Draw > 0 && w.Timeline == nil }
+
+// rule adds what a rule did that was replayed resource by resource.
+func (w *writer) rule(name string, got outcome, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := w.add(name, nil, got.tally); err != nil {
+		return err
+	}
+	owned, err := w.trace.byOwner(name, w.sum, got, w.p.Price)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	w.ByOwner = append(w.ByOwner, owned...)
+	if w.draws() {
+		w.Timeline = w.trace.timeline(name, got, w.p.Draw)
+	}
+	return nil
+}
+
+// add adds a result.
+func (w *writer) add(name string, wait *int64, got tally) error {
+	res, err := w.trace.result(name, w.sum, got, w.oracle, w.p.Price)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if wait != nil {
+		seconds := span(*wait).Seconds()
+		res.WaitSeconds = &seconds
+	}
+	w.Results = append(w.Results, res)
+	return nil
 }
 
 // waits returns what fixed waits do, each an eighth longer than the one before but
@@ -188,21 +244,12 @@ func (t *trace) result(name string, sum totals, got, oracle tally, price *money.
 		share := float64(net) / float64(best)
 		r.OfOracle = &share
 	}
-	if price == nil {
-		return r, nil
+	var err error
+	if r.CostUSD, err = priced(price, total); err != nil {
+		return Result{}, err
 	}
-	for _, c := range []struct {
-		at    **string
-		hours int64
-	}{{&r.CostUSD, total}, {&r.SavedUSD, net}} {
-		amount, err := price.Mul(c.hours, micros(time.Hour))
-		if err != nil {
-			return Result{}, fmt.Errorf("price the hours: %w", err)
-		}
-		text := amount.Cents()
-		*c.at = &text
-	}
-	return r, nil
+	r.SavedUSD, err = priced(price, net)
+	return r, err
 }
 
 // Weight is what the learner made of one feature: over 0 speaks for holding an idle

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -23,6 +24,12 @@ func (t *tally) release(length int64, busy bool, restart int64, times int64) {
 	}
 }
 
+func (t *tally) add(o tally) {
+	t.released += o.released
+	t.restarts += o.restarts
+	t.cutShort += o.cutShort
+}
+
 func (t tally) net(restart int64) int64 { return t.released - t.restarts*restart }
 
 // stretch is a run of consecutive idle samples.
@@ -32,42 +39,67 @@ type stretch struct {
 	busy bool
 }
 
+// dated is a stretch with its times: that of its first sample, and that at which it
+// was known to be over, which is never for the one that the trace ends in.
+type dated struct {
+	stretch
+	from, known int64
+}
+
 // stretches hands every stretch of a track to each, in order.
-func (t *track) stretches(step int64, each func(stretch)) {
-	var k int64
+func (t *track) stretches(step int64, each func(dated)) {
+	var s dated
 	for c := t.cursor(step); c.advance(); {
-		if k > 0 && (c.run.gap || !c.run.idle) {
-			each(stretch{k, !c.run.gap})
-			k = 0
+		if s.samples > 0 && (c.run.gap || !c.run.idle) {
+			s.busy, s.known = !c.run.gap, c.run.start
+			each(s)
+			s = dated{}
 		}
 		if c.run.idle {
-			k += c.run.count
+			if s.samples == 0 {
+				s.from = c.run.start
+			}
+			s.samples += c.run.count
 		}
 	}
-	if k > 0 {
-		each(stretch{k, false})
+	if s.samples > 0 {
+		s.known = math.MaxInt64
+		each(s)
 	}
 }
 
+// counted is how many samples there are, and how many of them idle.
+type counted struct{ samples, idle int64 }
+
 // totals is what a trace holds before anything is released.
 type totals struct {
-	samples, idle int64
-	unknown       int64
-	stretches     map[stretch]int64 // how many there are of each
+	counted
+	by        []counted // by resource
+	unknown   int64
+	stretches map[stretch]int64 // how many there are of each
 }
 
 func (t *trace) totals() totals {
 	sum := totals{stretches: map[stretch]int64{}}
-	for _, track := range t.tracks {
+	sum.by = make([]counted, len(t.tracks))
+	for i, track := range t.tracks {
+		by := &sum.by[i]
+		var drift int64 // since the last gap: samples that come early make up for late ones
 		for c := track.cursor(t.step); c.advance(); {
-			sum.samples += c.run.count
+			by.samples += c.run.count
 			if c.run.idle {
-				sum.idle += c.run.count
+				by.idle += c.run.count
 			}
-			sum.unknown += max(0, c.run.offset)
+			if c.run.gap {
+				sum.unknown += max(0, drift) + c.run.offset
+				drift = 0
+			} else {
+				drift += c.run.offset
+			}
 		}
-		sum.unknown += track.unknown
-		track.stretches(t.step, func(s stretch) { sum.stretches[s]++ })
+		sum.samples, sum.idle = sum.samples+by.samples, sum.idle+by.idle
+		sum.unknown += max(0, drift) + track.unknown
+		track.stretches(t.step, func(s dated) { sum.stretches[s.stretch]++ })
 	}
 	return sum
 }

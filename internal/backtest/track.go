@@ -30,9 +30,30 @@ const (
 	headerBits = iota
 )
 
+// units are the spans in which offsets are written, so that clocks that tell whole
+// seconds cost a byte where they stray.
+var units = [...]int64{1_000_000, 1000, 1}
+
+// appendOffset writes a span as the zigzag of its number of units, and the unit.
+func appendOffset(b []byte, us int64) []byte {
+	unit := 0
+	for us%units[unit] != 0 {
+		unit++
+	}
+	n := us / units[unit]
+	return binary.AppendUvarint(b, uint64(n<<1^n>>63)<<2|uint64(unit))
+}
+
+// readOffset reads what appendOffset wrote and how many bytes it took.
+func readOffset(b []byte) (us int64, bytes int) {
+	u, bytes := binary.Uvarint(b)
+	z := u >> 2
+	return (int64(z>>1) ^ -int64(z&1)) * units[u&3], bytes
+}
+
 // add appends a sample and says whether it could: it cannot at or before the last.
 // Between samples half a step is jitter; from there on a sample is missing, which
-// is where [usage.Window] draws the line as well.
+// is where [usage.Window] draws the line as well. Times are kept to the microsecond.
 func (t *track) add(at, step int64, idle bool) bool {
 	if t.count == 0 {
 		t.first, t.next, t.last, t.count, t.idle = at, at+step, at, 1, idle
@@ -43,7 +64,7 @@ func (t *track) add(at, step int64, idle bool) bool {
 	}
 	gap := at-t.last-step >= (step+1)/2
 	drift := at - t.next
-	if idle == t.idle && !gap && drift < step/4 && drift > -step/4 {
+	if idle == t.idle && drift == 0 {
 		t.count++
 		t.next += step
 		t.last = at
@@ -61,7 +82,7 @@ func (t *track) add(at, step int64, idle bool) bool {
 	}
 	t.runs = binary.AppendUvarint(t.runs, header)
 	if drift != 0 {
-		t.runs = binary.AppendVarint(t.runs, drift)
+		t.runs = appendOffset(t.runs, drift)
 	}
 	t.next, t.last, t.count, t.idle = at+step, at, 1, idle
 	return true
@@ -92,6 +113,11 @@ func (t *track) cursor(step int64) cursor {
 	return cursor{rest: t.runs, step: step, open: run{count: int64(t.count), idle: t.idle}, ahead: run{start: t.first}}
 }
 
+// peek returns the start of the next run, and whether there is one.
+func (c *cursor) peek() (start int64, ok bool) {
+	return c.ahead.start, len(c.rest) > 0 || c.open.count > 0
+}
+
 // advance moves to the next run and says whether there is one.
 func (c *cursor) advance() bool {
 	if len(c.rest) == 0 {
@@ -107,7 +133,7 @@ func (c *cursor) advance() bool {
 	c.run = run{c.ahead.start, int64(header >> headerBits), header&idleBit != 0, c.ahead.gap, c.ahead.offset}
 	c.ahead.gap, c.ahead.offset = header&gapBit != 0, 0
 	if header&offsetBit != 0 {
-		c.ahead.offset, n = binary.Varint(c.rest)
+		c.ahead.offset, n = readOffset(c.rest)
 		c.rest = c.rest[n:]
 	}
 	c.ahead.start += c.count*c.step + c.ahead.offset

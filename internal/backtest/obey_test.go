@@ -1,0 +1,415 @@
+package backtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// rested is a policy that lets go after rest of a length, the second part of it as
+// grace.
+func rested(name string, lasting, grace time.Duration) string {
+	return fmt.Sprintf(`  - name: %s
+    when: duty.state in ["idle", "held"] && duty.lasting >= duration("%s")
+    then: [{warn: {grace: %s}}, {do: terminate}]
+`, name, lasting, grace)
+}
+
+// aged is a dead man's switch.
+func aged(name string, after, grace time.Duration, busy bool) string {
+	return fmt.Sprintf(`  - name: %s
+    when: resource.age >= duration("%s")
+    then: [{warn: {grace: %s}}, {do: stop, even_if_busy: %v}]
+`, name, after, grace, busy)
+}
+
+func policies(t testingTB, texts ...string) *policy.Set {
+	t.Helper()
+	return parsed(t, "apiVersion: curfew.policy/v1\npolicies:\n"+strings.Join(texts, ""))
+}
+
+// numbers are what a rule did, without its name.
+func numbers(r Result) Result {
+	r.Name, r.WaitSeconds = "", nil
+	return r
+}
+
+// sameNumbers holds the numbers of results against those of others.
+func sameNumbers(t testingTB, r Report, pairs map[string]string) {
+	t.Helper()
+	for name, baseline := range pairs {
+		var got, want Result
+		for _, res := range r.Results {
+			switch res.Name {
+			case name:
+				got = numbers(res)
+			case baseline:
+				want = numbers(res)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || want.ResourceHours == 0 {
+			t.Fatal(fmt.Sprintf("%s is not %s (-baseline +policy):\n%s", name, baseline, diff))
+		}
+	}
+}
+
+var fixedPolicies = []string{
+	rested("p1", time.Minute, 0), rested("p5", 5*time.Minute, 0), rested("p15", 15*time.Minute, 0), rested("p60", time.Hour, 0),
+	rested("p5-10", 5*time.Minute, 10*time.Minute), rested("p59-1", 59*time.Minute, time.Minute),
+}
+
+var fixedPairs = map[string]string{
+	"p1": "fixed-1m", "p5": "fixed-5m", "p15": "fixed-15m", "p60": "fixed-60m", "p5-10": "fixed-15m", "p59-1": "fixed-60m",
+}
+
+// TestPolicyIsTheFixedWait holds that a policy on lasting rest, with or without a
+// grace, does in every number what the fixed wait of that length does.
+func TestPolicyIsTheFixedWait(t *testing.T) {
+	set := policies(t, fixedPolicies...)
+	rapid.Check(t, func(t *rapid.T) {
+		p := params(time.Duration(rapid.IntRange(0, 600).Draw(t, "restart")) * time.Second)
+		p.Policies = set
+		r, err := Run(context.Background(), strings.NewReader(csvOf(rowsOf(patterns().Draw(t, "patterns")...))), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameNumbers(t, r, fixedPairs)
+	})
+}
+
+// TestPolicyIsTheDeadMansSwitch holds that a policy on age that ends work as well is
+// the dead man's switch, its grace included.
+func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		// Not at a whole minute, where it is a matter of taste whether a sample of that
+		// very moment is the next one.
+		after := time.Duration(rapid.IntRange(0, 20).Draw(t, "after"))*time.Minute + 13*time.Second
+		grace := time.Duration(rapid.IntRange(0, 9).Draw(t, "grace")) * time.Minute
+		p := params(90 * time.Second)
+		p.Policies, p.Baselines = policies(t, aged("age", after, grace, true)), false
+		trace := csvOf(rowsOf(patterns().Draw(t, "patterns")...))
+		r, err := Run(context.Background(), strings.NewReader(trace), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := load(context.Background(), strings.NewReader(trace), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want tally
+		for _, track := range tr.tracks {
+			track.deadman(micros(after+grace), tr.step, tr.restart, &want)
+		}
+		res := r.Results[0]
+		got := tally{int64(res.ReleasedHours*3600e6 + 0.5), res.Restarts, res.CutShort}
+		if got != want {
+			t.Fatalf("a policy on an age of %s with a grace of %s does %+v, the switch %+v", after, grace, got, want)
+		}
+	})
+}
+
+// sharedData returns the path of a recorded trace beside the repository, and skips the
+// test where there is none.
+func sharedData(t testing.TB, path string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		for _, data := range []string{filepath.Join(dir, "shared", "data"), filepath.Join(dir, "..", "shared", "data")} {
+			if full := filepath.Join(data, path); exists(full) {
+				return full
+			}
+		}
+	}
+	t.Skip("no recorded trace " + path + " in shared/data beside the repository")
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// recorded replays the public trace of a day of image generation on a hundred pods.
+func recorded(t testing.TB, p Params) Report {
+	t.Helper()
+	f, err := os.Open(sharedData(t, "alibaba-gentd26/pod_gpu_duty_cycle.csv.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p.Format = usage.Format{Name: "duty.csv.gz", Step: 57 * time.Second, Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "gpu_util_pct"}}
+	r, err := Run(context.Background(), f, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestRecordedTrace holds the figures of the public trace, and that policies are the
+// fixed waits on it.
+func TestRecordedTrace(t *testing.T) {
+	p := params(8700 * time.Millisecond)
+	p.Policies = policies(t, append(slices.Clone(fixedPolicies), aged("switch", 12*time.Hour, 0, true), aged("switch-with-grace", 11*time.Hour, time.Hour, true))...)
+	r := recorded(t, p)
+	sameNumbers(t, r, fixedPairs)
+	sameNumbers(t, r, map[string]string{"switch": "deadman-12h", "switch-with-grace": "deadman-12h"})
+	five := r.result(t, "fixed-5m")
+	if share := fmt.Sprintf("%.1f", 100*five.NetSavedShare); share != "41.0" || five.Restarts != 2329 {
+		t.Errorf("fixed-5m saves %s %% with %d restarts, want 41.0 %% with 2329", share, five.Restarts)
+	}
+	for _, test := range []struct {
+		restart time.Duration
+		least   float64
+	}{{5 * time.Minute, 0.855}, {10 * time.Minute, 0.677}} {
+		p := params(test.restart)
+		learned := recorded(t, p).result(t, "learned")
+		if *learned.OfOracle < test.least-0.0005 {
+			t.Errorf("at a restart cost of %s learned saves %.4f of what the oracle does, want %v", test.restart, *learned.OfOracle, test.least)
+		}
+	}
+}
+
+// decided replays policies and returns what they decide.
+func decided(t testingTB, trace string, set *policy.Set) []Decision {
+	t.Helper()
+	var out []Decision
+	p := params(5 * time.Minute)
+	p.Baselines, p.Policies = false, set
+	p.Decided = func(d Decision) { out = append(out, d) }
+	if _, err := Run(context.Background(), strings.NewReader(trace), p); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestPoliciesSeeOnlyThePast cuts a trace at random times and finds that no decision
+// before the cut changed.
+func TestPoliciesSeeOnlyThePast(t *testing.T) {
+	set := parsed(t, livePolicies)
+	rapid.Check(t, func(t *rapid.T) {
+		one := &policy.Set{Policies: []*policy.Policy{set.Policies[rapid.IntRange(0, len(set.Policies)-1).Draw(t, "policy")]}}
+		machines := liveMachines().Draw(t, "machines")
+		cut := time.Unix(int64(rapid.IntRange(60, 12000).Draw(t, "cut")), 0).UTC()
+		before := func(ds []Decision) []Decision {
+			return append([]Decision{}, slices.DeleteFunc(slices.Clone(ds), func(d Decision) bool { return !d.Time.Before(cut) })...)
+		}
+		all := before(decided(t, liveTrace(machines), one))
+		var newest time.Time
+		var past []*liveMachine
+		for _, m := range machines {
+			m.samples = slices.DeleteFunc(m.samples, func(s liveSample) bool { return !s.at.Before(cut) })
+			if n := len(m.samples); n > 0 {
+				past = append(past, m)
+				if at := m.samples[n-1].at; at.After(newest) {
+					newest = at
+				}
+			}
+		}
+		if len(past) == 0 {
+			return
+		}
+		// A trace ends with its last sample's step, and so do decisions.
+		if end := newest.Add(time.Minute); end.Before(cut) {
+			cut = end
+		}
+		got, want := before(decided(t, liveTrace(past), one)), before(all)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("cut at %s (-whole +cut):\n%s", cut, diff)
+		}
+	})
+}
+
+// TestDecisions spells out a few replays.
+func TestDecisions(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
+	tests := []struct {
+		name, policy, trace string
+		want                []Decision
+	}{
+		{"at 300 s, between samples", rested("p", 5*time.Minute, 0), "#.......#", []Decision{
+			{at(360), "r000", "p", action.Warn}, {at(360), "r000", "p", action.Verify},
+		}},
+		{"grace runs from the warning", rested("p", 2*time.Minute, 3*time.Minute), "#.......#", []Decision{
+			{at(180), "r000", "p", action.Warn}, {at(360), "r000", "p", action.Verify},
+		}},
+		{"work withdraws", rested("p", 2*time.Minute, 3*time.Minute), "...#....", []Decision{
+			{at(120), "r000", "p", action.Warn}, {at(180), "r000", "p", action.Nothing}, {at(360), "r000", "p", action.Warn},
+		}},
+		{"a missing sample ends what lasted", rested("p", 4*time.Minute, 0), "... ...", nil},
+		{"busy is not ended by age", aged("p", 2*time.Minute, 0, false), "#####.#", []Decision{
+			{at(300), "r000", "p", action.Warn}, {at(300), "r000", "p", action.Verify},
+		}},
+		{"unless it may be", aged("p", 2*time.Minute, 0, true), "###", []Decision{
+			{at(120), "r000", "p", action.Warn}, {at(120), "r000", "p", action.Verify},
+		}},
+		{"age begins anew after a restart", aged("p", 90*time.Second, 0, true), "######", []Decision{
+			{at(90), "r000", "p", action.Warn}, {at(90), "r000", "p", action.Verify},
+			{at(210), "r000", "p", action.Warn}, {at(210), "r000", "p", action.Verify},
+			{at(330), "r000", "p", action.Warn}, {at(330), "r000", "p", action.Verify},
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := decided(t, csvOf(rowsOf(test.trace)), policies(t, test.policy))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("decisions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUnknownIsNotIdle holds that age ends nothing whose samples stopped, though it
+// rested when they did.
+func TestUnknownIsNotIdle(t *testing.T) {
+	trace := csvOf(rowsOf("...", "#############"))
+	for busy, want := range map[bool]int{false: 0, true: 2} {
+		var acted []string
+		for _, d := range decided(t, trace, policies(t, aged("p", 10*time.Minute, 0, busy))) {
+			if d.Want == action.Verify {
+				acted = append(acted, d.Resource)
+			}
+		}
+		if len(acted) != want {
+			t.Errorf("with even_if_busy %v age ends %v, want %d", busy, acted, want)
+		}
+	}
+}
+
+// TestGangsAreJudgedTogether holds that a machine at rest is left alone while another
+// of its run works, and that all go together.
+func TestGangsAreJudgedTogether(t *testing.T) {
+	tests := []struct {
+		name, a, b, tags string
+		want             int
+	}{
+		{"one works", "#.......", "########", "curfew:gang=run", 0},
+		{"both rest", "#.......", "##......", "curfew:gang=run", 2},
+		{"one is not measured", "#.......", "#..     ", "curfew:gang=run", 0},
+		{"not one run", "#.......", "########", "team=vision", 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var b strings.Builder
+			b.WriteString("resource,time,gpu_util,tags\n")
+			for _, r := range rowsOf(test.a, test.b) {
+				fmt.Fprintf(&b, "%s,%d,%g,%s\n", r.resource, r.at*60, r.util, test.tags)
+			}
+			acted := 0
+			for _, d := range decided(t, b.String(), policies(t, rested("p", 4*time.Minute, 0))) {
+				if d.Want == action.Verify {
+					acted++
+				}
+			}
+			if acted != test.want {
+				t.Errorf("%d of them are ended, want %d", acted, test.want)
+			}
+		})
+	}
+}
+
+// TestWhatTheTraceSays holds that a description decides, and that what it does not say
+// is unknown, which never acts.
+func TestWhatTheTraceSays(t *testing.T) {
+	const policyText = `  - name: p
+    select: {kind: instance, lifetime: ephemeral, purpose: experimentation}
+    when: duty.lasting >= duration("1m")
+    then: [{warn: {grace: 0s}}, {do: stop}]
+`
+	production := strings.Replace(policyText, "    when", "    where: resource.environment != \"production\"\n    when", 1)
+	tests := []struct {
+		name, policy, header, row string
+		released                  float64 // minutes
+		note                      string
+	}{
+		{"nothing: an ephemeral instance for experimentation", policyText, "", "", 4, ""},
+		{"another kind", policyText, ",kind", ",node", 0, ""},
+		{"persistent", policyText, ",lifetime", ",persistent", 0, ""},
+		{"persistent, by a policy that does not ask", rested("p", time.Minute, 0), ",lifetime", ",persistent", 0, ""},
+		{"another purpose", policyText, ",purpose", ",inference", 0, ""},
+		{"tags make it persistent", policyText, ",tags", ",curfew:lifetime=persistent", 0, ""},
+		{"kept for good", policyText, ",tags", ",curfew:keep-until=never", 0, ""},
+		{"kept for three minutes", policyText, ",tags", ",curfew:keep-until=1970-01-01T00:03:00Z", 2, ""},
+		{"its environment is not known", production, "", "", 0, "p cannot tell whether it is about 1 of 1 resources, and leaves them alone: where: "},
+		{"its environment is known", production, ",tags", ",env=dev", 4, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var b strings.Builder
+			b.WriteString("resource,time,gpu_util" + test.header + "\n")
+			for i := range 5 {
+				fmt.Fprintf(&b, "a,%d,0%s\n", i*60, test.row)
+			}
+			p := params(0)
+			p.Baselines, p.Policies = false, policies(t, test.policy)
+			r := replayed(t, b.String(), p)
+			if got := r.Results[0].figures().released; got != test.released {
+				t.Errorf("released %v min, want %v", got, test.released)
+			}
+			if noted := strings.HasPrefix(strings.Join(r.Notes, "\n"), test.note); !noted {
+				t.Errorf("the notes are %q, want %q first", r.Notes, test.note)
+			}
+		})
+	}
+}
+
+// TestVerbs holds that only what ends a resource releases its time.
+func TestVerbs(t *testing.T) {
+	for do, released := range map[string]float64{
+		"{do: stop}": 3, "{do: terminate}": 3, "{do: hibernate}": 3, "{do: suspend}": 3,
+		"{do: notify}": 0, `{do: tag, tags: {idle: "yes"}}`: 0, "{do: checkpoint}": 0,
+	} {
+		p := params(0)
+		p.Baselines = false
+		p.Policies = policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, "+do+"]\n")
+		if got := replayed(t, csvOf(rowsOf(".....")), p).Results[0].figures().released; got != released {
+			t.Errorf("%s releases %v min, want %v", do, got, released)
+		}
+	}
+}
+
+// TestCaps holds that limits bind only with Caps, and then all at once or not at all.
+func TestCaps(t *testing.T) {
+	limited := func(limits string) *policy.Set {
+		return policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, {do: stop}]\n    limits: "+limits+"\n")
+	}
+	trace := csvOf(rowsOf(".....", ".....", ".....", "....."))
+	price := 2 * money.USD
+	for limits, released := range map[string]float64{
+		`{per_hour: 4, share: "100%", dollars_per_hour: 100}`: 12,
+		`{per_hour: 3, share: "100%", dollars_per_hour: 100}`: 0,
+		`{per_hour: 4, share: "75%", dollars_per_hour: 100}`:  0,
+		`{per_hour: 4, share: "100%", dollars_per_hour: 7}`:   0,
+		`{per_hour: 4, share: "100%", dollars_per_hour: 8}`:   12,
+	} {
+		p := params(0)
+		p.Baselines, p.Policies, p.Price, p.Caps = false, limited(limits), &price, true
+		if got := replayed(t, trace, p).Results[0].figures().released; got != released {
+			t.Errorf("with %s released %v min, want %v", limits, got, released)
+		}
+		p.Caps = false
+		if got := replayed(t, trace, p).Results[0].figures().released; got != 12 {
+			t.Errorf("with %s and no caps released %v min, want 12", limits, got)
+		}
+	}
+	p := params(0)
+	p.Policies, p.Caps = limited("{per_hour: 3}"), true
+	if _, err := Run(context.Background(), strings.NewReader(trace), p); err == nil || !strings.Contains(err.Error(), "price") {
+		t.Errorf("caps without a price: %v", err)
+	}
+}

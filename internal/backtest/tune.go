@@ -1,0 +1,368 @@
+package backtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// TuneSchema names the shape of a [TuneReport] in JSON.
+const TuneSchema = "curfew.tune/v1"
+
+// TuneReport is what was learned from a trace, and what it would have saved.
+type TuneReport struct {
+	Schema string `json:"schema"`
+	Trace  Trace  `json:"trace"`
+	// Fleet is what was learned of all resources together, Classes of each class, the
+	// one with most resources first.
+	Fleet   Tuned   `json:"fleet"`
+	Classes []Tuned `json:"classes"`
+	// Tested is what the waits would have saved on stretches that they were not
+	// learned from; BreakEven is what always waiting for one restart cost would have,
+	// and Oracle what knowing the future would have.
+	Tested    Tested `json:"tested"`
+	BreakEven Tested `json:"break_even"`
+	Oracle    Tested `json:"oracle"`
+}
+
+// Tuned is the wait of one class of resources.
+type Tuned struct {
+	// Policy is the name of the policy that was written for the class; empty where
+	// none was, and Why says why not.
+	Policy string `json:"policy,omitempty"`
+	Why    string `json:"why,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	// Type, Purpose and Team are empty where the trace does not say.
+	Type    string `json:"type,omitempty"`
+	Purpose string `json:"purpose,omitempty"`
+	Team    string `json:"team,omitempty"`
+	// Resources, Stretches and EndedByWork are the history that there is of the class.
+	Resources   int   `json:"resources"`
+	Stretches   int64 `json:"stretches"`
+	EndedByWork int64 `json:"ended_by_work"`
+	// WaitSeconds is how long to wait before letting go, the grace included. Basis is
+	// whose history it rests on: "class", "fleet", or "break-even" where there is too
+	// little of both.
+	WaitSeconds float64 `json:"wait_seconds"`
+	Basis       string  `json:"basis"`
+	// Tested is what the class would have saved, walking forward through the trace.
+	Tested Tested `json:"tested"`
+}
+
+// Tested is what waits would have done with stretches that they were not learned
+// from.
+type Tested struct {
+	ReleasedHours float64 `json:"released_hours"`
+	Restarts      int64   `json:"restarts"`
+	NetSavedHours float64 `json:"net_saved_hours"`
+	// NetSavedShare is of the resource hours.
+	NetSavedShare float64 `json:"net_saved_share"`
+	SavedUSD      *string `json:"saved_usd"`
+}
+
+const (
+	// folds is into how many parts of equal length a trace is cut for testing: the
+	// waits of each are learned from those before it.
+	folds = 24
+	// enough is how many stretches a class, or the fleet, has to have had before its
+	// own history decides; under it chance does.
+	enough = 30
+)
+
+// learnt is the history of a class: its stretches by the fold in which they were
+// known to be over, and by the one in which they began.
+type learnt struct {
+	traits
+	resources int
+	samples   int64
+	ended     [folds + 1]map[stretch]int64
+	begun     [folds]map[stretch]int64
+}
+
+func (l *learnt) add(s dated, fold func(int64) int) {
+	count := func(m *map[stretch]int64) {
+		if *m == nil {
+			*m = map[stretch]int64{}
+		}
+		(*m)[s.stretch]++
+	}
+	count(&l.ended[fold(s.known)])
+	count(&l.begun[min(fold(s.from), folds-1)])
+}
+
+// history returns the stretches that were over before a fold.
+func (l *learnt) history(fold int) map[stretch]int64 {
+	sum := map[stretch]int64{}
+	for _, m := range l.ended[:fold] {
+		for s, n := range m {
+			sum[s] += n
+		}
+	}
+	return sum
+}
+
+// Tune learns from a trace how long to wait before letting go of idle resources, for
+// each class of them, and returns a policy for each in the mode observe: half of the
+// wait before the warning, half as its grace.
+//
+// The question is the ski-rental problem: an idle resource is rented for as long as
+// it is kept, and letting it go costs a restart if work comes back. Where the past
+// says how long rests last, the wait with the least mean cost over them is best among
+// all waits (Karlin, Manasse, McGeoch and Owicki, Algorithmica 11, 1994). Where there
+// are fewer than 30 rests of the class, those of the fleet decide, and where there are
+// fewer than 30 of it, one restart cost is waited, which never costs more than twice
+// what was needed (Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching",
+// Algorithmica 3, 1988). A wait is never shorter than a step: one sample is no rest yet.
+//
+// What the waits would have saved is tested by walking forward: the trace is cut into
+// 24 parts of equal length, and rests that begin in one are let go by what was learned
+// from those that were over before it.
+//
+// It returns the errors of [Run].
+func Tune(ctx context.Context, source io.Reader, p Params) (*policy.Set, TuneReport, error) {
+	if err := p.check(); err != nil {
+		return nil, TuneReport{}, fmt.Errorf("learn from %s: %w", p.Format.Name, err)
+	}
+	t, err := load(ctx, source, p)
+	if err != nil {
+		return nil, TuneReport{}, err
+	}
+	set, r, err := t.tune(p)
+	if err != nil {
+		return nil, TuneReport{}, fmt.Errorf("learn from %s: %w", p.Format.Name, err)
+	}
+	return set, r, nil
+}
+
+// tuner learns waits.
+type tuner struct {
+	*trace
+	fleet   learnt
+	classes map[traits]*learnt
+}
+
+func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
+	from, to := t.span()
+	length := (to - from + folds - 1) / folds
+	fold := func(at int64) int {
+		if at >= to {
+			return folds
+		}
+		return int((at - from) / length)
+	}
+	u := tuner{trace: t, classes: map[traits]*learnt{}}
+	sum := t.totals()
+	for i, r := range t.resources {
+		if r.Description != nil && r.Description.Lifetime == inventory.Persistent {
+			continue // no policy acts on it
+		}
+		c := u.classes[r.traits()]
+		if c == nil {
+			c = &learnt{traits: r.traits()}
+			u.classes[c.traits] = c
+		}
+		for _, l := range []*learnt{c, &u.fleet} {
+			l.resources++
+			l.samples += sum.by[i].samples
+		}
+		t.tracks[i].stretches(t.step, func(s dated) {
+			c.add(s, fold)
+			u.fleet.add(s, fold)
+		})
+	}
+	if len(u.classes) == 0 {
+		return nil, TuneReport{}, errors.New("all its resources are persistent, and no policy acts on those")
+	}
+	r := TuneReport{Schema: TuneSchema, Trace: t.describe(p, sum)}
+	var set policy.Set
+	var tested tally
+	for _, c := range u.sorted() {
+		own := u.test(c)
+		tuned, err := u.tuned(c, own, p.Price)
+		if err != nil {
+			return nil, TuneReport{}, err
+		}
+		if other := u.narrower(c.traits); other != "" {
+			tuned.Why = "no condition tells it from " + other
+		} else {
+			written := tuned.policy(c.traits)
+			if slices.ContainsFunc(set.Policies, func(o *policy.Policy) bool { return o.Name == written.Name }) {
+				written.Name += "-" + strconv.Itoa(len(set.Policies))
+			}
+			tuned.Policy = written.Name
+			set.Policies = append(set.Policies, written)
+		}
+		r.Classes = append(r.Classes, tuned)
+		tested.add(own)
+	}
+	var err error
+	if r.Fleet, err = u.tuned(&u.fleet, tested, p.Price); err != nil {
+		return nil, TuneReport{}, err
+	}
+	all := totals{stretches: u.fleet.history(folds + 1)}
+	r.Tested = r.Fleet.Tested
+	if r.BreakEven, err = t.tested(all.fixed(t.breakEven(), t.step, t.restart), u.fleet.samples, p.Price); err != nil {
+		return nil, TuneReport{}, err
+	}
+	if r.Oracle, err = t.tested(all.oracle(t.step, t.restart), u.fleet.samples, p.Price); err != nil {
+		return nil, TuneReport{}, err
+	}
+	// Read back, because only what was read can be asked.
+	learned, err := policy.Parse("learned policies", set.YAML())
+	return learned, r, err
+}
+
+// sorted returns the classes, that with most resources first.
+func (u *tuner) sorted() []*learnt {
+	return slices.SortedFunc(maps.Values(u.classes), func(a, b *learnt) int {
+		return cmp.Or(cmp.Compare(b.resources, a.resources), cmp.Compare(a.traits.String(), b.traits.String()))
+	})
+}
+
+// breakEven is the wait of one restart cost.
+func (t *trace) breakEven() int64 { return max(t.step, t.restart) }
+
+// wait returns how long to wait with resources of a class by what was known when a
+// fold began, and whose history says so.
+func (u *tuner) wait(c *learnt, fold int) (wait int64, basis string) {
+	for _, h := range []struct {
+		*learnt
+		basis string
+	}{{c, "class"}, {&u.fleet, "fleet"}} {
+		past := totals{stretches: h.history(fold)}
+		var n int64
+		for _, times := range past.stretches {
+			n += times
+		}
+		if n >= enough {
+			wait, _ := past.bestFixed(u.step, u.restart)
+			return max(u.step, wait), h.basis
+		}
+	}
+	return u.breakEven(), "break-even"
+}
+
+// test walks forward through the trace.
+func (u *tuner) test(c *learnt) tally {
+	var sum tally
+	for fold, begun := range c.begun {
+		if len(begun) > 0 {
+			wait, _ := u.wait(c, fold)
+			sum.add(totals{stretches: begun}.fixed(wait, u.step, u.restart))
+		}
+	}
+	return sum
+}
+
+// tuned says what was made of a class by the end of the trace.
+func (u *tuner) tuned(c *learnt, got tally, price *money.Amount) (Tuned, error) {
+	wait, basis := u.wait(c, folds+1)
+	if c == &u.fleet && basis == "class" {
+		basis = "fleet"
+	}
+	tested, err := u.tested(got, c.samples, price)
+	out := Tuned{
+		Kind: string(c.kind), Type: c.typ, Purpose: string(c.purpose), Team: c.team, Resources: c.resources,
+		WaitSeconds: span(wait).Seconds(), Basis: basis, Tested: tested,
+	}
+	for s, n := range c.history(folds + 1) {
+		out.Stretches += n
+		if s.busy {
+			out.EndedByWork += n
+		}
+	}
+	return out, err
+}
+
+func (t *trace) tested(got tally, samples int64, price *money.Amount) (Tested, error) {
+	net := got.net(t.restart)
+	saved, err := priced(price, net)
+	return Tested{
+		ReleasedHours: hours(got.released), Restarts: got.restarts, NetSavedHours: hours(net),
+		NetSavedShare: float64(net) / float64(max(1, samples)*t.step), SavedUSD: saved,
+	}, err
+}
+
+// narrower returns a class that a selection of c would select as well, because c is
+// the one of which less is known; empty where there is none.
+func (u *tuner) narrower(c traits) string {
+	for _, o := range u.sorted() {
+		if o.traits != c && o.kind == c.kind && o.purpose == c.purpose && (c.typ == "" || c.typ == o.typ) && (c.team == "" || c.team == o.team) {
+			return o.traits.String()
+		}
+	}
+	return ""
+}
+
+// policy writes what was learned as a policy that observes.
+func (t Tuned) policy(c traits) *policy.Policy {
+	name := []string{"tuned", string(c.kind), string(c.purpose)}
+	sel := policy.Select{
+		Kind: []string{string(c.kind)}, Lifetime: []string{string(inventory.Ephemeral)}, Purpose: []string{string(c.purpose)},
+	}
+	if c.typ != "" {
+		sel.Type, name = []string{c.typ}, append(name, c.typ)
+	}
+	if c.team != "" {
+		sel.Team, name = []string{c.team}, append(name, c.team)
+	}
+	wait := time.Duration(t.WaitSeconds * float64(time.Second)).Round(time.Millisecond)
+	grace := (wait / 2).Truncate(time.Second)
+	return &policy.Policy{
+		Name: slug(strings.Join(name, "-")), Select: sel,
+		When: fmt.Sprintf(`duty.state in ["idle", "held"] && duty.lasting >= duration("%s")`, wait-grace),
+		Warn: &policy.Warning{Notify: []string{"owner"}, Grace: grace}, Do: policy.Do{Verb: policy.Stop},
+	}
+}
+
+// slug makes a name of letters, digits and dashes.
+func slug(s string) string {
+	s = strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			return c
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		}
+		return '-'
+	}, s)
+	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return c == '-' }), "-")
+}
+
+// Text says in a few lines what was learned, on what it rests, and what it would have
+// saved.
+func (r TuneReport) Text() string {
+	var b strings.Builder
+	seconds := func(s float64) string { return usage.Span(time.Duration(s * float64(time.Second))) }
+	fmt.Fprintf(&b, "learned from %d resources and %d rests; a restart costs %s\n\n", r.Trace.Resources, r.Trace.Stretches, seconds(r.Trace.RestartCostSeconds))
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "wait\tresting on\trests\tended by work\tsaved when tested\tclass")
+	for _, c := range append(slices.Clone(r.Classes), r.Fleet) {
+		name := traits{inventory.Kind(c.Kind), c.Type, inventory.Purpose(c.Purpose), c.Team}.String()
+		if c.Kind == "" {
+			name = "all together"
+		}
+		if c.Why != "" {
+			name += " (no policy: " + c.Why + ")"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s h, %s %%\t%s\n", seconds(c.WaitSeconds), c.Basis, c.Stretches, c.EndedByWork,
+			usage.Number(c.Tested.NetSavedHours, 1), usage.Number(100*c.Tested.NetSavedShare, 1), name)
+	}
+	_ = w.Flush() // a builder takes everything
+	fmt.Fprintf(&b, "\nwaiting for one restart cost saves %s h, knowing the future %s h\n",
+		usage.Number(r.BreakEven.NetSavedHours, 1), usage.Number(r.Oracle.NetSavedHours, 1))
+	return b.String()
+}
