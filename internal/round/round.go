@@ -31,6 +31,8 @@ type Query struct {
 	// Window is how far back usage is read; 14 days by default.
 	Window time.Duration
 	Floors *usage.Floors
+	// Kinds are those to read; nil is all.
+	Kinds map[inventory.Kind]bool
 	// Progress, when set, is told of each part done, from any goroutine.
 	Progress func(Progress)
 }

@@ -44,8 +44,9 @@ type Call struct {
 	Input map[string]any
 	// Body is the request's body, decompressed.
 	Body []byte
-	// Content is the request's content type.
+	// Content is the request's content type, Header all of its headers.
 	Content string
+	Header  http.Header
 }
 
 // Name returns "service:Operation".
@@ -68,7 +69,7 @@ var signingNames = map[string]string{"monitoring": "cloudwatch", "api.pricing": 
 // identify names a request. It returns an error for a request that is not signed
 // with SigV4 or whose operation cannot be told.
 func identify(r *http.Request) (*Call, error) {
-	c := &Call{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Content: r.Header.Get("Content-Type")}
+	c := &Call{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Content: r.Header.Get("Content-Type"), Header: r.Header}
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err

@@ -37,6 +37,8 @@ const (
 	Slow
 	// NotOffered is the answer of a service to an operation it does not have.
 	NotOffered
+	// Deaf says that it is done, and does nothing.
+	Deaf
 )
 
 // faults holds the faults in force.

@@ -41,10 +41,11 @@ func NewFleet(f Fleet) *Server {
 		f.Region = "us-east-1"
 	}
 	return New(Options{Now: func() time.Time { return f.Now }, Answers: map[string]Answer{
-		"ec2:DescribeInstances":    f.describeInstances,
-		"ec2:DescribeVolumes":      f.describeVolumes,
-		"cloudwatch:ListMetrics":   f.listMetrics,
-		"cloudwatch:GetMetricData": func(_ context.Context, c *Call) (*Reply, error) { return getMetricData(c, f.read(c)) },
+		"ec2:DescribeInstances":         f.describeInstances,
+		"ec2:DescribeVolumes":           f.describeVolumes,
+		"ec2:DescribeInstanceAttribute": describeProtection,
+		"cloudwatch:ListMetrics":        f.listMetrics,
+		"cloudwatch:GetMetricData":      func(_ context.Context, c *Call) (*Reply, error) { return getMetricData(c, f.read(c)) },
 	}})
 }
 
@@ -98,7 +99,19 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 	}
 	set := E("reservationSet")
 	launched := stamp(f.Now.Add(-fleetAge))
+	wanted := make([]int, 0, to-from)
 	for n := from; n < to; n++ {
+		wanted = append(wanted, n)
+	}
+	if ids, ok := filters(c)["instance-id"]; ok {
+		wanted, next = nil, ""
+		for _, id := range ids {
+			if n, known := machineOf(id); known && n >= 0 && n < f.Machines && c.Region == f.Region {
+				wanted = append(wanted, n)
+			}
+		}
+	}
+	for _, n := range wanted {
 		set.Kids = append(set.Kids, E("item", T("reservationId", fmt.Sprintf("r-%017x", n+1)), T("ownerId", c.Account),
 			E("instancesSet", E("item", T("instanceId", f.InstanceID(n)), T("imageId", "ami-0fleet"),
 				E("instanceState", T("code", 16), T("name", "running")), T("instanceType", f.Type),
@@ -114,6 +127,11 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 		r.XML = append(r.XML, T("nextToken", next))
 	}
 	return r, nil
+}
+
+// describeProtection says of every machine that nothing protects it.
+func describeProtection(_ context.Context, c *Call) (*Reply, error) {
+	return &Reply{XML: []*Node{T("instanceId", c.Form.Get("InstanceId")), E(c.Form.Get("Attribute"), T("value", false))}}, nil
 }
 
 func (f Fleet) describeVolumes(_ context.Context, c *Call) (*Reply, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,11 @@ func (s *State) answers() map[string]Answer {
 		"sagemaker:ListTags":                s.appTags,
 		"pricing:GetProducts":               s.getProducts,
 		"ce:GetCostAndUsage":                s.costAndUsage,
+		"ec2:DescribeSpotInstanceRequests":  s.spotRequests,
+
+		"s3:GetBucketLifecycleConfiguration": s.getLifecycle,
+		"s3:PutBucketLifecycleConfiguration": s.putLifecycle,
+		"s3:DeleteBucketLifecycle":           s.deleteLifecycle,
 	}
 }
 
@@ -319,6 +325,36 @@ func (s *State) getProducts(_ context.Context, c *Call) (*Reply, error) {
 		out["NextToken"] = next
 	}
 	return &Reply{Fields: out}, nil
+}
+
+// protect protects machines that are launched so: moto only protects those that are
+// changed to be.
+func (s *Server) protect(ctx context.Context, c *Call, body []byte) error {
+	if c.Name() != "ec2:RunInstances" || c.Form.Get("DisableApiTermination") != "true" {
+		return nil
+	}
+	doc, err := parseXML(body)
+	if err != nil {
+		return err
+	}
+	for _, id := range doc.All("instanceId") {
+		form := url.Values{"Action": {"ModifyInstanceAttribute"}, "Version": {"2016-11-15"}, "InstanceId": {id.Text}, "DisableApiTermination.Value": {"true"}}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.upstream+"/", strings.NewReader(form.Encode()))
+		if err != nil {
+			return fmt.Errorf("write request: %w", err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+c.AccessKey+"/20260101/"+c.Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
+		res, err := s.client.Do(req)
+		if err != nil {
+			return fmt.Errorf("forward: %w", err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("moto answered %s", res.Status)
+		}
+	}
+	return nil
 }
 
 // listTrainingJobs asks moto for all jobs and filters by status afterwards, because

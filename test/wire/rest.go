@@ -46,6 +46,9 @@ func s3Operation(c *Call) string {
 	}
 	for q, noun := range s3Subresources {
 		if has(q) {
+			if q == "lifecycle" && c.Method == "DELETE" {
+				return "DeleteBucketLifecycle"
+			}
 			return s3Verbs[c.Method] + noun
 		}
 	}

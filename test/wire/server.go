@@ -19,11 +19,13 @@ const DefaultAccount = "123456789012"
 
 // Reply is a service's answer: XML for the ec2, query and rest-xml protocols,
 // Fields for the others. Root names the XML document where it is not
-// "<Operation>Response".
+// "<Operation>Response". Raw takes the place of both, byte for byte. Header is added.
 type Reply struct {
 	Fields map[string]any
 	XML    []*Node
 	Root   string
+	Raw    []byte
+	Header http.Header
 }
 
 // Answer answers a call; no reply and no error leave it to moto. An error of type
@@ -37,6 +39,8 @@ type Server struct {
 	State *State
 	// Metrics is CloudWatch's memory.
 	Metrics *Metrics
+	// Pending keeps what takes its time pending until it is told to settle.
+	Pending *Pending
 
 	upstream string
 	client   *http.Client
@@ -72,7 +76,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{upstream: strings.TrimSuffix(o.Upstream, "/"), now: o.Now, accounts: map[string]string{},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
-	s.State, s.Metrics = newState(), newMetrics(o.Now)
+	s.State, s.Metrics, s.Pending = newState(), newMetrics(o.Now), newPending(s)
 	s.answers = s.Metrics.answers()
 	if s.upstream != "" {
 		s.fallback = nil
@@ -84,6 +88,7 @@ func New(o Options) *Server {
 	}
 	if s.upstream != "" {
 		s.answers["sagemaker:ListTrainingJobs"] = s.listTrainingJobs
+		s.answers["sagemaker:StopTrainingJob"] = s.Pending.stopTrainingJob
 	}
 	for name, a := range o.Answers {
 		s.answers[name] = a
@@ -140,6 +145,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.WriteHeader(status)
 			fmt.Fprint(w, "<!doctype html>\n<html lang=en>\n<title>500 Internal Server Error</title>\n<h1>Internal Server Error</h1>\n")
+			return
+		case Deaf:
+			settle()
+			status = http.StatusOK
+			writeReply(w, c, &Reply{XML: []*Node{T("return", true)}})
 			return
 		case Slow:
 			select {
@@ -202,6 +212,11 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *Call) (statu
 	}
 	if status < 300 {
 		s.learn(c, body)
+		s.Pending.learn(c, body)
+		if err := s.protect(r.Context(), c, body); err != nil {
+			http.Error(w, "wire: "+err.Error(), http.StatusBadGateway)
+			return http.StatusBadGateway
+		}
 		body = hideDisabled(c, s.patches.apply(c, body))
 	}
 	for k, v := range header {

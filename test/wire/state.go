@@ -15,6 +15,8 @@ type State struct {
 	products []Product
 	spots    []SpotPrice
 	costs    map[string][]ServiceCost
+	// lifecycles are the documents of buckets, by account and bucket.
+	lifecycles map[string]lifecycle
 }
 
 // Place is one account's part of the state in one region.
@@ -23,7 +25,12 @@ type Place struct {
 	ReservedInstances    []ReservedInstances
 	SavingsPlans         []SavingsPlan
 	Apps                 []App
+	SpotRequests         []SpotRequest
 }
+
+// SpotRequest is the request that a spot machine came of. Type is "one-time" or
+// "persistent".
+type SpotRequest struct{ ID, Type, State, Instance string }
 
 // CapacityReservation is an On-Demand Capacity Reservation or a Capacity Block.
 type CapacityReservation struct {
@@ -105,7 +112,9 @@ type SpotPrice struct {
 	Time                                       time.Time
 }
 
-func newState() *State { return &State{places: map[string]*Place{}} }
+func newState() *State {
+	return &State{places: map[string]*Place{}, lifecycles: map[string]lifecycle{}}
+}
 
 // At changes an account's part of the state in a region.
 func (s *State) At(account, region string, change func(*Place)) {

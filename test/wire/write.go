@@ -12,9 +12,14 @@ const requestID = "7a62c49f-347e-4fc4-9331-6e8e00000000"
 // writeReply prints an answer in the call's protocol.
 func writeReply(w http.ResponseWriter, c *Call, r *Reply) {
 	var body []byte
+	for k, v := range r.Header {
+		w.Header()[k] = v
+	}
 	switch c.Protocol {
 	case EC2, Query, RestXML:
-		body = document(c, r).Bytes()
+		if body = r.Raw; body == nil {
+			body = document(c, r).Bytes()
+		}
 		w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	case CBOR:
 		body = encodePlain(fields(r))

@@ -91,7 +91,7 @@ func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 func (s *scan) stsOptions(key, region string) func(*sts.Options) {
 	return func(o *sts.Options) {
 		o.Region = region
-		o.APIOptions = append(o.APIOptions, guard("sts", s.tally, s.limiter(key, region, "sts")))
+		o.APIOptions = append(o.APIOptions, guard("sts", s.tally, s.limits.of(key, region, "sts")))
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
 			r.MaxAttempts = 3
 			r.MaxBackoff = identityBackoff

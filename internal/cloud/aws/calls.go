@@ -16,11 +16,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// RefusedError is a call that is not in [Operations] and was therefore not made.
-type RefusedError struct{ API string }
+// RefusedError is a call that a client must not make and that was therefore not made: one
+// that is not in [Operations] by a client that reads, one that is not in [Mutations] by
+// a client that acts.
+type RefusedError struct {
+	API string
+	// Acting says that a client that acts was asked for it.
+	Acting bool
+}
 
 // Error returns "ec2:TerminateInstances is not among the calls that read an account; it was not made".
 func (e *RefusedError) Error() string {
+	if e.Acting {
+		return e.API + " is not among the calls that act on an account; it was not made"
+	}
 	return e.API + " is not among the calls that read an account; it was not made"
 }
 
@@ -68,19 +77,30 @@ func units(input any) int {
 	return 1
 }
 
-// guard returns what every client's calls pass through: an operation that is not
-// known to only read is refused before anything is sent, the others are counted,
-// and each attempt waits for its turn under the limit.
+// guard returns what the calls of every client that reads pass through: an operation
+// that is not known to only read is refused before anything is sent, the others are
+// counted, and each attempt waits for its turn under the limit.
 func guard(service string, t *tally, limit *rate.Limiter) func(*middleware.Stack) error {
-	check := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
-		middleware.InitializeOutput, middleware.Metadata, error,
-	) {
+	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) error {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
 		op := index[api]
 		if op == nil {
-			return middleware.InitializeOutput{}, middleware.Metadata{}, &RefusedError{API: api}
+			return &RefusedError{API: api}
 		}
-		t.add(op, units(in.Parameters))
+		t.add(op, units(input))
+		return nil
+	})
+}
+
+// guarded returns what lets a call pass only where check does, and makes each of its
+// attempts wait for its turn.
+func guarded(service string, limit *rate.Limiter, name string, check func(ctx context.Context, input any) error) func(*middleware.Stack) error {
+	pass := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+		middleware.InitializeOutput, middleware.Metadata, error,
+	) {
+		if err := check(ctx, in.Parameters); err != nil {
+			return middleware.InitializeOutput{}, middleware.Metadata{}, err
+		}
 		return next.HandleInitialize(ctx, in)
 	}
 	wait := func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
@@ -93,10 +113,36 @@ func guard(service string, t *tally, limit *rate.Limiter) func(*middleware.Stack
 	}
 	return func(stack *middleware.Stack) error {
 		// After the SDK's own first steps, which say which operation this is.
-		if err := stack.Initialize.Add(middleware.InitializeMiddlewareFunc("CurfewReadOnly", check), middleware.After); err != nil {
+		if err := stack.Initialize.Add(middleware.InitializeMiddlewareFunc(name, pass), middleware.After); err != nil {
 			return err
 		}
 		// After the retries, so that each attempt waits.
 		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("CurfewRateLimit", wait), "Retry", middleware.After)
 	}
+}
+
+// limits holds the one limit of every service in a region of an account.
+type limits struct {
+	perSecond float64
+	mu        sync.Mutex
+	byName    map[string]*rate.Limiter
+}
+
+func newLimits(perSecond float64) *limits {
+	return &limits{perSecond: perSecond, byName: map[string]*rate.Limiter{}}
+}
+
+// of returns the limit of a service in a region of an account.
+func (l *limits) of(account, region, service string) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := account + "/" + region + "/" + service
+	if l.byName[key] == nil {
+		perSecond := l.perSecond
+		if service == "s3" {
+			perSecond *= s3Factor
+		}
+		l.byName[key] = rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))
+	}
+	return l.byName[key]
 }

@@ -1,9 +1,13 @@
 // Package aws reads AWS accounts: what they hold, what was measured of it, and what
-// things cost. It only ever makes the calls in [Operations], none of which changes
-// anything; a call that is not among them is refused before it is sent.
+// things cost. To read, it only ever makes the calls in [Operations], none of which
+// changes anything; a call that is not among them is refused before it is sent.
 //
 // What cannot be read becomes a blind spot with its effect on the answer, and the
 // rest goes on.
+//
+// [Actions] acts on the accounts, by clients of its own that make the calls in
+// [Mutations] and no others. There it is the other way round: what cannot be read
+// refuses.
 package aws
 
 import (
@@ -72,7 +76,7 @@ const (
 	maxBackoff  = 10 * time.Second
 )
 
-// Cloud reads accounts. It holds no state between observations and is safe for
+// Cloud reads accounts. It holds no state between readings and is safe for
 // concurrent use.
 type Cloud struct {
 	options Options

@@ -74,9 +74,9 @@ func hours(values ...float64) []point {
 // testMeters returns meters of a made-up place and a machine with its window.
 func testMeters() (*meters, *inventory.Resource, *usage.Window) {
 	p := &place{scan: &scan{cloud: &Cloud{}, query: round.Query{Now: now, Window: 14 * 24 * time.Hour}}, region: "us-east-1", account: &account{id: "1"}}
-	m := &meters{place: p, hourly: p.batch(14*24*time.Hour, step), windows: map[*inventory.Resource]*usage.Window{}}
+	m := &meters{place: p, usual: p.batch(14*24*time.Hour, step), windows: map[*inventory.Resource]*usage.Window{}}
 	r := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, CreatedAt: now.Add(-48 * time.Hour)}
-	return m, r, m.window(r, &m.hourly, r.CreatedAt)
+	return m, r, m.window(r, &m.usual, r.CreatedAt)
 }
 
 func TestWindows(t *testing.T) {
@@ -85,10 +85,10 @@ func TestWindows(t *testing.T) {
 		t.Errorf("the window of a machine of two days is [%s, %s) by %s, want it from %s", w.From, w.To, w.Step, want)
 	}
 	old := &inventory.Resource{ID: "i-2"}
-	if w := m.window(old, &m.hourly, now.AddDate(0, -3, 0)); w.From != m.hourly.from {
-		t.Errorf("the window of an old machine begins at %s, want %s", w.From, m.hourly.from)
+	if w := m.window(old, &m.usual, now.AddDate(0, -3, 0)); w.From != m.usual.from {
+		t.Errorf("the window of an old machine begins at %s, want %s", w.From, m.usual.from)
 	}
-	if w := m.window(&inventory.Resource{ID: "i-3"}, &m.hourly, now.Add(-10*time.Minute)); w != nil {
+	if w := m.window(&inventory.Resource{ID: "i-3"}, &m.usual, now.Add(-10*time.Minute)); w != nil {
 		t.Errorf("a machine of ten minutes has a window [%s, %s)", w.From, w.To)
 	}
 }
@@ -105,28 +105,28 @@ func TestFolding(t *testing.T) {
 		mean, max float64
 	}{
 		{"mean and maximum", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.hourly, w, "", usage.CPUUtil, 1, true, one)
+			m.level(r, &m.usual, w, "", usage.CPUUtil, 1, true, one)
 		}, [][]point{hours(2, 4), hours(5, 9)}, usage.CPUUtil, 2, 3, 9},
 		{"a mean without its maximum is nothing", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.hourly, w, "", usage.CPUUtil, 1, true, one)
+			m.level(r, &m.usual, w, "", usage.CPUUtil, 1, true, one)
 		}, [][]point{hours(2, 4), hours(nan, 9)}, usage.CPUUtil, 1, 4, 9},
 		{"of all hosts, the highest", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.hourly, w, "", usage.GPUUtil, 1, true, one, two)
+			m.level(r, &m.usual, w, "", usage.GPUUtil, 1, true, one, two)
 		}, [][]point{hours(0, 0), hours(0, 0), hours(50, nan), hours(80, nan)}, usage.GPUUtil, 1, 50, 80},
 		{"of one GPU's series, any", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.hourly, w, "", usage.GPUUtil, 1, false, one, two)
+			m.level(r, &m.usual, w, "", usage.GPUUtil, 1, false, one, two)
 		}, [][]point{hours(10, nan), hours(10, nan), hours(30, 20), hours(40, 20)}, usage.GPUUtil, 2, 25, 40},
 		{"amounts add up", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.hourly, w, usage.NetBytes, one, two)
+			m.counter(r, &m.usual, w, usage.NetBytes, one, two)
 		}, [][]point{hours(1, 0), hours(2, 0)}, usage.NetBytes, 2, 1.5, 3},
 		{"half of nothing is unknown", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.hourly, w, usage.NetBytes, one, two)
+			m.counter(r, &m.usual, w, usage.NetBytes, one, two)
 		}, [][]point{hours(0, 0), hours(nan, 0)}, usage.NetBytes, 1, 0, 0},
 		{"half of something is something", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.hourly, w, usage.NetBytes, one, two)
+			m.counter(r, &m.usual, w, usage.NetBytes, one, two)
 		}, [][]point{hours(7), hours(nan)}, usage.NetBytes, 1, 7, 7},
 		{"nothing stays nothing", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.hourly, w, usage.Requests, one)
+			m.counter(r, &m.usual, w, usage.Requests, one)
 		}, [][]point{nil}, usage.Requests, 0, 0, 0},
 		{"a gauge in another unit", func(m *meters, r *inventory.Resource, w *usage.Window) {
 			m.gauge(r, w, "", usage.MemTotal, 1<<20, maximum, one)
@@ -134,7 +134,7 @@ func TestFolding(t *testing.T) {
 	} {
 		m, r, w := testMeters()
 		tc.add(m, r, w)
-		s := m.hourly.series[0]
+		s := m.usual.series[0]
 		if len(s.statistics) != len(tc.data) {
 			t.Fatalf("%s: %d statistics, the test has data for %d", tc.name, len(s.statistics), len(tc.data))
 		}
@@ -228,7 +228,7 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 		m.place.scan.cloud.options.GPUMemory = func(string) (float64, bool) { return 1 << 30, tc.memory }
 		m.gpuFamily(r, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", r.ID)}}})
 		var asked []string
-		for _, s := range m.hourly.series {
+		for _, s := range m.usual.series {
 			asked = append(asked, s.statistics[0].name)
 			if s.statistics[0].name == "nvidia_smi_utilization_gpu" {
 				s.fold([][]point{hours(50), hours(60)})

@@ -27,23 +27,30 @@ const (
 const groupTag = "aws:autoscaling:groupName"
 
 func (p *place) instances(ctx context.Context) {
-	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{MaxResults: awssdk.Int32(instancesPage), NextToken: token})
+	err := p.eachInstance(ctx, nil, func(i types.Instance) {
+		p.nameHost(awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.InstanceId))
+		p.scan.add(p.instance(i))
+	})
+	p.failed(ctx, "ec2:DescribeInstances", err)
+}
+
+// eachInstance visits the machines that a filter lets through, but for those that are
+// terminated; no filter is all.
+func (p *place) eachInstance(ctx context.Context, filters []types.Filter, visit func(types.Instance)) error {
+	return pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: awssdk.Int32(instancesPage), NextToken: token})
 		if err != nil {
 			return nil, err
 		}
 		for _, reservation := range out.Reservations {
 			for _, i := range reservation.Instances {
-				if i.State != nil && i.State.Name == types.InstanceStateNameTerminated {
-					continue
+				if i.State == nil || i.State.Name != types.InstanceStateNameTerminated {
+					visit(i)
 				}
-				p.nameHost(awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.InstanceId))
-				p.scan.add(p.instance(i))
 			}
 		}
 		return out.NextToken, nil
 	})
-	p.failed(ctx, "ec2:DescribeInstances", err)
 }
 
 // nameHost notes the private name of a machine. Networks with the same addresses have the

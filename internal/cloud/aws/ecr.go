@@ -26,7 +26,11 @@ func (p *place) repositories(ctx context.Context) {
 		if err != nil {
 			return nil, err
 		}
-		repos = append(repos, out.Repositories...)
+		for _, r := range out.Repositories {
+			if p.wants(inventory.KindRepository, awssdk.ToString(r.RepositoryName)) {
+				repos = append(repos, r)
+			}
+		}
 		return out.NextToken, nil
 	})
 	p.failed(ctx, "ecr:DescribeRepositories", err)

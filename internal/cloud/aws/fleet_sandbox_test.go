@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,39 @@ func TestReadsAllPagesOfAFleet(t *testing.T) {
 	// Two pages of 1,000 machines.
 	if got := s.Recorder.Count("ec2:DescribeInstances"); got != 2 {
 		t.Errorf("%d calls for 1,100 machines, want 2", got)
+	}
+}
+
+// BenchmarkRecheckOfAFleet reads a hundred machines of ten thousand again.
+func BenchmarkRecheckOfAFleet(b *testing.B) {
+	f := wire.Fleet{Machines: 10_000, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	s := wire.NewFleet(f)
+	s.Recorder.CountOnly()
+	if err := s.Listen(0); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	environ(b)
+	b.Setenv("AWS_ENDPOINT_URL", s.URL())
+	o := oneGPU
+	o.Regions, o.RequestsPerSecond = []string{"us-east-1"}, 100_000
+	c, err := aws.New(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var refs []inventory.Ref
+	for n := range 100 {
+		refs = append(refs, inventory.Ref{Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindInstance, ID: f.InstanceID(n * 100)})
+	}
+	for b.Loop() {
+		s.Recorder.Reset()
+		seen, err := c.Recheck(b.Context(), refs, round.Query{Now: f.Now, Window: 3 * time.Hour})
+		if err != nil || len(seen.Resources) != len(refs) || len(seen.Windows) != len(refs) || len(seen.BlindSpots) != 0 {
+			b.Fatalf("%d resources, %d windows, %+v, %v", len(seen.Resources), len(seen.Windows), seen.BlindSpots, err)
+		}
+	}
+	for _, call := range []string{"ec2:DescribeInstances", "ec2:DescribeInstanceAttribute", "cloudwatch:ListMetrics", "cloudwatch:GetMetricData"} {
+		b.ReportMetric(float64(s.Recorder.Count(call)), call[strings.Index(call, ":")+1:]+"/op")
 	}
 }
 

@@ -57,13 +57,7 @@ func (c *Cloud) accelerators(machine string) (gpus int, known bool) {
 			return n, true
 		}
 	}
-	family, _, _ := strings.Cut(machine, ".")
-	letters := family[:max(0, strings.IndexAny(family, "0123456789"))]
-	switch letters {
-	case "g", "gr", "p", "trn", "inf", "dl", "vt":
-		return 0, false
-	}
-	return 0, true
+	return 0, !scarce(machine)
 }
 
 // gpuMemory returns the memory of each of a machine type's accelerators in bytes.
@@ -90,7 +84,7 @@ func (c *Cloud) cores(machine string) int {
 func (m *meters) gpus(ctx context.Context, machines []*inventory.Resource) {
 	byID := make(map[string]*inventory.Resource, len(machines))
 	for _, r := range machines {
-		if m.window(r, &m.hourly, r.CreatedAt) != nil {
+		if m.window(r, &m.usual, r.CreatedAt) != nil {
 			byID[r.ID] = r
 		}
 	}
@@ -201,7 +195,7 @@ func (m *meters) gpuFamily(r *inventory.Resource, f family, sources gpuSources) 
 			case usage.Power:
 				m.gauge(r, w, name, signal, scale, average, metrics...)
 			default:
-				m.level(r, &m.hourly, w, name, signal, scale, false, metrics...)
+				m.level(r, &m.usual, w, name, signal, scale, false, metrics...)
 			}
 		}
 	}

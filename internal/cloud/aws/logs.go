@@ -21,7 +21,11 @@ func (p *place) logGroups(ctx context.Context) {
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, out.LogGroups...)
+		for _, g := range out.LogGroups {
+			if p.wants(inventory.KindLogGroup, awssdk.ToString(g.LogGroupName)) {
+				groups = append(groups, g)
+			}
+		}
 		return out.NextToken, nil
 	})
 	p.failed(ctx, "logs:DescribeLogGroups", err)
@@ -36,7 +40,7 @@ func (p *place) logGroups(ctx context.Context) {
 			RetentionDays:    inventory.Known(retentionDays(g)),
 			InfrequentAccess: g.LogGroupClass == types.LogGroupClassInfrequentAccess,
 		}
-		if g.StoredBytes != nil && *g.StoredBytes == 0 {
+		if p.scan.only == nil && g.StoredBytes != nil && *g.StoredBytes == 0 {
 			p.scan.add(r) // it costs nothing: whose it is is not worth a call, of which large accounts would need thousands
 			return
 		}

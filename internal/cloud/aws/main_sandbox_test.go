@@ -14,10 +14,11 @@ import (
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
-// account is the one seeded account that the tests share, and the truth about it.
+// account is the one seeded account that the tests share, and the truth about it; scratch
+// is an empty one to act on.
 var (
-	account *sandbox.Sandbox
-	truth   *sandbox.Truth
+	account, scratch *sandbox.Sandbox
+	truth            *sandbox.Truth
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -35,6 +36,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer account.Close()
+	if scratch, err = sandbox.Start(ctx, sandbox.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer scratch.Close()
 	if truth, err = account.Seed(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -55,10 +61,16 @@ func gpus(machineType string) (int, bool) {
 	return 0, true
 }
 
-// environ points the SDK at the sandbox.
+// environ points the SDK at the seeded account.
 func environ(t testing.TB) {
 	t.Helper()
-	for _, e := range account.Env() {
+	environOf(t, account)
+}
+
+// environOf points the SDK at an account.
+func environOf(t testing.TB, s *sandbox.Sandbox) {
+	t.Helper()
+	for _, e := range s.Env() {
 		k, v, _ := strings.Cut(e, "=")
 		t.Setenv(k, v)
 	}

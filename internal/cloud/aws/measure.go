@@ -12,6 +12,10 @@ import (
 // windows of the rules that look at it.
 const (
 	step            = time.Hour
+	fineStep        = time.Minute
+	fineWindow      = 6 * time.Hour
+	middleStep      = 5 * time.Minute
+	middleWindow    = 48 * time.Hour
 	natStep         = 24 * time.Hour
 	natSpan         = 30 * 24 * time.Hour
 	reservationSpan = 7 * 24 * time.Hour
@@ -20,7 +24,8 @@ const (
 
 // measure reads what was measured of a place's resources.
 func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
-	m := &meters{place: p, hourly: p.batch(p.scan.query.Window, step), daily: p.batch(natSpan, natStep),
+	window := p.scan.query.Window
+	m := &meters{place: p, usual: p.batch(window, stepOf(window)), daily: p.batch(natSpan, natStep),
 		reserved: p.batch(reservationSpan, step), windows: map[*inventory.Resource]*usage.Window{}}
 	var accelerated []*inventory.Resource
 	for _, r := range resources {
@@ -64,7 +69,7 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
 		p.scan.blind(inventory.BlindSpot{What: "sagemaker " + p.String(), Why: "inference components: their requests are not counted as the endpoint's",
 			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + count(n, "endpoint")})
 	}
-	outcome := p.read(ctx, m.hourly, m.daily, m.reserved)
+	outcome := p.read(ctx, m.usual, m.daily, m.reserved)
 	p.tellUnmeasured(ctx, outcome)
 	p.scan.mu.Lock()
 	defer p.scan.mu.Unlock()
@@ -75,6 +80,52 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
 	}
 }
 
+// stepOf is the time that one point stands for in a window. What is judged in order to act
+// is a window of hours, read as finely as CloudWatch keeps standard metrics; two weeks of
+// minutes would be more points than one asks for. (CloudWatch User Guide, "Metrics
+// retention": minutes for 15 days, five minutes for 63.)
+func stepOf(window time.Duration) time.Duration {
+	switch {
+	case window <= fineWindow:
+		return fineStep
+	case window <= middleWindow:
+		return middleStep
+	}
+	return step
+}
+
+// slowest is the longest pause between two points of a metric that is reported regularly:
+// EC2's basic monitoring. What comes less often is read as what it is, with gaps.
+const slowest = 5 * time.Minute
+
+// cadence is the time between the points of a series that was asked for in finer steps than
+// it is reported in: then each of its points stands for more time than was asked for. It is
+// the least time between two points, so that one that is missing stays a gap, and never
+// more than [slowest].
+func cadence(asked time.Duration, at []moment) time.Duration {
+	if len(at) < 3 {
+		return asked
+	}
+	least := slowest + 1
+	for i := 1; i < len(at); i++ {
+		least = min(least, at[i].at.Sub(at[i-1].at))
+	}
+	if least > slowest {
+		return asked
+	}
+	return max(asked, least)
+}
+
+// reported puts points into a window, each standing for the time between them.
+func reported(b *batch, w *usage.Window, at []moment, add func(moment)) {
+	whole := w.Step
+	w.Step = cadence(b.period, at)
+	for _, m := range at {
+		add(m)
+	}
+	w.Step = whole
+}
+
 // batch is empty, over the last span from the start of a step, and up to now: the newest
 // step is not over yet, but what it has so far tells whether something began.
 func (p *place) batch(span, period time.Duration) batch {
@@ -83,9 +134,9 @@ func (p *place) batch(span, period time.Duration) batch {
 
 // meters collects what is to be read of a place.
 type meters struct {
-	place                   *place
-	hourly, daily, reserved batch
-	windows                 map[*inventory.Resource]*usage.Window
+	place                  *place
+	usual, daily, reserved batch
+	windows                map[*inventory.Resource]*usage.Window
 }
 
 // window returns the resource's window within a batch's time: from when it was made, if
@@ -116,7 +167,7 @@ func (m *meters) level(r *inventory.Resource, b *batch, w *usage.Window, gpu str
 		s.statistics = append(s.statistics, statistic{x, average}, statistic{x, maximum})
 	}
 	s.fold = func(data [][]point) {
-		for _, at := range moments(data) {
+		reported(b, w, moments(data), func(at moment) {
 			pt, have := usage.Point{Time: at.at}, 0
 			for i := 0; i < len(at.values); i += 2 {
 				if !at.given[i] || !at.given[i+1] {
@@ -128,7 +179,7 @@ func (m *meters) level(r *inventory.Resource, b *batch, w *usage.Window, gpu str
 			if have > 0 && (!all || have == len(metrics)) {
 				w.Add(gpu, signal, pt)
 			}
-		}
+		})
 	}
 	b.series = append(b.series, s)
 }
@@ -140,7 +191,7 @@ func (m *meters) gauge(r *inventory.Resource, w *usage.Window, gpu string, signa
 		s.statistics = append(s.statistics, statistic{x, stat})
 	}
 	s.fold = func(data [][]point) {
-		for _, at := range moments(data) {
+		reported(&m.usual, w, moments(data), func(at moment) {
 			v := 0.0
 			for i, given := range at.given {
 				if given {
@@ -148,9 +199,9 @@ func (m *meters) gauge(r *inventory.Resource, w *usage.Window, gpu string, signa
 				}
 			}
 			w.Add(gpu, signal, usage.Point{Time: at.at, Mean: v, Max: v})
-		}
+		})
 	}
-	m.hourly.series = append(m.hourly.series, s)
+	m.usual.series = append(m.usual.series, s)
 }
 
 // counter adds a series of amounts in each step, added up over several metrics. Where
@@ -168,7 +219,7 @@ func (m *meters) counterOf(r *inventory.Resource, b *batch, w *usage.Window, sig
 		s.statistics = append(s.statistics, statistic{x, sum})
 	}
 	s.fold = func(data [][]point) {
-		for _, at := range moments(data) {
+		reported(b, w, moments(data), func(at moment) {
 			total, have := 0.0, 0
 			for i, given := range at.given {
 				if given {
@@ -181,25 +232,25 @@ func (m *meters) counterOf(r *inventory.Resource, b *batch, w *usage.Window, sig
 			if have == always || total > 0 {
 				w.Add("", signal, usage.Point{Time: at.at, Mean: total, Max: total})
 			}
-		}
+		})
 	}
 	b.series = append(b.series, s)
 }
 
 func (m *meters) instance(r *inventory.Resource) {
-	w := m.window(r, &m.hourly, r.CreatedAt)
+	w := m.window(r, &m.usual, r.CreatedAt)
 	if w == nil {
 		return
 	}
 	of := func(name string) metric { return metric{"AWS/EC2", name, dims("InstanceId", r.ID)} }
-	m.level(r, &m.hourly, w, "", usage.CPUUtil, 1, true, of("CPUUtilization"))
-	m.counter(r, &m.hourly, w, usage.NetBytes, of("NetworkIn"), of("NetworkOut"))
+	m.level(r, &m.usual, w, "", usage.CPUUtil, 1, true, of("CPUUtilization"))
+	m.counter(r, &m.usual, w, usage.NetBytes, of("NetworkIn"), of("NetworkOut"))
 }
 
 func (m *meters) volume(r *inventory.Resource) {
-	if w := m.window(r, &m.hourly, r.CreatedAt); w != nil {
+	if w := m.window(r, &m.usual, r.CreatedAt); w != nil {
 		of := func(name string) metric { return metric{"AWS/EBS", name, dims("VolumeId", r.ID)} }
-		m.counter(r, &m.hourly, w, usage.DiskOps, of("VolumeReadOps"), of("VolumeWriteOps"))
+		m.counter(r, &m.usual, w, usage.DiskOps, of("VolumeReadOps"), of("VolumeWriteOps"))
 	}
 }
 
@@ -227,7 +278,7 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 	if !ok || d.Dimension == "" {
 		return
 	}
-	w := m.window(r, &m.hourly, r.CreatedAt)
+	w := m.window(r, &m.usual, r.CreatedAt)
 	if w == nil {
 		return
 	}
@@ -237,7 +288,7 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 			requests = append(requests, metric{x.namespace, name, requests[0].dims})
 		}
 	}
-	m.counterOf(r, &m.hourly, w, usage.Requests, 1, requests...)
+	m.counterOf(r, &m.usual, w, usage.Requests, 1, requests...)
 	// Requests are published only where there are some; that targets are healthy is
 	// published always, and proves that the balancer is measured.
 	var healthy []metric
@@ -263,7 +314,7 @@ const (
 // utilisation is the sum over a machine's GPUs (0 to 100 % times their number), so that
 // it is no less than any one of them.
 func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
-	w := m.window(r, &m.hourly, r.CreatedAt)
+	w := m.window(r, &m.usual, r.CreatedAt)
 	if w == nil || len(d.Variants) == 0 {
 		return
 	}
@@ -280,7 +331,7 @@ func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
 			gpu = append(gpu, hostMetric{metric{"/aws/sagemaker/Endpoints", "GPUUtilization", of}, v.Type})
 		}
 	}
-	m.counter(r, &m.hourly, w, usage.Requests, invocations...)
+	m.counter(r, &m.usual, w, usage.Requests, invocations...)
 	m.hosts(r, w, cpu, gpu)
 }
 
@@ -296,7 +347,7 @@ func (m *meters) trainingJob(r *inventory.Resource, d *inventory.TrainingJob) {
 	if d.StartedAt.After(since) {
 		since = d.StartedAt
 	}
-	w := m.window(r, &m.hourly, since)
+	w := m.window(r, &m.usual, since)
 	if w == nil || d.Count < 1 || d.Count > maxHosts {
 		return
 	}
@@ -333,7 +384,7 @@ func (m *meters) hosts(r *inventory.Resource, w *usage.Window, cpu, gpu []hostMe
 		}
 	}
 	if len(metrics) > 0 {
-		m.level(r, &m.hourly, w, "", usage.CPUUtil, 1/float64(max(1, cores)), true, metrics...)
+		m.level(r, &m.usual, w, "", usage.CPUUtil, 1/float64(max(1, cores)), true, metrics...)
 	}
 	if len(gpu) == 0 {
 		return
@@ -343,7 +394,7 @@ func (m *meters) hosts(r *inventory.Resource, w *usage.Window, cpu, gpu []hostMe
 		metrics = append(metrics, x.metric)
 	}
 	w.Aggregated = true
-	m.level(r, &m.hourly, w, "", usage.GPUUtil, 1, true, metrics...)
+	m.level(r, &m.usual, w, "", usage.GPUUtil, 1, true, metrics...)
 	if len(gpu) == 1 {
 		m.heldMemory(r, w, gpu[0].machine, metric{gpu[0].namespace, "GPUMemoryUtilization", gpu[0].dims})
 	}
@@ -359,12 +410,12 @@ func (m *meters) heldMemory(r *inventory.Resource, w *usage.Window, machine stri
 		return
 	}
 	w.GPUMemory = bytes
-	m.level(r, &m.hourly, w, "", usage.MemUsed, bytes/100, true, x)
+	m.level(r, &m.usual, w, "", usage.MemUsed, bytes/100, true, x)
 }
 
 func (m *meters) group(r *inventory.Resource) {
-	if w := m.window(r, &m.hourly, r.CreatedAt); w != nil {
-		m.level(r, &m.hourly, w, "", usage.Capacity, 1, true, metric{"AWS/AutoScaling", "GroupDesiredCapacity", dims("AutoScalingGroupName", r.ID)})
+	if w := m.window(r, &m.usual, r.CreatedAt); w != nil {
+		m.level(r, &m.usual, w, "", usage.Capacity, 1, true, metric{"AWS/AutoScaling", "GroupDesiredCapacity", dims("AutoScalingGroupName", r.ID)})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -30,9 +29,10 @@ type scan struct {
 	cloud *Cloud
 	query round.Query
 	tally *tally
-
-	limitMu  sync.Mutex
-	limiters map[string]*rate.Limiter
+	// limits bound the calls.
+	limits *limits
+	// only is what is read; nil is everything.
+	only map[inventory.Ref]bool
 
 	mu          sync.Mutex
 	resources   []*inventory.Resource
@@ -55,9 +55,7 @@ func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation,
 	if q.Window <= 0 {
 		q.Window = defaultWindow
 	}
-	q.Now = q.Now.UTC()
-	s := &scan{cloud: c, query: q, tally: newTally(), limiters: map[string]*rate.Limiter{}, partial: map[partialKey]*partialFailure{},
-		unread: map[string]bool{}, windows: map[inventory.Ref]*usage.Window{}, commitments: true}
+	s := c.scan(q, newLimits(c.options.RequestsPerSecond))
 	accounts, err := s.accounts(ctx)
 	if err != nil {
 		return nil, err
@@ -70,10 +68,18 @@ func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation,
 		return nil, err
 	}
 	s.link()
+	s.resources = slices.DeleteFunc(s.resources, func(r *inventory.Resource) bool { return !s.asked(r.Kind) })
 	if err := s.run(ctx, s.usageParts()); err != nil {
 		return nil, err
 	}
 	return s.observation(accounts)
+}
+
+// scan begins an observation.
+func (c *Cloud) scan(q round.Query, l *limits) *scan {
+	q.Now = q.Now.UTC()
+	return &scan{cloud: c, query: q, tally: newTally(), limits: l, partial: map[partialKey]*partialFailure{},
+		unread: map[string]bool{}, windows: map[inventory.Ref]*usage.Window{}, commitments: q.Kinds == nil || q.Kinds[inventory.KindCommitment]}
 }
 
 // plan decides which regions of which accounts are read.
@@ -143,25 +149,47 @@ func (s *scan) done(what string) {
 	}
 }
 
+// list is one of a place's lists and the kinds that it is needed for.
+type list struct {
+	what  string
+	run   func(*place, context.Context)
+	kinds []inventory.Kind
+}
+
+// lists are what a place has, but for what belongs to the account as a whole.
+var lists = []list{
+	{"machines", (*place).instances, onlyMachines},
+	{"volumes", (*place).volumes, []inventory.Kind{inventory.KindVolume}},
+	{"snapshots", (*place).snapshots, []inventory.Kind{inventory.KindSnapshot}},
+	{"images", (*place).images, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}}, // which snapshots they need
+	{"addresses", (*place).addresses, []inventory.Kind{inventory.KindAddress}},
+	{"NAT gateways", (*place).natGateways, []inventory.Kind{inventory.KindNATGateway}},
+	{"load balancers", (*place).loadBalancers, []inventory.Kind{inventory.KindLoadBalancer}},
+	{"classic load balancers", (*place).classicLoadBalancers, []inventory.Kind{inventory.KindLoadBalancer}},
+	{"Auto Scaling groups", (*place).autoScalingGroups, []inventory.Kind{inventory.KindAutoScalingGroup}},
+	{"repositories", (*place).repositories, []inventory.Kind{inventory.KindRepository}},
+	{"log groups", (*place).logGroups, []inventory.Kind{inventory.KindLogGroup}},
+	{"notebooks", (*place).notebooks, []inventory.Kind{inventory.KindNotebook}},
+	{"studio applications", (*place).apps, []inventory.Kind{inventory.KindNotebook}},
+	{"endpoints", (*place).endpoints, []inventory.Kind{inventory.KindEndpoint}},
+	{"training jobs", (*place).trainingJobs, []inventory.Kind{inventory.KindTrainingJob}},
+	{"EFS file systems", (*place).elasticFileSystems, []inventory.Kind{inventory.KindFileSystem}},
+	{"FSx file systems", (*place).fsxFileSystems, []inventory.Kind{inventory.KindFileSystem}},
+	{"databases", (*place).databases, []inventory.Kind{inventory.KindDatabase}},
+	{"search clusters", (*place).searchClusters, []inventory.Kind{inventory.KindDatabase}},
+	{"secrets", (*place).secrets, []inventory.Kind{inventory.KindSecret}},
+	{"capacity reservations", (*place).capacityReservations, []inventory.Kind{inventory.KindCapacityReservation}},
+	{"reserved instances", (*place).reservedInstances, []inventory.Kind{inventory.KindCommitment}},
+}
+
 // inventoryParts lists what is to be listed.
 func (s *scan) inventoryParts(accounts []*account) []part {
 	var parts []part
 	for _, p := range s.places {
-		for _, x := range []struct {
-			what string
-			run  func(*place, context.Context)
-		}{
-			{"machines", (*place).instances}, {"volumes", (*place).volumes}, {"snapshots", (*place).snapshots},
-			{"images", (*place).images}, {"addresses", (*place).addresses}, {"NAT gateways", (*place).natGateways},
-			{"load balancers", (*place).loadBalancers}, {"classic load balancers", (*place).classicLoadBalancers},
-			{"Auto Scaling groups", (*place).autoScalingGroups}, {"repositories", (*place).repositories},
-			{"log groups", (*place).logGroups}, {"notebooks", (*place).notebooks}, {"studio applications", (*place).apps},
-			{"endpoints", (*place).endpoints}, {"training jobs", (*place).trainingJobs},
-			{"EFS file systems", (*place).elasticFileSystems}, {"FSx file systems", (*place).fsxFileSystems},
-			{"databases", (*place).databases}, {"search clusters", (*place).searchClusters}, {"secrets", (*place).secrets},
-			{"capacity reservations", (*place).capacityReservations}, {"reserved instances", (*place).reservedInstances},
-		} {
-			parts = append(parts, part{p.String() + " " + x.what, func(ctx context.Context) { x.run(p, ctx) }})
+		for _, l := range lists {
+			if s.asked(l.kinds...) {
+				parts = append(parts, part{p.String() + " " + l.what, func(ctx context.Context) { l.run(p, ctx) }})
+			}
 		}
 	}
 	for _, a := range accounts {
@@ -176,12 +204,22 @@ func (s *scan) inventoryParts(accounts []*account) []part {
 		if s.many {
 			in = a.id + " "
 		}
-		parts = append(parts,
-			part{in + "buckets", func(ctx context.Context) { home.buckets(ctx, regions) }},
-			part{in + "savings plans", func(ctx context.Context) { home.savingsPlans(ctx, slices.Sorted(maps.Keys(regions))) }},
-			part{in + "billed costs", home.billedCosts})
+		if s.asked(inventory.KindBucket) {
+			parts = append(parts, part{in + "buckets", func(ctx context.Context) { home.buckets(ctx, regions) }})
+		}
+		if s.asked(inventory.KindCommitment) {
+			parts = append(parts, part{in + "savings plans", func(ctx context.Context) { home.savingsPlans(ctx, slices.Sorted(maps.Keys(regions))) }})
+		}
+		if s.query.Kinds == nil {
+			parts = append(parts, part{in + "billed costs", home.billedCosts})
+		}
 	}
 	return parts
+}
+
+// asked says whether one of the kinds is to be read.
+func (s *scan) asked(kinds ...inventory.Kind) bool {
+	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }
 
 // usageParts lists what is to be measured.
@@ -262,23 +300,6 @@ func (s *scan) blind(b inventory.BlindSpot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blindSpots = append(s.blindSpots, b)
-}
-
-// limiter returns the one limit of a service in a region of an account.
-func (s *scan) limiter(account, region, service string) *rate.Limiter {
-	s.limitMu.Lock()
-	defer s.limitMu.Unlock()
-	key := account + "/" + region + "/" + service
-	l := s.limiters[key]
-	if l == nil {
-		perSecond := s.cloud.options.RequestsPerSecond
-		if service == "s3" {
-			perSecond *= s3Factor
-		}
-		l = rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))
-		s.limiters[key] = l
-	}
-	return l
 }
 
 // failed notes that a whole call failed in a place: its kinds are unread there. A nil

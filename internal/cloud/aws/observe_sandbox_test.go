@@ -3,6 +3,7 @@ package aws_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -398,5 +399,36 @@ func TestAllRegions(t *testing.T) {
 	}
 	if got, want := len(seen.Resources), len(truth.Resources); got != want || len(seen.BlindSpots) != 0 {
 		t.Errorf("%d resources with blind spots %+v, want %d with none", got, seen.BlindSpots, want)
+	}
+}
+
+// TestOnlyKindsThatAreAsked observes a few kinds, by the calls that they need.
+func TestOnlyKindsThatAreAsked(t *testing.T) {
+	environ(t)
+	c, err := aws.New(t.Context(), options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	account.Wire.Recorder.Reset()
+	q := query()
+	q.Kinds = map[inventory.Kind]bool{inventory.KindSnapshot: true, inventory.KindAddress: true}
+	o, err := c.Observe(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[inventory.Kind]bool{}
+	for _, r := range o.Resources {
+		seen[r.Kind] = true
+		if d, ok := r.Detail.(*inventory.Snapshot); ok && !d.ImagesKnown {
+			t.Errorf("which images need %s is not known", r.ID)
+		}
+	}
+	if !maps.Equal(seen, q.Kinds) || o.CommitmentsKnown || len(o.BlindSpots) > 0 {
+		t.Errorf("kinds %v, commitments are known: %v, blind spots %+v", seen, o.CommitmentsKnown, o.BlindSpots)
+	}
+	for _, name := range []string{"ec2:DescribeInstances", "s3:ListBuckets", "ce:GetCostAndUsage", "savingsplans:DescribeSavingsPlans", "logs:DescribeLogGroups"} {
+		if n := account.Wire.Recorder.Count(name); n > 0 {
+			t.Errorf("%d calls of %s for nothing", n, name)
+		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"golang.org/x/time/rate"
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -173,7 +172,7 @@ func TestChangesAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scan{cloud: c, tally: newTally(), limiters: map[string]*rate.Limiter{}}
+	s := c.scan(round.Query{}, newLimits(10))
 	p := s.place(&account{id: "1", cfg: c.config}, "us-east-1")
 	_, err = p.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{"i-1"}})
 	var refused *RefusedError

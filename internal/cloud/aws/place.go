@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
 	"github.com/aws/aws-sdk-go-v2/service/savingsplans"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -61,34 +62,45 @@ type place struct {
 
 // place returns a region of an account, ready to be read.
 func (s *scan) place(a *account, region string) *place {
+	p := &place{scan: s, account: a, region: region, hosts: map[string]string{}, targetGroups: map[string][]string{}, components: map[string]bool{}}
 	cfg := func(service string) awssdk.Config {
-		c := a.cfg.Copy()
-		c.Region = region
-		c.APIOptions = append(c.APIOptions[:len(c.APIOptions):len(c.APIOptions)], guard(service, s.tally, s.limiter(a.id, region, service)))
-		return c
+		return p.configured(guard(service, s.tally, s.limits.of(a.id, region, service)))
 	}
-	return &place{
-		scan: s, account: a, region: region, hosts: map[string]string{}, targetGroups: map[string][]string{}, components: map[string]bool{},
-		autoscaling: autoscaling.NewFromConfig(cfg("autoscaling")),
-		classic:     elasticloadbalancing.NewFromConfig(cfg("elasticloadbalancing")),
-		cloudwatch:  cloudwatch.NewFromConfig(cfg("cloudwatch")),
-		costs:       costexplorer.NewFromConfig(cfg("ce")),
-		ec2:         ec2.NewFromConfig(cfg("ec2")),
-		ecr:         ecr.NewFromConfig(cfg("ecr")),
-		efs:         efs.NewFromConfig(cfg("elasticfilesystem")),
-		elb:         elbv2.NewFromConfig(cfg("elasticloadbalancing")),
-		fsx:         fsx.NewFromConfig(cfg("fsx")),
-		logs:        cloudwatchlogs.NewFromConfig(cfg("logs")),
-		opensearch:  opensearch.NewFromConfig(cfg("es")),
-		rds:         rds.NewFromConfig(cfg("rds")),
-		s3: s3.NewFromConfig(cfg("s3"), func(o *s3.Options) {
-			// Stand-ins for S3 seldom answer to a host for each bucket.
-			o.UsePathStyle = o.BaseEndpoint != nil
-		}),
-		sagemaker:    sagemaker.NewFromConfig(cfg("sagemaker")),
-		savingsplans: savingsplans.NewFromConfig(cfg("savingsplans")),
-		secretsman:   secretsmanager.NewFromConfig(cfg("secretsmanager")),
-	}
+	p.autoscaling = autoscaling.NewFromConfig(cfg("autoscaling"))
+	p.classic = elasticloadbalancing.NewFromConfig(cfg("elasticloadbalancing"))
+	p.cloudwatch = cloudwatch.NewFromConfig(cfg("cloudwatch"))
+	p.costs = costexplorer.NewFromConfig(cfg("ce"))
+	p.ec2 = ec2.NewFromConfig(cfg("ec2"))
+	p.ecr = ecr.NewFromConfig(cfg("ecr"))
+	p.efs = efs.NewFromConfig(cfg("elasticfilesystem"))
+	p.elb = elbv2.NewFromConfig(cfg("elasticloadbalancing"))
+	p.fsx = fsx.NewFromConfig(cfg("fsx"))
+	p.logs = cloudwatchlogs.NewFromConfig(cfg("logs"))
+	p.opensearch = opensearch.NewFromConfig(cfg("es"))
+	p.rds = rds.NewFromConfig(cfg("rds"))
+	p.s3 = s3.NewFromConfig(cfg("s3"), pathStyle)
+	p.sagemaker = sagemaker.NewFromConfig(cfg("sagemaker"))
+	p.savingsplans = savingsplans.NewFromConfig(cfg("savingsplans"))
+	p.secretsman = secretsmanager.NewFromConfig(cfg("secretsmanager"))
+	return p
+}
+
+// configured returns the configuration of a client whose calls pass through a guard.
+func (p *place) configured(guard func(*middleware.Stack) error) awssdk.Config {
+	c := p.account.cfg.Copy()
+	c.Region = p.region
+	c.APIOptions = append(c.APIOptions[:len(c.APIOptions):len(c.APIOptions)], guard)
+	return c
+}
+
+// pathStyle names a bucket in the path where the endpoint is not Amazon's: stand-ins for
+// S3 seldom answer to a host for each bucket.
+func pathStyle(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }
+
+// wants says whether a resource is among what is read.
+func (p *place) wants(kind inventory.Kind, id string) bool {
+	only := p.scan.only
+	return only == nil || only[inventory.Ref{Cloud: cloudName, Account: p.account.id, Region: p.region, Kind: kind, ID: id}]
 }
 
 // String returns the region, and the account beside it when there are several.

@@ -1,16 +1,15 @@
 package aws
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Operation is one call that this package may make. What is not in [Operations] is
-// refused before it is sent, so that nothing here can change an account.
+// Operation is one call by which this package may read. What is not in [Operations] is
+// refused before a client that reads sends it, so that none of those can change an
+// account.
 type Operation struct {
 	// Service is the prefix of the service's IAM actions, Name the API operation:
 	// "ec2", "DescribeInstances".
@@ -18,8 +17,9 @@ type Operation struct {
 	// Actions are the IAM actions that allow it, without the prefix. They are often
 	// not called like the operation. Empty: it needs none.
 	Actions []string
-	// Scan is true for what an audit calls; the others fetch prices or roles.
-	Scan bool
+	// Scan is true for what an audit calls, Act for what is read besides before something
+	// is done; the others fetch prices or roles.
+	Scan, Act bool
 	// Kinds are unread where the whole call fails.
 	Kinds []inventory.Kind
 	// Effect on the answer when it fails, in the user's terms.
@@ -46,7 +46,7 @@ var (
 	onlyMachines = []inventory.Kind{inventory.KindInstance}
 )
 
-// operations is every call this package may make.
+// operations is every call by which this package reads.
 var operations = []Operation{
 	{Service: "sts", Name: "GetCallerIdentity", Actions: []string{"GetCallerIdentity"}, Scan: true, Effect: "nothing of the account can be read"},
 	{Service: "sts", Name: "AssumeRole", Effect: "nothing of the account can be read"},
@@ -62,6 +62,10 @@ var operations = []Operation{
 	{Service: "ec2", Name: "DescribeCapacityReservations", Actions: []string{"DescribeCapacityReservations"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCapacityReservation}, Effect: "capacity reservations are not seen there"},
 	{Service: "ec2", Name: "DescribeReservedInstances", Actions: []string{"DescribeReservedInstances"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCommitment}, Effect: "savings on machines are upper bounds: reserved instances may cover them"},
 	{Service: "ec2", Name: "DescribeSpotPriceHistory", Actions: []string{"DescribeSpotPriceHistory"}, Effect: "spot prices are not updated"},
+
+	{Service: "ec2", Name: "DescribeInstanceAttribute", Actions: []string{"DescribeInstanceAttribute"}, Act: true, Item: "machine", Effect: "whether they are protected is not known, and they are left alone"},
+	{Service: "ec2", Name: "DescribeInstanceTypes", Actions: []string{"DescribeInstanceTypes"}, Act: true, Item: "machine", Effect: "whether they have disks that end with them is not known, and they are left alone"},
+	{Service: "ec2", Name: "DescribeSpotInstanceRequests", Actions: []string{"DescribeSpotInstanceRequests"}, Act: true, Item: "machine", Effect: "whether spot machines can be stopped is not known, and they are left alone"},
 
 	{Service: "elasticloadbalancing", Name: "DescribeLoadBalancers", Actions: []string{"DescribeLoadBalancers"}, Scan: true, Kinds: []inventory.Kind{inventory.KindLoadBalancer}, Effect: "load balancers are not seen there"},
 	{Service: "elasticloadbalancing", Name: "DescribeTags", Actions: []string{"DescribeTags"}, Scan: true, Item: "load balancer", Effect: unknownTags},
@@ -119,7 +123,7 @@ var operations = []Operation{
 	{Service: "pricing", Name: "GetProducts", Actions: []string{"GetProducts"}, Effect: "list prices are not updated"},
 }
 
-// Operations returns every call that this package may make.
+// Operations returns every call by which this package may read.
 func Operations() []Operation { return slices.Clone(operations) }
 
 // index finds operations by "service:Name".
@@ -141,33 +145,4 @@ func (o Operation) IAM() []string {
 		out[i] = o.Service + ":" + a
 	}
 	return out
-}
-
-// PolicyJSON returns the IAM policy that an audit needs, no more and no less, as
-// indented JSON with a newline at its end. Assuming roles in other accounts needs
-// sts:AssumeRole on those roles beside it; fetching prices is not in it.
-func PolicyJSON() []byte {
-	var actions []string
-	for _, o := range operations {
-		if o.Scan {
-			actions = append(actions, o.IAM()...)
-		}
-	}
-	slices.Sort(actions)
-	type statement struct {
-		Sid, Effect string
-		Action      []string
-		Resource    string
-	}
-	policy := struct {
-		Version   string
-		Statement []statement
-	}{"2012-10-17", []statement{{"CurfewScan", "Allow", slices.Compact(actions), "*"}}}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(policy); err != nil {
-		panic("encode the policy: " + err.Error()) // strings always encode
-	}
-	return b.Bytes()
 }

@@ -188,17 +188,17 @@ func TestRedirectsAreServed(t *testing.T) {
 		m, r, w := testMeters()
 		r.Kind, r.Type = inventory.KindLoadBalancer, "application"
 		m.loadBalancer(r, &inventory.LoadBalancer{Dimension: "app/a/1"})
-		if len(m.hourly.series) != 1 || len(m.hourly.series[0].statistics) != 3 {
-			t.Fatalf("%d series", len(m.hourly.series))
+		if len(m.usual.series) != 1 || len(m.usual.series[0].statistics) != 3 {
+			t.Fatalf("%d series", len(m.usual.series))
 		}
 		var names []string
-		for _, x := range m.hourly.series[0].statistics {
+		for _, x := range m.usual.series[0].statistics {
 			names = append(names, x.name)
 		}
 		if !slices.Equal(names, []string{"RequestCount", "HTTP_Redirect_Count", "HTTP_Fixed_Response_Count"}) {
 			t.Fatalf("asked for %v", names)
 		}
-		m.hourly.series[0].fold([][]point{tc.passed, tc.redirected, tc.answered})
+		m.usual.series[0].fold([][]point{tc.passed, tc.redirected, tc.answered})
 		st := w.Machine.Stats(usage.Requests)
 		if st == nil {
 			st = &usage.Stats{}

@@ -29,13 +29,25 @@ const (
 // buckets lists the account's buckets once and reads those of the regions that are
 // scanned, each in its own region. Directory buckets are not listed.
 func (p *place) buckets(ctx context.Context, regions map[string]*place) {
+	wanted := func(name *string) bool {
+		for _, at := range regions {
+			if at.wants(inventory.KindBucket, awssdk.ToString(name)) {
+				return true
+			}
+		}
+		return false
+	}
 	var found []types.Bucket
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := p.s3.ListBuckets(ctx, &s3.ListBucketsInput{MaxBuckets: awssdk.Int32(bucketsPage), ContinuationToken: token})
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, out.Buckets...)
+		for _, b := range out.Buckets {
+			if wanted(b.Name) {
+				found = append(found, b)
+			}
+		}
 		return out.ContinuationToken, nil
 	})
 	p.failedIn(ctx, "s3:ListBuckets", err, slices.Sorted(maps.Keys(regions))...)

@@ -14,7 +14,6 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awscredentials "github.com/aws/aws-sdk-go-v2/credentials"
-	"golang.org/x/time/rate"
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -81,7 +80,7 @@ func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func lister(url string, listPages int) *place {
 	cfg := awssdk.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: awscredentials.NewStaticCredentialsProvider("a", "b", "")}
 	c := &Cloud{options: Options{ListPages: listPages, RequestsPerSecond: 1e6}, config: cfg}
-	s := &scan{cloud: c, tally: newTally(), limiters: map[string]*rate.Limiter{}, partial: map[partialKey]*partialFailure{}, query: round.Query{Now: now}}
+	s := c.scan(round.Query{Now: now}, newLimits(1e6))
 	return s.place(&account{id: "1", cfg: cfg}, "us-east-1")
 }
 

@@ -49,7 +49,11 @@ func (p *place) notebooks(ctx context.Context) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, out.NotebookInstances...)
+		for _, n := range out.NotebookInstances {
+			if p.wants(inventory.KindNotebook, awssdk.ToString(n.NotebookInstanceName)) {
+				found = append(found, n)
+			}
+		}
 		return out.NextToken, nil
 	})
 	p.failed(ctx, "sagemaker:ListNotebookInstances", err)
@@ -145,7 +149,11 @@ func (p *place) endpoints(ctx context.Context) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, out.Endpoints...)
+		for _, e := range out.Endpoints {
+			if p.wants(inventory.KindEndpoint, awssdk.ToString(e.EndpointName)) {
+				found = append(found, e)
+			}
+		}
 		return out.NextToken, nil
 	})
 	p.failed(ctx, "sagemaker:ListEndpoints", err)
@@ -234,7 +242,7 @@ func (p *place) trainingJobs(ctx context.Context) {
 				return nil, err
 			}
 			for _, j := range out.TrainingJobSummaries {
-				if j.TrainingJobStatus == status {
+				if j.TrainingJobStatus == status && p.wants(inventory.KindTrainingJob, awssdk.ToString(j.TrainingJobName)) {
 					found = append(found, j)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -47,6 +48,9 @@ type Options struct {
 	// BlindSpots are things that cannot be read, as when permissions are missing.
 	// There are none by default.
 	BlindSpots []Blindness
+	// Deaf are resources of which the provider accepts whatever is asked and never does
+	// it. There are none by default.
+	Deaf []inventory.Ref
 }
 
 // Blindness is one thing that cannot be read.
@@ -58,9 +62,12 @@ type Blindness struct {
 }
 
 // Cloud is a simulated account. It satisfies round.Observer and is safe for
-// concurrent use.
+// concurrent use. What its [Actions] have done to it shows.
 type Cloud struct {
 	options Options
+
+	mu    sync.Mutex
+	deeds []deed // in their order
 }
 
 var _ round.Observer = (*Cloud)(nil)
@@ -68,7 +75,7 @@ var _ round.Observer = (*Cloud)(nil)
 // New returns the account that the options describe.
 func New(o Options) *Cloud {
 	o.Now = o.Now.UTC()
-	o.BlindSpots = slices.Clone(o.BlindSpots)
+	o.BlindSpots, o.Deaf = slices.Clone(o.BlindSpots), slices.Clone(o.Deaf)
 	if unmapped(o.Tags) {
 		o.Tags = inventory.DefaultTagMapping()
 	}
@@ -90,6 +97,26 @@ const DefaultWindow = 14 * 24 * time.Hour
 //
 // It returns ctx's error when ctx ends, and no other.
 func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
+	return c.observe(ctx, q, nil)
+}
+
+// Recheck reads these resources again as Observe reads all of them: what is not there
+// any more is absent, a kind that cannot be listed is unread. What is measured of a short
+// window is rolled up by five minutes instead of by the hour. It returns an error for
+// a resource of another account, and ctx's error when ctx ends.
+func (c *Cloud) Recheck(ctx context.Context, refs []inventory.Ref, q round.Query) (*round.Observation, error) {
+	only := make(map[inventory.Ref]bool, len(refs))
+	for _, ref := range refs {
+		if ref.Cloud != CloudName || ref.Account != Account {
+			return nil, fmt.Errorf("read %s again: it is not in this account", ref)
+		}
+		only[ref] = true
+	}
+	return c.observe(ctx, q, only)
+}
+
+// observe looks at the account, or only at some of it.
+func (c *Cloud) observe(ctx context.Context, q round.Query, only map[inventory.Ref]bool) (*round.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -101,10 +128,16 @@ func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation,
 	if window <= 0 {
 		window = DefaultWindow
 	}
-	entries := present(layout(c.options.Seed, c.options.Now).entries, now)
+	c.mu.Lock()
+	entries := c.at(now).entries
+	c.mu.Unlock()
+	entries = slices.DeleteFunc(entries, func(e *entry) bool {
+		return only != nil && !only[e.resource.Ref()] || q.Kinds != nil && !q.Kinds[e.resource.Kind]
+	})
 	obs := &round.Observation{
 		Cloud: CloudName, Accounts: []string{Account}, Regions: Regions(),
-		Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{}, CommitmentsKnown: true,
+		Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{},
+		CommitmentsKnown: only == nil && (q.Kinds == nil || q.Kinds[inventory.KindCommitment]),
 	}
 	measured := c.blind(obs, &entries)
 	done, total := 0, 2*len(obs.Regions)
@@ -147,29 +180,32 @@ func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation,
 	return obs, nil
 }
 
-// present returns what exists at now, in the state it then has, with references to
-// nothing else.
-func present(entries []*entry, now time.Time) []*entry {
-	out := make([]*entry, 0, len(entries))
-	there := map[presence]bool{}
-	for _, e := range entries {
-		if e.resource.CreatedAt.After(now) {
+// at returns what exists at a time, in the state it then has, with what was done to it
+// and with references to nothing else. The caller holds the lock.
+func (c *Cloud) at(now time.Time) *world {
+	w := &world{now: now}
+	for _, e := range layout(c.options.Seed, c.options.Now).entries {
+		r := e.resource
+		if r.CreatedAt.After(now) {
 			continue
 		}
-		out = append(out, e)
-		there[presence{e.resource.Kind, e.resource.ID}] = true
-	}
-	for _, e := range out {
-		r := e.resource
 		if r.StateSince.After(now) {
 			r.StateSince = r.CreatedAt
 			if r.State == inventory.StateStopped {
 				r.State = inventory.StateRunning
 			}
 		}
+		w.entries = append(w.entries, e)
+	}
+	w.enact(c.deeds)
+	there := map[presence]bool{}
+	for _, e := range w.entries {
+		there[presence{e.resource.Kind, e.resource.ID}] = true
+	}
+	for _, e := range w.entries {
 		e.prune(now, there)
 	}
-	return out
+	return w
 }
 
 // blind leaves out what cannot be read, records it, and returns whether usage can

@@ -25,8 +25,11 @@ const (
 const Source = "sim"
 
 const (
-	// step is what one point of a window stands for, as metrics services roll up.
-	step = time.Hour
+	// step is what one point of a window stands for, as metrics services roll up, and
+	// fineStep in a window of up to fineWindow, which is read before something is done.
+	step       = time.Hour
+	fineStep   = sampling
+	fineWindow = 48 * time.Hour
 	// sampling is how often the behaviour is looked at within a step.
 	sampling = 5 * time.Minute
 	// gatewayWindow is how far back gateways are looked at, whatever the query says:
@@ -65,7 +68,7 @@ func (e *entry) runs(at time.Time) bool {
 }
 
 // window rolls up the entry's behaviour over the last back before now, by the
-// hour; nil when nothing of it is measured. A volume that is attached to nothing is
+// step; nil when nothing of it is measured. A volume that is attached to nothing is
 // measured and has no point.
 func (e *entry) window(now time.Time, back time.Duration, floors *usage.Floors) *usage.Window {
 	r := e.resource
@@ -83,11 +86,15 @@ func (e *entry) window(now time.Time, back time.Duration, floors *usage.Floors) 
 	if !now.After(from) {
 		return nil
 	}
+	step := step
+	if back <= fineWindow {
+		step = fineStep
+	}
 	w := usage.NewWindow(from, now, step, Source, floors)
 	if !behaves {
 		return w
 	}
-	// Points lie on whole hours, and only an hour that is over has one.
+	// Points lie on whole steps, and only a step that is over has one.
 	first := from.Truncate(step)
 	if first.Before(from) {
 		first = first.Add(step)
@@ -131,8 +138,8 @@ func (m mean) point(at time.Time) usage.Point {
 	return usage.Point{Time: at, Mean: m.sum / float64(m.n), Max: m.max}
 }
 
-// total is the point of a quantity a second, summed over the step.
-func (m mean) total(at time.Time) usage.Point {
+// total is the point of a quantity a second, summed over a step.
+func (m mean) total(at time.Time, step time.Duration) usage.Point {
 	v := m.sum / float64(m.n) * step.Seconds()
 	return usage.Point{Time: at, Mean: v, Max: v}
 }
@@ -152,7 +159,10 @@ type roller struct {
 func (r *roller) hour(at time.Time) {
 	e, w := r.entry, r.window
 	if e.count != nil {
-		if v, ok := e.count(at); ok {
+		if v, ok := e.count(at.Truncate(step)); ok {
+			if e.counted != usage.Capacity {
+				v *= float64(w.Step) / float64(step) // an amount in an hour
+			}
 			w.Add("", e.counted, usage.Point{Time: at, Mean: v, Max: v})
 		}
 	}
@@ -161,7 +171,7 @@ func (r *roller) hour(at time.Time) {
 	}
 	var cpu, host, net, requests mean
 	clear(r.gpus)
-	for t := at; t.Before(at.Add(step)); t = t.Add(sampling) {
+	for t := at; t.Before(at.Add(w.Step)); t = t.Add(sampling) {
 		clear(r.state.GPUs)
 		r.state = State{GPUs: r.state.GPUs}
 		e.model(e.moment(t), &r.state)
@@ -178,11 +188,11 @@ func (r *roller) hour(at time.Time) {
 		case usage.CPUUtil:
 			w.Add("", s, cpu.point(at))
 		case usage.NetBytes:
-			w.Add("", s, net.total(at))
+			w.Add("", s, net.total(at, w.Step))
 		case usage.Requests:
 			// Services publish no count for an hour in which there was nothing.
 			if requests.sum > 0 {
-				w.Add("", s, requests.total(at))
+				w.Add("", s, requests.total(at, w.Step))
 			}
 		}
 	}

@@ -1,0 +1,100 @@
+package aws
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// statement is one statement of an IAM policy.
+type statement struct {
+	Sid, Effect string
+	Action      []string
+	Resource    string
+	Condition   map[string]map[string]any `json:",omitempty"`
+}
+
+// PolicyJSON returns the IAM policy that an audit needs, no more and no less, as
+// indented JSON with a newline at its end. Assuming roles in other accounts needs
+// sts:AssumeRole on those roles beside it; fetching prices is not in it.
+func PolicyJSON() []byte {
+	return policyJSON(statement{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"})
+}
+
+// The conditions by tag (IAM User Guide, "AWS global condition context keys").
+const (
+	tagIs   = "aws:ResourceTag/"
+	tagKeys = "aws:TagKeys"
+)
+
+// ActionPolicyJSON returns the IAM policy that acting needs beside [PolicyJSON]'s, as
+// indented JSON with a newline at its end. What is tagged curfew:lifetime=persistent
+// it denies to stop or to destroy, and to be called anything else, wherever IAM
+// decides by the tags of a resource; the lifecycle of buckets it cannot deny so. With
+// managedOnly, what takes resources away or ends work is allowed only where
+// curfew:managed=true is on them; without it the governance of the configuration
+// decides, in curfew itself.
+func ActionPolicyJSON(managedOnly bool) []byte {
+	of := func(wanted func(Mutation) bool) []string {
+		var actions []string
+		for _, m := range mutations {
+			if wanted(m) {
+				for _, a := range m.Actions {
+					actions = append(actions, m.Service+":"+a)
+				}
+			}
+		}
+		return sorted(actions)
+	}
+	gentle := of(func(m Mutation) bool { return m.Harm == Harmless && m.Service != "s3" })
+	untold := of(func(m Mutation) bool { return m.Service == "s3" })
+	harmful := of(func(m Mutation) bool { return m.Harm != Harmless && m.Tagged })
+	writesTags := of(func(m Mutation) bool { return m.Service == "ec2" && (m.Name == "CreateTags" || m.Name == "DeleteTags") })
+	persistent := map[string]map[string]any{"StringEqualsIgnoreCase": {tagIs + inventory.TagLifetime: string(inventory.Persistent)}}
+	act := statement{Sid: "CurfewAct", Effect: "Allow", Action: harmful, Resource: "*"}
+	if managedOnly {
+		act.Condition = map[string]map[string]any{"StringEqualsIgnoreCase": {tagIs + inventory.TagManaged: "true"}}
+	}
+	return policyJSON(
+		statement{Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Act }), Resource: "*"},
+		statement{Sid: "CurfewKeepAndDescribe", Effect: "Allow", Action: gentle, Resource: "*"},
+		statement{Sid: "CurfewBuckets", Effect: "Allow", Action: untold, Resource: "*"},
+		act,
+		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: harmful, Resource: "*", Condition: persistent},
+		// Otherwise one would only have to call it ephemeral first.
+		statement{Sid: "CurfewNeverRenamePersistent", Effect: "Deny", Action: writesTags, Resource: "*", Condition: map[string]map[string]any{
+			"StringEqualsIgnoreCase":   persistent["StringEqualsIgnoreCase"],
+			"ForAnyValue:StringEquals": {tagKeys: []string{inventory.TagLifetime, inventory.TagManaged}}}},
+	)
+}
+
+// reads returns the IAM actions of the operations that are wanted.
+func reads(wanted func(Operation) bool) []string {
+	var actions []string
+	for _, o := range operations {
+		if wanted(o) {
+			actions = append(actions, o.IAM()...)
+		}
+	}
+	return sorted(actions)
+}
+
+func sorted(actions []string) []string {
+	slices.Sort(actions)
+	return slices.Compact(actions)
+}
+
+func policyJSON(statements ...statement) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(struct {
+		Version   string
+		Statement []statement
+	}{"2012-10-17", statements}); err != nil {
+		panic("encode the policy: " + err.Error()) // strings always encode
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,67 @@
+package aws
+
+import (
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// capacityLack is what to know before a machine with accelerators stops.
+const capacityLack = "it may not start again for lack of capacity"
+
+// Know says how far a verb on a kind of resource can be taken back ("full", "partial",
+// "none") and what a person should know before it is carried out. The type is the
+// machine's, where there is one. A verb that is not carried out here is "none".
+func Know(kind inventory.Kind, verb policy.Verb, machineType string) (undo, know string) {
+	level, note := knowledge(kind, verb, scarce(machineType))
+	return string(level), note
+}
+
+func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding.Undo, note string) {
+	switch (what{kind, string(verb)}) {
+	case what{inventory.KindInstance, string(policy.Stop)}, what{inventory.KindInstance, string(policy.Hibernate)}:
+		note := "its disks go on costing, and it gets another public address"
+		if scarce {
+			return finding.UndoPartial, capacityLack + "; " + note
+		}
+		return finding.UndoFull, note
+	case what{inventory.KindInstance, string(policy.Terminate)}:
+		return finding.UndoNone, "the machine is gone, and the disks that end with it; snapshots keep what was saved of them"
+	case what{inventory.KindVolume, string(policy.Delete)}:
+		return finding.UndoPartial, "a snapshot is made first and costs less than the volume; another volume can be made from it"
+	case what{inventory.KindAddress, string(policy.Release)}:
+		return finding.UndoNone, "the address may go to somebody else"
+	case what{inventory.KindLogGroup, string(policy.PutRetention)}:
+		return finding.UndoNone, "events that have expired are gone; taking it back only keeps those that are left"
+	case what{inventory.KindBucket, string(policy.PutLifecycle)}, what{inventory.KindRepository, string(policy.PutLifecycle)}:
+		return finding.UndoNone, "what has expired is gone; taking it back restores the rules byte for byte, not the data"
+	case what{inventory.KindNotebook, string(policy.Stop)}:
+		note := "what runs in it ends, its disk goes on costing"
+		if scarce {
+			return finding.UndoPartial, capacityLack + "; " + note
+		}
+		return finding.UndoFull, note
+	case what{inventory.KindNotebook, string(policy.Delete)}:
+		return finding.UndoNone, "its disk is deleted with it"
+	case what{inventory.KindEndpoint, string(policy.Delete)}:
+		return finding.UndoPartial, "its configuration stays, from which it can be made again; until then nothing answers"
+	case what{inventory.KindTrainingJob, string(policy.Stop)}:
+		return finding.UndoNone, "the job cannot go on; another can start from its checkpoint"
+	}
+	if verb == policy.Tag {
+		return finding.UndoFull, "tags that there were are restored"
+	}
+	return finding.UndoNone, ""
+}
+
+// accelerated are the letters that families of machines with accelerators begin with.
+var accelerated = map[string]bool{"g": true, "gr": true, "p": true, "trn": true, "inf": true, "dl": true, "vt": true}
+
+// scarce says whether a machine type, with or without a service's prefix, is of a family
+// with accelerators.
+func scarce(machineType string) bool {
+	family, _, _ := strings.Cut(strings.TrimPrefix(machineType, "ml."), ".")
+	return accelerated[family[:max(0, strings.IndexAny(family, "0123456789"))]]
+}

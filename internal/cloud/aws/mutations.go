@@ -1,0 +1,169 @@
+package aws
+
+import (
+	"context"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/fsx"
+	"github.com/aws/aws-sdk-go-v2/service/opensearch"
+	"github.com/aws/aws-sdk-go-v2/service/rds"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/smithy-go/middleware"
+	"golang.org/x/time/rate"
+)
+
+// Mutation is one call that changes an account. A client that acts makes the calls
+// in [Mutations] and no others, a client that reads none of them.
+type Mutation struct {
+	// Service is the prefix of the service's IAM actions, Name the API operation:
+	// "ec2", "StopInstances".
+	Service, Name string
+	// Actions are the IAM actions that allow it, without the prefix.
+	Actions []string
+	// Harm is what it can do to a resource.
+	Harm Harm
+	// Tagged says that IAM knows the tags of the resource when it decides on the call
+	// (aws:ResourceTag; Service Authorization Reference). For the lifecycle of
+	// a bucket it does not.
+	Tagged bool
+}
+
+// Harm is how much a call can do to a resource, from the least to the most.
+type Harm int
+
+// The harms.
+const (
+	// Harmless calls make something, or describe it.
+	Harmless Harm = iota
+	// Halts ends work that runs.
+	Halts
+	// Destroys takes a resource or data away, or makes a service do so by age.
+	Destroys
+)
+
+// mutations is every call that changes something.
+var mutations = []Mutation{
+	{Service: "ec2", Name: "StopInstances", Actions: []string{"StopInstances"}, Harm: Halts, Tagged: true},
+	{Service: "ec2", Name: "StartInstances", Actions: []string{"StartInstances"}, Tagged: true},
+	{Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys, Tagged: true},
+	{Service: "ec2", Name: "CreateSnapshot", Actions: []string{"CreateSnapshot"}},
+	{Service: "ec2", Name: "CreateSnapshots", Actions: []string{"CreateSnapshots"}},
+	{Service: "ec2", Name: "DeleteVolume", Actions: []string{"DeleteVolume"}, Harm: Destroys, Tagged: true},
+	{Service: "ec2", Name: "ReleaseAddress", Actions: []string{"ReleaseAddress"}, Harm: Destroys, Tagged: true},
+	{Service: "ec2", Name: "CreateTags", Actions: []string{"CreateTags"}, Tagged: true},
+	{Service: "ec2", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Tagged: true},
+
+	{Service: "logs", Name: "PutRetentionPolicy", Actions: []string{"PutRetentionPolicy"}, Harm: Destroys, Tagged: true},
+	{Service: "logs", Name: "DeleteRetentionPolicy", Actions: []string{"DeleteRetentionPolicy"}, Tagged: true},
+	{Service: "logs", Name: "TagResource", Actions: []string{"TagResource"}, Tagged: true},
+	{Service: "logs", Name: "UntagResource", Actions: []string{"UntagResource"}, Tagged: true},
+
+	{Service: "s3", Name: "PutBucketLifecycleConfiguration", Actions: []string{"PutLifecycleConfiguration"}, Harm: Destroys},
+	{Service: "s3", Name: "DeleteBucketLifecycle", Actions: []string{"PutLifecycleConfiguration"}},
+	{Service: "s3", Name: "PutBucketTagging", Actions: []string{"PutBucketTagging"}},
+	{Service: "s3", Name: "DeleteBucketTagging", Actions: []string{"PutBucketTagging"}},
+
+	{Service: "ecr", Name: "PutLifecyclePolicy", Actions: []string{"PutLifecyclePolicy"}, Harm: Destroys, Tagged: true},
+	{Service: "ecr", Name: "DeleteLifecyclePolicy", Actions: []string{"DeleteLifecyclePolicy"}, Tagged: true},
+	{Service: "ecr", Name: "TagResource", Actions: []string{"TagResource"}, Tagged: true},
+	{Service: "ecr", Name: "UntagResource", Actions: []string{"UntagResource"}, Tagged: true},
+
+	{Service: "sagemaker", Name: "StopNotebookInstance", Actions: []string{"StopNotebookInstance"}, Harm: Halts, Tagged: true},
+	{Service: "sagemaker", Name: "StartNotebookInstance", Actions: []string{"StartNotebookInstance"}, Tagged: true},
+	{Service: "sagemaker", Name: "DeleteNotebookInstance", Actions: []string{"DeleteNotebookInstance"}, Harm: Destroys, Tagged: true},
+	{Service: "sagemaker", Name: "DeleteEndpoint", Actions: []string{"DeleteEndpoint"}, Harm: Destroys, Tagged: true},
+	{Service: "sagemaker", Name: "StopTrainingJob", Actions: []string{"StopTrainingJob"}, Harm: Destroys, Tagged: true},
+	{Service: "sagemaker", Name: "AddTags", Actions: []string{"AddTags"}, Tagged: true},
+	{Service: "sagemaker", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Tagged: true},
+
+	{Service: "autoscaling", Name: "CreateOrUpdateTags", Actions: []string{"CreateOrUpdateTags"}, Tagged: true},
+	{Service: "autoscaling", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Tagged: true},
+	{Service: "elasticloadbalancing", Name: "AddTags", Actions: []string{"AddTags"}, Tagged: true},
+	{Service: "elasticloadbalancing", Name: "RemoveTags", Actions: []string{"RemoveTags"}, Tagged: true},
+	{Service: "elasticfilesystem", Name: "TagResource", Actions: []string{"TagResource"}, Tagged: true},
+	{Service: "elasticfilesystem", Name: "UntagResource", Actions: []string{"UntagResource"}, Tagged: true},
+	{Service: "fsx", Name: "TagResource", Actions: []string{"TagResource"}, Tagged: true},
+	{Service: "fsx", Name: "UntagResource", Actions: []string{"UntagResource"}, Tagged: true},
+	{Service: "rds", Name: "AddTagsToResource", Actions: []string{"AddTagsToResource"}, Tagged: true},
+	{Service: "rds", Name: "RemoveTagsFromResource", Actions: []string{"RemoveTagsFromResource"}, Tagged: true},
+	{Service: "es", Name: "AddTags", Actions: []string{"AddTags"}, Tagged: true},
+	{Service: "es", Name: "RemoveTags", Actions: []string{"RemoveTags"}, Tagged: true},
+	{Service: "secretsmanager", Name: "TagResource", Actions: []string{"TagResource"}, Tagged: true},
+	{Service: "secretsmanager", Name: "UntagResource", Actions: []string{"UntagResource"}, Tagged: true},
+}
+
+// Mutations returns every call by which this package changes an account.
+func Mutations() []Mutation { return slices.Clone(mutations) }
+
+// API returns "ec2:StopInstances".
+func (m Mutation) API() string { return m.Service + ":" + m.Name }
+
+// mutable finds mutations by "service:Name".
+var mutable = func() map[string]bool {
+	m := make(map[string]bool, len(mutations))
+	for _, x := range mutations {
+		m[x.API()] = true
+	}
+	return m
+}()
+
+// hands are the clients that change one region of one account.
+type hands struct {
+	autoscaling *autoscaling.Client
+	classic     *elasticloadbalancing.Client
+	ec2         *ec2.Client
+	ecr         *ecr.Client
+	efs         *efs.Client
+	elb         *elbv2.Client
+	fsx         *fsx.Client
+	logs        *cloudwatchlogs.Client
+	opensearch  *opensearch.Client
+	rds         *rds.Client
+	s3          *s3.Client
+	sagemaker   *sagemaker.Client
+	secretsman  *secretsmanager.Client
+}
+
+// hands returns the clients that change what p reads.
+func (p *place) hands() *hands {
+	cfg := func(service string) awssdk.Config {
+		return p.configured(guardActions(service, p.scan.limits.of(p.account.id, p.region, service)))
+	}
+	return &hands{
+		autoscaling: autoscaling.NewFromConfig(cfg("autoscaling")),
+		classic:     elasticloadbalancing.NewFromConfig(cfg("elasticloadbalancing")),
+		ec2:         ec2.NewFromConfig(cfg("ec2")),
+		ecr:         ecr.NewFromConfig(cfg("ecr")),
+		efs:         efs.NewFromConfig(cfg("elasticfilesystem")),
+		elb:         elbv2.NewFromConfig(cfg("elasticloadbalancing")),
+		fsx:         fsx.NewFromConfig(cfg("fsx")),
+		logs:        cloudwatchlogs.NewFromConfig(cfg("logs")),
+		opensearch:  opensearch.NewFromConfig(cfg("es")),
+		rds:         rds.NewFromConfig(cfg("rds")),
+		s3:          s3.NewFromConfig(cfg("s3"), pathStyle),
+		sagemaker:   sagemaker.NewFromConfig(cfg("sagemaker")),
+		secretsman:  secretsmanager.NewFromConfig(cfg("secretsmanager")),
+	}
+}
+
+// guardActions is what the calls of clients that act pass through: one that is not in
+// [Mutations] is refused before anything is sent, and each attempt waits for its turn.
+func guardActions(service string, limit *rate.Limiter) func(*middleware.Stack) error {
+	return guarded(service, limit, "CurfewActions", func(ctx context.Context, _ any) error {
+		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !mutable[api] {
+			return &RefusedError{API: api, Acting: true}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,79 @@
+package aws
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// TestHostNamesOfFewMachines reads one machine again: a host name that another machine has
+// as well, which nobody asked for, names neither.
+func TestHostNamesOfFewMachines(t *testing.T) {
+	const host = "ip-10-0-0-1.ec2.internal"
+	for _, tc := range []struct {
+		name string
+		with []string // the machines of that host name
+		want string
+	}{{"its own", []string{"i-1"}, "i-1"}, {"shared", []string{"i-1", "i-2"}, ""}} {
+		t.Run(tc.name, func(t *testing.T) {
+			machine := func(id string) string {
+				return strings.ReplaceAll(machineXML("running", launched, "<privateDnsName>"+host+"</privateDnsName>"), "i-1", id)
+			}
+			endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				form, _ := url.ParseQuery(string(body))
+				switch {
+				case form.Get("Action") == "DescribeInstanceAttribute":
+					fmt.Fprint(w, `<DescribeInstanceAttributeResponse><disableApiTermination><value>true</value></disableApiTermination></DescribeInstanceAttributeResponse>`)
+				case form.Get("Filter.1.Name") == "instance-id" && form.Get("Filter.1.Value.1") == "i-1" && !form.Has("Filter.1.Value.2"):
+					fmt.Fprint(w, machine("i-1"))
+				case form.Get("Filter.1.Name") == "private-dns-name" && form.Get("Filter.1.Value.1") == host:
+					var all strings.Builder
+					for _, id := range tc.with {
+						one := machine(id)
+						from, to := strings.Index(one, "<item>"), strings.LastIndex(one, "</reservationSet>")
+						all.WriteString(one[from:to])
+					}
+					fmt.Fprint(w, "<DescribeInstancesResponse><reservationSet>"+all.String()+"</reservationSet></DescribeInstancesResponse>")
+				default:
+					t.Errorf("nobody expected %v", form)
+				}
+			})
+			c, err := New(t.Context(), Options{RequestsPerSecond: 10_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := c.scan(round.Query{}, newLimits(10_000))
+			s.only = map[inventory.Ref]bool{{Cloud: cloudName, Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}: true,
+				// Another region's machine and another kind are not asked for here.
+				{Cloud: cloudName, Account: "1", Region: "eu-west-1", Kind: inventory.KindInstance, ID: "i-9"}: true,
+				{Cloud: cloudName, Account: "1", Region: "us-east-1", Kind: inventory.KindVolume, ID: "vol-9"}: true}
+			p := s.place(&account{id: "1", cfg: c.config}, "us-east-1")
+			p.instancesAgain(t.Context())
+			if p.hosts[host] != tc.want {
+				t.Errorf("%s is %q, want %q", host, p.hosts[host], tc.want)
+			}
+			if len(s.resources) != 1 || !s.resources[0].Detail.(*inventory.Instance).TerminationProtected.Or(false) {
+				t.Errorf("read %+v, want the one machine, protected", s.resources)
+			}
+		})
+	}
+}
+
+// TestRecheckOfAnotherCloud is no absence.
+func TestRecheckOfAnotherCloud(t *testing.T) {
+	endpoint(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, identityXML) })
+	c, err := New(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Recheck(t.Context(), []inventory.Ref{{Cloud: "sim", Account: "111122223333", Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{Now: now}); err == nil {
+		t.Error("a resource of another cloud was looked for here and not found")
+	}
+}

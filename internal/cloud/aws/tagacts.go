@@ -1,0 +1,265 @@
+package aws
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// tagging is the step that every kind with tags has.
+var tagging = deed{do: putTags, look: lookTags, undo: restoreTags}
+
+// tagParams are tags to be written, and by which service.
+type tagParams struct {
+	Set map[string]string `json:"set"`
+	// Service and Name say where: the service's own name of the resource.
+	Service string `json:"service"`
+	Name    string `json:"name"`
+}
+
+// formerTags are the values that there were, for the keys that are written; a key that is
+// not in it was not there.
+type formerTags struct {
+	Former map[string]string `json:"former"`
+}
+
+// planTags writes tags. What they were is read anew.
+func planTags(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
+	for k := range do.Tags {
+		if k == "" || strings.HasPrefix(strings.ToLower(k), "aws:") {
+			return nil, refusal("not-enabled", "the tag %q cannot be written: the name is empty or Amazon's", k)
+		}
+	}
+	fresh, err := s.tagged(ctx, r.Ref())
+	if err != nil {
+		return nil, err
+	}
+	if err := same(r.Ref(), r.CreatedAt, fresh.CreatedAt); err != nil {
+		return nil, err
+	}
+	service, name := s.tagService(fresh)
+	if taggers[service].put == nil {
+		return nil, refusal("no-such-verb", "a resource of kind %s has no tags to write", r.Kind)
+	}
+	set, former := map[string]string{}, map[string]string{}
+	for k, v := range do.Tags {
+		old, there := fresh.Tags[k]
+		if there && old == v {
+			continue
+		}
+		set[k] = v
+		if there {
+			former[k] = old
+		}
+	}
+	if len(set) == 0 {
+		return nil, refusal("nothing-to-do", "%s %s has these tags already", r.Kind, r.ID)
+	}
+	return []action.Step{{Name: stepTag, Params: encoded(tagParams{Set: set, Service: service, Name: name}), Undo: encoded(formerTags{former})}}, nil
+}
+
+// tagged reads a resource with its tags; without them it is a refusal, because what is
+// not known cannot be restored.
+func (s *site) tagged(ctx context.Context, ref inventory.Ref) (*inventory.Resource, error) {
+	if ref.Kind == inventory.KindBucket {
+		return s.taggedBucket(ctx, ref.ID)
+	}
+	again := s.scan.cloud.scan(round.Query{}, s.scan.limits)
+	if err := again.relist(ctx, []*account{s.account}, []inventory.Ref{ref}); err != nil {
+		return nil, err
+	}
+	switch {
+	case again.unread[unreadKey(ref.Account, ref.Region, ref.Kind)]:
+		return nil, refusal("unknown", "%s %s cannot be read", ref.Kind, ref.ID)
+	case len(again.resources) == 0:
+		return nil, failed("read "+string(ref.Kind)+" "+ref.ID, errNotThere)
+	case again.resources[0].Tags == nil:
+		return nil, refusal("unknown", "the tags of %s %s cannot be read", ref.Kind, ref.ID)
+	}
+	return again.resources[0], nil
+}
+
+// taggedBucket reads a bucket's tags and no more of it.
+func (p *place) taggedBucket(ctx context.Context, name string) (*inventory.Resource, error) {
+	made, err := p.bucketMade(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	r := p.resource(inventory.KindBucket, name)
+	r.CreatedAt = utc(made.CreationDate)
+	out, err := p.s3.GetBucketTagging(ctx, &s3.GetBucketTaggingInput{Bucket: &name})
+	switch {
+	case is(err, "NoSuchTagSet"):
+		r.Tags = map[string]string{}
+	case err != nil:
+		return nil, failed("read the tags of bucket "+name, err)
+	default:
+		r.Tags = tagged(out.TagSet, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
+	}
+	return r, nil
+}
+
+// tagTask reads a task's resource and what its tags are to be.
+func (s *site) tagTask(ctx context.Context, t action.Task) (now map[string]string, put tagParams, former formerTags, err error) {
+	if put, err = decoded[tagParams](t, t.Step.Params); err != nil {
+		return nil, put, former, err
+	}
+	if former, err = decoded[formerTags](t, t.Step.Undo); err != nil {
+		return nil, put, former, err
+	}
+	r, err := s.tagged(ctx, t.Ref)
+	if err != nil {
+		return nil, put, former, err
+	}
+	return r.Tags, put, former, identical(t, r.CreatedAt)
+}
+
+// holds says whether tags have these values.
+func holds(tags, values map[string]string) bool {
+	for k, v := range values {
+		if now, there := tags[k]; !there || now != v {
+			return false
+		}
+	}
+	return true
+}
+
+func putTags(ctx context.Context, s *site, t action.Task) (string, error) {
+	now, put, former, err := s.tagTask(ctx, t)
+	if err != nil || holds(now, put.Set) {
+		return "", err
+	}
+	for k := range put.Set {
+		old, was := former.Former[k]
+		value, is := now[k]
+		if is != was || value != old {
+			return "", refusal("changed", "the tag %s of %s %s is another one than when this was planned", k, t.Ref.Kind, t.Ref.ID)
+		}
+	}
+	return "", failed("tag "+t.Ref.ID, taggers[put.Service].put(ctx, s, put.Name, put.Set))
+}
+
+func lookTags(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
+	now, put, _, err := s.tagTask(ctx, t)
+	if err != nil || !holds(now, put.Set) {
+		return action.NotDone, "", err
+	}
+	return action.Complete, "", nil
+}
+
+// restoreTags writes the former values, and takes away the tags that were not there.
+func restoreTags(ctx context.Context, s *site, t action.Task) error {
+	now, put, former, err := s.tagTask(ctx, t)
+	if err != nil {
+		return err
+	}
+	var added []string
+	for _, k := range slices.Sorted(maps.Keys(put.Set)) {
+		_, was := former.Former[k]
+		switch value, is := now[k]; {
+		case is && value != put.Set[k] && value != former.Former[k]:
+			return refusal("changed", "somebody else has changed the tag %s of %s %s since", k, t.Ref.Kind, t.Ref.ID)
+		case is && !was:
+			added = append(added, k)
+		}
+	}
+	by := taggers[put.Service]
+	if !holds(now, former.Former) {
+		if err := by.put(ctx, s, put.Name, former.Former); err != nil {
+			return failed("restore the tags of "+t.Ref.ID, err)
+		}
+	}
+	if len(added) > 0 {
+		return failed("take tags of "+t.Ref.ID+" away", by.drop(ctx, s, put.Name, added))
+	}
+	return nil
+}
+
+// tagService returns the service that tags a resource, and the name by which it knows it.
+func (p *place) tagService(r *inventory.Resource) (service, name string) {
+	arn := func(service, rest string) string {
+		partition := partitions[0].name
+		if x := partitionOf(p.region); x != nil {
+			partition = x.name
+		}
+		return strings.Join([]string{"arn", partition, service, p.region, p.account.id, rest}, ":")
+	}
+	switch r.Kind {
+	case inventory.KindInstance, inventory.KindVolume, inventory.KindSnapshot, inventory.KindImage, inventory.KindNATGateway, inventory.KindCapacityReservation:
+		return "ec2", r.ID
+	case inventory.KindAddress:
+		if allocated(r.ID) {
+			return "ec2", r.ID
+		}
+	case inventory.KindBucket:
+		return "s3", r.ID
+	case inventory.KindRepository:
+		return "ecr", arn("ecr", "repository/"+r.ID)
+	case inventory.KindLogGroup:
+		return "logs", arn("logs", "log-group:"+r.ID)
+	case inventory.KindNotebook:
+		if d, ok := r.Detail.(*inventory.Notebook); ok && d.App {
+			return "sagemaker", arn("sagemaker", "app/"+lowerKind(r.ID))
+		}
+		return "sagemaker", arn("sagemaker", "notebook-instance/"+strings.ToLower(r.ID))
+	case inventory.KindEndpoint:
+		return "sagemaker", arn("sagemaker", "endpoint/"+strings.ToLower(r.ID))
+	case inventory.KindTrainingJob:
+		return "sagemaker", arn("sagemaker", "training-job/"+strings.ToLower(r.ID))
+	case inventory.KindAutoScalingGroup:
+		return "autoscaling", r.ID
+	case inventory.KindLoadBalancer:
+		if r.Type == classicType {
+			return "elb", r.ID
+		}
+		return "elbv2", r.ID
+	case inventory.KindFileSystem:
+		if r.Type == "efs" {
+			return "efs", r.ID
+		}
+		return "fsx", arn("fsx", "file-system/"+r.ID)
+	case inventory.KindDatabase:
+		if d, ok := r.Detail.(*inventory.Database); ok && (d.Engine == "opensearch" || d.Engine == "elasticsearch") {
+			return "es", arn("es", "domain/"+r.ID)
+		}
+		return "rds", arn("rds", "db:"+r.ID)
+	case inventory.KindSecret:
+		return "secretsmanager", r.ID
+	}
+	return "", ""
+}
+
+// lowerKind writes the third part of a studio application's name as its ARN does:
+// "domain/user/JupyterLab/default" has "jupyterlab" there.
+func lowerKind(id string) string {
+	parts := strings.Split(id, "/")
+	if len(parts) > 2 {
+		parts[2] = strings.ToLower(parts[2])
+	}
+	return strings.Join(parts, "/")
+}
+
+// bucketTags writes all of a bucket's tags: S3 replaces them as a whole.
+func (s *site) bucketTags(ctx context.Context, name string, change func(map[string]string)) error {
+	r, err := s.taggedBucket(ctx, name)
+	if err != nil {
+		return err
+	}
+	change(r.Tags)
+	if len(r.Tags) == 0 {
+		_, err := s.hands.s3.DeleteBucketTagging(ctx, &s3.DeleteBucketTaggingInput{Bucket: &name})
+		return err
+	}
+	set := pairs(r.Tags, func(k, v *string) types.Tag { return types.Tag{Key: k, Value: v} })
+	_, err = s.hands.s3.PutBucketTagging(ctx, &s3.PutBucketTaggingInput{Bucket: &name, Tagging: &types.Tagging{TagSet: set}})
+	return err
+}

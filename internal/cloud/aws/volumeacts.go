@@ -1,0 +1,289 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// actionTag marks what an action made with the action's key. EC2 takes no idempotency
+// token for snapshots; by the tag one is found again.
+const actionTag = "curfew:action"
+
+// sourceTag names the resource that a snapshot was made of.
+const sourceTag = "curfew:source"
+
+// maxTags is how many tags a resource has at most (EC2 User Guide, "Tag restrictions").
+const maxTags = 50
+
+// snapshotParams are the volumes that a step saves.
+type snapshotParams struct {
+	Volumes []string `json:"volumes"`
+}
+
+// planVolume saves a volume that is attached to nothing, and deletes it.
+func planVolume(ctx context.Context, s *site, r *inventory.Resource, _ policy.Do) ([]action.Step, error) {
+	v, err := s.volumeNow(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := same(r.Ref(), r.CreatedAt, utc(v.CreateTime)); err != nil {
+		return nil, err
+	}
+	if err := free(v); err != nil {
+		return nil, err
+	}
+	params := encoded(snapshotParams{Volumes: []string{r.ID}})
+	return []action.Step{{Name: stepSnapshot, Params: params}, {Name: stepDeleteVolume, Params: params}}, nil
+}
+
+// volumeNow reads a volume; one that is not there is inventory.ErrNotFound.
+func (p *place) volumeNow(ctx context.Context, id string) (types.Volume, error) {
+	attempt := "read volume " + id
+	out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+	if err != nil {
+		return types.Volume{}, failed(attempt, err)
+	}
+	for _, v := range out.Volumes {
+		if awssdk.ToString(v.VolumeId) == id {
+			return v, nil
+		}
+	}
+	return types.Volume{}, failed(attempt, errNotThere)
+}
+
+// free refuses a volume that something uses or manages.
+func free(v types.Volume) error {
+	id := awssdk.ToString(v.VolumeId)
+	if err := unmanaged("volume", id, v.Operator, v.Tags); err != nil {
+		return err
+	}
+	for _, a := range v.Attachments {
+		if a.State != types.VolumeAttachmentStateDetached {
+			return refusal("in-use", "volume %s is attached to %s", id, firstOf(awssdk.ToString(a.InstanceId), "something"))
+		}
+	}
+	switch v.State {
+	case types.VolumeStateAvailable, types.VolumeStateError:
+		return nil
+	case types.VolumeStateDeleting, types.VolumeStateDeleted:
+		return refusal("gone", "volume %s is %s", id, v.State)
+	}
+	return refusal("in-use", "volume %s is %s, not available", id, firstOf(string(v.State), "in an unknown state"))
+}
+
+func snapshotVolume(ctx context.Context, s *site, t action.Task) (string, error) {
+	if found, err := s.made(ctx, t.Step.Key); err != nil || len(found) > 0 {
+		return receipts(found), err
+	}
+	v, err := s.volumeNow(ctx, t.Ref.ID)
+	if err != nil {
+		return "", err
+	}
+	if err := identical(t, utc(v.CreateTime)); err != nil {
+		return "", err
+	}
+	if err := free(v); err != nil {
+		return "", err
+	}
+	out, err := s.hands.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, Description: awssdk.String("curfew: before deleting " + t.Ref.ID),
+		TagSpecifications: snapshotTags(t, v.Tags)})
+	if err != nil {
+		return "", failed("save volume "+t.Ref.ID, err)
+	}
+	return awssdk.ToString(out.SnapshotId), nil
+}
+
+// snapshotMachine saves the disks that end with a machine, all at one moment.
+func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error) {
+	if found, err := s.made(ctx, t.Step.Key); err != nil || len(found) > 0 {
+		return receipts(found), err
+	}
+	params, err := decoded[snapshotParams](t, t.Step.Params)
+	if err != nil {
+		return "", err
+	}
+	i, err := s.meant(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	disks := deleted(i)
+	if !slices.Equal(disks, params.Volumes) {
+		return "", refusal("changed", "other disks end with machine %s than when this was planned: %s", t.Ref.ID, strings.Join(disks, ", "))
+	}
+	of := &types.InstanceSpecification{InstanceId: &t.Ref.ID}
+	for _, m := range i.BlockDeviceMappings {
+		switch id := blockID(m); {
+		case id == "" || slices.Contains(disks, id):
+		case awssdk.ToString(m.DeviceName) == awssdk.ToString(i.RootDeviceName):
+			of.ExcludeBootVolume = awssdk.Bool(true)
+		default:
+			of.ExcludeDataVolumeIds = append(of.ExcludeDataVolumeIds, id)
+		}
+	}
+	out, err := s.hands.ec2.CreateSnapshots(ctx, &ec2.CreateSnapshotsInput{InstanceSpecification: of,
+		Description: awssdk.String("curfew: before terminating " + t.Ref.ID), TagSpecifications: snapshotTags(t, i.Tags)})
+	if err != nil {
+		return "", failed("save the disks of machine "+t.Ref.ID, err)
+	}
+	ids := make([]string, len(out.Snapshots))
+	for n, x := range out.Snapshots {
+		ids[n] = awssdk.ToString(x.SnapshotId)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, ","), nil
+}
+
+func blockID(m types.InstanceBlockDeviceMapping) string {
+	if m.Ebs == nil {
+		return ""
+	}
+	return awssdk.ToString(m.Ebs.VolumeId)
+}
+
+// snapshotTags are whose a snapshot is, by the tags of what it was made of, what made it,
+// and that it is to be kept.
+func snapshotTags(t action.Task, of []types.Tag) []types.TagSpecification {
+	own := map[string]string{actionTag: t.Step.Key, sourceTag: t.Ref.ID, inventory.TagLifetime: string(inventory.Persistent)}
+	inherited := ec2Tags(of)
+	for _, k := range slices.Sorted(maps.Keys(inherited)) {
+		if len(own) < maxTags && !strings.HasPrefix(k, "aws:") && !strings.HasPrefix(k, "curfew:") {
+			own[k] = inherited[k]
+		}
+	}
+	return []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: toEC2(own)}}
+}
+
+func toEC2(tags map[string]string) []types.Tag {
+	return pairs(tags, func(k, v *string) types.Tag { return types.Tag{Key: k, Value: v} })
+}
+
+// made returns the snapshots that were made with a key.
+func (p *place) made(ctx context.Context, key string) ([]types.Snapshot, error) {
+	var found []types.Snapshot
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, NextToken: token,
+			Filters: []types.Filter{{Name: awssdk.String("tag:" + actionTag), Values: []string{key}}}})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, out.Snapshots...)
+		return out.NextToken, nil
+	})
+	if err != nil {
+		return nil, failed("look for the snapshots of "+key, err)
+	}
+	return found, nil
+}
+
+func receipts(found []types.Snapshot) string {
+	ids := make([]string, len(found))
+	for i, s := range found {
+		ids[i] = awssdk.ToString(s.SnapshotId)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, ",")
+}
+
+// lookSnapshots is complete once a snapshot of every volume is completed.
+func lookSnapshots(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
+	params, err := decoded[snapshotParams](t, t.Step.Params)
+	if err != nil {
+		return action.NotDone, "", err
+	}
+	found, err := s.made(ctx, t.Step.Key)
+	if err != nil || len(found) == 0 {
+		return action.NotDone, "", err
+	}
+	completed := map[string]bool{}
+	broken := false
+	for _, x := range found {
+		switch x.State {
+		case types.SnapshotStateCompleted:
+			completed[awssdk.ToString(x.VolumeId)] = true
+		case types.SnapshotStateError:
+			broken = true
+		}
+	}
+	for _, id := range params.Volumes {
+		if !completed[id] {
+			if broken {
+				return action.Impossible, receipts(found), nil
+			}
+			return action.InProgress, receipts(found), nil
+		}
+	}
+	return action.Complete, receipts(found), nil
+}
+
+// saved refuses to go on where not every one of the disks has a completed snapshot from
+// an earlier step.
+func (s *site) saved(ctx context.Context, t action.Task, disks []string) error {
+	step, ok := earlier(t, stepSnapshot)
+	if !ok {
+		return refusal("unsaved-disk", "no step before saved %s", strings.Join(disks, ", "))
+	}
+	asked := t
+	asked.Step = step
+	asked.Step.Params = encoded(snapshotParams{Volumes: disks})
+	switch p, _, err := lookSnapshots(ctx, s, asked); {
+	case err != nil:
+		return err
+	case p != action.Complete:
+		return refusal("unsaved-disk", "not all of %s are saved: their snapshots are %s", strings.Join(disks, ", "), p)
+	}
+	return nil
+}
+
+// deleteVolume deletes a volume that is still attached to nothing and whose snapshot is
+// completed.
+func deleteVolume(ctx context.Context, s *site, t action.Task) (string, error) {
+	v, err := s.volumeNow(ctx, t.Ref.ID)
+	if err != nil {
+		return "", err
+	}
+	if err := identical(t, utc(v.CreateTime)); err != nil {
+		return "", err
+	}
+	if v.State == types.VolumeStateDeleting || v.State == types.VolumeStateDeleted {
+		return string(v.State), nil
+	}
+	if err := free(v); err != nil {
+		return "", err
+	}
+	if err := s.saved(ctx, t, []string{t.Ref.ID}); err != nil {
+		return "", err
+	}
+	_, err = s.hands.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &t.Ref.ID})
+	return "", failed("delete volume "+t.Ref.ID, err)
+}
+
+func lookVolumeGone(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
+	v, err := s.volumeNow(ctx, t.Ref.ID)
+	switch {
+	case errors.Is(err, inventory.ErrNotFound):
+		return action.Complete, "", nil
+	case err != nil:
+		return action.NotDone, "", err
+	}
+	if err := identical(t, utc(v.CreateTime)); err != nil {
+		return action.NotDone, "", err
+	}
+	switch v.State {
+	case types.VolumeStateDeleted:
+		return action.Complete, string(v.State), nil
+	case types.VolumeStateDeleting:
+		return action.InProgress, string(v.State), nil
+	}
+	return action.NotDone, "", nil
+}

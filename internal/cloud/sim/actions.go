@@ -1,0 +1,481 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// Actions carries out steps on the simulated account: what is done with them shows in
+// every later observation of the same [Cloud]. It refuses what a provider would refuse,
+// takes its time as one does, and is safe for concurrent use.
+type Actions struct {
+	cloud *Cloud
+	clock func() time.Time
+}
+
+var _ action.Cloud = (*Actions)(nil)
+
+// Actions returns what acts on the account. The clock says when a step is carried out
+// and how far it is when somebody looks; nil is the time that the account was laid out
+// for, at which nothing that takes time ever ends.
+func (c *Cloud) Actions(clock func() time.Time) *Actions {
+	if clock == nil {
+		clock = func() time.Time { return c.options.Now }
+	}
+	return &Actions{cloud: c, clock: clock}
+}
+
+// verbs are what can be done to each kind, but for tagging, and the step that does it.
+var verbs = map[inventory.Kind]map[policy.Verb]string{
+	inventory.KindInstance:    {policy.Stop: stepStop, policy.Hibernate: stepStop, policy.Terminate: stepTerminate},
+	inventory.KindVolume:      {policy.Delete: stepDeleteVolume},
+	inventory.KindAddress:     {policy.Release: stepRelease},
+	inventory.KindLogGroup:    {policy.PutRetention: stepRetention},
+	inventory.KindBucket:      {policy.PutLifecycle: stepLifecycle},
+	inventory.KindRepository:  {policy.PutLifecycle: stepLifecycle},
+	inventory.KindNotebook:    {policy.Stop: stepStop, policy.Delete: stepDelete},
+	inventory.KindEndpoint:    {policy.Delete: stepDelete},
+	inventory.KindTrainingJob: {policy.Stop: stepStop},
+}
+
+// Plan implements [action.Cloud].
+func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
+	step := verbs[r.Kind][do.Verb]
+	if do.Verb == policy.Tag {
+		step = stepTag
+	}
+	if step == "" {
+		return nil, refusal("no-such-verb", "%s is not done to a resource of kind %s", do.Verb, r.Kind)
+	}
+	w, err := a.world(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := w.find(r.Ref())
+	if e == nil {
+		return nil, refusal("gone", "%s %s is not there any more", r.Kind, r.ID)
+	}
+	if err := same(r.Ref(), r.CreatedAt, e.resource.CreatedAt); err != nil {
+		return nil, err
+	}
+	if err := mayHave(e.resource, step, do); err != nil {
+		return nil, err
+	}
+	return steps(e.resource, step, do)
+}
+
+// steps returns the steps to the one that is wanted.
+func steps(r *inventory.Resource, step string, do policy.Do) ([]action.Step, error) {
+	one := func(params, undo any) ([]action.Step, error) {
+		return []action.Step{{Name: step, Params: printed(params), Undo: printed(undo)}}, nil
+	}
+	switch step {
+	case stepTerminate:
+		disks := deleted(r)
+		if len(disks) == 0 || !do.SaveDisks {
+			return one(termination{DeletedDisks: disks}, struct{}{})
+		}
+		return []action.Step{{Name: stepSnapshot, Params: printed(snapshots{disks})}, {Name: step, Params: printed(termination{disks, true})}}, nil
+	case stepDeleteVolume:
+		params := printed(snapshots{[]string{r.ID}})
+		return []action.Step{{Name: stepSnapshot, Params: params}, {Name: step, Params: params}}, nil
+	case stepDelete:
+		if r.Kind == inventory.KindNotebook && r.State == inventory.StateRunning {
+			return []action.Step{{Name: stepStop, Params: "{}"}, {Name: step, Params: "{}"}}, nil
+		}
+	case stepRetention:
+		days, now := do.RetentionDays, r.Detail.(*inventory.LogGroup).RetentionDays.Or(0)
+		if days == 0 {
+			days = finding.DefaultThresholds().LogRetentionDays
+		}
+		if now > 0 && now <= days {
+			return nil, refusal("nothing-to-do", "log group %s keeps its events for %d days already", r.ID, now)
+		}
+		return one(retention{days}, retention{now})
+	case stepLifecycle:
+		return lifecycleSteps(r)
+	case stepTag:
+		if holds(r.Tags, do.Tags) {
+			return nil, refusal("nothing-to-do", "%s %s has these tags already", r.Kind, r.ID)
+		}
+		return one(tags{do.Tags}, tags{r.Tags})
+	}
+	return one(struct{}{}, struct{}{})
+}
+
+// lifecycleSteps adds the rules that nothing does yet.
+func lifecycleSteps(r *inventory.Resource) ([]action.Step, error) {
+	if d, ok := r.Detail.(*inventory.Repository); ok {
+		if d.LifecyclePolicy.Or(true) {
+			return nil, refusal("nothing-to-do", "repository %s has a lifecycle policy already", r.ID)
+		}
+		return []action.Step{{Name: stepLifecycle, Params: "{}"}}, nil
+	}
+	t, b := finding.DefaultThresholds(), r.Detail.(*inventory.Bucket)
+	now, known := b.Lifecycle.Get()
+	if !known {
+		return nil, refusal("unknown", "the lifecycle of bucket %s is not known", r.ID)
+	}
+	has := func(does func(inventory.LifecycleRule) bool) bool {
+		return slices.ContainsFunc(now, func(x inventory.LifecycleRule) bool { return x.Enabled && x.Prefix == "" && !x.Filtered && does(x) })
+	}
+	var adds []inventory.LifecycleRule
+	if !has(func(x inventory.LifecycleRule) bool { return x.AbortMultipartDays > 0 }) {
+		adds = append(adds, inventory.LifecycleRule{ID: "curfew-incomplete-uploads", Enabled: true, AbortMultipartDays: t.MultipartDays})
+	}
+	if b.Versioned.Or(false) && !has(func(x inventory.LifecycleRule) bool { return x.NoncurrentExpirationDays > 0 || x.NoncurrentTransition }) {
+		adds = append(adds, inventory.LifecycleRule{ID: "curfew-replaced-versions", Enabled: true, NoncurrentExpirationDays: t.NoncurrentDays})
+	}
+	if len(adds) == 0 {
+		return nil, refusal("nothing-to-do", "the lifecycle of bucket %s does already what would be added", r.ID)
+	}
+	return []action.Step{{Name: stepLifecycle, Params: printed(lifecycle{adds}), Undo: printed(lifecycle{now})}}, nil
+}
+
+// managers are the tags by which a machine's manager marks it.
+var managers = []string{"aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id"}
+
+// mayHave refuses a step that a resource must not have now.
+func mayHave(r *inventory.Resource, step string, do policy.Do) error {
+	if step == stepTag {
+		return nil
+	}
+	for _, m := range managers {
+		if v := r.Tags[m]; v != "" {
+			return refusal("group-member", "%s %s belongs to %s: only its manager changes it", r.Kind, r.ID, v)
+		}
+	}
+	switch d := r.Detail.(type) {
+	case *inventory.Instance:
+		return mayEnd(r, d, step, do)
+	case *inventory.Volume:
+		if len(d.AttachedTo) > 0 {
+			return refusal("in-use", "volume %s is attached to %s", r.ID, d.AttachedTo[0])
+		}
+	case *inventory.Address:
+		if by := d.AssociationID + d.InstanceID; by != "" {
+			return refusal("in-use", "address %s is associated: %s", r.ID, by)
+		}
+	case *inventory.Notebook:
+		switch {
+		case d.App:
+			return refusal("no-such-verb", "studio application %s cannot be stopped; delete it in the studio", r.Name)
+		case step == stepStop && r.State != inventory.StateRunning:
+			return refusal("state", "notebook %s is %s: only one in service can be stopped", r.ID, r.State)
+		case do.Verb == policy.Delete && !do.ScratchDisks:
+			return refusal("unsaved-disk", "the disk of notebook %s would be deleted with it", r.ID)
+		}
+	case *inventory.TrainingJob:
+		if r.State != inventory.StateRunning {
+			return refusal("state", "training job %s is %s", r.ID, r.State)
+		}
+	}
+	return nil
+}
+
+// mayEnd refuses to end a machine that is protected or whose disks hold data.
+func mayEnd(r *inventory.Resource, d *inventory.Instance, step string, do policy.Do) error {
+	protected, known := d.TerminationProtected.Get()
+	switch {
+	case !known:
+		return refusal("unknown", "whether machine %s is protected is not known", r.ID)
+	case protected && step == stepTerminate:
+		return refusal("protected", "machine %s is protected against being terminated", r.ID)
+	case do.Verb == policy.Hibernate:
+		return refusal("not-enabled", "machine %s was not launched with hibernation", r.ID)
+	case step == stepStop && r.State != inventory.StateRunning:
+		return refusal("state", "machine %s is %s: only one that runs can be stopped", r.ID, r.State)
+	case step == stepStop && d.Market == inventory.Spot:
+		return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated", r.ID)
+	case !do.ScratchDisks && hasLocalDisks(r.Type):
+		return refusal("unsaved-disk", "machine %s is a %s: what lies on its instance-store disks is lost when it stops", r.ID, r.Type)
+	case step == stepTerminate && !do.ScratchDisks && !do.SaveDisks && len(deleted(r)) > 0:
+		return refusal("unsaved-disk", "%s would be deleted with machine %s", strings.Join(deleted(r), ", "), r.ID)
+	}
+	return nil
+}
+
+// withoutLocalDisks are the accelerated families of the account without instance-store
+// disks (AWS, EC2 instance types).
+var withoutLocalDisks = map[string]bool{"p3": true, "inf2": true}
+
+// hasLocalDisks says whether machines of a type have instance-store disks: most with
+// accelerators do, and others by a d in their name.
+func hasLocalDisks(machineType string) bool {
+	family, _, _ := strings.Cut(machineType, ".")
+	if hardwareOf(machineType) != (hardware{}) || strings.HasPrefix(family, "trn") {
+		return !withoutLocalDisks[family]
+	}
+	return strings.Contains(strings.TrimLeft(family, "abcdefghijklmnopqrstuvwxyz"), "d")
+}
+
+// Do implements [action.Cloud].
+func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err error) {
+	if t.Step.Key == "" {
+		return "", fmt.Errorf("%s %s: the step has no key to find it again by", t.Step.Name, t.Ref)
+	}
+	a.cloud.mu.Lock()
+	defer a.cloud.mu.Unlock()
+	if slices.ContainsFunc(a.cloud.deeds, func(d deed) bool { return d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name }) {
+		return receiptOf(t), nil
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	now := a.clock().UTC()
+	w := a.cloud.at(now)
+	e := w.find(t.Ref)
+	if e == nil {
+		return "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+	}
+	if err := identical(t, e.resource.CreatedAt); err != nil {
+		return "", err
+	}
+	if ended(e.resource, t.Step.Name) {
+		return string(e.resource.State), nil
+	}
+	if err := mayHave(e.resource, t.Step.Name, t.Do); err != nil {
+		return "", err
+	}
+	if err := w.unchanged(t, e.resource); err != nil {
+		return "", err
+	}
+	if !slices.Contains(a.cloud.options.Deaf, t.Ref) {
+		a.cloud.deeds = append(a.cloud.deeds, deed{Task: t, at: now})
+	}
+	return receiptOf(t), nil
+}
+
+// receiptOf is what the provider answers.
+func receiptOf(t action.Task) string {
+	if t.Step.Name != stepSnapshot {
+		return ""
+	}
+	var ids []string
+	for _, v := range parse[snapshots](t.Step.Params).Volumes {
+		ids = append(ids, "snap-0"+newKey(0, "snapshot/"+t.Step.Key+"/"+v).hex(16))
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, ",")
+}
+
+// ended says whether a resource is already on the way to where a step leads.
+func ended(r *inventory.Resource, step string) bool {
+	switch step {
+	case stepStop:
+		return r.State == inventory.StateStopping || r.State == inventory.StateStopped
+	case stepTerminate, stepDelete:
+		return r.State == inventory.StateDeleting
+	}
+	return false
+}
+
+// unchanged refuses a step whose ground has changed since it was planned: disks that are
+// not saved, a document that somebody else has changed.
+func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
+	switch t.Step.Name {
+	case stepTerminate, stepDeleteVolume:
+		disks := []string{r.ID}
+		if t.Step.Name == stepTerminate {
+			if disks = deleted(r); len(disks) == 0 || t.Do.ScratchDisks && !t.Do.SaveDisks {
+				return nil
+			}
+		}
+		for _, s := range t.Earlier {
+			if s.Name == stepSnapshot && w.saved(s.Key, disks) == action.Complete {
+				return nil
+			}
+		}
+		return refusal("unsaved-disk", "not all of %s are saved", strings.Join(disks, ", "))
+	case stepDelete:
+		if r.Kind == inventory.KindNotebook && r.State == inventory.StateRunning {
+			return refusal("state", "notebook %s is %s: it is deleted once it is stopped", r.ID, r.State)
+		}
+	case stepRetention:
+		if now := r.Detail.(*inventory.LogGroup).RetentionDays.Or(0); now != parse[retention](t.Step.Undo).Days {
+			return refusal("changed", "log group %s keeps its events for %d days now", r.ID, now)
+		}
+	case stepLifecycle:
+		if b, ok := r.Detail.(*inventory.Bucket); ok && printed(lifecycle{b.Lifecycle.Or(nil)}) != t.Step.Undo {
+			return refusal("changed", "the lifecycle of bucket %s is another one than when this was planned", r.ID)
+		}
+	}
+	return nil
+}
+
+// saved says how far the snapshots of disks are that a key made.
+func (w *world) saved(key string, disks []string) action.Progress {
+	found := w.made(key)
+	if len(found) == 0 {
+		return action.NotDone
+	}
+	for _, id := range disks {
+		if !slices.ContainsFunc(found, func(r *inventory.Resource) bool {
+			return r.Detail.(*inventory.Snapshot).VolumeID == id && r.State == inventory.StateAvailable
+		}) {
+			return action.InProgress
+		}
+	}
+	return action.Complete
+}
+
+// Look implements [action.Cloud].
+func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
+	w, err := a.world(ctx)
+	if err != nil {
+		return action.NotDone, "", err
+	}
+	if t.Step.Name == stepSnapshot {
+		p := w.saved(t.Step.Key, parse[snapshots](t.Step.Params).Volumes)
+		if p == action.NotDone {
+			return p, "", nil
+		}
+		return p, receiptOf(t), nil
+	}
+	e := w.find(t.Ref)
+	switch t.Step.Name {
+	case stepTerminate, stepDelete, stepDeleteVolume, stepRelease:
+		if e == nil {
+			return action.Complete, "", nil
+		}
+	case stepStop:
+		if e == nil && t.Ref.Kind == inventory.KindTrainingJob {
+			return action.Complete, "", nil
+		}
+		if e == nil {
+			return action.Impossible, "", nil
+		}
+	}
+	if e == nil {
+		return action.NotDone, "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+	}
+	r := e.resource
+	if err := identical(t, r.CreatedAt); err != nil {
+		return action.NotDone, "", err
+	}
+	switch done := shows(r, t); {
+	case done, t.Step.Name == stepStop && r.State == inventory.StateStopped:
+		return action.Complete, string(r.State), nil
+	case t.Step.Name == stepStop && r.State == inventory.StateDeleting:
+		return action.Impossible, string(r.State), nil
+	case ended(r, t.Step.Name):
+		return action.InProgress, string(r.State), nil
+	}
+	return action.NotDone, "", nil
+}
+
+// shows says whether a resource has what a step sets.
+func shows(r *inventory.Resource, t action.Task) bool {
+	switch d := r.Detail.(type) {
+	case *inventory.LogGroup:
+		if t.Step.Name == stepRetention {
+			return d.RetentionDays.Or(-1) == parse[retention](t.Step.Params).Days
+		}
+	case *inventory.Repository:
+		if t.Step.Name == stepLifecycle {
+			return d.LifecyclePolicy.Or(false)
+		}
+	case *inventory.Bucket:
+		if t.Step.Name == stepLifecycle {
+			for _, want := range parse[lifecycle](t.Step.Params).Adds {
+				if !slices.ContainsFunc(d.Lifecycle.Or(nil), func(x inventory.LifecycleRule) bool { return x.ID == want.ID }) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	return t.Step.Name == stepTag && holds(r.Tags, parse[tags](t.Step.Params).Set)
+}
+
+// holds says whether tags have these values.
+func holds(tags, values map[string]string) bool {
+	for k, v := range values {
+		if now, there := tags[k]; !there || now != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Undo implements [action.Cloud].
+func (a *Actions) Undo(ctx context.Context, t action.Task) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	switch t.Step.Name {
+	case stepTerminate, stepDelete, stepDeleteVolume, stepRelease:
+		return refusal("irrevocable", "%s %s is gone; what was saved of it lies in snapshots tagged %s", t.Ref.Kind, t.Ref.ID, actionTag)
+	case stepSnapshot:
+		return refusal("irrevocable", "the snapshots that were made are kept; delete them when nobody needs them any more")
+	case stepStop:
+		if t.Ref.Kind == inventory.KindTrainingJob {
+			return refusal("irrevocable", "a training job that was stopped cannot go on; start another from its checkpoint")
+		}
+	}
+	a.cloud.mu.Lock()
+	defer a.cloud.mu.Unlock()
+	now := a.clock().UTC()
+	e := a.cloud.at(now).find(t.Ref)
+	if e == nil {
+		return refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+	}
+	if r := e.resource; t.Step.Name == stepStop && r.State == inventory.StateStopping {
+		return refusal("state", "%s %s is %s: only one that is stopped can be started", r.Kind, r.ID, r.State)
+	}
+	for i := range a.cloud.deeds {
+		if d := &a.cloud.deeds[i]; d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name && d.undone.IsZero() {
+			if err := identical(t, e.resource.CreatedAt); err != nil {
+				return err
+			}
+			d.undone = now
+		}
+	}
+	return nil
+}
+
+// world returns the account as it is now.
+func (a *Actions) world(ctx context.Context) (*world, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	a.cloud.mu.Lock()
+	defer a.cloud.mu.Unlock()
+	return a.cloud.at(a.clock().UTC()), nil
+}
+
+func refusal(rule, format string, args ...any) error {
+	return &action.Refusal{Rule: rule, Why: fmt.Sprintf(format, args...)}
+}
+
+// same refuses a resource that was made at another time than the one that was meant.
+func same(ref inventory.Ref, meant, is time.Time) error {
+	switch {
+	case meant.IsZero() && is.IsZero():
+		return nil
+	case meant.IsZero():
+		return refusal("unknown", "when %s %s was made was not known, so that it may be another one now", ref.Kind, ref.ID)
+	case !meant.Truncate(time.Second).Equal(is.Truncate(time.Second)):
+		return refusal("identity", "%s %s is another one than was meant: it dates from %s", ref.Kind, ref.ID, is.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func identical(t action.Task, is time.Time) error {
+	var meant time.Time
+	if t.Identity != "" {
+		var err error
+		if meant, err = time.Parse(time.RFC3339Nano, t.Identity); err != nil {
+			return fmt.Errorf("read the identity %q of %s: a time is expected: %w", t.Identity, t.Ref, err)
+		}
+	}
+	return same(t.Ref, meant, is)
+}
