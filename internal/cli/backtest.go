@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
@@ -28,60 +28,79 @@ type backtestFlags struct {
 	idleBelow   float64
 	baselines   bool
 	resource    string
+	policies    []string
+	caps        bool
 	output      string
 }
 
-func (a *app) newBacktest() *cobra.Command {
-	var f backtestFlags
-	c := &cobra.Command{
-		Use:   "backtest",
-		Short: "What letting idle GPUs go would have saved, on recorded usage",
-		Long: `Replays recorded GPU samples and says what each rule would have done: fixed waits,
-a dead man's switch, the best fixed wait in hindsight, a rule that learns from the
-past only, and an oracle that knows the future. A sample at t covers [t, t + step); a
-missing sample is unknown time and ends what was idle. A restart is charged where work
-came back to a resource that was let go.`,
-		Example: `  curfew backtest --trace gpus.csv.gz --restart-cost 5m
-  curfew backtest --trace duty.csv.gz --map resource=pod,time=t_s,gpu_util=gpu_util_pct --step 57s --restart-cost 8.7s
-  curfew backtest --trace gpus.parquet --price 3.06 -o json`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.backtest(c.Context(), f) },
-	}
-	fl := c.Flags()
+// addTrace adds the flags that say what is replayed and what a restart costs.
+func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.trace, "trace", "", "recorded usage (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
 	fl.StringVar(&f.columns, "map", "", "columns of the trace under other names: `resource=pod,time=t_s`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.price, "price", "", "price of a resource in `dollars` an hour")
 	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a resource that was let go")
 	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilisation in `percent` under which a sample is idle (default: only 0 is)")
-	fl.BoolVar(&f.baselines, "baselines", true, "replay the baselines")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+}
+
+func (a *app) newBacktest() *cobra.Command {
+	var f backtestFlags
+	c := &cobra.Command{
+		Use:   "backtest",
+		Short: "What policies would have done and saved, on recorded usage",
+		Long: `Replays recorded GPU samples through the engine that enforce uses, and says what each
+policy would have done, beside fixed waits, a dead man's switch, the best fixed wait in hindsight, a rule that learns from the
+past only, and an oracle that knows the future. A sample at t covers [t, t + step); a
+missing sample is unknown time and ends what was idle. A restart is charged where work
+came back to a resource that was let go.`,
+		Example: `  curfew backtest --trace gpus.csv.gz --restart-cost 5m
+  curfew backtest --trace duty.csv.gz --map resource=pod,time=t_s,gpu_util=gpu_util_pct --step 57s --restart-cost 8.7s
+  curfew backtest --trace gpus.csv.gz --policy examples/policies/idle-machines.yaml -o html > replay.html
+  curfew backtest --trace gpus.parquet --price 3.06 -o json`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.backtest(c.Context(), f) },
+	}
+	fl := c.Flags()
+	f.addTrace(fl)
+	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
+	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies; dollars an hour need --price")
+	fl.BoolVar(&f.baselines, "baselines", true, "replay the baselines")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json or html")
 	return c
 }
 
 func (a *app) backtest(ctx context.Context, f backtestFlags) error {
-	if err := oneOf("output", f.output, "table", "json"); err != nil {
+	if err := oneOf("output", f.output, "table", "json", "html"); err != nil {
 		return err
 	}
-	p, err := backtestParams(f)
+	p, err := f.params()
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(a.path(f.trace))
+	if len(f.policies) == 0 && !f.baselines {
+		return usageError("--baselines=false and no --policy leave nothing to replay")
+	}
+	p.Baselines, p.Caps = f.baselines, f.caps
+	if len(f.policies) > 0 {
+		if p.Policies, err = a.readPolicies(f.policies); err != nil {
+			return err
+		}
+	}
+	if f.output == "html" {
+		p.Draw = drawn
+	}
+	file, err := a.opened(ctx, f.trace, &p.Format)
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", f.trace, unwrapPath(err))}
+		return err
 	}
 	defer file.Close()
-	if err := settleStep(ctx, file, &p.Format); err != nil {
-		return scanFailure(err)
-	}
 	r, err := backtest.Run(ctx, file, p)
-	switch {
-	case errors.Is(err, backtest.ErrNothingMeasured):
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", f.trace, err), hint: "--map gpu_util=COLUMN names the column"}
-	case err != nil:
-		return scanFailure(err)
+	if err != nil {
+		return backtestFailure(f.trace, err)
+	}
+	if f.output == "html" {
+		return r.HTML(a.Stdout)
 	}
 	if f.output == "json" {
 		return a.printJSON(r)
@@ -89,13 +108,22 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	return a.printBacktest(r)
 }
 
-func backtestParams(f backtestFlags) (backtest.Params, error) {
-	p := backtest.Params{IdleBelow: f.idleBelow, Baselines: f.baselines}
-	if f.trace == "" {
-		return p, usageError("curfew backtest: give the recorded usage, --trace FILE")
+// drawn is how many resources the page shows over time.
+const drawn = 24
+
+// backtestFailure says what to do about a trace that cannot be replayed.
+func backtestFailure(trace string, err error) error {
+	if errors.Is(err, backtest.ErrNothingMeasured) {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", trace, err), hint: "--map gpu_util=COLUMN names the column"}
 	}
-	if !f.baselines {
-		return p, usageError("--baselines=false leaves nothing to replay: this version reads no policies")
+	return scanFailure(err)
+}
+
+// params reads the flags of addTrace.
+func (f backtestFlags) params() (backtest.Params, error) {
+	p := backtest.Params{IdleBelow: f.idleBelow}
+	if f.trace == "" {
+		return p, usageError("give the recorded usage, --trace FILE")
 	}
 	if !(f.idleBelow >= 0 && f.idleBelow <= 100) {
 		return p, usageError("--idle-below %v: it is a percentage from 0 to 100", f.idleBelow)

@@ -20,36 +20,53 @@ import (
 )
 
 func (a *app) newFix() *cobra.Command {
-	var dryRun, enforce bool
-	var output string
+	var f fixFlags
+	var dryRun bool
 	c := &cobra.Command{
 		Use:   "fix FINDING…",
-		Short: "Show what a finding's fix would do, its risk, and how to take it back",
+		Short: "Carry a finding's fix out through the safety ladder, or show what it would do",
 		Long: `Looks a finding up in the last scan, by its id or any unique prefix of it, and shows
 the fix: what it does, what it saves, its risk, what to know before, how far it can
-be undone, and the commands that do it by hand. It changes nothing.`,
+be undone, and the commands that do it by hand. That is all without --enforce.
+
+With --enforce it reads the resource again and climbs the ladder one step: it warns the
+owner, waits out the grace, verifies again, acts, confirms. It never sleeps; run the same
+command again when it says. What is not explicitly ephemeral, and every deletion, needs
+the approval of a second person for exactly that plan.`,
 		Example: `  curfew fix 9c6e
-  curfew fix 9c6e 5fbf -o json`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError("%s takes the id of a finding, or the beginning of one; `curfew scan` shows them", c.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, ids []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
+  curfew fix 9c6e --enforce
+  curfew fix --undo 4f1c2a`,
+		RunE: func(c *cobra.Command, ids []string) error {
+			if err := oneOf("output", f.output, "table", "json"); err != nil {
 				return err
 			}
-			if enforce {
-				return &failure{exit: ExitUsage, code: "not_offered", err: errors.New("--enforce: this version shows fixes and carries none out"),
-					hint: "the commands that `curfew fix` shows do it by hand"}
+			if err := f.check(); err != nil {
+				return err
 			}
-			return a.fix(ids, output)
+			switch {
+			case f.undo != "" && len(ids) > 0:
+				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
+			case f.undo != "":
+				return a.undo(c.Context(), f)
+			case len(ids) == 0:
+				return usageError("%s takes the id of a finding, or the beginning of one; `curfew scan` shows them", c.CommandPath())
+			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
+				return usageError("--dry-run and --enforce say the opposite")
+			case f.enforce:
+				return a.carryOut(c.Context(), ids, f)
+			}
+			return a.fix(ids, f.output)
 		},
 	}
-	c.Flags().BoolVar(&dryRun, "dry-run", true, "change nothing")
-	c.Flags().BoolVar(&enforce, "enforce", false, "carry the fix out (not offered by this version)")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	fl := c.Flags()
+	fl.BoolVar(&dryRun, "dry-run", true, "change nothing")
+	fl.BoolVar(&f.enforce, "enforce", false, "warn, and act when the grace is over")
+	fl.StringVar(&f.grace, "grace", "15m", "how long nothing happens after the owner was warned")
+	fl.StringVar(&f.undo, "undo", "", "take back what was done, by the `id` that `curfew audit` shows")
+	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
+	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
+	f.add(fl)
+	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
 	return c
 }
 
@@ -64,27 +81,9 @@ func (a *app) fix(ids []string, output string) error {
 	if err != nil {
 		return err
 	}
-	all, err := keptFindings(cfg.DataDir)
+	chosen, err := choose(cfg.DataDir, ids)
 	if err != nil {
 		return err
-	}
-	var chosen []stored
-	for _, id := range ids {
-		var match []stored
-		for _, s := range all {
-			if id != "" && strings.HasPrefix(s.ID, strings.ToLower(id)) {
-				match = append(match, s)
-			}
-		}
-		switch {
-		case len(match) == 0:
-			return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no finding of the last scan has an id that begins with %q", id), hint: "curfew scan --all shows them"}
-		case len(match) > 1:
-			return usageError("%q is the beginning of %d findings: give more of the id", id, len(match))
-		}
-		if !slices.ContainsFunc(chosen, func(s stored) bool { return s.ID == match[0].ID }) {
-			chosen = append(chosen, match[0])
-		}
 	}
 	if output == "json" {
 		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": fixDocs(chosen)})
@@ -98,8 +97,35 @@ func (a *app) fix(ids []string, output string) error {
 	return nil
 }
 
-// keptFindings reads the findings of the last scan of every cloud.
-func keptFindings(dataDir string) ([]stored, error) {
+// choose finds findings by the beginnings of their ids, each once.
+func choose(dataDir string, ids []string) ([]stored, error) {
+	all, err := keptFindings(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []stored
+	for _, id := range ids {
+		var match []stored
+		for _, s := range all {
+			if id != "" && strings.HasPrefix(s.ID, strings.ToLower(id)) {
+				match = append(match, s)
+			}
+		}
+		switch {
+		case len(match) == 0:
+			return nil, &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no finding of the last scan has an id that begins with %q", id), hint: "curfew scan --all shows them"}
+		case len(match) > 1:
+			return nil, usageError("%q is the beginning of %d findings: give more of the id", id, len(match))
+		}
+		if !slices.ContainsFunc(chosen, func(s stored) bool { return s.ID == match[0].ID }) {
+			chosen = append(chosen, match[0])
+		}
+	}
+	return chosen, nil
+}
+
+// keptScans reads the last scan of every cloud.
+func keptScans(dataDir string) ([]report.Document, error) {
 	files, err := filepath.Glob(filepath.Join(dataDir, "scans", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("look for kept scans: %w", err)
@@ -107,7 +133,7 @@ func keptFindings(dataDir string) ([]stored, error) {
 	if dataDir == "" || len(files) == 0 {
 		return nil, &failure{exit: ExitError, code: "no_scan", err: errors.New("there is no kept scan to look in"), hint: "run `curfew scan` first"}
 	}
-	var out []stored
+	var out []report.Document
 	for _, name := range files {
 		f, err := os.Open(name)
 		if err != nil {
@@ -117,6 +143,19 @@ func keptFindings(dataDir string) ([]stored, error) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "run `curfew scan` again"}
 		}
+		out = append(out, doc)
+	}
+	return out, nil
+}
+
+// keptFindings lists the findings of the last scan of every cloud.
+func keptFindings(dataDir string) ([]stored, error) {
+	docs, err := keptScans(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	var out []stored
+	for _, doc := range docs {
 		for _, found := range doc.Findings {
 			out = append(out, stored{Finding: found, scanned: doc.FinishedAt})
 		}

@@ -48,7 +48,8 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags.StringVar(&a.configPath, "config", "", "configuration `file` (default: curfew.yaml found upward, then the user's)")
 	flags.StringVar(&a.dataDir, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
-	root.AddCommand(a.newScan(), a.newFix(), a.newBacktest(), a.newPrice())
+	root.AddCommand(a.newScan(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newKeep(), a.newFreeze(), a.newUnfreeze(),
+		a.newApprove(), a.newDeny(), a.newApprovals(), a.newAudit(), a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
 	root.Args = noSuchVerb
 	return root

@@ -38,6 +38,9 @@ type Process struct {
 	// Lookup reads the environment.
 	Lookup func(string) (string, bool)
 	Now    func() time.Time
+	// Uptime names the boot of the machine and says how long ago it was, by a clock
+	// that nobody sets; nil where there is none.
+	Uptime func() (boot string, up time.Duration)
 	// Dir is the working directory.
 	Dir string
 	// ConfigDir and DataDir are the user's own; empty when there is no home.
@@ -53,7 +56,7 @@ type Process struct {
 func System(version string) Process {
 	p := Process{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Lookup: os.LookupEnv, Now: time.Now, Version: version,
+		Lookup: os.LookupEnv, Now: time.Now, Uptime: uptime, Version: version,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	p.Dir, _ = os.Getwd()

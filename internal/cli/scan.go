@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
@@ -24,8 +25,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// scanFlags are the flags of scan.
-type scanFlags struct {
+// sourceFlags say which account is read, and which recorded usage beside it.
+type sourceFlags struct {
 	cloud       string
 	demo        bool
 	regions     []string
@@ -35,6 +36,31 @@ type scanFlags struct {
 	columns     string
 	step        string
 	resource    string
+}
+
+func (f *sourceFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.cloud, "cloud", "aws", "what to read: aws or sim")
+	fl.BoolVar(&f.demo, "demo", false, "the built-in simulated account (the same as --cloud sim)")
+	fl.StringSliceVar(&f.regions, "regions", nil, "regions to read, or all (default: the configured region)")
+	fl.StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
+	fl.StringVar(&f.profile, "profile", "", "AWS profile")
+	fl.StringArrayVar(&f.usage, "usage", nil, "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
+	fl.StringVar(&f.columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
+	fl.StringVar(&f.step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
+	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
+}
+
+// check settles which cloud is meant.
+func (f *sourceFlags) check() error {
+	if f.demo {
+		f.cloud = "sim"
+	}
+	return oneOf("cloud", f.cloud, "aws", "sim")
+}
+
+// scanFlags are the flags of scan.
+type scanFlags struct {
+	sourceFlags
 	window      string
 	failOn      string
 	output      string
@@ -63,15 +89,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.scan(c.Context(), f) },
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.cloud, "cloud", "aws", "what to audit: aws or sim")
-	fl.BoolVar(&f.demo, "demo", false, "audit the built-in simulated account (the same as --cloud sim)")
-	fl.StringSliceVar(&f.regions, "regions", nil, "regions to read, or all (default: the configured region)")
-	fl.StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
-	fl.StringVar(&f.profile, "profile", "", "AWS profile")
-	fl.StringArrayVar(&f.usage, "usage", nil, "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
-	fl.StringVar(&f.columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
-	fl.StringVar(&f.step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
-	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
+	f.add(fl)
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
@@ -87,10 +105,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err := oneOf("output", f.output, scanOutputs...); err != nil {
 		return err
 	}
-	if f.demo {
-		f.cloud = "sim"
-	}
-	if err := oneOf("cloud", f.cloud, "aws", "sim"); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	if f.printPolicy {
@@ -114,12 +129,12 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return err
 	}
-	recordings, err := a.recordings(f)
+	recordings, err := a.recordings(f.sourceFlags)
 	if err != nil {
 		return err
 	}
 	now := a.Now().UTC()
-	cloud, err := a.observer(ctx, f, cfg, book, now)
+	cloud, err := a.observer(ctx, f.sourceFlags, cfg, book, now)
 	if err != nil {
 		return err
 	}
@@ -179,7 +194,7 @@ var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 // simSeed makes the simulated account the same on every machine.
 const simSeed = 1
 
-func (a *app) observer(ctx context.Context, f scanFlags, cfg config.Config, book *price.Book, now time.Time) (round.Observer, error) {
+func (a *app) observer(ctx context.Context, f sourceFlags, cfg config.Config, book *price.Book, now time.Time) (round.Observer, error) {
 	if f.cloud == "sim" {
 		if len(f.regions)+len(f.assumeRoles) > 0 || f.profile != "" {
 			return nil, usageError("--regions, --assume-role and --profile are for a real account, not for the simulated one")
@@ -244,7 +259,7 @@ func scanFailure(err error) error {
 }
 
 // recordings opens what --usage names.
-func (a *app) recordings(f scanFlags) ([]round.Recording, error) {
+func (a *app) recordings(f sourceFlags) ([]round.Recording, error) {
 	var step time.Duration
 	if f.step != "" {
 		var err error

@@ -18,6 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // FileName is the name of the configuration file.
@@ -27,6 +29,21 @@ const FileName = "curfew.yaml"
 type Config struct {
 	// DataDir is where curfew keeps what it remembers.
 	DataDir string `yaml:"data_dir"`
+	// DatabaseURL is a PostgreSQL database that several machines share; empty: a file
+	// in DataDir.
+	DatabaseURL string `yaml:"database_url"`
+	// Identity is who gives the commands; empty: the user of the operating system.
+	Identity string `yaml:"identity"`
+	// Approvers gives people the roles by which they decide requests.
+	Approvers map[string][]string `yaml:"approvers"`
+	// Policies are files of policies, or directories of them.
+	Policies []string `yaml:"policies"`
+	// Governance says which resources policies may act on.
+	Governance policy.Governance `yaml:"governance"`
+	// Enforce is how passes of the policies are made.
+	Enforce Enforce `yaml:"enforce"`
+	// Notify is how people are reached.
+	Notify notify.Config `yaml:"notify"`
 	// Tags says which tags name the owner.
 	Tags inventory.TagMapping `yaml:"tags"`
 	// RequiredTags are the keys without which spend cannot be attributed.
@@ -59,6 +76,17 @@ type Scan struct {
 	FailOn string `yaml:"fail_on"`
 }
 
+// Enforce is how passes of the policies are made.
+type Enforce struct {
+	// Window is the least that usage is read back; policies that ask for longer
+	// durations read as far as they need.
+	Window time.Duration `yaml:"window"`
+	// MaxRoundGap is the longest pause between two passes that grace runs over.
+	MaxRoundGap time.Duration `yaml:"max_round_gap"`
+	// KeepMax is the longest time for which a keep can be given.
+	KeepMax time.Duration `yaml:"keep_max"`
+}
+
 // Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
@@ -66,6 +94,7 @@ func Default() Config {
 		RequiredTags: inventory.RequiredTags,
 		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
+		Enforce:      Enforce{Window: 3 * time.Hour, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour},
 		Thresholds:   finding.DefaultThresholds(),
 		Duty:         duty.DefaultThresholds(),
 	}
@@ -175,6 +204,18 @@ func Decode(name string, src []byte, c *Config) error {
 			}
 			return &Error{File: name, Message: l.path + ": " + err.Error()}
 		}
+	}
+	if err := c.Notify.Validate(); err != nil {
+		var field *notify.FieldError
+		if errors.As(err, &field) {
+			path := "notify." + field.Path
+			for _, l := range leaves(c) {
+				if node := l.node(file); node != nil && l.path == path {
+					return at(name, node, path+": "+field.Message)
+				}
+			}
+		}
+		return &Error{File: name, Message: "notify: " + err.Error()}
 	}
 	if err := c.Duty.Validate(); err != nil {
 		return &Error{File: name, Message: "duty: " + err.Error()}

@@ -139,8 +139,18 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	channels, err := os.ReadFile("../../docs/notifications.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := Default()
 	for _, l := range leaves(&c) {
+		if _, key, ok := strings.Cut(l.path, "notify."); ok {
+			if section, key, _ := strings.Cut(key, "."); !strings.Contains(string(channels), section+":") || !strings.Contains(string(channels), key) {
+				t.Errorf("docs/notifications.md does not say what %s is", l.path)
+			}
+			continue
+		}
 		if !strings.Contains(string(doc), "`"+l.path+"`") {
 			t.Errorf("docs/configuration.md does not say what %s is", l.path)
 		}

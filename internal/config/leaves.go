@@ -55,16 +55,27 @@ func (l leaf) node(file *ast.File) ast.Node {
 	return n
 }
 
+// off are the keys whose default is zero, which leaves out what they are about.
+var off = func() map[string]bool {
+	out := map[string]bool{}
+	c := Default()
+	for _, l := range leaves(&c) {
+		out[l.path] = l.value.IsZero()
+	}
+	return out
+}()
+
 // check refuses numbers and durations that are not positive: a threshold of zero
-// would judge everything, and a window of zero would see nothing.
+// would judge everything, and a window of zero would see nothing. Zero is right only
+// where it is the default.
 func (l leaf) check() error {
 	switch v := l.value; v.Kind() {
 	case reflect.Int, reflect.Int64:
-		if v.Int() <= 0 {
+		if v.Int() < 0 || (v.Int() == 0 && !off[l.path]) {
 			return errors.New("must be more than zero")
 		}
 	case reflect.Float64:
-		if !(v.Float() > 0) {
+		if !(v.Float() >= 0) || (v.Float() == 0 && !off[l.path]) {
 			return errors.New("must be more than zero")
 		}
 		if strings.HasSuffix(l.path, "_share") && v.Float() > 1 {
@@ -102,7 +113,7 @@ func (l leaf) set(s string) error {
 			return err
 		}
 		l.value.SetInt(int64(d))
-	case l.value.Kind() == reflect.Slice:
+	case l.value.Type() == reflect.TypeFor[[]string]():
 		items := []string{}
 		for item := range strings.SplitSeq(s, ",") {
 			if item = strings.TrimSpace(item); item != "" {

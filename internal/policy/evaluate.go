@@ -10,7 +10,11 @@ import (
 
 // Evaluate says whether the policy proposes its action for a resource, and until when
 // that cannot change by time alone. It leaves Outcome.Parts to [Policy.Explain]. A
-// policy that was not read by [Parse] answers unknown.
+// condition that [Parse] did not read is unknown. It is safe for concurrent use.
+//
+// Outcome.Next is exact to the nanosecond where a condition compares sums of spans and
+// times: "duty.lasting > d" turns a nanosecond after d, ">=" at d. Where a condition uses
+// time in any other way it is the next full minute, when clocks show another time.
 func (p *Policy) Evaluate(f *Facts) Outcome {
 	if f.Stale || f.Resource == nil {
 		return Outcome{}

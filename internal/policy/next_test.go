@@ -60,6 +60,7 @@ func TestNext(t *testing.T) {
 		{"a creation to come", `when: resource.age >= duration("1m")`, func(f *Facts) { f.Resource.CreatedAt = wednesday.Add(time.Hour) }, wednesday.Add(time.Hour)},
 		{"two ages whose difference stays", `when: resource.age - resource.state_age > duration("4h")`, nil, never},
 		{"a sum of two ages", `when: resource.age + resource.state_age >= duration("46h")`, nil, wednesday.Add(time.Hour)},
+		{"a difference that stays until the samples end", `when: resource.age - duty.lasting >= duration("23h30m")`, func(f *Facts) { f.Duty.Expires = never }, wednesday.Add(time.Minute)},
 		{"a lease's rest", `when: lease.remaining < duration("15m")`, nil, wednesday.Add(45*time.Minute + 1)},
 		{"a lease's end", `when: lease.expired`, nil, wednesday.Add(time.Hour)},
 		{"a fixed time", `when: now >= timestamp("2026-01-07T13:30:00Z")`, nil, wednesday.Add(90 * time.Minute)},
@@ -115,6 +116,35 @@ func TestScheduleWalls(t *testing.T) {
 		morning := hour < 7 && day != time.Monday && !weekend
 		if got, want := h.isOff(at), weekend || evening || morning; got != want {
 			t.Fatalf("%s: off is %t, want %t", local, got, want)
+		}
+	}
+}
+
+// TestTurns holds when spans begin and end around changes of the clocks.
+func TestTurns(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, off, now, want string }{
+		{"the night that is an hour short", "20:00-07:00", "2026-03-28T20:00:00Z", "2026-03-29T05:00:00Z"},
+		{"the night that is an hour long", "20:00-07:00", "2026-10-24T20:00:00Z", "2026-10-25T06:00:00Z"},
+		{"a span that is skipped", "02:15-02:45", "2026-03-29T00:30:00Z", "2026-03-30T00:15:00Z"},
+		{"a span whose beginning is when the clocks are set", "02:00-02:30", "2026-03-29T00:30:00Z", "2026-03-30T00:00:00Z"},
+		{"a span that the clocks leave when they are set back", "02:30-07:00", "2026-10-25T00:45:00Z", "2026-10-25T01:00:00Z"},
+		{"and that comes again", "02:30-07:00", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"},
+		{"always", "Mon-Sun", "2026-10-25T01:00:00Z", "0001-01-01T00:00:00Z"},
+	} {
+		h, err := newHours(&Schedule{Location: berlin, Off: []string{tc.off}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := time.Parse(time.RFC3339, tc.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.nextTurn(now).UTC().Format(time.RFC3339); got != tc.want {
+			t.Errorf("%s: %q turns at %s, want %s", tc.name, tc.off, got, tc.want)
 		}
 	}
 }

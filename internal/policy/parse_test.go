@@ -172,6 +172,7 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 		{"a duration that is none", head + "  - name: a\n    when: resource.age > duration(\"12 hours\")\n" + rest, 4, 35, `"12 hours" is not a duration`},
 		{"a time that is none", head + "  - name: a\n    when: now > timestamp(\"tomorrow\")\n" + rest, 4, 27, "timestamp"},
 		{"a number that is none", head + "  - name: a\n    when: price.drift != double(\"NaN\")\n" + rest, 4, 11, "NaN is not a finite number"},
+		{"a value in place of an absent tag", head + "  - name: a\n    when: resource.tags.?team.orValue(\"a\") == \"a\"\n" + rest, 4, 24, "unsupported syntax"},
 		{"has of anything else", head + "  - name: a\n    when: has(1)\n" + rest, 4, 15, "has asks for a tag"},
 		{"schedule facts without a schedule", head + "  - name: a\n    when: schedule.off\n" + rest, 4, 11, "the policy has no schedule"},
 

@@ -98,6 +98,9 @@ func TestCasesUseTheRealEngine(t *testing.T) {
 		"a machine that is stopped does nothing": `    resources: [{id: a, lifetime: ephemeral, created: -2h, state: stopped, gpus: 1, ` + rests + `}]
     expect: [{at: 50m, propose: none, unknown: [{policy: idle}]}]
 `,
+		"what is no machine has no duty": `    resources: [{id: a, kind: database, state: running, lifetime: ephemeral, created: -2h, samples: [{for: 1h, cpu_util: 0, net_bytes: 0}]}]
+    expect: [{at: 50m, propose: none, unknown: [{policy: idle}]}]
+`,
 		"GPUs that nobody samples": `    resources: [{id: a, lifetime: ephemeral, created: -2h, gpus: 2, ` + rests + `}]
     expect: [{at: 50m, propose: none, unknown: [{policy: idle}]}]
 `,

@@ -88,11 +88,12 @@ func (d *document) subject(n ast.Node, c *testCase) (*subject, error) {
 	return s, nil
 }
 
-// machines are the kinds that compute, and run unless a case says otherwise.
-var machines = []inventory.Kind{
-	inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob,
-	inventory.KindPod, inventory.KindNode,
-}
+// machines are the kinds that compute, and run unless a case says otherwise; measured are
+// those whose duty is judged, in a case as in a live account.
+var (
+	measured = []inventory.Kind{inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob}
+	machines = append(slices.Clone(measured), inventory.KindPod, inventory.KindNode)
+)
 
 // chosen reads one of some values; without values any text.
 func (d *document) chosen(n ast.Node, what string, values []string, out *string) (err error) {

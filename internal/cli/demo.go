@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/curfew-dev/curfew/examples"
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// Bounds of the demonstration.
+const (
+	demoPasses = 8
+	demoShown  = 6 // lines of one result
+)
+
+// demo lets the policies act on the simulated account, pass by pass, under a clock that
+// jumps to when there is something to do. It is the engine that acts on real accounts;
+// only the account, the people and the clock are made up.
+func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	set, err := a.demoPolicies(f.policies)
+	if err != nil {
+		return err
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "curfew-demo")
+	if err != nil {
+		return fmt.Errorf("keep the demonstration's state: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := store.Open(ctx, store.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	clock := &demoClock{wall: a.Now().UTC().Truncate(time.Minute)}
+	cloud := sim.New(sim.Options{Seed: simSeed, Now: clock.now(), Tags: cfg.Tags})
+	people := &demoPeople{}
+	live := round.Live{
+		Observer: cloud, Rechecker: cloud, Prices: book, Duty: cfg.Duty, Policies: set, Now: clock.now,
+		Query:      round.Query{Window: max(cfg.Enforce.Window, horizon(set)), Kinds: set.Kinds()},
+		Governance: policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}},
+		Ladder: func(account string) *action.Ladder {
+			return &action.Ladder{Store: s.Actions(), Cloud: cloud.Actions(clock.now), Notifier: people, Account: account, Actor: "demo", Enforce: true,
+				Clock: clock.read, MaxRoundGap: 100 * 24 * time.Hour}
+		},
+	}
+	fmt.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, under a clock that jumps to what is next\n", plural(int64(len(set.Policies)), "policy", "policies"))
+	seen := map[string]bool{}
+	for range demoPasses {
+		live.Query.Now = clock.now()
+		people.told = 0
+		pass, err := round.Enforce(ctx, live)
+		if err != nil {
+			return err
+		}
+		a.printDemo(pass, clock.now(), people.told, seen)
+		next := pass.NextAt()
+		if next.IsZero() {
+			break
+		}
+		clock.jump(next)
+	}
+	var entries int64
+	if err := s.Actions().Entries(ctx, action.Query{}, func(action.Entry) error { entries++; return nil }); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plural(entries, "entry", "entries"))
+	return err
+}
+
+// demoPolicies are those given, which then enforce, or the demonstration's own.
+func (a *app) demoPolicies(names []string) (*policy.Set, error) {
+	if len(names) == 0 {
+		return policy.Parse("demo.yaml", examples.Demo)
+	}
+	set, err := a.readPolicies(names)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range set.Policies {
+		p.Mode = policy.Enforce
+	}
+	return set, nil
+}
+
+// printDemo shows a pass: how many results there are, and those that are new.
+func (a *app) printDemo(p *round.Pass, now time.Time, told int, seen map[string]bool) {
+	byRef := map[inventory.Ref]*inventory.Resource{}
+	for _, r := range p.Resources {
+		byRef[r.Ref()] = r
+	}
+	fresh := map[action.Result][]action.Line{}
+	counts := map[action.Result]int{}
+	for _, l := range p.Lines() {
+		counts[l.Result]++
+		if key := l.Resource.String() + l.Source + string(l.Result); !seen[key] {
+			seen[key] = true
+			fresh[l.Result] = append(fresh[l.Result], l)
+		}
+	}
+	var sum []string
+	for _, r := range results {
+		if n := counts[action.Result(r)]; n > 0 {
+			sum = append(sum, fmt.Sprintf("%d %s", n, r))
+		}
+	}
+	fmt.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plural(int64(told), "message was sent", "messages were sent"))
+	for _, r := range results {
+		lines := fresh[action.Result(r)]
+		for i, l := range lines {
+			if i == demoShown {
+				fmt.Fprintf(a.Stdout, "    %-10s and %d more\n", r, len(lines)-i)
+				break
+			}
+			name := l.Resource.ID
+			if res := byRef[l.Resource]; res != nil {
+				name = strings.TrimSpace(res.Type + " " + first(res.Name, res.ID))
+			}
+			fmt.Fprintf(a.Stdout, "    %-10s %-7s %-32s %s\n", l.Result, l.Verb, ansi.Truncate(name, 32, "…"), a.wrapped(oneLine(l.Why), 55))
+		}
+	}
+}
+
+// demoClock is a clock that jumps, whose uptime goes along.
+type demoClock struct {
+	mu   sync.Mutex
+	wall time.Time
+	up   time.Duration
+}
+
+func (c *demoClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wall
+}
+
+func (c *demoClock) read() action.Clock {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return action.Clock{Wall: c.wall, Boot: "demo", Uptime: c.up}
+}
+
+// jump goes on to a time, and a minute at least.
+func (c *demoClock) jump(to time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := max(to.Sub(c.wall), time.Minute)
+	c.wall, c.up = c.wall.Add(d), c.up+d
+}
+
+// demoPeople are the owners in the simulated company; all of them read their messages.
+type demoPeople struct{ told int }
+
+// Notify implements action.Notifier.
+func (p *demoPeople) Notify(_ context.Context, recipient string, m action.Message) (string, error) {
+	who := m.Resource.Owner.User
+	if who == "" || recipient == "team" {
+		who = m.Resource.Owner.Team
+	}
+	if !slices.Contains([]string{"owner", "team"}, recipient) {
+		who = recipient
+	}
+	if who == "" {
+		return "", errors.New("nobody to warn: no tag says whose it is")
+	}
+	p.told++
+	return "demo:" + who, nil
+}

@@ -1,0 +1,307 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/notify/mail"
+	"github.com/curfew-dev/curfew/internal/notify/slack"
+	"github.com/curfew-dev/curfew/internal/notify/webhook"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// enforceFlags are the flags of enforce.
+type enforceFlags struct {
+	sourceFlags
+	policies []string
+	once     bool
+	enforce  bool
+	window   string
+	output   string
+	all      bool
+}
+
+func (a *app) newEnforce() *cobra.Command {
+	var f enforceFlags
+	c := &cobra.Command{
+		Use:   "enforce --once",
+		Short: "One pass of the policies over the account as it is now",
+		Long: `Makes one pass of the policies: reads the account, judges it, and advances every
+ladder by the steps that are due: warn, wait out the grace, verify again, act, confirm.
+It never sleeps; it prints when to run it again. From cron, every five minutes:
+
+  */5 * * * *  curfew enforce --once --enforce
+
+Without --enforce it only shows what it would do. A policy acts when its own mode is
+enforce and --enforce is given; unknown never acts. docs/safety.md has the whole ladder.`,
+		Example: `  curfew enforce --demo                         the ladder on the simulated account, under a clock that jumps
+  curfew enforce --once --policy policies/
+  curfew enforce --once --enforce --regions us-east-1,us-west-2`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.enforce(c.Context(), f) },
+	}
+	fl := c.Flags()
+	f.add(fl)
+	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
+	fl.BoolVar(&f.once, "once", false, "one pass and done")
+	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
+	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
+	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	fl.BoolVar(&f.all, "all", false, "every line, also of what only waits")
+	return c
+}
+
+func (a *app) enforce(ctx context.Context, f enforceFlags) error {
+	if err := oneOf("output", f.output, "table", "json"); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.cloud == "sim" {
+		return a.demo(ctx, f)
+	}
+	if !f.once {
+		return usageError("curfew enforce: give --once; this version has no daemon that goes on by itself")
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	set, err := a.policies(cfg, f.policies)
+	if err != nil {
+		return err
+	}
+	live, close, err := a.live(ctx, cfg, f, set)
+	if err != nil {
+		return err
+	}
+	defer close()
+	bar := a.newProgress(f.cloud)
+	live.Query.Progress = bar.report
+	pass, err := round.Enforce(ctx, live)
+	bar.finish()
+	if err != nil {
+		return stateFailure(scanFailure(err))
+	}
+	if f.output == "json" {
+		err = a.printJSON(passDoc(pass, f))
+	} else {
+		err = a.printPass(pass, f)
+	}
+	if err != nil {
+		return err
+	}
+	if pass.Partial() {
+		return &failure{exit: ExitPartial}
+	}
+	return nil
+}
+
+// policies reads the policy files of flags, or of the configuration.
+func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
+	if len(names) == 0 {
+		names = cfg.Policies
+	}
+	if len(names) == 0 {
+		return nil, usageError("no policy is given: --policy FILE, or policies in curfew.yaml; examples/policies has some to begin with")
+	}
+	return a.readPolicies(names)
+}
+
+// observing wires what a pass reads and judges by.
+func (a *app) observing(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Live, error) {
+	if f.window != "" {
+		d, err := config.ParseDuration(f.window)
+		if err != nil || d <= 0 {
+			return round.Live{}, usageError("--window %q: it is a duration such as 3h", f.window)
+		}
+		cfg.Enforce.Window = d
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return round.Live{}, err
+	}
+	recordings, err := a.recordings(f.sourceFlags)
+	if err != nil {
+		return round.Live{}, err
+	}
+	now := a.Now().UTC()
+	observer, err := a.observer(ctx, f.sourceFlags, cfg, book, now)
+	if err != nil {
+		return round.Live{}, err
+	}
+	return round.Live{
+		Observer:   observer,
+		Query:      round.Query{Now: now, Window: max(cfg.Enforce.Window, horizon(set)), Kinds: set.Kinds()},
+		Recordings: recordings, Prices: book, Duty: cfg.Duty, Policies: set, Governance: cfg.Governance, Now: a.Now,
+	}, nil
+}
+
+// live wires a pass that acts: the account, the state, the people to warn.
+func (a *app) live(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Live, func(), error) {
+	none := func() {}
+	live, err := a.observing(ctx, cfg, f, set)
+	if err != nil {
+		return round.Live{}, none, err
+	}
+	cloud, ok := live.Observer.(*aws.Cloud)
+	if !ok {
+		return round.Live{}, none, usageError("--cloud %s: nothing is carried out there", f.cloud)
+	}
+	live.Rechecker = cloud
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return round.Live{}, none, err
+	}
+	closing := func() { _ = s.Close() } // everything that matters was committed
+	live.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	return live, closing, err
+}
+
+// horizon is how far back usage has to be known for the policies' longest duration,
+// with a fifth more for the samples at its edges.
+func horizon(set *policy.Set) time.Duration {
+	var longest time.Duration
+	for _, p := range set.Policies {
+		longest = max(longest, p.Horizon())
+	}
+	return longest + longest/5
+}
+
+// ladders wires the ladder of each account.
+func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enforce bool) (func(account string) *action.Ladder, error) {
+	router, err := notify.New(cfg.Notify, notify.Lookup(a.Lookup), slack.Open, mail.Open, webhook.Open)
+	if err != nil {
+		return nil, err
+	}
+	who, err := a.person(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return func(account string) *action.Ladder {
+		return &action.Ladder{
+			Store: s.Actions(), Cloud: cloud, Notifier: router, Account: account, Actor: who, Enforce: enforce,
+			Clock: a.clock, MaxRoundGap: cfg.Enforce.MaxRoundGap, KeepMax: cfg.Enforce.KeepMax, Log: slog.New(slog.DiscardHandler),
+		}
+	}, nil
+}
+
+// results orders the lines of a pass: what needs a look first.
+var results = []string{"failed", "refused", "over-cap", "frozen", "acted", "confirmed", "would-act", "warned", "would-warn", "waiting", "observed", "withdrawn"}
+
+func (a *app) printPass(p *round.Pass, f enforceFlags) error {
+	mode := "dry run, nothing is sent and nothing changes"
+	if f.enforce {
+		mode = "enforcing"
+	}
+	fmt.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plural(int64(len(p.Resources)), "resource", "resources"), mode)
+	if z := p.Frozen(); z != nil {
+		fmt.Fprintf(a.Stdout, "  frozen by %s since %s: %s\n", z.By, a.when(z.At), z.Reason)
+	}
+	lines := p.Lines()
+	slices.SortStableFunc(lines, func(x, y action.Line) int {
+		return cmp.Compare(slices.Index(results, string(x.Result)), slices.Index(results, string(y.Result)))
+	})
+	byRef := map[inventory.Ref]*inventory.Resource{}
+	for _, r := range p.Resources {
+		byRef[r.Ref()] = r
+	}
+	fmt.Fprintln(a.Stdout)
+	if len(lines) == 0 {
+		fmt.Fprintln(a.Stdout, "  no policy applies to anything now")
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for _, l := range lines {
+		name, owner := l.Resource.ID, ""
+		if r := byRef[l.Resource]; r != nil {
+			name = strings.TrimSpace(r.Type + " " + first(r.Name, r.ID))
+			owner = strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
+		}
+		due := ""
+		if !l.DueAt.IsZero() {
+			due = "at " + a.when(l.DueAt)
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Result, l.Verb, name, owner, l.Source, due, oneLine(l.Why))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, b := range p.BlindSpots {
+		fmt.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
+	}
+	fmt.Fprintln(a.Stdout)
+	if next := p.NextAt(); !next.IsZero() {
+		fmt.Fprintf(a.Stdout, "  next: run again at %s\n", a.when(next))
+	}
+	return nil
+}
+
+// passView is a pass in a document.
+type passView struct {
+	Schema     string                `json:"schema"`
+	DryRun     bool                  `json:"dry_run"`
+	Accounts   []string              `json:"accounts"`
+	Resources  int                   `json:"resources"`
+	Frozen     *frozenView           `json:"frozen,omitempty"`
+	Lines      []lineView            `json:"lines"`
+	NextAt     *time.Time            `json:"next_at"`
+	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
+}
+
+type frozenView struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+type lineView struct {
+	Item     string     `json:"item,omitempty"`
+	Resource string     `json:"resource"`
+	Policy   string     `json:"policy"`
+	Verb     string     `json:"verb"`
+	Result   string     `json:"result"`
+	Why      string     `json:"why"`
+	DueAt    *time.Time `json:"due_at"`
+}
+
+func passDoc(p *round.Pass, f enforceFlags) passView {
+	v := passView{Schema: "curfew.enforce/v1", DryRun: !f.enforce, Accounts: p.Accounts, Resources: len(p.Resources),
+		Lines: []lineView{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
+	if z := p.Frozen(); z != nil {
+		v.Frozen = &frozenView{By: z.By, Reason: z.Reason, At: z.At.UTC()}
+	}
+	for _, l := range p.Lines() {
+		v.Lines = append(v.Lines, lineOf(l))
+	}
+	return v
+}
+
+// lineOf is a line in a document.
+func lineOf(l action.Line) lineView {
+	return lineView{Item: l.Item, Resource: l.Resource.String(), Policy: l.Source, Verb: string(l.Verb),
+		Result: string(l.Result), Why: l.Why, DueAt: optionalTime(l.DueAt)}
+}
+
+func optionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// fixFlags are the flags of fix.
+type fixFlags struct {
+	sourceFlags
+	enforce, scratch, save bool
+	grace, undo, output    string
+}
+
+// carryOut takes findings one step up the ladder.
+func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
+	grace, err := config.ParseDuration(f.grace)
+	if err != nil || grace <= 0 {
+		return usageError("--grace %q: it is a duration such as 15m; nothing is done without one", f.grace)
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(cfg.DataDir, ids)
+	if err != nil {
+		return err
+	}
+	var wishes []round.Wish
+	for _, s := range chosen {
+		if s.Resource.Cloud != "aws" {
+			return usageError("curfew fix %s --enforce: it is of the %s account, on which nothing is carried out", s.ID[:8], s.Resource.Cloud)
+		}
+		wishes = append(wishes, round.Wish{Finding: s.ID, Rule: s.Rule, Resource: refOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
+			ScratchDisks: f.scratch, SaveDisks: f.save})
+		if !slices.Contains(f.regions, s.Resource.Region) {
+			f.regions = append(f.regions, s.Resource.Region)
+		}
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	recordings, err := a.recordings(f.sourceFlags)
+	if err != nil {
+		return err
+	}
+	observer, err := a.observer(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
+	if err != nil {
+		return err
+	}
+	cloud, ok := observer.(*aws.Cloud)
+	if !ok {
+		return usageError("--cloud %s: fixes are carried out on real accounts", f.cloud)
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	who, err := a.person(cfg)
+	if err != nil {
+		return err
+	}
+	ladders, err := a.ladders(cfg, s, cloud.Actions(), true)
+	if err != nil {
+		return err
+	}
+	held := &holding{desk: approval.Desk{Store: s.Approvals()}, who: who, now: a.Now}
+	bar := a.newProgress(f.cloud)
+	out, err := round.Apply(ctx, round.Remedy{
+		Params: round.Params{Observer: cloud, Query: round.Query{Window: cfg.Scan.Window, Progress: bar.report}, Recordings: recordings,
+			Prices: book, Thresholds: cfg.Thresholds, Duty: cfg.Duty, Required: cfg.RequiredTags, Clock: a.Now},
+		Wishes: wishes,
+		Ladder: func(account string) *action.Ladder {
+			l := ladders(account)
+			l.Approve = held.approve
+			return l
+		},
+		Now: a.Now,
+	})
+	bar.finish()
+	if err != nil {
+		return stateFailure(scanFailure(err))
+	}
+	if err := a.printOutcome(out, f.output); err != nil {
+		return err
+	}
+	return fixExit(out, held)
+}
+
+// fixExit is the exit code of a fix: what could not be done before what waits.
+func fixExit(out *round.Outcome, held *holding) error {
+	partial, refused := len(out.Manual) > 0, ""
+	for _, r := range out.Reports {
+		partial = partial || r.Partial
+		for _, l := range r.Lines {
+			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFrozen {
+				refused = cmp.Or(refused, l.Resource.ID+": "+l.Why)
+			}
+		}
+	}
+	switch {
+	case len(held.asked) > 0:
+		return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("it needs the approval of a second person: %s", strings.Join(held.asked, ", ")),
+			hint: "`curfew approve " + held.asked[0] + "`, then the same command again"}
+	case refused != "":
+		return &failure{exit: ExitDenied, code: "refused", err: fmt.Errorf("refused: %s", refused), hint: "docs/safety.md explains every rule"}
+	case partial || len(out.BlindSpots) > 0:
+		return &failure{exit: ExitPartial}
+	}
+	return nil
+}
+
+// holding asks for approvals and uses them up.
+type holding struct {
+	desk  approval.Desk
+	who   string
+	now   func() time.Time
+	asked []string // requests that wait
+}
+
+// approve uses up the approval of exactly what an item is about to do, or asks for
+// one.
+func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal) error {
+	now := h.now().UTC()
+	amount := p.Hourly.Or(0)
+	// The amount and the expiry are the request's own.
+	p.Hourly = inventory.Fact[money.Amount]{}
+	hash := action.PlanHash(p, it.Steps, time.Time{})
+	_, err := h.desk.Use(ctx, hash, amount, now)
+	if err == nil {
+		return nil
+	}
+	var steps []string
+	for _, s := range it.Steps {
+		steps = append(steps, strings.TrimSpace(s.Name+" "+s.Params))
+	}
+	r, askErr := h.desk.Ask(ctx, approval.Request{Kind: "fix", Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
+		Plan: strings.Join(steps, "; "), Amount: amount, AskedBy: h.who}, now)
+	if askErr != nil {
+		return askErr
+	}
+	h.asked = append(h.asked, r.ID)
+	return err
+}
+
+func (a *app) printOutcome(out *round.Outcome, output string) error {
+	lines := []lineView{}
+	var next time.Time
+	for _, r := range out.Reports {
+		for _, l := range r.Lines {
+			lines = append(lines, lineOf(l))
+		}
+		if next.IsZero() || (!r.NextAt.IsZero() && r.NextAt.Before(next)) {
+			next = r.NextAt
+		}
+	}
+	for _, w := range out.Gone {
+		lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "gone",
+			Why: "the finding does not hold any more, or what it rests on could not be read"})
+	}
+	for _, w := range out.Manual {
+		lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "by-hand",
+			Why: "nobody but a person carries this fix out; `curfew fix " + w.Finding[:8] + "` shows how"})
+	}
+	if output == "json" {
+		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "lines": lines, "next_at": optionalTime(next),
+			"blind_spots": append([]inventory.BlindSpot{}, out.BlindSpots...)})
+	}
+	for _, l := range lines {
+		due := ""
+		if l.DueAt != nil {
+			due = "   not before " + a.when(*l.DueAt)
+		}
+		fmt.Fprintf(a.Stdout, "%s   %s %s%s\n    %s\n", l.Result, l.Verb, l.Resource, due, oneLine(l.Why))
+		if l.Item != "" {
+			fmt.Fprintf(a.Stdout, "    curfew audit --item %s\n", l.Item)
+		}
+	}
+	for _, b := range out.BlindSpots {
+		fmt.Fprintf(a.Stdout, "not seen: %s (%s): %s\n", b.What, b.Why, b.Effect)
+	}
+	if !next.IsZero() {
+		fmt.Fprintf(a.Stdout, "next: run the same command again at %s\n", a.when(next))
+	}
+	return nil
+}
+
+// undo takes back what the ladder did.
+func (a *app) undo(ctx context.Context, f fixFlags) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	it, err := s.Actions().Item(ctx, f.undo)
+	if err != nil {
+		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("undo %s: %w", f.undo, err), hint: "`curfew audit` shows the ids"}
+	}
+	if len(f.regions) == 0 {
+		f.regions = []string{it.Ref.Region}
+	}
+	observer, err := a.observer(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
+	if err != nil {
+		return err
+	}
+	cloud, ok := observer.(*aws.Cloud)
+	if !ok {
+		return usageError("--cloud %s: only what was done to a real account is undone", f.cloud)
+	}
+	ladders, err := a.ladders(cfg, s, cloud.Actions(), true)
+	if err != nil {
+		return err
+	}
+	who, err := a.person(cfg)
+	if err != nil {
+		return err
+	}
+	line, err := ladders(it.Account).Undo(ctx, it.ID, who)
+	if err != nil {
+		return stateFailure(err)
+	}
+	if f.output == "json" {
+		err = a.printJSON(lineOf(line))
+	} else {
+		_, err = fmt.Fprintf(a.Stdout, "%s   %s %s   %s\n", line.Result, line.Verb, line.Resource, line.Why)
+	}
+	if err == nil && line.Result != action.ResultUndone {
+		return &failure{exit: ExitDenied, code: "not_undone", err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}
+	}
+	return err
+}

@@ -1,0 +1,364 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+func (a *app) newKeep() *cobra.Command {
+	var duration, reason, output string
+	c := &cobra.Command{
+		Use:   "keep RESOURCE --for 24h --reason TEXT",
+		Short: "Exempt a resource from every policy, at once",
+		Long: `Exempts a resource until a time, at once: no policy acts on it, and a warning that
+was given is withdrawn. RESOURCE is an id such as i-0abc, a name, or the whole identity
+cloud/account/region/kind/id. A keep ends by itself and is part of the audit log.
+Without RESOURCE the keeps that hold are listed.`,
+		Example: `  curfew keep i-0f3a --for 24h --reason "demo on Thursday"
+  curfew keep vision-train-7 --for 2026-12-01T08:00:00Z --reason "paper deadline"
+  curfew keep`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("output", output, "table", "json"); err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return a.keeps(c.Context(), output)
+			}
+			if len(args) > 1 {
+				return usageError("curfew keep takes one resource, got %d", len(args))
+			}
+			return a.keep(c.Context(), args[0], duration, reason, output)
+		},
+	}
+	c.Flags().StringVar(&duration, "for", "", "how long: `24h`, 7d, or an RFC 3339 time")
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	return c
+}
+
+func (a *app) keep(ctx context.Context, name, duration, reason, output string) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	now := a.Now().UTC()
+	switch {
+	case duration == "":
+		return usageError("curfew keep %s: give --for, such as --for 24h", name)
+	case strings.TrimSpace(reason) == "":
+		return usageError("curfew keep %s: give --reason, so that others know why it runs", name)
+	}
+	end, err := until(now, duration)
+	if err != nil {
+		return usageError("--for: %w", err)
+	}
+	who, err := a.person(cfg)
+	if err != nil {
+		return err
+	}
+	ref, err := a.resolve(cfg, name)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	k := action.Keep{Ref: ref, Until: end, Reason: reason, By: who, At: now}
+	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: a.clock, KeepMax: cfg.Enforce.KeepMax}
+	if err := l.Keep(ctx, k); err != nil {
+		return &failure{exit: ExitDenied, code: "not_kept", err: err, hint: "enforce.keep_max in curfew.yaml sets the longest keep; it can be renewed"}
+	}
+	if output == "json" {
+		return a.printJSON(keepDoc(k))
+	}
+	fmt.Fprintf(a.Stdout, "%s is kept until %s\n", ref, end.Format("2006-01-02 15:04 UTC"))
+	return nil
+}
+
+// keepView is a keep in a document.
+type keepView struct {
+	Schema   string    `json:"schema"`
+	Resource string    `json:"resource"`
+	Until    time.Time `json:"until"`
+	Reason   string    `json:"reason"`
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+}
+
+func keepDoc(k action.Keep) keepView {
+	return keepView{Schema: "curfew.keep/v1", Resource: k.Ref.String(), Until: k.Until.UTC(), Reason: k.Reason, By: k.By, At: k.At.UTC()}
+}
+
+func (a *app) keeps(ctx context.Context, output string) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	all, err := s.Actions().Keeps(ctx, a.Now().UTC())
+	if err != nil {
+		return fmt.Errorf("list the keeps: %w", err)
+	}
+	if output == "json" {
+		docs := []keepView{}
+		for _, k := range all {
+			docs = append(docs, keepDoc(k))
+		}
+		return a.printJSON(map[string]any{"schema": "curfew.keeps/v1", "keeps": docs})
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(a.Stdout, "nothing is kept; tags curfew:keep-until count as well and are shown by `curfew scan`")
+		return nil
+	}
+	for _, k := range all {
+		fmt.Fprintf(a.Stdout, "%s   until %s   by %s   %s\n", k.Ref, k.Until.UTC().Format("2006-01-02 15:04 UTC"), k.By, k.Reason)
+	}
+	return nil
+}
+
+// resolve finds the resource that a person means: a whole identity, or an id or name
+// that exactly one resource of the kept scans has. An identity needs no scan.
+func (a *app) resolve(cfg config.Config, name string) (inventory.Ref, error) {
+	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && (parts[0] == "aws" || parts[0] == "sim") {
+		return inventory.Ref{Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4]}, nil
+	}
+	all, err := keptResources(cfg.DataDir)
+	if err != nil {
+		return inventory.Ref{}, err
+	}
+	var match []inventory.Ref
+	for _, r := range all {
+		if (r.ID == name || r.Name == name) && !slices.Contains(match, r.Ref) {
+			match = append(match, r.Ref)
+		}
+	}
+	switch len(match) {
+	case 1:
+		return match[0], nil
+	case 0:
+		return inventory.Ref{}, &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource that curfew has seen has the id or name %q", name),
+			hint: "give the whole identity: aws/123456789012/us-east-1/instance/i-0abc"}
+	}
+	return inventory.Ref{}, usageError("%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0])
+}
+
+func (a *app) newFreeze() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "freeze --reason TEXT",
+		Short: "Stop all actions at once, until unfreeze",
+		Long: `Stops every action of every process that shares this state, at once and across
+restarts. What is already under way at the provider is still looked up and recorded;
+nothing new is called. Scans, warnings' texts and previews go on.`,
+		Example: `  curfew freeze --reason "incident 42"
+  curfew unfreeze --reason "over"`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, true) },
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	return c
+}
+
+func (a *app) newUnfreeze() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:     "unfreeze --reason TEXT",
+		Short:   "Allow actions again",
+		Example: `  curfew unfreeze --reason "over"`,
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, false) },
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	return c
+}
+
+func (a *app) freeze(ctx context.Context, reason string, on bool) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(reason) == "" {
+		return usageError("give --reason, so that others know why")
+	}
+	who, err := a.person(cfg)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	l := action.Ladder{Store: s.Actions(), Actor: who, Clock: a.clock}
+	if on {
+		if err := l.Freeze(ctx, reason); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Stdout, "frozen: nothing is acted on until `curfew unfreeze`")
+		return nil
+	}
+	if err := l.Unfreeze(ctx, reason); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Stdout, "actions are allowed again")
+	return nil
+}
+
+func (a *app) newAudit() *cobra.Command {
+	var q action.Query
+	var since, until, output string
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "Who did what to which resource, why, and what came of it",
+		Long: `Reads the audit log: every warning, intent, outcome, refusal, keep, freeze and
+approval, oldest first. It is append-only. -o json prints JSON lines, one entry each.`,
+		Example: `  curfew audit --since 7d
+  curfew audit --resource i-0f3a
+  curfew audit --what outcome -o json > audit.jsonl`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, "table", "json"); err != nil {
+				return err
+			}
+			var err error
+			if q.Since, err = past(a.Now().UTC(), since); err != nil {
+				return usageError("--since: %w", err)
+			}
+			if q.Until, err = past(a.Now().UTC(), until); err != nil {
+				return usageError("--until: %w", err)
+			}
+			return a.audit(c.Context(), q, output)
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&since, "since", "", "from then on: `7d`, or an RFC 3339 time")
+	fl.StringVar(&until, "until", "", "before then: `1h`, or an RFC 3339 time")
+	fl.StringVar(&q.Resource, "resource", "", "a part of the resource's identity")
+	fl.StringVar(&q.Actor, "actor", "", "who did it")
+	fl.StringVar(&q.What, "what", "", "what happened: warned, intent, outcome, refused, keep, freeze, …")
+	fl.StringVar(&q.Item, "item", "", "one way up the ladder, by its id")
+	fl.IntVar(&q.Limit, "limit", 0, "the newest this many (default: all)")
+	fl.StringVarP(&output, "output", "o", "table", "table or json (JSON lines)")
+	return c
+}
+
+// past reads a time before now: a duration ago, or a time.
+func past(now time.Time, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := config.ParseDuration(text); err == nil {
+		return now.Add(-d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC(), nil
+	}
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a duration such as 7d nor a time", text)
+}
+
+func (a *app) audit(ctx context.Context, q action.Query, output string) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	enc := json.NewEncoder(a.Stdout)
+	enc.SetEscapeHTML(false)
+	n := int64(0)
+	err = s.Actions().Entries(ctx, q, func(e action.Entry) error {
+		n++
+		if output == "json" {
+			return enc.Encode(e)
+		}
+		_, err := fmt.Fprintln(a.Stdout, entryLine(e))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	if output == "table" {
+		fmt.Fprintf(a.Stdout, "%s\n", plural(n, "entry", "entries"))
+	}
+	return nil
+}
+
+func entryLine(e action.Entry) string {
+	words := []string{e.At.UTC().Format("2006-01-02 15:04:05"), e.What}
+	if e.Verb != "" {
+		words = append(words, e.Verb)
+	}
+	if e.Resource != "" {
+		words = append(words, e.Resource)
+	}
+	words = append(words, "by "+e.Actor)
+	if e.Outcome != "" {
+		words = append(words, "-> "+e.Outcome)
+	}
+	if e.Because != "" {
+		words = append(words, "("+e.Because+")")
+	}
+	return strings.Join(words, "  ")
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return money.Thousands(n) + " " + many
+}
+
+// seen is a resource of a kept scan.
+type seen struct {
+	inventory.Ref
+	Name string
+}
+
+// keptResources lists what the kept scans' findings and inventories name.
+func keptResources(dataDir string) ([]seen, error) {
+	var out []seen
+	docs, err := keptScans(dataDir)
+	var f *failure
+	if errors.As(err, &f) && f.code == "no_scan" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range docs {
+		for _, found := range d.Findings {
+			out = append(out, seen{refOf(found.Resource), found.Resource.Name})
+		}
+	}
+	return out, nil
+}
+
+// refOf is the identity of a resource in a document.
+func refOf(r report.Resource) inventory.Ref {
+	return inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: inventory.Kind(r.Kind), ID: r.ID}
+}

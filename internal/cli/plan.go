@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/plan"
+	"github.com/curfew-dev/curfew/internal/plan/mig"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+func (a *app) newPlan() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Which machine, how many slices, what to commit to, spot or not, how many replicas",
+		Long: `Planners over files: nothing is read from an account and nothing is changed. Each shows
+its work: what it assumes, what the data covers, and what would change the answer.`,
+		Args: noSuchVerb,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.newPlanMIG(), a.newPlanTCO())
+	return c
+}
+
+// planOutputs are the outputs of every planner.
+var planOutputs = []string{"table", "json", "html", "md"}
+
+// show writes a planner's result: its document as JSON, or its sheet for people.
+func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
+	switch output {
+	case "json":
+		return a.printJSON(doc)
+	case "html":
+		return sheet().HTML(a.Stdout)
+	case "md":
+		return sheet().Markdown(a.Stdout)
+	}
+	return sheet().Text(a.Stdout, a.Width)
+}
+
+// input opens a file of a planner; what ends in .gz is unpacked.
+func (a *app) input(name string) (io.ReadCloser, error) {
+	file, err := os.Open(a.path(name))
+	if err != nil {
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+	}
+	if !strings.HasSuffix(name, ".gz") {
+		return file, nil
+	}
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: errors.Join(fmt.Errorf("unpack %s: %w", name, err), file.Close())}
+	}
+	return unpacked{z, file}, nil
+}
+
+// unpacked is a compressed file and what it is read from.
+type unpacked struct {
+	*gzip.Reader
+	file *os.File
+}
+
+func (u unpacked) Close() error { return errors.Join(u.Reader.Close(), u.file.Close()) }
+
+// planFailure gives what a planner refuses its exit code: a malformed file is one,
+// and so is anything else that was asked wrongly.
+func planFailure(err error) error {
+	if err == nil {
+		return nil
+	}
+	var file *plan.FileError
+	var migFile *mig.FileError
+	if errors.As(err, &file) || errors.As(err, &migFile) {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: err}
+	}
+	return &failure{exit: ExitError, code: "error", err: err}
+}

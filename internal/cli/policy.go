@@ -1,0 +1,373 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+func (a *app) newPolicy() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, test, explain and tune policies",
+		Args:  noSuchVerb,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.newPolicyCheck(), a.newPolicyTest(), a.newPolicyExplain(), a.newPolicyTune())
+	return c
+}
+
+// readPolicies reads files, and the *.yaml files of directories, as one set.
+func (a *app) readPolicies(names []string) (*policy.Set, error) {
+	files, err := a.yamlFiles(names)
+	if err != nil {
+		return nil, err
+	}
+	var sets []*policy.Set
+	for _, f := range files {
+		src, err := os.ReadFile(f.path)
+		if err != nil {
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read policies %s: %w", f.name, unwrapPath(err))}
+		}
+		set, err := policy.Parse(f.name, src)
+		if err != nil {
+			return nil, policyFailure(err)
+		}
+		sets = append(sets, set)
+	}
+	set, err := policy.Merge(sets...)
+	return set, policyFailure(err)
+}
+
+// policyFailure gives a mistake in a policy file its exit code.
+func policyFailure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "docs/policies.md has the language"}
+}
+
+// namedFile is a file as the user named it, and where it is.
+type namedFile struct{ name, path string }
+
+// yamlFiles lists files, and those of directories (not of their sub-directories).
+func (a *app) yamlFiles(names []string) ([]namedFile, error) {
+	var out []namedFile
+	for _, name := range names {
+		path := a.path(name)
+		st, err := os.Stat(path)
+		if err != nil {
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+		}
+		if !st.IsDir() {
+			out = append(out, namedFile{name, path})
+			continue
+		}
+		var found []string
+		for _, pattern := range []string{"*.yaml", "*.yml"} {
+			m, err := filepath.Glob(filepath.Join(path, pattern))
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", name, err)
+			}
+			found = append(found, m...)
+		}
+		if len(found) == 0 {
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: no *.yaml file is in it", name)}
+		}
+		slices.Sort(found)
+		for _, f := range found {
+			out = append(out, namedFile{filepath.Join(name, filepath.Base(f)), f})
+		}
+	}
+	return out, nil
+}
+
+// policyArgs are the files of arguments, or those of the configuration.
+func (a *app) policyArgs(args []string) ([]string, error) {
+	if len(args) > 0 {
+		return args, nil
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.Policies) == 0 {
+		return nil, usageError("no policy is given: name files or directories, or set policies in curfew.yaml")
+	}
+	return cfg.Policies, nil
+}
+
+func (a *app) newPolicyCheck() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "check [FILE…]",
+		Short: "Validate policies, and say what they might do that was not meant",
+		Long: `Reads policies strictly (file:line:column of every mistake) and warns of what is valid
+and dangerous: a policy that can match inference or production, that acts on anything
+not ephemeral, that asks for no duty. --strict makes warnings fail.`,
+		Example: `  curfew policy check examples/policies
+  curfew policy check --strict policies/idle.yaml`,
+	}
+	var strict bool
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := oneOf("output", output, "table", "json"); err != nil {
+			return err
+		}
+		cfg, err := a.config()
+		if err != nil {
+			return err
+		}
+		names, err := a.policyArgs(args)
+		if err != nil {
+			return err
+		}
+		set, err := a.readPolicies(names)
+		if err != nil {
+			return err
+		}
+		warnings := policy.Check(set, cfg.Governance)
+		if output == "json" {
+			docs := []map[string]any{}
+			for _, w := range warnings {
+				docs = append(docs, map[string]any{"policy": w.Policy, "rule": w.Rule, "file": w.File, "line": w.Line, "message": w.Message})
+			}
+			err = a.printJSON(map[string]any{"schema": "curfew.policycheck/v1", "policies": len(set.Policies), "warnings": docs})
+		} else {
+			for _, w := range warnings {
+				fmt.Fprintln(a.Stdout, w)
+			}
+			_, err = fmt.Fprintf(a.Stdout, "%s, %s\n", plural(int64(len(set.Policies)), "policy is valid", "policies are valid"), plural(int64(len(warnings)), "warning", "warnings"))
+		}
+		if err == nil && strict && len(warnings) > 0 {
+			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
+		}
+		return err
+	}
+	return c
+}
+
+func (a *app) newPolicyTest() *cobra.Command {
+	var policies []string
+	var output string
+	c := &cobra.Command{
+		Use:   "test FILE…",
+		Short: "Run the test cases of policies: samples in, proposals out",
+		Long: `Runs cases (curfew.policytest/v1): resources and samples go in, and what the policies
+would propose at a time is compared with what the case expects. It is the engine that
+enforce uses. Exit code 1 when a case fails.`,
+		Example: `  curfew policy test examples/policies/tests
+  curfew policy test --policy policies/ cases.yaml`,
+	}
+	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: those that the cases name, else policies in curfew.yaml)")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := oneOf("output", output, "table", "json"); err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			return usageError("curfew policy test takes files of cases, or directories of them")
+		}
+		return a.policyTest(policies, args, output)
+	}
+	return c
+}
+
+// underTest are the policies that a file of cases is for.
+func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*policy.Set, error) {
+	names := given
+	if len(names) == 0 {
+		for _, p := range tests.Policies {
+			names = append(names, filepath.Join(filepath.Dir(file.name), p))
+		}
+	}
+	names, err := a.policyArgs(names)
+	if err != nil {
+		return nil, err
+	}
+	return a.readPolicies(names)
+}
+
+func (a *app) policyTest(policies, args []string, output string) error {
+	files, err := a.yamlFiles(args)
+	if err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	docs := []map[string]any{}
+	total, failed := 0, 0
+	for _, f := range files {
+		src, err := os.ReadFile(f.path)
+		if err != nil {
+			return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read cases %s: %w", f.name, unwrapPath(err))}
+		}
+		tests, err := policy.ParseTests(f.name, src)
+		if err != nil {
+			return policyFailure(err)
+		}
+		tests.Tags, tests.Duty = cfg.Tags, cfg.Duty
+		set, err := a.underTest(policies, tests, f)
+		if err != nil {
+			return err
+		}
+		for _, r := range policy.RunTests(set, tests) {
+			total++
+			if r.Passed() {
+				if output == "table" {
+					fmt.Fprintf(a.Stdout, "ok    %s: %s\n", f.name, r.Name)
+				}
+			} else {
+				failed++
+				if output == "table" {
+					fmt.Fprintf(a.Stdout, "FAIL  %s:%d: %s\n", f.name, r.Line, r.Name)
+					for _, why := range r.Failures {
+						fmt.Fprintf(a.Stdout, "      %s\n", why)
+					}
+				}
+			}
+			docs = append(docs, map[string]any{"file": f.name, "line": r.Line, "name": r.Name, "passed": r.Passed(), "failures": append([]string{}, r.Failures...)})
+		}
+	}
+	if output == "json" {
+		if err := a.printJSON(map[string]any{"schema": "curfew.policytest/v1", "cases": docs, "failed": failed}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.Stdout, "%s, %d failed\n", plural(int64(total), "case", "cases"), failed)
+	}
+	switch {
+	case total == 0:
+		return usageError("no case is in these files")
+	case failed > 0:
+		return &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plural(int64(failed), "test", "tests"))}
+	}
+	return nil
+}
+
+func (a *app) newPolicyExplain() *cobra.Command {
+	var f enforceFlags
+	c := &cobra.Command{
+		Use:   "explain RESOURCE",
+		Short: "Why a policy matches a resource, or does not",
+		Long: `Reads the account as enforce does and prints for one resource, by id or name, what every
+policy says of it: true, false or unknown, part by part, and the fact that decided.`,
+		Example: `  curfew policy explain i-0f3a --policy policies/
+  curfew policy explain dev-box --demo --policy examples/policies`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError("%s takes the id or name of one resource", c.CommandPath())
+			}
+			return nil
+		},
+	}
+	f.add(c.Flags())
+	c.Flags().StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
+	c.Flags().StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := oneOf("output", f.output, "table", "json"); err != nil {
+			return err
+		}
+		if err := f.check(); err != nil {
+			return err
+		}
+		return a.explain(c.Context(), args[0], f)
+	}
+	return c
+}
+
+func (a *app) explain(ctx context.Context, name string, f enforceFlags) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	set, err := a.policies(cfg, f.policies)
+	if err != nil {
+		return err
+	}
+	live, err := a.observing(ctx, cfg, f, set)
+	if err != nil {
+		return err
+	}
+	bar := a.newProgress(f.cloud)
+	live.Query.Progress = bar.report
+	pass, err := round.Look(ctx, live)
+	bar.finish()
+	if err != nil {
+		return scanFailure(err)
+	}
+	var match []*policy.Facts
+	for _, facts := range pass.Facts {
+		if r := facts.Resource; r.ID == name || r.Name == name || r.Ref().String() == name {
+			match = append(match, facts)
+		}
+	}
+	switch len(match) {
+	case 1:
+	case 0:
+		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource of the kinds that the policies select has the id or name %q", name),
+			hint: "curfew scan shows what there is"}
+	default:
+		return usageError("%q is the name of %d resources: give the id", name, len(match))
+	}
+	return a.printExplanation(set, match[0], f.output)
+}
+
+func (a *app) printExplanation(set *policy.Set, facts *policy.Facts, output string) error {
+	if output == "json" {
+		docs := []map[string]any{}
+		for _, p := range set.Policies {
+			o := p.Explain(facts)
+			parts := []map[string]any{}
+			for _, part := range o.Parts {
+				parts = append(parts, map[string]any{"name": part.Name, "text": part.Text, "answer": part.Answer.String(), "why": part.Why})
+			}
+			docs = append(docs, map[string]any{"policy": p.Name, "answer": o.Answer.String(), "parts": parts, "next": optionalTime(o.Next)})
+		}
+		return a.printJSON(map[string]any{"schema": "curfew.policyexplain/v1", "resource": facts.Resource.Ref().String(), "policies": docs})
+	}
+	r := facts.Resource
+	fmt.Fprintf(a.Stdout, "%s %s %s   %s\n", r.Kind, r.Type, first(r.Name, r.ID), r.Region)
+	if d := facts.Duty; d != nil {
+		fmt.Fprintf(a.Stdout, "  duty: %s for %s: %s\n", d.State, usage.Span(d.Lasting), d.Why)
+	}
+	for _, p := range set.Policies {
+		o := p.Explain(facts)
+		fmt.Fprintf(a.Stdout, "\n%s: %s", p.Name, o.Answer)
+		if !o.Next.IsZero() {
+			fmt.Fprintf(a.Stdout, ", may change at %s", a.when(o.Next))
+		}
+		fmt.Fprintln(a.Stdout)
+		for _, part := range o.Parts {
+			fmt.Fprintf(a.Stdout, "  %-9s %-8s %s\n", part.Name, part.Answer, a.wrapped(oneLine(part.Text), 21))
+			if part.Why != "" {
+				fmt.Fprintf(a.Stdout, "%21s%s\n", "", a.wrapped(oneLine(part.Why), 21))
+			}
+		}
+	}
+	return nil
+}
+
+// wrapped breaks text at the terminal's width and indents what follows the first line.
+func (a *app) wrapped(text string, indent int) string {
+	width := a.Width
+	if width <= 0 {
+		width = 100
+	}
+	return strings.ReplaceAll(ansi.Wordwrap(text, max(width-indent, 40), ""), "\n", "\n"+strings.Repeat(" ", indent))
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// open opens the state that binds every process which acts on an account: the
+// database of the configuration, or a file in the data directory.
+func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error) {
+	if cfg.DatabaseURL == "" && cfg.DataDir == "" {
+		return nil, &failure{exit: ExitError, code: "no_state", err: errors.New("there is no directory to keep anything in"),
+			hint: "give --data-dir or --database-url"}
+	}
+	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL})
+	if err != nil {
+		return nil, &failure{exit: ExitError, code: "no_state", err: err}
+	}
+	return s, nil
+}
+
+// person is who gives the command: the configured identity, else the user that the
+// operating system knows.
+func (a *app) person(cfg config.Config) (string, error) {
+	if cfg.Identity != "" {
+		return cfg.Identity, nil
+	}
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username, nil
+	}
+	return "", &failure{exit: ExitUsage, code: "no_identity", err: errors.New("nobody knows who gives this command"),
+		hint: "set identity in curfew.yaml, or CURFEW_IDENTITY"}
+}
+
+// clock reads the clocks of this machine. Where the boot cannot be told, only the
+// wall clock is known.
+func (a *app) clock() action.Clock {
+	c := action.Clock{Wall: a.Now().UTC()}
+	if a.Uptime != nil {
+		c.Boot, c.Uptime = a.Uptime()
+	}
+	return c
+}
+
+// uptime returns the name of the machine's boot and the time since then; an empty
+// name where the system does not tell.
+func uptime() (boot string, up time.Duration) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", 0
+	}
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return "", 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	seconds, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return "", 0
+	}
+	return strings.TrimSpace(string(id)), time.Duration(seconds * float64(time.Second))
+}
+
+// until reads when something ends: a duration from now, or a time.
+func until(now time.Time, text string) (time.Time, error) {
+	if d, err := config.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil && t.After(now) {
+		return t.UTC(), nil
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a duration such as 24h or 7d nor an RFC 3339 time to come", text)
+}
+
+// stateFailure says what to do when the state cannot be used.
+func stateFailure(err error) error {
+	var cap *action.CapError
+	switch {
+	case errors.Is(err, action.ErrFrozen):
+		return &failure{exit: ExitDenied, code: "frozen", err: err, hint: "`curfew unfreeze --reason TEXT` lifts it"}
+	case errors.As(err, &cap):
+		return &failure{exit: ExitDenied, code: "over_cap", err: err, hint: "raise the policy's limits, or narrow it"}
+	}
+	return err
+}
+
+// when prints a time for people: the clock today, else with its date.
+func (a *app) when(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	t = t.UTC()
+	if t.Sub(a.Now()).Abs() < 20*time.Hour {
+		return t.Format("15:04:05 UTC")
+	}
+	return t.Format("2006-01-02 15:04 UTC")
+}
+
+// first returns the first text that is not empty.
+func first(texts ...string) string { return cmp.Or(texts...) }
+
+// auditEntry records a decision on a request.
+func auditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
+	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Dollars()}
+}

@@ -1,0 +1,115 @@
+package mig
+
+import "math"
+
+// dual proves a lower bound in whole numbers of 1/scale: values are what covering
+// one more of a class is worth; over is, by kind, what a GPU could hold beyond its
+// cost, and after those what one more GPU within the limit is worth. Whatever the
+// values, no solution costs less than the values of the demand less over for all
+// the stock (weak duality of the covering program), as long as over is 0 where there
+// is no limit.
+type dual struct {
+	scale        int64
+	values, over []int64
+	worths       []*worth[int64]
+	total        int64
+}
+
+// bound is the cost that the dual proves.
+func (d *dual) bound() int64 { return ceil(d.total, d.scale) }
+
+// maxDenominator is far over the denominators of best values, which are ratios of
+// minors of matrices with a handful of entries up to seven.
+const maxDenominator = 120
+
+// proven returns the dual with the best bound near the dual values of a relaxation,
+// which it need not trust: what it returns holds exactly. Best values are ratios of
+// small numbers, so the small denominators are tried at which all are whole. target
+// is a bound that is enough.
+func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *work) *dual {
+	y := make([]float64, len(r.classes))
+	for c, v := range r.classes {
+		y[c] = min(max(v, 0), float64(p.classes[c].penalty))
+	}
+	// Where a GPU without limit would hold more than it costs, a place within the
+	// limit is worth more, or all values less.
+	place, shrink := max(0, -r.limit), 1.0
+	worths := make([]*worth[float64], len(p.geos))
+	for k := range p.kinds {
+		kd := &p.kinds[k]
+		if stock[k] != unlimited || !p.open(k, stock) {
+			continue
+		}
+		if worths[kd.geo] == nil {
+			worths[kd.geo] = newWorth(p, kd.geo, y)
+		}
+		// A kind without limit counts: it is GPUs to come.
+		if most := worths[kd.geo].total[kd.free[0]]; stock[len(p.kinds)] != unlimited {
+			place = max(place, most-float64(p.price))
+		} else {
+			shrink = max(shrink, most/float64(p.price))
+		}
+	}
+	best, _ := p.dual(demand, stock, make([]int64, len(y)), 0, 1)
+	for scale := int64(1); scale <= maxDenominator && best.bound() < target; scale++ {
+		near := scale == maxDenominator || nearWhole(place*float64(scale))
+		whole := make([]int64, len(y))
+		for c, v := range y {
+			v = v / shrink * float64(scale)
+			near = near && (scale == maxDenominator || nearWhole(v))
+			whole[c] = min(int64(v+1e-6), p.classes[c].penalty*scale)
+		}
+		if !near {
+			continue
+		}
+		w.spend(int64(len(p.kinds)*300 + 8000))
+		if d, ok := p.dual(demand, stock, whole, int64(math.Ceil(place*float64(scale)-1e-6)), scale); ok && d.bound() > best.bound() {
+			best = d
+		}
+	}
+	return best
+}
+
+func nearWhole(v float64) bool { return math.Abs(v-math.Round(v)) < 1e-5 }
+
+// dual adds up what whole values prove; ok is false where a GPU without limit would
+// hold more than it costs.
+func (p *program) dual(demand, stock []int, values []int64, place, scale int64) (d *dual, ok bool) {
+	n := len(p.kinds)
+	d = &dual{scale: scale, values: values, over: make([]int64, n+1), worths: make([]*worth[int64], len(p.geos))}
+	for c, v := range values {
+		d.total += v * int64(demand[c])
+	}
+	if stock[n] != unlimited {
+		d.over[n] = place
+		d.total -= place * int64(stock[n])
+	}
+	for k := range p.kinds {
+		kd := &p.kinds[k]
+		if d.worths[kd.geo] == nil {
+			d.worths[kd.geo] = newWorth(p, kd.geo, values)
+		}
+		if !p.open(k, stock) {
+			continue
+		}
+		over, _ := most(p, k, values, d.worths[kd.geo], scale)
+		if kd.counted {
+			over -= d.over[n]
+		}
+		if over > 0 && stock[k] == unlimited {
+			return d, false
+		}
+		d.over[k] = max(0, over)
+		d.total -= d.over[k] * int64(max(0, stock[k]))
+	}
+	return d, true
+}
+
+// ceil divides, rounding up.
+func ceil(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}

@@ -1,0 +1,59 @@
+package mig
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Commands writes steps for a shell, in order. Draining is a comment: only who runs
+// a workload knows how to end it. What is known only once an instance is there
+// stands in angle brackets, after the command that prints it. Profiles go by name,
+// as their ids differ between GPUs.
+func Commands(steps []Step) []string {
+	var out []string
+	listed := false // the UUIDs have been printed since the last instance was created
+	for i := 0; i < len(steps); i++ {
+		s := steps[i]
+		who := s.Workload
+		if who == "" {
+			who = "what uses it"
+		}
+		switch s.Do {
+		case DrainGPU:
+			out = append(out, fmt.Sprintf("# drain GPU %s: end every process on it, MIG resets it; the next line has to print nothing", s.GPU),
+				fmt.Sprintf("nvidia-smi -i %s --query-compute-apps=pid,name --format=csv,noheader", s.GPU))
+		case Enable:
+			out = append(out, fmt.Sprintf("nvidia-smi -i %s -mig 1", s.GPU))
+		case Create:
+			tuples := []string{tuple(s)}
+			for i+1 < len(steps) && steps[i+1].Do == Create && steps[i+1].GPU == s.GPU {
+				i++
+				tuples = append(tuples, tuple(steps[i]))
+			}
+			out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -cgi %s -C", s.GPU, strings.Join(tuples, ",")))
+			listed = false
+		case Drain:
+			out = append(out, fmt.Sprintf("# drain %s on GPU %s, %s at %d: checkpoint, then end its process", who, s.GPU, s.Profile, s.Start))
+		case Start:
+			if !listed {
+				out = append(out, "nvidia-smi -L")
+				listed = true
+			}
+			out = append(out, fmt.Sprintf("CUDA_VISIBLE_DEVICES=MIG-<uuid:%s> # start %s with this in its environment, one process for it alone", place(s), who))
+		case Destroy:
+			id := s.Instance
+			if id == "" {
+				id = "<instance:" + place(s) + ">"
+				out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -lgi", s.GPU))
+			}
+			out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -gi %s -dci", s.GPU, id), fmt.Sprintf("nvidia-smi mig -i %s -gi %s -dgi", s.GPU, id))
+		}
+	}
+	return out
+}
+
+// tuple is a profile with its placement, as -cgi takes it.
+func tuple(s Step) string { return fmt.Sprintf("%s:%d", s.Profile, s.Start) }
+
+// place names an instance before it has an id.
+func place(s Step) string { return fmt.Sprintf("%s/%s@%d", s.GPU, s.Profile, s.Start) }

@@ -1,0 +1,111 @@
+package mig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// ReadPlacements reads today's instances, in one of three forms:
+//
+//   - CSV with the columns gpu, profile and start, and any of workload, model and
+//     instance;
+//   - the table that nvidia-smi mig -lgi prints;
+//   - a [Report] as JSON.
+//
+// GPUs without a model are the fleet's first. Placements that the GPU does not allow
+// are errors: unknown profiles, starts the profile does not have, overlaps. Errors
+// are a *FileError; in JSON they name the placement instead of a line.
+func ReadPlacements(name string, r io.Reader, fleet Fleet) ([]Placed, error) {
+	f, err := readFile(name, r)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLayouts(fleet)
+	if err != nil {
+		return nil, f.fail(0, 0, "%s", err)
+	}
+	switch bytes.TrimSpace(f.data)[0] {
+	case '{':
+		return f.report(l)
+	case '+', '|':
+		return f.listing(l)
+	}
+	t, err := f.table([]string{"gpu", "profile", "start"}, []string{"workload", "model", "instance"})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err := t.next(); errors.Is(err, io.EOF) {
+			return l.placed, nil
+		} else if err != nil {
+			return nil, err
+		}
+		p := Placed{GPU: t.text("gpu"), Model: t.text("model"), Profile: t.text("profile"), Workload: t.text("workload"), Instance: t.text("instance")}
+		if p.Start, err = t.whole("start", 0, maxMemorySlices-1); err != nil {
+			return nil, err
+		}
+		if column, err := l.add(p); err != nil {
+			return nil, t.wrong(column, "%s", err)
+		}
+	}
+}
+
+// report reads the placements of a plan.
+func (f file) report(l *layouts) ([]Placed, error) {
+	var r Report
+	d := json.NewDecoder(bytes.NewReader(f.data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		line, column := f.place(d.InputOffset())
+		return nil, &FileError{File: f.name, Line: line, Column: column, Reason: "this is no plan of " + Schema, Err: err}
+	}
+	if r.Schema != Schema {
+		return nil, f.fail(0, 0, "schema %.60q is not %s", r.Schema, Schema)
+	}
+	for i, g := range r.GPUs {
+		for j, p := range g.Placements {
+			placed := Placed{GPU: g.GPU, Model: g.Model, Profile: p.Profile, Start: p.Start, Workload: p.Workload, Instance: p.Instance}
+			if column, err := l.add(placed); err != nil {
+				return nil, f.fail(0, 0, "gpus[%d].placements[%d]: %s %s", i, j, column, err)
+			}
+		}
+	}
+	return l.placed, nil
+}
+
+// place returns line and column of an offset.
+func (f file) place(offset int64) (line, column int) {
+	before := f.data[:min(int(offset), len(f.data))]
+	return 1 + bytes.Count(before, []byte("\n")), len(before) - bytes.LastIndexByte(before, '\n')
+}
+
+// listing reads "|   0  MIG 3g.40gb   9   2   4:4   |" rows between rules and titles.
+func (f file) listing(l *layouts) ([]Placed, error) {
+	for i, line := range strings.Split(string(f.data), "\n") {
+		fields := strings.Fields(strings.Trim(strings.TrimSpace(line), "|"))
+		if len(fields) == 0 || strings.Trim(fields[0], "0123456789") != "" {
+			continue // a rule or a title
+		}
+		if len(fields) != 6 || fields[1] != "MIG" {
+			return nil, f.fail(i+1, 0, "the row is not GPU, MIG, profile, profile id, instance id and start:size")
+		}
+		start, size, _ := strings.Cut(fields[5], ":")
+		from, err := strconv.Atoi(start)
+		slices, err2 := strconv.Atoi(size)
+		if err != nil || err2 != nil {
+			return nil, f.fail(i+1, 0, "placement %.40q is not start:size", fields[5])
+		}
+		p := Placed{GPU: fields[0], Profile: fields[2], Start: from, Instance: fields[4]}
+		if _, err := l.add(p); err != nil {
+			return nil, f.fail(i+1, 0, "%s", err)
+		}
+		if s := l.last(); s != slices {
+			return nil, f.fail(i+1, 0, "%s has size %d, the geometry of %s has %d: name another GPU", p.Profile, slices, l.modelOf(p.GPU).Name, s)
+		}
+	}
+	return l.placed, nil
+}

@@ -1,0 +1,197 @@
+package mig
+
+import (
+	"math/bits"
+)
+
+// program is what has to be solved: cover the demand of every class with as cheap a
+// set of divided GPUs as there is. A GPU costs price, what stays where it is earns
+// gain, and what is left out costs its class's penalty, which is more than all else.
+type program struct {
+	geos        []*geometry
+	classes     []class
+	kinds       []kind
+	price, gain int64
+	// limit is how many GPUs that count may be used, unlimited for any number.
+	limit int
+}
+
+// class is workloads that fit the same profiles: a plan need not tell them apart.
+type class struct {
+	// fits are the profiles, by geometry, that are worth taking.
+	fits []uint32
+	// today says that they run already.
+	today bool
+	// demand is how many there are, penalty what leaving one out costs.
+	demand  int
+	penalty int64
+	units   []unit
+}
+
+// unit is one workload process.
+type unit struct {
+	workload string
+	// today is the number of its placement, -1 where it runs nowhere yet.
+	today int
+}
+
+// kind is GPUs that are alike, today's placements included.
+type kind struct {
+	geo int
+	// stock is how many there are, unlimited for as many as are needed.
+	stock int
+	// counted says that using one has a price and counts towards the limit.
+	counted bool
+	// home are the placements that may stay.
+	home []stay
+	// free and staying tell for every subset of home, as bits, which slices are left
+	// and how many stay.
+	free    []uint8
+	staying []int64
+	// ids names the GPUs; there are none yet of GPUs to come.
+	ids []string
+}
+
+type stay struct {
+	class  int
+	slices uint8
+}
+
+const unlimited = -1
+
+// newKind works out the subsets of what may stay.
+func newKind(k kind, g *geometry) kind {
+	k.free, k.staying = make([]uint8, 1<<len(k.home)), make([]int64, 1<<len(k.home))
+	k.free[0] = g.full
+	for kept := 1; kept < len(k.free); kept++ {
+		rest := kept & (kept - 1)
+		k.free[kept] = k.free[rest] &^ k.home[bits.TrailingZeros(uint(kept))].slices
+		k.staying[kept] = k.staying[rest] + 1
+	}
+	return k
+}
+
+// column is one way to use a GPU of a kind.
+type column struct {
+	kind int
+	// kept are the placements that stay, as bits of the kind's home.
+	kept uint8
+	// slots counts new instances by class, cover those and what stays.
+	slots, cover []int
+	cost         int64
+}
+
+func (p *program) column(k int, kept uint8, slots []int) column {
+	c := column{kind: k, kept: kept, slots: slots, cover: append([]int(nil), slots...), cost: p.cost(k, kept)}
+	for i, h := range p.kinds[k].home {
+		if kept&(1<<i) != 0 {
+			c.cover[h.class]++
+		}
+	}
+	return c
+}
+
+// cost is what using a GPU of a kind costs when some of its home stays.
+func (p *program) cost(k int, kept uint8) int64 {
+	c := -p.gain * p.kinds[k].staying[kept]
+	if p.kinds[k].counted {
+		c += p.price
+	}
+	return c
+}
+
+// supply is how many GPUs there are by kind, and after those the limit.
+func (p *program) supply() []int {
+	out := make([]int, 0, len(p.kinds)+1)
+	for _, k := range p.kinds {
+		out = append(out, k.stock)
+	}
+	return append(out, p.limit)
+}
+
+// open says whether another GPU of a kind may be used.
+func (p *program) open(k int, stock []int) bool {
+	return stock[k] != 0 && (!p.kinds[k].counted || stock[len(p.kinds)] != 0)
+}
+
+// demand is how many there are of each class.
+func (p *program) demand() []int {
+	out := make([]int, len(p.classes))
+	for c := range p.classes {
+		out[c] = p.classes[c].demand
+	}
+	return out
+}
+
+// number is what classes are valued in: floating point while searching, whole
+// numbers where something is proven.
+type number interface{ int64 | float64 }
+
+// worth is the most value that fits into each set of free slices of a geometry, for
+// given values of the classes.
+type worth[T number] struct {
+	total []T
+	// choice is the spot that takes the lowest free slice, by number in byLow; -1
+	// leaves it free.
+	choice []int8
+	// class is the most valued class that takes a profile, -1 for none.
+	class []int
+}
+
+func newWorth[T number](p *program, geo int, values []T) *worth[T] {
+	g := p.geos[geo]
+	w := &worth[T]{make([]T, len(g.room)), make([]int8, len(g.room)), make([]int, len(g.Profiles))}
+	for i := range w.class {
+		w.class[i] = -1
+	}
+	for c, v := range values {
+		for fits := p.classes[c].fits[geo]; fits != 0 && v > 0; fits &= fits - 1 {
+			if i := bits.TrailingZeros32(fits); w.class[i] < 0 || v > values[w.class[i]] {
+				w.class[i] = c
+			}
+		}
+	}
+	for free := 1; free < len(w.total); free++ {
+		low := bits.TrailingZeros(uint(free))
+		w.total[free], w.choice[free] = w.total[free&(free-1)], -1
+		for i, s := range g.byLow[low] {
+			if c := w.class[s.profile]; c >= 0 && s.slices&^uint8(free) == 0 {
+				if t := values[c] + w.total[uint8(free)&^s.slices]; t > w.total[free] {
+					w.total[free], w.choice[free] = t, int8(i)
+				}
+			}
+		}
+	}
+	return w
+}
+
+// slots counts the classes of the best choice for a set of free slices.
+func (w *worth[T]) slots(g *geometry, free uint8, classes int) []int {
+	out := make([]int, classes)
+	for free != 0 {
+		i := w.choice[free]
+		if i < 0 {
+			free &= free - 1
+			continue
+		}
+		s := g.byLow[bits.TrailingZeros8(free)][i]
+		out[w.class[s.profile]]++
+		free &^= s.slices
+	}
+	return out
+}
+
+// most returns the highest value, less cost, of a way to use a GPU of a kind, and
+// what stays in it; scale is the unit that values are in.
+func most[T number](p *program, k int, values []T, w *worth[T], scale T) (T, uint8) {
+	kd := &p.kinds[k]
+	best, at := w.total[kd.free[0]]-scale*T(p.cost(k, 0)), uint8(0)
+	var sums [1 << maxMemorySlices]T
+	for kept := 1; kept < len(kd.free); kept++ {
+		sums[kept] = sums[kept&(kept-1)] + values[kd.home[bits.TrailingZeros(uint(kept))].class]
+		if v := sums[kept] + w.total[kd.free[kept]] - scale*T(p.cost(k, uint8(kept))); v > best {
+			best, at = v, uint8(kept)
+		}
+	}
+	return best, at
+}

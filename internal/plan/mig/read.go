@@ -1,0 +1,200 @@
+package mig
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FileError is a file that cannot be read as workloads or placements.
+type FileError struct {
+	File string
+	// Line counts from 1; 0 is the file as a whole. Column counts bytes of the line
+	// from 1; 0 is the whole line.
+	Line, Column int
+	// Reason says what is there and what is expected.
+	Reason string
+	// Err is the cause, where there is one.
+	Err error
+}
+
+// Error returns "w.csv:3:9: memory_gib "ten" is not a number".
+func (e *FileError) Error() string {
+	at := e.File
+	if e.Line > 0 {
+		at += ":" + strconv.Itoa(e.Line)
+		if e.Column > 0 {
+			at += ":" + strconv.Itoa(e.Column)
+		}
+	}
+	if e.Err != nil {
+		return at + ": " + e.Reason + ": " + e.Err.Error()
+	}
+	return at + ": " + e.Reason
+}
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// maxFile bounds what is read, in bytes.
+const maxFile = 16 << 20
+
+// file is what was read, for errors.
+type file struct {
+	name string
+	data []byte
+}
+
+func readFile(name string, r io.Reader) (file, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	f := file{name: name, data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))}
+	switch {
+	case err != nil:
+		return f, &FileError{File: name, Reason: "the file cannot be read", Err: err}
+	case len(data) > maxFile:
+		return f, f.fail(0, 0, "the file is over %d MiB", maxFile>>20)
+	case len(bytes.TrimSpace(f.data)) == 0:
+		return f, f.fail(0, 0, "the file is empty")
+	}
+	return f, nil
+}
+
+func (f file) fail(line, column int, format string, args ...any) *FileError {
+	return &FileError{File: f.name, Line: line, Column: column, Reason: fmt.Sprintf(format, args...)}
+}
+
+// table reads CSV with named columns.
+type table struct {
+	file
+	r   *csv.Reader
+	at  map[string]int
+	row []string
+}
+
+// table reads the header: all the columns of needed, and others only of optional.
+func (f file) table(needed, optional []string) (*table, error) {
+	t := &table{file: f, r: csv.NewReader(bytes.NewReader(f.data)), at: map[string]int{}}
+	if err := t.next(); err != nil {
+		return nil, err
+	}
+	for i, name := range t.row {
+		line, column := t.r.FieldPos(i)
+		name = strings.TrimSpace(name)
+		_, twice := t.at[name]
+		switch {
+		case twice:
+			return nil, t.fail(line, column, "column %.60q is there twice", name)
+		case !slices.Contains(needed, name) && !slices.Contains(optional, name):
+			return nil, t.fail(line, column, "there is no column %.60q; the columns are %s", name, strings.Join(append(slices.Clone(needed), optional...), ","))
+		}
+		t.at[name] = i
+	}
+	for _, name := range needed {
+		if _, ok := t.at[name]; !ok {
+			line, _ := t.r.FieldPos(0)
+			return nil, t.fail(line, 0, "column %s is missing; the columns are %s", name, strings.Join(needed, ","))
+		}
+	}
+	return t, nil
+}
+
+// next reads a row; io.EOF ends the table.
+func (t *table) next() error {
+	row, err := t.r.Read()
+	var pe *csv.ParseError
+	switch {
+	case errors.Is(err, csv.ErrFieldCount):
+		line, _ := t.r.FieldPos(0)
+		return t.fail(line, 0, "the row has %d fields, %d are expected", len(row), t.r.FieldsPerRecord)
+	case errors.As(err, &pe):
+		return t.fail(pe.Line, pe.Column, "%s", pe.Err)
+	}
+	t.row = row
+	return err
+}
+
+// text returns a field without the spaces around it; empty where the column is not.
+func (t *table) text(column string) string {
+	i, ok := t.at[column]
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(t.row[i])
+}
+
+// wrong returns an error at a field.
+func (t *table) wrong(column, format string, args ...any) error {
+	line, at := t.r.FieldPos(t.at[column])
+	return t.fail(line, at, "%s "+format, append([]any{column}, args...)...)
+}
+
+// whole reads a whole number between two bounds.
+func (t *table) whole(column string, least, most int) (int, error) {
+	n, err := strconv.Atoi(t.text(column))
+	if err != nil || n < least || n > most {
+		return 0, t.wrong(column, "%.40q is not a whole number from %d to %d", t.text(column), least, most)
+	}
+	return n, nil
+}
+
+// ReadWorkloads reads CSV with the columns name, memory_gib, compute_slices and
+// count, in any order and no others. A name that is there twice, memory that is not
+// over 0 and slices under 1 are errors. Errors are a *FileError with the place; the
+// name is the file's, for them.
+func ReadWorkloads(name string, r io.Reader) ([]Workload, error) {
+	f, err := readFile(name, r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := f.table([]string{"name", "memory_gib", "compute_slices", "count"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []Workload
+	lines := map[string]int{}
+	total := 0
+	for {
+		if err := t.next(); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+		w, err := t.workload()
+		if err != nil {
+			return nil, err
+		}
+		if first := lines[w.Name]; first > 0 {
+			return nil, t.wrong("name", "%.60q is there twice, first in line %d", w.Name, first)
+		}
+		lines[w.Name], _ = t.r.FieldPos(0)
+		if total += w.Count; total > maxUnits {
+			return nil, t.wrong("count", "brings the workloads over %d", maxUnits)
+		}
+		out = append(out, w)
+	}
+}
+
+func (t *table) workload() (Workload, error) {
+	w := Workload{Name: t.text("name")}
+	if err := checkName(w.Name); err != nil {
+		return w, t.wrong("name", "%s", err)
+	}
+	var err error
+	if w.MemoryGiB, err = strconv.ParseFloat(t.text("memory_gib"), 64); err != nil {
+		return w, t.wrong("memory_gib", "%.40q is not a number", t.text("memory_gib"))
+	}
+	if !(w.MemoryGiB > 0) || w.MemoryGiB > maxGiB {
+		return w, t.wrong("memory_gib", "%.40q is not over 0 and up to %d", t.text("memory_gib"), maxGiB)
+	}
+	if w.ComputeSlices, err = t.whole("compute_slices", 1, math.MaxInt16); err != nil {
+		return w, err
+	}
+	w.Count, err = t.whole("count", 0, maxUnits)
+	return w, err
+}
