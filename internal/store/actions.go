@@ -23,22 +23,15 @@ type clockRow struct {
 	Uptime time.Duration `db:"uptime"`
 }
 
-// lockAccount locks an account's row to the end of the transaction, and makes it
-// where there is none.
-func (t *tx) lockAccount(ctx context.Context, account string) (clockRow, error) {
-	var row clockRow
-	err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING", account)
-	if err == nil {
-		err = t.get(ctx, &row, "SELECT round, wall, boot, uptime FROM accounts WHERE account = ?"+t.forUpdate, account)
-	}
-	return row, err
-}
-
 // BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.
 func (a actions) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
 	var last clockRow
-	err := a.transact(ctx, func(t *tx) (err error) {
-		if last, err = t.lockAccount(ctx, account); err != nil {
+	err := a.transact(ctx, func(t *tx) error {
+		err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING", account)
+		if err != nil {
+			return err
+		}
+		if err := t.get(ctx, &last, "SELECT round, wall, boot, uptime FROM accounts WHERE account = ?"+t.forUpdate, account); err != nil {
 			return err
 		}
 		return t.exec(ctx, "UPDATE accounts SET round = ?, wall = ?, boot = ?, uptime = ? WHERE account = ?",
@@ -213,9 +206,7 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Item, erro
 	}
 	var admitted []action.Item
 	err := a.transact(ctx, func(t *tx) error {
-		// The freeze is locked first: one that comes later waits for this transaction,
-		// so that nothing is admitted any more once it is told to have begun.
-		frozen, err := t.frozen(ctx)
+		frozen, err := t.lockFreeze(ctx)
 		if err != nil {
 			return err
 		}
@@ -248,12 +239,8 @@ func admissible(b action.Batch) error {
 	return nil
 }
 
-// admit admits a batch while nothing is frozen.
+// admit admits a batch while nothing is frozen and no other batch is on its way.
 func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
-	// Batches of one account wait for one another here, until the sums are theirs.
-	if _, err := t.lockAccount(ctx, b.Account); err != nil {
-		return nil, err
-	}
 	var hour []money.Amount
 	query := "SELECT hourly FROM admissions WHERE account = ? AND source = ? AND at > ?"
 	if err := t.SelectContext(ctx, &hour, t.Rebind(query), b.Account, b.Source, at(b.Now.Add(-time.Hour))); err != nil {

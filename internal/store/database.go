@@ -52,8 +52,8 @@ func (d *database) transact(ctx context.Context, do func(*tx) error) error {
 		if err == nil || !d.contended(err) {
 			return err
 		}
-		if pause(waiting) != nil {
-			return errors.Join(ctx.Err(), fmt.Errorf("others kept the database busy: %w", err))
+		if ended := pause(waiting); ended != nil {
+			return fmt.Errorf("others kept the database busy: %w (%w)", ended, err)
 		}
 	}
 }

@@ -18,10 +18,11 @@ type freezeRow struct {
 
 const freezeQuery = "SELECT at, who, reason FROM freezes WHERE id = 1"
 
-// frozen reads the freeze and keeps it as it is to the end of the transaction. Its lock
-// excludes other batches too: behind locks that are shared a freeze could wait for
-// ever, while one batch after another joins them.
-func (t *tx) frozen(ctx context.Context) (freezeRow, error) {
+// lockFreeze reads the freeze and locks it to the end of the transaction. All batches
+// of all processes wait for one another here, so that none is admitted on sums that
+// another is about to change, nor once a freeze is told to have begun. They are few;
+// a lock that they shared could keep a freeze waiting, while one after another joins.
+func (t *tx) lockFreeze(ctx context.Context) (freezeRow, error) {
 	var row freezeRow
 	err := t.get(ctx, &row, freezeQuery+t.forUpdate)
 	return row, err

@@ -14,7 +14,6 @@ import (
 
 // table holds the statements for the rows of one table, made from the row's type.
 type table struct {
-	name string
 	// query selects all columns; insert writes a row; update writes the row of an id
 	// whose version is the one before.
 	query, insert, update string
@@ -28,7 +27,6 @@ func describe(name string, row any) table {
 		set[i] = c + " = :" + c
 	}
 	return table{
-		name:   name,
 		query:  "SELECT " + strings.Join(columns, ", ") + " FROM " + name,
 		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" + strings.Join(columns, ", :") + ")",
 		update: "UPDATE " + name + " SET " + strings.Join(set, ", ") + " WHERE id = :id AND version + 1 = :version",

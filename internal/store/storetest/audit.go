@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -80,6 +81,19 @@ var audits = []test{
 		})
 		if !errors.Is(err, enough) || n != 3 {
 			t.Errorf("%d visits and %v, want 3 and the visit's error", n, err)
+		}
+	}},
+	{"is read on while it is handed out", func(t *testing.T, b *Backend) {
+		no(t, b.Actions.Record(t.Context(), numbered(2000)...))
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		err := b.Actions.Entries(ctx, action.Query{}, func(action.Entry) error {
+			n++
+			cancel()
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) || n == 2000 {
+			t.Errorf("cancelled at the first of 2000: %d visits, error %v", n, err)
 		}
 	}},
 	{"a visit may write, and what it records is not handed out", func(t *testing.T, b *Backend) {

@@ -175,7 +175,7 @@ func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
 	for worker := range 6 {
 		s := b.Reopen(t).Actions
 		wg.Go(func() {
-			for i := 0; ; i++ {
+			for i := range 2 * want {
 				asked := batch(fmt.Sprintf("%d-%d", worker, i))
 				limit(&asked)
 				_, err := s.Admit(t.Context(), asked)
@@ -188,6 +188,7 @@ func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
 				}
 				admitted.Add(1)
 			}
+			t.Error("no cap stopped a connection")
 		})
 	}
 	wg.Wait()

@@ -68,7 +68,7 @@ var freezes = []test{
 		for worker := range 4 {
 			s := b.Reopen(t).Actions
 			wg.Go(func() {
-				for i := 0; ; i++ {
+				for i := range 1000 {
 					if _, err := s.Admit(t.Context(), batch(fmt.Sprintf("%d-%d", worker, i))); errors.Is(err, action.ErrFrozen) {
 						return
 					} else if err != nil {
@@ -77,9 +77,10 @@ var freezes = []test{
 					}
 					admitted.Add(1)
 				}
+				t.Error("no freeze stopped a connection")
 			})
 		}
-		for admitted.Load() < 8 {
+		for admitted.Load() < 8 && !t.Failed() {
 			time.Sleep(time.Millisecond)
 		}
 		freezer := b.Reopen(t).Actions

@@ -53,7 +53,7 @@ func Work(ctx context.Context, b *Backend, job Job, in io.Reader, out io.Writer)
 
 // admitAll admits single items until the cap says no.
 func admitAll(ctx context.Context, s action.Store, worker int, out io.Writer) error {
-	for i := 0; ; i++ {
+	for i := range 2 * capOfProcesses {
 		asked := batch(fmt.Sprintf("%d-%d", worker, i))
 		asked.Limits.PerHour = capOfProcesses
 		_, err := s.Admit(ctx, asked)
@@ -65,6 +65,7 @@ func admitAll(ctx context.Context, s action.Store, worker int, out io.Writer) er
 		}
 		fmt.Fprintln(out, "admitted")
 	}
+	return errors.New("no cap stopped it")
 }
 
 // climbForever takes one item after another up the ladder, and records each write.

@@ -30,8 +30,7 @@ CREATE TABLE public.admissions (
     account text NOT NULL,
     source text NOT NULL,
     at bigint NOT NULL,
-    hourly bigint NOT NULL,
-    CONSTRAINT admissions_hourly_check CHECK ((hourly >= 0))
+    hourly bigint NOT NULL
 );
 CREATE TABLE public.audit (
     id bigint NOT NULL,
@@ -144,9 +143,9 @@ INSERT INTO public.audit VALUES (2, 1773489600000000, 'aws/123456789012', 0, 'an
 INSERT INTO public.audit VALUES (3, 1773489600000000, '', 0, 'ana', 'freeze', '', '', '', 'incident 42', '', 'null', '0cba5d4601943053b6c6674eca3a6f9ef97744f5e4cc33ee321c19f6188f1948');
 INSERT INTO public.audit_head VALUES (1, 3, '0cba5d4601943053b6c6674eca3a6f9ef97744f5e4cc33ee321c19f6188f1948');
 INSERT INTO public.freezes VALUES (1, 1773489600000000, 'ana', 'incident 42');
-INSERT INTO public.goose_db_version VALUES (1, 0, true, '2026-11-21 12:53:26.227479');
-INSERT INTO public.goose_db_version VALUES (2, 1, true, '2026-11-21 12:53:26.242348');
-INSERT INTO public.goose_db_version VALUES (3, 2, true, '2026-11-21 12:53:26.290149');
+INSERT INTO public.goose_db_version VALUES (1, 0, true, '2026-11-21 13:10:41.515724');
+INSERT INTO public.goose_db_version VALUES (2, 1, true, '2026-11-21 13:10:41.525549');
+INSERT INTO public.goose_db_version VALUES (3, 2, true, '2026-11-21 13:10:41.570607');
 INSERT INTO public.items VALUES ('1f', 'aws/123456789012', 'aws', '123456789012', 'us-east-1', 'instance', 'i-0abc', '2026-03-01T00:00:00Z', 'idle-gpu-machines', '{"verb":"terminate","save_disks":true}', '[{"cloud":"aws","account":"123456789012","region":"us-east-1","kind":"instance","id":"i-0abc"}]', 'warned', 1, 'idle for 6d 4h', 'duty', 1, 1773489600000000, 2, 1773489660000000, 1773489660000000, 900000000000, '["slack:#vision"]', 'null', 0, NULL, '', 1773489720000000, '', 0, 1);
 INSERT INTO public.items VALUES ('2f', 'aws/123456789012', 'aws', '123456789012', 'us-east-1', 'instance', 'i-0def', '2026-03-01T00:00:00Z', 'idle-gpu-machines', '{"verb":"terminate","save_disks":true}', '[{"cloud":"aws","account":"123456789012","region":"us-east-1","kind":"instance","id":"i-0abc"}]', 'acting', 1, 'idle for 6d 4h', 'duty', 1, 1773489600000000, 2, 1773489660000000, 1773489660000000, 900000000000, '["slack:#vision"]', '[{"name":"snapshot","key":"2f-0","params":"{\"volume\":\"vol-1\"}","intent_at":"2026-03-14T12:00:00Z","receipt":"snap-1","accepted_at":"2026-03-14T12:00:00Z","confirmed_at":"2026-03-14T12:00:00Z","attempts":1},{"name":"terminate","key":"2f-1","undo":"\u003cnone/\u003e","intent_at":"2026-03-14T12:00:01Z","attempts":2,"error":"throttled"}]', 1, NULL, '', 1773489720000000, '', 0, 1);
 INSERT INTO public.keeps VALUES ('aws', '123456789012', 'us-east-1', 'instance', 'i-0abc', 253370764800000000, 'demo', 'ana', 1773489600000000);

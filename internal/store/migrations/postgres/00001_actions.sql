@@ -2,7 +2,7 @@
 
 -- What is put in order compares by byte (COLLATE "C"), whatever the locale.
 
--- The rounds of an account; its row is locked by whatever decides over its caps.
+-- The last round of an account.
 CREATE TABLE accounts (
     account TEXT PRIMARY KEY,
     round   BIGINT NOT NULL,
@@ -55,13 +55,13 @@ CREATE TABLE admissions (
     account TEXT NOT NULL,
     source  TEXT NOT NULL,
     at      BIGINT NOT NULL,
-    hourly  BIGINT NOT NULL CHECK (hourly >= 0),
+    hourly  BIGINT NOT NULL,
     PRIMARY KEY (item, version)
 );
 
 CREATE INDEX admissions_at ON admissions (account, source, at);
 
--- One row, always there to be locked; at is empty while nothing is frozen.
+-- One row, locked by whatever acts; at is empty while nothing is frozen.
 CREATE TABLE freezes (
     id     SMALLINT PRIMARY KEY CHECK (id = 1),
     at     BIGINT,
