@@ -17,17 +17,8 @@ const fullest = 0.85
 
 // look fills in the candidates.
 func (a *Advice) look(m *measured, from price.Machine, region string, book *price.Book, o Options) error {
-	own, priced := a.Hourly.Get()
 	for _, to := range book.Machines() {
 		if to.Type == from.Type || to.Cloud != from.Cloud || to.Arch != from.Arch {
-			continue
-		}
-		acc, ok := book.Accelerator(to.Accelerator)
-		if !ok || acc.Vendor != a.Accelerator.Vendor {
-			continue
-		}
-		c := Candidate{Machine: to, Accelerator: acc, GPUs: to.GPUs()}
-		if !m.fits(&c, a.Accelerator, o) {
 			continue
 		}
 		p, err := book.OnDemand(to.Type, region)
@@ -37,28 +28,87 @@ func (a *Advice) look(m *measured, from price.Machine, region string, book *pric
 		if err != nil {
 			return err
 		}
-		if c.Hourly, err = p.Hourly(); err != nil {
+		if err := a.consider(m, to, region, p, book, o); err != nil {
 			return err
 		}
-		c.Price = p
-		if priced {
-			if c.Hourly >= own {
-				continue
-			}
-			monthly, err := (own - c.Hourly).Monthly()
-			if err != nil {
+	}
+	if o.Clouds {
+		for _, e := range elsewhere(book, from.Cloud) {
+			if err := a.consider(m, machineOf(e, book), e.Region, e.Price, book, o); err != nil {
 				return err
 			}
-			c.Saving = inventory.Known(monthly)
 		}
-		m.against(&c, a.Accelerator)
-		a.Candidates = append(a.Candidates, c)
 	}
 	slices.SortStableFunc(a.Candidates, func(x, y Candidate) int {
 		return cmp.Or(cmp.Compare(x.Hourly, y.Hourly), cmp.Compare(len(x.Against), len(y.Against)), cmp.Compare(x.Machine.Type, y.Machine.Type))
 	})
 	return nil
 }
+
+// consider adds a machine to the candidates where it fits and costs less.
+func (a *Advice) consider(m *measured, to price.Machine, region string, p price.Price, book *price.Book, o Options) error {
+	acc, ok := book.Accelerator(to.Accelerator)
+	if !ok || acc.Vendor != a.Accelerator.Vendor {
+		return nil
+	}
+	c := Candidate{Machine: to, Accelerator: acc, GPUs: to.GPUs(), Region: region, Price: p}
+	if !m.fits(&c, a.Accelerator, o) {
+		return nil
+	}
+	var err error
+	if c.Hourly, err = p.Hourly(); err != nil {
+		return err
+	}
+	if own, priced := a.Hourly.Get(); priced {
+		if c.Hourly >= own {
+			return nil
+		}
+		monthly, err := (own - c.Hourly).Monthly()
+		if err != nil {
+			return err
+		}
+		c.Saving = inventory.Known(monthly)
+	}
+	m.against(&c, a.Accelerator)
+	a.Candidates = append(a.Candidates, c)
+	return nil
+}
+
+// elsewhere returns the lowest on-demand price of each machine with accelerators of
+// the clouds other than own.
+func elsewhere(book *price.Book, own string) []price.Entry {
+	var out []price.Entry
+	at := map[[2]string]int{}
+	for _, e := range book.Entries() {
+		if e.Cloud == own || e.Service != price.Compute || e.Term != price.OnDemand {
+			continue
+		}
+		k := [2]string{e.Cloud, e.Type}
+		if i, ok := at[k]; !ok {
+			at[k] = len(out)
+			out = append(out, e)
+		} else if e.Price.Rate < out[i].Price.Rate {
+			out[i] = e
+		}
+	}
+	return out
+}
+
+// machineOf returns what is known of the machine that an entry prices: where the book
+// does not know it, its accelerators alone.
+func machineOf(e price.Entry, book *price.Book) price.Machine {
+	if m, ok := book.Machine(e.Type); ok && m.Cloud == e.Cloud {
+		return m
+	}
+	m := price.Machine{Type: e.Type, Cloud: e.Cloud, Accelerator: e.Accelerator, AcceleratorMilli: e.AcceleratorMilli, Source: e.Price.Source, AsOf: e.Price.AsOf}
+	if acc, ok := book.Accelerator(e.Accelerator); ok {
+		m.AcceleratorMemoryMiB = int64(float64(acc.MemoryMiB) * fraction(m))
+	}
+	return m
+}
+
+// hostKnown says whether the book knows the CPUs and the memory of a machine.
+func hostKnown(m price.Machine) bool { return m.VCPUs > 0 && m.MemoryMiB > 0 }
 
 // fits says whether a machine carries the measured work, and notes how full it
 // would be.
@@ -86,6 +136,9 @@ func (m *measured) fits(c *Candidate, from price.Accelerator, o Options) bool {
 	bandwidth := c.Accelerator.MemoryBandwidthGBps * fraction(to)
 	if m.transfers && bandwidth > 0 && bandwidth < from.MemoryBandwidthGBps*fraction(m.from) && m.transfer > fullest*bandwidth {
 		return false
+	}
+	if !hostKnown(to) {
+		return true // said against it
 	}
 	part := float64(m.used) / float64(m.gpus)
 	memory, cpus := float64(m.from.MemoryMiB)*part, float64(m.from.VCPUs)*part
@@ -127,6 +180,13 @@ func (m *measured) against(c *Candidate, from price.Accelerator) {
 		add("its memory bandwidth is %s GB/s instead of %s, and nobody measured what is used", usage.Number(narrow, 0), usage.Number(wide, 0))
 	case narrow == 0:
 		add("its memory bandwidth is not known")
+	}
+	if to.Cloud != m.from.Cloud {
+		add("it is of another cloud: what moving there takes is not priced")
+	}
+	if !hostKnown(to) {
+		add("its CPUs, memory, disks and network are not in the price book")
+		return
 	}
 	if m.hostCPUPeak > float64(to.VCPUs) {
 		add("CPU peaks of %s vCPUs exceed its %d", usage.Number(m.hostCPUPeak, 0), to.VCPUs)

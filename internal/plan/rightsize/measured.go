@@ -3,6 +3,7 @@ package rightsize
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -19,8 +20,10 @@ type measured struct {
 	w           *usage.Window
 	from        price.Machine
 	minCoverage float64
+	tensor      bool // tensor activity may stand for compute
 	warnings    []string
 	reason      string // why nothing can be said; empty when something can
+	inUse       []*usage.Track
 
 	gpus       int     // the machine has
 	covered    int     // GPUs with telemetry
@@ -54,7 +57,7 @@ type measured struct {
 const holding = 0.05
 
 func measure(w *usage.Window, from price.Machine, acc price.Accelerator, o Options) *measured {
-	m := &measured{w: w, from: from, gpus: from.GPUs(), minCoverage: o.MinCoverage,
+	m := &measured{w: w, from: from, gpus: from.GPUs(), minCoverage: o.MinCoverage, tensor: o.Tensor,
 		device: float64(from.AcceleratorMemoryMiB) * mib, basis: usage.GPUUtil}
 	tracks := w.GPUs
 	if len(tracks) == 0 && (w.Machine.Stats(usage.GPUUtil) != nil || w.Machine.Stats(usage.SMActive) != nil) {
@@ -90,6 +93,9 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 		}
 		m.memory = m.memory && m.known(t.Stats(usage.MemUsed))
 	}
+	if m.basis == usage.GPUUtil && m.tensor && m.onTensors(tracks) {
+		m.basis = usage.TensorActive
+	}
 	meters := make([]*usage.Stats, 0, len(tracks))
 	transfers := true
 	for i, t := range tracks {
@@ -107,11 +113,7 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 			continue
 		}
 		m.covered++
-		active := false
-		for _, s := range []usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive} {
-			st := t.Stats(s)
-			active = active || (st != nil && st.Active > 0)
-		}
+		active := computed(t)
 		var peak float64
 		if st := t.Stats(usage.MemUsed); st != nil {
 			peak = st.Max
@@ -126,6 +128,7 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 			continue
 		}
 		m.used++
+		m.inUse = append(m.inUse, t)
 		need := throughput * m.share(t)
 		m.compute, m.total = max(m.compute, need), m.total+need
 		m.peaks += peak
@@ -151,8 +154,11 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 		m.total, m.peaks = m.compute*float64(m.gpus), m.peak*float64(m.gpus)
 		m.warnings = append(m.warnings, "only the maximum over its GPUs was measured: all of them count as in use")
 	}
-	if m.basis == usage.GPUUtil {
+	switch m.basis {
+	case usage.GPUUtil:
 		m.warnings = append(m.warnings, "GPU utilisation overstates compute (one small kernel reads 100 %); sm_active would tell")
+	case usage.TensorActive:
+		m.warnings = append(m.warnings, "compute is taken from tensor activity, which leaves out work beside the tensor pipes; sm_active would tell")
 	}
 	if !m.memory {
 		m.warnings = append(m.warnings, "device memory was not measured: as much of it is kept as there is")
@@ -162,16 +168,52 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 	}
 }
 
+// computed says whether a GPU did anything at any time.
+func computed(t *usage.Track) bool {
+	return slices.ContainsFunc([]usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive}, func(s usage.Signal) bool {
+		st := t.Stats(s)
+		return st != nil && st.Active > 0
+	})
+}
+
 func (m *measured) known(st *usage.Stats) bool { return m.w.Coverage(st) >= m.minCoverage }
+
+// onTensors says whether tensor activity stands for compute: it and the traffic of
+// device memory were measured on every GPU, and each that ran anything used its
+// tensor pipes. Alone it would call work on other pipes, or on memory, no work.
+func (m *measured) onTensors(tracks []*usage.Track) bool {
+	for _, t := range tracks {
+		st := t.Stats(usage.TensorActive)
+		if !m.known(st) || !m.known(t.Stats(usage.DRAMActive)) {
+			return false
+		}
+		ran := t.Stats(usage.GPUUtil) != nil && t.Stats(usage.GPUUtil).Active > 0
+		if q, _ := st.Quantile(usage.TensorActive, 0.95); ran && q < onTensor {
+			return false
+		}
+	}
+	return len(tracks) > 0
+}
+
+const (
+	// onTensor is the tensor activity from which on work counts as tensor work: less
+	// may be a few small products in a program of something else. Our choice.
+	onTensor = 0.05
+	// fullTensor is the tensor activity that counts as a full GPU: kernels of large
+	// matrices reach little more, for they also load and store. Our choice.
+	fullTensor = 0.6
+)
 
 // share returns the 95th percentile of a GPU's compute, 0 to 1.
 func (m *measured) share(t *usage.Track) float64 {
-	if m.basis == usage.SMActive {
-		q, _ := t.Stats(usage.SMActive).Quantile(usage.SMActive, 0.95)
-		return q
+	q, _ := t.Stats(m.basis).Quantile(m.basis, 0.95)
+	switch m.basis {
+	case usage.GPUUtil:
+		return q / 100
+	case usage.TensorActive:
+		return min(q/fullTensor, 1)
 	}
-	q, _ := t.Stats(usage.GPUUtil).Quantile(usage.GPUUtil, 0.95)
-	return q / 100
+	return q
 }
 
 // hostOf reads what the host needs.
@@ -206,16 +248,20 @@ func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 	if err != nil {
 		return Unknown, "utilisation was not measured"
 	}
-	why := fmt.Sprintf("%s %% mean utilisation, %d of %d GPUs in use", usage.Number(mean, 1), m.active, m.gpus)
+	return judge(mean, p), fmt.Sprintf("%s %% mean utilisation, %d of %d GPUs in use", usage.Number(mean, 1), m.active, m.gpus)
+}
+
+// judge names a mean utilisation in percent.
+func judge(mean float64, p inventory.Purpose) Verdict {
 	switch {
 	case mean < overprovisionedBelow:
-		return Overprovisioned, why
+		return Overprovisioned
 	case mean < underutilisedBelow:
-		return Underutilised, why
+		return Underutilised
 	case p == inventory.Inference && mean > scaleOutAbove:
-		return ScaleOut, why
+		return ScaleOut
 	}
-	return WellUsed, why
+	return WellUsed
 }
 
 // report fills in the figures.
@@ -241,7 +287,7 @@ func (m *measured) report(a *Advice) {
 	if m.memory {
 		add("gpu_mem_peak_gib", usage.Number(a.MemoryPeakGiB, 1))
 	}
-	if m.basis == usage.SMActive && m.compute > 0 {
+	if m.basis != usage.GPUUtil && m.compute > 0 {
 		add("compute_p95_tflops", usage.Number(m.compute, 0))
 	}
 }

@@ -56,6 +56,12 @@ type Options struct {
 	// MinCoverage is the share of the window that samples must cover on every GPU
 	// before anything is advised. 0.9.
 	MinCoverage float64
+	// Tensor lets tensor activity stand for compute where multiprocessor activity was
+	// not measured.
+	Tensor bool
+	// Clouds looks at the machines of other clouds too, at their lowest price in any
+	// region.
+	Clouds bool
 }
 
 // Advice is what the measured usage says.
@@ -80,8 +86,8 @@ type Advice struct {
 	// Accelerator is what the machine has.
 	Accelerator price.Accelerator
 	// ComputeTFLOPS is what the busiest GPU needs at the 95th percentile, dense at 16
-	// bits, and Basis the signal that says so: sm_active, or gpu_util, which
-	// overstates it.
+	// bits, and Basis the signal that says so: sm_active, tensor_active where the
+	// options let it, or gpu_util, which overstates it.
 	ComputeTFLOPS float64
 	Basis         usage.Signal
 	// Hourly is the machine's own price; unknown when the book has none, with the
@@ -102,6 +108,8 @@ type Candidate struct {
 	Accelerator price.Accelerator
 	// GPUs is how many it has.
 	GPUs int
+	// Region is where it has its price.
+	Region string
 	// Price is of an hour on demand, with source and date; Hourly is its amount.
 	Price  price.Price
 	Hourly money.Amount
@@ -138,40 +146,52 @@ func (a Advice) First(fits func(Candidate) bool) (Candidate, bool) {
 // unknown and there are no candidates. It returns ErrNoAccelerator for a machine
 // whose accelerators the book does not know.
 func Advise(w *usage.Window, from price.Machine, region string, book *price.Book, o Options) (Advice, error) {
+	a, _, err := advise(w, from, region, book, o)
+	return a, err
+}
+
+// advise is Advise with what was measured, which is nil where nothing was.
+func advise(w *usage.Window, from price.Machine, region string, book *price.Book, o Options) (Advice, *measured, error) {
 	if o.Headroom <= 0 {
-		o.Headroom = 0.2
+		o.Headroom = defaultHeadroom
 	}
 	if o.MinCoverage <= 0 {
-		o.MinCoverage = 0.9
+		o.MinCoverage = defaultCoverage
 	}
 	acc, ok := book.Accelerator(from.Accelerator)
 	if from.GPUs() == 0 || !ok {
-		return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, ErrNoAccelerator)
+		return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, ErrNoAccelerator)
 	}
 	a := Advice{GPUs: from.GPUs(), Accelerator: acc}
 	if p, err := book.OnDemand(from.Type, region); err == nil {
 		hourly, err := p.Hourly()
 		if err != nil {
-			return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, err)
+			return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, err)
 		}
 		a.Hourly = inventory.Known(hourly)
 	} else if errors.Is(err, price.ErrUnpriced) {
 		a.Unpriced = err.Error()
 	} else {
-		return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, err)
+		return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, err)
 	}
 	if w == nil {
 		a.Why = "nothing was measured"
-		return a, nil
+		return a, nil, nil
 	}
 	m := measure(w, from, acc, o)
 	m.report(&a)
 	a.Verdict, a.Why = m.verdict(o.Purpose)
 	if a.Verdict == Unknown || m.used == 0 {
-		return a, nil
+		return a, m, nil
 	}
 	if err := a.look(m, from, region, book, o); err != nil {
-		return Advice{}, fmt.Errorf("right-size %s: %w", from.Type, err)
+		return Advice{}, nil, fmt.Errorf("right-size %s: %w", from.Type, err)
 	}
-	return a, nil
+	return a, m, nil
 }
+
+// The defaults of [Options].
+const (
+	defaultHeadroom = 0.2
+	defaultCoverage = 0.9
+)

@@ -1,0 +1,217 @@
+// Package capacity says how many replicas of a model server a rate of requests needs,
+// what latency and cost they have, and when to scale them. One replica with Poisson
+// arrivals is computed, several are simulated, and recorded arrivals are replayed. It
+// is a pure function of its parameters: the same ones give the same report.
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// ErrOverload is wrapped where the replicas cannot serve the rate: the queue would
+// grow without end.
+var ErrOverload = errors.New("the queue grows without end")
+
+// ErrObjective is wrapped where no number of replicas meets the latency objective.
+var ErrObjective = errors.New("the objective cannot be met")
+
+// Bounds of what is planned for.
+const (
+	maxReplicas = 10_000
+	minQPS      = 1e-6
+	maxQPS      = 1e7
+	maxBatchMax = 1_000_000
+)
+
+// Params are the demand, what a replica does with it, and what is wanted.
+type Params struct {
+	// QPS is requests a second, 1e-6 to 1e7. With Arrivals, 0 is their own rate, and
+	// any other stretches or compresses their time to have it.
+	QPS float64
+	// Headroom is the share of capacity that is kept free, from 0 to below 1: the
+	// replicas are enough for QPS / (1 - Headroom).
+	Headroom float64
+
+	// QPSPerGPU is what one replica serves in a second. It is 0 where Profile says it.
+	QPSPerGPU float64
+
+	// Profile is how long a batch takes; zero where QPSPerGPU says what is served.
+	Profile Profile
+	// MaxBatch is the most items of one batch; 0 is no limit: an idle replica takes the
+	// whole queue.
+	MaxBatch int
+	// P99 is the latency, service included, that 99 of 100 requests must keep; 0 is none.
+	P99 time.Duration
+	// Replicas is how many there are; 0 finds the fewest.
+	Replicas int
+	// Arrivals are replayed in place of Poisson ones; nil where there are none.
+	Arrivals *Arrivals
+
+	// HourlyPrice is of one replica; 0 is not known, and leaves the cost unknown.
+	HourlyPrice money.Amount
+	// ColdStart is from the decision to start a replica until it serves; 0 is not known.
+	ColdStart time.Duration
+}
+
+// Plan finds the replicas and what they mean. It returns an error that wraps
+// [ErrOverload] where Replicas cannot serve the rate, [ErrObjective] where no number of
+// them meets P99, and other errors for parameters out of range.
+func Plan(p Params) (Report, error) {
+	if err := p.check(); err != nil {
+		return Report{}, fmt.Errorf("plan the capacity: %w", err)
+	}
+	if p.Arrivals != nil && p.QPS == 0 {
+		p.QPS = p.Arrivals.Rate()
+	}
+	r := Report{Schema: Schema, QPS: p.QPS, Headroom: p.Headroom}
+	var err error
+	if p.QPSPerGPU > 0 {
+		err = r.divide(p)
+	} else {
+		err = r.queue(p)
+	}
+	if err == nil {
+		err = r.charge(p)
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("plan the capacity: %w", err)
+	}
+	r.erlang()
+	r.zero(p)
+	r.explain(p)
+	return r, nil
+}
+
+// check refuses parameters that mean nothing.
+func (p Params) check() error {
+	outside := func(v, low, high float64) bool { return !(v >= low && v <= high) }
+	byRate, byProfile := p.QPSPerGPU != 0, p.Profile != Profile{}
+	switch {
+	case p.Arrivals != nil && len(p.Arrivals.Times) < 2:
+		return errors.New("two arrivals or more are needed to replay them")
+	case p.Arrivals != nil && !(p.Arrivals.Rate() <= maxQPS && p.Arrivals.Rate() >= minQPS):
+		return fmt.Errorf("the arrivals are %v a second on average: %v to %v is expected", p.Arrivals.Rate(), minQPS, maxQPS)
+	case outside(p.QPS, minQPS, maxQPS) && (p.Arrivals == nil || p.QPS != 0):
+		return fmt.Errorf("%v requests a second: %v to %v is expected", p.QPS, minQPS, maxQPS)
+	case !(p.Headroom >= 0 && p.Headroom < 1):
+		return fmt.Errorf("a headroom of %v: a share from 0 to below 1 is expected", p.Headroom)
+	case byRate == byProfile:
+		return errors.New("either what one GPU serves a second or the profile of a batch is needed, and not both")
+	case byRate && outside(p.QPSPerGPU, minQPS, maxQPS):
+		return fmt.Errorf("%v requests a second on one GPU: %v to %v is expected", p.QPSPerGPU, minQPS, maxQPS)
+	case byRate && (p.P99 != 0 || p.MaxBatch != 0 || p.Arrivals != nil):
+		return errors.New("a latency objective, a largest batch and arrivals need the profile of a batch")
+	case p.Profile.PerItem < 0 || p.Profile.Base < 0 || p.Profile.PerItem > time.Hour || p.Profile.Base > time.Hour:
+		return fmt.Errorf("a batch of n takes %s n + %s: 0 to 1h is expected of each", p.Profile.PerItem, p.Profile.Base)
+	case p.MaxBatch < 0 || p.MaxBatch > maxBatchMax:
+		return fmt.Errorf("a largest batch of %d: 1 to %d is expected, or 0 for no limit", p.MaxBatch, maxBatchMax)
+	case p.Replicas < 0 || p.Replicas > maxReplicas:
+		return fmt.Errorf("%d replicas: 1 to %d is expected, or 0 to find the fewest", p.Replicas, maxReplicas)
+	case p.P99 < 0 || p.ColdStart < 0:
+		return errors.New("a latency objective and a cold start must not be negative")
+	case p.HourlyPrice < 0:
+		return errors.New("the price of a replica must not be negative")
+	}
+	if p.Arrivals == nil {
+		return nil
+	}
+	if !slices.IsSorted(p.Arrivals.Times) || len(p.Arrivals.Sizes) > 0 && (len(p.Arrivals.Sizes) != len(p.Arrivals.Times) || slices.Min(p.Arrivals.Sizes) < 1) {
+		return errors.New("arrivals go in order of time, each with a size from 1 or all without")
+	}
+	if p.MaxBatch > 0 {
+		for i, n := range p.Arrivals.Sizes {
+			if n > p.MaxBatch {
+				return fmt.Errorf("request %d has %d items, and the largest batch has %d: it would be refused", i+1, n, p.MaxBatch)
+			}
+		}
+	}
+	return nil
+}
+
+// divide shares the rate among replicas that serve so much each.
+func (r *Report) divide(p Params) error {
+	r.Method = ByFormula
+	if r.Replicas = p.Replicas; r.Replicas == 0 {
+		// A hair of tolerance, so that 400 / (200 * 0.5) stays 4 in binary fractions.
+		need := math.Ceil(p.QPS/(p.QPSPerGPU*(1-p.Headroom))*(1-1e-12) - 1e-12)
+		if need > maxReplicas {
+			return fmt.Errorf("%v replicas are needed, and %d are the most that are planned for", need, maxReplicas)
+		}
+		r.Replicas = max(1, int(need))
+	}
+	r.Load = p.QPS / (p.QPSPerGPU * float64(r.Replicas))
+	if r.Load > 1 {
+		return fmt.Errorf("%w: %s requests a second, and %s can serve %s", ErrOverload, usage.Number(p.QPS, 1), counted(r.Replicas, "replica"), usage.Number(p.QPSPerGPU*float64(r.Replicas), 1))
+	}
+	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*(1-p.Headroom))
+	return nil
+}
+
+// queue plans with the profile of a batch.
+func (r *Report) queue(p Params) error {
+	s, err := newSizing(p)
+	if err != nil {
+		return err
+	}
+	n := p.Replicas
+	if n == 0 {
+		if n, err = s.fewest(); err != nil {
+			return err
+		}
+	} else if p.Arrivals == nil && s.load(n, p.QPS) >= 1 {
+		return fmt.Errorf("%w: %s requests a second, and %s can serve %s at the very most: %d are needed", ErrOverload,
+			usage.Number(p.QPS, 1), counted(n, "replica"), usage.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
+	}
+	f := s.figures(n, p.QPS, 0)
+	r.Method, r.Replicas, r.Load = f.method, n, s.load(n, p.QPS)
+	r.MeanBatch, r.MeanLatencyMS, r.P99LatencyMS = &f.meanBatch, known(millis(f.mean)), known(millis(f.p99))
+	r.Utilization, r.P99ErrorMS, r.Requests = f.utilization, millis(f.p99Error), f.requests
+	if p.P99 > 0 {
+		met := f.p99 <= p.P99.Seconds()+tick
+		r.ObjectiveMS, r.Met = known(millis(p.P99.Seconds())), &met
+		if met {
+			r.MaxWaitMS = known(millis(s.longestWait(n)))
+		}
+	}
+	if p.Arrivals != nil {
+		r.compare(s, n, f)
+	}
+	r.Curve = s.curve(n)
+	r.scale(s, n)
+	return nil
+}
+
+// charge adds the cost, where the price is known.
+func (r *Report) charge(p Params) error {
+	if p.HourlyPrice == 0 {
+		return nil
+	}
+	hourly, err := p.HourlyPrice.Mul(int64(r.Replicas), 1)
+	if err != nil {
+		return fmt.Errorf("price an hour: %w", err)
+	}
+	// 1e6 requests take 1e6 / QPS seconds; QPS is exact to a millionth.
+	million, err := hourly.Mul(10_000_000_000, 36*int64(math.Round(p.QPS*1e6)))
+	if err != nil {
+		return fmt.Errorf("price a million requests: %w", err)
+	}
+	h, m := hourly.String(), million.String()
+	r.CostUSDPerHour, r.CostUSDPerMillion = &h, &m
+	return nil
+}
+
+// tick is a nanosecond in seconds: latencies closer than that are the same.
+const tick = 1e-9
+
+// millis turns seconds into milliseconds, to the nanosecond.
+func millis(seconds float64) float64 { return math.Round(seconds*1e9) / 1e6 }
+
+// known is a figure that is not null.
+func known(v float64) *float64 { return &v }

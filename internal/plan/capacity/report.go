@@ -1,0 +1,99 @@
+package capacity
+
+// Schema names the shape of a [Report] in JSON.
+const Schema = "curfew.plan.capacity/v1"
+
+// Method is how the figures were found.
+type Method string
+
+// The methods.
+const (
+	// ByFormula: the rate divided by what one replica serves; no latency.
+	ByFormula Method = "formula"
+	// ByChain: the batch-service queue, solved numerically for one replica.
+	ByChain Method = "markov-chain"
+	// BySimulation: Poisson arrivals, drawn with a fixed seed.
+	BySimulation Method = "simulation"
+	// ByReplay: the recorded arrivals.
+	ByReplay Method = "replay"
+)
+
+// Report is the outcome, in the shape of its JSON. Figures that nobody can know from
+// the parameters are null.
+type Report struct {
+	Schema string `json:"schema"`
+	Title  string `json:"title"`
+	Method Method `json:"method"`
+	// QPS is requests a second, Headroom the share of capacity kept free.
+	QPS      float64 `json:"qps"`
+	Headroom float64 `json:"headroom"`
+	Replicas int     `json:"replicas"`
+	// MeanBatch is items a batch, over the batches.
+	MeanBatch *float64 `json:"mean_batch"`
+	// MeanLatencyMS and P99LatencyMS are from arrival to the end of service.
+	MeanLatencyMS *float64 `json:"mean_latency_ms"`
+	P99LatencyMS  *float64 `json:"p99_latency_ms"`
+	// P99ErrorMS is half the 95 % confidence interval of P99LatencyMS, from ten parts
+	// of a simulation; 0 where nothing is drawn.
+	P99ErrorMS float64 `json:"p99_error_ms"`
+	// Requests is how many were simulated or replayed.
+	Requests int `json:"requests"`
+	// Utilization is the share of the replicas' time, 0 to 1, in which they serve.
+	Utilization float64 `json:"utilization"`
+	// Load is the rate as a share of the highest that the replicas can serve, with the
+	// largest batches; over 1 only in a replay.
+	Load float64 `json:"load"`
+	// ObjectiveMS is the latency wanted of 99 in 100 requests, Met whether they have it.
+	ObjectiveMS *float64 `json:"objective_ms"`
+	Met         *bool    `json:"objective_met"`
+	// MaxWaitMS is the longest that a replica may hold a batch back for it to grow,
+	// counted from its first request, with which the objective is still met.
+	MaxWaitMS         *float64 `json:"max_wait_ms"`
+	CostUSDPerHour    *string  `json:"cost_usd_per_hour"`
+	CostUSDPerMillion *string  `json:"cost_usd_per_million"`
+	Erlang            Erlang   `json:"erlang"`
+	// Poisson is what Poisson arrivals of the same rate would have; null without a
+	// replay, and where they would overload the replicas.
+	Poisson *Poisson `json:"poisson"`
+	// Scaling is when to scale.
+	Scaling *Scaling `json:"scaling"`
+	// ScaleToZero is null where the cold start is not known.
+	ScaleToZero *ScaleToZero `json:"scale_to_zero"`
+	// Curve is the latency with fewer and more replicas.
+	Curve         []Point  `json:"curve"`
+	Assumptions   []string `json:"assumptions"`
+	CoverageNotes []string `json:"coverage_notes"`
+	Changes       []string `json:"changes"`
+}
+
+// Erlang is the rule of thumb for as many replicas, one request each at a time.
+type Erlang struct {
+	// WaitPerService is the mean wait in service times at this load; null from 1 on.
+	WaitPerService *float64 `json:"wait_per_service"`
+	// UtilizationTarget is the load at which it is a third.
+	UtilizationTarget float64 `json:"utilization_target"`
+}
+
+// Poisson is a queue with arrivals that know nothing of one another.
+type Poisson struct {
+	Method        Method  `json:"method"`
+	MeanLatencyMS float64 `json:"mean_latency_ms"`
+	P99LatencyMS  float64 `json:"p99_latency_ms"`
+	// P99Ratio is the replayed p99 over this one.
+	P99Ratio float64 `json:"p99_ratio"`
+}
+
+// Point is the latency that a number of replicas has.
+type Point struct {
+	Replicas     int     `json:"replicas"`
+	P99LatencyMS float64 `json:"p99_latency_ms"`
+	Utilization  float64 `json:"utilization"`
+}
+
+// erlang adds the rule of thumb.
+func (r *Report) erlang() {
+	r.Erlang.UtilizationTarget = UtilizationTarget(r.Replicas)
+	if r.Load < 1 {
+		r.Erlang.WaitPerService = known(ErlangWait(r.Replicas, r.Load))
+	}
+}

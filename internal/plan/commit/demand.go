@@ -1,0 +1,181 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// maxCells bounds keys times hours, maxHours the window: 20 years.
+const (
+	maxCells = 1 << 26
+	maxHours = 20 * 8766
+)
+
+// demand is use by key and hour, idle machines taken off.
+type demand struct {
+	start time.Time
+	hours int
+	keys  []string
+	// need is machines, rate dollars an hour for one, by key and hour; both are 0 in
+	// hours of which nothing is recorded.
+	need [][]Quantity
+	rate [][]money.Amount
+	// onDemand is what it costs without commitments, idle what the idle machines cost.
+	onDemand, idle money.Amount
+	// rows counts hours of keys, empty the hours in which no key has one.
+	rows, empty int
+}
+
+func newDemand(usage []Usage) (*demand, error) {
+	if len(usage) == 0 {
+		return nil, errors.New("plan commitments: no hour of use is recorded")
+	}
+	d := &demand{start: usage[0].Hour, rows: len(usage)}
+	end, at := d.start, map[string]int{}
+	for _, u := range usage {
+		switch {
+		case u.Quantity < 0 || u.Quantity > maxMachines*Machine || u.Idle < 0 || u.Idle > u.Quantity:
+			return nil, fmt.Errorf("plan commitments: %s has %d of %d millionths of a machine idle", u.Key, u.Idle, u.Quantity)
+		case u.OnDemand <= 0:
+			return nil, fmt.Errorf("plan commitments: %s has no on-demand price", u.Key)
+		case !u.Hour.Equal(u.Hour.Truncate(time.Hour)):
+			return nil, fmt.Errorf("plan commitments: %s is not a full hour", u.Hour.Format(time.RFC3339))
+		}
+		if u.Hour.Before(d.start) {
+			d.start = u.Hour
+		}
+		if u.Hour.After(end) {
+			end = u.Hour
+		}
+		at[u.Key] = 0
+	}
+	span := end.Sub(d.start)
+	if span/time.Hour+1 > min(maxHours, maxCells/time.Duration(len(at))) {
+		return nil, fmt.Errorf("plan commitments: %d keys from %s to %s are too many hours to replay", len(at), d.start.Format(time.DateOnly), end.Format(time.DateOnly))
+	}
+	d.hours = int(span/time.Hour) + 1
+	for key := range at {
+		d.keys = append(d.keys, key)
+	}
+	slices.Sort(d.keys)
+	d.need, d.rate = make([][]Quantity, len(d.keys)), make([][]money.Amount, len(d.keys))
+	for k, key := range d.keys {
+		at[key] = k
+		d.need[k], d.rate[k] = make([]Quantity, d.hours), make([]money.Amount, d.hours)
+	}
+	return d, d.fill(usage, at)
+}
+
+func (d *demand) fill(usage []Usage, at map[string]int) error {
+	seen := make([]bool, d.hours)
+	d.empty = d.hours
+	for _, u := range usage {
+		k, t := at[u.Key], int(u.Hour.Sub(d.start)/time.Hour)
+		if d.rate[k][t] != 0 {
+			return fmt.Errorf("plan commitments: %s of %s is there twice", u.Hour.Format(time.RFC3339), u.Key)
+		}
+		if !seen[t] {
+			seen[t] = true
+			d.empty--
+		}
+		d.need[k][t], d.rate[k][t] = u.Quantity-u.Idle, u.OnDemand
+		used, err := price(u.OnDemand, u.Quantity-u.Idle)
+		if err != nil {
+			return err
+		}
+		idle, err := price(u.OnDemand, u.Idle)
+		if err != nil {
+			return err
+		}
+		if d.onDemand, err = d.onDemand.Add(used); err != nil {
+			return fmt.Errorf("add up the window on demand: %w", err)
+		}
+		if d.idle, err = d.idle.Add(idle); err != nil {
+			return fmt.Errorf("add up idle machines: %w", err)
+		}
+	}
+	return nil
+}
+
+// scaled is the demand with a share of every hour left, in thousandths.
+func (d *demand) scaled(thousandths int64) (*demand, error) {
+	less := *d
+	less.need, less.onDemand = make([][]Quantity, len(d.keys)), 0
+	for k, need := range d.need {
+		less.need[k] = make([]Quantity, d.hours)
+		for t, q := range need {
+			q = q * Quantity(thousandths) / 1000
+			less.need[k][t] = q
+			a, err := price(d.rate[k][t], q)
+			if err != nil {
+				return nil, err
+			}
+			less.onDemand += a // at most what was added up before
+		}
+	}
+	return &less, nil
+}
+
+// price is a rate for a quantity, rounded to the nano-dollar as every line of a bill is.
+func price(rate money.Amount, q Quantity) (money.Amount, error) {
+	if q == 0 || rate <= math.MaxInt64/money.Amount(q) { // as money.Amount.Mul rounds, in a few steps less
+		v, half := rate*money.Amount(q), money.Amount(Machine)/2
+		whole, rest := v/money.Amount(Machine), v%money.Amount(Machine)
+		if rest > half || rest == half && whole&1 == 1 {
+			whole++
+		}
+		return whole, nil
+	}
+	a, err := rate.Mul(int64(q), int64(Machine))
+	if err != nil {
+		return 0, fmt.Errorf("price machines: %w", err)
+	}
+	return a, nil
+}
+
+// matching lists the keys that a pattern matches, by index.
+func (d *demand) matching(pattern string) []int {
+	var out []int
+	for k, key := range d.keys {
+		if matches(pattern, key) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// matches says whether a pattern, in which * stands for any text, matches a key.
+func matches(pattern, key string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == key
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if !strings.HasPrefix(key, first) || !strings.HasSuffix(key[len(first):], last) {
+		return false
+	}
+	key = key[len(first) : len(key)-len(last)]
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(key, p)
+		if i < 0 {
+			return false
+		}
+		key = key[i+len(p):]
+	}
+	return true
+}
+
+// until is how many hours of the window start before a time.
+func (d *demand) until(expires time.Time) int {
+	left := expires.Sub(d.start)
+	if left <= 0 {
+		return 0
+	}
+	return int(min(int64((left+time.Hour-1)/time.Hour), int64(d.hours)))
+}

@@ -1,0 +1,151 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Plan finds the commitments that cost least over the window of the usage, beside those
+// that exist. Idle machines come off first. Groups of keys that no savings plan joins are
+// searched on their own. It returns an error for usage that is empty or contradicts
+// itself, for offers out of range and for sums that are.
+func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report, error) {
+	if !(o.Drop >= 0 && o.Drop <= 1) {
+		return Report{}, fmt.Errorf("plan commitments: a fall of demand by %v is not 0 to 1", o.Drop)
+	}
+	d, held, err := open(usage, offers, existing)
+	if err != nil {
+		return Report{}, err
+	}
+	if o.Effort <= 0 {
+		o.Effort = effort
+	}
+	var bought []purchase
+	var gap money.Amount
+	for _, keys := range d.groups(offers, held) {
+		part, err := d.part(keys)
+		if err != nil {
+			return Report{}, err
+		}
+		best, above, err := solve(part, offers, part.among(held), o.Effort)
+		if err != nil {
+			return Report{}, err
+		}
+		bought = append(bought, best...)
+		gap += above
+	}
+	return d.report(bought, held, gap, o)
+}
+
+// open checks what is given, and lays it out by key and hour.
+func open(usage []Usage, offers []Offer, existing []Existing) (*demand, []line, error) {
+	d, err := newDemand(usage)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, o := range offers {
+		if err := o.check(); err != nil {
+			return nil, nil, err
+		}
+		if o.TermMonths <= 0 {
+			return nil, nil, fmt.Errorf("offer of %s: a term of %d months is not over 0", o.Key, o.TermMonths)
+		}
+	}
+	var held []line
+	for _, e := range existing {
+		if err := e.check(); err != nil {
+			return nil, nil, err
+		}
+		level := e.Machines
+		if e.Kind == SavingsPlan {
+			level = int64(e.DollarsPerHour)
+		}
+		if level <= 0 || e.Kind == Reserved && level > maxMachines {
+			return nil, nil, fmt.Errorf("existing commitment to %s: its size is out of range", e.Key)
+		}
+		if until := d.until(e.Expires); until > 0 {
+			held = append(held, line{offer: e.Offer, keys: d.matching(e.Key), level: level, until: until, existing: &e})
+		}
+	}
+	order(held)
+	return d, held, nil
+}
+
+func (o Offer) check() error {
+	switch {
+	case o.Kind == Reserved && (o.Hourly < 0 || o.Upfront < 0 || o.Upfront > 0 && o.TermMonths <= 0 || o.TermMonths > maxTerm):
+		return fmt.Errorf("commitment to %s: its price or term is out of range", o.Key)
+	case o.Kind == SavingsPlan && (o.Discount <= 0 || o.Discount >= wholeDiscount || o.Hourly != 0 || o.Upfront != 0 || o.TermMonths > maxTerm):
+		return fmt.Errorf("commitment to %s: its discount or term is out of range, or it has a rate of its own", o.Key)
+	case o.Kind != Reserved && o.Kind != SavingsPlan:
+		return errors.New("commitment to " + o.Key + ": it is neither reserved nor a savings plan")
+	}
+	return nil
+}
+
+// groups parts the keys so that no savings plan covers keys of two groups.
+func (d *demand) groups(offers []Offer, held []line) [][]int {
+	group := make([]int, len(d.keys))
+	for k := range group {
+		group[k] = k
+	}
+	join := func(keys []int) {
+		for _, k := range keys {
+			from, to := group[k], group[keys[0]]
+			for i, g := range group {
+				if g == from {
+					group[i] = to
+				}
+			}
+		}
+	}
+	for _, o := range offers {
+		join(d.matching(o.Key))
+	}
+	for _, l := range held {
+		join(l.keys)
+	}
+	var out [][]int
+	for g := range group {
+		var keys []int
+		for k := range group {
+			if group[k] == g {
+				keys = append(keys, k)
+			}
+		}
+		if len(keys) > 0 {
+			out = append(out, keys)
+		}
+	}
+	return out
+}
+
+// part is the demand of some of the keys.
+func (d *demand) part(keys []int) (*demand, error) {
+	p := &demand{start: d.start, hours: d.hours}
+	for _, k := range keys {
+		p.keys, p.need, p.rate = append(p.keys, d.keys[k]), append(p.need, d.need[k]), append(p.rate, d.rate[k])
+		for t, q := range d.need[k] {
+			a, err := price(d.rate[k][t], q)
+			if err != nil {
+				return nil, err
+			}
+			p.onDemand += a // at most what was added up before
+		}
+	}
+	return p, nil
+}
+
+// among returns the lines that cover keys of the demand.
+func (d *demand) among(lines []line) []line {
+	var out []line
+	for _, l := range lines {
+		if l.keys = d.matching(l.offer.Key); len(l.keys) > 0 {
+			out = append(out, l)
+		}
+	}
+	return slices.Clip(out)
+}

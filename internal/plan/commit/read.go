@@ -1,0 +1,287 @@
+package commit
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan"
+)
+
+// maxTerm is the longest term in months, ten years.
+const maxTerm = 120
+
+// instants are the forms of a time in files; without a zone it is UTC.
+var instants = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"}
+
+// ReadUsage reads CSV with the columns time, key, quantity and on_demand_rate, and if it
+// likes idle_quantity. A time is RFC 3339 or seconds since 1970, and a full hour; a
+// quantity is read to the millionth of a machine; a rate is over 0. An hour of a key
+// that is there twice is an error. Errors are a *plan.FileError with the place.
+func ReadUsage(name string, r io.Reader) ([]Usage, error) {
+	type hour struct {
+		at  int64
+		key string
+	}
+	var out []Usage
+	lines := map[hour]int{}
+	keys := map[string]string{}
+	layout := plan.Layout{Required: []string{"time", "key", "quantity", "on_demand_rate"}, Optional: []string{"idle_quantity"}}
+	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
+		u, err := usageOf(row)
+		if err != nil {
+			return err
+		}
+		at := hour{u.Hour.Unix(), u.Key}
+		if first := lines[at]; first > 0 {
+			return row.Error("time", "%s of %.60q is there twice, first in line %d", u.Hour.Format(time.RFC3339), u.Key, first)
+		}
+		if _, ok := keys[u.Key]; !ok {
+			keys[u.Key] = strings.Clone(u.Key) // a field keeps its whole row in memory
+		}
+		u.Key = keys[u.Key]
+		lines[hour{at.at, u.Key}] = row.Line()
+		out = append(out, u)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, &plan.FileError{File: name, Reason: "it has no hour of use"}
+	}
+	return out, nil
+}
+
+func usageOf(row plan.Row) (Usage, error) {
+	var u Usage
+	var err error
+	if u.Hour, err = instant(row, "time"); err != nil {
+		return u, err
+	}
+	if !u.Hour.Equal(u.Hour.Truncate(time.Hour)) {
+		return u, row.Error("time", "time %q is not a full hour in UTC", row.Text("time"))
+	}
+	if u.Key, err = row.Name("key"); err != nil {
+		return u, err
+	}
+	if u.Quantity, err = quantity(row, "quantity"); err != nil {
+		return u, err
+	}
+	if row.Text("idle_quantity") != "" {
+		if u.Idle, err = quantity(row, "idle_quantity"); err != nil {
+			return u, err
+		}
+		if u.Idle > u.Quantity {
+			return u, row.Error("idle_quantity", "idle_quantity %s is more than quantity %s", row.Text("idle_quantity"), row.Text("quantity"))
+		}
+	}
+	if u.OnDemand, err = row.Amount("on_demand_rate"); err != nil {
+		return u, err
+	}
+	if u.OnDemand == 0 {
+		return u, row.Error("on_demand_rate", "on_demand_rate is 0: a price over 0 is expected")
+	}
+	return u, nil
+}
+
+// ReadOffers reads CSV with the columns key, kind, term_months, payment, hourly_rate,
+// upfront and discount. Errors are a *plan.FileError with the place: among them a
+// payment that contradicts what is paid upfront, and a savings plan with a rate of its
+// own.
+func ReadOffers(name string, r io.Reader) ([]Offer, error) {
+	var out []Offer
+	layout := plan.Layout{Required: []string{"key", "kind", "term_months", "payment", "hourly_rate", "upfront", "discount"}}
+	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
+		o, err := offerOf(row)
+		if err != nil {
+			return err
+		}
+		if o.TermMonths, err = row.Int("term_months", 1, maxTerm); err != nil {
+			return err
+		}
+		if o.Payment, err = payment(row); err != nil {
+			return err
+		}
+		if o.Kind == Reserved {
+			if err := agrees(row, o); err != nil {
+				return err
+			}
+		}
+		out = append(out, o)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, &plan.FileError{File: name, Reason: "it has no offer"}
+	}
+	return out, nil
+}
+
+// ReadExisting reads CSV with the columns key, kind and expires; for reserved machines
+// quantity and hourly_rate, for savings plans dollars_per_hour and discount; if it likes
+// term_months, payment and upfront. What was paid upfront needs the term that it is
+// spread over. Errors are a *plan.FileError with the place.
+func ReadExisting(name string, r io.Reader) ([]Existing, error) {
+	var out []Existing
+	layout := plan.Layout{Required: []string{"key", "kind", "expires"},
+		Optional: []string{"term_months", "payment", "hourly_rate", "upfront", "discount", "quantity", "dollars_per_hour"}}
+	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
+		e, err := existingOf(row)
+		out = append(out, e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func existingOf(row plan.Row) (Existing, error) {
+	var e Existing
+	var err error
+	if e.Offer, err = offerOf(row); err != nil {
+		return e, err
+	}
+	if row.Text("term_months") != "" {
+		if e.TermMonths, err = row.Int("term_months", 1, maxTerm); err != nil {
+			return e, err
+		}
+	} else if e.Upfront > 0 {
+		return e, row.Error("upfront", "upfront is spread over the term: term_months is missing")
+	}
+	if row.Text("payment") != "" {
+		if e.Payment, err = payment(row); err != nil {
+			return e, err
+		}
+		if e.Kind == Reserved {
+			if err := agrees(row, e.Offer); err != nil {
+				return e, err
+			}
+		}
+	}
+	if e.Kind == Reserved {
+		if row.Text("dollars_per_hour") != "" {
+			return e, row.Error("dollars_per_hour", "reserved machines have a quantity, no dollars_per_hour")
+		}
+		e.Machines, err = row.Int("quantity", 1, maxMachines)
+	} else {
+		if row.Text("quantity") != "" {
+			return e, row.Error("quantity", "a savings plan has dollars_per_hour, no quantity")
+		}
+		if e.DollarsPerHour, err = row.Amount("dollars_per_hour"); err == nil && e.DollarsPerHour == 0 {
+			err = row.Error("dollars_per_hour", "dollars_per_hour is 0: more is expected")
+		}
+	}
+	if err != nil {
+		return e, err
+	}
+	e.Expires, err = instant(row, "expires")
+	return e, err
+}
+
+// offerOf reads what offers and commitments have in common.
+func offerOf(row plan.Row) (Offer, error) {
+	var o Offer
+	key, err := row.Name("key")
+	if err != nil {
+		return o, err
+	}
+	o.Key, o.Kind = key, Kind(row.Text("kind"))
+	switch o.Kind {
+	case Reserved:
+		if strings.Contains(o.Key, "*") {
+			return o, row.Error("key", "key %.60q has a *: reserved machines are of exactly one key", o.Key)
+		}
+		if o.Hourly, err = row.Amount("hourly_rate"); err != nil {
+			return o, err
+		}
+		if row.Text("upfront") != "" {
+			o.Upfront, err = row.Amount("upfront")
+		}
+		return o, err
+	case SavingsPlan:
+		for _, column := range []string{"hourly_rate", "upfront"} {
+			if row.Text(column) == "" {
+				continue
+			}
+			if v, err := row.Amount(column); err != nil {
+				return o, err
+			} else if v != 0 {
+				return o, row.Error(column, "%s of a savings plan is %s: its price is the discount, and how many dollars an hour is what the plan finds", column, row.Text(column))
+			}
+		}
+		d, err := row.Float("discount", 0, 1)
+		if err != nil {
+			return o, err
+		}
+		if o.Discount = Discount(math.RoundToEven(d * float64(wholeDiscount))); o.Discount == 0 || o.Discount == wholeDiscount {
+			return o, row.Error("discount", "discount is %s: over 0 and under 1 is expected", row.Text("discount"))
+		}
+		return o, nil
+	}
+	return o, row.Error("kind", "kind %.40q is none of %s, %s", o.Kind, Reserved, SavingsPlan)
+}
+
+// payment reads the providers' own spellings too: "No Upfront".
+func payment(row plan.Row) (Payment, error) {
+	p := Payment(strings.NewReplacer(" ", "-", "_", "-").Replace(strings.ToLower(row.Text("payment"))))
+	if all := []Payment{NoUpfront, PartialUpfront, AllUpfront}; !slices.Contains(all, p) {
+		return "", row.Error("payment", "payment %.40q is none of %s, %s, %s", row.Text("payment"), NoUpfront, PartialUpfront, AllUpfront)
+	}
+	return p, nil
+}
+
+// agrees holds a payment against what is paid.
+func agrees(row plan.Row, o Offer) error {
+	switch {
+	case o.Payment == NoUpfront && o.Upfront > 0:
+		return row.Error("upfront", "upfront is %s, and payment %s", row.Text("upfront"), o.Payment)
+	case o.Payment == AllUpfront && o.Hourly > 0:
+		return row.Error("hourly_rate", "hourly_rate is %s, and payment %s", row.Text("hourly_rate"), o.Payment)
+	case o.Hourly == 0 && o.Upfront == 0:
+		return row.Error("hourly_rate", "hourly_rate and upfront are both 0: a price is expected")
+	}
+	return nil
+}
+
+func quantity(row plan.Row, column string) (Quantity, error) {
+	v, err := row.Float(column, 0, maxMachines)
+	return Quantity(math.RoundToEven(v * float64(Machine))), err
+}
+
+func instant(row plan.Row, column string) (time.Time, error) {
+	text := row.Text(column)
+	if s, err := strconv.ParseInt(text, 10, 64); err == nil && s >= 0 && s < 1<<36 {
+		return time.Unix(s, 0).UTC(), nil
+	}
+	for _, form := range instants {
+		if t, err := time.Parse(form, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, row.Error(column, "%s %.40q is not a time such as 2026-03-01T14:00:00Z", column, text)
+}
+
+// charge is what one reserved machine costs over a number of hours.
+func (o Offer) charge(hours int64) (money.Amount, error) {
+	running, err := o.Hourly.Mul(hours, 1)
+	if err != nil {
+		return 0, fmt.Errorf("charge %s: %w", o.Key, err)
+	}
+	if o.Upfront == 0 {
+		return running, nil
+	}
+	spread, err := o.Upfront.Mul(hours, o.TermMonths*money.HoursPerMonth)
+	if err != nil {
+		return 0, fmt.Errorf("spread the upfront of %s: %w", o.Key, err)
+	}
+	return running.Add(spread)
+}

@@ -1,0 +1,312 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Report is a plan, in the shape of its JSON. Shares are 0 to 1.
+type Report struct {
+	Schema string `json:"schema"`
+	// Start and End bound the window, Hours is how many hours it has.
+	Start time.Time `json:"window_start"`
+	End   time.Time `json:"window_end"`
+	Hours int       `json:"hours"`
+	// OnDemandUSD is what the window costs without any commitment, PlannedUSD with those
+	// that exist and those of the plan, charges of unused hours included.
+	OnDemandUSD string `json:"on_demand_cost_usd"`
+	PlannedUSD  string `json:"planned_cost_usd"`
+	// LowerBoundUSD is proven: no choice from these offers costs less.
+	LowerBoundUSD string `json:"lower_bound_usd"`
+	// Optimal says that the plan meets the bound, to a hundred-millionth of the cost
+	// without commitments.
+	Optimal bool `json:"optimal"`
+	// EffectiveSavingsRate is 1 − planned / on demand, after what goes unused.
+	EffectiveSavingsRate float64 `json:"effective_savings_rate"`
+	// Coverage is the share of use, at on-demand prices, that commitments cover;
+	// Utilization the share of what commitments charge that is used.
+	Coverage    float64 `json:"coverage"`
+	Utilization float64 `json:"utilization"`
+	// IdleUSD is what idle machines cost on demand. They were taken off first, and are
+	// in no other figure.
+	IdleUSD string `json:"idle_cost_usd"`
+	// Commitments are what to buy, Existing what is there.
+	Commitments []Commitment `json:"commitments"`
+	Existing    []Commitment `json:"existing"`
+	// AdvisedUSD is the cost when only what is advised is bought.
+	AdvisedUSD string `json:"advised_cost_usd"`
+	// WhatIf is the same plan on less demand. LossDrop is the least fall of demand, to a
+	// thousandth, from which the new commitments cost more than they save; null where
+	// nothing is bought.
+	WhatIf   []WhatIf `json:"what_if"`
+	LossDrop *float64 `json:"loss_drop"`
+	// Online is the same window bought without foresight, where that was asked for.
+	Online        *OnlineReport `json:"online,omitempty"`
+	Assumptions   []string      `json:"assumptions"`
+	CoverageNotes []string      `json:"coverage_notes"`
+	Changes       []string      `json:"changes"`
+
+	layers []layer
+}
+
+// Commitment is one that a plan holds.
+type Commitment struct {
+	// Key is the offer's: a pattern where it is a savings plan.
+	Key        string  `json:"key"`
+	Kind       Kind    `json:"kind"`
+	TermMonths int64   `json:"term_months,omitempty"`
+	Payment    Payment `json:"payment,omitempty"`
+	// Quantity is whole reserved machines, DollarsPerHour what a savings plan commits to.
+	Quantity       int64  `json:"quantity,omitempty"`
+	DollarsPerHour string `json:"dollars_per_hour,omitempty"`
+	// Discount is off the on-demand price: of a savings plan as offered, of reserved
+	// machines at full use and the mean price of the window, below 0 where they cost more.
+	Discount float64 `json:"discount"`
+	// Utilization is the share of it that is used over the window, LowestMonth that of
+	// the 730 hours of the window that use it least.
+	Utilization float64 `json:"utilization"`
+	LowestMonth float64 `json:"lowest_month_utilization"`
+	// BreakEvenUtilization is the share of use from which it costs no more than on
+	// demand.
+	BreakEvenUtilization float64 `json:"break_even_utilization"`
+	// CostUSD is charged in the window, CoveredUSD what its use costs on demand.
+	CostUSD    string `json:"cost_usd"`
+	CoveredUSD string `json:"covered_usd"`
+	// UpfrontUSD is paid when it is bought.
+	UpfrontUSD string `json:"upfront_usd"`
+	// BreakEvenDays is when the mean saving of the window has brought back what was paid
+	// upfront: 0 where nothing was, null where it never does.
+	BreakEvenDays *float64 `json:"break_even_days"`
+	// Expires is when one that exists ends.
+	Expires *time.Time `json:"expires,omitempty"`
+	// Advised says that its use stays above 60 %; Why says what speaks against it.
+	Advised bool   `json:"advised"`
+	Why     string `json:"why,omitempty"`
+}
+
+// WhatIf is a plan replayed on less demand.
+type WhatIf struct {
+	Drop                 float64 `json:"drop"`
+	OnDemandUSD          string  `json:"on_demand_cost_usd"`
+	PlannedUSD           string  `json:"planned_cost_usd"`
+	EffectiveSavingsRate float64 `json:"effective_savings_rate"`
+	Utilization          float64 `json:"utilization"`
+}
+
+// drops are the falls of demand that every report looks at, in thousandths.
+var drops = []int64{100, 200, 300, 500}
+
+// report replays what was bought, and writes it down.
+func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Options) (Report, error) {
+	lines := d.lines(bought, held)
+	out, layers, err := d.layers(lines)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
+		OnDemandUSD: d.onDemand.Cents(), PlannedUSD: out.cost.Cents(), LowerBoundUSD: (out.cost - gap).Cents(), Optimal: gap == 0,
+		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand), Utilization: out.utilization(d.hours),
+		IdleUSD: d.idle.Cents(), Commitments: []Commitment{}, Existing: []Commitment{}, layers: layers}
+	var advised []purchase
+	for i, l := range lines {
+		c, err := d.commitment(l, out.lines[i])
+		if err != nil {
+			return Report{}, err
+		}
+		if l.existing != nil {
+			c.Expires = &l.existing.Expires
+			r.Existing = append(r.Existing, c)
+			continue
+		}
+		if c.Advised {
+			advised = append(advised, purchase{l.offer, l.level})
+		}
+		r.Commitments = append(r.Commitments, c)
+	}
+	only, err := d.replay(d.lines(advised, held), nil)
+	if err != nil {
+		return Report{}, err
+	}
+	r.AdvisedUSD = only.cost.Cents()
+	if err := r.ask(d, lines, held, o); err != nil {
+		return Report{}, err
+	}
+	r.explain(d, gap)
+	return r, nil
+}
+
+// saved is the effective savings rate.
+func saved(onDemand, cost money.Amount) float64 {
+	if onDemand == 0 {
+		return 0
+	}
+	return 1 - money.Ratio(cost, onDemand)
+}
+
+// utilization is the share of the charges that is for what is used.
+func (o outcome) utilization(hours int) float64 {
+	used, charged := 0.0, 0.0
+	for _, y := range o.lines {
+		mean, _ := y.utilization(hours)
+		used, charged = used+mean*float64(y.charge), charged+float64(y.charge)
+	}
+	if charged == 0 {
+		return 0
+	}
+	return used / charged
+}
+
+// commitment writes one line down.
+func (d *demand) commitment(l line, y tally) (Commitment, error) {
+	o := l.offer
+	c := Commitment{Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment, CostUSD: y.charge.Cents(), CoveredUSD: y.covered.Cents()}
+	c.Utilization, c.LowestMonth = y.utilization(d.hours)
+	// running is what is charged hour by hour, upfront what was paid at once.
+	var running, upfront money.Amount
+	var err error
+	if o.Kind == Reserved {
+		c.Quantity = l.level
+		c.BreakEvenUtilization = d.share(l)
+		if upfront, err = o.Upfront.Mul(l.level, 1); err == nil {
+			running, err = o.Hourly.Mul(l.level*int64(l.until), 1)
+		}
+	} else {
+		c.DollarsPerHour = money.Amount(l.level).String()
+		c.BreakEvenUtilization = 1 - o.Discount.Share()
+		halves := map[Payment]int64{AllUpfront: 2, PartialUpfront: 1}[o.Payment] // AWS takes half of a partial upfront at once
+		if upfront, err = money.Amount(l.level).Mul(o.TermMonths*money.HoursPerMonth*halves, 2); err == nil {
+			running, err = y.charge.Mul(2-halves, 2)
+		}
+	}
+	if err != nil {
+		return c, fmt.Errorf("add up the upfront of %s: %w", o.Key, err)
+	}
+	c.Discount, c.UpfrontUSD = 1-c.BreakEvenUtilization, upfront.Cents()
+	switch {
+	case l.existing != nil:
+	case upfront == 0:
+		c.BreakEvenDays = new(float64)
+	case y.covered > running:
+		days := float64(upfront) / float64(y.covered-running) * float64(l.until) / 24
+		c.BreakEvenDays = &days
+	}
+	switch {
+	case c.Utilization <= leastUtilization:
+		c.Why = fmt.Sprintf("%s of it is used: a commitment is advised only where that stays above %s", percent(c.Utilization), percent(leastUtilization))
+	case c.LowestMonth <= leastUtilization:
+		c.Why = fmt.Sprintf("%s of it is used in the month that uses it least: a commitment is advised only where that stays above %s", percent(c.LowestMonth), percent(leastUtilization))
+	}
+	c.Advised = c.Why == ""
+	return c, nil
+}
+
+// share is the price of a reserved machine as a share of on demand, at the mean price of
+// the hours that are recorded.
+func (d *demand) share(l line) float64 {
+	var sum, n float64
+	for _, k := range l.keys {
+		for _, r := range d.rate[k] {
+			if r > 0 {
+				sum, n = sum+float64(r), n+1
+			}
+		}
+	}
+	one, err := l.offer.charge(int64(l.until))
+	if err != nil || n == 0 {
+		return 1
+	}
+	return float64(one) / float64(l.until) / (sum / n)
+}
+
+// ask replays the plan on less demand.
+func (r *Report) ask(d *demand, lines, held []line, o Options) error {
+	asked := slices.Clone(drops)
+	if o.Drop > 0 {
+		asked = append(asked, int64(math.Round(o.Drop*1000)))
+		slices.Sort(asked)
+		asked = slices.Compact(asked)
+	}
+	for _, drop := range asked {
+		less, err := d.scaled(1000 - drop)
+		if err != nil {
+			return err
+		}
+		out, err := less.replay(lines, nil)
+		if err != nil {
+			return err
+		}
+		r.WhatIf = append(r.WhatIf, WhatIf{Drop: float64(drop) / 1000, OnDemandUSD: less.onDemand.Cents(), PlannedUSD: out.cost.Cents(),
+			EffectiveSavingsRate: saved(less.onDemand, out.cost), Utilization: out.utilization(d.hours)})
+	}
+	if len(r.Commitments) == 0 {
+		return nil
+	}
+	var failed error
+	least := sort.Search(1000, func(drop int) bool {
+		less, err := d.scaled(int64(1000 - drop))
+		if err != nil {
+			failed = err
+			return true
+		}
+		with, err := less.replay(lines, nil)
+		without, err2 := less.replay(held, nil)
+		failed = errors.Join(failed, err, err2)
+		return with.cost > without.cost
+	})
+	loss := float64(least) / 1000
+	r.LossDrop = &loss
+	return failed
+}
+
+// explain says what the plan rests on.
+func (r *Report) explain(d *demand, gap money.Amount) {
+	r.Assumptions = []string{
+		"the window repeats itself: commitments start in its first hour and are charged for every hour of it, upfront spread over the term",
+		"reserved machines are applied first, then savings plans, the highest discount first, then on demand",
+		"capacity blocks and spot are not covered by commitments: leave them out of the usage",
+	}
+	if d.idle > 0 {
+		r.Assumptions = append(r.Assumptions, "idle machines come off first: "+d.idle.Dollars()+" on demand, on which nothing is committed")
+	} else {
+		r.Assumptions = append(r.Assumptions, "the usage is hours that were used: a commitment on idle machines locks the waste in")
+	}
+	if gap > 0 {
+		r.Assumptions = append(r.Assumptions, fmt.Sprintf("the search ended before it was proven that nothing is cheaper: at most %s are left to find", gap.Dollars()))
+	}
+	r.CoverageNotes = []string{fmt.Sprintf("%s hours from %s to %s, %d keys, %s rows", money.Thousands(int64(d.hours)), d.start.Format(time.DateOnly),
+		r.End.Add(-time.Hour).Format(time.DateOnly), len(d.keys), money.Thousands(int64(d.rows)))}
+	if d.empty > 0 {
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours have no row at all: they count as no use, and are charged for", money.Thousands(int64(d.empty))))
+	}
+	if missing := len(d.keys)*(d.hours-d.empty) - d.rows; missing > 0 {
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours of keys have no row beside others that have one: they count as no use", money.Thousands(int64(missing))))
+	}
+	if d.hours < 60*24 {
+		r.CoverageNotes = append(r.CoverageNotes, "a window under 60 days says little of a year")
+	}
+	if r.LossDrop != nil {
+		r.Changes = append(r.Changes, fmt.Sprintf("from a fall of demand by %s on, the new commitments cost more than they save", percent(*r.LossDrop)))
+	}
+	for _, w := range r.WhatIf {
+		r.Changes = append(r.Changes, fmt.Sprintf("demand falls by %s: the same plan saves %s instead of %s", percent(w.Drop), percent(w.EffectiveSavingsRate), percent(r.EffectiveSavingsRate)))
+	}
+	for _, c := range r.Commitments {
+		if !c.Advised {
+			r.Changes = append(r.Changes, fmt.Sprintf("%s %s: %s", c.Key, c.Kind, c.Why))
+		}
+	}
+	for _, c := range r.Existing {
+		if c.Expires.Before(r.End) {
+			r.Changes = append(r.Changes, fmt.Sprintf("%s %s ends on %s, within the window", c.Key, c.Kind, c.Expires.Format(time.DateOnly)))
+		}
+	}
+}
+
+func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

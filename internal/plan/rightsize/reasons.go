@@ -1,0 +1,131 @@
+package rightsize
+
+import (
+	"fmt"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Lines between the reasons for low utilisation. Multiprocessors active under half the
+// time are likely waste, and device memory reaches about 0.8 of its peak in practice
+// (DCGM's guidance); the others are our choices.
+const (
+	smWaste      = 0.5
+	dramFull     = 0.8
+	dramBound    = 0.75 * dramFull
+	dramLoose    = 0.5 * dramFull
+	engineBusy   = 60.0 // percent of the time with a kernel
+	cpuBound     = 90.0 // percent of all vCPUs
+	networkBound = 0.7  // of the bandwidth that the provider states
+	flat         = 0.95 // of its maximum, reached by the median of a rate at its limit
+)
+
+// reasons tells the usual causes of low utilisation apart. It returns none where the
+// GPUs are well used, or computed nothing.
+func (m *measured) reasons(v Verdict) []Reason {
+	sm, smOK := m.mean(usage.SMActive)
+	low := v == Overprovisioned || v == Underutilised || v != Unknown && smOK && sm < smWaste
+	if !low || m.active == 0 {
+		return nil
+	}
+	return []Reason{m.smallBatches(), m.cpuBoundInput(), m.memoryBandwidth(), m.transfersBound(), m.concurrency()}
+}
+
+// pooled returns a signal over all GPUs in use, nil where one of them misses it.
+func (m *measured) pooled(s usage.Signal) *usage.Stats {
+	meters := make([]*usage.Stats, len(m.inUse))
+	for i, t := range m.inUse {
+		if meters[i] = t.Stats(s); !m.known(meters[i]) {
+			return nil
+		}
+	}
+	return usage.Pool(meters...)
+}
+
+func (m *measured) mean(s usage.Signal) (float64, bool) {
+	v, err := m.pooled(s).Mean()
+	return v, err == nil
+}
+
+func (m *measured) high(s usage.Signal) (float64, bool) {
+	v, err := m.pooled(s).Quantile(s, 0.95)
+	return v, err == nil
+}
+
+// smallBatches: a kernel runs nearly all the time, and fills neither the
+// multiprocessors nor the memory bus.
+func (m *measured) smallBatches() Reason {
+	const name = "small-batches"
+	engine, ok := m.high(usage.GPUUtil)
+	sm, okSM := m.high(usage.SMActive)
+	dram, okDRAM := m.high(usage.DRAMActive)
+	switch {
+	case ok && engine < engineBusy:
+		return reason(name, usage.False, fmt.Sprintf("kernels run at most %s %% of the time: the GPU waits", usage.Number(engine, 0)))
+	case okSM && sm >= smWaste:
+		return reason(name, usage.False, fmt.Sprintf("%s %% of the multiprocessors have work", usage.Number(100*sm, 0)))
+	case okDRAM && dram >= dramLoose:
+		return reason(name, usage.False, fmt.Sprintf("device memory transfers %s %% of the time", usage.Number(100*dram, 0)))
+	case !ok || !okSM || !okDRAM:
+		return reason(name, usage.Unknown, "gpu_util, sm_active and dram_active together would tell")
+	}
+	return reason(name, usage.True, fmt.Sprintf("kernels run %s %% of the time on %s %% of the multiprocessors, and device memory transfers %s %% of it",
+		usage.Number(engine, 0), usage.Number(100*sm, 0), usage.Number(100*dram, 0)))
+}
+
+// cpuBoundInput: the CPUs are full while the GPU waits.
+func (m *measured) cpuBoundInput() Reason {
+	const name = "cpu-bound-input"
+	st := m.w.Machine.Stats(usage.CPUUtil)
+	if !m.known(st) {
+		return reason(name, usage.Unknown, "cpu_util would tell")
+	}
+	v, _ := st.Quantile(usage.CPUUtil, 0.95)
+	why := fmt.Sprintf("the CPUs are %s %% busy at the 95th percentile", usage.Number(v, 0))
+	if v < cpuBound {
+		// One full core of many is not seen in the mean of all.
+		if one := 100 / float64(max(m.from.VCPUs, 1)); v >= one {
+			return reason(name, usage.Unknown, why+": a single full core would not show")
+		}
+	}
+	return reason(name, usage.Of(v >= cpuBound), why)
+}
+
+// memoryBandwidth: device memory transfers near its practical peak.
+func (m *measured) memoryBandwidth() Reason {
+	const name = "memory-bandwidth"
+	v, ok := m.high(usage.DRAMActive)
+	if !ok {
+		return reason(name, usage.Unknown, "dram_active would tell")
+	}
+	return reason(name, usage.Of(v >= dramBound), fmt.Sprintf("device memory transfers %s %% of the time at the 95th percentile, about 80 %% is its practical peak", usage.Number(100*v, 0)))
+}
+
+// transfersBound: the machine's network is near what the provider states.
+func (m *measured) transfersBound() Reason {
+	const name = "transfers"
+	switch {
+	case !m.networkKnown || m.from.NetworkMbps == 0:
+		return reason(name, usage.Unknown, "net_bytes and the machine's bandwidth would tell of the network")
+	case m.network >= networkBound*float64(m.from.NetworkMbps):
+		return reason(name, usage.True, fmt.Sprintf("the network carries %s of %s Gbit/s at the 95th percentile", usage.Number(m.network/1e3, 1), usage.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+	}
+	return reason(name, usage.Unknown, fmt.Sprintf("the network carries %s of %s Gbit/s; the bus between host and GPU was not measured", usage.Number(m.network/1e3, 1), usage.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+}
+
+// concurrency: requests stay at one rate, their highest, while the GPU has room.
+func (m *measured) concurrency() Reason {
+	const name = "concurrency-limit"
+	st := m.w.Machine.Stats(usage.Requests)
+	if !m.known(st) {
+		return reason(name, usage.Unknown, "requests would tell")
+	}
+	median, _ := st.Quantile(usage.Requests, 0.5)
+	if st.Max <= 0 {
+		return reason(name, usage.False, "no requests were served")
+	}
+	if median >= flat*st.Max {
+		return reason(name, usage.True, fmt.Sprintf("requests stay within %s %% of their highest rate while the GPU has room", usage.Number(100*(1-flat), 0)))
+	}
+	return reason(name, usage.False, fmt.Sprintf("the median rate of requests is %s %% of the highest", usage.Number(100*median/st.Max, 0)))
+}

@@ -1,0 +1,134 @@
+package rightsize
+
+import "github.com/curfew-dev/curfew/internal/usage"
+
+// Schema names the shape of a [Report] in JSON.
+const Schema = "curfew.plan.rightsize/v1"
+
+// Params are the choices of a report on recorded usage.
+type Params struct {
+	// Options are the assumptions; tensor activity stands for compute where the file
+	// holds no better, and other clouds are looked at, whatever they say.
+	Options
+	// Region is where the machines run; empty is us-east-1.
+	Region string
+	// Most is how many types that fit are listed of each resource; 0 is 5.
+	Most int
+}
+
+// Report is what recorded usage says of all its resources, in the shape of its JSON.
+// Its own figures are of the resources together: percentiles over the samples of all
+// their GPUs, memory of the fullest GPU, the least coverage, and the types that fit
+// each of them. Where some resources could be judged, the others are left out.
+type Report struct {
+	Schema string `json:"schema"`
+	Region string `json:"region"`
+	Figures
+	// Judged counts the resources with a verdict, Unknown the others.
+	Judged  int `json:"resources_judged"`
+	Unknown int `json:"resources_unknown"`
+	// SavingUSD is a month's saving when each resource moves to the cheapest type that
+	// fits it; null where none has a saving that is known.
+	SavingUSD     *string    `json:"saving_usd_per_month"`
+	Resources     []Resource `json:"resources"`
+	Assumptions   []string   `json:"assumptions"`
+	CoverageNotes []string   `json:"coverage_notes"`
+	Changes       []string   `json:"changes"`
+}
+
+// Resource is a machine of the file.
+type Resource struct {
+	Name string `json:"resource"`
+	Type string `json:"type"`
+	Figures
+	// Devices are its GPUs, those in the file, in order of name.
+	Devices []Device `json:"per_gpu"`
+	// Reasons are the usual causes of low utilisation, each told from the series
+	// where they allow it. Empty for GPUs that are well used or do nothing.
+	Reasons  []Reason `json:"reasons,omitempty"`
+	Warnings []string `json:"warnings"`
+}
+
+// Device is what was measured of one GPU. A figure that was not measured is null.
+type Device struct {
+	GPU string `json:"gpu"`
+	// Used says that it computed at any time.
+	Used          bool     `json:"used"`
+	UtilP50       *float64 `json:"gpu_util_p50"`
+	UtilP95       *float64 `json:"gpu_util_p95"`
+	UtilMean      *float64 `json:"gpu_util_mean"`
+	MemoryPeakGiB *float64 `json:"memory_peak_gib"`
+	MemoryP95GiB  *float64 `json:"memory_p95_gib"`
+	Samples       int      `json:"samples"`
+	Coverage      float64  `json:"coverage"`
+}
+
+// Figures are what was measured and what fits. A figure that was not measured is null.
+type Figures struct {
+	// Verdict is a [Verdict], "unknown" where samples cover too little.
+	Verdict string `json:"verdict"`
+	Why     string `json:"why"`
+	// UtilP50, UtilP95 and UtilMean are GPU utilisation in percent, over the samples
+	// of all GPUs.
+	UtilP50  *float64 `json:"gpu_util_p50"`
+	UtilP95  *float64 `json:"gpu_util_p95"`
+	UtilMean *float64 `json:"gpu_util_mean"`
+	// MemoryPeakGiB and MemoryP95GiB are of the GPU that used most.
+	MemoryPeakGiB *float64 `json:"memory_peak_gib"`
+	MemoryP95GiB  *float64 `json:"memory_p95_gib"`
+	// Samples counts utilisation samples; Coverage is the least share of the time from
+	// first to last sample, 0 to 1, that they cover on any GPU.
+	Samples  int     `json:"samples"`
+	Coverage float64 `json:"coverage"`
+	GPUs     int     `json:"gpus"`
+	// GPUsUsedMax is how many GPUs computed at any time; of several resources, the
+	// most of any.
+	GPUsUsedMax int `json:"gpus_used_max"`
+	// ComputeTFLOPS is what the busiest GPU needs at the 95th percentile, dense at 16
+	// bits, Basis the signal that says so; null where there is no verdict.
+	ComputeTFLOPS *float64 `json:"compute_tflops_p95"`
+	Basis         string   `json:"compute_basis,omitempty"`
+	// HourlyUSD is the list price of what there is now, on demand; null where the book
+	// has none.
+	HourlyUSD *string `json:"usd_per_hour"`
+	// Fits are the types that fit, cheapest first, and Fitting how many there are.
+	Fits    []Fit `json:"candidates"`
+	Fitting int   `json:"candidates_total"`
+}
+
+// Fit is a machine type that fits the measured work.
+type Fit struct {
+	Type        string `json:"type"`
+	Cloud       string `json:"cloud"`
+	Region      string `json:"region"`
+	Accelerator string `json:"accelerator"`
+	GPUs        int    `json:"gpus"`
+	VCPUs       int    `json:"vcpus"`
+	// MemoryGiB is device memory of one GPU.
+	MemoryGiB float64 `json:"gpu_memory_gib"`
+	// MemoryShare is the share of it that the peak would fill, null where that was not
+	// measured; ComputeShare the share of its throughput that the 95th percentile takes.
+	MemoryShare  *float64 `json:"memory_share"`
+	ComputeShare float64  `json:"compute_share"`
+	HourlyUSD    string   `json:"usd_per_hour"`
+	// SavingUSD is a month's saving at list price; null where today's price is unknown.
+	SavingUSD *string `json:"saving_usd_per_month"`
+	Source    string  `json:"source"`
+	AsOf      string  `json:"as_of"`
+	// Against is what speaks against it.
+	Against []string `json:"against"`
+}
+
+// Reason is one usual cause of low utilisation.
+type Reason struct {
+	// Name is small-batches, cpu-bound-input, memory-bandwidth, transfers or
+	// concurrency-limit.
+	Name string `json:"name"`
+	// Answer is true, false, or unknown where the series do not tell.
+	Answer string `json:"answer"`
+	Why    string `json:"why"`
+}
+
+func reason(name string, a usage.Answer, why string) Reason {
+	return Reason{Name: name, Answer: a.String(), Why: why}
+}
