@@ -44,7 +44,7 @@ func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *wo
 			worths[kd.geo] = newWorth(p, kd.geo, y)
 		}
 		// A kind without limit counts: it is GPUs to come.
-		if most := worths[kd.geo].total[kd.free[0]]; stock[len(p.kinds)] != unlimited {
+		if most := worths[kd.geo].of(kd.free[0]); stock[len(p.kinds)] != unlimited {
 			place = max(place, most-float64(p.price))
 		} else {
 			shrink = max(shrink, most/float64(p.price))
@@ -62,7 +62,7 @@ func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *wo
 		if !near {
 			continue
 		}
-		w.spend(int64(len(p.kinds)*300 + 8000))
+		w.spend(int64(len(p.kinds)*500 + 5000))
 		if d, ok := p.dual(demand, stock, whole, int64(math.Ceil(place*float64(scale)-1e-6)), scale); ok && d.bound() > best.bound() {
 			best = d
 		}

@@ -10,7 +10,7 @@ import (
 // stands in angle brackets, after the command that prints it. Profiles go by name,
 // as their ids differ between GPUs.
 func Commands(steps []Step) []string {
-	var out []string
+	out := []string{}
 	listed := false // the UUIDs have been printed since the last instance was created
 	for i := 0; i < len(steps); i++ {
 		s := steps[i]

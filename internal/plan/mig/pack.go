@@ -66,7 +66,7 @@ func plan(ctx context.Context, fleet Fleet, current []Placed, wanted []Workload,
 	pinned := map[int]bool{}
 	for {
 		p.build(wanted, pinned)
-		best, err := p.optimize(ctx)
+		best, err := p.decide(ctx)
 		if err != nil {
 			return Report{}, err
 		}
@@ -89,8 +89,12 @@ type planner struct {
 	options Options
 	today   []Placed
 	layouts *layouts
-	// fate is the class of each of today's placements, -1 where it is released.
+	// fate is the class of each of today's placements, or one of the fates below.
 	fate []int
+	// stays says of each whether its instance is enough for who uses it.
+	stays []bool
+	// index finds the class of what fits the same profiles.
+	index map[string]int
 	// numbers are today's placements that may stay, by kind and GPU, in the order of
 	// the kind's home.
 	numbers [][][]int
@@ -103,6 +107,12 @@ type planner struct {
 	// stranded are today's placements that found no room.
 	stranded []int
 }
+
+// What becomes of placements that are of no class.
+const (
+	released = -1
+	fixed    = -2 // it stays whatever happens
+)
 
 // used is a GPU of the plan.
 type used struct {
@@ -190,81 +200,99 @@ func counted(n int, what string) string {
 func (p *planner) build(wanted []Workload, pinned map[int]bool) {
 	p.program = program{}
 	p.unfit, p.full, p.tooSmall, p.gpus, p.stranded, p.numbers = nil, nil, nil, nil, nil, nil
-	index := map[*geometry]int{}
-	geometryOf := func(g *geometry) {
-		if _, ok := index[g]; !ok {
-			index[g] = len(p.geos)
-			p.geos = append(p.geos, g)
-		}
-	}
+	p.index, p.fate, p.stays = map[string]int{}, make([]int, len(p.today)), make([]bool, len(p.today))
 	for _, g := range p.fleet {
-		geometryOf(p.layouts.geos[g.Model.Name])
+		p.geometry(p.layouts.geos[g.Model.Name])
 	}
 	for _, id := range p.layouts.order {
-		geometryOf(p.layouts.gpus[id].geo)
+		p.geometry(p.layouts.gpus[id].geo)
 	}
-	p.fate = make([]int, len(p.today))
-	stays := make([]bool, len(p.today))
 	running := map[string][]int{}
 	for i, t := range p.layouts.placed {
 		running[t.Workload] = append(running[t.Workload], i)
 	}
-	classes := map[string]int{}
-	classify := func(fits []uint32, today, pin bool, u unit) int {
-		key := fmt.Sprint(fits, today)
-		if pin {
-			key, fits = "pinned "+strconv.Itoa(u.today), make([]uint32, len(p.geos))
-		}
-		c, ok := classes[key]
-		if !ok {
-			c = len(p.classes)
-			classes[key] = c
-			p.classes = append(p.classes, class{fits: fits, today: today})
-		}
-		p.classes[c].units = append(p.classes[c].units, u)
-		p.classes[c].demand++
-		return c
-	}
-	named := map[string]bool{"": false}
+	named := map[string]bool{}
 	for _, w := range wanted {
 		named[w.Name] = true
-		n := need{w.MemoryGiB, w.ComputeSlices}
-		fits, any := p.fits(n)
-		here := running[w.Name]
-		if len(here) > w.Count {
-			here = p.release(here, len(here)-w.Count)
-		}
-		small := 0
-		for _, i := range here {
-			g, s := p.placed(i)
-			enough := g.Profiles[s.profile].ComputeSlices >= n.slices && g.atLeastGiB(s.profile) >= n.gib
-			stuck := pinned[i] || (!any && !enough)
-			if stuck && !enough {
-				small++
-			}
-			stays[i] = enough || stuck
-			p.fate[i] = classify(fits, true, stuck || (enough && g.Profiles[s.profile].MediaEngines), unit{w.Name, i})
-		}
-		if small > 0 {
-			p.tooSmall = append(p.tooSmall, Unplaced{w.Name, small, "it needs " + n.String() + ": it stays in an instance that is too small, as there is no room in a larger one"})
-		}
-		for range w.Count - len(here) {
-			if any {
-				classify(fits, false, false, unit{w.Name, -1})
-			}
-		}
-		if !any && w.Count > len(here) {
-			p.unfit = append(p.unfit, Unplaced{w.Name, w.Count - len(here), p.whyNot(n)})
-		}
+		p.want(w, running[w.Name], pinned)
 	}
 	for i, t := range p.layouts.placed {
-		if !named[t.Workload] {
-			g, s := p.placed(i)
-			stays[i] = true
-			p.fate[i] = classify(p.fitsLike(g, s.profile), true, pinned[i] || g.Profiles[s.profile].MediaEngines, unit{t.Workload, i})
+		if named[t.Workload] {
+			continue
+		}
+		g, s := p.placed(i)
+		p.stays[i] = true
+		if p.fate[i] = fixed; !pinned[i] && !g.Profiles[s.profile].MediaEngines {
+			p.fate[i] = p.class(p.fitsLike(g, s.profile), true)
+			p.add(p.fate[i], unit{t.Workload, i})
 		}
 	}
-	p.addKinds(index, stays)
+	p.addKinds()
+}
+
+// geometry returns the number of a geometry, a new one for one not seen before.
+func (p *planner) geometry(g *geometry) int {
+	i := slices.Index(p.geos, g)
+	if i < 0 {
+		i = len(p.geos)
+		p.geos = append(p.geos, g)
+	}
+	return i
+}
+
+// class returns the class of what fits the same profiles, a new one for the first.
+func (p *planner) class(fits []uint32, today bool) int {
+	key := fmt.Sprint(fits, today)
+	c, ok := p.index[key]
+	if !ok {
+		c = len(p.classes)
+		p.index[key] = c
+		p.classes = append(p.classes, class{fits: fits, today: today})
+	}
+	return c
+}
+
+// add puts a workload into a class.
+func (p *planner) add(c int, u unit) {
+	p.classes[c].units = append(p.classes[c].units, u)
+	p.classes[c].demand++
+}
+
+// want takes a workload in; here are its placements of today.
+func (p *planner) want(w Workload, here []int, pinned map[int]bool) {
+	n := need{w.MemoryGiB, w.ComputeSlices}
+	fits, some := p.fits(n)
+	if len(here) > w.Count {
+		here = p.release(here, len(here)-w.Count)
+	}
+	small := 0
+	for _, i := range here {
+		g, s := p.placed(i)
+		enough := g.Profiles[s.profile].ComputeSlices >= n.slices && g.atLeastGiB(s.profile) >= n.gib
+		stuck := pinned[i] || (!some && !enough)
+		if stuck && !enough {
+			small++
+		}
+		p.stays[i] = enough
+		if p.fate[i] = fixed; !stuck && !(enough && g.Profiles[s.profile].MediaEngines) {
+			p.fate[i] = p.class(fits, true)
+			p.add(p.fate[i], unit{w.Name, i})
+		}
+	}
+	if small > 0 {
+		why := "it needs " + n.String() + ": it stays in an instance that is too small, as there is no room in a larger one"
+		p.tooSmall = append(p.tooSmall, Unplaced{w.Name, small, why})
+	}
+	switch coming := w.Count - len(here); {
+	case coming == 0:
+	case some:
+		c := p.class(fits, false)
+		for range coming {
+			p.add(c, unit{w.Name, -1})
+		}
+	default:
+		p.unfit = append(p.unfit, Unplaced{w.Name, coming, p.whyNot(n)})
+	}
 }
 
 // placed returns the GPU and the spot of one of today's placements.
@@ -274,12 +302,12 @@ func (p *planner) placed(i int) (*geometry, spot) {
 }
 
 // fits returns by geometry the profiles that meet a need.
-func (p *planner) fits(n need) (fits []uint32, any bool) {
+func (p *planner) fits(n need) (fits []uint32, some bool) {
 	for _, g := range p.geos {
 		f := g.slim(g.fitting(n.gib, n.slices, p.options.DoubleMemory))
-		fits, any = append(fits, f), any || f != 0
+		fits, some = append(fits, f), some || f != 0
 	}
-	return fits, any
+	return fits, some
 }
 
 // fitsLike returns by geometry the profiles that can stand in for one in use.
@@ -326,7 +354,7 @@ func (p *planner) release(here []int, n int) []int {
 		return cmp.Or(cmp.Compare(used(a), used(b)), cmp.Compare(b, a))
 	})
 	for _, i := range byFill[:n] {
-		p.fate[i] = -1
+		p.fate[i] = released
 	}
 	rest := slices.Clone(byFill[n:])
 	slices.Sort(rest)
@@ -334,14 +362,18 @@ func (p *planner) release(here []int, n int) []int {
 }
 
 // addKinds groups today's GPUs that are alike and adds those to come.
-func (p *planner) addKinds(index map[*geometry]int, stays []bool) {
+func (p *planner) addKinds() {
 	kinds := map[string]int{}
 	for _, id := range p.layouts.order {
 		l := p.layouts.gpus[id]
 		var home []stay
 		var numbers []int
+		var held uint8
 		for j, i := range l.numbers {
-			if p.fate[i] >= 0 && stays[i] {
+			if p.fate[i] == fixed {
+				held |= l.spots[j].slices
+			}
+			if p.fate[i] >= 0 && p.stays[i] {
 				home, numbers = append(home, stay{p.fate[i], l.spots[j].slices}), append(numbers, i)
 			}
 		}
@@ -356,12 +388,12 @@ func (p *planner) addKinds(index map[*geometry]int, stays []bool) {
 		for j, o := range order {
 			sorted[j], names[j] = home[o], numbers[o]
 		}
-		key := fmt.Sprint(index[l.geo], sorted)
+		key := fmt.Sprint(p.geometry(l.geo), held, sorted)
 		k, ok := kinds[key]
 		if !ok {
 			k = len(p.kinds)
 			kinds[key] = k
-			p.kinds = append(p.kinds, kind{geo: index[l.geo], home: sorted})
+			p.kinds = append(p.kinds, kind{geo: p.geometry(l.geo), fixed: held, home: sorted})
 			p.numbers = append(p.numbers, nil)
 		}
 		p.kinds[k].stock++
@@ -369,7 +401,7 @@ func (p *planner) addKinds(index map[*geometry]int, stays []bool) {
 		p.numbers[k] = append(p.numbers[k], names)
 	}
 	for _, g := range p.fleet {
-		k := kind{geo: index[p.layouts.geos[g.Model.Name]], stock: unlimited}
+		k := kind{geo: p.geometry(p.layouts.geos[g.Model.Name]), stock: unlimited}
 		if g.Count > 0 {
 			k.stock = g.Count
 			for _, l := range p.layouts.gpus {
@@ -382,7 +414,7 @@ func (p *planner) addKinds(index map[*geometry]int, stays []bool) {
 	}
 	for i := range p.kinds {
 		k := &p.kinds[i]
-		k.counted = len(k.ids) == 0 || !p.options.KeepGPUs
+		k.counted = len(k.ids) == 0 || (!p.options.KeepGPUs && k.fixed == 0)
 		*k = newKind(*k, p.geos[k.geo])
 	}
 }

@@ -42,6 +42,8 @@ type kind struct {
 	stock int
 	// counted says that using one has a price and counts towards the limit.
 	counted bool
+	// fixed are the slices of placements that have to stay.
+	fixed uint8
 	// home are the placements that may stay.
 	home []stay
 	// free and staying tell for every subset of home, as bits, which slices are left
@@ -62,7 +64,7 @@ const unlimited = -1
 // newKind works out the subsets of what may stay.
 func newKind(k kind, g *geometry) kind {
 	k.free, k.staying = make([]uint8, 1<<len(k.home)), make([]int64, 1<<len(k.home))
-	k.free[0] = g.full
+	k.free[0] = g.full &^ k.fixed
 	for kept := 1; kept < len(k.free); kept++ {
 		rest := kept & (kept - 1)
 		k.free[kept] = k.free[rest] &^ k.home[bits.TrailingZeros(uint(kept))].slices
@@ -127,56 +129,80 @@ func (p *program) demand() []int {
 // numbers where something is proven.
 type number interface{ int64 | float64 }
 
-// worth is the most value that fits into each set of free slices of a geometry, for
-// given values of the classes.
+// worth is the most value that fits into sets of free slices of a geometry, for
+// given values of the classes. Sets are worked out as they are asked for: filling
+// from the lowest slice up, a set leads to few others.
 type worth[T number] struct {
-	total []T
+	g      *geometry
+	values []T
+	// class is the most valued class that takes a profile, -1 for none.
+	class [32]int16
+	known [1 << maxMemorySlices]bool
+	total [1 << maxMemorySlices]T
 	// choice is the spot that takes the lowest free slice, by number in byLow; -1
 	// leaves it free.
-	choice []int8
-	// class is the most valued class that takes a profile, -1 for none.
-	class []int
+	choice [1 << maxMemorySlices]int8
 }
 
 func newWorth[T number](p *program, geo int, values []T) *worth[T] {
-	g := p.geos[geo]
-	w := &worth[T]{make([]T, len(g.room)), make([]int8, len(g.room)), make([]int, len(g.Profiles))}
+	w := &worth[T]{g: p.geos[geo]}
+	w.reset(p, geo, values)
+	return w
+}
+
+// reset starts anew with other values.
+func (w *worth[T]) reset(p *program, geo int, values []T) {
+	w.values = values
+	clear(w.known[:])
 	for i := range w.class {
 		w.class[i] = -1
 	}
 	for c, v := range values {
 		for fits := p.classes[c].fits[geo]; fits != 0 && v > 0; fits &= fits - 1 {
 			if i := bits.TrailingZeros32(fits); w.class[i] < 0 || v > values[w.class[i]] {
-				w.class[i] = c
+				w.class[i] = int16(c)
 			}
 		}
 	}
-	for free := 1; free < len(w.total); free++ {
-		low := bits.TrailingZeros(uint(free))
-		w.total[free], w.choice[free] = w.total[free&(free-1)], -1
-		for i, s := range g.byLow[low] {
-			if c := w.class[s.profile]; c >= 0 && s.slices&^uint8(free) == 0 {
-				if t := values[c] + w.total[uint8(free)&^s.slices]; t > w.total[free] {
-					w.total[free], w.choice[free] = t, int8(i)
-				}
+}
+
+// of returns the most value that fits into a set of free slices.
+func (w *worth[T]) of(free uint8) T {
+	if free == 0 || w.known[free] {
+		return w.total[free]
+	}
+	best, choice := w.of(free&(free-1)), int8(-1)
+	for i, s := range w.g.byLow[bits.TrailingZeros8(free)] {
+		if c := w.class[s.profile]; c >= 0 && s.slices&^free == 0 {
+			if v := w.values[c] + w.of(free&^s.slices); v > best {
+				best, choice = v, int8(i)
 			}
 		}
 	}
-	return w
+	w.known[free], w.total[free], w.choice[free] = true, best, choice
+	return best
+}
+
+// lowest is how the lowest of some free slices is best filled: by a class in a spot,
+// or not at all.
+func (w *worth[T]) lowest(free uint8) (s spot, class int, ok bool) {
+	w.of(free)
+	i := w.choice[free]
+	if i < 0 {
+		return spot{slices: free & -free}, 0, false
+	}
+	s = w.g.byLow[bits.TrailingZeros8(free)][i]
+	return s, int(w.class[s.profile]), true
 }
 
 // slots counts the classes of the best choice for a set of free slices.
-func (w *worth[T]) slots(g *geometry, free uint8, classes int) []int {
-	out := make([]int, classes)
+func (w *worth[T]) slots(free uint8) []int {
+	out := make([]int, len(w.values))
 	for free != 0 {
-		i := w.choice[free]
-		if i < 0 {
-			free &= free - 1
-			continue
+		s, c, ok := w.lowest(free)
+		if free &^= s.slices; ok {
+			out[c]++
 		}
-		s := g.byLow[bits.TrailingZeros8(free)][i]
-		out[w.class[s.profile]]++
-		free &^= s.slices
 	}
 	return out
 }
@@ -185,11 +211,11 @@ func (w *worth[T]) slots(g *geometry, free uint8, classes int) []int {
 // what stays in it; scale is the unit that values are in.
 func most[T number](p *program, k int, values []T, w *worth[T], scale T) (T, uint8) {
 	kd := &p.kinds[k]
-	best, at := w.total[kd.free[0]]-scale*T(p.cost(k, 0)), uint8(0)
+	best, at := w.of(kd.free[0])-scale*T(p.cost(k, 0)), uint8(0)
 	var sums [1 << maxMemorySlices]T
 	for kept := 1; kept < len(kd.free); kept++ {
 		sums[kept] = sums[kept&(kept-1)] + values[kd.home[bits.TrailingZeros(uint(kept))].class]
-		if v := sums[kept] + w.total[kd.free[kept]] - scale*T(p.cost(k, uint8(kept))); v > best {
+		if v := sums[kept] + w.of(kd.free[kept]) - scale*T(p.cost(k, uint8(kept))); v > best {
 			best, at = v, uint8(kept)
 		}
 	}

@@ -33,9 +33,12 @@ type basic struct {
 	way   *column
 }
 
+// maxRows bounds the memory of a relaxation, whose inverse is a square. A program
+// with more classes and kinds is filled up as it stands and not proven.
+const maxRows = 1500
+
 // relax solves the relaxation by the revised simplex method. Columns come from
-// pricing, exactly: the most valued filling of a GPU is a table over its 256 sets
-// of free slices. It ends early, with a worse solution that is still one, when its
+// pricing, exactly: the most valued filling of a GPU is a walk along its slices. It ends early, with a worse solution that is still one, when its
 // share of the work is spent.
 func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*relaxation, error) {
 	var rows []int // class of a row, then kind
@@ -57,6 +60,11 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 		}
 	}
 	m := len(rows)
+	r := &relaxation{classes: make([]float64, len(p.classes))}
+	if m > maxRows {
+		return r, nil
+	}
+	worths := make([]*worth[float64], len(p.geos))
 	s := &simplex{inverse: make([][]float64, m), amounts: make([]float64, m), basis: make([]basic, m), duals: make([]float64, m)}
 	sides := make([]float64, m)
 	for i := range m {
@@ -73,9 +81,8 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 		_, part := math.Modf(float64(i+1) * math.Phi)
 		s.amounts[i] = sides[i] + 1e-6*(1+part)
 	}
-	r := &relaxation{classes: make([]float64, len(p.classes))}
 	const tolerance = 1e-8
-	for steps := 0; steps < 200+40*m && work.spend(int64(m*m*2+len(p.kinds)*300+8000)); steps++ {
+	for steps := 0; steps < 200+40*m && work.spend(int64(m*m*2+len(p.kinds)*500+5000)); steps++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -98,7 +105,7 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 				entering, gain = basic{rows: []int{i}, values: []float64{1}}, d
 			}
 		}
-		if c, ok := p.enter(r.classes, s.duals, limit, stock, &gain); ok {
+		if c, ok := p.enter(r.classes, s.duals, limit, stock, worths, &gain); ok {
 			entering = basic{cost: float64(c.cost), way: &c}
 			for cl, n := range c.cover {
 				if n > 0 && row[cl] >= 0 {
@@ -139,16 +146,19 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 
 // enter prices all ways to use a GPU and returns the one that gains the most, if
 // more than gain.
-func (p *program) enter(classes, duals []float64, limit, stock []int, gain *float64) (column, bool) {
-	worths := make([]*worth[float64], len(p.geos))
+func (p *program) enter(classes, duals []float64, limit, stock []int, worths []*worth[float64], gain *float64) (column, bool) {
+	for geo := range worths {
+		if worths[geo] == nil {
+			worths[geo] = newWorth(p, geo, classes)
+		} else {
+			worths[geo].reset(p, geo, classes)
+		}
+	}
 	at, kept := -1, uint8(0)
 	for k := range p.kinds {
 		kd := &p.kinds[k]
 		if !p.open(k, stock) {
 			continue
-		}
-		if worths[kd.geo] == nil {
-			worths[kd.geo] = newWorth(p, kd.geo, classes)
 		}
 		v, subset := most(p, k, classes, worths[kd.geo], 1)
 		for _, l := range p.limits(k, limit) {
@@ -164,7 +174,7 @@ func (p *program) enter(classes, duals []float64, limit, stock []int, gain *floa
 		return column{}, false
 	}
 	kd := &p.kinds[at]
-	return p.column(at, kept, worths[kd.geo].slots(p.geos[kd.geo], kd.free[kept], len(classes))), true
+	return p.column(at, kept, worths[kd.geo].slots(kd.free[kept])), true
 }
 
 // limits are the rows that bound a kind, its stock and the limit; -1 where nothing

@@ -101,6 +101,11 @@ func (p *planner) report(ctx context.Context, wanted []Workload, b best) (Report
 	for _, c := range p.classes {
 		r.Workloads += c.demand
 	}
+	for _, f := range p.fate {
+		if f == fixed {
+			r.Workloads++
+		}
+	}
 	for _, u := range p.unfit {
 		r.Workloads += u.Count
 	}
@@ -114,7 +119,7 @@ func (p *planner) report(ctx context.Context, wanted []Workload, b best) (Report
 		r.Moves = append([]Move{}, seq.moves...)
 	}
 	for i, f := range p.fate {
-		if t := p.layouts.placed[i]; f < 0 {
+		if t := p.layouts.placed[i]; f == released {
 			r.Released = append(r.Released, Released{t.Workload, Site{t.GPU, t.Profile, t.Start}})
 		}
 	}
@@ -177,12 +182,18 @@ func (p *planner) prove(ctx context.Context, r *Report, b best) error {
 		}
 		r.MovesLowerBound = &moves
 	}
-	if r.LowerBound = b.gpusLower; !p.options.KeepGPUs {
+	held := 0 // GPUs on which something has to stay
+	for _, k := range p.kinds {
+		if k.fixed != 0 {
+			held += len(k.ids)
+		}
+	}
+	if r.LowerBound = b.gpusLower + held; !p.options.KeepGPUs {
 		return nil
 	}
 	// Of all GPUs, today's included, there is only what the relaxation tells.
 	for k := range p.kinds {
-		p.kinds[k].counted = true
+		p.kinds[k].counted = p.kinds[k].fixed == 0
 	}
 	p.price, p.gain, p.limit = 1, 0, unlimited
 	p.weigh(p.most() + 1)
@@ -191,7 +202,7 @@ func (p *planner) prove(ctx context.Context, r *Report, b best) error {
 		return err
 	}
 	lower := p.proven(p.demand(), p.supply(), relaxed, hope(relaxed), &work{}).bound()
-	r.LowerBound = int(max(0, lower-p.leaving(b.left)))
+	r.LowerBound = held + int(max(0, lower-p.leaving(b.left)))
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -84,7 +83,7 @@ func (p *program) solve(ctx context.Context, start solution, effort int64) (outc
 	}
 	// Most of a large program is settled by the whole parts of its relaxation. What is
 	// left is searched, with ever fewer of them taken for granted, and at last all.
-	for spare := 0; spare < 3; spare++ {
+	for spare := range 3 {
 		rest, left := slices.Clone(demand), slices.Clone(stock)
 		base := s.floors(solution{}, r, spare, rest, left)
 		if err := s.within(effort/16, rest, left, base); err != nil {
@@ -118,51 +117,6 @@ func (s *search) within(part int64, rest, stock []int, base solution) error {
 	return err
 }
 
-// repair improves the best solution piece by piece: a few of its GPUs are emptied,
-// together with some that are not in use, and filled anew as well as they can be.
-func (s *search) repair() error {
-	const pieces, size = 2000, 5
-	part := s.work.left / 100
-	rng := rand.New(rand.NewPCG(1, 1)) // chance, and the same each time
-	for range pieces {
-		if s.best.cost <= s.lower || s.work.left <= 0 || len(s.best.picks) == 0 {
-			break
-		}
-		var units []column
-		for _, p := range s.best.picks {
-			for range p.n {
-				units = append(units, p.column)
-			}
-		}
-		rng.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
-		rest, stock := s.demand(), s.supply()
-		var base solution
-		for _, c := range units[min(size, len(units)):] {
-			s.draw(c, 1, rest, stock)
-			base.picks = append(base.picks, pick{c, 1})
-			base.cost += c.cost
-		}
-		// GPUs that stay out of use but for a few.
-		idle := rng.Perm(len(s.kinds))
-		spare := 3
-		used := make([]int, len(s.kinds))
-		for _, c := range units[:min(size, len(units))] {
-			used[c.kind]++
-		}
-		for _, k := range idle {
-			if stock[k] > used[k] {
-				more := min(spare, stock[k]-used[k])
-				spare -= more
-				stock[k] = used[k] + more
-			}
-		}
-		if err := s.within(part, rest, stock, base); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // order sorts classes by how little they fit into.
 func (s *search) order() {
 	width := func(c int) (n int) {
@@ -185,88 +139,23 @@ func (s *search) order() {
 	}
 	for a := range s.classes {
 		for b := range s.classes {
-			if !s.follows(a, b) && s.follows(b, a) {
+			if s.easier(a, b) && !s.easier(b, a) {
 				s.harder[a] = append(s.harder[a], b)
 			}
 		}
 	}
 }
 
-// follows says whether class b fits wherever class a does.
-func (s *search) follows(b, a int) bool {
+// easier says whether whatever can take class b can take class a.
+func (s *search) easier(a, b int) bool {
 	for i, g := range s.geos {
-		for q, within := range g.within {
+		for _, within := range g.within {
 			if within&s.classes[b].fits[i] != 0 && within&s.classes[a].fits[i] == 0 {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-// stay is the solution that moves nothing: today's GPUs are filled up, then new
-// ones, each with the best that is left by how much of a GPU it needs.
-func (p *program) stay() solution {
-	rest, stock := p.demand(), p.supply()
-	values := make([]float64, len(p.classes))
-	var out solution
-	use := func(k int, kept uint8) bool {
-		kd := &p.kinds[k]
-		g := p.geos[kd.geo]
-		for c := range values {
-			values[c] = 0
-			if fits := p.classes[c].fits[kd.geo]; fits != 0 && rest[c] > 0 {
-				// Larger ones first: a little more than in proportion to their slices.
-				size := float64(g.Profiles[bits.TrailingZeros32(fits)].MemorySlices)
-				values[c] = size * (1 + size/64)
-			}
-		}
-		slots := newWorth(p, kd.geo, values).slots(g, kd.free[kept], len(p.classes))
-		col := p.column(k, kept, slots)
-		if !slices.ContainsFunc(col.cover, func(n int) bool { return n > 0 }) {
-			return false
-		}
-		// As often as it is filled with what is left, at least once.
-		n := stock[k]
-		if n == unlimited {
-			n = math.MaxInt
-		}
-		for c, m := range slots {
-			if m > 0 {
-				n = min(n, max(1, rest[c]/m))
-			}
-		}
-		if kept != 0 {
-			n = 1
-		}
-		out.picks = append(out.picks, pick{col, n})
-		out.cost += col.cost * int64(n)
-		for c, m := range slots {
-			rest[c] = max(0, rest[c]-m*n)
-		}
-		if stock[k] != unlimited {
-			stock[k] -= n
-		}
-		return true
-	}
-	for k := range p.kinds {
-		for _, h := range p.kinds[k].home {
-			rest[h.class] -= stock[k]
-		}
-	}
-	for k := range p.kinds {
-		for n := stock[k]; n > 0 && len(p.kinds[k].home) > 0; n-- {
-			use(k, uint8(len(p.kinds[k].free)-1))
-		}
-	}
-	for k := range p.kinds {
-		for stock[k] != 0 && len(p.kinds[k].home) == 0 && use(k, 0) {
-		}
-	}
-	for c, n := range rest {
-		out.cost += int64(n) * p.classes[c].penalty
-	}
-	return out
 }
 
 // uncovered counts by class what picks leave out.
@@ -301,16 +190,6 @@ func (s *search) better(base solution, rest, stock []int) {
 	}
 }
 
-// floors adds the whole parts of a relaxation, each less spare.
-func (s *search) floors(base solution, r *relaxation, spare int, rest, stock []int) solution {
-	for _, sh := range r.shares {
-		if n := int(sh.amount+1e-6) - spare; n > 0 {
-			base = s.with(base, sh.column, n, rest, stock)
-		}
-	}
-	return base
-}
-
 // with adds a column to a solution and takes it from what is left.
 func (s *search) with(base solution, c column, n int, rest, stock []int) solution {
 	s.draw(c, n, rest, stock)
@@ -328,65 +207,6 @@ func (s *search) draw(c column, n int, rest, stock []int) {
 	}
 }
 
-// dive rounds one relaxation after the other until the demand is covered.
-func (s *search) dive(demand, stock []int) error {
-	rest, left := slices.Clone(demand), slices.Clone(stock)
-	var base solution
-	for !covered(rest) {
-		r, err := s.relax(s.ctx, rest, left, &s.work)
-		if err != nil {
-			return err
-		}
-		taken := len(base.picks)
-		if base = s.floors(base, r, 0, rest, left); len(base.picks) > taken {
-			continue
-		}
-		if len(r.shares) == 0 {
-			break
-		}
-		most := slices.MaxFunc(r.shares, func(a, b share) int { return cmp.Compare(a.amount, b.amount) })
-		base = s.with(base, s.refill(most.column, rest, r.classes), 1, rest, left)
-	}
-	s.better(base, rest, left)
-	return nil
-}
-
-// refill fills the slots of a column anew, with what is left of each class: a
-// relaxation may count on more of one than there is.
-func (s *search) refill(c column, rest []int, values []float64) column {
-	kd := &s.kinds[c.kind]
-	g, free := s.geos[kd.geo], kd.free[c.kept]
-	left, worths, slots := slices.Clone(rest), slices.Clone(values), make([]int, len(rest))
-	for i, h := range kd.home {
-		if c.kept&(1<<i) != 0 {
-			left[h.class]--
-		}
-	}
-	for cl := range worths {
-		// What is worth nothing now still fills a slice that would be empty.
-		if worths[cl] = max(worths[cl], 1e-6); left[cl] <= 0 {
-			worths[cl] = 0
-		}
-	}
-	w := newWorth(s.program, kd.geo, worths)
-	for free != 0 {
-		i := w.choice[free]
-		if i < 0 {
-			free &= free - 1
-			continue
-		}
-		sp := g.byLow[bits.TrailingZeros8(free)][i]
-		cl := w.class[sp.profile]
-		free &^= sp.slices
-		slots[cl]++
-		if left[cl]--; left[cl] == 0 {
-			worths[cl] = 0
-			w = newWorth(s.program, kd.geo, worths)
-		}
-	}
-	return s.column(c.kind, c.kept, slots)
-}
-
 // branch looks at all solutions that begin with base, and cuts off those that the
 // relaxation proves to be no better than the best so far.
 func (s *search) branch(rest, stock []int, base solution) error {
@@ -401,7 +221,7 @@ func (s *search) branch(rest, stock []int, base solution) error {
 	if cost, ok := s.seen[key]; ok && cost <= base.cost {
 		return nil
 	}
-	if !s.work.spend(1) {
+	if !s.work.spend(20_000) {
 		s.whole = false
 		return nil
 	}
@@ -472,7 +292,7 @@ func (s *search) ways(class int, rest, stock []int, d *dual, base int64) []way {
 		if !s.open(k, stock) {
 			continue
 		}
-		g, total := s.geos[kd.geo], d.worths[kd.geo].total
+		g, worth := s.geos[kd.geo], d.worths[kd.geo]
 		for kept := range kd.free {
 			over := s.cost(k, uint8(kept))*d.scale + d.over[k]
 			if kd.counted {
@@ -487,15 +307,15 @@ func (s *search) ways(class int, rest, stock []int, d *dual, base int64) []way {
 			}
 			var fill func(free uint8, over int64)
 			fill = func(free uint8, over int64) {
-				if !s.work.spend(100) || len(out) == maxColumns {
+				if !s.work.spend(400) || len(out) == maxColumns {
 					s.whole = false
 					return
 				}
-				if over-total[free] > gap {
+				if over-worth.of(free) > gap {
 					return
 				}
 				if free == 0 {
-					s.work.spend(500)
+					s.work.spend(1000)
 					key := s.key(left, []int{k, int(kd.staying[kept])})
 					if left[class] < rest[class] && !seen[key] {
 						seen[key] = true

@@ -34,6 +34,22 @@ func (p *planner) settle(picks []pick) {
 			p.gpus = append(p.gpus, u)
 		}
 	}
+	// GPUs that nothing was picked for stay in use where something has to stay.
+	for k, kd := range p.kinds {
+		for ; kd.fixed != 0 && next[k] < len(kd.ids); next[k]++ {
+			id := kd.ids[next[k]]
+			p.gpus = append(p.gpus, &used{geo: p.geos[kd.geo], kind: k, id: id, layout: p.layouts.gpus[id], slots: make([]int, len(p.classes))})
+		}
+	}
+	for _, u := range p.gpus {
+		if u.layout != nil {
+			for _, i := range u.layout.numbers {
+				if p.fate[i] == fixed {
+					u.kept = append(u.kept, i)
+				}
+			}
+		}
+	}
 	// What is covered more often than asked for gives way, on the last GPUs first.
 	for _, u := range slices.Backward(p.gpus) {
 		for c := range u.slots {

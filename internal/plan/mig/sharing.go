@@ -125,7 +125,7 @@ func (p *planner) doubled(ctx context.Context, wanted []Workload, used int) (*Ad
 	if slices.EqualFunc(p.classes, q.classes, func(a, b class) bool { return slices.Equal(a.fits, b.fits) }) {
 		return nil, nil
 	}
-	best, err := q.optimize(ctx)
+	best, err := q.decide(ctx)
 	if err != nil {
 		return nil, err
 	}

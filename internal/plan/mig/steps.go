@@ -83,7 +83,7 @@ func (p *planner) sequence() *sequence {
 		s.ids, s.held[id], s.geos[id] = append(s.ids, id), l.used, l.geo
 	}
 	for i := range p.today {
-		if p.fate[i] < 0 {
+		if p.fate[i] == released {
 			t := p.layouts.placed[i]
 			_, sp := p.placed(i)
 			s.vacate(Site{t.GPU, t.Profile, t.Start}, sp.slices, t.Workload, t.Instance)

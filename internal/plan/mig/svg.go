@@ -9,12 +9,12 @@ import (
 
 // Measures of the picture, in pixels.
 const (
-	svgLabel  = 150
-	svgSlice  = 84
-	svgRow    = 34
-	svgGap    = 8
-	svgLetter = 7 // a character at 11 to 13 pixels, about
-	maxRows   = 64
+	svgLabel   = 150
+	svgSlice   = 84
+	svgRow     = 34
+	svgGap     = 8
+	svgLetter  = 7 // a character at 11 to 13 pixels, about
+	svgMaxRows = 64
 )
 
 // SVG draws the GPUs of the plan, one row each, as many slices wide as the GPU has
@@ -29,7 +29,7 @@ func (r Report) SVG() string {
 	for _, g := range rows {
 		width = max(width, columnsOf(g))
 	}
-	hidden := max(0, len(rows)-maxRows)
+	hidden := max(0, len(rows)-svgMaxRows)
 	rows = rows[:len(rows)-hidden]
 	height := len(rows)*(svgRow+svgGap) + svgGap
 	if hidden > 0 || len(rows) == 0 {

@@ -1,8 +1,6 @@
 package mig
 
-import (
-	"context"
-)
+import "context"
 
 // best is a solution to both questions, and what is known of others.
 type best struct {
@@ -23,9 +21,9 @@ type best struct {
 	searched bool
 }
 
-// optimize asks for as few GPUs as possible, and then, with as many, for as much to
+// decide asks for as few GPUs as possible, and then, with as many, for as much to
 // stay where it is as possible.
-func (p *planner) optimize(ctx context.Context) (best, error) {
+func (p *planner) decide(ctx context.Context) (best, error) {
 	homes := 0
 	for _, k := range p.kinds {
 		homes += len(k.home) * max(0, k.stock)
