@@ -30,10 +30,10 @@ type enforceFlags struct {
 	sourceFlags
 	policies []string
 	once     bool
+	printIAM bool
 	enforce  bool
 	window   string
 	output   string
-	all      bool
 }
 
 func (a *app) newEnforce() *cobra.Command {
@@ -62,7 +62,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
-	fl.BoolVar(&f.all, "all", false, "every line, also of what only waits")
+	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions that acting uses beside scan's, and do nothing else")
 	return c
 }
 
@@ -71,6 +71,10 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	}
 	if err := f.check(); err != nil {
+		return err
+	}
+	if f.printIAM {
+		_, err := a.Stdout.Write(aws.ActionPolicyJSON(true))
 		return err
 	}
 	if f.cloud == "sim" {
@@ -186,7 +190,7 @@ func horizon(set *policy.Set) time.Duration {
 
 // ladders wires the ladder of each account.
 func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enforce bool) (func(account string) *action.Ladder, error) {
-	router, err := notify.New(cfg.Notify, notify.Lookup(a.Lookup), slack.Open, mail.Open, webhook.Open)
+	router, err := notify.New(cfg.Notify, a.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +201,7 @@ func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enf
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
 			Store: s.Actions(), Cloud: cloud, Notifier: router, Account: account, Actor: who, Enforce: enforce,
-			Clock: a.clock, MaxRoundGap: cfg.Enforce.MaxRoundGap, KeepMax: cfg.Enforce.KeepMax, Log: slog.New(slog.DiscardHandler),
+			Clock: a.clock, Know: know, MaxRoundGap: cfg.Enforce.MaxRoundGap, KeepMax: cfg.Enforce.KeepMax, Log: slog.New(slog.DiscardHandler),
 		}
 	}, nil
 }
@@ -304,4 +308,9 @@ func optionalTime(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
+}
+
+// know says how far an action on AWS can be undone and what to know before.
+func know(r *inventory.Resource, do policy.Do) (undo, know string) {
+	return aws.Know(r.Kind, do.Verb, r.Type)
 }

@@ -226,11 +226,13 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 func (a *app) newAudit() *cobra.Command {
 	var q action.Query
 	var since, until, output string
+	var verify bool
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Who did what to which resource, why, and what came of it",
 		Long: `Reads the audit log: every warning, intent, outcome, refusal, keep, freeze and
-approval, oldest first. It is append-only. -o json prints JSON lines, one entry each.`,
+approval, oldest first. It is append-only and each entry holds the hash of the one before
+it; --verify checks that chain. -o json prints JSON lines, one entry each.`,
 		Example: `  curfew audit --since 7d
   curfew audit --resource i-0f3a
   curfew audit --what outcome -o json > audit.jsonl`,
@@ -238,6 +240,9 @@ approval, oldest first. It is append-only. -o json prints JSON lines, one entry 
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", output, "table", "json"); err != nil {
 				return err
+			}
+			if verify {
+				return a.verifyAudit(c.Context())
 			}
 			var err error
 			if q.Since, err = past(a.Now().UTC(), since); err != nil {
@@ -257,8 +262,27 @@ approval, oldest first. It is append-only. -o json prints JSON lines, one entry 
 	fl.StringVar(&q.What, "what", "", "what happened: warned, intent, outcome, refused, keep, freeze, …")
 	fl.StringVar(&q.Item, "item", "", "one way up the ladder, by its id")
 	fl.IntVar(&q.Limit, "limit", 0, "the newest this many (default: all)")
+	fl.BoolVar(&verify, "verify", false, "check that no entry was changed or taken out")
 	fl.StringVarP(&output, "output", "o", "table", "table or json (JSON lines)")
 	return c
+}
+
+func (a *app) verifyAudit(ctx context.Context) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	n, err := s.VerifyAudit(ctx)
+	if err != nil {
+		return &failure{exit: ExitError, code: "tampered", err: fmt.Errorf("verify the audit log: %w", err)}
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s, unchanged\n", plural(n, "entry", "entries"))
+	return err
 }
 
 // past reads a time before now: a duration ago, or a time.

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -31,6 +32,7 @@ type ladderTest struct {
 	sandbox *sandbox.Sandbox
 	account *sandbox.Ladder
 	dir     string
+	who     string // gives the commands
 
 	mu       sync.Mutex
 	now      time.Time
@@ -38,6 +40,7 @@ type ladderTest struct {
 	boot     string
 	told     []string // the texts that people got
 	refusing bool     // their channel takes nothing
+	finding  string
 }
 
 const ladderPolicies = `apiVersion: curfew.policy/v1
@@ -56,6 +59,7 @@ policies:
 const ladderConfig = `notify:
   slack: {token_env: SLACK_TOKEN, base_url: "%s/api/", users: {ana: U0ANA}}
 enforce: {window: 2h}
+approvers: {bo: [approver], ana: [approver]}
 `
 
 // newLadder starts an account and people who are told over real HTTP. It is 12:00.
@@ -152,7 +156,13 @@ func (l *ladderTest) enforceAny() {
 func (l *ladderTest) curfewAny(args ...string) (exit int, stdout, stderr string) {
 	l.t.Helper()
 	var out, errs bytes.Buffer
-	p := Process{Args: args, Stdout: &out, Stderr: &errs, Lookup: os.LookupEnv, Now: l.clock, Dir: l.dir, DataDir: filepath.Join(l.dir, "data"), Version: "test",
+	lookup := func(name string) (string, bool) {
+		if name == "CURFEW_IDENTITY" {
+			return l.who, l.who != ""
+		}
+		return os.LookupEnv(name)
+	}
+	p := Process{Args: args, Stdout: &out, Stderr: &errs, Lookup: lookup, Now: l.clock, Dir: l.dir, DataDir: filepath.Join(l.dir, "data"), Version: "test",
 		Uptime: func() (string, time.Duration) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -345,4 +355,84 @@ func TestARefusedWarningStartsNoGrace(t *testing.T) {
 	if s := l.state(sandbox.Idle); s != "running" {
 		t.Errorf("it is %s", s)
 	}
+}
+
+// scanJSONOf audits the account and keeps what was found.
+func scanJSONOf(t *testing.T, l *ladderTest) report.Document {
+	t.Helper()
+	_, out, errs := l.curfewAny("scan", "-o", "json", "--regions", "us-east-1")
+	doc, err := report.Load(strings.NewReader(out))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	return doc
+}
+
+// TestFixClimbsTheLadder fixes a volume that nobody uses: its owner is warned, a second
+// person approves exactly that, and it is deleted only after its snapshot is complete.
+func TestFixClimbsTheLadder(t *testing.T) {
+	l := newLadder(t)
+	l.who = "ana"
+	if _, err := l.sandbox.Seed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	doc := scanJSONOf(t, l)
+	volume := ""
+	for _, f := range doc.Findings {
+		if f.Rule == "volume-unattached" && f.Resource.Owner.User == "ana" {
+			volume = f.Resource.ID
+			l.finding = f.ID
+		}
+	}
+	if volume == "" {
+		t.Fatal("no volume of ana's is found")
+	}
+	api := ec2.NewFromConfig(l.sandbox.Config("us-east-1"))
+	there := func() bool {
+		out, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+		return err == nil && len(out.Volumes) == 1
+	}
+	fix := func(want int) string { return l.curfew(want, "fix", l.finding, "--enforce") }
+
+	if out := fix(ExitDone); !strings.Contains(out, "warned") {
+		t.Errorf("first run:\n%s", out)
+	}
+	l.pass(5 * time.Minute)
+	if out := fix(ExitDone); !strings.Contains(out, "waiting") {
+		t.Errorf("within the grace:\n%s", out)
+	}
+	l.pass(11 * time.Minute)
+	fix(ExitHeld) // nobody has approved it
+	var asked struct {
+		Requests []requestView `json:"requests"`
+	}
+	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil || len(asked.Requests) != 1 {
+		t.Fatalf("%d requests, %v", len(asked.Requests), err)
+	}
+	id := asked.Requests[0].ID
+	l.curfew(ExitDenied, "approve", id) // nobody approves their own
+	l.who = "cy"
+	l.curfew(ExitDenied, "approve", id) // nor does somebody without the role
+	l.who = "bo"
+	l.curfew(ExitDone, "approve", id[:6])
+	l.who = "ana"
+	if !there() {
+		t.Fatal("the volume is gone before the fix was carried out")
+	}
+	done := false
+	for range 6 {
+		out := fix(ExitDone)
+		if done = strings.Contains(out, "confirmed") && !there(); done {
+			break
+		}
+		l.pass(2 * time.Minute)
+	}
+	snapshots, err := api.DescribeSnapshots(t.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("volume-id"), Values: []string{volume}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !done || len(snapshots.Snapshots) != 1 || snapshots.Snapshots[0].State != types.SnapshotStateCompleted {
+		t.Errorf("done %v, %d snapshots of the volume", done, len(snapshots.Snapshots))
+	}
+	l.curfew(ExitDenied, "approve", id) // it was used
 }

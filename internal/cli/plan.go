@@ -24,7 +24,7 @@ its work: what it assumes, what the data covers, and what would change the answe
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newPlanMIG(), a.newPlanTCO())
+	c.AddCommand(a.newPlanRightsize(), a.newPlanMIG(), a.newPlanCommit(), a.newPlanCapacity(), a.newPlanMarket(), a.newPlanTCO())
 	return c
 }
 

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/capacity"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// capacityFlags are the flags of plan capacity.
+type capacityFlags struct {
+	qps, qpsPerGPU                                          float64
+	maxBatch, replicas                                      int
+	headroom, profile, p99, arrivals, price, coldStart, out string
+}
+
+func (a *app) newPlanCapacity() *cobra.Command {
+	var f capacityFlags
+	c := &cobra.Command{
+		Use:   "capacity",
+		Short: "How many replicas a rate of requests needs, and what they cost",
+		Long: `From requests a second and what one replica serves, or the time of a batch (a·n + b), to
+replicas, latency and cost. One replica is computed as a batch-service queue, several are
+simulated, and --arrivals replays what was recorded in place of Poisson arrivals.`,
+		Example: `  curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
+  curfew plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms --price 1.006
+  curfew plan capacity --arrivals requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := oneOf("output", f.out, planOutputs...); err != nil {
+				return err
+			}
+			return a.planCapacity(f)
+		},
+	}
+	fl := c.Flags()
+	fl.Float64Var(&f.qps, "qps", 0, "requests a second (default with --arrivals: their own rate)")
+	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests a second that one replica serves")
+	fl.StringVar(&f.headroom, "headroom", "0%", "the share of capacity that is kept free: `20%`")
+	fl.StringVar(&f.profile, "profile", "", "the time of a batch of n: `a=1ms,b=10ms` is a·n + b")
+	fl.IntVar(&f.maxBatch, "max-batch", 0, "the largest batch (default: an idle replica takes the whole queue)")
+	fl.StringVar(&f.p99, "p99", "", "latency that 99 of 100 requests must keep: `50ms`")
+	fl.IntVar(&f.replicas, "replicas", 0, "how many there are (default: the fewest that do)")
+	fl.StringVar(&f.arrivals, "arrivals", "", "recorded arrivals to replay, CSV `file`")
+	fl.StringVar(&f.price, "price", "", "`dollars` an hour of one replica")
+	fl.StringVar(&f.coldStart, "cold-start", "", "from the decision to start a replica until it serves: `90s`")
+	fl.StringVarP(&f.out, "output", "o", "table", "table, json, html or md")
+	return c
+}
+
+func (a *app) planCapacity(f capacityFlags) error {
+	p := capacity.Params{QPS: f.qps, QPSPerGPU: f.qpsPerGPU, MaxBatch: f.maxBatch, Replicas: f.replicas}
+	var err error
+	if p.Headroom, err = capacity.ParseHeadroom(f.headroom); err != nil {
+		return usageError("--headroom: %w", err)
+	}
+	if f.profile != "" {
+		if p.Profile, err = capacity.ParseProfile(f.profile); err != nil {
+			return usageError("--profile: %w", err)
+		}
+	}
+	for _, d := range []struct {
+		flag, text string
+		to         *time.Duration
+	}{{"p99", f.p99, &p.P99}, {"cold-start", f.coldStart, &p.ColdStart}} {
+		if d.text == "" {
+			continue
+		}
+		if *d.to, err = config.ParseDuration(d.text); err != nil || *d.to <= 0 {
+			return usageError("--%s %q: it is a duration such as 50ms", d.flag, d.text)
+		}
+	}
+	if f.price != "" {
+		if p.HourlyPrice, err = money.ParseAmount(strings.TrimPrefix(f.price, "$")); err != nil || p.HourlyPrice <= 0 {
+			return usageError("--price %q: it is dollars an hour such as 1.006", f.price)
+		}
+	}
+	if f.arrivals != "" {
+		if p.Arrivals, err = readPlan(a, f.arrivals, capacity.ReadArrivals); err != nil {
+			return err
+		}
+	}
+	if p.QPS == 0 && p.Arrivals == nil {
+		return usageError("curfew plan capacity: give --qps, or --arrivals FILE")
+	}
+	if p.QPSPerGPU == 0 && f.profile == "" {
+		return usageError("curfew plan capacity: give --qps-per-gpu, or --profile")
+	}
+	r, err := capacity.Plan(p)
+	switch {
+	case errors.Is(err, capacity.ErrObjective), errors.Is(err, capacity.ErrOverload):
+		return &failure{exit: ExitError, code: "infeasible", err: err}
+	case err != nil:
+		return &failure{exit: ExitUsage, code: "usage", err: err}
+	}
+	return a.show(f.out, r, func() report.Sheet { return capacitySheet(r) })
+}
+
+func capacitySheet(r capacity.Report) report.Sheet {
+	s := report.Sheet{Verb: "plan capacity", Title: r.Title, Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+	if len(r.Curve) > 0 {
+		s.Picture, s.Caption = r.SVG(), "Latency with fewer and more replicas; the line is the objective."
+	}
+	figure := func(label string, v *float64, unit, note string) {
+		if v != nil {
+			s.Figures = append(s.Figures, report.Figure{Label: label, Value: usage.Number(*v, 1) + unit, Note: note})
+		}
+	}
+	s.Figures = append(s.Figures, report.Figure{Label: "replicas", Value: strconv.Itoa(r.Replicas), Note: "by " + string(r.Method)},
+		report.Figure{Label: "utilisation", Value: percent(r.Utilization), Note: "of capacity asked for: " + percent(r.Load)})
+	figure("mean batch", r.MeanBatch, "", "items")
+	figure("mean latency", r.MeanLatencyMS, " ms", "")
+	note := ""
+	if r.P99ErrorMS > 0 {
+		note = "± " + usage.Number(r.P99ErrorMS, 1) + " ms"
+	}
+	figure("p99 latency", r.P99LatencyMS, " ms", note)
+	figure("longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
+	if r.CostUSDPerHour != nil {
+		s.Figures = append(s.Figures, report.Figure{Label: "cost", Value: "$" + *r.CostUSDPerHour + " an hour"})
+	}
+	if r.CostUSDPerMillion != nil {
+		s.Figures = append(s.Figures, report.Figure{Label: "a million requests", Value: "$" + *r.CostUSDPerMillion})
+	}
+	if len(r.Curve) > 0 {
+		g := report.Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilisation"}, Right: []bool{true, true, true}}
+		for _, p := range r.Curve {
+			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), usage.Number(p.P99LatencyMS, 1), percent(p.Utilization)})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if sc := r.Scaling; sc != nil {
+		g := report.Grid{Title: "when to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
+		threshold := func(signal string, v *float64, unit string) {
+			if v != nil {
+				g.Rows = append(g.Rows, []string{signal, usage.Number(*v, 1) + unit})
+			}
+		}
+		threshold("requests waiting or in service, each replica", sc.Concurrency, "")
+		threshold("Knative target (containerConcurrency)", sc.KnativeTarget, "")
+		threshold("requests a second, each replica", &sc.QPSPerReplica, "")
+		threshold("wait before service", sc.QueueWaitMS, " ms")
+		g.Rows = append(g.Rows, []string{"windows: stable, panic, poll, cool down",
+			fmt.Sprintf("%d s, %d s, %d s, %d s", sc.StableWindowSeconds, sc.PanicWindowSeconds, sc.PollSeconds, sc.CoolDownSeconds)})
+		s.Tables = append(s.Tables, g)
+	}
+	if z := r.ScaleToZero; z != nil {
+		verdict := "does not pay"
+		if z.Pays {
+			verdict = "pays"
+		}
+		s.Changes = append(s.Changes, fmt.Sprintf("scaling to zero %s: it pays under %s requests a second; keep an idle replica for %s s; %s of requests would wait for a cold start",
+			verdict, usage.Number(z.BreakEvenQPS, 4), usage.Number(z.KeepSeconds, 0), percent(z.ColdShare)))
+	}
+	return s
+}

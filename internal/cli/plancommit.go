@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// commitFlags are the flags of plan commit.
+type commitFlags struct {
+	usage, offers, existing, output string
+	online                          bool
+	drop                            float64
+}
+
+func (a *app) newPlanCommit() *cobra.Command {
+	var f commitFlags
+	c := &cobra.Command{
+		Use:   "commit",
+		Short: "How much steady use to commit to: reserved machines and savings plans",
+		Long: `Replays every hour of recorded use in the order in which the provider applies
+commitments, and finds the cheapest set of offers with a proven bound on what any other
+choice costs. Idle machines come off first. A commitment is advised only where its use
+stays above 60 %.`,
+		Example: `  curfew plan commit --usage hourly.csv --offers offers.csv
+  curfew plan commit --usage hourly.csv.gz --offers offers.csv --existing now.csv --online -o html > commit.html`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
+				return err
+			}
+			return a.planCommit(f)
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.usage, "usage", "", "hourly use as CSV `file`: time,key,quantity,on_demand_rate, and idle")
+	fl.StringVar(&f.offers, "offers", "", "offers as CSV `file`: key,kind,term_months,payment,hourly_rate,upfront,discount")
+	fl.StringVar(&f.existing, "existing", "", "commitments that exist, with their expiries, as CSV `file`")
+	fl.BoolVar(&f.online, "online", false, "replay the history buying without foresight, and compare")
+	fl.Float64Var(&f.drop, "drop", 0, "a fall of demand to look at beside the usual ones, 0 to 1")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	return c
+}
+
+// readPlan reads one file of a planner.
+func readPlan[T any](a *app, name string, read func(string, io.Reader) (T, error)) (T, error) {
+	in, err := a.input(name)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	v, err := read(name, in)
+	return v, planFailure(errors.Join(err, in.Close()))
+}
+
+func (a *app) planCommit(f commitFlags) error {
+	if f.usage == "" || f.offers == "" {
+		return usageError("curfew plan commit: give --usage FILE and --offers FILE")
+	}
+	use, err := readPlan(a, f.usage, commit.ReadUsage)
+	if err != nil {
+		return err
+	}
+	offers, err := readPlan(a, f.offers, commit.ReadOffers)
+	if err != nil {
+		return err
+	}
+	var existing []commit.Existing
+	if f.existing != "" {
+		if existing, err = readPlan(a, f.existing, commit.ReadExisting); err != nil {
+			return err
+		}
+	}
+	r, err := commit.Plan(use, offers, existing, commit.Options{Drop: f.drop})
+	if err != nil {
+		return planFailure(err)
+	}
+	if f.online {
+		online, err := commit.Online(use, offers, existing)
+		if err != nil {
+			return planFailure(err)
+		}
+		r.Online = &online
+	}
+	return a.show(f.output, r, func() report.Sheet { return commitSheet(r) })
+}
+
+func commitSheet(r commit.Report) report.Sheet {
+	proof := "no choice from these offers costs less"
+	if !r.Optimal {
+		proof = "no choice costs less than $" + r.LowerBoundUSD
+	}
+	s := report.Sheet{Verb: "plan commit", Picture: r.SVG(), Caption: "Use by the hour, with what commitments cover in layers and the rest on demand.",
+		Title: fmt.Sprintf("%s of $%s on demand would be saved by %s", percent(r.EffectiveSavingsRate), r.OnDemandUSD,
+			plural(int64(len(r.Commitments)), "commitment", "commitments")),
+		Figures: []report.Figure{
+			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plural(int64(r.Hours), "hour", "hours")},
+			{Label: "planned", Value: "$" + r.PlannedUSD, Note: proof},
+			{Label: "effective savings rate", Value: percent(r.EffectiveSavingsRate)},
+			{Label: "coverage", Value: percent(r.Coverage), Note: "of use, at on-demand prices"},
+			{Label: "utilisation", Value: percent(r.Utilization), Note: "of what commitments charge"},
+		},
+		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+	if len(r.Commitments) == 0 {
+		s.Title = "nothing is worth committing to: $" + r.OnDemandUSD + " on demand is the least"
+	}
+	s.Tables = append(s.Tables, commitments("to buy", r.Commitments))
+	if len(r.Existing) > 0 {
+		s.Tables = append(s.Tables, commitments("there already", r.Existing))
+	}
+	if len(r.WhatIf) > 0 {
+		g := report.Grid{Title: "if demand fell", Head: []string{"by", "on demand", "planned", "saved", "utilisation"}, Right: []bool{true, true, true, true, true}}
+		for _, w := range r.WhatIf {
+			g.Rows = append(g.Rows, []string{percent(w.Drop), "$" + w.OnDemandUSD, "$" + w.PlannedUSD, percent(w.EffectiveSavingsRate), percent(w.Utilization)})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if o := r.Online; o != nil {
+		s.Figures = append(s.Figures, report.Figure{Label: "without foresight", Value: "$" + o.CostUSD,
+			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", usage.Number(o.Ratio, 3), usage.Number(o.Bound, 3))})
+	}
+	return s
+}
+
+func commitments(title string, all []commit.Commitment) report.Grid {
+	g := report.Grid{Title: title, Head: []string{"what", "kind", "term", "payment", "used", "least month", "breaks even", "advised"},
+		Right: []bool{false, false, true, false, true, true, true, false}}
+	for _, c := range all {
+		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
+		if c.Kind == commit.SavingsPlan {
+			what = "$" + c.DollarsPerHour + "/h on " + c.Key
+		}
+		breakEven := "never"
+		if c.BreakEvenDays != nil {
+			breakEven = usage.Number(*c.BreakEvenDays, 0) + " d"
+		}
+		advised := "yes"
+		if !c.Advised {
+			advised = strings.TrimSpace("no: " + c.Why)
+		}
+		g.Rows = append(g.Rows, []string{what, string(c.Kind), fmt.Sprintf("%d months", c.TermMonths), string(c.Payment), percent(c.Utilization),
+			percent(c.LowestMonth), breakEven, advised})
+	}
+	return g
+}
