@@ -325,8 +325,12 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 	if err != nil {
 		return err
 	}
+	failed := it.Steps[it.Step].Error
 	progress, receipt, err := s.look(ctx, it)
-	if err != nil {
+	switch {
+	case err != nil && failed != "":
+		return unread{ResultFailed, fmt.Errorf("%s: %s; %w", it.Steps[it.Step].Name, failed, err)}
+	case err != nil:
 		return err
 	}
 	return s.settle(ctx, it, &c.p, progress, receipt)

@@ -439,7 +439,7 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 		know = generally
 	}
 	m := Message{Kind: kind, Resource: p.Resource, Item: it.ID, Verb: it.Do.Verb, Because: Redact(p.Because), Hourly: p.Hourly,
-		Evidence: redactAll(p.Evidence), Keep: "curfew keep " + it.Ref.ID + " --for 24h --reason TEXT"}
+		Evidence: redactAll(p.Evidence), Keep: "curfew keep " + it.Ref.String() + " --for 24h --reason TEXT"}
 	m.Undo, m.Know = know(p.Resource, p.Do)
 	return m
 }

@@ -90,7 +90,7 @@ func (p *Pass) Partial() bool {
 }
 
 // Enforce makes one pass: observe, judge, charge, decide, and act as far as the
-// ladder lets it. It never sleeps.
+// ladder lets it. It never sleeps. A pass beside an error holds what was done before it.
 func Enforce(ctx context.Context, l Live) (*Pass, error) {
 	p, err := Look(ctx, l)
 	if err != nil {
@@ -99,10 +99,10 @@ func Enforce(ctx context.Context, l Live) (*Pass, error) {
 	p.Proposals = l.propose(p.Facts, p.Unread)
 	for _, account := range p.Accounts {
 		report, err := l.act(ctx, p, account)
-		if err != nil {
-			return nil, err
-		}
 		p.Reports = append(p.Reports, report)
+		if err != nil {
+			return p, err
+		}
 	}
 	return p, nil
 }
@@ -114,7 +114,7 @@ func Look(ctx context.Context, l Live) (*Pass, error) {
 		return nil, err
 	}
 	p := &Pass{Observation: *observed}
-	if err := record(ctx, &p.Observation, Params{Query: l.Query, Recordings: l.Recordings}); err != nil {
+	if err := record(ctx, &p.Observation, Params{Query: l.Query, Recordings: l.Recordings}, nil); err != nil {
 		return nil, err
 	}
 	p.Sort()
@@ -140,33 +140,23 @@ func (l Live) act(ctx context.Context, p *Pass, account string) (action.Report, 
 		}
 	}
 	ladder := l.Ladder(p.Cloud + "/" + account)
-	ladder.Verify = l.verify
+	ladder.Verify = func(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
+		return l.verify(ctx, p.Resources, items)
+	}
 	return ladder.Round(ctx, proposals, selected)
 }
 
 // facts joins what was observed, judged and charged of every resource.
 func (l Live) facts(o *Observation, now time.Time) ([]*policy.Facts, error) {
 	charges := ledger.RunRates(o.Resources, l.Prices)
+	does := present(o, l.Prices, l.Duty, now)
 	out := make([]*policy.Facts, 0, len(o.Resources))
-	gangs := map[string][]*policy.Facts{}
 	for _, r := range o.Resources {
 		ref := r.Ref()
-		f := &policy.Facts{Now: now, Resource: r}
+		f := &policy.Facts{Now: now, Resource: r, Duty: does[ref].duty, Gang: does[ref].gang, Stale: does[ref].missing}
 		if measurable(r.Kind) {
-			n := gpus(r, l.Prices)
-			if n >= 0 {
+			if n := gpus(r, l.Prices); n >= 0 {
 				f.GPUs = inventory.Known(n)
-			}
-			w := o.Windows[ref]
-			if w != nil {
-				if m, ok := l.Prices.Machine(r.Type); ok && w.GPUMemory == 0 {
-					w.GPUMemory = float64(m.AcceleratorMemoryMiB << 20)
-				}
-				w.Launched = r.CreatedAt
-			}
-			if r.State == inventory.StateRunning {
-				v := duty.Now(w, n, now, l.Duty)
-				f.Duty = &v
 			}
 		}
 		hourly, err := hourly(charges[ref])
@@ -177,29 +167,7 @@ func (l Live) facts(o *Observation, now time.Time) ([]*policy.Facts, error) {
 		if l.Budget != nil {
 			f.Budget = l.Budget(r)
 		}
-		if r.Gang != "" && f.Duty != nil {
-			key := r.Cloud + "/" + r.Account + "/" + r.Gang
-			gangs[key] = append(gangs[key], f)
-		}
 		out = append(out, f)
-	}
-	for _, members := range gangs {
-		if len(members) < 2 {
-			continue
-		}
-		verdicts := make([]duty.Verdict, len(members))
-		for i, m := range members {
-			verdicts[i] = *m.Duty
-		}
-		whole := duty.Gang(verdicts)
-		for _, m := range members {
-			m.Duty = &whole
-			for _, other := range members {
-				if other != m {
-					m.Gang = append(m.Gang, other.Resource.Ref())
-				}
-			}
-		}
 	}
 	return out, nil
 }
@@ -273,13 +241,25 @@ func because(pol *policy.Policy, f *policy.Facts) string {
 	return pol.When
 }
 
-// verify reads the resources of items again and returns the proposals that hold for
-// them now.
-func (l Live) verify(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
+// verify reads the resources of items again, with all that belong to their gangs among
+// those that the pass saw, and returns the proposals that hold for them now.
+func (l Live) verify(ctx context.Context, seen []*inventory.Resource, items []action.Item) (map[string]action.Proposal, error) {
+	due, gangs := map[inventory.Ref]bool{}, map[string]bool{}
 	var refs []inventory.Ref
 	for _, it := range items {
+		due[it.Ref] = true
 		refs = append(refs, it.Ref)
 		refs = append(refs, it.Gang...)
+	}
+	for _, r := range seen {
+		if id, ok := gangID(r); ok && due[r.Ref()] {
+			gangs[id] = true
+		}
+	}
+	for _, r := range seen {
+		if id, ok := gangID(r); ok && gangs[id] {
+			refs = append(refs, r.Ref())
+		}
 	}
 	slices.SortFunc(refs, inventory.CompareRefs)
 	q := l.Query
@@ -288,7 +268,7 @@ func (l Live) verify(ctx context.Context, items []action.Item) (map[string]actio
 	if err != nil {
 		return nil, err
 	}
-	if err := record(ctx, o, Params{Query: q, Recordings: l.Recordings}); err != nil {
+	if err := record(ctx, o, Params{Query: q, Recordings: l.Recordings}, seen); err != nil {
 		return nil, err
 	}
 	o.Sort()

@@ -46,7 +46,7 @@ type Outcome struct {
 }
 
 // Apply audits the account again, as far as the findings need it, and hands the
-// ladders what still holds.
+// ladders what still holds. An outcome beside an error holds what was done before it.
 func Apply(ctx context.Context, r Remedy) (*Outcome, error) {
 	audit, err := r.audit(ctx)
 	if err != nil {
@@ -57,27 +57,32 @@ func Apply(ctx context.Context, r Remedy) (*Outcome, error) {
 	byAccount := map[string][]action.Proposal{}
 	var accounts []string
 	for _, w := range r.Wishes {
-		switch p, ok := proposals[FindingSource(w.Finding)]; {
+		p, ok := proposals[FindingSource(w.Finding)]
+		switch {
 		case manual[w.Finding]:
 			out.Manual = append(out.Manual, w)
 		case !ok:
 			out.Gone = append(out.Gone, w)
-		default:
-			account := w.Resource.Cloud + "/" + w.Resource.Account
-			if byAccount[account] == nil {
-				accounts = append(accounts, account)
-			}
-			byAccount[account] = append(byAccount[account], p)
 		}
+		if !ok {
+			// The ladder hears of it all the same: a warning that was given is void, and
+			// what is under way is looked up.
+			p = action.Proposal{Source: FindingSource(w.Finding), ByPerson: true}
+		}
+		account := w.Resource.Cloud + "/" + w.Resource.Account
+		if byAccount[account] == nil {
+			accounts = append(accounts, account)
+		}
+		byAccount[account] = append(byAccount[account], p)
 	}
 	for _, account := range accounts {
 		ladder := r.Ladder(account)
 		ladder.Verify = r.verify
 		report, err := ladder.Round(ctx, byAccount[account], nil)
-		if err != nil {
-			return nil, err
-		}
 		out.Reports = append(out.Reports, report)
+		if err != nil {
+			return out, err
+		}
 	}
 	return out, nil
 }
@@ -120,6 +125,7 @@ func (r Remedy) proposals(a *Audit) (proposals map[string]action.Proposal, manua
 	for i := range a.Findings {
 		found[a.Findings[i].ID] = &a.Findings[i]
 	}
+	does := present(&a.Observation, r.Prices, r.Duty, a.StartedAt)
 	for _, w := range r.Wishes {
 		f := found[w.Finding]
 		if f == nil {
@@ -136,7 +142,7 @@ func (r Remedy) proposals(a *Audit) (proposals map[string]action.Proposal, manua
 			Limits: policy.DefaultLimits(), Governed: true, ByPerson: true, Condition: usage.True, ReadAt: a.StartedAt,
 			Class: "finding", Because: f.Rule + ": " + f.Because, Evidence: f.Evidence,
 		}
-		p.Duty = r.duty(a, f)
+		p.Duty = doing(a, f, does)
 		if h, err := hourly(a.Charges[f.Resource.Ref()]); err == nil {
 			p.Hourly = h
 		}
@@ -148,14 +154,14 @@ func (r Remedy) proposals(a *Audit) (proposals map[string]action.Proposal, manua
 	return proposals, manual
 }
 
-// duty is what a finding's resource does at the moment of an audit. An endpoint or a
-// notebook is judged by its finding, which was judged at that moment by what people
+// doing is what a finding's resource does at the moment of an audit, by what everything
+// does then. One machine of a gang may be ended when the whole gang rests. An endpoint or
+// a notebook is judged by its finding, which was judged at that moment by what people
 // asked of it; weak evidence is none.
-func (r Remedy) duty(a *Audit, f *finding.Finding) *duty.Verdict {
+func doing(a *Audit, f *finding.Finding, does map[inventory.Ref]presence) *duty.Verdict {
 	switch f.Resource.Kind {
 	case inventory.KindInstance, inventory.KindTrainingJob:
-		v := duty.Now(a.Windows[f.Resource.Ref()], gpus(f.Resource, r.Prices), a.StartedAt, r.Duty)
-		return &v
+		return does[f.Resource.Ref()].duty
 	case inventory.KindEndpoint, inventory.KindNotebook:
 		if f.Confidence == finding.Low {
 			return &duty.Verdict{Why: "the evidence is weak: " + f.Because}

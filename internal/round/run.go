@@ -3,6 +3,7 @@ package round
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
@@ -45,7 +46,7 @@ func Run(ctx context.Context, p Params) (*Audit, error) {
 		return nil, err
 	}
 	audit.Observation = *observed
-	if err := record(ctx, &audit.Observation, p); err != nil {
+	if err := record(ctx, &audit.Observation, p, nil); err != nil {
 		return nil, err
 	}
 	audit.Sort()
@@ -73,22 +74,29 @@ func Run(ctx context.Context, p Params) (*Audit, error) {
 }
 
 // record merges recorded usage into the observation: for the signals that a
-// recording has, it takes the place of what the account's metrics said.
-func record(ctx context.Context, o *Observation, p Params) error {
+// recording has, it takes the place of what the account's metrics said. A name is of
+// nobody that two machines have, be they of the observation or of others that are known.
+func record(ctx context.Context, o *Observation, p Params, known []*inventory.Resource) error {
 	if len(p.Recordings) == 0 {
 		return nil
 	}
 	byName := map[string]*inventory.Resource{}
 	ambiguous := map[string]bool{}
+	here := map[*inventory.Resource]bool{}
 	for _, r := range o.Resources {
+		here[r] = true
+	}
+	for _, r := range slices.Concat(o.Resources, known) {
 		if !measurable(r.Kind) {
 			continue
 		}
 		for _, key := range []string{r.ID, r.Name} {
-			if prev := byName[key]; prev != nil && prev != r {
+			prev := byName[key]
+			if prev == nil {
+				byName[key] = r
+			} else if prev.Ref() != r.Ref() {
 				ambiguous[key] = true
 			}
-			byName[key] = r
 		}
 	}
 	for _, rec := range p.Recordings {
@@ -100,6 +108,9 @@ func record(ctx context.Context, o *Observation, p Params) error {
 				if len(unmatched) < maxNamed {
 					unmatched[name] = true
 				}
+				return nil
+			}
+			if !here[r] {
 				return nil
 			}
 			w := windows[r]

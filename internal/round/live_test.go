@@ -1,0 +1,273 @@
+package round
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/action/actiontest"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// fleet is an account of idle machines with the ladder of one process.
+type fleet struct {
+	machines []*inventory.Resource
+	busy     map[string]bool
+	// unread are the regions that cannot be read; again is what happens before
+	// machines are read again.
+	unread map[string]bool
+	again  func()
+	step   time.Duration
+	clock  *actiontest.Clock
+	cloud  *actiontest.Cloud
+	store  action.Store
+}
+
+func newFleet(n int) *fleet {
+	f := &fleet{busy: map[string]bool{}, unread: map[string]bool{}, step: time.Minute, clock: actiontest.NewClock(now), store: actiontest.NewStore()}
+	f.cloud = actiontest.NewCloud(func() time.Time { return f.clock.Wall })
+	for i := range n {
+		r := machine(fmt.Sprintf("i-%d", i+1), "g6.2xlarge", 30*days)
+		r.Lifetime, r.Managed, r.Owner.User = inventory.Ephemeral, true, "ana"
+		f.machines = append(f.machines, r)
+		f.cloud.Put(actiontest.Resource{ID: r.ID, CreatedAt: r.CreatedAt})
+	}
+	return f
+}
+
+func (f *fleet) Observe(_ context.Context, q Query) (*Observation, error) {
+	o := &Observation{Cloud: "aws", Accounts: []string{"1"}, Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{}, CommitmentsKnown: true}
+	for region := range f.unread {
+		o.Unread["1/"+region+"/instance"] = true
+	}
+	for _, r := range f.machines {
+		if f.unread[r.Region] {
+			continue
+		}
+		copied := *r
+		o.Resources = append(o.Resources, &copied)
+		w := usage.NewWindow(q.Now.Add(-q.Window), q.Now, f.step, "test", nil)
+		load := 0.0
+		if f.busy[r.ID] {
+			load = 95
+		}
+		for at := w.From; at.Before(q.Now); at = at.Add(f.step) {
+			for s, v := range map[usage.Signal]float64{usage.GPUUtil: load, usage.MemUsed: 1 << 20, usage.MemTotal: 24 << 30} {
+				w.Add("0", s, usage.Point{Time: at, Mean: v, Max: v})
+			}
+			w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 1, Max: 1})
+			w.Add("", usage.NetBytes, usage.Point{Time: at, Mean: 100, Max: 100})
+		}
+		o.Windows[r.Ref()] = w
+	}
+	return o, nil
+}
+
+func (f *fleet) Recheck(ctx context.Context, refs []inventory.Ref, q Query) (*Observation, error) {
+	if f.again != nil {
+		f.again()
+	}
+	o, err := f.Observe(ctx, q)
+	o.Resources = slices.DeleteFunc(o.Resources, func(r *inventory.Resource) bool { return !slices.Contains(refs, r.Ref()) })
+	return o, err
+}
+
+func (f *fleet) ladder(account string) *action.Ladder {
+	return &action.Ladder{Store: f.store, Cloud: f.cloud, Notifier: actiontest.NewPeople(), Account: account, Actor: "ana", Enforce: true, Clock: f.clock.Read}
+}
+
+func (f *fleet) now() time.Time { return f.clock.Wall }
+
+// pass makes one pass of a policy that ends idle machines.
+func (f *fleet) pass(t testing.TB, recordings ...Recording) (*Pass, error) {
+	t.Helper()
+	set, err := policy.Parse("idle.yaml", []byte(`apiVersion: curfew.policy/v1
+policies:
+  - name: idle
+    select: {kind: instance, lifetime: ephemeral}
+    when: duty.state == "idle" && duty.lasting >= duration("30m")
+    then:
+      - warn: {notify: [owner], grace: 15m}
+      - do: terminate
+    limits: {per_hour: 100, share: "100%", dollars_per_hour: 1000}
+    mode: enforce
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Enforce(context.Background(), Live{Observer: f, Rechecker: f, Query: Query{Now: f.now(), Window: 3 * time.Hour}, Recordings: recordings,
+		Prices: book, Duty: duty.DefaultThresholds(), Policies: set, Ladder: f.ladder, Now: f.now})
+}
+
+// passes lets half an hour go by in steps of ten minutes, which is enough to warn, to
+// wait, and to act.
+func (f *fleet) passes(t testing.TB, recordings ...Recording) (last *Pass) {
+	t.Helper()
+	for range 4 {
+		var err error
+		if last, err = f.pass(t, recordings...); err != nil {
+			t.Fatal(err)
+		}
+		f.clock.Advance(10 * time.Minute)
+	}
+	return last
+}
+
+func TestAGangIsJudgedWhole(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(f *fleet)
+		ended  int
+	}{
+		{"all idle", func(*fleet) {}, 8},
+		{"one idle, the others work", func(f *fleet) {
+			for _, r := range f.machines[1:] {
+				f.busy[r.ID] = true
+			}
+		}, 0},
+		{"the one that works is in a region that cannot be read", func(f *fleet) { f.busy["i-8"], f.unread["us-west-2"] = true, true }, 0},
+		{"only one was seen", func(f *fleet) {
+			f.unread["us-west-2"] = true
+			for _, r := range f.machines[1:] {
+				r.Region = "us-west-2"
+			}
+		}, 0},
+		{"a region cannot be read any more", func(f *fleet) { f.again = func() { f.unread["us-west-2"] = true } }, 0},
+		{"one begins to work in the last minute", func(f *fleet) { f.again = func() { f.busy["i-8"] = true } }, 0},
+		{"one is only starting", func(f *fleet) { f.machines[7].State = inventory.StatePending }, 0},
+		{"the state of one is not known", func(f *fleet) { f.machines[7].State = inventory.StateUnknown }, 0},
+		{"only one runs yet", func(f *fleet) {
+			for _, r := range f.machines[1:] {
+				r.State = inventory.StatePending
+			}
+		}, 0},
+		{"one is stopped", func(f *fleet) { f.machines[7].State = inventory.StateStopped }, 7},
+		{"nobody knows the GPUs of one", func(f *fleet) { f.machines[7].Type = "p99.48xlarge" }, 0},
+		{"the policy does not select one", func(f *fleet) { f.machines[7].Lifetime = inventory.Persistent }, 0},
+		{"one is kept by its tag", func(f *fleet) { f.machines[7].KeepUntil = now.Add(days) }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFleet(8)
+			for _, r := range f.machines {
+				r.Gang = "run-1"
+			}
+			f.machines[7].Region = "us-west-2"
+			tc.change(f)
+			p := f.passes(t)
+			if got := f.cloud.Carried("terminate"); len(got) != tc.ended {
+				t.Errorf("ended %v, want %d machines; %+v", got, tc.ended, p.Lines())
+			}
+		})
+	}
+}
+
+// TestAGangThatGrows: a second call is made only when the machines that came meanwhile
+// rest as well.
+func TestAGangThatGrows(t *testing.T) {
+	f := newFleet(3)
+	for _, r := range f.machines {
+		r.Gang = "run-1"
+	}
+	seen := make([]*inventory.Resource, len(f.machines))
+	copy(seen, f.machines)
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read []inventory.Ref
+	l := Live{Rechecker: recheck(func(refs []inventory.Ref) { read = refs }), Prices: book, Policies: &policy.Set{}, Now: f.now}
+	item := action.Item{Ref: seen[0].Ref(), Gang: []inventory.Ref{seen[1].Ref()}}
+	if _, err := l.verify(context.Background(), seen, []action.Item{item}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(read, seen[2].Ref()) || len(read) != 3 {
+		t.Errorf("read %v again, want the whole gang", read)
+	}
+}
+
+// recheck notes what is read again.
+type recheck func(refs []inventory.Ref)
+
+func (r recheck) Recheck(_ context.Context, refs []inventory.Ref, _ Query) (*Observation, error) {
+	r(refs)
+	return &Observation{}, nil
+}
+
+// quiet is a recording of a machine that rests, minute by minute.
+type quiet struct {
+	name string
+	f    *fleet
+}
+
+func (quiet) Name() string { return "quiet.csv" }
+
+func (q quiet) Collect(_ context.Context, resolve func(string, time.Duration) *usage.Window) (usage.Summary, error) {
+	if w := resolve(q.name, time.Minute); w != nil {
+		for at := w.From; at.Before(q.f.now()); at = at.Add(time.Minute) {
+			w.Add("0", usage.GPUUtil, usage.Point{Time: at})
+			w.Add("0", usage.MemUsed, usage.Point{Time: at})
+		}
+	}
+	return usage.Summary{}, nil
+}
+
+// TestANameOfTwoStaysOfNobody: what was recorded under a name that two machines have
+// speaks for neither, also when only one of them is read again.
+func TestANameOfTwoStaysOfNobody(t *testing.T) {
+	for _, other := range []string{"trainer", "another"} {
+		f := newFleet(2)
+		f.machines[0].Name, f.machines[1].Name, f.machines[1].Lifetime = "trainer", other, inventory.Persistent
+		f.again = func() { f.busy["i-1"] = true }
+		f.passes(t, quiet{"trainer", f})
+		if got := len(f.cloud.Carried("terminate")); (got > 0) != (other == "another") {
+			t.Errorf("the other one is named %q: %d machines were ended", other, got)
+		}
+	}
+}
+
+// failing is a store that breaks down after some admissions.
+type failing struct {
+	*actiontest.Store
+	admissions int
+}
+
+func (s *failing) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+	s.admissions++
+	return s.Store.Admit(ctx, b)
+}
+
+func (s *failing) Keeps(ctx context.Context, at time.Time) ([]action.Keep, error) {
+	if s.admissions > 0 {
+		return nil, errors.New("the disk is full")
+	}
+	return s.Store.Keeps(ctx, at)
+}
+
+// TestAnErrorHidesNothing: what was done before a pass broke off is in it.
+func TestAnErrorHidesNothing(t *testing.T) {
+	f := newFleet(1)
+	f.store = &failing{Store: actiontest.NewStore()}
+	for range 4 {
+		p, err := f.pass(t)
+		if err != nil {
+			if p == nil || len(p.Reports) != 1 {
+				t.Errorf("beside %v the pass is %+v", err, p)
+			}
+			return
+		}
+		f.clock.Advance(10 * time.Minute)
+	}
+	t.Fatal("the store did not break")
+}
