@@ -72,7 +72,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		people.told = 0
 		pass, err := round.Enforce(ctx, live)
 		if err != nil {
-			return err
+			return err // nothing of it was real
 		}
 		a.printDemo(pass, clock.now(), people.told, seen)
 		next := pass.NextAt()

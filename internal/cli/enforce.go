@@ -100,22 +100,29 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	live.Query.Progress = bar.report
 	pass, err := round.Enforce(ctx, live)
 	bar.finish()
-	if err != nil {
+	if pass == nil {
 		return stateFailure(scanFailure(err))
 	}
+	broken := err // what was done before it is shown all the same
 	if f.output == "json" {
 		err = a.printJSON(passDoc(pass, f))
 	} else {
 		err = a.printPass(pass, f)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if pass.Partial() {
+	case broken != nil:
+		return stateFailure(scanFailure(broken))
+	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Lines(), overCap)):
+		return &failure{exit: ExitDenied}
+	case pass.Partial():
 		return &failure{exit: ExitPartial}
 	}
 	return nil
 }
+
+func overCap(l action.Line) bool { return l.Result == action.ResultOverCap }
 
 // policies reads the policy files of flags, or of the configuration.
 func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
@@ -188,6 +195,10 @@ func horizon(set *policy.Set) time.Duration {
 	return longest + longest/5
 }
 
+// blindGap is the longest pause between passes that is vouched for where no clock but
+// the wall's can be read: a jump of it shows only as a pause.
+const blindGap = 15 * time.Minute
+
 // ladders wires the ladder of each account.
 func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enforce bool) (func(account string) *action.Ladder, error) {
 	router, err := notify.New(cfg.Notify, a.Lookup, slack.Open, mail.Open, webhook.Open)
@@ -198,10 +209,15 @@ func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enf
 	if err != nil {
 		return nil, err
 	}
+	gap := cfg.Enforce.MaxRoundGap
+	if a.clock().Boot == "" {
+		gap = min(gap, blindGap)
+	}
+	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
 			Store: s.Actions(), Cloud: cloud, Notifier: router, Account: account, Actor: who, Enforce: enforce,
-			Clock: a.clock, Know: know, MaxRoundGap: cfg.Enforce.MaxRoundGap, KeepMax: cfg.Enforce.KeepMax, Log: slog.New(slog.DiscardHandler),
+			Clock: a.clock, Know: know, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
 		}
 	}, nil
 }
@@ -212,7 +228,7 @@ var results = []string{"failed", "refused", "over-cap", "frozen", "acted", "conf
 func (a *app) printPass(p *round.Pass, f enforceFlags) error {
 	mode := "dry run, nothing is sent and nothing changes"
 	if f.enforce {
-		mode = "enforcing"
+		mode = "enforcing; " + a.binding()
 	}
 	fmt.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plural(int64(len(p.Resources)), "resource", "resources"), mode)
 	if z := p.Frozen(); z != nil {
@@ -313,4 +329,14 @@ func optionalTime(t time.Time) *time.Time {
 // know says how far an action on AWS can be undone and what to know before.
 func know(r *inventory.Resource, do policy.Do) (undo, know string) {
 	return aws.Know(r.Kind, do.Verb, r.Type)
+}
+
+// binding says whom the state binds: freezes, caps and grace hold for those who share
+// it.
+func (a *app) binding() string {
+	cfg, err := a.config()
+	if err != nil || cfg.DatabaseURL == "" {
+		return "freezes and caps bind who shares " + cfg.DataDir + "; database_url shares them between machines"
+	}
+	return "freezes and caps bind all who share the database"
 }

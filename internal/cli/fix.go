@@ -74,6 +74,8 @@ the approval of a second person for exactly that plan.`,
 type stored struct {
 	report.Finding
 	scanned time.Time
+	// regions are those of the scan.
+	regions []string
 }
 
 func (a *app) fix(ids []string, output string) error {
@@ -157,7 +159,7 @@ func keptFindings(dataDir string) ([]stored, error) {
 	var out []stored
 	for _, doc := range docs {
 		for _, found := range doc.Findings {
-			out = append(out, stored{Finding: found, scanned: doc.FinishedAt})
+			out = append(out, stored{Finding: found, scanned: doc.FinishedAt, regions: doc.Regions})
 		}
 	}
 	return out, nil

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,8 +46,11 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		}
 		wishes = append(wishes, round.Wish{Finding: s.ID, Rule: s.Rule, Resource: refOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
 			ScratchDisks: f.scratch, SaveDisks: f.save})
-		if !slices.Contains(f.regions, s.Resource.Region) {
-			f.regions = append(f.regions, s.Resource.Region)
+		// All of the scan's regions are read again: a gang may span several.
+		for _, region := range append(slices.Clone(s.regions), s.Resource.Region) {
+			if region != "" && !slices.Contains(f.regions, region) {
+				f.regions = append(f.regions, region)
+			}
 		}
 	}
 	book, err := a.prices(cfg)
@@ -78,7 +82,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	held := &holding{desk: approval.Desk{Store: s.Approvals()}, who: who, now: a.Now}
+	held := &holding{desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), who: who, now: a.Now}
 	bar := a.newProgress(f.cloud)
 	out, err := round.Apply(ctx, round.Remedy{
 		Params: round.Params{Observer: cloud, Query: round.Query{Window: cfg.Scan.Window, Progress: bar.report}, Recordings: recordings,
@@ -92,11 +96,15 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		Now: a.Now,
 	})
 	bar.finish()
-	if err != nil {
+	if out == nil {
 		return stateFailure(scanFailure(err))
 	}
+	broken := err // what was done before it is shown all the same
 	if err := a.printOutcome(out, f.output); err != nil {
 		return err
+	}
+	if broken != nil {
+		return stateFailure(scanFailure(broken))
 	}
 	return fixExit(out, held)
 }
@@ -107,19 +115,22 @@ func fixExit(out *round.Outcome, held *holding) error {
 	for _, r := range out.Reports {
 		partial = partial || r.Partial
 		for _, l := range r.Lines {
+			if len(held.asked) > 0 && strings.HasPrefix(l.Why, "unapproved: ") {
+				continue // it waits for somebody
+			}
 			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFrozen {
 				refused = cmp.Or(refused, l.Resource.ID+": "+l.Why)
 			}
 		}
 	}
 	switch {
-	case len(held.asked) > 0:
-		return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("it needs the approval of a second person: %s", strings.Join(held.asked, ", ")),
-			hint: "`curfew approve " + held.asked[0] + "`, then the same command again"}
 	case refused != "":
 		return &failure{exit: ExitDenied, code: "refused", err: fmt.Errorf("refused: %s", refused), hint: "docs/safety.md explains every rule"}
 	case partial || len(out.BlindSpots) > 0:
 		return &failure{exit: ExitPartial}
+	case len(held.asked) > 0:
+		return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("it needs the approval of a second person: %s", strings.Join(held.asked, ", ")),
+			hint: "another person runs `curfew approve " + held.asked[0] + "`, then this command goes on"}
 	}
 	return nil
 }
@@ -127,6 +138,7 @@ func fixExit(out *round.Outcome, held *holding) error {
 // holding asks for approvals and uses them up.
 type holding struct {
 	desk  approval.Desk
+	store action.Store // its audit log
 	who   string
 	now   func() time.Time
 	asked []string // requests that wait
@@ -136,13 +148,19 @@ type holding struct {
 // one.
 func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal) error {
 	now := h.now().UTC()
-	amount := p.Hourly.Or(0)
+	amount, priced := p.Hourly.Get()
+	if !priced {
+		return errors.New("nobody knows what it costs, so no amount can be approved")
+	}
 	// The amount and the expiry are the request's own.
 	p.Hourly = inventory.Fact[money.Amount]{}
 	hash := action.PlanHash(p, it.Steps, time.Time{})
-	_, err := h.desk.Use(ctx, hash, amount, now)
+	r, err := h.desk.Use(ctx, hash, amount, now)
 	if err == nil {
-		return nil
+		return h.store.Record(ctx, auditEntry(now, h.who, "used", r))
+	}
+	if errors.Is(err, approval.ErrConflict) || (r.At(now) == approval.Denied) {
+		return err
 	}
 	var steps []string
 	for _, s := range it.Steps {
@@ -154,6 +172,11 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 		return askErr
 	}
 	h.asked = append(h.asked, r.ID)
+	if r.AskedAt.Equal(now) {
+		if err := h.store.Record(ctx, auditEntry(now, h.who, "asked", r)); err != nil {
+			return err
+		}
+	}
 	return err
 }
 

@@ -139,6 +139,9 @@ func (a *app) keeps(ctx context.Context, output string) error {
 // that exactly one resource of the kept scans has. An identity needs no scan.
 func (a *app) resolve(cfg config.Config, name string) (inventory.Ref, error) {
 	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && (parts[0] == "aws" || parts[0] == "sim") {
+		if !inventory.Kind(parts[3]).Valid() || parts[1] == "" || parts[4] == "" {
+			return inventory.Ref{}, usageError("%q is not the identity of a resource: %s/ACCOUNT/REGION/KIND/ID with a kind such as instance or volume", name, parts[0])
+		}
 		return inventory.Ref{Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4]}, nil
 	}
 	all, err := keptResources(cfg.DataDir)
