@@ -81,7 +81,7 @@ func (t *trace) crews(caps bool) [][]int {
 	for i, r := range t.resources {
 		gang := ""
 		if r.Description != nil && len(r.Description.Tags) > 0 {
-			gang = r.resource().Gang
+			gang = r.Inventory().Gang
 		}
 		n, ok := number[gang]
 		switch {

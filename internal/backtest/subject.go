@@ -43,9 +43,9 @@ type subject struct {
 	forecasts [2]forecast
 }
 
-// resource makes a resource of the inventory from what a trace says. Without a
+// Inventory makes a resource of the inventory from what a trace says. Without a
 // description it is an ephemeral instance for experimentation.
-func (r Resource) resource() *inventory.Resource {
+func (r Resource) Inventory() *inventory.Resource {
 	d := r.Description
 	if d == nil {
 		d = &usage.Description{}
@@ -97,7 +97,7 @@ func (t *trace) subject(index int, pol *policy.Policy, known *verdicts, p Params
 			lean: m.tape == nil, last: make([]glimpse, len(m.gpus)),
 		}
 	}
-	s.facts.Resource = t.resources[index].resource()
+	s.facts.Resource = t.resources[index].Inventory()
 	if p.Price != nil {
 		s.facts.Hourly = inventory.Known(*p.Price)
 	}

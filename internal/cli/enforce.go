@@ -216,7 +216,7 @@ func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enf
 	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
-			Store: s.Actions(), Cloud: cloud, Notifier: router, Account: account, Actor: who, Enforce: enforce,
+			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{router, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
 			Clock: a.clock, Know: know, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
 		}
 	}, nil

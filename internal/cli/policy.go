@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -261,13 +263,15 @@ func (a *app) policyTest(policies, args []string, output string) error {
 
 func (a *app) newPolicyExplain() *cobra.Command {
 	var f enforceFlags
+	var trace, at string
 	c := &cobra.Command{
 		Use:   "explain RESOURCE",
 		Short: "Why a policy matches a resource, or does not",
 		Long: `Reads the account as enforce does and prints for one resource, by id or name, what every
 policy says of it: true, false or unknown, part by part, and the fact that decided.`,
 		Example: `  curfew policy explain i-0f3a --policy policies/
-  curfew policy explain dev-box --demo --policy examples/policies`,
+  curfew policy explain dev-box --demo --policy examples/policies
+  curfew policy explain pod-7 --trace gpus.csv.gz --at 2026-11-20T08:00:00Z --policy policies/`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError("%s takes the id or name of one resource", c.CommandPath())
@@ -278,6 +282,8 @@ policy says of it: true, false or unknown, part by part, and the fact that decid
 	f.add(c.Flags())
 	c.Flags().StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
 	c.Flags().StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
+	c.Flags().StringVar(&trace, "trace", "", "explain a resource of recorded usage instead: CSV, CSV.gz or Parquet `file`")
+	c.Flags().StringVar(&at, "at", "", "the RFC 3339 `time` within the trace (default: its end)")
 	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := oneOf("output", f.output, "table", "json"); err != nil {
@@ -286,12 +292,12 @@ policy says of it: true, false or unknown, part by part, and the fact that decid
 		if err := f.check(); err != nil {
 			return err
 		}
-		return a.explain(c.Context(), args[0], f)
+		return a.explain(c.Context(), args[0], f, trace, at)
 	}
 	return c
 }
 
-func (a *app) explain(ctx context.Context, name string, f enforceFlags) error {
+func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, at string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -300,7 +306,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags) error {
 	if err != nil {
 		return err
 	}
-	live, err := a.observing(ctx, cfg, f, set)
+	live, err := a.observingAt(ctx, cfg, f, set, trace, at)
 	if err != nil {
 		return err
 	}
@@ -326,6 +332,33 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags) error {
 		return usageError("%q is the name of %d resources: give the id", name, len(match))
 	}
 	return a.printExplanation(set, match[0], f.output)
+}
+
+// observingAt wires what is explained: the account now, or a trace at a time.
+func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, trace, at string) (round.Live, error) {
+	if trace == "" {
+		return a.observing(ctx, cfg, f, set)
+	}
+	p, err := backtestFlags{trace: trace, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
+	if err != nil {
+		return round.Live{}, err
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return round.Live{}, err
+	}
+	t := &traced{app: a, name: trace, format: p.Format}
+	now, err := t.newest(ctx)
+	if err != nil {
+		return round.Live{}, err
+	}
+	if at != "" {
+		if now, err = time.Parse(time.RFC3339, at); err != nil {
+			return round.Live{}, usageError("--at %q: it is an RFC 3339 time", at)
+		}
+	}
+	window := max(cfg.Enforce.Window, horizon(set))
+	return round.Live{Observer: t, Query: round.Query{Now: now, Window: window}, Prices: book, Duty: cfg.Duty, Policies: set, Governance: cfg.Governance, Now: a.Now}, nil
 }
 
 func (a *app) printExplanation(set *policy.Set, facts *policy.Facts, output string) error {

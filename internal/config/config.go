@@ -85,6 +85,8 @@ type Enforce struct {
 	MaxRoundGap time.Duration `yaml:"max_round_gap"`
 	// KeepMax is the longest time for which a keep can be given.
 	KeepMax time.Duration `yaml:"keep_max"`
+	// MirrorTag says that a warning is written as a tag of its resource as well.
+	MirrorTag bool `yaml:"mirror_tag"`
 }
 
 // Default returns the configuration of an empty file.
@@ -94,7 +96,7 @@ func Default() Config {
 		RequiredTags: inventory.RequiredTags,
 		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
-		Enforce:      Enforce{Window: 3 * time.Hour, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour},
+		Enforce:      Enforce{Window: 3 * time.Hour, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
 		Thresholds:   finding.DefaultThresholds(),
 		Duty:         duty.DefaultThresholds(),
 	}
