@@ -23,15 +23,20 @@ const maxRuns = 16
 // add records a point and returns when the counter last rose, ok only where it did.
 // Points may come in any order. What comes late into the middle of a run and
 // differs from it may make the rise appear later than it was, up to the run's end,
-// because the points of a run are not kept.
+// because the points of a run are not kept: a fall to the rest of it is taken to be
+// right after, a rise to it at its end.
 func (r *rises) add(at time.Duration, v float64) (rose time.Duration, ok bool) {
 	list := *r
 	i := sort.Search(len(list), func(i int) bool { return list[i].to >= at })
 	switch {
 	case i < len(list) && at >= list[i].from:
 		if whole := list[i]; v != whole.value && at > whole.from && at < whole.to {
+			rest := run{at, whole.to, whole.value}
+			if v < whole.value {
+				rest.from = whole.to
+			}
 			list[i].to = at
-			list = slices.Insert(list, i+1, run{at, at, v}, run{whole.to, whole.to, whole.value})
+			list = slices.Insert(list, i+1, run{at, at, v}, rest)
 		}
 	case i < len(list) && list[i].value == v:
 		list[i].from = at
