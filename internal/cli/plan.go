@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/plan"
-	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -75,8 +74,7 @@ func planFailure(err error) error {
 		return nil
 	}
 	var file *plan.FileError
-	var migFile *mig.FileError
-	if errors.As(err, &file) || errors.As(err, &migFile) {
+	if errors.As(err, &file) {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: err}
 	}
 	return &failure{exit: ExitError, code: "error", err: err}

@@ -358,6 +358,7 @@ func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags
 		}
 	}
 	window := max(cfg.Enforce.Window, horizon(set))
+	cfg.Duty.WarmUp = time.Nanosecond // the first sample is no launch
 	return round.Live{Observer: t, Query: round.Query{Now: now, Window: window}, Prices: book, Duty: cfg.Duty, Policies: set, Governance: cfg.Governance, Now: a.Now}, nil
 }
 

@@ -68,6 +68,7 @@ func (t *traced) Observe(ctx context.Context, q round.Query) (*round.Observation
 			return nil
 		}
 		w := usage.NewWindow(round.WindowStart(r, q), q.Now, t.format.Step, "recorded", q.Floors)
+		w.Aggregated = true // a row without a GPU is about the resource, as in a replay
 		o.Windows[r.Ref()] = w
 		return w
 	})

@@ -29,11 +29,16 @@ const maxDenominator = 120
 func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *work) *dual {
 	y := make([]float64, len(r.classes))
 	for c, v := range r.classes {
-		y[c] = min(max(v, 0), float64(p.classes[c].penalty))
+		if v > 0 { // and so a number
+			y[c] = min(v, float64(p.classes[c].penalty))
+		}
 	}
 	// Where a GPU without limit would hold more than it costs, a place within the
 	// limit is worth more, or all values less.
-	place, shrink := max(0, -r.limit), 1.0
+	place, shrink := 0.0, 1.0
+	if r.limit < 0 {
+		place = -r.limit
+	}
 	worths := make([]*worth[float64], len(p.geos))
 	for k := range p.kinds {
 		kd := &p.kinds[k]

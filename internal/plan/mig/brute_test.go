@@ -177,6 +177,16 @@ func TestPackBruteForce(t *testing.T) {
 					t.Fatalf("%v: %d GPUs are not proven: bound %d, %s", workloads, want, r.LowerBound, r.Proof)
 				}
 				legal(t, fleet, workloads, tc.double, r)
+				// Cut short, it may take more, and never claims what is not so.
+				short := packed(t, tc.fleet, workloads, Options{DoubleMemory: tc.double, Effort: 1 << rng.IntN(22)})
+				legal(t, fleet, workloads, tc.double, short)
+				out := 0
+				for _, u := range short.Unplaced {
+					out += u.Count
+				}
+				if out < wantLeft || (out == wantLeft && short.LowerBound > want) || (short.Optimal && (out != wantLeft || short.GPUsUsed != want)) {
+					t.Fatalf("%v: cut short, %d GPUs (bound %d, %s), %d left out; want %d and %d", workloads, short.GPUsUsed, short.LowerBound, short.Proof, out, want, wantLeft)
+				}
 			}
 		})
 	}
@@ -550,6 +560,26 @@ func TestRearrangeLegal(t *testing.T) {
 		carriedOut(t, fleet, current, r)
 		if *r.MovesLowerBound > len(r.Moves) {
 			t.Fatalf("%d moves, bound %d", len(r.Moves), *r.MovesLowerBound)
+		}
+		// Nothing that runs ends unless fewer of it are wanted.
+		count := map[string]int{}
+		for _, p := range current {
+			count[p.Workload]++
+		}
+		for _, w := range wanted {
+			if n, runs := count[w.Name]; runs {
+				count[w.Name] = min(n, w.Count)
+			}
+		}
+		for _, g := range r.GPUs {
+			for _, p := range g.Placements {
+				count[p.Workload]--
+			}
+		}
+		for name, n := range count {
+			if n > 0 {
+				t.Fatalf("%d of %q are ended", n, name)
+			}
 		}
 	})
 }

@@ -10,37 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	planfile "github.com/curfew-dev/curfew/internal/plan"
 )
 
 // FileError is a file that cannot be read as workloads or placements.
-type FileError struct {
-	File string
-	// Line counts from 1; 0 is the file as a whole. Column counts bytes of the line
-	// from 1; 0 is the whole line.
-	Line, Column int
-	// Reason says what is there and what is expected.
-	Reason string
-	// Err is the cause, where there is one.
-	Err error
-}
-
-// Error returns "w.csv:3:9: memory_gib "ten" is not a number".
-func (e *FileError) Error() string {
-	at := e.File
-	if e.Line > 0 {
-		at += ":" + strconv.Itoa(e.Line)
-		if e.Column > 0 {
-			at += ":" + strconv.Itoa(e.Column)
-		}
-	}
-	if e.Err != nil {
-		return at + ": " + e.Reason + ": " + e.Err.Error()
-	}
-	return at + ": " + e.Reason
-}
-
-// Unwrap returns the cause.
-func (e *FileError) Unwrap() error { return e.Err }
+type FileError = planfile.FileError
 
 // maxFile bounds what is read, in bytes.
 const maxFile = 16 << 20

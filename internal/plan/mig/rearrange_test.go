@@ -194,6 +194,13 @@ func TestToday(t *testing.T) {
 			t.Errorf("%+v, unplaced %+v", r.GPUs, r.Unplaced)
 		}
 	})
+	t.Run("what runs moves for what is new", func(t *testing.T) {
+		// At 4 it leaves room for four of seven, at 0 for three.
+		r := rearranged(t, "A100-80GB:1", one(Placed{GPU: "0", Profile: "3g.40gb", Start: 0, Workload: "a"}), []Workload{{"new", 5, 1, 7}}, Options{})
+		if len(r.Moves) != 1 || r.Moves[0].To.Start != 4 || len(r.Unplaced) != 1 || r.Unplaced[0].Count != 3 {
+			t.Errorf("moves %+v, unplaced %+v", r.Moves, r.Unplaced)
+		}
+	})
 	t.Run("another model", func(t *testing.T) {
 		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Model: "A30-24GB", Profile: "1g.6gb", Start: 1, Workload: "a"}), []Workload{{"w", 30, 3, 1}}, Options{})
 		if r.GPUsUsed != 1 || len(r.Moves) != 1 || r.GPUs[0].Model != "A100-80GB" {

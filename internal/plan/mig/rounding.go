@@ -154,6 +154,7 @@ func (s *search) repair() error {
 				units = append(units, p.column)
 			}
 		}
+		s.work.spend(int64(len(units) * 200))
 		rng.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
 		rest, stock := s.demand(), s.supply()
 		var base solution
@@ -162,14 +163,12 @@ func (s *search) repair() error {
 			base.picks = append(base.picks, pick{c, 1})
 			base.cost += c.cost
 		}
-		// GPUs that stay out of use but for a few.
-		idle := rng.Perm(len(s.kinds))
-		spare := 3
-		used := make([]int, len(s.kinds))
+		// Of the GPUs that are not in use only a few may come in.
+		spare, used := 3, make([]int, len(s.kinds))
 		for _, c := range units[:min(size, len(units))] {
 			used[c.kind]++
 		}
-		for _, k := range idle {
+		for _, k := range rng.Perm(len(s.kinds)) {
 			if stock[k] > used[k] {
 				more := min(spare, stock[k]-used[k])
 				spare -= more

@@ -49,7 +49,7 @@ type search struct {
 	whole bool
 }
 
-// limits of a search beyond its work: they bound memory.
+// Limits of a search beyond its work: they bound memory.
 const (
 	maxColumns = 4_000   // ways to go on from one node
 	maxSeen    = 200_000 // remainders remembered
@@ -243,10 +243,8 @@ func (s *search) branch(rest, stock []int, base solution) error {
 	if base.cost+d.bound() >= s.best.cost {
 		return nil
 	}
-	at := slices.IndexFunc(s.hardest, func(c int) bool { return rest[c] > 0 })
-	c := s.hardest[at]
-	ways := s.ways(c, rest, stock, d, base.cost)
-	for _, w := range ways {
+	c := s.hardest[slices.IndexFunc(s.hardest, func(c int) bool { return rest[c] > 0 })]
+	for _, w := range s.ways(c, rest, stock, d, base.cost) {
 		if s.gap(d, base.cost) < w.over {
 			break
 		}

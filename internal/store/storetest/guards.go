@@ -68,7 +68,7 @@ var freezes = []test{
 		for worker := range 4 {
 			s := b.Reopen(t).Actions
 			wg.Go(func() {
-				for i := range 1000 {
+				for i, end := 0, time.Now().Add(time.Minute); time.Now().Before(end); i++ {
 					if _, err := s.Admit(t.Context(), batch(fmt.Sprintf("%d-%d", worker, i))); errors.Is(err, action.ErrFrozen) {
 						return
 					} else if err != nil {
