@@ -212,7 +212,8 @@ func TestRulesAreDocumented(t *testing.T) {
 		want = append(want, r.name)
 	}
 	want = append(want, "unapproved", "unsaved-disk")
-	if !slices.Equal(got, want) {
+	// What clouds refuse by rules of their own comes after.
+	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
 		t.Errorf("docs/safety.md explains %v, want %v", got, want)
 	}
 }
