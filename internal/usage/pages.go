@@ -9,16 +9,16 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Bounds of one page of Parquet. Writers make pages of about 1 MiB; what is far
-// over that is damage, and would be allocated before it is noticed.
+// Bounds of one page of Parquet. Writers make pages of about 1 MiB; what is far over
+// that is damage, and would be allocated before it is noticed.
 const (
 	maxPageBytes  = 256 << 20
 	maxPageValues = 64 << 20
 )
 
-// checkPages refuses a column chunk whose pages claim more than the file holds or
-// than a page may.
-func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData, rows int64) error {
+// CheckPages refuses a column chunk whose pages claim more than the file holds or than
+// a page may.
+func CheckPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) error {
 	at := chunk.DataPageOffset
 	if chunk.DictionaryPageOffset != 0 {
 		at = chunk.DictionaryPageOffset
@@ -28,14 +28,18 @@ func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData, rows in
 		return fmt.Errorf("its column chunk of %d bytes at %d lies outside the file: %w", chunk.TotalCompressedSize, at, io.ErrUnexpectedEOF)
 	}
 	var protocol thrift.CompactProtocol
-	for left := rows; at < end && left > 0; {
-		in := &counter{r: io.NewSectionReader(r, at, end-at)}
-		buffered := bufio.NewReader(in)
+	for left := chunk.NumValues; at < end && left > 0; {
+		section := io.NewSectionReader(r, at, end-at)
+		buffered := bufio.NewReaderSize(section, 256)
 		var h format.PageHeader
 		if err := thrift.NewDecoder(protocol.NewReader(buffered)).Decode(&h); err != nil {
 			return fmt.Errorf("read the header of the page at %d: %w", at, err)
 		}
-		at += in.n - int64(buffered.Buffered()) + int64(h.CompressedPageSize)
+		read, err := section.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		at += read - int64(buffered.Buffered()) + int64(h.CompressedPageSize)
 		values := max(h.DataPageHeader.V.NumValues, h.DataPageHeaderV2.V.NumValues)
 		if h.CompressedPageSize < 0 || at > end || h.UncompressedPageSize < 0 || h.UncompressedPageSize > maxPageBytes ||
 			h.DictionaryPageHeader.V.NumValues > maxPageValues || values < 0 || values > maxPageValues || int64(values) > left {
@@ -45,16 +49,4 @@ func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData, rows in
 		left -= int64(values)
 	}
 	return nil
-}
-
-// counter counts the bytes read through it.
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }

@@ -63,7 +63,7 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 	for i, group := range file.RowGroups() {
 		for _, c := range columns {
 			chunk := &file.Metadata().RowGroups[i].Columns[c.index].MetaData
-			if err := checkPages(r, size, chunk, group.NumRows()); err != nil {
+			if err := CheckPages(r, size, chunk); err != nil {
 				e := d.format.fail(row+1, c.at+1, "%s is not valid Parquet", d.layout.columns[c.at].name)
 				e.Err = err
 				return e

@@ -86,6 +86,7 @@ var operations = []Operation{
 	{Service: "s3", Name: "ListParts", Actions: []string{"ListMultipartUploadParts"}, Scan: true, Item: "bucket", Effect: "the size of incomplete uploads is not known", Charge: chargeS3List},
 	{Service: "s3", Name: "ListObjectsV2", Actions: []string{"ListBucket"}, Scan: true, Item: "bucket", Effect: "prefixes and their ages are not known: no lifecycle proposal by prefix", Charge: chargeS3List},
 	{Service: "s3", Name: "ListObjectVersions", Actions: []string{"ListBucketVersions"}, Scan: true, Item: "bucket", Effect: "what replaced and deleted versions hold is not known", Charge: chargeS3List},
+	{Service: "s3", Name: "GetObject", Actions: []string{"GetObject"}, Item: "object", Effect: "a bill that lies there is not read", Charge: chargeS3Get},
 
 	{Service: "ecr", Name: "DescribeRepositories", Actions: []string{"DescribeRepositories"}, Scan: true, Kinds: []inventory.Kind{inventory.KindRepository}, Effect: "image repositories are not seen there"},
 	{Service: "ecr", Name: "DescribeImages", Actions: []string{"DescribeImages"}, Scan: true, Item: "repository", Effect: "what they hold is not known"},

@@ -1,0 +1,324 @@
+package bill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+var september = time.Date(2024, 9, 1, 0, 0, 0, 0, time.UTC)
+
+// line returns a line of September with its four costs.
+func line(resource string, cost string, day int) *Line {
+	d, err := ParseDecimal(cost)
+	if err != nil {
+		panic(err)
+	}
+	return &Line{BillingAccountID: "acc", BillingCurrency: "USD", BillingPeriodStart: september, BillingPeriodEnd: september.AddDate(0, 1, 0),
+		ChargePeriodStart: september.AddDate(0, 0, day).Add(5 * time.Hour), ChargeCategory: Usage, ServiceName: "Amazon Elastic Compute Cloud", ServiceCategory: "Compute",
+		ResourceID: resource, PricingCategory: Standard, BilledCost: d, EffectiveCost: d, ListCost: d, ContractedCost: d}
+}
+
+func options() Options { return Options{Source: "test", Mapping: inventory.DefaultTagMapping()} }
+
+// settled adds lines up.
+func settled(t testing.TB, lines ...*Line) *Bill {
+	t.Helper()
+	a := NewAggregate(options())
+	for _, l := range lines {
+		if err := a.Add(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := a.Settle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// drawn draws a line.
+func drawn() *rapid.Generator[*Line] {
+	return rapid.Custom(func(t *rapid.T) *Line {
+		l := line(rapid.SampledFrom([]string{"", "i-1", "i-2", "vol-1"}).Draw(t, "resource"), rapid.StringMatching(`-?[0-9]{1,2}\.[0-9]{1,30}`).Draw(t, "cost"), rapid.IntRange(0, 3).Draw(t, "day"))
+		l.BillingAccountID = rapid.SampledFrom([]string{"acc", "other", ""}).Draw(t, "account")
+		l.ChargeDescription = rapid.SampledFrom([]string{"", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)"}).Draw(t, "description")
+		l.ConsumedUnit, l.ConsumedQuantity = "GB", l.BilledCost
+		l.Tags = rapid.SampledFrom([]string{"", `{"team":"vision"}`, `{"Team":"speech","project":"asr"}`}).Draw(t, "tags")
+		if rapid.Bool().Draw(t, "no effective cost") {
+			l.Unknown, l.EffectiveCost = EffectiveCost, Decimal{}
+		}
+		return l
+	})
+}
+
+// TestOrderAndForksMakeNoDifference holds that lines in another order, divided over
+// forks, give the same bill to the last digit, and that rows add up to the totals.
+func TestOrderAndForksMakeNoDifference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := rapid.SliceOfN(drawn(), 1, 60).Draw(t, "lines")
+		one, all := NewAggregate(options()), NewAggregate(options())
+		forks := []*Aggregate{all.Fork(), all.Fork(), all.Fork()}
+		for _, l := range lines {
+			if err := one.Add(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, i := range rapid.Permutation(indexes(len(lines))).Draw(t, "order") {
+			if err := forks[rapid.IntRange(0, 2).Draw(t, "fork")].Add(lines[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, f := range forks {
+			if err := all.Merge(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := one.Settle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := all.Settle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Periods) != len(b.Periods) {
+			t.Fatalf("%d periods and %d", len(a.Periods), len(b.Periods))
+		}
+		var sum Decimal
+		for i, p := range a.Periods {
+			if diff := cmp.Diff(p.Period, b.Periods[i].Period); diff != "" {
+				t.Fatalf("the periods differ: %s", diff)
+			}
+			if diff := cmp.Diff(slices.Collect(p.Rows()), slices.Collect(b.Periods[i].Rows())); diff != "" {
+				t.Fatalf("the rows differ: %s", diff)
+			}
+			var total Cost
+			var counted int64
+			for r := range p.Rows() {
+				total.Billed += r.Cost.Billed
+				total.Effective += r.Cost.Effective
+				total.List += r.Cost.List
+				total.Contracted += r.Cost.Contracted
+				counted += r.Lines
+				if r.Unknown.Has(EffectiveCost) && r.Cost.Effective != 0 {
+					t.Fatalf("an unknown cost is %s", r.Cost.Effective)
+				}
+			}
+			if total != p.Total || counted != p.Lines {
+				t.Fatalf("the rows add up to %+v of %d lines, the period to %+v of %d", total, counted, p.Total, p.Lines)
+			}
+			sum = sum.Add(p.Sums.Billed)
+		}
+		var want Decimal
+		for _, l := range lines {
+			want = want.Add(l.BilledCost)
+		}
+		if sum.Cmp(want) != 0 || a.Lines != int64(len(lines)) {
+			t.Fatalf("billed %s in %d lines, want %s in %d", sum, a.Lines, want, len(lines))
+		}
+	})
+}
+
+func indexes(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Line)
+		want   string
+	}{
+		{"euros", func(l *Line) { l.BillingCurrency = "EUR" }, `"EUR"`},
+		{"no period", func(l *Line) { l.BillingPeriodStart = time.Time{} }, "BillingPeriodStart is empty"},
+		{"no day", func(l *Line) { l.ChargePeriodStart = time.Time{} }, "ChargePeriodStart is empty"},
+		{"usage before the period", func(l *Line) { l.ChargePeriodStart = september.Add(-time.Second) }, "outside its billing period"},
+		{"usage after the period", func(l *Line) { l.ChargePeriodStart = l.BillingPeriodEnd }, "outside its billing period"},
+		{"a correction of before", func(l *Line) { l.ChargePeriodStart, l.ChargeClass = september.AddDate(0, -2, 0), Correction }, ""},
+		{"a credit for before", func(l *Line) { l.ChargePeriodStart, l.ChargeCategory = september.AddDate(0, -2, 0), Credit }, ""},
+		{"no end", func(l *Line) { l.BillingPeriodEnd = time.Time{} }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := NewAggregate(options())
+			l := line("i-1", "1", 0)
+			tc.change(l)
+			err := a.Add(l)
+			if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("the line gives %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOwnersFromTags(t *testing.T) {
+	for _, tc := range []struct {
+		tags string
+		want inventory.Owner
+	}{
+		{`{"Team":"vision","cost-center":"4711","env":"PROD"}`, inventory.Owner{Team: "vision", CostCenter: "4711", Environment: "prod"}},
+		{`{"user:team":"vision"}`, inventory.Owner{Team: "vision"}},
+		{`{"user_team":"vision","team":"speech"}`, inventory.Owner{Team: "speech"}},
+		{`{"team":null}`, inventory.Owner{}},
+		{`{"team":7}`, inventory.Owner{Team: "7"}},
+		{``, inventory.Owner{}},
+		{`no json`, inventory.Owner{}},
+	} {
+		l := line("i-1", "1", 0)
+		l.Tags = tc.tags
+		b := settled(t, l)
+		for r := range b.Rows() {
+			if r.Owner != tc.want {
+				t.Errorf("tags %s give %+v, want %+v", tc.tags, r.Owner, tc.want)
+			}
+		}
+		if noted := strings.Contains(strings.Join(b.Notes, ""), "no JSON object"); noted != (tc.tags == "no json") {
+			t.Errorf("tags %q give the notes %q", tc.tags, b.Notes)
+		}
+	}
+}
+
+// TestTextsAreFitToKeep holds that what no database keeps is replaced, and that rows
+// which then agree are one.
+func TestTextsAreFitToKeep(t *testing.T) {
+	a, b := line("i-\x00", "1", 0), line("i-\xff", "2", 0)
+	a.BillingAccountID, b.BillingAccountID = "\x00", "\xff"
+	a.Tags = `{"team":"x\u0000"}`
+	b.Tags = a.Tags
+	got := settled(t, a, b)
+	rows := slices.Collect(got.Rows())
+	if len(rows) != 1 || rows[0].Resource != "i-\uFFFD" || rows[0].Account != "\uFFFD" || rows[0].Owner.Team != "x\uFFFD" || rows[0].Cost.Billed != 3*money.USD {
+		t.Errorf("the rows are %+v", rows)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	at := september.AddDate(0, 1, 3)
+	other := line("i-1", "2", 0)
+	other.BillingAccountID = "other"
+	b := settled(t, line("i-1", "1", 0), other)
+	fresh, planned := Plan(b, nil, at)
+	if len(fresh) != 2 || planned[0].Change != Added || fresh[0].Replaces != "" || !fresh[0].ImportedAt.Equal(at) {
+		t.Fatalf("a new bill: %+v, %+v", fresh, planned)
+	}
+	stored := []Period{fresh[0].Period, fresh[1].Period}
+	for _, tc := range []struct {
+		name  string
+		bill  *Bill
+		want  []Change
+		calls int
+	}{
+		{"the same again", b, []Change{Unchanged, Unchanged}, 0},
+		{"a line more", settled(t, line("i-1", "1", 0), line("i-2", "1", 0), other), []Change{Restated, Unchanged}, 1},
+		{"a digit more", settled(t, line("i-1", "1.000000000000000000000000000001", 0), other), []Change{Restated, Unchanged}, 1},
+		{"an account less", settled(t, line("i-1", "1", 0)), []Change{Unchanged, Removed}, 1},
+	} {
+		replace, planned := Plan(tc.bill, stored, at)
+		var got []Change
+		for _, p := range planned {
+			got = append(got, p.Change)
+		}
+		if !slices.Equal(got, tc.want) || len(replace) != tc.calls {
+			t.Errorf("%s: %v with %d replaced, want %v with %d", tc.name, got, len(replace), tc.want, tc.calls)
+		}
+		for _, r := range replace {
+			if r.Replaces == "" {
+				t.Errorf("%s: %v is replaced without a condition", tc.name, r.PeriodKey)
+			}
+		}
+	}
+	elsewhere := slices.Clone(stored)
+	elsewhere[1].Source = "elsewhere"
+	if replace, _ := Plan(settled(t, line("i-1", "1", 0)), elsewhere, at); len(replace) != 0 {
+		t.Errorf("another source's account is replaced: %+v", replace)
+	}
+}
+
+func TestClassification(t *testing.T) {
+	for _, tc := range []struct {
+		service, serviceCategory, usageType, description string
+		category                                         Category
+		transfer                                         Transfer
+		to                                               string
+	}{
+		{"Amazon Elastic Compute Cloud", "Compute", "", "$1.624 per On Demand Linux g5.4xlarge Instance Hour", Compute, NoTransfer, ""},
+		{"Amazon Elastic Compute Cloud", "Storage", "", "$0.08 per GB-month of General Purpose (gp3) provisioned storage - US East (N. Virginia)", Storage, NoTransfer, ""},
+		{"Amazon Elastic Compute Cloud", "Storage", "", "$0.05 per GB-Month of snapshot data stored - US West (Oregon)", Storage, NoTransfer, ""},
+		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.090 per GB - first 10 TB / month data transfer out beyond the global free tier", Egress, Internet, ""},
+		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.000 per GB - data transfer in per month", Egress, Inbound, ""},
+		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.00 per GB - US West (Oregon) data transfer from US East (Northern Virginia)", Egress, Inbound, ""},
+		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.010 per GB - regional data transfer - in/out/between EC2 AZs or using elastic IPs or ELB", Egress, CrossZone, ""},
+		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.045 per GB Data Processed by NAT Gateways", Egress, NATData, ""},
+		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.045 per NAT Gateway Hour", Egress, NATHours, ""},
+		{"Amazon Simple Storage Service", "Storage", "", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)", Egress, CrossRegion, "eu-west-1"},
+		{"Amazon Simple Storage Service", "Storage", "USW2-EUC1-AWS-Out-Bytes", "", Egress, CrossRegion, "eu-central-1"},
+		{"Amazon Simple Storage Service", "Storage", "USW2-AWS-Out-Bytes", "", Egress, CrossRegion, "us-west-2"},
+		{"Amazon Simple Storage Service", "Storage", "USW2-DataTransfer-Out-Bytes", "", Egress, Internet, ""},
+		{"Amazon Simple Storage Service", "Storage", "", "$0.00 per GB data transfer out of US East (Northern Virginia) to CloudFront", Egress, OtherTransfer, ""},
+		{"Amazon Simple Storage Service", "Storage", "", "$0.005 per 1,000 PUT, COPY, POST, or LIST requests", Storage, NoTransfer, ""},
+		{"AmazonCloudWatch", "Management and Governance", "", "$0.03 per GB-mo of log storage - US West (Oregon)", Storage, NoTransfer, ""},
+		{"AmazonCloudWatch", "Management and Governance", "", "$0.50 per GB custom log data ingested in Standard log class - US West (Oregon)", Overhead, NoTransfer, ""},
+		{"Amazon EC2 Container Registry (ECR)", "Other", "", "$0.10 per GB-month of data storage", Storage, NoTransfer, ""},
+		{"Amazon Elastic Container Service", "Other", "", "AWS Fargate - vCPU  - US West 2 (Oregon)", Compute, NoTransfer, ""},
+		{"Amazon Relational Database Service", "Databases", "", "USD 0.023 per db.t3.micro Single-AZ instance hour", Storage, NoTransfer, ""},
+		{"Elastic Load Balancing", "Networking", "", "$0.0225 per Application LoadBalancer-hour (or partial hour)", Overhead, NoTransfer, ""},
+		{"AWS Key Management Service", "Identity", "", "$1 per customer managed KMS key version in EU (Frankfurt)", Overhead, NoTransfer, ""},
+		{"AWS Premium Support", "", "", "Business support", Overhead, NoTransfer, ""},
+		{"Azure Machine Learning", "AI and Machine Learning", "", "Virtual Machines Dv2/DSv2 Series - D11 v2/DS11 v2 - US East 2", Compute, NoTransfer, ""},
+		{"Azure Machine Learning", "AI and Machine Learning", "", "Premium SSD Managed Disks - P6 LRS - US East 2", Storage, NoTransfer, ""},
+		{"Azure Machine Learning", "AI and Machine Learning", "", "Bandwidth Inter-Region - Intra Continent Data Transfer Out - North America", Egress, CrossRegion, ""},
+		{"Azure Machine Learning", "AI and Machine Learning", "", "Rtn Preference: MGN - Standard Data Transfer Out", Egress, Internet, ""},
+		{"Storage Accounts", "Storage", "", "Microsoft Defender for Storage - Standard Transactions", Overhead, NoTransfer, ""},
+		{"Compute Engine", "Compute", "", "Network Inter Zone Egress", Egress, CrossZone, ""},
+		{"Compute Engine", "Compute", "", "Network Internet Egress from Americas to EMEA", Egress, Internet, ""},
+		{"COMPUTE", "Compute", "", "Standard - A1 - Memory", Compute, NoTransfer, ""},
+		{"Amazon Simple Queue Service", "Integration", "", "$0.40 per million Amazon SQS standard requests", Other, NoTransfer, ""},
+	} {
+		got := classify(&Line{ServiceName: tc.service, ServiceCategory: tc.serviceCategory, UsageType: tc.usageType, ChargeDescription: tc.description, ChargeCategory: Usage})
+		if want := (class{tc.category, tc.transfer, tc.to}); got != want {
+			t.Errorf("%s, %q %q is %+v, want %+v", tc.service, tc.usageType, tc.description, got, want)
+		}
+	}
+	if got := classify(&Line{ChargeCategory: Tax, ServiceName: "Amazon Simple Storage Service", ServiceCategory: "Storage"}); got.category != Overhead {
+		t.Errorf("tax is %s", got.category)
+	}
+}
+
+// TestNoOverflowIsSwallowed holds that sums past the range of an amount are an error.
+func TestNoOverflowIsSwallowed(t *testing.T) {
+	a := NewAggregate(options())
+	for i := range 3 {
+		if err := a.Add(line(fmt.Sprint(i), "9000000000", 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := a.Settle(); err == nil || !strings.Contains(err.Error(), money.ErrOverflow.Error()) {
+		t.Errorf("27 billion dollars add up to %+v, %v", b, err)
+	}
+}
+
+func BenchmarkAggregate(b *testing.B) {
+	lines := make([]*Line, 10_000)
+	for i := range lines {
+		lines[i] = line(fmt.Sprintf("i-%08d", i/3), "0.00015833330", i%30)
+	}
+	a := NewAggregate(options())
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if err := a.Add(lines[i%len(lines)]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package bill
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Method is how a shared cost is divided.
+type Method string
+
+// The methods.
+const (
+	// Even gives every party the same.
+	Even Method = "even"
+	// Proportional gives each in proportion to what it is charged directly.
+	Proportional Method = "proportional"
+)
+
+// SharedRule says which charges are shared and how.
+type SharedRule struct {
+	Name string `yaml:"name"`
+	// Services, Categories, Accounts (sub accounts) and Resources: a charge is shared
+	// where it is in all of the lists that are not empty.
+	Services   []string   `yaml:"services"`
+	Categories []Category `yaml:"categories"`
+	Accounts   []string   `yaml:"accounts"`
+	Resources  []string   `yaml:"resources"`
+	// Untagged shares only what nobody is named for.
+	Untagged bool   `yaml:"untagged"`
+	Method   Method `yaml:"method"`
+	// Among are the parties; empty: all that are charged anything directly.
+	Among []string `yaml:"among"`
+}
+
+// matches says whether the rule shares a row.
+func (s *SharedRule) matches(r *Row, party string) bool {
+	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
+	return in(s.Services, r.Service) && in(s.Accounts, r.SubAccount) && in(s.Resources, r.Resource) &&
+		(len(s.Categories) == 0 || slices.Contains(s.Categories, r.Category)) && (!s.Untagged || party == "")
+}
+
+// Validate says what is wrong with a rule.
+func (s *SharedRule) Validate() error {
+	switch {
+	case s.Name == "":
+		return errors.New("a rule for shared costs needs a name")
+	case s.Method != Even && s.Method != Proportional:
+		return fmt.Errorf("rule %s: method %q is not known; there are %s and %s", s.Name, s.Method, Even, Proportional)
+	case len(s.Services)+len(s.Categories)+len(s.Accounts)+len(s.Resources) == 0 && !s.Untagged:
+		return fmt.Errorf("rule %s: nothing says which costs are shared: services, categories, accounts, resources or untagged", s.Name)
+	}
+	for _, c := range s.Categories {
+		if !slices.ContainsFunc(usual, func(p Part) bool { return p.Category == c }) {
+			return fmt.Errorf("rule %s: category %q is not known", s.Name, c)
+		}
+	}
+	return nil
+}
+
+// Allocation is a bill divided among teams or projects. Its parts add up to its total
+// to the nano-dollar.
+type Allocation struct {
+	By    Dimension
+	Basis Basis
+	Total money.Amount
+	// Parties by name.
+	Parties []Party
+	// Unattributed is what nobody can be charged for: no owner and no rule.
+	Unattributed money.Amount
+	// Shared is what became of each rule's costs, in the order of the rules.
+	Shared []Shared
+	// Unknown counts rows that the bill gives no cost on this basis; they are in no sum.
+	Unknown int64
+}
+
+// Party is what one team or project is charged: directly by its tags, and of what is
+// shared.
+type Party struct {
+	Name           string
+	Direct, Shared money.Amount
+}
+
+// Shared is what one rule shares.
+type Shared struct {
+	Rule   string
+	Amount money.Amount
+	// Reason says why it was not divided and is unattributed; empty when it was.
+	Reason string
+}
+
+// Allocate divides rows among the values of a dimension, such as [ByTeam] or
+// [ByProject]. A row that a rule shares goes by the first such rule, whoever owns it;
+// any other to its owner; and what neither names stays unattributed.
+func Allocate(rows iter.Seq[Row], by Dimension, basis Basis, rules []SharedRule) (*Allocation, error) {
+	for i := range rules {
+		if err := rules[i].Validate(); err != nil {
+			return nil, err
+		}
+	}
+	a := &Allocation{By: by, Basis: basis, Shared: make([]Shared, len(rules))}
+	direct := map[string]money.Amount{}
+	for r := range rows {
+		amount, known := r.cost(basis)
+		if !known {
+			a.Unknown++
+			continue
+		}
+		party := r.Value(by)
+		err := addTo(&a.Total, amount)
+		switch rule := slices.IndexFunc(rules, func(s SharedRule) bool { return s.matches(&r, party) }); {
+		case err != nil:
+		case rule >= 0:
+			err = addTo(&a.Shared[rule].Amount, amount)
+		case party != "":
+			sum := direct[party]
+			err = addTo(&sum, amount)
+			direct[party] = sum
+		default:
+			err = addTo(&a.Unattributed, amount)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("add up the bill by %s: %w", by, err)
+		}
+	}
+	shared := map[string]money.Amount{}
+	for i := range rules {
+		if err := a.share(&rules[i], &a.Shared[i], direct, shared); err != nil {
+			return nil, fmt.Errorf("share %s: %w", rules[i].Name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(direct)) {
+		a.Parties = append(a.Parties, Party{Name: name, Direct: direct[name], Shared: shared[name]})
+		delete(shared, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(shared)) {
+		a.Parties = append(a.Parties, Party{Name: name, Shared: shared[name]})
+	}
+	slices.SortFunc(a.Parties, func(x, y Party) int { return cmp.Compare(x.Name, y.Name) })
+	return a, nil
+}
+
+// share divides one rule's costs.
+func (a *Allocation) share(rule *SharedRule, s *Shared, direct, shared map[string]money.Amount) error {
+	s.Rule = rule.Name
+	names := slices.Sorted(maps.Keys(direct))
+	if len(rule.Among) > 0 {
+		names = slices.Compact(slices.Sorted(slices.Values(rule.Among)))
+	}
+	weights := make([]int64, len(names))
+	positive := false
+	for i, name := range names {
+		weights[i] = 1
+		if rule.Method == Proportional {
+			weights[i] = max(0, int64(direct[name]))
+		}
+		positive = positive || weights[i] > 0
+	}
+	if !positive {
+		s.Reason = "nobody is charged anything directly, in proportion to which it could be divided"
+		return addTo(&a.Unattributed, s.Amount)
+	}
+	parts, err := money.Split(s.Amount, weights)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		sum := shared[name]
+		if err := addTo(&sum, parts[i]); err != nil {
+			return err
+		}
+		shared[name] = sum
+	}
+	return nil
+}

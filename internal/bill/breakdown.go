@@ -1,0 +1,226 @@
+package bill
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Basis is which of the costs a figure is made of.
+type Basis string
+
+// The bases. Billed is what is paid; Effective spreads what was paid for commitments
+// over the usage they cover.
+const (
+	OnBilled    Basis = "billed"
+	OnEffective Basis = "effective"
+)
+
+// cost returns the row's cost on a basis, and whether the bill knows it.
+func (r *Row) cost(b Basis) (money.Amount, bool) {
+	if b == OnEffective {
+		return r.Cost.Effective, !r.Unknown.Has(EffectiveCost)
+	}
+	return r.Cost.Billed, true
+}
+
+// Part is what one category comes to.
+type Part struct {
+	Category Category
+	Billed   money.Amount
+	// Share of all that was billed, 0 to 1 where nothing is negative; 0 where the bill
+	// comes to nothing.
+	Share float64
+	// UsualLow and UsualHigh are the share usual in the field, percent; both 0 where none
+	// is. That of compute is the sum of idle (20-30) and active (15-25) machines.
+	UsualLow, UsualHigh int
+}
+
+// usual is the share of the parts of an ML bill, percent.
+var usual = []Part{
+	{Category: Storage, UsualLow: 30, UsualHigh: 40},
+	{Category: Compute, UsualLow: 35, UsualHigh: 55},
+	{Category: Egress, UsualLow: 8, UsualHigh: 15},
+	{Category: Overhead, UsualLow: 5, UsualHigh: 10},
+	{Category: Other},
+}
+
+// Categories adds up what was billed by category: all five, in one order, also those
+// that come to nothing.
+func Categories(rows iter.Seq[Row]) ([]Part, error) {
+	parts := slices.Clone(usual)
+	var total money.Amount
+	for r := range rows {
+		i := slices.IndexFunc(parts, func(p Part) bool { return p.Category == r.Category })
+		if i < 0 {
+			i = len(parts) - 1
+		}
+		if err := errs(addTo(&parts[i].Billed, r.Cost.Billed), addTo(&total, r.Cost.Billed)); err != nil {
+			return nil, fmt.Errorf("add up the bill by category: %w", err)
+		}
+	}
+	for i := range parts {
+		parts[i].Share = money.Ratio(parts[i].Billed, total)
+	}
+	return parts, nil
+}
+
+// Flow is data that one resource sent, and what that was billed.
+type Flow struct {
+	Transfer                     Transfer
+	Account, SubAccount, Service string
+	Resource, Region, ToRegion   string
+	Billed                       money.Amount
+	// Bytes as billed, a GB being 10^9; 0 where the bill gives no amount of data.
+	Bytes int64
+}
+
+// EgressFlows adds up the transfers that cost money to be looked at: across regions, across
+// zones, to the Internet and through NAT gateways, by resource and pair of regions, the
+// dearest first.
+func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
+	flows := map[Flow]*Flow{}
+	for r := range rows {
+		switch r.Transfer {
+		case CrossRegion, CrossZone, Internet, NATData:
+		default:
+			continue
+		}
+		key := Flow{Transfer: r.Transfer, Account: r.Account, SubAccount: r.SubAccount, Service: r.Service, Resource: r.Resource, Region: r.Region, ToRegion: r.ToRegion}
+		f := flows[key]
+		if f == nil {
+			f = &Flow{}
+			*f = key
+			flows[key] = f
+		}
+		if err := addTo(&f.Billed, r.Cost.Billed); err != nil {
+			return nil, fmt.Errorf("add up the egress of %s: %w", r.Resource, err)
+		}
+		f.Bytes += r.Bytes
+	}
+	out := make([]Flow, 0, len(flows))
+	for _, f := range flows {
+		out = append(out, *f)
+	}
+	slices.SortFunc(out, func(x, y Flow) int {
+		return cmp.Or(cmp.Compare(y.Billed, x.Billed), cmp.Compare(x.Transfer, y.Transfer), cmp.Compare(x.Account, y.Account), cmp.Compare(x.SubAccount, y.SubAccount),
+			cmp.Compare(x.Service, y.Service), cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Region, y.Region), cmp.Compare(x.ToRegion, y.ToRegion))
+	})
+	return out, nil
+}
+
+// Commitment is what became of one commitment in the rows.
+type Commitment struct {
+	ID string
+	// Purchased is what was billed for it, Used and Unused the effective cost of the
+	// usage that it covered and of what it left uncovered.
+	Purchased, Used, Unused money.Amount
+	// Unknown counts rows without an effective cost, which are in none of the above.
+	Unknown int64
+}
+
+// OnDemand is compute bought at the standard price, which a commitment could cover.
+type OnDemand struct {
+	Service, Region string
+	Billed          money.Amount
+}
+
+// Commitments is the use of commitments in a bill.
+type Commitments struct {
+	// Commitments by what they left unused, most first.
+	Commitments []Commitment
+	// OnDemand compute, most first.
+	OnDemand []OnDemand
+	// Missed is at most what could have been covered by what lay unused: the sum over
+	// days and billing accounts of the lesser of unused commitments and on-demand compute.
+	// It is an upper bound: a commitment may not apply to all of that.
+	Missed money.Amount
+}
+
+// CommitmentUse says what commitments covered, what they left unused, and what was
+// bought on demand beside them.
+func CommitmentUse(rows iter.Seq[Row]) (Commitments, error) {
+	byID := map[string]*Commitment{}
+	demand := map[OnDemand]money.Amount{}
+	type place struct {
+		account string
+		day     time.Time
+	}
+	type both struct{ unused, demand money.Amount }
+	days := map[place]*both{}
+	for r := range rows {
+		at := place{r.Account, r.Day}
+		if days[at] == nil {
+			days[at] = &both{}
+		}
+		if r.Commitment == "" {
+			if r.ChargeCategory == Usage && r.Category == Compute && (r.PricingCategory == Standard || r.PricingCategory == "") {
+				key := OnDemand{Service: r.Service, Region: r.Region}
+				sum := demand[key]
+				if err := errs(addTo(&sum, r.Cost.Billed), addTo(&days[at].demand, r.Cost.Billed)); err != nil {
+					return Commitments{}, fmt.Errorf("add up on-demand compute: %w", err)
+				}
+				demand[key] = sum
+			}
+			continue
+		}
+		c := byID[r.Commitment]
+		if c == nil {
+			c = &Commitment{ID: r.Commitment}
+			byID[r.Commitment] = c
+		}
+		var err error
+		switch {
+		case r.ChargeCategory == Purchase:
+			err = addTo(&c.Purchased, r.Cost.Billed)
+		case r.Unknown.Has(EffectiveCost):
+			c.Unknown++
+		case r.Status == Unused:
+			err = errs(addTo(&c.Unused, r.Cost.Effective), addTo(&days[at].unused, r.Cost.Effective))
+		case r.Status == Used || r.PricingCategory == Committed:
+			err = addTo(&c.Used, r.Cost.Effective)
+		}
+		if err != nil {
+			return Commitments{}, fmt.Errorf("add up commitment %s: %w", r.Commitment, err)
+		}
+	}
+	var out Commitments
+	for _, c := range byID {
+		out.Commitments = append(out.Commitments, *c)
+	}
+	slices.SortFunc(out.Commitments, func(x, y Commitment) int { return cmp.Or(cmp.Compare(y.Unused, x.Unused), cmp.Compare(x.ID, y.ID)) })
+	for k, v := range demand {
+		k.Billed = v
+		out.OnDemand = append(out.OnDemand, k)
+	}
+	slices.SortFunc(out.OnDemand, func(x, y OnDemand) int {
+		return cmp.Or(cmp.Compare(y.Billed, x.Billed), cmp.Compare(x.Service, y.Service), cmp.Compare(x.Region, y.Region))
+	})
+	for _, d := range days {
+		if err := addTo(&out.Missed, max(0, min(d.unused, d.demand))); err != nil {
+			return Commitments{}, fmt.Errorf("add up unused commitments: %w", err)
+		}
+	}
+	return out, nil
+}
+
+func addTo(sum *money.Amount, a money.Amount) error {
+	s, err := sum.Add(a)
+	if err == nil {
+		*sum = s
+	}
+	return err
+}
+
+func errs(all ...error) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package bill
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+func TestCategoriesAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := NewAggregate(options())
+		for _, l := range rapid.SliceOfN(drawn(), 0, 30).Draw(t, "lines") {
+			if err := a.Add(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := a.Settle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := Categories(b.Rows())
+		if err != nil || len(parts) != 5 {
+			t.Fatalf("the parts are %+v, %v", parts, err)
+		}
+		var got, want money.Amount
+		for _, p := range parts {
+			got += p.Billed
+		}
+		for _, p := range b.Periods {
+			want += p.Total.Billed
+		}
+		if got != want {
+			t.Fatalf("the parts add up to %s, want %s", got, want)
+		}
+	})
+}
+
+func TestEgressFlows(t *testing.T) {
+	transfer := func(resource, cost, gigabytes, description string) *Line {
+		l := line(resource, cost, 0)
+		l.ChargeDescription, l.ConsumedUnit, l.RegionID = description, "GB", "us-west-2"
+		l.ConsumedQuantity, _ = ParseDecimal(gigabytes)
+		return l
+	}
+	region := "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)"
+	b := settled(t, transfer("datasets", "2", "100", region), transfer("datasets", "1", "50.0000000005", region), transfer("i-1", "0.5", "10", "$0.045 per GB Data Processed by NAT Gateways"),
+		transfer("i-1", "4", "10", "$0.09 per GB data transfer out"), transfer("i-1", "0", "10", "data transfer in per month"), line("i-1", "30", 0))
+	got, err := EgressFlows(b.Rows())
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := "Amazon Elastic Compute Cloud"
+	want := []Flow{
+		{Transfer: Internet, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: 4 * money.USD, Bytes: 10e9},
+		{Transfer: CrossRegion, Account: "acc", Service: service, Resource: "datasets", Region: "us-west-2", ToRegion: "eu-west-1", Billed: 3 * money.USD, Bytes: 150e9},
+		{Transfer: NATData, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: money.USD / 2, Bytes: 10e9},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the flows differ: %s", diff)
+	}
+}
+
+func TestCommitmentUse(t *testing.T) {
+	committed := func(id, status, cost string, day int) *Line {
+		l := line("", cost, day)
+		l.PricingCategory, l.CommitmentID, l.CommitmentStatus, l.BilledCost = Committed, id, status, Decimal{}
+		return l
+	}
+	unknown := committed("sp-1", Used, "9", 0)
+	unknown.Unknown, unknown.EffectiveCost = EffectiveCost, Decimal{}
+	spot := line("i-3", "7", 0)
+	spot.PricingCategory = Dynamic
+	b := settled(t, committed("sp-1", Used, "3", 0), committed("sp-1", Unused, "2", 0), committed("sp-1", Unused, "5", 1), committed("sp-2", Unused, "1", 2), unknown,
+		line("i-1", "1.5", 0), line("i-2", "6", 1), spot)
+	got, err := CommitmentUse(b.Rows())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Commitments{
+		Commitments: []Commitment{{ID: "sp-1", Used: 3 * money.USD, Unused: 7 * money.USD, Unknown: 1}, {ID: "sp-2", Unused: money.USD}},
+		OnDemand:    []OnDemand{{Service: "Amazon Elastic Compute Cloud", Billed: 7*money.USD + money.USD/2}},
+		Missed:      6*money.USD + money.USD/2, // the lesser of each day: 1.5 and 5
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the use of commitments differs: %s", diff)
+	}
+}
+
+// owned returns a line of a team.
+func ownedBy(team, cost string) *Line {
+	l := line("r-"+team, cost, 0)
+	if team != "" {
+		l.Tags = `{"team":"` + team + `"}`
+	}
+	return l
+}
+
+func TestAllocate(t *testing.T) {
+	support := line("", "10", 0)
+	support.ServiceName, support.ServiceCategory = "AWS Premium Support", ""
+	lines := []*Line{ownedBy("vision", "30"), ownedBy("speech", "10"), ownedBy("", "5"), support}
+	usd := func(n money.Amount) money.Amount { return n * money.USD }
+	for _, tc := range []struct {
+		name         string
+		rules        []SharedRule
+		parties      []Party
+		unattributed money.Amount
+		err          string
+	}{
+		{"by tags alone", nil, []Party{{"speech", usd(10), 0}, {"vision", usd(30), 0}}, usd(15), ""},
+		{"evenly", []SharedRule{{Name: "support", Services: []string{"AWS Premium Support"}, Method: Even}},
+			[]Party{{"speech", usd(10), usd(5)}, {"vision", usd(30), usd(5)}}, usd(5), ""},
+		{"in proportion", []SharedRule{{Name: "support", Categories: []Category{Overhead}, Method: Proportional}},
+			[]Party{{"speech", usd(10), money.USD * 5 / 2}, {"vision", usd(30), money.USD * 15 / 2}}, usd(5), ""},
+		{"the untagged, among others", []SharedRule{{Name: "rest", Untagged: true, Method: Even, Among: []string{"platform", "vision", "platform"}}},
+			[]Party{{"platform", 0, money.USD * 15 / 2}, {"speech", usd(10), 0}, {"vision", usd(30), money.USD * 15 / 2}}, 0, ""},
+		{"the first rule counts", []SharedRule{{Name: "a", Untagged: true, Method: Even, Among: []string{"a"}}, {Name: "b", Categories: []Category{Overhead}, Method: Even, Among: []string{"b"}}},
+			[]Party{{"a", 0, usd(15)}, {"b", 0, 0}, {"speech", usd(10), 0}, {"vision", usd(30), 0}}, 0, ""},
+		{"in proportion to nothing", []SharedRule{{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional}}, nil, usd(55), ""},
+		{"no method", []SharedRule{{Name: "x", Untagged: true}}, nil, 0, `method "" is not known`},
+		{"nothing shared", []SharedRule{{Name: "x", Method: Even}}, nil, 0, "nothing says which costs"},
+		{"no such category", []SharedRule{{Name: "x", Method: Even, Categories: []Category{"network"}}}, nil, 0, `category "network" is not known`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, err := Allocate(settled(t, lines...).Rows(), ByTeam, OnBilled, tc.rules)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("the error is %v, want one with %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.parties, a.Parties); diff != "" || a.Unattributed != tc.unattributed || a.Total != usd(55) {
+				t.Errorf("of %s %s is unattributed, want %s; parties: %s", a.Total, a.Unattributed, tc.unattributed, diff)
+			}
+		})
+	}
+}
+
+// TestAllocationAddsUp holds that whatever the rules, parties and what is unattributed
+// add up to the bill.
+func TestAllocationAddsUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := NewAggregate(Options{Source: "test", Mapping: inventory.DefaultTagMapping()})
+		for _, l := range rapid.SliceOfN(drawn(), 0, 30).Draw(t, "lines") {
+			if err := a.Add(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := a.Settle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rules []SharedRule
+		for range rapid.IntRange(0, 3).Draw(t, "rules") {
+			rules = append(rules, SharedRule{Name: "r", Method: rapid.SampledFrom([]Method{Even, Proportional}).Draw(t, "method"),
+				Untagged: rapid.Bool().Draw(t, "untagged"), Categories: []Category{rapid.SampledFrom([]Category{Compute, Egress}).Draw(t, "category")},
+				Among: rapid.SliceOfN(rapid.SampledFrom([]string{"vision", "speech", "platform"}), 0, 3).Draw(t, "among")})
+		}
+		basis := rapid.SampledFrom([]Basis{OnBilled, OnEffective}).Draw(t, "basis")
+		got, err := Allocate(b.Rows(), ByTeam, basis, rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := got.Unattributed
+		for _, p := range got.Parties {
+			sum += p.Direct + p.Shared
+		}
+		var want money.Amount
+		for _, p := range b.Periods {
+			if want += p.Total.Billed; basis == OnEffective {
+				want += p.Total.Effective - p.Total.Billed
+			}
+		}
+		if sum != want || got.Total != want {
+			t.Fatalf("the parts add up to %s of %s, want %s", sum, got.Total, want)
+		}
+	})
+}
+
+func TestDocument(t *testing.T) {
+	other := line("i-2", "2.5", 0)
+	other.BillingAccountID, other.Unknown, other.ContractedCost = "other", ContractedCost, Decimal{}
+	first := line("i-1", "1.0000000000000000001", 0)
+	first.Unknown, first.ContractedCost = ContractedCost, Decimal{}
+	b := settled(t, first, other)
+	_, planned := Plan(b, nil, september)
+	d := NewDocument(b, planned)
+	p := d.Periods[0]
+	if d.Schema != "curfew.bill/v1" || d.Rows != 2 || d.BilledCost != "3.5000000000000000001" || *d.EffectiveCost != d.BilledCost || d.ContractedCost != nil ||
+		len(d.Periods) != 1 || p.Rows != 2 || p.BilledCost != d.BilledCost || len(p.Accounts) != 2 || p.Accounts[1].BilledCost != "2.5" || p.Accounts[0].Change != Added {
+		t.Errorf("the document is %+v", d)
+	}
+	if !slices.Contains(d.Notes, "ContractedCost is empty in 2 rows, which are in no total of it") || d.MissingColumns == nil {
+		t.Errorf("the notes are %q, the missing columns %v", d.Notes, d.MissingColumns)
+	}
+}

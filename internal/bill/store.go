@@ -1,0 +1,132 @@
+package bill
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+)
+
+// ErrChanged says that a period is not, or no longer, what a replacement was made for:
+// another import came between. Nothing was replaced; read the periods and try again.
+var ErrChanged = errors.New("the billing period was changed by another import meanwhile")
+
+// Store keeps imported periods. Every method is safe for use by many processes at once.
+type Store interface {
+	// Periods returns the periods with from <= Start < to, ordered by start and account.
+	// A zero time is no bound.
+	Periods(ctx context.Context, from, to time.Time) ([]Period, error)
+
+	// Replace replaces all the given periods in one transaction: the rows and totals of
+	// each are deleted and written anew, or only deleted where Content is nil. It is
+	// conditional: where the stored digest of any of them is not its Replaces (empty:
+	// nothing is stored), it returns an error that is ErrChanged and changes nothing.
+	// Keys are distinct. An error, or a crash at any moment, leaves every period as it
+	// was. No replacements are no error.
+	//
+	// It is not idempotent by itself: [Plan] leaves out what is already there, and a
+	// repeated call finds the digest changed.
+	Replace(ctx context.Context, periods []Replacement) error
+
+	// Rows yields rows ordered by start, account, day, resource and then in the order in
+	// which they were given. After an error nothing more is yielded.
+	Rows(ctx context.Context, q Query) iter.Seq2[Row, error]
+
+	// Totals adds up the rows of q by the dimensions, in the order of their values. A
+	// cost that a row does not know is counted in no sum. Without dimensions there is one
+	// total, also over no rows. Sums that pass the range of an amount are an error.
+	Totals(ctx context.Context, q Query, by ...Dimension) ([]Total, error)
+}
+
+// Query chooses rows. Its zero value chooses all. Filters are combined by "and"; a
+// nil slice is no filter.
+type Query struct {
+	// From and To bound the day: From <= Day < To; a zero time is no bound.
+	From, To time.Time
+	// Starts of billing periods, and billing accounts.
+	Starts   []time.Time
+	Accounts []string
+	// Resources by id.
+	Resources  []string
+	Categories []Category
+}
+
+// Dimension is a column of rows by which totals are made.
+type Dimension string
+
+// The dimensions.
+const (
+	ByStart          Dimension = "start"
+	ByAccount        Dimension = "account"
+	ByDay            Dimension = "day"
+	ByProvider       Dimension = "provider"
+	BySubAccount     Dimension = "sub_account"
+	ByResource       Dimension = "resource"
+	ByService        Dimension = "service"
+	ByRegion         Dimension = "region"
+	ByCategory       Dimension = "category"
+	ByChargeCategory Dimension = "charge_category"
+	ByCommitment     Dimension = "commitment"
+	ByTeam           Dimension = "team"
+	ByProject        Dimension = "project"
+	ByUser           Dimension = "user"
+	ByEnvironment    Dimension = "environment"
+	ByCostCenter     Dimension = "cost_center"
+	ByPurpose        Dimension = "purpose"
+)
+
+// Total is the sum of the rows that agree in the dimensions asked for.
+type Total struct {
+	// Values of the dimensions, in the order asked for; a day and a start are RFC 3339
+	// dates ("2024-09-01"). Empty is what the bill does not say.
+	Values []string
+	Cost   Cost
+	Bytes  int64
+	Lines  int64
+	// Rows without the cost.
+	NoEffective, NoList, NoContracted int64
+}
+
+// Value returns the row's value in a dimension, as [Total] holds it.
+func (r *Row) Value(d Dimension) string {
+	switch d {
+	case ByStart:
+		return r.Start.Format(time.DateOnly)
+	case ByAccount:
+		return r.Account
+	case ByDay:
+		return r.Day.Format(time.DateOnly)
+	case ByProvider:
+		return r.Provider
+	case BySubAccount:
+		return r.SubAccount
+	case ByResource:
+		return r.Resource
+	case ByService:
+		return r.Service
+	case ByRegion:
+		return r.Region
+	case ByCategory:
+		return string(r.Category)
+	case ByChargeCategory:
+		return r.ChargeCategory
+	case ByCommitment:
+		return r.Commitment
+	case ByTeam:
+		return r.Owner.Team
+	case ByProject:
+		return r.Owner.Project
+	case ByUser:
+		return r.Owner.User
+	case ByEnvironment:
+		return r.Owner.Environment
+	case ByCostCenter:
+		return r.Owner.CostCenter
+	case ByPurpose:
+		return string(r.Purpose)
+	}
+	return ""
+}
+
+// Attributed says whether the row names a team or a project.
+func (r *Row) Attributed() bool { return r.Owner.Team != "" || r.Owner.Project != "" }

@@ -1,0 +1,263 @@
+// Package billfile reads bills as they lie in files, folders and buckets: exports of
+// FOCUS 1.0 to 1.3 and of the AWS Cost and Usage Report 2.0, in CSV, gzipped CSV and
+// Parquet, with the manifests and partitions of AWS Data Exports.
+//
+// Files are streamed, several at a time, and what they hold is known by content, not by
+// name. A mistake anywhere is an error with file and row, and then nothing is imported.
+package billfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Bucket is an object store, as far as reading bills needs it.
+type Bucket interface {
+	// List calls each with the key and the size of every object under a prefix, in the
+	// order of keys. An error of each ends it and is returned.
+	List(ctx context.Context, prefix string, each func(key string, size int64) error) error
+	// Open returns an object's content.
+	Open(ctx context.Context, key string) (io.ReadCloser, error)
+}
+
+// Options say how a bill is read.
+type Options struct {
+	// Mapping says which tags name the owner.
+	Mapping inventory.TagMapping
+	// MaxRows bounds the distinct rows that are held; 0 is bill.DefaultMaxRows.
+	MaxRows int
+	// Workers is how many files, or row groups of Parquet, are read at a time; 0: one for
+	// each processor.
+	Workers int
+	// Bucket returns the bucket of that name, for "s3://" paths. Nil: there is none.
+	Bucket func(ctx context.Context, name string) (Bucket, error)
+	// TempDir is where Parquet objects of a bucket are kept while they are read; empty:
+	// the system's own.
+	TempDir string
+}
+
+// Export is a bill that was found: its files, and what is left aside.
+type Export struct {
+	// Source is the path without what does not matter; imports of the same source replace
+	// one another.
+	Source string
+	// Files that will be read, by their full names.
+	Files []string
+	// Notes say what is left aside and why, a sentence each.
+	Notes []string
+
+	options Options
+	store   store
+	parts   []part
+	starts  []time.Time // of partitions with a manifest
+}
+
+// part is a file to read.
+type part struct {
+	name string
+	size int64
+	// start of the billing period of the partition it lies in; zero: in none.
+	start time.Time
+}
+
+// store is where files lie: a folder or a bucket.
+type store interface {
+	// list returns everything under the path that was asked for, by name.
+	list(ctx context.Context) ([]part, error)
+	open(ctx context.Context, name string) (io.ReadCloser, error)
+}
+
+// Open finds the files of a bill: a file, a folder with all that is under it, or
+// "s3://bucket/prefix". Where files lie in partitions of AWS Data Exports
+// (data/BILLING_PERIOD=YYYY-MM/), only partitions with a manifest are taken, because the
+// manifest is written after all data. Hidden files, and files that are neither CSV nor
+// Parquet by their names, are left aside.
+func Open(ctx context.Context, at string, o Options) (*Export, error) {
+	e := &Export{options: o}
+	single := false
+	if rest, ok := strings.CutPrefix(at, "s3://"); ok {
+		name, prefix, _ := strings.Cut(rest, "/")
+		if name == "" {
+			return nil, fmt.Errorf("open %s: a bucket is expected, as in s3://bucket/prefix", at)
+		}
+		if o.Bucket == nil {
+			return nil, fmt.Errorf("open %s: buckets cannot be read here; give a file or a folder", at)
+		}
+		b, err := o.Bucket(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", at, err)
+		}
+		e.Source = strings.TrimRight(at, "/")
+		e.store = &bucket{Bucket: b, base: "s3://" + name + "/", prefix: prefix}
+	} else {
+		info, err := os.Stat(at)
+		if err != nil {
+			return nil, fmt.Errorf("open the bill: %w", err)
+		}
+		e.Source = filepath.Clean(at)
+		single = !info.IsDir()
+		e.store = folder(e.Source)
+	}
+	found, err := e.store.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", at, err)
+	}
+	if single {
+		e.parts = found
+	} else if err := e.choose(ctx, found); err != nil {
+		return nil, err
+	}
+	if len(e.parts) == 0 && len(e.starts) == 0 {
+		return nil, fmt.Errorf("open %s: there is no bill: neither .csv, .csv.gz nor .parquet%s", at, because(e.Notes))
+	}
+	for _, p := range e.parts {
+		e.Files = append(e.Files, p.name)
+	}
+	return e, nil
+}
+
+func because(notes []string) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(notes, "; ") + ")"
+}
+
+// choose takes from what lies in a folder what is a bill.
+func (e *Export) choose(ctx context.Context, found []part) error {
+	var loose []part
+	partitions := map[string]*partition{}
+	for _, p := range found {
+		dir, file := path.Split(filepath.ToSlash(p.name))
+		switch kind, key, start := place(dir); {
+		case kind == inMetadata && strings.HasSuffix(strings.ToLower(file), "manifest.json"):
+			at := at(partitions, key, start)
+			at.manifests = append(at.manifests, p)
+		case kind == inMetadata || !isBill(file):
+		case kind == inData:
+			p.start = start
+			at := at(partitions, key, start)
+			at.parts = append(at.parts, p)
+		default:
+			loose = append(loose, p)
+		}
+	}
+	if len(partitions) == 0 {
+		e.parts = loose
+		return nil
+	}
+	if len(loose) > 0 {
+		e.Notes = append(e.Notes, fmt.Sprintf("%s beside the export's partitions left aside: %s", files(len(loose)), loose[0].name))
+	}
+	for _, key := range sorted(partitions) {
+		if err := e.take(ctx, partitions[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isBill says whether a file may hold a part of a bill, by its name.
+func isBill(file string) bool {
+	lower := strings.ToLower(file)
+	if strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {
+		return false
+	}
+	return slices.ContainsFunc([]string{".csv", ".csv.gz", ".parquet"}, func(end string) bool { return strings.HasSuffix(lower, end) })
+}
+
+// folder is a file or a folder of the file system.
+type folder string
+
+func (f folder) list(ctx context.Context) ([]part, error) {
+	var found []part
+	err := filepath.WalkDir(string(f), func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return ctx.Err()
+		}
+		info, err := os.Stat(name) // what a link leads to
+		if err != nil {
+			return err
+		}
+		if info.Mode().IsRegular() {
+			found = append(found, part{name: name, size: info.Size()})
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (f folder) open(_ context.Context, name string) (io.ReadCloser, error) { return os.Open(name) }
+
+// bucket is what lies under a prefix of a bucket; names are "s3://bucket/key".
+type bucket struct {
+	Bucket
+	base, prefix string
+}
+
+func (b *bucket) list(ctx context.Context) ([]part, error) {
+	var found []part
+	err := b.List(ctx, b.prefix, func(key string, size int64) error {
+		// "prefix" does not hold "prefix-2/…".
+		if rest := strings.TrimPrefix(key, strings.TrimRight(b.prefix, "/")); b.prefix == "" || rest == "" || rest[0] == '/' {
+			found = append(found, part{name: b.base + key, size: size})
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (b *bucket) open(ctx context.Context, name string) (io.ReadCloser, error) {
+	return b.Open(ctx, strings.TrimPrefix(name, b.base))
+}
+
+// workers is how many parts are read at a time.
+func (o *Options) workers() int {
+	if o.Workers > 0 {
+		return o.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// Read reads all files and adds them up. On an error there is no bill.
+func (e *Export) Read(ctx context.Context) (*bill.Bill, error) {
+	r := &reading{export: e, all: bill.NewAggregate(bill.Options{Source: e.Source, Mapping: e.options.Mapping, MaxRows: e.options.MaxRows})}
+	if err := r.run(ctx); err != nil {
+		return nil, err
+	}
+	b, err := r.all.Settle(e.starts...)
+	if err != nil {
+		return nil, fmt.Errorf("add up %s: %w", e.Source, err)
+	}
+	if r.seen == nil && len(e.starts) == 0 {
+		return nil, &Error{File: e.Source, Reason: "there is no header of a bill in it"}
+	}
+	r.describe(b)
+	return b, nil
+}
+
+// files returns "1 file", "2 files".
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+var errStopped = errors.New("another file could not be read")

@@ -1,0 +1,233 @@
+package billfile
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+)
+
+// reading is one pass over the files of an export.
+type reading struct {
+	export *Export
+	all    *bill.Aggregate
+
+	mu      sync.Mutex
+	seen    *layout // of the first file with a header
+	version string  // the newest
+	missing []string
+	notes   []string
+	first   int // the place of the earliest file with an error
+	err     error
+}
+
+// job is a part of the work: a file, or a row group of one.
+type job struct {
+	at   int // place of the file
+	part part
+	run  func(into *sink) error
+	done func()
+}
+
+// run reads all parts, several at a time, and merges what they came to.
+func (r *reading) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	jobs := make(chan job)
+	sinks := make([]*sink, r.export.options.workers())
+	var wait sync.WaitGroup
+	for i := range sinks {
+		sinks[i] = &sink{reading: r, ctx: ctx, into: r.all.Fork()}
+		sinks[i].emit = sinks[i].add
+		wait.Go(func() {
+			for j := range jobs {
+				err := context.Cause(ctx)
+				if err == nil {
+					sinks[i].part = j.part
+					err = j.run(sinks[i])
+				}
+				j.done()
+				if err != nil {
+					r.fail(j.at, err)
+					cancel(errStopped)
+				}
+			}
+		})
+	}
+	for i, p := range r.export.parts {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := r.offer(ctx, i, p, jobs); err != nil {
+			r.fail(i, err)
+			cancel(errStopped)
+		}
+	}
+	close(jobs)
+	wait.Wait()
+	if r.err != nil {
+		return r.err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("read %s: %w", r.export.Source, err)
+	}
+	for _, s := range sinks {
+		if err := r.all.Merge(s.into); err != nil {
+			return fmt.Errorf("read %s: %w", r.export.Source, err)
+		}
+	}
+	return nil
+}
+
+// fail keeps the error of the earliest file. That the reading was stopped is no error
+// of a file.
+func (r *reading) fail(at int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stopped := errors.Is(err, errStopped) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if stopped || (r.err != nil && at >= r.first) {
+		return
+	}
+	r.first, r.err = at, err
+}
+
+// offer opens a file and hands out what is to be done with it.
+func (r *reading) offer(ctx context.Context, at int, p part, jobs chan<- job) error {
+	in, err := r.export.store.open(ctx, p.name)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", p.name, err)
+	}
+	buffered := bufio.NewReaderSize(in, 1<<20)
+	magic, err := buffered.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		closed(in)
+		return &Error{File: p.name, Reason: "the file cannot be read", Err: err}
+	}
+	if !bytes.Equal(magic, []byte("PAR1")) {
+		jobs <- job{at: at, part: p, run: func(s *sink) error { return s.csv(buffered, bytes.HasPrefix(magic, []byte{0x1f, 0x8b})) }, done: func() { closed(in) }}
+		return nil
+	}
+	file, size, done, err := r.local(in, buffered, p)
+	if err != nil {
+		return err
+	}
+	groups, err := openParquet(file, size, p)
+	if err != nil {
+		done()
+		return err
+	}
+	var left atomic.Int64
+	left.Store(int64(len(groups)))
+	if len(groups) == 0 {
+		done()
+	}
+	for _, g := range groups {
+		jobs <- job{at: at, part: p, run: func(s *sink) error { return s.parquet(g) }, done: func() {
+			if left.Add(-1) == 0 {
+				done()
+			}
+		}}
+	}
+	return nil
+}
+
+// local returns a file that can be read at any place. What comes from a bucket is kept
+// in a temporary file for as long.
+func (r *reading) local(in io.ReadCloser, buffered io.Reader, p part) (io.ReaderAt, int64, func(), error) {
+	if f, ok := in.(*os.File); ok {
+		info, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, 0, nil, fmt.Errorf("read %s: %w", p.name, err)
+		}
+		return f, info.Size(), func() { f.Close() }, nil
+	}
+	defer closed(in)
+	temp, err := os.CreateTemp(r.export.options.TempDir, "curfew-bill-*.parquet")
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("keep %s while it is read: %w", p.name, err)
+	}
+	drop := func() {
+		temp.Close()
+		_ = os.Remove(temp.Name()) // what is left in the temporary folder harms nobody
+	}
+	size, err := io.Copy(temp, buffered)
+	if err != nil {
+		drop()
+		return nil, 0, nil, &Error{File: p.name, Reason: "the file cannot be read", Err: err}
+	}
+	return temp, size, drop, nil
+}
+
+// closed closes what was only read: an error tells nothing that reading did not.
+func closed(c io.Closer) { _ = c.Close() }
+
+// use notes what the columns of a file are.
+func (r *reading) use(p part, l *layout) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen = l
+	}
+	if r.seen.schema != l.schema {
+		return &Error{File: p.name, Reason: fmt.Sprintf("it is %s and other files are %s: import one kind of bill at a time, or costs count twice", l.version, r.seen.version)}
+	}
+	r.version = max(r.version, l.version)
+	r.missing = append(r.missing, l.missing...)
+	r.notes = append(r.notes, l.notes...)
+	return nil
+}
+
+// describe adds to a bill what its files were like.
+func (r *reading) describe(b *bill.Bill) {
+	b.Schema = r.version
+	slices.Sort(r.missing)
+	b.Missing = slices.Compact(r.missing)
+	slices.Sort(r.notes)
+	b.Notes = slices.Concat(r.export.Notes, slices.Compact(r.notes), b.Notes)
+}
+
+// sink takes in the rows of files, one file after the other.
+type sink struct {
+	reading *reading
+	ctx     context.Context // of the reading; a sink lives no longer
+	into    *bill.Aggregate
+	emit    func(*bill.Line) error // add, bound once
+	part    part
+	rows    int
+}
+
+// take adds a row. The error is without its place.
+func (s *sink) take(r *record) error {
+	if s.rows++; s.rows%4096 == 0 && s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	r.err = nil
+	return r.layout.schema.lines(r, s.emit)
+}
+
+// add adds a line.
+func (s *sink) add(l *bill.Line) error {
+	if start := s.part.start; !start.IsZero() && !l.BillingPeriodStart.Equal(start) {
+		return fmt.Errorf("its billing period starts on %s, and the file lies in that of %s", l.BillingPeriodStart.Format(time.DateOnly), start.Format("2006-01"))
+	}
+	return s.into.Add(l)
+}
+
+// unpacked returns the text of a file that may be gzipped.
+func unpacked(in io.Reader, gzipped bool) (io.Reader, error) {
+	if !gzipped {
+		return in, nil
+	}
+	return gzip.NewReader(in)
+}

@@ -1,0 +1,340 @@
+package billfile
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/billfile/billtest"
+)
+
+const head = "BilledCost,EffectiveCost,ListCost,ContractedCost,BillingAccountId,BillingCurrency,BillingPeriodStart,BillingPeriodEnd,ChargePeriodStart,ChargeCategory,ResourceId,ServiceName,Tags\n"
+
+// row returns a row of head with some fields set otherwise.
+func row(set ...string) string {
+	names := strings.Split(strings.TrimSpace(head), ",")
+	fields := []string{"1.5", "1.25", "2", "NULL", "acc", "USD", "2024-09-01 00:00:00", "2024-10-01T00:00:00Z", "2024-09-03T04:00:00Z", "Usage", "i-1", "EC2", ""}
+	for i := 0; i < len(set); i += 2 {
+		fields[slices.Index(names, set[i])] = set[i+1]
+	}
+	return strings.Join(fields, ",") + "\n"
+}
+
+// put writes files under a new folder and returns it.
+func put(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func gzipped(s string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write([]byte(s))
+	_ = z.Close()
+	return b.String()
+}
+
+func TestBadInputIsOneClearLine(t *testing.T) {
+	good := head + row() + row()
+	for _, tc := range []struct {
+		name, file, text string
+		want             []string
+	}{
+		{"empty", "b.csv", "", []string{"b.csv: it is empty"}},
+		{"another schema", "b.csv", "time,gpu_util\n1,2\n", []string{"b.csv:1: it is no bill", `"time", "gpu_util"`, "BilledCost"}},
+		{"legacy report", "b.csv", "lineItem/UnblendedCost,bill/PayerAccountId\n1,2\n", []string{"legacy Cost and Usage Report"}},
+		{"needed columns", "b.csv", "BilledCost,ChargePeriodStart\n1,2024-09-01\n", []string{"b.csv:1: it looks like FOCUS 1.0, and lacks BillingPeriodStart"}},
+		{"duplicated column", "b.csv", "BilledCost,x,billedcost\n", []string{`b.csv:1:14: column "billedcost" is there twice`}},
+		{"no cost", "b.csv", good + row("BilledCost", "NULL"), []string{"b.csv:4:1: BilledCost is empty", "not zero"}},
+		{"no number", "b.csv", good + row("EffectiveCost", "$1"), []string{`b.csv:4:5: EffectiveCost "$1" is not a decimal number`}},
+		{"another currency", "b.csv", good + row("BillingCurrency", "EUR"), []string{`b.csv:4: BillingCurrency is "EUR"`}},
+		{"usage outside the period", "b.csv", good + row("ChargePeriodStart", "2024-10-01"), []string{"b.csv:4: usage of 2024-10-01 00:00:00 lies outside"}},
+		{"two ends of a period", "b.csv", good + row("BillingPeriodEnd", "2024-10-02"), []string{"b.csv:4: the billing period of 2024-09-01 ends on 2024-10-02 here"}},
+		{"no time", "b.csv", good + row("ChargePeriodStart", "yesterday"), []string{`b.csv:4:`, `ChargePeriodStart "yesterday" is not a time`}},
+		{"no start", "b.csv", good + row("BillingPeriodStart", "null"), []string{"b.csv:4: BillingPeriodStart is empty"}},
+		{"short row", "b.csv", good + "1,2\n", []string{"b.csv:4: this row has another number of fields"}},
+		{"open quote", "b.csv", good + "\"1,2\n", []string{"b.csv:4:", "not valid CSV"}},
+		{"cut gzip", "b.csv.gz", gzipped(good + strings.Repeat(row(), 500))[:200], []string{"b.csv.gz: the file is cut short"}},
+		{"damaged gzip", "b.csv.gz", "\x1f\x8bnonsense", []string{"b.csv.gz: the file is not valid gzip"}},
+		{"cut Parquet", "b.parquet", "PAR1 and nothing more", []string{"b.parquet: the file is not valid Parquet", "cut short"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := put(t, map[string]string{tc.file: tc.text})
+			b, err := tryRead(filepath.Join(dir, tc.file), Options{})
+			if err == nil || b != nil {
+				t.Fatalf("it is read: %+v", b)
+			}
+			for _, want := range tc.want {
+				if got := err.Error(); !strings.Contains(got, want) || strings.Contains(got, "\n") {
+					t.Errorf("the error is %q, want one line with %q", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTruncatedParquet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "b.parquet")
+	if _, err := billtest.Write(path, 2000); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keep := range []int{5, 100, len(text) / 2, len(text) - 1} {
+		if err := os.WriteFile(path, text[:keep], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := tryRead(path, Options{}); b != nil || err == nil || !strings.Contains(err.Error(), "b.parquet: ") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%d of %d bytes: %v, %v", keep, len(text), b, err)
+		}
+	}
+}
+
+// TestParquetTypes reads costs and times as different writers store them.
+func TestParquetTypes(t *testing.T) {
+	type tagged struct {
+		Billed int64             `parquet:"BilledCost,decimal(9:18)"`
+		List   string            `parquet:"ListCost,optional"`
+		Start  time.Time         `parquet:"BillingPeriodStart,timestamp(millisecond)"`
+		Charge int32             `parquet:"ChargePeriodStart,date"`
+		Tags   map[string]string `parquet:"Tags,optional"`
+		Kind   string            `parquet:"ChargeCategory"`
+	}
+	path := filepath.Join(t.TempDir(), "b.parquet")
+	start := time.Date(2024, 9, 1, 0, 0, 0, 0, time.UTC)
+	day := int32(start.Unix()/86400) + 4
+	if err := parquet.WriteFile(path, []tagged{
+		{-1_500_000_001, "2.000000000000000000000000001", start, day, map[string]string{"Team": "a \"b\"", "x": "ü"}, "Usage"},
+		{1_000_000_000, "", start, day, nil, "Usage"},
+		{1, "1e-30", start, day, map[string]string{"user:team": "speech"}, "Usage"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b := read(t, path, Options{})
+	if d := bill.NewDocument(b, nil); d.BilledCost != "-0.5" || *d.ListCost != "2.000000000000000000000000001000001000000000000000000000"[:29]+"001" {
+		t.Errorf("billed %s, list %s", d.BilledCost, *d.ListCost)
+	}
+	teams := map[string]string{}
+	for r := range b.Rows() {
+		teams[r.Owner.Team] = r.Cost.Billed.String() + " " + r.Day.Format(time.DateOnly)
+	}
+	want := map[string]string{`a "b"`: "-1.500000001 2024-09-05", "": "1.00 2024-09-05", "speech": "0.000000001 2024-09-05"}
+	for team, cost := range want {
+		if teams[team] != cost {
+			t.Errorf("team %q has %q, want %q (of %v)", team, teams[team], cost, teams)
+		}
+	}
+}
+
+// export is an AWS data export under a prefix, with two periods.
+func export() map[string]string {
+	aug := row("BillingPeriodStart", "2024-08-01", "BillingPeriodEnd", "2024-09-01", "ChargePeriodStart", "2024-08-09")
+	return map[string]string{
+		"p/x/data/BILLING_PERIOD=2024-08/x-00001.csv.gz":      gzipped(head + aug),
+		"p/x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz":      gzipped(head + row()),
+		"p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz":      gzipped(head + row("ResourceId", "i-2")),
+		"p/x/data/BILLING_PERIOD=2024-09/x-00003.csv.gz":      "",
+		"p/x/metadata/BILLING_PERIOD=2024-08/x-Manifest.json": `{"dataFiles":["s3://b/p/x/data/BILLING_PERIOD=2024-08/x-00001.csv.gz"]}`,
+		"p/x/metadata/BILLING_PERIOD=2024-09/x-Manifest.json": `{"dataFiles":["s3://b/p/x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz","s3://b/p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"]}`,
+	}
+}
+
+// memory is a bucket in memory.
+type memory map[string]string
+
+func (m memory) List(_ context.Context, prefix string, each func(string, int64) error) error {
+	for _, k := range slices.Sorted(func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}) {
+		if strings.HasPrefix(k, prefix) {
+			if err := each(k, int64(len(m[k]))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m memory) Open(_ context.Context, key string) (io.ReadCloser, error) {
+	text, ok := m[key]
+	if !ok {
+		return nil, errors.New("no such key")
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
+
+func TestDataExport(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		change  func(map[string]string)
+		periods int
+		billed  string
+		note    string
+		err     string
+	}{
+		{"two periods, one blanked chunk", func(map[string]string) {}, 2, "4.5", "", ""},
+		{"a period without a manifest", func(m map[string]string) { delete(m, "p/x/metadata/BILLING_PERIOD=2024-09/x-Manifest.json") }, 1, "1.5", "2024-09 is left aside", ""},
+		{"a file that is not there yet", func(m map[string]string) { delete(m, "p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz") }, 0, "", "", "lists s3://b/p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz, which is not there"},
+		{"a file of before", func(m map[string]string) {
+			m["p/x/data/BILLING_PERIOD=2024-09/x-00009.csv.gz"] = gzipped(head + row())
+		}, 2, "4.5", "does not list", ""},
+		{"manifests that name no files", func(m map[string]string) {
+			for _, k := range []string{"2024-08", "2024-09"} {
+				m["p/x/metadata/BILLING_PERIOD="+k+"/x-Manifest.json"] = `{"exportArn":"a"}`
+			}
+		}, 2, "4.5", "", ""},
+		{"another period's row", func(m map[string]string) {
+			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head + row("BillingPeriodStart", "2024-08-01", "BillingPeriodEnd", "2024-09-01", "ChargePeriodStart", "2024-08-02"))
+		}, 0, "", "", "x-00002.csv.gz:2: its billing period starts on 2024-08-01, and the file lies in that of 2024-09"},
+		{"a damaged manifest", func(m map[string]string) { m["p/x/metadata/BILLING_PERIOD=2024-08/x-Manifest.json"] = "{" }, 0, "", "", "the manifest is not valid JSON"},
+		{"every execution in a folder of its own", func(m map[string]string) {
+			for _, run := range []string{"2024-09-05T01:00:00.000Z-aa", "2024-09-06T01:00:00.000Z-bb"} {
+				m["p/x/data/BILLING_PERIOD=2024-07/"+run+"/x-00001.csv.gz"] = gzipped(head + row("BillingPeriodStart", "2024-07-01", "BillingPeriodEnd", "2024-08-01", "ChargePeriodStart", "2024-07-02"))
+				m["p/x/metadata/BILLING_PERIOD=2024-07/"+run+"/x-Manifest.json"] = `{}`
+			}
+		}, 3, "6", "does not list", ""},
+		{"a period that became empty", func(m map[string]string) {
+			m["p/x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz"] = gzipped("")
+			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head)
+		}, 1, "1.5", "", ""},
+		{"another export beside it", func(m map[string]string) { m["p/x-2/b.csv"] = head + row() }, 2, "4.5", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			files := export()
+			tc.change(files)
+			dir := put(t, files)
+			for from, path := range map[string]string{"folder": filepath.Join(dir, "p", "x"), "bucket": "s3://b/p/x/"} {
+				b, err := tryRead(path, Options{Bucket: func(_ context.Context, name string) (Bucket, error) {
+					if name != "b" {
+						t.Errorf("bucket %s is asked for", name)
+					}
+					return memory(files), nil
+				}})
+				if tc.err != "" {
+					if err == nil || !strings.Contains(err.Error(), tc.err) {
+						t.Errorf("%s: the error is %v, want one with %q", from, err, tc.err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", from, err)
+				}
+				if d := bill.NewDocument(b, nil); len(d.Periods) != tc.periods || d.BilledCost != tc.billed || !strings.Contains(strings.Join(d.Notes, "\n"), tc.note) {
+					t.Errorf("%s: %d periods, billed %s, notes %q; want %d, %s and %q", from, len(d.Periods), d.BilledCost, d.Notes, tc.periods, tc.billed, tc.note)
+				}
+			}
+		})
+	}
+}
+
+// TestShrunkenExport holds that what an export no longer has is removed, and what it
+// never covered stays.
+func TestShrunkenExport(t *testing.T) {
+	files := export()
+	options := Options{Bucket: func(context.Context, string) (Bucket, error) { return memory(files), nil }}
+	first := read(t, "s3://b/p/x", options)
+	var stored []bill.Period
+	replace, _ := bill.Plan(first, nil, time.Unix(0, 0))
+	for _, r := range replace {
+		stored = append(stored, r.Period)
+	}
+	stored = append(stored, bill.Period{PeriodKey: bill.PeriodKey{Account: "acc", Start: time.Date(2024, 7, 1, 0, 0, 0, 0, time.UTC)}, Source: "s3://b/p/x", Digest: "7"},
+		bill.Period{PeriodKey: bill.PeriodKey{Account: "other", Start: time.Date(2024, 9, 1, 0, 0, 0, 0, time.UTC)}, Source: "elsewhere", Digest: "9"})
+	files["p/x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz"] = ""
+	files["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head)
+	replace, planned := bill.Plan(read(t, "s3://b/p/x/", options), stored, time.Unix(1, 0))
+	if len(replace) != 1 || replace[0].Content != nil || replace[0].Start.Month() != time.September || replace[0].Account != "acc" || replace[0].Replaces == "" {
+		t.Errorf("it replaces %+v", replace)
+	}
+	if len(planned) != 2 || planned[0].Change != bill.Unchanged || planned[1].Change != bill.Removed {
+		t.Errorf("what becomes of the periods is %+v", planned)
+	}
+}
+
+func TestFolder(t *testing.T) {
+	dir := put(t, map[string]string{"a.csv": head + row(), "sub/b.csv.gz": gzipped(head + row("ResourceId", "i-2")), "c.CSV": gzipped(head + row("ResourceId", "i-3")),
+		"readme.txt": "no bill", ".hidden.csv": "no bill"})
+	b := read(t, dir, Options{})
+	if d := bill.NewDocument(b, nil); d.Rows != 3 || d.BilledCost != "4.5" || d.ContractedCost != nil {
+		t.Errorf("the folder holds %+v", d)
+	}
+	if b, err := tryRead(put(t, map[string]string{"a.txt": "x"}), Options{}); err == nil || !strings.Contains(err.Error(), "there is no bill") {
+		t.Errorf("a folder without a bill: %v, %v", b, err)
+	}
+	if b, err := tryRead(put(t, map[string]string{"a.csv": head + row(), "b.csv": curHead + "\n"}), Options{}); err == nil || !strings.Contains(err.Error(), "one kind of bill at a time") {
+		t.Errorf("two kinds of bill: %v, %v", b, err)
+	}
+}
+
+// TestColumnsAreNamed holds that what is missing and what is renamed is told.
+func TestColumnsAreNamed(t *testing.T) {
+	text := "billedcost,BillingPeriodStart,ChargePeriodStart,ServiceProviderName,HostProviderName\n1,2024-09-01,2024-09-01,AWS,AWS\n"
+	b := read(t, filepath.Join(put(t, map[string]string{"b.csv": text}), "b.csv"), Options{})
+	if b.Schema != "FOCUS 1.3" || !slices.Contains(b.Missing, "EffectiveCost") || slices.Contains(b.Missing, "BilledCost") || slices.Contains(b.Missing, "ServiceProviderName") {
+		t.Errorf("%s lacks %v", b.Schema, b.Missing)
+	}
+	notes := strings.Join(b.Notes, "\n")
+	for _, want := range []string{"column BilledCost is written billedcost", "1 row without BillingCurrency", "EffectiveCost is empty in 1 row"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes %q lack %q", notes, want)
+		}
+	}
+	for r := range b.Rows() {
+		if r.Provider != "AWS" || !r.Unknown.Has(bill.EffectiveCost|bill.ListCost) {
+			t.Errorf("the row is %+v", r)
+		}
+	}
+}
+
+func TestReadingStopsWhenToldTo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "b.parquet")
+	if _, err := billtest.Write(path, 100_000); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	e, err := Open(ctx, path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if b, err := e.Read(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("it is read: %v, %v", b, err)
+	}
+}
+
+func TestRowsAreBounded(t *testing.T) {
+	dir := put(t, map[string]string{"b.csv": head + row() + row("ResourceId", "i-2") + row("ResourceId", "i-3")})
+	if _, err := tryRead(dir, Options{MaxRows: 2}); !errors.Is(err, bill.ErrTooManyRows) {
+		t.Errorf("three rows where two fit: %v", err)
+	}
+	if _, err := tryRead(dir, Options{MaxRows: 3}); err != nil {
+		t.Errorf("three rows where three fit: %v", err)
+	}
+}

@@ -1,0 +1,171 @@
+package billfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+)
+
+// cell is one value of a row, as the file holds it.
+type cell struct {
+	form form
+	// text is valid until the next row is read.
+	text string
+	num  bill.Decimal
+	at   time.Time
+}
+
+type form int
+
+const (
+	isNull form = iota
+	isText
+	isNumber
+	isTime
+)
+
+// record is a row by the fields of its schema. Texts that come again are kept once.
+type record struct {
+	layout *layout
+	cells  []cell
+	memo   []memo
+	line   bill.Line
+	// err is the first value that could not be read.
+	err *valueError
+}
+
+// memo remembers the texts and times of one field.
+type memo struct {
+	last  string
+	texts map[string]string
+	times map[string]time.Time
+}
+
+// remembered bounds a memo.
+const remembered = 1 << 15
+
+// valueError is a value that cannot be read.
+type valueError struct {
+	field  int
+	reason string
+}
+
+func (e *valueError) Error() string { return e.reason }
+
+func newRecord(l *layout) *record {
+	return &record{layout: l, cells: make([]cell, len(l.schema.columns)), memo: make([]memo, len(l.schema.columns))}
+}
+
+// name returns what the file calls a field.
+func (r *record) name(field int) string {
+	if c := r.layout.column[field]; c >= 0 {
+		return strings.TrimSpace(r.layout.header[c])
+	}
+	return r.layout.schema.columns[field].names[0]
+}
+
+func (r *record) fail(field int, format string, args ...any) {
+	if r.err == nil {
+		r.err = &valueError{field, r.name(field) + " " + fmt.Sprintf(format, args...)}
+	}
+}
+
+// setText sets a cell to a text; an empty one, and the word NULL, are no value.
+func (c *cell) setText(s string) {
+	s = strings.TrimSpace(s)
+	if s == "" || (len(s) == 4 && strings.EqualFold(s, "null")) {
+		c.form = isNull
+		return
+	}
+	c.form, c.text = isText, s
+}
+
+// text returns a field's text, empty where there is none. It may be kept.
+func (r *record) text(field int) string {
+	c := &r.cells[field]
+	if c.form != isText {
+		return ""
+	}
+	m := &r.memo[field]
+	if m.last == c.text {
+		return m.last
+	}
+	s, ok := m.texts[c.text]
+	if !ok {
+		if m.texts == nil || len(m.texts) >= remembered {
+			m.texts = map[string]string{}
+		}
+		s = strings.Clone(c.text)
+		m.texts[s] = s
+	}
+	m.last = s
+	return s
+}
+
+// cost returns a field's number and whether there is one.
+func (r *record) cost(field int) (bill.Decimal, bool) {
+	c := &r.cells[field]
+	switch c.form {
+	case isNumber:
+		return c.num, true
+	case isText:
+		d, err := bill.ParseDecimal(c.text)
+		if err != nil {
+			r.fail(field, "%.60q %s", c.text, err)
+			return bill.Decimal{}, false
+		}
+		return d, true
+	}
+	return bill.Decimal{}, false
+}
+
+// layouts in which bills write times; without a zone they are UTC.
+var layouts = []string{time.RFC3339, time.DateTime, time.DateOnly, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00",
+	"2006-01-02 15:04:05 MST"}
+
+var errNotTime = errors.New("is not a time such as 2024-09-01T00:00:00Z")
+
+// time returns a field's time in UTC, the zero time where there is none.
+func (r *record) time(field int) time.Time {
+	c := &r.cells[field]
+	switch c.form {
+	case isTime:
+		return c.at
+	case isText:
+		m := &r.memo[field]
+		if t, ok := m.times[c.text]; ok {
+			return t
+		}
+		t, err := parseTime(c.text)
+		if err != nil {
+			r.fail(field, "%.60q %s", c.text, err)
+			return time.Time{}
+		}
+		if m.times == nil || len(m.times) >= remembered {
+			m.times = map[string]time.Time{}
+		}
+		m.times[strings.Clone(c.text)] = t
+		return t
+	}
+	return time.Time{}
+}
+
+func parseTime(s string) (time.Time, error) {
+	for _, l := range layouts {
+		t, err := time.Parse(l, s)
+		if err != nil {
+			continue
+		}
+		if l == layouts[len(layouts)-1] && t.Location() != time.UTC {
+			break // the names of zones are not unique
+		}
+		if t.Year() < 1970 || t.Year() > 9998 {
+			break
+		}
+		return t.UTC(), nil
+	}
+	return time.Time{}, errNotTime
+}

@@ -1,0 +1,205 @@
+package billfile
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"errors"
+	"io"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/billfile/billtest"
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// data returns a file of the FOCUS sample beside the repository.
+func data(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "..", "shared", "data", "focus-1.0", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	t.Skip("no FOCUS sample " + name + " in shared/data beside the repository")
+	return ""
+}
+
+// read reads a bill that has to be fine.
+func read(t testing.TB, path string, o Options) *bill.Bill {
+	t.Helper()
+	b, err := tryRead(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func tryRead(path string, o Options) (*bill.Bill, error) {
+	o.Mapping = inventory.DefaultTagMapping()
+	e, err := Open(context.Background(), path, o)
+	if err != nil {
+		return nil, err
+	}
+	return e.Read(context.Background())
+}
+
+// columnSum adds up a column of a gzipped CSV file in rationals.
+func columnSum(t *testing.T, path, name string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := csv.NewReader(z)
+	head, err := r.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for head[at] != name {
+		at++
+	}
+	sum := new(big.Rat)
+	for {
+		fields, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if v, ok := new(big.Rat).SetString(fields[at]); ok {
+			sum.Add(sum, v)
+		}
+	}
+	return strings.TrimRight(strings.TrimRight(sum.FloatString(40), "0"), ".")
+}
+
+func TestSampleToTheLastDigit(t *testing.T) {
+	path := data(t, "focus_sample.csv.gz")
+	b := read(t, path, Options{})
+	d := bill.NewDocument(b, nil)
+	for _, tc := range []struct{ name, got, want string }{
+		{"BilledCost", d.BilledCost, columnSum(t, path, "BilledCost")},
+		{"BilledCost as published", d.BilledCost, "11.15367699036"},
+		{"EffectiveCost", *d.EffectiveCost, columnSum(t, path, "EffectiveCost")},
+		{"ListCost", *d.ListCost, columnSum(t, path, "ListCost")},
+		{"ContractedCost", *d.ContractedCost, columnSum(t, path, "ContractedCost")},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s adds up to %s, want %s", tc.name, tc.got, tc.want)
+		}
+	}
+	if d.Rows != 612 || len(d.Periods) != 1 || d.Periods[0].Rows != 612 || len(d.Periods[0].Accounts) != 3 || d.Written != "FOCUS 1.0" || len(d.MissingColumns) > 0 {
+		t.Errorf("the document is %+v", d)
+	}
+	var billed int64
+	for _, p := range b.Periods {
+		for r := range p.Rows() {
+			billed += int64(r.Cost.Billed)
+		}
+	}
+	if billed != 11_153_676_990 && billed != 11_153_676_991 {
+		t.Errorf("the rows add up to %d nano-dollars", billed)
+	}
+}
+
+func TestImportingTwiceChangesNothing(t *testing.T) {
+	path := data(t, "focus_sample.csv.gz")
+	first, again := read(t, path, Options{Workers: 1}), read(t, path, Options{Workers: 2})
+	replace, _ := bill.Plan(first, nil, time.Unix(0, 0))
+	if len(replace) != 3 {
+		t.Fatalf("%d periods are imported, want 3", len(replace))
+	}
+	var stored []bill.Period
+	for _, r := range replace {
+		stored = append(stored, r.Period)
+	}
+	if replace, planned := bill.Plan(again, stored, time.Unix(1, 0)); len(replace) != 0 || len(planned) != 3 {
+		t.Errorf("importing again replaces %d of %v", len(replace), planned)
+	}
+}
+
+// TestCommitmentExamples holds the worked rows of the specification against what it
+// says of them.
+func TestCommitmentExamples(t *testing.T) {
+	for _, tc := range []struct {
+		file                    string
+		billed, effective       string
+		purchased, used, unused string
+	}{
+		{"commitment_discount_purchase_scenario_1.csv", "8760", "0", "8760.00", "0.00", "0.00"},
+		{"commitment_discount_purchase_scenario_3.csv", "4381.5", "0", "4381.50", "0.00", "0.00"},
+		{"commitment_discount_usage_scenario_1.csv", "0", "1", "0.00", "1.00", "0.00"},
+		{"commitment_discount_usage_scenario_3.csv", "0", "1", "0.00", "0.75", "0.25"},
+		{"one_hundred_percent_utilization_with_commitment_discount_flexibility_with_1_resource.csv", "2.75", "2.75", "0.50", "0.50", "0.00"},
+		{"one_hundred_percent_utilization_without_commitment_discount_flexibility.csv", "1.5", "1.5", "1.50", "1.50", "0.00"},
+		{"zero_percent_utilization_without_commitment_discount_flexibility.csv", "3.5", "3.5", "1.50", "0.00", "1.50"},
+	} {
+		t.Run(tc.file, func(t *testing.T) {
+			b := read(t, data(t, filepath.Join("commitment-examples", tc.file)), Options{})
+			d := bill.NewDocument(b, nil)
+			if d.BilledCost != tc.billed || *d.EffectiveCost != tc.effective {
+				t.Errorf("billed %s and effective %s, want %s and %s", d.BilledCost, *d.EffectiveCost, tc.billed, tc.effective)
+			}
+			use, err := bill.CommitmentUse(b.Rows())
+			if err != nil || len(use.Commitments) != 1 {
+				t.Fatalf("commitments %+v, %v", use, err)
+			}
+			if c := use.Commitments[0]; c.Purchased.String() != tc.purchased || c.Used.String() != tc.used || c.Unused.String() != tc.unused {
+				t.Errorf("bought %s, used %s, unused %s; want %s, %s, %s", c.Purchased, c.Used, c.Unused, tc.purchased, tc.used, tc.unused)
+			}
+		})
+	}
+}
+
+// TestParquetSaysTheSame holds the sample as Parquet with binary numbers against the
+// sample as CSV, to the last digit and row.
+func TestParquetSaysTheSame(t *testing.T) {
+	path := data(t, "focus_sample.csv.gz")
+	parquet := filepath.Join(t.TempDir(), "sample.parquet")
+	sum, err := billtest.Repeat(parquet, sample(t, path), 612)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.String() != "11.15367699036" {
+		t.Errorf("what was written adds up to %s", sum)
+	}
+	a, b := read(t, path, Options{}), read(t, parquet, Options{})
+	for i, p := range a.Periods {
+		if q := b.Periods[i]; p.Digest != q.Digest {
+			t.Errorf("period %v is %+v as CSV and %+v as Parquet", p.PeriodKey, p.Period, q.Period)
+		}
+	}
+}
+
+func sample(t testing.TB, path string) []billtest.Row {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := billtest.FromCSV(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
