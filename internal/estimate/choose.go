@@ -1,0 +1,206 @@
+package estimate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// chooser looks for the machine and region that cost least.
+type chooser struct {
+	spec   *spec.Spec
+	book   *price.Book
+	params Params
+	// runs are those to learn the duration from, the shortest first.
+	runs []Run
+	// hazard is interruptions an hour of one spot machine, seen the machine hours of
+	// experience in it.
+	hazard, seen float64
+}
+
+// candidate is a machine type in a region, with what is known of its prices.
+type candidate struct {
+	machine        price.Machine
+	count          int
+	region         string
+	onDemand, spot price.Price
+	hasSpot        bool
+}
+
+func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
+	if s.Name == "" || s.Resources.Nodes < 1 {
+		return nil, errors.New("estimate: the specification has no name or no nodes; it comes from spec.Parse")
+	}
+	p.Defaults.fill()
+	c := &chooser{spec: s, book: book, params: p, runs: pastRuns(s, p)}
+	c.hazard, c.seen = hazard(s, p)
+	machines, err := c.machines()
+	if err != nil {
+		return nil, err
+	}
+	regions := s.Regions
+	if len(regions) == 0 {
+		regions = p.Defaults.Regions
+	}
+	if len(regions) == 0 {
+		return nil, fmt.Errorf("estimate %s: no region is allowed: add regions, such as [us-east-1]", s.Name)
+	}
+	var options []*outcome
+	var unknown []string
+	var unpriced error
+	for _, region := range regions {
+		found := len(options)
+		var why error
+		for _, m := range machines {
+			o, err := c.option(m, region)
+			switch {
+			case errors.Is(err, price.ErrUnpriced):
+				why = cmp.Or(why, err)
+			case err != nil:
+				return nil, err
+			default:
+				options = append(options, o)
+			}
+		}
+		if len(options) == found {
+			unknown = append(unknown, fmt.Sprintf("%s, which is allowed: %s", region, why))
+			unpriced = cmp.Or(unpriced, why)
+		}
+	}
+	if len(options) == 0 {
+		return nil, fmt.Errorf("estimate %s: %w", s.Name, unpriced)
+	}
+	slices.SortStableFunc(options, func(a, b *outcome) int {
+		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.whole, b.whole), cmp.Compare(a.p95, b.p95))
+	})
+	return c.write(options, append(options[0].unknown, unknown...))
+}
+
+// fill takes the defaults where nothing is given.
+func (d *Defaults) fill() {
+	all := DefaultDefaults()
+	d.DiskGiB, d.Disk = cmp.Or(d.DiskGiB, all.DiskGiB), cmp.Or(d.Disk, all.Disk)
+	d.Hazard = cmp.Or(d.Hazard, all.Hazard)
+	d.CheckpointEvery, d.Restart = cmp.Or(d.CheckpointEvery, all.CheckpointEvery), cmp.Or(d.Restart, all.Restart)
+}
+
+// machines are the types that a node can run on: the one that is named, or those with
+// exactly as many GPUs, or else with the fewest more.
+func (c *chooser) machines() ([]candidate, error) {
+	r := c.spec.Resources
+	if r.InstanceType != "" {
+		m, known := c.book.Machine(r.InstanceType)
+		if !known {
+			m = price.Machine{Type: r.InstanceType}
+		}
+		if known && m.GPUs() < r.GPUs {
+			return nil, fmt.Errorf("estimate %s: a node needs %d GPUs and %s has %d", c.spec.Name, r.GPUs, m.Type, m.GPUs())
+		}
+		return []candidate{{machine: m, count: c.count(m)}}, nil
+	}
+	if r.GPU == "" {
+		return nil, fmt.Errorf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) or the machine (node.kubernetes.io/instance-type)", c.spec.Name)
+	}
+	gpu, known := c.book.Accelerator(r.GPU)
+	if !known {
+		return nil, fmt.Errorf("estimate %s: GPU %q is not in the price book; `curfew price list` shows what is", c.spec.Name, r.GPU)
+	}
+	const perDevice = 1000
+	best, most := int64(0), int64(0)
+	var out []candidate
+	for _, m := range c.book.Machines() {
+		has := m.AcceleratorMilli
+		if m.Accelerator != gpu.Name || m.Cloud != price.AWS {
+			continue
+		}
+		most = max(most, has)
+		switch {
+		case has < int64(r.GPUs)*perDevice || best > 0 && has > best:
+		case best == 0 || has < best:
+			best, out = has, []candidate{{machine: m, count: c.count(m)}}
+		default:
+			out = append(out, candidate{machine: m, count: c.count(m)})
+		}
+	}
+	switch {
+	case most == 0:
+		return nil, fmt.Errorf("estimate %s: no machine type in the price book has a %s", c.spec.Name, gpu.Name)
+	case len(out) == 0 && most < perDevice:
+		return nil, fmt.Errorf("estimate %s: no machine has a whole %s", c.spec.Name, gpu.Name)
+	case len(out) == 0:
+		return nil, fmt.Errorf(`estimate %s: no machine has %d %s, the most is %d: write gpus: "%s:%d" and more nodes`, c.spec.Name, r.GPUs, gpu.Name, most/perDevice, gpu.Name, most/perDevice)
+	}
+	return out, nil
+}
+
+// count is how many machines of a type the nodes need: one each, or, where they are pods,
+// as few as their GPUs fit on.
+func (c *chooser) count(m price.Machine) int {
+	r := c.spec.Resources
+	if c.spec.Digest == "" || r.GPUs == 0 || m.GPUs() < r.GPUs {
+		return r.Nodes
+	}
+	each := m.GPUs() / r.GPUs
+	return (r.Nodes + each - 1) / each
+}
+
+// option prices a machine type in a region.
+func (c *chooser) option(m candidate, region string) (*outcome, error) {
+	m.region = region
+	var err error
+	m.spot, err = c.book.Spot(m.machine.Type, region)
+	m.hasSpot = err == nil
+	if c.spec.Capacity == spec.Spot && !m.hasSpot {
+		return nil, notKnown(fmt.Sprintf("price of %s on spot in %s", m.machine.Type, region))
+	}
+	if c.spec.Capacity != spec.Spot {
+		if m.onDemand, err = c.book.OnDemand(m.machine.Type, region); err != nil {
+			return nil, notKnown(fmt.Sprintf("price of %s on demand in %s", m.machine.Type, region))
+		}
+	}
+	w, err := c.work(m.machine.Type, m.count)
+	if err != nil {
+		return nil, err
+	}
+	o := &outcome{candidate: m, work: w}
+	return o, c.price(o)
+}
+
+// ordeal is what spot capacity does to the work on so many machines.
+func (c *chooser) ordeal(count int) ordeal {
+	o := ordeal{perHour: c.hazard * float64(count), restart: c.params.Defaults.Restart, retries: c.spec.Retries.Interruptions}
+	if p := c.spec.Checkpoint; p != nil {
+		o.every, o.restart = cmp.Or(p.Every, c.params.Defaults.CheckpointEvery), cmp.Or(p.Restart, o.restart)
+	}
+	return o
+}
+
+// bucket returns the bucket of an S3 address; ok is false for any other address.
+func bucket(uri string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(uri, "s3://")
+	name, _, _ = strings.Cut(rest, "/")
+	return name, ok && name != ""
+}
+
+// seconds are whole seconds of a duration, begun ones counted.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// sum adds up amounts of lines.
+func sum(lines []Line) (p50, p95 money.Amount, err error) {
+	for _, l := range lines {
+		if p50, err = p50.Add(l.P50); err != nil {
+			return 0, 0, err
+		}
+		if p95, err = p95.Add(l.P95); err != nil {
+			return 0, 0, err
+		}
+	}
+	return p50, p95, nil
+}

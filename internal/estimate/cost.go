@@ -1,0 +1,387 @@
+package estimate
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+const (
+	gib     = 1 << 30
+	hour    = 3600 // seconds
+	monthly = money.HoursPerMonth * hour
+)
+
+// outcome is what a candidate comes to.
+type outcome struct {
+	candidate
+	work             work
+	lines            []Line
+	p50, p95, hourly money.Amount
+	// whole is what the usual course costs without max_cost, or an hour of it where
+	// nothing else ends it: machines are compared by it.
+	whole    money.Amount
+	duration Duration
+	unknown  []string
+	// far is how many transfers from other regions could not be priced for want of a
+	// size. A machine that needs none is preferred.
+	far int
+}
+
+// course is one way for a run to go: how long each machine is paid, how it is bought,
+// and how often it began again.
+type course struct {
+	spot     bool
+	wall     time.Duration
+	restarts int
+}
+
+// price works out all that a candidate costs.
+func (c *chooser) price(o *outcome) error {
+	disk, err := c.book.Rate(c.params.Defaults.Disk, o.region)
+	if err != nil {
+		return notKnown(fmt.Sprintf("price of the disk (%s) in %s", c.params.Defaults.Disk, o.region))
+	}
+	limit, by := c.spec.Cap()
+	if limit == 0 {
+		limit = forever
+	}
+	if c.spec.MaxCost > 0 && o.work.basis == Capped {
+		longest := course{spot: o.hasSpot && c.spec.Capacity != spec.OnDemand, wall: limit}
+		most := c.longest(longest, func(x course) (money.Amount, error) { return c.paid(o, disk, x) })
+		o.work.p50, o.work.p95 = min(o.work.p50, most), min(o.work.p95, most)
+	}
+	usual, worst := c.courses(o, limit)
+	whole := usual
+	if limit == forever && o.work.basis == Capped {
+		whole = course{spot: usual.spot, wall: time.Hour}
+	}
+	if o.whole, err = c.total(o, disk, whole); err != nil {
+		return err
+	}
+	if c.spec.MaxCost > 0 {
+		if err := c.afford(o, disk, &usual); err != nil {
+			return err
+		}
+		wanted := worst.wall
+		if err := c.afford(o, disk, &worst); err != nil {
+			return err
+		}
+		if worst.wall < wanted {
+			limit, by = worst.wall, "max_cost"
+		}
+		o.work.beyond = o.work.beyond || o.work.basis != Capped && usual.wall < o.work.p50
+	}
+	p50, err := c.total(o, disk, usual)
+	if err != nil {
+		return err
+	}
+	p95, err := c.total(o, disk, worst)
+	if err != nil {
+		return err
+	}
+	if p95 < p50 { // both end by max_cost, each at a whole second
+		worst = usual
+	}
+	o.duration = Duration{P50: durationText(usual.wall), P95: durationText(worst.wall), Basis: o.work.basis, Runs: o.work.runs,
+		RestartsP50: usual.restarts, RestartsP95: worst.restarts, p50: usual.wall, p95: worst.wall}
+	if by != "" {
+		limit = max(limit, usual.wall)
+		o.duration.Cap, o.duration.CapBy, o.duration.limit = durationText(limit), by, limit
+	}
+	if err := c.timed(o, disk, usual, worst); err != nil {
+		return err
+	}
+	if err := c.fixed(o, usual, worst); err != nil {
+		return err
+	}
+	if o.p50, o.p95, err = sum(o.lines); err != nil {
+		return err
+	}
+	o.hourly, err = c.paid(o, disk, course{spot: c.spec.Capacity == spec.Spot, wall: time.Hour})
+	return err
+}
+
+// afford shortens a course to what max_cost pays for.
+func (c *chooser) afford(o *outcome, disk price.Price, x *course) error {
+	most := c.longest(*x, func(x course) (money.Amount, error) { return c.total(o, disk, x) })
+	if most <= 0 {
+		beside, err := c.beside(o, course{restarts: x.restarts})
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("estimate %s: max_cost of $%s does not pay for a second: $%s are spent beside the machines", c.spec.Name, c.spec.MaxCost, beside)
+	}
+	x.wall = most
+	return nil
+}
+
+// beside is what a course costs beside the time of its machines.
+func (c *chooser) beside(o *outcome, x course) (money.Amount, error) {
+	trial := outcome{candidate: o.candidate}
+	if err := c.fixed(&trial, x, x); err != nil {
+		return 0, err
+	}
+	amount, _, err := sum(trial.lines)
+	return amount, err
+}
+
+// total is all that a course costs.
+func (c *chooser) total(o *outcome, disk price.Price, x course) (money.Amount, error) {
+	paid, err := c.paid(o, disk, x)
+	if err != nil {
+		return 0, err
+	}
+	beside, err := c.beside(o, x)
+	if err != nil {
+		return 0, err
+	}
+	return paid.Add(beside)
+}
+
+// courses are how the run goes in one case of two and, at the worst, in nineteen of
+// twenty. Where spot capacity may run out, the worst is the dearer of many interruptions
+// and of no spot capacity at all.
+func (c *chooser) courses(o *outcome, limit time.Duration) (usual, worst course) {
+	if !o.hasSpot || c.spec.Capacity == spec.OnDemand {
+		return course{wall: min(o.work.p50, limit)}, course{wall: min(o.work.p95, limit)}
+	}
+	w50, w95, n50, n95 := c.ordeal(o.count).outlast(o.work)
+	usual, worst = course{true, min(w50, limit), n50}, course{true, min(w95, limit), n95}
+	if c.spec.Capacity == spec.Auto {
+		plain := course{wall: min(o.work.p95, limit)}
+		if float64(o.onDemand.Rate)*float64(plain.wall) >= float64(o.spot.Rate)*float64(worst.wall) {
+			plain.restarts = n95 // before the last spot machine was lost
+			worst = plain
+		}
+	}
+	return usual, worst
+}
+
+// timed adds what is paid by the time that the machines run.
+func (c *chooser) timed(o *outcome, disk price.Price, usual, worst course) error {
+	for _, way := range []struct {
+		spot bool
+		name string
+		p    price.Price
+	}{{true, "on spot", o.spot}, {false, "on demand", o.onDemand}} {
+		var n [2]int64
+		for i, x := range []course{usual, worst} {
+			if x.spot == way.spot {
+				n[i] = seconds(x.wall) * int64(o.count)
+			}
+		}
+		if n != [2]int64{} {
+			if err := o.add(fmt.Sprintf("%d × %s %s in %s", o.count, o.machine.Type, way.name, o.region), way.p, n[0], n[1], hour); err != nil {
+				return err
+			}
+		}
+	}
+	size := c.disk() * int64(o.count)
+	return o.add(fmt.Sprintf("%d × %d GiB of root disk (%s)", o.count, c.disk(), strings.TrimPrefix(string(c.params.Defaults.Disk), "ebs:")), disk,
+		size*seconds(usual.wall), size*seconds(worst.wall), monthly)
+}
+
+// disk is the root disk of a machine in GiB.
+func (c *chooser) disk() int64 {
+	if c.spec.DiskGiB > 0 {
+		return c.spec.DiskGiB
+	}
+	return c.params.Defaults.DiskGiB
+}
+
+// paid is what the machines and disks of a course cost.
+func (c *chooser) paid(o *outcome, disk price.Price, x course) (money.Amount, error) {
+	machine := o.onDemand
+	if x.spot {
+		machine = o.spot
+	}
+	n := seconds(x.wall) * int64(o.count)
+	a, err := machine.Cost(n, hour)
+	if err != nil {
+		return 0, err
+	}
+	b, err := disk.Cost(n*c.disk(), monthly)
+	if err != nil {
+		return 0, err
+	}
+	return a.Add(b)
+}
+
+// longest is the longest time up to that of a course, in whole seconds, that max_cost
+// pays for.
+func (c *chooser) longest(x course, cost func(course) (money.Amount, error)) time.Duration {
+	n := sort.Search(int(seconds(x.wall)), func(i int) bool {
+		paid, err := cost(course{spot: x.spot, wall: time.Duration(i+1) * time.Second, restarts: x.restarts})
+		return err != nil || paid > c.spec.MaxCost
+	})
+	return min(time.Duration(n)*time.Second, x.wall)
+}
+
+// fixed adds what is paid beside the time of the machines: transfer and what is kept.
+func (c *chooser) fixed(o *outcome, usual, worst course) error {
+	for _, set := range c.spec.Data {
+		size := set.SizeBytes
+		if size == 0 {
+			size = c.params.DataBytes[set.URI]
+		}
+		if err := c.transfer(o, transfer{uri: set.URI, size: size, in: true, times50: 1 + int64(usual.restarts), times95: 1 + int64(worst.restarts)}); err != nil {
+			return err
+		}
+	}
+	if p := c.spec.Checkpoint; p != nil {
+		size := p.SizeBytes
+		if size == 0 {
+			size = c.params.CheckpointBytes
+		}
+		every := c.ordeal(1).every
+		if err := c.transfer(o, transfer{uri: p.To, size: size, times50: int64(usual.wall / every), times95: int64(worst.wall / every)}); err != nil {
+			return err
+		}
+		if err := c.kept(o, p.To, "checkpoint", size, int64(p.Keep)); err != nil {
+			return err
+		}
+	}
+	if a := c.spec.Artifacts; a != nil {
+		if err := c.transfer(o, transfer{uri: a.To, times50: 1, times95: 1}); err != nil {
+			return err
+		}
+		return c.kept(o, a.To, "artifact", 0, 1)
+	}
+	return nil
+}
+
+// transfer is data that moves to or from a bucket, a number of times.
+type transfer struct {
+	uri string
+	// size is bytes; 0 not known.
+	size int64
+	// in says that the machines read it.
+	in               bool
+	times50, times95 int64
+}
+
+// transfer adds what it costs to move data between regions. Within a region, and into
+// AWS from elsewhere over HTTP, it is free.
+func (c *chooser) transfer(o *outcome, t transfer) error {
+	name, isS3 := bucket(t.uri)
+	there := c.params.DataRegions[name]
+	verb := "writing"
+	if t.in {
+		verb = "reading"
+	}
+	switch {
+	case t.in && (strings.HasPrefix(t.uri, "https://") || strings.HasPrefix(t.uri, "http://")):
+		return nil
+	case !isS3:
+		o.unknown = append(o.unknown, fmt.Sprintf("%s %s: what its provider charges for the transfer is not in the price book", verb, t.uri))
+		o.far++
+		return nil
+	case there == o.region:
+		return nil
+	}
+	from, to := there, o.region
+	if !t.in {
+		from, to = o.region, there
+	}
+	where := from
+	if where == "" {
+		where = o.region
+	}
+	p, err := c.book.Rate(price.ItemEgressRegion, where)
+	rate := "at a price that is not known"
+	if err == nil {
+		rate = "at $" + p.Rate.String() + " a GiB"
+	}
+	switch {
+	case there == "":
+		o.unknown = append(o.unknown, fmt.Sprintf("%s %s: the region of the bucket is not known; outside %s each time is charged by the GiB, %s", verb, t.uri, o.region, rate))
+		return nil // unknown alike in every region: no reason to prefer one
+	case t.size == 0:
+		o.unknown = append(o.unknown, fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb, t.uri, from, to, rate))
+		o.far++
+		return nil
+	case err != nil:
+		return notKnown(fmt.Sprintf("price of transfer from %s to other regions", from))
+	}
+	n50, ok50 := product(t.size, t.times50)
+	n95, ok95 := product(t.size, t.times95)
+	if !ok50 || !ok95 {
+		return fmt.Errorf("estimate %s: the transfer of %s: %w", c.spec.Name, t.uri, money.ErrOverflow)
+	}
+	return o.add(fmt.Sprintf("%s %s from %s to %s", verb, t.uri, from, to), p, n50, n95, gib)
+}
+
+// kept adds what stays in a bucket after the run, for one month.
+func (c *chooser) kept(o *outcome, uri, what string, size, copies int64) error {
+	name, isS3 := bucket(uri)
+	region := c.params.DataRegions[name]
+	if region == "" {
+		region = o.region
+	}
+	p, err := c.book.Rate(price.ItemS3Standard, region)
+	switch {
+	case !isS3:
+		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: what its provider charges is not in the price book", what, uri))
+		return nil
+	case size == 0 && err == nil:
+		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: their size is not known; a GiB costs $%s a month", what, uri, p.Rate))
+		return nil
+	case err != nil:
+		return notKnown(fmt.Sprintf("price of S3 storage in %s", region))
+	}
+	n, ok := product(size, copies)
+	if !ok {
+		return fmt.Errorf("estimate %s: keeping %ss: %w", c.spec.Name, what, money.ErrOverflow)
+	}
+	return o.add(fmt.Sprintf("%d × %s kept in %s for a month", copies, what, uri), p, n, n, gib)
+}
+
+// add adds a line of n/d units.
+func (o *outcome) add(what string, p price.Price, n50, n95, d int64) error {
+	l, err := line(what, p, n50, n95, d)
+	if err != nil {
+		return err
+	}
+	o.lines = append(o.lines, l)
+	return nil
+}
+
+// line is a cost of n/d units.
+func line(what string, p price.Price, n50, n95, d int64) (Line, error) {
+	l := Line{What: what, Quantity: quantity(n50, d), QuantityP95: quantity(n95, d), Unit: p.Unit, UnitPrice: p.Rate,
+		Source: p.Source, AsOf: p.AsOf.Format(time.DateOnly)}
+	var err error
+	if l.P50, err = p.Cost(n50, d); err == nil {
+		l.P95, err = p.Cost(n95, d)
+	}
+	if err != nil {
+		return l, fmt.Errorf("estimate %s: %w", what, err)
+	}
+	return l, nil
+}
+
+// quantity writes n/d with at most six digits after the point.
+func quantity(n, d int64) string {
+	s := big.NewRat(n, d).FloatString(6)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// product returns a × b, both not negative, and whether it fits.
+func product(a, b int64) (int64, bool) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return int64(lo), hi == 0 && lo <= math.MaxInt64
+}
+
+// notKnown is the error of a price that the book does not hold.
+func notKnown(what string) error {
+	return fmt.Errorf("%s is not known: run `curfew price update`, or allow other machines or regions: %w", what, price.ErrUnpriced)
+}

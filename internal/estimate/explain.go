@@ -1,0 +1,182 @@
+package estimate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// maxAlternatives is how many machines that were not chosen are listed.
+const maxAlternatives = 10
+
+// write puts the cheapest option down, with the others beside it.
+func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error) {
+	o, s := options[0], c.spec
+	e := &Estimate{Schema: Schema, Kind: string(s.Kind), Name: s.Name, SpecHash: s.Hash(), Owner: s.Owner, Purpose: s.Purpose,
+		P50: o.p50, P95: o.p95, Hourly: o.hourly, Machine: o.bought(s), Region: o.region, Machines: o.count, Duration: &o.duration, Lines: o.lines,
+		Unknown: append(append([]string{}, s.Unknown...), unknown...)}
+	if g := e.Machine; g.GPUs > 0 {
+		e.GPUs = map[string]int{g.GPU: g.GPUs * g.Count}
+	}
+	for _, a := range options[1:min(len(options), 1+maxAlternatives)] {
+		e.Alternatives = append(e.Alternatives, Alternative{Machine: *a.bought(s), Region: a.region, Hourly: a.hourly, P50: a.p50, P95: a.p95, Unknown: len(a.unknown)})
+	}
+	e.Title = fmt.Sprintf("%s: %s, at most %s in nineteen cases of twenty: %d × %s (%s) in %s for %s",
+		s.Name, e.P50.Dollars(), e.P95.Dollars(), o.count, o.machine.Type, s.Capacity, o.region, o.duration.P50)
+	e.Assumptions, e.CoverageNotes, e.Changes = c.assumed(o), c.covered(o, len(options)), c.changes(o, options)
+	return e, nil
+}
+
+// bought is the machine as it is bought.
+func (o *outcome) bought(s *spec.Spec) *Machine {
+	return &Machine{Type: o.machine.Type, Capacity: s.Capacity, Count: o.count, GPU: o.machine.Accelerator, GPUs: o.machine.GPUs()}
+}
+
+// notes are sentences.
+type notes []string
+
+func (n *notes) add(format string, a ...any) { *n = append(*n, fmt.Sprintf(format, a...)) }
+
+// assumed says what the estimate rests on.
+func (c *chooser) assumed(o *outcome) []string {
+	n := notes{}
+	d := c.params.Defaults
+	if c.spec.Resources.GPUs > 0 && c.spec.Resources.GPUs < o.machine.GPUs() && c.spec.Resources.InstanceType == "" {
+		n.add("no machine has exactly %d × %s: %s has %d, and all are paid", c.spec.Resources.GPUs, o.machine.Accelerator, o.machine.Type, o.machine.GPUs())
+	}
+	if c.spec.DiskGiB == 0 {
+		n.add("each machine has a root disk of %d GiB", d.DiskGiB)
+	}
+	switch w := o.work; w.basis {
+	case Learned:
+		on := "any machines"
+		if w.same {
+			on = "the same machines"
+		}
+		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", counted(w.runs, "completed run"), on, durationText(halfLife))
+	case Declared:
+		n.add("the work takes the declared %s without interruption", durationText(c.spec.Duration))
+	case Capped:
+		n.add("it runs until %s ends it", o.duration.CapBy)
+	}
+	if o.hasSpot && c.spec.Capacity != spec.OnDemand {
+		r := c.ordeal(o.count)
+		from := "single V100 and K80 machines on AWS in 2022 and 2023, github.com/skypilot-org/spot-traces"
+		if d.Hazard != DefaultDefaults().Hazard {
+			from = "the configuration"
+		}
+		if c.seen > 0 {
+			from = fmt.Sprintf("%s of past runs and, as if seen for %d hours, %s", usage.Number(c.seen, 0)+" machine hours", priorHours, from)
+		}
+		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", usage.Number(c.hazard, 2), from, durationText(r.restart))
+		if r.every > 0 {
+			n.add("work is saved every %s, in no time of its own; what was done since is lost", durationText(r.every))
+		} else if c.spec.Kind == spec.Job {
+			n.add("no checkpoint is kept: an interruption loses all work")
+		}
+		if c.spec.Kind == spec.Job {
+			n.add("it is given up after %s", counted(c.spec.Retries.Interruptions, "interruption"))
+		}
+		if c.spec.Capacity == spec.Auto {
+			n.add("at the worst there is no spot capacity and all runs on demand")
+		}
+	}
+	if len(c.spec.Data) > 0 {
+		n.add("the data is read once, and once more after each interruption")
+	}
+	if c.spec.Checkpoint != nil || c.spec.Artifacts != nil {
+		n.add("what is kept in a bucket is priced for one month; a bucket whose region is not known is taken to be near")
+	}
+	n.add("list prices, without commitments and discounts; requests, logs and traffic to the internet are not counted")
+	return n
+}
+
+// covered says how far the figures go.
+func (c *chooser) covered(o *outcome, options int) []string {
+	n := notes{}
+	if w := o.work; w.thin {
+		n.add("%s do not carry a 95 %% quantile: p95 is the bound of the duration, or the longest run where there is none", counted(w.runs, "past run"))
+	}
+	if o.work.beyond {
+		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done", durationText(o.work.p50), o.duration.CapBy, o.duration.Cap)
+	}
+	if o.duration.limit == 0 {
+		n.add("nothing ends it: it may cost more than the p95")
+	}
+	if skipped := c.skipped(); skipped > 0 {
+		n.add("%s of that name did not complete and say nothing of its duration", counted(skipped, "past run"))
+	}
+	if c.spec.Capacity == spec.Auto && !o.hasSpot {
+		n.add("the price of %s on spot in %s is not known: it is estimated on demand", o.machine.Type, o.region)
+	}
+	n.add("%s in the allowed regions compared; those without a known price are passed over", counted(options, "machine"))
+	if age := c.params.Now.Sub(oldest(o.lines)); age > 90*24*time.Hour {
+		n.add("the oldest price is of %s; `curfew price update` reads new ones", oldest(o.lines).Format(time.DateOnly))
+	}
+	return n
+}
+
+// skipped is how many past runs did not complete.
+func (c *chooser) skipped() (n int) {
+	for _, r := range c.params.History {
+		if r.Name == c.spec.Name && !r.Completed {
+			n++
+		}
+	}
+	return n
+}
+
+// oldest is the earliest date of a price.
+func oldest(lines []Line) (first time.Time) {
+	for _, l := range lines {
+		if t, err := time.Parse(time.DateOnly, l.AsOf); err == nil && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+// changes says what would change the answer.
+func (c *chooser) changes(o *outcome, options []*outcome) []string {
+	n := notes{}
+	if len(options) > 1 {
+		a := options[1]
+		n.add("the next is %d × %s in %s: %s, at most %s", a.count, a.machine.Type, a.region, a.p50.Dollars(), a.p95.Dollars())
+	}
+	for _, other := range []struct {
+		capacity spec.Capacity
+		words    string
+		price    func(string, string) (price.Price, error)
+	}{{spec.Spot, "on spot", c.book.Spot}, {spec.OnDemand, "on demand", c.book.OnDemand}} {
+		if other.capacity == c.spec.Capacity {
+			continue
+		}
+		if p, err := other.price(o.machine.Type, o.region); err == nil {
+			if hourly, err := p.Cost(int64(o.count), 1); err == nil {
+				n.add("%s the machines cost %s an hour", other.words, hourly.Dollars())
+			}
+		}
+	}
+	if _, by := c.spec.Cap(); by == "" && o.duration.CapBy == "" {
+		n.add("max_runtime or max_cost would bound it")
+	}
+	if o.duration.RestartsP95 > 0 && c.spec.Checkpoint == nil && c.spec.Kind == spec.Job {
+		n.add("a checkpoint would bound what an interruption loses")
+	}
+	if most := c.spec.MaxCost; most > 0 && o.duration.CapBy != "max_cost" {
+		n.add("max_cost of %s is %s above the p95", most.Dollars(), (most - o.p95).Dollars())
+	}
+	return n
+}
+
+// counted says "1 run", "2 runs".
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return money.Thousands(int64(n)) + " " + what
+}

@@ -1,0 +1,292 @@
+package spec
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// ParseManifest reads manifests of Kubernetes, one or several documents in a file: each
+// Pod, Job and CronJob, and each template of an Argo Workflow that is reached, whose
+// containers are limited to `nvidia.com/gpu`. Documents without GPUs are passed over;
+// one of another kind that asks for GPUs is an *Error, and so is a file without any.
+//
+// Nodes is how many pods run at once; MaxRuntime is activeDeadlineSeconds, that of a pod
+// times the rounds in which the pods of a Job follow one another. GPU, InstanceType,
+// Regions and Capacity come from node selectors and required node affinity, Owner and
+// Purpose from the labels, whatever prefix they have, by [inventory.DefaultTagMapping].
+// Digest is that of the whole file, because a pod may read what other documents hold.
+func ParseManifest(name string, src []byte) ([]*Spec, error) {
+	d := &document{file: name}
+	bodies, err := d.open(src)
+	if err != nil {
+		return nil, err
+	}
+	return d.manifests(bodies)
+}
+
+// gpuResource is the extended resource of the NVIDIA device plugin for Kubernetes.
+const gpuResource = "nvidia.com/gpu"
+
+func (d *document) manifests(bodies []ast.Node) ([]*Spec, error) {
+	t := newTree(bodies)
+	digest, ok := t.digest(bodies)
+	if !ok {
+		return nil, d.at(nil, "the manifests come to more than %d values once aliases are followed", maxValues)
+	}
+	var out []*Spec
+	for _, body := range bodies {
+		documents := []ast.Node{body}
+		if t.word(body, "kind") == "List" {
+			documents = t.items(body, "items")
+		}
+		for _, doc := range documents {
+			specs, err := (&workload{document: d, tree: t, root: doc, digest: digest}).read()
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, specs...)
+		}
+	}
+	if len(out) == 0 {
+		return nil, d.at(bodies[0], "no workload is limited to %s: there is nothing to estimate", gpuResource)
+	}
+	return out, nil
+}
+
+// workload is a document of Kubernetes.
+type workload struct {
+	*document
+	*tree
+	root   ast.Node
+	digest string
+}
+
+func (w *workload) read() ([]*Spec, error) {
+	kind, body := w.word(w.root, "kind"), w.get(w.root, "spec")
+	var s *Spec
+	var err error
+	switch kind {
+	case "Pod":
+		s, err = w.pod(body, 1, w.deadline(body))
+	case "Job":
+		s, err = w.job(w.root, body)
+	case "CronJob":
+		if s, err = w.job(w.get(body, "jobTemplate"), w.get(body, "jobTemplate", "spec")); s != nil {
+			s.Unknown = append(s.Unknown, "how often it runs: the estimate is of one run, and it begins by the schedule "+w.word(body, "schedule"))
+		}
+	case "Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate":
+		return w.workflow(body)
+	case "CronWorkflow":
+		specs, err := w.workflow(w.get(body, "workflowSpec"))
+		for _, s := range specs {
+			s.Unknown = append(s.Unknown, "how often it runs: the estimate is of one run, and it begins by the schedule "+w.word(body, "schedule"))
+		}
+		return specs, err
+	default:
+		if n := w.find(w.root, gpuResource); n != nil {
+			return nil, w.at(n, "a %s asks for GPUs; a Pod, a Job, a CronJob or a Workflow can be estimated, because it ends", cmp.Or(kind, "document without a kind"))
+		}
+	}
+	if s == nil || err != nil {
+		return nil, err
+	}
+	return []*Spec{s}, nil
+}
+
+// job reads the spec of a Job. Its pods run in rounds of parallelism until completions.
+func (w *workload) job(meta, body ast.Node) (*Spec, error) {
+	template := w.get(body, "template")
+	parallel, err := w.number(body, 1, "parallelism")
+	if err != nil {
+		return nil, err
+	}
+	completions, err := w.number(body, parallel, "completions")
+	if err != nil {
+		return nil, err
+	}
+	atOnce := max(1, min(parallel, completions))
+	rounds := (max(1, completions) + atOnce - 1) / atOnce
+	limit := w.deadline(body)
+	if each := w.deadline(template, "spec"); limit == 0 && each > 0 && each <= maxDuration/time.Duration(rounds) {
+		limit = each * time.Duration(rounds)
+	}
+	s, err := w.pod(w.get(template, "spec"), atOnce, limit, meta, template)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	if s.Retries.Errors, err = w.number(body, 6, "backoffLimit"); err != nil { // 6 is Kubernetes' own default
+		return nil, err
+	}
+	if rounds > 1 && limit == 0 {
+		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+counted(completions, "pod")+" run "+counted(atOnce, "pod")+" at a time")
+	}
+	return s, nil
+}
+
+// pod reads the spec of a pod; nil where it asks for no GPU.
+func (w *workload) pod(body ast.Node, count int, limit time.Duration, parts ...ast.Node) (*Spec, error) {
+	gpus, err := w.gpus(body)
+	if gpus == 0 || err != nil {
+		return nil, err
+	}
+	s, err := w.named(gpus, count, "", parts...)
+	if err != nil {
+		return nil, err
+	}
+	s.MaxRuntime = limit
+	w.place(s, body)
+	return s, nil
+}
+
+// named begins a Spec of so many pods; its owner is in the labels of the document and of
+// the given parts of it.
+func (w *workload) named(gpus, pods int, suffix string, parts ...ast.Node) (*Spec, error) {
+	s := &Spec{Kind: Job, Capacity: OnDemand, Retries: Retries{Interruptions: DefaultInterruptions},
+		Resources: Resources{GPUs: gpus, Nodes: pods}, Digest: w.digest, File: w.file, Line: w.at(w.root, "").Line}
+	s.Name = cmp.Or(w.word(w.root, "metadata", "name"), strings.Trim(w.word(w.root, "metadata", "generateName"), "-."), strings.ToLower(w.word(w.root, "kind"))) + suffix
+	if !specName.MatchString(s.Name) {
+		return nil, w.at(w.root, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
+	}
+	r := &inventory.Resource{Tags: map[string]string{}}
+	for _, n := range append([]ast.Node{w.root}, parts...) {
+		w.each(func(key string, v ast.Node) {
+			_, bare, prefixed := strings.Cut(key, "/")
+			if r.Tags[key] == "" {
+				r.Tags[key] = scalar(v)
+			}
+			if prefixed && r.Tags[bare] == "" {
+				r.Tags[bare] = scalar(v)
+			}
+		}, n, "metadata", "labels")
+	}
+	_ = inventory.DefaultTagMapping().Apply(r) // its only error is of an exemption
+	s.Owner, s.Purpose = r.Owner, r.Purpose
+	return s, nil
+}
+
+// gpus is how many GPUs the containers of a pod are limited to. Containers of the
+// initialisation run one by one before the others.
+func (w *workload) gpus(body ast.Node) (int, error) {
+	total, before := 0, 0
+	for _, key := range []string{"containers", "initContainers"} {
+		for _, c := range w.items(body, key) {
+			n, err := w.limit(c)
+			if err != nil {
+				return 0, err
+			}
+			if key == "containers" {
+				total += n
+			} else {
+				before = max(before, n)
+			}
+		}
+	}
+	return max(total, before), nil
+}
+
+// limit is how many GPUs a container is limited to.
+func (w *workload) limit(container ast.Node) (int, error) {
+	n := w.get(container, "resources", "limits", gpuResource)
+	if n == nil {
+		n = w.get(container, "resources", "requests", gpuResource)
+	}
+	if n == nil {
+		return 0, nil
+	}
+	v, ok := whole(n)
+	if !ok || v > maxGPUs {
+		return 0, w.at(n, "%s is a whole number from 0 to %d", gpuResource, maxGPUs)
+	}
+	return v, nil
+}
+
+// deadline is activeDeadlineSeconds; 0 where it is not there or not a time.
+func (w *workload) deadline(n ast.Node, path ...string) time.Duration {
+	if v, ok := whole(w.get(n, append(path, "activeDeadlineSeconds")...)); ok && v <= int(maxDuration/time.Second) {
+		return time.Duration(v) * time.Second
+	}
+	return 0
+}
+
+// number is a whole number, or otherwise where it is not there.
+func (w *workload) number(n ast.Node, otherwise int, key string) (int, error) {
+	v := w.get(n, key)
+	if v == nil {
+		return otherwise, nil
+	}
+	out, ok := whole(v)
+	if !ok || out > maxCount {
+		return 0, w.at(v, "%s is a whole number from 0 to %d", key, maxCount)
+	}
+	return out, nil
+}
+
+// place reads where a pod may run: its node selectors and required node affinity. Those
+// of a later part hold where the parts before have none.
+func (w *workload) place(s *Spec, parts ...ast.Node) {
+	labels := map[string][]string{}
+	for _, part := range slices.Backward(parts) {
+		for key, values := range w.selected(part) {
+			labels[key] = values
+		}
+	}
+	one := func(key string) string {
+		all := labels[key]
+		slices.Sort(all)
+		if all = slices.Compact(all); len(all) > 1 {
+			s.Unknown = append(s.Unknown, "which of "+strings.Join(all, ", ")+" it runs on ("+key+")")
+			return ""
+		}
+		return strings.Join(all, "")
+	}
+	s.Resources.GPU = strings.TrimPrefix(one("nvidia.com/gpu.product"), "NVIDIA-")
+	s.Resources.InstanceType = one("node.kubernetes.io/instance-type")
+	for _, capacity := range slices.Concat(labels["karpenter.sh/capacity-type"], labels["eks.amazonaws.com/capacityType"]) {
+		if strings.EqualFold(capacity, string(Spot)) {
+			s.Capacity = Spot
+		}
+	}
+	if len(labels["karpenter.sh/capacity-type"]) > 1 && s.Capacity == Spot {
+		s.Capacity = Auto
+	}
+	regions := labels["topology.kubernetes.io/region"]
+	for _, zone := range labels["topology.kubernetes.io/zone"] {
+		regions = append(regions, strings.TrimRight(zone, "abcdefghi"))
+	}
+	for _, region := range regions {
+		if regionName.MatchString(region) && !slices.Contains(s.Regions, region) {
+			s.Regions = append(s.Regions, region)
+		}
+	}
+}
+
+// selected are the values that a pod's node selector and required node affinity admit.
+func (w *workload) selected(part ast.Node) map[string][]string {
+	labels := map[string][]string{}
+	w.each(func(key string, v ast.Node) { labels[key] = append(labels[key], scalar(v)) }, part, "nodeSelector")
+	for _, term := range w.items(part, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") {
+		for _, e := range w.items(term, "matchExpressions") {
+			if key := w.word(e, "key"); w.word(e, "operator") == "In" {
+				for _, v := range w.items(e, "values") {
+					labels[key] = append(labels[key], scalar(v))
+				}
+			}
+		}
+	}
+	return labels
+}
+
+// counted says "1 pod", "2 pods".
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}

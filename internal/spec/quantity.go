@@ -1,0 +1,138 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// durationUnits are the units of a duration as people write it, the largest first. A
+// day is 24 hours.
+var durationUnits = []struct {
+	name string
+	size time.Duration
+}{
+	{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond},
+}
+
+var (
+	durationPart = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,9}))?(ms|w|d|h|m|s)`)
+	sizePattern  = regexp.MustCompile(`^([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]i?B|B)$`)
+	gpuPattern   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9._-]{0,63})(?::([0-9]{1,4}))?$`)
+)
+
+// maxDuration bounds a duration in a file. A longer one is a mistake in the unit.
+const maxDuration = 366 * 24 * time.Hour
+
+// parseDuration reads "30m", "1d12h" or "1.5h": numbers, each with a unit, over 0 and up
+// to a year. What does not come to whole milliseconds is rounded to them.
+func parseDuration(s string) (time.Duration, error) {
+	total := time.Duration(0)
+	for rest := s; rest != ""; {
+		m := durationPart.FindStringSubmatch(rest)
+		if m == nil {
+			return 0, fmt.Errorf("%q is not a duration such as 30m, 12h or 7d", s)
+		}
+		for _, u := range durationUnits {
+			if u.name != m[3] {
+				continue
+			}
+			v, ok := scaled(m[1], m[2], int64(u.size))
+			if total += time.Duration(v); !ok || total > maxDuration {
+				return 0, fmt.Errorf("%q is longer than a year; a duration is written like 30m, 12h or 7d", s)
+			}
+		}
+		rest = rest[len(m[0]):]
+	}
+	if total = total.Round(time.Millisecond); total <= 0 {
+		return 0, fmt.Errorf("%q is not a duration over 0 such as 30m, 12h or 7d", s)
+	}
+	return total, nil
+}
+
+// durationText writes what parseDuration reads, in whole units: "1d12h", "30m"; "" for 0.
+func durationText(d time.Duration) string {
+	out := ""
+	for _, u := range durationUnits[1:] { // people count days
+		if n := d / u.size; n > 0 {
+			out += strconv.FormatInt(int64(n), 10) + u.name
+			d -= n * u.size
+		}
+	}
+	return out
+}
+
+// sizeUnits are bytes by the unit of a size.
+var sizeUnits = map[string]int64{
+	"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15,
+	"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50,
+}
+
+// parseSize reads "200GiB" (2^30 bytes each) or "1.5TB" (10^12) as bytes, over 0; part
+// of a byte counts as one.
+func parseSize(s string) (int64, error) {
+	m := sizePattern.FindStringSubmatch(s)
+	if m == nil {
+		return 0, fmt.Errorf("%q is not a size such as 200GiB or 1.5TB", s)
+	}
+	v, ok := scaled(m[1], m[2], sizeUnits[m[3]])
+	if !ok || v <= 0 || v > 1<<60 {
+		return 0, fmt.Errorf("%q is not a size over 0 and up to 1024PiB", s)
+	}
+	return v, nil
+}
+
+// sizeText writes what parseSize reads; "" for 0.
+func sizeText(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	for _, u := range []string{"PiB", "TiB", "GiB", "MiB", "KiB"} {
+		if bytes%sizeUnits[u] == 0 {
+			return strconv.FormatInt(bytes/sizeUnits[u], 10) + u
+		}
+	}
+	return strconv.FormatInt(bytes, 10) + "B"
+}
+
+// scaled returns the decimal number whole.fraction times unit, rounded up, and whether
+// it fits.
+func scaled(whole, fraction string, unit int64) (int64, bool) {
+	n, err := strconv.ParseUint(whole+fraction, 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	scale := uint64(math.Pow10(len(fraction)))
+	hi, lo := bits.Mul64(n, uint64(unit))
+	if hi >= scale {
+		return 0, false
+	}
+	v, r := bits.Div64(hi, lo, scale)
+	if r > 0 {
+		v++
+	}
+	return int64(v), v <= math.MaxInt64
+}
+
+// maxGPUs bounds the accelerators of one node. More are a mistake.
+const maxGPUs = 1024
+
+// parseGPUs reads "A100:8" or "A100-80GB": the accelerator and how many.
+func parseGPUs(s string) (name string, count int, err error) {
+	m := gpuPattern.FindStringSubmatch(s)
+	if m == nil {
+		return "", 0, fmt.Errorf(`gpus %q is not an accelerator and a number such as "A100:8" or "A100-80GB:4"`, s)
+	}
+	count = 1
+	if m[2] != "" {
+		count, _ = strconv.Atoi(m[2]) // four digits
+	}
+	if count < 1 || count > maxGPUs {
+		return "", 0, fmt.Errorf("gpus %q: the number is from 1 to %d", s, maxGPUs)
+	}
+	return strings.Trim(m[1], ":"), count, nil
+}
