@@ -1,5 +1,10 @@
 // Package ledger says what resources cost: the meters that run on each of them,
 // at prices with a source and a date. What has no price says so; it is never zero.
+//
+// [RunRates] is what they cost as they run now. [Post] keeps what rounds observed and
+// adds the charges that follow, hour by hour, to a ledger that is only ever added to;
+// [Spent] adds them up, [Reconcile] holds them against the bill, [Units] divides them
+// by what was made.
 package ledger
 
 import (
@@ -32,6 +37,9 @@ type Charge struct {
 	Category Category
 	// ListCost is the month's cost; it is meaningless when Unpriced is set.
 	ListCost money.Amount
+	// AtMost is the most that a month can cost where the price moves: for spot the
+	// on-demand price, which the provider does not go over. 0 is not known.
+	AtMost money.Amount
 	// Quantity and Unit say how much of what: "500", "GiB-month".
 	Quantity, Unit string
 	// UnitPrice is the price of one unit with its source and date.

@@ -163,6 +163,9 @@ func (m *meter) instance(d *inventory.Instance) {
 	case d.Market == inventory.Spot:
 		p, err := m.book.Spot(r.Type, r.Region)
 		c.Estimate = "spot prices move; this is the price book's"
+		if most, err := m.book.OnDemand(r.Type, r.Region); err == nil {
+			c.AtMost, _ = most.Cost(money.HoursPerMonth, 1) // no bound where it overflows
+		}
 		m.priced(c, p, err, money.HoursPerMonth, 1)
 	default:
 		m.unpriced(c, "how the machine's capacity was bought is not known")

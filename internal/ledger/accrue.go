@@ -1,0 +1,308 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Unused is the duty of capacity that is reserved and that no machine runs in.
+const Unused = "unused"
+
+// monthSeconds is the time that a monthly rate is for.
+const monthSeconds = int64(money.Month / time.Second)
+
+// Accrue derives the charges of one resource from all that was observed of it: an entry
+// for each hour and line. The observations may come in any order and more than once;
+// rounds are the times at which its part of the account was listed whole.
+//
+// What [History.stretches] knows is charged at the rates that were seen; each hour of a
+// meter at one rate is rounded once, and its parts by duty add up to it. An amount that
+// does not fit is money.ErrOverflow.
+func Accrue(rounds []time.Time, observations []Observation) ([]Entry, error) {
+	h := History{Rounds: slices.Clone(rounds), Observations: slices.Clone(observations)}
+	slices.SortFunc(h.Rounds, time.Time.Compare)
+	slices.SortStableFunc(h.Observations, func(a, b Observation) int { return a.At.Compare(b.At) })
+	h.Observations = slices.CompactFunc(h.Observations, func(a, b Observation) bool { return a.At.Equal(b.At) })
+	return h.accrue(time.Time{}, endOfTime)
+}
+
+// endOfTime is after every hour of the ledger.
+var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// accrue derives the entries with Hour in [from, to).
+func (h *History) accrue(from, to time.Time) ([]Entry, error) {
+	a := accrual{from: from, to: to}
+	for _, s := range h.stretches() {
+		if s.to.After(from) && s.from.Before(to) {
+			a.stretch(s)
+		}
+	}
+	return a.entries()
+}
+
+// accrual collects the seconds of each hour, meter and rate.
+type accrual struct {
+	from, to time.Time // whole hours
+	cells    []cell
+	at       map[cellKey]int
+}
+
+type cellKey struct {
+	hour time.Time
+	line Line // without its duty
+}
+
+type cell struct {
+	cellKey
+	// most is the monthly rate of a gap; bounded says that there is one.
+	most    money.Amount
+	bounded bool
+	parts   []part
+}
+
+// part is the seconds of a cell in one state of duty.
+type part struct {
+	duty    string
+	seconds int64
+}
+
+// stretch adds the meters of a stretch.
+func (a *accrual) stretch(s stretch) {
+	if s.gap != "" {
+		for _, m := range s.meters() {
+			most, bounded := m.bound()
+			a.add(s, s.from, s.to, m, s.gap, most, bounded)
+		}
+		return
+	}
+	for _, m := range s.holds.Meters {
+		changed := s.to
+		later, ok := s.next.meter(m.Name)
+		if ok && later.rate() != m.rate() && later.AsOf.After(s.from) && later.AsOf.Before(s.to) {
+			changed = later.AsOf
+		}
+		a.meter(s, s.from, changed, m)
+		if changed.Before(s.to) {
+			a.meter(s, changed, s.to, later)
+		}
+		if hour := s.to.Add(-time.Second).Truncate(time.Hour); s.extra > 0 && m.MinimumSeconds > 0 && m.Unpriced == "" && !hour.Before(a.from) && hour.Before(a.to) {
+			a.cell(s, hour, m, "").add(duty.Idle.String(), s.extra)
+		}
+	}
+}
+
+// meter adds one meter at one rate over [from, to). A rate that moves holds only near
+// the observation that saw it.
+func (a *accrual) meter(s stretch, from, to time.Time, m Meter) {
+	if m.Unpriced != "" {
+		a.add(s, from, to, m, Unpriced, 0, false)
+		return
+	}
+	if !m.Moves {
+		a.add(s, from, to, m, "", 0, true)
+		return
+	}
+	first, last := latest(from, s.holds.At.Add(-MaxGap)), earliest(to, s.holds.At.Add(MaxGap))
+	if !first.Before(last) {
+		first, last = to, to
+	}
+	most, bounded := m.bound()
+	a.add(s, from, first, m, PriceUnseen, most, bounded)
+	a.add(s, first, last, m, "", 0, true)
+	a.add(s, last, to, m, PriceUnseen, most, bounded)
+}
+
+// add adds [from, to) hour by hour, each with what its duty was.
+func (a *accrual) add(s stretch, from, to time.Time, m Meter, gap Gap, most money.Amount, bounded bool) {
+	from, to = latest(from, a.from), earliest(to, a.to)
+	for from.Before(to) {
+		hour := from.Truncate(time.Hour)
+		end := earliest(to, hour.Add(time.Hour))
+		c := a.cell(s, hour, m, gap)
+		if most > c.most {
+			c.most = most
+		}
+		c.bounded = c.bounded && bounded
+		switch {
+		case m.Category != Compute:
+			c.add("", seconds(from, end))
+		case m.Name == unusedMeter:
+			c.add(Unused, seconds(from, end))
+		case gap == Unobserved || gap == Gone:
+			c.add(duty.Unknown.String(), seconds(from, end))
+		default:
+			c.measured(s.duty, from, end)
+		}
+		from = end
+	}
+}
+
+// cell returns the cell of an hour, meter and rate.
+func (a *accrual) cell(s stretch, hour time.Time, m Meter, gap Gap) *cell {
+	l := Line{
+		Ref: s.who().Ref, Attributes: s.who().Attributes, Meter: m.Name, Category: m.Category, ChargeCategory: Usage, Pricing: Standard,
+		Monthly: m.Monthly, Source: m.Source, AsOf: m.AsOf, Gap: gap,
+	}
+	switch {
+	case m.Category == Committed:
+		l.ChargeCategory, l.Pricing = Purchase, Commitment
+	case m.Moves:
+		l.Pricing = Dynamic
+	}
+	if m.Unpriced != "" {
+		l.Monthly, l.Why = 0, m.Unpriced
+	}
+	key := cellKey{hour, l}
+	if n := len(a.cells); n > 0 && a.cells[n-1].cellKey == key {
+		return &a.cells[n-1]
+	}
+	if a.at == nil {
+		a.at = map[cellKey]int{}
+	}
+	i, ok := a.at[key]
+	if !ok {
+		i = len(a.cells)
+		a.at[key] = i
+		a.cells = append(a.cells, cell{cellKey: key, bounded: true})
+	}
+	return &a.cells[i]
+}
+
+func (c *cell) add(state string, n int64) {
+	for i := range c.parts {
+		if c.parts[i].duty == state {
+			c.parts[i].seconds += n
+			return
+		}
+	}
+	c.parts = append(c.parts, part{state, n})
+}
+
+// measured adds [from, to) by what was measured of it; the rest is unknown.
+func (c *cell) measured(spans []Span, from, to time.Time) {
+	for _, s := range spans {
+		if s.To.Before(from) || !s.From.Before(to) {
+			continue
+		}
+		begin, end := latest(s.From, from), earliest(s.To, to)
+		if begin.After(from) {
+			c.add(duty.Unknown.String(), seconds(from, begin))
+		}
+		if begin.Before(end) {
+			c.add(s.State.String(), seconds(begin, end))
+		}
+		from = latest(from, end)
+	}
+	if from.Before(to) {
+		c.add(duty.Unknown.String(), seconds(from, to))
+	}
+}
+
+// entries prices the cells, in order of hour and line.
+func (a *accrual) entries() ([]Entry, error) {
+	out := make([]Entry, 0, len(a.cells))
+	for _, c := range a.cells {
+		var whole int64
+		weights := make([]int64, len(c.parts))
+		slices.SortFunc(c.parts, func(x, y part) int { return cmp.Compare(x.duty, y.duty) })
+		for i, p := range c.parts {
+			whole += p.seconds
+			weights[i] = p.seconds
+		}
+		rate := c.line.Monthly
+		if c.line.Gap != "" {
+			rate = c.most
+		}
+		total, err := rate.Mul(whole, monthSeconds)
+		if err != nil {
+			return nil, fmt.Errorf("charge %s of %s: %w", c.line.Meter, c.line.Ref, err)
+		}
+		amounts, err := money.Split(total, weights)
+		if err != nil {
+			return nil, fmt.Errorf("charge %s of %s: %w", c.line.Meter, c.line.Ref, err)
+		}
+		for i, p := range c.parts {
+			e := Entry{Kind: Accrual, Hour: c.hour, Line: c.line, Sums: Sums{Seconds: p.seconds, Amount: amounts[i]}}
+			e.Duty = p.duty
+			if c.line.Gap != "" {
+				e.Amount, e.AtMost = 0, amounts[i]
+				if !c.bounded {
+					e.AtMost, e.Unbounded = 0, p.seconds
+				}
+			}
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(x, y Entry) int { return cmp.Or(x.Hour.Compare(y.Hour), compareLines(&x.Line, &y.Line)) })
+	return out, nil
+}
+
+// compareLines orders lines of one resource.
+func compareLines(x, y *Line) int {
+	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Gap, y.Gap), cmp.Compare(x.Duty, y.Duty),
+		cmp.Compare(x.Monthly, y.Monthly), x.AsOf.Compare(y.AsOf), cmp.Compare(x.Source, y.Source), cmp.Compare(x.Hold, y.Hold),
+		cmp.Compare(x.Name, y.Name), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Owner.Team, y.Owner.Team), cmp.Compare(x.Owner.Project, y.Owner.Project),
+		cmp.Compare(x.Owner.User, y.Owner.User), cmp.Compare(x.Owner.Environment, y.Owner.Environment), cmp.Compare(x.Owner.CostCenter, y.Owner.CostCenter),
+		cmp.Compare(x.Purpose, y.Purpose), cmp.Compare(x.Lifetime, y.Lifetime), cmp.Compare(x.Market, y.Market), cmp.Compare(x.Pricing, y.Pricing), cmp.Compare(x.Why, y.Why))
+}
+
+// unusedMeter is the meter of a reservation's free capacity.
+const unusedMeter = "unused"
+
+// rate is what of a meter makes its price.
+type rate struct {
+	monthly  money.Amount
+	unpriced string
+}
+
+func (m *Meter) rate() rate {
+	if m.Unpriced != "" {
+		return rate{unpriced: m.Unpriced}
+	}
+	return rate{monthly: m.Monthly}
+}
+
+// bound returns the most that a month of the meter costs, and whether it is known.
+func (m *Meter) bound() (money.Amount, bool) {
+	switch {
+	case m.Unpriced != "":
+		return 0, false
+	case m.Moves:
+		return m.AtMost, m.AtMost > 0
+	}
+	return m.Monthly, true
+}
+
+// meter returns the meter of a name; a nil observation has none.
+func (o *Observation) meter(name string) (Meter, bool) {
+	if o != nil {
+		for _, m := range o.Meters {
+			if m.Name == name {
+				return m, true
+			}
+		}
+	}
+	return Meter{}, false
+}
+
+func seconds(from, to time.Time) int64 { return int64(to.Sub(from) / time.Second) }
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,193 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// noon is when the tests begin.
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// clock reads "13:30" or "13:30:05" of the day of the tests; "+1 09:00" is a day later.
+func clock(s string) time.Time {
+	day := noon.Truncate(24 * time.Hour)
+	if rest, next := strings.CutPrefix(s, "+1 "); next {
+		day, s = day.AddDate(0, 0, 1), rest
+	}
+	layout := "15:04"
+	if len(s) > 5 {
+		layout = "15:04:05"
+	}
+	t, err := time.Parse(layout, s)
+	if err != nil {
+		panic(err)
+	}
+	return day.Add(time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second)
+}
+
+func clocks(s ...string) []time.Time {
+	out := make([]time.Time, len(s))
+	for i := range s {
+		out[i] = clock(s[i])
+	}
+	return out
+}
+
+// dollarAnHour is the rate of the tests' machines: a dollar an hour.
+const dollarAnHour = 730 * money.USD
+
+func compute(hourly money.Amount) Meter {
+	return Meter{Name: "compute", Category: Compute, Monthly: 730 * hourly, Source: "list", AsOf: clock("00:00"), MinimumSeconds: 60}
+}
+
+// seen is an observation of the tests' machine at a time; a running one costs a dollar
+// an hour.
+func seen(at string, state inventory.State, more ...func(*Observation)) Observation {
+	o := Observation{At: clock(at), Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}, State: state}
+	if state == inventory.StateRunning {
+		o.Meters = []Meter{compute(money.USD)}
+	}
+	for _, f := range more {
+		f(&o)
+	}
+	return o
+}
+
+func launched(s string) func(*Observation) { return func(o *Observation) { o.CreatedAt = clock(s) } }
+func since(s string) func(*Observation)    { return func(o *Observation) { o.StateSince = clock(s) } }
+func at(m ...Meter) func(*Observation)     { return func(o *Observation) { o.Meters = m } }
+func did(s duty.State, from, to string) func(*Observation) {
+	return func(o *Observation) { o.Duty = append(o.Duty, Span{clock(from), clock(to), s}) }
+}
+func kind(k inventory.Kind) func(*Observation) { return func(o *Observation) { o.Ref.Kind = k } }
+
+func spot(hourly money.Amount) Meter {
+	m := compute(hourly)
+	m.Moves, m.AtMost = true, dollarAnHour
+	return m
+}
+
+// show prints entries: hour, meter, duty or gap, seconds, dollars or the most.
+func show(entries []Entry) []string {
+	out := []string{}
+	for _, e := range entries {
+		s := fmt.Sprintf("%s %s %s", e.Hour.Format("15"), e.Meter, e.Duty)
+		if e.Gap != "" {
+			s += " (" + string(e.Gap) + ")"
+		}
+		s += fmt.Sprintf(" %ds", e.Seconds)
+		switch {
+		case e.Unbounded != 0:
+			s += " ?"
+		case e.Gap != "":
+			s += " <=" + e.AtMost.String()
+		default:
+			s += " " + e.Amount.String()
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestAccrue(t *testing.T) {
+	run, stop := inventory.StateRunning, inventory.StateStopped
+	unpriced := Meter{Name: "compute", Category: Compute, Unpriced: "no price"}
+	disk := func(monthly money.Amount) Meter {
+		return Meter{Name: "storage", Category: Storage, Monthly: monthly, AsOf: clock("00:00")}
+	}
+	volume, bare := kind(inventory.KindVolume), at()
+	dearer := compute(2 * money.USD)
+	dearer.AsOf = clock("12:45")
+	for _, tc := range []struct {
+		name   string
+		rounds []time.Time
+		seen   []Observation
+		want   []string
+	}{
+		{"one observation says nothing of before", nil, []Observation{seen("12:00", run, launched("08:00"))}, nil},
+		{"nothing before the first round", clocks("12:00"), []Observation{seen("12:00", run, launched("08:00"))}, nil},
+		{"the former state holds", nil, []Observation{seen("12:00", run), seen("12:30", run)}, []string{"12 compute unknown 1800s 0.50"}},
+		{"an hour's end splits", nil, []Observation{seen("12:50", run), seen("13:10", run)}, []string{"12 compute unknown 600s 0.166666667", "13 compute unknown 600s 0.166666667"}},
+		{"a long gap is not charged", nil, []Observation{seen("12:00", run), seen("15:00", run)},
+			[]string{"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown (unobserved) 3600s <=1.00", "14 compute unknown (unobserved) 3600s <=1.00"}},
+		{"two hours are not a long gap", nil, []Observation{seen("12:00", run), seen("14:00", run)}, []string{"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00"}},
+		{"a launch before makes a long gap known", nil, []Observation{seen("12:00", run, launched("08:00")), seen("15:00", run, launched("08:00"))},
+			[]string{"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00"}},
+		{"a stop in a long gap splits it", nil, []Observation{seen("12:00", run, launched("08:00")), seen("18:00", stop, launched("08:00"), since("13:30"))},
+			[]string{"12 compute unknown 3600s 1.00", "13 compute unknown 1800s 0.50"}},
+		{"a launch in a long gap splits it", nil, []Observation{seen("12:00", stop), seen("18:00", run, launched("17:15"), since("17:15"))}, []string{"17 compute unknown 2700s 0.75"}},
+		{"launched again: when it stopped is not known", nil, []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("12:45"))},
+			[]string{"12 compute unknown 900s 0.25", "12 compute unknown (unobserved) 2700s <=0.75"}},
+		{"stopped between, and seen to have run", nil, []Observation{seen("12:00", run, launched("08:00")), seen("15:00", stop, launched("13:00"), since("14:00"))},
+			[]string{"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown 3600s 1.00"}},
+		{"ran between two looks", nil, []Observation{seen("12:00", stop, launched("08:00")), seen("15:00", stop, launched("13:00"), since("14:00"))}, []string{"13 compute unknown (unobserved) 3600s ?"}},
+		{"a stopped machine has no meter", nil, []Observation{seen("12:00", stop), seen("13:00", stop)}, nil},
+		{"a launch that failed costs nothing", clocks("12:00", "12:30"), []Observation{seen("12:30", inventory.StatePending, launched("12:29")), seen("13:00", inventory.StateFailed, launched("12:29"))}, nil},
+		{"new since the last round", clocks("12:00", "13:00"), []Observation{seen("13:00", run, launched("12:30"))}, []string{"12 compute unknown 1800s 0.50"}},
+		{"new, launched before the round that did not list it", clocks("12:00", "13:00"), []Observation{seen("13:00", run, launched("11:00"))}, []string{"12 compute unknown 3600s 1.00"}},
+		{"new, and nobody knows since when", clocks("12:00", "13:00"), []Observation{seen("13:00", run)}, []string{"12 compute unknown (unobserved) 3600s <=1.00"}},
+		{"new and stopped: it ran, unseen", clocks("12:00", "13:00"), []Observation{seen("13:00", stop, launched("12:15"), since("12:45"))}, []string{"12 compute unknown (unobserved) 1800s ?"}},
+		{"new and on its way out: it ran, unseen", clocks("12:00", "13:00"), []Observation{seen("13:00", inventory.StateDeleting, launched("12:15"))}, []string{"12 compute unknown (unobserved) 2700s ?"}},
+		{"new, and its launch failed", clocks("12:00", "13:00"), []Observation{seen("13:00", inventory.StateFailed, launched("12:15"), since("12:16"))}, nil},
+		{"launched again and on its way out", nil, []Observation{seen("12:00", stop), seen("13:00", inventory.StateDeleting, launched("12:30"))}, []string{"12 compute unknown (unobserved) 1800s ?"}},
+		{"a launch in the future is not known", nil, []Observation{seen("12:00", run), seen("12:30", run, launched("13:30"))}, []string{"12 compute unknown 1800s 0.50"}},
+		{"a stop in the future is not known", nil, []Observation{seen("12:00", run), seen("12:30", stop, since("13:30"))}, []string{"12 compute unknown 1800s 0.50"}},
+		{"gone: it ended at an unknown time", clocks("12:00", "12:30"), []Observation{seen("12:00", run)}, []string{"12 compute unknown (gone) 1800s <=0.50"}},
+		{"gone and back", clocks("12:00", "12:30", "13:00"), []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("12:45"))},
+			[]string{"12 compute unknown 900s 0.25", "12 compute unknown (gone) 1800s <=0.50"}},
+		{"missed by a listing that was wrong", clocks("12:00", "12:30", "13:00"), []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("08:00"))}, []string{"12 compute unknown 3600s 1.00"}},
+		{"a run under a minute costs a minute", clocks("12:00"), []Observation{seen("12:00:30", run, launched("12:00:20")), seen("12:10", stop, launched("12:00:20"), since("12:00:40"))},
+			[]string{"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556"}},
+		{"a run over a minute is billed by the second", clocks("12:00"), []Observation{seen("12:01", run, launched("12:00:20")), seen("12:10", stop, launched("12:00:20"), since("12:01:21"))},
+			[]string{"12 compute unknown 61s 0.016944444"}},
+		{"a new price holds from its date", nil, []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("08:00"), at(dearer))},
+			[]string{"12 compute unknown 2700s 0.75", "12 compute unknown 900s 0.50"}},
+		{"a new price without a date inside holds from when it was seen", nil, []Observation{seen("12:00", run), seen("12:30", run, at(compute(2*money.USD))), seen("13:00", run, at(compute(2*money.USD)))},
+			[]string{"12 compute unknown 1800s 0.50", "12 compute unknown 1800s 1.00"}},
+		{"spot at the price of the hour", nil, []Observation{seen("12:00", run, at(spot(money.USD/2))), seen("13:00", run, at(spot(money.USD/4))), seen("14:00", run, at(spot(money.USD)))},
+			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.25"}},
+		{"a spot price is not known for long", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("15:00", run, launched("08:00"), at(spot(money.USD/2)))},
+			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00"}},
+		{"no price is not zero", nil, []Observation{seen("12:00", run, at(unpriced)), seen("13:00", run, at(unpriced))}, []string{"12 compute unknown (no price) 3600s ?"}},
+		{"duty by its share", nil, []Observation{seen("12:00", run), seen("13:00", run, did(duty.Busy, "12:00", "12:15"), did(duty.Idle, "12:30", "13:00"))},
+			[]string{"12 compute busy 900s 0.25", "12 compute idle 1800s 0.50", "12 compute unknown 900s 0.25"}},
+		{"duty is not carried past its evidence", nil, []Observation{seen("12:00", run, did(duty.Busy, "11:00", "12:00")), seen("13:00", run)}, []string{"12 compute unknown 3600s 1.00"}},
+		{"evidence speaks of the time since the look before", nil, []Observation{seen("12:00", run), seen("12:30", run), seen("13:00", run, did(duty.Idle, "12:00", "13:00"))},
+			[]string{"12 compute idle 1800s 0.50", "12 compute unknown 1800s 0.50"}},
+		{"parts of an hour are rounded once", nil, []Observation{seen("12:00", run), seen("12:00:01", run, did(duty.Busy, "12:00", "12:00:01")), seen("12:00:03", run, did(duty.Idle, "12:00:01", "12:00:03"))},
+			[]string{"12 compute busy 1s 0.000277778", "12 compute idle 2s 0.000555555"}},
+		{"a disk costs by existing", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD))), seen("+1 12:00", inventory.StateAvailable, volume, launched("08:00"), at(disk(73*money.USD)))},
+			hourly(24, "storage  3600s 0.10")},
+		{"a disk made anew", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD))), seen("13:00", inventory.StateInUse, volume, launched("12:30"), at(disk(73*money.USD)))},
+			[]string{"12 storage  1800s 0.05", "12 storage  (unobserved) 1800s <=0.05"}},
+		{"free capacity of a reservation is wasted", nil, []Observation{seen("12:00", run, at(Meter{Name: "unused", Category: Compute, Monthly: dollarAnHour})), seen("13:00", run, at(Meter{Name: "unused", Category: Compute, Monthly: dollarAnHour}))},
+			[]string{"12 unused unused 3600s 1.00"}},
+		{"on its way out it costs until it is gone", clocks("13:00"), []Observation{seen("12:00", run, launched("08:00")), seen("12:30", inventory.StateDeleting, launched("08:00"), bare)}, []string{"12 compute unknown 1800s 0.50"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Accrue(tc.rounds, tc.seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := show(got); !slices.Equal(s, tc.want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(s, "\n  "), strings.Join(tc.want, "\n  "))
+			}
+		})
+	}
+}
+
+// hourly repeats what every one of n hours from noon on shows.
+func hourly(n int, s string) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = noon.Add(time.Duration(i)*time.Hour).Format("15") + " " + s
+	}
+	return out
+}

@@ -1,0 +1,267 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// CostsSchema names the shape of [Costs]. Fields are only ever added to it.
+const CostsSchema = "curfew.costs/v1"
+
+// Dollars is an amount in a document: exact inside, a string of dollars and cents
+// ("713.65") where it is printed.
+type Dollars money.Amount
+
+// MarshalText rounds half to even to cents.
+func (d Dollars) MarshalText() ([]byte, error) { return []byte(money.Amount(d).Cents()), nil }
+
+// Query asks what was spent.
+type Query struct {
+	// By are the dimensions to show costs by; none gives totals alone.
+	By []Dimension
+	// Since and Until bound the time, whole hours; both are needed.
+	Since, Until time.Time
+	Granularity  Granularity
+	Filter       Filter
+}
+
+// Costs is what was spent, at list price, as accrued and reconciled.
+type Costs struct {
+	Schema      string      `json:"schema"`
+	Since       time.Time   `json:"since"`
+	Until       time.Time   `json:"until"`
+	Granularity string      `json:"granularity"`
+	By          []Dimension `json:"by"`
+	// Rows are in order of period, then of cost, the largest first. They add up to
+	// Total.
+	Rows  []Cost `json:"rows"`
+	Total Cost   `json:"total"`
+	// Committed is what commitments cost in that time whatever ran; it is beside Total,
+	// which holds what they cover at its list price.
+	Committed Dollars `json:"committed_usd"`
+
+	Assumptions   []string `json:"assumptions"`
+	CoverageNotes []string `json:"coverage_notes"`
+	Changes       []string `json:"changes"`
+}
+
+// Cost is what a period and its key values come to. Used, Wasted, CannotJudge and Other
+// add up to Amount.
+type Cost struct {
+	Period time.Time `json:"period"`
+	// Key holds a value for each dimension; empty is not known.
+	Key []string `json:"key"`
+	// Used is compute that was busy, starved or warming; Wasted what was idle, held,
+	// stalled or reserved and unused; CannotJudge what nobody measured; Other is what
+	// has no duty: storage, network, overhead.
+	Used        Dollars `json:"used_usd"`
+	Wasted      Dollars `json:"wasted_usd"`
+	CannotJudge Dollars `json:"cannot_judge_usd"`
+	Other       Dollars `json:"other_usd"`
+	Amount      Dollars `json:"total_usd"`
+	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
+	// what price. It is not in Amount; it costs at most AtMost, which is null with a
+	// reason where a price is missing.
+	UnknownSeconds   int64    `json:"unknown_seconds"`
+	AtMost           *Dollars `json:"unknown_at_most_usd"`
+	AtMostReason     string   `json:"unknown_at_most_reason,omitempty"`
+	UnboundedSeconds int64    `json:"unbounded_seconds"`
+}
+
+// UnknownHours is UnknownSeconds in hours.
+func (c Cost) UnknownHours() float64 { return float64(c.UnknownSeconds) / 3600 }
+
+// Spent answers a query. Rows of what commitments cost are beside it unless the query
+// asks for that category alone.
+func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
+	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
+	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) || !q.Until.Equal(q.Until.Truncate(time.Hour)) {
+		return nil, fmt.Errorf("show costs from %s to %s: whole hours are expected, the first before the last", q.Since.Format(time.RFC3339), q.Until.Format(time.RFC3339))
+	}
+	by := slices.Clone(q.By)
+	for _, d := range []Dimension{ByDuty, ByCategory} {
+		if !slices.Contains(by, d) {
+			by = append(by, d)
+		}
+	}
+	sums, err := s.Sums(ctx, SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
+	if err != nil {
+		return nil, fmt.Errorf("read what was spent: %w", err)
+	}
+	return fold(q, by, sums)
+}
+
+// commitmentsOnly says whether a query asks for nothing but what commitments cost.
+func (q *Query) commitmentsOnly() bool {
+	return slices.ContainsFunc(q.Filter, func(m Match) bool {
+		return m.By == ByCategory && len(m.Values) == 1 && m.Values[0] == string(Committed)
+	})
+}
+
+// tally is a cost before it is printed.
+type tally struct {
+	period                           time.Time
+	key                              []string
+	used, wasted, dark, other, total money.Amount
+	unknown                          Sums
+}
+
+// fold makes rows of sums that are kept apart by duty and category.
+func fold(q Query, by []Dimension, sums []Sum) (*Costs, error) {
+	c := &Costs{Schema: CostsSchema, Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"), By: append([]Dimension{}, q.By...), Rows: []Cost{}}
+	dutyAt, categoryAt := slices.Index(by, ByDuty), slices.Index(by, ByCategory)
+	rows := map[string]*tally{}
+	total := &tally{period: q.Since, key: []string{}}
+	var committed money.Amount
+	for _, s := range sums {
+		if Category(s.Key[categoryAt]) == Committed && !q.commitmentsOnly() {
+			var err error
+			if committed, err = committed.Add(s.Sums.Amount); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		key := s.Key[:len(q.By)]
+		id := s.Period.UTC().Format(time.RFC3339) + "\x00" + strings.Join(key, "\x00")
+		row, ok := rows[id]
+		if !ok {
+			row = &tally{period: s.Period.UTC(), key: slices.Clone(key)}
+			rows[id] = row
+		}
+		for _, t := range []*tally{row, total} {
+			if err := t.add(s, s.Key[dutyAt]); err != nil {
+				return nil, fmt.Errorf("add up what was spent: %w", err)
+			}
+		}
+	}
+	sorted := make([]*tally, 0, len(rows))
+	for _, t := range rows {
+		sorted = append(sorted, t)
+	}
+	slices.SortFunc(sorted, func(a, b *tally) int {
+		return cmp.Or(a.period.Compare(b.period), cmp.Compare(b.total, a.total), slices.Compare(a.key, b.key))
+	})
+	for _, t := range sorted {
+		c.Rows = append(c.Rows, t.cost())
+	}
+	c.Total, c.Committed = total.cost(), Dollars(committed)
+	c.explain()
+	return c, nil
+}
+
+// add adds a sum of one duty.
+func (t *tally) add(s Sum, state string) error {
+	place := &t.used
+	switch {
+	case state == "":
+		place = &t.other
+	case state == duty.Unknown.String():
+		place = &t.dark
+	case !duty.State(state).Used():
+		place = &t.wasted
+	}
+	var err error
+	if *place, err = place.Add(s.Sums.Amount); err != nil {
+		return err
+	}
+	if t.total, err = t.total.Add(s.Sums.Amount); err != nil {
+		return err
+	}
+	t.unknown, err = t.unknown.plus(s.Unknown)
+	return err
+}
+
+func (t *tally) cost() Cost {
+	c := Cost{
+		Period: t.period, Key: t.key, Used: Dollars(t.used), Wasted: Dollars(t.wasted), CannotJudge: Dollars(t.dark), Other: Dollars(t.other),
+		Amount: Dollars(t.total), UnknownSeconds: t.unknown.Seconds, UnboundedSeconds: t.unknown.Unbounded,
+	}
+	if t.unknown.Unbounded != 0 {
+		c.AtMostReason = fmt.Sprintf("for %s of it there is no price", span(t.unknown.Unbounded))
+		return c
+	}
+	most := Dollars(t.unknown.AtMost)
+	c.AtMost = &most
+	return c
+}
+
+// span prints seconds as people say them.
+func span(seconds int64) string { return usage.Span(time.Duration(seconds) * time.Second) }
+
+// explain says what the figures rest on.
+func (c *Costs) explain() {
+	c.Assumptions = []string{
+		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",
+		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more", usage.Span(MaxGap)),
+	}
+	c.CoverageNotes, c.Changes = []string{}, []string{}
+	if t := c.Total; t.UnknownSeconds > 0 {
+		note := fmt.Sprintf("%s of metered time is not known and not charged", span(t.UnknownSeconds))
+		if t.AtMost != nil {
+			note += ", at most " + money.Amount(*t.AtMost).Dollars()
+		} else {
+			note += "; " + t.AtMostReason
+		}
+		c.CoverageNotes = append(c.CoverageNotes, note)
+		c.Changes = append(c.Changes, "rounds that run more often leave less time unknown: run `curfew serve`, or `curfew scan` every hour")
+	}
+	if c.Total.CannotJudge > 0 {
+		c.CoverageNotes = append(c.CoverageNotes, money.Amount(c.Total.CannotJudge).Dollars()+" of compute was not measured, so it is neither used nor wasted")
+		c.Changes = append(c.Changes, "measuring every machine moves what cannot be judged to used or wasted")
+	}
+	if c.Committed != 0 {
+		c.CoverageNotes = append(c.CoverageNotes, "commitments cost "+money.Amount(c.Committed).Dollars()+" in this time whatever ran; what they cover is in the total at its list price")
+	}
+}
+
+// CSV writes a row for each row under a header, amounts with every digit so that they
+// add up, an amount that is not known as an empty cell. Text that a spreadsheet would
+// take for a formula is quoted with an apostrophe.
+func (c *Costs) CSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	head := []string{"period"}
+	for _, d := range c.By {
+		head = append(head, string(d))
+	}
+	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds")
+	err := out.Write(head)
+	for _, r := range c.Rows {
+		row := []string{r.Period.Format(time.RFC3339)}
+		for _, k := range r.Key {
+			row = append(row, plainCell(k))
+		}
+		for _, a := range []Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
+			row = append(row, money.Amount(a).String())
+		}
+		most := ""
+		if r.AtMost != nil {
+			most = money.Amount(*r.AtMost).String()
+		}
+		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10))))
+	}
+	out.Flush()
+	if err = errors.Join(err, out.Error()); err != nil {
+		return fmt.Errorf("write costs as CSV: %w", err)
+	}
+	return nil
+}
+
+// plainCell guards text against being read as a formula.
+func plainCell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}

@@ -1,0 +1,168 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+func TestObserve(t *testing.T) {
+	machine := resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, linux(inventory.Spot))
+	machine.Tags = map[string]string{TagHold: "h-7"}
+	machine.Owner.Team, machine.CreatedAt = "vision", noon.Add(-time.Hour).Add(300*time.Millisecond)
+	image := resource(inventory.KindImage, "", inventory.StateAvailable, nil)
+	elsewhere := resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, linux(inventory.OnDemand))
+	elsewhere.Account = "2"
+	all := []*inventory.Resource{machine, image, elsewhere}
+	s := Seen{
+		Account: Account{"aws", "1"}, At: noon.Add(700 * time.Millisecond), Source: "scan", Regions: []string{"us-east-1", "eu-west-1"},
+		Kinds:     map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindVolume: true},
+		Unread:    map[string]bool{"1/eu-west-1/instance": true},
+		Resources: all, Rates: RunRates(all, book(t)),
+		Verdicts: map[inventory.Ref]duty.Verdict{machine.Ref(): {State: duty.Idle, Since: noon.Add(-20 * time.Minute), Until: noon.Add(time.Minute)}},
+	}
+	r, seen := Observe(s)
+	want := []Part{{"eu-west-1", inventory.KindVolume}, {"us-east-1", inventory.KindInstance}, {"us-east-1", inventory.KindVolume}}
+	if !slices.Equal(r.Complete, want) || !r.At.Equal(noon) {
+		t.Errorf("round %+v, want complete %v at noon", r, want)
+	}
+	if len(seen) != 1 {
+		t.Fatalf("observed %d resources, want the account's own that can cost", len(seen))
+	}
+	o := seen[0]
+	if o.Hold != "h-7" || o.Owner.Team != "vision" || o.Market != inventory.Spot || !o.CreatedAt.Equal(noon.Add(-time.Hour)) {
+		t.Errorf("observed %+v", o)
+	}
+	if len(o.Meters) != 1 || !o.Meters[0].Moves || o.Meters[0].MinimumSeconds != 60 || o.Meters[0].AtMost <= o.Meters[0].Monthly || o.Meters[0].Source == "" {
+		t.Errorf("meters %+v: want a spot machine's, bounded by its on-demand price", o.Meters)
+	}
+	if want := []Span{{noon.Add(-20 * time.Minute), noon, duty.Idle}}; !slices.Equal(o.Duty, want) {
+		t.Errorf("duty %v, want %v", o.Duty, want)
+	}
+}
+
+// TestBusyIsMeasured: a verdict of busy counts for as long as work was seen, and not for
+// the time before the last pause.
+func TestBusyIsMeasured(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		load func(minute int) float64
+		want time.Duration
+	}{
+		{"always", func(int) float64 { return 90 }, time.Hour},
+		{"a pause a quarter of an hour ago", func(m int) float64 {
+			if m == 44 {
+				return 0
+			}
+			return 90
+		}, 15 * time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := usage.NewWindow(noon.Add(-time.Hour), noon, time.Minute, "test", nil)
+			for m := range 60 {
+				v := tc.load(m)
+				w.Add("0", usage.GPUUtil, usage.Point{Time: w.From.Add(time.Duration(m) * time.Minute), Mean: v, Max: v})
+				w.Add("", usage.CPUUtil, usage.Point{Time: w.From.Add(time.Duration(m) * time.Minute), Mean: 99, Max: 99})
+			}
+			v := duty.Now(w, 1, noon, duty.DefaultThresholds())
+			if v.State != duty.Busy {
+				t.Fatalf("verdict %s: %s", v.State, v.Why)
+			}
+			got := verdictSpans(v, w, noon)
+			if want := []Span{{noon.Add(-tc.want), noon, duty.Busy}}; !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestLayered(t *testing.T) {
+	s := func(from, to string, state duty.State) Span { return Span{clock(from), clock(to), state} }
+	for _, tc := range []struct {
+		name string
+		in   []Span
+		want []Span
+	}{
+		{"the first is on top", []Span{s("11:00", "11:30", duty.Idle), s("10:00", "12:00", duty.Busy)}, []Span{s("10:00", "11:00", duty.Busy), s("11:00", "11:30", duty.Idle), s("11:30", "12:00", duty.Busy)}},
+		{"nothing after now", []Span{s("11:00", "13:00", duty.Idle), s("12:00", "13:00", duty.Busy)}, []Span{s("11:00", "12:00", duty.Idle)}},
+		{"covered whole", []Span{s("10:00", "12:00", duty.Idle), s("10:30", "11:00", duty.Busy)}, []Span{s("10:00", "12:00", duty.Idle)}},
+		{"empty and reversed", []Span{s("11:00", "11:00", duty.Idle), s("11:30", "11:00", duty.Busy)}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := layered(tc.in, noon); !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRatesFill(t *testing.T) {
+	node := resource(inventory.KindNode, "dgx", inventory.StateRunning, nil)
+	rates := Rates{GPUHour: map[string]money.Amount{"A100": 2 * money.USD}, VCPUHour: inventory.Known(money.Cent), Source: "finance 2026", AsOf: noon}
+	for _, tc := range []struct {
+		name string
+		size Size
+		have []Charge
+		want string
+	}{
+		{"GPUs and CPUs; memory is in the GPU's price", Size{GPUs: 8, GPU: "A100", MilliCPUs: 96_000, MemoryMiB: 1 << 20}, nil, "12380.80"},
+		{"a GPU without a rate", Size{GPUs: 1, GPU: "H900"}, nil, `no rate of a GPU-hour of "H900" is configured`},
+		{"memory without a rate and without GPUs", Size{MilliCPUs: 4000, MemoryMiB: 1024}, nil, "no rate of a GiB-hour of memory is configured"},
+		{"a price of the book stays", Size{GPUs: 8, GPU: "A100"}, []Charge{{Meter: "compute", Category: Compute, ListCost: money.USD}}, "1.00"},
+		{"a charge without a price does not", Size{GPUs: 1, GPU: "A100"}, []Charge{{Meter: "compute", Category: Compute, Unpriced: "no price"}}, "1460.00"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			charges := map[inventory.Ref][]Charge{node.Ref(): tc.have}
+			rates.Fill([]*inventory.Resource{node}, map[inventory.Ref]Size{node.Ref(): tc.size}, charges)
+			got := charges[node.Ref()]
+			if len(got) != 1 {
+				t.Fatalf("charges %+v, want one", got)
+			}
+			s := got[0].Unpriced
+			if s == "" {
+				s = got[0].ListCost.String()
+			}
+			if s != tc.want {
+				t.Errorf("got %s, want %s", s, tc.want)
+			}
+		})
+	}
+}
+
+// BenchmarkDerive derives the entries of an hour of 100,000 machines beside those of the
+// hour before.
+func BenchmarkDerive(b *testing.B) {
+	histories := make([]History, 100_000)
+	for i := range histories {
+		name := func(o *Observation) { o.Ref.ID = fmt.Sprintf("i-%08d", i) }
+		first := seen("12:00", inventory.StateRunning, name, launched("08:00"))
+		second := seen("13:00", inventory.StateRunning, name, launched("08:00"), did(duty.Busy, "12:10", "13:00"))
+		third := seen("14:00", inventory.StateRunning, name, launched("08:00"), did(duty.Busy, "13:30", "14:00"))
+		h := History{Ref: first.Ref, Observations: []Observation{first, second}, Rounds: clocks("12:00", "13:00")}
+		posted, err := h.accrue(clock("12:00"), clock("14:00"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		h.Observations, h.Rounds, h.Posted = append(h.Observations, third), clocks("12:00", "13:00", "14:00"), posted
+		histories[i] = h
+	}
+	for b.Loop() {
+		added := 0
+		for i := range histories {
+			entries, err := histories[i].differences(clock("12:00"), clock("15:00"), clock("14:00"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			added += len(entries)
+		}
+		if added != 2*len(histories) {
+			b.Fatalf("added %d entries", added)
+		}
+	}
+}

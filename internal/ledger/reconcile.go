@@ -1,0 +1,375 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// BilledDay is what a bill says of one resource, day, service and charge category, and
+// commitment status. Amounts are exact to the nano-dollar, rounded once.
+type BilledDay struct {
+	Cloud, Account, Region string
+	// Resource is the bill's ResourceId: an identifier or an ARN; empty where the bill
+	// names none.
+	Resource string
+	Day      time.Time
+	// Period is the start of the billing period.
+	Period         time.Time
+	Service        string
+	ChargeCategory ChargeCategory
+	// Category is where the charge belongs, as far as the bill tells; may be empty.
+	Category Category
+	// Attributes are those that the bill's tags give.
+	Attributes              Attributes
+	Billed, Effective, List money.Amount
+	// CommitmentStatus is FOCUS's CommitmentDiscountStatus: "Used", "Unused" or empty.
+	CommitmentStatus string
+	Currency         string
+}
+
+// Basis is which cost of the bill the ledger is held against.
+type Basis string
+
+// The bases. The zero value is BilledCost: what the invoice adds up to. EffectiveCost
+// spreads what commitments cost over what they cover.
+const (
+	BilledCost    Basis = ""
+	EffectiveCost Basis = "effective"
+)
+
+// Reason is why accrued and billed differ.
+type Reason string
+
+// The reasons.
+const (
+	NotBilledYet  Reason = "not billed yet"      // the day is after the newest of the bill
+	NotBilled     Reason = "not in the bill"     // accrued, and the bill has nothing of it
+	NotObserved   Reason = "not observed"        // billed, and no round saw it
+	NoResource    Reason = "no resource named"   // the bill does not say what it is for
+	CreditOrFund  Reason = "credit"              // FOCUS Credit
+	Taxes         Reason = "tax"                 // FOCUS Tax
+	Purchased     Reason = "purchase"            // FOCUS Purchase: commitments, subscriptions
+	Adjusted      Reason = "adjustment"          // FOCUS Adjustment
+	CoveredBy     Reason = "commitment-covered"  // paid by a commitment
+	Discounted    Reason = "negotiated discount" // billed under list price
+	NoPrice       Reason = "no price"            // a meter without a price in the book
+	UnknownTime   Reason = "unknown time"        // time between observations
+	RoundingCents Reason = "rounding"            // at most a cent a day
+	Unexplained   Reason = "other usage"         // what rounds do not see: requests, transfer, another price
+)
+
+// Cause is a part of a drift with its reason.
+type Cause struct {
+	Reason Reason  `json:"reason"`
+	Amount Dollars `json:"amount_usd"`
+}
+
+// Drift is accrued against billed of one resource and day. Accrued and the causes add up
+// to Billed.
+type Drift struct {
+	Account  string    `json:"account"`
+	Resource string    `json:"resource"` // empty: the bill names none
+	Day      time.Time `json:"day"`
+	Service  string    `json:"service,omitempty"`
+	// Accrued is at list price, Reconciled what earlier reconciliations added.
+	Accrued    Dollars `json:"accrued_usd"`
+	Reconciled Dollars `json:"reconciled_usd"`
+	Billed     Dollars `json:"billed_usd"`
+	// Drift is Billed less the other two: what no reconciliation has brought in yet.
+	Drift  Dollars `json:"drift_usd"`
+	Causes []Cause `json:"causes"`
+
+	parts  []ResourceDay
+	billed []BilledDay
+}
+
+// Reconciliation is accrued against billed.
+type Reconciliation struct {
+	Schema string  `json:"schema"` // "curfew.reconcile/v1"
+	Basis  string  `json:"basis"`
+	Rows   []Drift `json:"rows"`
+	// The totals add up over the rows; Causes by reason, in order of size.
+	Accrued    Dollars `json:"accrued_usd"`
+	Reconciled Dollars `json:"reconciled_usd"`
+	Billed     Dollars `json:"billed_usd"`
+	Drift      Dollars `json:"drift_usd"`
+	Causes     []Cause `json:"causes"`
+	// BilledThrough is the end of the last day that the bill holds.
+	BilledThrough time.Time `json:"billed_through"`
+
+	Assumptions   []string `json:"assumptions"`
+	CoverageNotes []string `json:"coverage_notes"`
+	Changes       []string `json:"changes"`
+}
+
+// billKey is a resource's day under the name that bill and ledger share.
+type billKey struct {
+	account, resource string
+	day               time.Time
+}
+
+// BillID returns the name by which a bill and the inventory can be told to mean the same
+// resource: of an ARN what follows the last slash or colon, anything else as it is.
+func BillID(id string) string {
+	if !strings.HasPrefix(id, "arn:") {
+		return id
+	}
+	return id[strings.LastIndexAny(id, "/:")+1:]
+}
+
+// Reconcile holds what was accrued against a bill, resource by resource and day by day.
+// through is the end of the last day that the bill holds; what was accrued later is not
+// billed yet. A bill in another currency than US dollars is an error.
+func Reconcile(accrued []ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
+	rows := map[billKey]*Drift{}
+	row := func(account, resource string, day time.Time) *Drift {
+		k := billKey{account, BillID(resource), clean(day).Truncate(24 * time.Hour)}
+		d, ok := rows[k]
+		if !ok {
+			d = &Drift{Account: account, Resource: k.resource, Day: k.day}
+			rows[k] = d
+		}
+		return d
+	}
+	for _, a := range accrued {
+		d := row(a.Ref.Account, a.Ref.ID, a.Day)
+		d.parts = append(d.parts, a)
+	}
+	for _, b := range bill {
+		if b.Currency != "USD" {
+			return nil, fmt.Errorf("reconcile %s of %s: the bill is in %q and the ledger in USD: convert the export first", b.Service, b.Day.Format(time.DateOnly), b.Currency)
+		}
+		d := row(b.Account, b.Resource, b.Day)
+		d.billed = append(d.billed, b)
+	}
+	out := &Reconciliation{Schema: "curfew.reconcile/v1", Basis: cmp.Or(string(basis), "billed"), Rows: make([]Drift, 0, len(rows)), BilledThrough: through.UTC()}
+	byReason := map[Reason]money.Amount{}
+	var sums [4]money.Amount
+	for _, d := range rows {
+		if err := d.settle(through, basis); err != nil {
+			return nil, fmt.Errorf("reconcile %s on %s: %w", cmp.Or(d.Resource, "what names no resource"), d.Day.Format(time.DateOnly), err)
+		}
+		out.Rows = append(out.Rows, *d)
+		for i, v := range []Dollars{d.Accrued, d.Reconciled, d.Billed, d.Drift} {
+			var err error
+			if sums[i], err = sums[i].Add(money.Amount(v)); err != nil {
+				return nil, fmt.Errorf("add up the reconciliation: %w", err)
+			}
+		}
+		for _, c := range d.Causes {
+			byReason[c.Reason] += money.Amount(c.Amount)
+		}
+	}
+	slices.SortFunc(out.Rows, func(a, b Drift) int {
+		return cmp.Or(a.Day.Compare(b.Day), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Resource, b.Resource))
+	})
+	out.Accrued, out.Reconciled, out.Billed, out.Drift = Dollars(sums[0]), Dollars(sums[1]), Dollars(sums[2]), Dollars(sums[3])
+	out.Causes = causes(byReason)
+	out.explain()
+	return out, nil
+}
+
+// causes lists reasons with an amount, the largest first.
+func causes(by map[Reason]money.Amount) []Cause {
+	out := []Cause{}
+	for _, r := range slices.Sorted(maps.Keys(by)) {
+		if by[r] != 0 {
+			out = append(out, Cause{r, Dollars(by[r])})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Cause) int { return cmp.Compare(size(b.Amount), size(a.Amount)) })
+	return out
+}
+
+func size(d Dollars) Dollars { return max(d, -d) }
+
+// settle finds the drift of a row and its causes.
+func (d *Drift) settle(through time.Time, basis Basis) error {
+	why := map[Reason]money.Amount{}
+	var accrued, reconciled, billed, list, most money.Amount
+	var unknown, unpriced int64
+	var errs error
+	add := func(to *money.Amount, v money.Amount) {
+		sum, err := to.Add(v)
+		if err != nil {
+			errs = err
+		}
+		*to = sum
+	}
+	for _, p := range d.parts {
+		add(&accrued, p.Accrued)
+		add(&reconciled, p.Reconciled)
+		add(&most, p.Unknown.AtMost)
+		unknown, unpriced = unknown+p.Unknown.Seconds, unpriced+p.UnpricedSeconds
+	}
+	for _, b := range d.billed {
+		cost := b.Billed
+		if basis == EffectiveCost {
+			cost = b.Effective
+		}
+		add(&billed, cost)
+		d.Service = cmp.Or(d.Service, b.Service)
+		switch b.ChargeCategory {
+		case Tax:
+			why[Taxes] += cost
+		case Credit:
+			why[CreditOrFund] += cost
+		case Purchase:
+			why[Purchased] += cost
+		case Adjustment:
+			why[Adjusted] += cost
+		default:
+			reason := Discounted
+			if b.CommitmentStatus != "" {
+				reason = CoveredBy
+			}
+			why[reason] += cost - b.List
+			add(&list, b.List)
+		}
+	}
+	rest := list - accrued
+	switch {
+	case len(d.billed) == 0 && !d.Day.Before(through):
+		why[NotBilledYet] += rest
+	case len(d.billed) == 0:
+		why[NotBilled] += rest
+	case d.Resource == "":
+		why[NoResource] += rest
+	case len(d.parts) == 0:
+		why[NotObserved] += rest
+	case size(Dollars(rest)) <= Dollars(money.Cent):
+		why[RoundingCents] += rest
+	case unpriced > 0:
+		why[NoPrice] += rest
+	case unknown > 0 && rest > 0:
+		part := min(rest, most)
+		why[UnknownTime] += part
+		why[Unexplained] += rest - part
+	default:
+		why[Unexplained] += rest
+	}
+	d.Accrued, d.Reconciled, d.Billed, d.Drift = Dollars(accrued), Dollars(reconciled), Dollars(billed), Dollars(billed-accrued-reconciled)
+	d.Causes = causes(why)
+	return errs
+}
+
+// explain says what the reconciliation rests on.
+func (r *Reconciliation) explain() {
+	r.Assumptions = []string{
+		"accrued is at list price, billed is FOCUS's " + map[string]string{"billed": "BilledCost", "effective": "EffectiveCost"}[r.Basis],
+		"a bill's resource is the inventory's of the same name, an ARN by its last part",
+	}
+	r.CoverageNotes = []string{"the bill holds days before " + r.BilledThrough.Format(time.DateOnly)}
+	r.Changes = []string{"a period can be restated for two weeks after it closes: import it again then"}
+	for _, c := range r.Causes {
+		if c.Reason == NoResource {
+			r.CoverageNotes = append(r.CoverageNotes, money.Amount(c.Amount).Dollars()+" of the bill names no resource, so nobody can be charged for it by resource")
+		}
+	}
+}
+
+// Corrections returns the entries that bring the ledger to the bill: for each resource
+// and day that differs, the drift over the lines that were accrued, in proportion, so
+// that used and wasted are at what was really paid. What is not billed yet stays as it
+// was accrued. Posting them and reconciling again leaves nothing to correct.
+func (r *Reconciliation) Corrections() ([]Entry, error) {
+	var out []Entry
+	for i := range r.Rows {
+		d := &r.Rows[i]
+		if d.Drift == 0 || (len(d.billed) == 0 && !d.Day.Before(r.BilledThrough)) {
+			continue
+		}
+		entries, err := d.corrections()
+		if err != nil {
+			return nil, fmt.Errorf("correct %s on %s: %w", d.Resource, d.Day.Format(time.DateOnly), err)
+		}
+		out = append(out, entries...)
+	}
+	return out, nil
+}
+
+// corrections returns the entries of one row.
+func (d *Drift) corrections() ([]Entry, error) {
+	e := Entry{Kind: Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC)}
+	e.Line = Line{Meter: "bill", ChargeCategory: Adjustment, Pricing: Other, Service: d.Service}
+	var why []string
+	for _, c := range d.Causes {
+		why = append(why, string(c.Reason)+" "+money.Amount(c.Amount).Cents())
+	}
+	e.Why = strings.Join(why, ", ")
+	if len(d.billed) > 0 {
+		b := d.billed[0]
+		e.Ref = inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: d.Resource}
+		e.Attributes, e.Category = b.Attributes, b.Category
+		if !b.Period.IsZero() {
+			e.BillPeriod = b.Period.UTC()
+		}
+	}
+	weights := make([]int64, len(d.parts))
+	var some bool
+	for i, p := range d.parts {
+		weights[i] = int64(max(0, p.Accrued))
+		some = some || weights[i] > 0
+	}
+	if len(d.parts) > 0 && !some {
+		weights[0] = 1
+	}
+	if len(d.parts) == 0 {
+		e.Amount = money.Amount(d.Drift)
+		return []Entry{e}, nil
+	}
+	amounts, err := money.Split(money.Amount(d.Drift), weights)
+	if err != nil {
+		return nil, err
+	}
+	var out []Entry
+	for i, p := range d.parts {
+		if amounts[i] == 0 {
+			continue
+		}
+		e.Ref, e.Attributes, e.Category, e.Duty, e.Amount = p.Ref, p.Attributes, p.Category, p.Duty, amounts[i]
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// ReconcileAccount reconciles the ledger of an account over the whole days of [from, to)
+// with a bill, and where post is true adds the corrections. It returns what it found
+// before them, and how many entries it added.
+func ReconcileAccount(ctx context.Context, s Store, a Account, bill []BilledDay, from, to, through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
+	for tries := 1; ; tries++ {
+		version, err := s.Version(ctx, a)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read the ledger of %s: %w", a, err)
+		}
+		accrued, err := s.ResourceDays(ctx, a, from, to)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read the ledger of %s: %w", a, err)
+		}
+		r, err := Reconcile(accrued, bill, through, basis)
+		if err != nil || !post {
+			return r, 0, err
+		}
+		entries, err := r.Corrections()
+		if err != nil || len(entries) == 0 {
+			return r, 0, err
+		}
+		_, err = s.Append(ctx, a, version, entries)
+		switch {
+		case errors.Is(err, ErrConflict) && tries < maxConflicts:
+			continue
+		case err != nil:
+			return nil, 0, fmt.Errorf("correct the ledger of %s: %w", a, err)
+		}
+		return r, len(entries), nil
+	}
+}

@@ -1,0 +1,277 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// MaxGap is the longest time between two observations through which the former state
+// holds where the provider does not say more, and the longest time for which a price
+// that moves holds before and after it was seen. Two hours, our own choice: rounds that
+// run every hour may miss one.
+const MaxGap = 2 * time.Hour
+
+// stretch is time of a resource in which one observation's meters run, or in which
+// nobody knows.
+type stretch struct {
+	from, to time.Time
+	// holds is the observation whose meters and attributes hold. next is the one after
+	// it where the state lasted until then, so that its newer rates may hold in part.
+	holds, next *Observation
+	// gap is set where nobody knows what ran; holds and next are then those on either
+	// side of it, and either may be nil.
+	gap Gap
+	// unseen says of a gap that something ran whose meters nobody ever saw.
+	unseen bool
+	// extra are the seconds billed beyond to, for a run shorter than the minimum.
+	extra int64
+	// duty is what was measured over the time.
+	duty []Span
+}
+
+// who returns the observation whose attributes hold.
+func (s *stretch) who() *Observation {
+	if s.holds != nil {
+		return s.holds
+	}
+	return s.next
+}
+
+// meters returns those that may have run in a gap, each at the higher of its rates.
+func (s *stretch) meters() []Meter {
+	var out []Meter
+	if s.unseen {
+		out = []Meter{{Name: "compute", Category: Compute, Unpriced: "it ran and ended between two looks"}}
+	}
+	for _, o := range []*Observation{s.holds, s.next} {
+		if o == nil {
+			continue
+		}
+		for _, m := range o.Meters {
+			i := slices.IndexFunc(out, func(x Meter) bool { return x.Name == m.Name })
+			if i < 0 {
+				out = append(out, m)
+				continue
+			}
+			have, bounded := out[i].bound()
+			if most, also := m.bound(); bounded && (!also || most > have) {
+				out[i] = m
+			}
+		}
+	}
+	return out
+}
+
+// stateful says whether the meters of a kind depend on its state; the others cost for
+// as long as they exist.
+func stateful(k inventory.Kind) bool {
+	switch k {
+	case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob, inventory.KindDatabase,
+		inventory.KindNATGateway, inventory.KindNode, inventory.KindPod:
+		return true
+	}
+	return false
+}
+
+// since returns the time from which on an observation's state is known to have lasted;
+// zero is not known. What only costs by existing lasts since it was made, a running
+// machine since its launch.
+func (o *Observation) since() time.Time {
+	t := o.StateSince
+	if !stateful(o.Ref.Kind) || (t.IsZero() && o.Ref.Kind == inventory.KindInstance && o.State == inventory.StateRunning) {
+		t = o.CreatedAt
+	}
+	if t.After(o.At) {
+		return time.Time{}
+	}
+	return t
+}
+
+// ended says whether a run is over, or may be, whose meters the observation does not
+// have any more. What is only starting or failed never ran.
+func (o *Observation) ended() bool {
+	switch o.State {
+	case inventory.StateStopping, inventory.StateStopped, inventory.StateDeleting, inventory.StateUnknown:
+		return stateful(o.Ref.Kind)
+	}
+	return false
+}
+
+// made returns when the resource was made or launched; zero is not known.
+func (o *Observation) made() time.Time {
+	if o.CreatedAt.After(o.At) {
+		return time.Time{}
+	}
+	return o.CreatedAt
+}
+
+// stretches returns what is known of a resource's time, in order.
+//
+//   - Before the first observation: from its launch or creation, if its part was listed
+//     before without it; nothing before that listing, and nothing at all where there
+//     was none.
+//   - Between two: what the provider says of its state and launch, however long ago;
+//     else the former state for at most [MaxGap], and past that nobody knows.
+//   - After the last: nobody knows, until the listing that it is missing from.
+func (h *History) stretches() []stretch {
+	var w walk
+	for i := range h.Observations {
+		o := &h.Observations[i]
+		before, absent := h.absences(i)
+		w.duty = o.Duty
+		switch {
+		case i == 0:
+			w.head(before, o)
+		case absent.IsZero() || w.lasts(&h.Observations[i-1], o):
+			w.between(&h.Observations[i-1], o)
+		default:
+			w.tail(&h.Observations[i-1], absent)
+			w.head(before, o)
+		}
+	}
+	if n := len(h.Observations); n > 0 {
+		last := &h.Observations[n-1]
+		if i, _ := slices.BinarySearchFunc(h.Rounds, last.At.Add(1), time.Time.Compare); i < len(h.Rounds) {
+			w.duty = nil
+			w.tail(last, h.Rounds[i])
+		}
+	}
+	return w.out
+}
+
+// absences returns the newest listing before observation i, and the first one after the
+// observation before it that did not see the resource; zero is none.
+func (h *History) absences(i int) (before, absent time.Time) {
+	j, _ := slices.BinarySearchFunc(h.Rounds, h.Observations[i].At, time.Time.Compare)
+	if j > 0 {
+		before = h.Rounds[j-1]
+	}
+	if i == 0 {
+		return before, time.Time{}
+	}
+	last := h.Observations[i-1].At
+	if k, _ := slices.BinarySearchFunc(h.Rounds, last.Add(1), time.Time.Compare); k < j {
+		absent = h.Rounds[k]
+	}
+	return before, absent
+}
+
+// walk collects stretches.
+type walk struct {
+	out  []stretch
+	duty []Span
+}
+
+func (w *walk) add(s stretch) {
+	if s.from.Before(s.to) {
+		s.duty = w.duty
+		w.out = append(w.out, s)
+	}
+}
+
+// lasts says whether b's state is known to have lasted since a.
+func (w *walk) lasts(a, b *Observation) bool {
+	t := b.since()
+	return !t.IsZero() && !t.After(a.At)
+}
+
+// between adds the time from one observation to the next.
+func (w *walk) between(a, b *Observation) {
+	since, made := b.since(), b.made()
+	unknown := func(from, to time.Time) { w.add(stretch{from: from, to: to, holds: a, next: b, gap: Unobserved}) }
+	if w.lasts(a, b) {
+		if stateful(a.Ref.Kind) && a.State != b.State {
+			w.add(stretch{from: a.At, to: b.At, holds: b})
+		} else {
+			w.add(stretch{from: a.At, to: b.At, holds: a, next: b})
+		}
+		return
+	}
+	begin := a.At
+	if made.After(a.At) { // it was launched, or made anew
+		if a.State == inventory.StateStopped && b.Ref.Kind == inventory.KindInstance {
+			w.add(stretch{from: a.At, to: made, holds: a})
+		} else {
+			unknown(a.At, made)
+		}
+		begin = made
+	}
+	switch {
+	case since.IsZero() && begin.After(a.At) && b.ended():
+		w.add(stretch{from: begin, to: b.At, holds: a, next: b, gap: Unobserved, unseen: a.State != inventory.StateRunning})
+	case since.IsZero() && b.At.Sub(begin) > MaxGap:
+		unknown(begin, b.At)
+	case since.IsZero() && begin.After(a.At):
+		w.add(stretch{from: begin, to: b.At, holds: b})
+	case since.IsZero() && a.State == b.State:
+		w.add(stretch{from: begin, to: b.At, holds: a, next: b})
+	case since.IsZero():
+		w.add(stretch{from: begin, to: b.At, holds: a})
+	default:
+		w.entered(a, b, begin, latest(since, begin))
+	}
+}
+
+// entered adds the time from begin, at which a's state held or b's run began, to since,
+// at which b's state was entered, and from there to b.
+func (w *walk) entered(a, b *Observation, begin, since time.Time) {
+	switch launched := begin.After(a.At); {
+	case launched && a.State == inventory.StateRunning:
+		w.add(stretch{from: begin, to: since, holds: a, extra: short(a, begin, since)})
+	case launched:
+		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved, unseen: b.ended()})
+	case a.State == b.State && since.Sub(begin) > MaxGap:
+		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved})
+	default:
+		w.add(stretch{from: begin, to: since, holds: a, extra: short(a, b.made(), since)})
+	}
+	w.add(stretch{from: since, to: b.At, holds: b})
+}
+
+// short returns the seconds by which a run is shorter than what is billed at least.
+func short(o *Observation, launched, stopped time.Time) int64 {
+	var least int64
+	for _, m := range o.Meters {
+		least = max(least, m.MinimumSeconds)
+	}
+	if o.State != inventory.StateRunning || launched.IsZero() || !launched.Before(stopped) {
+		return 0
+	}
+	return max(0, least-seconds(launched, stopped))
+}
+
+// head adds the time from the last listing without a resource to its first observation.
+func (w *walk) head(listed time.Time, b *Observation) {
+	if listed.IsZero() {
+		return
+	}
+	since, made := b.since(), b.made()
+	begin := latest(made, listed)
+	if made.IsZero() {
+		begin = latest(since, listed)
+		if since.IsZero() {
+			begin = b.At
+		}
+		w.add(stretch{from: listed, to: begin, next: b, gap: Unobserved})
+	}
+	switch {
+	case since.IsZero() && b.ended():
+		w.add(stretch{from: begin, to: b.At, next: b, gap: Unobserved, unseen: true})
+	case since.IsZero() && b.At.Sub(begin) > MaxGap:
+		w.add(stretch{from: begin, to: b.At, next: b, gap: Unobserved})
+	case since.After(begin):
+		w.add(stretch{from: begin, to: since, next: b, gap: Unobserved, unseen: b.ended()})
+		begin = since
+		fallthrough
+	default:
+		w.add(stretch{from: begin, to: b.At, holds: b})
+	}
+}
+
+// tail adds the time from the last observation of a resource to the listing that it is
+// missing from.
+func (w *walk) tail(a *Observation, absent time.Time) {
+	w.add(stretch{from: a.At, to: absent, holds: a, gap: Gone})
+}

@@ -1,0 +1,269 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan"
+)
+
+// Quantity is how many units were made, in thousandths: 1500 is one and a half. Its
+// range is 0 to about 9.2 × 10^15 units.
+type Quantity int64
+
+// perUnit is the parts of a unit that a Quantity counts.
+const perUnit = 1000
+
+// String returns "1.5".
+func (q Quantity) String() string {
+	s := fmt.Sprintf("%d.%03d", q/perUnit, q%perUnit)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// MarshalJSON writes a number.
+func (q Quantity) MarshalJSON() ([]byte, error) { return []byte(q.String()), nil }
+
+// ParseQuantity reads a decimal number with at most three digits after the point, not
+// negative.
+func ParseQuantity(s string) (Quantity, error) {
+	whole, frac, point := strings.Cut(s, ".")
+	if len(frac) > 3 || (point && frac == "") || whole == "" || strings.Trim(whole+frac, "0123456789") != "" {
+		return 0, fmt.Errorf("count %q is not a number of at most three digits after the point, 0 or more", s)
+	}
+	v, err := strconv.ParseInt(whole+frac+strings.Repeat("0", 3-len(frac)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count %q is out of range", s)
+	}
+	return Quantity(v), nil
+}
+
+// Count is how many units were made in the period that starts at Time, of one key.
+type Count struct {
+	Time  time.Time
+	Count Quantity
+	// Key is the value of the dimension that costs are shown by; empty is all together.
+	Key string
+}
+
+// ReadCounts reads `time,count[,key]`: times as RFC 3339 or dates, counts as
+// [ParseQuantity]. Mistakes are a *plan.FileError with their place, a second count of
+// one time and key among them.
+func ReadCounts(name string, r io.Reader) ([]Count, error) {
+	var out []Count
+	seen := map[Count]bool{}
+	err := plan.ReadCSV(name, r, plan.Layout{Required: []string{"time", "count"}, Optional: []string{"key"}}, func(row plan.Row) error {
+		at, err := time.Parse(time.RFC3339, row.Text("time"))
+		if err != nil {
+			if at, err = time.Parse(time.DateOnly, row.Text("time")); err != nil {
+				return row.Error("time", "time %q is neither 2026-01-31T15:00:00Z nor 2026-01-31", row.Text("time"))
+			}
+		}
+		n, err := ParseQuantity(row.Text("count"))
+		if err != nil {
+			return row.Error("count", "%s", err)
+		}
+		c := Count{Time: at.UTC(), Key: row.Text("key")}
+		if seen[c] {
+			return row.Error("time", "there is already a count of %s at this time", cmp.Or(c.Key, "all"))
+		}
+		seen[c] = true
+		c.Count = n
+		out = append(out, c)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CountBasis is which cost a unit is charged with.
+type CountBasis string
+
+// The bases.
+const (
+	UsedBasis      CountBasis = "used"      // compute that worked
+	AllocatedBasis CountBasis = "allocated" // all that was there for it
+	IdleBasis      CountBasis = "idle"      // what was wasted
+)
+
+// Unit says what is counted.
+type Unit struct {
+	// Name is what one is: "prediction", "token", "training run", "GPU-hour".
+	Name string
+	// Per is how many a unit cost is for: 1, or 1,000,000 tokens. 0 is 1.
+	Per int64
+	// Target is the most that Per units should cost on the allocated basis; nil is none.
+	Target *money.Rate
+}
+
+// UnitCost is what Per units of one key and period cost on one basis.
+type UnitCost struct {
+	Period time.Time  `json:"period"`
+	Key    []string   `json:"key"`
+	Basis  CountBasis `json:"basis"`
+	Amount Dollars    `json:"amount_usd"`
+	Count  Quantity   `json:"count"`
+	// Cost is exact to the pico-dollar; null with a reason where nothing was counted.
+	Cost   *money.Rate `json:"unit_cost_usd"`
+	Reason string      `json:"reason,omitempty"`
+	// OverTarget says that it is on the allocated basis and above the target.
+	OverTarget bool `json:"over_target"`
+}
+
+// UnitCosts is what units cost over time.
+type UnitCosts struct {
+	Schema string      `json:"schema"` // "curfew.unit-costs/v1"
+	Unit   string      `json:"unit"`
+	Per    int64       `json:"per"`
+	Target *money.Rate `json:"target_usd"`
+	// Rows are in the order of the costs' rows, with a row for each basis.
+	Rows []UnitCost `json:"rows"`
+	// Total is over the whole time, by basis.
+	Total []UnitCost `json:"total"`
+	// Trend is the change of the allocated unit cost from the first period that has one
+	// to the last, as a share: 0.1 is a tenth more. Null with fewer than two.
+	Trend *float64 `json:"trend"`
+
+	Assumptions   []string `json:"assumptions"`
+	CoverageNotes []string `json:"coverage_notes"`
+	Changes       []string `json:"changes"`
+}
+
+// Units divides costs by counts, period by period and key by key. Counts with a key go
+// with the costs of that key, which must then be shown by exactly one dimension; counts
+// without go with costs that are shown by none. Counts outside the time of the costs
+// are left out.
+func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
+	u.Per = max(u.Per, 1)
+	if len(c.By) > 1 {
+		return nil, fmt.Errorf("divide costs by %s: they are shown by %d dimensions, and a count has one key", u.Name, len(c.By))
+	}
+	type cell struct {
+		period time.Time
+		key    string
+	}
+	made := map[cell]Quantity{}
+	var total Quantity
+	granularity := Granularity(strings.TrimSuffix(c.Granularity, "total"))
+	outside, keyless := 0, 0
+	for _, n := range counts {
+		if n.Time.Before(c.Since) || !n.Time.Before(c.Until) {
+			outside++
+			continue
+		}
+		if (n.Key == "") != (len(c.By) == 0) {
+			keyless++
+			continue
+		}
+		k := cell{granularity.Start(n.Time, c.Since), n.Key}
+		if n.Count < 0 || made[k] > math.MaxInt64-n.Count || total > math.MaxInt64-n.Count {
+			return nil, fmt.Errorf("add up %s: count out of range", u.Name)
+		}
+		made[k] += n.Count
+		total += n.Count
+	}
+	if keyless > 0 {
+		want := "a key for each, because costs are shown by one dimension"
+		if len(c.By) == 0 {
+			want = "no key, because costs are not shown by any dimension"
+		}
+		return nil, fmt.Errorf("divide costs by %s: %d counts do not fit: they need %s", u.Name, keyless, want)
+	}
+	out := &UnitCosts{Schema: "curfew.unit-costs/v1", Unit: u.Name, Per: u.Per, Target: u.Target, Rows: []UnitCost{}}
+	for _, r := range c.Rows {
+		rows, err := u.divide(r, made[cell{r.Period, strings.Join(r.Key, "")}])
+		if err != nil {
+			return nil, err
+		}
+		out.Rows = append(out.Rows, rows...)
+	}
+	var err error
+	if out.Total, err = u.divide(c.Total, total); err != nil {
+		return nil, err
+	}
+	out.trend()
+	out.Assumptions = append([]string{}, c.Assumptions...)
+	out.CoverageNotes, out.Changes = append([]string{}, c.CoverageNotes...), append([]string{}, c.Changes...)
+	if outside > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are outside the time of the costs and left out", outside))
+	}
+	return out, nil
+}
+
+// divide returns the unit costs of one cost on every basis.
+func (u *Unit) divide(c Cost, n Quantity) ([]UnitCost, error) {
+	out := make([]UnitCost, 0, 3)
+	for _, b := range []struct {
+		basis  CountBasis
+		amount Dollars
+	}{{UsedBasis, c.Used}, {AllocatedBasis, c.Amount}, {IdleBasis, c.Wasted}} {
+		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: b.amount, Count: n}
+		if n == 0 {
+			x.Reason = "nothing was counted"
+			out = append(out, x)
+			continue
+		}
+		rate, err := unitRate(money.Amount(b.amount), u.Per, n)
+		if err != nil {
+			return nil, fmt.Errorf("divide %s by %s %s: %w", money.Amount(b.amount), n, u.Name, err)
+		}
+		x.Cost = &rate
+		x.OverTarget = b.basis == AllocatedBasis && u.Target != nil && rate > *u.Target
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// unitRate returns what per units cost, rounded half up to the pico-dollar.
+func unitRate(a money.Amount, per int64, n Quantity) (money.Rate, error) {
+	const picoPerNano = 1000
+	v := new(big.Int).Mul(big.NewInt(int64(a)), big.NewInt(per))
+	v.Mul(v, big.NewInt(2*picoPerNano*perUnit))
+	d := big.NewInt(int64(n))
+	v.Add(v, d)
+	v.Div(v, d.Lsh(d, 1))
+	if !v.IsInt64() {
+		return 0, money.ErrOverflow
+	}
+	return money.Rate(v.Int64()), nil
+}
+
+// trend compares the allocated unit cost of the first and the last period that has one,
+// over all keys.
+func (u *UnitCosts) trend() {
+	type sum struct {
+		amount Dollars
+		count  Quantity
+	}
+	by := map[time.Time]sum{}
+	var periods []time.Time
+	for _, r := range u.Rows {
+		if r.Basis != AllocatedBasis || r.Count == 0 {
+			continue
+		}
+		s, ok := by[r.Period]
+		if !ok {
+			periods = append(periods, r.Period)
+		}
+		by[r.Period] = sum{s.amount + r.Amount, s.count + r.Count}
+	}
+	if len(periods) < 2 {
+		return
+	}
+	slices.SortFunc(periods, time.Time.Compare)
+	first, last := by[periods[0]], by[periods[len(periods)-1]]
+	if first.amount <= 0 {
+		return
+	}
+	change := float64(last.amount)/float64(last.count)/(float64(first.amount)/float64(first.count)) - 1
+	u.Trend = &change
+}

@@ -1,0 +1,136 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// month is the costs of a month: $6,000 used, $3,000 wasted, $1,000 of storage.
+func month() *ledger.Costs {
+	usd := func(n int64) ledger.Dollars { return ledger.Dollars(money.Amount(n) * money.USD) }
+	c := ledger.Cost{Period: start, Used: usd(6000), Wasted: usd(3000), Other: usd(1000), Amount: usd(10_000)}
+	return &ledger.Costs{Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []ledger.Cost{c}, Total: c}
+}
+
+func TestUnits(t *testing.T) {
+	target, _ := money.ParseRate("0.00015")
+	for _, tc := range []struct {
+		name   string
+		unit   ledger.Unit
+		counts string
+		want   string // used allocated idle
+	}{
+		{"$10,000 for 50 million predictions", ledger.Unit{Name: "prediction"}, "time,count\n2026-03-02,20000000\n2026-03-03,30000000\n", "0.00012 0.0002 0.00006"},
+		{"per million tokens", ledger.Unit{Name: "token", Per: 1_000_000}, "time,count\n2026-03-02,4000000000000\n", "0.0015 0.0025 0.00075"},
+		{"GPU-hours", ledger.Unit{Name: "GPU-hour"}, "time,count\n2026-03-02,2500.5\n", "2.399520095981 3.999200159968 1.19976004799"},
+		{"less than a nano-dollar each", ledger.Unit{Name: "token"}, "time,count\n2026-03-02,100000000000000\n", "0.00000000006 0.0000000001 0.00000000003"},
+		{"nothing counted", ledger.Unit{Name: "prediction"}, "time,count\n", "nothing was counted"},
+		{"zero counted", ledger.Unit{Name: "prediction"}, "time,count\n2026-03-02,0\n", "nothing was counted"},
+		{"counted in another month", ledger.Unit{Name: "prediction"}, "time,count\n2026-04-02,5\n", "nothing was counted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			counts, err := ledger.ReadCounts("c.csv", strings.NewReader(tc.counts))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.unit.Target = &target
+			u, err := ledger.Units(tc.unit, month(), counts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, x := range u.Total {
+				if x.Cost == nil {
+					got = []string{x.Reason}
+					continue
+				}
+				got = append(got, x.Cost.String())
+				if over := x.Basis == ledger.AllocatedBasis && *x.Cost > target; over != x.OverTarget {
+					t.Errorf("%s at %s: over the target %v", x.Basis, x.Cost, x.OverTarget)
+				}
+			}
+			if s := strings.Join(got, " "); s != tc.want {
+				t.Errorf("got %s, want %s", s, tc.want)
+			}
+			b, err := json.Marshal(u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if null := strings.Contains(string(b), `"unit_cost_usd":null`); null != (tc.want == "nothing was counted") {
+				t.Errorf("document %s", b)
+			}
+		})
+	}
+}
+
+// TestUnitTrend: a unit that gets dearer by a quarter from the first month to the last,
+// with a month between in which nothing was counted.
+func TestUnitTrend(t *testing.T) {
+	c := month()
+	c.Granularity, c.Until, c.By = "month", start.AddDate(0, 3, 0), []ledger.Dimension{ledger.ByTeam}
+	row := func(m int, dollars int64) ledger.Cost {
+		return ledger.Cost{Period: start.AddDate(0, m, 0), Key: []string{"vision"}, Amount: ledger.Dollars(money.Amount(dollars) * money.USD)}
+	}
+	c.Rows = []ledger.Cost{row(0, 100), row(1, 100), row(2, 125)}
+	n := func(m int) ledger.Count {
+		return ledger.Count{Time: start.AddDate(0, m, 5), Count: 10_000, Key: "vision"}
+	}
+	u, err := ledger.Units(ledger.Unit{Name: "run"}, c, []ledger.Count{n(0), n(2)})
+	if err != nil || u.Trend == nil || *u.Trend != 0.25 || len(u.Rows) != 9 {
+		t.Errorf("%+v, %v; want nine rows and a trend of a quarter", u, err)
+	}
+	if _, err := ledger.Units(ledger.Unit{Name: "run"}, c, []ledger.Count{{Time: start, Count: 1}}); err == nil || !strings.Contains(err.Error(), "need a key") {
+		t.Errorf("a count without a key: got %v", err)
+	}
+}
+
+func TestReadCounts(t *testing.T) {
+	for _, tc := range []struct{ name, in, want string }{
+		{"a column nobody knows", "time,count,team\n", `c.csv:1:12: column "team" is not known`},
+		{"no count", "time\n", `column "count" is missing`},
+		{"a time that is none", "time,count\nyesterday,1\n", `c.csv:2:1: time "yesterday"`},
+		{"a negative count", "time,count\n2026-01-01,-1\n", `c.csv:2:12: count "-1"`},
+		{"too many digits", "time,count\n2026-01-01,1.2345\n", `count "1.2345"`},
+		{"an exponent", "time,count\n2026-01-01,1e3\n", `count "1e3"`},
+		{"out of range", "time,count\n2026-01-01,99999999999999999999\n", "out of range"},
+		{"twice", "time,count,key\n2026-01-01,1,a\n2026-01-01,2,a\n", "c.csv:3:1: there is already a count of a"},
+		{"an empty file", "", "it is empty"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := ledger.ReadCounts("c.csv", strings.NewReader(tc.in))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// FuzzReadCounts: every count that is read is one, and prints as it is read; no time and
+// key is there twice.
+func FuzzReadCounts(f *testing.F) {
+	f.Add("time,count\n2026-01-01,1\n")
+	f.Add("time,count,key\n2026-01-01T15:00:00+02:00,1.5,a\n")
+	f.Add("count,time\n0.001,2026-01-01\n")
+	f.Fuzz(func(t *testing.T, in string) {
+		counts, err := ledger.ReadCounts("c.csv", strings.NewReader(in))
+		if err != nil {
+			return
+		}
+		seen := map[ledger.Count]bool{}
+		for _, c := range counts {
+			q, err := ledger.ParseQuantity(c.Count.String())
+			if err != nil || q != c.Count || q < 0 {
+				t.Fatalf("count %d prints as %s, read again as %d, %v", c.Count, c.Count, q, err)
+			}
+			c.Count = 0
+			if seen[c] {
+				t.Fatalf("%s of %q is there twice", c.Time, c.Key)
+			}
+			seen[c] = true
+		}
+	})
+}
