@@ -1,0 +1,511 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/budget/budgettest"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+var (
+	now    = time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC)
+	vision = inventory.Owner{Team: "vision", Project: "ranking", User: "ana"}
+	speech = inventory.Owner{Team: "speech", User: "bo"}
+)
+
+func set(t testing.TB, src string) budget.Set {
+	t.Helper()
+	s, err := budget.Parse("budgets.yaml", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func desk(t testing.TB, src string) (budget.Desk, *budgettest.Store) {
+	t.Helper()
+	s := &budgettest.Store{}
+	return budget.Desk{Store: s, Set: set(t, src)}, s
+}
+
+// run is a hold of team vision for training, of ten hours.
+func run(key string, dollars int64) budget.Hold {
+	return budget.Hold{Key: key, Kind: "job", Name: key, SpecHash: key, Owner: vision, Purpose: inventory.Training,
+		Amount: money.Amount(dollars) * money.USD, From: now, Until: now.Add(10 * time.Hour)}
+}
+
+// live makes a hold that is live.
+func live(t testing.TB, d budget.Desk, h budget.Hold, at time.Time) budget.Hold {
+	t.Helper()
+	h, err := d.Reserve(context.Background(), h, at)
+	if err == nil {
+		h, err = d.Admit(context.Background(), h, at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func overdrawn(t testing.TB, err error, id string) *budget.Overdrawn {
+	t.Helper()
+	var over *budget.Overdrawn
+	if !errors.As(err, &over) || over.Budget+over.Quota != id {
+		t.Fatalf("got %v, want a refusal by %s", err, id)
+	}
+	return over
+}
+
+func status(t testing.TB, d budget.Desk, id string, at time.Time) budget.Status {
+	t.Helper()
+	b, ok := d.Set.Budget(id)
+	if !ok {
+		t.Fatalf("there is no budget %s", id)
+	}
+	s, err := d.Status(context.Background(), b, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const one = `budgets: [{id: vision, team: vision, purpose: training, amount: 1000}]`
+
+const nested = `
+budgets:
+  - {id: company, purpose: any, amount: 1000}
+  - {id: vision, parent: company, team: vision, purpose: training, amount: 600}
+  - {id: ana, parent: vision, user: ana, amount: 500}
+  - {id: speech, parent: company, team: speech, purpose: training, amount: 600}
+`
+
+// TestNestedBudgetsCountOnce: what a child spends and holds counts against its parent
+// once, though both match it, and the children's amounts do not add to the parent's.
+func TestNestedBudgetsCountOnce(t *testing.T) {
+	d, s := desk(t, nested)
+	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD})
+	live(t, d, run("a", 300), now)
+	for id, left := range map[string]money.Amount{"company": 600, "vision": 200, "ana": 100, "speech": 600} {
+		st := status(t, d, id, now)
+		if want := left * money.USD; st.Left != want {
+			t.Errorf("%s has $%s left ($%s used, $%s held), want $%s", id, st.Left, st.Used, st.Held, want)
+		}
+	}
+	// Each level holds by itself: speech has 600 of its own, of which the company has 500.
+	h := run("b", 600)
+	h.Owner = speech
+	live(t, d, func() budget.Hold { h := h; h.Key, h.Amount = "c", 200*money.USD; return h }(), now)
+	_, err := d.Reserve(context.Background(), h, now)
+	over := overdrawn(t, err, "company")
+	if over.Used != 100*money.USD || over.Held != 500*money.USD || over.Limit != 1000*money.USD || over.Asked != 600*money.USD {
+		t.Errorf("the numbers are %+v", over)
+	}
+	if want := "budget company: $600.00 asked for, $400.00 of $1000.00 is left ($100.00 spent, $500.00 held)"; over.Error() != want {
+		t.Errorf("got %q, want %q", over, want)
+	}
+}
+
+func TestPurposesAreSeparate(t *testing.T) {
+	d, s := desk(t, `
+budgets:
+  - {id: vision, team: vision, amount: 1000, split: {training: 60%, evaluation: 40%}}
+`)
+	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 600 * money.USD})
+	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Inference, Amount: 5000 * money.USD})
+	_, err := d.Reserve(context.Background(), run("t", 1), now)
+	overdrawn(t, err, "vision/training")
+	evaluation := run("e", 400)
+	evaluation.Purpose = inventory.Evaluation
+	if _, err := d.Reserve(context.Background(), evaluation, now); err != nil {
+		t.Errorf("training's spend and inference's left evaluation nothing: %v", err)
+	}
+	for _, p := range []inventory.Purpose{inventory.PurposeUnknown, inventory.Inference, inventory.Data} {
+		if got := d.Set.Covering(vision, p, now, now.Add(time.Hour)); len(got) != 0 {
+			t.Errorf("%q draws on %s, which is split between others", p, got[0].ID)
+		}
+	}
+}
+
+// TestAHoldsOwnChargesCountOnce lets a hold's machine be charged: what is charged is
+// taken off what is held, up to the hold and past it.
+func TestAHoldsOwnChargesCountOnce(t *testing.T) {
+	d, s := desk(t, one)
+	h := live(t, d, run("a", 400), now)
+	for _, step := range []struct{ charge, left money.Amount }{{0, 600}, {150, 600}, {250, 600}, {100, 500}} {
+		s.Charge(budgettest.Charge{At: now, Owner: vision, Purpose: inventory.Training, Hold: h.ID, Amount: step.charge * money.USD})
+		if got := status(t, d, "vision", now).Left; got != step.left*money.USD {
+			t.Errorf("after another $%d: $%s left, want $%d", step.charge, got, step.left)
+		}
+	}
+}
+
+func TestEndsOfAHold(t *testing.T) {
+	ctx := context.Background()
+	charge := func(id string, dollars int64) budgettest.Charge {
+		return budgettest.Charge{At: now, Owner: vision, Purpose: inventory.Training, Hold: id, Amount: money.Amount(dollars) * money.USD}
+	}
+	for _, tc := range []struct {
+		name string
+		do   func(d budget.Desk, s *budgettest.Store, h budget.Hold) error
+		at   time.Duration
+		left money.Amount
+	}{
+		{"released", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
+			_, err := d.Release(ctx, h.ID, now)
+			return err
+		}, 0, 1000},
+		{"settled and charged", func(d budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 120))
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			return err
+		}, time.Hour, 880},
+		{"settled before it is charged", func(d budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 50))
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			return err
+		}, time.Hour, 880},
+		{"settled, and the ledger never said so much", func(d budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 50))
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			return err
+		}, time.Hour + budget.SettleFor, 950},
+		{"running", func(budget.Desk, *budgettest.Store, budget.Hold) error { return nil }, 11*time.Hour - 1, 600},
+		{"expired", func(_ budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 30))
+			return nil
+		}, 11 * time.Hour, 970},
+		{"extended", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
+			_, err := d.Extend(ctx, h.ID, 900*money.USD, now.Add(20*time.Hour), now)
+			return err
+		}, 12 * time.Hour, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, s := desk(t, one)
+			h := live(t, d, run("a", 400), now)
+			if err := tc.do(d, s, h); err != nil {
+				t.Fatal(err)
+			}
+			if got := status(t, d, "vision", now.Add(tc.at)).Left; got != tc.left*money.USD {
+				t.Errorf("$%s left, want $%d", got, tc.left)
+			}
+		})
+	}
+}
+
+func TestWhatIsOverStaysOver(t *testing.T) {
+	ctx := context.Background()
+	d, _ := desk(t, one)
+	h := live(t, d, run("a", 400), now)
+	if _, err := d.Settle(ctx, h.ID, money.USD, now); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := d.Settle(ctx, h.ID, 2*money.USD, now); err != nil || again.Actual != money.USD {
+		t.Errorf("settling twice gave %+v, %v; want the first", again, err)
+	}
+	if _, err := d.Release(ctx, h.ID, now); !errors.Is(err, budget.ErrConflict) {
+		t.Errorf("a settled hold was released: %v", err)
+	}
+	if _, err := d.Extend(ctx, h.ID, 2*money.USD, now, now); err == nil {
+		t.Error("a settled hold was extended")
+	}
+	if _, err := d.Settle(ctx, h.ID, -money.USD, now); err == nil {
+		t.Error("a hold was settled at less than nothing")
+	}
+}
+
+func TestExtendingThatDoesNotFitChangesNothing(t *testing.T) {
+	ctx := context.Background()
+	d, s := desk(t, one)
+	h := live(t, d, run("a", 400), now)
+	live(t, d, run("b", 500), now)
+	_, err := d.Extend(ctx, h.ID, 501*money.USD, h.Until, now)
+	overdrawn(t, err, "vision")
+	if kept, _ := s.Hold(ctx, h.ID); kept.Amount != h.Amount || kept.Version != h.Version {
+		t.Errorf("the hold became %+v", kept)
+	}
+}
+
+// TestReservingTwiceIsReservingOnce: one key, one hold; one that an earlier process left
+// pending is taken up, and made larger only if that fits.
+func TestReservingTwiceIsReservingOnce(t *testing.T) {
+	ctx := context.Background()
+	d, _ := desk(t, one)
+	first, err := d.Reserve(ctx, run("a", 700), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.Reserve(ctx, run("a", 600), now.Add(time.Minute))
+	if err != nil || again.ID != first.ID || again.Amount != 700*money.USD {
+		t.Errorf("got %+v, %v, want the hold of the key", again, err)
+	}
+	larger, err := d.Reserve(ctx, run("a", 1000), now.Add(time.Minute))
+	if err != nil || larger.ID != first.ID || larger.Amount != 1000*money.USD {
+		t.Errorf("got %+v, %v, want the same hold of $1000", larger, err)
+	}
+	_, err = d.Reserve(ctx, run("a", 1001), now.Add(time.Minute))
+	overdrawn(t, err, "vision")
+
+	later := now.Add(time.Minute + budget.PendingFor)
+	if got := status(t, d, "vision", later).Left; got != 1000*money.USD {
+		t.Errorf("a hold that nobody admitted blocks all but $%s", got)
+	}
+	live(t, d, run("b", 500), later)
+	_, err = d.Admit(ctx, larger, later)
+	overdrawn(t, err, "vision")
+	revived, err := d.Reserve(ctx, run("a", 500), later)
+	if err != nil || revived.ID != first.ID {
+		t.Fatalf("got %+v, %v, want the hold taken up again", revived, err)
+	}
+	if _, err := d.Admit(ctx, larger, later); !errors.Is(err, budget.ErrConflict) {
+		t.Errorf("the one who was late got %v, want a conflict", err)
+	}
+	admitted, err := d.Admit(ctx, revived, later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Admit(ctx, admitted, later); !errors.Is(err, budget.ErrConflict) {
+		t.Errorf("a live hold was admitted again: %v", err)
+	}
+}
+
+// TestAPeriodThatIsOverDoesNotBind: a run that goes on is not refused because the month
+// in which it began was overspent.
+func TestAPeriodThatIsOverDoesNotBind(t *testing.T) {
+	d, s := desk(t, one)
+	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
+	h := run("a", 100)
+	h.From, h.Until = at, at.Add(10*time.Hour)
+	h = live(t, d, h, at)
+	s.Charge(budgettest.Charge{At: at, Owner: vision, Purpose: inventory.Training, Amount: 2000 * money.USD})
+	if _, err := d.Extend(context.Background(), h.ID, 200*money.USD, h.Until, at.Add(5*time.Hour)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAHoldPastThePeriodCountsInBoth: a run of ten hours that begins four hours before
+// the month ends counts by 4/10 and 6/10.
+func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
+	ctx := context.Background()
+	d, s := desk(t, one)
+	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
+	h := run("a", 1000)
+	h.From, h.Until = at, at.Add(10*time.Hour)
+	h = live(t, d, h, at)
+	if got := status(t, d, "vision", at).Held; got != 400*money.USD {
+		t.Errorf("November holds $%s, want $400", got)
+	}
+	if got := status(t, d, "vision", at.Add(5*time.Hour)).Held; got != 600*money.USD {
+		t.Errorf("December holds $%s, want $600", got)
+	}
+	if _, err := d.Release(ctx, h.ID, at); err != nil {
+		t.Fatal(err)
+	}
+	// December is full already, though November is not.
+	s.Charge(budgettest.Charge{At: at.Add(5 * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 500 * money.USD})
+	h.Key = "b"
+	_, err := d.Reserve(ctx, h, at)
+	if over := overdrawn(t, err, "vision"); over.Window.From.Month() != time.December || over.Asked != 600*money.USD {
+		t.Errorf("refused by %+v", over)
+	}
+}
+
+func TestDollarsAnHour(t *testing.T) {
+	ctx := context.Background()
+	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
+	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 30 * money.USD})
+	h := run("a", 100)
+	h.Hourly = 40 * money.USD
+	first := live(t, d, h, now)
+	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Hold: first.ID, Amount: 40 * money.USD})
+	if got := status(t, d, "vision", now).Hourly; got != 70*money.USD {
+		t.Errorf("$%s an hour is spent, want $70: what a hold was charged is in its rate", got)
+	}
+	h.Key, h.Hourly = "b", 30*money.USD+1
+	_, err := d.Reserve(ctx, h, now)
+	if over := overdrawn(t, err, "vision"); !over.PerHour || over.Used != 30*money.USD || over.Held != 40*money.USD {
+		t.Errorf("the numbers are %+v", over)
+	}
+	h.Hourly = 30 * money.USD
+	live(t, d, h, now)
+}
+
+func TestUnknownSpendCounts(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		key   string
+		fits  bool
+		state budget.State
+	}{{"shown", "", true, budget.OK}, {"counted", ", count_unknown: true", false, budget.Over}} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000`+tc.key+`}]`)
+			s.Charge(budgettest.Charge{At: now, Owner: vision, Purpose: inventory.Training, Amount: 1000 * money.USD, Unpriced: true})
+			st := status(t, d, "vision", now)
+			if st.Unknown != 1000*money.USD || st.Used != 0 || st.State != tc.state {
+				t.Errorf("unknown $%s, used $%s, %s; want $1000, $0, %s", st.Unknown, st.Used, st.State, tc.state)
+			}
+			if _, err := d.Reserve(context.Background(), run("a", 1), now); (err == nil) != tc.fits {
+				t.Errorf("reserving gave %v", err)
+			}
+		})
+	}
+}
+
+func TestQuotas(t *testing.T) {
+	ctx := context.Background()
+	d, _ := desk(t, `
+quotas:
+  - {id: h100, gpus: {H100: 16}}
+  - {id: vision, team: Vision, machines: 3}
+`)
+	h := run("a", 10)
+	h.GPUs, h.Machines = map[string]int{"h100": 8}, 2
+	first := live(t, d, h, now)
+	h.Key = "b"
+	_, err := d.Reserve(ctx, h, now)
+	if over := overdrawn(t, err, "vision"); over.Error() != "quota vision: 2 machines asked for, 2 of 3 are held" {
+		t.Errorf("got %q", over)
+	}
+	h.Owner, h.GPUs = speech, map[string]int{"H100": 9}
+	_, err = d.Reserve(ctx, h, now)
+	if over := overdrawn(t, err, "h100"); over.Error() != "quota h100: 9 H100 asked for, 8 of 16 are held" {
+		t.Errorf("got %q", over)
+	}
+	if _, err := d.Settle(ctx, first.ID, money.USD, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Reserve(ctx, h, now); err != nil {
+		t.Errorf("a run that is over holds GPUs: %v", err)
+	}
+}
+
+// TestConcurrentHoldsNeverExceedABudget lets many reserve at once.
+func TestConcurrentHoldsNeverExceedABudget(t *testing.T) {
+	d, s := desk(t, nested)
+	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD})
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			h := run(fmt.Sprint(i), 70)
+			if i%2 == 1 {
+				h.Owner = speech
+			}
+			if h, err := d.Reserve(context.Background(), h, now); err == nil {
+				_, _ = d.Admit(context.Background(), h, now)
+			}
+		})
+	}
+	wg.Wait()
+	for _, st := range must(d.Statuses(context.Background(), now))(t) {
+		if st.Left < 0 {
+			t.Errorf("%s is overdrawn: $%s left", st.Budget.ID, st.Left)
+		}
+	}
+	if st := status(t, d, "company", now); st.Left >= 70*money.USD {
+		t.Errorf("$%s of the company is left: somebody was refused who fits", st.Left)
+	}
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// TestNothingIsOverdrawn reserves, admits, charges, extends, settles and releases at
+// random: what is charged within its hold never takes any budget past its amount.
+func TestNothingIsOverdrawn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ctx := context.Background()
+		s := &budgettest.Store{}
+		parsed, err := budget.Parse("b", []byte(nested))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := budget.Desk{Store: s, Set: parsed}
+		var ids []string
+		charged := map[string]money.Amount{}
+		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+			at := now.Add(time.Duration(i) * time.Minute)
+			pick := func() (budget.Hold, bool) {
+				if len(ids) == 0 {
+					return budget.Hold{}, false
+				}
+				h, err := s.Hold(ctx, rapid.SampledFrom(ids).Draw(t, "id"))
+				return h, err == nil
+			}
+			dollars := money.Amount(rapid.IntRange(0, 400).Draw(t, "dollars")) * money.USD
+			switch h, ok := pick(); rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0, 1:
+				h := run(fmt.Sprint(i), 0)
+				h.Amount, h.From, h.Until = dollars, at, at.Add(10*time.Hour)
+				h.Owner = rapid.SampledFrom([]inventory.Owner{vision, speech, {Team: "VISION"}, {}}).Draw(t, "owner")
+				if h, err := d.Reserve(ctx, h, at); err == nil {
+					ids = append(ids, h.ID)
+				}
+			case 2:
+				if ok {
+					_, _ = d.Admit(ctx, h, at)
+				}
+			case 3:
+				if ok && h.At(at) == budget.Live && charged[h.ID]+dollars <= h.Amount {
+					charged[h.ID] += dollars
+					s.Charge(budgettest.Charge{At: at, Owner: h.Owner, Purpose: h.Purpose, Hold: h.ID, Amount: dollars})
+				}
+			case 4:
+				if ok && dollars >= charged[h.ID] {
+					_, _ = d.Extend(ctx, h.ID, dollars, at.Add(12*time.Hour), at)
+				}
+			case 5:
+				if ok && charged[h.ID] == 0 && h.State != budget.Settled {
+					_, _ = d.Release(ctx, h.ID, at)
+				} else if ok {
+					_, _ = d.Settle(ctx, h.ID, charged[h.ID], at)
+				}
+			}
+			all, err := d.Statuses(ctx, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, st := range all {
+				if st.Left < 0 {
+					t.Fatalf("%s is overdrawn: $%s left", st.Budget.ID, st.Left)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkCheck(b *testing.B) {
+	parsed, err := budget.Parse("b", []byte(nested))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := parsed.Reservation(func() budget.Hold { h := run("a", 1); h.ExpiresAt = h.Until; return h }(), now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	holds := make([]budget.Hold, 5000)
+	for i := range holds {
+		holds[i] = run(fmt.Sprint(i), 0)
+		holds[i].ID, holds[i].State, holds[i].ExpiresAt = fmt.Sprint(i), budget.Live, now.Add(time.Hour)
+	}
+	spent := make([]budget.Spend, len(r.Reads()))
+	for b.Loop() {
+		if err := r.Check(holds, spent); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

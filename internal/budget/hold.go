@@ -1,0 +1,124 @@
+package budget
+
+import (
+	"maps"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// HoldState is where a hold stands.
+type HoldState string
+
+// The states.
+const (
+	// Pending is reserved while its admission is decided. It counts, for a short time.
+	Pending HoldState = "pending"
+	// Live is admitted; the work runs or is about to.
+	Live HoldState = "live"
+	// Settled is over; what it came to counts until the ledger has charged that much.
+	Settled HoldState = "settled"
+	// Released was given back unused.
+	Released HoldState = "released"
+	// Expired is what Pending and Live become by themselves. It is never stored.
+	Expired HoldState = "expired"
+)
+
+// TagHold is the tag that a machine carries that was started under a hold; its value is
+// the hold's id. The ledger's charges keep it.
+const TagHold = "curfew:hold"
+
+// Hold is money and capacity reserved for work that was admitted.
+type Hold struct {
+	ID string
+	// Key makes reserving idempotent: there is at most one hold of a key.
+	Key string
+	// Kind, Name and SpecHash say what it was admitted for.
+	Kind, Name, SpecHash string
+	Owner                inventory.Owner
+	Purpose              inventory.Purpose
+	// Amount is the most it may cost in all, Hourly what it costs an hour while it runs.
+	Amount, Hourly money.Amount
+	// GPUs are accelerators by type, Machines how many machines they are in.
+	GPUs     map[string]int
+	Machines int
+	// From and Until bound the run, over which Amount is spread evenly where a period
+	// ends meanwhile. Equal: all of it falls at From.
+	From, Until time.Time
+	// ExpiresAt is when a hold that nobody settled or released counts no more; the
+	// charges of what still runs go on counting. Not before Until.
+	ExpiresAt time.Time
+	State     HoldState
+	// Approval is the id of the approval that was used up for it; may be empty.
+	Approval string
+	// Run is the key that the caller gave the run; may be empty.
+	Run string
+	// AskedBy is whom it was admitted for.
+	AskedBy string
+	// Actual is what it came to, once Settled.
+	Actual               money.Amount
+	CreatedAt, UpdatedAt time.Time
+	// Version counts changes, for conditional writes.
+	Version int64
+}
+
+// At returns the state at a time.
+func (h Hold) At(now time.Time) HoldState {
+	if (h.State == Pending || h.State == Live) && !now.Before(h.ExpiresAt) {
+		return Expired
+	}
+	return h.State
+}
+
+// open says whether capacity is held at a time.
+func (h Hold) open(now time.Time) bool { s := h.At(now); return s == Pending || s == Live }
+
+// amount is what counts in all at a time, before the hold's own charges are taken off.
+func (h Hold) amount(now time.Time) money.Amount {
+	switch {
+	case h.open(now):
+		return h.Amount
+	case h.State == Settled && now.Before(h.ExpiresAt):
+		return h.Actual
+	}
+	return 0
+}
+
+// part is the share of an amount that falls into a window. The parts of windows that
+// follow one another add up to the amount exactly.
+func (h Hold) part(amount money.Amount, w Window) (money.Amount, error) {
+	until, err := h.through(amount, w.To)
+	if err != nil {
+		return 0, err
+	}
+	from, err := h.through(amount, w.From)
+	return until - from, err
+}
+
+// through is the share of an amount that falls before a time.
+func (h Hold) through(amount money.Amount, at time.Time) (money.Amount, error) {
+	switch {
+	case !h.From.Before(at):
+		return 0, nil
+	case !at.Before(h.Until):
+		return amount, nil
+	}
+	return amount.Mul(int64(at.Sub(h.From)), int64(h.Until.Sub(h.From)))
+}
+
+// left is what a hold still reserves of a window in which its own charges come to
+// charged.
+func (h Hold) left(now time.Time, w Window, charged money.Amount) (money.Amount, error) {
+	part, err := h.part(h.amount(now), w)
+	if err != nil {
+		return 0, err
+	}
+	return max(0, part-charged), nil
+}
+
+// fits says whether a hold reserves at least what another would, for the same.
+func (h Hold) fits(other Hold) bool {
+	return h.SpecHash == other.SpecHash && h.Amount >= other.Amount && h.Hourly >= other.Hourly &&
+		h.Machines >= other.Machines && maps.Equal(h.GPUs, other.GPUs)
+}

@@ -1,0 +1,275 @@
+package budget
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Line is one window of one budget that a reservation has to fit in.
+type Line struct {
+	Budget string
+	Match
+	Window Window
+	// Limit is the most that may be charged and held in the window, PerHour the most an
+	// hour; a zero PerHour is not looked at.
+	Limit, PerHour money.Amount
+	CountUnknown   bool
+}
+
+// Reservation is a hold with everything that it has to fit in.
+type Reservation struct {
+	Hold   Hold
+	Lines  []Line
+	Quotas []Quota
+	Now    time.Time
+}
+
+// Read is a question to the ledger.
+type Read struct {
+	Match Match
+	Window
+}
+
+// Locks are the names of the rows to lock, in the order in which everybody locks them.
+func (r Reservation) Locks() []string {
+	var names []string
+	for _, l := range r.Lines {
+		names = append(names, "budget/"+l.Budget)
+	}
+	for _, q := range r.Quotas {
+		names = append(names, "quota/"+q.ID)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Span is the time from which every hold matters.
+func (r Reservation) Span() Window {
+	hour := lastHour(r.Now)
+	span := Window{hour.From, r.Hold.ExpiresAt}
+	if !span.To.After(r.Now) {
+		span.To = r.Now.Add(time.Nanosecond)
+	}
+	for _, l := range r.Lines {
+		if l.Window.From.Before(span.From) {
+			span.From = l.Window.From
+		}
+		if l.Window.To.After(span.To) {
+			span.To = l.Window.To
+		}
+	}
+	return span
+}
+
+// Reads are what Check needs to know of the ledger: of each line its window and the last
+// whole hour.
+func (r Reservation) Reads() []Read {
+	var out []Read
+	for _, l := range r.Lines {
+		out = append(out, Read{l.Match, l.Window}, Read{l.Match, lastHour(r.Now)})
+	}
+	return out
+}
+
+// lastHour is the last hour that is over, of which charges are rolled up.
+func lastHour(now time.Time) Window {
+	to := now.UTC().Truncate(time.Hour)
+	return Window{to.Add(-time.Hour), to}
+}
+
+// Overdrawn is why a reservation is refused: what would be more than allowed. It is an
+// answer, not a failure.
+type Overdrawn struct {
+	// Budget or Quota is the id of what is exceeded; the other is empty.
+	Budget, Quota string
+	// Window is the budget's; PerHour says that it is the dollars of an hour that are
+	// exceeded, not those of the window.
+	Window  Window
+	PerHour bool
+	// Limit is what is allowed, Used what is charged (what is not known of it in Unknown,
+	// where that counts), Held what others hold, Asked what this one would add.
+	Limit, Used, Unknown, Held, Asked money.Amount
+	// Of names the capacity that a quota is of ("H100", "machines"), with its numbers.
+	Of                           string
+	MostOf, InUse, AskedCapacity int
+}
+
+// Error gives the numbers.
+func (o *Overdrawn) Error() string {
+	if o.Quota != "" {
+		return fmt.Sprintf("quota %s: %d %s asked for, %d of %d are held", o.Quota, o.AskedCapacity, o.Of, o.InUse, o.MostOf)
+	}
+	unit, unknown := "", ""
+	if o.PerHour {
+		unit = " an hour"
+	}
+	if o.Unknown > 0 {
+		unknown = fmt.Sprintf(", at most $%s unpriced", o.Unknown.Cents())
+	}
+	return fmt.Sprintf("budget %s: $%s%s asked for, $%s of $%s is left ($%s spent%s, $%s held)", o.Budget,
+		o.Asked.Cents(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Cents(), o.Limit.Cents(), o.Used.Cents(), unknown, o.Held.Cents())
+}
+
+// Check decides from what a store read in its transaction: the holds that overlap Span
+// and what was spent in each of Reads. It returns an *Overdrawn for the first budget, and
+// then the first quota, that would be exceeded. It changes nothing.
+func (r Reservation) Check(holds []Hold, spent []Spend) error {
+	if len(spent) != 2*len(r.Lines) {
+		return fmt.Errorf("check hold %s: %d answers of the ledger to %d questions", r.Hold.ID, len(spent), 2*len(r.Lines))
+	}
+	others := r.others(holds)
+	for i, l := range r.Lines {
+		if err := r.checkWindow(l, others, spent[2*i]); err != nil {
+			return err
+		}
+		if err := r.checkHour(l, others, spent[2*i+1]); err != nil {
+			return err
+		}
+	}
+	for _, q := range r.Quotas {
+		if err := r.checkQuota(q, others); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Reservation) others(holds []Hold) []Hold {
+	return slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.ID == r.Hold.ID })
+}
+
+func (r Reservation) checkWindow(l Line, others []Hold, s Spend) error {
+	at, err := r.standing(l, others, s)
+	if err != nil {
+		return err
+	}
+	o := &Overdrawn{Budget: l.Budget, Window: l.Window, Limit: l.Limit, Used: at.Used, Held: at.Held, Asked: at.Asked}
+	if l.CountUnknown {
+		o.Unknown = at.Unknown
+	}
+	return o.verdict()
+}
+
+// Standing is where a line stands before a reservation, and what that adds.
+type Standing struct {
+	Line
+	// Used is what was charged, Unknown what unpriced charges may come to at most, Held
+	// what others hold beyond their own charges.
+	Used, Unknown, Held money.Amount
+	// Unbounded is the resource time of which not even the most is known.
+	Unbounded time.Duration
+	// Asked is what the reservation adds to the window.
+	Asked money.Amount
+}
+
+// Committed is what is spent and held, and what is unknown where that counts, without
+// what is asked for.
+func (s Standing) Committed() (money.Amount, error) {
+	if s.CountUnknown {
+		return money.Sum(s.Used, s.Held, s.Unknown)
+	}
+	return s.Used.Add(s.Held)
+}
+
+func (r Reservation) standing(l Line, others []Hold, s Spend) (Standing, error) {
+	asked, err := r.Hold.left(r.Now, l.Window, s.ByHold[r.Hold.ID])
+	if err != nil {
+		return Standing{}, err
+	}
+	held, err := l.held(others, s, r.Now)
+	return Standing{Line: l, Used: s.Used, Unknown: s.Unknown, Unbounded: s.Unbounded, Held: held, Asked: asked}, err
+}
+
+// checkHour looks at the dollars of an hour, in the window that the hold begins in.
+func (r Reservation) checkHour(l Line, others []Hold, s Spend) error {
+	if l.PerHour == 0 || !l.Window.holds(r.Now) {
+		return nil
+	}
+	burn, held, err := l.burn(append(others[:len(others):len(others)], r.Hold), s, r.Now)
+	if err != nil {
+		return err
+	}
+	asked := r.Hold.Hourly
+	return (&Overdrawn{Budget: l.Budget, Window: l.Window, PerHour: true, Limit: l.PerHour, Used: burn, Held: held - asked, Asked: asked}).verdict()
+}
+
+func (r Reservation) checkQuota(q Quota, others []Hold) error {
+	machines, gpus := 0, map[string]int{}
+	for _, h := range others {
+		if h.open(r.Now) && q.Covers(h.Owner, h.Purpose) {
+			machines += h.Machines
+			for kind, n := range h.GPUs {
+				gpus[strings.ToLower(kind)] += n
+			}
+		}
+	}
+	if asked := r.Hold.Machines; q.Machines != nil && asked > 0 && machines+asked > *q.Machines {
+		return &Overdrawn{Quota: q.ID, Of: "machines", MostOf: *q.Machines, InUse: machines, AskedCapacity: asked}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(q.GPUs)) {
+		asked := 0
+		for k, n := range r.Hold.GPUs {
+			if strings.EqualFold(k, kind) {
+				asked += n
+			}
+		}
+		if inUse := gpus[strings.ToLower(kind)]; asked > 0 && inUse+asked > q.GPUs[kind] {
+			return &Overdrawn{Quota: q.ID, Of: kind, MostOf: q.GPUs[kind], InUse: inUse, AskedCapacity: asked}
+		}
+	}
+	return nil
+}
+
+// held is what holds reserve of a line's window beyond their own charges.
+func (l Line) held(holds []Hold, s Spend, now time.Time) (money.Amount, error) {
+	var total money.Amount
+	for _, h := range holds {
+		if !l.Covers(h.Owner, h.Purpose) {
+			continue
+		}
+		left, err := h.left(now, l.Window, s.ByHold[h.ID])
+		if err != nil {
+			return 0, err
+		}
+		if total, err = total.Add(left); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// burn is what is spent in an hour: by what runs without a hold, or beyond it, measured
+// over the last whole hour, and by the holds that are open, as each was estimated.
+func (l Line) burn(holds []Hold, hour Spend, now time.Time) (measured, held money.Amount, err error) {
+	measured = hour.Used
+	for _, h := range holds {
+		if h.At(now) != Expired {
+			measured -= hour.ByHold[h.ID]
+		}
+		if h.open(now) && l.Covers(h.Owner, h.Purpose) {
+			if held, err = held.Add(h.Hourly); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	return measured, held, nil
+}
+
+// verdict returns the refusal where something is asked for and does not fit.
+func (o *Overdrawn) verdict() error {
+	total, err := money.Sum(o.Used, o.Unknown, o.Held, o.Asked)
+	if err != nil {
+		return err
+	}
+	if o.Asked > 0 && total > o.Limit {
+		return o
+	}
+	return nil
+}
+
+func (w Window) holds(at time.Time) bool { return !at.Before(w.From) && at.Before(w.To) }

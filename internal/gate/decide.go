@@ -1,0 +1,386 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// errAgain says that another decision about the same was faster.
+var errAgain = errors.New("another decision about the same was made meanwhile")
+
+// tries is how often a decision is begun anew because another was faster.
+const tries = 8
+
+// unbounded is for how long a run is held that neither says how long it takes nor what
+// an hour of it costs.
+const unbounded = 24 * time.Hour
+
+// Decide decides about an ask, in that order: deny where a budget or a quota would be
+// exceeded, ask where somebody has to approve and nobody has, allow otherwise, with a
+// hold that was taken in one transaction.
+//
+// An approval is used up for exactly one hold: the hold is made first, as pending and
+// under the approval's id, then the approval is used, then the hold is made live. A
+// process that dies between finds both again, so that nothing is used up in vain or held
+// twice; if it dies before it says so, the run is admitted, and asking again with the
+// same Key tells which hold it has.
+func Decide(ctx context.Context, ask Ask, p Params) (Decision, error) {
+	if err := ask.check(); err != nil {
+		return Decision{}, fmt.Errorf("decide about %s: %w", ask, err)
+	}
+	for range tries {
+		d, err := (&decision{Ask: ask, Params: p, hash: ask.PlanHash()}).decide(ctx)
+		if errors.Is(err, errAgain) {
+			continue
+		}
+		if err != nil {
+			return Decision{}, fmt.Errorf("decide about %s: %w", ask, err)
+		}
+		return d, nil
+	}
+	return Decision{}, fmt.Errorf("decide about %s: %w, %d times; try again", ask, errAgain, tries)
+}
+
+// String names an ask for people: "job resnet50".
+func (a Ask) String() string { return a.Kind + " " + a.Name }
+
+func (a Ask) check() error {
+	switch {
+	case a.Kind == "" || a.Name == "" || a.SpecHash == "":
+		return errors.New("it needs a kind, a name and the hash of its specification")
+	case strings.TrimSpace(a.AskedBy) == "":
+		return errors.New("it is not known who asks; give an identity")
+	case a.P50 < 0 || a.P95 < a.P50 || a.Hourly < 0 || a.Machines < 0 || a.MaxRuntime < 0:
+		return fmt.Errorf("its estimate is no estimate: $%s to $%s, $%s an hour, %d machines, %s", a.P50.Cents(), a.P95.Cents(), a.Hourly.Cents(), a.Machines, a.MaxRuntime)
+	}
+	return nil
+}
+
+// PlanHash is the hash that an approval is bound to: of the specification, its name,
+// owner and purpose, and of who asks, because an approval that one person was given is
+// nobody else's.
+func (a Ask) PlanHash() string {
+	return hashOf("curfew.gate/v1", a.Kind, a.Name, a.SpecHash, a.Owner, a.Purpose, strings.ToLower(strings.TrimSpace(a.AskedBy)))
+}
+
+func hashOf(parts ...any) string {
+	text, err := json.Marshal(parts)
+	if err != nil {
+		panic(err) // texts and structs of texts always encode
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// decision is one decision on its way.
+type decision struct {
+	Ask
+	Params
+	hash    string
+	reasons []string
+	lines   []Line
+}
+
+func (d *decision) decide(ctx context.Context) (Decision, error) {
+	if h, ok, err := d.earlier(ctx); err != nil || ok {
+		return d.replay(h), err
+	}
+	approved, err := d.approved(ctx)
+	if err != nil {
+		return Decision{}, err
+	}
+	h := d.hold(approved)
+	if own, err := d.Budgets.Store.Keyed(ctx, h.Key); err == nil {
+		h.ID = own.ID // left by a process that died: it must not stand in its own way
+	} else if !errors.Is(err, budget.ErrNotFound) {
+		return Decision{}, err
+	}
+	standings, err := d.Budgets.Look(ctx, h, d.Now)
+	var over *budget.Overdrawn
+	if err != nil && !errors.As(err, &over) {
+		return Decision{}, err
+	}
+	asks, err := d.weigh(standings)
+	if err != nil {
+		return Decision{}, err
+	}
+	switch {
+	case over != nil:
+		return d.deny(ctx, over, "")
+	case len(asks) == 0:
+		approved = nil
+	case approved == nil:
+		return d.ask(ctx, asks)
+	}
+	return d.admit(ctx, approved)
+}
+
+// hold is what is to be reserved, by an approval or without one.
+func (d *decision) hold(approved *approval.Request) budget.Hold {
+	length := d.MaxRuntime
+	switch {
+	case length == 0 && d.Hourly > 0:
+		hours := min(int64(d.P95/d.Hourly)+1, int64(budget.MaxRun/time.Hour))
+		length = time.Duration(hours) * time.Hour
+	case length == 0:
+		length = unbounded
+	}
+	h := budget.Hold{
+		Key: "run/" + hashOf(d.hash, d.Key), Run: d.Key,
+		Kind: d.Kind, Name: d.Name, SpecHash: d.SpecHash, Owner: d.Owner, Purpose: d.Purpose,
+		Amount: d.P95, Hourly: d.Hourly, GPUs: d.GPUs, Machines: d.Machines,
+		From: d.Now.UTC(), Until: d.Now.Add(length).UTC(), AskedBy: d.AskedBy,
+	}
+	if approved != nil {
+		h.Key, h.Approval = approvalKey(approved.ID), approved.ID
+	}
+	return h
+}
+
+// approvalKey is the key of the one hold that an approval is used up for.
+func approvalKey(id string) string { return "approval/" + id }
+
+// earlier returns the hold that a run with the ask's key was given before.
+func (d *decision) earlier(ctx context.Context) (h budget.Hold, ok bool, err error) {
+	if d.Key == "" {
+		return budget.Hold{}, false, nil
+	}
+	keys := []string{d.hold(nil).Key}
+	requests, err := d.Desk.Store.Requests(ctx, d.hash)
+	if err != nil {
+		return budget.Hold{}, false, err
+	}
+	for _, r := range requests {
+		keys = append(keys, approvalKey(r.ID))
+	}
+	for _, key := range keys {
+		h, err := d.Budgets.Store.Keyed(ctx, key)
+		switch {
+		case errors.Is(err, budget.ErrNotFound):
+			continue
+		case err != nil:
+			return budget.Hold{}, false, err
+		case h.Run != d.Key || h.State == budget.Pending:
+			continue
+		case h.At(d.Now) != budget.Live:
+			return budget.Hold{}, false, fmt.Errorf("the key %q was for a run that is over (hold %s is %s); give the next one another", d.Key, h.ID, h.At(d.Now))
+		case h.Amount < d.P95 || h.Hourly < d.Hourly:
+			return budget.Hold{}, false, fmt.Errorf("the key %q was admitted for $%s, not $%s (hold %s); release that hold or give another key", d.Key, h.Amount.Cents(), d.P95.Cents(), h.ID)
+		}
+		return h, true, nil
+	}
+	return budget.Hold{}, false, nil
+}
+
+// replay gives the answer that was given.
+func (d *decision) replay(h budget.Hold) Decision {
+	if h.ID == "" {
+		return Decision{}
+	}
+	return Decision{Decision: Allow, HoldID: h.ID, ApprovalID: h.Approval, Budget: []Line{},
+		Reasons: []string{fmt.Sprintf("the run %q was admitted at %s and holds $%s", d.Key, h.CreatedAt.Format(time.RFC3339), h.Amount.Cents())}}
+}
+
+// approved returns an approval to use, or one that was used up for a hold that is not
+// live yet. Requests for less than the ask are void: they were about another price.
+func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
+	requests, err := d.Desk.Store.Requests(ctx, d.hash)
+	if err != nil {
+		return nil, fmt.Errorf("look for an approval: %w", err)
+	}
+	var found *approval.Request
+	for _, r := range requests {
+		state := r.At(d.Now)
+		switch {
+		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
+			r.State = approval.Void
+			if _, err := d.Desk.Store.PutRequest(ctx, r); errors.Is(err, approval.ErrConflict) {
+				return nil, errAgain
+			} else if err != nil {
+				return nil, err
+			}
+			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for $%s; it now costs up to $%s and has to be approved anew", r.ID, r.Amount.Cents(), d.P95.Cents()))
+		case found != nil || r.Amount < d.P95:
+		case state == approval.Approved:
+			found = &r
+		case state == approval.Used:
+			h, err := d.Budgets.Store.Keyed(ctx, approvalKey(r.ID))
+			if err != nil && !errors.Is(err, budget.ErrNotFound) {
+				return nil, err
+			}
+			if err == nil && h.State == budget.Pending {
+				found = &r
+			}
+		}
+	}
+	return found, nil
+}
+
+// weigh fills in the lines and returns why somebody has to be asked.
+func (d *decision) weigh(standings []budget.Standing) (asks []string, err error) {
+	if d.P95 > d.Threshold {
+		asks = append(asks, fmt.Sprintf("it may cost up to $%s, and over $%s somebody has to approve it", d.P95.Cents(), d.Threshold.Cents()))
+	}
+	for _, u := range d.Unknown {
+		asks = append(asks, "costs that nobody can estimate are in no amount: "+u)
+	}
+	covered := map[string]bool{}
+	for _, s := range standings {
+		covered[s.Budget] = true
+		before, err := s.Committed()
+		if err != nil {
+			return nil, err
+		}
+		after, err := before.Add(s.Asked)
+		if err != nil {
+			return nil, err
+		}
+		b, _ := d.Budgets.Set.Budget(s.Budget)
+		state, err := b.State(after)
+		if err != nil {
+			return nil, err
+		}
+		d.lines = append(d.lines, Line{Budget: s.Budget, Window: s.Window, Amount: b.Amount, Used: s.Used, Held: s.Held, Unknown: s.Unknown,
+			Asked: s.Asked, LeftBefore: s.Limit - before, LeftAfter: s.Limit - after, State: state})
+		what := fmt.Sprintf("budget %s: with $%s for this, $%s of $%s is spent or held", s.Budget, s.Asked.Cents(), after.Cents(), b.Amount.Cents())
+		switch {
+		case s.Asked == 0:
+		case s.CountUnknown && s.Unbounded > 0:
+			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours have no price, so nobody knows what is left", s.Budget, s.Unbounded.Hours()))
+		case state == budget.Gate || state == budget.Over:
+			asks = append(asks, fmt.Sprintf("%s; from %d %% on somebody has to approve", what, b.Thresholds.Gate))
+		case state == budget.Warn:
+			d.reasons = append(d.reasons, what)
+		}
+	}
+	if len(covered) == 0 && d.P95 > 0 && len(d.Budgets.Set.Budgets()) > 0 {
+		asks = append(asks, fmt.Sprintf("no budget covers %s", spender(d.Owner, d.Purpose)))
+	}
+	return asks, nil
+}
+
+// spender names whose spend it is.
+func spender(o inventory.Owner, p inventory.Purpose) string {
+	var parts []string
+	for _, f := range [][2]string{{"team", o.Team}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment}, {"purpose", string(p)}} {
+		if f[1] != "" {
+			parts = append(parts, f[0]+" "+f[1])
+		}
+	}
+	if len(parts) == 0 {
+		return "what nobody owns"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// deny records and returns a denial; id replaces what was recorded under it.
+func (d *decision) deny(ctx context.Context, over *budget.Overdrawn, id string) (Decision, error) {
+	if id == "" {
+		id = hashOf(d.hash, d.Now.UTC().Format(time.RFC3339Nano))[:24]
+	}
+	return d.record(ctx, id, d.Now, Decision{Decision: Denied, Reasons: []string{over.Error()}})
+}
+
+// ask files a request, or finds the open one.
+func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
+	reasons := append(asks, d.reasons...)
+	plan, err := json.Marshal(map[string]any{"kind": d.Kind, "name": d.Name, "spec_hash": d.SpecHash, "owner": d.Owner, "purpose": d.Purpose,
+		"p50_usd": d.P50.Cents(), "p95_usd": d.P95.Cents(), "hourly_usd": d.Hourly.Cents(), "gpus": d.GPUs, "machines": d.Machines,
+		"max_runtime": d.MaxRuntime.String(), "reasons": reasons, "budget": d.lines})
+	if err != nil {
+		return Decision{}, fmt.Errorf("write the plan: %w", err)
+	}
+	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Roles: d.Roles, AskedBy: d.AskedBy}
+	if d.Expiry > 0 {
+		request.ExpiresAt = d.Now.Add(d.Expiry).UTC()
+	}
+	r, err := d.Desk.Ask(ctx, request, d.Now)
+	if err != nil {
+		return Decision{}, err
+	}
+	if r.State == approval.Approved {
+		return Decision{}, errAgain // approved since it was looked for
+	}
+	return d.record(ctx, r.ID, r.AskedAt, Decision{Decision: Held, Reasons: reasons, ApprovalID: r.ID})
+}
+
+// admit takes the hold, uses the approval up where one is needed, and makes the hold
+// live.
+func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decision, error) {
+	var over *budget.Overdrawn
+	h, err := d.Budgets.Reserve(ctx, d.hold(approved), d.Now)
+	switch {
+	case errors.As(err, &over):
+		return d.deny(ctx, over, "")
+	case errors.Is(err, budget.ErrConflict):
+		return Decision{}, errAgain
+	case err != nil:
+		return Decision{}, err
+	case h.State == budget.Released && approved != nil:
+		return Decision{}, fmt.Errorf("its hold %s was released while approval %s was being used; deny that request and ask anew", h.ID, approved.ID)
+	case h.State != budget.Pending:
+		return Decision{}, errAgain
+	}
+	if approved != nil {
+		if err := d.use(ctx, approved); err != nil {
+			return Decision{}, err
+		}
+		d.reasons = append(d.reasons, fmt.Sprintf("%s approved up to $%s", approved.DecidedBy, approved.Amount.Cents()))
+	} else {
+		d.reasons = append(d.reasons, fmt.Sprintf("it may cost up to $%s; over $%s somebody would have to approve it", d.P95.Cents(), d.Threshold.Cents()))
+		if d.Key == "" {
+			h.Key = "done/" + h.ID // the next one is a run of its own
+		}
+	}
+	out, err := d.record(ctx, h.ID, d.Now, Decision{Decision: Allow, Reasons: d.reasons, ApprovalID: h.Approval, HoldID: h.ID})
+	if err != nil {
+		return Decision{}, err
+	}
+	switch _, err := d.Budgets.Admit(ctx, h, d.Now); {
+	case errors.As(err, &over):
+		return d.deny(ctx, over, h.ID)
+	case errors.Is(err, budget.ErrConflict):
+		return Decision{}, errAgain
+	case err != nil:
+		return Decision{}, err
+	}
+	return out, nil
+}
+
+// use uses an approval up for the pending hold of its own, once.
+func (d *decision) use(ctx context.Context, r *approval.Request) error {
+	if r.State == approval.Used {
+		return nil // by a process that died before it could make the hold live
+	}
+	used, err := d.Desk.Use(ctx, d.hash, d.P95, d.Now)
+	var refusal *approval.Refusal
+	switch {
+	case errors.As(err, &refusal), errors.Is(err, approval.ErrConflict):
+		return errAgain
+	case err != nil:
+		return err
+	case used.ID != r.ID:
+		return fmt.Errorf("approval %s was used instead of %s", used.ID, r.ID)
+	}
+	return nil
+}
+
+func (d *decision) record(ctx context.Context, id string, at time.Time, out Decision) (Decision, error) {
+	out.Budget = append([]Line{}, d.lines...)
+	err := d.Store.PutDecision(ctx, Record{ID: id, At: at.UTC(), Kind: d.Kind, Name: d.Name, PlanHash: d.hash, AskedBy: d.AskedBy, Owner: d.Owner,
+		Purpose: d.Purpose, Decision: out.Decision, Amount: d.P95, ApprovalID: out.ApprovalID, HoldID: out.HoldID, Reasons: out.Reasons})
+	if err != nil {
+		return Decision{}, fmt.Errorf("record the decision: %w", err)
+	}
+	return out, nil
+}

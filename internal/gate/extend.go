@@ -1,0 +1,106 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Extension is the Kind of a request for more money or time for a run that is live.
+const Extension = "extension"
+
+// Extend decides whether a live hold may come to an amount in all and last until a time,
+// by the rules that let it in: deny where that exceeds a budget, ask where it is over the
+// threshold and over what was admitted, allow otherwise. It never shortens a run.
+//
+// An approval names the hold and is for the whole amount, so a process that died after it
+// used one up carries the same extension out again, which changes nothing twice.
+func Extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision, error) {
+	for range tries {
+		out, err := extend(ctx, id, amount, until, askedBy, p)
+		if errors.Is(err, errAgain) {
+			continue
+		}
+		if err != nil {
+			return Decision{}, fmt.Errorf("extend hold %s: %w", id, err)
+		}
+		return out, nil
+	}
+	return Decision{}, fmt.Errorf("extend hold %s: %w, %d times; try again", id, errAgain, tries)
+}
+
+func extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision, error) {
+	h, err := p.Budgets.Store.Hold(ctx, id)
+	if err != nil {
+		return Decision{}, err
+	}
+	if state := h.At(p.Now); state != budget.Live {
+		return Decision{}, fmt.Errorf("it is %s; only what is live can be extended", state)
+	}
+	ask := Ask{Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, until.Sub(p.Now).String()), Owner: h.Owner, Purpose: h.Purpose,
+		P50: amount, P95: amount, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: max(0, until.Sub(p.Now)), AskedBy: askedBy}
+	if err := ask.check(); err != nil {
+		return Decision{}, err
+	}
+	p.Threshold = max(p.Threshold, h.Amount) // what was admitted needs no second approval
+	d := &decision{Ask: ask, Params: p, hash: ask.PlanHash()}
+	granted, err := d.granted(ctx)
+	if err != nil {
+		return Decision{}, err
+	}
+	next := h
+	if next.Amount = amount; until.After(next.Until) {
+		next.Until = until.UTC()
+	}
+	standings, err := p.Budgets.Look(ctx, next, p.Now)
+	var over *budget.Overdrawn
+	if err != nil && !errors.As(err, &over) {
+		return Decision{}, err
+	}
+	asks, err := d.weigh(standings)
+	switch {
+	case err != nil:
+		return Decision{}, err
+	case over != nil:
+		return d.deny(ctx, over, "")
+	case len(asks) > 0 && granted == nil:
+		return d.ask(ctx, asks)
+	case len(asks) > 0:
+		if err := d.use(ctx, granted); err != nil {
+			return Decision{}, err
+		}
+		d.reasons = append(d.reasons, fmt.Sprintf("%s approved up to $%s", granted.DecidedBy, granted.Amount.Cents()))
+	}
+	switch h, err = p.Budgets.Extend(ctx, h.ID, amount, until, p.Now); {
+	case errors.As(err, &over):
+		return d.deny(ctx, over, "")
+	case errors.Is(err, budget.ErrConflict):
+		return Decision{}, errAgain
+	case err != nil:
+		return Decision{}, err
+	}
+	out := Decision{Decision: Allow, HoldID: h.ID, Reasons: append(d.reasons, fmt.Sprintf("it may cost up to $%s until %s", amount.Cents(), h.Until.Format(time.RFC3339)))}
+	if len(asks) > 0 {
+		out.ApprovalID = granted.ID
+	}
+	return d.record(ctx, hashOf(h.ID, h.Version)[:24], p.Now, out)
+}
+
+// granted returns an approval of exactly this extension, used up for it or not yet.
+func (d *decision) granted(ctx context.Context) (*approval.Request, error) {
+	requests, err := d.Desk.Store.Requests(ctx, d.hash)
+	if err != nil {
+		return nil, fmt.Errorf("look for an approval: %w", err)
+	}
+	for _, r := range requests {
+		if state := r.At(d.Now); r.Amount >= d.P95 && (state == approval.Approved || state == approval.Used) {
+			return &r, nil
+		}
+	}
+	return nil, nil
+}
