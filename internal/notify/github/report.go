@@ -1,0 +1,169 @@
+package github
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/notify"
+)
+
+// Report is what a comment says. None of its text is taken for markup.
+type Report struct {
+	// Key tells the comments on one pull request apart: the path of the file.
+	Key string
+	// Subject names what was asked for: "job resnet50".
+	Subject string
+	// Decision is "allow", "ask" or "deny"; anything else is shown as undecided.
+	Decision string
+	Reasons  []string
+	// P50, P95 and Hourly are the estimate; nil is not known.
+	P50, P95, Hourly *money.Amount
+	Lines            []Line
+	// Unknown is what the estimate could not price, Assumptions what it assumed.
+	Unknown, Assumptions []string
+	Budgets              []Budget
+	// Approval is the id of the request that waits until Until for somebody to allow
+	// at most Limit.
+	Approval string
+	Limit    money.Amount
+	Until    time.Time
+	// SpecHash is the hash of what was judged.
+	SpecHash string
+}
+
+// Line is a line of the estimate, its figures written out.
+type Line struct {
+	What, Quantity, UnitPrice string
+	P50, P95                  money.Amount
+	// Source is where the unit price is from, and of when.
+	Source string
+}
+
+// Budget is a budget: what is committed of Amount without and with what was asked for.
+type Budget struct {
+	Name                  string
+	Before, After, Amount money.Amount
+}
+
+// Longest parts of a comment, in entries and characters. Together they stay under the
+// 65,536 characters that GitHub takes.
+const (
+	maxList  = 20
+	maxTable = 40
+	maxText  = 300
+	maxCell  = 120
+)
+
+// marker is the first line of the comment, which a reader does not see.
+func (r Report) marker() string {
+	sum := sha256.Sum256([]byte(r.Key))
+	return "<!-- curfew-gate " + hex.EncodeToString(sum[:8]) + " -->"
+}
+
+// headlines say the decisions.
+var headlines = map[string]string{"allow": "is allowed", "ask": "waits for an approval", "deny": "is denied"}
+
+// markdown lays the report out for a head commit.
+func (r Report) markdown(head string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n### curfew: %s %s\n\n", r.marker(), cell(cmp.Or(r.Subject, r.Key)), cmp.Or(headlines[r.Decision], "is undecided"))
+	fmt.Fprintf(&b, "p50 **%s**, p95 **%s**, **%s** an hour\n", dollars(r.P50), dollars(r.P95), dollars(r.Hourly))
+	list(&b, "", r.Reasons)
+	table(&b, "| budget | before | after | of |\n| --- | ---: | ---: | ---: |\n", r.Budgets, func(x Budget) []string {
+		return []string{cell(x.Name), usd(x.Before), usd(x.After), usd(x.Amount)}
+	})
+	list(&b, "Not known, and in no figure:", r.Unknown)
+	if len(r.Lines)+len(r.Assumptions) > 0 {
+		b.WriteString("\n<details><summary>The estimate</summary>\n")
+		table(&b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n", r.Lines, func(l Line) []string {
+			return []string{cell(l.What), cell(l.Quantity), cell(l.UnitPrice), usd(l.P50), usd(l.P95), cell(l.Source)}
+		})
+		list(&b, "Assumed:", r.Assumptions)
+		b.WriteString("\n</details>\n")
+	}
+	b.WriteString(r.next(head))
+	fmt.Fprintf(&b, "\n<sub>%s at %s, hash %s</sub>\n", cell(r.Key), cell(short(head)), cell(r.SpecHash))
+	return b.String()
+}
+
+// next says what to do.
+func (r Report) next(head string) string {
+	switch r.Decision {
+	case "ask":
+		s := "\nTo go on, an approver who wrote none of it approves this pull request at " + cell(short(head))
+		if r.Approval != "" {
+			s += ", or runs " + cell("curfew approve "+r.Approval)
+		}
+		if !r.Until.IsZero() {
+			s += ", by " + r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST")
+		}
+		return s + "; then this check is run again. That allows exactly this, once, for at most " + usd(r.Limit) + ".\n"
+	case "deny":
+		return "\nNothing starts. Make it smaller or cheaper, or have the limit changed that is named above; then push or run this check again.\n"
+	}
+	return ""
+}
+
+// table writes a table of at most maxTable rows, and how many there are beside.
+func table[T any](b *strings.Builder, header string, rows []T, cells func(T) []string) {
+	if len(rows) == 0 {
+		return
+	}
+	b.WriteString("\n" + header)
+	for _, row := range rows[:min(len(rows), maxTable)] {
+		b.WriteString("| " + strings.Join(cells(row), " | ") + " |\n")
+	}
+	if n := len(rows) - maxTable; n > 0 {
+		fmt.Fprintf(b, "\nand %d more\n", n)
+	}
+}
+
+// list writes a list of at most maxList entries, and how many there are beside.
+func list(b *strings.Builder, title string, entries []string) {
+	if len(entries) == 0 {
+		return
+	}
+	if title != "" {
+		b.WriteString("\n" + title + "\n")
+	}
+	b.WriteString("\n")
+	for _, e := range entries[:min(len(entries), maxList)] {
+		b.WriteString("- " + code(e, maxText) + "\n")
+	}
+	if n := len(entries) - maxList; n > 0 {
+		fmt.Fprintf(b, "- and %d more\n", n)
+	}
+}
+
+// cell is code that a table can hold: its cells end at a |, escaped or not.
+func cell(s string) string { return code(strings.ReplaceAll(s, "|", "¦"), maxCell) }
+
+// code shows a text as it is, but for backticks: in code, GitHub finds neither markup
+// nor mentions, references or links.
+func code(s string, n int) string {
+	s = notify.Cut(notify.Plain(strings.ReplaceAll(s, "`", "'")), n)
+	if s == "" {
+		return "–"
+	}
+	return "`" + s + "`"
+}
+
+func dollars(a *money.Amount) string {
+	if a == nil {
+		return "not known"
+	}
+	return usd(*a)
+}
+
+// usd shows an amount to the cent, since an approval is for exactly that.
+func usd(a money.Amount) string {
+	if a < 0 {
+		return "-$" + (-a).Cents()
+	}
+	return "$" + a.Cents()
+}
