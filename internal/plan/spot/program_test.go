@@ -1,0 +1,216 @@
+package spot
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// tiny is a market in which a run ends with one probability and an outage with another,
+// whatever their age, and a run is followed by one elsewhere in a share of cases.
+type tiny struct {
+	run, outage, moved float64
+	work, restart      int // steps
+	price              float64
+	policy             *choices // nil is whatever is best
+}
+
+// cost is what is expected from here on, by recursion; nothing here knows the program.
+func (c tiny) cost(left, work, pending, mode int, up bool) float64 {
+	if work <= 0 {
+		return 0
+	}
+	if left <= 0 {
+		return math.Inf(1)
+	}
+	after := func(mode, work, pending int) float64 {
+		if !up {
+			return c.outage*c.cost(left-1, work, pending, mode, true) + (1-c.outage)*c.cost(left-1, work, pending, mode, false)
+		}
+		lost := 0.0
+		on, wait := mode, pending
+		if mode == held { // the machine ends
+			on, wait = idle, 0
+		}
+		if c.run > 0 {
+			lost = c.run * ((1-c.moved)*c.cost(left-1, work, wait, on, false) + c.moved*c.cost(left-1, work, wait, on, true))
+		}
+		return lost + (1-c.run)*c.cost(left-1, work, pending, mode, true)
+	}
+	run := func(to int, price float64) float64 {
+		p := pending
+		if mode != to {
+			p = c.restart
+		}
+		if p > 0 {
+			return price + after(to, work, p-1)
+		}
+		return price + after(to, work-1, 0)
+	}
+	if c.policy != nil {
+		slack := left - work - pending
+		state := 0
+		if up {
+			state = 1
+		}
+		switch c.policy.at(float64(left), float64(slack), mode, state) {
+		case idle:
+			return after(idle, work, 0)
+		case paid:
+			return run(paid, 1)
+		}
+		if !up {
+			return math.Inf(1)
+		}
+		return run(held, c.price)
+	}
+	best := run(paid, 1)
+	if left-1 >= work+c.restart {
+		best = min(best, after(idle, work, 0))
+	}
+	if up {
+		best = min(best, run(held, c.price))
+	}
+	return best
+}
+
+// TestProgramIsOptimal: in small markets the choices cost what the best do.
+func TestProgramIsOptimal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := tiny{run: rapid.Float64Range(0.01, 0.9).Draw(t, "run"), outage: rapid.Float64Range(0.01, 0.9).Draw(t, "outage"), moved: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "moved"),
+			work: rapid.IntRange(1, 4).Draw(t, "work"), restart: rapid.IntRange(0, 1).Draw(t, "restart"), price: rapid.Float64Range(0.05, 1.2).Draw(t, "price")}
+		steps := c.work + c.restart + rapid.IntRange(0, 3).Draw(t, "spare")
+		m := &model{clock: clock{step: 1}, first: []int{0}, moved: c.moved}
+		for k, p := range []float64{c.outage, c.run} {
+			m.ends[k] = []float64{-math.Log1p(-p)}
+		}
+		plan := solve(m, steps, float64(steps-c.work), float64(c.restart), c.price, 1)
+		for _, up := range []bool{false, true} {
+			want := c.cost(steps, c.work, 0, idle, up)
+			with := c
+			with.policy = plan
+			if got := with.cost(steps, c.work, 0, idle, up); got > want+1e-3*want || got < want-1e-6 {
+				t.Fatalf("up %t: the choices cost %g, the best %g", up, got, want)
+			}
+		}
+	})
+}
+
+// TestBeat: a period is found where lengths are whole numbers of it, and none where they
+// are drawn without one.
+func TestBeat(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, period := range []float64{2.5, 3.235, 7.7} {
+		var b beats
+		if _, ok := b.period(); ok {
+			t.Error("a beat is found before anything was seen")
+		}
+		at, last := 0.0, 0
+		for range 200 {
+			at += period * math.Ceil(random.ExpFloat64()*4)
+			b.observe(int(math.Ceil(at)) - last)
+			last = int(math.Ceil(at))
+		}
+		if got, ok := b.period(); !ok || math.Abs(got-period) > 0.01*period {
+			t.Errorf("the beat is %g, %t, want %g", got, ok, period)
+		}
+	}
+	found := 0
+	for range 50 {
+		var b beats
+		for range 24 + random.IntN(200) {
+			b.observe(1 + int(random.ExpFloat64()*20))
+		}
+		if _, ok := b.period(); ok {
+			found++
+		}
+	}
+	if found > 2 {
+		t.Errorf("a beat is found in %d of 50 histories without one", found)
+	}
+}
+
+// TestMetronome: beats are counted from the last change, and the next is foretold.
+func TestMetronome(t *testing.T) {
+	m := metronome{period: 4, next: 1}
+	var beats, waits []int
+	for i := range 14 {
+		m.tick(i == 6)
+		beats, waits = append(beats, m.beats), append(waits, m.wait)
+	}
+	// Beats fall due with samples 1, 5, 9, …; the change with sample 6 came half a gap late.
+	if got := beats; got[5] != 2 || got[6] != 0 || got[13] < 1 {
+		t.Errorf("beats %v", got)
+	}
+	for i, w := range waits {
+		if w < 1 || w > 5 || i > 7 && w != waits[i-1]-1 && waits[i-1] != 1 {
+			t.Errorf("waits %v", waits)
+		}
+	}
+}
+
+// drawHistory draws runs and outages by a hazard alpha / (age + beta).
+func drawHistory(random *rand.Rand, samples int, gap time.Duration, run, outage prior) history {
+	var h history
+	for up := false; len(h) < samples; up = !up {
+		p := outage
+		if up {
+			p = run
+		}
+		length := p.beta.Seconds() * (math.Pow(random.Float64(), -1/p.alpha) - 1)
+		for i := range 1 + int(min(length/gap.Seconds(), float64(samples))) {
+			h = append(h, moment{up: up, ended: i == 0 && len(h) > 0, age: int32(i)})
+		}
+	}
+	return h
+}
+
+// TestHazard: without a past the prior is what is expected; with one, what was drawn.
+func TestHazard(t *testing.T) {
+	c := clock{step: 1}
+	m, _ := history{}.fit(gap, c)
+	for b, first := range m.first[:8] {
+		from := time.Duration(float64(first)+(m.width(b)-1)/2) * gap
+		if want := runPrior.expected(from, from+gap); math.Abs(m.ends[1][b]-want) > 0.2*want {
+			t.Errorf("age %d: %g ends are expected, by the prior %g", first, m.ends[1][b], want)
+		}
+	}
+	drawn := prior{2, 4 * time.Hour}
+	h := drawHistory(rand.New(rand.NewPCG(3, 4)), 100_000, gap, drawn, outagePrior)
+	m, _ = h.fit(gap, c)
+	for b, first := range m.first[:10] {
+		mid := time.Duration((float64(first) + m.width(b)/2) * float64(gap))
+		if want := drawn.expected(mid, mid+gap); math.Abs(m.ends[1][b]-want) > 0.35*want {
+			t.Errorf("age %d: %g ends are expected, drawn with %g", first, m.ends[1][b], want)
+		}
+	}
+	if m.moved != 0 {
+		t.Errorf("in one zone %g of the runs go on elsewhere", m.moved)
+	}
+}
+
+// TestAgeMatters: of two histories with the same mean run, the one with a heavy tail
+// trusts an old run more than a young one.
+func TestAgeMatters(t *testing.T) {
+	h := drawHistory(rand.New(rand.NewPCG(5, 6)), 50_000, gap, prior{0.6, 10 * time.Minute}, outagePrior)
+	m, _ := h.fit(gap, clock{step: 1})
+	if young, old := m.ends[1][m.bucket(1)], m.ends[1][m.bucket(60)]; old > young/5 {
+		t.Errorf("%g ends are expected of a young run, %g of an old one", young, old)
+	}
+	var regular strings.Builder
+	for range 500 {
+		regular.WriteString(strings.Repeat("#", 12) + "......")
+	}
+	r, err := Replay(Trace{Gap: gap, Zones: []Zone{zone("z", regular.String())}}, Params{Work: 20 * time.Hour, Deadline: 28 * time.Hour, Restart: 12 * time.Minute,
+		Every: 7 * time.Hour, SpotPrice: 918_000_000, OnDemandPrice: 3_060_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, base := r.result(Curfew), r.result(Greedy); got.Saving < base.Saving+0.03 {
+		t.Errorf("on runs of two hours and outages of one curfew saves %g, greedy %g", got.Saving, base.Saving)
+	}
+}

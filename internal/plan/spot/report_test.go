@@ -1,0 +1,135 @@
+package spot
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func wellFormed(t *testing.T, svg string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("the picture is not well-formed: %v\n%s", err, svg)
+		}
+	}
+}
+
+// TestReport holds the documents to their shapes, and the pictures to what they show.
+func TestReport(t *testing.T) {
+	const hostile = `<b>"z"&`
+	tr := Trace{Gap: gap, Zones: []Zone{zone(hostile, strings.Repeat("###..", 20)), zone("y", strings.Repeat("##...", 20))}}
+	r, err := Replay(tr, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Checkpoint(tr, saves)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		v      any
+		schema string
+		keys   []string
+		names  []string
+	}{
+		{"spot", r, Schema, []string{"results", "zones", "assumptions", "coverage_notes", "changes", "on_demand_cost_usd"}, []string{Greedy, UniformProgress, Curfew, Bound}},
+		{"checkpoint", c, CheckpointSchema, []string{"results", "prior", "assumptions", "coverage_notes", "changes"}, []string{Young, Daly, BestFixed, Curfew}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b, err := json.Marshal(tc.v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var doc map[string]any
+			if err := json.Unmarshal(b, &doc); err != nil {
+				t.Fatal(err)
+			}
+			if doc["schema"] != tc.schema {
+				t.Errorf("schema %v", doc["schema"])
+			}
+			for _, k := range tc.keys {
+				if doc[k] == nil {
+					t.Errorf("%s is missing in %s", k, b)
+				}
+			}
+			for i, x := range doc["results"].([]any) {
+				if got := x.(map[string]any)["name"]; got != tc.names[i] {
+					t.Errorf("result %d is of %v, want %s", i, got, tc.names[i])
+				}
+			}
+		})
+	}
+	for _, svg := range []string{r.SVG(), c.SVG()} {
+		wellFormed(t, svg)
+	}
+	for _, name := range []string{Greedy, UniformProgress, Curfew, Bound, "One case in"} {
+		if !strings.Contains(r.SVG(), name) {
+			t.Errorf("the picture does not show %s", name)
+		}
+	}
+	if len(r.shown.on) == 0 || len(r.shown.on) != len(r.shown.up) {
+		t.Errorf("the case shown has %d steps and %d samples", len(r.shown.on), len(r.shown.up))
+	}
+}
+
+// drawn is zones as heavy-tailed as recorded ones.
+func drawn(zones, samples int) Trace {
+	tr := Trace{Gap: 195 * time.Second}
+	for z := range zones {
+		random := rand.New(rand.NewPCG(uint64(z), 1))
+		zone := Zone{Name: fmt.Sprint(z)}
+		for _, m := range drawHistory(random, samples, tr.Gap, prior{0.5 + random.Float64()/2, 30 * time.Minute}, prior{0.5 + random.Float64()/2, 30 * time.Minute})[:samples] {
+			zone.Up = append(zone.Up, m.up)
+		}
+		tr.Zones = append(tr.Zones, zone)
+	}
+	return tr
+}
+
+// BenchmarkReplay is 45 days of five zones, every 195 seconds, and ten times that.
+func BenchmarkReplay(b *testing.B) {
+	for _, zones := range []int{5, 50} {
+		b.Run(fmt.Sprintf("zones=%d", zones), func(b *testing.B) {
+			tr, p := drawn(zones, 20_000), campaignParams("1.15x")
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := Replay(tr, p)
+				if err != nil || r.result(Curfew).Misses > 0 {
+					b.Fatal(r.result(Curfew), err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkAcrossZones moves cases between 50 zones.
+func BenchmarkAcrossZones(b *testing.B) {
+	tr, p := drawn(50, 20_000), campaignParams("1.15x")
+	p.AcrossZones = true
+	for b.Loop() {
+		if _, err := Replay(tr, p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCheckpoint is the runs of 50 zones over 45 days.
+func BenchmarkCheckpoint(b *testing.B) {
+	tr := drawn(50, 20_000)
+	for b.Loop() {
+		if _, err := Checkpoint(tr, saves); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
