@@ -15,8 +15,12 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/notify"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -44,6 +48,19 @@ type Config struct {
 	Enforce Enforce `yaml:"enforce"`
 	// Notify is how people are reached.
 	Notify notify.Config `yaml:"notify"`
+	// Budgets and Quotas are what owners may spend, and hold at once.
+	Budgets budget.Budgets `yaml:"budgets"`
+	Quotas  budget.Quotas  `yaml:"quotas"`
+	// Gate is when somebody has to approve.
+	Gate Gate `yaml:"gate"`
+	// GitHub is who people are there.
+	GitHub GitHub `yaml:"github"`
+	// Estimate is what a specification leaves open.
+	Estimate Estimate `yaml:"estimate"`
+	// SharedCosts divide what belongs to nobody alone.
+	SharedCosts []bill.SharedRule `yaml:"shared_costs"`
+	// Units are what is made, for what one of them costs.
+	Units []Unit `yaml:"units"`
 	// Tags says which tags name the owner.
 	Tags inventory.TagMapping `yaml:"tags"`
 	// RequiredTags are the keys without which spend cannot be attributed.
@@ -97,6 +114,7 @@ func Default() Config {
 		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
 		Enforce:      Enforce{Window: 3 * time.Hour, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
+		Gate:         Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},
 		Thresholds:   finding.DefaultThresholds(),
 		Duty:         duty.DefaultThresholds(),
 	}
@@ -206,6 +224,9 @@ func Decode(name string, src []byte, c *Config) error {
 			}
 			return &Error{File: name, Message: l.path + ": " + err.Error()}
 		}
+	}
+	if err := c.checkBooks(file, name); err != nil {
+		return err
 	}
 	if err := c.Notify.Validate(); err != nil {
 		var field *notify.FieldError

@@ -2,6 +2,7 @@ package finding
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,7 +13,7 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range append([]rule{tagRule}, rules...) {
+	for _, r := range slices.Concat([]rule{tagRule}, rules, billRules) {
 		if !strings.Contains(string(doc), "`"+r.id+"`") {
 			t.Errorf("docs/findings.md does not say what %s is", r.id)
 		}

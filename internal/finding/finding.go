@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -140,4 +141,18 @@ type Account struct {
 	// CommitmentsKnown is false when commitments could not be read; then savings
 	// on committed kinds are not known.
 	CommitmentsKnown bool
+	// Bill is what was billed; nil is that no bill was supplied.
+	Bill *Bill
+}
+
+// Bill is what the rules see of a provider's bill.
+type Bill struct {
+	// Cloud is whose bill it is. From and To bound the days that it covers.
+	Cloud    string
+	From, To time.Time
+	// Flows are its transfers, Commitments what became of those.
+	Flows       []bill.Flow
+	Commitments bill.Commitments
+	// Source names it for people.
+	Source string
 }

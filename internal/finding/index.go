@@ -58,8 +58,10 @@ type index struct {
 	launched map[scoped]bool
 	// buckets are the buckets by cloud and name, which is unique in a cloud.
 	buckets map[[2]string]int32
-	cover   coverage
-	types   map[string]machine
+	// byID are the resources by cloud and identifier, once a bill asks for them.
+	byID  map[scoped][]int32
+	cover coverage
+	types map[string]machine
 	// accelerated are the machine types with accelerators, and successors the
 	// cheaper newer ones, by type and region.
 	accelerated []device

@@ -88,6 +88,17 @@ func Needs(id string) []inventory.Kind {
 // tagRule looks at every kind and is run apart.
 var tagRule = rule{id: "tag-missing", step: StepMeasure, judge: tagMissing}
 
+// billRules look at a bill and not at resources.
+var billRules = []rule{
+	{id: "egress-cross-region", step: StepEgress},
+	{id: "egress-cross-zone", step: StepEgress},
+	{id: "egress-internet", step: StepEgress},
+	{id: "nat-data", step: StepEgress},
+	{id: "download-repeated", step: StepEgress},
+	{id: "commitment-gap", step: StepCommit},
+	{id: "commitment-unused", step: StepCommit},
+}
+
 // byKind holds the rules of each kind, in their order.
 var byKind = func() map[inventory.Kind][]*rule {
 	m := map[inventory.Kind][]*rule{}
@@ -114,6 +125,9 @@ func Evaluate(a *Account, t Thresholds, required []string) ([]Finding, error) {
 	x := newIndex(a, t, required)
 	for i := range x.subjects {
 		x.run(&x.subjects[i])
+	}
+	if a.Bill != nil {
+		x.billed(a.Bill)
 	}
 	if x.err != nil {
 		return nil, x.err
@@ -149,7 +163,12 @@ func (x *index) apply(r *rule, s *subject) {
 	if d == nil || (d.wastes() && s.KeepUntil.After(x.now)) {
 		return
 	}
-	d.Rule, d.Step, d.Resource, d.ID = r.id, r.step, s.Resource, ID(r.id, s.ref)
+	x.add(r.id, r.step, s, d)
+}
+
+// add enters a draft as a rule's finding about a subject.
+func (x *index) add(rule string, step Step, s *subject, d *draft) {
+	d.Rule, d.Step, d.Resource, d.ID = rule, step, s.Resource, ID(rule, s.ref)
 	if d.Fix.Command == "" {
 		d.Fix.Command = "curfew fix " + d.ID[:8]
 	}

@@ -81,6 +81,15 @@ type Thresholds struct {
 	// ModelCost is the monthly cost, in dollars, from which a busy inference fleet
 	// is worth the work of optimising its model: 1000.
 	ModelCost int `yaml:"model_cost_usd"`
+	// Transfer is the monthly cost, in dollars, from which a transfer on the bill is
+	// worth a look: 10.
+	Transfer int `yaml:"transfer_usd"`
+	// Downloads is how often a bucket's content is downloaded in a month before it is
+	// the same data again and again: 3.
+	Downloads float64 `yaml:"downloads"`
+	// CommitmentGap is the monthly cost, in dollars, of compute on demand in a region
+	// from which commitments are worth a plan: 1000.
+	CommitmentGap int `yaml:"commitment_gap_usd"`
 	// ReservationUnused and ReservationWindow: an unused share over 0.1 in 7 days
 	// (AWS).
 	ReservationUnused float64       `yaml:"reservation_unused_share"`
@@ -97,7 +106,7 @@ func DefaultThresholds() Thresholds {
 		VolumeUnattached: 7 * day, SnapshotAge: 90 * day, ImageUnused: 90 * day, CheckpointStale: 90 * day,
 		InfrequentDays: 30, ArchiveDays: 90, ExpireDays: 180, NoncurrentDays: 30, MultipartDays: 7,
 		LogGroupGiB: 1, LogRetentionDays: 30,
-		SpotOverhead: 0.1, RightsizeSaving: 0.1, InferenceTarget: 70, ModelCost: 1000,
+		SpotOverhead: 0.1, RightsizeSaving: 0.1, InferenceTarget: 70, ModelCost: 1000, Transfer: 10, Downloads: 3, CommitmentGap: 1000,
 		ReservationUnused: 0.1, ReservationWindow: 7 * day,
 	}
 }
@@ -132,6 +141,9 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 	fill(&t.RightsizeSaving, d.RightsizeSaving)
 	fill(&t.InferenceTarget, d.InferenceTarget)
 	fill(&t.ModelCost, d.ModelCost)
+	fill(&t.Transfer, d.Transfer)
+	fill(&t.Downloads, d.Downloads)
+	fill(&t.CommitmentGap, d.CommitmentGap)
 	fill(&t.ReservationUnused, d.ReservationUnused)
 	fill(&t.ReservationWindow, d.ReservationWindow)
 	for _, share := range []struct {
@@ -159,7 +171,7 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 			return t, fmt.Errorf("threshold %s is negative", name)
 		}
 	}
-	if min(t.InfrequentDays, t.ArchiveDays, t.ExpireDays, t.NoncurrentDays, t.MultipartDays, t.LogGroupGiB, t.LogRetentionDays, t.ModelCost) < 0 ||
+	if min(t.InfrequentDays, t.ArchiveDays, t.ExpireDays, t.NoncurrentDays, t.MultipartDays, t.LogGroupGiB, t.LogRetentionDays, t.ModelCost, t.Transfer, t.CommitmentGap) < 0 || !(t.Downloads >= 0) ||
 		t.LoadBalancerRequests < 0 {
 		return t, fmt.Errorf("a threshold is negative: %+v", t)
 	}

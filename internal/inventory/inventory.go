@@ -40,6 +40,10 @@ const (
 	KindVolume              Kind = "volume"
 )
 
+// KindService is what a bill charges in a region for nothing that is listed; findings
+// about bills have it, and policies do not select it.
+const KindService Kind = "service"
+
 // Valid says whether there is such a kind.
 func (k Kind) Valid() bool {
 	switch k {

@@ -115,9 +115,20 @@ func (d *Document) waste(a *round.Audit) {
 }
 
 func (d *Document) categories(a *round.Audit, m *meters) {
-	d.CategoriesNotes = map[string]string{categoryEgress: "no bill was read, and only a bill says what was transferred"}
+	if b := a.Billing; b != nil {
+		total := USD(b.Total)
+		d.MonthlyBilledUSD = &total
+		for _, name := range billedNames {
+			*d.Categories.named(name) = USD(b.ByCategory[name])
+		}
+		of := fmt.Sprintf("of the bill %s, %s to %s, brought to a month", valid(b.Source), b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
+		d.CategoriesNotes = map[string]string{"all": of, round.CategoryNetwork: "on a bill it is among overhead and egress",
+			round.CategoryIdle: "the bill's compute is divided as that of the machines that were audited, at list price"}
+		return
+	}
+	d.CategoriesNotes = map[string]string{round.CategoryEgress: "no bill was read, and only a bill says what was transferred"}
 	for _, name := range categoryNames {
-		if name == categoryEgress {
+		if name == round.CategoryEgress {
 			continue
 		}
 		amount, missing := a.Totals.ByCategory[name], m.unpricedIn[name]

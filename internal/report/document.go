@@ -60,20 +60,23 @@ type Document struct {
 	MonthlyCostNote  string  `json:"monthly_cost_note,omitempty"`
 	MonthlyWasteUSD  Dollars `json:"monthly_waste_usd"`
 	MonthlyWasteNote string  `json:"monthly_waste_note,omitempty"`
-	// Categories add up to MonthlyCostUSD where none is null.
+	// Categories add up to MonthlyCostUSD where none is null, and with a bill to
+	// MonthlyBilledUSD.
 	Categories      Categories        `json:"categories"`
 	CategoriesNotes map[string]string `json:"categories_notes,omitempty"`
-	Totals          Totals            `json:"totals"`
-	Steps           []Step            `json:"steps"`
-	Owners          []Owner           `json:"owners"`
-	Findings        []Finding         `json:"findings"`
-	CannotJudge     []Unjudged        `json:"cannot_judge"`
-	Unpriced        []Unpriced        `json:"unpriced"`
-	BlindSpots      []BlindSpot       `json:"blind_spots"`
-	APICalls        []APICall         `json:"api_calls"`
-	Billed          *Billed           `json:"billed"`
-	Prices          []PriceSource     `json:"prices"`
-	Assumptions     []string          `json:"assumptions"`
+	// MonthlyBilledUSD is what the supplied bill comes to in a month; absent without one.
+	MonthlyBilledUSD *Dollars      `json:"monthly_billed_usd,omitempty"`
+	Totals           Totals        `json:"totals"`
+	Steps            []Step        `json:"steps"`
+	Owners           []Owner       `json:"owners"`
+	Findings         []Finding     `json:"findings"`
+	CannotJudge      []Unjudged    `json:"cannot_judge"`
+	Unpriced         []Unpriced    `json:"unpriced"`
+	BlindSpots       []BlindSpot   `json:"blind_spots"`
+	APICalls         []APICall     `json:"api_calls"`
+	Billed           *Billed       `json:"billed"`
+	Prices           []PriceSource `json:"prices"`
+	Assumptions      []string      `json:"assumptions"`
 }
 
 // Resources counts what was seen.
@@ -93,6 +96,9 @@ type Categories struct {
 	Overhead Dollars `json:"overhead"`
 	Unknown  Dollars `json:"unknown"`
 	Network  Dollars `json:"network"`
+	// Other is what a bill charges besides; absent without a bill, whose network hours
+	// are among the overhead.
+	Other *Dollars `json:"other,omitempty"`
 }
 
 // Totals are the sums beside cost and waste.
@@ -265,12 +271,23 @@ type PriceSource struct {
 
 // categoryNames is the order in which categories are shown.
 var categoryNames = []string{
-	round.CategoryStorage, round.CategoryIdle, round.CategoryActive, categoryEgress,
+	round.CategoryStorage, round.CategoryIdle, round.CategoryActive, round.CategoryEgress,
 	round.CategoryOverhead, round.CategoryUnknown, round.CategoryNetwork,
 }
 
-// categoryEgress is data transfer, which only a bill knows.
-const categoryEgress = "egress"
+// billedNames is the same with a bill.
+var billedNames = []string{
+	round.CategoryStorage, round.CategoryIdle, round.CategoryActive, round.CategoryEgress,
+	round.CategoryOverhead, round.CategoryUnknown, round.CategoryOther,
+}
+
+// shownCategories returns the names of the categories, and what they add up to.
+func (d *Document) shownCategories() ([]string, Dollars) {
+	if d.MonthlyBilledUSD != nil {
+		return billedNames, *d.MonthlyBilledUSD
+	}
+	return categoryNames, d.MonthlyCostUSD
+}
 
 // named returns the field of a category.
 func (c *Categories) named(name string) *Dollars {
@@ -281,8 +298,13 @@ func (c *Categories) named(name string) *Dollars {
 		return &c.Idle
 	case round.CategoryActive:
 		return &c.Active
-	case categoryEgress:
+	case round.CategoryEgress:
 		return &c.Egress
+	case round.CategoryOther:
+		if c.Other == nil {
+			c.Other = &Dollars{}
+		}
+		return c.Other
 	case round.CategoryOverhead:
 		return &c.Overhead
 	case round.CategoryNetwork:

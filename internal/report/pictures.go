@@ -140,7 +140,7 @@ var usual = map[string][2]float64{
 	round.CategoryStorage:  {30, 40},
 	round.CategoryIdle:     {20, 30},
 	round.CategoryActive:   {15, 25},
-	categoryEgress:         {8, 15},
+	round.CategoryEgress:   {8, 15},
 	round.CategoryOverhead: {5, 10},
 }
 
@@ -149,33 +149,35 @@ var categoryTitles = map[string]string{
 	round.CategoryStorage:  "objects, disks, logs, databases",
 	round.CategoryIdle:     "compute doing nothing",
 	round.CategoryActive:   "compute at work",
-	categoryEgress:         "data transfer",
+	round.CategoryEgress:   "data transfer",
 	round.CategoryOverhead: "secrets, monitoring",
 	round.CategoryUnknown:  "compute nobody measures",
 	round.CategoryNetwork:  "gateways, balancers, addresses",
+	round.CategoryOther:    "what the bill charges besides",
 }
 
 // categoryBars draws the share of each category beside the share usual in the
 // field.
 func (d *Document) categoryBars() []bar {
 	most := 50.0
-	for _, name := range categoryNames {
-		most = max(most, 100*share(*d.Categories.named(name), d.MonthlyCostUSD))
+	names, whole := d.shownCategories()
+	for _, name := range names {
+		most = max(most, 100*share(*d.Categories.named(name), whole))
 	}
-	out := make([]bar, 0, len(categoryNames))
-	for _, name := range categoryNames {
+	out := make([]bar, 0, len(names))
+	for _, name := range names {
 		amount := *d.Categories.named(name)
-		part := share(amount, d.MonthlyCostUSD)
+		part := share(amount, whole)
 		b := bar{Label: name, Note: categoryTitles[name], Value: amount.String(),
 			Segments: stack(most, segment{Class: categoryClass(name), To: 100 * part})}
 		if u, ok := usual[name]; ok {
 			b.Band = segment{From: rounded(u[0] / most * 100), To: rounded(u[1] / most * 100)}
 			b.Aside = fmt.Sprintf("usual %.0f–%.0f\u00a0%%", u[0], u[1])
 		}
-		if amount.Known() && d.MonthlyCostUSD.Known() {
+		if amount.Known() && whole.Known() {
 			b.Aside = joined(", ", unbroken(percent(part)), b.Aside)
 		}
-		if name == categoryEgress && !amount.Known() {
+		if name == round.CategoryEgress && !amount.Known() {
 			b.Note = "data transfer; needs a bill"
 		}
 		out = append(out, b)

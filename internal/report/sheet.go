@@ -17,6 +17,8 @@ type Sheet struct {
 	// Verb is the command: "plan mig". Title is the answer in one sentence.
 	Verb, Title string
 	Figures     []Figure
+	// Because is why the answer is what it is.
+	Because []string
 	// Picture is inline SVG made by a package of this program, never by a user's
 	// file; Caption says what it shows.
 	Picture, Caption string
@@ -95,6 +97,16 @@ func (s Sheet) Text(w io.Writer, width int) error {
 			prose("  "+pad(plain(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
 		}
 	}
+	list := func(name string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "\n  %s\n", name)
+		for _, line := range lines {
+			prose("    - ", line)
+		}
+	}
+	list("because", s.Because)
 	for _, g := range s.Tables {
 		b.WriteString("\n")
 		g.text(&b)
@@ -105,18 +117,9 @@ func (s Sheet) Text(w io.Writer, width int) error {
 			b.WriteString("    " + plain(c) + "\n")
 		}
 	}
-	for _, part := range []struct {
-		name  string
-		lines []string
-	}{{"assumes", s.Assumptions}, {"covers", s.Coverage}, {"would change it", s.Changes}} {
-		if len(part.lines) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "\n  %s\n", part.name)
-		for _, line := range part.lines {
-			prose("    - ", line)
-		}
-	}
+	list("assumes", s.Assumptions)
+	list("covers", s.Coverage)
+	list("would change it", s.Changes)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -166,6 +169,16 @@ func (s Sheet) Markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "- %s: **%s** %s\n", mdText(f.Label), mdText(f.Value), mdText(f.Note))
 		}
 	}
+	list := func(name string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "\n%s:\n", name)
+		for _, line := range lines {
+			fmt.Fprintf(&b, "- %s\n", mdText(line))
+		}
+	}
+	list("Because", s.Because)
 	for _, g := range s.Tables {
 		b.WriteString("\n")
 		if g.Title != "" {
@@ -189,17 +202,9 @@ func (s Sheet) Markdown(w io.Writer) error {
 		}
 		b.WriteString("```\n")
 	}
-	for _, part := range []struct {
-		name  string
-		lines []string
-	}{{"Assumes", s.Assumptions}, {"Covers", s.Coverage}, {"Would change it", s.Changes}} {
-		if len(part.lines) > 0 {
-			fmt.Fprintf(&b, "\n%s:\n", part.name)
-			for _, line := range part.lines {
-				fmt.Fprintf(&b, "- %s\n", mdText(line))
-			}
-		}
-	}
+	list("Assumes", s.Assumptions)
+	list("Covers", s.Coverage)
+	list("Would change it", s.Changes)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -96,6 +96,8 @@ type Audit struct {
 	Charges  map[inventory.Ref][]ledger.Charge
 	Findings []finding.Finding
 	Totals   Totals
+	// Billing is what the supplied bill comes to; nil without one.
+	Billing *Billing
 }
 
 // Totals are an audit's sums, a month of 730 hours at list price.

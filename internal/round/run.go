@@ -33,6 +33,8 @@ type Params struct {
 	Duty       duty.Thresholds
 	// Required are the tags without which spend cannot be attributed.
 	Required []string
+	// Bill is what was billed; nil where no bill was supplied.
+	Bill *Bill
 	// Clock tells when the audit began and ended; Query.Now is what it judges by.
 	Clock func() time.Time
 }
@@ -59,15 +61,24 @@ func Run(ctx context.Context, p Params) (*Audit, error) {
 	}
 	audit.Verdicts = judge(&audit.Observation, p)
 	audit.Charges = ledger.RunRates(audit.Resources, p.Prices)
-	audit.Findings, err = finding.Evaluate(&finding.Account{
+	account := &finding.Account{
 		Now: p.Query.Now, Resources: audit.Resources, Windows: audit.Windows, Verdicts: audit.Verdicts,
 		Charges: audit.Charges, Prices: p.Prices, Unread: audit.Unread, CommitmentsKnown: audit.CommitmentsKnown,
-	}, p.Thresholds, p.Required)
+	}
+	if p.Bill != nil {
+		account.Bill = &p.Bill.Bill
+	}
+	audit.Findings, err = finding.Evaluate(account, p.Thresholds, p.Required)
 	if err != nil {
 		return nil, fmt.Errorf("judge the findings: %w", err)
 	}
 	if audit.Totals, err = sum(audit); err != nil {
 		return nil, fmt.Errorf("add up the audit: %w", err)
+	}
+	if p.Bill != nil {
+		if audit.Billing, err = billing(p.Bill, audit.Totals); err != nil {
+			return nil, err
+		}
 	}
 	audit.FinishedAt = p.Clock().UTC()
 	return audit, ctx.Err()

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Gate is when the gate asks, and whom.
+type Gate struct {
+	// AskOver is the estimate in dollars (p95) over which somebody has to approve.
+	AskOver string `yaml:"ask_over"`
+	// Roles of which an approver has to have one.
+	Roles []string `yaml:"roles"`
+	// Expiry is how long a request can be approved and its approval used.
+	Expiry time.Duration `yaml:"expiry"`
+}
+
+// Limit returns AskOver as an amount.
+func (g Gate) Limit() (money.Amount, error) {
+	v, err := money.ParseAmount(strings.TrimPrefix(g.AskOver, "$"))
+	if err != nil || v < 0 {
+		return 0, fmt.Errorf("%q is not an amount of dollars such as 100", g.AskOver)
+	}
+	return v, nil
+}
+
+// GitHub is what curfew knows of people there.
+type GitHub struct {
+	// Identities are curfew's names of logins.
+	Identities map[string]string `yaml:"identities"`
+}
+
+// Estimate is what estimates take where a specification says nothing.
+type Estimate struct {
+	// Regions are those to look at; empty: those of aws.regions.
+	Regions []string `yaml:"regions"`
+	// DataRegions are the regions of buckets.
+	DataRegions map[string]string `yaml:"data_regions"`
+}
+
+// Unit is something that is made and counted.
+type Unit struct {
+	// Name is what one is called: "token".
+	Name string `yaml:"name"`
+	// Where keeps the costs of dimensions: {team: search, purpose: inference}.
+	Where map[string]string `yaml:"where"`
+	// Per is how many a unit cost is for: 1,000,000 tokens; 0 is 1.
+	Per int64 `yaml:"per"`
+	// Target is the most that Per of them should cost, in dollars.
+	Target string `yaml:"target"`
+	Counts Counts `yaml:"counts"`
+}
+
+// Counts is where the counts of a unit come from: a file, or a server that speaks
+// Prometheus's HTTP API.
+type Counts struct {
+	File  string `yaml:"file"`
+	URL   string `yaml:"url"`
+	Query string `yaml:"query"`
+	// TokenEnv names the variable that holds the server's bearer token.
+	TokenEnv string `yaml:"token_env"`
+}
+
+// check says what is wrong with a unit.
+func (u Unit) check() error {
+	switch {
+	case u.Name == "":
+		return errors.New("a unit needs a name")
+	case u.Per < 0:
+		return errors.New("per must be more than zero")
+	case (u.Counts.File == "") == (u.Counts.URL == ""):
+		return errors.New("counts come from a file or from the url of a server")
+	case u.Counts.URL != "" && u.Counts.Query == "":
+		return errors.New("counts of a server need a query")
+	}
+	if u.Target != "" {
+		if v, err := money.ParseRate(strings.TrimPrefix(u.Target, "$")); err != nil || v <= 0 {
+			return fmt.Errorf("target %q is not an amount of dollars", u.Target)
+		}
+	}
+	for by := range u.Where {
+		if !slices.Contains(ledger.Dimensions, ledger.Dimension(by)) {
+			return fmt.Errorf("where: %q is no dimension of costs", by)
+		}
+	}
+	return nil
+}
+
+// checkBooks checks the sections of money that are lists.
+func (c *Config) checkBooks(file *ast.File, name string) error {
+	place := func(path string, err error) error {
+		if p, perr := yaml.PathString("$." + path); perr == nil {
+			if n, ferr := p.FilterFile(file); ferr == nil && n != nil {
+				return at(name, n, path+": "+err.Error())
+			}
+		}
+		return &Error{File: name, Message: path + ": " + err.Error()}
+	}
+	if _, err := c.Gate.Limit(); err != nil {
+		return place("gate.ask_over", err)
+	}
+	for i := range c.SharedCosts {
+		if err := c.SharedCosts[i].Validate(); err != nil {
+			return place(fmt.Sprintf("shared_costs[%d]", i), err)
+		}
+	}
+	for i, u := range c.Units {
+		if err := u.check(); err != nil {
+			return place(fmt.Sprintf("units[%d]", i), err)
+		}
+	}
+	if _, err := budget.NewSet(c.Budgets, c.Quotas); err != nil {
+		return place("budgets", err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package round
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// The categories that only a bill has.
+const (
+	CategoryEgress = "egress" // data transfer, NAT
+	CategoryOther  = "other"
+)
+
+// Bill is a provider's bill beside an audit.
+type Bill struct {
+	finding.Bill
+	Parts []bill.Part
+}
+
+// billDays is how much of a bill says what an account costs now.
+const billDays = 30
+
+// BillOf reads what an audit wants to know of a bill's rows: those of the newest thirty
+// days. A part of a day counts whole.
+func BillOf(all iter.Seq[bill.Row], cloud, source string) (*Bill, error) {
+	b := &Bill{Bill: finding.Bill{Cloud: cloud, Source: source}}
+	for r := range all {
+		if end := r.Day.AddDate(0, 0, 1); end.After(b.To) {
+			b.To = end
+		}
+	}
+	b.From = b.To
+	rows := func(yield func(bill.Row) bool) {
+		for r := range all {
+			if !r.Day.Before(b.To.AddDate(0, 0, -billDays)) && !yield(r) {
+				return
+			}
+		}
+	}
+	for r := range rows {
+		if r.Day.Before(b.From) {
+			b.From = r.Day
+		}
+	}
+	var err error
+	if b.Parts, err = bill.Categories(rows); err != nil {
+		return nil, err
+	}
+	if b.Flows, err = bill.EgressFlows(rows); err != nil {
+		return nil, err
+	}
+	b.Commitments, err = bill.CommitmentUse(rows)
+	return b, err
+}
+
+// Billing is a bill's totals, brought to a month of 730 hours.
+type Billing struct {
+	From, To time.Time
+	Source   string
+	Total    money.Amount
+	// ByCategory adds up to Total: storage, idle, active, unknown, egress, overhead,
+	// other. Compute is divided as the audited machines' is, at list price.
+	ByCategory map[string]money.Amount
+}
+
+// billing brings a bill to a month, its compute divided by what the machines do.
+func billing(b *Bill, t Totals) (*Billing, error) {
+	hours := int64(b.To.Sub(b.From) / time.Hour)
+	if hours <= 0 {
+		return nil, nil
+	}
+	out := &Billing{From: b.From, To: b.To, Source: b.Source, ByCategory: map[string]money.Amount{}}
+	var ad adder
+	into := func(category string, v money.Amount) {
+		total := out.ByCategory[category]
+		ad.add(&total, v)
+		out.ByCategory[category] = total
+		ad.add(&out.Total, v)
+	}
+	for _, p := range b.Parts {
+		month, err := p.Billed.Mul(money.HoursPerMonth, hours)
+		if err != nil {
+			return nil, fmt.Errorf("bring the bill to a month: %w", err)
+		}
+		switch p.Category {
+		case bill.Compute:
+			states := []string{CategoryIdle, CategoryActive, CategoryUnknown}
+			weights := make([]int64, len(states))
+			for i, s := range states {
+				weights[i] = int64(max(0, t.ByCategory[s]))
+			}
+			if weights[0]+weights[1]+weights[2] == 0 {
+				weights[2] = 1 // nothing runs that could say what it does
+			}
+			divided, err := money.Split(month, weights)
+			if err != nil {
+				return nil, fmt.Errorf("divide the bill's compute: %w", err)
+			}
+			for i, s := range states {
+				into(s, divided[i])
+			}
+		case bill.Storage:
+			into(CategoryStorage, month)
+		case bill.Egress:
+			into(CategoryEgress, month)
+		case bill.Overhead:
+			into(CategoryOverhead, month)
+		default:
+			into(CategoryOther, month)
+		}
+	}
+	return out, ad.err
+}
