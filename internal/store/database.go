@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/pressly/goose/v3"
+
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // dialect is what the two databases differ in.
@@ -23,6 +26,11 @@ type dialect struct {
 	// contended says that a transaction failed only because of others at the same
 	// time, and left nothing behind; duplicate that a unique index refused a row.
 	contended, duplicate func(error) bool
+	// overflow says that a sum passed the range of an amount.
+	overflow func(error) bool
+	// elements is the table of the elements, named value, of a parameter that is an
+	// array in JSON.
+	elements string
 }
 
 // database is an open database: one pool of connections that write and one that only
@@ -95,6 +103,11 @@ func (t *tx) get(ctx context.Context, to any, query string, args ...any) error {
 	return t.GetContext(ctx, to, t.Rebind(query), args...)
 }
 
+// list reads all rows that a query finds.
+func (t *tx) list(ctx context.Context, to any, query string, args ...any) error {
+	return t.SelectContext(ctx, to, t.Rebind(query), args...)
+}
+
 // exec carries out a statement.
 func (t *tx) exec(ctx context.Context, statement string, args ...any) error {
 	_, err := t.ExecContext(ctx, t.Rebind(statement), args...)
@@ -137,6 +150,24 @@ func (t *tx) put(ctx context.Context, to table, row any, read int64, conflict er
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
 func (d *database) get(ctx context.Context, to any, query string, args ...any) error {
 	return d.read.GetContext(ctx, to, d.read.Rebind(query), args...)
+}
+
+// explain says that a sum passed the range of an amount, where that is what failed.
+func (d *dialect) explain(err error) error {
+	if d.overflow(err) {
+		return fmt.Errorf("%w (%w)", money.ErrOverflow, err)
+	}
+	return err
+}
+
+// sums are columns that add up expressions: 0 over no rows, and an error past the range
+// of 64 bits (PostgreSQL adds up in decimals, and SQLite says so itself).
+func sums(expressions ...string) string {
+	out := make([]string, len(expressions))
+	for i, e := range expressions {
+		out[i] = "CAST(COALESCE(SUM(" + e + "), 0) AS BIGINT)"
+	}
+	return strings.Join(out, ", ")
 }
 
 // list reads all rows that a query finds.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/store"
@@ -45,7 +46,7 @@ func work(text string) error {
 		return err
 	}
 	defer s.Close()
-	return storetest.Work(context.Background(), &storetest.Backend{Actions: s.Actions(), Approvals: s.Approvals()}, c.Job, os.Stdin, os.Stdout)
+	return storetest.Work(context.Background(), stores(s), c.Job, os.Stdin, os.Stdout)
 }
 
 // databases are where the tests keep a state, empty each time. PostgreSQL's has another
@@ -93,35 +94,59 @@ func raw(tb testing.TB, o store.Options) *sql.DB {
 func TestConformance(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) *storetest.Backend { return backend(t, d.open(t)) })
+			at := d.open(t)
+			storetest.Run(t, func(t *testing.T) *storetest.Backend { return backend(t, empty(t, at)) })
 		})
 	}
 }
 
+// states counts the schemas that were made.
+var states atomic.Int64
+
+// empty returns an empty state beside another: a directory, or a schema of the same
+// database, because PostgreSQL takes longer to make a database than most tests last.
+func empty(tb testing.TB, at store.Options) store.Options {
+	tb.Helper()
+	if at.URL == "" {
+		return store.Options{Dir: tb.TempDir()}
+	}
+	name := fmt.Sprintf("state_%d", states.Add(1))
+	if _, err := raw(tb, at).Exec("CREATE SCHEMA " + name); err != nil {
+		tb.Fatal(err)
+	}
+	return store.Options{URL: at.URL + "%20-c%20search_path%3D" + name}
+}
+
 func backend(tb testing.TB, o store.Options) *storetest.Backend {
 	s := open(tb, o)
+	b := stores(s)
+	b.Reopen = func(tb testing.TB) *storetest.Backend { return backend(tb, o) }
+	b.Child = func(tb testing.TB, job storetest.Job) *exec.Cmd {
+		text, err := json.Marshal(child{o, job})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		cmd := exec.CommandContext(tb.Context(), os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+		return cmd
+	}
+	b.Check = func(tb testing.TB) {
+		if _, err := s.VerifyAudit(tb.Context()); err != nil {
+			tb.Error(err)
+		}
+		if o.URL == "" {
+			var found string
+			if err := raw(tb, o).QueryRow("PRAGMA integrity_check").Scan(&found); err != nil || found != "ok" {
+				tb.Errorf("SQLite finds %q, %v", found, err)
+			}
+		}
+	}
+	return b
+}
+
+// stores returns what a state keeps.
+func stores(s *store.Store) *storetest.Backend {
 	return &storetest.Backend{
-		Actions: s.Actions(), Approvals: s.Approvals(),
-		Reopen: func(tb testing.TB) *storetest.Backend { return backend(tb, o) },
-		Child: func(tb testing.TB, job storetest.Job) *exec.Cmd {
-			text, err := json.Marshal(child{o, job})
-			if err != nil {
-				tb.Fatal(err)
-			}
-			cmd := exec.CommandContext(tb.Context(), os.Args[0], "-test.run=^$")
-			cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-			return cmd
-		},
-		Check: func(tb testing.TB) {
-			if _, err := s.VerifyAudit(tb.Context()); err != nil {
-				tb.Error(err)
-			}
-			if o.URL == "" {
-				var found string
-				if err := raw(tb, o).QueryRow("PRAGMA integrity_check").Scan(&found); err != nil || found != "ok" {
-					tb.Errorf("SQLite finds %q, %v", found, err)
-				}
-			}
-		},
+		Actions: s.Actions(), Approvals: s.Approvals(), Bills: s.Bills(), Ledger: s.Ledger(), Budgets: s.Budgets(), Gate: s.Gate(),
 	}
 }

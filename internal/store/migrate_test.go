@@ -107,6 +107,9 @@ func TestUpgrade(t *testing.T) {
 				if diff := cmp.Diff(past, recall(t, s)); diff != "" {
 					t.Errorf("what was kept (-want +got):\n%s", diff)
 				}
+				if diff := cmp.Diff(booksOf(t, file), recallBooks(t, s)); diff != "" {
+					t.Errorf("the books (-want +got):\n%s", diff)
+				}
 				if n, err := s.VerifyAudit(t.Context()); err != nil || n == 0 {
 					t.Errorf("the audit log: %d entries, %v", n, err)
 				}
@@ -222,6 +225,7 @@ func preserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		remember(t, s)
+		rememberBooks(t, s)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

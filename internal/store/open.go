@@ -1,7 +1,8 @@
 // Package store keeps the state that outlives a process and binds all of them: the
-// ladder's items, caps, freeze and keeps, the audit log, requests for approval. It is
-// one SQLite file by default, or a PostgreSQL database; the same statements run on
-// both, and internal/store/storetest holds both to the same behaviour.
+// ladder's items, caps, freeze and keeps, the audit log, requests for approval, bills,
+// the ledger, holds and the gate's decisions. It is one SQLite file by default, or a
+// PostgreSQL database; the same statements run on both, and internal/store/storetest
+// holds both to the same behaviour.
 package store
 
 import (
@@ -12,6 +13,10 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
 // Options says where the state is.
@@ -59,6 +64,18 @@ func (s *Store) Actions() action.Store { return actions{s.db} }
 
 // Approvals returns the requests for approval.
 func (s *Store) Approvals() approval.Store { return approvals{s.db} }
+
+// Bills returns the imported billing periods.
+func (s *Store) Bills() bill.Store { return bills{s.db} }
+
+// Ledger returns what was observed and what it cost.
+func (s *Store) Ledger() ledger.Store { return charges{s.db} }
+
+// Budgets returns the holds, and what the ledger says was spent.
+func (s *Store) Budgets() budget.Store { return holds{s.db} }
+
+// Gate returns the decisions about what may start.
+func (s *Store) Gate() gate.Store { return decisions{s.db} }
 
 // advice says in one line what to do about an error.
 type advice struct {

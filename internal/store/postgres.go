@@ -32,6 +32,7 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
+	outOfRange           = "22003"
 )
 
 // Statements see what was committed when each began, so that one behind a lock sees
@@ -44,6 +45,8 @@ var postgresDialect = dialect{
 		return slices.Contains([]string{serializationFailure, deadlockDetected, lockNotAvailable}, postgresCode(err))
 	},
 	duplicate: func(err error) bool { return postgresCode(err) == uniqueViolation },
+	overflow:  func(err error) bool { return postgresCode(err) == outOfRange },
+	elements:  "jsonb_array_elements_text(CAST(? AS JSONB))",
 }
 
 func openPostgres(ctx context.Context, url string) (*database, error) {

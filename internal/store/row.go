@@ -141,3 +141,14 @@ func exact(texts ...string) error {
 	}
 	return nil
 }
+
+// flag is kept as 0 or 1.
+type flag bool
+
+// Value is what is written.
+func (f flag) Value() (driver.Value, error) {
+	if f {
+		return int64(1), nil
+	}
+	return int64(0), nil
+}

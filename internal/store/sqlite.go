@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -33,6 +34,10 @@ var sqliteDialect = dialect{
 		var e *sqlite.Error
 		return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 	},
+	overflow: func(err error) bool {
+		return err != nil && (strings.Contains(err.Error(), "integer overflow") || strings.Contains(err.Error(), "in_range"))
+	},
+	elements: "json_each(?)",
 }
 
 func openSQLite(ctx context.Context, dir string) (*database, error) {

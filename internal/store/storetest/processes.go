@@ -16,7 +16,8 @@ import (
 
 // Job is what a process of the suite does.
 type Job struct {
-	// Do is "admit", "climb", "freeze" or "try".
+	// Do is "admit", "climb", "freeze", "try", "import", "post" or
+	// "hold".
 	Do string
 	// Worker tells the processes of a test apart.
 	Worker int
@@ -37,6 +38,12 @@ func Work(ctx context.Context, b *Backend, job Job, in io.Reader, out io.Writer)
 		return admitAll(ctx, b.Actions, job.Worker, out)
 	case "climb":
 		return climbForever(ctx, b.Actions, job.Worker, out)
+	case "import":
+		return importForever(ctx, b.Bills, out)
+	case "post":
+		return postAll(ctx, b.Ledger, job.Worker, out)
+	case "hold":
+		return reserveAll(ctx, b, job.Worker, out)
 	case "freeze":
 		if err := b.Actions.Freeze(ctx, action.Freeze{At: noon, By: "another process", Reason: "now"}); err != nil {
 			return err
@@ -166,6 +173,9 @@ var processes = []test{
 		}
 	}},
 	{"killed in the middle leave all or nothing of each write", killed},
+	{"posting the same rounds at once, some killed, come to one ledger", postedTogether},
+	{"holding money at once, some killed, never exceed a budget", heldTogether},
+	{"killed in the middle of an import leave the old period or the new one", killedImport},
 }
 
 // killed kills writers at any time, while another goes on, and checks that what they

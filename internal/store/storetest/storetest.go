@@ -1,7 +1,7 @@
-// Package storetest is the conformance suite of everything that keeps the ladder's
-// state and the requests for approval: each sentence of action.Store and
-// approval.Store has a test here, with connections, and where the state is shared
-// processes, that really run at the same time.
+// Package storetest is the conformance suite of everything that outlives a process: each
+// sentence of action.Store, approval.Store, bill.Store, ledger.Store, budget.Store and
+// gate.Store has a test here, with connections, and where the state is shared processes,
+// that really run at the same time.
 package storetest
 
 import (
@@ -13,7 +13,11 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
@@ -21,6 +25,10 @@ import (
 type Backend struct {
 	Actions   action.Store
 	Approvals approval.Store
+	Bills     bill.Store
+	Ledger    ledger.Store
+	Budgets   budget.Store
+	Gate      gate.Store
 	// Reopen opens the same state once more, as another process would.
 	Reopen func(tb testing.TB) *Backend
 	// Child returns a process, not yet started, that opens the same state and carries
@@ -44,7 +52,8 @@ func Run(t *testing.T, open func(t *testing.T) *Backend) {
 		tests []test
 	}{
 		{"rounds", rounds}, {"items", items}, {"caps", caps}, {"freeze", freezes}, {"keeps", keeps},
-		{"audit", audits}, {"approvals", approvals}, {"processes", processes},
+		{"audit", audits}, {"approvals", approvals}, {"bills", bills},
+		{"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"processes", processes},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.tests {
@@ -137,6 +146,8 @@ func fill(v reflect.Value, n *int) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(*n))
+	case reflect.Uint8:
+		v.SetUint(uint64(*n))
 	case reflect.Float64:
 		v.SetFloat(float64(*n) / 8)
 	case reflect.Struct:

@@ -1,0 +1,358 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// bills are the imported billing periods.
+type bills struct{ *database }
+
+// costRow is a bill.Cost.
+type costRow struct {
+	Billed     money.Amount `db:"billed"`
+	Effective  money.Amount `db:"effective"`
+	List       money.Amount `db:"list"`
+	Contracted money.Amount `db:"contracted"`
+}
+
+// exactRow is a bill.Exact.
+type exactRow struct {
+	Billed     string `db:"exact_billed"`
+	Effective  string `db:"exact_effective"`
+	List       string `db:"exact_list"`
+	Contracted string `db:"exact_contracted"`
+}
+
+// periodRow is a billing period.
+type periodRow struct {
+	Account string  `db:"account"`
+	Start   instant `db:"start"`
+	End     instant `db:"finish"`
+	Source  string  `db:"source"`
+	Digest  string  `db:"digest"`
+	Lines   int64   `db:"line_count"`
+	Rows    int64   `db:"row_count"`
+	costRow
+	exactRow
+	NoEffective  int64   `db:"no_effective"`
+	NoList       int64   `db:"no_list"`
+	NoContracted int64   `db:"no_contracted"`
+	ImportedAt   instant `db:"imported_at"`
+}
+
+var periods = describe("bill_periods", periodRow{})
+
+func periodOf(p bill.Period) periodRow {
+	return periodRow{
+		Account: p.Account, Start: at(p.Start), End: at(p.End), Source: prose(p.Source), Digest: p.Digest, Lines: p.Lines, Rows: p.Rows,
+		costRow: costRow(p.Total), exactRow: exactRow(p.Exact),
+		NoEffective: p.NoEffective, NoList: p.NoList, NoContracted: p.NoContracted, ImportedAt: at(p.ImportedAt),
+	}
+}
+
+func (r periodRow) period() bill.Period {
+	return bill.Period{
+		PeriodKey: bill.PeriodKey{Account: r.Account, Start: r.Start.Time}, End: r.End.Time, Source: r.Source, Digest: r.Digest,
+		Lines: r.Lines, Rows: r.Rows, Total: bill.Cost(r.costRow), Exact: bill.Exact(r.exactRow),
+		NoEffective: r.NoEffective, NoList: r.NoList, NoContracted: r.NoContracted, ImportedAt: r.ImportedAt.Time,
+	}
+}
+
+// billRow is a row of a period.
+type billRow struct {
+	Period int64 `db:"period"`
+	Number int64 `db:"number"`
+	billColumns
+}
+
+// billColumns are those of a row that its bill gives.
+type billColumns struct {
+	Day             instant       `db:"day"`
+	Provider        string        `db:"provider"`
+	SubAccount      string        `db:"sub_account"`
+	Resource        string        `db:"resource"`
+	Service         string        `db:"service"`
+	Region          string        `db:"region"`
+	Category        bill.Category `db:"category"`
+	Transfer        bill.Transfer `db:"transfer"`
+	ToRegion        string        `db:"to_region"`
+	ChargeCategory  string        `db:"charge_category"`
+	PricingCategory string        `db:"pricing_category"`
+	Commitment      string        `db:"commitment"`
+	Status          string        `db:"commitment_status"`
+	ownerRow
+	Purpose inventory.Purpose `db:"purpose"`
+	Unknown bill.Costs        `db:"unknown_costs"`
+	costRow
+	Bytes int64 `db:"bytes"`
+	Lines int64 `db:"line_count"`
+}
+
+// ownerRow is an inventory.Owner.
+type ownerRow struct {
+	Team        string `db:"team"`
+	Project     string `db:"project"`
+	User        string `db:"username"`
+	Environment string `db:"environment"`
+	CostCenter  string `db:"cost_center"`
+}
+
+func billColumnsOf(r bill.Row) billColumns {
+	return billColumns{
+		Day: at(r.Day), Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource, Service: r.Service, Region: r.Region,
+		Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
+		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
+		ownerRow: ownerRow(r.Owner), Purpose: r.Purpose, Unknown: r.Unknown, costRow: costRow(r.Cost), Bytes: r.Bytes, Lines: r.Lines,
+	}
+}
+
+func (r billColumns) row(account string, start time.Time) bill.Row {
+	return bill.Row{
+		Account: account, Start: start, Day: r.Day.Time, Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource,
+		Service: r.Service, Region: r.Region, Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
+		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
+		Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose, Unknown: r.Unknown, Cost: bill.Cost(r.costRow), Bytes: r.Bytes, Lines: r.Lines,
+	}
+}
+
+// Periods returns the periods that start in [from, to), ordered by start and account.
+func (b bills) Periods(ctx context.Context, from, to time.Time) ([]bill.Period, error) {
+	f := filter{dialect: &b.dialect}
+	f.span("start", from, to)
+	var rows []periodRow
+	if err := b.list(ctx, &rows, periods.query+f.where()+" ORDER BY start, account", f.args...); err != nil {
+		return nil, fmt.Errorf("read the billing periods: %w", err)
+	}
+	return convert(rows, periodRow.period), nil
+}
+
+// Replace replaces periods as wholes, all or none.
+func (b bills) Replace(ctx context.Context, all []bill.Replacement) error {
+	// All processes lock periods in the same order.
+	all = slices.SortedFunc(slices.Values(all), func(x, y bill.Replacement) int {
+		return cmp.Or(x.Start.Compare(y.Start), strings.Compare(x.Account, y.Account))
+	})
+	for i, r := range all {
+		var err error
+		switch {
+		case i > 0 && all[i-1].PeriodKey == r.PeriodKey:
+			err = errors.New("it is given twice")
+		case r.Content != nil && r.Digest == "":
+			err = errors.New("it has no digest")
+		case r.Start.IsZero():
+			err = errors.New("it has no start")
+		default:
+			err = exact(r.Account, r.Digest)
+		}
+		if err != nil {
+			return fmt.Errorf("replace the billing period %s of %q: %w", r.Start.Format(time.DateOnly), r.Account, err)
+		}
+	}
+	return b.transact(ctx, func(t *tx) error {
+		for _, r := range all {
+			if err := t.replace(ctx, r); err != nil {
+				return fmt.Errorf("replace the billing period %s of %q: %w", r.Start.Format(time.DateOnly), r.Account, err)
+			}
+		}
+		return nil
+	})
+}
+
+// replace replaces one period, or returns [bill.ErrChanged].
+func (t *tx) replace(ctx context.Context, r bill.Replacement) error {
+	var kept struct {
+		ID     int64  `db:"id"`
+		Digest string `db:"digest"`
+	}
+	err := t.get(ctx, &kept, "SELECT id, digest FROM bill_periods WHERE account = ? AND start = ?"+t.forUpdate, r.Account, at(r.Start))
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if kept.Digest != r.Replaces {
+		return bill.ErrChanged
+	}
+	if kept.Digest != "" {
+		for _, statement := range []string{"DELETE FROM bill_rows WHERE period = ?", "DELETE FROM bill_periods WHERE id = ?"} {
+			if err := t.exec(ctx, statement, kept.ID); err != nil {
+				return err
+			}
+		}
+	}
+	if r.Content == nil {
+		return nil
+	}
+	if err := t.insert(ctx, periods, periodOf(r.Period)); t.duplicate(err) {
+		return bill.ErrChanged // by an import that was not there a moment ago
+	} else if err != nil {
+		return err
+	}
+	var id int64
+	if err := t.get(ctx, &id, "SELECT id FROM bill_periods WHERE account = ? AND start = ?", r.Account, at(r.Start)); err != nil {
+		return err
+	}
+	return t.fillPeriod(ctx, id, r)
+}
+
+// fillPeriod writes the rows of a period.
+func (t *tx) fillPeriod(ctx context.Context, id int64, r bill.Replacement) error {
+	into := t.bulk("bill_rows", tags(reflect.TypeFor[billRow]()), "")
+	number := int64(0)
+	for row := range r.Content {
+		number++
+		if row.Day.IsZero() {
+			return fmt.Errorf("row %d has no day", number)
+		}
+		if err := exact(row.Provider, row.SubAccount, row.Resource, row.Service, row.Region, row.ToRegion, row.ChargeCategory,
+			row.PricingCategory, row.Commitment, row.Status, row.Owner.Team, row.Owner.Project, row.Owner.User, row.Owner.Environment,
+			row.Owner.CostCenter, string(row.Purpose)); err != nil {
+			return fmt.Errorf("row %d: %w", number, err)
+		}
+		if err := into.add(ctx, fields(billRow{id, number, billColumnsOf(row)})...); err != nil {
+			return err
+		}
+	}
+	if number != r.Rows {
+		return fmt.Errorf("it yields %d rows, and says that it holds %d", number, r.Rows)
+	}
+	return into.flush(ctx)
+}
+
+// chosen are the conditions of a query.
+func (b bills) chosen(q bill.Query) *filter {
+	f := &filter{dialect: &b.dialect}
+	f.span("r.day", q.From, q.To)
+	f.times("p.start", q.Starts)
+	among(f, "p.account", q.Accounts)
+	among(f, "r.resource", q.Resources)
+	among(f, "r.category", q.Categories)
+	return f
+}
+
+const billJoin = " FROM bill_rows r JOIN bill_periods p ON p.id = r.period"
+
+// Rows yields rows in the order of their periods, days and resources. It is one
+// statement, so that a period that is replaced meanwhile is read as it was.
+func (b bills) Rows(ctx context.Context, q bill.Query) iter.Seq2[bill.Row, error] {
+	return func(yield func(bill.Row, error) bool) {
+		if err := b.eachRow(ctx, q, func(r bill.Row) bool { return yield(r, nil) }); err != nil {
+			yield(bill.Row{}, fmt.Errorf("read the rows of bills: %w", err))
+		}
+	}
+}
+
+func (b bills) eachRow(ctx context.Context, q bill.Query, yield func(bill.Row) bool) error {
+	f := b.chosen(q)
+	query := "SELECT p.account, p.start, r." + strings.Join(tags(reflect.TypeFor[billColumns]()), ", r.") + billJoin + f.where() +
+		" ORDER BY p.start, p.account, r.day, r.resource, r.number"
+	rows, err := b.read.QueryxContext(ctx, b.read.Rebind(query), f.args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of reading
+	for rows.Next() {
+		var row struct {
+			Account string  `db:"account"`
+			Start   instant `db:"start"`
+			billColumns
+		}
+		if err := rows.StructScan(&row); err != nil {
+			return err
+		}
+		if !yield(row.row(row.Account, row.Start.Time)) {
+			return nil
+		}
+	}
+	return rows.Err()
+}
+
+// billDimensions are the columns by which totals are made.
+var billDimensions = map[bill.Dimension]string{
+	bill.ByStart: "p.start", bill.ByAccount: "p.account", bill.ByDay: "r.day", bill.ByProvider: "r.provider",
+	bill.BySubAccount: "r.sub_account", bill.ByResource: "r.resource", bill.ByService: "r.service", bill.ByRegion: "r.region",
+	bill.ByCategory: "r.category", bill.ByChargeCategory: "r.charge_category", bill.ByCommitment: "r.commitment",
+	bill.ByTeam: "r.team", bill.ByProject: "r.project", bill.ByUser: "r.username", bill.ByEnvironment: "r.environment",
+	bill.ByCostCenter: "r.cost_center", bill.ByPurpose: "r.purpose",
+}
+
+// billSums are the columns of a total, in the order in which it is read.
+var billSums = func() string {
+	known := func(column string, of bill.Costs) string {
+		return fmt.Sprintf("CASE WHEN (r.unknown_costs & %d) = 0 THEN r.%s ELSE 0 END", of, column)
+	}
+	missing := func(of bill.Costs) string {
+		return fmt.Sprintf("CASE WHEN (r.unknown_costs & %d) = 0 THEN 0 ELSE 1 END", of)
+	}
+	return sums("r.billed", known("effective", bill.EffectiveCost), known("list", bill.ListCost), known("contracted", bill.ContractedCost),
+		"r.bytes", "r.line_count", missing(bill.EffectiveCost), missing(bill.ListCost), missing(bill.ContractedCost))
+}()
+
+// Totals adds up rows by dimensions, in the order of their values.
+func (b bills) Totals(ctx context.Context, q bill.Query, by ...bill.Dimension) ([]bill.Total, error) {
+	out, err := b.totals(ctx, q, by)
+	if err != nil {
+		return nil, fmt.Errorf("add up bills: %w", b.explain(err))
+	}
+	return out, nil
+}
+
+func (b bills) totals(ctx context.Context, q bill.Query, by []bill.Dimension) ([]bill.Total, error) {
+	f, columns := b.chosen(q), make([]string, len(by))
+	for i, d := range by {
+		if columns[i] = billDimensions[d]; columns[i] == "" {
+			return nil, fmt.Errorf("there is no dimension %q", d)
+		}
+	}
+	query := "SELECT " + strings.Join(append(slices.Clone(columns), billSums), ", ") + billJoin + f.where()
+	if len(by) > 0 {
+		list := strings.Join(columns, ", ")
+		query += " GROUP BY " + list + " ORDER BY " + list
+	}
+	rows, err := b.read.QueryContext(ctx, b.read.Rebind(query), f.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of reading
+	var out []bill.Total
+	for rows.Next() {
+		t, values := bill.Total{Values: make([]string, len(by))}, make([]any, 0, len(by)+9)
+		for i := range by {
+			values = append(values, (*label)(&t.Values[i]))
+		}
+		values = append(values, &t.Cost.Billed, &t.Cost.Effective, &t.Cost.List, &t.Cost.Contracted,
+			&t.Bytes, &t.Lines, &t.NoEffective, &t.NoList, &t.NoContracted)
+		if err := rows.Scan(values...); err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, rows.Err()
+}
+
+// label is a text, or a day that reads as its date.
+type label string
+
+// Scan takes what was read.
+func (l *label) Scan(from any) error {
+	switch v := from.(type) {
+	case string:
+		*l = label(v)
+	case int64:
+		*l = label(time.UnixMicro(v).UTC().Format(time.DateOnly))
+	default:
+		return fmt.Errorf("a value is kept as %T", from)
+	}
+	return nil
+}
