@@ -86,7 +86,8 @@ func (t Thresholds) orDefault() Thresholds {
 type Quota struct {
 	ID string
 	Match
-	// GPUs are the most accelerators of a type; a type that is not there is not limited.
+	// GPUs are the most accelerators of a type, a type without what follows a hyphen
+	// being all its variants; a type that is not there is not limited.
 	GPUs map[string]int
 	// Machines is the most machines; nil is not limited.
 	Machines *int

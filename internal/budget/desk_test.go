@@ -379,6 +379,12 @@ quotas:
 	if over := overdrawn(t, err, "h100"); over.Error() != "quota h100: 9 H100 asked for, 8 of 16 are held" {
 		t.Errorf("got %q", over)
 	}
+	h.GPUs = map[string]int{"H100-NVL": 4, "h100-80gb": 5, "H1000": 99, "GH100": 99}
+	_, err = d.Reserve(ctx, h, now)
+	if over := overdrawn(t, err, "h100"); over.AskedCapacity != 9 {
+		t.Errorf("of H100-NVL, h100-80gb, H1000 and GH100 %d are H100, want 9", over.AskedCapacity)
+	}
+	h.GPUs = map[string]int{"H100": 9}
 	if _, err := d.Settle(ctx, first.ID, money.USD, now); err != nil {
 		t.Fatal(err)
 	}

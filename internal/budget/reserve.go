@@ -203,8 +203,8 @@ func (r Reservation) checkQuota(q Quota, others []Hold) error {
 	for _, h := range others {
 		if h.open(r.Now) && q.Covers(h.Owner, h.Purpose) {
 			machines += h.Machines
-			for kind, n := range h.GPUs {
-				gpus[strings.ToLower(kind)] += n
+			for kind := range q.GPUs {
+				gpus[kind] += h.gpus(kind)
 			}
 		}
 	}
@@ -212,17 +212,24 @@ func (r Reservation) checkQuota(q Quota, others []Hold) error {
 		return &Overdrawn{Quota: q.ID, Of: "machines", MostOf: *q.Machines, InUse: machines, AskedCapacity: asked}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(q.GPUs)) {
-		asked := 0
-		for k, n := range r.Hold.GPUs {
-			if strings.EqualFold(k, kind) {
-				asked += n
-			}
-		}
-		if inUse := gpus[strings.ToLower(kind)]; asked > 0 && inUse+asked > q.GPUs[kind] {
+		asked := r.Hold.gpus(kind)
+		if inUse := gpus[kind]; asked > 0 && inUse+asked > q.GPUs[kind] {
 			return &Overdrawn{Quota: q.ID, Of: kind, MostOf: q.GPUs[kind], InUse: inUse, AskedCapacity: asked}
 		}
 	}
 	return nil
+}
+
+// gpus is how many accelerators of a type a hold has. A type that is named without what
+// follows a hyphen ("A100") has all of its variants ("A100-40GB", "A100-80GB").
+func (h Hold) gpus(kind string) int {
+	sum := 0
+	for k, n := range h.GPUs {
+		if rest, ok := strings.CutPrefix(strings.ToLower(k), strings.ToLower(kind)); ok && (rest == "" || rest[0] == '-') {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // held is what holds reserve of a line's window beyond their own charges.

@@ -76,7 +76,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason string) 
 		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
 	if allow {
-		fmt.Fprintf(a.Stdout, "%s approved: %s, at most %s, until %s\n", r.ID, r.Subject, r.Amount.Dollars(), a.when(r.ExpiresAt))
+		fmt.Fprintf(a.Stdout, "%s approved: %s, at most %s, until %s\n", r.ID, r.Subject, exact(r.Amount), a.when(r.ExpiresAt))
 	} else {
 		fmt.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
 	}

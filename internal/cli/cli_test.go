@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,6 +51,9 @@ func TestScripts(t *testing.T) {
 			"status":        status,
 			"samples":       samples,
 			"first-finding": firstFinding,
+			"request":       request,
+			"hold":          hold,
+			"votes":         votes,
 		},
 	})
 }
@@ -100,6 +104,49 @@ func firstFinding(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s has no finding", args[0])
 	}
 	ts.Setenv("FINDING", doc.Findings[0].ID[:8])
+}
+
+// request sets $REQUEST to the request about a name that waits: request NAME.
+func request(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: request NAME")
+	}
+	ts.Check(ts.Exec("curfew", "approvals", "-o", "json"))
+	var doc struct {
+		Requests []struct{ ID, Subject, State string }
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &doc))
+	for _, r := range doc.Requests {
+		if strings.HasSuffix(r.Subject, " "+args[0]) && r.State == "pending" {
+			ts.Setenv("REQUEST", r.ID)
+			return
+		}
+	}
+	ts.Fatalf("nothing about %s waits: %+v", args[0], doc.Requests)
+}
+
+// hold sets $HOLD to what the gate just held: hold NAME, after gate -o json.
+func hold(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: hold NAME")
+	}
+	var doc struct {
+		HoldID string `json:"hold_id"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &doc))
+	if doc.HoldID == "" {
+		ts.Fatalf("nothing is held for %s", args[0])
+	}
+	ts.Setenv("HOLD", doc.HoldID)
+}
+
+// votes writes a vote: votes FILE REQUEST BY ALLOW.
+func votes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: votes FILE REQUEST BY ALLOW")
+	}
+	text := fmt.Sprintf("votes:\n  - {request: %s, by: %s, allow: %s, reason: demo}\n", args[1], args[2], args[3])
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 // samples writes recorded usage: samples FILE ROWS [BAD-ROW].

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -91,11 +92,11 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err != nil {
 		return err
 	}
-	live, close, err := a.live(ctx, cfg, f, set)
+	live, s, err := a.live(ctx, cfg, f, set)
 	if err != nil {
 		return err
 	}
-	defer close()
+	defer s.Close()
 	bar := a.newProgress(f.cloud)
 	live.Query.Progress = bar.report
 	pass, err := round.Enforce(ctx, live)
@@ -104,6 +105,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return stateFailure(scanFailure(err))
 	}
 	broken := err // what was done before it is shown all the same
+	books := postBooks(ctx, s, cfg, live.Prices, "enforce", &pass.Observation, live.Query)
 	if f.output == "json" {
 		err = a.printJSON(passDoc(pass, f))
 	} else {
@@ -114,6 +116,8 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	case broken != nil:
 		return stateFailure(scanFailure(broken))
+	case books != nil:
+		return booksFailure(books)
 	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Lines(), overCap)):
 		return &failure{exit: ExitDenied}
 	case pass.Partial():
@@ -165,24 +169,31 @@ func (a *app) observing(ctx context.Context, cfg config.Config, f enforceFlags, 
 }
 
 // live wires a pass that acts: the account, the state, the people to warn.
-func (a *app) live(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Live, func(), error) {
-	none := func() {}
+func (a *app) live(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Live, *store.Store, error) {
 	live, err := a.observing(ctx, cfg, f, set)
 	if err != nil {
-		return round.Live{}, none, err
+		return round.Live{}, nil, err
 	}
 	cloud, ok := live.Observer.(*aws.Cloud)
 	if !ok {
-		return round.Live{}, none, usageError("--cloud %s: nothing is carried out there", f.cloud)
+		return round.Live{}, nil, usageError("--cloud %s: nothing is carried out there", f.cloud)
 	}
 	live.Rechecker = cloud
 	s, err := a.open(ctx, cfg)
 	if err != nil {
-		return round.Live{}, none, err
+		return round.Live{}, nil, err
 	}
-	closing := func() { _ = s.Close() } // everything that matters was committed
-	live.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
-	return live, closing, err
+	live.Budget, err = budgetFacts(ctx, cfg, s, live.Query.Now)
+	if err == nil {
+		live.Drift, err = priceDrift(ctx, s, live.Query.Now)
+	}
+	if err == nil {
+		live.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	}
+	if err != nil {
+		return round.Live{}, nil, errors.Join(err, s.Close())
+	}
+	return live, s, nil
 }
 
 // horizon is how far back usage has to be known for the policies' longest duration,

@@ -23,7 +23,8 @@ its work: what it assumes, what the data covers, and what would change the answe
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newPlanRightsize(), a.newPlanMIG(), a.newPlanCommit(), a.newPlanCapacity(), a.newPlanMarket(), a.newPlanTCO())
+	c.AddCommand(a.newPlanRightsize(), a.newPlanMIG(), a.newPlanCommit(), a.newPlanCapacity(), a.newPlanSpot(),
+		a.newPlanCheckpoint(), a.newPlanMarket(), a.newPlanTCO())
 	return c
 }
 

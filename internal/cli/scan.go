@@ -62,6 +62,7 @@ func (f *sourceFlags) check() error {
 type scanFlags struct {
 	sourceFlags
 	window      string
+	bill        string
 	failOn      string
 	output      string
 	all         bool
@@ -83,6 +84,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
   curfew scan --regions us-east-1,us-west-2     two regions of the account you are in
   curfew scan --assume-role arn:aws:iam::1234…:role/audit --assume-role …
   curfew scan --usage gpus.csv.gz               with GPU samples you recorded yourself
+  curfew scan --bill focus-2026-11.csv.gz       with transfers and commitments from the bill
   curfew scan --fail-on 500 -o json             in CI: exit code 3 above $500 a month
   curfew scan --print-iam-policy                the exact read-only permissions it uses`,
 		Args: noArgs,
@@ -91,10 +93,11 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl := c.Flags()
 	f.add(fl)
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
+	fl.StringVar(&f.bill, "bill", "", "bill to read beside the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix")
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
-	fl.BoolVar(&f.noSave, "no-save", false, "do not keep the findings in the data directory")
+	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
 	fl.BoolVar(&f.printPolicy, "print-iam-policy", false, "print the IAM policy with the permissions that scan uses, and do nothing else")
 	return c
 }
@@ -133,15 +136,22 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return err
 	}
+	billed, err := a.auditedBill(ctx, cfg, f)
+	if err != nil {
+		return err
+	}
 	now := a.Now().UTC()
 	cloud, err := a.observer(ctx, f.sourceFlags, cfg, book, now)
 	if err != nil {
 		return err
 	}
+	query := round.Query{Now: now, Window: cfg.Scan.Window}
 	bar := a.newProgress(f.cloud)
+	query.Progress = bar.report
 	audit, err := round.Run(ctx, round.Params{
 		Observer:   cloud,
-		Query:      round.Query{Now: now, Window: cfg.Scan.Window, Progress: bar.report},
+		Query:      query,
+		Bill:       billed,
 		Recordings: recordings,
 		Prices:     book,
 		Thresholds: cfg.Thresholds,
@@ -161,6 +171,9 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),
 				hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
 		}
+		if err := a.keepBooks(ctx, cfg, book, "scan", &audit.Observation, query); err != nil {
+			return booksFailure(err)
+		}
 	}
 	switch {
 	case len(audit.BlindSpots) > 0:
@@ -170,6 +183,22 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 			err: fmt.Errorf("waste of %s a month is over the limit of %s", audit.Totals.Waste.Dollars(), limit.Dollars())}
 	}
 	return nil
+}
+
+// auditedBill reads the bill that --bill names; nil without one.
+func (a *app) auditedBill(ctx context.Context, cfg config.Config, f scanFlags) (*round.Bill, error) {
+	if f.bill == "" {
+		return nil, nil
+	}
+	b, err := a.readBill(ctx, cfg, f.bill, f.profile)
+	if err != nil {
+		return nil, err
+	}
+	out, err := round.BillOf(b.Rows(), f.cloud, f.bill)
+	if err != nil {
+		return nil, fmt.Errorf("add up the bill: %w", err)
+	}
+	return out, nil
 }
 
 // failOn reads the limit of --fail-on or of the configuration; nil is none.

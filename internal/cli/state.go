@@ -13,7 +13,9 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -111,7 +113,19 @@ func (a *app) when(t time.Time) string {
 // first returns the first text that is not empty.
 func first(texts ...string) string { return cmp.Or(texts...) }
 
+// exact writes an amount to the cent, for what binds.
+func exact(v money.Amount) string { return "$" + v.Cents() }
+
+// holdEntry records what became of a hold.
+func holdEntry(at time.Time, who, what string, h budget.Hold) action.Entry {
+	amount := h.Amount
+	if h.State == budget.Settled {
+		amount = h.Actual
+	}
+	return action.Entry{At: at, Actor: who, What: what, Because: h.Kind + " " + h.Name, Outcome: "hold " + h.ID + " " + string(h.State) + ", " + exact(amount)}
+}
+
 // auditEntry records a decision on a request.
 func auditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
-	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Dollars()}
+	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + exact(r.Amount)}
 }

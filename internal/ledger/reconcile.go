@@ -90,6 +90,8 @@ type Drift struct {
 
 	parts  []ResourceDay
 	billed []BilledDay
+	// costs of billed, on the basis that was asked for.
+	costs []money.Amount
 }
 
 // Reconciliation is accrued against billed.
@@ -217,6 +219,7 @@ func (d *Drift) settle(through time.Time, basis Basis) error {
 			cost = b.Effective
 		}
 		add(&billed, cost)
+		d.costs = append(d.costs, cost)
 		d.Service = cmp.Or(d.Service, b.Service)
 		switch b.ChargeCategory {
 		case Tax:
@@ -324,8 +327,7 @@ func (d *Drift) corrections() ([]Entry, error) {
 		weights[0] = 1
 	}
 	if len(d.parts) == 0 {
-		e.Amount = money.Amount(d.Drift)
-		return []Entry{e}, nil
+		return d.unseen(e)
 	}
 	amounts, err := money.Split(money.Amount(d.Drift), weights)
 	if err != nil {
@@ -338,6 +340,33 @@ func (d *Drift) corrections() ([]Entry, error) {
 		}
 		e.Ref, e.Attributes, e.Category, e.Duty, e.Amount = p.Ref, p.Attributes, p.Category, p.Duty, amounts[i]
 		out = append(out, e)
+	}
+	return out, nil
+}
+
+// unseen returns the entries of what was billed and never accrued: one for each service
+// and category, made from e.
+func (d *Drift) unseen(e Entry) ([]Entry, error) {
+	type kind struct {
+		service  string
+		category Category
+	}
+	sums := map[kind]money.Amount{}
+	for i, b := range d.billed {
+		k := kind{b.Service, b.Category}
+		var err error
+		if sums[k], err = sums[k].Add(d.costs[i]); err != nil {
+			return nil, err
+		}
+	}
+	var out []Entry
+	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int {
+		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.category, b.category))
+	}) {
+		if sums[k] != 0 {
+			e.Service, e.Category, e.Amount = k.service, k.category, sums[k]
+			out = append(out, e)
+		}
 	}
 	return out, nil
 }

@@ -37,6 +37,9 @@ type Live struct {
 	// Budget returns the state of the budgets that an owner spends from; nil is
 	// unknown.
 	Budget func(r *inventory.Resource) *policy.Budget
+	// Drift returns how far what is paid for a resource is off its list price: 0.1 is a
+	// tenth more; nil is unknown.
+	Drift func(r *inventory.Resource) inventory.Fact[float64]
 	// Ladder returns the ladder of an account ("aws/123456789012").
 	Ladder func(account string) *action.Ladder
 	// Now is read again for the verification at act time.
@@ -166,6 +169,9 @@ func (l Live) facts(o *Observation, now time.Time) ([]*policy.Facts, error) {
 		f.Hourly = hourly
 		if l.Budget != nil {
 			f.Budget = l.Budget(r)
+		}
+		if l.Drift != nil {
+			f.PriceDrift = l.Drift(r)
 		}
 		out = append(out, f)
 	}

@@ -1,0 +1,558 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/billfile"
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+func (a *app) newBill() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bill",
+		Short: "The provider's bill: import it, look at it, hold the ledger against it",
+		Long: `Reads exports of FOCUS 1.0 to 1.3 (AWS, Azure, Google Cloud, Oracle) and of the AWS Cost
+and Usage Report 2.0, in CSV, CSV.gz and Parquet: a file, a folder, or s3://bucket/prefix.`,
+		Args: noSuchVerb,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.newBillImport(), a.newBillShow(), a.newBillReconcile())
+	return c
+}
+
+func (a *app) newBillImport() *cobra.Command {
+	var output, profile string
+	var dry bool
+	c := &cobra.Command{
+		Use:   "import PATH",
+		Short: "Import a bill: each billing period is replaced as a whole, and importing again changes nothing",
+		Example: `  curfew bill import focus-2026-10.csv.gz
+  curfew bill import s3://finops-exports/focus/daily
+  curfew bill import ./exports -o json`,
+		Args: oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("output", output, "table", "json"); err != nil {
+				return err
+			}
+			return a.billImport(c.Context(), args[0], profile, dry, output)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringVar(&profile, "profile", "", "AWS profile, for s3://")
+	c.Flags().BoolVar(&dry, "dry-run", false, "say what would be replaced, and keep nothing")
+	return c
+}
+
+// readBill reads a bill as a whole.
+func (a *app) readBill(ctx context.Context, cfg config.Config, path, profile string) (*bill.Bill, error) {
+	at := path
+	if !isBucket(path) {
+		// Its full name, because imports of the same source replace one another.
+		var err error
+		if at, err = filepath.Abs(a.path(path)); err != nil {
+			return nil, fmt.Errorf("find %s: %w", path, err)
+		}
+	}
+	export, err := billfile.Open(ctx, at, billfile.Options{Mapping: cfg.Tags, Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
+		cloud, err := aws.New(ctx, aws.Options{Profile: first(profile, cfg.AWS.Profile), Regions: cfg.AWS.Regions})
+		if err != nil {
+			return nil, err
+		}
+		return cloud.Bucket(ctx, name)
+	}})
+	if err != nil {
+		return nil, billFailure(err)
+	}
+	bar := a.newProgress("the bill")
+	defer bar.finish()
+	b, err := export.Read(ctx)
+	return b, billFailure(err)
+}
+
+func isBucket(path string) bool { return len(path) > 5 && path[:5] == "s3://" }
+
+// billFailure gives a bill that cannot be read its exit code.
+func billFailure(err error) error {
+	var mistake *billfile.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &mistake), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "nothing was imported"}
+	case errors.Is(err, bill.ErrTooManyRows):
+		return &failure{exit: ExitError, code: "too_large", err: err, hint: "import one billing period at a time"}
+	}
+	return scanFailure(err)
+}
+
+// importTries is how often an import is planned anew because another came between.
+const importTries = 5
+
+func (a *app) billImport(ctx context.Context, path, profile string, dry bool, output string) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	b, err := a.readBill(ctx, cfg, path, profile)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var planned []bill.Planned
+	for try := 1; ; try++ {
+		stored, err := s.Bills().Periods(ctx, time.Time{}, time.Time{})
+		if err != nil {
+			return fmt.Errorf("read what was imported before: %w", err)
+		}
+		var replace []bill.Replacement
+		replace, planned = bill.Plan(b, stored, a.Now().UTC())
+		if dry {
+			break
+		}
+		err = s.Bills().Replace(ctx, replace)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bill.ErrChanged) || try == importTries {
+			return fmt.Errorf("import %s: %w", path, err)
+		}
+	}
+	doc := bill.NewDocument(b, planned)
+	if output == "json" {
+		return a.printJSON(doc)
+	}
+	return a.printBill(doc, dry)
+}
+
+func (a *app) printBill(d bill.Document, dry bool) error {
+	what := "imported"
+	if dry {
+		what = "would be imported"
+	}
+	s := report.Sheet{Verb: "bill import", Title: fmt.Sprintf("%s of %s %s: $%s billed", plural(d.Rows, "row", "rows"), d.Source, what, d.BilledCost),
+		Coverage: d.Notes, Figures: []report.Figure{{Label: "written in", Value: d.Written}}}
+	for _, f := range []struct {
+		label string
+		value *string
+	}{{"effective", d.EffectiveCost}, {"list", d.ListCost}, {"contracted", d.ContractedCost}} {
+		value := "not in the bill"
+		if f.value != nil {
+			value = "$" + *f.value
+		}
+		s.Figures = append(s.Figures, report.Figure{Label: f.label, Value: value})
+	}
+	g := report.Grid{Head: []string{"period", "account", "rows", "billed", ""}, Right: []bool{false, false, true, true, false}}
+	for _, p := range d.Periods {
+		for _, account := range p.Accounts {
+			g.Rows = append(g.Rows, []string{p.Start.Format("2006-01"), account.Account, fmt.Sprint(account.Rows), "$" + account.BilledCost, string(account.Change)})
+		}
+	}
+	for _, r := range d.Removed {
+		g.Rows = append(g.Rows, []string{r, "", "", "", string(bill.Removed)})
+	}
+	s.Tables = []report.Grid{g}
+	if len(d.MissingColumns) > 0 {
+		s.Coverage = append(s.Coverage, fmt.Sprintf("columns that the bill lacks: %v", d.MissingColumns))
+	}
+	return s.Text(a.Stdout, a.Width)
+}
+
+// billFlags are the flags of bill show.
+type billFlags struct {
+	periodFlags
+	by, basis, output string
+}
+
+func (a *app) newBillShow() *cobra.Command {
+	var f billFlags
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "What was billed: the five categories, who it belongs to, transfers, commitments",
+		Long: `Shows imported bills: the categories beside the shares that are usual in the field, the
+bill divided among teams by tags and by the rules of shared_costs, what data transfer
+cost and where it went, and what became of commitments.`,
+		Example: `  curfew bill show --since 2026-10-01 --until 2026-11-01
+  curfew bill show --by project --basis effective -o html > bill.html`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
+				return err
+			}
+			if err := oneOf("by", f.by, "team", "project", "user", "environment", "cost_center", "purpose", "sub_account"); err != nil {
+				return err
+			}
+			if err := oneOf("basis", f.basis, string(bill.OnBilled), string(bill.OnEffective)); err != nil {
+				return err
+			}
+			return a.billShow(c.Context(), f)
+		},
+	}
+	f.add(c, "month")
+	c.Flags().StringVar(&f.by, "by", "team", "who it is divided among: team, project, user, environment, cost_center, purpose, sub_account")
+	c.Flags().StringVar(&f.basis, "basis", string(bill.OnBilled), "billed, or effective, which spreads what was paid for commitments")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	return c
+}
+
+// billed is what `bill show` says.
+type billed struct {
+	Schema      string           `json:"schema"`
+	Since       time.Time        `json:"since"`
+	Until       time.Time        `json:"until"`
+	Categories  []bill.Part      `json:"categories"`
+	Allocation  *bill.Allocation `json:"allocation"`
+	Egress      []bill.Flow      `json:"egress"`
+	Commitments bill.Commitments `json:"commitments"`
+}
+
+// rowsOf yields the rows of a query; the first error ends them and is put in err.
+func rowsOf(ctx context.Context, s bill.Store, q bill.Query, err *error) iter.Seq[bill.Row] {
+	return func(yield func(bill.Row) bool) {
+		for r, e := range s.Rows(ctx, q) {
+			if e != nil {
+				*err = errors.Join(*err, e)
+				return
+			}
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func (a *app) billShow(ctx context.Context, f billFlags) error {
+	since, until, err := f.bounds(a.Now())
+	if err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	b := billed{Schema: "curfew.bill.show/v1", Since: since, Until: until}
+	var broken error
+	rows := rowsOf(ctx, s.Bills(), bill.Query{From: since, To: until}, &broken)
+	var errs [4]error
+	b.Categories, errs[0] = bill.Categories(rows)
+	b.Allocation, errs[1] = bill.Allocate(rows, bill.Dimension(f.by), bill.Basis(f.basis), cfg.SharedCosts)
+	b.Egress, errs[2] = bill.EgressFlows(rows)
+	b.Commitments, errs[3] = bill.CommitmentUse(rows)
+	if err := errors.Join(append(errs[:], broken)...); err != nil {
+		return fmt.Errorf("add up the bill: %w", err)
+	}
+	return a.show(f.output, b, func() report.Sheet { return billSheet(b, f) })
+}
+
+// categoriesPicture draws each category's share beside the one usual in the field.
+func categoriesPicture(parts []bill.Part) string {
+	var all []report.Measure
+	for _, p := range parts {
+		m := report.Measure{Label: string(p.Category), Share: p.Share, From: float64(p.UsualLow) / 100, To: float64(p.UsualHigh) / 100, Value: p.Billed.Dollars() + ", " + percent(p.Share)}
+		if p.UsualHigh > 0 {
+			m.Value += fmt.Sprintf(" (usual %d-%d %%)", p.UsualLow, p.UsualHigh)
+		}
+		all = append(all, m)
+	}
+	return report.Bars("The bill by category, beside the shares usual in the field", all)
+}
+
+// maxFlows is how many transfers a table for people has.
+const maxFlows = 15
+
+func billSheet(b billed, f billFlags) report.Sheet {
+	s := report.Sheet{Verb: "bill show", Title: fmt.Sprintf("%s on the bill from %s to %s", b.Allocation.Total.Dollars(), b.Since.Format(time.DateOnly), b.Until.Format(time.DateOnly)),
+		Picture: categoriesPicture(b.Categories), Caption: "What was billed by category; the outlined band is the share usual in the field."}
+	g := report.Grid{Title: "categories", Head: []string{"category", "billed", "share", "usual"}, Right: []bool{false, true, true, true}}
+	for _, p := range b.Categories {
+		usual := ""
+		if p.UsualHigh > 0 {
+			usual = fmt.Sprintf("%d-%d %%", p.UsualLow, p.UsualHigh)
+		}
+		g.Rows = append(g.Rows, []string{string(p.Category), "$" + p.Billed.Cents(), percent(p.Share), usual})
+	}
+	s.Tables = append(s.Tables, g)
+	g = report.Grid{Title: "by " + f.by + ", " + f.basis, Head: []string{f.by, "direct", "shared", "total"}, Right: []bool{false, true, true, true}}
+	for _, p := range b.Allocation.Parties {
+		g.Rows = append(g.Rows, []string{p.Name, "$" + p.Direct.Cents(), "$" + p.Shared.Cents(), "$" + (p.Direct + p.Shared).Cents()})
+	}
+	g.Rows = append(g.Rows, []string{"(nobody named)", "$" + b.Allocation.Unattributed.Cents(), "", "$" + b.Allocation.Unattributed.Cents()})
+	s.Tables = append(s.Tables, g)
+	if len(b.Egress) > 0 {
+		g = report.Grid{Title: "data transfer", Head: []string{"billed", "GB", "what", "from", "to", "resource"}, Right: []bool{true, true}}
+		for _, t := range b.Egress[:min(len(b.Egress), maxFlows)] {
+			g.Rows = append(g.Rows, []string{"$" + t.Billed.Cents(), usage.Number(float64(t.Bytes)/1e9, 1), string(t.Transfer), t.Region, t.ToRegion, first(t.Resource, t.Service)})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if len(b.Commitments.Commitments) > 0 {
+		g = report.Grid{Title: "commitments", Head: []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true}}
+		for _, c := range b.Commitments.Commitments {
+			g.Rows = append(g.Rows, []string{c.ID, "$" + c.Purchased.Cents(), "$" + c.Used.Cents(), "$" + c.Unused.Cents()})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if b.Allocation.Total == 0 && len(b.Allocation.Parties) == 0 {
+		s.Coverage = append(s.Coverage, "nothing was imported for this time: curfew bill import PATH")
+	}
+	if n := b.Allocation.Unknown; n > 0 {
+		s.Coverage = append(s.Coverage, plural(n, "row has", "rows have")+" no "+f.basis+" cost, which is in no sum of the division")
+	}
+	return s
+}
+
+func (a *app) newBillReconcile() *cobra.Command {
+	var f billFlags
+	var post bool
+	c := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Hold what accrued against what was billed, resource by resource and day by day",
+		Long: `Compares the ledger with imported bills and names the reasons of every difference. With
+--post the difference is entered into the ledger as visible corrections that refer to
+the billing period; nothing that was entered before is edited.`,
+		Example: `  curfew bill reconcile --since 2026-10-01 --until 2026-11-01
+  curfew bill reconcile --since 2026-10-01 --until 2026-11-01 --post`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
+				return err
+			}
+			if err := oneOf("basis", f.basis, string(bill.OnBilled), string(bill.OnEffective)); err != nil {
+				return err
+			}
+			return a.reconcile(c.Context(), f, post)
+		},
+	}
+	f.add(c, "month")
+	c.Flags().StringVar(&f.basis, "basis", string(bill.OnBilled), "billed or effective")
+	c.Flags().BoolVar(&post, "post", false, "enter the differences into the ledger")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	return c
+}
+
+func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
+	since, until, err := f.bounds(a.Now())
+	if err != nil {
+		return err
+	}
+	day := 24 * time.Hour
+	since = since.Truncate(day)
+	if end := until.Truncate(day); end.Before(until) {
+		until = end.Add(day)
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	basis := ledger.BilledCost
+	if f.basis == string(bill.OnEffective) {
+		basis = ledger.EffectiveCost
+	}
+	parts, err := billedParts(ctx, s, since, until, basis)
+	if err != nil {
+		return err
+	}
+	r, posted, err := reconciled(ctx, s, parts, basis, post)
+	if err != nil {
+		return err
+	}
+	if len(parts) == 0 {
+		r.CoverageNotes = append(r.CoverageNotes, "nothing was imported for this time: curfew bill import PATH")
+	}
+	return a.show(f.output, r, func() report.Sheet {
+		sheet := reconcileSheet(r)
+		if post {
+			sheet.Coverage = append(sheet.Coverage, plural(int64(posted), "correction was", "corrections were")+" entered into the ledger")
+		}
+		return sheet
+	})
+}
+
+// billedPart is what one account has on the bill of one period: only that can be held
+// against the ledger. What no bill is about has no drift.
+type billedPart struct {
+	account  ledger.Account
+	from, to time.Time
+	days     []ledger.BilledDay
+}
+
+// billedParts reads the imported periods that overlap some days.
+func billedParts(ctx context.Context, s *store.Store, since, until time.Time, basis ledger.Basis) ([]billedPart, error) {
+	periods, err := s.Bills().Periods(ctx, time.Time{}, until)
+	if err != nil {
+		return nil, fmt.Errorf("read the imported periods: %w", err)
+	}
+	var out []billedPart
+	for _, p := range periods {
+		end := p.End
+		if end.IsZero() {
+			end = p.Start.AddDate(0, 1, 0)
+		}
+		from, to := latest(since, p.Start), earliest(until, end)
+		if !from.Before(to) {
+			continue
+		}
+		byAccount := map[ledger.Account]*billedPart{}
+		for r, err := range s.Bills().Rows(ctx, bill.Query{From: from, To: to, Starts: []time.Time{p.Start}, Accounts: []string{p.Account}}) {
+			if err != nil {
+				return nil, fmt.Errorf("read the bill: %w", err)
+			}
+			if basis == ledger.EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
+				return nil, &failure{exit: ExitError, code: "no_effective_cost", err: fmt.Errorf("the bill of %s has no effective cost for %s on %s", p.Start.Format("2006-01"), first(r.Resource, r.Service), r.Day.Format(time.DateOnly)),
+					hint: "hold it against what was billed: --basis billed"}
+			}
+			d := billedDay(r)
+			k := ledger.Account{Cloud: d.Cloud, ID: d.Account}
+			if byAccount[k] == nil {
+				byAccount[k] = &billedPart{account: k, from: from, to: to}
+			}
+			byAccount[k].days = append(byAccount[k].days, d)
+		}
+		for _, k := range slices.SortedFunc(maps.Keys(byAccount), func(x, y ledger.Account) int { return cmp.Compare(x.String(), y.String()) }) {
+			out = append(out, *byAccount[k])
+		}
+	}
+	return out, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// reconciled holds the ledger against parts of bills, and enters the differences if it
+// is told to. It returns what differed before.
+func reconciled(ctx context.Context, s *store.Store, parts []billedPart, basis ledger.Basis, post bool) (*ledger.Reconciliation, int, error) {
+	var accrued []ledger.ResourceDay
+	var days []ledger.BilledDay
+	var through time.Time
+	for _, p := range parts {
+		for _, d := range p.days {
+			through = latest(through, d.Day.AddDate(0, 0, 1))
+		}
+	}
+	for _, p := range parts {
+		found, err := s.Ledger().ResourceDays(ctx, p.account, p.from, p.to)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read what accrued in %s: %w", p.account, err)
+		}
+		accrued, days = append(accrued, found...), append(days, p.days...)
+	}
+	r, err := ledger.Reconcile(accrued, days, through, basis)
+	if err != nil || !post {
+		return r, 0, err
+	}
+	posted := 0
+	for _, p := range parts {
+		_, n, err := ledger.ReconcileAccount(ctx, s.Ledger(), p.account, p.days, p.from, p.to, through, basis, true)
+		if err != nil {
+			return nil, posted, err
+		}
+		posted += n
+	}
+	return r, posted, nil
+}
+
+// categoriesOf are the ledger's categories of a bill's.
+var categoriesOf = map[bill.Category]ledger.Category{
+	bill.Storage: ledger.Storage, bill.Compute: ledger.Compute, bill.Egress: ledger.Network, bill.Overhead: ledger.Overhead,
+}
+
+// cloudsOf are the clouds of FOCUS's service providers.
+var cloudsOf = map[string]string{"AWS": "aws", "Amazon Web Services": "aws", "Microsoft": "azure", "Microsoft Azure": "azure", "Google Cloud": "gcp", "Oracle": "oracle"}
+
+// billedDay is a row of a bill as the ledger is held against it. Without a list cost
+// nothing is known of a discount.
+func billedDay(r bill.Row) ledger.BilledDay {
+	if r.Unknown.Has(bill.ListCost) {
+		r.Cost.List = r.Cost.Billed
+	}
+	return ledger.BilledDay{
+		Cloud: first(cloudsOf[r.Provider], r.Provider), Account: first(r.SubAccount, r.Account), Region: r.Region, Resource: r.Resource, Day: r.Day, Period: r.Start,
+		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory), Category: categoriesOf[r.Category],
+		Attributes: ledger.Attributes{Owner: r.Owner, Purpose: r.Purpose},
+		Billed:     r.Cost.Billed, Effective: r.Cost.Effective, List: r.Cost.List, CommitmentStatus: r.Status, Currency: "USD",
+	}
+}
+
+// reconcilePicture draws what accrued and what was billed on each day.
+func reconcilePicture(r *ledger.Reconciliation) string {
+	var labels []string
+	accrued, billed := report.Series{Name: "accrued"}, report.Series{Name: "billed"}
+	for _, d := range r.Rows { // in order of their days
+		day := d.Day.Format(time.DateOnly)
+		if n := len(labels); n == 0 || labels[n-1] != day {
+			labels, accrued.Values, billed.Values = append(labels, day), append(accrued.Values, 0), append(billed.Values, 0)
+		}
+		last := len(labels) - 1
+		accrued.Values[last] += float64(d.Accrued+d.Reconciled) / float64(money.USD)
+		billed.Values[last] += float64(d.Billed) / float64(money.USD)
+	}
+	return report.Lines("Accrued and billed by day", labels, []report.Series{accrued, billed}, func(v float64) string { return "$" + usage.Number(v, 2) })
+}
+
+func reconcileSheet(r *ledger.Reconciliation) report.Sheet {
+	s := report.Sheet{Verb: "bill reconcile", Title: fmt.Sprintf("%s accrued, %s billed: a drift of %s", dollars(r.Accrued), dollars(r.Billed), dollars(r.Drift)),
+		Picture: reconcilePicture(r), Caption: "What accrued and what was billed, day by day.",
+		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes,
+		Figures: []report.Figure{{Label: "accrued", Value: dollars(r.Accrued), Note: "at list price"},
+			{Label: "corrected before", Value: dollars(r.Reconciled)}, {Label: "billed", Value: dollars(r.Billed), Note: r.Basis}, {Label: "drift", Value: dollars(r.Drift)}}}
+	g := report.Grid{Title: "why", Head: []string{"reason", "amount"}, Right: []bool{false, true}}
+	for _, c := range r.Causes {
+		g.Rows = append(g.Rows, []string{string(c.Reason), dollars(c.Amount)})
+	}
+	s.Tables = append(s.Tables, g)
+	rows := slices.Clone(r.Rows)
+	size := func(d ledger.Drift) ledger.Dollars { return max(d.Drift, -d.Drift) }
+	slices.SortStableFunc(rows, func(x, y ledger.Drift) int { return int(min(1, max(-1, size(y)-size(x)))) })
+	g = report.Grid{Title: "the largest", Head: []string{"day", "account", "resource", "accrued", "billed", "drift", "mostly"}, Right: []bool{false, false, false, true, true, true, false}}
+	for _, d := range rows[:min(len(rows), maxFlows)] {
+		why := ""
+		if len(d.Causes) > 0 {
+			why = string(d.Causes[0].Reason)
+		}
+		g.Rows = append(g.Rows, []string{d.Day.Format(time.DateOnly), d.Account, first(d.Resource, d.Service), dollars(d.Accrued), dollars(d.Billed), dollars(d.Drift), why})
+	}
+	s.Tables = append(s.Tables, g)
+	return s
+}

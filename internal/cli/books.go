@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// keepBooks records what a round observed and charges for the time since the round
+// before it. The simulated account has no books: what it spends is not spent.
+func (a *app) keepBooks(ctx context.Context, cfg config.Config, book *price.Book, source string, o *round.Observation, q round.Query) error {
+	if o.Cloud == sim.CloudName {
+		return nil
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return postBooks(ctx, s, cfg, book, source, o, q)
+}
+
+func postBooks(ctx context.Context, s *store.Store, cfg config.Config, book *price.Book, source string, o *round.Observation, q round.Query) error {
+	for _, account := range (round.Books{Source: source, Prices: book, Duty: cfg.Duty}).Seen(o, q) {
+		r, observations := ledger.Observe(account)
+		if _, err := ledger.Post(ctx, s.Ledger(), r, observations); err != nil {
+			return fmt.Errorf("charge %s: %w", account.Account, err)
+		}
+	}
+	return nil
+}
+
+// booksFailure says that a round is complete and its charges were not kept.
+func booksFailure(err error) error {
+	return &failure{exit: ExitError, code: "not_recorded", err: fmt.Errorf("record the round in the ledger: %w", err),
+		hint: "what was shown is complete; the next round charges for the time where the provider tells since when a resource runs"}
+}
+
+// driftDays is how far back the bill is held against the ledger to see what is paid.
+const driftDays = 14
+
+// paidApart are reasons why a bill differs that say something about the price; where
+// any other is among a day's, the day says nothing about it.
+var paidApart = map[ledger.Reason]bool{ledger.Discounted: true, ledger.Unexplained: true, ledger.RoundingCents: true, ledger.CoveredBy: true}
+
+// priceDrift returns how far what was billed for a resource is off what accrued for it
+// at list price; nil where no bill of late was imported.
+func priceDrift(ctx context.Context, s *store.Store, now time.Time) (func(*inventory.Resource) inventory.Fact[float64], error) {
+	until := now.UTC().Truncate(24 * time.Hour)
+	parts, err := billedParts(ctx, s, until.AddDate(0, 0, -driftDays), until, ledger.BilledCost)
+	if err != nil || len(parts) == 0 {
+		return nil, err
+	}
+	r, _, err := reconciled(ctx, s, parts, ledger.BilledCost, false)
+	if err != nil {
+		return nil, err
+	}
+	type key struct{ account, resource string }
+	accrued, billed := map[key]money.Amount{}, map[key]money.Amount{}
+	for _, row := range r.Rows {
+		if row.Resource == "" || row.Accrued <= 0 || row.Billed <= 0 || slices.ContainsFunc(row.Causes, func(c ledger.Cause) bool { return !paidApart[c.Reason] }) {
+			continue
+		}
+		k := key{row.Account, row.Resource}
+		a, errA := accrued[k].Add(money.Amount(row.Accrued))
+		b, errB := billed[k].Add(money.Amount(row.Billed))
+		if err := errors.Join(errA, errB); err != nil {
+			return nil, fmt.Errorf("add up what was paid for %s: %w", row.Resource, err)
+		}
+		accrued[k], billed[k] = a, b
+	}
+	return func(r *inventory.Resource) inventory.Fact[float64] {
+		k := key{r.Account, ledger.BillID(r.ID)}
+		if drift, ok := estimate.Drift(accrued[k], billed[k]); ok {
+			return inventory.Known(drift)
+		}
+		return inventory.Fact[float64]{}
+	}, nil
+}

@@ -1,0 +1,352 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+func (a *app) newBudget() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "budget",
+		Short: "What is left of every budget, what is held, and where it ends",
+		Long: `Shows the budgets of curfew.yaml: what was charged, what is held for work that was
+admitted, what is left, and a forecast to the end of the period with its range.`,
+		Example: `  curfew budget
+  curfew budget -o html > budgets.html
+  curfew budget holds
+  curfew budget settle 4f1c --actual 38.20
+  curfew budget release 4f1c`,
+		Args: noSuchVerb,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, planOutputs...); err != nil {
+				return err
+			}
+			return a.budgets(c.Context(), output)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	c.AddCommand(a.newHolds(), a.newSettle(), a.newRelease(), a.newExtend())
+	return c
+}
+
+// desk is the budgets of the configuration over the state.
+func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
+	set, err := budget.NewSet(cfg.Budgets, cfg.Quotas)
+	if err != nil {
+		return budget.Desk{}, fmt.Errorf("budgets: %w", err)
+	}
+	return budget.Desk{Store: s.Budgets(), Set: set}, nil
+}
+
+func (a *app) budgets(ctx context.Context, output string) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	if len(cfg.Budgets) == 0 {
+		return &failure{exit: ExitUsage, code: "no_budgets", err: errors.New("no budget is given"), hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	d, err := desk(cfg, s)
+	if err != nil {
+		return err
+	}
+	all, err := d.Statuses(ctx, a.Now().UTC())
+	if err != nil {
+		return fmt.Errorf("read where the budgets stand: %w", err)
+	}
+	doc := budget.NewReport(all, a.Now().UTC())
+	return a.show(output, doc, func() report.Sheet { return budgetSheet(doc, all) })
+}
+
+func budgetSheet(doc budget.Report, all []budget.Status) report.Sheet {
+	s := report.Sheet{Verb: "budget", Title: doc.Title, Picture: doc.SVG(), Caption: "Each budget: spent, held, forecast, and its amount.",
+		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
+	g := report.Grid{Head: []string{"budget", "until", "amount", "spent", "held", "left", "state", "forecast (80 %)"}, Right: []bool{false, false, true, true, true, true, false, true}}
+	for _, b := range all {
+		forecast := b.NoForecast
+		if f, ok := b.Forecast.Get(); ok {
+			forecast = f.Median.Dollars() + " (" + f.Low.Dollars() + " to " + f.High.Dollars() + ")"
+		}
+		g.Rows = append(g.Rows, []string{b.Budget.ID, b.Window.To.Format(time.DateOnly), exact(b.Budget.Amount), exact(b.Used), exact(b.Held), exact(b.Left), string(b.State), forecast})
+	}
+	s.Tables = []report.Grid{g}
+	return s
+}
+
+func (a *app) newHolds() *cobra.Command {
+	var f periodFlags
+	var output string
+	c := &cobra.Command{
+		Use:   "holds",
+		Short: "What is reserved for work that was admitted",
+		Args:  noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, "table", "json"); err != nil {
+				return err
+			}
+			return a.holds(c.Context(), f, output)
+		},
+	}
+	f.add(c, "30d")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	return c
+}
+
+// holdView is a hold in a document.
+type holdView struct {
+	ID        string          `json:"id"`
+	State     string          `json:"state"`
+	Kind      string          `json:"kind"`
+	Name      string          `json:"name"`
+	SpecHash  string          `json:"spec_hash"`
+	Owner     inventory.Owner `json:"owner"`
+	Purpose   string          `json:"purpose"`
+	AmountUSD string          `json:"amount_usd"`
+	ActualUSD *string         `json:"actual_usd"`
+	AskedBy   string          `json:"asked_by"`
+	Approval  string          `json:"approval_id,omitempty"`
+	Run       string          `json:"run,omitempty"`
+	From      time.Time       `json:"from"`
+	Until     time.Time       `json:"until"`
+	ExpiresAt time.Time       `json:"expires_at"`
+}
+
+func viewHold(h budget.Hold, now time.Time) holdView {
+	v := holdView{ID: h.ID, State: string(h.At(now)), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose),
+		AmountUSD: h.Amount.String(), AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC()}
+	if h.State == budget.Settled {
+		actual := h.Actual.String()
+		v.ActualUSD = &actual
+	}
+	return v
+}
+
+func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
+	since, until, err := f.bounds(a.Now())
+	if err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	holds, err := s.Budgets().Holds(ctx, since, until)
+	if err != nil {
+		return fmt.Errorf("list the holds: %w", err)
+	}
+	now := a.Now().UTC()
+	views := []holdView{}
+	for _, h := range holds {
+		views = append(views, viewHold(h, now))
+	}
+	if output == "json" {
+		return a.printJSON(map[string]any{"schema": "curfew.holds/v1", "holds": views})
+	}
+	if len(views) == 0 {
+		fmt.Fprintln(a.Stdout, "nothing is held")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for i, h := range holds {
+		v := views[i]
+		amount := exact(h.Amount)
+		if v.ActualUSD != nil {
+			amount = exact(h.Actual) + " of " + amount
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s %s\t%s\t%s\tfor %s\tuntil %s\n", v.ID, v.State, v.Kind, v.Name, amount,
+			strings.Trim(h.Owner.Team+"/"+h.Owner.Project+" "+v.Purpose, "/ "), v.AskedBy, a.when(h.ExpiresAt))
+	}
+	return w.Flush()
+}
+
+// deed is what a command does with one hold; its decision, where it is not nil, is
+// nothing done.
+type deed func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
+
+// holdCommand is a command about one hold.
+func (a *app) holdCommand(c *cobra.Command, do deed) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError("%s takes the id of one hold; `curfew budget holds` lists them", c.CommandPath())
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, args []string) error { return a.withHold(c.Context(), c.Name(), args[0], do) }
+	return c
+}
+
+func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	who, err := a.person(cfg)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	p, err := a.gateParams(cfg, s)
+	if err != nil {
+		return err
+	}
+	h, d, err := do(ctx, p, id, who)
+	var over *budget.Overdrawn
+	switch {
+	case errors.As(err, &over):
+		return &failure{exit: ExitDenied, code: "over_budget", err: err}
+	case errors.Is(err, budget.ErrNotFound):
+		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("there is no hold whose id begins with %q", id), hint: "`curfew budget holds` lists them"}
+	case err != nil:
+		return err
+	case d != nil && d.Decision == gate.Held:
+		return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; ")),
+			hint: "another person runs `curfew approve " + d.ApprovalID + "`, then give the command again"}
+	case d != nil && d.Decision != gate.Allow:
+		return &failure{exit: ExitDenied, code: "denied", err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; "))}
+	}
+	if err := s.Actions().Record(ctx, holdEntry(p.Now, who, "hold-"+verb, h)); err != nil {
+		return fmt.Errorf("record what became of hold %s: %w", h.ID, err)
+	}
+	amount := h.Amount
+	if h.State == budget.Settled {
+		amount = h.Actual
+	}
+	fmt.Fprintf(a.Stdout, "%s %s: %s %s, %s\n", h.ID, h.At(p.Now), h.Kind, h.Name, exact(amount))
+	return nil
+}
+
+func (a *app) newSettle() *cobra.Command {
+	var actual string
+	c := &cobra.Command{
+		Use:   "settle HOLD",
+		Short: "End a hold by what its run came to; the rest is free at once",
+		Long: `Ends a hold by what the ledger charged to machines with the tag curfew:hold=HOLD, or by
+--actual. What it came to goes on counting until the ledger has charged as much.`,
+		Example: "  curfew budget settle 4f1c\n  curfew budget settle 4f1c --actual 38.20",
+	}
+	c.Flags().StringVar(&actual, "actual", "", "what the run came to, in `dollars` (default: what the ledger charged)")
+	return a.holdCommand(c, func(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
+		if actual != "" {
+			v, err := amountFlag("actual", actual)
+			if err != nil {
+				return budget.Hold{}, nil, err
+			}
+			h, err := p.Budgets.Settle(ctx, id, v, p.Now)
+			return h, nil, err
+		}
+		h, err := p.Budgets.Store.Hold(ctx, id)
+		if err != nil {
+			return h, nil, err
+		}
+		spent, err := p.Budgets.Store.Spent(ctx, budget.Match{}, h.From.Truncate(time.Hour), p.Now.Add(time.Hour))
+		if err != nil {
+			return h, nil, fmt.Errorf("read what was charged under hold %s: %w", h.ID, err)
+		}
+		v, charged := spent.ByHold[h.ID]
+		if !charged {
+			return h, nil, &failure{exit: ExitError, code: "not_charged", err: fmt.Errorf("the ledger has charged nothing under hold %s", h.ID),
+				hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + budget.TagHold + "=" + h.ID + " are charged"}
+		}
+		h, err = p.Budgets.Settle(ctx, h.ID, v, p.Now)
+		return h, nil, err
+	})
+}
+
+func (a *app) newRelease() *cobra.Command {
+	c := &cobra.Command{Use: "release HOLD", Short: "Give a hold back whose work did not start", Example: "  curfew budget release 4f1c"}
+	return a.holdCommand(c, func(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
+		h, err := p.Budgets.Release(ctx, id, p.Now)
+		return h, nil, err
+	})
+}
+
+func (a *app) newExtend() *cobra.Command {
+	var amount, length string
+	c := &cobra.Command{
+		Use:   "extend HOLD --amount DOLLARS --for DURATION",
+		Short: "Give a hold more money and time, by the rules that let it in",
+		Long: `Asks the gate whether a run that is live may come to an amount in all and go on for a
+time: over the threshold, and over what was admitted, somebody else has to approve.`,
+		Example: "  curfew budget extend 4f1c --amount 120 --for 12h",
+	}
+	c.Flags().StringVar(&amount, "amount", "", "what it may cost in all, in `dollars`")
+	c.Flags().StringVar(&length, "for", "", "how long from now it may run")
+	return a.holdCommand(c, func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
+		v, err := amountFlag("amount", amount)
+		if err != nil {
+			return budget.Hold{}, nil, err
+		}
+		d, err := durationFlag("for", length)
+		if err != nil {
+			return budget.Hold{}, nil, err
+		}
+		decision, err := gate.Extend(ctx, id, v, p.Now.Add(d), who, p)
+		if err != nil || decision.Decision != gate.Allow {
+			return budget.Hold{}, &decision, err
+		}
+		h, err := p.Budgets.Store.Hold(ctx, id)
+		return h, nil, err
+	})
+}
+
+// amountFlag reads an amount of dollars.
+func amountFlag(flag, text string) (money.Amount, error) {
+	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
+	if err != nil || v < 0 {
+		return 0, usageError("--%s %q: it is an amount of dollars such as 38.20", flag, text)
+	}
+	return v, nil
+}
+
+// budgetFacts returns what policies may ask of the budgets that a resource's owner
+// spends from; nil where no budget is given.
+func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*inventory.Resource) *policy.Budget, error) {
+	if len(cfg.Budgets) == 0 {
+		return nil, nil
+	}
+	d, err := desk(cfg, s)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.Statuses(ctx, now)
+	if err != nil {
+		return nil, fmt.Errorf("read where the budgets stand: %w", err)
+	}
+	return func(r *inventory.Resource) *policy.Budget {
+		f, covered, err := budget.FactsOf(all, r.Owner, r.Purpose)
+		if err != nil || !covered {
+			return nil // unknown, never in order
+		}
+		return &policy.Budget{State: string(f.State), UsedShare: f.UsedShare, ForecastShare: f.ForecastShare}
+	}, nil
+}

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// periodFlags choose a stretch of time.
+type periodFlags struct{ since, until string }
+
+func (f *periodFlags) add(c *cobra.Command, since string) {
+	c.Flags().StringVar(&f.since, "since", since, "from when: a date, a time, or a duration back from now (7d)")
+	c.Flags().StringVar(&f.until, "until", "", "until when (default now)")
+}
+
+// bounds returns whole hours: the first is not after --since, the last not before --until.
+func (f periodFlags) bounds(now time.Time) (since, until time.Time, err error) {
+	if since, err = moment("since", f.since, now); err != nil {
+		return
+	}
+	until = now
+	if f.until != "" {
+		if until, err = moment("until", f.until, now); err != nil {
+			return
+		}
+	}
+	since = since.Truncate(time.Hour)
+	if end := until.Truncate(time.Hour); end.Before(until) {
+		until = end.Add(time.Hour)
+	}
+	if !since.Before(until) {
+		err = usageError("--since %s is not before --until %s", since.Format(time.RFC3339), until.Format(time.RFC3339))
+	}
+	return
+}
+
+// moment reads "month" (its first day), "7d" (ago), a date or a time.
+func moment(flag, text string, now time.Time) (time.Time, error) {
+	now = now.UTC()
+	if text == "month" {
+		return time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly, "2006-01"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	if d, err := config.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, usageError("--%s %q: it is a date (2026-11-01), a time (2026-11-01T12:00:00Z), month, or a duration back from now (7d)", flag, text)
+}
+
+// costsFlags are the flags of costs.
+type costsFlags struct {
+	periodFlags
+	by, granularity, output string
+	where                   []string
+}
+
+var costsOutputs = []string{"table", "json", "csv", "html", "md"}
+
+func (a *app) newCosts() *cobra.Command {
+	var f costsFlags
+	c := &cobra.Command{
+		Use:   "costs",
+		Short: "What was spent, used and wasted, as it accrues: by team, purpose, resource, duty",
+		Long: `Shows the ledger: what every resource cost while it was there, at the price of the hour,
+with used, wasted and unmeasured compute apart. Rounds fill it: every scan and every pass
+of enforce. Time of which nothing is known is shown and not charged.`,
+		Example: `  curfew costs                                          this month by team
+  curfew costs --by purpose,duty --since 7d --granularity day
+  curfew costs --by resource --where team=vision --where duty=idle
+  curfew costs --by team -o html > costs.html
+  curfew costs units                                    what a million tokens costs`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.costs(c.Context(), f) },
+	}
+	f.add(c, "month")
+	fl := c.Flags()
+	fl.StringVar(&f.by, "by", "team", "dimensions, separated by commas: "+dimensionNames())
+	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
+	fl.StringArrayVar(&f.where, "where", nil, "only what has a value: team=vision; repeatable; an empty value is what nobody is named for")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, csv, html or md")
+	c.AddCommand(a.newUnits())
+	return c
+}
+
+func dimensionNames() string {
+	names := make([]string, 0, len(ledger.Dimensions))
+	for _, d := range ledger.Dimensions {
+		names = append(names, string(d))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (f costsFlags) query(now time.Time) (ledger.Query, error) {
+	var q ledger.Query
+	var err error
+	if f.by != "" {
+		if q.By, err = ledger.ParseDimensions(f.by); err != nil {
+			return q, usageError("--by: %w", err)
+		}
+	}
+	if q.Granularity, err = ledger.ParseGranularity(f.granularity); err != nil {
+		return q, usageError("--granularity: %w", err)
+	}
+	if q.Since, q.Until, err = f.bounds(now); err != nil {
+		return q, err
+	}
+	for _, w := range f.where {
+		by, value, ok := strings.Cut(w, "=")
+		d, err := ledger.ParseDimensions(by)
+		if !ok || err != nil || len(d) != 1 {
+			return q, usageError("--where %q: it is DIMENSION=VALUE such as team=vision; dimensions are %s", w, dimensionNames())
+		}
+		q.Filter = append(q.Filter, ledger.Match{By: d[0], Values: strings.Split(value, ",")})
+	}
+	return q, nil
+}
+
+func (a *app) costs(ctx context.Context, f costsFlags) error {
+	if err := oneOf("output", f.output, costsOutputs...); err != nil {
+		return err
+	}
+	q, err := f.query(a.Now())
+	if err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	c, err := ledger.Spent(ctx, s.Ledger(), q)
+	if err != nil {
+		return err
+	}
+	if len(c.Rows) == 0 {
+		c.CoverageNotes = append(c.CoverageNotes, "nothing was recorded in this time; rounds fill the ledger: curfew scan, or curfew enforce --once from cron")
+	}
+	if f.output == "csv" {
+		return c.CSV(a.Stdout)
+	}
+	return a.show(f.output, c, func() report.Sheet { return costsSheet(c) })
+}
+
+// maxCostRows is how many rows a table for people has.
+const maxCostRows = 40
+
+// dollars writes an amount of a document.
+func dollars(d ledger.Dollars) string { return money.Amount(d).Dollars() }
+
+func costsSheet(c *ledger.Costs) report.Sheet {
+	span := c.Since.Format(time.DateOnly) + " to " + c.Until.Format("2006-01-02 15:04")
+	t := c.Total
+	s := report.Sheet{Verb: "costs", Title: fmt.Sprintf("%s from %s", dollars(t.Amount), span), Picture: c.SVG(),
+		Caption:     "What was spent over time: used and wasted compute, compute nobody measured, and the rest.",
+		Assumptions: c.Assumptions, Coverage: c.CoverageNotes, Changes: c.Changes}
+	compute := t.Used + t.Wasted + t.CannotJudge
+	share := func(part ledger.Dollars) string {
+		if compute <= 0 {
+			return ""
+		}
+		return percent(float64(part)/float64(compute)) + " of compute"
+	}
+	s.Figures = []report.Figure{
+		{Label: "used", Value: dollars(t.Used), Note: share(t.Used)},
+		{Label: "wasted", Value: dollars(t.Wasted), Note: share(t.Wasted)},
+		{Label: "cannot judge", Value: dollars(t.CannotJudge), Note: share(t.CannotJudge)},
+		{Label: "other", Value: dollars(t.Other), Note: "storage, network, overhead"},
+	}
+	if t.UnknownSeconds > 0 {
+		most := t.AtMostReason
+		if t.AtMost != nil {
+			most = "at most " + dollars(*t.AtMost)
+		}
+		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: usage.Span(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
+	}
+	g := report.Grid{Head: []string{}, Right: []bool{}}
+	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
+	periods := c.Granularity != "total"
+	if periods {
+		column("period", false)
+	}
+	for _, d := range c.By {
+		column(string(d), false)
+	}
+	for _, name := range []string{"used", "wasted", "cannot judge", "other", "total", "not known"} {
+		column(name, true)
+	}
+	for i, r := range c.Rows {
+		if i == maxCostRows {
+			g.Title = fmt.Sprintf("the first %d of %d rows; -o csv has all", maxCostRows, len(c.Rows))
+			break
+		}
+		var row []string
+		if periods {
+			layout := map[string]string{"hour": "2006-01-02 15:04", "day": time.DateOnly, "month": "2006-01"}[c.Granularity]
+			row = append(row, r.Period.Format(layout))
+		}
+		for _, k := range r.Key {
+			if k == "" {
+				k = "(nobody named)"
+			}
+			row = append(row, k)
+		}
+		unknown := ""
+		if r.UnknownSeconds > 0 {
+			unknown = usage.Span(time.Duration(r.UnknownSeconds) * time.Second)
+		}
+		g.Rows = append(g.Rows, append(row, dollars(r.Used), dollars(r.Wasted), dollars(r.CannotJudge), dollars(r.Other), dollars(r.Amount), unknown))
+	}
+	if len(g.Rows) > 0 {
+		s.Tables = append(s.Tables, g)
+	}
+	return s
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// estimateFlags are the flags of everything that estimates.
+type estimateFlags struct {
+	regions         []string
+	history, output string
+}
+
+func (f *estimateFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringSliceVar(&f.regions, "regions", nil, "regions to look at where the file names none (default: those of curfew.yaml)")
+	fl.StringVar(&f.history, "history", "", "past runs, to learn durations from, as CSV `file`: name,finished,work,machine,machines,spot_time,interruptions,completed")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+}
+
+func (a *app) newEstimate() *cobra.Command {
+	var f estimateFlags
+	c := &cobra.Command{
+		Use:   "estimate FILE",
+		Short: "What a job, a session or a plan of Terraform will cost",
+		Long: `Estimates a job or session file, Kubernetes manifests that ask for GPUs, or what
+` + "`terraform show -json`" + ` prints: what it costs in one case of two (p50) and in nineteen of
+twenty (p95), line by line with quantity, unit price, source and date. A price that is
+not known is an error, never zero.`,
+		Example: `  curfew estimate job.yaml
+  curfew estimate job.yaml --regions us-east-1,us-west-2 -o json
+  terraform show -json plan.out > plan.json && curfew estimate plan.json`,
+		Args: oneFile,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
+				return err
+			}
+			cfg, err := a.config()
+			if err != nil {
+				return err
+			}
+			e, err := a.estimate(cfg, args[0], f)
+			if err != nil {
+				return err
+			}
+			return a.show(f.output, e, func() report.Sheet { return estimateSheet("estimate", e) })
+		},
+	}
+	f.add(c)
+	return c
+}
+
+// oneFile wants one argument.
+func oneFile(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s takes one file, got %d", c.CommandPath(), len(args)),
+			hint: "see " + c.CommandPath() + " --help"}
+	}
+	return nil
+}
+
+// estimate says what the content of a file will cost.
+func (a *app) estimate(cfg config.Config, name string, f estimateFlags) (*estimate.Estimate, error) {
+	book, err := a.prices(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := estimate.Params{Now: a.Now().UTC(), DataRegions: cfg.Estimate.DataRegions}
+	p.Defaults.Regions = f.regions
+	for _, regions := range [][]string{cfg.Estimate.Regions, cfg.AWS.Regions} {
+		if len(p.Defaults.Regions) == 0 {
+			p.Defaults.Regions = regions
+		}
+	}
+	if f.history != "" {
+		if p.History, err = readPlan(a, f.history, estimate.ReadRuns); err != nil {
+			return nil, err
+		}
+	}
+	src, err := a.read(name)
+	if err != nil {
+		return nil, err
+	}
+	e, err := estimated(name, src, book, p)
+	var broken *spec.Error
+	if errors.As(err, &broken) {
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: err}
+	}
+	return e, planFailure(err)
+}
+
+// read returns a file as a whole; "-" is the standard input.
+func (a *app) read(name string) ([]byte, error) {
+	var src []byte
+	var err error
+	if name == "-" {
+		src, err = io.ReadAll(a.Stdin)
+	} else {
+		src, err = os.ReadFile(a.path(name))
+	}
+	if err != nil {
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+	}
+	return src, nil
+}
+
+// estimated estimates whatever a file holds.
+func estimated(name string, src []byte, book *price.Book, p estimate.Params) (*estimate.Estimate, error) {
+	if isTerraform(src) {
+		return estimate.FromTerraform(bytes.NewReader(src), name, book, p)
+	}
+	specs, err := spec.Read(name, src)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]*estimate.Estimate, 0, len(specs))
+	for _, s := range specs {
+		e, err := estimate.New(s, book, p)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, e)
+	}
+	return estimate.Join(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), parts)
+}
+
+// isTerraform recognises what `terraform show -json` prints.
+func isTerraform(src []byte) bool {
+	var top struct {
+		FormatVersion    string          `json:"format_version"`
+		TerraformVersion string          `json:"terraform_version"`
+		PlannedValues    json.RawMessage `json:"planned_values"`
+	}
+	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" && (top.TerraformVersion != "" || top.PlannedValues != nil)
+}
+
+// estimateSheet shows an estimate to people.
+func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
+	s := report.Sheet{Verb: verb, Title: e.Title, Picture: e.SVG(), Caption: "What each line comes to: in one case of two, and in nineteen of twenty.",
+		Assumptions: e.Assumptions, Coverage: e.CoverageNotes, Changes: e.Changes,
+		Figures: []report.Figure{
+			{Label: "p50", Value: e.P50.Dollars(), Note: "one case of two"},
+			{Label: "p95", Value: e.P95.Dollars(), Note: "nineteen of twenty"},
+			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
+		}}
+	if d := e.Duration; d != nil {
+		s.Figures = append(s.Figures, report.Figure{Label: "runs for", Value: d.P50, Note: "at most " + cmp.Or(d.Cap, d.P95)})
+	}
+	lines := func(title string, all []estimate.Line) {
+		g := report.Grid{Title: title, Head: []string{"what", "quantity", "unit price", "p50", "p95", "source"}, Right: []bool{false, true, true, true, true, false}}
+		for _, l := range all {
+			what := l.What
+			if l.Resource != "" {
+				what = l.Resource + ": " + what
+			}
+			g.Rows = append(g.Rows, []string{what, l.Quantity + " " + l.Unit, "$" + l.UnitPrice.String(), l.P50.Dollars(), l.P95.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
+		}
+		if len(g.Rows) > 0 {
+			s.Tables = append(s.Tables, g)
+		}
+	}
+	lines("lines", e.Lines)
+	if len(e.Alternatives) > 0 {
+		g := report.Grid{Title: "instead", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"}, Right: []bool{false, false, false, true, true, true}}
+		for _, alt := range e.Alternatives {
+			g.Rows = append(g.Rows, []string{fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(), alt.P95.Dollars(), alt.Hourly.Dollars()})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if t := e.Terraform; t != nil {
+		s.Figures = []report.Figure{
+			{Label: "a month after", Value: t.Monthly.Dollars(), Note: "of what has a price by the hour"},
+			{Label: "a month before", Value: t.Before.Dollars()},
+			{Label: "change", Value: signed(t.Change), Note: "a month"},
+		}
+		lines("removed", t.Removed)
+		if len(t.NotPriced) > 0 {
+			g := report.Grid{Title: "not priced", Head: []string{"type", "how many"}, Right: []bool{false, true}}
+			for _, n := range t.NotPriced {
+				g.Rows = append(g.Rows, []string{n.Type, fmt.Sprint(n.Count)})
+			}
+			s.Tables = append(s.Tables, g)
+		}
+	}
+	for _, u := range e.Unknown {
+		s.Coverage = append(s.Coverage, "not known, and in no amount: "+u)
+	}
+	return s
+}
+
+// signed writes an amount with its sign.
+func signed(v money.Amount) string {
+	if v > 0 {
+		return "+" + v.Dollars()
+	}
+	return v.Dollars()
+}

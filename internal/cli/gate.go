@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// gateFlags are the flags of gate.
+type gateFlags struct {
+	estimateFlags
+	key, votes string
+	github     bool
+}
+
+func (a *app) newGate() *cobra.Command {
+	var f gateFlags
+	c := &cobra.Command{
+		Use:   "gate FILE",
+		Short: "Before something starts: allow, ask or deny, by estimate, budget and quota",
+		Long: `Estimates a file as ` + "`curfew estimate`" + ` does, holds it against the budgets and quotas that
+its owner falls under, and decides: allow (exit 0, the money is held), ask (exit 3,
+somebody else has to approve), deny (exit 4). An approval is for exactly this file at no
+more than that amount, expires, and is used once.`,
+		Example: `  curfew gate job.yaml
+  curfew approve 4f1c && curfew gate job.yaml          after somebody else approved
+  curfew gate job.yaml --key "$CI_PIPELINE_ID" -o json  a run asked for again is the same run
+  curfew gate job.yaml --github                        in a workflow: comment, and count reviews
+  curfew gate report --since 30d`,
+		Args: oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
+				return err
+			}
+			return a.gate(c.Context(), args[0], f)
+		},
+	}
+	f.add(c)
+	fl := c.Flags()
+	fl.StringVar(&f.key, "key", "", "names the run, so that asking again with it is the same run and not another")
+	fl.StringVar(&f.votes, "votes", "", "decisions of approvers as YAML `file`, for CI whose reviews curfew cannot read")
+	fl.BoolVar(&f.github, "github", false, "comment on the pull request of the workflow, and count its reviews")
+	c.AddCommand(a.newGateReport())
+	return c
+}
+
+// gateDoc is what gate says: the estimate, and what was decided.
+type gateDoc struct {
+	*estimate.Estimate
+	Schema     string   `json:"schema"`
+	Decision   string   `json:"decision"`
+	Reasons    []string `json:"reasons"`
+	ApprovalID string   `json:"approval_id,omitempty"`
+	HoldID     string   `json:"hold_id,omitempty"`
+
+	Budget []gate.Line `json:"budget"`
+}
+
+// counter is where one file is decided about.
+type counter struct {
+	store  *store.Store
+	ask    gate.Ask
+	params gate.Params
+	// ballots are where votes of approvers come from beside the command line.
+	ballots []ballot
+}
+
+// ballot returns the vote that decides a request; false where there is none.
+type ballot func(ctx context.Context, request string) (vote, bool, error)
+
+// vote is what an approver said somewhere else than on the command line.
+type vote struct {
+	by     approval.Person
+	allow  bool
+	reason string
+}
+
+func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	var hub *pullRequest
+	var who string
+	if f.github {
+		if hub, err = a.pullRequest(cfg); err != nil {
+			return err
+		}
+		who = hub.people.Name(hub.pull.Author)
+	} else if who, err = a.person(cfg); err != nil {
+		return err
+	}
+	e, err := a.estimate(cfg, name, f.estimateFlags)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	params, err := a.gateParams(cfg, s)
+	if err != nil {
+		return err
+	}
+	c := &counter{store: s, ask: askOf(e, who, f.key), params: params}
+	if hub != nil {
+		c.ballots = append(c.ballots, hub.ballot)
+	}
+	if f.votes != "" {
+		list, err := a.readVotes(f.votes, cfg)
+		if err != nil {
+			return err
+		}
+		c.ballots = append(c.ballots, list.ballot)
+	}
+	d, err := c.decide(ctx)
+	if err != nil {
+		return stateFailure(err)
+	}
+	if hub != nil {
+		if err := hub.comment(ctx, filepath.ToSlash(name), e, d, c.request(ctx, d)); err != nil {
+			fmt.Fprintf(a.Stderr, "curfew: the pull request was not told: %v\n", err)
+		}
+	}
+	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: d.ApprovalID, HoldID: d.HoldID}
+	if err := a.show(f.output, doc, func() report.Sheet { return gateSheet(e, d) }); err != nil {
+		return err
+	}
+	switch d.Decision {
+	case gate.Allow:
+		return nil
+	case gate.Held:
+		return &failure{exit: ExitHeld}
+	}
+	return &failure{exit: ExitDenied}
+}
+
+// gateParams is what decisions stand on.
+func (a *app) gateParams(cfg config.Config, s *store.Store) (gate.Params, error) {
+	limit, err := cfg.Gate.Limit()
+	if err != nil {
+		return gate.Params{}, usageError("gate.ask_over: %w", err)
+	}
+	budgets, err := desk(cfg, s)
+	if err != nil {
+		return gate.Params{}, err
+	}
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals()}, Budgets: budgets, Store: s.Gate(),
+		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: a.Now().UTC()}, nil
+}
+
+// askOf is what the gate is asked about an estimate.
+func askOf(e *estimate.Estimate, who, key string) gate.Ask {
+	ask := gate.Ask{Kind: e.Kind, Name: e.Name, SpecHash: e.SpecHash, Owner: e.Owner, Purpose: e.Purpose, P50: e.P50, P95: e.P95, Hourly: e.Hourly,
+		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who, Unknown: e.Unknown, Key: key}
+	if e.Duration != nil {
+		ask.MaxRuntime, _ = e.Duration.Limit()
+	}
+	return ask
+}
+
+// decide decides, lets votes decide a request that waits, and decides again.
+func (c *counter) decide(ctx context.Context) (gate.Decision, error) {
+	d, err := gate.Decide(ctx, c.ask, c.params)
+	if err != nil || d.Decision != gate.Held {
+		return d, err
+	}
+	for _, b := range c.ballots {
+		v, ok, err := b(ctx, d.ApprovalID)
+		if err != nil {
+			return d, err
+		}
+		if !ok {
+			continue
+		}
+		r, err := c.params.Desk.Decide(ctx, d.ApprovalID, v.by, v.allow, v.reason, c.params.Now)
+		if err != nil {
+			var refusal *approval.Refusal
+			if errors.As(err, &refusal) { // such as somebody's own request: it goes on waiting
+				d.Reasons = append(d.Reasons, fmt.Sprintf("%s does not count: %v", v.by.Name, err))
+				continue
+			}
+			return d, err
+		}
+		if err := c.store.Actions().Record(ctx, auditEntry(c.params.Now, v.by.Name, string(r.State), r)); err != nil {
+			return d, fmt.Errorf("record the decision on %s: %w", r.ID, err)
+		}
+		return gate.Decide(ctx, c.ask, c.params)
+	}
+	return d, nil
+}
+
+// request is the request that waits, nil where none does.
+func (c *counter) request(ctx context.Context, d gate.Decision) *approval.Request {
+	if d.Decision != gate.Held {
+		return nil
+	}
+	found, err := c.store.Approvals().Requests(ctx, c.ask.PlanHash())
+	if err != nil {
+		return nil
+	}
+	for _, r := range found {
+		if r.ID == d.ApprovalID {
+			return &r
+		}
+	}
+	return nil
+}
+
+func gateSheet(e *estimate.Estimate, d gate.Decision) report.Sheet {
+	s := estimateSheet("gate", e)
+	s.Title = map[gate.Verdict]string{gate.Allow: "ALLOW  ", gate.Held: "ASK  ", gate.Denied: "DENY  "}[d.Decision] + s.Title
+	s.Because = d.Reasons
+	var tables []report.Grid
+	if len(d.Budget) > 0 {
+		g := report.Grid{Title: "budgets", Head: []string{"budget", "until", "amount", "spent", "held", "this", "left after", "state"}, Right: []bool{false, false, true, true, true, true, true, false}}
+		for _, l := range d.Budget {
+			g.Rows = append(g.Rows, []string{l.Budget, l.Window.To.Format(time.DateOnly), exact(l.Amount), exact(l.Used), exact(l.Held), exact(l.Asked), exact(l.LeftAfter), string(l.State)})
+		}
+		tables = append(tables, g)
+	}
+	s.Tables = append(tables, s.Tables...)
+	switch {
+	case d.Decision == gate.Held:
+		s.Commands = []string{"curfew approve " + d.ApprovalID + "   # by somebody else; then the gate lets it pass once"}
+	case d.HoldID != "":
+		s.Commands = []string{"curfew budget settle " + d.HoldID + "   # when it is done", "curfew budget release " + d.HoldID + "   # if it does not start"}
+	}
+	return s
+}
+
+func (a *app) newGateReport() *cobra.Command {
+	var f periodFlags
+	var output string
+	c := &cobra.Command{
+		Use:     "report",
+		Short:   "How many runs had to ask, and how long people waited",
+		Example: "  curfew gate report --since 30d",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, planOutputs...); err != nil {
+				return err
+			}
+			return a.gateReport(c.Context(), f, output)
+		},
+	}
+	f.add(c, "30d")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	return c
+}
+
+func (a *app) gateReport(ctx context.Context, f periodFlags, output string) error {
+	since, until, err := f.bounds(a.Now())
+	if err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	records, err := s.Gate().Decisions(ctx, since, until)
+	if err != nil {
+		return fmt.Errorf("read what was decided: %w", err)
+	}
+	requests, err := s.Approvals().Requests(ctx, "")
+	if err != nil {
+		return fmt.Errorf("list the requests: %w", err)
+	}
+	r := gate.Sum(records, requests, since, until, a.Now().UTC())
+	share, known := r.AskedShare()
+	doc := map[string]any{"schema": "curfew.gate.report/v1", "from": r.From, "to": r.To, "runs": r.Runs, "asked": r.Asked, "denied": r.Denied, "waiting": r.Waiting,
+		"answered": r.Answered, "asked_share": nil, "wait_p50_seconds": nil, "wait_p95_seconds": nil}
+	if known {
+		doc["asked_share"] = share
+	}
+	if r.Answered > 0 {
+		doc["wait_p50_seconds"], doc["wait_p95_seconds"] = r.WaitP50.Seconds(), r.WaitP95.Seconds()
+	}
+	return a.show(output, doc, func() report.Sheet {
+		sheet := report.Sheet{Verb: "gate report", Title: "nothing was asked in this time", Picture: r.SVG(), Caption: "Runs that passed at once, that had to ask, and that were refused.",
+			Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+		if known {
+			sheet.Title = fmt.Sprintf("%s of %s had to ask", percent(share), plural(int64(r.Runs), "run", "runs"))
+		}
+		sheet.Figures = []report.Figure{{Label: "asked", Value: fmt.Sprint(r.Asked), Note: fmt.Sprintf("%d wait", r.Waiting)}, {Label: "denied", Value: fmt.Sprint(r.Denied)}}
+		if r.Answered > 0 {
+			sheet.Figures = append(sheet.Figures, report.Figure{Label: "waited", Value: usage.Span(r.WaitP50), Note: "half of them; " + usage.Span(r.WaitP95) + " at most in nineteen of twenty"})
+		}
+		return sheet
+	})
+}
+
+// env returns a variable of the environment, empty where it is not set.
+func (a *app) env(name string) string {
+	v, _ := a.Lookup(name)
+	return v
+}
+
+// openFile opens a file that a flag or the environment names.
+func (a *app) openFile(what, name string) (*os.File, error) {
+	f, err := os.Open(a.path(name))
+	if err != nil {
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s %s: %w", what, name, unwrapPath(err))}
+	}
+	return f, nil
+}

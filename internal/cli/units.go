@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/metrics"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+// unitFlags are the flags of costs units.
+type unitFlags struct {
+	periodFlags
+	granularity, output string
+	// One unit from flags, beside those of the configuration.
+	name, counts, target, by string
+	per                      int64
+	where                    []string
+}
+
+func (a *app) newUnits() *cobra.Command {
+	var f unitFlags
+	c := &cobra.Command{
+		Use:   "units [NAME…]",
+		Short: "What one of something costs: a prediction, a million tokens, a training run, a GPU-hour",
+		Long: `Divides what was spent by what was made: on what was used, on all that was allocated, and
+on what lay idle. Units are those of curfew.yaml, counted in files or by queries of a
+Prometheus server, or one that --counts names.`,
+		Example: `  curfew costs units
+  curfew costs units --unit prediction --counts counts.csv --where team=search --since 2026-10-01 --until 2026-11-01
+  curfew costs units --unit token --per 1000000 --target 0.20 --counts tokens.csv --granularity day`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
+				return err
+			}
+			return a.units(c.Context(), f, args)
+		},
+	}
+	f.add(c, "month")
+	fl := c.Flags()
+	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
+	fl.StringVar(&f.name, "unit", "", "what --counts counts: prediction")
+	fl.StringVar(&f.counts, "counts", "", "how many were made, as CSV `file`: time,count, and key with --by")
+	fl.StringVar(&f.target, "target", "", "the most that one, or --per of them, should cost in `dollars`")
+	fl.Int64Var(&f.per, "per", 1, "how many a unit cost is for: 1000000")
+	fl.StringVar(&f.by, "by", "", "the dimension that the keys of --counts are values of: project")
+	fl.StringArrayVar(&f.where, "where", nil, "only costs that have a value: team=search; repeatable")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	return c
+}
+
+// counted is a unit with its costs and where its counts come from.
+type counted struct {
+	unit   ledger.Unit
+	query  ledger.Query
+	counts func(ctx context.Context) ([]ledger.Count, error)
+}
+
+func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	all, err := a.countedUnits(cfg, f, names)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	docs := make([]*ledger.UnitCosts, 0, len(all))
+	for _, u := range all {
+		costs, err := ledger.Spent(ctx, s.Ledger(), u.query)
+		if err != nil {
+			return err
+		}
+		counts, err := u.counts(ctx)
+		if err != nil {
+			return err
+		}
+		doc, err := ledger.Units(u.unit, costs, counts)
+		if err != nil {
+			return err
+		}
+		docs = append(docs, doc)
+	}
+	return a.show(f.output, map[string]any{"schema": "curfew.units/v1", "units": docs}, func() report.Sheet { return unitsSheet(docs) })
+}
+
+// countedUnits are the units that are asked for.
+func (a *app) countedUnits(cfg config.Config, f unitFlags, names []string) ([]counted, error) {
+	base := costsFlags{periodFlags: f.periodFlags, granularity: f.granularity, by: f.by, where: f.where}
+	if f.counts != "" {
+		if f.name == "" || len(names) > 0 {
+			return nil, usageError("curfew costs units --counts %s: name what it counts with --unit", f.counts)
+		}
+		u, err := a.countedUnit(config.Unit{Name: f.name, Per: f.per, Target: f.target, Counts: config.Counts{File: f.counts}}, base)
+		return []counted{u}, err
+	}
+	var out []counted
+	for _, unit := range cfg.Units {
+		if len(names) > 0 && !slices.Contains(names, unit.Name) {
+			continue
+		}
+		own := base
+		for by, value := range unit.Where {
+			own.where = append(slices.Clone(own.where), by+"="+value)
+		}
+		u, err := a.countedUnit(unit, own)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	if len(out) == 0 {
+		return nil, &failure{exit: ExitUsage, code: "no_units", err: fmt.Errorf("no unit is given%s", strings.TrimRight(": "+strings.Join(names, ", "), ": ")),
+			hint: "add units to curfew.yaml, or give --unit and --counts; docs/costs.md has examples"}
+	}
+	return out, nil
+}
+
+func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
+	q, err := f.query(a.Now())
+	if err != nil {
+		return counted{}, err
+	}
+	c := counted{unit: ledger.Unit{Name: u.Name, Per: u.Per}, query: q}
+	if u.Target != "" {
+		rate, err := money.ParseRate(strings.TrimPrefix(u.Target, "$"))
+		if err != nil || rate <= 0 {
+			return c, usageError("--target %q: it is an amount of dollars such as 0.20", u.Target)
+		}
+		c.unit.Target = &rate
+	}
+	if u.Counts.File != "" {
+		c.counts = func(context.Context) ([]ledger.Count, error) { return readPlan(a, u.Counts.File, ledger.ReadCounts) }
+		return c, nil
+	}
+	client, err := metrics.New(metrics.Options{URL: u.Counts.URL, Token: a.env(u.Counts.TokenEnv)})
+	if err != nil {
+		return c, usageError("units %s: %w", u.Name, err)
+	}
+	c.counts = func(ctx context.Context) ([]ledger.Count, error) { return measured(ctx, client, u, q) }
+	return c, nil
+}
+
+// measured asks a server how many units were made on each day. A day of which nothing
+// is known ends it: a unit cost over half of the counts would be twice what it is.
+func measured(ctx context.Context, client *metrics.Client, u config.Unit, q ledger.Query) ([]ledger.Count, error) {
+	days, err := client.CountByDay(ctx, u.Counts.Query, q.Since, q.Until)
+	if err != nil {
+		return nil, fmt.Errorf("count %s: %w", u.Name, err)
+	}
+	out := make([]ledger.Count, 0, len(days))
+	for _, d := range days {
+		if !d.Known {
+			return nil, &failure{exit: ExitError, code: "not_counted", err: fmt.Errorf("count %s: nothing was measured from %s to %s", u.Name, d.From.Format(time.RFC3339), d.To.Format(time.RFC3339)),
+				hint: "narrow --since and --until to the time in which it was counted"}
+		}
+		if d.Units > math.MaxInt64/2000 {
+			return nil, errors.New("count " + u.Name + ": out of range")
+		}
+		out = append(out, ledger.Count{Time: d.From, Count: ledger.Quantity(math.Round(d.Units * 1000))})
+	}
+	return out, nil
+}
+
+func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
+	s := report.Sheet{Verb: "costs units", Title: plural(int64(len(docs)), "unit", "units")}
+	for _, d := range docs {
+		name := d.Unit
+		if d.Per > 1 {
+			name = fmt.Sprintf("%d × %s", d.Per, d.Unit)
+		}
+		g := report.Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "made", "each", "target"}, Right: []bool{false, false, false, true, true, true, true}}
+		add := func(period string, c ledger.UnitCost) {
+			each, target := c.Reason, ""
+			if c.Cost != nil {
+				each = "$" + c.Cost.String()
+			}
+			if d.Target != nil && c.Basis == ledger.AllocatedBasis {
+				target = "$" + d.Target.String()
+				if c.OverTarget {
+					target += " (over)"
+				}
+			}
+			g.Rows = append(g.Rows, []string{period, strings.Join(c.Key, " "), string(c.Basis), dollars(c.Amount), c.Count.String(), each, target})
+		}
+		for _, c := range d.Rows[:min(len(d.Rows), maxCostRows)] {
+			add(c.Period.Format("2006-01-02"), c)
+		}
+		for _, c := range d.Total {
+			add("all", c)
+			if c.Basis == ledger.AllocatedBasis && c.Cost != nil {
+				s.Figures = append(s.Figures, report.Figure{Label: name, Value: "$" + c.Cost.String(), Note: trend(d.Trend)})
+			}
+		}
+		s.Tables = append(s.Tables, g)
+		s.Assumptions, s.Coverage, s.Changes = append(s.Assumptions, d.Assumptions...), append(s.Coverage, d.CoverageNotes...), append(s.Changes, d.Changes...)
+		s.Picture = cmp.Or(s.Picture, unitsPicture(d))
+	}
+	s.Caption = "What a unit costs over time, used and idle, beside its target."
+	return s
+}
+
+// unitsPicture draws what a unit cost in each period, by basis.
+func unitsPicture(d *ledger.UnitCosts) string {
+	var labels []string
+	byBasis := map[ledger.CountBasis]*report.Series{}
+	order := []ledger.CountBasis{ledger.AllocatedBasis, ledger.IdleBasis, ledger.UsedBasis}
+	for _, b := range order {
+		byBasis[b] = &report.Series{Name: string(b)}
+	}
+	for _, c := range d.Rows {
+		label := c.Period.Format(time.DateOnly)
+		if n := len(labels); n == 0 || labels[n-1] != label {
+			labels = append(labels, label)
+			for _, s := range byBasis {
+				s.Values = append(s.Values, math.NaN())
+			}
+		}
+		if s := byBasis[c.Basis]; c.Cost != nil && s != nil {
+			s.Values[len(labels)-1] = float64(*c.Cost) / 1e12
+		}
+	}
+	var all []report.Series
+	for _, b := range order {
+		all = append(all, *byBasis[b])
+	}
+	return report.Lines("What one "+d.Unit+" costs", labels, all, func(v float64) string { return fmt.Sprintf("$%.3g", v) })
+}
+
+func trend(t *float64) string {
+	if t == nil {
+		return ""
+	}
+	return percent(*t) + " since the first period"
+}
