@@ -9,6 +9,7 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 TOOL     := go tool -modfile=tools/go.mod
 FUZZTIME ?= 5s
+BENCHROWS ?= 10000000
 
 .PHONY: help demo build test check lint fuzz vuln bench fmt golden aws-sandbox clean
 
@@ -42,8 +43,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
 
-bench: build ## speed, memory and calls at realistic sizes
+bench: build ## speed, memory and calls at realistic sizes; bills beside DuckDB
 	go test -run '^$$' -bench . -benchmem ./...
+	cd test/duckdb && go run . -rows $(BENCHROWS)
 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')

@@ -7,9 +7,10 @@ need=
 command -v python3 >/dev/null || need+=" python3"
 python3 -c 'import ensurepip, venv' 2>/dev/null || need+=" python3-venv"
 command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need+=" postgresql"
+command -v prometheus >/dev/null || need+=" prometheus"
 [ -z "$need" ] && exit 0
 command -v apt-get >/dev/null || { echo "the tests need:$need" >&2; exit 1; }
 echo "installing$need"
 apt-get update -qq
 # shellcheck disable=SC2086
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $need >/dev/null
+DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $need >/dev/null

@@ -18,7 +18,9 @@ type app struct {
 	*Process
 	configPath string
 	dataDir    string
-	quiet      bool
+	// databaseURL is the database of --database-url.
+	databaseURL string
+	quiet       bool
 }
 
 func newRoot(p *Process) *cobra.Command {
@@ -47,6 +49,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "configuration `file` (default: curfew.yaml found upward, then the user's)")
 	flags.StringVar(&a.dataDir, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
+	flags.StringVar(&a.databaseURL, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
 	root.AddCommand(a.newScan(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newKeep(), a.newFreeze(), a.newUnfreeze(),
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newAudit(),
@@ -95,6 +98,9 @@ func (a *app) config() (config.Config, error) {
 	}
 	if c.DataDir == "" {
 		c.DataDir = a.DataDir
+	}
+	if a.databaseURL != "" {
+		c.DatabaseURL = a.databaseURL
 	}
 	return c, nil
 }
