@@ -92,7 +92,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
 	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
 	fl.StringArrayVar(&f.where, "where", nil, "only what has a value: team=vision; repeatable; an empty value is what nobody is named for")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, csv, html or md")
-	c.AddCommand(a.newUnits())
+	c.AddCommand(a.newUnits(), a.newShares())
 	return c
 }
 
