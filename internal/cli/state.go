@@ -114,7 +114,17 @@ func (a *app) when(t time.Time) string {
 func first(texts ...string) string { return cmp.Or(texts...) }
 
 // exact writes an amount to the cent, for what binds.
-func exact(v money.Amount) string { return "$" + v.Cents() }
+func exact(v money.Amount) string {
+	digits, cents, _ := strings.Cut(strings.TrimPrefix(v.Cents(), "-"), ".")
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	sign := ""
+	if v < 0 {
+		sign = "-"
+	}
+	return sign + "$" + digits + "." + cents
+}
 
 // holdEntry records what became of a hold.
 func holdEntry(at time.Time, who, what string, h budget.Hold) action.Entry {

@@ -13,7 +13,7 @@ const (
 	chartHeight = 240.0
 	chartLeft   = 90.0
 	labelWidth  = 150.0
-	valueWidth  = 190.0
+	valueWidth  = 260.0
 	rowHeight   = 30.0
 )
 
