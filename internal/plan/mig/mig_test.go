@@ -433,16 +433,19 @@ func BenchmarkEnumerate(b *testing.B) {
 	}
 }
 
-func BenchmarkPack2000(b *testing.B) {
-	for _, text := range []string{"A100-80GB", "A100-80GB,H100-80GB,A30"} {
-		b.Run(text, func(b *testing.B) {
-			fleet := fleetOf(b, text)
-			workloads := randomWorkloads(rand.New(rand.NewPCG(3, 3)), 2000, fleet, 6)
-			for b.Loop() {
-				r := packed(b, text, workloads, Options{})
-				b.ReportMetric(float64(r.GPUsUsed-r.LowerBound), "gap")
-			}
-		})
+// BenchmarkPack packs a large fleet's workloads, and ten times as many.
+func BenchmarkPack(b *testing.B) {
+	for _, n := range []int{2000, 20000} {
+		for _, text := range []string{"A100-80GB", "A100-80GB,H100-80GB,A30"} {
+			b.Run(fmt.Sprintf("%s/%d", text, n), func(b *testing.B) {
+				fleet := fleetOf(b, text)
+				workloads := randomWorkloads(rand.New(rand.NewPCG(3, 3)), n, fleet, 6)
+				for b.Loop() {
+					r := packed(b, text, workloads, Options{})
+					b.ReportMetric(float64(r.GPUsUsed-r.LowerBound), "gap")
+				}
+			})
+		}
 	}
 }
 

@@ -133,3 +133,12 @@ func FuzzParseWork(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkWeigh(b *testing.B) {
+	p := Params{Saving: 1200 * money.USD, Effort: 120 * time.Hour, Rate: 120 * money.USD, Upkeep: 2 * time.Hour}
+	for b.Loop() {
+		if _, err := Weigh(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
