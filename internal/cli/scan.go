@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -39,7 +40,7 @@ type sourceFlags struct {
 }
 
 func (f *sourceFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.cloud, "cloud", "aws", "what to read: aws or sim")
+	fl.StringVar(&f.cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
 	fl.BoolVar(&f.demo, "demo", false, "the built-in simulated account (the same as --cloud sim)")
 	fl.StringSliceVar(&f.regions, "regions", nil, "regions to read, or all (default: the configured region)")
 	fl.StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
@@ -50,12 +51,20 @@ func (f *sourceFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
 }
 
-// check settles which cloud is meant.
+// check settles which cloud is meant, of those on which something can be carried out.
 func (f *sourceFlags) check() error {
+	if f.cloud == onprem.CloudName && !f.demo {
+		return usageError("--cloud onprem: curfew acts on no machine of your own; `curfew scan --cloud onprem` says which do nothing")
+	}
+	return f.checkAudit()
+}
+
+// checkAudit settles which cloud is meant, of those that can be audited.
+func (f *sourceFlags) checkAudit() error {
 	if f.demo {
 		f.cloud = "sim"
 	}
-	return oneOf("cloud", f.cloud, "aws", "sim")
+	return oneOf("cloud", f.cloud, "aws", "sim", onprem.CloudName)
 }
 
 // scanFlags are the flags of scan.
@@ -84,6 +93,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
   curfew scan --regions us-east-1,us-west-2     two regions of the account you are in
   curfew scan --assume-role arn:aws:iam::1234…:role/audit --assume-role …
   curfew scan --usage gpus.csv.gz               with GPU samples you recorded yourself
+  curfew scan --cloud onprem --usage gpus.csv   the machines that curfew.yaml lists
   curfew scan --bill focus-2026-11.csv.gz       with transfers and commitments from the bill
   curfew scan --fail-on 500 -o json             in CI: exit code 3 above $500 a month
   curfew scan --print-iam-policy                the exact read-only permissions it uses`,
@@ -108,7 +118,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err := oneOf("output", f.output, scanOutputs...); err != nil {
 		return err
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkAudit(); err != nil {
 		return err
 	}
 	if f.printPolicy {
@@ -171,7 +181,11 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),
 				hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
 		}
-		if err := a.keepBooks(ctx, cfg, book, "scan", &audit.Observation, query); err != nil {
+		keep := a.keepBooks
+		if fleet, ok := cloud.(*onprem.Fleet); ok {
+			keep = a.keepFleet(fleet)
+		}
+		if err := keep(ctx, cfg, book, "scan", &audit.Observation, query); err != nil {
 			return booksFailure(err)
 		}
 	}
@@ -224,10 +238,13 @@ var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 const simSeed = 1
 
 func (a *app) observer(ctx context.Context, f sourceFlags, cfg config.Config, book *price.Book, now time.Time) (round.Observer, error) {
-	if f.cloud == "sim" {
-		if len(f.regions)+len(f.assumeRoles) > 0 || f.profile != "" {
-			return nil, usageError("--regions, --assume-role and --profile are for a real account, not for the simulated one")
-		}
+	if f.cloud != "aws" && (len(f.regions)+len(f.assumeRoles) > 0 || f.profile != "") {
+		return nil, usageError("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.cloud)
+	}
+	switch f.cloud {
+	case onprem.CloudName:
+		return newFleet(cfg, book)
+	case sim.CloudName:
 		return sim.New(sim.Options{Seed: simSeed, Now: now, Tags: cfg.Tags}), nil
 	}
 	o := aws.Options{

@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/gate"
@@ -66,7 +67,10 @@ type Config struct {
 	// RequiredTags are the keys without which spend cannot be attributed.
 	RequiredTags []string `yaml:"required_tags"`
 	AWS          AWS      `yaml:"aws"`
-	Scan         Scan     `yaml:"scan"`
+	// Machines are those of one's own, Rates what they cost.
+	Machines onprem.Machines `yaml:"machines"`
+	Rates    onprem.Rates    `yaml:"rates"`
+	Scan     Scan            `yaml:"scan"`
 	// Thresholds are those of the findings.
 	Thresholds finding.Thresholds `yaml:"thresholds"`
 	// Duty are the thresholds of busy, held and idle.
@@ -226,6 +230,9 @@ func Decode(name string, src []byte, c *Config) error {
 		}
 	}
 	if err := c.checkBooks(file, name); err != nil {
+		return err
+	}
+	if err := c.checkMachines(file, name); err != nil {
 		return err
 	}
 	if err := c.Notify.Validate(); err != nil {

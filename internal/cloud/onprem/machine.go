@@ -1,0 +1,195 @@
+package onprem
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Machine is a machine, or several that are alike, as curfew.yaml lists it.
+type Machine struct {
+	// Name is its host name, by which recorded usage finds it. Several that are alike
+	// are NAME-1, NAME-2 and so on.
+	Name string `yaml:"name"`
+	// GPU names its GPUs ("H100-80GB"), GPUs is how many it has, 0 to 1,024.
+	GPU  string `yaml:"gpu"`
+	GPUs int64  `yaml:"gpus"`
+	// VCPUs and MemoryGiB are its CPUs and its memory; they may be left out where no rate
+	// prices them.
+	VCPUs     int64 `yaml:"vcpus"`
+	MemoryGiB int64 `yaml:"memory_gib"`
+	// Count is how many of them there are, 1 to 10,000; 0 is 1.
+	Count int `yaml:"count"`
+	// Site is where it stands; empty is "onprem".
+	Site string `yaml:"site"`
+	// Since is the date, or RFC 3339 time, from which it is paid for; empty is not known.
+	Since string `yaml:"since"`
+	// Tags say whose it is and what for, as those of a cloud do.
+	Tags map[string]string `yaml:"tags"`
+}
+
+// Machines are all that are listed.
+type Machines []Machine
+
+// FieldError is a mistake in what is listed.
+type FieldError struct {
+	// Field is where: "[2].gpus" of machines, ".as_of" of rates; empty is the whole.
+	Field, Message string
+}
+
+// Error returns "[2].gpus: message".
+func (e *FieldError) Error() string { return strings.TrimPrefix(e.Field+": "+e.Message, ": ") }
+
+// Bounds of what is listed: far above any machine, and far below any overflow.
+const (
+	maxGPUs      = 1 << 10
+	maxVCPUs     = 1 << 16
+	maxMemoryGiB = 1 << 20
+	maxCount     = 10_000
+)
+
+// word is the form of names and sites, which are parts of a resource's identity.
+var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
+
+// Validate says what is wrong with the list, as a *FieldError. What rates price has to be
+// stated of every machine: what is left out is not known, and costs more than nothing.
+func (l Machines) Validate(r Rates) error {
+	seen := map[string]int{}
+	for i, m := range l {
+		if field, err := m.check(r); err != nil {
+			return &FieldError{Field: fmt.Sprintf("[%d].%s", i, field), Message: err.Error()}
+		}
+		for _, name := range m.names() {
+			if j, twice := seen[name]; twice {
+				return &FieldError{Field: fmt.Sprintf("[%d].name", i), Message: fmt.Sprintf("%q is machine %d of the list already; recorded usage would be of either", name, j+1)}
+			}
+			seen[name] = i
+		}
+	}
+	return nil
+}
+
+// check says what is wrong with a machine, and in which field.
+func (m Machine) check(r Rates) (field string, err error) {
+	for _, n := range []struct {
+		field      string
+		value, max int64
+	}{{"gpus", m.GPUs, maxGPUs}, {"vcpus", m.VCPUs, maxVCPUs}, {"memory_gib", m.MemoryGiB, maxMemoryGiB}, {"count", int64(m.Count), maxCount}} {
+		if n.value < 0 || n.value > n.max {
+			return n.field, fmt.Errorf("%d is not from 0 to %d", n.value, n.max)
+		}
+	}
+	switch {
+	case !word.MatchString(m.Name):
+		return "name", fmt.Errorf("%q is not a host name: letters, digits, '.', '_' and '-'", m.Name)
+	case m.Site != "" && !word.MatchString(m.Site):
+		return "site", fmt.Errorf("%q is not a name: letters, digits, '.', '_' and '-'", m.Site)
+	case m.GPU != strings.TrimSpace(m.GPU) || (m.GPU == "") != (m.GPUs == 0):
+		return "gpu", fmt.Errorf("%d GPUs called %q: gpu names them and gpus counts them, or both are left out", m.GPUs, m.GPU)
+	case m.GPUs == 0 && m.VCPUs == 0:
+		return "name", fmt.Errorf("%s has neither gpus nor vcpus: nothing of it could be judged or priced", m.Name)
+	case m.VCPUs == 0 && r.VCPUHour != "":
+		return "vcpus", fmt.Errorf("%s does not say how many CPUs it has, which rates.vcpu_hour prices", m.Name)
+	case m.MemoryGiB == 0 && r.MemoryGiBHour != "":
+		return "memory_gib", fmt.Errorf("%s does not say how much memory it has, which rates.memory_gib_hour prices", m.Name)
+	}
+	if _, err := m.since(); err != nil {
+		return "since", err
+	}
+	return "", nil
+}
+
+// names are those of the machines that it stands for.
+func (m Machine) names() []string {
+	if m.Count <= 1 {
+		return []string{m.Name}
+	}
+	out := make([]string, m.Count)
+	for i := range out {
+		out[i] = m.Name + "-" + strconv.Itoa(i+1)
+	}
+	return out
+}
+
+// since reads Since; empty is the zero time.
+func (m Machine) since() (time.Time, error) {
+	if m.Since == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, m.Since); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a date such as 2026-01-31 nor an RFC 3339 time", m.Since)
+}
+
+// Rates are the prices of what machines have, in dollars, as curfew.yaml states them.
+type Rates struct {
+	// GPUHour is the price of an hour of one GPU, by its name.
+	GPUHour map[string]string `yaml:"gpu_hour"`
+	// VCPUHour and MemoryGiBHour are those of a CPU and of a GiB; empty where the price
+	// of the GPUs includes them.
+	VCPUHour      string `yaml:"vcpu_hour"`
+	MemoryGiBHour string `yaml:"memory_gib_hour"`
+	// Source says whose prices they are, AsOf from which date on they hold. Both are
+	// required of every price.
+	Source string `yaml:"source"`
+	AsOf   string `yaml:"as_of"`
+}
+
+// Validate says what is wrong with the rates, as a *FieldError.
+func (r Rates) Validate() error {
+	_, err := r.parse()
+	return err
+}
+
+// parse reads the rates. A price that is not above zero is an error: what costs nothing
+// is not a price.
+func (r Rates) parse() (ledger.Rates, error) {
+	out := ledger.Rates{GPUHour: map[string]money.Amount{}, Source: r.Source}
+	amount := func(field, text string) (money.Amount, error) {
+		v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
+		if err != nil || v <= 0 {
+			return 0, &FieldError{Field: field, Message: fmt.Sprintf("%q is not an amount of dollars above zero such as 2.10", text)}
+		}
+		return v, nil
+	}
+	for name, text := range r.GPUHour {
+		v, err := amount(".gpu_hour", text)
+		if err != nil {
+			return ledger.Rates{}, err
+		}
+		out.GPUHour[name] = v
+	}
+	for _, part := range []struct {
+		field, text string
+		to          *inventory.Fact[money.Amount]
+	}{{".vcpu_hour", r.VCPUHour, &out.VCPUHour}, {".memory_gib_hour", r.MemoryGiBHour, &out.MemoryGiBHour}} {
+		if part.text == "" {
+			continue
+		}
+		v, err := amount(part.field, part.text)
+		if err != nil {
+			return ledger.Rates{}, err
+		}
+		*part.to = inventory.Known(v)
+	}
+	if len(out.GPUHour) == 0 && !out.VCPUHour.Known() && !out.MemoryGiBHour.Known() {
+		return out, nil
+	}
+	if strings.TrimSpace(r.Source) == "" {
+		return ledger.Rates{}, &FieldError{Field: ".source", Message: "it says whose prices these are, and is missing"}
+	}
+	var err error
+	if out.AsOf, err = time.Parse(time.DateOnly, r.AsOf); err != nil {
+		return ledger.Rates{}, &FieldError{Field: ".as_of", Message: fmt.Sprintf("%q is not the date from which these prices hold, such as 2026-01-31", r.AsOf)}
+	}
+	return out, nil
+}

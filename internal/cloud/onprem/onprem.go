@@ -1,0 +1,192 @@
+// Package onprem observes machines of one's own: servers that the configuration lists
+// with their sizes, at rates that it states. What they do is known from recorded usage
+// alone. No interface stops them, so what is found of them is advice.
+//
+// Nodes of a Kubernetes cluster can be listed in the same way.
+package onprem
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// The cloud and the account of every machine, and the site of one that names none.
+const (
+	CloudName   = "onprem"
+	Account     = "own"
+	DefaultSite = "onprem"
+)
+
+// Options say which machines there are and what they cost.
+type Options struct {
+	Machines Machines
+	Rates    Rates
+	// Tags says which tags name the owner.
+	Tags inventory.TagMapping
+	// Prices is where GPUs are known by their other names ("H100" is "H100-80GB"); nil
+	// takes each by the name it has.
+	Prices *price.Book
+}
+
+// Fleet is the machines that are listed. It satisfies round.Observer and round.Estate,
+// never changes, and is safe for concurrent use.
+type Fleet struct {
+	tags     inventory.TagMapping
+	rates    ledger.Rates
+	sites    []string
+	machines []*inventory.Resource // by site, then by name; copied for every observation
+	sizes    map[inventory.Ref]ledger.Size
+}
+
+var (
+	_ round.Observer = (*Fleet)(nil)
+	_ round.Estate   = (*Fleet)(nil)
+)
+
+// New returns the machines that the options list. What is wrong with them, or with the
+// rates, is a *FieldError.
+func New(o Options) (*Fleet, error) {
+	if err := o.Machines.Validate(o.Rates); err != nil {
+		return nil, fmt.Errorf("machines%w", err) // machines[2].gpus: …
+	}
+	rates, err := o.Rates.parse()
+	if err != nil {
+		return nil, fmt.Errorf("rates%w", err)
+	}
+	gpuHour := make(map[string]money.Amount, len(rates.GPUHour))
+	for name, v := range rates.GPUHour {
+		known := canonical(o.Prices, name)
+		if other, twice := gpuHour[known]; twice && other != v {
+			return nil, fmt.Errorf("rates%w", &FieldError{Field: ".gpu_hour", Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", known, min(v, other), max(v, other))})
+		}
+		gpuHour[known] = v
+	}
+	rates.GPUHour = gpuHour
+	f := &Fleet{tags: o.Tags, rates: rates, sizes: map[inventory.Ref]ledger.Size{}}
+	for _, m := range o.Machines {
+		m.GPU = canonical(o.Prices, m.GPU)
+		since, err := m.since()
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range m.names() {
+			r := &inventory.Resource{
+				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: CloudName, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
+				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
+			}
+			f.machines = append(f.machines, r)
+			f.sizes[r.Ref()] = ledger.Size{GPUs: m.GPUs, GPU: m.GPU, MilliCPUs: m.VCPUs * 1000, MemoryMiB: m.MemoryGiB * 1024}
+			f.sites = append(f.sites, r.Region)
+		}
+	}
+	slices.SortFunc(f.machines, func(a, b *inventory.Resource) int { return inventory.CompareRefs(a.Ref(), b.Ref()) })
+	slices.Sort(f.sites)
+	f.sites = slices.Compact(f.sites)
+	return f, nil
+}
+
+// canonical is the name under which the book knows a GPU, or the one it was given.
+func canonical(book *price.Book, gpu string) string {
+	if book != nil {
+		if a, ok := book.Accelerator(gpu); ok {
+			return a.Name
+		}
+	}
+	return gpu
+}
+
+// kind is what stands for a machine type: "8xH100-80GB", "64xCPU". It begins with a
+// digit, so no cloud's machine type is taken for it.
+func (m Machine) kind() string {
+	if m.GPUs > 0 {
+		return strconv.FormatInt(m.GPUs, 10) + "x" + m.GPU
+	}
+	return strconv.FormatInt(m.VCPUs, 10) + "xCPU"
+}
+
+// Observe lists the machines that are there at q.Now, all of them running: nobody says
+// more of them. Nothing is measured. It returns ctx's error when ctx ends, and no other.
+func (f *Fleet) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
+	obs := &round.Observation{
+		Cloud: CloudName, Accounts: []string{Account}, Regions: slices.Clone(f.sites),
+		Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{}, CommitmentsKnown: true,
+	}
+	for i, site := range f.sites {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for _, m := range f.machines {
+			if m.Region != site || m.StateSince.After(q.Now) || (q.Kinds != nil && !q.Kinds[m.Kind]) {
+				continue
+			}
+			r := *m
+			r.Detail, r.Tags = &inventory.Instance{}, maps.Clone(m.Tags)
+			if r.Tags == nil {
+				r.Tags = map[string]string{} // it has none, which is known
+			}
+			if err := f.tags.Apply(&r); err != nil {
+				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept for ever"})
+			}
+			obs.Resources = append(obs.Resources, &r)
+		}
+		if q.Progress != nil {
+			q.Progress(round.Progress{What: site + " machines", Done: i + 1, Total: len(f.sites), Resources: len(obs.Resources)})
+		}
+	}
+	obs.Sort()
+	return obs, ctx.Err()
+}
+
+// Size implements [round.Estate].
+func (f *Fleet) Size(ref inventory.Ref) (ledger.Size, bool) {
+	size, ok := f.sizes[ref]
+	return size, ok
+}
+
+// Charge implements [round.Estate]: a machine without a rate is unpriced and says so.
+func (f *Fleet) Charge(resources []*inventory.Resource, charges map[inventory.Ref][]ledger.Charge) {
+	f.rates.Fill(resources, f.sizes, charges)
+}
+
+// Present says what each machine does at a moment, by the number of GPUs that it has; a
+// machine of a gang does what the gang does.
+func (f *Fleet) Present(o *round.Observation, now time.Time, t duty.Thresholds) map[inventory.Ref]duty.Verdict {
+	out, gangs := map[inventory.Ref]duty.Verdict{}, map[string][]inventory.Ref{}
+	for _, r := range o.Resources {
+		size, ok := f.sizes[r.Ref()]
+		if !ok {
+			continue
+		}
+		out[r.Ref()] = duty.Now(o.Windows[r.Ref()], int(size.GPUs), now, t)
+		if r.Gang != "" {
+			gangs[r.Gang] = append(gangs[r.Gang], r.Ref())
+		}
+	}
+	for _, members := range gangs {
+		if len(members) < 2 {
+			continue
+		}
+		verdicts := make([]duty.Verdict, 0, len(members))
+		for _, ref := range members {
+			verdicts = append(verdicts, out[ref])
+		}
+		whole := duty.Gang(verdicts)
+		for _, ref := range members {
+			out[ref] = whole
+		}
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+)
+
+const listed = `machines:
+  - name: dgx
+    gpu: H100
+    gpus: 8
+    vcpus: 224
+    count: 4
+    since: 2026-01-15
+    tags: {team: vision, "curfew:keep-until": 2027-01-01}
+rates:
+  gpu_hour: {H100: 2.10, my own: $0.30}
+  vcpu_hour: 0.01
+  source: finance
+  as_of: 2026-01-01
+`
+
+func TestMachinesAndRates(t *testing.T) {
+	c := Default()
+	if err := Decode("curfew.yaml", []byte(listed), &c); err != nil {
+		t.Fatal(err)
+	}
+	if m := c.Machines[0]; len(c.Machines) != 1 || m.GPUs != 8 || m.Count != 4 || m.Since != "2026-01-15" || m.Tags["curfew:keep-until"] != "2027-01-01" {
+		t.Errorf("got machines %+v", c.Machines)
+	}
+	if c.Rates.GPUHour["H100"] != "2.1" || c.Rates.VCPUHour != "0.01" || c.Rates.AsOf != "2026-01-01" {
+		t.Errorf("got rates %+v", c.Rates)
+	}
+	if _, err := onprem.New(onprem.Options{Machines: c.Machines, Rates: c.Rates}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
+	for _, tc := range []struct {
+		name, old, new string
+		line, column   int
+		message        string
+	}{
+		{name: "unknown key", old: "    count: 4", new: "    cuont: 4", line: 6, column: 5, message: "unknown field"},
+		{name: "unknown rate", old: "vcpu_hour", new: "cpu_hour", line: 11, column: 3, message: "unknown field"},
+		{name: "a field", old: "gpus: 8", new: "gpus: -8", line: 4, column: 11, message: "machines[0].gpus: -8"},
+		{name: "a word for a number", old: "gpus: 8", new: "gpus: eight", line: 4, column: 11, message: "cannot unmarshal"},
+		{name: "a name", old: "name: dgx", new: "name: dgx/1", line: 2, column: 11, message: "machines[0].name"},
+		{name: "a field that is missing", old: "    gpu: H100\n", new: "", line: 2, column: 5, message: "machines[0].gpu: "},
+		{name: "a rate of nothing", old: "vcpu_hour: 0.01", new: "vcpu_hour: 0", line: 11, column: 14, message: "above zero"},
+		{name: "what is priced and not listed", old: "    vcpus: 224\n", new: "", line: 2, column: 5, message: "machines[0].vcpus: dgx does not say"},
+		{name: "no source", old: "  source: finance\n", new: "", line: 10, column: 3, message: "rates.source"},
+		{name: "no date", old: "as_of: 2026-01-01", new: "as_of: today", line: 13, column: 10, message: "rates.as_of"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := Default()
+			err := Decode("curfew.yaml", []byte(strings.Replace(listed, tc.old, tc.new, 1)), &c)
+			var e *Error
+			if !errors.As(err, &e) || e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
+				t.Errorf("got %v, want %d:%d with %q", err, tc.line, tc.column, tc.message)
+			}
+		})
+	}
+}
+
+// FuzzMachines holds that what passes the configuration can be observed, and that what
+// does not has its place in the file.
+func FuzzMachines(f *testing.F) {
+	f.Add(listed)
+	f.Add("machines: [{name: a, vcpus: 1}, {name: b, gpu: T4, gpus: 1}]")
+	f.Add("machines: [{name: a-1, vcpus: 1}, {name: a, vcpus: 1, count: 2}]\nrates: {gpu_hour: {a: 1}}")
+	f.Fuzz(func(t *testing.T, s string) {
+		c := Default()
+		if err := Decode("f.yaml", []byte(s), &c); err != nil {
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("%q: %v is not a *config.Error", s, err)
+			}
+			return
+		}
+		if _, err := onprem.New(onprem.Options{Machines: c.Machines, Rates: c.Rates}); err != nil {
+			t.Fatalf("%q passed: %v", s, err)
+		}
+	})
+}
