@@ -10,6 +10,9 @@ import (
 const (
 	// replan is how often the planner learns anew.
 	replan = 6 * time.Hour
+	// noticeable is by how much a hazard has to change, as a share, before there is a new
+	// plan: on three zones of the campaign a plan at every change saves no more.
+	noticeable = 0.05
 	// maxSteps is how many steps a window is planned in at most.
 	maxSteps = 512
 	// priceStep is the ratio of prices that have a plan of their own.
@@ -46,15 +49,18 @@ type planner struct {
 	met   metronome
 	price money.Amount
 	// plans are by how dear spot is; plan is the one for now.
-	plans  map[int]*choices
-	plan   *choices
+	plans   map[int]*choices
+	plan    *choices
+	program program
+	// table is that of a plan no longer needed.
+	table  []uint8
 	onBeat bool
 	// still says that no beat has passed since the sample before, nor any change.
 	still bool
 }
 
 func newPlanner(gap time.Duration, zones int, p Params) *planner {
-	s := &planner{gap: gap, window: p.window(gap), p: p, ages: make([]int32, zones), zones: make([]history, zones), rates: make([]float64, zones)}
+	s := &planner{gap: gap, window: p.window(gap), p: p, ages: make([]int32, zones), zones: make([]history, zones), rates: make([]float64, zones), plans: map[int]*choices{}}
 	for z := range s.rates {
 		s.rates[z] = 1
 	}
@@ -125,18 +131,40 @@ func (s *planner) known() money.Amount {
 	return s.p.OnDemandPrice
 }
 
-// learn fits the model to the past.
+// learn fits the model to the past. The plans stay while it says much the same.
 func (s *planner) learn() {
 	c := clock{step: math.Ceil(float64(s.window) / maxSteps)}
 	if period, ok := s.beats.period(); ok && len(s.zones) == 1 && float64(s.window)/period <= maxSteps {
 		c = clock{period, true}
 	}
-	s.m, s.met = s.past.fit(s.gap, c)
+	m, met := s.past.fit(s.gap, c)
+	if m.near(&s.m) {
+		return
+	}
+	s.m, s.met = m, met
 	s.onBeat = c.beat
 	for z, h := range s.zones {
 		s.rates[z] = s.m.rate(h)
 	}
-	s.plans = map[int]*choices{}
+	for level, c := range s.plans {
+		s.table = c.best
+		delete(s.plans, level)
+	}
+}
+
+// near says whether two models differ too little to plan anew.
+func (m *model) near(o *model) bool {
+	if m.clock != o.clock || math.Abs(m.moved-o.moved) > noticeable {
+		return false
+	}
+	for k := range 2 {
+		for b, e := range m.ends[k] {
+			if math.Abs(math.Log(e/o.ends[k][b])) > noticeable {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // solve finds the plan for the model and the price of now, which is taken to last.
@@ -145,9 +173,9 @@ func (s *planner) solve() {
 	plan := s.plans[level]
 	if plan == nil {
 		step, window := s.m.step*float64(s.gap), float64(s.window)*float64(s.gap)
-		plan = solve(&s.m, int(math.Ceil(window/step)), (window-float64(s.p.Work))/step, float64(s.p.Restart)/step,
-			float64(s.price)/float64(s.p.OnDemandPrice), 1)
-		s.plans[level] = plan
+		plan = s.program.solve(&s.m, int(math.Ceil(window/step)), (window-float64(s.p.Work))/step, float64(s.p.Restart)/step,
+			float64(s.price)/float64(s.p.OnDemandPrice), s.table)
+		s.table, s.plans[level] = nil, plan
 	}
 	s.plan = plan
 }

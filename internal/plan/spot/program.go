@@ -42,6 +42,7 @@ type point struct {
 // program is the dynamic program of a case under a model of the market: over the steps
 // left, the slack (time left less work left, in steps) and the state. A case that has no
 // slack over a restart left stays on-demand, so that no choice misses the deadline.
+// Its tables are used again by the next.
 type program struct {
 	m     *model
 	n     int // buckets
@@ -50,24 +51,28 @@ type program struct {
 	// and after a restart.
 	afterIdle, afterStart []point
 	restart               float64
-	spot, onDemand        float32
+	spot                  float32 // its price, of that on-demand
 	// end, stay and next are the probabilities of a state: that it ends, that it stays
 	// in its bucket, and that it goes on to the next.
 	end, stay, next []float32
 	value, expected []float32
+	waits, starts   []float32 // of one slack
 }
 
-// solve finds the best choices. The restart is in steps; prices are of a step, in any
-// unit.
-func solve(m *model, steps int, slack, restart, spot, onDemand float64) *choices {
-	p := program{m: m, n: len(m.first), slack: []float64{0}, restart: restart, spot: float32(spot), onDemand: float32(onDemand)}
+// solve finds the best choices. The restart is in steps, the price of spot a share of that
+// on-demand. The table, of choices that are no longer needed, is written over.
+func (p *program) solve(m *model, steps int, slack, restart, spot float64, table []uint8) *choices {
+	p.m, p.n, p.restart, p.spot = m, len(m.first), restart, float32(spot)
+	p.slack = []float64{0} // that of earlier choices is theirs
 	for s := slackUnit; s < slack; s += max(slackUnit, math.Floor(s/slackGrain/slackUnit)*slackUnit) {
 		p.slack = append(p.slack, s)
 	}
 	p.slack = append(p.slack, max(slack, slackUnit))
+	p.afterIdle, p.afterStart = p.afterIdle[:0], p.afterStart[:0]
 	for _, s := range p.slack {
 		p.afterIdle, p.afterStart = append(p.afterIdle, p.find(s-1)), append(p.afterStart, p.find(s-restart))
 	}
+	p.end, p.stay, p.next = p.end[:0], p.stay[:0], p.next[:0]
 	for k := range 2 {
 		for b := range p.n {
 			end := min(1-math.Exp(-m.ends[k][b]), surest)
@@ -78,18 +83,32 @@ func solve(m *model, steps int, slack, restart, spot, onDemand float64) *choices
 			p.end, p.next, p.stay = append(p.end, float32(end)), append(p.next, float32(next)), append(p.stay, float32(1-end-next))
 		}
 	}
-	states := 2 * p.n
-	c := &choices{steps: steps, states: states, slack: p.slack, best: make([]uint8, (steps+1)*len(p.slack)*modes*states)}
-	p.value, p.expected = make([]float32, len(p.slack)*modes*states), make([]float32, len(p.slack)*modes*states)
+	row := modes * 2 * p.n
+	c := &choices{steps: steps, states: 2 * p.n, slack: p.slack, best: sized(table, (steps+1)*len(p.slack)*row)}
+	p.value, p.expected = sized(p.value, len(p.slack)*row), sized(p.expected, len(p.slack)*row)
+	p.waits, p.starts = sized(p.waits, 2*p.n), sized(p.starts, p.n)
+	clear(p.value)
+	todo := 0 // how many slacks leave work to do; from there on every value stays 0
 	for t := 1; t <= steps; t++ {
-		for j := range p.slack {
-			p.expect(j, float64(t))
+		for todo < len(p.slack) && p.slack[todo] < float64(t) {
+			todo++
 		}
-		for j := range p.slack {
-			p.choose(j, float64(t), c.best[(t*len(p.slack)+j)*modes*states:][:modes*states])
+		for j := range todo {
+			p.expect(j)
+		}
+		for j := range todo {
+			p.choose(j, float64(t), c.best[(t*len(p.slack)+j)*row:][:row])
 		}
 	}
 	return c
+}
+
+// sized is a slice of a length, in the memory of another if that will do.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
 }
 
 // find returns where a slack is on the grid.
@@ -109,23 +128,20 @@ func (p *program) row(of []float32, j, mode int) []float32 {
 	return of[(j*modes+mode)*2*p.n:][: 2*p.n : 2*p.n]
 }
 
-// expect takes the mean of the values over what the market does in a step.
-func (p *program) expect(j int, left float64) {
-	if p.slack[j] >= left { // the work is done
-		clear(p.expected[j*modes*2*p.n : (j+1)*modes*2*p.n])
-		return
-	}
+// expect takes the mean of the values over what the market does in a step. No spot
+// machine is held while none is up.
+func (p *program) expect(j int) {
 	n, moved := p.n, float32(p.m.moved)
+	outage := p.row(p.value, j, idle)
 	for mode := range modes {
 		v, e := p.row(p.value, j, mode), p.row(p.expected, j, mode)
-		elsewhere := v[n]
+		down, elsewhere := v[0], v[n]
 		if mode == held { // what ran has ended, and starts again where another zone is up
-			elsewhere = p.row(p.value, j, idle)[n]
+			down, elsewhere = outage[0], outage[n]
+		} else {
+			mean(e[:n], v[:n], p.end[:n], p.stay[:n], p.next[:n], v[n])
 		}
-		after := [2]float32{v[n], (1-moved)*v[0] + moved*elsewhere}
-		for k := range 2 {
-			mean(e[k*n:][:n], v[k*n:][:n], p.end[k*n:][:n], p.stay[k*n:][:n], p.next[k*n:][:n], after[k])
-		}
+		mean(e[n:], v[n:], p.end[n:], p.stay[n:], p.next[n:], (1-moved)*down+moved*elsewhere)
 	}
 }
 
@@ -140,67 +156,64 @@ func mean(e, v, end, stay, next []float32, after float32) {
 	e[last] = end[last]*after + stay[last]*v[last]
 }
 
-// choose fills in values and choices of one slack.
-func (p *program) choose(j int, left float64, best []uint8) {
-	states := 2 * p.n
-	s := p.slack[j]
-	vIdle, vPaid, vHeld := p.row(p.value, j, idle), p.row(p.value, j, paid), p.row(p.value, j, held)
-	if s >= left {
-		clear(vIdle)
-		clear(vPaid)
-		clear(vHeld)
+// way fills in what something comes to that costs this much and leads to a point of the
+// grid in a mode: for the states of out, the last ones of a row. It may not be open.
+func (p *program) way(out []float32, cost float32, to point, mode int, open bool) {
+	if !open || !to.ok {
+		for i := range out {
+			out[i] = unaffordable
+		}
 		return
 	}
-	bIdle, bPaid, bHeld := best[idle*states:][:states], best[paid*states:][:states], best[held*states:][:states]
+	lower, upper := p.row(p.expected, to.j, mode), p.row(p.expected, to.j+1, mode)
+	lower, upper = lower[len(lower)-len(out):][:len(out)], upper[len(upper)-len(out):][:len(out)]
+	f, g := to.f, 1-to.f
+	for i := range out {
+		out[i] = cost + g*lower[i] + f*upper[i]
+	}
+}
+
+// choose fills in values and choices of one slack.
+func (p *program) choose(j int, left float64, best []uint8) {
+	n, s := p.n, p.slack[j]
 	part := float32(min(1, left-s)) // of the step that the work still takes
-	ePaid, eHeld := p.row(p.expected, j, paid), p.row(p.expected, j, held)
-	wait, start := p.afterIdle[j], p.afterStart[j]
-	mayWait, mayStart, mayKeep := wait.ok && s-1 >= p.restart, start.ok && s >= 2*p.restart, s >= p.restart
-	var wait0, wait1, paid0, paid1, held0, held1 []float32
-	if wait.ok {
-		wait0, wait1 = p.row(p.expected, wait.j, idle), p.row(p.expected, wait.j+1, idle)
+	start := p.afterStart[j]
+	idles, pays, holds := p.row(p.value, j, idle), p.row(p.value, j, paid), p.row(p.value, j, held)[n:]
+	ePaid, eHeld := p.row(p.expected, j, paid), p.row(p.expected, j, held)[n:]
+	waits, starts := p.waits[:2*n], p.starts[:n]
+	p.way(waits, 0, p.afterIdle[j], idle, s-1 >= p.restart)
+	p.way(starts, p.spot, start, held, s >= 2*p.restart)
+	p.way(idles, 1, start, paid, true)
+	bIdle, bPaid, bHeld := best[idle*2*n:][:2*n], best[paid*2*n:][:2*n], best[held*2*n+n:][:n]
+	// Whatever is up, on-demand or nothing.
+	for i, w := range waits {
+		bIdle[i], bPaid[i] = paid, paid
+		if w < idles[i] {
+			idles[i], bIdle[i] = w, idle
+		}
+		v := part + ePaid[i]
+		if w < v {
+			v, bPaid[i] = w, idle
+		}
+		pays[i] = v
 	}
-	if start.ok {
-		paid0, paid1 = p.row(p.expected, start.j, paid), p.row(p.expected, start.j+1, paid)
-		held0, held1 = p.row(p.expected, start.j, held), p.row(p.expected, start.j+1, held)
-	}
-	for i := range states {
-		waits, starts, pays := unaffordable, unaffordable, unaffordable
-		if mayWait {
-			waits = (1-wait.f)*wait0[i] + wait.f*wait1[i]
-		}
-		if start.ok {
-			pays = p.onDemand + (1-start.f)*paid0[i] + start.f*paid1[i]
-		}
-		up := i >= p.n
-		if up && mayStart {
-			starts = p.spot + (1-start.f)*held0[i] + start.f*held1[i]
-		}
-		v, b := pays, uint8(paid)
-		if waits < v {
-			v, b = waits, idle
-		}
-		vHeld[i], bHeld[i] = v, b
-		if up && mayKeep {
-			if keeps := p.spot*part + eHeld[i]; keeps < v {
-				vHeld[i], bHeld[i] = keeps, held
+	idles, pays, bIdle, bPaid = idles[n:], pays[n:], bIdle[n:], bPaid[n:]
+	copy(holds, idles)
+	copy(bHeld, bIdle)
+	if cost := p.spot * part; s >= p.restart {
+		for i, e := range eHeld {
+			if v := cost + e; v < holds[i] {
+				holds[i], bHeld[i] = v, held
 			}
 		}
-		if starts < v {
-			v, b = starts, held
+	}
+	for i, v := range starts {
+		if v < idles[i] {
+			idles[i], bIdle[i] = v, held
 		}
-		vIdle[i], bIdle[i] = v, b
-		if !up {
-			vHeld[i], bHeld[i] = v, b
+		if v < pays[i] {
+			pays[i], bPaid[i] = v, held
 		}
-		v, b = p.onDemand*part+ePaid[i], paid
-		if waits < v {
-			v, b = waits, idle
-		}
-		if starts < v {
-			v, b = starts, held
-		}
-		vPaid[i], bPaid[i] = v, b
 	}
 }
 

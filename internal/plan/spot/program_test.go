@@ -3,11 +3,14 @@ package spot
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // tiny is a market in which a run ends with one probability and an outage with another,
@@ -78,8 +81,11 @@ func (c tiny) cost(left, work, pending, mode int, up bool) float64 {
 	return best
 }
 
-// TestProgramIsOptimal: in small markets the choices cost what the best do.
+// TestProgramIsOptimal: in small markets the choices cost what the best do, whatever the
+// tables were used for before.
 func TestProgramIsOptimal(t *testing.T) {
+	var p program
+	var table []uint8
 	rapid.Check(t, func(t *rapid.T) {
 		c := tiny{run: rapid.Float64Range(0.01, 0.9).Draw(t, "run"), outage: rapid.Float64Range(0.01, 0.9).Draw(t, "outage"), moved: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "moved"),
 			work: rapid.IntRange(1, 4).Draw(t, "work"), restart: rapid.IntRange(0, 1).Draw(t, "restart"), price: rapid.Float64Range(0.05, 1.2).Draw(t, "price")}
@@ -88,7 +94,8 @@ func TestProgramIsOptimal(t *testing.T) {
 		for k, p := range []float64{c.outage, c.run} {
 			m.ends[k] = []float64{-math.Log1p(-p)}
 		}
-		plan := solve(m, steps, float64(steps-c.work), float64(c.restart), c.price, 1)
+		plan := p.solve(m, steps, float64(steps-c.work), float64(c.restart), c.price, table)
+		table = plan.best
 		for _, up := range []bool{false, true} {
 			want := c.cost(steps, c.work, 0, idle, up)
 			with := c
@@ -98,6 +105,47 @@ func TestProgramIsOptimal(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTablesAreUsedAgain: what a plan leaves in the tables changes nothing in the next.
+func TestTablesAreUsedAgain(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	var used program
+	var table []uint8
+	for i := range 12 {
+		m, _ := history{}.fit(gap, clock{step: 1 + 3*random.Float64(), beat: true})
+		steps, slack, restart := 20+random.IntN(60), 20*random.Float64(), 2*random.Float64()
+		var fresh program
+		fresh.solve(&m, steps, slack, restart, 0.3, nil)
+		table = used.solve(&m, steps, slack, restart, 0.3, table).best
+		if !slices.Equal(used.value, fresh.value) {
+			t.Fatalf("plan %d is worth something else in tables that were used", i)
+		}
+	}
+}
+
+// TestPlansStay: a market that goes on as it was soon needs no new plan, and one whose
+// outages grow longer does.
+func TestPlansStay(t *testing.T) {
+	s := newPlanner(gap, 1, small)
+	plans := func(samples, outage int) int {
+		n := 0
+		for t := range samples {
+			before := s.plan
+			s.observe([]offer{{t%(12+outage) < 12, money.USD}})
+			if s.plan != before {
+				n++
+			}
+		}
+		return n
+	}
+	plans(10_000, 6)
+	if n := plans(10_000, 6); n > 25 { // it learns 277 times
+		t.Errorf("%d plans in a market that stays as it was", n)
+	}
+	if n := plans(2_000, 60); n < 2 {
+		t.Errorf("%d plans once outages last ten times as long", n)
+	}
 }
 
 // TestBeat: a period is found where lengths are whole numbers of it, and none where they
@@ -212,5 +260,16 @@ func TestAgeMatters(t *testing.T) {
 	}
 	if got, base := r.result(Curfew), r.result(Greedy); got.Saving < base.Saving+0.03 {
 		t.Errorf("on runs of two hours and outages of one curfew saves %g, greedy %g", got.Saving, base.Saving)
+	}
+}
+
+// BenchmarkSolve plans a case of 55 hours on a beat of 10.5 minutes.
+func BenchmarkSolve(b *testing.B) {
+	m, _ := history{}.fit(195*time.Second, clock{step: 3.235, beat: true})
+	var p program
+	var table []uint8
+	b.ReportAllocs()
+	for b.Loop() {
+		table = p.solve(&m, 315, 41, 1.15, 0.3, table).best
 	}
 }
