@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// DefaultMaxRows is how many rows an aggregate holds unless told otherwise, about 400
-// bytes each: 30,000 resources over a month at two meters each.
+// DefaultMaxRows is how many rows an aggregate holds unless told otherwise, about 200
+// bytes each beside their texts: 30,000 resources over a month at two meters each.
 const DefaultMaxRows = 2_000_000
 
 // ErrTooManyRows says that a bill has more distinct rows than were allowed for.
@@ -24,7 +23,8 @@ type Options struct {
 	Source string
 	// Mapping says which tags name the owner.
 	Mapping inventory.TagMapping
-	// MaxRows bounds the rows of all forks together; 0 is [DefaultMaxRows].
+	// MaxRows bounds the rows of each fork and of what they are merged to, so that it does
+	// not depend on how many forks there are; 0 is [DefaultMaxRows].
 	MaxRows int
 }
 
@@ -33,24 +33,27 @@ type Options struct {
 // come makes no difference to the result.
 type Aggregate struct {
 	options Options
-	room    *atomic.Int64 // rows that may still be made, over all forks
 
 	symbols map[string]symbol
+	recent  recall[symbol] // of symbols
 	texts   []string
 	periods map[PeriodKey]*period
 	byID    []*period
-	owners  map[string]owned     // by the text of the tags
-	classes map[classKey]classed // of lines seen before
-	rows    map[rowKey]*sums
-	arena   []sums
+	owners  map[string]owned // by the text of the tags
+	tagged  recall[owned]    // of owners
+	words   map[string]symbol
+	spoken  recall[symbol]       // of words
+	classes map[classKey]classed // of lines seen before, by words
+	rows    map[rowKey]int32
+	table   table
 	lines   int64
 
 	noCurrency int64
 	badTags    int64
 }
 
-// cached bounds what is remembered of texts seen before, so that memory stays with the
-// rows.
+// cached bounds what is remembered of texts that are in no row, so that memory stays
+// with the rows.
 const cached = 1 << 16
 
 // symbol stands for a text; 0 is the empty one.
@@ -88,43 +91,53 @@ type rowKey struct {
 	unknown                                        Costs
 }
 
-type sums struct {
-	billed, effective, list, contracted, gigabytes Decimal
-	lines                                          int64
-}
-
 // NewAggregate returns an empty aggregate.
 func NewAggregate(o Options) *Aggregate {
 	if o.MaxRows <= 0 {
 		o.MaxRows = DefaultMaxRows
 	}
-	room := new(atomic.Int64)
-	room.Store(int64(o.MaxRows))
-	return newAggregate(o, room)
+	return &Aggregate{options: o, symbols: map[string]symbol{"": 0}, texts: []string{""}, periods: map[PeriodKey]*period{},
+		owners: map[string]owned{}, words: map[string]symbol{}, classes: map[classKey]classed{}, rows: map[rowKey]int32{}}
 }
 
-func newAggregate(o Options, room *atomic.Int64) *Aggregate {
-	a := &Aggregate{options: o, room: room, symbols: map[string]symbol{}, periods: map[PeriodKey]*period{}, owners: map[string]owned{},
-		classes: map[classKey]classed{}, rows: map[rowKey]*sums{}}
-	a.symbol("")
-	return a
-}
-
-// Fork returns an empty aggregate that shares the bound on rows with a.
-func (a *Aggregate) Fork() *Aggregate { return newAggregate(a.options, a.room) }
+// Fork returns an empty aggregate with the options of a.
+func (a *Aggregate) Fork() *Aggregate { return NewAggregate(a.options) }
 
 func (a *Aggregate) symbol(s string) symbol {
-	if id, ok := a.symbols[s]; ok {
-		return id
+	if s == "" {
+		return 0
 	}
-	if c := clean(s); c != s {
-		id := a.symbol(c)
+	slot := a.recent.slot(s)
+	if slot.is(s) {
+		return slot.value
+	}
+	id, ok := a.symbols[s]
+	if !ok {
+		if c := clean(s); c != s {
+			id = a.symbol(c)
+		} else {
+			id = symbol(len(a.texts))
+			a.texts = append(a.texts, s)
+		}
 		a.symbols[s] = id
-		return id
 	}
-	id := symbol(len(a.texts))
-	a.symbols[s] = id
-	a.texts = append(a.texts, s)
+	slot.text, slot.value = s, id
+	return id
+}
+
+// word returns a number for a text that is in no row. Such texts can be as many as
+// lines, and are forgotten now and then with all that is known by their numbers.
+func (a *Aggregate) word(s string) symbol {
+	slot := a.spoken.slot(s)
+	if slot.is(s) {
+		return slot.value
+	}
+	id, ok := a.words[s]
+	if !ok {
+		id = symbol(len(a.words))
+		a.words[s] = id
+	}
+	slot.text, slot.value = s, id
 	return id
 }
 
@@ -134,9 +147,9 @@ func clean(s string) string {
 }
 
 // Add adds a line. It refuses, and then adds nothing of it: another currency than
-// dollars, a line without the start of its billing period or charge period, usage that
-// is no correction and begins outside the billing period, and more rows than there is
-// room for. l is not kept.
+// dollars, a line without the start of its billing period or charge period, a cost that no
+// amount of money can hold, usage that is no correction and begins outside the billing
+// period, and more rows than there is room for. l is not kept.
 func (a *Aggregate) Add(l *Line) error {
 	if l.BillingCurrency != "" && l.BillingCurrency != "USD" {
 		return fmt.Errorf("BillingCurrency is %.20q: costs are kept in US dollars; export the bill in USD, one currency at a time", l.BillingCurrency)
@@ -151,6 +164,11 @@ func (a *Aggregate) Add(l *Line) error {
 		return fmt.Errorf("usage of %s lies outside its billing period, which starts on %s and ends on %s", l.ChargePeriodStart.Format(time.DateTime),
 			l.BillingPeriodStart.Format(time.DateOnly), l.BillingPeriodEnd.Format(time.DateOnly))
 	}
+	for i, d := range [...]Decimal{l.BilledCost, l.EffectiveCost, l.ListCost, l.ContractedCost} {
+		if d.beyond() {
+			return fmt.Errorf("%s is %s, which is more than a bill can come to: is it the cost?", [...]string{"BilledCost", "EffectiveCost", "ListCost", "ContractedCost"}[i], d)
+		}
+	}
 	p, err := a.period(l)
 	if err != nil {
 		return err
@@ -162,25 +180,24 @@ func (a *Aggregate) Add(l *Line) error {
 		region: a.symbol(l.RegionID), category: c.category, transfer: c.transfer, to: c.to, chargeCategory: a.symbol(l.ChargeCategory),
 		pricing: a.symbol(l.PricingCategory), commitment: a.symbol(l.CommitmentID), status: a.symbol(l.CommitmentStatus),
 		owner: tags.owner, purpose: tags.purpose, unknown: l.Unknown}
-	s, ok := a.rows[key]
+	row, ok := a.rows[key]
 	if !ok {
-		if s, err = a.newSums(); err != nil {
+		if row, err = a.newRow(key); err != nil {
 			return err
 		}
-		a.rows[key] = s
 	}
-	s.billed = s.billed.Add(l.BilledCost)
-	s.effective = s.effective.Add(l.EffectiveCost)
-	s.list = s.list.Add(l.ListCost)
-	s.contracted = s.contracted.Add(l.ContractedCost)
-	if c.transfer != 0 && isGigabyte(l.ConsumedUnit) {
-		s.gigabytes = s.gigabytes.Add(l.ConsumedQuantity)
+	a.table.plus(row, billedSum, l.BilledCost)
+	a.table.plus(row, effectiveSum, l.EffectiveCost)
+	a.table.plus(row, listSum, l.ListCost)
+	a.table.plus(row, contractedSum, l.ContractedCost)
+	if c.transfer != 0 {
+		a.table.plus(row, gigabyteSum, gigabytes(l.ConsumedQuantity, l.ConsumedUnit))
 	}
 	p.withheld = p.withheld.Add(l.Withheld)
 	if l.Derived {
 		return nil
 	}
-	s.lines++
+	a.table.row(row).lines++
 	p.lines++
 	a.lines++
 	if l.BillingCurrency == "" {
@@ -198,16 +215,14 @@ func outside(l *Line) bool {
 	return l.ChargePeriodStart.Before(l.BillingPeriodStart) || (!l.BillingPeriodEnd.IsZero() && !l.ChargePeriodStart.Before(l.BillingPeriodEnd))
 }
 
-func (a *Aggregate) newSums() (*sums, error) {
-	if a.room.Add(-1) < 0 {
-		return nil, fmt.Errorf("%w: the bound is %d; import fewer periods at a time", ErrTooManyRows, a.options.MaxRows)
+// newRow makes a row, while there are fewer than the bound.
+func (a *Aggregate) newRow(k rowKey) (int32, error) {
+	if len(a.rows) >= a.options.MaxRows {
+		return 0, fmt.Errorf("%w: the bound is %d; import fewer periods at a time", ErrTooManyRows, a.options.MaxRows)
 	}
-	if len(a.arena) == 0 {
-		a.arena = make([]sums, 1024)
-	}
-	s := &a.arena[0]
-	a.arena = a.arena[1:]
-	return s, nil
+	row := a.table.add()
+	a.rows[k] = row
+	return row, nil
 }
 
 func (a *Aggregate) period(l *Line) (*period, error) {
@@ -241,13 +256,15 @@ func (a *Aggregate) newPeriod(k PeriodKey) *period {
 }
 
 func (a *Aggregate) class(l *Line) classed {
-	k := classKey{a.symbol(l.ChargeCategory), a.symbol(l.ServiceCategory), a.symbol(l.ServiceName), a.symbol(l.ChargeDescription), a.symbol(l.UsageType),
-		a.symbol(l.FromRegion), a.symbol(l.ToRegion)}
+	if len(a.classes) >= cached || len(a.words) >= cached {
+		clear(a.classes)
+		clear(a.words)
+		a.spoken = recall[symbol]{}
+	}
+	k := classKey{a.word(l.ChargeCategory), a.word(l.ServiceCategory), a.word(l.ServiceName), a.word(l.ChargeDescription), a.word(l.UsageType),
+		a.word(l.FromRegion), a.word(l.ToRegion)}
 	c, ok := a.classes[k]
 	if !ok {
-		if len(a.classes) >= cached {
-			clear(a.classes)
-		}
 		found := classify(l)
 		c = classed{a.symbol(string(found.category)), a.symbol(string(found.transfer)), a.symbol(found.to)}
 		a.classes[k] = c
@@ -262,15 +279,6 @@ func floorDay(seconds int64) int64 {
 		day--
 	}
 	return day
-}
-
-// isGigabyte says whether a unit of consumption is an amount of data in gigabytes.
-func isGigabyte(unit string) bool {
-	switch unit {
-	case "GB", "Gigabytes", "gigabytes", "GigaBytes", "Gigabyte":
-		return true
-	}
-	return false
 }
 
 // Merge adds what o holds to a. o is of no use afterwards.
@@ -304,33 +312,25 @@ func (a *Aggregate) Merge(o *Aggregate) error {
 		}
 		ids[i] = q.id
 	}
-	for k, s := range o.rows {
+	for k, from := range o.rows {
 		k.period = ids[k.period]
 		for _, f := range k.symbols() {
 			*f = ours[*f]
 		}
-		t := a.rows[k]
-		if t == nil {
-			a.rows[k] = s
-			continue
+		to, ok := a.rows[k]
+		if !ok {
+			var err error
+			if to, err = a.newRow(k); err != nil {
+				return err
+			}
 		}
-		t.add(s)
-		a.room.Add(1)
+		a.table.merge(to, &o.table, from)
 	}
 	a.lines += o.lines
 	a.noCurrency += o.noCurrency
 	a.badTags += o.badTags
-	o.rows, o.symbols, o.classes, o.owners = nil, nil, nil, nil
+	*o = Aggregate{}
 	return nil
-}
-
-func (s *sums) add(o *sums) {
-	s.billed = s.billed.Add(o.billed)
-	s.effective = s.effective.Add(o.effective)
-	s.list = s.list.Add(o.list)
-	s.contracted = s.contracted.Add(o.contracted)
-	s.gigabytes = s.gigabytes.Add(o.gigabytes)
-	s.lines += o.lines
 }
 
 // symbols returns the fields of a key that are texts, in the order in which rows are

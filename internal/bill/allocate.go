@@ -66,32 +66,33 @@ func (s *SharedRule) Validate() error {
 // Allocation is a bill divided among teams or projects. Its parts add up to its total
 // to the nano-dollar.
 type Allocation struct {
-	By    Dimension
-	Basis Basis
-	Total money.Amount
+	By    Dimension    `json:"by"`
+	Basis Basis        `json:"basis"`
+	Total money.Amount `json:"total_usd"`
 	// Parties by name.
-	Parties []Party
+	Parties []Party `json:"parties"`
 	// Unattributed is what nobody can be charged for: no owner and no rule.
-	Unattributed money.Amount
+	Unattributed money.Amount `json:"unattributed_usd"`
 	// Shared is what became of each rule's costs, in the order of the rules.
-	Shared []Shared
+	Shared []Shared `json:"shared"`
 	// Unknown counts rows that the bill gives no cost on this basis; they are in no sum.
-	Unknown int64
+	Unknown int64 `json:"unknown_rows"`
 }
 
 // Party is what one team or project is charged: directly by its tags, and of what is
 // shared.
 type Party struct {
-	Name           string
-	Direct, Shared money.Amount
+	Name   string       `json:"name"`
+	Direct money.Amount `json:"direct_usd"`
+	Shared money.Amount `json:"shared_usd"`
 }
 
 // Shared is what one rule shares.
 type Shared struct {
-	Rule   string
-	Amount money.Amount
+	Rule   string       `json:"rule"`
+	Amount money.Amount `json:"amount_usd"`
 	// Reason says why it was not divided and is unattributed; empty when it was.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 }
 
 // Allocate divides rows among the values of a dimension, such as [ByTeam] or
@@ -103,7 +104,7 @@ func Allocate(rows iter.Seq[Row], by Dimension, basis Basis, rules []SharedRule)
 			return nil, err
 		}
 	}
-	a := &Allocation{By: by, Basis: basis, Shared: make([]Shared, len(rules))}
+	a := &Allocation{By: by, Basis: basis, Parties: []Party{}, Shared: make([]Shared, len(rules))}
 	direct := map[string]money.Amount{}
 	for r := range rows {
 		amount, known := r.cost(basis)

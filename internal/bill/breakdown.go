@@ -30,14 +30,15 @@ func (r *Row) cost(b Basis) (money.Amount, bool) {
 
 // Part is what one category comes to.
 type Part struct {
-	Category Category
-	Billed   money.Amount
+	Category Category     `json:"category"`
+	Billed   money.Amount `json:"billed_usd"`
 	// Share of all that was billed, 0 to 1 where nothing is negative; 0 where the bill
 	// comes to nothing.
-	Share float64
+	Share float64 `json:"share"`
 	// UsualLow and UsualHigh are the share usual in the field, percent; both 0 where none
 	// is. That of compute is the sum of idle (20-30) and active (15-25) machines.
-	UsualLow, UsualHigh int
+	UsualLow  int `json:"usual_low_percent,omitempty"`
+	UsualHigh int `json:"usual_high_percent,omitempty"`
 }
 
 // usual is the share of the parts of an ML bill, percent.
@@ -71,12 +72,16 @@ func Categories(rows iter.Seq[Row]) ([]Part, error) {
 
 // Flow is data that one resource sent, and what that was billed.
 type Flow struct {
-	Transfer                     Transfer
-	Account, SubAccount, Service string
-	Resource, Region, ToRegion   string
-	Billed                       money.Amount
+	Transfer   Transfer     `json:"transfer"`
+	Account    string       `json:"account"`
+	SubAccount string       `json:"sub_account,omitempty"`
+	Service    string       `json:"service,omitempty"`
+	Resource   string       `json:"resource,omitempty"`
+	Region     string       `json:"region,omitempty"`
+	ToRegion   string       `json:"to_region,omitempty"`
+	Billed     money.Amount `json:"billed_usd"`
 	// Bytes as billed, a GB being 10^9; 0 where the bill gives no amount of data.
-	Bytes int64
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // EgressFlows adds up the transfers that cost money to be looked at: across regions, across
@@ -115,30 +120,33 @@ func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 
 // Commitment is what became of one commitment in the rows.
 type Commitment struct {
-	ID string
+	ID string `json:"id"`
 	// Purchased is what was billed for it, Used and Unused the effective cost of the
 	// usage that it covered and of what it left uncovered.
-	Purchased, Used, Unused money.Amount
+	Purchased money.Amount `json:"purchased_usd"`
+	Used      money.Amount `json:"used_usd"`
+	Unused    money.Amount `json:"unused_usd"`
 	// Unknown counts rows without an effective cost, which are in none of the above.
-	Unknown int64
+	Unknown int64 `json:"unknown_rows"`
 }
 
 // OnDemand is compute bought at the standard price, which a commitment could cover.
 type OnDemand struct {
-	Service, Region string
-	Billed          money.Amount
+	Service string       `json:"service"`
+	Region  string       `json:"region,omitempty"`
+	Billed  money.Amount `json:"billed_usd"`
 }
 
 // Commitments is the use of commitments in a bill.
 type Commitments struct {
 	// Commitments by what they left unused, most first.
-	Commitments []Commitment
+	Commitments []Commitment `json:"commitments"`
 	// OnDemand compute, most first.
-	OnDemand []OnDemand
+	OnDemand []OnDemand `json:"on_demand"`
 	// Missed is at most what could have been covered by what lay unused: the sum over
 	// days and billing accounts of the lesser of unused commitments and on-demand compute.
 	// It is an upper bound: a commitment may not apply to all of that.
-	Missed money.Amount
+	Missed money.Amount `json:"missed_at_most_usd"`
 }
 
 // CommitmentUse says what commitments covered, what they left unused, and what was
@@ -188,7 +196,7 @@ func CommitmentUse(rows iter.Seq[Row]) (Commitments, error) {
 			return Commitments{}, fmt.Errorf("add up commitment %s: %w", r.Commitment, err)
 		}
 	}
-	var out Commitments
+	out := Commitments{Commitments: []Commitment{}, OnDemand: []OnDemand{}}
 	for _, c := range byID {
 		out.Commitments = append(out.Commitments, *c)
 	}

@@ -122,7 +122,7 @@ func TestAllocate(t *testing.T) {
 			[]Party{{"platform", 0, money.USD * 15 / 2}, {"speech", usd(10), 0}, {"vision", usd(30), money.USD * 15 / 2}}, 0, ""},
 		{"the first rule counts", []SharedRule{{Name: "a", Untagged: true, Method: Even, Among: []string{"a"}}, {Name: "b", Categories: []Category{Overhead}, Method: Even, Among: []string{"b"}}},
 			[]Party{{"a", 0, usd(15)}, {"b", 0, 0}, {"speech", usd(10), 0}, {"vision", usd(30), 0}}, 0, ""},
-		{"in proportion to nothing", []SharedRule{{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional}}, nil, usd(55), ""},
+		{"in proportion to nothing", []SharedRule{{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional}}, []Party{}, usd(55), ""},
 		{"no method", []SharedRule{{Name: "x", Untagged: true}}, nil, 0, `method "" is not known`},
 		{"nothing shared", []SharedRule{{Name: "x", Method: Even}}, nil, 0, "nothing says which costs"},
 		{"no such category", []SharedRule{{Name: "x", Method: Even, Categories: []Category{"network"}}}, nil, 0, `category "network" is not known`},

@@ -288,13 +288,38 @@ func (d Decimal) big() *big.Int {
 // String returns every digit, without trailing zeros after the point: "11.15367699036",
 // "0", "-0.5".
 func (d Decimal) String() string {
+	if d.rest == nil && d.hi != -1<<63 {
+		return d.fixedString()
+	}
 	n := d.big()
 	neg := n.Sign() < 0
-	s := n.Abs(n).String()
-	if len(s) <= maxScale {
-		s = strings.Repeat("0", maxScale-len(s)+1) + s
+	return pointed(n.Abs(n).String(), maxScale, neg)
+}
+
+// fixedString is String of a number without rest.
+func (d Decimal) fixedString() string {
+	neg := d.hi < 0
+	if neg {
+		d = d.Neg()
 	}
-	whole, frac := s[:len(s)-maxScale], strings.TrimRight(s[len(s)-maxScale:], "0")
+	high, low := bits.Div64(uint64(d.hi), d.lo, power64[19]) // hi is under 2^63, and so under 10^19
+	var buffer [40]byte
+	digits := buffer[:0]
+	if high > 0 {
+		digits = strconv.AppendUint(digits, high, 10)
+		for p := power64[18]; p > low && p > 1; p /= 10 {
+			digits = append(digits, '0')
+		}
+	}
+	return pointed(string(strconv.AppendUint(digits, low, 10)), fixedScale, neg)
+}
+
+// pointed returns digits with a point before the last scale of them.
+func pointed(digits string, scale int, neg bool) string {
+	if missing := scale + 1 - len(digits); missing > 0 {
+		digits = zeros[:missing] + digits
+	}
+	whole, frac := digits[:len(digits)-scale], strings.TrimRight(digits[len(digits)-scale:], "0")
 	if frac != "" {
 		whole += "." + frac
 	}
@@ -303,6 +328,8 @@ func (d Decimal) String() string {
 	}
 	return whole
 }
+
+var zeros = strings.Repeat("0", maxScale+1)
 
 // perNano is a nano-dollar in units of the fixed part, and of any number.
 var (
@@ -336,6 +363,16 @@ func (d Decimal) floor() (money.Amount, Decimal, error) {
 		return 0, Decimal{}, money.ErrOverflow
 	}
 	return money.Amount(q.Int64()), fromBig(r), nil
+}
+
+// beyond says whether d is out of an amount's range.
+func (d Decimal) beyond() bool {
+	const most = 1 << 58 // × 2^64 × 10^-27 is 5.3 billion
+	if d.rest == nil && d.hi < most && d.hi >= -most {
+		return false
+	}
+	_, err := d.Amount()
+	return err != nil
 }
 
 // half a nano-dollar.

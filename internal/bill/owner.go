@@ -12,8 +12,13 @@ func (a *Aggregate) tags(text string) owned {
 	if text == "" {
 		return owned{}
 	}
+	slot := a.tagged.slot(text)
+	if slot.is(text) {
+		return slot.value
+	}
 	o, ok := a.owners[text]
 	if ok {
+		slot.text, slot.value = text, o
 		return o
 	}
 	r := inventory.Resource{}

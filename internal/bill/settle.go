@@ -89,7 +89,7 @@ func (a *Aggregate) Settle(starts ...time.Time) (*Bill, error) {
 	slices.SortFunc(b.Starts, time.Time.Compare)
 	b.Starts = slices.CompactFunc(b.Starts, time.Time.Equal)
 	b.Notes = a.notes(b)
-	a.rows, a.symbols = nil, nil
+	*a = Aggregate{}
 	return b, nil
 }
 
@@ -125,41 +125,44 @@ func (a *Aggregate) settle(p *period, keys []rowKey) (*Settled, error) {
 	s.PeriodKey, s.End, s.Source = p.key, p.end, a.options.Source
 	s.Lines, s.Period.Rows = p.lines, int64(len(keys))
 	s.NoEffective, s.NoList, s.NoContracted = p.lacking[0], p.lacking[1], p.lacking[2]
+	numbers := make([]int32, len(keys)) // of the keys' rows
 	digest := sha256.New()
 	var line bytes.Buffer
 	for i, k := range keys {
-		sum := a.rows[k]
-		bytes, err := sum.gigabytes.times(gigabyte)
+		row := a.rows[k]
+		numbers[i] = row
+		bytes, err := a.table.sum(row, gigabyteSum).times(gigabyte)
 		if err != nil {
 			return nil, fmt.Errorf("bytes of %s: %w", a.texts[k.resource], err)
 		}
-		s.rows[i] = settledRow{key: k, lines: sum.lines, bytes: bytes}
+		s.rows[i] = settledRow{key: k, lines: a.table.row(row).lines, bytes: bytes}
 		line.Reset()
 		for _, f := range k.symbols() {
 			writeText(&line, a.texts[*f])
 		}
-		for _, d := range [...]Decimal{sum.billed, sum.effective, sum.list, sum.contracted} {
-			writeText(&line, d.String())
+		for which := billedSum; which <= contractedSum; which++ {
+			writeText(&line, a.table.sum(row, which).String())
 		}
-		fmt.Fprintf(&line, "%d %d %d %d\n", k.day, k.unknown, sum.lines, bytes)
+		fmt.Fprintf(&line, "%d %d %d %d\n", k.day, k.unknown, s.rows[i].lines, bytes)
 		digest.Write(line.Bytes())
 	}
+	parts := make([]Decimal, len(keys))
 	for _, c := range [...]struct {
-		of    func(*sums) *Decimal
+		which int
 		to    func(*Cost) *money.Amount
-		which Costs
+		none  Costs
 		exact *Decimal
 		text  *string
 	}{
-		{func(s *sums) *Decimal { return &s.billed }, func(c *Cost) *money.Amount { return &c.Billed }, 0, &s.Sums.Billed, &s.Exact.Billed},
-		{func(s *sums) *Decimal { return &s.effective }, func(c *Cost) *money.Amount { return &c.Effective }, EffectiveCost, &s.Sums.Effective, &s.Exact.Effective},
-		{func(s *sums) *Decimal { return &s.list }, func(c *Cost) *money.Amount { return &c.List }, ListCost, &s.Sums.List, &s.Exact.List},
-		{func(s *sums) *Decimal { return &s.contracted }, func(c *Cost) *money.Amount { return &c.Contracted }, ContractedCost, &s.Sums.Contracted, &s.Exact.Contracted},
+		{billedSum, func(c *Cost) *money.Amount { return &c.Billed }, 0, &s.Sums.Billed, &s.Exact.Billed},
+		{effectiveSum, func(c *Cost) *money.Amount { return &c.Effective }, EffectiveCost, &s.Sums.Effective, &s.Exact.Effective},
+		{listSum, func(c *Cost) *money.Amount { return &c.List }, ListCost, &s.Sums.List, &s.Exact.List},
+		{contractedSum, func(c *Cost) *money.Amount { return &c.Contracted }, ContractedCost, &s.Sums.Contracted, &s.Exact.Contracted},
 	} {
-		parts := make([]Decimal, len(keys))
 		for i, k := range keys {
-			if c.which == 0 || !k.unknown.Has(c.which) {
-				parts[i] = *c.of(a.rows[k])
+			parts[i] = Decimal{}
+			if c.none == 0 || !k.unknown.Has(c.none) {
+				parts[i] = a.table.sum(numbers[i], c.which)
 			}
 			*c.exact = c.exact.Add(parts[i])
 		}

@@ -40,7 +40,7 @@ type Options struct {
 	// MaxRows bounds the distinct rows that are held; 0 is bill.DefaultMaxRows.
 	MaxRows int
 	// Workers is how many files, or row groups of Parquet, are read at a time; 0: one for
-	// each processor.
+	// each processor, four at most.
 	Workers int
 	// Bucket returns the bucket of that name, for "s3://" paths. Nil: there is none.
 	Bucket func(ctx context.Context, name string) (Bucket, error)
@@ -91,7 +91,7 @@ func Open(ctx context.Context, at string, o Options) (*Export, error) {
 	if rest, ok := strings.CutPrefix(at, "s3://"); ok {
 		name, prefix, _ := strings.Cut(rest, "/")
 		if name == "" {
-			return nil, fmt.Errorf("open %s: a bucket is expected, as in s3://bucket/prefix", at)
+			return nil, &Error{File: at, Reason: "a bucket is expected, as in s3://bucket/prefix"}
 		}
 		if o.Bucket == nil {
 			return nil, fmt.Errorf("open %s: buckets cannot be read here; give a file or a folder", at)
@@ -115,13 +115,13 @@ func Open(ctx context.Context, at string, o Options) (*Export, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", at, err)
 	}
-	if single {
+	if single || (len(found) == 1 && found[0].name == e.Source) {
 		e.parts = found
 	} else if err := e.choose(ctx, found); err != nil {
 		return nil, err
 	}
 	if len(e.parts) == 0 && len(e.starts) == 0 {
-		return nil, fmt.Errorf("open %s: there is no bill: neither .csv, .csv.gz nor .parquet%s", at, because(e.Notes))
+		return nil, &Error{File: at, Reason: "there is no bill in it: neither .csv, .csv.gz nor .parquet" + because(e.Notes)}
 	}
 	for _, p := range e.parts {
 		e.Files = append(e.Files, p.name)
@@ -227,12 +227,16 @@ func (b *bucket) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	return b.Open(ctx, strings.TrimPrefix(name, b.base))
 }
 
+// maxWorkers bounds how many parts are read at a time unless told otherwise: each holds
+// rows of its own until they are merged.
+const maxWorkers = 4
+
 // workers is how many parts are read at a time.
 func (o *Options) workers() int {
 	if o.Workers > 0 {
 		return o.Workers
 	}
-	return runtime.GOMAXPROCS(0)
+	return min(runtime.GOMAXPROCS(0), maxWorkers)
 }
 
 // Read reads all files and adds them up. On an error there is no bill.
@@ -243,12 +247,15 @@ func (e *Export) Read(ctx context.Context) (*bill.Bill, error) {
 	}
 	b, err := r.all.Settle(e.starts...)
 	if err != nil {
-		return nil, fmt.Errorf("add up %s: %w", e.Source, err)
+		return nil, &Error{File: e.Source, Err: err}
 	}
 	if r.seen == nil && len(e.starts) == 0 {
 		return nil, &Error{File: e.Source, Reason: "there is no header of a bill in it"}
 	}
 	r.describe(b)
+	if b.Lines == 0 {
+		b.Notes = append(b.Notes, "there is no row in it, which says nothing of any cost")
+	}
 	return b, nil
 }
 

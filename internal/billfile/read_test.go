@@ -68,6 +68,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{"duplicated column", "b.csv", "BilledCost,x,billedcost\n", []string{`b.csv:1:14: column "billedcost" is there twice`}},
 		{"no cost", "b.csv", good + row("BilledCost", "NULL"), []string{"b.csv:4:1: BilledCost is empty", "not zero"}},
 		{"no number", "b.csv", good + row("EffectiveCost", "$1"), []string{`b.csv:4:5: EffectiveCost "$1" is not a decimal number`}},
+		{"no cost that money can hold", "b.csv", good + row("BilledCost", "1e29"), []string{"b.csv:4: BilledCost is 1000", "more than a bill can come to"}},
 		{"another currency", "b.csv", good + row("BillingCurrency", "EUR"), []string{`b.csv:4: BillingCurrency is "EUR"`}},
 		{"usage outside the period", "b.csv", good + row("ChargePeriodStart", "2024-10-01"), []string{"b.csv:4: usage of 2024-10-01 00:00:00 lies outside"}},
 		{"two ends of a period", "b.csv", good + row("BillingPeriodEnd", "2024-10-02"), []string{"b.csv:4: the billing period of 2024-09-01 ends on 2024-10-02 here"}},
@@ -285,7 +286,8 @@ func TestFolder(t *testing.T) {
 	if d := bill.NewDocument(b, nil); d.Rows != 3 || d.BilledCost != "4.5" || d.ContractedCost != nil {
 		t.Errorf("the folder holds %+v", d)
 	}
-	if b, err := tryRead(put(t, map[string]string{"a.txt": "x"}), Options{}); err == nil || !strings.Contains(err.Error(), "there is no bill") {
+	var mistake *Error
+	if b, err := tryRead(put(t, map[string]string{"a.txt": "x"}), Options{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), "there is no bill") {
 		t.Errorf("a folder without a bill: %v, %v", b, err)
 	}
 	if b, err := tryRead(put(t, map[string]string{"a.csv": head + row(), "b.csv": curHead + "\n"}), Options{}); err == nil || !strings.Contains(err.Error(), "one kind of bill at a time") {
@@ -334,7 +336,13 @@ func TestRowsAreBounded(t *testing.T) {
 	if _, err := tryRead(dir, Options{MaxRows: 2}); !errors.Is(err, bill.ErrTooManyRows) {
 		t.Errorf("three rows where two fit: %v", err)
 	}
-	if _, err := tryRead(dir, Options{MaxRows: 3}); err != nil {
+	// The same rows in several files are no more rows, however many files are read at a time.
+	same := head + row() + row("ResourceId", "i-2") + row("ResourceId", "i-3")
+	dir = put(t, map[string]string{"a.csv": same, "b.csv": same, "c.csv": same, "d.csv": same})
+	if b, err := tryRead(dir, Options{MaxRows: 3, Workers: 4}); err != nil || b.Lines != 12 {
 		t.Errorf("three rows where three fit: %v", err)
+	}
+	if _, err := tryRead(dir, Options{MaxRows: 2, Workers: 4}); !errors.Is(err, bill.ErrTooManyRows) {
+		t.Errorf("three rows in each of four files where two fit: %v", err)
 	}
 }

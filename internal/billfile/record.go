@@ -12,6 +12,9 @@ import (
 // cell is one value of a row, as the file holds it.
 type cell struct {
 	form form
+	// kept says that the text may be kept, and that the cell comes again: what the text
+	// is read as may be put in its place.
+	kept bool
 	// text is valid until the next row is read.
 	text string
 	num  bill.Decimal
@@ -30,7 +33,7 @@ const (
 // record is a row by the fields of its schema. Texts that come again are kept once.
 type record struct {
 	layout *layout
-	cells  []cell
+	cells  []*cell
 	memo   []memo
 	line   bill.Line
 	// err is the first value that could not be read.
@@ -56,7 +59,11 @@ type valueError struct {
 func (e *valueError) Error() string { return e.reason }
 
 func newRecord(l *layout) *record {
-	return &record{layout: l, cells: make([]cell, len(l.schema.columns)), memo: make([]memo, len(l.schema.columns))}
+	r := &record{layout: l, cells: make([]*cell, len(l.schema.columns)), memo: make([]memo, len(l.schema.columns))}
+	for i := range r.cells {
+		r.cells[i] = &cell{}
+	}
+	return r
 }
 
 // name returns what the file calls a field.
@@ -85,20 +92,29 @@ func (c *cell) setText(s string) {
 
 // text returns a field's text, empty where there is none. It may be kept.
 func (r *record) text(field int) string {
-	c := &r.cells[field]
-	if c.form != isText {
+	c := r.cells[field]
+	switch {
+	case c.form != isText:
 		return ""
+	case c.kept:
+		return c.text
 	}
+	return r.keep(field, c.text)
+}
+
+// keep returns a text of a field as one that may be kept, the same for equal texts while
+// it is remembered.
+func (r *record) keep(field int, text string) string {
 	m := &r.memo[field]
-	if m.last == c.text {
+	if m.last == text {
 		return m.last
 	}
-	s, ok := m.texts[c.text]
+	s, ok := m.texts[text]
 	if !ok {
 		if m.texts == nil || len(m.texts) >= remembered {
 			m.texts = map[string]string{}
 		}
-		s = strings.Clone(c.text)
+		s = strings.Clone(text)
 		m.texts[s] = s
 	}
 	m.last = s
@@ -107,7 +123,7 @@ func (r *record) text(field int) string {
 
 // cost returns a field's number and whether there is one.
 func (r *record) cost(field int) (bill.Decimal, bool) {
-	c := &r.cells[field]
+	c := r.cells[field]
 	switch c.form {
 	case isNumber:
 		return c.num, true
@@ -116,6 +132,9 @@ func (r *record) cost(field int) (bill.Decimal, bool) {
 		if err != nil {
 			r.fail(field, "%.60q %s", c.text, err)
 			return bill.Decimal{}, false
+		}
+		if c.kept {
+			c.form, c.num = isNumber, d
 		}
 		return d, true
 	}
@@ -130,14 +149,14 @@ var errNotTime = errors.New("is not a time such as 2024-09-01T00:00:00Z")
 
 // time returns a field's time in UTC, the zero time where there is none.
 func (r *record) time(field int) time.Time {
-	c := &r.cells[field]
+	c := r.cells[field]
 	switch c.form {
 	case isTime:
 		return c.at
 	case isText:
 		m := &r.memo[field]
 		if t, ok := m.times[c.text]; ok {
-			return t
+			return c.time(t)
 		}
 		t, err := parseTime(c.text)
 		if err != nil {
@@ -148,9 +167,17 @@ func (r *record) time(field int) time.Time {
 			m.times = map[string]time.Time{}
 		}
 		m.times[strings.Clone(c.text)] = t
-		return t
+		return c.time(t)
 	}
 	return time.Time{}
+}
+
+// time keeps what the cell's text is read as, if the cell comes again.
+func (c *cell) time(t time.Time) time.Time {
+	if c.kept {
+		c.form, c.at = isTime, t
+	}
+	return t
 }
 
 func parseTime(s string) (time.Time, error) {

@@ -9,7 +9,9 @@ import (
 	"iter"
 	"maps"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,7 +89,7 @@ func (a *app) readBill(ctx context.Context, cfg config.Config, path, profile str
 	return b, billFailure(err)
 }
 
-func isBucket(path string) bool { return len(path) > 5 && path[:5] == "s3://" }
+func isBucket(path string) bool { return strings.HasPrefix(path, "s3://") }
 
 // billFailure gives a bill that cannot be read its exit code.
 func billFailure(err error) error {
@@ -111,6 +113,9 @@ func (a *app) billImport(ctx context.Context, path, profile string, dry bool, ou
 	if err != nil {
 		return err
 	}
+	// What a large bill comes to stays until it is written: half as much beside it is
+	// enough for what comes and goes.
+	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	b, err := a.readBill(ctx, cfg, path, profile)
 	if err != nil {
 		return err
@@ -286,6 +291,17 @@ func categoriesPicture(parts []bill.Part) string {
 // maxFlows is how many transfers a table for people has.
 const maxFlows = 15
 
+// gigabytes returns an amount of data for people, empty where the bill gives none.
+func gigabytes(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	if n := float64(bytes) / 1e9; n >= 0.05 {
+		return usage.Number(n, 1)
+	}
+	return "<0.1"
+}
+
 func billSheet(b billed, f billFlags) report.Sheet {
 	s := report.Sheet{Verb: "bill show", Title: fmt.Sprintf("%s on the bill from %s to %s", b.Allocation.Total.Dollars(), b.Since.Format(time.DateOnly), b.Until.Format(time.DateOnly)),
 		Picture: categoriesPicture(b.Categories), Caption: "What was billed by category; the outlined band is the share usual in the field."}
@@ -306,8 +322,20 @@ func billSheet(b billed, f billFlags) report.Sheet {
 	s.Tables = append(s.Tables, g)
 	if len(b.Egress) > 0 {
 		g = report.Grid{Title: "data transfer", Head: []string{"billed", "GB", "what", "from", "to", "resource"}, Right: []bool{true, true}}
-		for _, t := range b.Egress[:min(len(b.Egress), maxFlows)] {
-			g.Rows = append(g.Rows, []string{"$" + t.Billed.Cents(), usage.Number(float64(t.Bytes)/1e9, 1), string(t.Transfer), t.Region, t.ToRegion, first(t.Resource, t.Service)})
+		n := slices.IndexFunc(b.Egress, func(t bill.Flow) bool { return t.Billed < money.USD/200 }) // the dearest come first
+		if n < 0 {
+			n = len(b.Egress)
+		}
+		n = min(n, maxFlows)
+		for _, t := range b.Egress[:n] {
+			g.Rows = append(g.Rows, []string{"$" + t.Billed.Cents(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, first(t.Resource, t.Service)})
+		}
+		if rest := b.Egress[n:]; len(rest) > 0 {
+			var more money.Amount
+			for _, t := range rest {
+				more += t.Billed // of one bill, whose total fits
+			}
+			g.Rows = append(g.Rows, []string{"$" + more.Cents(), "", plural(int64(len(rest)), "other flow", "other flows"), "", "", ""})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -317,6 +345,20 @@ func billSheet(b billed, f billFlags) report.Sheet {
 			g.Rows = append(g.Rows, []string{c.ID, "$" + c.Purchased.Cents(), "$" + c.Used.Cents(), "$" + c.Unused.Cents()})
 		}
 		s.Tables = append(s.Tables, g)
+	}
+	if n := len(b.Commitments.OnDemand); n > 0 {
+		var sum money.Amount
+		for _, o := range b.Commitments.OnDemand {
+			sum += o.Billed // of one bill, whose total fits
+		}
+		s.Figures = append(s.Figures, report.Figure{Label: "on-demand compute", Value: sum.Dollars(), Note: "at most " + b.Commitments.Missed.Dollars() + " of it could have been covered by commitments that lay unused"})
+	}
+	for _, r := range b.Allocation.Shared {
+		note := fmt.Sprintf("the rule %s shares %s", r.Rule, r.Amount.Dollars())
+		if r.Reason != "" {
+			note = fmt.Sprintf("the rule %s leaves %s to nobody: %s", r.Rule, r.Amount.Dollars(), r.Reason)
+		}
+		s.Coverage = append(s.Coverage, note)
 	}
 	if b.Allocation.Total == 0 && len(b.Allocation.Parties) == 0 {
 		s.Coverage = append(s.Coverage, "nothing was imported for this time: curfew bill import PATH")

@@ -27,7 +27,7 @@ func TestCompare(t *testing.T) {
 	if err := compare(t.Context(), &out, "", 20_000, 2); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"20000 rows", "150 sums by day, resource and service", "equal to the last digit"} {
+	for _, want := range []string{"20000 rows", "510 sums by day, resource and service", "equal to the last digit"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out.String())
 		}

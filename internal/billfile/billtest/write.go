@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -55,16 +56,47 @@ type Row struct {
 // groupRows is how many rows a row group of a written file has.
 const groupRows = 1 << 19
 
-// Write writes n rows of a built-in pattern to a Parquet file: machines, volumes,
-// buckets, transfers, a savings plan and a credit, over the days of September 2024. It
-// returns the exact sum of BilledCost.
+// Write writes n rows of a built-in pattern to a Parquet file, spread over a fleet as
+// [Spread] does it: machines, volumes, buckets, transfers, a savings plan and a credit,
+// over the days of September 2024. It returns the exact sum of BilledCost.
 func Write(path string, n int) (bill.Decimal, error) {
-	return Repeat(path, Pattern(), n)
+	return Spread(path, Pattern(), n)
 }
 
 // Repeat writes n rows to a Parquet file, which are the given ones over and over again,
 // and returns the exact sum of BilledCost.
-func Repeat(path string, rows []Row, n int) (sum bill.Decimal, err error) {
+func Repeat(path string, rows []Row, n int) (bill.Decimal, error) {
+	return write(path, rows, n, func(r Row, _ int) Row { return r })
+}
+
+// hours is how many hours of a resource [Spread] writes.
+const hours = 24
+
+// Spread writes n rows to a Parquet file, which are the given ones as a fleet has them:
+// as many copies of each resource as it takes for each to be billed for a day's hours,
+// with amounts of its own. It returns the exact sum of BilledCost.
+func Spread(path string, rows []Row, n int) (bill.Decimal, error) {
+	copies := max(1, n/max(1, len(rows))/hours)
+	return write(path, rows, n, func(r Row, turn int) Row {
+		c, hour := turn%copies, turn/copies%hours
+		r.ChargePeriodStart = r.ChargePeriodStart.Truncate(hours * time.Hour).Add(time.Duration(hour) * time.Hour)
+		r.ChargePeriodEnd = r.ChargePeriodStart.Add(time.Hour)
+		if r.ResourceID != "" && c > 0 {
+			r.ResourceID += "-" + strconv.Itoa(c)
+		}
+		if r.ConsumedQuantity != nil && r.ConsumedUnit != "Hours" {
+			part := 1 + float64((c*hours+hour)%9973)/10000
+			r.ConsumedQuantity = quantity(*r.ConsumedQuantity * part)
+			for _, cost := range []*float64{&r.BilledCost, &r.EffectiveCost, &r.ListCost} {
+				*cost = math.Round(*cost*part*1e12) / 1e12 // bills have about as many digits
+			}
+		}
+		return r
+	})
+}
+
+// write writes n rows, which are what a turn makes of the given ones, turn after turn.
+func write(path string, rows []Row, n int, of func(r Row, turn int) Row) (sum bill.Decimal, err error) {
 	if len(rows) == 0 {
 		return sum, errors.New("write a bill: there are no rows to repeat")
 	}
@@ -74,8 +106,12 @@ func Repeat(path string, rows []Row, n int) (sum bill.Decimal, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := parquet.NewGenericWriter[Row](f, parquet.Compression(&parquet.Snappy))
+	chunk := make([]Row, 0, len(rows))
 	for left := n; left > 0; {
-		chunk := rows[:min(left, len(rows))]
+		chunk = chunk[:0]
+		for _, r := range rows[:min(left, len(rows))] {
+			chunk = append(chunk, of(r, (n-left)/len(rows)))
+		}
 		if _, err := w.Write(chunk); err != nil {
 			return sum, fmt.Errorf("write %s: %w", path, err)
 		}

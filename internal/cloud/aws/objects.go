@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/http"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -22,7 +24,8 @@ type Bucket struct {
 const bucketRegion = "X-Amz-Bucket-Region"
 
 // Bucket finds a bucket, in whichever region it is. It needs s3:ListBucket and
-// s3:GetObject on it, which are no part of [PolicyJSON] where no bill is read.
+// s3:GetObject on it, which are no part of [PolicyJSON] where no bill is read. A bucket
+// that is not there is fs.ErrNotExist.
 func (c *Cloud) Bucket(ctx context.Context, name string) (*Bucket, error) {
 	home := c.first()
 	client := s3.NewFromConfig(c.client("s3", home), pathStyle)
@@ -34,6 +37,9 @@ func (c *Cloud) Bucket(ctx context.Context, name string) (*Bucket, error) {
 		region = awssdk.ToString(out.BucketRegion)
 	case errors.As(err, &refused) && refused.Response != nil:
 		region = refused.Response.Header.Get(bucketRegion)
+	}
+	if refused != nil && refused.HTTPStatusCode() == http.StatusNotFound {
+		return nil, fmt.Errorf("find bucket %s: there is none of that name: %w", name, fs.ErrNotExist)
 	}
 	if err != nil && (region == "" || region == home) {
 		return nil, fetchError(ctx, "find bucket "+name, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -88,7 +89,7 @@ func TestBucketThatCannotBeFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Bucket(context.Background(), "bills"); err == nil || !strings.Contains(err.Error(), "find bucket bills") {
+	if _, err := c.Bucket(context.Background(), "bills"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "find bucket bills") {
 		t.Errorf("a bucket that is not there: %v", err)
 	}
 }
