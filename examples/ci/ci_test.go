@@ -25,8 +25,10 @@ func read(t *testing.T, name string) string {
 // asked about. It shows how it was called, and that its input is not the script's.
 const stub = `#!/bin/sh
 [ "$1" = gate ] && [ "$3" = --config ] && [ "$5" = -o ] && [ "$6" = json ] || exit 99
-echo "$2 $(cat "$4") ${7:-}$(cat)"
-exit "$(cat "$2")"
+file=$2 config=$(cat "$4")
+shift 6
+echo "$file $config $*$(cat)"
+exit "$(cat "$file")"
 `
 
 func TestGateScript(t *testing.T) {
@@ -35,6 +37,7 @@ func TestGateScript(t *testing.T) {
 		files  map[string]string // that the change holds, each with its exit code
 		flag   string
 		jobs   string
+		key    string
 		code   int
 		stdout string
 	}{
@@ -54,12 +57,16 @@ func TestGateScript(t *testing.T) {
 			stdout: "jobs/x/a b.yaml limit: 100 \n"},
 		{name: "other files", files: map[string]string{"k8s/train.yml": "3", "jobs/a.yaml": "4"}, jobs: "k8s/*.yml", code: 3,
 			stdout: "k8s/train.yml limit: 100 \n"},
+		{name: "the other ending, and letters that git would quote", files: map[string]string{"jobs/ä.yml": "4", "jobs/b.yaml": "0"}, code: 4,
+			stdout: "jobs/b.yaml limit: 100 \njobs/ä.yml limit: 100 \n"},
+		{name: "a key, and a flag", files: map[string]string{"jobs/a b.yaml": "0"}, key: "acme/train!7", flag: "--github", code: 0,
+			stdout: "jobs/a b.yaml limit: 100 --key acme/train!7 jobs/a b.yaml --github\n"},
 		{name: "its own limits are not asked", files: map[string]string{"jobs/a.yaml": "3", "curfew.yaml": "limit: 1000000"}, code: 3,
 			stdout: "jobs/a.yaml limit: 100 \n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			repo, bin := t.TempDir(), t.TempDir()
-			env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBS="+tt.jobs,
+			env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBS="+tt.jobs, "KEY="+tt.key,
 				"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 			write(t, filepath.Join(bin, "curfew"), stub, 0o755)
 			git := func(args ...string) string {
@@ -164,8 +171,9 @@ func TestGitHub(t *testing.T) {
 
 func TestGitLab(t *testing.T) {
 	var jobs map[string]struct {
-		Script []string `yaml:"script"`
-		Rules  []struct {
+		Script    []string          `yaml:"script"`
+		Variables map[string]string `yaml:"variables"`
+		Rules     []struct {
 			If string `yaml:"if"`
 		} `yaml:"rules"`
 	}
@@ -176,5 +184,9 @@ func TestGitLab(t *testing.T) {
 	if len(gate.Script) != 1 || !strings.HasPrefix(gate.Script[0], `ci/gate.sh "$CI_MERGE_REQUEST_DIFF_BASE_SHA"`) ||
 		len(gate.Rules) != 1 || !strings.Contains(gate.Rules[0].If, "merge_request_event") {
 		t.Errorf("it runs %+v", gate)
+	}
+	// Without an identity the asker is the image's user, who is nobody's own.
+	if gate.Variables["CURFEW_IDENTITY"] != "$GITLAB_USER_LOGIN" || !strings.Contains(gate.Variables["KEY"], "$CI_MERGE_REQUEST_IID") {
+		t.Errorf("it asks as %+v", gate.Variables)
 	}
 }

@@ -5,7 +5,9 @@
 #
 #   gate.sh BASE [FLAGS OF curfew gate]
 #
-# JOBS names the files as git does (default: jobs/*.yaml, in folders below as well).
+# JOBS names the files as git does (default: jobs/*.yaml and jobs/*.yml, in folders below
+# as well). KEY names the change: a file that is asked about again under it is one run,
+# and holds its money once.
 set -eu
 base=$1
 shift
@@ -13,7 +15,7 @@ shift
 config=$(mktemp)
 trap 'rm -f "$config"' EXIT
 git show "$base:curfew.yaml" >"$config"
-files=$(git diff --name-only --diff-filter=d "$base...HEAD" -- "${JOBS:-jobs/*.yaml}")
+files=$(git -c core.quotePath=false diff --name-only --diff-filter=d "$base...HEAD" -- "${JOBS:-jobs/*.yaml}" "${JOBS:-jobs/*.yml}")
 
 # What comes first in this list wins: a mistake, an error, a denial, a part that is
 # missing, a held job.
@@ -31,7 +33,7 @@ worst=0
 while IFS= read -r file; do
     [ -n "$file" ] || continue
     code=0
-    curfew gate "$file" --config "$config" -o json "$@" </dev/null || code=$?
+    curfew gate "$file" --config "$config" -o json ${KEY:+--key "$KEY $file"} "$@" </dev/null || code=$?
     case $code in
     0) echo "$file: allowed" ;;
     3) echo "$file: waits for an approval; then run this again" ;;

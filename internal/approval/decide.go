@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -47,6 +48,9 @@ type Desk struct {
 func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error) {
 	if r.PlanHash == "" || strings.TrimSpace(r.AskedBy) == "" {
 		return Request{}, errors.New("ask for an approval: it needs a plan's hash and somebody who asks")
+	}
+	if strings.ContainsFunc(r.AskedBy, unseen) {
+		return Request{}, fmt.Errorf("ask for an approval: the name %q has characters that nobody sees", r.AskedBy)
 	}
 	same, err := d.Store.Requests(ctx, r.PlanHash)
 	if err != nil {
@@ -90,6 +94,27 @@ func Same(a, b string) bool {
 	return la == lb && (da == db || da == "" || db == "")
 }
 
+// MaybeSame says whether two names may be one person's, so that neither decides for the
+// other: beside what Same looks at, what nobody sees makes no difference, nor that a
+// name is a login of GitHub which is given no other name.
+func MaybeSame(a, b string) bool { return Same(bare(a), bare(b)) }
+
+// bare is a name without what tells no people apart.
+func bare(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unseen(r) || unicode.IsSpace(r) {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(r)) // letters with two small forms become one
+	}, name)
+	return strings.TrimPrefix(name, "github:")
+}
+
+// unseen says that a character leaves no mark where it is shown.
+func unseen(r rune) bool {
+	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r)
+}
+
 // Decide approves or denies a request. It refuses (a *Refusal) whoever asked, whoever
 // has none of the roles, what is decided already, and what has expired.
 func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reason string, now time.Time) (Request, error) {
@@ -102,7 +127,7 @@ func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reas
 		return r, refuse("expired", "request %s expired at %s", r.ID, r.ExpiresAt.Format(time.RFC3339))
 	case state != Pending:
 		return r, refuse("state", "request %s is %s already", r.ID, state)
-	case Same(by.Name, r.AskedBy):
+	case MaybeSame(by.Name, r.AskedBy):
 		return r, refuse("self", "%s asked for %s and cannot decide it", by.Name, r.ID)
 	case !slices.ContainsFunc(by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
 		return r, refuse("role", "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))

@@ -219,6 +219,29 @@ func TestNoWayAround(t *testing.T) {
 	})
 }
 
+// TestNobodyApprovesTheirOwnUnderAnotherSpelling: what may be one person's name is taken
+// for one, and a name with characters that nobody sees asks for nothing.
+func TestNobodyApprovesTheirOwnUnderAnotherSpelling(t *testing.T) {
+	for _, by := range []string{"ana", "ANA", " ana ", "ana\u00a0", "an a", "a\u200bna", "ana@acme.example", "Ana@acme.example", "github:ana", "GitHub:Ana"} {
+		d := Desk{Store: &memory{}}
+		r := asked(t, d, money.USD)
+		_, err := d.Decide(context.Background(), r.ID, Person{Name: by, Roles: []string{DefaultRole}}, true, "", now)
+		if refused(t, err, "self"); t.Failed() {
+			t.Fatalf("%q decided what ana asked for", by)
+		}
+	}
+	for _, asker := range []string{"a\u200bna", "ana\x00", "ana\u202e", "ana\u3164", "a\ufe0fna"} {
+		if _, err := (Desk{Store: &memory{}}).Ask(context.Background(), Request{PlanHash: "h1", AskedBy: asker}, now); err == nil || !strings.Contains(err.Error(), "nobody sees") {
+			t.Errorf("%q asked: %v", asker, err)
+		}
+	}
+	for _, other := range []string{"bo", "ana2", "github:bo", "ana-home", "anna"} {
+		if MaybeSame("ana", other) {
+			t.Errorf("ana is taken for %s", other)
+		}
+	}
+}
+
 func TestSum(t *testing.T) {
 	at := func(m int) time.Time { return now.Add(time.Duration(m) * time.Minute) }
 	got := Sum([]Request{

@@ -220,12 +220,19 @@ func (r Reservation) checkQuota(q Quota, others []Hold) error {
 	return nil
 }
 
-// gpus is how many accelerators of a type a hold has. A type that is named without what
-// follows a hyphen ("A100") has all of its variants ("A100-40GB", "A100-80GB").
+// IsGPU says whether an accelerator is of a type that a quota names. A type that is named
+// without what follows a hyphen ("A100") has all of its variants ("A100-40GB",
+// "A100-80GB").
+func IsGPU(kind, accelerator string) bool {
+	rest, ok := strings.CutPrefix(strings.ToLower(accelerator), strings.ToLower(kind))
+	return ok && (rest == "" || rest[0] == '-')
+}
+
+// gpus is how many accelerators of a type a hold has.
 func (h Hold) gpus(kind string) int {
 	sum := 0
 	for k, n := range h.GPUs {
-		if rest, ok := strings.CutPrefix(strings.ToLower(k), strings.ToLower(kind)); ok && (rest == "" || rest[0] == '-') {
+		if IsGPU(kind, k) {
 			sum += n
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -152,6 +153,7 @@ func (a *app) approvals(ctx context.Context, all bool, output string) error {
 	}
 	now := a.Now().UTC()
 	waits := approval.Sum(requests, now)
+	decided := slices.ContainsFunc(requests, func(r approval.Request) bool { return !r.DecidedAt.IsZero() })
 	views := []requestView{}
 	for _, r := range requests {
 		if state := r.At(now); all || state == approval.Pending || state == approval.Approved {
@@ -161,9 +163,13 @@ func (a *app) approvals(ctx context.Context, all bool, output string) error {
 		}
 	}
 	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.approvals/v1", "requests": views,
+		doc := map[string]any{"schema": "curfew.approvals/v1", "requests": views,
 			"asked": waits.Asked, "approved": waits.Approved, "denied": waits.Denied, "expired": waits.Expired, "pending": waits.Pending,
-			"median_wait_seconds": waits.Median.Seconds(), "longest_wait_seconds": waits.Longest.Seconds()})
+			"median_wait_seconds": nil, "longest_wait_seconds": nil}
+		if decided {
+			doc["median_wait_seconds"], doc["longest_wait_seconds"] = waits.Median.Seconds(), waits.Longest.Seconds()
+		}
+		return a.printJSON(doc)
 	}
 	if len(views) == 0 {
 		fmt.Fprintln(a.Stdout, "nothing waits for an approval")
@@ -176,8 +182,11 @@ func (a *app) approvals(ctx context.Context, all bool, output string) error {
 		return err
 	}
 	if waits.Asked > 0 {
-		fmt.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; half were decided within %s\n", plural(int64(waits.Asked), "request", "requests"),
-			waits.Approved, waits.Denied, usage.Span(waits.Median))
+		wait := "nobody has decided any"
+		if decided {
+			wait = "half were decided within " + usage.Span(waits.Median)
+		}
+		fmt.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plural(int64(waits.Asked), "request", "requests"), waits.Approved, waits.Denied, wait)
 	}
 	return nil
 }

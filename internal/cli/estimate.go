@@ -2,23 +2,28 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // estimateFlags are the flags of everything that estimates.
@@ -47,7 +52,7 @@ not known is an error, never zero.`,
   curfew estimate job.yaml --regions us-east-1,us-west-2 -o json
   terraform show -json plan.out > plan.json && curfew estimate plan.json`,
 		Args: oneFile,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("output", f.output, planOutputs...); err != nil {
 				return err
 			}
@@ -55,7 +60,7 @@ not known is an error, never zero.`,
 			if err != nil {
 				return err
 			}
-			e, err := a.estimate(cfg, args[0], f)
+			e, err := a.estimate(c.Context(), cfg, args[0], f)
 			if err != nil {
 				return err
 			}
@@ -76,12 +81,15 @@ func oneFile(c *cobra.Command, args []string) error {
 }
 
 // estimate says what the content of a file will cost.
-func (a *app) estimate(cfg config.Config, name string, f estimateFlags) (*estimate.Estimate, error) {
+func (a *app) estimate(ctx context.Context, cfg config.Config, name string, f estimateFlags) (*estimate.Estimate, error) {
 	book, err := a.prices(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p := estimate.Params{Now: a.Now().UTC(), DataRegions: cfg.Estimate.DataRegions}
+	p := estimate.Params{Now: a.Now().UTC()}
+	if p.DataRegions, err = a.dataRegions(ctx, cfg); err != nil {
+		return nil, err
+	}
 	p.Defaults.Regions = f.regions
 	for _, regions := range [][]string{cfg.Estimate.Regions, cfg.AWS.Regions} {
 		if len(p.Defaults.Regions) == 0 {
@@ -103,6 +111,33 @@ func (a *app) estimate(cfg config.Config, name string, f estimateFlags) (*estima
 		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: err}
 	}
 	return e, planFailure(err)
+}
+
+// bucketsSeen is how far back the ledger is asked where buckets are.
+const bucketsSeen = 60 * 24 * time.Hour
+
+// dataRegions returns the regions of buckets: those of the configuration, and of the
+// rest those that rounds saw, where there is a ledger.
+func (a *app) dataRegions(ctx context.Context, cfg config.Config) (map[string]string, error) {
+	regions := map[string]string{}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); err == nil || cfg.DatabaseURL != "" {
+		s, err := a.open(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		until := a.Now().UTC().Truncate(time.Hour).Add(time.Hour)
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketsSeen), Until: until,
+			Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
+		if err != nil {
+			return nil, fmt.Errorf("look where buckets are: %w", err)
+		}
+		for _, b := range sums {
+			regions[b.Key[0][strings.LastIndex(b.Key[0], "/")+1:]] = b.Key[1]
+		}
+	}
+	maps.Copy(regions, cfg.Estimate.DataRegions)
+	return regions, nil
 }
 
 // read returns a file as a whole; "-" is the standard input.
@@ -160,7 +195,11 @@ func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
 			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
 		}}
 	if d := e.Duration; d != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "runs for", Value: d.P50, Note: "at most " + cmp.Or(d.Cap, d.P95)})
+		note := "at most " + d.Cap
+		if d.Cap == "" {
+			note = d.P95 + " in nineteen of twenty; nothing ends it"
+		}
+		s.Figures = append(s.Figures, report.Figure{Label: "runs for", Value: d.P50, Note: note})
 	}
 	lines := func(title string, all []estimate.Line) {
 		g := report.Grid{Title: title, Head: []string{"what", "quantity", "unit price", "p50", "p95", "source"}, Right: []bool{false, true, true, true, true, false}}
@@ -169,7 +208,11 @@ func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
 			if l.Resource != "" {
 				what = l.Resource + ": " + what
 			}
-			g.Rows = append(g.Rows, []string{what, l.Quantity + " " + l.Unit, "$" + l.UnitPrice.String(), l.P50.Dollars(), l.P95.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
+			quantity := l.Quantity
+			if l.QuantityP95 != l.Quantity {
+				quantity += " to " + l.QuantityP95
+			}
+			g.Rows = append(g.Rows, []string{what, quantity + " " + l.Unit, "$" + l.UnitPrice.String(), l.P50.Dollars(), l.P95.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
 		}
 		if len(g.Rows) > 0 {
 			s.Tables = append(s.Tables, g)

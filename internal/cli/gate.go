@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -50,7 +54,7 @@ more than that amount, expires, and is used once.`,
 	}
 	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.key, "key", "", "names the run, so that asking again with it is the same run and not another")
+	fl.StringVar(&f.key, "key", "", "names the run, so that asking again with it is the same run and not another (with --github: the pull request and the file)")
 	fl.StringVar(&f.votes, "votes", "", "decisions of approvers as YAML `file`, for CI whose reviews curfew cannot read")
 	fl.BoolVar(&f.github, "github", false, "comment on the pull request of the workflow, and count its reviews")
 	c.AddCommand(a.newGateReport())
@@ -78,14 +82,41 @@ type counter struct {
 	ballots []ballot
 }
 
-// ballot returns the vote that decides a request; false where there is none.
-type ballot func(ctx context.Context, request string) (vote, bool, error)
+// ballot returns the votes on a request, and who else spoke and why that is no vote.
+type ballot func(ctx context.Context, request string) (votes []vote, aside []string, err error)
 
 // vote is what an approver said somewhere else than on the command line.
 type vote struct {
 	by     approval.Person
 	allow  bool
 	reason string
+	// at is when it was given; zero where it names its request.
+	at time.Time
+	// once says that its reason names it alone: it decides one request of a plan.
+	once bool
+}
+
+// stale says why a vote that allows is about another request of the same plan than r;
+// empty where it is about r, or about one for as much that was denied and is asked anew.
+// A denial is never stale: it can only stop.
+func (v vote) stale(r approval.Request, all []approval.Request, now time.Time) string {
+	if !v.allow {
+		return ""
+	}
+	asked := r.AskedAt
+	for _, o := range all {
+		switch {
+		case o.ID == r.ID:
+		case v.once && o.Reason == v.reason && o.State != approval.Denied && !o.DecidedAt.IsZero():
+			return "it was used for request " + o.ID
+		case o.State == approval.Denied && o.Amount >= r.Amount && now.Before(o.ExpiresAt) && o.AskedAt.Before(asked):
+			asked = o.AskedAt
+		}
+	}
+	if !v.at.IsZero() && v.at.Before(asked.Truncate(time.Second)) { // hosts give whole seconds
+		return fmt.Sprintf("it is of %s, before request %s was made at %s", v.at.Format(time.RFC3339), r.ID, r.AskedAt.UTC().Format(time.RFC3339))
+	}
+	return ""
 }
 
 func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
@@ -103,7 +134,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	} else if who, err = a.person(cfg); err != nil {
 		return err
 	}
-	e, err := a.estimate(cfg, name, f.estimateFlags)
+	e, err := a.estimate(ctx, cfg, name, f.estimateFlags)
 	if err != nil {
 		return err
 	}
@@ -115,6 +146,9 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	params, err := a.gateParams(cfg, s)
 	if err != nil {
 		return err
+	}
+	if hub != nil && f.key == "" { // checks of one pull request are about one run
+		f.key = hub.pull.String() + " " + filepath.ToSlash(name)
 	}
 	c := &counter{store: s, ask: askOf(e, who, f.key), params: params}
 	if hub != nil {
@@ -132,7 +166,11 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		return stateFailure(err)
 	}
 	if hub != nil {
-		if err := hub.comment(ctx, filepath.ToSlash(name), e, d, c.request(ctx, d)); err != nil {
+		r, err := c.request(ctx, d)
+		if err == nil {
+			err = hub.comment(ctx, filepath.ToSlash(name), e, d, r)
+		}
+		if err != nil {
 			fmt.Fprintf(a.Stderr, "curfew: the pull request was not told: %v\n", err)
 		}
 	}
@@ -159,17 +197,36 @@ func (a *app) gateParams(cfg config.Config, s *store.Store) (gate.Params, error)
 	if err != nil {
 		return gate.Params{}, err
 	}
+	if err := a.checkQuotas(cfg, budgets.Set.Quotas()); err != nil {
+		return gate.Params{}, err
+	}
 	return gate.Params{Desk: approval.Desk{Store: s.Approvals()}, Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: a.Now().UTC()}, nil
+}
+
+// checkQuotas returns an error where a quota is of GPUs that no price book knows, which
+// would limit nothing.
+func (a *app) checkQuotas(cfg config.Config, quotas []budget.Quota) error {
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	for _, q := range quotas {
+		for _, kind := range slices.Sorted(maps.Keys(q.GPUs)) {
+			if !slices.ContainsFunc(book.Accelerators(), func(g price.Accelerator) bool { return budget.IsGPU(kind, g.Name) }) {
+				return usageError("quotas: %s: there is no GPU %q; `curfew price list` shows those there are", q.ID, kind)
+			}
+		}
+	}
+	return nil
 }
 
 // askOf is what the gate is asked about an estimate.
 func askOf(e *estimate.Estimate, who, key string) gate.Ask {
 	ask := gate.Ask{Kind: e.Kind, Name: e.Name, SpecHash: e.SpecHash, Owner: e.Owner, Purpose: e.Purpose, P50: e.P50, P95: e.P95, Hourly: e.Hourly,
-		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who, Unknown: e.Unknown, Key: key}
-	if e.Duration != nil {
-		ask.MaxRuntime, _ = e.Duration.Limit()
-	}
+		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who, Unknown: e.Open, Key: key}
+	// What is held does not expire before the last of it is done.
+	ask.MaxRuntime = min(e.Longest(), budget.MaxRun)
 	return ask
 }
 
@@ -179,46 +236,79 @@ func (c *counter) decide(ctx context.Context) (gate.Decision, error) {
 	if err != nil || d.Decision != gate.Held {
 		return d, err
 	}
+	var votes []vote
+	var aside []string
 	for _, b := range c.ballots {
-		v, ok, err := b(ctx, d.ApprovalID)
+		more, others, err := b(ctx, d.ApprovalID)
 		if err != nil {
 			return d, err
 		}
-		if !ok {
-			continue
-		}
-		r, err := c.params.Desk.Decide(ctx, d.ApprovalID, v.by, v.allow, v.reason, c.params.Now)
-		if err != nil {
-			var refusal *approval.Refusal
-			if errors.As(err, &refusal) { // such as somebody's own request: it goes on waiting
-				d.Reasons = append(d.Reasons, fmt.Sprintf("%s does not count: %v", v.by.Name, err))
-				continue
-			}
-			return d, err
-		}
-		if err := c.store.Actions().Record(ctx, auditEntry(c.params.Now, v.by.Name, string(r.State), r)); err != nil {
-			return d, fmt.Errorf("record the decision on %s: %w", r.ID, err)
-		}
-		return gate.Decide(ctx, c.ask, c.params)
+		votes, aside = append(votes, more...), append(aside, others...)
 	}
+	slices.SortStableFunc(votes, func(a, b vote) int { // who denies is heard first
+		switch {
+		case a.allow == b.allow:
+			return 0
+		case b.allow:
+			return -1
+		}
+		return 1
+	})
+	for _, v := range votes {
+		r, why, err := c.cast(ctx, d.ApprovalID, v)
+		switch {
+		case errors.Is(err, approval.ErrConflict): // decided meanwhile: see what it is now
+			return gate.Decide(ctx, c.ask, c.params)
+		case err != nil:
+			return d, err
+		case why != "":
+			aside = append(aside, fmt.Sprintf("%s does not count: %s", v.by.Name, why))
+		case !v.allow:
+			d.Decision, d.Reasons = gate.Denied, []string{fmt.Sprintf("%s denied request %s: %s", v.by.Name, r.ID, v.reason)}
+			return d, nil
+		default:
+			return gate.Decide(ctx, c.ask, c.params)
+		}
+	}
+	d.Reasons = append(d.Reasons, aside...)
 	return d, nil
 }
 
-// request is the request that waits, nil where none does.
-func (c *counter) request(ctx context.Context, d gate.Decision) *approval.Request {
-	if d.Decision != gate.Held {
-		return nil
-	}
-	found, err := c.store.Approvals().Requests(ctx, c.ask.PlanHash())
+// cast lets a vote decide a request; why says why it does not count, such as somebody's
+// own request, which goes on waiting.
+func (c *counter) cast(ctx context.Context, id string, v vote) (r approval.Request, why string, err error) {
+	all, err := c.store.Approvals().Requests(ctx, c.ask.PlanHash())
 	if err != nil {
-		return nil
+		return r, "", fmt.Errorf("list the requests: %w", err)
 	}
-	for _, r := range found {
-		if r.ID == d.ApprovalID {
-			return &r
+	if i := slices.IndexFunc(all, func(o approval.Request) bool { return o.ID == id }); i >= 0 {
+		if why = v.stale(all[i], all, c.params.Now); why != "" {
+			return r, why, nil
 		}
 	}
-	return nil
+	r, err = c.params.Desk.Decide(ctx, id, v.by, v.allow, v.reason, c.params.Now)
+	var refusal *approval.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Rule == "state":
+		return r, "", approval.ErrConflict
+	case errors.As(err, &refusal):
+		return r, err.Error(), nil
+	case err != nil:
+		return r, "", err
+	}
+	if err := c.store.Actions().Record(ctx, auditEntry(c.params.Now, v.by.Name, string(r.State), r)); err != nil {
+		return r, "", fmt.Errorf("record the decision on %s: %w", r.ID, err)
+	}
+	return r, "", nil
+}
+
+// request is the request that waits, nil where none does.
+func (c *counter) request(ctx context.Context, d gate.Decision) (*approval.Request, error) {
+	if d.Decision != gate.Held {
+		return nil, nil
+	}
+	r, err := c.store.Approvals().Request(ctx, d.ApprovalID)
+	return &r, err
 }
 
 func gateSheet(e *estimate.Estimate, d gate.Decision) report.Sheet {

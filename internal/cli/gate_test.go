@@ -36,6 +36,7 @@ type desktop struct {
 	t   *testing.T
 	dir string
 	env map[string]string
+	now time.Time // zero is the clock's
 }
 
 func newDesktop(t *testing.T) *desktop {
@@ -51,11 +52,18 @@ func (d *desktop) write(name, text string) {
 	}
 }
 
+func (d *desktop) clock() time.Time {
+	if d.now.IsZero() {
+		return time.Now()
+	}
+	return d.now
+}
+
 // run gives a command and returns its exit code and what it said.
 func (d *desktop) run(args ...string) (int, string, string) {
 	var out, errs bytes.Buffer
 	code := Run(context.Background(), Process{Args: args, Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test", Stdin: strings.NewReader(""),
-		Stdout: &out, Stderr: &errs, Now: time.Now, Lookup: func(k string) (string, bool) { v, ok := d.env[k]; return v, ok }})
+		Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(k string) (string, bool) { v, ok := d.env[k]; return v, ok }})
 	return code, out.String(), errs.String()
 }
 
@@ -128,6 +136,7 @@ type pullHub struct {
 	head     string
 	reviews  []map[string]any
 	comments []string
+	now      time.Time // of reviews; zero is the clock's
 }
 
 func newPullHub(t *testing.T) *pullHub {
@@ -183,8 +192,12 @@ func newPullHub(t *testing.T) *pullHub {
 func (h *pullHub) review(login, state, commit string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	at := h.now
+	if at.IsZero() {
+		at = time.Now()
+	}
 	h.reviews = append(h.reviews, map[string]any{"id": 80 + len(h.reviews), "user": map[string]any{"login": login, "type": "User"}, "state": state, "commit_id": commit,
-		"submitted_at": time.Now().UTC().Format(time.RFC3339), "html_url": "https://github.com/acme/train/pull/7#pullrequestreview-80"})
+		"submitted_at": at.UTC().Format(time.RFC3339), "html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+len(h.reviews))})
 }
 
 func (h *pullHub) said() []string {
@@ -197,17 +210,7 @@ func (h *pullHub) said() []string {
 // commit, the gate passes once, and an edited file asks again.
 func TestAPullRequestReviewApproves(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
-	event := map[string]any{"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": "acme/train"},
-		"pull_request": map[string]any{"number": 7, "state": "open", "user": map[string]any{"login": "octoana", "type": "User"},
-			"head": map[string]any{"ref": "resnet50", "sha": h.head, "repo": map[string]any{"full_name": "acme/train"}},
-			"base": map[string]any{"ref": "main", "sha": strings.Repeat("b", 40), "repo": map[string]any{"full_name": "acme/train"}}}}
-	text, err := json.Marshal(event)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.write("event.json", string(text))
-	d.env = map[string]string{"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(d.dir, "event.json"), "GITHUB_REPOSITORY": "acme/train",
-		"GITHUB_API_URL": h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"}
+	d.pullRequest(h)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 
 	asked := d.gate(ExitHeld, "job.yaml", "--github")
@@ -221,7 +224,9 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 	h.review("eve", "APPROVED", h.head)
 	d.gate(ExitHeld, "job.yaml", "--github")
 	h.review("octobo", "APPROVED", strings.Repeat("c", 40))
-	d.gate(ExitHeld, "job.yaml", "--github")
+	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"), "the review by octobo does not count: the review is of another commit") {
+		t.Errorf("nobody was told why reviews do not count: %q", got.Reasons)
+	}
 	h.review("octobo", "APPROVED", h.head)
 	if got := d.gate(ExitDone, "job.yaml", "--github"); got.HoldID == "" || got.ApprovalID != asked.ApprovalID {
 		t.Errorf("after the review it is %+v", got)
@@ -229,13 +234,22 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 	if said := h.said(); len(said) != 1 || !strings.Contains(strings.ToLower(said[0]), "allow") {
 		t.Errorf("the comment was not brought up to date: %q", said)
 	}
+	// The check runs again: the run is the same one, and another one needs another review.
+	once := d.gate(ExitDone, "job.yaml", "--github")
+	again := d.gate(ExitHeld, "job.yaml", "--github", "--key", "another")
+	if !strings.Contains(strings.Join(again.Reasons, "\n"), "bo does not count: it was used for request "+asked.ApprovalID) {
+		t.Errorf("a review was used twice: %+v", again)
+	}
+	if code, out, _ := d.run("budget", "holds"); code != ExitDone || strings.Count(out, "live") != 1 || !strings.Contains(out, once.HoldID) {
+		t.Errorf("one review made the holds\n%s", out)
+	}
 
 	// The review was of that file: an edited one needs a new commit, and a review of it.
 	d.write("job.yaml", strings.Replace(fmt.Sprintf(gateJob, "big", "390h"), "train.py", "train.py --lr 1", 1))
 	h.mu.Lock()
 	h.head = strings.Repeat("d", 40)
 	h.mu.Unlock()
-	d.write("event.json", strings.ReplaceAll(string(text), strings.Repeat("a", 40), strings.Repeat("d", 40)))
+	d.pullRequest(h)
 	if got := d.gate(ExitHeld, "job.yaml", "--github"); got.ApprovalID == asked.ApprovalID {
 		t.Error("an edited file goes by the approval of the old one")
 	}
@@ -243,5 +257,136 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 		if strings.Contains(text, "ghs_secret") {
 			t.Error("the token was told to people")
 		}
+	}
+}
+
+// pullRequest makes a desktop the run of a workflow about pull request 7 of the hub.
+func (d *desktop) pullRequest(h *pullHub) {
+	d.t.Helper()
+	event := map[string]any{"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": "acme/train"},
+		"pull_request": map[string]any{"number": 7, "state": "open", "user": map[string]any{"login": "octoana", "type": "User"},
+			"head": map[string]any{"ref": "resnet50", "sha": h.head, "repo": map[string]any{"full_name": "acme/train"}},
+			"base": map[string]any{"ref": "main", "sha": strings.Repeat("b", 40), "repo": map[string]any{"full_name": "acme/train"}}}}
+	text, err := json.Marshal(event)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.write("event.json", string(text))
+	d.env = map[string]string{"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(d.dir, "event.json"), "GITHUB_REPOSITORY": "acme/train",
+		"GITHUB_API_URL": h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"}
+}
+
+// TestAReviewIsOfThePriceItSaw: a review approves the request that it came after, and no
+// later one at a higher price or after the first expired.
+func TestAReviewIsOfThePriceItSaw(t *testing.T) {
+	d, h := newDesktop(t), newPullHub(t)
+	d.pullRequest(h)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	h.now = d.now.Add(-time.Minute)
+	h.review("octobo", "APPROVED", h.head)
+	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"), "bo does not count: it is of 2026-11-21T08:59:00Z, before request") {
+		t.Errorf("a review of what nobody had asked made it %q", got.Reasons)
+	}
+	d.now = d.now.Add(48 * time.Hour) // the request expires
+	h.now = d.now.Add(-time.Minute)
+	h.review("octobo", "APPROVED", h.head)
+	d.gate(ExitHeld, "job.yaml", "--github")
+	h.now = d.now.Add(time.Minute)
+	h.review("octobo", "APPROVED", h.head)
+	d.now = d.now.Add(2 * time.Minute)
+	d.gate(ExitDone, "job.yaml", "--github")
+}
+
+// TestWhoAsksForChangesDenies: the check fails with that person's reason, for as long as
+// the review stands.
+func TestWhoAsksForChangesDenies(t *testing.T) {
+	d, h := newDesktop(t), newPullHub(t)
+	d.pullRequest(h)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+	d.gate(ExitHeld, "job.yaml", "--github")
+	d.now = time.Now()
+	for range 2 {
+		d.now = d.now.Add(time.Minute)
+		h.now = d.now
+		h.review("octobo", "CHANGES_REQUESTED", h.head)
+		d.now = d.now.Add(time.Minute)
+		if got := d.gate(ExitDenied, "job.yaml", "--github"); got.Decision != "deny" || !strings.Contains(strings.Join(got.Reasons, "\n"), "bo denied request ") {
+			t.Errorf("changes were asked for, and it is %+v", got)
+		}
+	}
+	if said := h.said(); len(said) != 1 || !strings.Contains(said[0], "is denied") {
+		t.Errorf("the pull request was told %q", said)
+	}
+	d.now = d.now.Add(time.Minute)
+	h.now = d.now
+	h.review("octobo", "APPROVED", h.head) // who changes their mind says so once
+	d.now = d.now.Add(time.Minute)
+	d.gate(ExitDone, "job.yaml", "--github")
+}
+
+// TestVotesHaveTheirPlace: what is wrong in a file of votes is named with its line, and an
+// id that YAML takes for a number is an id.
+func TestVotesHaveTheirPlace(t *testing.T) {
+	d := newDesktop(t)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+	for _, tt := range []struct{ name, text, want string }{
+		{"empty", "", ""},
+		{"none", "votes: []\n", ""},
+		{"digits", "votes:\n  - {request: 12345678e901, by: bo, allow: true}\n", ""},
+		{"short", "votes:\n  - {request: 12345678, by: bo, allow: true}\n  - request: 1234\n    by: bo\n    allow: true\n", "votes.yaml:3:"},
+		{"undecided", "votes: [{request: abcdefgh, by: bo}]\n", "votes.yaml:1:9: a vote needs request"},
+		{"neither", "votes:\n  - {request: abcdefgh, by: bo, allow: \"yes\"}\n", "votes.yaml:2:40: allow is true or false"},
+		{"another key", "votes:\n  - {request: abcdefgh, by: bo, allow: true, amount: 3}\n", `votes.yaml:2:46: unknown field "amount"`},
+		{"a list", "votes:\n  - {request: [a], by: bo, allow: true}\n", "votes.yaml:2:6: request is a text"},
+		{"no votes", "votes: [3]\n", "votes.yaml:1:9: a vote needs"},
+		{"not closed", "a: [\n", "votes.yaml:1:4:"},
+	} {
+		d.write("votes.yaml", tt.text)
+		code, _, errs := d.run("gate", "job.yaml", "--votes", "votes.yaml")
+		want := ExitUsage
+		if tt.want == "" {
+			want = ExitHeld
+		}
+		if code != want || !strings.Contains(errs, tt.want) || strings.Count(errs, "\n") > 1 {
+			t.Errorf("%s: exit %d, %q; want %d, %q", tt.name, code, errs, want, tt.want)
+		}
+	}
+}
+
+// TestSeveralWorkloadsAreHeldToTheEnd: a hold of several workloads lasts as long as all of
+// them, not as long as their money would at the rate of all at once.
+func TestSeveralWorkloadsAreHeldToTheEnd(t *testing.T) {
+	d := newDesktop(t)
+	pod := func(name, machine string, seconds int) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {team: vision, purpose: training}}\nspec:\n  activeDeadlineSeconds: %d\n"+
+			"  nodeSelector: {node.kubernetes.io/instance-type: %s, topology.kubernetes.io/region: us-east-1}\n  containers: [{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]\n", name, seconds, machine)
+	}
+	d.write("two.yaml", pod("long", "g5.xlarge", 50*3600)+"---\n"+pod("dear", "p4d.24xlarge", 3600))
+	d.gate(ExitDone, "two.yaml")
+	_, out, _ := d.run("budget", "holds", "-o", "json")
+	var held struct {
+		Holds []struct{ From, Until time.Time }
+	}
+	if err := json.Unmarshal([]byte(out), &held); err != nil || len(held.Holds) != 1 {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if got := held.Holds[0].Until.Sub(held.Holds[0].From); got != 51*time.Hour {
+		t.Errorf("pods of 50 h and 1 h are held for %s", got)
+	}
+}
+
+// TestWhoDeniesIsHeardFirst: one denial outweighs every approval, wherever it stands.
+func TestWhoDeniesIsHeardFirst(t *testing.T) {
+	d, h := newDesktop(t), newPullHub(t)
+	d.write("curfew.yaml", strings.Replace(gateConfig, "{bo:", "{cy: [approver], bo:", 1))
+	d.pullRequest(h)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+	asked := d.gate(ExitHeld, "job.yaml", "--github")
+	h.review("octobo", "APPROVED", h.head)
+	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %[1]s, by: bo, allow: true}\n  - {request: %[1]s, by: cy, allow: false, reason: use the reserved machines}\n", asked.ApprovalID))
+	got := d.gate(ExitDenied, "job.yaml", "--github", "--votes", "votes.yaml")
+	if !strings.Contains(strings.Join(got.Reasons, "\n"), "cy denied request "+asked.ApprovalID+": use the reserved machines") {
+		t.Errorf("got %+v", got)
 	}
 }

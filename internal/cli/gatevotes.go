@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
@@ -22,14 +25,54 @@ const leastID = 8
 // voteFile is the decisions of approvers in a file whose writers are trusted: in CI that
 // curfew cannot ask for reviews, a file of a protected branch.
 type voteFile struct {
-	Votes []struct {
-		Request string `yaml:"request"`
-		By      string `yaml:"by"`
-		Allow   *bool  `yaml:"allow"`
-		Reason  string `yaml:"reason"`
-	} `yaml:"votes"`
+	Votes []voteLine `yaml:"votes"`
 
 	approvers map[string][]string
+}
+
+// voteLine is one decision in a file.
+type voteLine struct {
+	request, by, reason string
+	allow               bool
+}
+
+// UnmarshalYAML reads a vote strictly; mistakes have their place.
+func (v *voteLine) UnmarshalYAML(n ast.Node) error {
+	wrong := func(n ast.Node, format string, args ...any) error {
+		t := n.GetToken()
+		return &yaml.SyntaxError{Message: fmt.Sprintf(format, args...), Token: &token.Token{Position: t.Position, Value: t.Value}}
+	}
+	var pairs []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		pairs = m.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{m}
+	}
+	texts := map[string]*string{"request": &v.request, "by": &v.by, "reason": &v.reason}
+	decided := false
+	for _, p := range pairs {
+		key := p.Key.GetToken().Value
+		if allow, isBool := p.Value.(*ast.BoolNode); key == "allow" && isBool {
+			v.allow, decided = allow.Value, true
+			continue
+		}
+		to, known := texts[key]
+		_, isText := p.Value.(ast.ScalarNode)
+		switch {
+		case key == "allow":
+			return wrong(p.Value, "allow is true or false")
+		case !known:
+			return wrong(p.Key, "unknown field %q: a vote has request, by, allow and reason", key)
+		case !isText:
+			return wrong(p.Key, "%s is a text", key)
+		}
+		*to = p.Value.GetToken().Value // an id of digits alone is no number
+	}
+	if len(v.request) < leastID || strings.TrimSpace(v.by) == "" || !decided {
+		return wrong(n, "a vote needs request (at least %d characters of its id), by and allow", leastID)
+	}
+	return nil
 }
 
 // readVotes reads a file of votes, strictly.
@@ -42,36 +85,25 @@ func (a *app) readVotes(name string, cfg config.Config) (*voteFile, error) {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s:%d:%d: %s", name, line, column, message)}
 	}
 	f := voteFile{approvers: cfg.Approvers}
-	if err := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict()).Decode(&f); err != nil {
+	if err := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict()).Decode(&f); err != nil && !errors.Is(err, io.EOF) {
 		var broken yaml.Error
 		if errors.As(err, &broken) && broken.GetToken() != nil {
 			at := broken.GetToken().Position
-			return nil, wrong(at.Line, at.Column, broken.GetMessage())
+			return nil, wrong(at.Line, at.Column, strings.Join(strings.Fields(broken.GetMessage()), " "))
 		}
 		return nil, wrong(1, 1, "a list of votes is expected: "+err.Error())
-	}
-	for i, v := range f.Votes {
-		if len(v.Request) < leastID || v.By == "" || v.Allow == nil {
-			return nil, wrong(1, 1, fmt.Sprintf("vote %d needs request (at least %d characters of its id), by and allow", i+1, leastID))
-		}
 	}
 	return &f, nil
 }
 
-// ballot returns the vote on a request: the first that denies, else the first that allows.
-func (f *voteFile) ballot(_ context.Context, request string) (vote, bool, error) {
-	var out vote
-	found := false
+// ballot returns the votes on a request.
+func (f *voteFile) ballot(_ context.Context, request string) (votes []vote, aside []string, err error) {
 	for _, v := range f.Votes {
-		if !strings.HasPrefix(request, v.Request) || (found && *v.Allow) {
-			continue
-		}
-		out = vote{by: approval.Person{Name: v.By, Roles: rolesOf(f.approvers, v.By)}, allow: *v.Allow, reason: first(v.Reason, "a file of votes")}
-		if found = true; !out.allow {
-			break
+		if strings.HasPrefix(request, v.request) {
+			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: rolesOf(f.approvers, v.by)}, allow: v.allow, reason: first(v.reason, "a file of votes")})
 		}
 	}
-	return out, found, nil
+	return votes, nil, nil
 }
 
 // pullRequest is the pull request that a run of a workflow is about.
@@ -107,13 +139,18 @@ func (a *app) pullRequest(cfg config.Config) (*pullRequest, error) {
 }
 
 // ballot returns what the reviews of the pull request say.
-func (p *pullRequest) ballot(ctx context.Context, _ string) (vote, bool, error) {
+func (p *pullRequest) ballot(ctx context.Context, _ string) (votes []vote, aside []string, err error) {
 	b, err := p.client.Votes(ctx, p.people)
 	if err != nil {
-		return vote{}, false, fmt.Errorf("read the reviews of %s: %w", p.pull, err)
+		return nil, nil, fmt.Errorf("read the reviews of %s: %w", p.pull, err)
 	}
-	v, ok := b.Deciding()
-	return vote{by: v.By, allow: v.Allow, reason: "review " + v.URL}, ok, nil
+	for _, v := range b.Votes {
+		votes = append(votes, vote{by: v.By, allow: v.Allow, reason: "review " + v.URL, at: v.At, once: true})
+	}
+	for _, o := range b.Aside {
+		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", o.Login, o.Why))
+	}
+	return votes, aside, nil
 }
 
 // comment tells the pull request what was decided.

@@ -36,8 +36,11 @@ func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error)
 // person is who gives the command: the configured identity, else the user that the
 // operating system knows.
 func (a *app) person(cfg config.Config) (string, error) {
+	if name := strings.TrimSpace(cfg.Identity); name != "" {
+		return name, nil
+	}
 	if cfg.Identity != "" {
-		return cfg.Identity, nil
+		return "", &failure{exit: ExitUsage, code: "no_identity", err: errors.New("the identity is blank"), hint: "set identity in curfew.yaml, or CURFEW_IDENTITY, to a name"}
 	}
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username, nil

@@ -31,6 +31,8 @@ type outcome struct {
 	whole    money.Amount
 	duration Duration
 	unknown  []string
+	// open is the part of unknown that may be large.
+	open []string
 	// far is how many transfers from other regions could not be priced for want of a
 	// size. A machine that needs none is preferred.
 	far int
@@ -54,10 +56,15 @@ func (c *chooser) price(o *outcome) error {
 	if limit == 0 {
 		limit = forever
 	}
-	if c.spec.MaxCost > 0 && o.work.basis == Capped {
+	spent := c.spec.MaxCost > 0 && o.work.p95 == forever // nothing but max_cost ends it
+	if spent {
 		longest := course{spot: o.hasSpot && c.spec.Capacity != spec.OnDemand, wall: limit}
 		most := c.longest(longest, func(x course) (money.Amount, error) { return c.paid(o, disk, x) })
-		o.work.p50, o.work.p95 = min(o.work.p50, most), min(o.work.p95, most)
+		o.work.p95 = min(o.work.p95, most)
+		if o.work.basis == Capped {
+			o.work.p50 = min(o.work.p50, most)
+		}
+		o.work.p95 = max(o.work.p50, o.work.p95)
 	}
 	usual, worst := c.courses(o, limit)
 	whole := usual
@@ -75,7 +82,7 @@ func (c *chooser) price(o *outcome) error {
 		if err := c.afford(o, disk, &worst); err != nil {
 			return err
 		}
-		if worst.wall < wanted {
+		if spent || worst.wall < wanted {
 			limit, by = worst.wall, "max_cost"
 		}
 		o.work.beyond = o.work.beyond || o.work.basis != Capped && usual.wall < o.work.p50
@@ -246,6 +253,12 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 		if err := c.transfer(o, transfer{uri: p.To, size: size, times50: int64(usual.wall / every), times95: int64(worst.wall / every)}); err != nil {
 			return err
 		}
+		// It is read back after each interruption. What is not known is said above.
+		if name, _ := bucket(p.To); size > 0 && c.params.DataRegions[name] != "" && worst.restarts > 0 {
+			if err := c.transfer(o, transfer{uri: p.To, size: size, in: true, times50: int64(usual.restarts), times95: int64(worst.restarts)}); err != nil {
+				return err
+			}
+		}
 		if err := c.kept(o, p.To, "checkpoint", size, int64(p.Keep)); err != nil {
 			return err
 		}
@@ -257,6 +270,11 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 		return c.kept(o, a.To, "artifact", 0, 1)
 	}
 	return nil
+}
+
+// leaveOpen notes a cost that is not known and may be large.
+func (o *outcome) leaveOpen(what string) {
+	o.unknown, o.open = append(o.unknown, what), append(o.open, what)
 }
 
 // transfer is data that moves to or from a bucket, a number of times.
@@ -282,7 +300,7 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 	case t.in && (strings.HasPrefix(t.uri, "https://") || strings.HasPrefix(t.uri, "http://")):
 		return nil
 	case !isS3:
-		o.unknown = append(o.unknown, fmt.Sprintf("%s %s: what its provider charges for the transfer is not in the price book", verb, t.uri))
+		o.leaveOpen(fmt.Sprintf("%s %s: what its provider charges for the transfer is not in the price book", verb, t.uri))
 		o.far++
 		return nil
 	case there == o.region:
@@ -306,7 +324,7 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 		o.unknown = append(o.unknown, fmt.Sprintf("%s %s: the region of the bucket is not known; outside %s each time is charged by the GiB, %s", verb, t.uri, o.region, rate))
 		return nil // unknown alike in every region: no reason to prefer one
 	case t.size == 0:
-		o.unknown = append(o.unknown, fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb, t.uri, from, to, rate))
+		o.leaveOpen(fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb, t.uri, from, to, rate))
 		o.far++
 		return nil
 	case err != nil:

@@ -68,21 +68,23 @@ type work struct {
 // work says how long the work takes on a number of machines of a type.
 func (c *chooser) work(machine string, count int) (work, error) {
 	limit, _ := c.spec.Cap()
+	end := limit // what ends it
+	if end == 0 && c.spec.MaxCost > 0 {
+		end = forever // or all that max_cost pays for
+	}
 	w := work{basis: Capped}
 	runs := c.completed(machine, count, &w)
 	switch {
 	case len(runs) > 0:
 		w.basis, w.runs, w.thin = Learned, len(runs), len(runs) < manyRuns
 		w.p50, w.p95 = c.quantile(runs, 0.5), c.quantile(runs, 0.95)
-		if w.thin && limit > 0 {
-			w.p95 = max(w.p95, limit)
+		if w.thin {
+			w.p95 = max(w.p95, end)
 		}
 	case c.spec.Duration > 0:
-		w.basis, w.p50, w.p95 = Declared, c.spec.Duration, max(c.spec.Duration, limit)
-	case limit > 0:
-		w.p50, w.p95 = limit, limit
-	case c.spec.MaxCost > 0:
-		w.p50, w.p95 = forever, forever
+		w.basis, w.p50, w.p95 = Declared, c.spec.Duration, max(c.spec.Duration, end)
+	case end > 0:
+		w.p50, w.p95 = end, end
 	default:
 		return w, fmt.Errorf("estimate %s: nothing says how long it runs: add max_runtime, or duration for how long the work takes", c.spec.Name)
 	}

@@ -63,6 +63,13 @@ type Estimate struct {
 	Changes       []string   `json:"changes"`
 	// Unknown is what costs money and could not be estimated; it is in no amount.
 	Unknown []string `json:"unknown"`
+	// Open is the part of Unknown that may be large: data of an unknown size read from
+	// afar, work that nothing ends, machines that only the run names. Nobody should start
+	// that unasked. The rest is what it costs to keep or move a file of unknown size near
+	// by.
+	Open []string `json:"-"`
+
+	longest time.Duration // of several workloads
 }
 
 // Machine is a type of machine as it is bought.

@@ -389,6 +389,64 @@ func TestLinesAddUp(t *testing.T) {
 	})
 }
 
+// TestACheckpointIsReadBack: from another region each interruption pays for the transfer
+// of one checkpoint, and from the same region none does.
+func TestACheckpointIsReadBack(t *testing.T) {
+	for region, want := range map[string]bool{"us-west-2": true, "us-east-1": false} {
+		s := parse(t, "resources: {instance_type: g5.xlarge}\nregions: [us-east-1]\ncapacity: spot\nmax_runtime: 20h\ncheckpoint: {dir: /c, to: s3://b/c, every: 1h, size: 10GiB}\n")
+		e, err := New(s, testBook(t), Params{Now: now, DataRegions: map[string]string{"b": region}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(e.Lines, func(l Line) bool { return strings.HasPrefix(l.What, "reading s3://b/c") })
+		if i < 0 {
+			if want {
+				t.Errorf("nothing is read from %s: %+v", region, e.Lines)
+			}
+			continue
+		}
+		read, err := (20 * money.USD / 1000).Mul(int64(10*e.Duration.RestartsP95), 1) // $0.02 a GiB
+		if l := e.Lines[i]; !want || err != nil || e.Duration.RestartsP95 == 0 || l.P95 != read {
+			t.Errorf("from %s %d restarts read %+v, want %s", region, e.Duration.RestartsP95, l, read)
+		}
+	}
+}
+
+// TestWhatNothingEndsIsNotKnown: a duration that is somebody's word, or that of a few
+// runs, is no bound; somebody has to approve a run that nothing ends.
+func TestWhatNothingEndsIsNotKnown(t *testing.T) {
+	for _, tc := range []struct {
+		name, src string
+		past      int
+		want      string
+	}{
+		{"declared", "duration: 1m", 0, "how long it runs: 1m are declared and nothing ends it then"},
+		{"declared and bounded", "duration: 1m\nmax_runtime: 1h", 0, ""},
+		{"declared and paid for", "duration: 1m\nmax_cost: 10", 0, ""},
+		{"paid for", "max_cost: 10", 0, ""},
+		{"of a few runs and paid for", "max_cost: 10", 3, ""},
+		{"bounded", "max_runtime: 1h", 0, ""},
+		{"of a few runs", "duration: 1m", 3, "how long it runs: 3 past runs say"},
+		{"of many runs", "duration: 1m", 40, ""},
+	} {
+		s := parse(t, "resources: {instance_type: g5.xlarge}\nregions: [us-east-1]\n"+tc.src+"\n")
+		e, err := New(s, testBook(t), Params{Now: now, History: runs(tc.past, 3*time.Hour, 9*time.Hour)})
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		if got := strings.Join(e.Unknown, "\n"); !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
+			t.Errorf("%s: unknown %q, want %q", tc.name, got, tc.want)
+		}
+		if _, ends := e.Duration.Limit(); ends != (tc.past != 40 && tc.want == "") {
+			t.Errorf("%s: something ends it: %v", tc.name, ends)
+		}
+		// All that max_cost pays for may be spent, to the second.
+		if missing := s.MaxCost - e.P95; s.MaxCost > 0 && (missing < 0 || missing > money.USD/1000 || e.Duration.CapBy != "max_cost") {
+			t.Errorf("%s: at most %s of max_cost %s; %+v", tc.name, e.P95, s.MaxCost, e.Duration)
+		}
+	}
+}
+
 func TestDrift(t *testing.T) {
 	for _, tc := range []struct {
 		catalogue, paid money.Amount

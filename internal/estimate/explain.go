@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
@@ -18,7 +19,10 @@ func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error)
 	o, s := options[0], c.spec
 	e := &Estimate{Schema: Schema, Kind: string(s.Kind), Name: s.Name, SpecHash: s.Hash(), Owner: s.Owner, Purpose: s.Purpose,
 		P50: o.p50, P95: o.p95, Hourly: o.hourly, Machine: o.bought(s), Region: o.region, Machines: o.count, Duration: &o.duration, Lines: o.lines,
-		Unknown: append(append([]string{}, s.Unknown...), unknown...)}
+		Unknown: slices.Concat([]string{}, s.Unknown, unknown), Open: slices.Concat(s.Unknown, o.open)}
+	if why := o.unbounded(s); why != "" {
+		e.Unknown, e.Open = append(e.Unknown, why), append(e.Open, why)
+	}
 	if g := e.Machine; g.GPUs > 0 {
 		e.GPUs = map[string]int{g.GPU: g.GPUs * g.Count}
 	}
@@ -34,6 +38,19 @@ func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error)
 // bought is the machine as it is bought.
 func (o *outcome) bought(s *spec.Spec) *Machine {
 	return &Machine{Type: o.machine.Type, Capacity: s.Capacity, Count: o.count, GPU: o.machine.Accelerator, GPUs: o.machine.GPUs()}
+}
+
+// unbounded says that its duration is only somebody's word, or that of a few runs, and
+// nothing ends it; empty where something does or enough runs say so.
+func (o *outcome) unbounded(s *spec.Spec) string {
+	switch w := o.work; {
+	case o.duration.limit > 0:
+	case w.basis == Declared:
+		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost", durationText(s.Duration))
+	case w.thin:
+		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", counted(w.runs, "past run"), durationText(w.p95))
+	}
+	return ""
 }
 
 // notes are sentences.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -36,7 +37,7 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 		for _, part := range []struct {
 			to   *[]string
 			from []string
-		}{{&e.Assumptions, x.Assumptions}, {&e.CoverageNotes, x.CoverageNotes}, {&e.Changes, x.Changes}, {&e.Unknown, x.Unknown}} {
+		}{{&e.Assumptions, x.Assumptions}, {&e.CoverageNotes, x.CoverageNotes}, {&e.Changes, x.Changes}, {&e.Unknown, x.Unknown}, {&e.Open, x.Open}} {
 			for _, line := range part.from {
 				*part.to = append(*part.to, x.Name+": "+line)
 			}
@@ -45,6 +46,7 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 			e.GPUs[gpu] += n
 		}
 		e.Machines += x.Machines
+		e.longest += x.Longest()
 		if e.Owner != x.Owner {
 			e.Owner = common(e.Owner, x.Owner)
 		}
@@ -62,6 +64,16 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 	e.SpecHash = hex.EncodeToString(h[:])
 	e.Title = fmt.Sprintf("%s: %s, at most %s, for %s", name, e.P50.Dollars(), e.P95.Dollars(), counted(len(all), "workload"))
 	return e, nil
+}
+
+// Longest is the longest that the work is expected to take, or that it can run where
+// something ends it: of several workloads all of them together, because they may follow
+// one another. It is 0 for a plan of Terraform.
+func (e *Estimate) Longest() time.Duration {
+	if d := e.Duration; d != nil {
+		return max(d.limit, d.p95)
+	}
+	return e.longest
 }
 
 // common is what two owners share.

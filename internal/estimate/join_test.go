@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -41,7 +42,10 @@ func TestJoin(t *testing.T) {
 	if e.Machines != 2 || e.GPUs["A100-80GB"] != 8 || e.GPUs["A10G"] != 4 || e.Owner.Team != "" || e.Purpose != "" {
 		t.Errorf("%+v", e)
 	}
-	if len(e.Unknown) != 1 || !strings.HasPrefix(e.Unknown[0], "sweep.fit: how often") {
+	if e.Longest() != 4*time.Hour || all[0].Longest() != 2*time.Hour {
+		t.Errorf("two workloads of %s take %s", all[0].Longest(), e.Longest())
+	}
+	if len(e.Unknown) != 2 || !strings.HasPrefix(e.Unknown[0], "finetune: how often") || !strings.HasPrefix(e.Unknown[1], "sweep.fit: how often") {
 		t.Errorf("unknown %q", e.Unknown)
 	}
 	if other, _ := join(strings.Replace(string(src), "train:1", "train:2", 1)); other.SpecHash == e.SpecHash {

@@ -25,6 +25,8 @@ func init() {
 		"aws_spot_instance_request":            (*meter).instance,
 		"aws_launch_template":                  func(*meter) {}, // what it starts is in its groups
 		"aws_autoscaling_group":                (*meter).group,
+		"aws_eks_node_group":                   (*meter).nodes,
+		"aws_ec2_capacity_reservation":         (*meter).reserved,
 		"aws_ebs_volume":                       (*meter).ebs,
 		"aws_eip":                              func(m *meter) { m.rate("public IPv4 address", price.ItemAddress, 1) },
 		"aws_nat_gateway":                      (*meter).nat,
@@ -120,7 +122,7 @@ func (m *meter) priced(what string, p price.Price, err error, usual, most int64)
 		m.err = err
 		return
 	}
-	hourly, err := p.Cost(usual, d)
+	hourly, err := p.Cost(most, d)
 	if err != nil {
 		m.err = err
 		return
@@ -135,7 +137,8 @@ func (m *meter) rate(what string, item price.Item, n int64) {
 	m.priced(what, p, err, n, n)
 }
 
-// machine adds machines, and counts their GPUs.
+// machine adds machines, and counts their GPUs: those that there may be, because nobody
+// is asked before a group grows.
 func (m *meter) machine(kind string, spot bool, usual, most int64) {
 	what, find := kind+" on demand", m.book.OnDemand
 	if spot {
@@ -143,7 +146,7 @@ func (m *meter) machine(kind string, spot bool, usual, most int64) {
 	}
 	p, err := find(kind, m.region)
 	m.priced(what, p, err, usual, most)
-	m.count(kind, usual)
+	m.count(kind, most)
 }
 
 func (m *meter) count(kind string, n int64) {
@@ -230,13 +233,16 @@ func (m *meter) volume(what string, at attributes, usual, most int64) {
 		m.priced(what, p, err, n50, n95)
 	}
 	each(what+" ("+kind+")", price.Item("ebs:"+kind), size)
-	iops, _ := at.number("iops")
+	iops, iopsState := at.number("iops")
 	throughput, _ := at.number("throughput")
 	switch kind {
-	case "gp3":
+	case "gp3": // where the plan does not say, it is what costs nothing
 		each(what+": IOPS over 3,000", price.ItemGP3IOPS, iops-gp3FreeIOPS)
 		each(what+": throughput over 125 MiB/s", price.ItemGP3Throughput, throughput-gp3FreeMiBps)
 	case "io1", "io2":
+		if iopsState != knownValue {
+			m.open("the IOPS of its %s are not known before it is there", what)
+		}
 		each(what+": IOPS", price.Item("ebs:"+kind+":iops"), iops)
 	}
 }
@@ -266,16 +272,93 @@ func (m *meter) group() {
 			market, _ = options[0].text("market_type")
 		}
 		m.machine(kind, market == "spot", usual, max(usual, most))
-		disks := template.block("block_device_mappings")
-		for _, d := range disks {
-			for _, b := range d.block("ebs") {
-				m.volume("disk", b, usual, max(usual, most))
-			}
-		}
-		if len(disks) == 0 {
-			m.open("the size of the root disk of its machines is that of their image")
+		m.mapped(template, usual, max(usual, most))
+	}
+}
+
+// mapped adds the disks of machines with a launch template.
+func (m *meter) mapped(template attributes, usual, most int64) {
+	disks := template.block("block_device_mappings")
+	for _, d := range disks {
+		for _, b := range d.block("ebs") {
+			m.volume("disk", b, usual, most)
 		}
 	}
+	if len(disks) == 0 {
+		m.open("the size of the root disk of its machines is that of their image")
+	}
+}
+
+// nodes adds the machines of a node group of EKS. Their types, market and disks are its
+// own or those of its launch template; where it names several types, which of them start
+// is decided when they do.
+func (m *meter) nodes() {
+	const (
+		usualType = "t3.medium" // what EKS starts where nothing is said
+		usualDisk = 20          // GiB, likewise
+	)
+	var size attributes
+	if b := m.at.block("scaling_config"); len(b) > 0 {
+		size = b[0]
+	}
+	usual, state := size.number("desired_size")
+	most, mostState := size.number("max_size")
+	if state != knownValue || mostState != knownValue {
+		m.open("its size is known only after the plan is applied")
+		return
+	}
+	most = max(usual, most)
+	template, templated := attributes{}, len(m.at.block("launch_template")) > 0
+	if templated {
+		var found bool
+		if template, found = m.template(m.change, m.at); !found {
+			m.open("its launch template is not in the plan")
+			return
+		}
+	}
+	kind, kindState := template.text("instance_type")
+	own, _ := m.at.values["instance_types"].([]any)
+	switch {
+	case len(own) > 1:
+		m.open("which of its %d machine types start is decided when they do", len(own))
+		return
+	case len(own) == 1:
+		kind, _ = own[0].(string)
+	case kindState == unknownValue || kind == "" && templated && m.at.state("instance_types") == unknownValue:
+		m.open("its machine type is known only after the plan is applied")
+		return
+	case kind == "":
+		kind = usualType
+	}
+	market, _ := m.at.text("capacity_type")
+	m.machine(kind, strings.EqualFold(market, "SPOT"), usual, most)
+	if templated {
+		m.mapped(template, usual, most)
+		return
+	}
+	disk, state := m.at.number("disk_size")
+	if state != knownValue {
+		disk = usualDisk
+	}
+	n50, ok50 := product(disk, usual)
+	n95, ok95 := product(disk, most)
+	if !ok50 || !ok95 {
+		m.err = money.ErrOverflow
+		return
+	}
+	p, err := m.book.Rate(price.ItemGP2, m.region)
+	m.priced("root disk (gp2)", p, err, n50, n95)
+}
+
+// reserved adds what a capacity reservation costs, used or not: its machines on demand.
+func (m *meter) reserved() {
+	kind, state := m.at.text("instance_type")
+	n, countState := m.at.number("instance_count")
+	if state != knownValue || countState != knownValue || kind == "" {
+		m.open("its machines are known only after the plan is applied")
+		return
+	}
+	m.machine(kind, false, n, n)
 }
 
 func (m *meter) nat() {

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	tfjson "github.com/hashicorp/terraform-json"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 )
@@ -69,7 +71,9 @@ type planner struct {
 	unpriced []string
 	// regionless says that a region was taken from the defaults.
 	regionless bool
-	parts      []hashed
+	// owned says that owner and purpose are those of a resource before.
+	owned bool
+	parts []hashed
 }
 
 // hashed is what an approval covers of one resource.
@@ -77,6 +81,8 @@ type hashed struct {
 	Address, Type, Action string
 	Lines                 [][4]string
 	Unknown               []string
+	// After is all that it will be, where what it costs is not known.
+	After any `json:",omitempty"`
 }
 
 // FromTerraform estimates the plan that `terraform show -json PLAN` prints; name is the
@@ -103,9 +109,7 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 		t.Actions[action]++
 		if meters[change.Type] == nil {
 			notPriced[change.Type]++
-			if action != "no-op" {
-				c.parts = append(c.parts, hashed{Address: change.Address, Type: change.Type, Action: action})
-			}
+			c.passOver(change, action)
 			continue
 		}
 		if err := c.add(change, action); err != nil {
@@ -128,6 +132,62 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 	}
 	c.finish()
 	return c.e, nil
+}
+
+// passOver counts a resource whose type has no price. What runs machines is not known to
+// cost nothing.
+func (c *planner) passOver(change *tfjson.ResourceChange, action string) {
+	if action == "no-op" {
+		return
+	}
+	part := hashed{Address: change.Address, Type: change.Type, Action: action}
+	if starts(action) && c.runsMachines(change) {
+		part.After = change.Change.After
+		c.e.Unknown = append(c.e.Unknown, fmt.Sprintf("%s: a resource of type %s runs machines, and what they cost is not estimated", change.Address, change.Type))
+	}
+	c.parts = append(c.parts, part)
+}
+
+// starts says whether something is there after an action that was not so before.
+func starts(action string) bool {
+	return action == "create" || action == "update" || action == "replace"
+}
+
+var (
+	// machineTypes are resources that run machines whatever their attributes say.
+	machineTypes = regexp.MustCompile(`fleet|compute_environment|capacity_(block_)?reservation|node_(group|pool)|scale_set|instance_(group_manager|template|from)|` +
+		`virtual_machine|compute_instance|tpu|notebook|workbench|emr_|dataproc|databricks_cluster|batch_pool`)
+	// machineKeys are attributes that name the type of a machine.
+	machineKeys = []string{"instance_type", "instance_types", "machine_type", "node_type", "node_type_id", "vm_size", "instance_class", "guest_accelerator", "accelerator_type"}
+)
+
+// runsMachines says whether a resource names a type of machines, or is of a kind that
+// runs some.
+func (c *planner) runsMachines(change *tfjson.ResourceChange) bool {
+	var names func(v any) bool
+	names = func(v any) bool {
+		switch v := v.(type) {
+		case string:
+			_, known := c.book.Machine(strings.TrimPrefix(v, "ml."))
+			return known
+		case []any:
+			return slices.ContainsFunc(v, names)
+		case map[string]any:
+			for key, value := range v {
+				if names(value) || given(value) && slices.Contains(machineKeys, key) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return machineTypes.MatchString(change.Type) || names(change.Change.After) || names(change.Change.AfterUnknown)
+}
+
+// given says whether an attribute has a value.
+func given(v any) bool {
+	list, isList := v.([]any)
+	return v != nil && v != "" && v != false && (!isList || len(list) > 0)
 }
 
 // notPricedError names what has no price.
@@ -193,7 +253,7 @@ func actionOf(all tfjson.Actions) string {
 
 // add counts one resource before and after the plan.
 func (c *planner) add(change *tfjson.ResourceChange, action string) error {
-	touched := action == "create" || action == "update" || action == "replace"
+	touched := starts(action)
 	part := hashed{Address: change.Address, Type: change.Type, Action: action}
 	gone := action == "delete" || action == "replace" && slices.Contains(change.Change.Actions, tfjson.ActionDelete)
 	after := change.Change.After
@@ -229,6 +289,9 @@ func (c *planner) add(change *tfjson.ResourceChange, action string) error {
 			return err
 		}
 		if touched {
+			if len(m.lines)+len(m.unknown)+len(m.unpriced) > 0 {
+				c.own(m.at)
+			}
 			c.e.Lines = append(c.e.Lines, m.lines...)
 			c.e.Unknown = append(c.e.Unknown, m.unknown...)
 			c.unpriced = append(c.unpriced, m.unpriced...)
@@ -242,7 +305,9 @@ func (c *planner) add(change *tfjson.ResourceChange, action string) error {
 			for _, l := range m.lines {
 				part.Lines = append(part.Lines, [4]string{l.What, l.Quantity, l.QuantityP95, l.Unit})
 			}
-			part.Unknown = m.unknown
+			if part.Unknown = m.unknown; len(m.unknown) > 0 {
+				part.After = after
+			}
 		} else {
 			for _, missing := range m.unpriced {
 				c.e.Unknown = append(c.e.Unknown, "the price of "+missing)
@@ -253,6 +318,28 @@ func (c *planner) add(change *tfjson.ResourceChange, action string) error {
 		c.parts = append(c.parts, part)
 	}
 	return nil
+}
+
+// own counts the tags of a resource: owner and purpose are what all share that costs.
+func (c *planner) own(at attributes) {
+	r := &inventory.Resource{Tags: map[string]string{}}
+	for _, key := range []string{"tags", "tags_all", "labels"} {
+		tags, _ := at.values[key].(map[string]any)
+		for name, v := range tags {
+			if text, ok := v.(string); ok {
+				r.Tags[name] = text
+			}
+		}
+	}
+	_ = inventory.DefaultTagMapping().Apply(r) // its only error is of an exemption
+	if !c.owned {
+		c.owned, c.e.Owner, c.e.Purpose = true, r.Owner, r.Purpose
+		return
+	}
+	c.e.Owner = common(c.e.Owner, r.Owner)
+	if c.e.Purpose != r.Purpose {
+		c.e.Purpose = inventory.PurposeUnknown
+	}
 }
 
 // hash is that of what the plan changes and of the quantities that it pays for. Prices
@@ -267,7 +354,7 @@ func (c *planner) hash() string {
 // finish writes the sentences.
 func (c *planner) finish() {
 	e, t := c.e, c.t
-	e.SpecHash = c.hash()
+	e.SpecHash, e.Open = c.hash(), e.Unknown
 	e.Title = fmt.Sprintf("%s: %s a month for what it creates and changes, at most %s; all in all %s becomes %s", e.Name,
 		e.P50.Dollars(), e.P95.Dollars(), t.Before.Dollars(), t.Monthly.Dollars())
 	assumed, covered, changes := notes{}, notes{}, notes{}

@@ -2,11 +2,13 @@ package estimate
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
@@ -69,6 +71,17 @@ func TestTerraformResources(t *testing.T) {
 		{"database without a price", created("aws_db_instance", `{"engine":"oracle-ee","instance_class":"db.m5.large","allocated_storage":100}`), "0.00", []string{"the price of db.m5.large in us-east-1 is not in the price book"}},
 		{"another cloud", created("azurerm_linux_virtual_machine", `{"size":"Standard_NC24ads_A100_v4","location":"westeurope"}`), "0.00", []string{"the price of Standard_NC24ads_A100_v4 in westeurope"}},
 		{"mixed group", created("aws_autoscaling_group", `{"min_size":1,"max_size":2,"mixed_instances_policy":[{}]}`), "0.00", []string{"it mixes machine types"}},
+		{"io2 whose IOPS come later", change("aws_ebs_volume", `"create"`, "null", `{"size":100,"type":"io2"}`, `{"iops":true}`), "12.50", []string{"the IOPS of its volume are not known"}},
+		{"node group", created("aws_eks_node_group", `{"instance_types":["g5.xlarge"],"disk_size":100,"scaling_config":[{"desired_size":2,"max_size":4,"min_size":0}]}`), "1480.00", nil},
+		{"node group on spot", created("aws_eks_node_group", `{"instance_types":["g5.xlarge"],"capacity_type":"SPOT","disk_size":100,"scaling_config":[{"desired_size":2,"max_size":4,"min_size":0}]}`), "604.00", nil},
+		{"node group of several types", created("aws_eks_node_group", `{"instance_types":["g5.xlarge","g5.2xlarge"],"scaling_config":[{"desired_size":2,"max_size":4}]}`), "0.00", []string{"which of its 2 machine types start"}},
+		{"node group of a template elsewhere", created("aws_eks_node_group", `{"launch_template":[{"id":"lt-1"}],"scaling_config":[{"desired_size":2,"max_size":4}]}`), "0.00", []string{"its launch template is not in the plan"}},
+		{"node group of a size that comes later", change("aws_eks_node_group", `"create"`, "null", `{"scaling_config":[{"max_size":4}]}`, `{"scaling_config":[{"desired_size":true}]}`), "0.00", []string{"its size is known only after"}},
+		{"capacity reservation", created("aws_ec2_capacity_reservation", `{"instance_type":"g5.xlarge","instance_count":2}`), "1460.00", nil},
+		{"fleet", created("aws_ec2_fleet", `{"type":"maintain"}`), "0.00", []string{"a resource of type aws_ec2_fleet runs machines"}},
+		{"a type of machine in what has no price", created("aws_thing", `{"pool":[{"size":"p4d.24xlarge"}]}`), "0.00", []string{"runs machines"}},
+		{"a machine that comes later", change("google_thing", `"create"`, "null", `{}`, `{"machine_type":true}`), "0.00", []string{"runs machines"}},
+		{"no machine", created("random_id", `{"byte_length":4,"guest_accelerator":[],"instance_type":""}`), "0.00", nil},
 		{"region by the resource", created("aws_instance", `{"region":"us-west-2","instance_type":"p4d.24xlarge","root_block_device":[{"volume_size":100,"volume_type":"gp3"}]}`), "15337.30", nil},
 	} {
 		e, err := FromTerraform(strings.NewReader(tc.src), "p.json", testBook(t), Params{Now: now})
@@ -213,4 +226,57 @@ func FuzzTerraform(f *testing.F) {
 			t.Fatalf("lines of %s and %s in %s and %s, %v", p50, p95, e.P50, e.P95, err)
 		}
 	})
+}
+
+// TestTerraformCountsWhatMayBe: quotas and the dollars of an hour are held for the largest
+// size of a group, because nobody is asked before it grows.
+func TestTerraformCountsWhatMayBe(t *testing.T) {
+	src := created("aws_eks_node_group", `{"instance_types":["g5.xlarge"],"disk_size":73,"scaling_config":[{"desired_size":0,"max_size":4,"min_size":0}]}`)
+	e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t), Params{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 4 × $1.00 and 4 × 73 GiB × $0.10 / 730 h.
+	if e.P50 != 0 || e.P95.String() != "2949.20" || e.Hourly.String() != "4.04" || e.Machines != 4 || e.GPUs["A10G"] != 4 {
+		t.Errorf("%s to %s, %s an hour, %d machines, GPUs %v", e.P50, e.P95, e.Hourly, e.Machines, e.GPUs)
+	}
+}
+
+// TestTerraformHashCoversWhatHasNoPrice: an approval of machines that nobody could price
+// is of exactly those.
+func TestTerraformHashCoversWhatHasNoPrice(t *testing.T) {
+	for _, kind := range []string{"aws_ec2_fleet", "aws_autoscaling_group"} {
+		seen := map[string]bool{}
+		for _, machine := range []string{"g5.xlarge", "p4d.24xlarge"} {
+			src := created(kind, `{"min_size":1,"max_size":2,"mixed_instances_policy":[{"override":[{"instance_type":"`+machine+`"}]}]}`)
+			e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t), Params{Now: now})
+			if err != nil || len(e.Unknown) != 1 || seen[e.SpecHash] {
+				t.Errorf("%s of %s: %+v, %v", kind, machine, e, err)
+				continue
+			}
+			seen[e.SpecHash] = true
+		}
+	}
+}
+
+// TestTerraformOwner: a plan is for whom all that it pays for is tagged, so that it counts
+// against their budgets.
+func TestTerraformOwner(t *testing.T) {
+	one := `{"address":"aws_eip.%s","mode":"managed","type":"aws_eip","name":"%s","change":{"actions":["create"],"before":null,"after":{%s},"after_unknown":{}}}`
+	for _, tc := range []struct {
+		name, a, b string
+		want       inventory.Owner
+		purpose    inventory.Purpose
+	}{
+		{"the same", `"tags":{"team":"vision","purpose":"training"}`, `"tags_all":{"Team":"vision","Purpose":"training"}`, inventory.Owner{Team: "vision"}, inventory.Training},
+		{"one project each", `"tags":{"team":"vision","project":"a"}`, `"tags":{"team":"vision","project":"b"}`, inventory.Owner{Team: "vision"}, ""},
+		{"one of them nobody's", `"tags":{"team":"vision","purpose":"training"}`, ``, inventory.Owner{}, ""},
+		{"nobody's", ``, ``, inventory.Owner{}, ""},
+	} {
+		src := `{"format_version":"1.2","resource_changes":[` + fmt.Sprintf(one, "a", "a", tc.a) + "," + fmt.Sprintf(one, "b", "b", tc.b) + `]}`
+		e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t), Params{Now: now, Defaults: Defaults{Regions: []string{"us-east-1"}}})
+		if err != nil || e.Owner != tc.want || e.Purpose != tc.purpose {
+			t.Errorf("%s: %+v, %v", tc.name, e, err)
+		}
+	}
 }

@@ -86,14 +86,20 @@ func hashOf(parts ...any) string {
 type decision struct {
 	Ask
 	Params
-	hash    string
+	hash string
+	// after is the hold of the same key that was given back or expired before; empty:
+	// none.
+	after   string
 	reasons []string
 	lines   []Line
 }
 
 func (d *decision) decide(ctx context.Context) (Decision, error) {
-	if h, ok, err := d.earlier(ctx); err != nil || ok {
-		return d.replay(h), err
+	switch h, ok, err := d.earlier(ctx); {
+	case err != nil:
+		return Decision{}, err
+	case ok:
+		return d.replay(h), nil
 	}
 	approved, err := d.approved(ctx)
 	if err != nil {
@@ -136,7 +142,7 @@ func (d *decision) hold(approved *approval.Request) budget.Hold {
 		length = unbounded
 	}
 	h := budget.Hold{
-		Key: "run/" + hashOf(d.hash, d.Key), Run: d.Key,
+		Key: "run/" + hashOf(d.hash, d.Key, d.after), Run: d.Key,
 		Kind: d.Kind, Name: d.Name, SpecHash: d.SpecHash, Owner: d.Owner, Purpose: d.Purpose,
 		Amount: d.P95, Hourly: d.Hourly, GPUs: d.GPUs, Machines: d.Machines,
 		From: d.Now.UTC(), Until: d.Now.Add(length).UTC(), AskedBy: d.AskedBy,
@@ -150,43 +156,69 @@ func (d *decision) hold(approved *approval.Request) budget.Hold {
 // approvalKey is the key of the one hold that an approval is used up for.
 func approvalKey(id string) string { return "approval/" + id }
 
-// earlier returns the hold that a run with the ask's key was given before.
+// earlier returns the hold that a run with the ask's key was given before. A hold that was
+// released or expired stands in nobody's way: the run is decided about anew, under a key
+// that follows from that hold's. What was settled did run, and does not run again.
 func (d *decision) earlier(ctx context.Context) (h budget.Hold, ok bool, err error) {
 	if d.Key == "" {
 		return budget.Hold{}, false, nil
 	}
-	keys := []string{d.hold(nil).Key}
 	requests, err := d.Desk.Store.Requests(ctx, d.hash)
 	if err != nil {
 		return budget.Hold{}, false, err
 	}
 	for _, r := range requests {
-		keys = append(keys, approvalKey(r.ID))
+		h, found, err := d.keyed(ctx, approvalKey(r.ID))
+		if err != nil {
+			return budget.Hold{}, false, err
+		}
+		if found && h.Run == d.Key && h.State != budget.Pending && h.At(d.Now) == budget.Live {
+			return h, true, d.covers(h)
+		}
+		if found && h.Run == d.Key && h.State == budget.Settled {
+			return budget.Hold{}, false, d.over(h)
+		}
 	}
-	for _, key := range keys {
-		h, err := d.Budgets.Store.Keyed(ctx, key)
+	for {
+		h, found, err := d.keyed(ctx, d.hold(nil).Key)
 		switch {
-		case errors.Is(err, budget.ErrNotFound):
-			continue
 		case err != nil:
 			return budget.Hold{}, false, err
-		case h.Run != d.Key || h.State == budget.Pending:
-			continue
-		case h.At(d.Now) != budget.Live:
-			return budget.Hold{}, false, fmt.Errorf("the key %q was for a run that is over (hold %s is %s); give the next one another", d.Key, h.ID, h.At(d.Now))
-		case h.Amount < d.P95 || h.Hourly < d.Hourly:
-			return budget.Hold{}, false, fmt.Errorf("the key %q was admitted for $%s, not $%s (hold %s); release that hold or give another key", d.Key, h.Amount.Cents(), d.P95.Cents(), h.ID)
+		case !found || h.State == budget.Pending:
+			return budget.Hold{}, false, nil
+		case h.State == budget.Settled:
+			return budget.Hold{}, false, d.over(h)
+		case h.At(d.Now) == budget.Live:
+			return h, true, d.covers(h)
 		}
-		return h, true, nil
+		d.after = h.ID
 	}
-	return budget.Hold{}, false, nil
+}
+
+// keyed returns the hold of a key, and whether there is one.
+func (d *decision) keyed(ctx context.Context, key string) (h budget.Hold, found bool, err error) {
+	h, err = d.Budgets.Store.Keyed(ctx, key)
+	if errors.Is(err, budget.ErrNotFound) {
+		return h, false, nil
+	}
+	return h, err == nil, err
+}
+
+// covers says that a live hold of the key is for less than the ask.
+func (d *decision) covers(h budget.Hold) error {
+	if h.Amount < d.P95 || h.Hourly < d.Hourly {
+		return fmt.Errorf("the key %q was admitted for $%s, not $%s (hold %s); release that hold or give another key", d.Key, h.Amount.Cents(), d.P95.Cents(), h.ID)
+	}
+	return nil
+}
+
+// over says that the run of the key is over.
+func (d *decision) over(h budget.Hold) error {
+	return fmt.Errorf("the key %q was for a run that is over (hold %s is settled); give the next one another", d.Key, h.ID)
 }
 
 // replay gives the answer that was given.
 func (d *decision) replay(h budget.Hold) Decision {
-	if h.ID == "" {
-		return Decision{}
-	}
 	return Decision{Decision: Allow, HoldID: h.ID, ApprovalID: h.Approval, Budget: []Line{},
 		Reasons: []string{fmt.Sprintf("the run %q was admitted at %s and holds $%s", d.Key, h.CreatedAt.Format(time.RFC3339), h.Amount.Cents())}}
 }
@@ -199,7 +231,7 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 		return nil, fmt.Errorf("look for an approval: %w", err)
 	}
 	var found *approval.Request
-	for _, r := range requests {
+	for i, r := range requests {
 		state := r.At(d.Now)
 		switch {
 		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
@@ -210,6 +242,8 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 				return nil, err
 			}
 			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for $%s; it now costs up to $%s and has to be approved anew", r.ID, r.Amount.Cents(), d.P95.Cents()))
+		case state == approval.Denied && i == 0:
+			d.reasons = append(d.reasons, strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
 		case found != nil || r.Amount < d.P95:
 		case state == approval.Approved:
 			found = &r

@@ -25,7 +25,8 @@ type Ask struct {
 	// GPUs are accelerators by type, Machines how many machines at once.
 	GPUs     map[string]int
 	Machines int
-	// MaxRuntime is the longest it runs; zero is not bounded.
+	// MaxRuntime is the longest that it runs, or is expected to where nothing ends it: it
+	// is held for that long. Zero is not known.
 	MaxRuntime time.Duration
 	AskedBy    string
 	// Unknown is what costs money and could not be estimated, such as data of an unknown

@@ -404,36 +404,17 @@ func TestOneApprovalAdmitsOneRun(t *testing.T) {
 	}
 }
 
-func TestAKeyNamesARun(t *testing.T) {
-	for _, dollars := range []int64{40, 400} {
-		t.Run(fmt.Sprint(dollars), func(t *testing.T) {
-			ctx, h := context.Background(), newHouse(t, team)
-			a := job(dollars)
-			a.Key = "build 7"
-			if dollars > 100 {
-				h.approve(t, decide(t, h, a, now).ApprovalID, now)
-			}
-			first := decide(t, h, a, now)
-			again := decide(t, h, a, now.Add(time.Hour))
-			want(t, again, Allow, `the run "build 7" was admitted at 2026-11-21T12:30:00Z`)
-			if again.HoldID != first.HoldID || len(h.live(t, now)) != 1 {
-				t.Errorf("one key made two holds: %s, %s", first.HoldID, again.HoldID)
-			}
-			dearer := a
-			dearer.P95++
-			if _, err := Decide(ctx, dearer, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
-				t.Errorf("a dearer run was let in by its key: %v", err)
-			}
-			edited := a
-			edited.SpecHash, edited.P95 = "ed17", 500*money.USD
-			want(t, decide(t, h, edited, now), Held, "")
-			if _, err := h.params(now).Budgets.Settle(ctx, first.HoldID, money.USD, now); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Decide(ctx, a, h.params(now)); err == nil || !strings.Contains(err.Error(), "settled") {
-				t.Errorf("a run that is over was let in again: %v", err)
-			}
-		})
+// TestADenialIsTold: who asks again for what somebody denied is told so.
+func TestADenialIsTold(t *testing.T) {
+	h := newHouse(t, team)
+	first := decide(t, h, job(400), now)
+	if _, err := (approval.Desk{Store: h}).Decide(context.Background(), first.ApprovalID, bo, false, "use the reserved machines", now); err != nil {
+		t.Fatal(err)
+	}
+	again := decide(t, h, job(400), now)
+	want(t, again, Held, "request "+first.ApprovalID+" was denied by bo: use the reserved machines")
+	if again.ApprovalID == first.ApprovalID {
+		t.Error("a request that was denied is asked again")
 	}
 }
 

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,10 @@ func ParseManifest(name string, src []byte) ([]*Spec, error) {
 
 // gpuResource is the extended resource of the NVIDIA device plugin for Kubernetes.
 const gpuResource = "nvidia.com/gpu"
+
+// otherAccelerator are the extended resources of accelerators that no price is known for
+// one by one: slices and shares of GPUs, and those of other makers.
+var otherAccelerator = regexp.MustCompile(`^(nvidia\.com/(mig-.+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/.+|habana\.ai/gaudi|aws\.amazon\.com/neuron.*|google\.com/tpu)$`)
 
 func (d *document) manifests(bodies []ast.Node) ([]*Spec, error) {
 	t := newTree(bodies)
@@ -90,7 +95,7 @@ func (w *workload) read() ([]*Spec, error) {
 		}
 		return specs, err
 	default:
-		if n := w.find(w.root, gpuResource); n != nil {
+		if n := w.find(w.root, func(key string) bool { return key == gpuResource || otherAccelerator.MatchString(key) }); n != nil {
 			return nil, w.at(n, "a %s asks for GPUs; a Pod, a Job, a CronJob or a Workflow can be estimated, because it ends", cmp.Or(kind, "document without a kind"))
 		}
 	}
@@ -113,9 +118,9 @@ func (w *workload) job(meta, body ast.Node) (*Spec, error) {
 	}
 	atOnce := max(1, min(parallel, completions))
 	rounds := (max(1, completions) + atOnce - 1) / atOnce
-	limit := w.deadline(body)
+	limit, whole := w.deadline(body), true
 	if each := w.deadline(template, "spec"); limit == 0 && each > 0 && each <= maxDuration/time.Duration(rounds) {
-		limit = each * time.Duration(rounds)
+		limit, whole = each*time.Duration(rounds), false
 	}
 	s, err := w.pod(w.get(template, "spec"), atOnce, limit, meta, template)
 	if s == nil || err != nil {
@@ -124,10 +129,20 @@ func (w *workload) job(meta, body ast.Node) (*Spec, error) {
 	if s.Retries.Errors, err = w.number(body, 6, "backoffLimit"); err != nil { // 6 is Kubernetes' own default
 		return nil, err
 	}
+	if !whole {
+		s.begunAgain("activeDeadlineSeconds of the Job")
+	}
 	if rounds > 1 && limit == 0 {
 		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+counted(completions, "pod")+" run "+counted(atOnce, "pod")+" at a time")
 	}
 	return s, nil
+}
+
+// begunAgain notes that only each try has a bound, and what would bound all of them.
+func (s *Spec) begunAgain(bound string) {
+	if s.Retries.Errors > 0 {
+		s.Unknown = append(s.Unknown, "how often it is begun again: "+counted(s.Retries.Errors, "more time")+" at most, each for as long; "+bound+" would bound all")
+	}
 }
 
 // pod reads the spec of a pod; nil where it asks for no GPU.
@@ -193,6 +208,17 @@ func (w *workload) gpus(body ast.Node) (int, error) {
 
 // limit is how many GPUs a container is limited to.
 func (w *workload) limit(container ast.Node) (int, error) {
+	var other error
+	for _, part := range []string{"limits", "requests"} {
+		w.each(func(key string, v ast.Node) {
+			if n, ok := whole(v); otherAccelerator.MatchString(key) && (!ok || n > 0) {
+				other = w.at(v, "%s cannot be estimated, only whole %s can", key, gpuResource)
+			}
+		}, container, "resources", part)
+	}
+	if other != nil {
+		return 0, other
+	}
 	n := w.get(container, "resources", "limits", gpuResource)
 	if n == nil {
 		n = w.get(container, "resources", "requests", gpuResource)

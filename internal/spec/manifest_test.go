@@ -29,7 +29,7 @@ func TestManifests(t *testing.T) {
 	want := []*Spec{
 		{Kind: Job, Name: "finetune", Purpose: inventory.Training, Owner: inventory.Owner{Team: "nlp", Project: "chat", User: "bo"},
 			Resources: Resources{GPU: "A100-SXM4-80GB", GPUs: 4, Nodes: 2}, Capacity: Spot, Regions: []string{"us-east-1"}, MaxRuntime: 2 * time.Hour,
-			Retries: Retries{DefaultInterruptions, 1}, File: "m.yaml", Line: 6},
+			Retries: Retries{DefaultInterruptions, 1}, Unknown: []string{"how often it is begun again: 1 more time at most, each for as long; activeDeadlineSeconds of the Job would bound all"}, File: "m.yaml", Line: 6},
 		{Kind: Job, Name: "sweep.fit", Resources: Resources{InstanceType: "g5.12xlarge", GPUs: 1, Nodes: 4}, Capacity: OnDemand, MaxRuntime: 2 * time.Hour,
 			Retries: Retries{DefaultInterruptions, 0}, Unknown: []string{`how often step "again" runs: it is known only at run time, and is counted once`}, File: "m.yaml", Line: 33},
 	}
@@ -68,6 +68,12 @@ func TestManifestForms(t *testing.T) {
 		{"pod", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {activeDeadlineSeconds: 90, containers: [{" + gpus + "}]}\n", func(s *Spec) bool { return s.MaxRuntime == 90*time.Second }},
 		{"list", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{" + gpus + "}]}}]\n", func(s *Spec) bool { return s.Name == "p" }},
 		{"alias", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    limits: {nvidia.com/gpu: 3}\n  containers: [{resources: *g}]\n", func(s *Spec) bool { return s.Resources.GPUs == 3 }},
+		{"merged from a list", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g {nvidia.com/gpu: 3}\n  containers: [{resources: {limits: {<<: [*g]}}}]\n", func(s *Spec) bool { return s.Resources.GPUs == 3 }},
+		{"none of another maker", job("") + "        - {name: b, resources: {limits: {amd.com/gpu: 0}}}\n", func(s *Spec) bool { return s.Resources.GPUs == 2 }},
+		{"each try bounded", strings.Replace(job("      activeDeadlineSeconds: 60\n"), "spec:\n", "spec:\n  backoffLimit: 3\n", 1), func(s *Spec) bool {
+			return s.MaxRuntime == time.Minute && len(s.Unknown) == 1 && strings.Contains(s.Unknown[0], "how often it is begun again: 3 more times at most")
+		}},
+		{"all tries bounded", strings.Replace(job(""), "spec:\n", "spec:\n  backoffLimit: 3\n  activeDeadlineSeconds: 60\n", 1), func(s *Spec) bool { return s.MaxRuntime == time.Minute && s.Unknown == nil }},
 		{"merged", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    resources: {limits: {nvidia.com/gpu: 3}}\n  containers:\n    - <<: *g\n      name: a\n", func(s *Spec) bool { return s.Resources.GPUs == 3 }},
 		{"cron workflow", "apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nmetadata: {name: w}\nspec: {schedule: '@daily', workflowSpec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, template: b, withSequence: {count: 5}}]]}, {name: b, container: {" + gpus + "}}]}}\n",
 			func(s *Spec) bool { return s.Resources.Nodes == 5 && s.Name == "w.b" && len(s.Unknown) == 1 }},
@@ -83,7 +89,17 @@ func TestManifestForms(t *testing.T) {
 }
 
 func TestManifestMistakes(t *testing.T) {
+	gpu := strings.Index(job(""), "nvidia.com/gpu: 2")
+	with := func(limit string) string { return job("")[:gpu] + limit + "}}}\n" }
 	for _, tc := range []struct{ name, src, want string }{
+		{"a slice beside a GPU", with("nvidia.com/gpu: 2, nvidia.com/mig-1g.10gb: 1"), "m.yaml:8:85: nvidia.com/mig-1g.10gb cannot be estimated, only whole nvidia.com/gpu can"},
+		{"a share", with("nvidia.com/gpu.shared: 1"), "nvidia.com/gpu.shared cannot be estimated"},
+		{"of another maker", with("amd.com/gpu: \"8\""), "amd.com/gpu cannot be estimated"},
+		{"not a number", with("aws.amazon.com/neuron: x"), "aws.amazon.com/neuron cannot be estimated"},
+		{"merged from a list", "apiVersion: v1\nkind: Pod\nspec:\n  x: &g {amd.com/gpu: 8}\n  containers:\n    - resources: {limits: {<<: [*g]}}\n    - {resources: {limits: {nvidia.com/gpu: 1}}}\n", "amd.com/gpu cannot be estimated"},
+		{"of another maker, and does not end", "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec:\n      containers: [{resources: {limits: {amd.com/gpu: 1}}}]\n", "a Deployment asks for GPUs"},
+		{"a template elsewhere", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {workflowTemplateRef: {name: train}}\n---\n" + job(""), "m.yaml:3:29: a workflow runs the template train of another document"},
+		{"a step elsewhere", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, templateRef: {name: t}}]]}]}\n---\n" + job(""), "m.yaml:3:54: all that may ask for GPUs is in another document"},
 		{"no GPU", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: a}]}\n", "m.yaml:1:1: no workload is limited to nvidia.com/gpu"},
 		{"something that does not end", "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec:\n      containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]\n", "m.yaml:6:58: a Deployment asks for GPUs"},
 		{"half a GPU", strings.Replace(job(""), "gpu: 2", "gpu: 0.5", 1), "m.yaml:8:58: nvidia.com/gpu is a whole number from 0 to 1024"},

@@ -68,12 +68,22 @@ func (t *tree) key(n ast.Node, key string, depth int) ast.Node {
 				return t.value(v.Value)
 			}
 		case *ast.MergeKeyNode:
-			if depth < 100 && merged == nil {
-				merged = t.key(t.value(v.Value), key, depth+1)
+			for _, m := range t.merged(v.Value) {
+				if depth < 100 && merged == nil {
+					merged = t.key(m, key, depth+1)
+				}
 			}
 		}
 	}
 	return merged
+}
+
+// merged are the mappings that a merge key names: one, or a list of them.
+func (t *tree) merged(n ast.Node) []ast.Node {
+	if list, ok := t.value(n).(*ast.SequenceNode); ok {
+		return t.items(list)
+	}
+	return []ast.Node{t.value(n)}
 }
 
 // word returns a scalar at a path as it is written; "" where there is none.
@@ -92,23 +102,39 @@ func (t *tree) items(n ast.Node, path ...string) []ast.Node {
 	return out
 }
 
-// each visits the keys of a mapping at a path.
+// each visits the keys of a mapping at a path, those that it has itself before those that
+// are merged into it.
 func (t *tree) each(visit func(key string, v ast.Node), n ast.Node, path ...string) {
-	values, _ := mappingValues(t.get(n, path...))
+	t.visit(visit, t.get(n, path...), 0)
+}
+
+func (t *tree) visit(visit func(key string, v ast.Node), n ast.Node, depth int) {
+	values, _ := mappingValues(n)
+	var merged []ast.Node
 	for _, v := range values {
-		if k, ok := v.Key.(*ast.StringNode); ok {
+		switch k := v.Key.(type) {
+		case *ast.StringNode:
 			visit(k.Value, t.value(v.Value))
+		case *ast.MergeKeyNode:
+			merged = append(merged, t.merged(v.Value)...)
+		}
+	}
+	for _, m := range merged {
+		if depth < 20 {
+			t.visit(visit, m, depth+1)
 		}
 	}
 }
 
-// find returns a value by its key, wherever it is; nil where there is none.
-func (t *tree) find(n ast.Node, key string) (found ast.Node) {
+// find returns the value of a key that matches, wherever it is; nil where there is none.
+func (t *tree) find(n ast.Node, match func(key string) bool) (found ast.Node) {
 	for _, kind := range []ast.NodeType{ast.MappingType, ast.MappingValueType} {
 		for _, m := range ast.Filter(kind, n) {
-			if v := t.get(m, key); v != nil && found == nil {
-				found = v
-			}
+			t.each(func(key string, v ast.Node) {
+				if match(key) && v != nil && found == nil {
+					found = v
+				}
+			}, m)
 		}
 	}
 	return found

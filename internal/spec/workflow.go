@@ -10,6 +10,9 @@ import (
 // workflow reads the spec of an Argo Workflow: one Spec for each template with GPUs that
 // is reached from the entry point, with as many nodes as it is begun.
 func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
+	if n := w.get(body, "workflowTemplateRef"); n != nil {
+		return nil, w.at(n, "a workflow runs the template %s of another document, which may ask for GPUs: put its spec here to estimate it", w.word(n, "name"))
+	}
 	templates, order := map[string]ast.Node{}, []string{}
 	for _, t := range w.items(body, "templates") {
 		name := w.word(t, "name")
@@ -42,6 +45,9 @@ func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
 			s.Unknown = append(s.Unknown, run.unknown...)
 			out = append(out, s)
 		}
+	}
+	if len(out) == 0 && run.elsewhere != nil {
+		return nil, w.at(run.elsewhere, "all that may ask for GPUs is in another document: put its template here to estimate it")
 	}
 	return out, nil
 }
@@ -76,6 +82,9 @@ func (w *workload) template(body, t ast.Node, begun int) (*Spec, error) {
 	if s.Retries.Errors, err = w.number(w.get(t, "retryStrategy"), 0, "limit"); err != nil {
 		return nil, err
 	}
+	if w.deadline(body) == 0 && s.MaxRuntime > 0 {
+		s.begunAgain("activeDeadlineSeconds of the workflow")
+	}
 	return s, nil
 }
 
@@ -87,7 +96,9 @@ type invocations struct {
 	// open are the templates that are being followed, against a circle.
 	open    map[string]bool
 	unknown []string
-	steps   int
+	// elsewhere is a step whose template is in another document.
+	elsewhere ast.Node
+	steps     int
 }
 
 // begin counts a template as often as it is begun, and follows its steps.
@@ -111,6 +122,7 @@ func (v *invocations) begin(name string, times int, at ast.Node) error {
 	for _, step := range append(steps, v.items(t, "dag", "tasks")...) {
 		if ref := v.word(step, "templateRef", "name"); ref != "" {
 			v.unknown = append(v.unknown, "what template "+ref+" costs, which is in another document")
+			v.elsewhere = step
 		}
 		n := times * v.fan(step)
 		if n > maxCount {

@@ -83,18 +83,6 @@ type Ballot struct {
 	Aside []Aside
 }
 
-// Deciding returns the vote that decides: the first that asks for changes, else the
-// first that approves; false where nobody has voted.
-func (b Ballot) Deciding() (Vote, bool) {
-	if i := slices.IndexFunc(b.Votes, func(v Vote) bool { return !v.Allow }); i >= 0 {
-		return b.Votes[i], true
-	}
-	if len(b.Votes) == 0 {
-		return Vote{}, false
-	}
-	return b.Votes[0], true
-}
-
 // Votes reads the reviews. A review is a vote when it is the reviewer's latest that
 // approves, asks for changes or was dismissed; was not dismissed; is of the head
 // commit; and is by an approver who neither opened the pull request nor wrote,
@@ -172,7 +160,7 @@ func latest(all []*api.PullRequestReview) []*api.PullRequestReview {
 // aside says why a review is no vote, whoever approvers are; empty where it is one.
 func (c *Client) aside(r *api.PullRequestReview, name string, people People, authors []string) string {
 	part := slices.ContainsFunc(authors, func(a string) bool {
-		return strings.EqualFold(a, r.GetUser().GetLogin()) || approval.Same(people.Name(a), name)
+		return strings.EqualFold(a, r.GetUser().GetLogin()) || approval.MaybeSame(people.Name(a), name)
 	})
 	switch {
 	case part:

@@ -1,0 +1,80 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+func TestAKeyNamesARun(t *testing.T) {
+	for _, dollars := range []int64{40, 400} {
+		t.Run(fmt.Sprint(dollars), func(t *testing.T) {
+			ctx, h := context.Background(), newHouse(t, team)
+			a := job(dollars)
+			a.Key = "build 7"
+			if dollars > 100 {
+				h.approve(t, decide(t, h, a, now).ApprovalID, now)
+			}
+			first := decide(t, h, a, now)
+			again := decide(t, h, a, now.Add(time.Hour))
+			want(t, again, Allow, `the run "build 7" was admitted at 2026-11-21T12:30:00Z`)
+			if again.HoldID != first.HoldID || len(h.live(t, now)) != 1 {
+				t.Errorf("one key made two holds: %s, %s", first.HoldID, again.HoldID)
+			}
+			dearer := a
+			dearer.P95++
+			if _, err := Decide(ctx, dearer, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
+				t.Errorf("a dearer run was let in by its key: %v", err)
+			}
+			edited := a
+			edited.SpecHash, edited.P95 = "ed17", 500*money.USD
+			want(t, decide(t, h, edited, now), Held, "")
+			if _, err := h.params(now).Budgets.Settle(ctx, first.HoldID, money.USD, now); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Decide(ctx, a, h.params(now)); err == nil || !strings.Contains(err.Error(), "settled") {
+				t.Errorf("a run that is over was let in again: %v", err)
+			}
+		})
+	}
+}
+
+// TestAKeyWhoseHoldIsGoneIsDecidedAnew: what was given back or expired did not run or is
+// not known to, and its key asks as a new run does.
+func TestAKeyWhoseHoldIsGoneIsDecidedAnew(t *testing.T) {
+	for _, gone := range []string{"released", "expired"} {
+		for _, dollars := range []int64{40, 400} {
+			t.Run(fmt.Sprintf("%s, %d", gone, dollars), func(t *testing.T) {
+				ctx, h := context.Background(), newHouse(t, team)
+				a, at := job(dollars), now
+				a.Key = "build 7"
+				seen := map[string]bool{}
+				for range 3 {
+					if dollars > 100 {
+						d := decide(t, h, a, at)
+						want(t, d, Held, "")
+						h.approve(t, d.ApprovalID, at)
+					}
+					d := decide(t, h, a, at)
+					want(t, d, Allow, "")
+					if again := decide(t, h, a, at); again.HoldID != d.HoldID {
+						t.Errorf("asked again, hold %s became %s", d.HoldID, again.HoldID)
+					}
+					if seen[d.HoldID] || len(h.live(t, at)) != 1 {
+						t.Fatalf("hold %s of %v, live %d", d.HoldID, seen, len(h.live(t, at)))
+					}
+					seen[d.HoldID] = true
+					if gone == "expired" {
+						at = at.Add(14 * time.Hour)
+					} else if _, err := h.params(at).Budgets.Release(ctx, d.HoldID, at); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
