@@ -150,9 +150,6 @@ func (a *app) costs(ctx context.Context, f costsFlags) error {
 	if err != nil {
 		return err
 	}
-	if len(c.Rows) == 0 {
-		c.CoverageNotes = append(c.CoverageNotes, "nothing was recorded in this time; rounds fill the ledger: curfew scan, or curfew enforce --once from cron")
-	}
 	if f.output == "csv" {
 		return c.CSV(a.Stdout)
 	}
@@ -169,8 +166,12 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 	span := c.Since.Format(time.DateOnly) + " to " + c.Until.Format("2006-01-02 15:04")
 	t := c.Total
 	s := report.Sheet{Verb: "costs", Title: fmt.Sprintf("%s from %s", dollars(t.Amount), span), Picture: c.SVG(),
-		Caption:     "What was spent over time: used and wasted compute, compute nobody measured, and the rest.",
+		Caption:     "What was spent: used and wasted compute, compute nobody measured, and the rest.",
 		Assumptions: c.Assumptions, Coverage: c.CoverageNotes, Changes: c.Changes}
+	if !c.Recorded {
+		s.Title, s.Picture, s.Caption = "what was spent from "+span+" is not known", "", ""
+		return s
+	}
 	compute := t.Used + t.Wasted + t.CannotJudge
 	share := func(part ledger.Dollars) string {
 		if compute <= 0 {
@@ -213,20 +214,27 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 			layout := map[string]string{"hour": "2006-01-02 15:04", "day": time.DateOnly, "month": "2006-01"}[c.Granularity]
 			row = append(row, r.Period.Format(layout))
 		}
-		for _, k := range r.Key {
-			if k == "" {
-				k = "(nobody named)"
-			}
-			row = append(row, k)
+		for i, k := range r.Key {
+			row = append(row, c.By[i].Label(k))
 		}
-		unknown := ""
-		if r.UnknownSeconds > 0 {
-			unknown = usage.Span(time.Duration(r.UnknownSeconds) * time.Second)
-		}
-		g.Rows = append(g.Rows, append(row, dollars(r.Used), dollars(r.Wasted), dollars(r.CannotJudge), dollars(r.Other), dollars(r.Amount), unknown))
+		g.Rows = append(g.Rows, append(row, costCells(r)...))
+	}
+	if columns := len(g.Head) - len(costCells(t)); len(c.Rows) > 1 && columns > 0 {
+		row := make([]string, columns)
+		row[0] = "all"
+		g.Rows = append(g.Rows, append(row, costCells(t)...))
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
 	}
 	return s
+}
+
+// costCells are the amounts of a row.
+func costCells(c ledger.Cost) []string {
+	unknown := ""
+	if c.UnknownSeconds > 0 {
+		unknown = usage.Span(time.Duration(c.UnknownSeconds) * time.Second)
+	}
+	return []string{dollars(c.Used), dollars(c.Wasted), dollars(c.CannotJudge), dollars(c.Other), dollars(c.Amount), unknown}
 }

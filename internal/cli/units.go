@@ -200,7 +200,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 			g.Rows = append(g.Rows, []string{period, strings.Join(c.Key, " "), string(c.Basis), dollars(c.Amount), c.Count.String(), each, target})
 		}
 		for _, c := range d.Rows[:min(len(d.Rows), maxCostRows)] {
-			add(c.Period.Format("2006-01-02"), c)
+			add(c.Period.Format(periodLayout(d)), c)
 		}
 		for _, c := range d.Total {
 			add("all", c)
@@ -216,29 +216,44 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 	return s
 }
 
-// unitsPicture draws what a unit cost in each period, by basis.
+// periodLayout writes hours where the rows of a unit are of hours.
+func periodLayout(d *ledger.UnitCosts) string {
+	for _, c := range d.Rows {
+		if !c.Period.Equal(c.Period.Truncate(24 * time.Hour)) {
+			return "2006-01-02 15:04"
+		}
+	}
+	return time.DateOnly
+}
+
+// unitsPicture draws what a unit cost in each period, by basis, over all keys.
 func unitsPicture(d *ledger.UnitCosts) string {
 	var labels []string
-	byBasis := map[ledger.CountBasis]*report.Series{}
 	order := []ledger.CountBasis{ledger.AllocatedBasis, ledger.IdleBasis, ledger.UsedBasis}
-	for _, b := range order {
-		byBasis[b] = &report.Series{Name: string(b)}
-	}
-	for _, c := range d.Rows {
-		label := c.Period.Format(time.DateOnly)
-		if n := len(labels); n == 0 || labels[n-1] != label {
-			labels = append(labels, label)
-			for _, s := range byBasis {
-				s.Values = append(s.Values, math.NaN())
+	type sum struct{ dollars, made float64 }
+	byBasis := map[ledger.CountBasis][]sum{}
+	for i, c := range d.Rows {
+		if i == 0 || !c.Period.Equal(d.Rows[i-1].Period) { // rows are in order of time
+			labels = append(labels, c.Period.Format(periodLayout(d)))
+			for _, b := range order {
+				byBasis[b] = append(byBasis[b], sum{})
 			}
 		}
-		if s := byBasis[c.Basis]; c.Cost != nil && s != nil {
-			s.Values[len(labels)-1] = float64(*c.Cost) / 1e12
-		}
+		s := &byBasis[c.Basis][len(labels)-1]
+		s.dollars += float64(c.Amount) / float64(money.USD)
+		s.made += float64(c.Count) / 1000
 	}
-	var all []report.Series
+	all := make([]report.Series, 0, len(order))
 	for _, b := range order {
-		all = append(all, *byBasis[b])
+		s := report.Series{Name: string(b)}
+		for _, x := range byBasis[b] {
+			each := math.NaN() // nothing was counted
+			if x.made > 0 {
+				each = x.dollars / x.made * float64(d.Per)
+			}
+			s.Values = append(s.Values, each)
+		}
+		all = append(all, s)
 	}
 	return report.Lines("What one "+d.Unit+" costs", labels, all, func(v float64) string { return fmt.Sprintf("$%.3g", v) })
 }

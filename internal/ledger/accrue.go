@@ -37,21 +37,34 @@ var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // accrue derives the entries with Hour in [from, to).
 func (h *History) accrue(from, to time.Time) ([]Entry, error) {
-	a := accrual{from: from, to: to}
-	for _, s := range h.stretches() {
+	var a accrual
+	return a.derive(nil, h, from, to)
+}
+
+// derive adds the entries of a history with Hour in [from, to) to others.
+func (a *accrual) derive(others []Entry, h *History, from, to time.Time) ([]Entry, error) {
+	a.from, a.to, a.cells, a.at = from, to, a.cells[:0], nil
+	a.walk.out = a.walk.out[:0]
+	for _, s := range h.stretches(&a.walk) {
 		if s.to.After(from) && s.from.Before(to) {
 			a.stretch(s)
 		}
 	}
-	return a.entries()
+	return a.entries(others)
 }
 
-// accrual collects the seconds of each hour, meter and rate.
+// accrual collects the seconds of each hour, meter and rate. It can be used again, for
+// one history after another.
 type accrual struct {
+	walk     walk
 	from, to time.Time // whole hours
 	cells    []cell
-	at       map[cellKey]int
+	at       map[cellKey]int // only where there are more than a few
 }
+
+// fewCells is how many are looked through one by one: most histories have no more, and
+// comparing them is less work than keeping a map.
+const fewCells = 16
 
 type cellKey struct {
 	hour time.Time
@@ -84,12 +97,21 @@ func (a *accrual) stretch(s stretch) {
 	for _, m := range s.holds.Meters {
 		changed := s.to
 		later, ok := s.next.meter(m.Name)
-		if ok && later.rate() != m.rate() && later.AsOf.After(s.from) && later.AsOf.Before(s.to) {
+		if ok && later.rate() != m.rate() && later.AsOf.After(m.AsOf) && later.AsOf.After(s.from) && later.AsOf.Before(s.to) {
 			changed = later.AsOf
 		}
-		a.meter(s, s.from, changed, m)
+		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.grown(&later) && !fills(s.holds.Ref.Kind) {
+			most := later
+			if later.Monthly < m.Monthly {
+				most = m
+			}
+			a.meter(s, s.from, grew, m, s.holds.At)
+			a.add(s, grew, s.to, most, PriceUnseen, most.Monthly, true)
+			continue
+		}
+		a.meter(s, s.from, changed, m, s.holds.At)
 		if changed.Before(s.to) {
-			a.meter(s, changed, s.to, later)
+			a.meter(s, changed, s.to, later, s.next.At)
 		}
 		if hour := s.to.Add(-time.Second).Truncate(time.Hour); s.extra > 0 && m.MinimumSeconds > 0 && m.Unpriced == "" && !hour.Before(a.from) && hour.Before(a.to) {
 			a.cell(s, hour, m, "").add(duty.Idle.String(), s.extra)
@@ -98,8 +120,8 @@ func (a *accrual) stretch(s stretch) {
 }
 
 // meter adds one meter at one rate over [from, to). A rate that moves holds only near
-// the observation that saw it.
-func (a *accrual) meter(s stretch, from, to time.Time, m Meter) {
+// the time at which it was seen.
+func (a *accrual) meter(s stretch, from, to time.Time, m Meter, seen time.Time) {
 	if m.Unpriced != "" {
 		a.add(s, from, to, m, Unpriced, 0, false)
 		return
@@ -108,7 +130,7 @@ func (a *accrual) meter(s stretch, from, to time.Time, m Meter) {
 		a.add(s, from, to, m, "", 0, true)
 		return
 	}
-	first, last := latest(from, s.holds.At.Add(-MaxGap)), earliest(to, s.holds.At.Add(MaxGap))
+	first, last := latest(from, seen.Add(-MaxGap)), earliest(to, seen.Add(MaxGap))
 	if !first.Before(last) {
 		first, last = to, to
 	}
@@ -162,14 +184,29 @@ func (a *accrual) cell(s stretch, hour time.Time, m Meter, gap Gap) *cell {
 	if n := len(a.cells); n > 0 && a.cells[n-1].cellKey == key {
 		return &a.cells[n-1]
 	}
-	if a.at == nil {
-		a.at = map[cellKey]int{}
-	}
 	i, ok := a.at[key]
-	if !ok {
-		i = len(a.cells)
+	if a.at == nil {
+		i = slices.IndexFunc(a.cells, func(c cell) bool { return c.hour == key.hour && c.line == key.line })
+		ok = i >= 0
+	}
+	if ok {
+		return &a.cells[i]
+	}
+	i = len(a.cells)
+	if i < cap(a.cells) {
+		a.cells = a.cells[:i+1]
+	} else {
+		a.cells = append(a.cells, cell{})
+	}
+	a.cells[i] = cell{cellKey: key, bounded: true, parts: a.cells[i].parts[:0]}
+	if a.at == nil && i == fewCells {
+		a.at = make(map[cellKey]int, 2*fewCells)
+		for j := range i {
+			a.at[a.cells[j].cellKey] = j
+		}
+	}
+	if a.at != nil {
 		a.at[key] = i
-		a.cells = append(a.cells, cell{cellKey: key, bounded: true})
 	}
 	return &a.cells[i]
 }
@@ -204,31 +241,19 @@ func (c *cell) measured(spans []Span, from, to time.Time) {
 	}
 }
 
-// entries prices the cells, in order of hour and line.
-func (a *accrual) entries() ([]Entry, error) {
-	out := make([]Entry, 0, len(a.cells))
-	for _, c := range a.cells {
-		var whole int64
-		weights := make([]int64, len(c.parts))
+// entries prices the cells and adds them to others, in order of hour and line.
+func (a *accrual) entries(others []Entry) ([]Entry, error) {
+	out := slices.Grow(others, len(a.cells))
+	for i := range a.cells {
+		c := &a.cells[i]
 		slices.SortFunc(c.parts, func(x, y part) int { return cmp.Compare(x.duty, y.duty) })
-		for i, p := range c.parts {
-			whole += p.seconds
-			weights[i] = p.seconds
-		}
-		rate := c.line.Monthly
-		if c.line.Gap != "" {
-			rate = c.most
-		}
-		total, err := rate.Mul(whole, monthSeconds)
-		if err != nil {
-			return nil, fmt.Errorf("charge %s of %s: %w", c.line.Meter, c.line.Ref, err)
-		}
-		amounts, err := money.Split(total, weights)
+		amounts, err := c.amounts()
 		if err != nil {
 			return nil, fmt.Errorf("charge %s of %s: %w", c.line.Meter, c.line.Ref, err)
 		}
 		for i, p := range c.parts {
-			e := Entry{Kind: Accrual, Hour: c.hour, Line: c.line, Sums: Sums{Seconds: p.seconds, Amount: amounts[i]}}
+			out = append(out, Entry{Kind: Accrual, Hour: c.hour, Line: c.line, Sums: Sums{Seconds: p.seconds, Amount: amounts[i]}})
+			e := &out[len(out)-1]
 			e.Duty = p.duty
 			if c.line.Gap != "" {
 				e.Amount, e.AtMost = 0, amounts[i]
@@ -236,20 +261,52 @@ func (a *accrual) entries() ([]Entry, error) {
 					e.AtMost, e.Unbounded = 0, p.seconds
 				}
 			}
-			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(x, y Entry) int { return cmp.Or(x.Hour.Compare(y.Hour), compareLines(&x.Line, &y.Line)) })
+	sortEntries(out[len(others):])
 	return out, nil
 }
 
-// compareLines orders lines of one resource.
+// amounts returns what each part of a cell costs: the whole is rounded once.
+func (c *cell) amounts() ([]money.Amount, error) {
+	var whole int64
+	weights := make([]int64, len(c.parts))
+	for i, p := range c.parts {
+		whole += p.seconds
+		weights[i] = p.seconds
+	}
+	rate := c.line.Monthly
+	if c.line.Gap != "" {
+		rate = c.most
+	}
+	total, err := rate.Mul(whole, monthSeconds)
+	if err != nil || len(weights) == 1 {
+		return []money.Amount{total}, err
+	}
+	return money.Split(total, weights)
+}
+
+// sortEntries puts those of one resource in order of hour and line.
+func sortEntries(e []Entry) {
+	slices.SortFunc(e, func(x, y Entry) int {
+		if before := x.Hour.Compare(y.Hour); before != 0 {
+			return before
+		}
+		return compareLines(&x.Line, &y.Line)
+	})
+}
+
+// compareLines orders lines of one resource: by what mostly differs, and by all the rest
+// where it does not.
 func compareLines(x, y *Line) int {
-	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Gap, y.Gap), cmp.Compare(x.Duty, y.Duty),
-		cmp.Compare(x.Monthly, y.Monthly), x.AsOf.Compare(y.AsOf), cmp.Compare(x.Source, y.Source), cmp.Compare(x.Hold, y.Hold),
+	if different := cmp.Or(cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Gap, y.Gap), cmp.Compare(x.Duty, y.Duty)); different != 0 || *x == *y {
+		return different
+	}
+	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Monthly, y.Monthly), x.AsOf.Compare(y.AsOf), cmp.Compare(x.Source, y.Source), cmp.Compare(x.Hold, y.Hold),
 		cmp.Compare(x.Name, y.Name), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Owner.Team, y.Owner.Team), cmp.Compare(x.Owner.Project, y.Owner.Project),
 		cmp.Compare(x.Owner.User, y.Owner.User), cmp.Compare(x.Owner.Environment, y.Owner.Environment), cmp.Compare(x.Owner.CostCenter, y.Owner.CostCenter),
-		cmp.Compare(x.Purpose, y.Purpose), cmp.Compare(x.Lifetime, y.Lifetime), cmp.Compare(x.Market, y.Market), cmp.Compare(x.Pricing, y.Pricing), cmp.Compare(x.Why, y.Why))
+		cmp.Compare(x.Purpose, y.Purpose), cmp.Compare(x.Lifetime, y.Lifetime), cmp.Compare(x.Market, y.Market), cmp.Compare(x.Pricing, y.Pricing), cmp.Compare(x.Why, y.Why),
+		cmp.Compare(x.Category, y.Category), cmp.Compare(x.ChargeCategory, y.ChargeCategory), cmp.Compare(x.Service, y.Service))
 }
 
 // unusedMeter is the meter of a reservation's free capacity.
@@ -266,6 +323,22 @@ func (m *Meter) rate() rate {
 		return rate{unpriced: m.Unpriced}
 	}
 	return rate{monthly: m.Monthly}
+}
+
+// grown says whether a meter runs at another rate by its own growth, and not because
+// prices are newer or move: nobody knows when.
+func (m *Meter) grown(later *Meter) bool {
+	return m.Unpriced == "" && later.Unpriced == "" && !m.Moves && m.Monthly != later.Monthly && m.AsOf.Equal(later.AsOf)
+}
+
+// fills says whether what a kind holds changes all the time, a little: the size that was
+// seen then holds until the next look, however late.
+func fills(k inventory.Kind) bool {
+	switch k {
+	case inventory.KindBucket, inventory.KindFileSystem, inventory.KindLogGroup, inventory.KindRepository, inventory.KindSnapshot:
+		return true
+	}
+	return false
 }
 
 // bound returns the most that a month of the meter costs, and whether it is known.

@@ -74,6 +74,11 @@ func spot(hourly money.Amount) Meter {
 	return m
 }
 
+func from(s string, m Meter) Meter {
+	m.AsOf = clock(s)
+	return m
+}
+
 // show prints entries: hour, meter, duty or gap, seconds, dollars or the most.
 func show(entries []Entry) []string {
 	out := []string{}
@@ -138,6 +143,16 @@ func TestAccrue(t *testing.T) {
 		{"new, and its launch failed", clocks("12:00", "13:00"), []Observation{seen("13:00", inventory.StateFailed, launched("12:15"), since("12:16"))}, nil},
 		{"launched again and on its way out", nil, []Observation{seen("12:00", stop), seen("13:00", inventory.StateDeleting, launched("12:30"))}, []string{"12 compute unknown (unobserved) 1800s ?"}},
 		{"a launch in the future is not known", nil, []Observation{seen("12:00", run), seen("12:30", run, launched("13:30"))}, []string{"12 compute unknown 1800s 0.50"}},
+		{"a launch while the round was read is not of before", clocks("12:00", "13:00"), []Observation{seen("13:00", run, launched("13:02"), since("13:02"))}, nil},
+		{"a launch while the round was read counts from then", clocks("12:00", "13:00", "14:00"), []Observation{seen("13:00", run, launched("13:02"), since("13:02")), seen("14:00", run, launched("13:02"), since("13:02"))},
+			[]string{"13 compute unknown 3480s 0.966666667"}},
+		{"a clock behind the provider's for two rounds", clocks("12:00"), []Observation{seen("12:10", run, launched("12:30")), seen("12:20", run, launched("12:30")), seen("13:00", run, launched("12:30"))},
+			[]string{"12 compute unknown 1800s 0.50"}},
+		{"launched again while the round was read: when it stopped is not known", nil, []Observation{seen("12:00", run, launched("08:00")), seen("12:30", run, launched("12:33")), seen("13:00", run, launched("12:33"))},
+			[]string{"12 compute unknown 1620s 0.45", "12 compute unknown (unobserved) 1800s <=0.50"}},
+		{"started while the round was read", nil, []Observation{seen("12:00", stop, launched("08:00")), seen("12:30", run, launched("12:33"))}, nil},
+		{"stopped while the round was read: it ran on, unseen", nil, []Observation{seen("12:00", run, launched("08:00")), seen("12:30", stop, launched("08:00"), since("12:33")), seen("13:00", stop, launched("08:00"), since("12:33"))},
+			[]string{"12 compute unknown 1800s 0.50", "12 compute unknown (unobserved) 180s ?"}},
 		{"a stop in the future is not known", nil, []Observation{seen("12:00", run), seen("12:30", stop, since("13:30"))}, []string{"12 compute unknown 1800s 0.50"}},
 		{"gone: it ended at an unknown time", clocks("12:00", "12:30"), []Observation{seen("12:00", run)}, []string{"12 compute unknown (gone) 1800s <=0.50"}},
 		{"gone and back", clocks("12:00", "12:30", "13:00"), []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("12:45"))},
@@ -149,12 +164,22 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 compute unknown 61s 0.016944444"}},
 		{"a new price holds from its date", nil, []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("08:00"), at(dearer))},
 			[]string{"12 compute unknown 2700s 0.75", "12 compute unknown 900s 0.50"}},
+		{"what grew at the same price did not on the price's date", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(from("12:30", disk(73*money.USD)))), seen("13:00", inventory.StateInUse, volume, launched("08:00"), at(from("12:30", disk(146*money.USD))))},
+			[]string{"12 storage  3600s 0.10"}},
+		{"what grew in a long gap costs as before for a while", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD))), seen("16:00", inventory.StateInUse, volume, launched("08:00"), at(disk(146*money.USD)))},
+			[]string{"12 storage  3600s 0.10", "13 storage  3600s 0.10", "14 storage  (price not seen) 3600s <=0.20", "15 storage  (price not seen) 3600s <=0.20"}},
+		{"a bucket fills all the time", nil, []Observation{seen("12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(73*money.USD))), seen("+1 12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(74*money.USD)))},
+			hourly(24, "storage  3600s 0.10")},
+		{"what shrank in a long gap cost no more than before", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(146*money.USD))), seen("15:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD)))},
+			[]string{"12 storage  3600s 0.20", "13 storage  3600s 0.20", "14 storage  (price not seen) 3600s <=0.20"}},
 		{"a new price without a date inside holds from when it was seen", nil, []Observation{seen("12:00", run), seen("12:30", run, at(compute(2*money.USD))), seen("13:00", run, at(compute(2*money.USD)))},
 			[]string{"12 compute unknown 1800s 0.50", "12 compute unknown 1800s 1.00"}},
 		{"spot at the price of the hour", nil, []Observation{seen("12:00", run, at(spot(money.USD/2))), seen("13:00", run, at(spot(money.USD/4))), seen("14:00", run, at(spot(money.USD)))},
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.25"}},
 		{"a spot price is not known for long", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("15:00", run, launched("08:00"), at(spot(money.USD/2)))},
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00"}},
+		{"a spot price that has a date holds from it", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("16:00", run, launched("08:00"), at(from("15:00", spot(money.USD/4))))},
+			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00", "15 compute unknown 3600s 0.25"}},
 		{"no price is not zero", nil, []Observation{seen("12:00", run, at(unpriced)), seen("13:00", run, at(unpriced))}, []string{"12 compute unknown (no price) 3600s ?"}},
 		{"duty by its share", nil, []Observation{seen("12:00", run), seen("13:00", run, did(duty.Busy, "12:00", "12:15"), did(duty.Idle, "12:30", "13:00"))},
 			[]string{"12 compute busy 900s 0.25", "12 compute idle 1800s 0.50", "12 compute unknown 900s 0.25"}},

@@ -51,6 +51,9 @@ type Costs struct {
 	// Committed is what commitments cost in that time whatever ran; it is beside Total,
 	// which holds what they cover at its list price.
 	Committed Dollars `json:"committed_usd"`
+	// Recorded says whether anything of the time was: amounts of zero are unknown where it
+	// is false.
+	Recorded bool `json:"recorded"`
 
 	Assumptions   []string `json:"assumptions"`
 	CoverageNotes []string `json:"coverage_notes"`
@@ -100,7 +103,14 @@ func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what was spent: %w", err)
 	}
-	return fold(q, by, sums)
+	c, err := fold(q, by, sums)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.limits(ctx, s, q.Filter); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // commitmentsOnly says whether a query asks for nothing but what commitments cost.
@@ -215,7 +225,12 @@ func (c *Costs) explain() {
 			note += "; " + t.AtMostReason
 		}
 		c.CoverageNotes = append(c.CoverageNotes, note)
-		c.Changes = append(c.Changes, "rounds that run more often leave less time unknown: run `curfew serve`, or `curfew scan` every hour")
+		if t.UnknownSeconds > t.UnboundedSeconds {
+			c.Changes = append(c.Changes, "rounds that run more often leave less time unknown: run `curfew scan` every hour, or `curfew enforce --once` from cron")
+		}
+		if t.UnboundedSeconds > 0 {
+			c.Changes = append(c.Changes, "a price for what has none puts its time into the figures: `curfew scan` names it, `curfew price update` brings newer prices")
+		}
 	}
 	if c.Total.CannotJudge > 0 {
 		c.CoverageNotes = append(c.CoverageNotes, money.Amount(c.Total.CannotJudge).Dollars()+" of compute was not measured, so it is neither used nor wasted")

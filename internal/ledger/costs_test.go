@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -144,6 +145,20 @@ func TestCostsSVG(t *testing.T) {
 		if want := 4 + 4*tc.bars; rects != want {
 			t.Errorf("%s: %d rectangles, want %d: a legend, and four layers of each bar", tc.g, rects, want)
 		}
+	}
+	day := func(n int, key string, used money.Amount) ledger.Cost {
+		return ledger.Cost{Period: start.AddDate(0, 0, n), Key: []string{key}, Used: ledger.Dollars(used), Amount: ledger.Dollars(used)}
+	}
+	gap := &ledger.Costs{Granularity: "day", By: []ledger.Dimension{ledger.ByTeam}, Rows: []ledger.Cost{day(0, "a", money.USD), day(3, "a", money.USD)}}
+	if svg := gap.SVG(); !strings.Contains(svg, `x="552.50"`) { // the fourth of four quarters
+		t.Errorf("days without a charge are left out: %s", svg)
+	}
+	whole := &ledger.Costs{Granularity: "total", By: []ledger.Dimension{ledger.ByTeam}}
+	for i := range 30 {
+		whole.Rows = append(whole.Rows, day(0, fmt.Sprint("team-", i), money.USD*money.Amount(30-i)))
+	}
+	if svg := whole.SVG(); !strings.Contains(svg, ">team-10<") || strings.Contains(svg, ">team-11<") || !strings.Contains(svg, ">19 others<") || !strings.Contains(svg, ">$190<") {
+		t.Errorf("a bar for each team and one for the rest: %s", svg)
 	}
 	if svg := (&ledger.Costs{}).SVG(); !strings.Contains(svg, "nothing was charged") {
 		t.Errorf("an empty ledger: %s", svg)

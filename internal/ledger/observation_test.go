@@ -154,10 +154,14 @@ func BenchmarkDerive(b *testing.B) {
 	}
 	for b.Loop() {
 		added := 0
-		for i := range histories {
-			entries, err := histories[i].differences(clock("12:00"), clock("15:00"), clock("14:00"))
-			if err != nil {
-				b.Fatal(err)
+		for some := range slices.Chunk(histories, postBatch) {
+			var a accrual
+			var entries []Entry
+			for i := range some {
+				var err error
+				if entries, err = a.differences(entries, &some[i], clock("12:00"), clock("15:00"), clock("14:00")); err != nil {
+					b.Fatal(err)
+				}
 			}
 			added += len(entries)
 		}

@@ -95,13 +95,12 @@ func (p *Posted) batch(ctx context.Context, s Store, r Round, refs []inventory.R
 		if err != nil {
 			return err
 		}
-		var entries []Entry
+		var a accrual
+		entries := make([]Entry, 0, 2*len(histories))
 		for i := range histories {
-			more, err := histories[i].differences(from, to, r.At)
-			if err != nil {
+			if entries, err = a.differences(entries, &histories[i], from, to, r.At); err != nil {
 				return err
 			}
-			entries = append(entries, more...)
 		}
 		if len(entries) > 0 {
 			_, err = s.Append(ctx, r.Account, version, entries)
@@ -123,50 +122,58 @@ func (p *Posted) batch(ctx context.Context, s Store, r Round, refs []inventory.R
 	}
 }
 
-// differences returns the entries that bring what is posted over [from, to) to what is
-// known. Where an hour loses something, its entries are corrections.
-func (h *History) differences(from, to, round time.Time) ([]Entry, error) {
-	entries, err := h.accrue(from, to)
-	if err != nil || len(h.Posted) == 0 {
-		for i := range entries {
-			entries[i].Round = round
-		}
-		return entries, err
+// differences adds the entries to others that bring what is posted of a history over
+// [from, to) to what is known. Where an hour loses something, its entries are corrections.
+func (a *accrual) differences(others []Entry, h *History, from, to, round time.Time) ([]Entry, error) {
+	out, err := a.derive(others, h, from, to)
+	if err != nil {
+		return nil, err
 	}
-	type key struct {
-		hour time.Time
-		line Line
+	first := len(others)
+	for i := range h.Posted {
+		e := Entry{Kind: Accrual, Hour: clean(h.Posted[i].Hour), Line: h.Posted[i].Line, Sums: h.Posted[i].negative()}
+		e.AsOf = clean(e.AsOf)
+		out = append(out, e)
 	}
-	at := make(map[key]int, len(entries)+len(h.Posted))
-	for i, e := range entries {
-		at[key{e.Hour, e.Line}] = i
+	if len(h.Posted) > 0 {
+		rest, err := addedUp(out[first:])
+		if err != nil {
+			return nil, fmt.Errorf("correct %s: %w", h.Ref, err)
+		}
+		out = out[:first+len(rest)]
 	}
-	for _, e := range h.Posted {
-		e.Hour, e.AsOf = clean(e.Hour), clean(e.AsOf)
-		k := key{e.Hour, e.Line}
-		i, ok := at[k]
-		if !ok {
-			i = len(entries)
-			at[k] = i
-			entries = append(entries, Entry{Kind: Accrual, Hour: e.Hour, Line: e.Line})
-		}
-		if entries[i].Sums, err = entries[i].plus(e.negative()); err != nil {
-			return nil, fmt.Errorf("correct %s of %s: %w", e.Meter, e.Ref, err)
-		}
-	}
-	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.Sums == Sums{} })
-	lost := map[time.Time]bool{}
-	for _, e := range entries {
-		// Rounding may move a nano-dollar between an hour's parts as it goes on.
-		if e.Seconds < 0 || e.AtMost < -1 {
-			lost[e.Hour] = true
-		}
+	entries := out[first:]
+	for i := range entries {
+		entries[i].Round = round
 	}
 	for i := range entries {
-		if entries[i].Round = round; lost[entries[i].Hour] {
-			entries[i].Kind = Correction
+		// Rounding may move a nano-dollar between an hour's parts as it goes on.
+		if e := &entries[i]; e.Seconds < 0 || e.AtMost < -1 {
+			for j := range entries {
+				if entries[j].Hour.Equal(e.Hour) {
+					entries[j].Kind = Correction
+				}
+			}
 		}
 	}
-	slices.SortFunc(entries, func(x, y Entry) int { return cmp.Or(x.Hour.Compare(y.Hour), compareLines(&x.Line, &y.Line)) })
-	return entries, nil
+	return out, nil
+}
+
+// addedUp returns entries of one resource in order, those of one hour and line as one,
+// and none that come to nothing.
+func addedUp(entries []Entry) ([]Entry, error) {
+	sortEntries(entries)
+	n := 0
+	for i := range entries {
+		if e := &entries[i]; n == 0 || entries[n-1].Hour != e.Hour || entries[n-1].Line != e.Line {
+			entries[n] = *e
+			n++
+			continue
+		}
+		var err error
+		if entries[n-1].Sums, err = entries[n-1].plus(entries[i].Sums); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(entries[:n], func(e Entry) bool { return e.Sums == Sums{} }), nil
 }

@@ -77,6 +77,19 @@ func (l *Line) Value(d Dimension) string {
 	return ""
 }
 
+// Label is how a value of the dimension is shown to people.
+func (d Dimension) Label(value string) string {
+	switch {
+	case value != "":
+		return value
+	case d == ByTeam || d == ByProject || d == ByUser || d == ByCostCenter:
+		return "(nobody named)"
+	case d == ByDuty:
+		return "(has no duty)"
+	}
+	return "(not named)"
+}
+
 // Granularity is the length of a period.
 type Granularity string
 

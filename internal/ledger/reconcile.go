@@ -90,6 +90,8 @@ type Drift struct {
 
 	parts  []ResourceDay
 	billed []BilledDay
+	// through is the end of the last day that the bill holds of the account.
+	through time.Time
 	// costs of billed, on the basis that was asked for.
 	costs []money.Amount
 }
@@ -120,24 +122,34 @@ type billKey struct {
 }
 
 // BillID returns the name by which a bill and the inventory can be told to mean the same
-// resource: of an ARN what follows the last slash or colon, anything else as it is.
+// resource: of an ARN what follows the type ("log-group:/aws/x:*" is "/aws/x"), of a
+// secret's without the six characters that its name was given, anything else as it is.
 func BillID(id string) string {
-	if !strings.HasPrefix(id, "arn:") {
+	parts := strings.SplitN(id, ":", 6)
+	if len(parts) < 6 || parts[0] != "arn" {
 		return id
 	}
-	return id[strings.LastIndexAny(id, "/:")+1:]
+	name := parts[5]
+	if i := strings.IndexAny(name, "/:"); i >= 0 {
+		name = name[i+1:]
+	}
+	if i := len(name) - len("-AbCdEf"); parts[2] == "secretsmanager" && i > 0 && name[i] == '-' {
+		name = name[:i]
+	}
+	return strings.TrimSuffix(name, ":*")
 }
 
 // Reconcile holds what was accrued against a bill, resource by resource and day by day.
-// through is the end of the last day that the bill holds; what was accrued later is not
-// billed yet. A bill in another currency than US dollars is an error.
+// through is the end of the last day that the bill holds, of an account that of its own
+// last day; what was accrued later is not billed yet. A bill in another currency than US
+// dollars is an error.
 func Reconcile(accrued []ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
-	rows := map[billKey]*Drift{}
+	rows, ends := map[billKey]*Drift{}, map[string]time.Time{}
 	row := func(account, resource string, day time.Time) *Drift {
 		k := billKey{account, BillID(resource), clean(day).Truncate(24 * time.Hour)}
 		d, ok := rows[k]
 		if !ok {
-			d = &Drift{Account: account, Resource: k.resource, Day: k.day}
+			d = &Drift{Account: account, Resource: k.resource, Day: k.day, through: through}
 			rows[k] = d
 		}
 		return d
@@ -152,12 +164,18 @@ func Reconcile(accrued []ResourceDay, bill []BilledDay, through time.Time, basis
 		}
 		d := row(b.Account, b.Resource, b.Day)
 		d.billed = append(d.billed, b)
+		if end := d.Day.Add(24 * time.Hour); b.ChargeCategory == Usage && end.After(ends[b.Account]) {
+			ends[b.Account] = end
+		}
 	}
 	out := &Reconciliation{Schema: "curfew.reconcile/v1", Basis: cmp.Or(string(basis), "billed"), Rows: make([]Drift, 0, len(rows)), BilledThrough: through.UTC()}
 	byReason := map[Reason]money.Amount{}
 	var sums [4]money.Amount
 	for _, d := range rows {
-		if err := d.settle(through, basis); err != nil {
+		if end, ok := ends[d.Account]; ok {
+			d.through = earliest(through, end)
+		}
+		if err := d.settle(basis); err != nil {
 			return nil, fmt.Errorf("reconcile %s on %s: %w", cmp.Or(d.Resource, "what names no resource"), d.Day.Format(time.DateOnly), err)
 		}
 		out.Rows = append(out.Rows, *d)
@@ -195,7 +213,7 @@ func causes(by map[Reason]money.Amount) []Cause {
 func size(d Dollars) Dollars { return max(d, -d) }
 
 // settle finds the drift of a row and its causes.
-func (d *Drift) settle(through time.Time, basis Basis) error {
+func (d *Drift) settle(basis Basis) error {
 	why := map[Reason]money.Amount{}
 	var accrued, reconciled, billed, list, most money.Amount
 	var unknown, unpriced int64
@@ -241,7 +259,7 @@ func (d *Drift) settle(through time.Time, basis Basis) error {
 	}
 	rest := list - accrued
 	switch {
-	case len(d.billed) == 0 && !d.Day.Before(through):
+	case len(d.billed) == 0 && !d.Day.Before(d.through):
 		why[NotBilledYet] += rest
 	case len(d.billed) == 0:
 		why[NotBilled] += rest
@@ -288,7 +306,7 @@ func (r *Reconciliation) Corrections() ([]Entry, error) {
 	var out []Entry
 	for i := range r.Rows {
 		d := &r.Rows[i]
-		if d.Drift == 0 || (len(d.billed) == 0 && !d.Day.Before(r.BilledThrough)) {
+		if d.Drift == 0 || (len(d.billed) == 0 && !d.Day.Before(d.through)) {
 			continue
 		}
 		entries, err := d.corrections()

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +98,39 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// TestAccountsAreBilledAtTheirOwnTime: what one account's bill does not hold yet stays as
+// it was accrued, however far another's has come.
+func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
+	day := func(account string, day int) (ledger.ResourceDay, ledger.BilledDay) {
+		at := start.AddDate(0, 0, day)
+		return ledger.ResourceDay{Ref: inventory.Ref{Cloud: "aws", Account: account, Kind: inventory.KindInstance, ID: "i-" + account}, Day: at, Category: ledger.Compute, Accrued: money.USD},
+			ledger.BilledDay{Cloud: "aws", Account: account, Resource: "i-" + account, Day: at, Service: "EC2", ChargeCategory: ledger.Usage, List: money.USD, Billed: money.USD, Currency: "USD"}
+	}
+	var accrued []ledger.ResourceDay
+	var bill []ledger.BilledDay
+	for i := range 3 {
+		for _, account := range []string{"1", "2"} {
+			a, b := day(account, i)
+			if accrued = append(accrued, a); account == "1" || i == 0 {
+				bill = append(bill, b)
+			}
+		}
+	}
+	tax := bill[0]
+	tax.Account, tax.Resource, tax.Day, tax.ChargeCategory = "2", "", start.AddDate(0, 0, 2), ledger.Tax
+	r, err := ledger.Reconcile(accrued, append(bill, tax), start.AddDate(0, 0, 3), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := r.Corrections()
+	if err != nil || len(entries) != 1 || entries[0].Amount != money.USD {
+		t.Errorf("corrections are %+v, %v; want the tax alone", entries, err)
+	}
+	if c := r.Causes[0]; c.Reason != ledger.NotBilledYet || c.Amount != ledger.Dollars(-2*money.USD) {
+		t.Errorf("the largest cause is %+v", c)
+	}
+}
+
 // TestReconciledIsBilled: after the corrections the ledger is the bill, every row's
 // causes explain its drift, and there is nothing to correct any more.
 func TestReconciledIsBilled(t *testing.T) {
@@ -174,11 +206,18 @@ func TestReconcileKeepsAccruals(t *testing.T) {
 }
 
 func TestBillID(t *testing.T) {
-	got := []string{}
-	for _, id := range []string{"i-1", "arn:aws:ec2:us-east-1:1:instance/i-1", "arn:aws:s3:::models", "arn:aws:logs:us-east-1:1:log-group:/aws/x", ""} {
-		got = append(got, ledger.BillID(id))
-	}
-	if want := []string{"i-1", "i-1", "models", "x", ""}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	for id, want := range map[string]string{
+		"i-1": "i-1", "": "", "/aws/x": "/aws/x", "arn:aws": "arn:aws",
+		"arn:aws:ec2:us-east-1:1:instance/i-1":                             "i-1",
+		"arn:aws:s3:::models":                                              "models",
+		"arn:aws:rds:us-east-1:1:db:features":                              "features",
+		"arn:aws:logs:us-east-1:1:log-group:/aws/x:*":                      "/aws/x",
+		"arn:aws:ecr:us-east-1:1:repository/vision/train":                  "vision/train",
+		"arn:aws:secretsmanager:us-east-1:1:secret:prod/db-AbCdEf":         "prod/db",
+		"arn:aws:elasticloadbalancing:us-east-1:1:loadbalancer/app/web/50": "app/web/50",
+	} {
+		if got := ledger.BillID(id); got != want {
+			t.Errorf("%s is %q, want %q", id, got, want)
+		}
 	}
 }

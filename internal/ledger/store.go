@@ -63,6 +63,9 @@ type Store interface {
 	Entries(ctx context.Context, ref inventory.Ref, from, to time.Time) ([]Entry, error)
 	// Rounds returns the rounds of an account with At in [from, to), in order of time.
 	Rounds(ctx context.Context, a Account, from, to time.Time) ([]Round, error)
+	// Reach returns the time that is recorded of each part of an account that some round
+	// listed whole, in order of region and kind.
+	Reach(ctx context.Context, a Account) ([]Reach, error)
 	// Accounts returns every account that has a round or an entry, in order.
 	Accounts(ctx context.Context) ([]Account, error)
 }

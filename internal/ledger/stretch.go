@@ -107,7 +107,8 @@ func (o *Observation) made() time.Time {
 	return o.CreatedAt
 }
 
-// stretches returns what is known of a resource's time, in order.
+// stretches returns what is known of a resource's time, in order; w is what they are
+// kept in.
 //
 //   - Before the first observation: from its launch or creation, if its part was listed
 //     before without it; nothing before that listing, and nothing at all where there
@@ -115,8 +116,10 @@ func (o *Observation) made() time.Time {
 //   - Between two: what the provider says of its state and launch, however long ago;
 //     else the former state for at most [MaxGap], and past that nobody knows.
 //   - After the last: nobody knows, until the listing that it is missing from.
-func (h *History) stretches() []stretch {
-	var w walk
+//
+// A round takes time, and speaks of the moment at which it began: what the provider
+// dates later than that was not there yet.
+func (h *History) stretches(w *walk) []stretch {
 	for i := range h.Observations {
 		o := &h.Observations[i]
 		before, absent := h.absences(i)
@@ -190,13 +193,21 @@ func (w *walk) between(a, b *Observation) {
 		return
 	}
 	begin := a.At
+	if b.CreatedAt.After(b.At) && !a.CreatedAt.IsZero() { // while the round was being read
+		made = b.At
+	}
 	if made.After(a.At) { // it was launched, or made anew
-		if a.State == inventory.StateStopped && b.Ref.Kind == inventory.KindInstance {
+		switch {
+		case b.CreatedAt.Equal(a.CreatedAt): // as a's round found out while it was being read
+		case a.State == inventory.StateStopped && b.Ref.Kind == inventory.KindInstance:
 			w.add(stretch{from: a.At, to: made, holds: a})
-		} else {
+		default:
 			unknown(a.At, made)
 		}
 		begin = made
+	}
+	if begin.Equal(b.At) {
+		return
 	}
 	switch {
 	case since.IsZero() && begin.After(a.At) && b.ended():
@@ -222,6 +233,8 @@ func (w *walk) entered(a, b *Observation, begin, since time.Time) {
 		w.add(stretch{from: begin, to: since, holds: a, extra: short(a, begin, since)})
 	case launched:
 		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved, unseen: b.ended()})
+	case a.ended() && a.StateSince.Equal(since): // a's round was still being read when it ended
+		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved, unseen: true})
 	case a.State == b.State && since.Sub(begin) > MaxGap:
 		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved})
 	default:
@@ -244,7 +257,7 @@ func short(o *Observation, launched, stopped time.Time) int64 {
 
 // head adds the time from the last listing without a resource to its first observation.
 func (w *walk) head(listed time.Time, b *Observation) {
-	if listed.IsZero() {
+	if listed.IsZero() || b.CreatedAt.After(b.At) { // made while the round was being read
 		return
 	}
 	since, made := b.since(), b.made()

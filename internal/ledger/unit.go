@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"math/big"
 	"slices"
@@ -141,17 +142,14 @@ type UnitCosts struct {
 // Units divides costs by counts, period by period and key by key. Counts with a key go
 // with the costs of that key, which must then be shown by exactly one dimension; counts
 // without go with costs that are shown by none. Counts outside the time of the costs
-// are left out.
+// are left out. Counts of days or months that costs are shown by the hour or day for are
+// an error: a day's count would be held against its first hour.
 func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	u.Per = max(u.Per, 1)
 	if len(c.By) > 1 {
 		return nil, fmt.Errorf("divide costs by %s: they are shown by %d dimensions, and a count has one key", u.Name, len(c.By))
 	}
-	type cell struct {
-		period time.Time
-		key    string
-	}
-	made := map[cell]Quantity{}
+	made := map[madeIn]Quantity{}
 	var total Quantity
 	granularity := Granularity(strings.TrimSuffix(c.Granularity, "total"))
 	outside, keyless := 0, 0
@@ -164,7 +162,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 			keyless++
 			continue
 		}
-		k := cell{granularity.Start(n.Time, c.Since), n.Key}
+		k := madeIn{granularity.Start(n.Time, c.Since), n.Key}
 		if n.Count < 0 || made[k] > math.MaxInt64-n.Count || total > math.MaxInt64-n.Count {
 			return nil, fmt.Errorf("add up %s: count out of range", u.Name)
 		}
@@ -178,12 +176,17 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 		}
 		return nil, fmt.Errorf("divide costs by %s: %d counts do not fit: they need %s", u.Name, keyless, want)
 	}
+	if err := coarse(granularity, made, c); err != nil {
+		return nil, fmt.Errorf("divide costs by %s: %w", u.Name, err)
+	}
 	out := &UnitCosts{Schema: "curfew.unit-costs/v1", Unit: u.Name, Per: u.Per, Target: u.Target, Rows: []UnitCost{}}
 	for _, r := range c.Rows {
-		rows, err := u.divide(r, made[cell{r.Period, strings.Join(r.Key, "")}])
+		k := madeIn{r.Period, strings.Join(r.Key, "")}
+		rows, err := u.divide(r, made[k])
 		if err != nil {
 			return nil, err
 		}
+		delete(made, k)
 		out.Rows = append(out.Rows, rows...)
 	}
 	var err error
@@ -196,7 +199,52 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	if outside > 0 {
 		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are outside the time of the costs and left out", outside))
 	}
+	if free := slices.Compact(slices.Sorted(freely(made))); len(free) > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("nothing was spent on %s in periods in which something was counted; those counts are in the total all the same",
+			strings.Join(free[:min(len(free), maxKindNames)], ", ")))
+	}
 	return out, nil
+}
+
+// madeIn is what counts are added up by.
+type madeIn struct {
+	period time.Time
+	key    string
+}
+
+// freely returns the keys of which something was made.
+func freely(made map[madeIn]Quantity) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for k, n := range made {
+			if n > 0 && !yield(cmp.Or(k.key, "anything")) {
+				return
+			}
+		}
+	}
+}
+
+// coarse refuses periods that are shorter than those that were counted: costs of other
+// hours than those at midnight, or of other days than the first of months, of which none
+// has a count in a day or month.
+func coarse(g Granularity, made map[madeIn]Quantity, c *Costs) error {
+	longer, name, least := Daily, "day", 24*time.Hour
+	switch g {
+	case Daily:
+		longer, name, least = Monthly, "month", 28*24*time.Hour
+	case Hourly:
+	default:
+		return nil
+	}
+	first := func(t time.Time) bool { return t.Equal(c.Since) || t.Equal(longer.Start(t, time.Time{})) }
+	if n := len(c.Rows); len(made) == 0 || n == 0 || c.Rows[n-1].Period.Sub(c.Rows[0].Period) < least { // rows are in order of time
+		return nil
+	}
+	for k := range made {
+		if !first(k.period) {
+			return nil
+		}
+	}
+	return fmt.Errorf("all counts are at the start of a %s and costs are shown by %s: show them by %s", name, g, name)
 }
 
 // divide returns the unit costs of one cost on every basis.

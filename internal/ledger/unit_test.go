@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -64,6 +65,48 @@ func TestUnits(t *testing.T) {
 				t.Errorf("document %s", b)
 			}
 		})
+	}
+}
+
+// TestUnitsOfShorterPeriods: the count of a day is not held against an hour of it.
+func TestUnitsOfShorterPeriods(t *testing.T) {
+	rows := func(g ledger.Granularity, step time.Duration) *ledger.Costs {
+		c := month()
+		c.Granularity, c.Rows = string(g), nil
+		for i := range 60 {
+			c.Rows = append(c.Rows, ledger.Cost{Period: start.Add(time.Duration(i) * step), Amount: ledger.Dollars(money.USD)})
+		}
+		return c
+	}
+	for _, tc := range []struct {
+		name   string
+		costs  *ledger.Costs
+		counts string
+		want   string
+	}{
+		{"days by the hour", rows(ledger.Hourly, time.Hour), "2026-03-01,5\n2026-03-02,5\n", "show them by day"},
+		{"hours by the hour", rows(ledger.Hourly, time.Hour), "2026-03-01,5\n2026-03-02T01:00:00Z,5\n", ""},
+		{"days by the day", rows(ledger.Daily, 24*time.Hour), "2026-03-01,5\n2026-03-02,5\n", ""},
+		{"a month by the day", rows(ledger.Daily, 24*time.Hour), "2026-03-01,5\n", "show them by month"},
+	} {
+		counts, err := ledger.ReadCounts("c.csv", strings.NewReader("time,count\n"+tc.counts))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ledger.Units(ledger.Unit{Name: "token"}, tc.costs, counts)
+		if (tc.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+// TestUnitsOfNobody: counts of a key that nothing was spent on are named.
+func TestUnitsOfNobody(t *testing.T) {
+	c := month()
+	c.By, c.Rows[0].Key = []ledger.Dimension{ledger.ByTeam}, []string{"vision"}
+	u, err := ledger.Units(ledger.Unit{Name: "token"}, c, []ledger.Count{{Time: start, Count: 1000, Key: "vision"}, {Time: start, Count: 1000, Key: "visoin"}})
+	if err != nil || len(u.CoverageNotes) != 1 || !strings.Contains(u.CoverageNotes[0], "nothing was spent on visoin") {
+		t.Errorf("got %v, %v", u, err)
 	}
 }
 

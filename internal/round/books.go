@@ -34,9 +34,13 @@ func (b Books) Seen(o *Observation, q Query) []ledger.Seen {
 	}
 	out := make([]ledger.Seen, 0, len(accounts))
 	for _, id := range slices.Sorted(maps.Keys(accounts)) {
+		regions, differ := o.RegionsOf[id]
+		if !differ {
+			regions = o.Regions
+		}
 		out = append(out, ledger.Seen{
 			Account: ledger.Account{Cloud: o.Cloud, ID: id}, At: q.Now.Truncate(time.Second), Source: b.Source,
-			Regions: o.Regions, Kinds: q.Kinds, Unread: o.Unread, Resources: o.Resources,
+			Regions: regions, Kinds: q.Kinds, Unread: o.Unread, Resources: slices.Concat(o.Resources, o.Ended),
 			Rates: charges, Verdicts: verdicts, Windows: o.Windows,
 		})
 	}

@@ -50,9 +50,15 @@ type Progress struct {
 // Observation is what an observer saw.
 type Observation struct {
 	inventory.Inventory
+	// Ended are resources that are gone and that the provider still tells the end of: no
+	// resources any more, but the last that is heard of what they cost.
+	Ended    []*inventory.Resource
 	Cloud    string
 	Accounts []string
 	Regions  []string
+	// RegionsOf are those that were read of each account, where accounts differ; an
+	// account that is not in it was read in all of Regions.
+	RegionsOf map[string][]string
 	// Windows is what was measured, by resource.
 	Windows map[inventory.Ref]*usage.Window
 	// Unread are kinds that could not be listed, as in finding.Account.

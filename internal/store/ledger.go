@@ -336,6 +336,29 @@ func (c charges) Version(ctx context.Context, a ledger.Account) (int64, error) {
 	return row.Version, nil
 }
 
+// Reach returns the time that is recorded of each part of an account, in order of region
+// and kind.
+func (c charges) Reach(ctx context.Context, a ledger.Account) ([]ledger.Reach, error) {
+	var rows []struct {
+		Region string         `db:"region"`
+		Kind   inventory.Kind `db:"kind"`
+		First  instant        `db:"oldest"`
+		Last   instant        `db:"newest"`
+	}
+	// Thousands of rounds list the same parts: each list of parts is read once.
+	query := "SELECT p.region, p.kind, MIN(c.oldest) AS oldest, MAX(c.newest) AS newest FROM (SELECT r.coverage, MIN(r.at) AS oldest, MAX(r.at) AS newest" +
+		" FROM ledger_rounds r JOIN ledger_accounts a ON a.id = r.account WHERE a.cloud = ? AND a.cloud_account = ? GROUP BY r.coverage) c" +
+		" JOIN ledger_coverage_parts p ON p.coverage = c.coverage GROUP BY p.region, p.kind ORDER BY p.region, p.kind"
+	if err := c.list(ctx, &rows, query, a.Cloud, a.ID); err != nil {
+		return nil, fmt.Errorf("read what is recorded of %s: %w", a, err)
+	}
+	out := make([]ledger.Reach, len(rows))
+	for i, r := range rows {
+		out[i] = ledger.Reach{Part: ledger.Part{Region: r.Region, Kind: r.Kind}, First: r.First.Time, Last: r.Last.Time}
+	}
+	return out, nil
+}
+
 // Accounts returns every account that has a round or an entry, in order.
 func (c charges) Accounts(ctx context.Context) ([]ledger.Account, error) {
 	var rows []struct {

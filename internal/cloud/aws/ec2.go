@@ -44,13 +44,28 @@ func (p *place) eachInstance(ctx context.Context, filters []types.Filter, visit 
 		}
 		for _, reservation := range out.Reservations {
 			for _, i := range reservation.Instances {
-				if i.State == nil || i.State.Name != types.InstanceStateNameTerminated {
-					visit(i)
+				if i.State != nil && i.State.Name == types.InstanceStateNameTerminated {
+					p.ended(i)
+					continue
 				}
+				visit(i)
 			}
 		}
 		return out.NextToken, nil
 	})
+}
+
+// ended notes a machine that is terminated, which EC2 lists for about an hour, if it says
+// when that was.
+func (p *place) ended(i types.Instance) {
+	r := p.instance(i)
+	r.Cloud = cloudName
+	if r.StateSince.IsZero() || p.scan.cloud.options.Tags.Apply(r) != nil {
+		return
+	}
+	p.scan.mu.Lock()
+	defer p.scan.mu.Unlock()
+	p.scan.ended = append(p.scan.ended, r)
 }
 
 // nameHost notes the private name of a machine. Networks with the same addresses have the
@@ -91,7 +106,7 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	switch r.State {
 	case inventory.StateRunning:
 		r.StateSince = r.CreatedAt
-	case inventory.StateStopped:
+	case inventory.StateStopping, inventory.StateStopped, inventory.StateDeleting:
 		r.StateSince = transitionTime(awssdk.ToString(i.StateTransitionReason))
 	}
 	for _, m := range i.BlockDeviceMappings {
@@ -107,6 +122,7 @@ var instanceStates = map[types.InstanceStateName]inventory.State{
 	types.InstanceStateNamePending:      inventory.StatePending,
 	types.InstanceStateNameRunning:      inventory.StateRunning,
 	types.InstanceStateNameShuttingDown: inventory.StateDeleting,
+	types.InstanceStateNameTerminated:   inventory.StateDeleting,
 	types.InstanceStateNameStopping:     inventory.StateStopping,
 	types.InstanceStateNameStopped:      inventory.StateStopped,
 }

@@ -39,6 +39,7 @@ type scan struct {
 	blindSpots  []inventory.BlindSpot
 	partial     map[partialKey]*partialFailure
 	unread      map[string]bool
+	ended       []*inventory.Resource
 	windows     map[inventory.Ref]*usage.Window
 	commitments bool // all of them were read
 	planSeen    bool // a savings plan for machines, in whichever region
@@ -267,13 +268,15 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 		return nil, err
 	}
 	o := &round.Observation{Cloud: cloudName, Windows: s.windows, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls}
-	o.Resources, o.BlindSpots = s.resources, s.blindSpots
+	o.Resources, o.Ended, o.BlindSpots = s.resources, s.ended, s.blindSpots
 	for _, a := range accounts {
 		o.Accounts = append(o.Accounts, a.id)
 	}
 	regions := map[string]bool{}
+	o.RegionsOf = map[string][]string{}
 	for _, p := range s.places {
 		regions[p.region] = true
+		o.RegionsOf[p.account.id] = append(o.RegionsOf[p.account.id], p.region)
 	}
 	o.Regions = slices.Sorted(maps.Keys(regions))
 	if o.Billed, err = s.total(len(accounts)); err != nil {
@@ -306,6 +309,15 @@ func (s *scan) blind(b inventory.BlindSpot) {
 // error and the caller's having given up are no failure.
 func (p *place) failed(ctx context.Context, api string, err error) {
 	p.failedIn(ctx, api, err, p.region)
+}
+
+// leaveUnread says of regions of an account that not all of a kind was listed there.
+func (s *scan) leaveUnread(account string, k inventory.Kind, regions []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, region := range regions {
+		s.unread[unreadKey(account, region, k)] = true
+	}
 }
 
 // failedIn notes that a call failed whose answer holds for several regions.

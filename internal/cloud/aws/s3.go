@@ -61,9 +61,11 @@ func (p *place) buckets(ctx context.Context, regions map[string]*place) {
 	each(ctx, bare, func(b *types.Bucket) {
 		out, err := p.s3.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: b.Name})
 		p.missed(ctx, "s3:HeadBucket", awssdk.ToString(b.Name), err)
-		if err == nil {
-			b.BucketRegion = out.BucketRegion
+		if err != nil { // it is somewhere, and not among those that are listed
+			p.scan.leaveUnread(p.account.id, inventory.KindBucket, slices.Collect(maps.Keys(regions)))
+			return
 		}
+		b.BucketRegion = out.BucketRegion
 	})
 	byRegion := map[string][]types.Bucket{}
 	for _, b := range found {

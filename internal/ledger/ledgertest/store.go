@@ -352,6 +352,31 @@ func (s *Store) Rounds(_ context.Context, id ledger.Account, from, to time.Time)
 	return out, nil
 }
 
+// Reach returns the time that is recorded of each part of an account.
+func (s *Store) Reach(_ context.Context, id ledger.Account) ([]ledger.Reach, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	by := map[ledger.Part]ledger.Reach{}
+	for at, r := range s.of(id).rounds {
+		for _, p := range r.Complete {
+			x, ok := by[p]
+			if !ok {
+				x = ledger.Reach{Part: p, First: at, Last: at}
+			}
+			if at.Before(x.First) {
+				x.First = at
+			}
+			if at.After(x.Last) {
+				x.Last = at
+			}
+			by[p] = x
+		}
+	}
+	return slices.SortedFunc(maps.Values(by), func(a, b ledger.Reach) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Kind, b.Kind))
+	}), nil
+}
+
 // Accounts returns every account.
 func (s *Store) Accounts(context.Context) ([]ledger.Account, error) {
 	s.mu.Lock()

@@ -23,6 +23,10 @@ func agree(t *testing.T, got, want ledger.Store) {
 	if diff := cmp.Diff(must(want.Rounds(ctx, payer, noon, long))(t), must(got.Rounds(ctx, payer, noon, long))(t), partsInOrder); diff != "" {
 		t.Errorf("the rounds (-want +got):\n%s", diff)
 	}
+	reach := must(want.Reach(ctx, payer))(t)
+	if diff := cmp.Diff(reach, must(got.Reach(ctx, payer))(t)); diff != "" || len(reach) == 0 {
+		t.Errorf("what %d parts are recorded of (-want +got):\n%s", len(reach), diff)
+	}
 	if p := must(got.Pending(ctx, payer))(t); len(p) != 0 {
 		t.Errorf("%d rounds are pending", len(p))
 	}
