@@ -38,7 +38,8 @@ type Spend struct {
 // Spending is what the ledger says was spent.
 type Spending interface {
 	// Spent sums the charges that begin in [from, to) and whose owner and purpose the
-	// match covers (Match.Covers; an implementation may group charges by owner, purpose
+	// match covers; a charge that carries a hold's id takes from the hold what it does not
+	// say itself of its owner and purpose (Match.Covers; an implementation may group charges by owner, purpose
 	// and hold in SQL and ask Covers of each group). Each charge counts once. An empty
 	// stretch is the zero Spend.
 	Spent(ctx context.Context, m Match, from, to time.Time) (Spend, error)

@@ -546,7 +546,7 @@ func TestTheReportOfAStory(t *testing.T) {
 func TestWhatNobodyCanPriceAsks(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		h := newHouse(t, fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]", counts))
-		h.holds.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true})
+		h.holds.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true, Unbounded: time.Hour})
 		if counts {
 			want(t, decide(t, h, job(40), now), Held, "budget vision: 1.0 resource hours have no price, so nobody knows what is left")
 		} else {

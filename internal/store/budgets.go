@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/budget"
@@ -243,6 +244,8 @@ type purseSum struct {
 	Day     int               `db:"day"`
 	Amount  money.Amount      `db:"amount"`
 	AtMost  money.Amount      `db:"at_most"`
+	// Unbounded is seconds of which not even a bound is known.
+	Unbounded int64 `db:"unbounded"`
 }
 
 // spending is what was spent from every purse in a stretch of time.
@@ -277,10 +280,15 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 	if from.Equal(daily.start(from)) {
 		hours = daily.start(to)
 	}
-	sum := "SELECT (start - ?) / ? AS day, about, " + sums("amount") + " AS amount, " + sums("at_most") + " AS at_most" +
+	sum := "SELECT (start - ?) / ? AS day, about, " + sums("amount") + " AS amount, " + sums("at_most") + " AS at_most, " + sums("unbounded") + " AS unbounded" +
 		" FROM ledger_purse_sums WHERE grain = ? AND start >= ? AND start < ? GROUP BY day, about"
-	query := "SELECT p.team, p.project, p.username, p.environment, p.cost_center, p.purpose, p.hold, s.day, s.amount, s.at_most" +
-		" FROM (" + sum + " UNION ALL " + sum + ") s JOIN ledger_purses p ON p.id = s.about"
+	// What was started under a hold and names nobody is spent by whom the hold is for.
+	var owner []string
+	for _, column := range []string{"team", "project", "username", "environment", "cost_center", "purpose"} {
+		owner = append(owner, "COALESCE(NULLIF(p."+column+", ''), h."+column+", '') AS "+column)
+	}
+	query := "SELECT " + strings.Join(owner, ", ") + ", p.hold, s.day, s.amount, s.at_most, s.unbounded" +
+		" FROM (" + sum + " UNION ALL " + sum + ") s JOIN ledger_purses p ON p.id = s.about LEFT JOIN holds h ON h.id = p.hold"
 	err := on.list(ctx, &out.sums, query, ceil(from), day.Microseconds(), daily, ceil(from), ceil(hours),
 		ceil(from), day.Microseconds(), hourly, ceil(hours), ceil(to))
 	if err != nil {
@@ -317,6 +325,7 @@ func (s spending) by(m budget.Match) (budget.Spend, error) {
 			}
 			*add.to = total
 		}
+		out.Unbounded += time.Duration(sum.Unbounded) * time.Second
 		if sum.Hold != "" {
 			out.ByHold[sum.Hold] = held
 		}

@@ -24,9 +24,10 @@ type Charge struct {
 	Purpose inventory.Purpose
 	Hold    string
 	Amount  money.Amount
-	// Unpriced says that Amount is what it comes to at most, and that not even that is
-	// known where it is zero; each charge is of one hour.
-	Unpriced bool
+	// Unpriced says that Amount is what it comes to at most, Unbounded for how long not
+	// even that is known.
+	Unpriced  bool
+	Unbounded time.Duration
 }
 
 // Store is a budget.Store in memory. Its zero value is empty.
@@ -64,13 +65,17 @@ func (s *Store) spent(m budget.Match, from, to time.Time) budget.Spend {
 		if end := c.At.Add(time.Hour); c.At.Before(to) && end.After(out.Through) {
 			out.Through = end
 		}
-		if c.At.Before(from) || !c.At.Before(to) || !m.Covers(c.Owner, c.Purpose) {
+		owner, purpose := c.Owner, c.Purpose
+		if h, ok := s.holds[c.Hold]; ok {
+			owner = inventory.Owner{Team: cmp.Or(owner.Team, h.Owner.Team), Project: cmp.Or(owner.Project, h.Owner.Project), User: cmp.Or(owner.User, h.Owner.User),
+				Environment: cmp.Or(owner.Environment, h.Owner.Environment), CostCenter: cmp.Or(owner.CostCenter, h.Owner.CostCenter)}
+			purpose = cmp.Or(purpose, h.Purpose)
+		}
+		if c.At.Before(from) || !c.At.Before(to) || !m.Covers(owner, purpose) {
 			continue
 		}
 		if c.Unpriced {
-			if out.Unknown += c.Amount; c.Amount == 0 {
-				out.Unbounded += time.Hour
-			}
+			out.Unknown, out.Unbounded = out.Unknown+c.Amount, out.Unbounded+c.Unbounded
 			continue
 		}
 		out.Used += c.Amount

@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/budget/budgettest"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -300,12 +301,28 @@ func spending(t *testing.T, b *Backend) {
 		for _, e := range batch {
 			c := budgettest.Charge{At: e.Hour, Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold, Amount: e.Amount}
 			if e.Gap != "" {
-				c.Amount, c.Unpriced = e.AtMost, true
+				c.Amount, c.Unpriced, c.Unbounded = e.AtMost, true, time.Duration(e.Unbounded)*time.Second
 			}
 			want.Charge(c)
 		}
 	}
 	month := time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
+	// Charges under a hold that name nobody are spent by whom it is for.
+	under := hold("under")
+	set := must(budget.NewSet(nil, nil))(t)
+	for _, s := range []budget.Store{want, b.Budgets} {
+		must(s.Reserve(t.Context(), must(set.Reservation(under, noon))(t)))(t)
+	}
+	nameless := ledger.Entry{Kind: ledger.Accrual, Hour: month.Add(50 * time.Hour), Round: month.Add(51 * time.Hour), Sums: ledger.Sums{Seconds: 3600, Amount: 3 * money.USD}}
+	nameless.Ref = inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-nameless"}
+	nameless.Meter, nameless.Category, nameless.ChargeCategory, nameless.Hold = "compute", ledger.Compute, ledger.Usage, under.ID
+	open := nameless
+	open.Gap, open.Why, open.Sums = ledger.Unpriced, "no price", ledger.Sums{Seconds: 3600, Unbounded: 3600}
+	appended(t, b.Ledger, nameless, open)
+	want.Charge(budgettest.Charge{At: nameless.Hour, Hold: under.ID, Amount: nameless.Amount}, budgettest.Charge{At: open.Hour, Hold: under.ID, Unpriced: true, Unbounded: time.Hour})
+	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{Team: "vision", Purposes: []inventory.Purpose{"training"}}, nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD || spent.Unbounded != time.Hour {
+		t.Errorf("what nobody is named for under a hold of vision comes to %+v", spent)
+	}
 	for _, m := range []budget.Match{{}, {Team: "VISION"}, {User: "bo", Environment: "dev"}, {Project: "p", Purposes: []inventory.Purpose{"training"}}, {Team: "none"}} {
 		for _, w := range []budget.Window{
 			{From: month, To: month.AddDate(0, 1, 0)}, {From: month.Add(-5 * time.Hour), To: month.AddDate(0, 1, 0).Add(-5 * time.Hour)},
