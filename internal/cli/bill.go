@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
-	"maps"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -20,10 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/billfile"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -366,235 +362,5 @@ func billSheet(b billed, f billFlags) report.Sheet {
 	if n := b.Allocation.Unknown; n > 0 {
 		s.Coverage = append(s.Coverage, plural(n, "row has", "rows have")+" no "+f.basis+" cost, which is in no sum of the division")
 	}
-	return s
-}
-
-func (a *app) newBillReconcile() *cobra.Command {
-	var f billFlags
-	var post bool
-	c := &cobra.Command{
-		Use:   "reconcile",
-		Short: "Hold what accrued against what was billed, resource by resource and day by day",
-		Long: `Compares the ledger with imported bills and names the reasons of every difference. With
---post the difference is entered into the ledger as visible corrections that refer to
-the billing period; nothing that was entered before is edited.`,
-		Example: `  curfew bill reconcile --since 2026-10-01 --until 2026-11-01
-  curfew bill reconcile --since 2026-10-01 --until 2026-11-01 --post`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
-			if err := oneOf("basis", f.basis, string(bill.OnBilled), string(bill.OnEffective)); err != nil {
-				return err
-			}
-			return a.reconcile(c.Context(), f, post)
-		},
-	}
-	f.add(c, "month")
-	c.Flags().StringVar(&f.basis, "basis", string(bill.OnBilled), "billed or effective")
-	c.Flags().BoolVar(&post, "post", false, "enter the differences into the ledger")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
-	return c
-}
-
-func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
-	since, until, err := f.bounds(a.Now())
-	if err != nil {
-		return err
-	}
-	day := 24 * time.Hour
-	since = since.Truncate(day)
-	if end := until.Truncate(day); end.Before(until) {
-		until = end.Add(day)
-	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	basis := ledger.BilledCost
-	if f.basis == string(bill.OnEffective) {
-		basis = ledger.EffectiveCost
-	}
-	parts, err := billedParts(ctx, s, since, until, basis)
-	if err != nil {
-		return err
-	}
-	r, posted, err := reconciled(ctx, s, parts, basis, post)
-	if err != nil {
-		return err
-	}
-	if len(parts) == 0 {
-		r.CoverageNotes = append(r.CoverageNotes, "nothing was imported for this time: curfew bill import PATH")
-	}
-	return a.show(f.output, r, func() report.Sheet {
-		sheet := reconcileSheet(r)
-		if post {
-			sheet.Coverage = append(sheet.Coverage, plural(int64(posted), "correction was", "corrections were")+" entered into the ledger")
-		}
-		return sheet
-	})
-}
-
-// billedPart is what one account has on the bill of one period: only that can be held
-// against the ledger. What no bill is about has no drift.
-type billedPart struct {
-	account  ledger.Account
-	from, to time.Time
-	days     []ledger.BilledDay
-}
-
-// billedParts reads the imported periods that overlap some days.
-func billedParts(ctx context.Context, s *store.Store, since, until time.Time, basis ledger.Basis) ([]billedPart, error) {
-	periods, err := s.Bills().Periods(ctx, time.Time{}, until)
-	if err != nil {
-		return nil, fmt.Errorf("read the imported periods: %w", err)
-	}
-	var out []billedPart
-	for _, p := range periods {
-		end := p.End
-		if end.IsZero() {
-			end = p.Start.AddDate(0, 1, 0)
-		}
-		from, to := latest(since, p.Start), earliest(until, end)
-		if !from.Before(to) {
-			continue
-		}
-		byAccount := map[ledger.Account]*billedPart{}
-		for r, err := range s.Bills().Rows(ctx, bill.Query{From: from, To: to, Starts: []time.Time{p.Start}, Accounts: []string{p.Account}}) {
-			if err != nil {
-				return nil, fmt.Errorf("read the bill: %w", err)
-			}
-			if basis == ledger.EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
-				return nil, &failure{exit: ExitError, code: "no_effective_cost", err: fmt.Errorf("the bill of %s has no effective cost for %s on %s", p.Start.Format("2006-01"), first(r.Resource, r.Service), r.Day.Format(time.DateOnly)),
-					hint: "hold it against what was billed: --basis billed"}
-			}
-			d := billedDay(r)
-			k := ledger.Account{Cloud: d.Cloud, ID: d.Account}
-			if byAccount[k] == nil {
-				byAccount[k] = &billedPart{account: k, from: from, to: to}
-			}
-			byAccount[k].days = append(byAccount[k].days, d)
-		}
-		for _, k := range slices.SortedFunc(maps.Keys(byAccount), func(x, y ledger.Account) int { return cmp.Compare(x.String(), y.String()) }) {
-			out = append(out, *byAccount[k])
-		}
-	}
-	return out, nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// reconciled holds the ledger against parts of bills, and enters the differences if it
-// is told to. It returns what differed before.
-func reconciled(ctx context.Context, s *store.Store, parts []billedPart, basis ledger.Basis, post bool) (*ledger.Reconciliation, int, error) {
-	var accrued []ledger.ResourceDay
-	var days []ledger.BilledDay
-	var through time.Time
-	for _, p := range parts {
-		for _, d := range p.days {
-			through = latest(through, d.Day.AddDate(0, 0, 1))
-		}
-	}
-	for _, p := range parts {
-		found, err := s.Ledger().ResourceDays(ctx, p.account, p.from, p.to)
-		if err != nil {
-			return nil, 0, fmt.Errorf("read what accrued in %s: %w", p.account, err)
-		}
-		accrued, days = append(accrued, found...), append(days, p.days...)
-	}
-	r, err := ledger.Reconcile(accrued, days, through, basis)
-	if err != nil || !post {
-		return r, 0, err
-	}
-	posted := 0
-	for _, p := range parts {
-		_, n, err := ledger.ReconcileAccount(ctx, s.Ledger(), p.account, p.days, p.from, p.to, through, basis, true)
-		if err != nil {
-			return nil, posted, err
-		}
-		posted += n
-	}
-	return r, posted, nil
-}
-
-// categoriesOf are the ledger's categories of a bill's.
-var categoriesOf = map[bill.Category]ledger.Category{
-	bill.Storage: ledger.Storage, bill.Compute: ledger.Compute, bill.Egress: ledger.Network, bill.Overhead: ledger.Overhead,
-}
-
-// cloudsOf are the clouds of FOCUS's service providers.
-var cloudsOf = map[string]string{"AWS": "aws", "Amazon Web Services": "aws", "Microsoft": "azure", "Microsoft Azure": "azure", "Google Cloud": "gcp", "Oracle": "oracle"}
-
-// billedDay is a row of a bill as the ledger is held against it. Without a list cost
-// nothing is known of a discount.
-func billedDay(r bill.Row) ledger.BilledDay {
-	if r.Unknown.Has(bill.ListCost) {
-		r.Cost.List = r.Cost.Billed
-	}
-	return ledger.BilledDay{
-		Cloud: first(cloudsOf[r.Provider], r.Provider), Account: first(r.SubAccount, r.Account), Region: r.Region, Resource: r.Resource, Day: r.Day, Period: r.Start,
-		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory), Category: categoriesOf[r.Category],
-		Attributes: ledger.Attributes{Owner: r.Owner, Purpose: r.Purpose},
-		Billed:     r.Cost.Billed, Effective: r.Cost.Effective, List: r.Cost.List, CommitmentStatus: r.Status, Currency: "USD",
-	}
-}
-
-// reconcilePicture draws what accrued and what was billed on each day.
-func reconcilePicture(r *ledger.Reconciliation) string {
-	var labels []string
-	accrued, billed := report.Series{Name: "accrued"}, report.Series{Name: "billed"}
-	for _, d := range r.Rows { // in order of their days
-		day := d.Day.Format(time.DateOnly)
-		if n := len(labels); n == 0 || labels[n-1] != day {
-			labels, accrued.Values, billed.Values = append(labels, day), append(accrued.Values, 0), append(billed.Values, 0)
-		}
-		last := len(labels) - 1
-		accrued.Values[last] += float64(d.Accrued+d.Reconciled) / float64(money.USD)
-		billed.Values[last] += float64(d.Billed) / float64(money.USD)
-	}
-	return report.Lines("Accrued and billed by day", labels, []report.Series{accrued, billed}, func(v float64) string { return "$" + usage.Number(v, 2) })
-}
-
-func reconcileSheet(r *ledger.Reconciliation) report.Sheet {
-	s := report.Sheet{Verb: "bill reconcile", Title: fmt.Sprintf("%s accrued, %s billed: a drift of %s", dollars(r.Accrued), dollars(r.Billed), dollars(r.Drift)),
-		Picture: reconcilePicture(r), Caption: "What accrued and what was billed, day by day.",
-		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes,
-		Figures: []report.Figure{{Label: "accrued", Value: dollars(r.Accrued), Note: "at list price"},
-			{Label: "corrected before", Value: dollars(r.Reconciled)}, {Label: "billed", Value: dollars(r.Billed), Note: r.Basis}, {Label: "drift", Value: dollars(r.Drift)}}}
-	g := report.Grid{Title: "why", Head: []string{"reason", "amount"}, Right: []bool{false, true}}
-	for _, c := range r.Causes {
-		g.Rows = append(g.Rows, []string{string(c.Reason), dollars(c.Amount)})
-	}
-	s.Tables = append(s.Tables, g)
-	rows := slices.Clone(r.Rows)
-	size := func(d ledger.Drift) ledger.Dollars { return max(d.Drift, -d.Drift) }
-	slices.SortStableFunc(rows, func(x, y ledger.Drift) int { return int(min(1, max(-1, size(y)-size(x)))) })
-	g = report.Grid{Title: "the largest", Head: []string{"day", "account", "resource", "accrued", "billed", "drift", "mostly"}, Right: []bool{false, false, false, true, true, true, false}}
-	for _, d := range rows[:min(len(rows), maxFlows)] {
-		why := ""
-		if len(d.Causes) > 0 {
-			why = string(d.Causes[0].Reason)
-		}
-		g.Rows = append(g.Rows, []string{d.Day.Format(time.DateOnly), d.Account, first(d.Resource, d.Service), dollars(d.Accrued), dollars(d.Billed), dollars(d.Drift), why})
-	}
-	s.Tables = append(s.Tables, g)
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,9 @@ func TestPriceDrift(t *testing.T) {
 		if got, known := drift(&inventory.Resource{Cloud: "aws", Account: "111122223333", Region: "us-east-1", Kind: inventory.KindInstance, ID: id}).Get(); known {
 			t.Errorf("%s drifts by %v, which nobody can know", id, got)
 		}
+	}
+	if code, out, errs := d.run("scan", "--demo", "--no-save", "--bill", "imported", "-o", "json"); code != ExitDone || !strings.Contains(out, `"monthly_billed_usd"`) {
+		t.Errorf("an audit with what was imported: exit %d %s", code, errs)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

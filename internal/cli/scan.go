@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
@@ -103,7 +105,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl := c.Flags()
 	f.add(fl)
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
-	fl.StringVar(&f.bill, "bill", "", "bill to read beside the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix")
+	fl.StringVar(&f.bill, "bill", "", "bill to read beside the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix, or imported for what was imported before")
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
@@ -204,16 +206,35 @@ func (a *app) auditedBill(ctx context.Context, cfg config.Config, f scanFlags) (
 	if f.bill == "" {
 		return nil, nil
 	}
-	b, err := a.readBill(ctx, cfg, f.bill, f.profile)
-	if err != nil {
-		return nil, err
+	var rows iter.Seq[bill.Row]
+	var broken error
+	if f.bill == importedBill {
+		s, err := a.open(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		rows = rowsOf(ctx, s.Bills(), bill.Query{From: a.Now().UTC().AddDate(0, 0, -billedDays)}, &broken)
+	} else {
+		b, err := a.readBill(ctx, cfg, f.bill, f.profile)
+		if err != nil {
+			return nil, err
+		}
+		rows = b.Rows()
 	}
-	out, err := round.BillOf(b.Rows(), f.cloud, f.bill)
-	if err != nil {
+	out, err := round.BillOf(rows, f.cloud, f.bill)
+	if err := errors.Join(err, broken); err != nil {
 		return nil, fmt.Errorf("add up the bill: %w", err)
 	}
 	return out, nil
 }
+
+// importedBill names, in place of a path, what was imported before, of which the newest
+// billedDays are read.
+const (
+	importedBill = "imported"
+	billedDays   = 60
+)
 
 // failOn reads the limit of --fail-on or of the configuration; nil is none.
 func failOn(flag, configured string) (*money.Amount, error) {

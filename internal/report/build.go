@@ -121,7 +121,7 @@ func (d *Document) categories(a *round.Audit, m *meters) {
 		for _, name := range billedNames {
 			*d.Categories.named(name) = USD(b.ByCategory[name])
 		}
-		of := fmt.Sprintf("of the bill %s, %s to %s, brought to a month", valid(b.Source), b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
+		of := fmt.Sprintf("of the bill %s, %s to %s, at effective cost, brought to a month", valid(b.Source), b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
 		d.CategoriesNotes = map[string]string{"all": of, round.CategoryNetwork: "on a bill it is among overhead and egress",
 			round.CategoryIdle: "the bill's compute is divided as that of the machines that were audited, at list price"}
 		return

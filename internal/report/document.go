@@ -64,7 +64,8 @@ type Document struct {
 	// MonthlyBilledUSD.
 	Categories      Categories        `json:"categories"`
 	CategoriesNotes map[string]string `json:"categories_notes,omitempty"`
-	// MonthlyBilledUSD is what the supplied bill comes to in a month; absent without one.
+	// MonthlyBilledUSD is what the supplied bill comes to in a month, at effective cost
+	// where it has one; absent without a bill.
 	MonthlyBilledUSD *Dollars      `json:"monthly_billed_usd,omitempty"`
 	Totals           Totals        `json:"totals"`
 	Steps            []Step        `json:"steps"`

@@ -48,7 +48,7 @@ func BillOf(all iter.Seq[bill.Row], cloud, source string) (*Bill, error) {
 		}
 	}
 	var err error
-	if b.Parts, err = bill.Categories(rows); err != nil {
+	if b.Parts, err = bill.Categories(effective(rows)); err != nil {
 		return nil, err
 	}
 	if b.Flows, err = bill.EgressFlows(rows); err != nil {
@@ -58,7 +58,22 @@ func BillOf(all iter.Seq[bill.Row], cloud, source string) (*Bill, error) {
 	return b, err
 }
 
-// Billing is a bill's totals, brought to a month of 730 hours.
+// effective yields rows at their effective cost where the bill has one: a month's part
+// of what was paid upfront, and not a year's fee in the month in which it was paid.
+func effective(rows iter.Seq[bill.Row]) iter.Seq[bill.Row] {
+	return func(yield func(bill.Row) bool) {
+		for r := range rows {
+			if !r.Unknown.Has(bill.EffectiveCost) {
+				r.Cost.Billed = r.Cost.Effective
+			}
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Billing is a bill's totals at effective cost, brought to a month of 730 hours.
 type Billing struct {
 	From, To time.Time
 	Source   string
