@@ -13,10 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/metrics"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // unitFlags are the flags of costs units.
@@ -39,6 +42,7 @@ on what lay idle. Units are those of curfew.yaml, counted in files or by queries
 Prometheus server, or one that --counts names.`,
 		Example: `  curfew costs units
   curfew costs units --unit prediction --counts counts.csv --where team=search --since 2026-10-01 --until 2026-11-01
+  curfew costs units --counts gpu-hours --by team --since 7d
   curfew costs units --unit token --per 1000000 --target 0.20 --counts tokens.csv --granularity day`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("output", f.output, planOutputs...); err != nil {
@@ -51,7 +55,7 @@ Prometheus server, or one that --counts names.`,
 	fl := c.Flags()
 	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
 	fl.StringVar(&f.name, "unit", "", "what --counts counts: prediction")
-	fl.StringVar(&f.counts, "counts", "", "how many were made, as CSV `file`: time,count, and key with --by")
+	fl.StringVar(&f.counts, "counts", "", "how many were made, as CSV `file`: time,count, and key with --by; or gpu-hours, which the ledger knows")
 	fl.StringVar(&f.target, "target", "", "the most that one, or --per of them, should cost in `dollars`")
 	fl.Int64Var(&f.per, "per", 1, "how many a unit cost is for: 1000000")
 	fl.StringVar(&f.by, "by", "", "the dimension that the keys of --counts are values of: project")
@@ -64,7 +68,9 @@ Prometheus server, or one that --counts names.`,
 type counted struct {
 	unit   ledger.Unit
 	query  ledger.Query
-	counts func(ctx context.Context) ([]ledger.Count, error)
+	counts func(ctx context.Context, s *store.Store, q ledger.Query) ([]ledger.Count, error)
+	// narrow leaves only the costs that the unit is about; nil is all.
+	narrow func(ctx context.Context, s *store.Store, q ledger.Query) (ledger.Query, error)
 }
 
 func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
@@ -83,11 +89,16 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 	defer s.Close()
 	docs := make([]*ledger.UnitCosts, 0, len(all))
 	for _, u := range all {
+		if u.narrow != nil {
+			if u.query, err = u.narrow(ctx, s, u.query); err != nil {
+				return err
+			}
+		}
 		costs, err := ledger.Spent(ctx, s.Ledger(), u.query)
 		if err != nil {
 			return err
 		}
-		counts, err := u.counts(ctx)
+		counts, err := u.counts(ctx, s, u.query)
 		if err != nil {
 			return err
 		}
@@ -104,6 +115,9 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 func (a *app) countedUnits(cfg config.Config, f unitFlags, names []string) ([]counted, error) {
 	base := costsFlags{periodFlags: f.periodFlags, granularity: f.granularity, by: f.by, where: f.where}
 	if f.counts != "" {
+		if f.counts == gpuHours {
+			f.name = first(f.name, "GPU-hour")
+		}
 		if f.name == "" || len(names) > 0 {
 			return nil, usageError("curfew costs units --counts %s: name what it counts with --unit", f.counts)
 		}
@@ -145,16 +159,84 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 		}
 		c.unit.Target = &rate
 	}
-	if u.Counts.File != "" {
-		c.counts = func(context.Context) ([]ledger.Count, error) { return readPlan(a, u.Counts.File, ledger.ReadCounts) }
+	switch {
+	case u.Counts.File == gpuHours:
+		return a.countGPUHours(c)
+	case u.Counts.File != "":
+		c.counts = func(context.Context, *store.Store, ledger.Query) ([]ledger.Count, error) {
+			return readPlan(a, u.Counts.File, ledger.ReadCounts)
+		}
 		return c, nil
 	}
 	client, err := metrics.New(metrics.Options{URL: u.Counts.URL, Token: a.env(u.Counts.TokenEnv)})
 	if err != nil {
 		return c, usageError("units %s: %w", u.Name, err)
 	}
-	c.counts = func(ctx context.Context) ([]ledger.Count, error) { return measured(ctx, client, u, q) }
+	c.counts = func(ctx context.Context, _ *store.Store, q ledger.Query) ([]ledger.Count, error) {
+		return measured(ctx, client, u, q)
+	}
 	return c, nil
+}
+
+// gpuHours, in place of a file, counts the hours in which GPUs were used, by the ledger.
+const gpuHours = "gpu-hours"
+
+// countGPUHours divides the cost of machines with GPUs by the hours of their GPUs in
+// which the machine was used. A machine whose GPUs nobody knows is an error.
+func (a *app) countGPUHours(c counted) (counted, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return c, err
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return c, err
+	}
+	c.narrow = func(ctx context.Context, s *store.Store, q ledger.Query) (ledger.Query, error) {
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByType}, Since: q.Since, Until: q.Until, Filter: computeOf(q)})
+		if err != nil {
+			return q, fmt.Errorf("look which machines have GPUs: %w", err)
+		}
+		types := []string{"a machine with GPUs"} // no type's name: without any nothing is left
+		for _, sum := range sums {
+			n, known := finding.Accelerators(book, sum.Key[0])
+			if !known {
+				return q, &failure{exit: ExitError, code: "not_counted", err: fmt.Errorf("count GPU-hours: how many GPUs a %s has is not known", sum.Key[0]), hint: "leave it out with --where type=…"}
+			}
+			if n > 0 {
+				types = append(types, sum.Key[0])
+			}
+		}
+		q.Filter = append(computeOf(q), ledger.Match{By: ledger.ByType, Values: types})
+		return q, nil
+	}
+	c.counts = func(ctx context.Context, s *store.Store, q ledger.Query) ([]ledger.Count, error) {
+		by := append(slices.Clone(q.By), ledger.ByType, ledger.ByDuty)
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
+		if err != nil {
+			return nil, fmt.Errorf("count GPU-hours: %w", err)
+		}
+		var out []ledger.Count
+		for _, sum := range sums {
+			n := len(q.By)
+			if !duty.State(sum.Key[n+1]).Used() {
+				continue
+			}
+			gpus, _ := finding.Accelerators(book, sum.Key[n])
+			count := ledger.Count{Time: sum.Period, Count: ledger.Quantity(sum.Sums.Seconds * int64(gpus) * 1000 / 3600)}
+			if n == 1 {
+				count.Key = sum.Key[0]
+			}
+			out = append(out, count)
+		}
+		return out, nil
+	}
+	return c, nil
+}
+
+// computeOf is a query's filter, and compute alone.
+func computeOf(q ledger.Query) ledger.Filter {
+	return append(slices.Clone(q.Filter), ledger.Match{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}})
 }
 
 // measured asks a server how many units were made on each day. A day of which nothing
