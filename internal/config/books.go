@@ -64,6 +64,7 @@ type Unit struct {
 // Counts is where the counts of a unit come from: a file, or a server that speaks
 // Prometheus's HTTP API.
 type Counts struct {
+	// File is CSV, or gpu-hours for the hours of GPUs that the ledger knows were used.
 	File  string `yaml:"file"`
 	URL   string `yaml:"url"`
 	Query string `yaml:"query"`
