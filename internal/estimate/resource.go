@@ -16,7 +16,7 @@ import (
 
 // meters are the types of resources that are priced, each with what reads it. The names
 // and defaults of attributes are those of the providers' documentation
-// (registry.terraform.io, hashicorp/aws, google and azurerm).
+// (hashicorp/aws, google and azurerm).
 var meters map[string]func(*meter)
 
 func init() {
