@@ -86,7 +86,7 @@ func (a *app) estimate(ctx context.Context, cfg config.Config, name string, f es
 	if err != nil {
 		return nil, err
 	}
-	p := estimate.Params{Now: a.Now().UTC()}
+	p := estimate.Params{Now: a.Now().UTC(), Tags: &cfg.Tags}
 	if p.DataRegions, err = a.dataRegions(ctx, cfg); err != nil {
 		return nil, err
 	}

@@ -125,6 +125,9 @@ type Params struct {
 	// CheckpointBytes is the size of a checkpoint where the specification gives none; 0
 	// not known.
 	CheckpointBytes int64
+	// Tags says which tags of a Terraform plan's resources name the owner; nil is the
+	// default mapping.
+	Tags *inventory.TagMapping
 	// Defaults hold where the specification says nothing. Fields that are zero take
 	// those of [DefaultDefaults].
 	Defaults Defaults

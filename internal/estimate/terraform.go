@@ -331,7 +331,11 @@ func (c *planner) own(at attributes) {
 			}
 		}
 	}
-	_ = inventory.DefaultTagMapping().Apply(r) // its only error is of an exemption
+	tags := inventory.DefaultTagMapping()
+	if c.params.Tags != nil {
+		tags = *c.params.Tags
+	}
+	_ = tags.Apply(r) // its only error is of an exemption
 	if !c.owned {
 		c.owned, c.e.Owner, c.e.Purpose = true, r.Owner, r.Purpose
 		return

@@ -280,3 +280,18 @@ func TestTerraformOwner(t *testing.T) {
 		}
 	}
 }
+
+// TestTerraformOwnerByMapping: the configured tags name the owner, not the usual ones.
+func TestTerraformOwnerByMapping(t *testing.T) {
+	const plan = `{"format_version":"1.2","terraform_version":"1.9.8","planned_values":{"root_module":{}},
+"configuration":{"provider_config":{"aws":{"name":"aws","expressions":{"region":{"constant_value":"us-east-1"}}}},"root_module":{}},
+"resource_changes":[{"address":"aws_instance.a","mode":"managed","type":"aws_instance","name":"a","change":{"actions":["create"],"before":null,
+"after":{"instance_type":"g5.xlarge","tags":{"team":"wrong","crew":"vision"}},"after_unknown":{}}}]}`
+	e, err := FromTerraform(strings.NewReader(plan), "plan.json", testBook(t), Params{Now: now, Tags: &inventory.TagMapping{Team: []string{"crew"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Owner.Team != "vision" {
+		t.Errorf("the owner is %+v", e.Owner)
+	}
+}
