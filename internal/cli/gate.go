@@ -64,13 +64,22 @@ more than that amount, expires, and is used once.`,
 // gateDoc is what gate says: the estimate, and what was decided.
 type gateDoc struct {
 	*estimate.Estimate
-	Schema     string   `json:"schema"`
-	Decision   string   `json:"decision"`
-	Reasons    []string `json:"reasons"`
-	ApprovalID string   `json:"approval_id,omitempty"`
-	HoldID     string   `json:"hold_id,omitempty"`
+	Schema   string   `json:"schema"`
+	Decision string   `json:"decision"`
+	Reasons  []string `json:"reasons"`
+	// ApprovalID is the request that waits or was used, HoldID what is held; null: none.
+	ApprovalID *string `json:"approval_id"`
+	HoldID     *string `json:"hold_id"`
 
 	Budget []gate.Line `json:"budget"`
+}
+
+// orNull is a text of a document, null where there is none.
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // counter is where one file is decided about.
@@ -174,7 +183,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 			fmt.Fprintf(a.Stderr, "curfew: the pull request was not told: %v\n", err)
 		}
 	}
-	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: d.ApprovalID, HoldID: d.HoldID}
+	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID)}
 	if err := a.show(f.output, doc, func() report.Sheet { return gateSheet(e, d) }); err != nil {
 		return err
 	}
