@@ -25,10 +25,6 @@ const (
 	Expired HoldState = "expired"
 )
 
-// TagHold is the tag that a machine carries that was started under a hold; its value is
-// the hold's id. The ledger's charges keep it.
-const TagHold = "curfew:hold"
-
 // Hold is money and capacity reserved for work that was admitted.
 type Hold struct {
 	ID string

@@ -22,7 +22,7 @@ type Spend struct {
 	// Unbounded is the resource time of charges of which not even the most is known; they
 	// are in neither.
 	Unbounded time.Duration
-	// ByHold is the part of Used that carries a hold's id (TagHold), by that id. Charges
+	// ByHold is the part of Used that carries a hold's id (inventory.TagHold), by that id. Charges
 	// that carry none are in no entry.
 	ByHold map[string]money.Amount
 	// Daily is Used by 24 hours, counted from the stretch's beginning and not from

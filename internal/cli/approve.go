@@ -138,11 +138,7 @@ type requestView struct {
 }
 
 func (a *app) approvals(ctx context.Context, all bool, output string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

@@ -248,11 +248,7 @@ func (a *app) billShow(ctx context.Context, f billFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

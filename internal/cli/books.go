@@ -13,14 +13,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // keepBooks records what a round observed and charges for the time since the round
 // before it. The simulated account has no books: what it spends is not spent.
-func (a *app) keepBooks(ctx context.Context, cfg config.Config, book *price.Book, source string, o *round.Observation, q round.Query) error {
+func (a *app) keepBooks(ctx context.Context, cfg config.Config, books round.Books, o *round.Observation, q round.Query) error {
 	if o.Cloud == sim.CloudName {
 		return nil
 	}
@@ -29,11 +28,11 @@ func (a *app) keepBooks(ctx context.Context, cfg config.Config, book *price.Book
 		return err
 	}
 	defer s.Close()
-	return postBooks(ctx, s, cfg, book, source, o, q)
+	return postBooks(ctx, s, books, o, q)
 }
 
-func postBooks(ctx context.Context, s *store.Store, cfg config.Config, book *price.Book, source string, o *round.Observation, q round.Query) error {
-	for _, account := range (round.Books{Source: source, Prices: book, Duty: cfg.Duty}).Seen(o, q) {
+func postBooks(ctx context.Context, s *store.Store, books round.Books, o *round.Observation, q round.Query) error {
+	for _, account := range books.Seen(o, q) {
 		r, observations := ledger.Observe(account)
 		if _, err := ledger.Post(ctx, s.Ledger(), r, observations); err != nil {
 			return fmt.Errorf("charge %s: %w", account.Account, err)

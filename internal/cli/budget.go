@@ -147,11 +147,7 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -275,7 +271,7 @@ func (a *app) newSettle() *cobra.Command {
 		v, charged := spent.ByHold[h.ID]
 		if !charged {
 			return h, nil, &failure{exit: ExitError, code: "not_charged", err: fmt.Errorf("the ledger has charged nothing under hold %s", h.ID),
-				hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + budget.TagHold + "=" + h.ID + " are charged"}
+				hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + inventory.TagHold + "=" + h.ID + " are charged"}
 		}
 		h, err = p.Budgets.Settle(ctx, h.ID, v, p.Now)
 		return h, nil, err

@@ -105,7 +105,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return stateFailure(scanFailure(err))
 	}
 	broken := err // what was done before it is shown all the same
-	books := postBooks(ctx, s, cfg, live.Prices, "enforce", &pass.Observation, live.Query)
+	books := postBooks(ctx, s, round.Books{Source: "enforce", Prices: live.Prices, Duty: cfg.Duty}, &pass.Observation, live.Query)
 	if f.output == "json" {
 		err = a.printJSON(passDoc(pass, f))
 	} else {

@@ -367,11 +367,7 @@ func (a *app) gateReport(ctx context.Context, f periodFlags, output string) erro
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

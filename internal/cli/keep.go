@@ -105,11 +105,7 @@ func keepDoc(k action.Keep) keepView {
 }
 
 func (a *app) keeps(ctx context.Context, output string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -271,11 +267,7 @@ it; --verify checks that chain. -o json prints JSON lines, one entry each.`,
 }
 
 func (a *app) verifyAudit(ctx context.Context) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -306,11 +298,7 @@ func past(now time.Time, text string) (time.Time, error) {
 }
 
 func (a *app) audit(ctx context.Context, q action.Query, output string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,9 @@
 package cli
 
 import (
-	"context"
-	"maps"
-
 	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/round"
 )
 
 // newFleet returns the machines that the configuration lists.
@@ -21,24 +16,4 @@ func newFleet(cfg config.Config, book *price.Book) (*onprem.Fleet, error) {
 		return nil, usageError("%w", err)
 	}
 	return fleet, nil
-}
-
-// keepFleet does what keepBooks does, at the rates and by the sizes of a fleet.
-func (a *app) keepFleet(fleet *onprem.Fleet) func(context.Context, config.Config, *price.Book, string, *round.Observation, round.Query) error {
-	return func(ctx context.Context, cfg config.Config, book *price.Book, source string, o *round.Observation, q round.Query) error {
-		s, err := a.open(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		for _, seen := range (round.Books{Source: source, Prices: book, Duty: cfg.Duty}).Seen(o, q) {
-			fleet.Charge(seen.Resources, seen.Rates)
-			maps.Copy(seen.Verdicts, fleet.Present(o, q.Now, cfg.Duty))
-			r, observations := ledger.Observe(seen)
-			if _, err := ledger.Post(ctx, s.Ledger(), r, observations); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }

@@ -56,11 +56,7 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 	if end := until.Truncate(day); end.Before(until) {
 		until = end.Add(day)
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

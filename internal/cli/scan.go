@@ -183,11 +183,8 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),
 				hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
 		}
-		keep := a.keepBooks
-		if fleet, ok := cloud.(*onprem.Fleet); ok {
-			keep = a.keepFleet(fleet)
-		}
-		if err := keep(ctx, cfg, book, "scan", &audit.Observation, query); err != nil {
+		estate, _ := cloud.(round.Estate)
+		if err := a.keepBooks(ctx, cfg, round.Books{Source: "scan", Prices: book, Estate: estate, Duty: cfg.Duty}, &audit.Observation, query); err != nil {
 			return booksFailure(err)
 		}
 	}

@@ -73,11 +73,7 @@ func (a *app) shares(ctx context.Context, name string, f periodFlags, output str
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,16 @@ func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error)
 	return s, nil
 }
 
+// state reads the configuration and opens the state that it names.
+func (a *app) state(ctx context.Context) (config.Config, *store.Store, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	s, err := a.open(ctx, cfg)
+	return cfg, s, err
+}
+
 // person is who gives the command: the configured identity, else the user that the
 // operating system knows.
 func (a *app) person(cfg config.Config) (string, error) {

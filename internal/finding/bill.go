@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -151,10 +152,7 @@ func destinations(flows []bill.Flow) string {
 // billedResource is the resource that a bill names, or the service where it names none
 // that is listed.
 func (x *index) billedResource(cloud, account, region, resource, service string) *subject {
-	id := resource
-	if strings.HasPrefix(id, "arn:") {
-		id = id[strings.LastIndexAny(id, ":/")+1:]
-	}
+	id := ledger.BillID(resource)
 	if id != "" {
 		if x.byID == nil {
 			x.byID = map[scoped][]int32{}

@@ -77,7 +77,7 @@ type Decision struct {
 	// ApprovalID is the request that waits, or that was used up.
 	ApprovalID string `json:"approval_id,omitempty"`
 	// HoldID is what was reserved; a machine started under it carries it in the tag
-	// budget.TagHold. Only where the decision is allow.
+	// inventory.TagHold. Only where the decision is allow.
 	HoldID string `json:"hold_id,omitempty"`
 }
 

@@ -16,6 +16,7 @@ const (
 	TagDataURI   = "curfew:data"        // s3://bucket/prefix the machine works on
 	TagLease     = "curfew:lease-until" // RFC 3339 time or a date: the right to run until then
 	TagGang      = "curfew:gang"        // the run whose machines work together
+	TagHold      = "curfew:hold"        // the hold of a budget under which it was started
 )
 
 // TagMapping says which tags name the owner. Keys are compared without regard to

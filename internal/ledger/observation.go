@@ -10,9 +10,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TagHold names the hold under which a resource was started.
-const TagHold = "curfew:hold"
-
 // Account is one account of one cloud: what a round covers, and what one chain of
 // entries belongs to.
 type Account struct{ Cloud, ID string }
@@ -150,7 +147,7 @@ func Observe(s Seen) (Round, []Observation) {
 		}
 		o := Observation{
 			At: r.At, Ref: ref, State: res.State, StateSince: clean(res.StateSince), CreatedAt: clean(res.CreatedAt),
-			Attributes: Attributes{Name: res.Name, Type: res.Type, Owner: res.Owner, Purpose: res.Purpose, Lifetime: res.Lifetime, Hold: res.Tags[TagHold]},
+			Attributes: Attributes{Name: res.Name, Type: res.Type, Owner: res.Owner, Purpose: res.Purpose, Lifetime: res.Lifetime, Hold: res.Tags[inventory.TagHold]},
 			Duty:       spans(s, ref, r.At),
 		}
 		if d, ok := res.Detail.(*inventory.Instance); ok {

@@ -14,7 +14,7 @@ import (
 
 func TestObserve(t *testing.T) {
 	machine := resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, linux(inventory.Spot))
-	machine.Tags = map[string]string{TagHold: "h-7"}
+	machine.Tags = map[string]string{inventory.TagHold: "h-7"}
 	machine.Owner.Team, machine.CreatedAt = "vision", noon.Add(-time.Hour).Add(300*time.Millisecond)
 	image := resource(inventory.KindImage, "", inventory.StateAvailable, nil)
 	elsewhere := resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, linux(inventory.OnDemand))

@@ -27,7 +27,7 @@ func gangID(r *inventory.Resource) (string, bool) {
 // are stopped or on their way there, have no part in their gang; one that begins to
 // run, or whose state nobody knows, has. Where not all of an account's machines could
 // be read, some of a gang may be missing, and what it does is unknown.
-func present(o *Observation, book *price.Book, t duty.Thresholds, now time.Time) map[inventory.Ref]presence {
+func present(o *Observation, book *price.Book, e Estate, t duty.Thresholds, now time.Time) map[inventory.Ref]presence {
 	out := map[inventory.Ref]presence{}
 	gangs := map[string][]inventory.Ref{}
 	missing := map[string]bool{}
@@ -45,7 +45,7 @@ func present(o *Observation, book *price.Book, t duty.Thresholds, now time.Time)
 		id, inGang := gangID(r)
 		switch {
 		case r.State == inventory.StateRunning:
-			v := duty.Now(w, gpus(r, book), now, t)
+			v := duty.Now(w, gpus(r, book, e), now, t)
 			out[ref] = presence{duty: &v}
 		case inGang && (r.State == inventory.StatePending || r.State == inventory.StateUnknown):
 			out[ref] = presence{duty: &duty.Verdict{Why: "nobody knows what " + r.ID + " does, which is only starting"}}

@@ -232,11 +232,8 @@ func judge(o *Observation, p Params, e Estate) map[inventory.Ref]duty.Verdict {
 		if !measurable(r.Kind) || r.State != inventory.StateRunning {
 			continue
 		}
-		ref, n := r.Ref(), gpus(r, p.Prices)
-		if size, ok := sizeOf(e, r); ok {
-			n = int(size.GPUs)
-		}
-		verdicts[ref] = duty.Judge(o.Windows[ref], n, p.Query.Now, p.Duty)
+		ref := r.Ref()
+		verdicts[ref] = duty.Judge(o.Windows[ref], gpus(r, p.Prices, e), p.Query.Now, p.Duty)
 	}
 	return verdicts
 }
@@ -244,7 +241,10 @@ func judge(o *Observation, p Params, e Estate) map[inventory.Ref]duty.Verdict {
 // gpus is the number of accelerators whose telemetry a verdict needs; negative
 // where it is not known, so that a machine is never judged by its CPU that may have
 // accelerators.
-func gpus(r *inventory.Resource, book *price.Book) int {
+func gpus(r *inventory.Resource, book *price.Book, e Estate) int {
+	if size, ok := sizeOf(e, r); ok {
+		return int(size.GPUs)
+	}
 	types := []string{r.Type}
 	if e, ok := r.Detail.(*inventory.Endpoint); ok {
 		types = nil

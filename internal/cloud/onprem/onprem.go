@@ -12,9 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
-	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -159,34 +157,4 @@ func (f *Fleet) Size(ref inventory.Ref) (ledger.Size, bool) {
 // Charge implements [round.Estate]: a machine without a rate is unpriced and says so.
 func (f *Fleet) Charge(resources []*inventory.Resource, charges map[inventory.Ref][]ledger.Charge) {
 	f.rates.Fill(resources, f.sizes, charges)
-}
-
-// Present says what each machine does at a moment, by the number of GPUs that it has; a
-// machine of a gang does what the gang does.
-func (f *Fleet) Present(o *round.Observation, now time.Time, t duty.Thresholds) map[inventory.Ref]duty.Verdict {
-	out, gangs := map[inventory.Ref]duty.Verdict{}, map[string][]inventory.Ref{}
-	for _, r := range o.Resources {
-		size, ok := f.sizes[r.Ref()]
-		if !ok {
-			continue
-		}
-		out[r.Ref()] = duty.Now(o.Windows[r.Ref()], int(size.GPUs), now, t)
-		if r.Gang != "" {
-			gangs[r.Gang] = append(gangs[r.Gang], r.Ref())
-		}
-	}
-	for _, members := range gangs {
-		if len(members) < 2 {
-			continue
-		}
-		verdicts := make([]duty.Verdict, 0, len(members))
-		for _, ref := range members {
-			verdicts = append(verdicts, out[ref])
-		}
-		whole := duty.Gang(verdicts)
-		for _, ref := range members {
-			out[ref] = whole
-		}
-	}
-	return out
 }

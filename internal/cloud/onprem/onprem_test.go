@@ -294,7 +294,7 @@ func TestPresent(t *testing.T) {
 	f := fleet(t, Machine{Name: "a", GPU: "H100", GPUs: 2, Tags: gang}, Machine{Name: "b", GPU: "H100", GPUs: 2, Tags: gang},
 		Machine{Name: "c", GPU: "H100", GPUs: 2}, Machine{Name: "d", GPU: "H100", GPUs: 3})
 	a := audit(t, f, tape{"a": gpus(0, 0), "b": gpus(90, 60e9), "c": gpus(0, 0), "d": gpus(0, 0)})
-	got := f.Present(&a.Observation, now, duty.DefaultThresholds())
+	got := round.Books{Prices: embedded(t), Estate: f, Duty: duty.DefaultThresholds()}.Seen(&a.Observation, round.Query{Now: now})[0].Verdicts
 	for id, want := range map[string]duty.State{"a": duty.Busy, "b": duty.Busy, "c": duty.Idle, "d": duty.Unknown} {
 		if v := got[ref("onprem", id)]; v.State != want {
 			t.Errorf("%s is %s (%s), want %s", id, v.State, v.Why, want)
