@@ -1,0 +1,126 @@
+package round
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// findings judges the account over the window of the audit, and adds it up.
+func (e *Engine) findings(r *Result, now time.Time) error {
+	r.Verdicts = map[inventory.Ref]duty.Verdict{}
+	for _, res := range r.Resources {
+		if !res.Kind.Traits().Measured || res.State != inventory.StateRunning {
+			continue
+		}
+		w := r.Windows[res.Ref()]
+		machine := duty.MachineOf(res)
+		if w != nil && w.GPUMemory == 0 {
+			w.GPUMemory = machine.GPUMemory
+		}
+		if w != nil {
+			w.Launched = machine.Launched
+		}
+		r.Verdicts[res.Ref()] = duty.Judge(w, machine.GPUs.Or(-1), now, e.Duty)
+	}
+	account := &finding.Account{
+		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts,
+		Charges: r.Charges, Prices: e.Prices, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown,
+	}
+	if e.Audit.Bill != nil {
+		account.Bill = &e.Audit.Bill.Bill
+	}
+	var err error
+	if r.Findings, err = finding.Evaluate(account, e.Audit.Thresholds, e.Audit.Required); err != nil {
+		return fmt.Errorf("judge the findings: %w", err)
+	}
+	if r.Totals, err = sum(r); err != nil {
+		return fmt.Errorf("add up the audit: %w", err)
+	}
+	if e.Audit.Bill != nil {
+		r.Billing, err = billing(e.Audit.Bill, r.Totals)
+	}
+	return err
+}
+
+// requests adds what people want done about findings that hold.
+func (e *Engine) requests(r *Result, now time.Time) {
+	found := map[string]*finding.Finding{}
+	for i := range r.Findings {
+		found[r.Findings[i].ID] = &r.Findings[i]
+	}
+	for _, q := range e.Requests {
+		f := found[q.Finding]
+		if f == nil {
+			r.Gone = append(r.Gone, q)
+			continue
+		}
+		do, ok := e.remedy(f)
+		if !ok {
+			r.Manual = append(r.Manual, q)
+			continue
+		}
+		do.ScratchDisks, do.SaveDisks = do.ScratchDisks || q.ScratchDisks, do.SaveDisks || q.SaveDisks
+		p := action.Proposal{
+			Source: FindingSource(f.ID), Resource: f.Resource, Do: do, Mode: policy.Enforce, Notify: q.Notify, Grace: q.Grace,
+			Limits: policy.DefaultLimits(), Governed: true, ByPerson: true, Condition: usage.True, ReadAt: now,
+			Class: "finding", Because: f.Rule + ": " + f.Because, Evidence: f.Evidence, Duty: e.doing(f, now),
+			Hourly: e.subjects[f.Resource.Ref()].hourly,
+		}
+		if f.Savings.Known {
+			p.Saving = inventory.Known(f.Savings.Amount)
+		}
+		r.Proposals = append(r.Proposals, p)
+	}
+}
+
+// doing is what a finding's resource does at the moment of an audit, by what everything
+// does then. One machine of a gang may be ended when the whole gang rests. An endpoint or
+// a notebook is judged by its finding, which was judged at that moment by what people
+// asked of it; weak evidence is none.
+func (e *Engine) doing(f *finding.Finding, now time.Time) *duty.Verdict {
+	switch f.Resource.Kind {
+	case inventory.KindInstance, inventory.KindTrainingJob:
+		return e.subjects[f.Resource.Ref()].does
+	case inventory.KindEndpoint, inventory.KindNotebook:
+		if f.Confidence == finding.Low {
+			return &duty.Verdict{Why: "the evidence is weak: " + f.Because}
+		}
+		return &duty.Verdict{State: duty.Idle, Why: f.Because, Coverage: 1, Evidence: f.Evidence, Until: now, Expires: now.Add(verdictFresh)}
+	}
+	return nil
+}
+
+// verdictFresh is how long a finding's verdict may be acted on: as long as facts read at
+// act time.
+const verdictFresh = 5 * time.Minute
+
+// remedy is the call that a finding's fix stands for; false where only a person can
+// carry it out.
+func (e *Engine) remedy(f *finding.Finding) (policy.Do, bool) {
+	switch kind := f.Resource.Kind; f.Fix.Action {
+	case "stop":
+		return policy.Do{Verb: policy.Stop}, kind == inventory.KindInstance || kind == inventory.KindNotebook || kind == inventory.KindTrainingJob
+	case "terminate":
+		return policy.Do{Verb: policy.Terminate}, kind == inventory.KindInstance
+	case "snapshot-then-terminate":
+		return policy.Do{Verb: policy.Terminate, SaveDisks: true}, kind == inventory.KindInstance
+	case "snapshot-then-delete":
+		return policy.Do{Verb: policy.Delete}, kind == inventory.KindVolume
+	case "delete":
+		return policy.Do{Verb: policy.Delete}, kind == inventory.KindNotebook || kind == inventory.KindEndpoint
+	case "release":
+		return policy.Do{Verb: policy.Release}, kind == inventory.KindAddress
+	case "put-retention":
+		return policy.Do{Verb: policy.PutRetention, RetentionDays: e.Audit.Thresholds.LogRetentionDays}, kind == inventory.KindLogGroup
+	case "put-lifecycle", "put-lifecycle-policy":
+		return policy.Do{Verb: policy.PutLifecycle}, kind == inventory.KindBucket || kind == inventory.KindRepository
+	}
+	return policy.Do{}, false
+}

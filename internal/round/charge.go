@@ -1,0 +1,108 @@
+package round
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// charge prices what is there and posts what the round saw. An account that cannot be
+// charged is not acted on; the round goes on without it.
+func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
+	if !e.charged {
+		e.charges = ledger.RunRates(r.Resources, e.Prices)
+		for ref, s := range e.subjects {
+			hour, err := hourly(e.charges[ref])
+			if err != nil {
+				return fmt.Errorf("price %s: %w", s.ID, err)
+			}
+			s.hourly = hour
+		}
+		e.charged = true
+	}
+	r.Charges = e.charges
+	if e.Books == nil {
+		return nil
+	}
+	for _, seen := range e.Seen(r, now) {
+		if err := e.Books.Post(ctx, seen); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if r.Unposted == nil {
+				r.Unposted = map[string]error{}
+			}
+			r.Unposted[seen.Account.String()] = err
+		}
+	}
+	return nil
+}
+
+// Seen returns what a round's observation comes to, one for each account. An account of
+// which nothing could be listed is in none.
+func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
+	spans := map[inventory.Ref][]ledger.Span{}
+	for ref, s := range e.subjects {
+		if s.does == nil || s.does.State == duty.Unknown {
+			continue
+		}
+		from, to := s.does.Since, s.does.Until
+		if s.tracker != nil && from.IsZero() {
+			from = s.tracker.Since(*s.does, duty.MachineOf(s.Resource))
+		}
+		if from.IsZero() {
+			continue
+		}
+		if to.IsZero() || to.After(now) {
+			to = now
+		}
+		spans[ref] = []ledger.Span{{From: from, To: to, State: s.does.State}}
+	}
+	accounts := map[string]bool{}
+	for _, id := range r.Accounts {
+		accounts[id] = true
+	}
+	out := make([]ledger.Seen, 0, len(accounts))
+	for _, id := range slices.Sorted(maps.Keys(accounts)) {
+		regions, differ := r.RegionsOf[id]
+		if !differ {
+			regions = r.Regions
+		}
+		out = append(out, ledger.Seen{
+			Account: ledger.Account{Cloud: r.Cloud, ID: id}, At: now.Truncate(time.Second), Source: e.Source,
+			Regions: regions, Kinds: e.Query.Kinds, Unread: r.Unread, Resources: slices.Concat(r.Resources, r.Ended),
+			Rates: r.Charges, Spans: spans,
+		})
+	}
+	return out
+}
+
+// hoursPerMonth is the month of a run rate.
+const hoursPerMonth = 730
+
+// hourly returns what a resource's meters cost an hour; a meter without a price makes it
+// unknown.
+func hourly(charges []ledger.Charge) (inventory.Fact[money.Amount], error) {
+	var month money.Amount
+	for _, c := range charges {
+		if c.Unpriced != "" {
+			return inventory.Fact[money.Amount]{}, nil
+		}
+		var err error
+		if month, err = month.Add(c.ListCost); err != nil {
+			return inventory.Fact[money.Amount]{}, err
+		}
+	}
+	if len(charges) == 0 {
+		return inventory.Fact[money.Amount]{}, nil
+	}
+	hour, err := month.Mul(1, hoursPerMonth)
+	return inventory.Known(hour), err
+}

@@ -1,0 +1,325 @@
+package round
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Engine makes rounds in one setting. What it knows of a resource it keeps from one
+// round to the next, so that a round costs what has changed. It is not safe for
+// concurrent use.
+type Engine struct {
+	Setting
+	subjects map[inventory.Ref]*subject
+	gangs    map[string][]*subject
+	// read is up to when the sources were read.
+	read time.Time
+	// charged says that the charges are those of what is there.
+	charged bool
+	charges map[inventory.Ref][]ledger.Charge
+	// lean leaves out what only people read of a verdict.
+	lean bool
+	// verifies says that the round looks again at what is about to be acted on.
+	verifies bool
+}
+
+// New returns an engine that has seen nothing yet.
+func New(s Setting) *Engine {
+	if s.LookBack <= 0 {
+		s.LookBack = duty.DefaultLookBack
+	}
+	s.LookBack = max(s.LookBack, s.Query.Window)
+	return &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+}
+
+// subject is one resource with all that is known of it.
+type subject struct {
+	*inventory.Resource
+	ref     inventory.Ref
+	tracker *duty.Tracker
+	// own is what it does by itself, and does what it does as a machine of its gang; nil
+	// where that is not judged.
+	own  *duty.Verdict
+	does *duty.Verdict
+	// missing says that machines of its gang may not have been seen.
+	missing bool
+	hourly  inventory.Fact[money.Amount]
+	facts   policy.Facts
+	answers []answer // of the policies, in their order
+	// open says that the ladder has an item of it.
+	open bool
+	// news says that something was learned of it since it was judged last.
+	news bool
+	seen bool // in the newest list
+
+	// at, place, waker and resting are the replay's.
+	at    int64
+	place int
+}
+
+// answer is what a policy said of a subject last.
+type answer struct {
+	usage.Answer
+	next     time.Time
+	selected usage.Answer
+}
+
+// Result is what came of a round.
+type Result struct {
+	StartedAt, FinishedAt time.Time
+	Observation
+	// Verdicts are those over the window of an audit, by resource.
+	Verdicts map[inventory.Ref]duty.Verdict
+	Charges  map[inventory.Ref][]ledger.Charge
+	Findings []finding.Finding
+	Totals   Totals
+	// Billing is what the supplied bill comes to; nil without one.
+	Billing *Billing
+	// Facts is what the policies saw, in the order of the resources.
+	Facts []*policy.Facts
+	// Proposals is what policies and people want.
+	Proposals []action.Proposal
+	// Gone are requests whose findings do not hold any more; Manual are those whose fix
+	// no call carries out.
+	Gone, Manual []Request
+	// Reports is what the ladder did, for each account.
+	Reports []action.Report
+	// Unposted are the accounts that could not be charged, and so not acted on.
+	Unposted map[string]error
+}
+
+// Lines are those of all accounts.
+func (r *Result) Lines() []action.Line {
+	var out []action.Line
+	for _, rep := range r.Reports {
+		out = append(out, rep.Lines...)
+	}
+	return out
+}
+
+// NextAt is when there is something to do again; zero is not before something changes.
+func (r *Result) NextAt() time.Time {
+	var next time.Time
+	for _, rep := range r.Reports {
+		if next.IsZero() || (!rep.NextAt.IsZero() && rep.NextAt.Before(next)) {
+			next = rep.NextAt
+		}
+	}
+	return next
+}
+
+// Frozen is the freeze that held everything back; nil is none.
+func (r *Result) Frozen() *action.Freeze {
+	for _, rep := range r.Reports {
+		if rep.Frozen != nil {
+			return rep.Frozen
+		}
+	}
+	return nil
+}
+
+// Partial says that something failed or could not be read.
+func (r *Result) Partial() bool {
+	return len(r.BlindSpots) > 0 || len(r.Unposted) > 0 || slices.ContainsFunc(r.Reports, func(r action.Report) bool { return r.Partial })
+}
+
+// Round makes one round of what is due now: observe, judge, charge, decide, act. It
+// never sleeps. A result beside an error holds what was done before it.
+func (e *Engine) Round(ctx context.Context) (*Result, error) {
+	r := &Result{StartedAt: e.Clock().UTC()}
+	now := r.StartedAt
+	if err := e.observe(ctx, r, now); err != nil {
+		return nil, err
+	}
+	woken := e.judge(r.Resources, now)
+	if err := e.charge(ctx, r, now); err != nil {
+		return nil, err
+	}
+	if err := e.decide(r, woken, now); err != nil {
+		return nil, err
+	}
+	err := e.act(ctx, r, woken)
+	r.FinishedAt = e.Clock().UTC()
+	if err == nil {
+		err = ctx.Err()
+	}
+	return r, err
+}
+
+// again is an engine of the same setting that looks at some resources anew, of which it
+// has seen nothing, and stops before it acts.
+func (e *Engine) again(only []inventory.Ref, kinds map[inventory.Kind]bool) *Engine {
+	s := e.Setting
+	s.Ladder, s.Books = nil, nil
+	s.Query.Only, s.Query.Progress = only, nil
+	if kinds != nil {
+		s.Query.Kinds = kinds
+	}
+	out := New(s)
+	out.verifies = true
+	return out
+}
+
+// decide asks the rules and the policies.
+func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
+	if e.Audit != nil {
+		if err := e.findings(r, now); err != nil {
+			return err
+		}
+		e.requests(r, now)
+	}
+	if e.Policies != nil {
+		e.ask(woken, now)
+		r.Proposals = append(r.Proposals, e.propose(woken, r.Unread)...)
+	}
+	if !e.lean {
+		for _, res := range r.Resources {
+			if s := e.subjects[res.Ref()]; s != nil {
+				r.Facts = append(r.Facts, &s.facts)
+			}
+		}
+	}
+	return nil
+}
+
+// act hands every account's ladder what is proposed there.
+func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
+	if e.Ladder == nil {
+		return nil
+	}
+	for _, account := range r.Accounts {
+		name := r.Cloud + "/" + account
+		if err := r.Unposted[name]; err != nil {
+			continue // what is not charged is not acted on
+		}
+		report, err := e.climb(ctx, r, woken, account)
+		r.Reports = append(r.Reports, report)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// climb makes an account's round on the ladder.
+func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account string) (action.Report, error) {
+	look := action.Look{Selected: map[string]int{}}
+	if e.Policies != nil {
+		look.Sources = make([]string, 0, len(e.Policies.Policies))
+		for _, p := range e.Policies.Policies {
+			look.Sources = append(look.Sources, p.Name)
+		}
+		look.Seen = map[inventory.Ref]bool{}
+		for _, s := range woken {
+			if s.Account == account {
+				look.Seen[s.ref] = true
+			}
+		}
+		for _, s := range e.subjects {
+			for i := range s.answers {
+				if s.Account == account && s.answers[i].selected == usage.True {
+					look.Selected[e.Policies.Policies[i].Name]++
+				}
+			}
+		}
+	}
+	for _, p := range r.Proposals {
+		if p.Resource.Account == account {
+			look.Proposals = append(look.Proposals, p)
+		}
+	}
+	for _, q := range e.Requests {
+		if q.Resource.Account != account {
+			continue
+		}
+		// The ladder hears of it also where nothing is proposed any more: a warning that was
+		// given is void, and what is under way is looked up.
+		source := FindingSource(q.Finding)
+		if !slices.ContainsFunc(look.Proposals, func(p action.Proposal) bool { return p.Source == source }) {
+			look.Proposals = append(look.Proposals, action.Proposal{Source: source, ByPerson: true})
+		}
+	}
+	ladder := e.Ladder(r.Cloud + "/" + account)
+	ladder.Verify = e.verify
+	report, err := ladder.Round(ctx, look)
+	if err != nil {
+		err = fmt.Errorf("act on %s: %w", account, err)
+	}
+	e.note(report)
+	return report, err
+}
+
+// note remembers which subjects the ladder has an open item of.
+func (e *Engine) note(report action.Report) {
+	for _, l := range report.Lines {
+		if s := e.subjects[l.Resource]; s != nil {
+			switch l.Result {
+			case action.ResultConfirmed, action.ResultRefused, action.ResultWithdrawn, action.ResultUndone:
+				s.open = false
+			default:
+				s.open = true
+			}
+		}
+	}
+}
+
+// verify reads the resources of items again, with all that belong to their gangs among
+// those that the engine knows, and returns what holds for the items now.
+func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
+	var refs []inventory.Ref
+	kinds := map[inventory.Kind]bool{}
+	for _, it := range items {
+		refs = append(refs, it.Ref)
+		refs = append(refs, it.Gang...)
+		if s := e.subjects[it.Ref]; s != nil {
+			for _, o := range e.gangs[gangOf(s.Resource)] {
+				refs = append(refs, o.ref)
+			}
+		}
+	}
+	slices.SortFunc(refs, inventory.CompareRefs)
+	refs = slices.Compact(refs)
+	if len(e.Requests) > 0 {
+		// A finding rests on more than its own resource.
+		refs = nil
+		for _, q := range e.Requests {
+			kinds[q.Resource.Kind] = true
+			for _, k := range finding.Needs(q.Rule) {
+				kinds[k] = true
+			}
+		}
+	} else {
+		kinds = nil
+	}
+	fresh := e.again(refs, kinds)
+	r, err := fresh.Round(ctx)
+	if err != nil {
+		return nil, err
+	}
+	type key struct {
+		ref    inventory.Ref
+		source string
+	}
+	found := map[key]action.Proposal{}
+	for _, p := range r.Proposals {
+		found[key{p.Resource.Ref(), p.Source}] = p
+	}
+	out := map[string]action.Proposal{}
+	for _, it := range items {
+		if p, ok := found[key{it.Ref, it.Source}]; ok {
+			out[it.ID] = p
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,217 @@
+package round
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// overlap is how much of what was read before is read again, because sources publish
+// late: CloudWatch's agent metrics arrive within a few minutes.
+const overlap = 10 * time.Minute
+
+// observe lists what is there and reads what was measured of it since the round before.
+func (e *Engine) observe(ctx context.Context, r *Result, now time.Time) error {
+	q := e.Query
+	q.Now = now
+	o, err := e.Lister.List(ctx, q)
+	if err != nil {
+		return err
+	}
+	r.Observation = *o
+	r.Sort()
+	fresh := e.sync(r.Resources)
+	for _, members := range e.gangs {
+		missing := unreadIn(r.Unread, members[0].Account, members[0].Kind)
+		for _, s := range members {
+			s.missing = missing
+		}
+	}
+	if err := e.measure(ctx, r, fresh, now); err != nil {
+		return err
+	}
+	r.Sort()
+	e.read = now
+	return nil
+}
+
+// sync brings the subjects to what was listed. It returns those that are new, or another
+// one under the same name, of which nothing was measured yet.
+func (e *Engine) sync(resources []*inventory.Resource) (fresh map[*subject]bool) {
+	fresh = map[*subject]bool{}
+	for _, s := range e.subjects {
+		s.seen = false
+	}
+	for _, r := range resources {
+		ref := r.Ref()
+		s := e.subjects[ref]
+		switch {
+		case s == nil:
+			s = &subject{Resource: r, ref: ref, news: true}
+			e.subjects[ref] = s
+			e.charged, fresh[s] = false, true
+		case s.Resource != r:
+			if !r.CreatedAt.Equal(s.CreatedAt) || r.Incarnation != s.Incarnation || r.State != s.State {
+				s.tracker, fresh[s] = nil, true
+			}
+			s.Resource, s.news = r, true
+			e.charged = false
+		}
+		s.seen = true
+	}
+	for ref, s := range e.subjects {
+		if !s.seen {
+			delete(e.subjects, ref)
+			e.charged = false
+		}
+	}
+	clear(e.gangs)
+	for _, r := range resources {
+		if id := gangOf(r); id != "" {
+			e.gangs[id] = append(e.gangs[id], e.subjects[r.Ref()])
+		}
+	}
+	return fresh
+}
+
+// measure reads the sources, one after another. An audit's windows are filled from the
+// same points.
+func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool, now time.Time) error {
+	if len(e.Sources) == 0 {
+		return nil
+	}
+	var all, known []*inventory.Resource
+	for _, res := range r.Resources {
+		switch s := e.subjects[res.Ref()]; {
+		case e.read.IsZero() || fresh[s]:
+			all = append(all, res)
+		default:
+			known = append(known, res)
+		}
+	}
+	in := &intake{engine: e, now: now, taken: map[*inventory.Resource]*taken{}}
+	if e.Query.Window > 0 {
+		in.windows = map[inventory.Ref]*usage.Window{}
+	}
+	for i, src := range e.Sources {
+		in.source = i
+		for _, part := range []struct {
+			resources []*inventory.Resource
+			from      time.Time
+		}{{all, e.horizon(now)}, {known, e.read.Add(-overlap)}} {
+			if len(part.resources) == 0 {
+				continue
+			}
+			m, err := src.Measure(ctx, part.resources, usage.Interval{From: part.from, To: now, Step: e.Step}, in.open)
+			if err != nil {
+				return err
+			}
+			r.BlindSpots = append(r.BlindSpots, m.BlindSpots...)
+			r.Calls = append(r.Calls, m.Calls...)
+		}
+	}
+	r.Windows = in.windows
+	return nil
+}
+
+// horizon is from when on samples count.
+func (e *Engine) horizon(now time.Time) time.Time {
+	if e.Query.Window > 0 {
+		return now.Add(-e.Query.Window)
+	}
+	return duty.Horizon(now, e.LookBack)
+}
+
+// intake hands the points of sources on to trackers and windows.
+type intake struct {
+	engine  *Engine
+	now     time.Time
+	source  int // the number of the one that is being read
+	windows map[inventory.Ref]*usage.Window
+	mu      sync.Mutex
+	taken   map[*inventory.Resource]*taken
+}
+
+// taken says which source speaks for a signal of a resource: 1 more than its number, 0
+// is none yet.
+type taken struct {
+	by  [usage.Signals]uint8
+	gpu uint8
+}
+
+// open returns where the points of a resource go.
+func (in *intake) open(r *inventory.Resource, o usage.Opened) usage.Sink {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	s := in.engine.subjects[r.Ref()]
+	if s == nil {
+		return nil
+	}
+	t := in.taken[r]
+	if t == nil {
+		t = &taken{}
+		in.taken[r] = t
+	}
+	out := &inlet{subject: s, taken: t, number: uint8(in.source + 1)}
+	if r.Kind.Traits().Measured {
+		if s.tracker == nil {
+			s.tracker = duty.NewTracker(in.engine.Duty, in.engine.Activity, in.engine.LookBack)
+		}
+		out.tracker = s.tracker.Open(o)
+	}
+	if in.windows != nil {
+		out.window = in.window(r, o)
+	}
+	return out
+}
+
+// window returns the window of an audit that a source's points go to. Windows of one
+// resource that differ in their step are merged as they are read.
+func (in *intake) window(r *inventory.Resource, o usage.Opened) *usage.Window {
+	w := in.windows[r.Ref()]
+	if w == nil {
+		from, to := WindowStart(r, Query{Now: in.now, Window: in.engine.Query.Window}), in.now
+		if !o.From.IsZero() {
+			from, to = o.From, o.To
+		}
+		w = usage.NewWindow(from, to, o.Step, o.Source, in.engine.Query.Floors)
+		in.windows[r.Ref()] = w
+	}
+	return w
+}
+
+// inlet takes one resource's points of one source.
+type inlet struct {
+	subject *subject
+	taken   *taken
+	number  uint8
+	tracker usage.Sink
+	window  *usage.Window
+}
+
+// Add implements usage.Sink.
+func (in *inlet) Add(gpu string, s usage.Signal, p usage.Point) bool {
+	by := &in.taken.by[s]
+	if s.PerGPU() {
+		by = &in.taken.gpu
+	}
+	if *by != 0 && *by != in.number {
+		return false
+	}
+	ok := false
+	if in.tracker != nil {
+		ok = in.tracker.Add(gpu, s, p)
+	}
+	if in.window != nil {
+		ok = in.window.Add(gpu, s, p) || ok
+	}
+	if ok {
+		*by = in.number
+		in.subject.news = true
+	}
+	return ok
+}

@@ -1,0 +1,98 @@
+package round
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// ask asks every policy about the subjects.
+func (e *Engine) ask(woken []*subject, now time.Time) {
+	for _, s := range woken {
+		e.know(s, now)
+		if s.answers == nil {
+			s.answers = make([]answer, len(e.Policies.Policies))
+		}
+		for i, p := range e.Policies.Policies {
+			out := p.Evaluate(&s.facts)
+			s.answers[i] = answer{Answer: out.Answer, next: out.Next}
+			if !e.Uncapped {
+				s.answers[i].selected = p.Selects(&s.facts)
+			}
+		}
+	}
+}
+
+// know joins what was observed, judged and charged of a subject.
+func (e *Engine) know(s *subject, now time.Time) {
+	s.facts.Now, s.facts.Resource = now, s.Resource
+	s.facts.Duty, s.facts.Gang, s.facts.Stale = s.does, nil, s.missing && s.does != nil
+	if s.does != s.own {
+		for _, o := range e.gangs[gangOf(s.Resource)] {
+			if o != s && o.own != nil {
+				s.facts.Gang = append(s.facts.Gang, o.ref)
+			}
+		}
+	}
+	s.facts.Hourly = s.hourly
+	if e.Budget != nil {
+		s.facts.Budget = e.Budget(s.Resource)
+	}
+	if e.Drift != nil {
+		s.facts.PriceDrift = e.Drift(s.Resource)
+	}
+}
+
+// propose returns what the policies want done to the subjects. What could not be read
+// proposes nothing.
+func (e *Engine) propose(woken []*subject, unread map[string]bool) []action.Proposal {
+	var out []action.Proposal
+	for _, s := range woken {
+		if unread[s.Account+"/"+s.Region+"/"+string(s.Kind)] {
+			continue
+		}
+		for i, p := range e.Policies.Policies {
+			if s.answers[i].Answer == usage.True {
+				out = append(out, e.proposal(s, p))
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b action.Proposal) int {
+		return cmp.Or(inventory.CompareRefs(a.Resource.Ref(), b.Resource.Ref()), cmp.Compare(a.Source, b.Source))
+	})
+	return out
+}
+
+// proposal is what a policy wants done to a subject.
+func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
+	f := &s.facts
+	out := action.Proposal{
+		Source: p.Name, Resource: s.Resource, Do: p.Do, Mode: p.Mode, Limits: p.Limits,
+		Governed: e.Governance.Governs(s.Resource), Gang: f.Gang, Checkpoint: f.Checkpoint,
+		Hourly: f.Hourly, Condition: usage.True, ReadAt: f.Now, Class: p.Class(), Because: p.When,
+	}
+	if e.Uncapped {
+		out.Limits = policy.Limits{PerHour: math.MaxInt, Share: 1, DollarsPerHour: math.MaxInt64}
+	}
+	if p.Warn != nil {
+		out.Notify, out.Grace = p.Warn.Notify, p.Warn.Grace
+	}
+	if f.Duty != nil {
+		v := *f.Duty
+		out.Duty, out.Evidence = &v, v.Evidence
+		if out.Class == policy.ClassDuty {
+			out.Because = v.State.String() + ": " + v.Why
+		}
+	}
+	return out
+}
+
+// FindingSource is the source of proposals that a person makes about a finding.
+func FindingSource(id string) string { return "finding:" + id }
+
