@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/test/data"
 )
 
 // rested is a policy that lets go after rest of a length, the second part of it as
@@ -121,34 +121,10 @@ func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
 	})
 }
 
-// sharedData returns the path of a recorded trace beside the repository, and skips the
-// test where there is none.
-func sharedData(t testing.TB, path string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		for _, data := range []string{filepath.Join(dir, "shared", "data"), filepath.Join(dir, "..", "shared", "data")} {
-			if full := filepath.Join(data, path); exists(full) {
-				return full
-			}
-		}
-	}
-	t.Skip("no recorded trace " + path + " in shared/data beside the repository")
-	return ""
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // recorded replays the public trace of a day of image generation on a hundred pods.
 func recorded(t testing.TB, p Params) Report {
 	t.Helper()
-	f, err := os.Open(sharedData(t, "alibaba-gentd26/pod_gpu_duty_cycle.csv.gz"))
+	f, err := os.Open(data.Path(t, "alibaba-gentd26/pod_gpu_duty_cycle.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

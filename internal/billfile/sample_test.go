@@ -16,24 +16,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/billfile/billtest"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/test/data"
 )
-
-// data returns a file of the FOCUS sample beside the repository.
-func data(t testing.TB, name string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		path := filepath.Join(dir, "..", "shared", "data", "focus-1.0", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	t.Skip("no FOCUS sample " + name + " in shared/data beside the repository")
-	return ""
-}
 
 // read reads a bill that has to be fine.
 func read(t testing.TB, path string, o Options) *bill.Bill {
@@ -89,7 +73,7 @@ func columnSum(t *testing.T, path, name string) string {
 }
 
 func TestSampleToTheLastDigit(t *testing.T) {
-	path := data(t, "focus_sample.csv.gz")
+	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
 	b := read(t, path, Options{})
 	d := bill.NewDocument(b, nil)
 	for _, tc := range []struct{ name, got, want string }{
@@ -118,7 +102,7 @@ func TestSampleToTheLastDigit(t *testing.T) {
 }
 
 func TestImportingTwiceChangesNothing(t *testing.T) {
-	path := data(t, "focus_sample.csv.gz")
+	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
 	first, again := read(t, path, Options{Workers: 1}), read(t, path, Options{Workers: 2})
 	replace, _ := bill.Plan(first, nil, time.Unix(0, 0))
 	if len(replace) != 3 {
@@ -150,7 +134,7 @@ func TestCommitmentExamples(t *testing.T) {
 		{"zero_percent_utilization_without_commitment_discount_flexibility.csv", "3.5", "3.5", "1.50", "0.00", "1.50"},
 	} {
 		t.Run(tc.file, func(t *testing.T) {
-			b := read(t, data(t, filepath.Join("commitment-examples", tc.file)), Options{})
+			b := read(t, data.Path(t, "focus-1.0/commitment-examples/"+tc.file), Options{})
 			d := bill.NewDocument(b, nil)
 			if d.BilledCost != tc.billed || *d.EffectiveCost != tc.effective {
 				t.Errorf("billed %s and effective %s, want %s and %s", d.BilledCost, *d.EffectiveCost, tc.billed, tc.effective)
@@ -169,7 +153,7 @@ func TestCommitmentExamples(t *testing.T) {
 // TestParquetSaysTheSame holds the sample as Parquet with binary numbers against the
 // sample as CSV, to the last digit and row.
 func TestParquetSaysTheSame(t *testing.T) {
-	path := data(t, "focus_sample.csv.gz")
+	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
 	parquet := filepath.Join(t.TempDir(), "sample.parquet")
 	sum, err := billtest.Repeat(parquet, sample(t, path), 612)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/billfile/billtest"
+	"github.com/curfew-dev/curfew/test/data"
 )
 
 // TestMain lets the test's binary be the reader that compare calls.
@@ -39,21 +40,7 @@ func TestCompare(t *testing.T) {
 
 // TestSample compares the excerpt of a real bill, thrice over.
 func TestSample(t *testing.T) {
-	const name = "focus_sample.csv.gz"
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sample := ""
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if path := filepath.Join(dir, "..", "shared", "data", "focus-1.0", name); exists(path) {
-			sample = path
-		}
-	}
-	if sample == "" {
-		t.Skip("no FOCUS sample " + name + " in shared/data beside the repository")
-	}
-	f, err := os.Open(sample)
+	f, err := os.Open(data.Path(t, "focus-1.0/focus_sample.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +61,6 @@ func TestSample(t *testing.T) {
 	if err := compare(t.Context(), &out, file, 0, 2); err != nil || !strings.HasPrefix(out.String(), fmt.Sprint(3*len(rows), " rows")) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 func TestDisagreement(t *testing.T) {

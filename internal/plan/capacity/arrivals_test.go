@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/plan"
+	"github.com/curfew-dev/curfew/test/data"
 )
 
 func TestReadArrivals(t *testing.T) {
@@ -94,7 +94,7 @@ func TestParse(t *testing.T) {
 // trace reads a recorded service of the Azure LLM inference trace of 2023.
 func trace(t testing.TB, name string) *Arrivals {
 	t.Helper()
-	f, err := os.Open(sharedData(t, "azure-llm-2023/"+name+".csv.gz"))
+	f, err := os.Open(data.Path(t, "azure-llm-2023/"+name+".csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,24 +270,4 @@ func BenchmarkPlanReplay(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// sharedData returns the path of a recorded trace beside the repository, and skips the
-// test where there is none.
-func sharedData(t testing.TB, path string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		for _, data := range []string{filepath.Join(dir, "shared", "data"), filepath.Join(dir, "..", "shared", "data")} {
-			full := filepath.Join(data, path)
-			if _, err := os.Stat(full); err == nil {
-				return full
-			}
-		}
-	}
-	t.Skip("no recorded trace " + path + " in shared/data beside the repository")
-	return ""
 }

@@ -9,6 +9,8 @@ const (
 	instants  = 64
 	// negligible is a share of the batches that changes no figure.
 	negligible = 1e-10
+	// cut is how many times e less likely the states that are left out are.
+	cut = 30
 )
 
 // chain is one replica with Poisson arrivals, seen whenever a batch begins: the state is
@@ -67,18 +69,26 @@ func (c *chain) states() int {
 	if rho := c.rate * item; rho < 1 {
 		mean := c.rate * base / (1 - rho)
 		// Without a limit the next batch has Poisson(rho n + rate base) requests, one at
-		// the least: that mean, and the variance mean / (1 - rho²).
-		need := mean + 1/(1-rho) + 12*math.Sqrt((mean+1)/(1-rho*rho)) + 20
+		// the least: that mean, and the variance mean / (1 - rho²). Near a load of 1 its
+		// tail is that of a gamma distribution, far heavier than a normal one: within
+		// sqrt(2 variance cut) + cut / decay of the mean but for exp(-cut).
+		need := mean + 1/(1-rho) + math.Sqrt(2*cut*(mean+1)/(1-rho*rho)) + cut/decay(rho, 1) + 20
 		if c.most == 0 || float64(c.most) >= need {
 			c.most = int(min(need, maxStates+1))
 			return c.most
 		}
 	}
 	c.limited = true
-	// With a limit the tail falls by z: the root above 1 of exp(rate D (z - 1)) = z^most.
 	most := float64(c.most)
 	arrivals := c.rate * c.profile.Batch(c.most)
-	over := func(z float64) bool { return arrivals*(z-1)-most*math.Log(z) > 0 }
+	return int(min(2*most+arrivals+cut/decay(arrivals, most)+30, maxStates+1))
+}
+
+// decay returns the rate at which the tail of the waiting requests falls, by exp(-decay)
+// a request, where so many arrive while so many are served: the logarithm of the root z
+// above 1 of exp(arrivals (z - 1)) = z^served. Fewer must arrive than are served.
+func decay(arrivals, served float64) float64 {
+	over := func(z float64) bool { return arrivals*(z-1)-served*math.Log(z) > 0 }
 	high := 2.0
 	for !over(high) && high < 1e6 {
 		high *= 2
@@ -91,7 +101,7 @@ func (c *chain) states() int {
 			low = mid
 		}
 	}
-	return int(min(2*most+arrivals+30/math.Log(high)+30, maxStates+1))
+	return math.Log(high)
 }
 
 // stationary finds the share of each state by the elimination of Grassmann, Taksar and

@@ -6,43 +6,19 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/test/data"
 )
-
-// sharedData returns the path of a recorded trace beside the repository, and skips the
-// test where there is none.
-func sharedData(t testing.TB, path string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		for _, data := range []string{filepath.Join(dir, "shared", "data"), filepath.Join(dir, "..", "shared", "data")} {
-			if full := filepath.Join(data, path); exists(full) {
-				return full
-			}
-		}
-	}
-	t.Skip("no recorded trace " + path + " in shared/data beside the repository")
-	return ""
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
 
 // openb is the GPUs that pods of the trace held at each full hour, fractions counted, at
 // a dollar an hour.
 func openb(t testing.TB) []Usage {
-	f, err := os.Open(sharedData(t, "alibaba-openb-2023/pods.csv.gz"))
+	f, err := os.Open(data.Path(t, "alibaba-openb-2023/pods.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,37 +5,17 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/test/data"
 )
-
-// sharedData returns the path of a recorded trace beside the repository, and skips the
-// test where there is none.
-func sharedData(t testing.TB, path string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		for _, data := range []string{filepath.Join(dir, "shared", "data"), filepath.Join(dir, "..", "shared", "data")} {
-			full := filepath.Join(data, path)
-			if _, err := os.Stat(full); err == nil {
-				return full
-			}
-		}
-	}
-	t.Skip("no recorded trace " + path + " in shared/data beside the repository")
-	return ""
-}
 
 // recorded reads zones of skypilot-org/spot-traces (Can't Be Late, NSDI 2024).
 func recorded(t testing.TB, zones string, gap time.Duration) Trace {
 	t.Helper()
-	f, err := os.Open(sharedData(t, "skypilot-spot/runs.csv.gz"))
+	f, err := os.Open(data.Path(t, "skypilot-spot/runs.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,30 @@
+// Package data finds the recorded traces and bills that tests read. They lie in
+// shared/data beside the repository, as they are too large for it.
+package data
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Path returns where a file of shared/data lies; name has slashes. Where the file is
+// missing, the test fails if the environment sets CI, and is skipped otherwise.
+func Path(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "shared", "data", filepath.FromSlash(name))
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatalf("shared/data beside the repository has no %s", name)
+	}
+	t.Skipf("shared/data beside the repository has no %s", name)
+	return ""
+}
