@@ -163,9 +163,6 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	return true
 }
 
-// defaultFloors serves windows that were made without any.
-var defaultFloors = DefaultFloors()
-
 func (w *Window) floor(s Signal) float64 {
 	if w.floors == nil {
 		return defaultFloors[s]
