@@ -6,15 +6,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// computeSignals are the meters of computation, the ones that can vouch for a GPU
-// on their own first. NVML does not offer utilisation on MIG instances; there the
-// multiprocessors' activity takes its place.
-var computeSignals = []usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive}
-
-// vouching is the number of computeSignals, from the first, that can vouch for a
-// GPU. Tensor and memory activity only witness work: code may use neither.
-const vouching = 2
-
 // gpu is what the samples of one GPU say.
 type gpu struct {
 	GPU
@@ -64,18 +55,13 @@ func (j *judge) tracks() (list []*usage.Track, gpus int) {
 	seen := map[string]bool{}
 	for _, t := range j.w.GPUs {
 		parent, part := t.Parent()
-		if !part && divided[parent] && !measuresCompute(t) {
+		if !part && divided[parent] && !t.MeasuresCompute() {
 			continue
 		}
 		seen[parent] = true
 		list = append(list, t)
 	}
 	return list, len(seen)
-}
-
-// measuresCompute says whether a track has a meter that can vouch for a GPU.
-func measuresCompute(t *usage.Track) bool {
-	return t.Stats(usage.GPUUtil) != nil || t.Stats(usage.SMActive) != nil
 }
 
 // known says whether the samples of a signal cover the window and are fresh.
@@ -99,12 +85,12 @@ func (j *judge) gpu(t *usage.Track) gpu {
 	g := gpu{GPU: GPU{Name: t.Name}, track: t, memory: j.memory(t)}
 	var meter *usage.Stats // the one that vouches
 	var fresh, works bool
-	for i, sig := range computeSignals {
+	for i, sig := range usage.Compute() {
 		st := t.Stats(sig)
 		if st == nil {
 			continue
 		}
-		if i < vouching && (meter == nil || (!j.known(meter) && j.known(st))) {
+		if i < len(usage.Vouching()) && (meter == nil || (!j.known(meter) && j.known(st))) {
 			meter = st
 		}
 		fresh = fresh || j.w.Fresh(st, j.now)
@@ -130,7 +116,7 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		return g.is(Unknown, "%s", j.shortWhy())
 	}
 	g.Lasting = j.w.Quiet(meter)
-	for _, sig := range computeSignals {
+	for _, sig := range usage.Compute() {
 		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
 			g.Lasting = min(g.Lasting, j.w.Quiet(st))
 		}
@@ -141,7 +127,7 @@ func (j *judge) gpu(t *usage.Track) gpu {
 // recentlyActive says whether the newest samples of any meter show computation,
 // which holds whatever is missing before them.
 func (j *judge) recentlyActive(t *usage.Track) bool {
-	for _, sig := range computeSignals {
+	for _, sig := range usage.Compute() {
 		if st := t.Stats(sig); j.recent(st) && j.w.Fresh(st, j.now) {
 			return true
 		}
@@ -157,7 +143,7 @@ func (j *judge) latched(t *usage.Track, m memory) bool {
 		return false
 	}
 	confirmed := false
-	for _, sig := range computeSignals[1:] {
+	for _, sig := range usage.Compute()[1:] {
 		confirmed = confirmed || j.active(t.Stats(sig))
 	}
 	if confirmed {

@@ -45,7 +45,7 @@ func Judge(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	}
 	j := &judge{w: w, now: now, t: t.orDefault()}
 	v := Verdict{}
-	if gpus == 0 && len(w.GPUs) == 0 && !measuresCompute(&w.Machine) {
+	if gpus == 0 && len(w.GPUs) == 0 && !w.Machine.MeasuresCompute() {
 		v = j.host()
 	} else {
 		v = j.accelerated(gpus)

@@ -18,9 +18,6 @@ type moment struct {
 // fresh says whether the newest sample of a signal speaks of now.
 func (j *judge) fresh(st *usage.Stats) bool { return j.w.Fresh(st, j.now) }
 
-// works says whether the newest sample of a signal is at or above its floor.
-func works(st *usage.Stats) bool { return st != nil && st.Active > 0 && st.LastActive.Equal(st.Last) }
-
 // newest returns the newest value of a signal; 0 where nobody measured it.
 func newest(t *usage.Track, sig usage.Signal) float64 {
 	v, err := t.Stats(sig).Newest()
@@ -34,15 +31,15 @@ func newest(t *usage.Track, sig usage.Signal) float64 {
 func (p *present) moment(t *usage.Track) moment {
 	m := moment{gpu: gpu{GPU: GPU{Name: t.Name}, track: t, memory: p.memory(t)}}
 	var meter *usage.Stats // the one that vouches
-	for i, sig := range computeSignals {
+	for i, sig := range usage.Compute() {
 		st := t.Stats(sig)
 		if !p.fresh(st) {
 			continue
 		}
-		if i < vouching && meter == nil {
+		if i < len(usage.Vouching()) && meter == nil {
 			meter = st
 		}
-		if works(st) {
+		if st.Works() {
 			work := p.w.Work(st)
 			m.State, m.Coverage = Busy, work.Coverage
 			m.stretch.To, m.expires = later(m.stretch.To, work.To), later(m.expires, p.w.Expires(st))
@@ -51,7 +48,7 @@ func (p *present) moment(t *usage.Track) moment {
 	utilisation := usage.Number(newest(t, usage.GPUUtil), 1)
 	suspect := m.State == Busy && p.fresh(t.Stats(usage.GPUUtil)) && newest(t, usage.GPUUtil) >= p.t.LatchedUtil
 	if suspect { // it is busy only as long as something confirms it
-		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, computeSignals...) {
+		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.Compute()...) {
 			if st := t.Stats(sig); p.fresh(st) {
 				m.expires = earlier(m.expires, p.w.Expires(st))
 			}
@@ -64,13 +61,13 @@ func (p *present) moment(t *usage.Track) moment {
 		return m.says(Busy, "it computes")
 	case m.State == Busy:
 		return m.says(Busy, utilisation+" % utilisation")
-	case meter == nil && !measuresCompute(t):
+	case meter == nil && !t.MeasuresCompute():
 		return m.says(Unknown, "nobody measured whether it computes")
 	case meter == nil:
 		return m.says(Unknown, "its newest sample is too old")
 	}
 	m.stretch, m.expires = p.w.Unbroken(meter), p.w.Expires(meter)
-	for _, sig := range computeSignals {
+	for _, sig := range usage.Compute() {
 		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
 			m.stretch = m.stretch.After(st.LastActive.Add(p.w.StepOf(st)))
 		}
@@ -136,8 +133,8 @@ func (p *present) under(m *moment, st *usage.Stats, line float64) {
 // latchedNow says whether nothing confirms a utilisation of 100 %: no process and no
 // memory in use, or multiprocessors that rest.
 func (p *present) latchedNow(t *usage.Track, m memory) bool {
-	for _, sig := range computeSignals[1:] {
-		if st := t.Stats(sig); p.fresh(st) && works(st) {
+	for _, sig := range usage.Compute()[1:] {
+		if st := t.Stats(sig); p.fresh(st) && st.Works() {
 			return false
 		}
 	}

@@ -45,7 +45,7 @@ func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 		return Verdict{Why: "nothing was measured"}
 	}
 	p := &present{judge: judge{w: w, now: now, t: t.orDefault()}}
-	if gpus == 0 && len(w.GPUs) == 0 && !measuresCompute(&w.Machine) {
+	if gpus == 0 && len(w.GPUs) == 0 && !w.Machine.MeasuresCompute() {
 		return p.host()
 	}
 	return p.accelerated(gpus)
@@ -61,7 +61,7 @@ func (p *present) accelerated(gpus int) Verdict {
 	}
 	// A series of the whole machine is one more witness that something computes, and
 	// a witness of rest only where it speaks for every GPU.
-	machine, unnamed := p.moment(&p.w.Machine), measuresCompute(&p.w.Machine)
+	machine, unnamed := p.moment(&p.w.Machine), p.w.Machine.MeasuresCompute()
 	if all == 0 && unnamed && (gpus == 1 || p.w.Aggregated) {
 		seen, all = append(seen, machine), max(gpus, 1)
 	}

@@ -70,9 +70,9 @@ func (j *judge) patience(sig usage.Signal, st *usage.Stats) (d time.Duration, ok
 // work returns the time in which the GPU that has computed longest did not pause.
 func (j *judge) work(busy []*usage.Track) (longest usage.Stretch, expires time.Time) {
 	for _, t := range busy {
-		for _, sig := range computeSignals {
+		for _, sig := range usage.Compute() {
 			st := t.Stats(sig)
-			if !works(st) || !j.fresh(st) {
+			if !st.Works() || !j.fresh(st) {
 				continue
 			}
 			if s := j.w.Work(st); expires.IsZero() || s.From.Before(longest.From) {

@@ -3,6 +3,8 @@ package duty
 import (
 	"fmt"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Thresholds are the lines between the states. A field that is zero means its
@@ -84,11 +86,23 @@ const (
 // is from.
 func DefaultThresholds() Thresholds {
 	return Thresholds{
-		MinCoverage: 0.9, MinWindow: 24 * time.Hour, InactiveShare: 0.99, Recent: time.Hour, HeldMemory: 5,
-		IdleCPU: 5, BusyCPU: 20, IdleNetwork: 5, LatchedUtil: 99,
-		IdleNetRate: 1e5, BusyNetRate: 1e6, IdleDiskRate: 1e6, BusyDiskRate: 1e7,
+		MinCoverage: 0.9, MinWindow: 24 * time.Hour, InactiveShare: 0.99, Recent: time.Hour, HeldMemory: usage.HeldMemory,
+		IdleCPU: usage.RestingCPU, BusyCPU: 20, IdleNetwork: usage.RestingBytesPerDay / 1e6, LatchedUtil: 99,
+		IdleNetRate: 1e5, BusyNetRate: usage.StreamingBytes, IdleDiskRate: 1e6, BusyDiskRate: usage.StreamingDiskBytes,
 		StalledAfter: 30 * time.Minute, WarmUp: 15 * time.Minute, GPUs: AllGPUs,
 	}
+}
+
+// Activity says what counts as work under these thresholds. Floors are those of the
+// GPU signals, nil the default ones.
+func (t Thresholds) Activity(floors *usage.Floors) usage.Activity {
+	t = t.orDefault()
+	if floors == nil {
+		floors = usage.DefaultFloors()
+	}
+	f := *floors
+	f[usage.CPUUtil] = t.IdleCPU
+	return usage.Activity{Floors: &f, Network: t.BusyNetRate, Disk: t.BusyDiskRate}
 }
 
 // Validate says which threshold is out of its range.

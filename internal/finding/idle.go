@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
@@ -226,7 +227,7 @@ func (x *index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 		return 0, false
 	}
 	least := time.Duration(-1)
-	for _, t := range gpuTracks(w) {
+	for _, t := range w.GPUTracks() {
 		st := t.Stats(usage.GPUUtil)
 		if st == nil || !w.Fresh(st, x.now) {
 			return 0, false
@@ -234,7 +235,7 @@ func (x *index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 		if q := w.Quiet(st); least < 0 || q < least {
 			least = q
 		}
-		for _, sig := range []usage.Signal{usage.SMActive, usage.TensorActive} {
+		for _, sig := range usage.Compute() {
 			if st := t.Stats(sig); st != nil {
 				least = min(least, w.Quiet(st))
 			}
@@ -242,10 +243,6 @@ func (x *index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 	}
 	return least, least >= d
 }
-
-// preparing is the CPU utilisation, in percent, from which a managed job whose
-// GPUs rest counts as preparing data: half of its CPUs.
-const preparing = 50
 
 // prepares says whether a training run whose GPUs rest may be preparing data: its
 // CPUs work, or on a machine of one's own are not known to rest.
@@ -256,7 +253,7 @@ func (x *index) prepares(s *subject) bool {
 		return !w.Fresh(cpu, x.now) || w.Quiet(cpu) < x.t.TrainingStalled
 	}
 	newest, err := cpu.Newest()
-	return err == nil && newest >= preparing
+	return err == nil && newest >= usage.PreparingCPU
 }
 
 // stalled is the finding that a training run computes nothing any more.
@@ -269,7 +266,7 @@ func (x *index) stalled(s *subject, gpus int) *draft {
 	if x.prepares(s) {
 		return nil
 	}
-	st := gpuTracks(w)[0].Stats(usage.GPUUtil)
+	st := w.GPUTracks()[0].Stats(usage.GPUUtil)
 	d := &draft{Finding: Finding{
 		Confidence: Medium,
 		Because:    "a training run at 0 % GPU for " + usage.Span(quiet),
@@ -299,14 +296,7 @@ func share(n, of int) float64 {
 
 // computed says whether any GPU of a window ever computed.
 func computed(w *usage.Window) bool {
-	for _, t := range gpuTracks(w) {
-		for _, sig := range []usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive} {
-			if st := t.Stats(sig); st != nil && st.Active > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.GPUTracks(), (*usage.Track).Computed)
 }
 
 // instanceStalled finds training machines that were busy and compute nothing any

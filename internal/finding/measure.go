@@ -71,8 +71,8 @@ func telemetryMissing(x *index, s *subject) *draft {
 		return nil
 	}
 	measured, least := 0, 1.0
-	for _, t := range gpuTracks(s.window) {
-		for _, sig := range []usage.Signal{usage.GPUUtil, usage.SMActive} {
+	for _, t := range s.window.GPUTracks() {
+		for _, sig := range usage.Vouching() {
 			if st := t.Stats(sig); st != nil {
 				least = min(least, s.window.Coverage(st))
 				measured++
@@ -116,20 +116,6 @@ func telemetryMissing(x *index, s *subject) *draft {
 // speaksForAll says whether a window's GPU tracks speak for every GPU of a machine
 // that has n: there is one for each, or one that is the maximum over all.
 func speaksForAll(w *usage.Window, n int) bool {
-	tracks := gpuTracks(w)
+	tracks := w.GPUTracks()
 	return len(tracks) > 0 && (len(tracks) >= n || (len(w.GPUs) == 0 && w.Aggregated))
-}
-
-// gpuTracks are the tracks that hold GPU signals: one a GPU, or the machine's own
-// where the source does not tell GPUs apart.
-func gpuTracks(w *usage.Window) []*usage.Track {
-	switch {
-	case w == nil:
-		return nil
-	case len(w.GPUs) > 0:
-		return w.GPUs
-	case w.Machine.Stats(usage.GPUUtil) != nil, w.Machine.Stats(usage.SMActive) != nil:
-		return []*usage.Track{&w.Machine}
-	}
-	return nil
 }

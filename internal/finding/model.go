@@ -22,7 +22,7 @@ func modelOptimize(x *index, s *subject) *draft {
 	w := s.window
 	var sum, least float64
 	n := 0
-	for _, t := range gpuTracks(w) {
+	for _, t := range w.GPUTracks() {
 		st := t.Stats(usage.GPUUtil)
 		if !x.covered(w, st) {
 			return nil

@@ -51,7 +51,7 @@ func (x *index) size(s *subject) (*rightsize.Advice, bool) {
 // machines that would do.
 func roomy(w *usage.Window, device float64) bool {
 	peak, measured := 0.0, false
-	for _, t := range gpuTracks(w) {
+	for _, t := range w.GPUTracks() {
 		st := t.Stats(usage.GPUUtil)
 		if mean, err := st.Mean(); err != nil || mean < wellUsed {
 			return true
@@ -236,7 +236,7 @@ func (x *index) loadOf(w *usage.Window, machineType string) (usage.Signal, *usag
 		}
 		return 0, nil
 	}
-	tracks := gpuTracks(w)
+	tracks := w.GPUTracks()
 	if len(tracks) != 1 {
 		return 0, nil
 	}

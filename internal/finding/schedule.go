@@ -76,9 +76,6 @@ func alwaysOn(x *index, s *subject) *draft {
 	return d
 }
 
-// floors are the values from which a signal counts as work.
-var floors = usage.DefaultFloors()
-
 // activity is a signal that says when a machine works.
 type activity struct {
 	*usage.Stats
@@ -88,14 +85,11 @@ type activity struct {
 	witness bool
 }
 
-// restingBytesPerDay is the traffic from which a machine without accelerators
-// serves somebody, in bytes a day: AWS's line for idle machines, 5 MB.
-const restingBytesPerDay = 5e6
-
 // activity returns the signals that say when a machine works, each covering the
 // window: those of every GPU, or CPU and network of a machine without any. It is empty
 // where one of them is missing.
 func (x *index) activity(w *usage.Window, gpus int) []activity {
+	var noise usage.Activity
 	cpu := w.Machine.Stats(usage.CPUUtil)
 	if !x.covered(w, cpu) || !w.Fresh(cpu, x.now) {
 		return nil
@@ -105,10 +99,10 @@ func (x *index) activity(w *usage.Window, gpus int) []activity {
 		if !x.covered(w, net) || !w.Fresh(net, x.now) {
 			return nil
 		}
-		return []activity{{Stats: cpu, floor: floors[usage.CPUUtil]},
-			{Stats: net, floor: restingBytesPerDay * float64(w.StepOf(net)) / float64(day), witness: true}}
+		return []activity{{Stats: cpu, floor: noise.Floor(usage.CPUUtil, 0)},
+			{Stats: net, floor: usage.RestingBytesPerDay * float64(w.StepOf(net)) / float64(day), witness: true}}
 	}
-	tracks := gpuTracks(w)
+	tracks := w.GPUTracks()
 	if !speaksForAll(w, gpus) {
 		return nil
 	}
@@ -118,9 +112,9 @@ func (x *index) activity(w *usage.Window, gpus int) []activity {
 		if !x.covered(w, st) || !w.Fresh(st, x.now) {
 			return nil
 		}
-		out = append(out, activity{Stats: st, floor: floors[usage.GPUUtil]})
+		out = append(out, activity{Stats: st, floor: noise.Floor(usage.GPUUtil, 0)})
 	}
-	return append(out, activity{Stats: cpu, floor: floors[usage.CPUUtil]})
+	return append(out, activity{Stats: cpu, floor: noise.Floor(usage.CPUUtil, 0)})
 }
 
 // week says of each hour of a week, from Monday 00:00 UTC, whether work was seen.

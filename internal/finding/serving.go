@@ -49,10 +49,8 @@ func endpointIdle(x *index, s *subject) *draft {
 		return nil
 	}
 	// An endpoint whose accelerator works serves somebody, whatever is counted.
-	for _, t := range gpuTracks(w) {
-		if st := t.Stats(usage.GPUUtil); st != nil && st.Active > 0 {
-			return nil
-		}
+	if computed(w) {
+		return nil
 	}
 	d := &draft{Finding: Finding{
 		Confidence: High,

@@ -10,13 +10,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Signals whose activity makes a machine busy: those of its GPUs, and of its host where
-// no GPU was measured.
-var (
-	gpuWork  = []usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive}
-	hostWork = []usage.Signal{usage.CPUUtil, usage.NetBytes}
-)
-
 // spans returns what is known of a resource's duty before at: the verdict's own time
 // first, then what the caller knows besides.
 func spans(s Seen, ref inventory.Ref, at time.Time) []Span {
@@ -42,7 +35,7 @@ func verdictSpans(v duty.Verdict, w *usage.Window, at time.Time) []Span {
 	case v.State == duty.Warming && w != nil:
 		from = w.Launched
 	case v.State == duty.Busy && w != nil:
-		from = working(w, to)
+		from = w.Working(to)
 	}
 	if from.IsZero() {
 		return nil
@@ -51,32 +44,6 @@ func verdictSpans(v duty.Verdict, w *usage.Window, at time.Time) []Span {
 		to = at
 	}
 	return []Span{{From: from, To: to, State: v.State}}
-}
-
-// working returns since when some signal of a window has been active without a pause
-// up to a time; zero where none is known to.
-func working(w *usage.Window, until time.Time) time.Time {
-	var from time.Time
-	tracks := append([]*usage.Track{&w.Machine}, w.GPUs...)
-	signals := hostWork
-	for _, t := range tracks {
-		if slices.ContainsFunc(gpuWork, func(sig usage.Signal) bool { return t.Stats(sig) != nil }) {
-			signals = gpuWork
-		}
-	}
-	for _, t := range tracks {
-		for _, sig := range signals {
-			st := t.Stats(sig)
-			if st == nil || !st.LastActive.Equal(st.Last) {
-				continue
-			}
-			work := w.Work(st)
-			if !work.From.IsZero() && work.To.Equal(until) && (from.IsZero() || work.From.Before(from)) {
-				from = work.From
-			}
-		}
-	}
-	return from
 }
 
 // layered lays spans over one another, the first on top, and returns what can be seen

@@ -70,15 +70,8 @@ type Observation struct {
 	Billed           *Billed
 }
 
-// Calls counts the calls an observation made to one API, and what the provider
-// charges for them.
-type Calls struct {
-	API   string // "cloudwatch:GetMetricData"
-	Count int
-	// Units is what is charged for: metrics requested, requests made.
-	Units int
-	Cost  money.Amount
-}
+// Calls are those that an observation took of one API.
+type Calls = inventory.Calls
 
 // Billed is what the provider says an account cost in a period.
 type Billed struct {

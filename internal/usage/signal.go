@@ -117,7 +117,7 @@ type Floors [numSignals]float64
 
 // DefaultFloors returns the floors used in the field.
 func DefaultFloors() *Floors {
-	f := &Floors{GPUUtil: 1, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: 5}
+	f := &Floors{GPUUtil: 1, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: RestingCPU}
 	for _, s := range []Signal{NetBytes, DiskBytes, DiskOps, Sessions, Processes, Kernels, Requests, Healthy, Capacity, MemUsed} {
 		f[s] = 1
 	}

@@ -109,7 +109,7 @@ type Stats struct {
 // returned. Points of one signal may come in any order but each only once; a
 // percentage over 100 counts as 100. The window's Step must be set before.
 func (w *Window) Add(gpu string, s Signal, p Point) bool {
-	if s >= numSignals || p.Time.Before(w.From) || !p.Time.Before(w.To) || !Measured(p.Mean) || !Measured(p.Max) {
+	if s >= numSignals || p.Time.Before(w.From) || !p.Time.Before(w.To) || !isMeasurement(p.Mean) || !isMeasurement(p.Max) {
 		return false
 	}
 	switch limit := s.limit(); {
@@ -162,9 +162,6 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	st.buckets[b] = max(st.buckets[b], float32(p.Max)+1)
 	return true
 }
-
-// defaultFloors serves windows that were made without any.
-var defaultFloors = DefaultFloors()
 
 func (w *Window) floor(s Signal) float64 {
 	if w.floors == nil {

@@ -3,7 +3,6 @@ package rightsize
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -53,14 +52,14 @@ type measured struct {
 }
 
 // holding is the share of device memory from which on a GPU that never computed
-// still counts as in use: AWS's line for idle memory, 5 %.
-const holding = 0.05
+// still counts as in use.
+const holding = usage.HeldMemory / 100.
 
 func measure(w *usage.Window, from price.Machine, acc price.Accelerator, o Options) *measured {
 	m := &measured{w: w, from: from, gpus: from.GPUs(), minCoverage: o.MinCoverage, tensor: o.Tensor,
 		device: float64(from.AcceleratorMemoryMiB) * mib, basis: usage.GPUUtil}
 	tracks := w.GPUs
-	if len(tracks) == 0 && (w.Machine.Stats(usage.GPUUtil) != nil || w.Machine.Stats(usage.SMActive) != nil) {
+	if len(tracks) == 0 && w.Machine.MeasuresCompute() {
 		tracks = []*usage.Track{&w.Machine}
 		m.aggregated = m.gpus > 1
 		if m.aggregated && !w.Aggregated {
@@ -113,7 +112,7 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 			continue
 		}
 		m.covered++
-		active := computed(t)
+		active := t.Computed()
 		var peak float64
 		if st := t.Stats(usage.MemUsed); st != nil {
 			peak = st.Max
@@ -166,14 +165,6 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 	if m.heldMemory > 0 {
 		m.warnings = append(m.warnings, fmt.Sprintf("%d GPU(s) hold memory and never computed: they count as in use", m.heldMemory))
 	}
-}
-
-// computed says whether a GPU did anything at any time.
-func computed(t *usage.Track) bool {
-	return slices.ContainsFunc([]usage.Signal{usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive}, func(s usage.Signal) bool {
-		st := t.Stats(s)
-		return st != nil && st.Active > 0
-	})
 }
 
 func (m *measured) known(st *usage.Stats) bool { return m.w.Coverage(st) >= m.minCoverage }

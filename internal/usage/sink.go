@@ -1,0 +1,53 @@
+package usage
+
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Sink takes the points of one resource. A [Window] is one.
+type Sink interface {
+	// Add records a point of a GPU (its index or UUID), or with an empty name of the
+	// whole resource. Each Sink says what false means.
+	Add(gpu string, s Signal, p Point) bool
+}
+
+// Opened is what a Sink is opened for: the points of one source.
+type Opened struct {
+	// Step is the time one point stands for.
+	Step time.Duration
+	// Source says where the points come from: "cloudwatch", "recorded", "sim".
+	Source string
+	// Aggregated says that GPU signals without a GPU's name are maxima over all GPUs
+	// of the machine. False: they are one GPU's, nobody knows which.
+	Aggregated bool
+}
+
+// Interval is the time a source is asked for, [From, To).
+type Interval struct {
+	From, To time.Time
+	// Step is the finest step that is wanted; 0 leaves it to the source, which chooses
+	// what suits the length.
+	Step time.Duration
+}
+
+// Measured is what a measurement says of itself.
+type Measured struct {
+	BlindSpots []inventory.BlindSpot
+	Calls      []inventory.Calls
+}
+
+// Source measures resources.
+type Source interface {
+	// Name is the source's, for people and as the Source of what it opens.
+	Name() string
+	// Measure hands the points of an interval over to the sinks that open returns; nil
+	// means that nobody wants that resource. The points of one meter, that is of one
+	// signal of one GPU or machine, come in order of time. What could not be measured
+	// is a blind spot; an error means that nothing can be said of any resource.
+	Measure(ctx context.Context, resources []*inventory.Resource, iv Interval, open func(r *inventory.Resource, o Opened) Sink) (Measured, error)
+}
+
+var _ Sink = (*Window)(nil)
