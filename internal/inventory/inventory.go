@@ -44,17 +44,6 @@ const (
 // about bills have it, and policies do not select it.
 const KindService Kind = "service"
 
-// Valid says whether there is such a kind.
-func (k Kind) Valid() bool {
-	switch k {
-	case KindAddress, KindAutoScalingGroup, KindBucket, KindCapacityReservation, KindCommitment, KindDatabase, KindEndpoint, KindFileSystem,
-		KindImage, KindInstance, KindLoadBalancer, KindLogGroup, KindNATGateway, KindNode, KindNotebook, KindPod, KindRepository, KindSecret,
-		KindSnapshot, KindTrainingJob, KindVolume:
-		return true
-	}
-	return false
-}
-
 // State is the provider's state in one vocabulary. The zero State is unknown.
 type State string
 

@@ -119,22 +119,14 @@ type Seen struct {
 	Spans map[inventory.Ref][]Span
 }
 
-// kinds are those that can have a meter; a round is complete for those it asked for.
-var kinds = []inventory.Kind{
-	inventory.KindAddress, inventory.KindBucket, inventory.KindCapacityReservation, inventory.KindCommitment, inventory.KindDatabase,
-	inventory.KindEndpoint, inventory.KindFileSystem, inventory.KindInstance, inventory.KindLoadBalancer, inventory.KindLogGroup,
-	inventory.KindNATGateway, inventory.KindNode, inventory.KindNotebook, inventory.KindPod, inventory.KindRepository, inventory.KindSecret,
-	inventory.KindSnapshot, inventory.KindTrainingJob, inventory.KindVolume,
-}
-
 // Observe returns what a round is recorded as. Resources that have no meter and never
 // had one in the round's eyes are observed too, because that they stopped is what ends
 // their charges.
 func Observe(s Seen) (Round, []Observation) {
 	r := Round{Account: s.Account, At: clean(s.At), Source: s.Source}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(s.Regions))) {
-		for _, kind := range kinds {
-			if (s.Kinds == nil || s.Kinds[kind]) && !s.Unread[s.Account.ID+"/"+region+"/"+string(kind)] {
+		for _, kind := range inventory.Kinds() {
+			if kind.Traits().Metered && (s.Kinds == nil || s.Kinds[kind]) && !s.Unread[s.Account.ID+"/"+region+"/"+string(kind)] {
 				r.Complete = append(r.Complete, Part{region, kind})
 			}
 		}
@@ -142,7 +134,7 @@ func Observe(s Seen) (Round, []Observation) {
 	out := make([]Observation, 0, len(s.Resources))
 	for _, res := range s.Resources {
 		ref := res.Ref()
-		if !s.Account.Of(ref) || !slices.Contains(kinds, res.Kind) {
+		if !s.Account.Of(ref) || !res.Kind.Traits().Metered {
 			continue
 		}
 		o := Observation{

@@ -195,13 +195,7 @@ func WindowStart(r *inventory.Resource, q Query) time.Time {
 }
 
 // measurable says whether duty is judged of a kind.
-func measurable(k inventory.Kind) bool {
-	switch k {
-	case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob:
-		return true
-	}
-	return false
-}
+func measurable(k inventory.Kind) bool { return k.Traits().Measured }
 
 // sizeOf returns the configured size of a machine; a nil estate has none.
 func sizeOf(e Estate, r *inventory.Resource) (ledger.Size, bool) {
