@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/curfew-dev/curfew/internal/backtest"
 )
 
 // goldenNow is the time of a golden script until it says another: a Saturday morning.
@@ -40,7 +42,7 @@ func golden(t *testing.T, pattern string, more func(*testscript.Env) error, cmds
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no script is %s: %v", pattern, err)
 	}
-	all := map[string]func(*testscript.TestScript, bool, []string){"run": run, "at": at, "outline": outline, "record": record, "each-rule": eachRule}
+	all := map[string]func(*testscript.TestScript, bool, []string){"run": run, "at": at, "outline": outline, "record": record, "each-rule": eachRule, "decisions": decisions}
 	for name, cmd := range cmds {
 		all[name] = cmd
 	}
@@ -110,7 +112,12 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 		text += fmt.Sprintf("exit %d\n", code)
 	}
 	text = strings.NewReplacer(dir, "$WORK", sharedData, "$SHARED").Replace(text)
-	text = randomID.ReplaceAllString(text, "${1}RANDOM")
+	text = longNumber.ReplaceAllStringFunc(randomID.ReplaceAllString(text, "${1}RANDOM"), func(n string) string {
+		at := strings.IndexAny(n, "-0123456789")
+		v, err := strconv.ParseFloat(n[at:], 64)
+		ts.Check(err)
+		return n[:at] + strconv.FormatFloat(v, 'g', 6, 64)
+	})
 	var lines []string
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.TrimRight(line, " \n"))
@@ -118,6 +125,10 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 	_, err = io.WriteString(ts.Stdout(), strings.Join(lines, "\n")+"\n")
 	ts.Check(err)
 }
+
+// longNumber is a number of a document, no amount of money, whose last digits depend on
+// how a machine rounds.
+var longNumber = regexp.MustCompile(`[:,\[\s]-?[0-9]+\.[0-9]{10,}\b`)
 
 // randomID is an identifier that differs with every run.
 var randomID = regexp.MustCompile(`("(?:hold_id|approval_id)": ")[0-9a-f]+`)
@@ -180,17 +191,10 @@ func outline(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// longNumber is a number whose last digits depend on how a machine rounds.
-var longNumber = regexp.MustCompile(`-?[0-9]+\.[0-9]{7,}`)
-
 func compact(ts *testscript.TestScript, src []byte) []byte {
 	var b bytes.Buffer
 	ts.Check(json.Compact(&b, src))
-	return longNumber.ReplaceAllFunc(b.Bytes(), func(n []byte) []byte {
-		v, err := strconv.ParseFloat(string(n), 64)
-		ts.Check(err)
-		return strconv.AppendFloat(nil, v, 'g', 6, 64)
-	})
+	return b.Bytes()
 }
 
 func digest(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b))[:12] }
@@ -214,6 +218,42 @@ func eachRule(ts *testscript.TestScript, neg bool, args []string) {
 		command = append(command, ids[rule])
 	}
 	run(ts, false, command)
+}
+
+// maxDecisions is how many decisions are shown.
+const maxDecisions = 16
+
+// decisions shows what each policy of a replay decides and when, of which the command
+// prints only the sums: decisions TRACE POLICIES….
+func decisions(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: decisions TRACE POLICIES…")
+	}
+	a := &app{Process: &Process{Dir: ts.MkAbs(".")}}
+	p, err := backtestFlags{trace: args[0], restartCost: "5m"}.params()
+	ts.Check(err)
+	p.Policies, err = a.readPolicies(args[1:])
+	ts.Check(err)
+	var lines []string
+	p.Decided = func(d backtest.Decision) {
+		lines = append(lines, fmt.Sprintf("%s %s %s: %s", d.Time.UTC().Format("15:04:05.999999"), d.Resource, d.Policy, d.Want))
+	}
+	file, err := a.opened(context.Background(), args[0], &p.Format)
+	ts.Check(err)
+	defer file.Close()
+	_, err = backtest.Run(context.Background(), file, p)
+	ts.Check(err)
+	w := ts.Stdout()
+	for i, line := range lines {
+		if i == maxDecisions {
+			fmt.Fprintf(w, "and %d more, %s\n", len(lines)-i, digest([]byte(strings.Join(lines, "\n"))))
+			break
+		}
+		fmt.Fprintln(w, line)
+	}
+	if len(lines) == 0 {
+		fmt.Fprintln(w, "nothing is decided")
+	}
 }
 
 // record writes a trace from a short account of it: record SPEC FILE STEP START. The
