@@ -17,34 +17,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// keepBooks records what a round observed and charges for the time since the round
-// before it. The simulated account has no books: what it spends is not spent.
-func (a *app) keepBooks(ctx context.Context, cfg config.Config, books round.Books, o *round.Observation, q round.Query) error {
-	if o.Cloud == sim.CloudName {
-		return nil
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return postBooks(ctx, s, books, o, q)
-}
-
-func postBooks(ctx context.Context, s *store.Store, books round.Books, o *round.Observation, q round.Query) error {
-	for _, account := range books.Seen(o, q) {
-		r, observations := ledger.Observe(account)
-		if _, err := ledger.Post(ctx, s.Ledger(), r, observations); err != nil {
-			return fmt.Errorf("charge %s: %w", account.Account, err)
-		}
-	}
-	return nil
-}
-
 // booksFailure says that a round is complete and its charges were not kept.
 func booksFailure(err error) error {
 	return &failure{exit: ExitError, code: "not_recorded", err: fmt.Errorf("record the round in the ledger: %w", err),
 		hint: "what was shown is complete; the next round charges for the time where the provider tells since when a resource runs"}
+}
+
+// unposted says which accounts could not be charged, and so were not acted on.
+func unposted(r *round.Result) error {
+	var errs []error
+	for _, account := range slices.Sorted(maps.Keys(r.Unposted)) {
+		errs = append(errs, fmt.Errorf("%s: %w", account, r.Unposted[account]))
+	}
+	return &failure{exit: ExitPartial, code: "not_recorded", err: fmt.Errorf("record the round in the ledger: %w", errors.Join(errs...)),
+		hint: "nothing was acted on there; the next round charges for the time where the provider tells since when a resource runs"}
 }
 
 // driftDays is how far back the bill is held against the ledger to see what is paid.

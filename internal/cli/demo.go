@@ -56,9 +56,9 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 	clock := &demoClock{wall: a.Now().UTC().Truncate(time.Minute)}
 	cloud := sim.New(sim.Options{Seed: simSeed, Now: clock.now(), Tags: cfg.Tags})
 	people := &demoPeople{}
-	live := round.Live{
-		Observer: cloud, Rechecker: cloud, Prices: book, Duty: cfg.Duty, Policies: set, Now: clock.now,
-		Query:      round.Query{Window: max(cfg.Enforce.Window, horizon(set)), Kinds: set.Kinds()},
+	setting := round.Setting{
+		Clock: clock.now, Lister: cloud, Sources: []usage.Source{cloud}, Prices: book, Duty: cfg.Duty, Source: "demo",
+		Query: round.Query{Kinds: set.Kinds()}, LookBack: lookBack(cfg, set), Policies: set,
 		Governance: policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}},
 		Ladder: func(account string) *action.Ladder {
 			return &action.Ladder{Store: s.Actions(), Cloud: cloud.Actions(clock.now), Notifier: people, Account: account, Actor: "demo", Enforce: true,
@@ -68,9 +68,8 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 	fmt.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, under a clock that jumps to what is next\n", plural(int64(len(set.Policies)), "policy", "policies"))
 	seen := map[string]bool{}
 	for range demoPasses {
-		live.Query.Now = clock.now()
 		people.told = 0
-		pass, err := round.Enforce(ctx, live)
+		pass, err := round.New(setting).Round(ctx)
 		if err != nil {
 			return err // nothing of it was real
 		}
@@ -105,7 +104,7 @@ func (a *app) demoPolicies(names []string) (*policy.Set, error) {
 }
 
 // printDemo shows a pass: how many results there are, and those that are new.
-func (a *app) printDemo(p *round.Pass, now time.Time, told int, seen map[string]bool) {
+func (a *app) printDemo(p *round.Result, now time.Time, told int, seen map[string]bool) {
 	byRef := map[inventory.Ref]*inventory.Resource{}
 	for _, r := range p.Resources {
 		byRef[r.Ref()] = r

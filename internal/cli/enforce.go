@@ -92,20 +92,19 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err != nil {
 		return err
 	}
-	live, s, err := a.live(ctx, cfg, f, set)
+	setting, s, err := a.live(ctx, cfg, f, set)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	bar := a.newProgress(f.cloud)
-	live.Query.Progress = bar.report
-	pass, err := round.Enforce(ctx, live)
+	setting.Query.Progress = bar.report
+	pass, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if pass == nil {
 		return stateFailure(scanFailure(err))
 	}
 	broken := err // what was done before it is shown all the same
-	books := postBooks(ctx, s, round.Books{Source: "enforce", Prices: live.Prices, Duty: cfg.Duty}, &pass.Observation, live.Query)
 	if f.output == "json" {
 		err = a.printJSON(passDoc(pass, f))
 	} else {
@@ -116,8 +115,8 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	case broken != nil:
 		return stateFailure(scanFailure(broken))
-	case books != nil:
-		return booksFailure(books)
+	case len(pass.Unposted) > 0:
+		return unposted(pass)
 	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Lines(), overCap)):
 		return &failure{exit: ExitDenied}
 	case pass.Partial():
@@ -140,60 +139,92 @@ func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
 }
 
 // observing wires what a pass reads and judges by.
-func (a *app) observing(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Live, error) {
+func (a *app) observing(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Setting, error) {
 	if f.window != "" {
 		d, err := config.ParseDuration(f.window)
 		if err != nil || d <= 0 {
-			return round.Live{}, usageError("--window %q: it is a duration such as 3h", f.window)
+			return round.Setting{}, usageError("--window %q: it is a duration such as 12h", f.window)
 		}
 		cfg.Enforce.Window = d
 	}
+	setting, err := a.setting(ctx, cfg, f.sourceFlags)
+	setting.Source, setting.Policies, setting.Governance = "enforce", set, cfg.Governance
+	setting.Query.Kinds = set.Kinds()
+	setting.LookBack = lookBack(cfg, set)
+	return setting, err
+}
+
+// lookBack is how far back the verdict of now looks: as configured, and far enough for
+// the longest duration that a policy asks for.
+func lookBack(cfg config.Config, set *policy.Set) time.Duration {
+	return max(cfg.Enforce.Window, horizon(set))
+}
+
+// setting wires what any round reads: the account, recorded usage, prices.
+func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (round.Setting, error) {
 	book, err := a.prices(cfg)
 	if err != nil {
-		return round.Live{}, err
+		return round.Setting{}, err
 	}
-	recordings, err := a.recordings(f.sourceFlags)
+	sources, err := a.recordings(f)
 	if err != nil {
-		return round.Live{}, err
+		return round.Setting{}, err
 	}
-	now := a.Now().UTC()
-	observer, err := a.observer(ctx, f.sourceFlags, cfg, book, now)
+	lister, err := a.lister(ctx, f, cfg, book, a.Now().UTC())
 	if err != nil {
-		return round.Live{}, err
+		return round.Setting{}, err
 	}
-	return round.Live{
-		Observer:   observer,
-		Query:      round.Query{Now: now, Window: max(cfg.Enforce.Window, horizon(set)), Kinds: set.Kinds()},
-		Recordings: recordings, Prices: book, Duty: cfg.Duty, Policies: set, Governance: cfg.Governance, Now: a.Now,
-	}, nil
+	if measures, ok := lister.(usage.Source); ok {
+		sources = append(sources, measures)
+	}
+	return round.Setting{Clock: a.Now, Lister: lister, Sources: sources, Prices: book, Duty: cfg.Duty}, nil
 }
 
 // live wires a pass that acts: the account, the state, the people to warn.
-func (a *app) live(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Live, *store.Store, error) {
-	live, err := a.observing(ctx, cfg, f, set)
+func (a *app) live(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Setting, *store.Store, error) {
+	setting, err := a.observing(ctx, cfg, f, set)
 	if err != nil {
-		return round.Live{}, nil, err
+		return round.Setting{}, nil, err
 	}
-	cloud, ok := live.Observer.(*aws.Cloud)
+	cloud, ok := setting.Lister.(*aws.Cloud)
 	if !ok {
-		return round.Live{}, nil, usageError("--cloud %s: nothing is carried out there", f.cloud)
+		return round.Setting{}, nil, usageError("--cloud %s: nothing is carried out there", f.cloud)
 	}
-	live.Rechecker = cloud
 	s, err := a.open(ctx, cfg)
 	if err != nil {
-		return round.Live{}, nil, err
+		return round.Setting{}, nil, err
 	}
-	live.Budget, err = budgetFacts(ctx, cfg, s, live.Query.Now)
+	setting.Books = ledger.Journal{Store: s.Ledger()}
+	setting.Facts, err = a.facts(ctx, cfg, s)
 	if err == nil {
-		live.Drift, err = priceDrift(ctx, s, live.Query.Now)
-	}
-	if err == nil {
-		live.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
+		setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
 	}
 	if err != nil {
-		return round.Live{}, nil, errors.Join(err, s.Close())
+		return round.Setting{}, nil, errors.Join(err, s.Close())
 	}
-	return live, s, nil
+	return setting, s, nil
+}
+
+// facts returns what the state knows of a resource besides: its budgets, and how far what
+// is paid for it is off its list price.
+func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store) (func(*policy.Facts), error) {
+	now := a.Now().UTC()
+	budget, err := budgetFacts(ctx, cfg, s, now)
+	if err != nil {
+		return nil, err
+	}
+	drift, err := priceDrift(ctx, s, now)
+	if err != nil {
+		return nil, err
+	}
+	return func(f *policy.Facts) {
+		if budget != nil {
+			f.Budget = budget(f.Resource)
+		}
+		if drift != nil {
+			f.PriceDrift = drift(f.Resource)
+		}
+	}, nil
 }
 
 // horizon is how far back usage has to be known for the policies' longest duration,
@@ -236,7 +267,7 @@ func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enf
 // results orders the lines of a pass: what needs a look first.
 var results = []string{"failed", "refused", "over-cap", "frozen", "acted", "confirmed", "would-act", "warned", "would-warn", "waiting", "observed", "withdrawn"}
 
-func (a *app) printPass(p *round.Pass, f enforceFlags) error {
+func (a *app) printPass(p *round.Result, f enforceFlags) error {
 	mode := "dry run, nothing is sent and nothing changes"
 	if f.enforce {
 		mode = "enforcing; " + a.binding()
@@ -311,7 +342,7 @@ type lineView struct {
 	DueAt    *time.Time `json:"due_at"`
 }
 
-func passDoc(p *round.Pass, f enforceFlags) passView {
+func passDoc(p *round.Result, f enforceFlags) passView {
 	v := passView{Schema: "curfew.enforce/v1", DryRun: !f.enforce, Accounts: p.Accounts, Resources: len(p.Resources),
 		Lines: []lineView{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
 	if z := p.Frozen(); z != nil {

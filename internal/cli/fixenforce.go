@@ -39,12 +39,12 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	var wishes []round.Wish
+	var requests []round.Request
 	for _, s := range chosen {
 		if s.Resource.Cloud != "aws" {
 			return usageError("curfew fix %s --enforce: it is of the %s account, on which nothing is carried out", s.ID[:8], s.Resource.Cloud)
 		}
-		wishes = append(wishes, round.Wish{Finding: s.ID, Rule: s.Rule, Resource: refOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
+		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: refOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
 			ScratchDisks: f.scratch, SaveDisks: f.save})
 		// All of the scan's regions are read again: a gang may span several.
 		for _, region := range append(slices.Clone(s.regions), s.Resource.Region) {
@@ -53,19 +53,11 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 			}
 		}
 	}
-	book, err := a.prices(cfg)
+	setting, err := a.setting(ctx, cfg, f.sourceFlags)
 	if err != nil {
 		return err
 	}
-	recordings, err := a.recordings(f.sourceFlags)
-	if err != nil {
-		return err
-	}
-	observer, err := a.observer(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
-	if err != nil {
-		return err
-	}
-	cloud, ok := observer.(*aws.Cloud)
+	cloud, ok := setting.Lister.(*aws.Cloud)
 	if !ok {
 		return usageError("--cloud %s: fixes are carried out on real accounts", f.cloud)
 	}
@@ -84,17 +76,15 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	}
 	held := &holding{desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), who: who, now: a.Now}
 	bar := a.newProgress(f.cloud)
-	out, err := round.Apply(ctx, round.Remedy{
-		Params: round.Params{Observer: cloud, Query: round.Query{Window: cfg.Scan.Window, Progress: bar.report}, Recordings: recordings,
-			Prices: book, Thresholds: cfg.Thresholds, Duty: cfg.Duty, Required: cfg.RequiredTags, Clock: a.Now},
-		Wishes: wishes,
-		Ladder: func(account string) *action.Ladder {
-			l := ladders(account)
-			l.Approve = held.approve
-			return l
-		},
-		Now: a.Now,
-	})
+	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: round.KindsOf(requests)}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags}
+	setting.Requests = requests
+	setting.Ladder = func(account string) *action.Ladder {
+		l := ladders(account)
+		l.Approve = held.approve
+		return l
+	}
+	out, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if out == nil {
 		return stateFailure(scanFailure(err))
@@ -110,7 +100,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 }
 
 // fixExit is the exit code of a fix: what could not be done before what waits.
-func fixExit(out *round.Outcome, held *holding) error {
+func fixExit(out *round.Result, held *holding) error {
 	partial, refused := len(out.Manual) > 0, ""
 	for _, r := range out.Reports {
 		partial = partial || r.Partial
@@ -180,7 +170,7 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 	return err
 }
 
-func (a *app) printOutcome(out *round.Outcome, output string) error {
+func (a *app) printOutcome(out *round.Result, output string) error {
 	lines := []lineView{}
 	var next time.Time
 	for _, r := range out.Reports {
@@ -244,7 +234,7 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 	if len(f.regions) == 0 {
 		f.regions = []string{it.Ref.Region}
 	}
-	observer, err := a.observer(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
+	observer, err := a.lister(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
 	if err != nil {
 		return err
 	}

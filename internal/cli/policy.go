@@ -306,13 +306,13 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 	if err != nil {
 		return err
 	}
-	live, err := a.observingAt(ctx, cfg, f, set, trace, at)
+	setting, err := a.observingAt(ctx, cfg, f, set, trace, at)
 	if err != nil {
 		return err
 	}
 	bar := a.newProgress(f.cloud)
-	live.Query.Progress = bar.report
-	pass, err := round.Look(ctx, live)
+	setting.Query.Progress = bar.report
+	pass, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {
 		return scanFailure(err)

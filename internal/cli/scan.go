@@ -140,37 +140,27 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 			return usageError("--window %q: it is a duration such as 14d or 72h", f.window)
 		}
 	}
-	book, err := a.prices(cfg)
-	if err != nil {
-		return err
-	}
-	recordings, err := a.recordings(f.sourceFlags)
-	if err != nil {
-		return err
-	}
 	billed, err := a.auditedBill(ctx, cfg, f)
 	if err != nil {
 		return err
 	}
-	now := a.Now().UTC()
-	cloud, err := a.observer(ctx, f.sourceFlags, cfg, book, now)
+	setting, err := a.setting(ctx, cfg, f.sourceFlags)
 	if err != nil {
 		return err
 	}
-	query := round.Query{Now: now, Window: cfg.Scan.Window}
+	keeps := !f.noSave && cfg.DataDir != ""
+	if keeps && f.cloud != sim.CloudName { // what the simulated account spends is not spent
+		s, err := a.open(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		setting.Books = ledger.Journal{Store: s.Ledger()}
+	}
 	bar := a.newProgress(f.cloud)
-	query.Progress = bar.report
-	audit, err := round.Run(ctx, round.Params{
-		Observer:   cloud,
-		Query:      query,
-		Bill:       billed,
-		Recordings: recordings,
-		Prices:     book,
-		Thresholds: cfg.Thresholds,
-		Duty:       cfg.Duty,
-		Required:   cfg.RequiredTags,
-		Clock:      a.Now,
-	})
+	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window, Progress: bar.report}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags, Bill: billed}
+	audit, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {
 		return scanFailure(err)
@@ -178,15 +168,14 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err := a.render(audit, f); err != nil {
 		return err
 	}
-	if !f.noSave && cfg.DataDir != "" {
+	if keeps {
 		if err := saveScan(cfg.DataDir, f.cloud, audit, report.Options{Version: a.Version}); err != nil {
 			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),
 				hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
 		}
-		estate, _ := cloud.(round.Estate)
-		if err := a.keepBooks(ctx, cfg, round.Books{Source: "scan", Prices: book, Estate: estate, Duty: cfg.Duty}, &audit.Observation, query); err != nil {
-			return booksFailure(err)
-		}
+	}
+	if len(audit.Unposted) > 0 {
+		return booksFailure(unposted(audit))
 	}
 	switch {
 	case len(audit.BlindSpots) > 0:
@@ -255,7 +244,7 @@ var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 // simSeed makes the simulated account the same on every machine.
 const simSeed = 1
 
-func (a *app) observer(ctx context.Context, f sourceFlags, cfg config.Config, book *price.Book, now time.Time) (round.Observer, error) {
+func (a *app) lister(ctx context.Context, f sourceFlags, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error) {
 	if f.cloud != "aws" && (len(f.regions)+len(f.assumeRoles) > 0 || f.profile != "") {
 		return nil, usageError("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.cloud)
 	}
@@ -323,7 +312,7 @@ func scanFailure(err error) error {
 }
 
 // recordings opens what --usage names.
-func (a *app) recordings(f sourceFlags) ([]round.Recording, error) {
+func (a *app) recordings(f sourceFlags) ([]usage.Source, error) {
 	var step time.Duration
 	if f.step != "" {
 		var err error
@@ -341,7 +330,7 @@ func (a *app) recordings(f sourceFlags) ([]round.Recording, error) {
 	if err != nil {
 		return nil, usageError("--map: %w", err)
 	}
-	var out []round.Recording
+	var out []usage.Source
 	for _, name := range f.usage {
 		path := a.path(name)
 		if st, err := os.Stat(path); err != nil || st.IsDir() {
@@ -350,7 +339,7 @@ func (a *app) recordings(f sourceFlags) ([]round.Recording, error) {
 			}
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read recorded usage %s: %w", name, unwrapPath(err))}
 		}
-		out = append(out, recording{path: path, format: usage.Format{Name: name, Map: columns, Resource: f.resource, Step: step}})
+		out = append(out, round.Recorded(recording{path: path, format: usage.Format{Name: name, Map: columns, Resource: f.resource, Step: step}}))
 	}
 	return out, nil
 }
@@ -363,7 +352,7 @@ type recording struct {
 
 func (r recording) Name() string { return r.format.Name }
 
-func (r recording) Collect(ctx context.Context, resolve func(resource string, step time.Duration) *usage.Window) (usage.Summary, error) {
+func (r recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error) {
 	file, err := os.Open(r.path)
 	if err != nil {
 		return usage.Summary{}, err
@@ -373,7 +362,7 @@ func (r recording) Collect(ctx context.Context, resolve func(resource string, st
 	if err := settleStep(ctx, file, &format); err != nil {
 		return usage.Summary{}, err
 	}
-	return usage.Collect(ctx, file, format, func(resource string) *usage.Window { return resolve(resource, format.Step) })
+	return usage.Collect(ctx, file, format, func(name string) usage.Sink { return resolve(name, format.Step) })
 }
 
 // settleStep sees the step of a file of recorded usage where no flag gives it, and

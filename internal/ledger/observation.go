@@ -7,7 +7,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Account is one account of one cloud: what a round covers, and what one chain of
@@ -111,11 +110,7 @@ type Seen struct {
 	Resources []*inventory.Resource
 	// Rates are those of [RunRates], by resource, with those of [Rates.Fill] added.
 	Rates map[inventory.Ref][]Charge
-	// Verdicts are those of duty.Now at At.
-	Verdicts map[inventory.Ref]duty.Verdict
-	Windows  map[inventory.Ref]*usage.Window
-	// Spans are measured stretches that the caller knows besides the verdicts, in any
-	// order; where they overlap, the verdict holds, then the later one.
+	// Spans are measured stretches of resources; where they overlap the first holds.
 	Spans map[inventory.Ref][]Span
 }
 

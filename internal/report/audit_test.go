@@ -22,10 +22,10 @@ var (
 )
 
 // world builds an audit from resources, their meters and what was found of them.
-type world struct{ a *round.Audit }
+type world struct{ a *round.Result }
 
 func newWorld() *world {
-	return &world{&round.Audit{
+	return &world{&round.Result{
 		StartedAt: now.Add(-38 * time.Second), FinishedAt: now,
 		Observation: round.Observation{
 			Cloud: "aws", Accounts: []string{account}, Regions: []string{"us-east-1", "eu-west-1"},
@@ -110,7 +110,7 @@ func usd(s string) money.Amount {
 func saving(s string) finding.Saving { return finding.Saving{Known: true, Amount: usd(s)} }
 
 // audit adds up the totals and returns the audit.
-func (w *world) audit() *round.Audit {
+func (w *world) audit() *round.Result {
 	a := w.a
 	t := round.Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}}
 	wasted := map[inventory.Ref]money.Amount{}
@@ -219,7 +219,7 @@ var (
 
 // realistic is an account with waste of most kinds, honest work, and things that
 // could not be read, judged or priced.
-func realistic() *round.Audit {
+func realistic() *round.Result {
 	w := newWorld()
 	held := w.resource(inventory.KindInstance, "i-0f3a9c21d4e5b6a70", "p4d.24xlarge", "ana-notebook", ana)
 	held.Lifetime, held.Purpose = inventory.Ephemeral, inventory.Experimentation
@@ -344,7 +344,7 @@ func realistic() *round.Audit {
 }
 
 // hostile is an account whose names try to break what they are printed in.
-func hostile() *round.Audit {
+func hostile() *round.Result {
 	w := newWorld()
 	w.a.Accounts = append(w.a.Accounts, "<b>999</b>")
 	evil := []string{
@@ -365,7 +365,7 @@ func hostile() *round.Audit {
 }
 
 // allUnpriced is an account in which nothing has a price.
-func allUnpriced() *round.Audit {
+func allUnpriced() *round.Result {
 	w := newWorld()
 	for i := range 3 {
 		r := w.resource(inventory.KindInstance, fmt.Sprintf("i-%d", i), "p9.metal", "", dora)
@@ -377,7 +377,7 @@ func allUnpriced() *round.Audit {
 }
 
 // nothingFound is an account of honest work.
-func nothingFound() *round.Audit {
+func nothingFound() *round.Result {
 	w := newWorld()
 	r := w.resource(inventory.KindInstance, "i-1", "g5.xlarge", "train", dora)
 	w.charge(r, "compute", ledger.Compute, "734.38")
@@ -386,7 +386,7 @@ func nothingFound() *round.Audit {
 }
 
 // many is an account with n findings.
-func many(n int) *round.Audit {
+func many(n int) *round.Result {
 	w := newWorld()
 	for i := range n {
 		r := w.resource(inventory.KindVolume, fmt.Sprintf("vol-%017x", i), "gp2", fmt.Sprintf("data-%d", i), inventory.Owner{Team: fmt.Sprintf("team-%d", i%40)})
@@ -397,14 +397,14 @@ func many(n int) *round.Audit {
 }
 
 // audits are the accounts that every output is held against.
-func audits() map[string]*round.Audit {
-	return map[string]*round.Audit{
+func audits() map[string]*round.Result {
+	return map[string]*round.Result{
 		"realistic": realistic(), "hostile": hostile(), "all unpriced": allUnpriced(), "nothing found": nothingFound(),
 		"no resources": newWorld().audit(), "zero": {}, "5,000 findings": many(5000),
 	}
 }
 
-func eachAudit(t *testing.T, f func(t *testing.T, a *round.Audit)) {
+func eachAudit(t *testing.T, f func(t *testing.T, a *round.Result)) {
 	t.Helper()
 	for name, a := range audits() {
 		t.Run(name, func(t *testing.T) { f(t, a) })

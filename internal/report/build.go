@@ -20,7 +20,7 @@ import (
 
 // Build makes the document of an audit. Its findings keep the audit's order; all
 // else is in an order of its own, so that equal audits make equal documents.
-func Build(a *round.Audit, o Options) Document {
+func Build(a *round.Result, o Options) Document {
 	m := survey(a)
 	d := Document{
 		Schema: Schema, Version: o.Version,
@@ -88,7 +88,7 @@ func sorted(list []string) []string {
 	return slices.Compact(out)
 }
 
-func (d *Document) cost(a *round.Audit) {
+func (d *Document) cost(a *round.Result) {
 	d.MonthlyCostUSD = known(a.Totals.Cost, a.Totals.Unpriced == 0)
 	switch {
 	case !d.MonthlyCostUSD.Known():
@@ -98,7 +98,7 @@ func (d *Document) cost(a *round.Audit) {
 	}
 }
 
-func (d *Document) waste(a *round.Audit) {
+func (d *Document) waste(a *round.Result) {
 	unknown := 0
 	for _, f := range d.Findings {
 		if !f.MonthlyWasteUSD.Known() {
@@ -114,7 +114,7 @@ func (d *Document) waste(a *round.Audit) {
 	}
 }
 
-func (d *Document) categories(a *round.Audit, m *meters) {
+func (d *Document) categories(a *round.Result, m *meters) {
 	if b := a.Billing; b != nil {
 		total := USD(b.Total)
 		d.MonthlyBilledUSD = &total
@@ -225,7 +225,7 @@ func newEvidence(e usage.Evidence) Evidence {
 }
 
 // savings sums up what the fixes save, by step and in all.
-func savings(findings []Finding, a *round.Audit) ([]Step, Totals) {
+func savings(findings []Finding, a *round.Result) ([]Step, Totals) {
 	steps := make([]Step, 0, len(a.Totals.BySteps))
 	t := Totals{MonthlySavingsUSD: USD(0), SavingsUpperBoundUSD: USD(0)}
 	for _, s := range a.Totals.BySteps {
@@ -264,7 +264,7 @@ func savings(findings []Finding, a *round.Audit) ([]Step, Totals) {
 	return steps, t
 }
 
-func owners(a *round.Audit, m *meters) []Owner {
+func owners(a *round.Result, m *meters) []Owner {
 	out := make([]Owner, 0, len(a.Totals.ByOwner))
 	for _, o := range a.Totals.ByOwner {
 		complete := m.unpricedOf[o.Team] == 0
@@ -317,7 +317,7 @@ type meters struct {
 type unpricedKey struct{ kind, typ, region, meter, why string }
 
 // survey goes over every meter once.
-func survey(a *round.Audit) *meters {
+func survey(a *round.Result) *meters {
 	m := &meters{
 		unpricedIn: map[string]int{}, unpricedOf: map[string]int{}, unpriced: map[unpricedKey][]string{},
 		sources: map[string]*PriceSource{}, estimates: map[string]int{},
@@ -364,7 +364,7 @@ func survey(a *round.Audit) *meters {
 }
 
 // categoryOf returns the category in which a meter would count if it had a price.
-func categoryOf(a *round.Audit, r *inventory.Resource, c ledger.Category) string {
+func categoryOf(a *round.Result, r *inventory.Resource, c ledger.Category) string {
 	switch c {
 	case ledger.Compute:
 		v, judged := a.Duty(r)

@@ -213,7 +213,7 @@ func TestShortestTellsFindingsApart(t *testing.T) {
 func TestHeadline(t *testing.T) {
 	tests := []struct {
 		name  string
-		audit *round.Audit
+		audit *round.Result
 		want  string
 	}{
 		{"waste", realistic(), "$16,338 of $79,386 a month is spent on nothing"},

@@ -56,7 +56,7 @@ var columns = []column{
 
 // CSV writes one row for each finding under a header. An amount that is not known
 // is an empty cell.
-func CSV(w io.Writer, a *round.Audit, o Options) error {
+func CSV(w io.Writer, a *round.Result, o Options) error {
 	d := Build(a, o)
 	out := csv.NewWriter(w)
 	row := make([]string, len(columns))

@@ -13,7 +13,7 @@ import (
 )
 
 // JSON writes the document (curfew.scan/v1), indented, with a line end.
-func JSON(w io.Writer, a *round.Audit, o Options) error { return Build(a, o).WriteJSON(w) }
+func JSON(w io.Writer, a *round.Result, o Options) error { return Build(a, o).WriteJSON(w) }
 
 // WriteJSON writes the document as [Load] reads it.
 func (d Document) WriteJSON(w io.Writer) error {
@@ -27,7 +27,7 @@ func (d Document) WriteJSON(w io.Writer) error {
 }
 
 // YAML writes the same document as [JSON].
-func YAML(w io.Writer, a *round.Audit, o Options) error {
+func YAML(w io.Writer, a *round.Result, o Options) error {
 	var doc bytes.Buffer
 	if err := Build(a, o).WriteJSON(&doc); err != nil {
 		return err

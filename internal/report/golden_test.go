@@ -17,13 +17,13 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // render is any of the outputs.
-type render = func(io.Writer, *round.Audit, Options) error
+type render = func(io.Writer, *round.Result, Options) error
 
 func outputs() map[string]render {
 	return map[string]render{"table": Table, "json": JSON, "yaml": YAML, "csv": CSV, "md": Markdown, "html": HTML}
 }
 
-func text(t *testing.T, r render, a *round.Audit, o Options) string {
+func text(t *testing.T, r render, a *round.Result, o Options) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r(&b, a, o); err != nil {
@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 	tests := []struct {
 		file   string
 		render render
-		audit  *round.Audit
+		audit  *round.Result
 		o      Options
 	}{
 		{"realistic.json", JSON, realistic(), Options{}},
@@ -101,7 +101,7 @@ func TestOutputsReportWriteErrors(t *testing.T) {
 func TestOutputsAreRepeatable(t *testing.T) {
 	for name, r := range outputs() {
 		t.Run(name, func(t *testing.T) {
-			eachAudit(t, func(t *testing.T, a *round.Audit) {
+			eachAudit(t, func(t *testing.T, a *round.Result) {
 				if first, second := text(t, r, a, Options{All: true}), text(t, r, a, Options{All: true}); first != second {
 					t.Error("the same audit gave two different outputs")
 				}

@@ -94,7 +94,7 @@ const (
 
 // HTML writes one self-contained page: it refers to no other host and runs no
 // script.
-func HTML(w io.Writer, a *round.Audit, o Options) error {
+func HTML(w io.Writer, a *round.Result, o Options) error {
 	d := Build(a, o)
 	v := view{
 		Document: &d, Style: template.CSS(pageStyle), //nolint:gosec // the style is embedded, not from outside

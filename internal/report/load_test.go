@@ -20,7 +20,7 @@ import (
 )
 
 func TestLoadReadsWhatJSONWrites(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		if a.Cloud == "" {
 			return // an audit of nothing is not a stored scan
 		}
@@ -93,7 +93,7 @@ func FuzzLoad(f *testing.F) {
 	one.verdict(r, duty.Idle, "idle")
 	one.find(r, found{rule: "gpu-instance-idle", step: finding.StepIdle, waste: "1.50", because: "idle",
 		saving: finding.Saving{Bounded: true, UpperBound: usd("1.50"), Why: "plans not read"}, evidence: []usage.Evidence{measured("gpu_util_max_pct", "0", 0.99)}})
-	for _, a := range []*round.Audit{one.audit(), newWorld().audit()} {
+	for _, a := range []*round.Result{one.audit(), newWorld().audit()} {
 		var b bytes.Buffer
 		if err := JSON(&b, a, Options{}); err != nil {
 			f.Fatal(err)
@@ -140,7 +140,7 @@ func tree(t interface{ Fatal(...any) }, read func([]byte, any) error, doc string
 func readYAML(b []byte, v any) error { return yaml.Unmarshal(b, v) }
 
 func TestYAMLIsTheSameDocument(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		if len(a.Findings) > 1000 {
 			return // the other audits have every field
 		}

@@ -14,7 +14,7 @@ import (
 // Markdown writes the audit for a pull request or a page: the sums, the steps, the
 // largest findings (with Options.All every one) and what the figures do not cover.
 // Names from outside are in code spans or escaped, so that they are only ever text.
-func Markdown(w io.Writer, a *round.Audit, o Options) error {
+func Markdown(w io.Writer, a *round.Result, o Options) error {
 	d := Build(a, o)
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }

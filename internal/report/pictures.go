@@ -229,7 +229,7 @@ var pictured = []usage.Signal{
 const maxSparks = 3
 
 // sparks draws what was measured of a resource.
-func sparks(a *round.Audit, r *inventory.Resource) []spark {
+func sparks(a *round.Result, r *inventory.Resource) []spark {
 	if r == nil {
 		return nil
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 func TestTableFitsEveryWidth(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		widths := []int{60, 61, 72, 80, 83, 84, 100, 123, 124, 160, 250}
 		if len(a.Findings) > 1000 {
 			widths = []int{60, 100}
@@ -41,7 +41,7 @@ func TestTableFitsEveryWidth(t *testing.T) {
 }
 
 func TestTableHoldsNoControlCharacters(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		for _, color := range []bool{false, true} {
 			out := text(t, Table, a, Options{Color: color, All: true})
 			if color {
@@ -57,7 +57,7 @@ func TestTableHoldsNoControlCharacters(t *testing.T) {
 }
 
 func TestColorChangesNothingElse(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		without, with := text(t, Table, a, Options{}), text(t, Table, a, Options{Color: true})
 		if diff := cmp.Diff(without, ansi.Strip(with)); diff != "" {
 			t.Errorf("the coloured table says something else (-plain +colour):\n%s", diff)
@@ -98,7 +98,7 @@ func TestTableOfManyFindings(t *testing.T) {
 }
 
 func TestCSV(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		rows, err := csv.NewReader(strings.NewReader(text(t, CSV, a, Options{}))).ReadAll()
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestInert(t *testing.T) {
 }
 
 func TestMarkdownTablesStayTables(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		cells := 0
 		for line := range strings.SplitSeq(text(t, Markdown, a, Options{All: true}), "\n") {
 			if !strings.HasPrefix(line, "|") {
@@ -190,7 +190,7 @@ func TestMarkdownShowsNamesAsText(t *testing.T) {
 // TestHTMLStandsAlone walks every element of every page: they nest, none runs a
 // script or refers to another host, and no two have the same id.
 func TestHTMLStandsAlone(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Audit) {
+	eachAudit(t, func(t *testing.T, a *round.Result) {
 		page := text(t, HTML, a, Options{})
 		if limit := 4 << 20; len(page) > limit {
 			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)

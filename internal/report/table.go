@@ -17,7 +17,7 @@ import (
 // Table writes the audit for a terminal: what runs and what of it is wasted, the
 // steps with their dollars, the largest findings, what was not seen, and what to do
 // next. No line is longer than the width.
-func Table(w io.Writer, a *round.Audit, o Options) error {
+func Table(w io.Writer, a *round.Result, o Options) error {
 	d := Build(a, o)
 	s := screen{doc: &d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
 	s.header()

@@ -124,3 +124,15 @@ func (e *Engine) remedy(f *finding.Finding) (policy.Do, bool) {
 	}
 	return policy.Do{}, false
 }
+
+// KindsOf returns the kinds that have to be read to judge the findings of requests.
+func KindsOf(requests []Request) map[inventory.Kind]bool {
+	kinds := map[inventory.Kind]bool{}
+	for _, q := range requests {
+		kinds[q.Resource.Kind] = true
+		for _, k := range finding.Needs(q.Rule) {
+			kinds[k] = true
+		}
+	}
+	return kinds
+}

@@ -30,8 +30,6 @@ type Engine struct {
 	charges map[inventory.Ref][]ledger.Charge
 	// lean leaves out what only people read of a verdict.
 	lean bool
-	// verifies says that the round looks again at what is about to be acted on.
-	verifies bool
 }
 
 // New returns an engine that has seen nothing yet.
@@ -40,6 +38,9 @@ func New(s Setting) *Engine {
 		s.LookBack = duty.DefaultLookBack
 	}
 	s.LookBack = max(s.LookBack, s.Query.Window)
+	if s.Step <= 0 {
+		s.Step = stepOf(s.LookBack)
+	}
 	return &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
 }
 
@@ -63,9 +64,13 @@ type subject struct {
 	news bool
 	seen bool // in the newest list
 
-	// at, place, waker and resting are the replay's.
-	at    int64
-	place int
+	// A replay's: the machines of its gang, when to look at it next and when the ladder
+	// has something due, both in nanoseconds since 1970, its place in the queue, and
+	// whether it is to be looked at in this round.
+	gang     []*subject
+	at, item int64
+	place    int
+	queued   bool
 }
 
 // answer is what a policy said of a subject last.
@@ -73,6 +78,10 @@ type answer struct {
 	usage.Answer
 	next     time.Time
 	selected usage.Answer
+	// last and state are what was told of it in a replay.
+	last  usage.Answer
+	state duty.State
+	told  bool
 }
 
 // Result is what came of a round.
@@ -159,16 +168,11 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 
 // again is an engine of the same setting that looks at some resources anew, of which it
 // has seen nothing, and stops before it acts.
-func (e *Engine) again(only []inventory.Ref, kinds map[inventory.Kind]bool) *Engine {
+func (e *Engine) again(only []inventory.Ref) *Engine {
 	s := e.Setting
 	s.Ladder, s.Books = nil, nil
 	s.Query.Only, s.Query.Progress = only, nil
-	if kinds != nil {
-		s.Query.Kinds = kinds
-	}
-	out := New(s)
-	out.verifies = true
-	return out
+	return New(s)
 }
 
 // decide asks the rules and the policies.
@@ -278,7 +282,6 @@ func (e *Engine) note(report action.Report) {
 // those that the engine knows, and returns what holds for the items now.
 func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
 	var refs []inventory.Ref
-	kinds := map[inventory.Kind]bool{}
 	for _, it := range items {
 		refs = append(refs, it.Ref)
 		refs = append(refs, it.Gang...)
@@ -290,20 +293,10 @@ func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]ac
 	}
 	slices.SortFunc(refs, inventory.CompareRefs)
 	refs = slices.Compact(refs)
-	if len(e.Requests) > 0 {
-		// A finding rests on more than its own resource.
+	if len(e.Requests) > 0 { // a finding rests on more than its own resource
 		refs = nil
-		for _, q := range e.Requests {
-			kinds[q.Resource.Kind] = true
-			for _, k := range finding.Needs(q.Rule) {
-				kinds[k] = true
-			}
-		}
-	} else {
-		kinds = nil
 	}
-	fresh := e.again(refs, kinds)
-	r, err := fresh.Round(ctx)
+	r, err := e.again(refs).Round(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,8 @@ func (e *Engine) judge(resources []*inventory.Resource, now time.Time) []*subjec
 			woken = append(woken, s)
 		} else if !gangs[id] {
 			gangs[id] = true
-			woken = append(woken, e.gang(e.gangs[id], now)...)
+			e.whole(e.gangs[id], now)
+			woken = append(woken, e.gangs[id]...)
 		}
 	}
 	return woken
@@ -82,9 +83,9 @@ func (e *Engine) verdict(s *subject, now time.Time) {
 	}
 }
 
-// gang judges the machines of one run together. Where not all of an account's machines
+// whole judges the machines of one run together. Where not all of an account's machines
 // could be read, some may be missing, and it is unknown what the gang does.
-func (e *Engine) gang(members []*subject, now time.Time) []*subject {
+func (e *Engine) whole(members []*subject, now time.Time) {
 	var verdicts []duty.Verdict
 	var running []*subject
 	for _, s := range members {
@@ -100,7 +101,7 @@ func (e *Engine) gang(members []*subject, now time.Time) []*subject {
 		missing = missing || s.missing
 	}
 	if len(running) < 2 && !missing {
-		return members
+		return
 	}
 	if missing {
 		verdicts = append(verdicts, duty.Verdict{Why: fmt.Sprintf("%d machines of it were seen, and not every region could be read", len(running))})
@@ -109,7 +110,6 @@ func (e *Engine) gang(members []*subject, now time.Time) []*subject {
 	for _, s := range running {
 		s.does = &whole
 	}
-	return members
 }
 
 // unreadIn says whether a kind could not be listed somewhere in an account.

@@ -121,9 +121,35 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 // horizon is from when on samples count.
 func (e *Engine) horizon(now time.Time) time.Time {
 	if e.Query.Window > 0 {
-		return now.Add(-e.Query.Window)
+		return now.Add(-e.Query.Window).Truncate(e.Step)
 	}
 	return duty.Horizon(now, e.LookBack)
+}
+
+// start is where the window of a resource begins: as far back as is read, or when it was
+// made, in whole steps.
+func (e *Engine) start(r *inventory.Resource, now time.Time) time.Time {
+	from := e.horizon(now)
+	if r.CreatedAt.After(from) && r.CreatedAt.Before(now) {
+		from = r.CreatedAt.Truncate(e.Step)
+		if from.Before(r.CreatedAt) {
+			from = from.Add(e.Step)
+		}
+	}
+	return from
+}
+
+// stepOf is in which steps usage is read over a window: what is judged in order to act is
+// a window of hours, by the minute; two weeks of minutes would be more points than one
+// asks for.
+func stepOf(window time.Duration) time.Duration {
+	switch {
+	case window <= 24*time.Hour:
+		return time.Minute
+	case window <= 48*time.Hour:
+		return 5 * time.Minute
+	}
+	return time.Hour
 }
 
 // intake hands the points of sources on to trackers and windows.
@@ -156,7 +182,7 @@ func (in *intake) open(r *inventory.Resource, o usage.Opened) usage.Sink {
 		t = &taken{}
 		in.taken[r] = t
 	}
-	out := &inlet{subject: s, taken: t, number: uint8(in.source + 1)}
+	out := &inlet{Opened: o, subject: s, taken: t, number: uint8(in.source + 1)}
 	if r.Kind.Traits().Measured {
 		if s.tracker == nil {
 			s.tracker = duty.NewTracker(in.engine.Duty, in.engine.Activity, in.engine.LookBack)
@@ -169,16 +195,15 @@ func (in *intake) open(r *inventory.Resource, o usage.Opened) usage.Sink {
 	return out
 }
 
-// window returns the window of an audit that a source's points go to. Windows of one
-// resource that differ in their step are merged as they are read.
+// window returns the window of an audit that points go to.
 func (in *intake) window(r *inventory.Resource, o usage.Opened) *usage.Window {
 	w := in.windows[r.Ref()]
 	if w == nil {
-		from, to := WindowStart(r, Query{Now: in.now, Window: in.engine.Query.Window}), in.now
-		if !o.From.IsZero() {
-			from, to = o.From, o.To
+		from := o.From
+		if from.IsZero() {
+			from = in.engine.start(r, in.now)
 		}
-		w = usage.NewWindow(from, to, o.Step, o.Source, in.engine.Query.Floors)
+		w = usage.NewWindow(from, in.now, o.Step, o.Source, in.engine.Query.Floors)
 		in.windows[r.Ref()] = w
 	}
 	return w
@@ -186,6 +211,7 @@ func (in *intake) window(r *inventory.Resource, o usage.Opened) *usage.Window {
 
 // inlet takes one resource's points of one source.
 type inlet struct {
+	usage.Opened
 	subject *subject
 	taken   *taken
 	number  uint8
@@ -206,8 +232,14 @@ func (in *inlet) Add(gpu string, s usage.Signal, p usage.Point) bool {
 	if in.tracker != nil {
 		ok = in.tracker.Add(gpu, s, p)
 	}
-	if in.window != nil {
-		ok = in.window.Add(gpu, s, p) || ok
+	if w := in.window; w != nil {
+		step, source := w.Step, w.Source
+		w.Step, w.Source = in.Step, in.Source
+		if w.Add(gpu, s, p) {
+			ok = true
+			w.Aggregated = w.Aggregated || in.Aggregated && s.PerGPU()
+		}
+		w.Step, w.Source = step, source
 	}
 	if ok {
 		*by = in.number

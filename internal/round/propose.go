@@ -21,7 +21,7 @@ func (e *Engine) ask(woken []*subject, now time.Time) {
 		}
 		for i, p := range e.Policies.Policies {
 			out := p.Evaluate(&s.facts)
-			s.answers[i] = answer{Answer: out.Answer, next: out.Next}
+			s.answers[i].Answer, s.answers[i].next = out.Answer, out.Next
 			if !e.Uncapped {
 				s.answers[i].selected = p.Selects(&s.facts)
 			}
@@ -41,12 +41,21 @@ func (e *Engine) know(s *subject, now time.Time) {
 		}
 	}
 	s.facts.Hourly = s.hourly
-	if e.Budget != nil {
-		s.facts.Budget = e.Budget(s.Resource)
+	if e.Facts != nil {
+		e.Facts(&s.facts)
 	}
-	if e.Drift != nil {
-		s.facts.PriceDrift = e.Drift(s.Resource)
+}
+
+// because says why a policy's answer is what it is, in words that are alike for alike
+// reasons.
+func because(p *policy.Policy, f *policy.Facts) string {
+	out := p.Explain(f)
+	for _, part := range out.Parts {
+		if part.Answer == out.Answer && (part.Answer != usage.True || part.Name != "select") {
+			return part.Name + ": " + part.Why
+		}
 	}
+	return out.Answer.String()
 }
 
 // propose returns what the policies want done to the subjects. What could not be read

@@ -76,14 +76,6 @@ type replay struct {
 	cloud    string
 	account  string
 	now      time.Time
-	handed   bool
-	previous []heard
-}
-
-type heard struct {
-	answer usage.Answer
-	state  duty.State
-	known  bool
 }
 
 // Run replays a feed: time goes on from event to event, and of one moment all samples
@@ -168,8 +160,8 @@ func (r *replay) turn(now time.Time) (bool, error) {
 		if s.gang == nil {
 			r.verdict(s, now)
 			s.does = s.own
-		} else if s.gang[0] == s || !s.gang[0].queued {
-			r.judgeGang(s.gang, now)
+		} else if s.gang[0] == s {
+			r.whole(s.gang, now)
 		}
 	}
 	r.ask(r.woken, now)

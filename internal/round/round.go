@@ -15,24 +15,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Observer reads one account in one cloud.
-type Observer interface {
-	// Observe lists what the account holds and what was measured of it. What could
-	// not be read is a blind spot in the observation; an error means that nothing
-	// could be read at all (no credentials, no endpoint), and wraps
-	// inventory.ErrUnauthenticated, ErrDenied or ErrUnavailable. It changes nothing.
-	Observe(ctx context.Context, q Query) (*Observation, error)
-}
-
 // Query is what to observe.
 type Query struct {
-	// Now is the end of the windows.
+	// Now is the time of the round.
 	Now time.Time
-	// Window is how far back usage is read; 14 days by default.
+	// Window is how far back an audit judges usage; 0 is no audit.
 	Window time.Duration
 	Floors *usage.Floors
 	// Kinds are those to read; nil is all.
 	Kinds map[inventory.Kind]bool
+	// Only are the resources to read again; nil is all.
+	Only []inventory.Ref
 	// Progress, when set, is told of each part done, from any goroutine.
 	Progress func(Progress)
 }
@@ -85,18 +78,6 @@ type Billed struct {
 type ServiceCost struct {
 	Service string
 	Cost    money.Amount
-}
-
-// Audit is the outcome of a round that stops before act.
-type Audit struct {
-	StartedAt, FinishedAt time.Time
-	Observation
-	Verdicts map[inventory.Ref]duty.Verdict
-	Charges  map[inventory.Ref][]ledger.Charge
-	Findings []finding.Finding
-	Totals   Totals
-	// Billing is what the supplied bill comes to; nil without one.
-	Billing *Billing
 }
 
 // Totals are an audit's sums, a month of 730 hours at list price.

@@ -35,7 +35,7 @@ type Setting struct {
 	// LookBack is how far back the verdict of now looks ([duty.Horizon]); 0 is
 	// duty.DefaultLookBack. It is at least the window of the query.
 	LookBack time.Duration
-	// Step is the finest step in which usage is read; 0 leaves it to the sources.
+	// Step is the finest step in which usage is read; 0 is what suits the look-back.
 	Step time.Duration
 
 	// Books take what a round observed before it is decided; nil keeps nothing. Source
@@ -50,11 +50,9 @@ type Setting struct {
 	// Policies propose; Governance says which resources they may act on.
 	Policies   *policy.Set
 	Governance policy.Governance
-	// Budget returns the state of the budgets that an owner spends from, Drift how far
-	// what is paid for a resource is off its list price (0.1 is a tenth more); nil is
-	// unknown.
-	Budget func(r *inventory.Resource) *policy.Budget
-	Drift  func(r *inventory.Resource) inventory.Fact[float64]
+	// Facts, when set, adds to what is known of a resource what neither inventory, usage
+	// nor prices say: its budgets, how far what is paid is off its list price.
+	Facts func(f *policy.Facts)
 	// Uncapped leaves the limits of policies out, as replays do unless they are asked.
 	Uncapped bool
 

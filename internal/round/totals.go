@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -12,17 +11,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 )
-
-// maxNamed is how many names a blind spot lists.
-const maxNamed = 5
-
-func names(set map[string]bool) string {
-	list := slices.Sorted(maps.Keys(set))
-	if len(list) == maxNamed {
-		list = append(list, "…")
-	}
-	return strings.Join(list, ", ")
-}
 
 // The categories of what an account costs, without a bill. They add up to the
 // total.
@@ -45,7 +33,7 @@ func (a *adder) add(to *money.Amount, v money.Amount) {
 }
 
 // sum adds up an audit.
-func sum(a *Audit) (Totals, error) {
+func sum(a *Result) (Totals, error) {
 	t := Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}}
 	var ad adder
 	wasted := wastedCompute(a, &ad)
@@ -129,16 +117,16 @@ func sum(a *Audit) (Totals, error) {
 
 // Duty returns the verdict on a resource's compute, and whether it is known what it
 // does. What has no duty (a reservation's unused capacity) is known to be unused.
-func (a *Audit) Duty(r *inventory.Resource) (duty.Verdict, bool) {
+func (a *Result) Duty(r *inventory.Resource) (duty.Verdict, bool) {
 	if v, ok := a.Verdicts[r.Ref()]; ok {
 		return v, v.State != duty.Unknown
 	}
-	return duty.Verdict{}, !measurable(r.Kind)
+	return duty.Verdict{}, !r.Kind.Traits().Measured
 }
 
 // wastedCompute is the wasted dollars of each resource's compute, or of a
 // commitment.
-func wastedCompute(a *Audit, ad *adder) map[inventory.Ref]money.Amount {
+func wastedCompute(a *Result, ad *adder) map[inventory.Ref]money.Amount {
 	out := map[inventory.Ref]money.Amount{}
 	for _, f := range a.Findings {
 		for _, c := range f.Claims {

@@ -1,0 +1,18 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+)
+
+// Journal charges for what rounds see in a store.
+type Journal struct{ Store Store }
+
+// Post records what a round saw of an account and charges for the time before it.
+func (j Journal) Post(ctx context.Context, s Seen) error {
+	r, observations := Observe(s)
+	if _, err := Post(ctx, j.Store, r, observations); err != nil {
+		return fmt.Errorf("charge %s: %w", s.Account, err)
+	}
+	return nil
+}
