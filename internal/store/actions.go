@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -152,12 +153,29 @@ func stepOf(s action.Step) stepDoc {
 func (s stepDoc) step() action.Step { return action.Step(s) }
 
 // Items returns the account's open items, in the order of their ids.
-func (a actions) Items(ctx context.Context, account string) ([]action.Item, error) {
+func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) ([]action.Item, error) {
+	f := &filter{dialect: &a.dialect}
+	f.and("account = ? AND is_open = 1", account)
+	among(f, "source", q.Sources)
+	if q.Refs != nil {
+		among(f, "resource_id", convert(q.Refs, func(r inventory.Ref) string { return r.ID }))
+	}
+	// The conditions of the parts are written as those of their indexes are.
+	query, args := items.query+f.where(), f.args
+	all := q.Refs == nil && q.Sources == nil
+	if q.UnderWay && !all {
+		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args, account)
+	}
+	if !q.Unvouched.IsZero() && !all {
+		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args, account, at(q.Unvouched))
+	}
 	var rows []itemRow
-	if err := a.list(ctx, &rows, items.query+" WHERE account = ? AND is_open = 1 ORDER BY id", account); err != nil {
+	if err := a.list(ctx, &rows, query+" ORDER BY id", args...); err != nil {
 		return nil, fmt.Errorf("read the open items of %s: %w", account, err)
 	}
-	return convert(rows, itemRow.item), nil
+	// Resources of different kinds and regions may have one id.
+	out, selected := convert(rows, itemRow.item), q.Selects()
+	return slices.DeleteFunc(out, func(it action.Item) bool { return !selected(it) }), nil
 }
 
 // Item returns the item of an id, or the only one whose id begins so; ErrNotFound

@@ -58,10 +58,11 @@ func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) 
 }
 
 // Items implements [action.Store].
-func (s *Store) Items(ctx context.Context, account string) (out []action.Item, err error) {
+func (s *Store) Items(ctx context.Context, account string, q action.ItemQuery) (out []action.Item, err error) {
+	selected := q.Selects()
 	err = s.state.in(ctx, func(v *storeState) error {
 		for _, it := range v.Items {
-			if it.Account == account && it.Phase.Open() {
+			if it.Account == account && selected(it) {
 				out = append(out, it)
 			}
 		}

@@ -192,7 +192,7 @@ func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
 		})
 	}
 	wg.Wait()
-	if kept := len(must(b.Actions.Items(t.Context(), account))(t)); admitted.Load() != want || int64(kept) != want {
+	if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)); admitted.Load() != want || int64(kept) != want {
 		t.Errorf("%d were admitted and %d are kept, want %d", admitted.Load(), kept, want)
 	}
 }
