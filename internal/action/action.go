@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
@@ -306,6 +307,14 @@ type Query struct {
 	// Resource matches a part of the resource's identity.
 	Resource string
 	Limit    int
+}
+
+// Matches says whether the query selects an entry, but for the limit.
+func (q Query) Matches(e Entry) bool {
+	equal := func(asked, has string) bool { return asked == "" || asked == has }
+	return equal(q.Account, e.Account) && equal(q.Actor, e.Actor) && equal(q.What, e.What) && equal(q.Item, e.Item) &&
+		strings.Contains(e.Resource, q.Resource) &&
+		(q.Since.IsZero() || !e.At.Before(q.Since)) && (q.Until.IsZero() || e.At.Before(q.Until))
 }
 
 // Task is one call that the ladder asks of a cloud.

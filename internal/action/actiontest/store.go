@@ -244,10 +244,7 @@ func (s *Store) Entries(ctx context.Context, q action.Query, visit func(action.E
 		switch {
 		case err != nil || (q.Limit > 0 && n == q.Limit):
 			return err
-		case q.Account != "" && e.Account != q.Account, q.Actor != "" && e.Actor != q.Actor,
-			q.What != "" && e.What != q.What, q.Item != "" && e.Item != q.Item,
-			!strings.Contains(e.Resource, q.Resource),
-			!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until):
+		case !q.Matches(e):
 			continue
 		}
 		n++

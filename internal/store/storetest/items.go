@@ -77,6 +77,22 @@ var items = []test{
 			t.Errorf("saved as %+v", must(b.Actions.Item(t.Context(), "a"))(t).Steps)
 		}
 	}},
+	{"what is changed afterwards is not kept", func(t *testing.T, b *Backend) {
+		it := intended(machine("a"))
+		it.Gang, it.Recipients, it.Do.Tags = []inventory.Ref{{ID: "i-b"}}, []string{"slack:#vision"}, map[string]string{"team": "vision"}
+		spoil := func(it action.Item) {
+			it.Gang[0].ID, it.Recipients[0], it.Steps[0].Key, it.Do.Tags["team"] = "x", "x", "x", "x"
+		}
+		saved := must(b.Actions.Save(t.Context(), it))(t)
+		want := must(b.Actions.Item(t.Context(), "a"))(t)
+		spoil(it)
+		spoil(saved)
+		spoil(must(b.Actions.Item(t.Context(), "a"))(t))
+		spoil(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)[0])
+		if diff := cmp.Diff(want, must(b.Actions.Item(t.Context(), "a"))(t)); diff != "" {
+			t.Errorf("what is kept (-before +after):\n%s", diff)
+		}
+	}},
 	{"an item without an id is refused", func(t *testing.T, b *Backend) {
 		if _, err := b.Actions.Save(t.Context(), action.Item{}); err == nil {
 			t.Error("it was saved")
