@@ -20,7 +20,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 	l := action.Ladder{Clock: w.clock.Read, Account: w.ladder.Account}
 	for b.Loop() {
-		if r, err := l.Round(context.Background(), proposals, nil); err != nil || len(r.Lines) != len(proposals) {
+		if r, err := l.Round(context.Background(), action.Look{Proposals: proposals}); err != nil || len(r.Lines) != len(proposals) {
 			b.Fatalf("%d lines, %v", len(r.Lines), err)
 		}
 	}
