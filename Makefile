@@ -51,7 +51,8 @@ fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
 golden: ## write the golden files anew
-	go test ./internal/report ./internal/cli -update
+	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
+	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
 
 aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox

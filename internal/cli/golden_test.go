@@ -112,7 +112,7 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 		text += fmt.Sprintf("exit %d\n", code)
 	}
 	text = strings.NewReplacer(dir, "$WORK", sharedData, "$SHARED").Replace(text)
-	text = longNumber.ReplaceAllStringFunc(randomID.ReplaceAllString(text, "${1}RANDOM"), func(n string) string {
+	text = longNumber.ReplaceAllStringFunc(randomID.ReplaceAllString(text, "${1}RANDOM${2}"), func(n string) string {
 		at := strings.IndexAny(n, "-0123456789")
 		v, err := strconv.ParseFloat(n[at:], 64)
 		ts.Check(err)
@@ -131,7 +131,7 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 var longNumber = regexp.MustCompile(`[:,\[\s]-?[0-9]+\.[0-9]{10,}\b`)
 
 // randomID is an identifier that differs with every run.
-var randomID = regexp.MustCompile(`("(?:hold_id|approval_id)": ")[0-9a-f]+`)
+var randomID = regexp.MustCompile(`(?m)("(?:hold_id|approval_id)": "|(?:approve|settle|release) |^)[0-9a-f]{12}(?:[0-9a-f]{20})?("| |$)`)
 
 // at sets the clock: at TIME, or at +DURATION.
 func at(ts *testscript.TestScript, neg bool, args []string) {
