@@ -169,7 +169,7 @@ func readCSV(d *decoder, r *bufio.Reader) error {
 	for {
 		record, line, quoted, err := in.next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return d.flush()
 		}
 		if err != nil {
 			return err

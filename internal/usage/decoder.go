@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -20,33 +23,34 @@ type decoder struct {
 	layout *layout
 	each   func(*Sample) error
 
-	sample  Sample
-	ended   int // rows
-	summary Summary
-	steps   stepMeter
+	// sample is the row that is being read. held is the one before: rows of one sample
+	// may follow it.
+	sample, held *Sample
+	holds        bool
+	ended        int // rows
+	summary      Summary
+	steps        stepMeter
 
-	names     map[string]string
-	part      string // the MIG instance that the row names
-	parts     map[[2]string]string
-	resources map[string]struct{}
-	// seen are the signals that rows with the identity of the row before this one
-	// have carried.
-	previous struct {
-		resource, gpu string
-		time          time.Time
-		seen          uint32
-	}
-	lastTime struct {
-		text []byte
-		time time.Time
-	}
+	names       map[string]string
+	part        string // the MIG instance that the row names
+	parts       map[[2]string]string
+	resources   map[string]struct{}
+	lastTime    cachedTime
+	received    cachedTime
 	description struct {
-		text  []byte // the describing fields of this row, each followed by 0
-		last  []byte // those of the row before
-		known map[string]*Description
+		text    []byte // the describing fields of this row, each followed by 0
+		last    []byte // those of the row before
+		current *Description
+		known   map[string]*Description
 		// fields are the describing fields of this row, for one that is new.
 		fields []describingField
 	}
+}
+
+// cachedTime is the newest time of a column as it was written.
+type cachedTime struct {
+	text []byte
+	time time.Time
 }
 
 type describingField struct {
@@ -56,13 +60,15 @@ type describingField struct {
 
 func newDecoder(ctx context.Context, f Format, l *layout, each func(*Sample) error) *decoder {
 	d := &decoder{ctx: ctx, format: f, layout: l, each: each, names: map[string]string{}, resources: map[string]struct{}{}}
+	d.sample, d.held = &Sample{}, &Sample{}
 	d.description.known = map[string]*Description{}
 	return d
 }
 
 // begin starts a row.
 func (d *decoder) begin() {
-	d.sample.Resource, d.sample.GPU, d.sample.Time, d.sample.has = d.format.Resource, "", time.Time{}, 0
+	s := d.sample
+	s.Resource, s.GPU, s.Time, s.Received, s.has = d.format.Resource, "", time.Time{}, time.Time{}, 0
 	d.part = ""
 	d.description.text, d.description.fields = d.description.text[:0], d.description.fields[:0]
 }
@@ -76,22 +82,26 @@ func (d *decoder) text(line, i int, field []byte) error {
 		if len(field) == 0 {
 			return d.format.fail(line, i+1, "the resource is empty")
 		}
-		d.sample.Resource = d.intern(field, d.sample.Resource)
+		d.sample.Resource = d.intern(field, d.held.Resource)
 	case gpuColumn:
-		d.sample.GPU = d.intern(field, d.previous.gpu)
+		d.sample.GPU = d.intern(field, d.held.GPU)
 	case partColumn:
 		d.part = d.intern(field, d.part)
 	case timeColumn:
-		if len(d.lastTime.text) > 0 && bytes.Equal(field, d.lastTime.text) {
-			d.sample.Time = d.lastTime.time
-			break
-		}
-		t, err := d.instant(field)
+		t, err := d.cached(&d.lastTime, field)
 		if err != nil {
 			return d.format.fail(line, i+1, "time %.60q %s", field, err)
 		}
 		d.sample.Time = t
-		d.lastTime.text, d.lastTime.time = append(d.lastTime.text[:0], field...), t
+	case receivedColumn:
+		if unmeasured(field) {
+			break
+		}
+		t, err := d.cached(&d.received, field)
+		if err != nil {
+			return d.format.fail(line, i+1, "received %.60q %s", field, err)
+		}
+		d.sample.Received = t
 	case signalColumn:
 		var v float64
 		var err error
@@ -115,6 +125,19 @@ func (d *decoder) text(line, i int, field []byte) error {
 		d.description.fields = append(d.description.fields, describingField{i, start, start + len(field)})
 	}
 	return nil
+}
+
+// cached reads a time, which is often that of the row before.
+func (d *decoder) cached(c *cachedTime, field []byte) (time.Time, error) {
+	if len(c.text) > 0 && bytes.Equal(field, c.text) {
+		return c.time, nil
+	}
+	t, err := d.instant(field)
+	if err != nil {
+		return time.Time{}, err
+	}
+	c.text, c.time = append(c.text[:0], field...), t
+	return t, nil
 }
 
 func (d *decoder) instant(field []byte) (time.Time, error) {
@@ -155,9 +178,6 @@ func (d *decoder) intern(b []byte, likely string) string {
 	if string(b) == likely {
 		return likely
 	}
-	if string(b) == d.previous.resource {
-		return d.previous.resource
-	}
 	if s, ok := d.names[string(b)]; ok {
 		return s
 	}
@@ -166,12 +186,12 @@ func (d *decoder) intern(b []byte, likely string) string {
 	return s
 }
 
-// end completes a row and hands it on.
+// end completes a row, and hands on the sample before it.
 func (d *decoder) end(line int) error {
 	if d.ended++; d.ended%4096 == 0 && d.ctx.Err() != nil {
 		return fmt.Errorf("read recorded usage %s: %w", d.format.Name, context.Cause(d.ctx))
 	}
-	s, p := &d.sample, &d.previous
+	s, p := d.sample, d.held
 	if s.Time.IsZero() {
 		return d.format.fail(line, 0, "the time is empty")
 	}
@@ -188,24 +208,23 @@ func (d *decoder) end(line int) error {
 			return err
 		}
 	}
-	if s.Resource == p.resource && s.GPU == p.gpu && s.Time.Equal(p.time) {
+	sum := &d.summary
+	if d.holds && s.Resource == p.Resource && s.GPU == p.GPU && s.Time.Equal(p.Time) && s.Received.Equal(p.Received) && s.Description == p.Description {
 		if d.layout.smi && !d.layout.gpu {
 			return d.format.fail(line, 0, "a second row at the same time: several GPUs are told apart only by index or uuid among the queried fields")
 		}
-		if fresh := s.has &^ p.seen; fresh == 0 {
-			d.summary.Duplicates++
-			return nil
+		if s.has&^p.has == 0 {
+			sum.Duplicates++
+		} else {
+			sum.Rows++
 		}
-		s.has &^= p.seen
-		p.seen |= s.has
-	} else {
-		if s.Resource != p.resource {
-			d.resources[s.Resource] = struct{}{}
-		}
-		d.steps.add(s)
-		p.resource, p.gpu, p.time, p.seen = s.Resource, s.GPU, s.Time, s.has
+		p.join(s)
+		return nil
 	}
-	sum := &d.summary
+	if !d.holds || s.Resource != p.Resource {
+		d.resources[s.Resource] = struct{}{}
+	}
+	d.steps.add(s)
 	sum.Rows++
 	if sum.First.IsZero() || s.Time.Before(sum.First) {
 		sum.First = s.Time
@@ -213,7 +232,28 @@ func (d *decoder) end(line int) error {
 	if s.Time.After(sum.Last) {
 		sum.Last = s.Time
 	}
-	return d.each(s)
+	err := d.flush()
+	d.sample, d.held, d.holds = d.held, d.sample, true
+	return err
+}
+
+// flush hands on the sample that is held back, if there is one.
+func (d *decoder) flush() error {
+	if !d.holds {
+		return nil
+	}
+	d.holds = false
+	return d.each(d.held)
+}
+
+// join adds what another row says of the same sample: of two values the larger.
+func (s *Sample) join(o *Sample) {
+	for left := o.has; left != 0; left &= left - 1 {
+		sig := Signal(bits.TrailingZeros32(left))
+		if v := o.values[sig]; s.has&(1<<sig) == 0 || v > s.values[sig] {
+			s.Set(sig, v)
+		}
+	}
 }
 
 // partOf returns the name of a MIG instance, shared with earlier rows.
@@ -234,6 +274,9 @@ func (d *decoder) partOf(gpu, part string) string {
 func (d *decoder) finish() Summary {
 	d.summary.Resources = len(d.resources)
 	d.summary.Step = d.steps.median()
+	if d.layout != nil {
+		d.summary.UnknownColumns = d.layout.unknown
+	}
 	return d.summary
 }
 
@@ -241,7 +284,8 @@ func (d *decoder) finish() Summary {
 // it was not seen before.
 func (d *decoder) describe(line int) error {
 	desc := &d.description
-	if d.sample.Description != nil && bytes.Equal(desc.text, desc.last) {
+	if desc.current != nil && bytes.Equal(desc.text, desc.last) {
+		d.sample.Description = desc.current
 		return nil
 	}
 	known, ok := desc.known[string(desc.text)]
@@ -249,21 +293,52 @@ func (d *decoder) describe(line int) error {
 		known = &Description{}
 		for _, f := range desc.fields {
 			c := &d.layout.columns[f.column]
-			if err := known.set(c.role, string(desc.text[f.start:f.end])); err != nil {
+			if err := d.state(known, c.role, string(desc.text[f.start:f.end])); err != nil {
 				return d.format.fail(line, f.column+1, "%s %.60q %s", c.name, desc.text[f.start:f.end], err)
 			}
 		}
 		desc.known[string(desc.text)] = known
 	}
-	d.sample.Description = known
+	d.sample.Description, desc.current = known, known
 	desc.last = append(desc.last[:0], desc.text...)
 	return nil
 }
 
+// state reads a describing field. An empty one states nothing.
+func (d *decoder) state(to *Description, r role, text string) error {
+	switch r {
+	case gpusColumn:
+		if unmeasured([]byte(text)) {
+			return nil
+		}
+		n, err := number([]byte(text))
+		if err != nil || n != math.Trunc(n) || n < 0 || n > maxGPUs {
+			return fmt.Errorf("is no whole number from 0 to %d", maxGPUs)
+		}
+		to.GPUs = inventory.Known(int(n))
+		return nil
+	case launchedColumn:
+		if unmeasured([]byte(text)) {
+			return nil
+		}
+		t, err := d.instant([]byte(text))
+		to.Launched = t
+		return err
+	}
+	return to.set(r, text)
+}
+
+// maxGPUs is more than any machine has.
+const maxGPUs = 4096
+
 func (d *Description) set(r role, text string) error {
 	switch r {
+	case environmentColumn:
+		d.Environment = strings.ToLower(text)
 	case kindColumn:
-		d.Kind = inventory.Kind(text)
+		if d.Kind = inventory.Kind(text); text != "" && !d.Kind.Valid() {
+			return errors.New("is no kind of resource")
+		}
 	case lifetimeColumn:
 		d.Lifetime = inventory.Lifetime(text)
 		if !slices.Contains([]inventory.Lifetime{inventory.LifetimeUnknown, inventory.Ephemeral, inventory.Persistent}, d.Lifetime) {

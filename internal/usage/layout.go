@@ -16,6 +16,7 @@ const (
 	gpuColumn
 	partColumn // MIG instance of the GPU
 	signalColumn
+	receivedColumn
 	kindColumn
 	lifetimeColumn
 	purposeColumn
@@ -24,6 +25,9 @@ const (
 	projectColumn
 	userColumn
 	tagsColumn
+	gpusColumn
+	environmentColumn
+	launchedColumn
 )
 
 // describes says whether the column describes the resource.
@@ -32,7 +36,7 @@ func (r role) describes() bool { return r >= kindColumn }
 var roleNames = map[string]role{
 	"resource": resourceColumn, "time": timeColumn, "gpu": gpuColumn, "kind": kindColumn, "lifetime": lifetimeColumn,
 	"purpose": purposeColumn, "type": typeColumn, "team": teamColumn, "project": projectColumn, "user": userColumn,
-	"tags": tagsColumn,
+	"tags": tagsColumn, "gpus": gpusColumn, "environment": environmentColumn, "launched": launchedColumn, "received": receivedColumn,
 }
 
 // column is what to do with one field of every row.
@@ -50,6 +54,8 @@ type layout struct {
 	describes bool
 	gpu       bool
 	smi       bool
+	// unknown are the names of the columns that are not read.
+	unknown []string
 }
 
 // columnNamed returns the column of recorded usage with that name.
@@ -99,7 +105,8 @@ func columnNames() string {
 
 // newLayout says what the columns named in header are for. Columns that the map
 // does not name are known by our own names or by the metric names of the field,
-// and beside the latter by the labels that come with them; the rest are ignored.
+// and beside the latter by the labels that come with them. The rest are not read, and
+// their names are kept.
 func newLayout(header []string, f Format) (*layout, *FileError) {
 	if isSMI(header) {
 		return newSMILayout(header, f)
@@ -154,6 +161,7 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 		l.label(header, seen)
 	}
 	l.gpu = seen["gpu"] > 0
+	l.leave(header)
 	for theirs, c := range wanted {
 		if seen[c.name] == 0 {
 			return nil, f.fail(1, 0, "there is no column %q, which the map names for %s; there are %s", theirs, c.name,
@@ -168,6 +176,15 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 			quoteAll(header))
 	}
 	return l, nil
+}
+
+// leave notes which columns are not read.
+func (l *layout) leave(header []string) {
+	for i, name := range header {
+		if l.columns[i].role == ignored {
+			l.unknown = append(l.unknown, strings.TrimSpace(name))
+		}
+	}
 }
 
 // label finds the columns that name the time, the machine and the GPU where metrics of

@@ -101,6 +101,7 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 		l.gpu = l.gpu || c.role == gpuColumn
 		l.columns[i] = c
 	}
+	l.leave(header)
 	if _, ok := at["timestamp"]; !ok {
 		return nil, f.fail(1, 0, "the output of nvidia-smi has no timestamp: query it with the other fields")
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -73,7 +74,7 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 			return err
 		}
 	}
-	return nil
+	return d.flush()
 }
 
 // checkFooter refuses a file whose footer does not fit into it, before anything
@@ -111,7 +112,7 @@ type parquetColumn struct {
 	reader parquet.ValueReader
 	buffer []parquet.Value
 	values []parquet.Value // what is left of buffer
-	number [32]byte        // text of a number
+	number [40]byte        // text of a number
 }
 
 // parquetColumns lays out the columns of a schema and says how each is read.
@@ -120,14 +121,12 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 		index int
 		node  parquet.Node
 	}
-	var names []string
+	var names, unread []string
 	var leaves []leaf
 	for _, path := range schema.Columns() {
-		if len(path) != 1 {
-			continue // nested columns mean nothing here
-		}
 		column, ok := schema.Lookup(path...)
-		if !ok || column.Node.Repeated() {
+		if len(path) != 1 || !ok || column.Node.Repeated() {
+			unread = append(unread, strings.Join(path, ".")) // nested columns mean nothing here
 			continue
 		}
 		names = append(names, path[0])
@@ -141,6 +140,7 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 	if l.smi {
 		return nil, d.format.fail(0, 0, "the output of nvidia-smi is read only as CSV")
 	}
+	l.unknown = append(l.unknown, unread...)
 	d.layout = l
 	var columns []*parquetColumn
 	for i, c := range l.columns {
@@ -151,10 +151,10 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 		kind, logical := leaves[i].node.Type().Kind(), leaves[i].node.Type().LogicalType()
 		var unfit bool
 		switch {
-		case c.role == timeColumn:
+		case c.role == timeColumn || c.role == receivedColumn || c.role == launchedColumn:
 			p.time = d.parquetTime(leaves[i].node.Type())
-			unfit = p.time == nil
-		case c.role == signalColumn:
+			unfit = p.time == nil && kind != parquet.ByteArray
+		case c.role == signalColumn || c.role == gpusColumn && kind != parquet.ByteArray:
 			_, decimal := logicalValue(logical).(*format.DecimalType)
 			unfit = decimal || kind == parquet.Boolean || kind == parquet.Int96 || kind == parquet.FixedLenByteArray
 		case c.role == resourceColumn || c.role == gpuColumn || c.role == partColumn:
@@ -194,7 +194,7 @@ func (d *decoder) parquetTime(t parquet.Type) func(parquet.Value) (time.Time, er
 			return time.Unix(whole, part*int64(unit)).UTC(), nil
 		}
 	}
-	if logicalValue(t.LogicalType()) != nil && t.Kind() != parquet.ByteArray {
+	if logicalValue(t.LogicalType()) != nil {
 		if _, ok := logicalValue(t.LogicalType()).(*format.IntType); !ok {
 			return nil
 		}
@@ -210,10 +210,6 @@ func (d *decoder) parquetTime(t parquet.Type) func(parquet.Value) (time.Time, er
 		return func(v parquet.Value) (time.Time, error) { return seconds(v.Double(), d.format.Epoch) }
 	case parquet.Int96:
 		return func(v parquet.Value) (time.Time, error) { return julian(v.Int96()) }
-	case parquet.ByteArray:
-		return func(v parquet.Value) (time.Time, error) {
-			return instant(trim(v.ByteArray()), d.format.Epoch, d.format.Location)
-		}
 	}
 	return nil
 }
@@ -302,24 +298,37 @@ func (c *parquetColumn) close() {
 	c.pages, c.page, c.reader, c.values = nil, nil, nil, nil
 }
 
+// isNaN says whether a value is how data frames write "not there".
+func isNaN(v parquet.Value) bool {
+	return v.Kind() == parquet.Double && math.IsNaN(v.Double()) || v.Kind() == parquet.Float && math.IsNaN(float64(v.Float()))
+}
+
 // apply records the value of one row.
 func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
 	column := &d.layout.columns[c.at]
 	if v.IsNull() {
 		return d.text(row, c.at, nil)
 	}
-	if c.time != nil {
-		t, err := c.time(v)
-		if err != nil {
-			return d.format.fail(row, c.at+1, "time %.60q %s", v.String(), err)
-		}
-		d.sample.Time = t
-		return nil
-	}
 	if v.Kind() == parquet.ByteArray {
 		return d.text(row, c.at, trim(v.ByteArray()))
 	}
-	if column.role != signalColumn {
+	if c.time != nil {
+		t, err := c.time(v)
+		switch {
+		case column.role != timeColumn && isNaN(v):
+			return d.text(row, c.at, nil)
+		case err != nil:
+			return d.format.fail(row, c.at+1, "%s %.60q %s", column.name, v.String(), err)
+		case column.role == timeColumn:
+			d.sample.Time = t
+		case column.role == receivedColumn:
+			d.sample.Received = t
+		default:
+			return d.text(row, c.at, t.AppendFormat(c.number[:0], time.RFC3339Nano))
+		}
+		return nil
+	}
+	if column.role != signalColumn && column.role != gpusColumn {
 		n := int64(v.Int32())
 		if v.Kind() == parquet.Int64 {
 			n = v.Int64()
@@ -337,8 +346,11 @@ func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
 	case parquet.Double:
 		n = v.Double()
 	}
-	if math.IsNaN(n) {
-		return nil // NaN is how data frames write "not measured"
+	switch {
+	case isNaN(v):
+		return d.text(row, c.at, nil)
+	case column.role == gpusColumn:
+		return d.text(row, c.at, strconv.AppendFloat(c.number[:0], n, 'g', -1, 64))
 	}
 	if err := d.value(column, n); err != nil {
 		return d.format.fail(row, c.at+1, "%s %s %s", column.name, v, err)

@@ -11,7 +11,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
 // flat is a sample as text, for comparison.
@@ -30,10 +34,36 @@ func flat(s *Sample) string {
 			fmt.Fprintf(&b, " %s=%v", sig, v)
 		}
 	}
+	if !s.Received.IsZero() {
+		fmt.Fprintf(&b, " received=%s", s.Received.Format(time.RFC3339Nano))
+	}
 	if s.Description != nil {
-		fmt.Fprintf(&b, " %+v", *s.Description)
+		b.WriteString(" " + stated(s.Description))
 	}
 	return b.String()
+}
+
+// stated is what a description states, in braces.
+func stated(d *Description) string {
+	var parts []string
+	v := reflect.ValueOf(*d)
+	for i := range v.NumField() {
+		switch f := v.Field(i).Interface().(type) {
+		case inventory.Fact[int]:
+			if n, ok := f.Get(); ok {
+				parts = append(parts, fmt.Sprintf("GPUs:%d", n))
+			}
+		case time.Time:
+			if !f.IsZero() {
+				parts = append(parts, v.Type().Field(i).Name+":"+f.Format(time.RFC3339Nano))
+			}
+		default:
+			if !v.Field(i).IsZero() {
+				parts = append(parts, fmt.Sprintf("%s:%v", v.Type().Field(i).Name, f))
+			}
+		}
+	}
+	return "{" + strings.Join(parts, " ") + "}"
 }
 
 func readAll(r io.Reader, f Format) ([]string, Summary, error) {
@@ -83,22 +113,30 @@ func TestReadCSV(t *testing.T) {
 		{"only a header", "resource,time,gpu_util\n", Format{}, nil},
 		{"a repeated row counts once", "resource,time,gpu_util\na,0,1\na,0,1\nb,0,1\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=1", "b  1970-01-01T00:00:00Z gpu_util=1"}},
-		{"signals in rows of their own are no repetition", "resource,time,gpu_util,power_w\na,0,1,\na,0,,300\n", Format{},
-			[]string{"a  1970-01-01T00:00:00Z gpu_util=1", "a  1970-01-01T00:00:00Z power_w=300"}},
+		{"signals in rows of their own are one sample", "resource,time,gpu_util,power_w\na,0,1,\na,0,,300\na,1,2,\n", Format{},
+			[]string{"a  1970-01-01T00:00:00Z gpu_util=1 power_w=300", "a  1970-01-01T00:00:01Z gpu_util=2"}},
+		{"of a repeated row the larger value counts", "resource,time,gpu_util,power_w\na,0,1,9\na,0,7,\na,0,3,5\n", Format{},
+			[]string{"a  1970-01-01T00:00:00Z gpu_util=7 power_w=9"}},
+		{"what a sample was received at", "resource,time,gpu_util,received\na,0,1,5\na,0,2,1970-01-01T00:00:07Z\na,1,3,\na,2,3,NaN\n", Format{},
+			[]string{"a  1970-01-01T00:00:00Z gpu_util=1 received=1970-01-01T00:00:05Z", "a  1970-01-01T00:00:00Z gpu_util=2 received=1970-01-01T00:00:07Z",
+				"a  1970-01-01T00:00:01Z gpu_util=3", "a  1970-01-01T00:00:02Z gpu_util=3"}},
+		{"GPUs, environment and launch", "resource,time,gpus,environment,launched\na,0,8,Prod,\nb,0,0.0,,1970-01-01T00:00:09Z\nc,0,,,12\n", Format{},
+			[]string{"a  1970-01-01T00:00:00Z {Environment:prod GPUs:8}", "b  1970-01-01T00:00:00Z {GPUs:0 Launched:1970-01-01T00:00:09Z}",
+				"c  1970-01-01T00:00:00Z {Launched:1970-01-01T00:00:12Z}"}},
 		{"out of order", "resource,time,gpu_util\na,60,1\na,0,2\n", Format{},
 			[]string{"a  1970-01-01T00:01:00Z gpu_util=1", "a  1970-01-01T00:00:00Z gpu_util=2"}},
 		{"a description", "resource,time,kind,lifetime,purpose,type,team,project,user,tags\na,0,instance,ephemeral,training,p4d.24xlarge,vision,x,ana,Name=n;env = dev\n" +
 			"a,1,instance,ephemeral,training,p4d.24xlarge,vision,x,ana,Name=n;env = dev\nb,1,,,,,,,,\"{\"\"k\"\":\"\"v\"\"}\"\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision Project:x User:ana Tags:map[Name:n env:dev]}",
 				"a  1970-01-01T00:00:01Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision Project:x User:ana Tags:map[Name:n env:dev]}",
-				"b  1970-01-01T00:00:01Z {Kind: Lifetime: Purpose: Type: Team: Project: User: Tags:map[k:v]}"}},
+				"b  1970-01-01T00:00:01Z {Tags:map[k:v]}"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, sum, err := readAll(strings.NewReader(tc.in), tc.format)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" || sum.Rows != len(tc.want) {
+			if diff := cmp.Diff(tc.want, got); diff != "" || sum.Rows+sum.Duplicates < len(tc.want) {
 				t.Errorf("%d rows; samples differ (-want +got):\n%s", sum.Rows, diff)
 			}
 		})
@@ -138,8 +176,14 @@ func TestReadRefuses(t *testing.T) {
 		{"a mapped column that is not there", header, `u.csv:1: there is no column "pod", which the map names for resource`, Format{Map: map[string]string{"resource": "pod"}}},
 		{"a map of no column of ours", header, `the map names "pod"`, Format{Map: map[string]string{"pod": "resource"}}},
 		{"one column mapped twice", header, `mapped to both gpu and resource`, Format{Map: map[string]string{"gpu": "resource", "resource": "resource"}}},
+		{"kind misspelt", "resource,time,kind\na,0,intsance\n", `u.csv:2:3: kind "intsance" is no kind of resource`, Format{}},
 		{"lifetime misspelt", "resource,time,lifetime\na,0,ephemral\n", `u.csv:2:3: lifetime "ephemral" is neither ephemeral nor persistent`, Format{}},
 		{"purpose misspelt", "resource,time,purpose\na,0,trainning\n", `u.csv:2:3: purpose "trainning" is none of`, Format{}},
+		{"half a GPU", "resource,time,gpus\na,0,1.5\n", `u.csv:2:3: gpus "1.5" is no whole number from 0 to 4096`, Format{}},
+		{"GPUs as a word", "resource,time,gpus\na,0,eight\n", `u.csv:2:3: gpus "eight" is no whole number`, Format{}},
+		{"too many GPUs", "resource,time,gpus\na,0,99999\n", `u.csv:2:3: gpus "99999" is no whole number`, Format{}},
+		{"launched as a word", "resource,time,launched\na,0,1\na,1,noon\n", `u.csv:3:3: launched "noon" is neither an RFC 3339 time`, Format{}},
+		{"received without a zone", "resource,time,received\na,0,2026-07-01 00:00:00\n", `u.csv:2:3: received "2026-07-01 00:00:00" has no time zone`, Format{}},
 		{"tags without values", "resource,time,tags\na,0,x\n", `u.csv:2:3: tags "x" holds "x"`, Format{}},
 		{"a tag twice", "resource,time,tags\na,0,x=1;x=2\n", `gives "x" twice`, Format{}},
 		{"broken JSON tags", "resource,time,tags\na,0,{\n", `is not a JSON object`, Format{}},
@@ -294,7 +338,7 @@ func TestFormatsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" || sum != wantSum {
+		if diff := cmp.Diff(want, got); diff != "" || !cmp.Equal(sum, wantSum) {
 			t.Fatalf("%s differs: %+v and %+v\n%.500s", name, sum, wantSum, diff)
 		}
 	}
@@ -324,18 +368,79 @@ func TestReadParquetTypes(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := readAll(bytes.NewReader(b.Bytes()), Format{Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "util"}})
+	got, sum, err := readAll(bytes.NewReader(b.Bytes()), Format{Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "util"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty := "{Kind: Lifetime: Purpose: Type: Team:%s Project: User: Tags:map[]}"
+	if want := []string{"ignored.list.element"}; !slices.Equal(sum.UnknownColumns, want) {
+		t.Errorf("unknown columns are %q, want %q", sum.UnknownColumns, want)
+	}
 	want := []string{
-		"a 3 1970-01-01T00:00:00Z gpu_util=12.5 sm_active=0.5 mem_used_bytes=1.073741824e+09 " + fmt.Sprintf(empty, "vision"),
-		"a 3 1970-01-01T00:00:57.5Z " + fmt.Sprintf(empty, ""),
-		"a 3 1970-01-01T00:01:55Z " + fmt.Sprintf(empty, "vision"),
+		"a 3 1970-01-01T00:00:00Z gpu_util=12.5 sm_active=0.5 mem_used_bytes=1.073741824e+09 {Team:vision}",
+		"a 3 1970-01-01T00:00:57.5Z {}",
+		"a 3 1970-01-01T00:01:55Z {Team:vision}",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestReadParquetDescribes reads what describes a resource from every type that
+// programs write it as.
+func TestReadParquetDescribes(t *testing.T) {
+	type row struct {
+		Resource string     `parquet:"resource"`
+		Time     int64      `parquet:"time"`
+		GPUs     *float64   `parquet:"gpus,optional"`
+		Received *float64   `parquet:"received,optional"`
+		Launched *time.Time `parquet:"launched,optional,timestamp(millisecond)"`
+	}
+	eight, half, nan, launched, late := 8.0, 1.5, math.NaN(), at(1500*time.Millisecond), 61.25
+	got, _, err := readAll(bytes.NewReader(parquetOf(t, []row{{"a", 60, &eight, &late, &launched}, {"a", 120, &nan, &nan, nil}})), Format{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"a  1970-01-01T00:01:00Z received=1970-01-01T00:01:01.25Z {GPUs:8 Launched:2026-07-01T00:00:01.5Z}",
+		"a  1970-01-01T00:02:00Z {}",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("samples differ (-want +got):\n%s", diff)
+	}
+	_, _, err = readAll(bytes.NewReader(parquetOf(t, []row{{"a", 60, &half, nil, nil}})), Format{Name: "u.parquet"})
+	if want := `u.parquet:1:3: gpus "1.5" is no whole number from 0 to 4096`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	type text struct {
+		Resource string `parquet:"resource"`
+		Time     string `parquet:"time"`
+		GPUs     int32  `parquet:"gpus"`
+		Received string `parquet:"received"`
+		Launched int64  `parquet:"launched"`
+	}
+	got, _, err = readAll(bytes.NewReader(parquetOf(t, []text{{"a", "1970-01-01T00:01:00Z", 4, "90", 30}})), Format{})
+	if want := []string{"a  1970-01-01T00:01:00Z received=1970-01-01T00:01:30Z {GPUs:4 Launched:1970-01-01T00:00:30Z}"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestUnknownColumns names every column that is not read.
+func TestUnknownColumns(t *testing.T) {
+	for _, tc := range []struct {
+		in     string
+		format Format
+		want   []string
+	}{
+		{"resource,time,gpu_util\n", Format{}, nil},
+		{"resource,time,enviroment,gpu_util, note \n", Format{}, []string{"enviroment", "note"}},
+		{"resource,time,gpu_util,real\n", Format{Map: map[string]string{"gpu_util": "real"}}, []string{"gpu_util"}},
+		{"instance,timestamp,gpu,DCGM_FI_DEV_GPU_UTIL,modelName\n", Format{}, []string{"modelName"}},
+		{"timestamp, name, uuid, utilization.gpu [%], index\n", Format{Resource: "a"}, []string{"name", "index"}},
+	} {
+		_, sum, err := readAll(strings.NewReader(tc.in), tc.format)
+		if err != nil || !slices.Equal(sum.UnknownColumns, tc.want) {
+			t.Errorf("%q: unknown columns are %q, %v; want %q", tc.in, sum.UnknownColumns, err, tc.want)
+		}
 	}
 }
 

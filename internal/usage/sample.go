@@ -14,6 +14,9 @@ type Sample struct {
 	// GPU is the GPU's index or UUID; empty where the row names none.
 	GPU  string
 	Time time.Time
+	// Received is when the sample became known; zero where the file does not say, which
+	// means at its Time.
+	Received time.Time
 	// Description is what optional columns say of the resource; nil where the file
 	// has none of them. It is shared between samples and must not be changed.
 	Description *Description
@@ -38,6 +41,9 @@ func (s *Sample) Set(sig Signal, v float64) {
 	}
 }
 
+// Signals returns the signals that were measured, a bit for each.
+func (s *Sample) Signals() uint32 { return s.has }
+
 // Description is what recorded usage says of a resource itself. An empty field is
 // not known.
 type Description struct {
@@ -46,7 +52,12 @@ type Description struct {
 	Purpose             inventory.Purpose
 	Type                string
 	Team, Project, User string
+	Environment         string
 	Tags                map[string]string
+	// GPUs is how many GPUs the resource has, measured or not.
+	GPUs inventory.Fact[int]
+	// Launched is when the resource was launched.
+	Launched time.Time
 }
 
 // Format says how to read recorded usage.
@@ -69,8 +80,8 @@ type Format struct {
 
 // Summary is what a file of recorded usage held.
 type Summary struct {
-	// Rows counts samples, without Duplicates: rows that repeat the resource, GPU
-	// and time of the row before them.
+	// Rows counts samples, without Duplicates: rows with the resource, GPU and time of
+	// the row before them and no signal that it lacks.
 	Rows, Duplicates int
 	Resources        int
 	// Unsupported counts values that stand for "not supported" and were left out.
@@ -81,6 +92,8 @@ type Summary struct {
 	// Step is the median time between neighbouring samples of one meter, from the
 	// first few thousand of them; 0 when no meter has two.
 	Step time.Duration
+	// UnknownColumns are the columns of the file that were not read, in its order.
+	UnknownColumns []string
 }
 
 // FileError is a file that cannot be read as recorded usage.
