@@ -24,6 +24,13 @@ type Observer interface {
 	Observe(ctx context.Context, q Query) (*Observation, error)
 }
 
+// Lister lists what one account in one cloud holds.
+type Lister interface {
+	// List returns what the account holds, without what was measured of it: Windows is
+	// nil. What could not be listed is a blind spot; errors are those of Observer.
+	List(ctx context.Context, q Query) (*Observation, error)
+}
+
 // Query is what to observe.
 type Query struct {
 	// Now is the end of the windows.
@@ -33,6 +40,10 @@ type Query struct {
 	Floors *usage.Floors
 	// Kinds are those to read; nil is all.
 	Kinds map[inventory.Kind]bool
+	// Only are the resources to read again, whatever their kind; nil is all. One that is
+	// not there any more is absent, one that could not be read is of an unread kind, and
+	// one of another cloud is an error.
+	Only map[inventory.Ref]bool
 	// Progress, when set, is told of each part done, from any goroutine.
 	Progress func(Progress)
 }
@@ -70,15 +81,8 @@ type Observation struct {
 	Billed           *Billed
 }
 
-// Calls counts the calls an observation made to one API, and what the provider
-// charges for them.
-type Calls struct {
-	API   string // "cloudwatch:GetMetricData"
-	Count int
-	// Units is what is charged for: metrics requested, requests made.
-	Units int
-	Cost  money.Amount
-}
+// Calls counts the calls an observation made to one API.
+type Calls = inventory.Calls
 
 // Billed is what the provider says an account cost in a period.
 type Billed struct {

@@ -41,7 +41,7 @@ func Normalise(metric string, labels map[string]string, value float64) (r Readin
 		name = field
 	}
 	m, ok := meterOf(name)
-	if !ok || !Measured(value) {
+	if !ok || !measured(value) {
 		return Reading{}, false
 	}
 	if unit != "" {

@@ -109,7 +109,7 @@ type Stats struct {
 // returned. Points of one signal may come in any order but each only once; a
 // percentage over 100 counts as 100. The window's Step must be set before.
 func (w *Window) Add(gpu string, s Signal, p Point) bool {
-	if s >= numSignals || p.Time.Before(w.From) || !p.Time.Before(w.To) || !Measured(p.Mean) || !Measured(p.Max) {
+	if s >= numSignals || p.Time.Before(w.From) || !p.Time.Before(w.To) || !measured(p.Mean) || !measured(p.Max) {
 		return false
 	}
 	switch limit := s.limit(); {
