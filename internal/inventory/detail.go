@@ -111,7 +111,9 @@ type NATGateway struct {
 // classic.
 type LoadBalancer struct {
 	// Dimension is its name in the provider's metrics.
-	Dimension               string
+	Dimension string
+	// TargetGroups are the names of its target groups there.
+	TargetGroups            []string
 	Targets, HealthyTargets Fact[int]
 }
 
@@ -218,6 +220,9 @@ type Notebook struct {
 type Endpoint struct {
 	Variants []Variant
 	Async    bool
+	// Components says that inference components serve, whose requests are not counted as
+	// the endpoint's.
+	Components bool
 }
 
 // Variant is a part of an endpoint on machines of one type (without the

@@ -158,6 +158,9 @@ type Resource struct {
 	// Gang names the run whose machines work together (curfew:gang, or what the
 	// launcher calls its cluster); they are judged together. Empty: none is known.
 	Gang string
+	// Aliases are further names under which metrics may know it, such as a private host
+	// name, and under which they know nothing else.
+	Aliases []string
 	// Detail holds what only this kind has: *Instance for KindInstance and so on.
 	// It may be nil.
 	Detail Detail

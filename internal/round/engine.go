@@ -28,8 +28,9 @@ type Engine struct {
 	// charged says that the charges are those of what is there.
 	charged bool
 	charges map[inventory.Ref][]ledger.Charge
-	// lean leaves out what only people read of a verdict.
-	lean bool
+	// lean leaves out what only people read of a verdict, and partly tells the ladder only
+	// of what was looked at: so a replay does it.
+	lean, partly bool
 }
 
 // New returns an engine that has seen nothing yet.
@@ -104,6 +105,7 @@ type Result struct {
 	Gone, Manual []Request
 	// Reports is what the ladder did, for each account.
 	Reports []action.Report
+	kinds map[inventory.Kind]bool // that were asked for; nil is all
 	// Unposted are the accounts that could not be charged, and so not acted on.
 	Unposted map[string]error
 }
@@ -146,7 +148,7 @@ func (r *Result) Partial() bool {
 // Round makes one round of what is due now: observe, judge, charge, decide, act. It
 // never sleeps. A result beside an error holds what was done before it.
 func (e *Engine) Round(ctx context.Context) (*Result, error) {
-	r := &Result{StartedAt: e.Clock().UTC()}
+	r := &Result{StartedAt: e.Clock().UTC(), kinds: e.Query.Kinds}
 	now := r.StartedAt
 	if err := e.observe(ctx, r, now); err != nil {
 		return nil, err
@@ -168,7 +170,7 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 
 // again is an engine of the same setting that looks at some resources anew, of which it
 // has seen nothing, and stops before it acts.
-func (e *Engine) again(only []inventory.Ref) *Engine {
+func (e *Engine) again(only map[inventory.Ref]bool) *Engine {
 	s := e.Setting
 	s.Ladder, s.Books = nil, nil
 	s.Query.Only, s.Query.Progress = only, nil
@@ -218,40 +220,31 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 
 // climb makes an account's round on the ladder.
 func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account string) (action.Report, error) {
-	look := action.Look{Selected: map[string]int{}}
+	look := action.Look{Sources: []string{}, Selected: map[string]int{}}
 	if e.Policies != nil {
-		look.Sources = make([]string, 0, len(e.Policies.Policies))
 		for _, p := range e.Policies.Policies {
 			look.Sources = append(look.Sources, p.Name)
 		}
-		look.Seen = map[inventory.Ref]bool{}
-		for _, s := range woken {
-			if s.Account == account {
-				look.Seen[s.ref] = true
+		if e.partly {
+			look.Seen = make(map[inventory.Ref]bool, len(woken))
+			for _, s := range woken {
+				look.Seen[s.ref] = s.Account == account
 			}
+		} else {
+			look.Within = r.read
 		}
-		for _, s := range e.subjects {
-			for i := range s.answers {
-				if s.Account == account && s.answers[i].selected == usage.True {
-					look.Selected[e.Policies.Policies[i].Name]++
-				}
-			}
+		if !e.Uncapped {
+			e.count(look.Selected, account)
+		}
+	}
+	for _, q := range e.Requests {
+		if q.Resource.Account == account {
+			look.Sources = append(look.Sources, FindingSource(q.Finding))
 		}
 	}
 	for _, p := range r.Proposals {
 		if p.Resource.Account == account {
 			look.Proposals = append(look.Proposals, p)
-		}
-	}
-	for _, q := range e.Requests {
-		if q.Resource.Account != account {
-			continue
-		}
-		// The ladder hears of it also where nothing is proposed any more: a warning that was
-		// given is void, and what is under way is looked up.
-		source := FindingSource(q.Finding)
-		if !slices.ContainsFunc(look.Proposals, func(p action.Proposal) bool { return p.Source == source }) {
-			look.Proposals = append(look.Proposals, action.Proposal{Source: source, ByPerson: true})
 		}
 	}
 	ladder := e.Ladder(r.Cloud + "/" + account)
@@ -262,6 +255,30 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 	}
 	e.note(report)
 	return report, err
+}
+
+// count counts how many machines every policy selects in an account.
+func (e *Engine) count(selected map[string]int, account string) {
+	for _, s := range e.subjects {
+		for i := range s.answers {
+			if s.Account == account && s.answers[i].selected == usage.True {
+				selected[e.Policies.Policies[i].Name]++
+			}
+		}
+	}
+}
+
+// read says whether a round read the part of the account that a resource is in, so that
+// its absence means something.
+func (r *Result) read(ref inventory.Ref) bool {
+	if r.kinds != nil && !r.kinds[ref.Kind] {
+		return false
+	}
+	regions, differ := r.RegionsOf[ref.Account]
+	if !differ {
+		regions = r.Regions
+	}
+	return slices.Contains(regions, ref.Region)
 }
 
 // note remembers which subjects the ladder has an open item of.
@@ -281,22 +298,22 @@ func (e *Engine) note(report action.Report) {
 // verify reads the resources of items again, with all that belong to their gangs among
 // those that the engine knows, and returns what holds for the items now.
 func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
-	var refs []inventory.Ref
+	only := map[inventory.Ref]bool{}
 	for _, it := range items {
-		refs = append(refs, it.Ref)
-		refs = append(refs, it.Gang...)
+		only[it.Ref] = true
+		for _, ref := range it.Gang {
+			only[ref] = true
+		}
 		if s := e.subjects[it.Ref]; s != nil {
 			for _, o := range e.gangs[gangOf(s.Resource)] {
-				refs = append(refs, o.ref)
+				only[o.ref] = true
 			}
 		}
 	}
-	slices.SortFunc(refs, inventory.CompareRefs)
-	refs = slices.Compact(refs)
 	if len(e.Requests) > 0 { // a finding rests on more than its own resource
-		refs = nil
+		only = nil
 	}
-	r, err := e.again(refs).Round(ctx)
+	r, err := e.again(only).Round(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,9 @@
 package round
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,7 +113,9 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 				return err
 			}
 			r.BlindSpots = append(r.BlindSpots, m.BlindSpots...)
-			r.Calls = append(r.Calls, m.Calls...)
+			if r.Calls, err = addCalls(r.Calls, m.Calls); err != nil {
+				return err
+			}
 		}
 	}
 	r.Windows = in.windows
@@ -246,4 +250,23 @@ func (in *inlet) Add(gpu string, s usage.Signal, p usage.Point) bool {
 		in.subject.news = true
 	}
 	return ok
+}
+
+// addCalls adds up calls, by API.
+func addCalls(a, b []Calls) ([]Calls, error) {
+	out := slices.Clone(a)
+	for _, c := range b {
+		i := slices.IndexFunc(out, func(x Calls) bool { return x.API == c.API })
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		cost, err := out[i].Cost.Add(c.Cost)
+		if err != nil {
+			return nil, err
+		}
+		out[i].Count, out[i].Units, out[i].Cost = out[i].Count+c.Count, out[i].Units+c.Units, cost
+	}
+	slices.SortFunc(out, func(a, b Calls) int { return cmp.Compare(a.API, b.API) })
+	return out, nil
 }

@@ -81,7 +81,7 @@ type replay struct {
 // Run replays a feed: time goes on from event to event, and of one moment all samples
 // come first, then what is decided. The rounds are the engine's own.
 func (e *Engine) Run(ctx context.Context, p Replay) error {
-	e.lean = true
+	e.lean, e.partly = true, p.Every == 0
 	r := &replay{Engine: e, Replay: p, ctx: ctx}
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {

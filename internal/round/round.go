@@ -24,8 +24,10 @@ type Query struct {
 	Floors *usage.Floors
 	// Kinds are those to read; nil is all.
 	Kinds map[inventory.Kind]bool
-	// Only are the resources to read again; nil is all.
-	Only []inventory.Ref
+	// Only are the resources to read again, whatever their kind; nil is all. One that is
+	// not there any more is absent, one that could not be read is of an unread kind, and
+	// one of another cloud is an error.
+	Only map[inventory.Ref]bool
 	// Progress, when set, is told of each part done, from any goroutine.
 	Progress func(Progress)
 }
@@ -63,7 +65,7 @@ type Observation struct {
 	Billed           *Billed
 }
 
-// Calls are those that an observation took of one API.
+// Calls counts the calls an observation made to one API.
 type Calls = inventory.Calls
 
 // Billed is what the provider says an account cost in a period.

@@ -22,7 +22,7 @@ import (
 // The *Sample is reused and valid only within the call.
 //
 // An empty field is not measured, and so are "[N/A]", "NaN" and the sentinels of
-// unsupported meters (see [Measured]). Percentages up to 101 and shares up to 1.01
+// unsupported meters (see measured). Percentages up to 101 and shares up to 1.01
 // are rounding noise and are cut; more is an error, as are negative values. A row
 // that repeats the resource, GPU and time of the row before it counts once. Times
 // of a resource need not be in order.

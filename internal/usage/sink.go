@@ -16,6 +16,10 @@ type Sink interface {
 
 // Opened is what a Sink is opened for: the points of one source.
 type Opened struct {
+	// From is the first moment whose points are handed over: the start of what is read,
+	// or the resource's own if that is later, as the source's points are aligned. Zero is
+	// that of the interval.
+	From time.Time
 	// Step is the time one point stands for.
 	Step time.Duration
 	// Source says where the points come from: "cloudwatch", "recorded", "sim".

@@ -84,7 +84,21 @@ func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 			all = append(all, a)
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reached = all
 	return all, nil
+}
+
+// reached returns the accounts that were found last, or finds them.
+func (s *scan) reached(ctx context.Context) ([]*account, error) {
+	s.cloud.mu.Lock()
+	all := s.cloud.reached
+	s.cloud.mu.Unlock()
+	if all != nil {
+		return all, nil
+	}
+	return s.accounts(ctx)
 }
 
 // stsOptions sets up a client that learns who the credentials are.

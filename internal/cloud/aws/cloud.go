@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -76,13 +77,17 @@ const (
 	maxBackoff  = 10 * time.Second
 )
 
-// Cloud reads accounts. It holds no state between readings and is safe for
-// concurrent use.
+// Cloud reads accounts. It is safe for concurrent use. Between readings it remembers
+// nothing but whose the credentials were.
 type Cloud struct {
 	options Options
 	config  awssdk.Config
 	regions []string // as asked for; nil when all
 	all     bool
+
+	mu sync.Mutex
+	// reached are the accounts that were found last.
+	reached []*account
 }
 
 // New returns a Cloud for the configured credentials. It makes no call. Errors: a

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -50,8 +49,7 @@ func TestCallsHoldEverySeries(t *testing.T) {
 }
 
 func TestFortnightFitsOnePage(t *testing.T) {
-	p := &place{scan: &scan{query: round.Query{Now: now}}}
-	b := p.batch(14*24*time.Hour, time.Hour)
+	b := batchOf(now, 14*24*time.Hour, time.Hour)
 	if got := b.perCall(); got != 299 {
 		t.Errorf("%d statistics a call over 14 days of 337 hours, want 299: at most 100,800 datapoints", got)
 	}
@@ -71,25 +69,51 @@ func hours(values ...float64) []point {
 	return out
 }
 
-// testMeters returns meters of a made-up place and a machine with its window.
-func testMeters() (*meters, *inventory.Resource, *usage.Window) {
-	p := &place{scan: &scan{cloud: &Cloud{}, query: round.Query{Now: now, Window: 14 * 24 * time.Hour}}, region: "us-east-1", account: &account{id: "1"}}
-	m := &meters{place: p, usual: p.batch(14*24*time.Hour, step), windows: map[*inventory.Resource]*usage.Window{}}
+// fortnight is two weeks.
+var fortnight = usage.Interval{From: now.Add(-14 * 24 * time.Hour), To: now}
+
+// testMeters returns meters of a made-up place, a machine and what is read of it.
+func testMeters() (*meters, *inventory.Resource, *subject) {
+	p := &place{scan: &scan{cloud: &Cloud{}}, region: "us-east-1", account: &account{id: "1"}}
+	m := p.meters(fortnight)
 	r := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, CreatedAt: now.Add(-48 * time.Hour)}
-	return m, r, m.window(r, &m.usual, r.CreatedAt)
+	return m, r, m.subject(r, &m.usual, r.CreatedAt)
 }
 
-func TestWindows(t *testing.T) {
-	m, _, w := testMeters()
-	if want := time.Date(2026, 11, 19, 10, 0, 0, 0, time.UTC); w.From != want || w.To != now || w.Step != time.Hour {
-		t.Errorf("the window of a machine of two days is [%s, %s) by %s, want it from %s", w.From, w.To, w.Step, want)
+// windowOf returns the window that the answers to one of a subject's series come to.
+func windowOf(s *subject, x measurement, data [][]point) *usage.Window {
+	w := usage.NewWindow(s.opened.From, now, s.opened.Step, s.opened.Source, nil)
+	s.hold(x, data)
+	(&scan{}).handOver(s, func(*inventory.Resource, usage.Opened) usage.Sink { return w })
+	return w
+}
+
+func TestWhatIsOpened(t *testing.T) {
+	m, _, s := testMeters()
+	want := usage.Opened{From: time.Date(2026, 11, 19, 10, 0, 0, 0, time.UTC), Step: time.Hour, Source: "cloudwatch"}
+	if s.opened != want {
+		t.Errorf("a machine of two days is opened for %+v, want %+v", s.opened, want)
 	}
 	old := &inventory.Resource{ID: "i-2"}
-	if w := m.window(old, &m.usual, now.AddDate(0, -3, 0)); w.From != m.usual.from {
-		t.Errorf("the window of an old machine begins at %s, want %s", w.From, m.usual.from)
+	if s := m.subject(old, &m.usual, now.AddDate(0, -3, 0)); s.opened.From != m.usual.from {
+		t.Errorf("an old machine is read from %s, want %s", s.opened.From, m.usual.from)
 	}
-	if w := m.window(&inventory.Resource{ID: "i-3"}, &m.usual, now.Add(-10*time.Minute)); w != nil {
-		t.Errorf("a machine of ten minutes has a window [%s, %s)", w.From, w.To)
+	if s := m.subject(&inventory.Resource{ID: "i-3"}, &m.usual, now.Add(-10*time.Minute)); s != nil {
+		t.Errorf("a machine of ten minutes is opened for %+v", s.opened)
+	}
+}
+
+func TestPeriods(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tc := range []struct{ length, step, want time.Duration }{
+		{3 * time.Hour, 0, time.Minute}, {12 * time.Hour, 0, 5 * time.Minute}, {14 * day, 0, time.Hour},
+		{12 * time.Hour, time.Minute, time.Minute}, {12 * time.Hour, time.Second, time.Minute}, {12 * time.Hour, 61 * time.Second, 2 * time.Minute},
+		{14 * day, time.Minute, time.Minute}, {15*day + 1, time.Minute, 5 * time.Minute}, {16 * day, 6 * time.Minute, 10 * time.Minute},
+		{64 * day, time.Minute, time.Hour}, {64 * day, day, day},
+	} {
+		if got := periodOf(usage.Interval{From: now.Add(-tc.length), To: now, Step: tc.step}); got != tc.want {
+			t.Errorf("%s by %s: a period of %s, want %s", tc.length, tc.step, got, tc.want)
+		}
 	}
 }
 
@@ -98,48 +122,46 @@ func TestFolding(t *testing.T) {
 	one, two := metric{name: "a"}, metric{name: "b"}
 	for _, tc := range []struct {
 		name      string
-		add       func(m *meters, r *inventory.Resource, w *usage.Window)
+		add       func(s *subject)
 		data      [][]point
 		signal    usage.Signal
 		count     int
 		mean, max float64
 	}{
-		{"mean and maximum", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.usual, w, "", usage.CPUUtil, 1, true, one)
+		{"mean and maximum", func(s *subject) {
+			s.level("", usage.CPUUtil, 1, true, one)
 		}, [][]point{hours(2, 4), hours(5, 9)}, usage.CPUUtil, 2, 3, 9},
-		{"a mean without its maximum is nothing", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.usual, w, "", usage.CPUUtil, 1, true, one)
+		{"a mean without its maximum is nothing", func(s *subject) {
+			s.level("", usage.CPUUtil, 1, true, one)
 		}, [][]point{hours(2, 4), hours(nan, 9)}, usage.CPUUtil, 1, 4, 9},
-		{"of all hosts, the highest", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.usual, w, "", usage.GPUUtil, 1, true, one, two)
+		{"of all hosts, the highest", func(s *subject) {
+			s.level("", usage.GPUUtil, 1, true, one, two)
 		}, [][]point{hours(0, 0), hours(0, 0), hours(50, nan), hours(80, nan)}, usage.GPUUtil, 1, 50, 80},
-		{"of one GPU's series, any", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.level(r, &m.usual, w, "", usage.GPUUtil, 1, false, one, two)
+		{"of one GPU's series, any", func(s *subject) {
+			s.level("", usage.GPUUtil, 1, false, one, two)
 		}, [][]point{hours(10, nan), hours(10, nan), hours(30, 20), hours(40, 20)}, usage.GPUUtil, 2, 25, 40},
-		{"amounts add up", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.usual, w, usage.NetBytes, one, two)
+		{"amounts add up", func(s *subject) {
+			s.counter(usage.NetBytes, one, two)
 		}, [][]point{hours(1, 0), hours(2, 0)}, usage.NetBytes, 2, 1.5, 3},
-		{"half of nothing is unknown", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.usual, w, usage.NetBytes, one, two)
+		{"half of nothing is unknown", func(s *subject) {
+			s.counter(usage.NetBytes, one, two)
 		}, [][]point{hours(0, 0), hours(nan, 0)}, usage.NetBytes, 1, 0, 0},
-		{"half of something is something", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.usual, w, usage.NetBytes, one, two)
+		{"half of something is something", func(s *subject) {
+			s.counter(usage.NetBytes, one, two)
 		}, [][]point{hours(7), hours(nan)}, usage.NetBytes, 1, 7, 7},
-		{"nothing stays nothing", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.counter(r, &m.usual, w, usage.Requests, one)
+		{"nothing stays nothing", func(s *subject) {
+			s.counter(usage.Requests, one)
 		}, [][]point{nil}, usage.Requests, 0, 0, 0},
-		{"a gauge in another unit", func(m *meters, r *inventory.Resource, w *usage.Window) {
-			m.gauge(r, w, "", usage.MemTotal, 1<<20, maximum, one)
+		{"a gauge in another unit", func(s *subject) {
+			s.gauge("", usage.MemTotal, 1<<20, maximum, one)
 		}, [][]point{hours(2)}, usage.MemTotal, 1, 2 << 20, 2 << 20},
 	} {
-		m, r, w := testMeters()
-		tc.add(m, r, w)
-		s := m.usual.series[0]
-		if len(s.statistics) != len(tc.data) {
-			t.Fatalf("%s: %d statistics, the test has data for %d", tc.name, len(s.statistics), len(tc.data))
+		_, _, s := testMeters()
+		tc.add(s)
+		if n := len(s.series[0].statistics); n != len(tc.data) {
+			t.Fatalf("%s: %d statistics, the test has data for %d", tc.name, n, len(tc.data))
 		}
-		s.fold(tc.data)
-		st := w.Machine.Stats(tc.signal)
+		st := windowOf(s, s.series[0], tc.data).Machine.Stats(tc.signal)
 		if st == nil {
 			if tc.count != 0 {
 				t.Errorf("%s: nothing was added", tc.name)
@@ -223,22 +245,23 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 		{"one GPU, memory in the catalogue", 1, true, []string{"nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, "0"},
 		{"eight GPUs in one series", 8, false, []string{"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, ""},
 	} {
-		m, r, w := testMeters()
+		m, r, subject := testMeters()
 		m.place.scan.cloud.options.GPUs = func(string) (int, bool) { return tc.gpus, true }
 		m.place.scan.cloud.options.GPUMemory = func(string) (float64, bool) { return 1 << 30, tc.memory }
-		m.gpuFamily(r, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", r.ID)}}})
+		m.gpuFamily(subject, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", r.ID)}}})
 		var asked []string
-		for _, s := range m.usual.series {
-			asked = append(asked, s.statistics[0].name)
-			if s.statistics[0].name == "nvidia_smi_utilization_gpu" {
-				s.fold([][]point{hours(50), hours(60)})
+		var w *usage.Window
+		for _, x := range subject.series {
+			asked = append(asked, x.statistics[0].name)
+			if x.statistics[0].name == "nvidia_smi_utilization_gpu" {
+				w = windowOf(subject, x, [][]point{hours(50), hours(60)})
 			}
 		}
 		slices.Sort(asked)
 		if !slices.Equal(asked, tc.want) {
 			t.Errorf("%s: asked for %v, want %v", tc.name, asked, tc.want)
 		}
-		if w.Aggregated {
+		if subject.opened.Aggregated {
 			t.Errorf("%s: the series is taken as the maximum of all GPUs", tc.name)
 		}
 		named := len(w.GPUs) == 1 && w.GPUs[0].Name == tc.gpu

@@ -81,24 +81,17 @@ func (c *Cloud) cores(machine string) int {
 // gpus adds the series of the GPUs of machines. Where the metrics can be listed, only
 // those that exist are read, each GPU on its own; where they cannot, what the agent
 // publishes for the machine as a whole is tried.
-func (m *meters) gpus(ctx context.Context, machines []*inventory.Resource) {
+func (m *meters) gpus(ctx context.Context, machines []*subject) {
 	byID := make(map[string]*inventory.Resource, len(machines))
-	for _, r := range machines {
-		if m.window(r, &m.usual, r.CreatedAt) != nil {
-			byID[r.ID] = r
-		}
-	}
-	if len(byID) == 0 {
-		return
+	for _, s := range machines {
+		byID[s.resource.ID] = s.resource
 	}
 	busy, err := m.discover(ctx, busyFamilies, byID)
 	if err != nil {
 		op := index["cloudwatch:ListMetrics"]
 		m.place.explain(ctx, op, err, fmt.Sprintf("%s: of %s only what the agent publishes for the machine as a whole", op.Effect, count(len(byID), "GPU machine")))
-		for _, r := range machines {
-			if byID[r.ID] != nil {
-				m.gpuFamily(r, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", r.ID)}}})
-			}
+		for _, s := range machines {
+			m.gpuFamily(s, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", s.resource.ID)}}})
 		}
 		return
 	}
@@ -107,15 +100,13 @@ func (m *meters) gpus(ctx context.Context, machines []*inventory.Resource) {
 		op := index["cloudwatch:ListMetrics"]
 		m.place.explain(ctx, op, err, "how much of each GPU works is not seen")
 	}
-	for _, r := range machines {
-		if byID[r.ID] == nil {
-			continue
+	for _, s := range machines {
+		id := s.resource.ID
+		if best := bestFamily(busy, id); best >= 0 {
+			m.gpuFamily(s, busyFamilies[best], busy[best][id])
 		}
-		if best := bestFamily(busy, r.ID); best >= 0 {
-			m.gpuFamily(r, busyFamilies[best], busy[best][r.ID])
-		}
-		if best := bestFamily(deep, r.ID); best >= 0 {
-			m.gpuFamily(r, deepFamilies[best], deep[best][r.ID])
+		if best := bestFamily(deep, id); best >= 0 {
+			m.gpuFamily(s, deepFamilies[best], deep[best][id])
 		}
 	}
 }
@@ -169,15 +160,12 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 }
 
 // gpuFamily adds the series of one family for a machine's GPUs.
-func (m *meters) gpuFamily(r *inventory.Resource, f family, sources gpuSources) {
-	w := m.windows[r]
-	memory, memoryKnown := m.place.scan.cloud.gpuMemory(r.Type)
-	if memoryKnown {
-		w.GPUMemory = memory
-	}
+func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
+	machine := s.resource.Type
+	_, memoryKnown := m.place.scan.cloud.gpuMemory(machine)
 	for _, gpu := range slices.Sorted(maps.Keys(sources)) {
 		name := gpu
-		if n, ok := m.place.scan.cloud.accelerators(r.Type); gpu == "" && ok && n == 1 {
+		if n, ok := m.place.scan.cloud.accelerators(machine); gpu == "" && ok && n == 1 {
 			name = "0" // the machine's only one
 		}
 		for _, x := range f.metrics {
@@ -186,16 +174,16 @@ func (m *meters) gpuFamily(r *inventory.Resource, f family, sources gpuSources) 
 				continue
 			}
 			metrics := make([]metric, len(sources[gpu]))
-			for i, s := range sources[gpu] {
-				metrics[i] = metric{s.namespace, x, s.dims}
+			for i, of := range sources[gpu] {
+				metrics[i] = metric{of.namespace, x, of.dims}
 			}
 			switch signal {
 			case usage.MemTotal:
-				m.gauge(r, w, name, signal, scale, maximum, metrics...)
+				s.gauge(name, signal, scale, maximum, metrics...)
 			case usage.Power:
-				m.gauge(r, w, name, signal, scale, average, metrics...)
+				s.gauge(name, signal, scale, average, metrics...)
 			default:
-				m.level(r, &m.usual, w, name, signal, scale, false, metrics...)
+				s.level(name, signal, scale, false, metrics...)
 			}
 		}
 	}

@@ -2,9 +2,11 @@ package aws
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -19,43 +21,101 @@ const (
 	natStep         = 24 * time.Hour
 	natSpan         = 30 * 24 * time.Hour
 	reservationSpan = 7 * 24 * time.Hour
-	source          = "cloudwatch"
+	// For how long CloudWatch keeps minutes and steps of five.
+	fineKept   = 15 * 24 * time.Hour
+	middleKept = 63 * 24 * time.Hour
+	source     = "cloudwatch"
 )
 
+// Name implements [usage.Source].
+func (c *Cloud) Name() string { return source }
+
+// Measure implements [usage.Source]: it reads what CloudWatch has of resources of this
+// cloud. The minutes of metrics that are kept for a while only are read as finely as they
+// are kept. Gateways and reservations are read as far back as the rules about them look,
+// whatever the interval. It asks whose the credentials are only where nothing was listed
+// before.
+func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(r *inventory.Resource, o usage.Opened) usage.Sink,
+) (usage.Measured, error) {
+	iv.From, iv.To = iv.From.UTC(), iv.To.UTC()
+	s := c.scan(round.Query{Now: iv.To}, newLimits(c.options.RequestsPerSecond))
+	type key struct{ account, region string }
+	byPlace := map[key][]*inventory.Resource{}
+	for _, r := range resources {
+		if r.Cloud == cloudName && measurable(r) {
+			k := key{r.Account, r.Region}
+			byPlace[k] = append(byPlace[k], r)
+		}
+	}
+	if len(byPlace) == 0 {
+		return usage.Measured{}, ctx.Err()
+	}
+	accounts, err := s.reached(ctx)
+	if err != nil {
+		return usage.Measured{}, err
+	}
+	s.many = len(accounts) > 1
+	var parts []part
+	for k, rs := range byPlace {
+		i := slices.IndexFunc(accounts, func(a *account) bool { return a.id == k.account })
+		if i < 0 {
+			s.blind(inventory.BlindSpot{What: "cloudwatch " + k.region + " in " + k.account, Why: unreached,
+				Effect: index["cloudwatch:GetMetricData"].Effect + " for " + count(len(rs), "resource")})
+			continue
+		}
+		p := s.place(accounts[i], k.region)
+		parts = append(parts, part{p.String() + " metrics", func(ctx context.Context) { p.measure(ctx, rs, iv, open) }})
+	}
+	if err := s.run(ctx, parts); err != nil {
+		return usage.Measured{}, err
+	}
+	calls, err := s.tally.list()
+	return usage.Measured{BlindSpots: s.blindSpots, Calls: calls}, err
+}
+
+// measurable says whether there may be metrics of a resource that tell something of it.
+func measurable(r *inventory.Resource) bool {
+	switch r.Detail.(type) {
+	case *inventory.Instance, *inventory.Endpoint, *inventory.TrainingJob:
+		return r.State == inventory.StateRunning
+	case *inventory.Volume, *inventory.NATGateway:
+		return r.State == inventory.StateAvailable
+	case *inventory.LoadBalancer, *inventory.AutoScalingGroup, *inventory.CapacityReservation:
+		return true
+	}
+	return false
+}
+
 // measure reads what was measured of a place's resources.
-func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
-	window := p.scan.query.Window
-	m := &meters{place: p, usual: p.batch(window, stepOf(window)), daily: p.batch(natSpan, natStep),
-		reserved: p.batch(reservationSpan, step), windows: map[*inventory.Resource]*usage.Window{}}
-	var accelerated []*inventory.Resource
+func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) {
+	m := p.meters(iv)
+	var accelerated []*subject
+	components := 0
 	for _, r := range resources {
 		switch d := r.Detail.(type) {
 		case *inventory.Instance:
-			if r.State != inventory.StateRunning {
-				continue
+			for _, name := range r.Aliases {
+				p.nameHost(name, r.ID)
 			}
-			m.instance(r)
-			if n, ok := p.scan.cloud.accelerators(r.Type); n > 0 || !ok {
-				accelerated = append(accelerated, r)
+			s := m.instance(r)
+			if n, ok := p.scan.cloud.accelerators(r.Type); s != nil && (n > 0 || !ok) {
+				accelerated = append(accelerated, s)
 			}
 		case *inventory.Volume:
-			if r.State == inventory.StateAvailable {
-				m.volume(r)
-			}
+			m.volume(r)
 		case *inventory.NATGateway:
-			if r.State == inventory.StateAvailable {
-				m.natGateway(r)
-			}
+			m.natGateway(r)
 		case *inventory.LoadBalancer:
 			m.loadBalancer(r, d)
 		case *inventory.Endpoint:
-			if r.State == inventory.StateRunning && !p.components[r.ID] {
+			if d.Components {
+				components++
+			} else {
 				m.endpoint(r, d)
 			}
 		case *inventory.TrainingJob:
-			if r.State == inventory.StateRunning {
-				m.trainingJob(r, d)
-			}
+			m.trainingJob(r, d)
 		case *inventory.AutoScalingGroup:
 			m.group(r)
 		case *inventory.CapacityReservation:
@@ -65,19 +125,11 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
 	if len(accelerated) > 0 {
 		m.gpus(ctx, accelerated)
 	}
-	if n := len(p.components); n > 0 {
+	if components > 0 {
 		p.scan.blind(inventory.BlindSpot{What: "sagemaker " + p.String(), Why: "inference components: their requests are not counted as the endpoint's",
-			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + count(n, "endpoint")})
+			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + count(components, "endpoint")})
 	}
-	outcome := p.read(ctx, m.usual, m.daily, m.reserved)
-	p.tellUnmeasured(ctx, outcome)
-	p.scan.mu.Lock()
-	defer p.scan.mu.Unlock()
-	for r, w := range m.windows {
-		if !outcome.failed[r] {
-			p.scan.windows[r.Ref()] = w
-		}
-	}
+	p.tellUnmeasured(ctx, p.read(ctx, m.batches(open)...))
 }
 
 // stepOf is the time that one point stands for in a window. What is judged in order to act
@@ -92,6 +144,23 @@ func stepOf(window time.Duration) time.Duration {
 		return middleStep
 	}
 	return step
+}
+
+// periodOf is the time that one point stands for within an interval: what is wanted, in
+// whole minutes, or what its length calls for, and never less than CloudWatch keeps.
+func periodOf(iv usage.Interval) time.Duration {
+	length := iv.To.Sub(iv.From)
+	if iv.Step <= 0 {
+		return stepOf(length)
+	}
+	kept := fineStep
+	switch {
+	case length > middleKept:
+		kept = step
+	case length > fineKept:
+		kept = middleStep
+	}
+	return (iv.Step + kept - 1) / kept * kept
 }
 
 // slowest is the longest pause between two points of a metric that is reported regularly:
@@ -116,36 +185,55 @@ func cadence(asked time.Duration, at []moment) time.Duration {
 	return max(asked, least)
 }
 
-// reported puts points into a window, each standing for the time between them.
-func reported(b *batch, w *usage.Window, at []moment, add func(moment)) {
-	whole := w.Step
-	w.Step = cadence(b.period, at)
-	for _, m := range at {
-		add(m)
-	}
-	w.Step = whole
-}
-
-// batch is empty, over the last span from the start of a step, and up to now: the newest
+// batch is empty, over the last span from the start of a step, and up to a time: the newest
 // step is not over yet, but what it has so far tells whether something began.
-func (p *place) batch(span, period time.Duration) batch {
-	return batch{from: p.now().Add(-span).Truncate(period), to: p.now(), period: period}
+func batchOf(to time.Time, span, period time.Duration) batch {
+	return batch{from: to.Add(-span).Truncate(period), to: to, period: period}
 }
 
 // meters collects what is to be read of a place.
 type meters struct {
 	place                  *place
 	usual, daily, reserved batch
-	windows                map[*inventory.Resource]*usage.Window
+	subjects               []*subject
 }
 
-// window returns the resource's window within a batch's time: from when it was made, if
-// that is later, in whole steps. It returns nil for a resource that is younger than a
-// step.
-func (m *meters) window(r *inventory.Resource, b *batch, since time.Time) *usage.Window {
-	if w := m.windows[r]; w != nil {
-		return w
-	}
+// meters begins to collect what is to be read within an interval.
+func (p *place) meters(iv usage.Interval) *meters {
+	return &meters{place: p, usual: batchOf(iv.To, iv.To.Sub(iv.From), periodOf(iv)), daily: batchOf(iv.To, natSpan, natStep),
+		reserved: batchOf(iv.To, reservationSpan, step)}
+}
+
+// subject is a resource of which something is read, all of it in one batch.
+type subject struct {
+	resource *inventory.Resource
+	batch    *batch
+	opened   usage.Opened // for a meter that is reported in every step
+	series   []measurement
+	// held is what was read so far, until all of it was.
+	held []run
+}
+
+// measurement is several statistics that tell one signal of a resource or of one of its GPUs.
+type measurement struct {
+	gpu        string
+	signal     usage.Signal
+	statistics []statistic
+	// value is the point at a moment, unless there is none.
+	value func(moment) (mean, max float64, ok bool)
+}
+
+// run is the points of one signal, each standing for a step.
+type run struct {
+	gpu    string
+	signal usage.Signal
+	step   time.Duration
+	points []usage.Point
+}
+
+// subject begins to read a resource within a batch's time: from when it was made, if that
+// is later, in whole steps. It returns nil for a resource that is younger than a step.
+func (m *meters) subject(r *inventory.Resource, b *batch, since time.Time) *subject {
 	from := b.from
 	if since.After(from) {
 		from = ceil(since, b.period)
@@ -153,111 +241,154 @@ func (m *meters) window(r *inventory.Resource, b *batch, since time.Time) *usage
 	if !from.Before(b.to) {
 		return nil
 	}
-	w := usage.NewWindow(from, b.to, b.period, source, m.place.scan.query.Floors)
-	m.windows[r] = w
-	return w
+	s := &subject{resource: r, batch: b, opened: usage.Opened{From: from, Step: b.period, Source: source}}
+	m.subjects = append(m.subjects, s)
+	return s
+}
+
+// batches returns what is to be asked for. A resource's series lie beside each other, so that
+// few of its points wait for the others: only when all series of a resource were answered
+// are its sinks opened.
+func (m *meters) batches(open func(*inventory.Resource, usage.Opened) usage.Sink) []batch {
+	for _, s := range m.subjects {
+		if len(s.series) == 0 {
+			m.place.scan.handOver(s, open)
+		}
+		left := len(s.series)
+		for _, x := range s.series {
+			s.batch.series = append(s.batch.series, series{resource: s.resource, statistics: x.statistics, fold: func(data [][]point) {
+				s.hold(x, data)
+				if left--; left == 0 {
+					m.place.scan.handOver(s, open)
+				}
+			}})
+		}
+	}
+	return []batch{m.usual, m.daily, m.reserved}
+}
+
+// hold keeps what was read of a series.
+func (s *subject) hold(x measurement, data [][]point) {
+	at := moments(data)
+	r := run{gpu: x.gpu, signal: x.signal, step: cadence(s.batch.period, at)}
+	for _, m := range at {
+		if mean, most, ok := x.value(m); ok && !m.at.Before(s.opened.From) {
+			r.points = append(r.points, usage.Point{Time: m.at, Mean: mean, Max: most})
+		}
+	}
+	s.held = append(s.held, r)
+}
+
+// handOver opens a subject's sinks and gives them what is held, one subject at a time.
+func (s *scan) handOver(x *subject, open func(*inventory.Resource, usage.Opened) usage.Sink) {
+	s.handing.Lock()
+	defer s.handing.Unlock()
+	sinks := map[time.Duration]usage.Sink{x.opened.Step: open(x.resource, x.opened)}
+	for _, r := range x.held {
+		sink, ok := sinks[r.step]
+		if !ok {
+			o := x.opened
+			o.Step = r.step
+			sink = open(x.resource, o)
+			sinks[r.step] = sink
+		}
+		for _, pt := range r.points {
+			if sink != nil {
+				sink.Add(r.gpu, r.signal, pt)
+			}
+		}
+	}
+	x.held = nil
 }
 
 // level adds a series of a signal with a mean and a maximum in each step, from one or
 // several metrics of which the highest counts. With all set, a step counts only when
 // every metric has it: a part that is silent might be busy.
-func (m *meters) level(r *inventory.Resource, b *batch, w *usage.Window, gpu string, signal usage.Signal, scale float64, all bool, metrics ...metric) {
-	s := series{resource: r}
-	for _, x := range metrics {
-		s.statistics = append(s.statistics, statistic{x, average}, statistic{x, maximum})
+func (s *subject) level(gpu string, signal usage.Signal, scale float64, all bool, metrics ...metric) {
+	x := measurement{gpu: gpu, signal: signal}
+	for _, of := range metrics {
+		x.statistics = append(x.statistics, statistic{of, average}, statistic{of, maximum})
 	}
-	s.fold = func(data [][]point) {
-		reported(b, w, moments(data), func(at moment) {
-			pt, have := usage.Point{Time: at.at}, 0
-			for i := 0; i < len(at.values); i += 2 {
-				if !at.given[i] || !at.given[i+1] {
-					continue
-				}
+	x.value = func(at moment) (mean, most float64, ok bool) {
+		have := 0
+		for i := 0; i < len(at.values); i += 2 {
+			if at.given[i] && at.given[i+1] {
 				have++
-				pt.Mean, pt.Max = max(pt.Mean, at.values[i]*scale), max(pt.Max, at.values[i+1]*scale)
+				mean, most = max(mean, at.values[i]*scale), max(most, at.values[i+1]*scale)
 			}
-			if have > 0 && (!all || have == len(metrics)) {
-				w.Add(gpu, signal, pt)
-			}
-		})
+		}
+		return mean, most, have > 0 && (!all || have == len(metrics))
 	}
-	b.series = append(b.series, s)
+	s.series = append(s.series, x)
 }
 
 // gauge adds a series of a signal that needs one statistic only.
-func (m *meters) gauge(r *inventory.Resource, w *usage.Window, gpu string, signal usage.Signal, scale float64, stat string, metrics ...metric) {
-	s := series{resource: r}
-	for _, x := range metrics {
-		s.statistics = append(s.statistics, statistic{x, stat})
+func (s *subject) gauge(gpu string, signal usage.Signal, scale float64, stat string, metrics ...metric) {
+	x := measurement{gpu: gpu, signal: signal}
+	for _, of := range metrics {
+		x.statistics = append(x.statistics, statistic{of, stat})
 	}
-	s.fold = func(data [][]point) {
-		reported(&m.usual, w, moments(data), func(at moment) {
-			v := 0.0
-			for i, given := range at.given {
-				if given {
-					v = max(v, at.values[i]*scale)
-				}
+	x.value = func(at moment) (mean, most float64, ok bool) {
+		for i, given := range at.given {
+			if given {
+				most = max(most, at.values[i]*scale)
 			}
-			w.Add(gpu, signal, usage.Point{Time: at.at, Mean: v, Max: v})
-		})
+		}
+		return most, most, true
 	}
-	m.usual.series = append(m.usual.series, s)
+	s.series = append(s.series, x)
 }
 
 // counter adds a series of amounts in each step, added up over several metrics. Where
 // only some of them have a step, what they have proves activity when it is more than
 // nothing, and nothing else.
-func (m *meters) counter(r *inventory.Resource, b *batch, w *usage.Window, signal usage.Signal, metrics ...metric) {
-	m.counterOf(r, b, w, signal, len(metrics), metrics...)
+func (s *subject) counter(signal usage.Signal, metrics ...metric) {
+	s.counterOf(signal, len(metrics), metrics...)
 }
 
 // counterOf is a counter of which only the first few metrics are published where there is
 // nothing to count.
-func (m *meters) counterOf(r *inventory.Resource, b *batch, w *usage.Window, signal usage.Signal, always int, metrics ...metric) {
-	s := series{resource: r}
-	for _, x := range metrics {
-		s.statistics = append(s.statistics, statistic{x, sum})
+func (s *subject) counterOf(signal usage.Signal, always int, metrics ...metric) {
+	x := measurement{signal: signal}
+	for _, of := range metrics {
+		x.statistics = append(x.statistics, statistic{of, sum})
 	}
-	s.fold = func(data [][]point) {
-		reported(b, w, moments(data), func(at moment) {
-			total, have := 0.0, 0
-			for i, given := range at.given {
-				if given {
-					total += at.values[i]
-					if i < always {
-						have++
-					}
+	x.value = func(at moment) (mean, most float64, ok bool) {
+		total, have := 0.0, 0
+		for i, given := range at.given {
+			if given {
+				total += at.values[i]
+				if i < always {
+					have++
 				}
 			}
-			if have == always || total > 0 {
-				w.Add("", signal, usage.Point{Time: at.at, Mean: total, Max: total})
-			}
-		})
+		}
+		return total, total, have == always || total > 0
 	}
-	b.series = append(b.series, s)
+	s.series = append(s.series, x)
 }
 
-func (m *meters) instance(r *inventory.Resource) {
-	w := m.window(r, &m.usual, r.CreatedAt)
-	if w == nil {
-		return
+func (m *meters) instance(r *inventory.Resource) *subject {
+	s := m.subject(r, &m.usual, r.CreatedAt)
+	if s != nil {
+		of := func(name string) metric { return metric{"AWS/EC2", name, dims("InstanceId", r.ID)} }
+		s.level("", usage.CPUUtil, 1, true, of("CPUUtilization"))
+		s.counter(usage.NetBytes, of("NetworkIn"), of("NetworkOut"))
 	}
-	of := func(name string) metric { return metric{"AWS/EC2", name, dims("InstanceId", r.ID)} }
-	m.level(r, &m.usual, w, "", usage.CPUUtil, 1, true, of("CPUUtilization"))
-	m.counter(r, &m.usual, w, usage.NetBytes, of("NetworkIn"), of("NetworkOut"))
+	return s
 }
 
 func (m *meters) volume(r *inventory.Resource) {
-	if w := m.window(r, &m.usual, r.CreatedAt); w != nil {
+	if s := m.subject(r, &m.usual, r.CreatedAt); s != nil {
 		of := func(name string) metric { return metric{"AWS/EBS", name, dims("VolumeId", r.ID)} }
-		m.counter(r, &m.usual, w, usage.DiskOps, of("VolumeReadOps"), of("VolumeWriteOps"))
+		s.counter(usage.DiskOps, of("VolumeReadOps"), of("VolumeWriteOps"))
 	}
 }
 
 func (m *meters) natGateway(r *inventory.Resource) {
-	if w := m.window(r, &m.daily, r.CreatedAt); w != nil {
+	if s := m.subject(r, &m.daily, r.CreatedAt); s != nil {
 		of := func(name string) metric { return metric{"AWS/NATGateway", name, dims("NatGatewayId", r.ID)} }
-		m.counter(r, &m.daily, w, usage.NetBytes, of("BytesOutToDestination"), of("BytesInFromSource"))
+		s.counter(usage.NetBytes, of("BytesOutToDestination"), of("BytesInFromSource"))
 	}
 }
 
@@ -278,8 +409,8 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 	if !ok || d.Dimension == "" {
 		return
 	}
-	w := m.window(r, &m.usual, r.CreatedAt)
-	if w == nil {
+	s := m.subject(r, &m.usual, r.CreatedAt)
+	if s == nil {
 		return
 	}
 	requests := []metric{{x.namespace, x.name, dims(x.dimension, d.Dimension)}}
@@ -288,18 +419,18 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 			requests = append(requests, metric{x.namespace, name, requests[0].dims})
 		}
 	}
-	m.counterOf(r, &m.usual, w, usage.Requests, 1, requests...)
+	s.counterOf(usage.Requests, 1, requests...)
 	// Requests are published only where there are some; that targets are healthy is
 	// published always, and proves that the balancer is measured.
 	var healthy []metric
 	if r.Type == classicType {
 		healthy = append(healthy, metric{x.namespace, healthyMetric, dims(x.dimension, d.Dimension)})
 	}
-	for _, group := range m.place.targetGroups[r.ID] {
+	for _, group := range d.TargetGroups {
 		healthy = append(healthy, metric{x.namespace, healthyMetric, dims("TargetGroup", group, x.dimension, d.Dimension)})
 	}
 	if len(healthy) > 0 && len(healthy) <= maxTargetGroups {
-		m.gauge(r, w, "", usage.Healthy, 1, maximum, healthy...)
+		s.gauge("", usage.Healthy, 1, maximum, healthy...)
 	}
 }
 
@@ -314,8 +445,8 @@ const (
 // utilisation is the sum over a machine's GPUs (0 to 100 % times their number), so that
 // it is no less than any one of them.
 func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
-	w := m.window(r, &m.usual, r.CreatedAt)
-	if w == nil || len(d.Variants) == 0 {
+	s := m.subject(r, &m.usual, r.CreatedAt)
+	if s == nil || len(d.Variants) == 0 {
 		return
 	}
 	var invocations []metric
@@ -331,8 +462,8 @@ func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
 			gpu = append(gpu, hostMetric{metric{"/aws/sagemaker/Endpoints", "GPUUtilization", of}, v.Type})
 		}
 	}
-	m.counter(r, &m.usual, w, usage.Requests, invocations...)
-	m.hosts(r, w, cpu, gpu)
+	s.counter(usage.Requests, invocations...)
+	m.hosts(s, cpu, gpu)
 }
 
 // maxHosts bounds how many machines of a training job are measured; a larger job is not
@@ -347,8 +478,8 @@ func (m *meters) trainingJob(r *inventory.Resource, d *inventory.TrainingJob) {
 	if d.StartedAt.After(since) {
 		since = d.StartedAt
 	}
-	w := m.window(r, &m.usual, since)
-	if w == nil || d.Count < 1 || d.Count > maxHosts {
+	s := m.subject(r, &m.usual, since)
+	if s == nil || d.Count < 1 || d.Count > maxHosts {
 		return
 	}
 	var cpu, gpu []hostMetric
@@ -360,7 +491,7 @@ func (m *meters) trainingJob(r *inventory.Resource, d *inventory.TrainingJob) {
 			gpu = append(gpu, hostMetric{metric{"/aws/sagemaker/TrainingJobs", "GPUUtilization", of}, r.Type})
 		}
 	}
-	m.hosts(r, w, cpu, gpu)
+	m.hosts(s, cpu, gpu)
 }
 
 // hostMetric is a metric of a managed service's machine, with the machine's type.
@@ -372,7 +503,7 @@ type hostMetric struct {
 // hosts reads the use of a managed service's machines. SageMaker's CPU utilisation is the
 // sum over the cores, 0 to 100 % times their number; where nobody knows how many there
 // are it is taken as it is, which is at least the machine's share.
-func (m *meters) hosts(r *inventory.Resource, w *usage.Window, cpu, gpu []hostMetric) {
+func (m *meters) hosts(s *subject, cpu, gpu []hostMetric) {
 	c := m.place.scan.cloud
 	cores := 0
 	var metrics []metric
@@ -384,7 +515,7 @@ func (m *meters) hosts(r *inventory.Resource, w *usage.Window, cpu, gpu []hostMe
 		}
 	}
 	if len(metrics) > 0 {
-		m.level(r, &m.usual, w, "", usage.CPUUtil, 1/float64(max(1, cores)), true, metrics...)
+		s.level("", usage.CPUUtil, 1/float64(max(1, cores)), true, metrics...)
 	}
 	if len(gpu) == 0 {
 		return
@@ -393,34 +524,33 @@ func (m *meters) hosts(r *inventory.Resource, w *usage.Window, cpu, gpu []hostMe
 	for _, x := range gpu {
 		metrics = append(metrics, x.metric)
 	}
-	w.Aggregated = true
-	m.level(r, &m.usual, w, "", usage.GPUUtil, 1, true, metrics...)
+	s.opened.Aggregated = true
+	s.level("", usage.GPUUtil, 1, true, metrics...)
 	if len(gpu) == 1 {
-		m.heldMemory(r, w, gpu[0].machine, metric{gpu[0].namespace, "GPUMemoryUtilization", gpu[0].dims})
+		m.heldMemory(s, gpu[0].machine, metric{gpu[0].namespace, "GPUMemoryUtilization", gpu[0].dims})
 	}
 }
 
 // heldMemory reads the memory of a machine with one GPU, where its size is known:
 // SageMaker gives a share, and of several GPUs their sum.
-func (m *meters) heldMemory(r *inventory.Resource, w *usage.Window, machine string, x metric) {
+func (m *meters) heldMemory(s *subject, machine string, x metric) {
 	c := m.place.scan.cloud
 	n, _ := c.accelerators(machine)
 	bytes, ok := c.gpuMemory(machine)
 	if n != 1 || !ok {
 		return
 	}
-	w.GPUMemory = bytes
-	m.level(r, &m.usual, w, "", usage.MemUsed, bytes/100, true, x)
+	s.level("", usage.MemUsed, bytes/100, true, x)
 }
 
 func (m *meters) group(r *inventory.Resource) {
-	if w := m.window(r, &m.usual, r.CreatedAt); w != nil {
-		m.level(r, &m.usual, w, "", usage.Capacity, 1, true, metric{"AWS/AutoScaling", "GroupDesiredCapacity", dims("AutoScalingGroupName", r.ID)})
+	if s := m.subject(r, &m.usual, r.CreatedAt); s != nil {
+		s.level("", usage.Capacity, 1, true, metric{"AWS/AutoScaling", "GroupDesiredCapacity", dims("AutoScalingGroupName", r.ID)})
 	}
 }
 
 func (m *meters) reservation(r *inventory.Resource) {
-	if w := m.window(r, &m.reserved, r.CreatedAt); w != nil {
-		m.level(r, &m.reserved, w, "", usage.Capacity, 1, true, metric{"AWS/EC2CapacityReservations", "UsedInstanceCount", dims("CapacityReservationId", r.ID)})
+	if s := m.subject(r, &m.reserved, r.CreatedAt); s != nil {
+		s.level("", usage.Capacity, 1, true, metric{"AWS/EC2CapacityReservations", "UsedInstanceCount", dims("CapacityReservationId", r.ID)})
 	}
 }

@@ -7,22 +7,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // maxParts is how many parts of an observation run at once. Their calls are bounded by
 // the rate limit besides.
 const maxParts = 24
-
-// defaultWindow is how far back usage is read where the query does not say.
-const defaultWindow = 14 * 24 * time.Hour
 
 // scan is one observation under way.
 type scan struct {
@@ -40,28 +35,37 @@ type scan struct {
 	partial     map[partialKey]*partialFailure
 	unread      map[string]bool
 	ended       []*inventory.Resource
-	windows     map[inventory.Ref]*usage.Window
 	commitments bool // all of them were read
 	planSeen    bool // a savings plan for machines, in whichever region
 	billed      []accountBill
 	places      []*place
 	many        bool // several accounts, so blind spots name theirs
 	progress    round.Progress
+	handing     sync.Mutex // held while points are handed over
 }
 
-// Observe reads every account and region. See [round.Observer] for what it promises; it
-// returns ctx's error when the caller gives up, and a [RegionError] when there is nothing
-// of that name to read.
+// Observe lists every account and region and measures what they hold. See [round.Observer].
 func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
-	if q.Window <= 0 {
-		q.Window = defaultWindow
-	}
+	return round.ObserveWindows(ctx, c, q, c)
+}
+
+// List reads what every account and region holds, or of some resources what they are, their
+// state, their tags, and what protects a machine from being terminated. See [round.Lister]
+// for what it promises; it returns ctx's error when the caller gives up, and a
+// [RegionError] when there is nothing of that name to read.
+func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, error) {
 	s := c.scan(q, newLimits(c.options.RequestsPerSecond))
 	accounts, err := s.accounts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.many = len(accounts) > 1
+	if q.Only != nil {
+		if err := s.relist(ctx, accounts, slices.SortedFunc(maps.Keys(q.Only), inventory.CompareRefs)); err != nil {
+			return nil, err
+		}
+		return s.observation(accounts)
+	}
 	if err := s.plan(ctx, accounts); err != nil {
 		return nil, err
 	}
@@ -70,9 +74,6 @@ func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation,
 	}
 	s.link()
 	s.resources = slices.DeleteFunc(s.resources, func(r *inventory.Resource) bool { return !s.asked(r.Kind) })
-	if err := s.run(ctx, s.usageParts()); err != nil {
-		return nil, err
-	}
 	return s.observation(accounts)
 }
 
@@ -80,7 +81,7 @@ func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation,
 func (c *Cloud) scan(q round.Query, l *limits) *scan {
 	q.Now = q.Now.UTC()
 	return &scan{cloud: c, query: q, tally: newTally(), limits: l, partial: map[partialKey]*partialFailure{},
-		unread: map[string]bool{}, windows: map[inventory.Ref]*usage.Window{}, commitments: q.Kinds == nil || q.Kinds[inventory.KindCommitment]}
+		unread: map[string]bool{}, commitments: q.Kinds == nil || q.Kinds[inventory.KindCommitment]}
 }
 
 // plan decides which regions of which accounts are read.
@@ -223,23 +224,12 @@ func (s *scan) asked(kinds ...inventory.Kind) bool {
 	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }
 
-// usageParts lists what is to be measured.
-func (s *scan) usageParts() []part {
-	byPlace := map[string][]*inventory.Resource{}
-	for _, r := range s.resources {
-		byPlace[r.Account+"/"+r.Region] = append(byPlace[r.Account+"/"+r.Region], r)
-	}
-	var parts []part
-	for _, p := range s.places {
-		if rs := byPlace[p.account.id+"/"+p.region]; len(rs) > 0 {
-			parts = append(parts, part{p.String() + " metrics", func(ctx context.Context) { p.measure(ctx, rs) }})
-		}
-	}
-	return parts
-}
-
-// link fills in what only all lists together say: which images need a snapshot.
+// link fills in what only all lists together say: which images need a snapshot, and what
+// metrics call things by.
 func (s *scan) link() {
+	for _, p := range s.places {
+		p.name(s.resources)
+	}
 	type key struct{ account, region, id string }
 	needs := map[key][]string{}
 	for _, r := range s.resources {
@@ -259,6 +249,30 @@ func (s *scan) link() {
 	}
 }
 
+// name notes on a place's resources what metrics call them by.
+func (p *place) name(resources []*inventory.Resource) {
+	hosts := make(map[string][]string, len(p.hosts))
+	for host, id := range p.hosts {
+		hosts[id] = append(hosts[id], host)
+	}
+	for _, r := range resources {
+		if r.Account != p.account.id || r.Region != p.region {
+			continue
+		}
+		switch d := r.Detail.(type) {
+		case *inventory.Instance:
+			// A name of several machines is none's.
+			r.Aliases = slices.DeleteFunc(append(r.Aliases, hosts[r.ID]...), func(name string) bool { return slices.Contains(hosts[""], name) })
+			slices.Sort(r.Aliases)
+			r.Aliases = slices.Compact(r.Aliases)
+		case *inventory.LoadBalancer:
+			d.TargetGroups = p.targetGroups[r.ID]
+		case *inventory.Endpoint:
+			d.Components = p.components[r.ID]
+		}
+	}
+}
+
 // observation is the outcome.
 func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 	s.sharedCommitments()
@@ -267,7 +281,7 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &round.Observation{Cloud: cloudName, Windows: s.windows, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls}
+	o := &round.Observation{Cloud: cloudName, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls}
 	o.Resources, o.Ended, o.BlindSpots = s.resources, s.ended, s.blindSpots
 	for _, a := range accounts {
 		o.Accounts = append(o.Accounts, a.id)

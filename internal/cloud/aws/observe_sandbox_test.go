@@ -28,7 +28,7 @@ func TestConforms(t *testing.T) {
 		holds = append(holds, ref(r))
 	}
 	cloudtest.Run(t, cloudtest.Case{
-		New: func(tb testing.TB) round.Observer {
+		New: func(tb testing.TB) cloudtest.Cloud {
 			c, err := aws.New(tb.Context(), options())
 			if err != nil {
 				tb.Fatal(err)

@@ -154,7 +154,7 @@ func TestJobOnMachinesOfSeveralTypes(t *testing.T) {
 		{"two types", []sagetypes.InstanceGroup{group("ml.g5.xlarge", 1), group("ml.p4d.24xlarge", 2)}, "", 3, false},
 	} {
 		m, r, _ := testMeters()
-		clear(m.windows)
+		m.subjects = nil
 		r.Kind = inventory.KindTrainingJob
 		fillJob(r, &sagemaker.DescribeTrainingJobOutput{TrainingStartTime: &r.CreatedAt, ResourceConfig: &sagetypes.ResourceConfig{InstanceGroups: tc.groups}})
 		d := r.Detail.(*inventory.TrainingJob)
@@ -162,7 +162,7 @@ func TestJobOnMachinesOfSeveralTypes(t *testing.T) {
 			t.Errorf("%s: %d of %q, want %d of %q", tc.name, d.Count, r.Type, tc.count, tc.kind)
 		}
 		m.trainingJob(r, d)
-		if got := m.windows[r] != nil; got != tc.reads {
+		if got := len(m.subjects) > 0; got != tc.reads {
 			t.Errorf("%s: measured: %v, want %v", tc.name, got, tc.reads)
 		}
 	}
@@ -185,21 +185,21 @@ func TestRedirectsAreServed(t *testing.T) {
 		{"all of them", hours(1), hours(2), hours(4), 1, 7},
 		{"nothing", nan, nan, nan, 0, 0},
 	} {
-		m, r, w := testMeters()
+		m, r, _ := testMeters()
 		r.Kind, r.Type = inventory.KindLoadBalancer, "application"
 		m.loadBalancer(r, &inventory.LoadBalancer{Dimension: "app/a/1"})
-		if len(m.usual.series) != 1 || len(m.usual.series[0].statistics) != 3 {
-			t.Fatalf("%d series", len(m.usual.series))
+		s := m.subjects[len(m.subjects)-1]
+		if len(s.series) != 1 || len(s.series[0].statistics) != 3 {
+			t.Fatalf("%d series", len(s.series))
 		}
 		var names []string
-		for _, x := range m.usual.series[0].statistics {
+		for _, x := range s.series[0].statistics {
 			names = append(names, x.name)
 		}
 		if !slices.Equal(names, []string{"RequestCount", "HTTP_Redirect_Count", "HTTP_Fixed_Response_Count"}) {
 			t.Fatalf("asked for %v", names)
 		}
-		m.usual.series[0].fold([][]point{tc.passed, tc.redirected, tc.answered})
-		st := w.Machine.Stats(usage.Requests)
+		st := windowOf(s, s.series[0], [][]point{tc.passed, tc.redirected, tc.answered}).Machine.Stats(usage.Requests)
 		if st == nil {
 			st = &usage.Stats{}
 		}

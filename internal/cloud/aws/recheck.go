@@ -18,29 +18,17 @@ import (
 // filterValues is how many values one filter takes (EC2 API reference, "Filter").
 const filterValues = 200
 
-// Recheck reads these resources again, and nothing else: what they are, their state,
-// their tags, what protects a machine from being terminated, and what was measured of
-// them up to q.Now. A resource that is not there any more is absent from the answer.
-// What could not be read is an unread kind with its blind spot, in the same way as in
-// [Cloud.Observe], and never absence; errors are those of Observe.
+// Recheck lists and measures these resources again, and nothing else. See [Cloud.List].
 func (c *Cloud) Recheck(ctx context.Context, refs []inventory.Ref, q round.Query) (*round.Observation, error) {
-	if q.Window <= 0 {
-		q.Window = defaultWindow
+	q.Only = make(map[inventory.Ref]bool, len(refs))
+	for _, ref := range refs {
+		q.Only[ref] = true
 	}
-	s := c.scan(q, newLimits(c.options.RequestsPerSecond))
-	accounts, err := s.accounts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.many = len(accounts) > 1
-	if err := s.relist(ctx, accounts, refs); err != nil {
-		return nil, err
-	}
-	if err := s.run(ctx, s.usageParts()); err != nil {
-		return nil, err
-	}
-	return s.observation(accounts)
+	return c.Observe(ctx, q)
 }
+
+// unreached is why nothing is known of an account.
+const unreached = "neither the credentials nor a role reach the account"
 
 // relist reads what the resources that are named are, of accounts that are known.
 func (s *scan) relist(ctx context.Context, accounts []*account, refs []inventory.Ref) error {
@@ -57,7 +45,7 @@ func (s *scan) relist(ctx context.Context, accounts []*account, refs []inventory
 		if i < 0 {
 			s.unread[unreadKey(ref.Account, ref.Region, ref.Kind)] = true
 			s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: string(ref.Kind) + " " + ref.ID + " in " + ref.Account,
-				Why: "neither the credentials nor a role reach the account", Effect: "nothing is known of it"})
+				Why: unreached, Effect: "nothing is known of it"})
 			continue
 		}
 		key := ref.Account + "/" + ref.Region

@@ -1,4 +1,5 @@
-// Package cloudtest is the conformance suite of everything that observes a cloud.
+// Package cloudtest is the conformance suite of everything that lists, measures or observes
+// a cloud.
 // Whatever adapter passes it can be judged by the same rules: its resources are
 // identified, described and dated in one vocabulary, what it could not read it
 // says, and looking twice shows the same.
@@ -16,12 +17,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// Case is one observer under test and what is known of the account it looks at,
+// Cloud is what is under test. Where it is a [usage.Source] as well, what it measures is
+// held against what it observes; where it is none, there must be no usage.
+type Cloud interface {
+	round.Lister
+	round.Observer
+}
+
+// Case is one cloud under test and what is known of the account it looks at,
 // which must not change while the suite runs.
 type Case struct {
-	// New returns an observer of the account. It is called more than once, and each
-	// observer must see the same account.
-	New func(tb testing.TB) round.Observer
+	// New returns a view of the account. It is called more than once, and each must see
+	// the same account.
+	New func(tb testing.TB) Cloud
 	// Query is what to ask; Now is required, a zero Window means 14 days.
 	Query round.Query
 	// Tags is the mapping that the observer applies.
@@ -139,6 +147,14 @@ var properties = []property{
 	{"progress is told and only grows", progress},
 	{"two observations are equal", deterministic},
 	{"two observations share nothing", apart},
+	{"a list holds what is observed", listed},
+	{"listing some lists those", listedAgain},
+	{"lists and points come to observations", folded},
+	{"points come in order", inOrder},
+	{"one resource is measured as among others", alone},
+	{"an interval is measured in parts", inParts},
+	{"what is not wanted is not measured", unwanted},
+	{"a cancelled measurement returns", measuringCancelled},
 	{"a cancelled observation returns", cancelled},
 	{"an observation cancelled on its way returns", interrupted},
 }

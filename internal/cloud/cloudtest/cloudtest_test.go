@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,80 @@ type account struct {
 	spoil func(*round.Observation)
 	// instead, where it is set, observes in its place.
 	instead func(ctx context.Context, q round.Query) (*round.Observation, error)
+	// spoilList changes each list, and spoilPoint each point and says whether it is handed over.
+	spoilList  func(*round.Observation, round.Query)
+	spoilPoint func(resources []*inventory.Resource, iv usage.Interval, o *usage.Opened, p *usage.Point) bool
+	// measure, where it is set, measures in its place.
+	measure func(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error)
+}
+
+func (a *account) Name() string { return "test" }
+
+func (a *account) List(ctx context.Context, q round.Query) (*round.Observation, error) {
+	for ref := range q.Only {
+		if ref.Cloud != "test" && a.spoilList == nil {
+			return nil, fmt.Errorf("%s is of another cloud", ref)
+		}
+	}
+	o := sample(a.tags, q)
+	o.Windows, o.Calls = nil, o.Calls[1:]
+	if q.Only != nil {
+		o.Resources = slices.DeleteFunc(o.Resources, func(r *inventory.Resource) bool { return !q.Only[r.Ref()] })
+	}
+	if a.spoilList != nil {
+		a.spoilList(o, q)
+	}
+	return o, ctx.Err()
+}
+
+func (a *account) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	if a.measure != nil {
+		return a.measure(ctx, resources, iv, open)
+	}
+	if len(resources) == 0 || resources[0].Cloud != "test" {
+		return usage.Measured{}, ctx.Err()
+	}
+	hand(resources, iv, open, a.spoilPoint)
+	return usage.Measured{Calls: []inventory.Calls{measuring}}, ctx.Err()
+}
+
+// measuring is what measuring the account takes.
+var measuring = inventory.Calls{API: "cloudwatch:GetMetricData", Count: 1, Units: 20, Cost: 200_000}
+
+// hand hands over what is measured of the account's machine: points at every whole hour.
+func hand(resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink,
+	spoil func([]*inventory.Resource, usage.Interval, *usage.Opened, *usage.Point) bool,
+) {
+	for _, r := range resources {
+		if r == nil || r.Kind != inventory.KindInstance {
+			continue
+		}
+		o := usage.Opened{From: iv.From, Step: time.Hour, Source: "test"}
+		var pt usage.Point
+		if spoil != nil && !spoil(resources, iv, &o, &pt) {
+			continue
+		}
+		to := open(r, o)
+		if to == nil {
+			continue
+		}
+		for _, x := range []struct {
+			gpu       string
+			signal    usage.Signal
+			mean, max float64
+		}{{"", usage.CPUUtil, 3, 4}, {"0", usage.GPUUtil, 90, 97}} {
+			at := iv.From.Truncate(time.Hour)
+			if at.Before(iv.From) {
+				at = at.Add(time.Hour)
+			}
+			for ; at.Before(iv.To); at = at.Add(time.Hour) {
+				pt := usage.Point{Time: at, Mean: x.mean, Max: x.max}
+				if spoil == nil || spoil(resources, iv, &o, &pt) {
+					to.Add(x.gpu, x.signal, pt)
+				}
+			}
+		}
+	}
 }
 
 func (a *account) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
@@ -72,7 +147,7 @@ func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 	o := &round.Observation{
 		Cloud: "test", Accounts: []string{"1"}, Regions: []string{"us-east-1", "eu-west-1"},
 		Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{}, CommitmentsKnown: true,
-		Calls: []round.Calls{{API: "ec2:DescribeInstances", Count: 1}, {API: "cloudwatch:GetMetricData", Count: 1, Units: 20, Cost: 200_000}},
+		Calls: []round.Calls{measuring, {API: "ec2:DescribeInstances", Count: 1}},
 	}
 	add := func(kind inventory.Kind, id string, state inventory.State, d inventory.Detail) *inventory.Resource {
 		r := &inventory.Resource{ID: id, Kind: kind, Cloud: "test", Account: "1", Region: "us-east-1", State: state, CreatedAt: made,
@@ -104,19 +179,18 @@ func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 	add(inventory.KindTrainingJob, "job", inventory.StateRunning, &inventory.TrainingJob{StartedAt: made})
 	add(inventory.KindSecret, "secret", inventory.StateAvailable, nil)
 
-	w := usage.NewWindow(q.Now.Add(-24*time.Hour), q.Now, time.Hour, "test", q.Floors)
-	for at := w.From; at.Before(w.To); at = at.Add(time.Hour) {
-		w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 3, Max: 4})
-		w.Add("0", usage.GPUUtil, usage.Point{Time: at, Mean: 90, Max: 97})
-	}
-	o.Windows[machine.Ref()] = w
+	hand(o.Resources, usage.Interval{From: q.Now.Add(-q.Window), To: q.Now}, func(_ *inventory.Resource, opened usage.Opened) usage.Sink {
+		w := usage.NewWindow(opened.From, q.Now, opened.Step, opened.Source, q.Floors)
+		o.Windows[machine.Ref()] = w
+		return w
+	}, nil)
 	return o
 }
 
 func valid() (Case, *account) {
 	a := &account{tags: inventory.DefaultTagMapping()}
 	return Case{
-		New:   func(testing.TB) round.Observer { return a },
+		New:   func(testing.TB) Cloud { return a },
 		Query: round.Query{Now: now}, Tags: a.tags, Calls: true, Prompt: 50 * time.Millisecond,
 		Holds: []inventory.Ref{{Cloud: "test", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}},
 		Lacks: []inventory.Ref{{Cloud: "test", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-gone"}},
@@ -360,6 +434,120 @@ func TestABrokenObserverFails(t *testing.T) {
 				return sample(a.tags, q), ctx.Err()
 			}
 		}},
+		{name: "a list with usage", property: "a list holds", says: "windows", set: func(_ *Case, a *account) {
+			a.spoilList = func(o *round.Observation, q round.Query) { o.Windows = sample(a.tags, q).Windows }
+		}},
+		{name: "a list without a machine", property: "a list holds", says: "others than those observed", set: func(_ *Case, a *account) {
+			a.spoilList = func(o *round.Observation, _ round.Query) { o.Resources = o.Resources[1:] }
+		}},
+		{name: "a list that is blind", property: "a list holds", says: "told by the list only", set: func(_ *Case, a *account) {
+			a.spoilList = func(o *round.Observation, _ round.Query) {
+				o.BlindSpots = []inventory.BlindSpot{{What: "a", Why: "b", Effect: "c"}}
+			}
+		}},
+		{name: "a list that knows less", property: "a list holds", says: "unread kinds", set: func(_ *Case, a *account) {
+			a.spoilList = func(o *round.Observation, _ round.Query) { o.CommitmentsKnown = false }
+		}},
+		{name: "some are all", property: "listing some", says: "others were listed", set: func(_ *Case, a *account) {
+			a.spoilList = func(o *round.Observation, q round.Query) { o.Resources = sample(a.tags, q).Resources }
+		}},
+		{name: "none are all", property: "listing some", says: "asked for nothing", set: func(_ *Case, a *account) {
+			a.spoilList = func(o *round.Observation, q round.Query) {
+				if len(q.Only) == 0 {
+					o.Resources = sample(a.tags, q).Resources
+				}
+			}
+		}},
+		{name: "another cloud is nowhere", property: "listing some", says: "of another cloud", set: func(_ *Case, a *account) {
+			a.spoilList = func(*round.Observation, round.Query) {}
+		}},
+		{name: "usage without a source", property: "lists and points", says: "of what is no source", set: func(c *Case, a *account) {
+			c.New = func(testing.TB) Cloud { return struct{ Cloud }{a} }
+		}},
+		{name: "measured less than observed", property: "lists and points", says: "not measured", set: spoilt(
+			func([]*inventory.Resource, usage.Interval, *usage.Opened, *usage.Point) bool { return false })},
+		{name: "measured another", property: "lists and points", says: "differs from what is observed", set: spoilt(
+			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+				p.Mean++
+				return true
+			})},
+		{name: "observed nothing", property: "lists and points", says: "observed without usage", spoil: func(o *round.Observation) { clear(o.Windows) }},
+		{name: "a call that is not counted", property: "lists and points", says: "make other calls", spoil: func(o *round.Observation) { o.Calls[0].Count++ }},
+		{name: "a blind spot that is not told", property: "lists and points", says: "other blind spots", spoil: func(o *round.Observation) {
+			o.BlindSpots = []inventory.BlindSpot{{What: "a", Why: "b", Effect: "c"}}
+		}},
+		{name: "measuring fails", property: "lists and points", says: "measure: ", set: func(_ *Case, a *account) {
+			a.measure = func(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+				return usage.Measured{}, inventory.ErrDenied
+			}
+		}},
+		{name: "a point twice", property: "points come in order", says: "comes after", set: spoilt(
+			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+				p.Time = iv.From
+				return true
+			})},
+		{name: "a point of the future", property: "points come in order", says: "lies outside", set: spoilt(
+			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+				p.Time = p.Time.Add(time.Hour)
+				return true
+			})},
+		{name: "a point before what was opened", property: "points come in order", says: "lies outside", set: spoilt(
+			func(_ []*inventory.Resource, iv usage.Interval, o *usage.Opened, _ *usage.Point) bool {
+				o.From = iv.From.Add(2 * time.Hour)
+				return true
+			})},
+		{name: "finer than wanted", property: "points come in order", says: "is opened for", set: spoilt(
+			func(_ []*inventory.Resource, _ usage.Interval, o *usage.Opened, _ *usage.Point) bool {
+				o.Step = time.Minute
+				return true
+			})},
+		{name: "another source", property: "points come in order", says: "is opened for", set: spoilt(
+			func(_ []*inventory.Resource, _ usage.Interval, o *usage.Opened, _ *usage.Point) bool {
+				o.Source = "rumor"
+				return true
+			})},
+		{name: "what nobody asked for", property: "points come in order", says: "not among the resources", set: func(_ *Case, a *account) {
+			a.measure = func(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+				hand(sample(a.tags, round.Query{Now: now}).Resources, iv, open, nil)
+				return usage.Measured{}, nil
+			}
+		}},
+		{name: "two at once", property: "points come in order", says: "two goroutines", set: func(_ *Case, a *account) {
+			a.measure = func(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+				var g sync.WaitGroup
+				for range 4 {
+					g.Go(func() { hand(resources, iv, open, nil) })
+				}
+				g.Wait()
+				return usage.Measured{}, nil
+			}
+		}},
+		{name: "another alone", property: "one resource", says: "measured alone", set: spoilt(
+			func(resources []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+				p.Max += float64(len(resources))
+				return true
+			})},
+		{name: "another in parts", property: "an interval", says: "in parts", set: spoilt(
+			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.Opened, p *usage.Point) bool {
+				p.Max += float64(iv.From.Unix())
+				return true
+			})},
+		{name: "calls for nothing", property: "what is not wanted", says: "takes the calls", set: func(_ *Case, a *account) {
+			a.measure = func(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+				return usage.Measured{Calls: []inventory.Calls{measuring}}, nil
+			}
+		}},
+		{name: "measures on and on", property: "a cancelled measurement", says: "still at it", set: func(_ *Case, a *account) {
+			a.measure = func(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+				time.Sleep(300 * time.Millisecond)
+				return usage.Measured{}, nil
+			}
+		}},
+		{name: "measures though it is cancelled", property: "a cancelled measurement", says: "returned <nil>", set: func(_ *Case, a *account) {
+			a.measure = func(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+				return usage.Measured{}, nil
+			}
+		}},
 		{name: "cancelled and half an answer", property: "a cancelled observation returns", says: "returned one", set: func(_ *Case, a *account) {
 			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
 				return sample(a.tags, q), ctx.Err()
@@ -402,6 +590,11 @@ func TestABrokenObserverFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// spoilt spoils what is handed over.
+func spoilt(spoil func([]*inventory.Resource, usage.Interval, *usage.Opened, *usage.Point) bool) func(*Case, *account) {
+	return func(_ *Case, a *account) { a.spoilPoint = spoil }
 }
 
 // prefix returns the bucket's only prefix.

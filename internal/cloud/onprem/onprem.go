@@ -18,7 +18,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // The cloud and the account of every machine, and the site of one that names none.
@@ -115,19 +114,29 @@ func (m Machine) kind() string {
 	return strconv.FormatInt(m.VCPUs, 10) + "xCPU"
 }
 
-// Observe lists the machines that are there at q.Now, all of them running: nobody says
-// more of them. Nothing is measured. It returns ctx's error when ctx ends, and no other.
+// Observe lists the machines; nothing is measured of them.
 func (f *Fleet) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
+	return round.ObserveWindows(ctx, f, q)
+}
+
+// List lists the machines that are there at q.Now, all of them running: nobody says
+// more of them. It returns an error where a machine of another cloud is to be read, ctx's
+// error when ctx ends, and no other.
+func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, error) {
+	for ref := range q.Only {
+		if ref.Cloud != CloudName || ref.Account != Account {
+			return nil, fmt.Errorf("read %s again: it is not one of the machines that are listed", ref)
+		}
+	}
 	obs := &round.Observation{
-		Cloud: CloudName, Accounts: []string{Account}, Regions: slices.Clone(f.sites),
-		Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{}, CommitmentsKnown: true,
+		Cloud: CloudName, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true,
 	}
 	for i, site := range f.sites {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, m := range f.machines {
-			if m.Region != site || m.StateSince.After(q.Now) || (q.Kinds != nil && !q.Kinds[m.Kind]) {
+			if m.Region != site || m.StateSince.After(q.Now) || (q.Kinds != nil && !q.Kinds[m.Kind]) || (q.Only != nil && !q.Only[m.Ref()]) {
 				continue
 			}
 			r := *m

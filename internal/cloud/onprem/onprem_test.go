@@ -60,7 +60,7 @@ func TestConformance(t *testing.T) {
 		{Name: "ordered", GPU: "B200", GPUs: 8, Since: "2027-01-01"},
 	}
 	c := cloudtest.Case{
-		New:   func(tb testing.TB) round.Observer { return fleet(tb, machines...) },
+		New:   func(tb testing.TB) cloudtest.Cloud { return fleet(tb, machines...) },
 		Query: round.Query{Now: now},
 		Tags:  inventory.DefaultTagMapping(),
 		Holds: []inventory.Ref{ref("fra-1", "dgx-1"), ref("fra-1", "dgx-3"), ref("onprem", "node")},

@@ -157,7 +157,7 @@ func TestWhatIsDoneShows(t *testing.T) {
 		lack []inventory.Ref
 	}{{"on the way", laidOut.Add(30 * time.Second), nil}, {"after", laidOut.Add(time.Hour), []inventory.Ref{ended}}} {
 		t.Run(x.name, func(t *testing.T) {
-			cloudtest.Run(t, cloudtest.Case{New: func(testing.TB) round.Observer { return c }, Query: round.Query{Now: x.now},
+			cloudtest.Run(t, cloudtest.Case{New: func(testing.TB) cloudtest.Cloud { return c }, Query: round.Query{Now: x.now},
 				Tags: inventory.DefaultTagMapping(), Lacks: x.lack})
 		})
 	}

@@ -4,8 +4,8 @@
 // drives its demonstration; nothing in it costs anything.
 //
 // It has two halves. The behaviour of a machine at a moment is a pure function of
-// the seed, the machine and the time ([Cloud.At]). The observation ([Cloud.Observe])
-// looks at that behaviour the way a metrics service does, rolled up by the hour.
+// the seed, the machine and the time ([Cloud.At]). What is measured ([Cloud.Measure])
+// looks at that behaviour the way a metrics service does, rolled up by the step.
 // The same seed and time always give the same account, on every machine.
 package sim
 
@@ -61,7 +61,7 @@ type Blindness struct {
 	Kind inventory.Kind
 }
 
-// Cloud is a simulated account. It satisfies round.Observer and is safe for
+// Cloud is a simulated account. It is a [round.Lister] and a [usage.Source], and safe for
 // concurrent use. What its [Actions] have done to it shows.
 type Cloud struct {
 	options Options
@@ -70,7 +70,10 @@ type Cloud struct {
 	deeds []deed // in their order
 }
 
-var _ round.Observer = (*Cloud)(nil)
+var (
+	_ round.Observer = (*Cloud)(nil)
+	_ usage.Source   = (*Cloud)(nil)
+)
 
 // New returns the account that the options describe.
 func New(o Options) *Cloud {
@@ -87,67 +90,57 @@ func unmapped(m inventory.TagMapping) bool {
 	return len(m.Team)+len(m.Project)+len(m.User)+len(m.Environment)+len(m.CostCenter)+len(m.Purpose)+len(m.Lifetime) == 0
 }
 
-// DefaultWindow is how far back usage is read when a query does not say.
-const DefaultWindow = 14 * 24 * time.Hour
-
-// Observe reads the account at q.Now, or at the time it was laid out for when
-// that is zero. At an earlier time, what was made later is not there yet and what
-// was stopped later still runs; at a later time everything has gone on as it was.
-// What the account holds is made anew for every call, and the caller may change it.
-//
-// It returns ctx's error when ctx ends, and no other.
+// Observe lists the account and measures what it holds, at q.Now or at the time it was laid
+// out for when that is zero. See [Cloud.List] and [Cloud.Measure].
 func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
-	return c.observe(ctx, q, nil)
+	if q.Now.IsZero() {
+		q.Now = c.options.Now
+	}
+	return round.ObserveWindows(ctx, c, q, c)
 }
 
-// Recheck reads these resources again as Observe reads all of them: what is not there
-// any more is absent, a kind that cannot be listed is unread. What is measured of a short
-// window is rolled up by five minutes instead of by the hour. It returns an error for
-// a resource of another account, and ctx's error when ctx ends.
+// Recheck lists and measures these resources again, as Observe does all of them.
 func (c *Cloud) Recheck(ctx context.Context, refs []inventory.Ref, q round.Query) (*round.Observation, error) {
-	only := make(map[inventory.Ref]bool, len(refs))
+	q.Only = make(map[inventory.Ref]bool, len(refs))
 	for _, ref := range refs {
+		q.Only[ref] = true
+	}
+	return c.Observe(ctx, q)
+}
+
+// List reads the account at q.Now, or at the time it was laid out for when that is zero.
+// At an earlier time, what was made later is not there yet and what was stopped later
+// still runs; at a later time everything has gone on as it was. What the account holds is
+// made anew for every call, and the caller may change it. A kind that cannot be listed is
+// unread.
+//
+// It returns an error where a resource of another account is to be read, ctx's error when
+// ctx ends, and no other.
+func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for ref := range q.Only {
 		if ref.Cloud != CloudName || ref.Account != Account {
 			return nil, fmt.Errorf("read %s again: it is not in this account", ref)
 		}
-		only[ref] = true
-	}
-	return c.observe(ctx, q, only)
-}
-
-// observe looks at the account, or only at some of it.
-func (c *Cloud) observe(ctx context.Context, q round.Query, only map[inventory.Ref]bool) (*round.Observation, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	now := q.Now.UTC()
 	if q.Now.IsZero() {
 		now = c.options.Now
 	}
-	window := q.Window
-	if window <= 0 {
-		window = DefaultWindow
-	}
 	c.mu.Lock()
 	entries := c.at(now).entries
 	c.mu.Unlock()
 	entries = slices.DeleteFunc(entries, func(e *entry) bool {
-		return only != nil && !only[e.resource.Ref()] || q.Kinds != nil && !q.Kinds[e.resource.Kind]
+		return q.Only != nil && !q.Only[e.resource.Ref()] || q.Kinds != nil && !q.Kinds[e.resource.Kind]
 	})
 	obs := &round.Observation{
-		Cloud: CloudName, Accounts: []string{Account}, Regions: Regions(),
-		Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{},
-		CommitmentsKnown: only == nil && (q.Kinds == nil || q.Kinds[inventory.KindCommitment]),
+		Cloud: CloudName, Accounts: []string{Account}, Regions: Regions(), Unread: map[string]bool{},
+		CommitmentsKnown: q.Only == nil && (q.Kinds == nil || q.Kinds[inventory.KindCommitment]),
 	}
-	measured := c.blind(obs, &entries)
-	done, total := 0, 2*len(obs.Regions)
-	report := func(what string) {
-		done++
-		if q.Progress != nil {
-			q.Progress(round.Progress{What: what, Done: done, Total: total, Resources: len(obs.Resources)})
-		}
-	}
-	for _, region := range obs.Regions {
+	c.blind(obs, &entries)
+	for i, region := range obs.Regions {
 		for _, e := range entries {
 			if e.resource.Region == region {
 				if err := c.options.Tags.Apply(e.resource); err != nil {
@@ -157,27 +150,12 @@ func (c *Cloud) observe(ctx context.Context, q round.Query, only map[inventory.R
 				obs.Resources = append(obs.Resources, e.resource)
 			}
 		}
-		report(region + " resources")
-	}
-	for _, region := range obs.Regions {
-		for _, e := range entries {
-			if e.resource.Region != region || !measured(region) {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if w := e.window(now, window, q.Floors); w != nil {
-				obs.Windows[e.resource.Ref()] = w
-			}
+		if q.Progress != nil {
+			q.Progress(round.Progress{What: region + " resources", Done: i + 1, Total: len(obs.Regions), Resources: len(obs.Resources)})
 		}
-		report(region + " usage")
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	obs.Sort()
-	return obs, nil
+	return obs, ctx.Err()
 }
 
 // at returns what exists at a time, in the state it then has, with what was done to it
@@ -208,21 +186,11 @@ func (c *Cloud) at(now time.Time) *world {
 	return w
 }
 
-// blind leaves out what cannot be read, records it, and returns whether usage can
-// be read in a region.
-func (c *Cloud) blind(obs *round.Observation, entries *[]*entry) (measured func(region string) bool) {
-	dark := map[string]bool{}
+// blind leaves out what cannot be listed, and records it.
+func (c *Cloud) blind(obs *round.Observation, entries *[]*entry) {
 	for _, b := range c.options.BlindSpots {
 		for _, region := range obs.Regions {
-			if b.Region != "" && b.Region != region {
-				continue
-			}
-			if b.Kind == "" {
-				if !dark[region] {
-					dark[region] = true
-					obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{What: "usage in " + region,
-						Why: "AccessDenied: metrics", Effect: "rules that need usage are not evaluated in " + region})
-				}
+			if b.Kind == "" || b.Region != "" && b.Region != region {
 				continue
 			}
 			if unread := Account + "/" + region + "/" + string(b.Kind); !obs.Unread[unread] {
@@ -245,7 +213,6 @@ func (c *Cloud) blind(obs *round.Observation, entries *[]*entry) (measured func(
 			}
 		}
 	}
-	return func(region string) bool { return !dark[region] }
 }
 
 // At returns what a resource with a behaviour does at a time, and whether it has

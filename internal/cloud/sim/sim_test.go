@@ -61,7 +61,7 @@ func TestConformance(t *testing.T) {
 				want = slices.DeleteFunc(want, func(k inventory.Kind) bool { return k == inventory.KindTrainingJob })
 			}
 			cloudtest.Run(t, cloudtest.Case{
-				New:   func(testing.TB) round.Observer { return New(Options{Seed: 7, Now: now, BlindSpots: tc.blind}) },
+				New:   func(testing.TB) cloudtest.Cloud { return New(Options{Seed: 7, Now: now, BlindSpots: tc.blind}) },
 				Query: tc.query, Tags: inventory.DefaultTagMapping(), Kinds: want, Unreadable: len(tc.blind) > 0,
 			})
 		})

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -25,14 +27,15 @@ const (
 const Source = "sim"
 
 const (
-	// step is what one point of a window stands for, as metrics services roll up, and
-	// fineStep in a window of up to fineWindow, which is read before something is done.
+	// step is what one point stands for, as metrics services roll up, and fineStep in an
+	// interval of up to fineWindow, which is read before something is done, where the
+	// caller leaves the choice.
 	step       = time.Hour
 	fineStep   = sampling
 	fineWindow = 48 * time.Hour
 	// sampling is how often the behaviour is looked at within a step.
 	sampling = 5 * time.Minute
-	// gatewayWindow is how far back gateways are looked at, whatever the query says:
+	// gatewayWindow is how far back gateways are looked at, whatever the interval:
 	// 30 days without a byte is the field's line for an unused one.
 	gatewayWindow = 30 * 24 * time.Hour
 )
@@ -67,48 +70,83 @@ func (e *entry) runs(at time.Time) bool {
 	return r.State != inventory.StateStopped || at.Before(r.StateSince)
 }
 
-// window rolls up the entry's behaviour over the last back before now, by the
-// step; nil when nothing of it is measured. A volume that is attached to nothing is
-// measured and has no point.
-func (e *entry) window(now time.Time, back time.Duration, floors *usage.Floors) *usage.Window {
-	r := e.resource
-	behaves := e.model != nil || e.count != nil
-	if r.State == inventory.StateStopped || !behaves && (r.Kind != inventory.KindVolume || r.State != inventory.StateAvailable) {
-		return nil
+// Name implements [usage.Source].
+func (c *Cloud) Name() string { return Source }
+
+// Measure implements [usage.Source]: it rolls up, by any step of a second or more, what
+// resources of this account did. Points lie on whole steps, and only a step that is over
+// has one. Gateways are read as far back as the rules about them look, by the hour or a
+// longer step. It returns ctx's error when ctx ends, and no other.
+func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(r *inventory.Resource, o usage.Opened) usage.Sink,
+) (usage.Measured, error) {
+	iv.From, iv.To = iv.From.UTC(), iv.To.UTC()
+	c.mu.Lock()
+	byRef := map[inventory.Ref]*entry{}
+	for _, e := range c.at(iv.To).entries {
+		byRef[e.resource.Ref()] = e
 	}
-	if r.Kind == inventory.KindNATGateway {
-		back = max(back, gatewayWindow)
-	}
-	from := now.Add(-back)
-	if r.CreatedAt.After(from) {
-		from = r.CreatedAt
-	}
-	if !now.After(from) {
-		return nil
-	}
-	step := step
-	if back <= fineWindow {
-		step = fineStep
-	}
-	w := usage.NewWindow(from, now, step, Source, floors)
-	if !behaves {
-		return w
-	}
-	// Points lie on whole steps, and only a step that is over has one.
-	first := from.Truncate(step)
-	if first.Before(from) {
-		first = first.Add(step)
-	}
-	roll := roller{entry: e, window: w, state: State{GPUs: make([]GPU, e.hardware.gpus)}, gpus: make([]gpuHour, e.hardware.gpus)}
-	for hour := first; !hour.Add(step).After(now); hour = hour.Add(step) {
-		if !e.lost(hour) {
-			roll.hour(hour)
+	c.mu.Unlock()
+	var out usage.Measured
+	dark := map[string]bool{}
+	for _, region := range Regions() {
+		dark[region] = slices.ContainsFunc(c.options.BlindSpots, func(b Blindness) bool { return b.Kind == "" && (b.Region == "" || b.Region == region) })
+		if dark[region] {
+			out.BlindSpots = append(out.BlindSpots, inventory.BlindSpot{What: "usage in " + region,
+				Why: "AccessDenied: metrics", Effect: "rules that need usage are not evaluated in " + region})
 		}
 	}
-	if e.signals != nil && e.resource.Kind == inventory.KindEndpoint {
-		w.Aggregated = true
+	for _, r := range resources {
+		if err := ctx.Err(); err != nil {
+			return usage.Measured{}, err
+		}
+		if e := byRef[r.Ref()]; e != nil && !dark[r.Region] {
+			e.measure(r, iv, open)
+		}
 	}
-	return w
+	return out, ctx.Err()
+}
+
+// measure rolls up the entry's behaviour over an interval, where something of it is
+// measured. A volume that is attached to nothing is measured and has no point.
+func (e *entry) measure(r *inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) {
+	behaves := e.model != nil || e.count != nil
+	if r.State == inventory.StateStopped || !behaves && (r.Kind != inventory.KindVolume || r.State != inventory.StateAvailable) {
+		return
+	}
+	o := usage.Opened{From: iv.From, Step: max(iv.Step, time.Second), Source: Source, Aggregated: r.Kind == inventory.KindEndpoint && e.signals != nil}
+	if iv.Step <= 0 {
+		o.Step = step
+		if iv.To.Sub(iv.From) <= fineWindow {
+			o.Step = fineStep
+		}
+	}
+	if r.Kind == inventory.KindNATGateway {
+		o.Step = max(o.Step, step)
+		if back := iv.To.Add(-gatewayWindow); back.Before(o.From) {
+			o.From = back
+		}
+	}
+	if r.CreatedAt.After(o.From) {
+		o.From = r.CreatedAt
+	}
+	if !iv.To.After(o.From) {
+		return
+	}
+	sink := open(r, o)
+	if sink == nil || !behaves {
+		return
+	}
+	at := o.From.Truncate(o.Step)
+	if at.Before(o.From) {
+		at = at.Add(o.Step)
+	}
+	roll := roller{entry: e, sink: sink, step: o.Step, state: State{GPUs: make([]GPU, e.hardware.gpus)}, gpus: make([]gpuMeans, e.hardware.gpus)}
+	for ; !at.Add(o.Step).After(iv.To); at = at.Add(o.Step) {
+		if !e.lost(at) {
+			roll.up(at)
+		}
+	}
 }
 
 // lost says whether the telemetry of that hour was not delivered.
@@ -144,34 +182,48 @@ func (m mean) total(at time.Time, step time.Duration) usage.Point {
 	return usage.Point{Time: at, Mean: v, Max: v}
 }
 
-// gpuHour is one GPU's hour.
-type gpuHour struct{ util, sm, tensor, dram, memory, power, processes mean }
+// gpuMeans is one GPU's step.
+type gpuMeans struct{ util, sm, tensor, dram, memory, power, processes mean }
 
 // roller turns a behaviour into points.
 type roller struct {
-	entry  *entry
-	window *usage.Window
-	state  State
-	gpus   []gpuHour
+	entry *entry
+	sink  usage.Sink
+	step  time.Duration
+	state State
+	gpus  []gpuMeans
 }
 
-// hour adds the points of one hour.
-func (r *roller) hour(at time.Time) {
-	e, w := r.entry, r.window
-	if e.count != nil {
-		if v, ok := e.count(at.Truncate(step)); ok {
-			if e.counted != usage.Capacity {
-				v *= float64(w.Step) / float64(step) // an amount in an hour
-			}
-			w.Add("", e.counted, usage.Point{Time: at, Mean: v, Max: v})
+// counted adds up what was counted in the hours of a step; of a shorter one it is its part.
+func (r *roller) counted(at time.Time) {
+	var hours mean
+	for hour := at.Truncate(step); hour.Before(at.Add(r.step)); hour = hour.Add(step) {
+		if v, ok := r.entry.count(hour); ok {
+			hours.add(v)
 		}
+	}
+	switch {
+	case hours.n == 0:
+	case r.entry.counted == usage.Capacity:
+		r.sink.Add("", usage.Capacity, hours.point(at))
+	default:
+		v := hours.sum * min(1, float64(r.step)/float64(step))
+		r.sink.Add("", r.entry.counted, usage.Point{Time: at, Mean: v, Max: v})
+	}
+}
+
+// up adds the points of one step.
+func (r *roller) up(at time.Time) {
+	e, w := r.entry, r.sink
+	if e.count != nil {
+		r.counted(at)
 	}
 	if e.model == nil {
 		return
 	}
 	var cpu, host, net, requests mean
 	clear(r.gpus)
-	for t := at; t.Before(at.Add(w.Step)); t = t.Add(sampling) {
+	for t := at; t.Before(at.Add(r.step)); t = t.Add(min(sampling, r.step)) {
 		clear(r.state.GPUs)
 		r.state = State{GPUs: r.state.GPUs}
 		e.model(e.moment(t), &r.state)
@@ -188,11 +240,11 @@ func (r *roller) hour(at time.Time) {
 		case usage.CPUUtil:
 			w.Add("", s, cpu.point(at))
 		case usage.NetBytes:
-			w.Add("", s, net.total(at, w.Step))
+			w.Add("", s, net.total(at, r.step))
 		case usage.Requests:
 			// Services publish no count for an hour in which there was nothing.
 			if requests.sum > 0 {
-				w.Add("", s, requests.total(at, w.Step))
+				w.Add("", s, requests.total(at, r.step))
 			}
 		}
 	}
@@ -213,7 +265,7 @@ func (r *roller) hour(at time.Time) {
 
 var gpuNames = [...]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"}
 
-func (h *gpuHour) add(g GPU) {
+func (h *gpuMeans) add(g GPU) {
 	h.util.add(g.Util)
 	h.sm.add(g.SMActive)
 	h.tensor.add(g.TensorActive)
@@ -223,7 +275,7 @@ func (h *gpuHour) add(g GPU) {
 	h.processes.add(g.Processes)
 }
 
-func (h *gpuHour) write(w *usage.Window, name string, at time.Time, e *entry) {
+func (h *gpuMeans) write(w usage.Sink, name string, at time.Time, e *entry) {
 	w.Add(name, usage.GPUUtil, h.util.point(at))
 	w.Add(name, usage.MemUsed, h.memory.point(at))
 	w.Add(name, usage.MemTotal, usage.Point{Time: at, Mean: e.hardware.memory, Max: e.hardware.memory})
@@ -249,7 +301,7 @@ func (r *roller) aggregate(at time.Time) {
 		return
 	}
 	total := r.entry.hardware.memory
-	r.window.Add("", usage.GPUUtil, util)
-	r.window.Add("", usage.MemUsed, memory)
-	r.window.Add("", usage.MemTotal, usage.Point{Time: at, Mean: total, Max: total})
+	r.sink.Add("", usage.GPUUtil, util)
+	r.sink.Add("", usage.MemUsed, memory)
+	r.sink.Add("", usage.MemTotal, usage.Point{Time: at, Mean: total, Max: total})
 }
