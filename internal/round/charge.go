@@ -54,8 +54,8 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 			continue
 		}
 		from, to := s.does.Since, s.does.Until
-		if s.tracker != nil && from.IsZero() {
-			from = s.tracker.Since(*s.does, duty.MachineOf(s.Resource))
+		if s.does == s.own {
+			from = s.tracker.Since(now, *s.does, duty.MachineOf(s.Resource))
 		}
 		if from.IsZero() {
 			continue

@@ -105,7 +105,7 @@ type Result struct {
 	Gone, Manual []Request
 	// Reports is what the ladder did, for each account.
 	Reports []action.Report
-	kinds map[inventory.Kind]bool // that were asked for; nil is all
+	kinds   map[inventory.Kind]bool // that were asked for; nil is all
 	// Unposted are the accounts that could not be charged, and so not acted on.
 	Unposted map[string]error
 }

@@ -104,4 +104,3 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 
 // FindingSource is the source of proposals that a person makes about a finding.
 func FindingSource(id string) string { return "finding:" + id }
-

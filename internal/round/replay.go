@@ -69,13 +69,13 @@ type Told struct {
 type replay struct {
 	*Engine
 	Replay
-	ctx      context.Context
-	queue    queue
-	woken    []*subject
-	unread   map[string]bool
-	cloud    string
-	account  string
-	now      time.Time
+	ctx     context.Context
+	queue   queue
+	woken   []*subject
+	unread  map[string]bool
+	cloud   string
+	account string
+	now     time.Time
 }
 
 // Run replays a feed: time goes on from event to event, and of one moment all samples

@@ -57,6 +57,9 @@ const (
 	numSignals
 )
 
+// Signals is how many signals there are.
+const Signals = int(numSignals)
+
 var signalNames = [numSignals]string{
 	GPUUtil: "gpu_util", SMActive: "sm_active", TensorActive: "tensor_active", DRAMActive: "dram_active",
 	MemUsed: "mem_used_bytes", MemTotal: "mem_total_bytes", MemFree: "mem_free_bytes", Power: "power_w", CPUUtil: "cpu_util",
