@@ -46,7 +46,7 @@ func TestActionsConform(t *testing.T) {
 		acts := c.Actions()
 		m := &maker{TB: tb}
 		return cloudtest.ActionsCase{
-			Cloud: acts, Rechecker: c, Now: time.Now,
+			Cloud: acts, Lister: c, Now: time.Now,
 			Make: func(tb testing.TB, s cloudtest.Subject) inventory.Ref { m.TB = tb; return m.make(s) },
 			Pass: func(testing.TB) { scratch.Wire.Pending.Settle() },
 			Deaf: func(tb testing.TB, _ inventory.Ref) action.Cloud {
@@ -69,7 +69,7 @@ func TestActionsConform(t *testing.T) {
 // acted plans a verb on a resource and returns its tasks with keys.
 func acted(t *testing.T, c *aws.Cloud, a *aws.Actions, ref inventory.Ref, do policy.Do) []action.Task {
 	t.Helper()
-	o, err := c.Recheck(t.Context(), []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+	o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
 	if err != nil || len(o.Resources) != 1 {
 		t.Fatalf("read %s again: %v, %v", ref, o, err)
 	}
@@ -211,7 +211,7 @@ func TestActionsOnSpotMachines(t *testing.T) {
 					p.SpotRequests = append(p.SpotRequests, wire.SpotRequest{ID: request, Type: tc.kind, State: tc.state, Instance: ref.ID})
 				})
 			}
-			o, err := c.Recheck(t.Context(), []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +234,7 @@ func TestActionsRefuseWhatTheyCannotAsk(t *testing.T) {
 	a := c.Actions()
 	m := &maker{TB: t}
 	ref := m.make(cloudtest.Machine)
-	o, err := c.Recheck(t.Context(), []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+	o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestActionsRefuseWhatTheyCannotAsk(t *testing.T) {
 	}
 	scratch.Wire.Recorder.Reset()
 	defer scratch.Wire.Inject(wire.Fault{Operation: "DescribeInstanceAttribute", Kind: wire.AccessDenied})()
-	again, err := c.Recheck(t.Context(), []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+	again, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 		t.Run(string(tc.subject), func(t *testing.T) {
 			ref := m.make(tc.subject)
 			remove := scratch.Wire.Inject(wire.Fault{Operation: tc.operation, Kind: wire.AccessDenied})
-			o, err := c.Recheck(t.Context(), []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
 			remove()
 			if err != nil {
 				t.Fatal(err)
@@ -295,7 +295,7 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 		ref := m.make(cloudtest.Machine)
 		for _, op := range []string{"GetMetricData", "ListMetrics"} {
 			remove := scratch.Wire.Inject(wire.Fault{Service: "cloudwatch", Operation: op, Kind: wire.AccessDenied})
-			o, err := c.Recheck(t.Context(), []inventory.Ref{m.launch("g5.xlarge", nil), ref}, round.Query{Now: time.Now().Add(time.Hour), Window: time.Hour})
+			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{m.launch("g5.xlarge", nil), ref}, round.Query{Now: time.Now().Add(time.Hour), Window: time.Hour})
 			remove()
 			if err != nil || len(o.Resources) != 2 || len(o.BlindSpots) == 0 {
 				t.Fatalf("%s: %+v, %v; want both machines and a blind spot", op, o, err)
@@ -306,7 +306,7 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 		}
 	})
 	other := inventory.Ref{Cloud: "aws", Account: "999999999999", Region: elsewhere, Kind: inventory.KindVolume, ID: "vol-1"}
-	o, err := c.Recheck(t.Context(), []inventory.Ref{other}, round.Query{Now: time.Now(), Window: time.Hour})
+	o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{other}, round.Query{Now: time.Now(), Window: time.Hour})
 	if err != nil || !o.Unread["999999999999/"+elsewhere+"/volume"] {
 		t.Errorf("a volume of an account out of reach: unread %v, %v", o.Unread, err)
 	}
@@ -396,7 +396,7 @@ func TestActionsTagEveryKind(t *testing.T) {
 			steps[0].Key = "tag-" + what
 			task := action.Task{Ref: r.Ref(), Identity: action.Identity(r), Do: do, Step: steps[0]}
 			tags := func() map[string]string {
-				o, err := c.Recheck(t.Context(), []inventory.Ref{r.Ref()}, query())
+				o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{r.Ref()}, query())
 				if err != nil || len(o.Resources) != 1 {
 					t.Fatalf("read it again: %+v, %v", o, err)
 				}
@@ -487,7 +487,7 @@ func TestActionsLeavePartsOfOthersAlone(t *testing.T) {
 		do   policy.Do
 		rule string
 	}{{job, policy.Do{Verb: policy.Stop}, "group-member"}, {endpoint, policy.Do{Verb: policy.Delete}, "state"}} {
-		o, err := c.Recheck(t.Context(), []inventory.Ref{tc.ref}, round.Query{Now: time.Now(), Window: time.Hour})
+		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{tc.ref}, round.Query{Now: time.Now(), Window: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"fmt"
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func readFleet(t testing.TB, f wire.Fleet, passthrough aws.Options) (*round.Obse
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := c.Observe(t.Context(), round.Query{Now: f.Now, Window: 14 * 24 * time.Hour})
+	o, err := cloudtest.Observe(t.Context(), c, round.Query{Now: f.Now, Window: 14 * 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func BenchmarkRecheckOfAFleet(b *testing.B) {
 	}
 	for b.Loop() {
 		s.Recorder.Reset()
-		seen, err := c.Recheck(b.Context(), refs, round.Query{Now: f.Now, Window: 3 * time.Hour})
+		seen, err := cloudtest.Recheck(b.Context(), c, refs, round.Query{Now: f.Now, Window: 3 * time.Hour})
 		if err != nil || len(seen.Resources) != len(refs) || len(seen.Windows) != len(refs) || len(seen.BlindSpots) != 0 {
 			b.Fatalf("%d resources, %d windows, %+v, %v", len(seen.Resources), len(seen.Windows), seen.BlindSpots, err)
 		}

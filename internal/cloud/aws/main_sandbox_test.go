@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"os"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func observe(t testing.TB, o aws.Options) (*round.Observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Observe(t.Context(), query())
+	return cloudtest.Observe(t.Context(), c, query())
 }
 
 func mustObserve(t testing.TB, o aws.Options) *round.Observation {

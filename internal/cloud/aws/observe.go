@@ -44,11 +44,6 @@ type scan struct {
 	handing     sync.Mutex // held while points are handed over
 }
 
-// Observe lists every account and region and measures what they hold. See [round.Observer].
-func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
-	return round.ObserveWindows(ctx, c, q, c)
-}
-
 // List reads what every account and region holds, or of some resources what they are, their
 // state, their tags, and what protects a machine from being terminated. See [round.Lister]
 // for what it promises; it returns ctx's error when the caller gives up, and a

@@ -335,7 +335,7 @@ func TestNothingCanBeReadOfTheSandbox(t *testing.T) {
 		t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
 		c, err := aws.New(t.Context(), options())
 		if err == nil {
-			_, err = c.Observe(t.Context(), query())
+			_, err = cloudtest.Observe(t.Context(), c, query())
 		}
 		if !errors.Is(err, inventory.ErrUnavailable) {
 			t.Errorf("%v, want %v", err, inventory.ErrUnavailable)
@@ -412,7 +412,7 @@ func TestOnlyKindsThatAreAsked(t *testing.T) {
 	account.Wire.Recorder.Reset()
 	q := query()
 	q.Kinds = map[inventory.Kind]bool{inventory.KindSnapshot: true, inventory.KindAddress: true}
-	o, err := c.Observe(t.Context(), q)
+	o, err := cloudtest.Observe(t.Context(), c, q)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -69,7 +70,7 @@ func observe(t *testing.T, ctx context.Context, o Options) (*round.Observation, 
 	if err != nil {
 		return nil, err
 	}
-	return c.Observe(ctx, round.Query{Now: time.Date(2026, 11, 21, 9, 37, 0, 0, time.UTC)})
+	return cloudtest.Observe(ctx, c, round.Query{Now: time.Date(2026, 11, 21, 9, 37, 0, 0, time.UTC)})
 }
 
 func TestEverythingDenied(t *testing.T) {

@@ -12,20 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/round"
 )
 
 // filterValues is how many values one filter takes (EC2 API reference, "Filter").
 const filterValues = 200
-
-// Recheck lists and measures these resources again, and nothing else. See [Cloud.List].
-func (c *Cloud) Recheck(ctx context.Context, refs []inventory.Ref, q round.Query) (*round.Observation, error) {
-	q.Only = make(map[inventory.Ref]bool, len(refs))
-	for _, ref := range refs {
-		q.Only[ref] = true
-	}
-	return c.Observe(ctx, q)
-}
 
 // unreached is why nothing is known of an account.
 const unreached = "neither the credentials nor a role reach the account"

@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"errors"
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func TestRecheckOfALadder(t *testing.T) {
 			refs = append(refs, ladder.Ref(n))
 		}
 		scratch.Wire.Recorder.Reset()
-		o, err := c.Recheck(t.Context(), refs, round.Query{Now: now, Window: 3 * time.Hour})
+		o, err := cloudtest.Recheck(t.Context(), c, refs, round.Query{Now: now, Window: 3 * time.Hour})
 		if err != nil || len(o.Resources) != len(names) || len(o.BlindSpots) > 0 {
 			t.Fatalf("read %v again: %+v, %v", names, o, err)
 		}
@@ -107,7 +108,7 @@ func ladderPlans(t *testing.T, c *aws.Cloud, ladder *sandbox.Ladder) {
 	for _, tc := range []struct{ name, stop, terminate string }{
 		{sandbox.Idle, "", ""}, {sandbox.Protected, "", "protected"}, {sandbox.Grouped, "group-member", "group-member"}, {sandbox.Unsaved, "", "unsaved-disk"},
 	} {
-		o, err := c.Recheck(t.Context(), []inventory.Ref{ladder.Ref(tc.name)}, round.Query{Now: ladder.Now, Window: time.Hour})
+		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ladder.Ref(tc.name)}, round.Query{Now: ladder.Now, Window: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"fmt"
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"io"
 	"net/http"
 	"net/url"
@@ -73,7 +74,7 @@ func TestRecheckOfAnotherCloud(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Recheck(t.Context(), []inventory.Ref{{Cloud: "sim", Account: "111122223333", Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{Now: now}); err == nil {
+	if _, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{{Cloud: "sim", Account: "111122223333", Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{Now: now}); err == nil {
 		t.Error("a resource of another cloud was looked for here and not found")
 	}
 }

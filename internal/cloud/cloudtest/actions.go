@@ -45,15 +45,11 @@ const (
 	TrainingJob Subject = "training job"
 )
 
-// Rechecker reads a few resources again.
-type Rechecker interface {
-	Recheck(ctx context.Context, refs []inventory.Ref, q round.Query) (*round.Observation, error)
-}
-
 // ActionsCase is a provider under test.
 type ActionsCase struct {
-	Cloud     action.Cloud
-	Rechecker Rechecker
+	Cloud action.Cloud
+	// Lister reads a few resources again.
+	Lister round.Lister
 	// Now is the provider's time.
 	Now func() time.Time
 	// Make returns a resource that nothing else uses.
@@ -113,7 +109,7 @@ type actor struct {
 // read reads a resource again; nil where it is not there.
 func (a *actor) read(t *testing.T, ref inventory.Ref) *inventory.Resource {
 	t.Helper()
-	o, err := a.Rechecker.Recheck(a.ctx, []inventory.Ref{ref}, round.Query{Now: a.Now(), Window: 3 * time.Hour})
+	o, err := Recheck(a.ctx, a.Lister, []inventory.Ref{ref}, round.Query{Now: a.Now(), Window: 3 * time.Hour})
 	if err != nil {
 		t.Fatalf("read %s again: %v", ref, err)
 	}

@@ -411,7 +411,7 @@ func recheck(t *testing.T, a *actor) {
 	machine, protected, volume := a.Make(t, Machine), a.Make(t, Protected), a.Make(t, Volume)
 	absent := volume
 	absent.ID = "vol-0fedcba9876543210"
-	o, err := a.Rechecker.Recheck(a.ctx, []inventory.Ref{machine, protected, volume, absent}, round.Query{Now: a.Now(), Window: 3 * time.Hour})
+	o, err := Recheck(a.ctx, a.Lister, []inventory.Ref{machine, protected, volume, absent}, round.Query{Now: a.Now(), Window: 3 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -342,7 +342,7 @@ func promptly(ctx context.Context, tb testing.TB, s *subject, q round.Query) (*r
 	done := make(chan result, 1)
 	observer := s.New(tb)
 	go func() {
-		o, err := observer.Observe(ctx, q)
+		o, err := Observe(ctx, observer, q)
 		done <- result{o, err}
 	}()
 	// The clock starts when the context is cancelled.

@@ -144,7 +144,7 @@ func TestWhatIsAcceptedIsObserved(t *testing.T) {
 		for _, m := range list {
 			want += max(m.Count, 1)
 		}
-		o, err := f.Observe(context.Background(), round.Query{Now: now})
+		o, err := cloudtest.Observe(context.Background(), f, round.Query{Now: now})
 		if err != nil || len(o.Resources) != want {
 			t.Fatalf("%d machines are observed (%v), want %d", len(o.Resources), err, want)
 		}
@@ -305,7 +305,7 @@ func TestPresent(t *testing.T) {
 func BenchmarkObserve(b *testing.B) {
 	f := fleet(b, Machine{Name: "dgx", GPU: "H100", GPUs: 8, Count: 10_000, Tags: map[string]string{"team": "vision"}})
 	for b.Loop() {
-		if _, err := f.Observe(b.Context(), round.Query{Now: now}); err != nil {
+		if _, err := cloudtest.Observe(b.Context(), f, round.Query{Now: now}); err != nil {
 			b.Fatal(err)
 		}
 	}

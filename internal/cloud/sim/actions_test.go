@@ -83,7 +83,7 @@ func TestActionsConform(t *testing.T) {
 		c := New(Options{Seed: 7, Now: laidOut})
 		used := map[inventory.Ref]bool{}
 		return cloudtest.ActionsCase{
-			Cloud: c.Actions(clock), Rechecker: c, Now: clock,
+			Cloud: c.Actions(clock), Lister: c, Now: clock,
 			Pass: func(testing.TB) { now = now.Add(5 * time.Minute) },
 			Make: func(tb testing.TB, s cloudtest.Subject) inventory.Ref {
 				tb.Helper()
@@ -118,7 +118,7 @@ var laidOut = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 
 func observed(tb testing.TB, c *Cloud, now time.Time) *round.Observation {
 	tb.Helper()
-	o, err := c.Observe(context.Background(), round.Query{Now: now, Window: time.Hour})
+	o, err := cloudtest.Observe(context.Background(), c, round.Query{Now: now, Window: time.Hour})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestRecheckMeasuresFinely(t *testing.T) {
 		if !subjects[cloudtest.Machine](r) {
 			continue
 		}
-		o, err := c.Recheck(t.Context(), []inventory.Ref{r.Ref()}, round.Query{Now: laidOut.Add(7 * time.Minute), Window: 3 * time.Hour})
+		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{r.Ref()}, round.Query{Now: laidOut.Add(7 * time.Minute), Window: 3 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestRecheckMeasuresFinely(t *testing.T) {
 
 func TestRecheckOfAnotherAccountFails(t *testing.T) {
 	c := New(Options{Now: laidOut})
-	if _, err := c.Recheck(t.Context(), []inventory.Ref{{Cloud: "aws", Account: Account, Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{}); err == nil {
+	if _, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{{Cloud: "aws", Account: Account, Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{}); err == nil {
 		t.Error("a resource of another cloud was looked for here and not found")
 	}
 }
@@ -225,7 +225,7 @@ func TestChangedMeanwhile(t *testing.T) {
 func TestOnlyKindsThatAreAsked(t *testing.T) {
 	c := New(Options{Seed: 7, Now: laidOut})
 	kinds := map[inventory.Kind]bool{inventory.KindVolume: true, inventory.KindAddress: true}
-	o, err := c.Observe(t.Context(), round.Query{Now: laidOut, Kinds: kinds})
+	o, err := cloudtest.Observe(t.Context(), c, round.Query{Now: laidOut, Kinds: kinds})
 	if err != nil {
 		t.Fatal(err)
 	}

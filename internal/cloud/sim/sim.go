@@ -71,8 +71,8 @@ type Cloud struct {
 }
 
 var (
-	_ round.Observer = (*Cloud)(nil)
-	_ usage.Source   = (*Cloud)(nil)
+	_ round.Lister = (*Cloud)(nil)
+	_ usage.Source = (*Cloud)(nil)
 )
 
 // New returns the account that the options describe.
@@ -88,24 +88,6 @@ func New(o Options) *Cloud {
 // unmapped says whether a mapping names no tag at all.
 func unmapped(m inventory.TagMapping) bool {
 	return len(m.Team)+len(m.Project)+len(m.User)+len(m.Environment)+len(m.CostCenter)+len(m.Purpose)+len(m.Lifetime) == 0
-}
-
-// Observe lists the account and measures what it holds, at q.Now or at the time it was laid
-// out for when that is zero. See [Cloud.List] and [Cloud.Measure].
-func (c *Cloud) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
-	if q.Now.IsZero() {
-		q.Now = c.options.Now
-	}
-	return round.ObserveWindows(ctx, c, q, c)
-}
-
-// Recheck lists and measures these resources again, as Observe does all of them.
-func (c *Cloud) Recheck(ctx context.Context, refs []inventory.Ref, q round.Query) (*round.Observation, error) {
-	q.Only = make(map[inventory.Ref]bool, len(refs))
-	for _, ref := range refs {
-		q.Only[ref] = true
-	}
-	return c.Observe(ctx, q)
 }
 
 // List reads the account at q.Now, or at the time it was laid out for when that is zero.

@@ -24,7 +24,7 @@ func at(seed uint64, t time.Time) *Cloud { return New(Options{Seed: seed, Now: t
 
 func observe(t testing.TB, c *Cloud, q round.Query) *round.Observation {
 	t.Helper()
-	o, err := c.Observe(context.Background(), q)
+	o, err := cloudtest.Observe(context.Background(), c, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +428,7 @@ func TestHardware(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := 0
-	_, err := at(1, now).Observe(ctx, round.Query{Now: now, Progress: func(round.Progress) {
+	_, err := cloudtest.Observe(ctx, at(1, now), round.Query{Now: now, Progress: func(round.Progress) {
 		if n++; n == 4 {
 			cancel()
 		}

@@ -1,0 +1,97 @@
+package cloudtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// DefaultWindow is how far back usage is read where a query does not say.
+const DefaultWindow = 14 * 24 * time.Hour
+
+// Observe lists an account and measures what it holds into windows, as one round of an
+// audit does.
+func Observe(ctx context.Context, l round.Lister, q round.Query) (*round.Observation, error) {
+	if o, ok := l.(observer); ok {
+		return o.Observe(ctx, q)
+	}
+	var sources []usage.Source
+	if s, ok := l.(usage.Source); ok {
+		sources = append(sources, s)
+	}
+	if q.Window <= 0 {
+		q.Window = DefaultWindow
+	}
+	q.Now = q.Now.UTC()
+	var far round.Progress
+	told := q.Progress
+	if told != nil {
+		q.Progress = func(p round.Progress) {
+			p.Total += len(sources) // each is one part more
+			far = p
+			told(p)
+		}
+	}
+	o, err := l.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	o.Windows = map[inventory.Ref]*usage.Window{}
+	iv := usage.Interval{From: q.Now.Add(-q.Window), To: q.Now}
+	for _, source := range sources {
+		windows := map[inventory.Ref]*usage.Window{}
+		measured, err := source.Measure(ctx, o.Resources, iv, func(r *inventory.Resource, opened usage.Opened) usage.Sink {
+			w := windows[r.Ref()]
+			if w == nil {
+				w = usage.NewWindow(opened.From, iv.To, opened.Step, opened.Source, q.Floors)
+				w.Aggregated = opened.Aggregated
+				windows[r.Ref()] = w
+			}
+			return stepped{w, opened.Step}
+		})
+		if err != nil {
+			return nil, err
+		}
+		for ref, w := range windows {
+			if first := o.Windows[ref]; first != nil {
+				first.Merge(w)
+			} else {
+				o.Windows[ref] = w
+			}
+		}
+		o.BlindSpots = append(o.BlindSpots, measured.BlindSpots...)
+		o.Calls = append(o.Calls, measured.Calls...)
+		if told != nil {
+			far.What, far.Done = source.Name()+" usage", far.Done+1
+			told(far)
+		}
+	}
+	o.Sort()
+	return o, ctx.Err()
+}
+
+// Recheck lists and measures some resources again, and nothing else.
+func Recheck(ctx context.Context, l round.Lister, refs []inventory.Ref, q round.Query) (*round.Observation, error) {
+	q.Only = make(map[inventory.Ref]bool, len(refs))
+	for _, ref := range refs {
+		q.Only[ref] = true
+	}
+	return Observe(ctx, l, q)
+}
+
+// stepped is a window that takes points of a step of their own.
+type stepped struct {
+	window *usage.Window
+	step   time.Duration
+}
+
+// Add implements [usage.Sink].
+func (s stepped) Add(gpu string, signal usage.Signal, p usage.Point) bool {
+	whole := s.window.Step
+	s.window.Step = s.step
+	defer func() { s.window.Step = whole }()
+	return s.window.Add(gpu, signal, p)
+}
