@@ -482,6 +482,9 @@ func (s *pass) stamp(it Item) Item {
 
 // entry is one line of the audit log about an item.
 func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
+	if m, ok := s.Store.(*Memory); ok && m.Forgetful {
+		return Entry{At: s.Clock().Wall, What: what} // nobody reads more of it
+	}
 	e := Entry{At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what, Resource: it.Ref.String(),
 		Item: it.ID, Verb: string(it.Do.Verb), Because: it.Because, Outcome: outcome}
 	if p != nil {
