@@ -60,7 +60,7 @@ func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
 			m.points -= min(m.points-1, rapid.IntRange(0, 2).Draw(t, "newest lost"))
 			m.gpu("0", rapid.SampledFrom([]float64{0, 0, 0, 50}).Draw(t, "util"), rapid.SampledFrom([]float64{0, 60}).Draw(t, "memory"))
 			gpus := rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "gpus")
-			return Now(m.w, gpus, now, Thresholds{})
+			return m.verdict(t, gpus, now, Thresholds{})
 		}), 1, 5).Draw(t, "verdicts")
 		got := Gang(list)
 		consistent(t, got, nil)

@@ -138,6 +138,7 @@ func (q *question) expirations(t *track) (measured bool) {
 		m := &t.meters[i]
 		at := m.newest(q.now)
 		if at < q.horizon {
+			q.goesOn(m) // it is measured again
 			continue
 		}
 		measured = true
@@ -389,7 +390,7 @@ func (q *question) one(v answer, g *gathered, all int) answer {
 		if q.judged(i) && t != g.best.track {
 			m := q.moment(t)
 			if m.state == g.best.state {
-				q.soon(m.stretch.from + q.rest.to - q.rest.from)
+				q.soon(m.stretch.from + max(0, q.rest.to-q.rest.from))
 			}
 		}
 	}

@@ -50,8 +50,8 @@ type Tracker struct {
 	// settled is when the newest points of any meter begin. A verdict before it cannot
 	// be told any more.
 	settled int64
-	// memory is the machine's GPUMemory as it was last asked about. It only decides
-	// which peaks are worth keeping.
+	// memory is the machine's GPUMemory as it was last told or asked about. It only
+	// decides which peaks are worth keeping.
 	memory  float64
 	machine track
 	gpus    []*track // in order of their names
@@ -93,6 +93,11 @@ func (k *Tracker) blockOf(at int64) int64 {
 }
 
 func (k *Tracker) horizon(now int64) int64 { return k.blockOf(now-k.lookBack) * k.block }
+
+// Expect tells which machine the samples will be of. It is worth telling where they are
+// many and the size of the GPUs' memory is known only from a catalog: a verdict is exact
+// without it as long as the memory in use fell no more than a few times.
+func (k *Tracker) Expect(m Machine) { k.memory = m.GPUMemory }
 
 // Open returns a sink for the points of one source. Its Add returns false for a point
 // that is older than the newest of its meter, and for one that contradicts it: it is
@@ -316,7 +321,7 @@ func (k *Tracker) ask(now time.Time, m Machine, words bool) Verdict {
 	if k == nil {
 		return Verdict{Why: "nothing was measured"}
 	}
-	k.memory = m.GPUMemory
+	k.Expect(m)
 	q := k.question(nanos(now), m, words)
 	if q.now < k.settled {
 		return Verdict{Why: "the question is about a time before its newest samples", Next: instant(k.settled)}

@@ -149,8 +149,10 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 		habit(gpu, usage.TensorActive, false, 0, 0, 0.5)
 		habit(gpu, usage.DRAMActive, false, 0, 0.2)
 		habit(gpu, usage.MemUsed, true, 0, 0, 3*gib, 60*gib)
-		habit(gpu, usage.MemTotal, false, 80*gib, 80*gib, 0)
-		habit(gpu, usage.MemFree, false, 20*gib)
+		if smooth { // else the line of memory would move with each sample
+			habit(gpu, usage.MemTotal, false, 80*gib, 80*gib, 0)
+			habit(gpu, usage.MemFree, false, 20*gib)
+		}
 		habit(gpu, usage.Power, false, 60, 300)
 		habit(gpu, usage.Processes, false, 0, 0, 1)
 	}
@@ -253,6 +255,7 @@ func TestTrackerIsNaiveInNoise(t *testing.T) {
 func trackerIsNaive(t *rapid.T, smooth bool) {
 	f := drawFleet(t, smooth)
 	k := NewTracker(f.t, f.a, f.lookBack)
+	k.Expect(f.machine)
 	var all []handing
 	every := rapid.IntRange(1, 1+len(f.handings)/8).Draw(t, "ask every")
 	for i, h := range f.handings {
