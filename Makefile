@@ -8,10 +8,11 @@ BIN      := bin/curfew
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 TOOL     := go tool -modfile=tools/go.mod
-FUZZTIME ?= 5s
+# Seconds for all fuzz targets together.
+FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
 
-.PHONY: help demo build test check lint fuzz vuln bench fmt golden aws-sandbox clean
+.PHONY: help demo build test check lint fuzz fuzz-long vuln bench fmt golden aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +38,11 @@ lint: ## formatting, import order, tidy modules
 	go mod tidy -diff
 	$(TOOL) golangci-lint run
 
-fuzz: ## every fuzz target for FUZZTIME each
-	./test/fuzz.sh $(FUZZTIME)
+fuzz: ## every fuzz target, FUZZBUDGET seconds in all
+	./test/fuzz.sh $(FUZZBUDGET)
+
+fuzz-long: ## every fuzz target, an hour in all
+	./test/fuzz.sh 3600
 
 vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
