@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -43,41 +42,43 @@ func newFleet(n int) *fleet {
 	return f
 }
 
-func (f *fleet) Observe(_ context.Context, q Query) (*Observation, error) {
-	o := &Observation{Cloud: "aws", Accounts: []string{"1"}, Windows: map[inventory.Ref]*usage.Window{}, Unread: map[string]bool{}, CommitmentsKnown: true}
+func (f *fleet) List(_ context.Context, q Query) (*Observation, error) {
+	if q.Only != nil && f.again != nil {
+		f.again()
+	}
+	o := &Observation{Cloud: "aws", Accounts: []string{"1"}, Regions: []string{"us-east-1", "us-west-2"}, Unread: map[string]bool{}, CommitmentsKnown: true}
 	for region := range f.unread {
 		o.Unread["1/"+region+"/instance"] = true
 	}
 	for _, r := range f.machines {
-		if f.unread[r.Region] {
+		if f.unread[r.Region] || q.Only != nil && !q.Only[r.Ref()] {
 			continue
 		}
 		copied := *r
 		o.Resources = append(o.Resources, &copied)
-		w := usage.NewWindow(q.Now.Add(-q.Window), q.Now, f.step, "test", nil)
+	}
+	return o, nil
+}
+
+func (f *fleet) Name() string { return "test" }
+
+// Measure implements usage.Source.
+func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	for _, r := range resources {
+		w := open(r, usage.Opened{Step: f.step, Source: "test"})
 		load := 0.0
 		if f.busy[r.ID] {
 			load = 95
 		}
-		for at := w.From; at.Before(q.Now); at = at.Add(f.step) {
+		for at := iv.From; at.Before(iv.To); at = at.Add(f.step) {
 			for s, v := range map[usage.Signal]float64{usage.GPUUtil: load, usage.MemUsed: 1 << 20, usage.MemTotal: 24 << 30} {
 				w.Add("0", s, usage.Point{Time: at, Mean: v, Max: v})
 			}
 			w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 1, Max: 1})
 			w.Add("", usage.NetBytes, usage.Point{Time: at, Mean: 100, Max: 100})
 		}
-		o.Windows[r.Ref()] = w
 	}
-	return o, nil
-}
-
-func (f *fleet) Recheck(ctx context.Context, refs []inventory.Ref, q Query) (*Observation, error) {
-	if f.again != nil {
-		f.again()
-	}
-	o, err := f.Observe(ctx, q)
-	o.Resources = slices.DeleteFunc(o.Resources, func(r *inventory.Resource) bool { return !slices.Contains(refs, r.Ref()) })
-	return o, err
+	return usage.Measured{}, nil
 }
 
 func (f *fleet) ladder(account string) *action.Ladder {
@@ -87,7 +88,7 @@ func (f *fleet) ladder(account string) *action.Ladder {
 func (f *fleet) now() time.Time { return f.clock.Wall }
 
 // pass makes one pass of a policy that ends idle machines.
-func (f *fleet) pass(t testing.TB, recordings ...Recording) (*Pass, error) {
+func (f *fleet) pass(t testing.TB, recordings ...Recording) (*Result, error) {
 	t.Helper()
 	set, err := policy.Parse("idle.yaml", []byte(`apiVersion: curfew.policy/v1
 policies:
@@ -107,13 +108,21 @@ policies:
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Enforce(context.Background(), Live{Observer: f, Rechecker: f, Query: Query{Now: f.now(), Window: 3 * time.Hour}, Recordings: recordings,
-		Prices: book, Duty: duty.DefaultThresholds(), Policies: set, Ladder: f.ladder, Now: f.now})
+	return New(f.setting(set, book, recordings...)).Round(context.Background())
+}
+
+func (f *fleet) setting(set *policy.Set, book *price.Book, recordings ...Recording) Setting {
+	out := Setting{Clock: f.now, Lister: f, Prices: book, Duty: duty.DefaultThresholds(), LookBack: 3 * time.Hour, Policies: set, Ladder: f.ladder}
+	for _, r := range recordings {
+		out.Sources = append(out.Sources, Recorded(r))
+	}
+	out.Sources = append(out.Sources, f)
+	return out
 }
 
 // passes lets half an hour go by in steps of ten minutes, which is enough to warn, to
 // wait, and to act.
-func (f *fleet) passes(t testing.TB, recordings ...Recording) (last *Pass) {
+func (f *fleet) passes(t testing.TB, recordings ...Recording) (last *Result) {
 	t.Helper()
 	for range 4 {
 		var err error
@@ -180,28 +189,31 @@ func TestAGangThatGrows(t *testing.T) {
 	for _, r := range f.machines {
 		r.Gang = "run-1"
 	}
-	seen := make([]*inventory.Resource, len(f.machines))
-	copy(seen, f.machines)
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read []inventory.Ref
-	l := Live{Rechecker: recheck(func(refs []inventory.Ref) { read = refs }), Prices: book, Policies: &policy.Set{}, Now: f.now}
-	item := action.Item{Ref: seen[0].Ref(), Gang: []inventory.Ref{seen[1].Ref()}}
-	if _, err := l.verify(context.Background(), seen, []action.Item{item}); err != nil {
+	e := New(f.setting(&policy.Set{}, book))
+	e.Setting.Ladder = nil
+	if _, err := e.Round(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(read, seen[2].Ref()) || len(read) != 3 {
+	read := map[inventory.Ref]bool{}
+	e.Lister = listing(func(q Query) { read = q.Only })
+	item := action.Item{Ref: f.machines[0].Ref(), Gang: []inventory.Ref{f.machines[1].Ref()}}
+	if _, err := e.verify(context.Background(), []action.Item{item}); err != nil {
+		t.Fatal(err)
+	}
+	if !read[f.machines[2].Ref()] || len(read) != 3 {
 		t.Errorf("read %v again, want the whole gang", read)
 	}
 }
 
-// recheck notes what is read again.
-type recheck func(refs []inventory.Ref)
+// listing notes what is read again.
+type listing func(q Query)
 
-func (r recheck) Recheck(_ context.Context, refs []inventory.Ref, _ Query) (*Observation, error) {
-	r(refs)
+func (l listing) List(_ context.Context, q Query) (*Observation, error) {
+	l(q)
 	return &Observation{}, nil
 }
 
@@ -213,9 +225,9 @@ type quiet struct {
 
 func (quiet) Name() string { return "quiet.csv" }
 
-func (q quiet) Collect(_ context.Context, resolve func(string, time.Duration) *usage.Window) (usage.Summary, error) {
+func (q quiet) Collect(_ context.Context, resolve func(string, time.Duration) usage.Sink) (usage.Summary, error) {
 	if w := resolve(q.name, time.Minute); w != nil {
-		for at := w.From; at.Before(q.f.now()); at = at.Add(time.Minute) {
+		for at := q.f.now().Add(-16 * time.Hour); at.Before(q.f.now()); at = at.Add(time.Minute) {
 			w.Add("0", usage.GPUUtil, usage.Point{Time: at})
 			w.Add("0", usage.MemUsed, usage.Point{Time: at})
 		}

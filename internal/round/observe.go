@@ -26,6 +26,9 @@ func (e *Engine) observe(ctx context.Context, r *Result, now time.Time) error {
 	}
 	r.Observation = *o
 	r.Sort()
+	for _, res := range r.Resources {
+		e.Prices.Fill(res)
+	}
 	fresh := e.sync(r.Resources)
 	for _, members := range e.gangs {
 		missing := unreadIn(r.Unread, members[0].Account, members[0].Kind)

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // fix makes one round about the finding of idle GPUs on i-1.
-func (f *fleet) fix(t testing.TB, id string) *Outcome {
+func (f *fleet) fix(t testing.TB, id string) *Result {
 	t.Helper()
-	p := params(t, Observation{})
-	p.Observer, p.Clock = f, f.now
-	out, err := Apply(context.Background(), Remedy{Params: p, Ladder: f.ladder, Now: f.now,
-		Wishes: []Wish{{Finding: id, Rule: "gpu-instance-idle", Resource: f.machines[0].Ref(), Notify: []string{"owner"}, Grace: 15 * time.Minute, ScratchDisks: true}}})
+	p := setting(t, Observation{})
+	p.Lister, p.Sources, p.Clock, p.Ladder = f, []usage.Source{f}, f.now, f.ladder
+	p.Requests = []Request{{Finding: id, Rule: "gpu-instance-idle", Resource: f.machines[0].Ref(), Notify: []string{"owner"}, Grace: 15 * time.Minute, ScratchDisks: true}}
+	out, err := New(p).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,9 +26,9 @@ func (f *fleet) fix(t testing.TB, id string) *Outcome {
 func (f *fleet) idleFinding(t testing.TB) string {
 	t.Helper()
 	f.step = time.Hour
-	p := params(t, Observation{})
-	p.Observer = f
-	a, err := Run(context.Background(), p)
+	p := setting(t, Observation{})
+	p.Lister, p.Sources = f, []usage.Source{f}
+	a, err := New(p).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestAFixOfOneOfAGang(t *testing.T) {
 			}
 			f.busy["i-2"] = tc.busy
 			id := f.idleFinding(t)
-			var out *Outcome
+			var out *Result
 			for range 3 {
 				out = f.fix(t, id)
 				f.clock.Advance(10 * time.Minute)

@@ -19,18 +19,39 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// account is an observer that sees what it was given.
+// account is a lister of what it was given, and a source of what was measured of it.
 type account struct {
 	observation Observation
 	err         error
+	loads       map[string]float64 // of the GPU of a machine, by its id
 }
 
-func (a account) Observe(ctx context.Context, _ Query) (*Observation, error) {
+func (a account) List(ctx context.Context, _ Query) (*Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	o := a.observation
 	return &o, a.err
+}
+
+func (a account) Name() string { return "test" }
+
+func (a account) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	for _, r := range resources {
+		load, ok := a.loads[r.ID]
+		if !ok {
+			continue
+		}
+		w := open(r, usage.Opened{Step: time.Hour, Source: "test"})
+		for at := iv.From; at.Before(iv.To); at = at.Add(time.Hour) {
+			w.Add("0", usage.GPUUtil, usage.Point{Time: at, Mean: load, Max: load})
+			w.Add("0", usage.MemUsed, usage.Point{Time: at, Mean: 1 << 20, Max: 1 << 20})
+			w.Add("0", usage.MemTotal, usage.Point{Time: at, Mean: 24 << 30, Max: 24 << 30})
+			w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: load / 20, Max: load / 20})
+			w.Add("", usage.NetBytes, usage.Point{Time: at, Mean: 100, Max: 100})
+		}
+	}
+	return usage.Measured{}, nil
 }
 
 // tape is a recording made in memory.
@@ -43,7 +64,7 @@ type tape struct {
 
 func (tape) Name() string { return "tape.csv" }
 
-func (r tape) Collect(_ context.Context, resolve func(string, time.Duration) *usage.Window) (usage.Summary, error) {
+func (r tape) Collect(_ context.Context, resolve func(string, time.Duration) usage.Sink) (usage.Summary, error) {
 	w := resolve(r.resource, time.Hour)
 	if w == nil {
 		return usage.Summary{}, nil
@@ -62,19 +83,23 @@ func machine(id, typ string, age time.Duration) *inventory.Resource {
 		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
 }
 
-func params(t testing.TB, o Observation, recordings ...Recording) Params {
+func setting(t testing.TB, o Observation, recordings ...Recording) Setting {
 	t.Helper()
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Params{
-		Observer: account{observation: o}, Query: Query{Now: now, Window: 14 * 24 * time.Hour}, Recordings: recordings,
-		Prices: book, Thresholds: finding.DefaultThresholds(), Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
+	out := Setting{
+		Lister: account{observation: o}, Query: Query{Window: 14 * 24 * time.Hour}, Prices: book,
+		Audit: &Audit{Thresholds: finding.DefaultThresholds()}, Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
 	}
+	for _, r := range recordings {
+		out.Sources = append(out.Sources, Recorded(r))
+	}
+	return out
 }
 
-func rulesOf(a *Audit) string {
+func rulesOf(a *Result) string {
 	var out []string
 	for _, f := range a.Findings {
 		out = append(out, f.Rule+" "+f.Resource.ID)
@@ -86,7 +111,7 @@ const days = 24 * time.Hour
 
 func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 	r := machine("i-1", "g6.2xlarge", 30*days)
-	a, err := Run(context.Background(), params(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true}))
+	a, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true})).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +127,8 @@ func TestAnUnknownGPUTypeIsNotJudgedByItsCPU(t *testing.T) {
 	quiet := tape{resource: "i-1", hours: 14 * 24, values: map[usage.Signal]float64{usage.CPUUtil: 1, usage.NetBytes: 10}}
 	group := &inventory.Resource{ID: "fleet", Kind: inventory.KindAutoScalingGroup, Cloud: "aws", Account: "1", Region: "us-east-1", Tags: map[string]string{},
 		Detail: &inventory.AutoScalingGroup{Min: 0, Max: 2, Desired: 1, Instances: []string{"i-1"}}}
-	a, err := Run(context.Background(), params(t, Observation{CommitmentsKnown: true,
-		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "p99.48xlarge", 30*days), group}}}, quiet))
+	a, err := New(setting(t, Observation{CommitmentsKnown: true,
+		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "p99.48xlarge", 30*days), group}}}, quiet)).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +144,8 @@ func TestWasteStaysWithinCost(t *testing.T) {
 	reserved := &inventory.Resource{ID: "ri-1", Kind: inventory.KindCommitment, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "g6.2xlarge",
 		State: inventory.StateRunning, Tags: map[string]string{}, Detail: &inventory.Commitment{CommitmentType: inventory.ReservedInstances, Count: 2,
 			Platform: inventory.LinuxPlatform, Hourly: inventory.Known(money.USD)}}
-	a, err := Run(context.Background(), params(t, Observation{CommitmentsKnown: true,
-		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 30*days), reserved}}}))
+	a, err := New(setting(t, Observation{CommitmentsKnown: true,
+		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 30*days), reserved}}})).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +179,7 @@ func TestRecordedUsageDecides(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := machine("i-1", "g6.2xlarge", 30*days)
-			a, err := Run(context.Background(), params(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true}, tc.tape))
+			a, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true}, tc.tape)).Round(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +197,7 @@ func TestRecordedUsageOfAStranger(t *testing.T) {
 	a, b := machine("i-1", "g6.2xlarge", 30*days), machine("i-2", "g6.2xlarge", 30*days)
 	b.Name = a.Name
 	for _, name := range []string{"i-9", a.Name} {
-		audit, err := Run(context.Background(), params(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{a, b}}}, tape{resource: name, hours: 400, values: map[usage.Signal]float64{usage.GPUUtil: 0}}))
+		audit, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{a, b}}}, tape{resource: name, hours: 400, values: map[usage.Signal]float64{usage.GPUUtil: 0}})).Round(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,14 +208,14 @@ func TestRecordedUsageOfAStranger(t *testing.T) {
 }
 
 func TestNothingReadIsAnError(t *testing.T) {
-	p := params(t, Observation{})
-	p.Observer = account{err: inventory.ErrUnauthenticated}
-	if _, err := Run(context.Background(), p); !errors.Is(err, inventory.ErrUnauthenticated) {
+	p := setting(t, Observation{})
+	p.Lister = account{err: inventory.ErrUnauthenticated}
+	if _, err := New(p).Round(context.Background()); !errors.Is(err, inventory.ErrUnauthenticated) {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Run(ctx, params(t, Observation{})); !errors.Is(err, context.Canceled) {
+	if _, err := New(setting(t, Observation{})).Round(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v", err)
 	}
 }
@@ -198,34 +223,26 @@ func TestNothingReadIsAnError(t *testing.T) {
 // TestTotalsAddUp: the categories, the owners and the charges are the same dollars,
 // and waste and savings never exceed them.
 func TestTotalsAddUp(t *testing.T) {
-	base := params(t, Observation{})
+	base := setting(t, Observation{})
 	types := []string{"g6.2xlarge", "p4d.24xlarge", "m5.xlarge", "t3.large", "unknown.large"}
 	rapid.Check(t, func(t *rapid.T) {
-		o := Observation{CommitmentsKnown: rapid.Bool().Draw(t, "commitments"), Windows: map[inventory.Ref]*usage.Window{}}
+		o := Observation{CommitmentsKnown: rapid.Bool().Draw(t, "commitments")}
+		loads := map[string]float64{}
 		for i := range rapid.IntRange(0, 12).Draw(t, "machines") {
 			r := machine("i-"+string(rune('a'+i)), rapid.SampledFrom(types).Draw(t, "type"), 30*days)
 			r.Owner.Team = rapid.SampledFrom([]string{"", "vision", "language"}).Draw(t, "team")
 			o.Resources = append(o.Resources, r)
 			if rapid.Bool().Draw(t, "measured") {
-				w := usage.NewWindow(now.Add(-14*days), now, time.Hour, "test", nil)
-				load := rapid.SampledFrom([]float64{0, 0.4, 30, 95}).Draw(t, "load")
-				for h := range 14 * 24 {
-					at := w.From.Add(time.Duration(h) * time.Hour)
-					w.Add("0", usage.GPUUtil, usage.Point{Time: at, Mean: load, Max: load})
-					w.Add("0", usage.MemUsed, usage.Point{Time: at, Mean: 1 << 20, Max: 1 << 20})
-					w.Add("0", usage.MemTotal, usage.Point{Time: at, Mean: 24 << 30, Max: 24 << 30})
-					w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: load / 20, Max: load / 20})
-					w.Add("", usage.NetBytes, usage.Point{Time: at, Mean: 100, Max: 100})
-				}
-				o.Windows[r.Ref()] = w
+				loads[r.ID] = rapid.SampledFrom([]float64{0, 0.4, 30, 95}).Draw(t, "load")
 			}
 			v := &inventory.Resource{ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp2", CreatedAt: now.Add(-60 * days),
 				State: rapid.SampledFrom([]inventory.State{inventory.StateAvailable, inventory.StateInUse}).Draw(t, "volume"), Tags: map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}}
 			o.Resources = append(o.Resources, v)
 		}
 		p := base
-		p.Observer = account{observation: o}
-		a, err := Run(context.Background(), p)
+		all := account{observation: o, loads: loads}
+		p.Lister, p.Sources = all, []usage.Source{all}
+		a, err := New(p).Round(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}

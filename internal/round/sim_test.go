@@ -12,20 +12,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-func audit(t testing.TB, seed uint64, now time.Time) (*round.Audit, *sim.Cloud) {
+func audit(t testing.TB, seed uint64, now time.Time) (*round.Result, *sim.Cloud) {
 	t.Helper()
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cloud := sim.New(sim.Options{Seed: seed, Now: now, Tags: inventory.DefaultTagMapping()})
-	a, err := round.Run(context.Background(), round.Params{
-		Observer: cloud, Query: round.Query{Now: now, Window: 14 * 24 * time.Hour}, Prices: book,
-		Thresholds: finding.DefaultThresholds(), Duty: duty.DefaultThresholds(), Required: inventory.RequiredTags,
+	a, err := round.New(round.Setting{
+		Lister: cloud, Sources: []usage.Source{cloud}, Query: round.Query{Window: 14 * 24 * time.Hour}, Prices: book, Duty: duty.DefaultThresholds(),
+		Audit: &round.Audit{Thresholds: finding.DefaultThresholds(), Required: inventory.RequiredTags},
 		Clock: func() time.Time { return now },
-	})
+	}).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
