@@ -4,7 +4,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mapfile -t targets < <(git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed -E 's|/[^/]*:func |:|' | LC_ALL=C sort)
 [ "${#targets[@]}" -gt 0 ] || { echo "no fuzz target found"; exit 1; }
-each=$((${1:-120} * 1000 / ${#targets[@]}))ms
+each=$((${1:-120} * 1000 / ${#targets[@]}))
+[ "$each" -gt 0 ] || { echo "no time for any target"; exit 1; }
+each+=ms
 cache=$(go env GOCACHE)/fuzz/$(go list -m)
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT

@@ -173,6 +173,7 @@ func TestCostsByHand(t *testing.T) {
 	}
 	start := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 	l := &ladderTest{t: t, sandbox: s, dir: t.TempDir(), now: start}
+	l.write("curfew.yaml", noTurns)
 	api := ec2.NewFromConfig(s.Config("us-east-1"))
 	at := func(hour, minute int) {
 		l.jump(start.Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute).Sub(l.clock()))

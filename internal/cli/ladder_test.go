@@ -56,7 +56,7 @@ policies:
     mode: enforce
 `
 
-const ladderConfig = `notify:
+const ladderConfig = noTurns + `notify:
   slack: {token_env: SLACK_TOKEN, base_url: "%s/api/", users: {ana: U0ANA}}
 enforce: {window: 2h}
 approvers: {bo: [approver], ana: [approver]}

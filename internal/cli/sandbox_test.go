@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,12 +18,19 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
+// noTurns is the configuration in which no call waits for its turn.
+const noTurns = "aws: {requests_per_second: 10000}\n"
+
 // scanJSON scans the account that the environment names and reads the document.
 func scanJSON(t *testing.T, want int, args ...string) report.Document {
 	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(noTurns), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var out, errs bytes.Buffer
 	p := Process{Args: append([]string{"scan", "-o", "json", "--no-save"}, args...), Stdout: &out, Stderr: &errs,
-		Lookup: os.LookupEnv, Now: time.Now, Dir: t.TempDir(), Version: "test"}
+		Lookup: os.LookupEnv, Now: time.Now, Dir: dir, Version: "test"}
 	if got := Run(context.Background(), p); got != want {
 		t.Fatalf("scan %s: exit %d, want %d\n%s\n%s", strings.Join(args, " "), got, want, errs.String(), head(out.String(), "blind_spots"))
 	}

@@ -112,7 +112,7 @@ func start(t *testing.T, begin time.Time) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		resp, err := http.Get("http://" + host + "/-/ready")
 		if err != nil {
 			continue

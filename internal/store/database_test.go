@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -50,36 +51,38 @@ func TestTransactTriesAgain(t *testing.T) {
 
 // TestTransactWaitsForOthers lets another connection hold the lock of all writers.
 func TestTransactWaitsForOthers(t *testing.T) {
-	dir := t.TempDir()
-	mine, err := Open(t.Context(), Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mine.Close()
-	other, err := Open(t.Context(), Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	held, err := other.db.write.BeginTxx(t.Context(), other.db.begin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	freeze := func(ctx context.Context) error { return mine.Actions().Unfreeze(ctx, "ana", "over", time.Unix(0, 1)) }
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := freeze(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while it is held: got %v, want context.DeadlineExceeded", err)
-	}
-	done := make(chan error)
-	go func() { done <- freeze(t.Context()) }()
-	time.Sleep(20 * time.Millisecond)
-	if err := held.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Errorf("when it is given back: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		mine, err := Open(t.Context(), Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mine.Close()
+		other, err := Open(t.Context(), Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		held, err := other.db.write.BeginTxx(t.Context(), other.db.begin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		freeze := func(ctx context.Context) error { return mine.Actions().Unfreeze(ctx, "ana", "over", time.Unix(0, 1)) }
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := freeze(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while it is held: got %v, want context.DeadlineExceeded", err)
+		}
+		done := make(chan error)
+		go func() { done <- freeze(t.Context()) }()
+		time.Sleep(time.Second)
+		if err := held.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("when it is given back: %v", err)
+		}
+	})
 }
 
 func TestPostgresErrors(t *testing.T) {

@@ -74,11 +74,11 @@ func TestServerDiesWithTheTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	for range 100 {
+	for range 1000 {
 		if db.Ping() != nil {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 	t.Error("the server outlives the process that started it")
 }

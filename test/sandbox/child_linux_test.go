@@ -47,11 +47,11 @@ func TestMotoDiesWithTheTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	for range 100 {
+	for range 1000 {
 		if !answers(url) {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 	t.Error("moto outlives the process that started it")
 }

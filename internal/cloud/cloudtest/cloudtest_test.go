@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -564,30 +565,33 @@ func TestABrokenObserverFails(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			observed = 0
-			c, a := valid()
-			a.spoil = tc.spoil
-			if tc.set != nil {
-				tc.set(&c, a)
-			}
-			rec := &recorder{TB: t}
-			s, err := observe(t.Context(), rec, c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checked := 0
-			for _, p := range properties {
-				if strings.HasPrefix(p.name, tc.property) {
-					p.check(rec, s)
-					checked++
+			synctest.Test(t, func(t *testing.T) {
+				observed = 0
+				c, a := valid()
+				a.spoil = tc.spoil
+				if tc.set != nil {
+					tc.set(&c, a)
 				}
-			}
-			if checked != 1 {
-				t.Fatalf("%d properties are called %q, want 1", checked, tc.property)
-			}
-			if !strings.Contains(strings.Join(rec.complaints, "\n"), tc.says) {
-				t.Errorf("complaints: %q, want one with %q", rec.complaints, tc.says)
-			}
+				rec := &recorder{TB: t}
+				s, err := observe(t.Context(), rec, c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checked := 0
+				for _, p := range properties {
+					if strings.HasPrefix(p.name, tc.property) {
+						p.check(rec, s)
+						checked++
+					}
+				}
+				if checked != 1 {
+					t.Fatalf("%d properties are called %q, want 1", checked, tc.property)
+				}
+				if !strings.Contains(strings.Join(rec.complaints, "\n"), tc.says) {
+					t.Errorf("complaints: %q, want one with %q", rec.complaints, tc.says)
+				}
+				time.Sleep(time.Second) // whoever is still at it returns
+			})
 		})
 	}
 }

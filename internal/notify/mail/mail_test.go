@@ -384,9 +384,8 @@ func TestPasswordNeverShows(t *testing.T) {
 func TestContext(t *testing.T) {
 	for _, where := range []string{"CONNECT", "EHLO", "RCPT", "END"} {
 		t.Run("cancelled at "+where, func(t *testing.T) {
-			s := newServer(t, func(s *server) { s.replies = map[string][]string{where: {"hang"}} })
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(50*time.Millisecond, cancel)
+			s := newServer(t, func(s *server) { s.replies, s.hangs = map[string][]string{where: {"hang"}}, cancel })
 			began := time.Now()
 			err := channel(t, config(s)).Send(ctx, "ana@example.com", notifytest.Warning())
 			if took := time.Since(began); !errors.Is(err, context.Canceled) || took > 3*time.Second {

@@ -50,6 +50,7 @@ type server struct {
 	taken    []delivery
 	done     sync.WaitGroup
 	quit     chan struct{}
+	hangs    func() // called when it says nothing more
 }
 
 func newServer(t testing.TB, change func(*server)) *server {
@@ -140,6 +141,9 @@ func (s *server) converse(conn net.Conn) {
 		case "drop":
 			return true, false
 		case "hang":
+			if s.hangs != nil {
+				s.hangs()
+			}
 			<-s.quit
 			return true, false
 		default:

@@ -240,12 +240,14 @@ func TestContext(t *testing.T) {
 	w := newWorkspace(t)
 	release := make(chan struct{})
 	defer close(release)
-	hang := func(http.ResponseWriter, *http.Request) { <-release }
+	ctx, cancel := context.WithCancel(t.Context())
+	hang := func(http.ResponseWriter, *http.Request) {
+		cancel()
+		<-release
+	}
 	w.faults = []http.HandlerFunc{hang, hang}
 	ch := open(t, config(w.URL))
 
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
 	if err := ch.Send(ctx, "#vision", notifytest.Warning()); !errors.Is(err, context.Canceled) {
 		t.Errorf("Send = %v, want the cancellation", err)
 	}
