@@ -20,16 +20,6 @@ type tape struct {
 	last [][]uint64
 }
 
-// signals are all that a row can hold.
-var signals = func() (all []usage.Signal) {
-	for s := usage.Signal(0); ; s++ {
-		if named, ok := usage.SignalNamed(s.String()); !ok || named != s {
-			return all
-		}
-		all = append(all, s)
-	}
-}()
-
 // rich says whether a row holds more than the utilisation of a GPU.
 func rich(s *usage.Sample) bool {
 	for _, sig := range signals {
