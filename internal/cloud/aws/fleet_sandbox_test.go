@@ -77,20 +77,7 @@ func TestReadsAllPagesOfAFleet(t *testing.T) {
 // BenchmarkRecheckOfAFleet reads a hundred machines of ten thousand again.
 func BenchmarkRecheckOfAFleet(b *testing.B) {
 	f := wire.Fleet{Machines: 10_000, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	s := wire.NewFleet(f)
-	s.Recorder.CountOnly()
-	if err := s.Listen(0); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { s.Close() })
-	environ(b)
-	b.Setenv("AWS_ENDPOINT_URL", s.URL())
-	o := oneGPU
-	o.Regions, o.RequestsPerSecond = []string{"us-east-1"}, 100_000
-	c, err := aws.New(b.Context(), o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c, s := fleetCloud(b, f)
 	var refs []inventory.Ref
 	for n := range 100 {
 		refs = append(refs, inventory.Ref{Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindInstance, ID: f.InstanceID(n * 100)})
@@ -104,6 +91,117 @@ func BenchmarkRecheckOfAFleet(b *testing.B) {
 	}
 	for _, call := range []string{"ec2:DescribeInstances", "ec2:DescribeInstanceAttribute", "cloudwatch:ListMetrics", "cloudwatch:GetMetricData"} {
 		b.ReportMetric(float64(s.Recorder.Count(call)), call[strings.Index(call, ":")+1:]+"/op")
+	}
+}
+
+// tallied counts what is opened and handed over.
+type tallied map[inventory.Ref]int
+
+func (t tallied) open(r *inventory.Resource, _ usage.Opened) usage.Sink {
+	t[r.Ref()] += 0
+	return counted(func() { t[r.Ref()]++ })
+}
+
+type counted func()
+
+func (f counted) Add(string, usage.Signal, usage.Point) bool { f(); return true }
+
+// fleetCloud reads a fleet, and returns who answers.
+func fleetCloud(t testing.TB, f wire.Fleet) (*aws.Cloud, *wire.Server) {
+	t.Helper()
+	s := wire.NewFleet(f)
+	s.Recorder.CountOnly()
+	if err := s.Listen(0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	environ(t)
+	t.Setenv("AWS_ENDPOINT_URL", s.URL())
+	o := oneGPU
+	o.Regions, o.RequestsPerSecond = []string{"us-east-1"}, 100_000
+	c, err := aws.New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, s
+}
+
+// TestAllOfAMachineOrNothing fails one call among many: a machine of which a part could not
+// be read is not opened, and every other one is measured whole.
+func TestAllOfAMachineOrNothing(t *testing.T) {
+	f := wire.Fleet{Machines: 90, GPUs: 8, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	c, s := fleetCloud(t, f)
+	listed, err := c.List(t.Context(), round.Query{Now: f.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	iv := usage.Interval{From: f.Now.Add(-2 * time.Hour), To: f.Now, Step: time.Minute}
+	whole := tallied{}
+	if _, err := c.Measure(t.Context(), listed.Resources, iv, whole.open); err != nil {
+		t.Fatal(err)
+	}
+	each := 120 * (2 + 8*4) // two signals of the machine and four of each GPU, by the minute
+	for ref, n := range whole {
+		if n != each {
+			t.Fatalf("%s has %d points, want %d", ref, n, each)
+		}
+	}
+	if len(whole) != f.Machines || s.Recorder.Count("cloudwatch:GetMetricData") < 8 {
+		t.Fatalf("%d machines in %d calls", len(whole), s.Recorder.Count("cloudwatch:GetMetricData"))
+	}
+	for after := range 4 {
+		remove := s.Inject(wire.Fault{Service: "cloudwatch", Operation: "GetMetricData", Kind: wire.NotOffered, After: after, Times: 1})
+		some := tallied{}
+		m, err := c.Measure(t.Context(), listed.Resources, iv, some.open)
+		remove()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := f.Machines - len(some)
+		if want := fmt.Sprintf("for %d machines", lost); lost < 5 || lost > 20 || len(m.BlindSpots) != 1 || !strings.Contains(m.BlindSpots[0].Effect, want) {
+			t.Errorf("%d machines were lost with one call, and the blind spots are %+v", lost, m.BlindSpots)
+		}
+		for ref, n := range some {
+			if n != each {
+				t.Errorf("of %s %d points were handed over, want %d", ref, n, each)
+			}
+		}
+	}
+}
+
+// BenchmarkMeasureOfAFleet reads half a day of a thousand machines by the minute.
+func BenchmarkMeasureOfAFleet(b *testing.B) {
+	f := wire.Fleet{Machines: 1000, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	c, s := fleetCloud(b, f)
+	listed, err := c.List(b.Context(), round.Query{Now: f.Now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, bc := range []struct {
+		name   string
+		length time.Duration
+	}{{"12h", 12 * time.Hour}, {"15h", 15 * time.Hour}, {"15m", 15 * time.Minute}} {
+		b.Run(bc.name, func(b *testing.B) {
+			iv := usage.Interval{From: f.Now.Add(-bc.length), To: f.Now, Step: time.Minute}
+			for b.Loop() {
+				s.Recorder.Reset()
+				points := 0
+				m, err := c.Measure(b.Context(), listed.Resources, iv, func(*inventory.Resource, usage.Opened) usage.Sink {
+					return counted(func() { points++ })
+				})
+				if err != nil || len(m.BlindSpots) > 0 {
+					b.Fatal(m.BlindSpots, err)
+				}
+				for _, call := range m.Calls {
+					b.ReportMetric(float64(call.Count), call.API[strings.Index(call.API, ":")+1:]+"/op")
+					if call.API == "cloudwatch:GetMetricData" {
+						b.ReportMetric(float64(call.Units), "metrics/op")
+						b.ReportMetric(float64(call.Cost)/1e9, "$/op")
+					}
+				}
+				b.ReportMetric(float64(points), "points/op")
+			}
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	sagetypes "github.com/aws/aws-sdk-go-v2/service/sagemaker/types"
 	plantypes "github.com/aws/aws-sdk-go-v2/service/savingsplans/types"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -340,5 +341,38 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 		if s.commitments != tc.known || (len(s.blindSpots) == 0) != tc.known {
 			t.Errorf("%s: commitments known: %v, blind spots %+v; want known: %v", tc.name, s.commitments, s.blindSpots, tc.known)
 		}
+	}
+}
+
+// TestNamesThatMetricsUse are noted on what is listed: a host's name that two machines have
+// is neither's, and what is of another region is not touched.
+func TestNamesThatMetricsUse(t *testing.T) {
+	s := &scan{}
+	p := &place{scan: s, region: "us-east-1", account: &account{id: "1"}, hosts: map[string]string{},
+		targetGroups: map[string][]string{"lb-1": {"targetgroup/a/1"}}, components: map[string]bool{"e-1": true}}
+	s.places = []*place{p}
+	for _, x := range [][2]string{{"shared", "i-1"}, {"own", "i-2"}, {"shared", "i-3"}} {
+		p.nameHost(x[0], x[1])
+	}
+	at := func(region, id string, d inventory.Detail) *inventory.Resource {
+		return &inventory.Resource{ID: id, Account: "1", Region: region, Detail: d}
+	}
+	balancer, endpoint := &inventory.LoadBalancer{}, &inventory.Endpoint{}
+	far := at("eu-west-1", "i-2", &inventory.Instance{})
+	named := at("us-east-1", "i-3", &inventory.Instance{})
+	named.Aliases = []string{"shared", "another"} // as other parts of the listing know it
+	s.resources = []*inventory.Resource{at("us-east-1", "i-1", &inventory.Instance{}), at("us-east-1", "i-2", &inventory.Instance{}), named, far,
+		at("us-east-1", "lb-1", balancer), at("us-east-1", "e-1", endpoint), at("us-east-1", "e-2", &inventory.Endpoint{})}
+	s.link()
+	var got [][]string
+	for _, r := range s.resources {
+		got = append(got, r.Aliases)
+	}
+	want := [][]string{nil, {"own"}, {"another"}, nil, nil, nil, nil}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the aliases differ (- want, + got):\n%s", diff)
+	}
+	if !slices.Equal(balancer.TargetGroups, []string{"targetgroup/a/1"}) || !endpoint.Components || s.resources[6].Detail.(*inventory.Endpoint).Components {
+		t.Errorf("the target groups are %v; components: %v", balancer.TargetGroups, endpoint.Components)
 	}
 }
