@@ -8,6 +8,7 @@ package inventory
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -111,6 +112,11 @@ func (f Fact[T]) Get() (T, bool) { return f.value, f.known }
 // Known says whether the value is known.
 func (f Fact[T]) Known() bool { return f.known }
 
+// Equal says whether both have the same value, or none.
+func (f Fact[T]) Equal(other Fact[T]) bool {
+	return f.known == other.known && reflect.DeepEqual(f.value, other.value)
+}
+
 // Or returns the value, or otherwise where it is not known.
 func (f Fact[T]) Or(otherwise T) T {
 	if f.known {
@@ -155,6 +161,17 @@ type Resource struct {
 	// Gang names the run whose machines work together (curfew:gang, or what the
 	// launcher calls its cluster); they are judged together. Empty: none is known.
 	Gang string
+	// Size is what it has of accelerators, CPUs and memory, where it is a machine.
+	Size Size
+	// Manager is what would bring it back or change it; zero is nobody.
+	Manager Manager
+	// Aliases are names besides ID and Name by which metrics may know it: a private DNS
+	// name or address, a node's or provider's id, a host name. Other resources may have the
+	// same ones, in other networks.
+	Aliases []string
+	// Incarnation tells the resource from another one under the same name, where the
+	// adapter knows better than by CreatedAt; empty is that it does not.
+	Incarnation string
 	// Detail holds what only this kind has: *Instance for KindInstance and so on.
 	// It may be nil.
 	Detail Detail

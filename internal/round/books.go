@@ -30,7 +30,7 @@ func (b Books) Seen(o *Observation, q Query) []ledger.Seen {
 		b.Estate.Charge(o.Resources, charges)
 	}
 	verdicts := map[inventory.Ref]duty.Verdict{}
-	for ref, p := range present(o, b.Prices, b.Estate, b.Duty, q.Now) {
+	for ref, p := range present(o, b.Duty, q.Now) {
 		verdicts[ref] = *p.duty
 	}
 	accounts := map[string]bool{}

@@ -67,17 +67,13 @@ func Run(ctx context.Context, p Params) (*Audit, error) {
 	}
 	audit.Sort()
 	estate, _ := p.Observer.(Estate)
+	fill(&audit.Observation, p.Prices)
 	for _, r := range audit.Resources {
 		if w := audit.Windows[r.Ref()]; w != nil && w.GPUMemory == 0 {
-			if m, ok := p.Prices.Machine(r.Type); ok {
-				w.GPUMemory = float64(m.AcceleratorMemoryMiB << 20)
-			} else if size, ok := sizeOf(estate, r); ok {
-				a, _ := p.Prices.Accelerator(size.GPU)
-				w.GPUMemory = float64(a.MemoryMiB << 20)
-			}
+			w.GPUMemory = float64(r.Size.GPUMemory.Or(0))
 		}
 	}
-	audit.Verdicts = judge(&audit.Observation, p, estate)
+	audit.Verdicts = judge(&audit.Observation, p)
 	audit.Charges = ledger.RunRates(audit.Resources, p.Prices)
 	if estate != nil {
 		estate.Charge(audit.Resources, audit.Charges)
@@ -127,7 +123,7 @@ func record(ctx context.Context, o *Observation, p Params, known []*inventory.Re
 		if !measurable(r.Kind) {
 			continue
 		}
-		for _, key := range []string{r.ID, r.Name} {
+		for _, key := range append([]string{r.ID, r.Name}, r.Aliases...) {
 			prev := byName[key]
 			if prev == nil {
 				byName[key] = r
@@ -197,14 +193,6 @@ func WindowStart(r *inventory.Resource, q Query) time.Time {
 // measurable says whether duty is judged of a kind.
 func measurable(k inventory.Kind) bool { return k.Traits().Measured }
 
-// sizeOf returns the configured size of a machine; a nil estate has none.
-func sizeOf(e Estate, r *inventory.Resource) (ledger.Size, bool) {
-	if e == nil {
-		return ledger.Size{}, false
-	}
-	return e.Size(r.Ref())
-}
-
 // byType are the verdicts that rules may read which count GPUs by machine type: those of
 // an estate's machines with GPUs are left to its own advice.
 func byType(a *Audit, e Estate) map[inventory.Ref]duty.Verdict {
@@ -220,14 +208,14 @@ func byType(a *Audit, e Estate) map[inventory.Ref]duty.Verdict {
 }
 
 // judge gives every running machine its duty.
-func judge(o *Observation, p Params, e Estate) map[inventory.Ref]duty.Verdict {
+func judge(o *Observation, p Params) map[inventory.Ref]duty.Verdict {
 	verdicts := map[inventory.Ref]duty.Verdict{}
 	for _, r := range o.Resources {
 		if !measurable(r.Kind) || r.State != inventory.StateRunning {
 			continue
 		}
 		ref := r.Ref()
-		verdicts[ref] = duty.Judge(o.Windows[ref], gpus(r, p.Prices, e), p.Query.Now, p.Duty)
+		verdicts[ref] = duty.Judge(o.Windows[ref], gpus(r), p.Query.Now, p.Duty)
 	}
 	return verdicts
 }
@@ -235,24 +223,11 @@ func judge(o *Observation, p Params, e Estate) map[inventory.Ref]duty.Verdict {
 // gpus is the number of accelerators whose telemetry a verdict needs; negative
 // where it is not known, so that a machine is never judged by its CPU that may have
 // accelerators.
-func gpus(r *inventory.Resource, book *price.Book, e Estate) int {
-	if size, ok := sizeOf(e, r); ok {
-		return int(size.GPUs)
+func gpus(r *inventory.Resource) int { return r.Size.GPUs.Or(-1) }
+
+// fill completes the sizes of what was observed from the price book.
+func fill(o *Observation, book *price.Book) {
+	for _, r := range o.Resources {
+		book.Fill(r)
 	}
-	types := []string{r.Type}
-	if e, ok := r.Detail.(*inventory.Endpoint); ok {
-		types = nil
-		for _, v := range e.Variants {
-			types = append(types, v.Type)
-		}
-	}
-	n := 0
-	for _, t := range types {
-		have, known := finding.Accelerators(book, t)
-		if !known {
-			return -1
-		}
-		n += have
-	}
-	return n
 }

@@ -28,7 +28,10 @@ const (
 // Advise implements [round.Estate]: findings about machines with GPUs, whose types the
 // rules of clouds do not know, are added, and every fix says what a person can do.
 func (f *Fleet) Advise(a *round.Audit, p round.Params, found []finding.Finding) ([]finding.Finding, error) {
-	out := slices.Clone(found)
+	out := slices.DeleteFunc(slices.Clone(found), func(x finding.Finding) bool {
+		_, own := f.sizes[x.Resource.Ref()]
+		return own && x.Rule == "telemetry-missing" // said below in other words
+	})
 	for i := range out {
 		if _, own := f.sizes[out[i].Resource.Ref()]; own && out[i].Fix.Action != "advise" {
 			out[i].Fix = advise(out[i].Fix, freed)

@@ -85,6 +85,7 @@ func New(o Options) (*Fleet, error) {
 				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: CloudName, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
 				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
 			}
+			r.Size = m.size()
 			f.machines = append(f.machines, r)
 			f.sizes[r.Ref()] = ledger.Size{GPUs: m.GPUs, GPU: m.GPU, MilliCPUs: m.VCPUs * 1000, MemoryMiB: m.MemoryGiB * 1024}
 			f.sites = append(f.sites, r.Region)
@@ -104,6 +105,18 @@ func canonical(book *price.Book, gpu string) string {
 		}
 	}
 	return gpu
+}
+
+// size is what the configuration says of it; what it leaves out is not known, but for GPUs.
+func (m Machine) size() inventory.Size {
+	s := inventory.Size{GPUs: inventory.Known(int(m.GPUs)), GPU: m.GPU}
+	if m.VCPUs > 0 {
+		s.MilliCPUs = inventory.Known(m.VCPUs * 1000)
+	}
+	if m.MemoryGiB > 0 {
+		s.MemoryMiB = inventory.Known(m.MemoryGiB * 1024)
+	}
+	return s
 }
 
 // kind is what stands for a machine type: "8xH100-80GB", "64xCPU". It begins with a
