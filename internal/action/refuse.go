@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -175,26 +176,12 @@ func ungoverned(c *petition) string {
 		"=true, and nothing under governance in curfew.yaml matches it"
 }
 
-// managers are tags by which the provider says who manages a machine.
-var managers = []string{"aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id"}
-
 func groupMember(c *petition) string {
-	if !c.Do.Verb.Destructive() {
+	m := c.Resource.Manager
+	if !c.Do.Verb.Destructive() || m == (inventory.Manager{}) {
 		return ""
 	}
-	by := ""
-	if in := instance(c.Resource); in != nil {
-		by = in.AutoScalingGroup
-	}
-	for _, tag := range managers {
-		if by == "" {
-			by = c.Resource.Tags[tag]
-		}
-	}
-	if by == "" {
-		return ""
-	}
-	return by + " manages it and would replace it; change its size there"
+	return cmp.Or(m.Name, m.Kind) + " manages it and would replace it; change its size there"
 }
 
 func protected(c *petition) string {

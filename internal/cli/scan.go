@@ -257,18 +257,7 @@ func (a *app) lister(ctx context.Context, f sourceFlags, cfg config.Config, book
 	o := aws.Options{
 		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, Profile: cfg.AWS.Profile,
 		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
-		GPUs: func(machine string) (int, bool) {
-			m, ok := book.Machine(machine)
-			return m.GPUs(), ok
-		},
-		GPUMemory: func(machine string) (float64, bool) {
-			m, ok := book.Machine(machine)
-			return float64(m.AcceleratorMemoryMiB << 20), ok && m.AcceleratorMemoryMiB > 0
-		},
-		CPUs: func(machine string) (int, bool) {
-			m, ok := book.Machine(machine)
-			return m.VCPUs, ok
-		},
+		Size: book.Size,
 	}
 	if len(f.regions) > 0 {
 		o.Regions = f.regions

@@ -14,7 +14,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/duty"
-	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/metrics"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -199,7 +198,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 		}
 		types := []string{"a machine with GPUs"} // no type's name: without any nothing is left
 		for _, sum := range sums {
-			n, known := finding.Accelerators(book, sum.Key[0])
+			n, known := book.Size(sum.Key[0]).GPUs.Get()
 			if !known {
 				return q, &failure{exit: ExitError, code: "not_counted", err: fmt.Errorf("count GPU-hours: how many GPUs a %s has is not known", sum.Key[0]), hint: "leave it out with --where type=…"}
 			}
@@ -222,7 +221,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 			if !duty.State(sum.Key[n+1]).Used() {
 				continue
 			}
-			gpus, _ := finding.Accelerators(book, sum.Key[n])
+			gpus := book.Size(sum.Key[n]).GPUs.Or(0)
 			count := ledger.Count{Time: sum.Period, Count: ledger.Quantity(sum.Sums.Seconds * int64(gpus) * 1000 / 3600)}
 			if n == 1 {
 				count.Key = sum.Key[0]

@@ -156,8 +156,8 @@ func (x *index) resize(s *subject, a *rightsize.Advice, because string, fits fun
 		if i.Market == inventory.Spot {
 			d.unknown = "it runs at the spot price; the other type's is not compared"
 		}
-		if i.AutoScalingGroup != "" {
-			d.Fix.Note = sentence(d.Fix.Note, "changed through the launch template of Auto Scaling group "+i.AutoScalingGroup)
+		if group := groupOf(s); group != "" {
+			d.Fix.Note = sentence(d.Fix.Note, "changed through the launch template of Auto Scaling group "+group)
 		}
 	}
 	d.claimShare(s, ledger.Compute, int64(now-c.Hourly), int64(now), savingsOnly)
@@ -184,8 +184,7 @@ func (x *index) resized(s *subject, a *rightsize.Advice, c rightsize.Candidate, 
 		d.Fix.Note = sentence(d.Fix.Note, strings.Join(a.Warnings, ", "))
 	}
 	if s.Kind == inventory.KindInstance {
-		m, _ := x.machine(s.Type)
-		x.losesLocalDisks(&d.Fix, m)
+		losesLocalDisks(&d.Fix, s.Size)
 	}
 	var note string
 	d.Fix.Risk, note = risk(s.Resource, Medium)
@@ -202,10 +201,11 @@ func inferenceEndpoint(x *index, s *subject) *draft {
 		return nil
 	}
 	v := e.Variants[0]
-	if _, known := x.gpus(v.Type); !known {
+	n, known := s.Size.GPUs.Get()
+	if !known {
 		return nil
 	}
-	sig, st := x.loadOf(s.window, v.Type)
+	sig, st := x.loadOf(s.window, n)
 	if st == nil {
 		return nil
 	}
@@ -228,9 +228,8 @@ func inferenceEndpoint(x *index, s *subject) *draft {
 
 // loadOf returns the signal that says how loaded an endpoint's machines are: GPU
 // utilisation of machines that have GPUs, CPU utilisation of the others.
-func (x *index) loadOf(w *usage.Window, machineType string) (usage.Signal, *usage.Stats) {
-	n, _ := x.gpus(machineType)
-	if n == 0 {
+func (x *index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
+	if gpus == 0 {
 		if st := w.Machine.Stats(usage.CPUUtil); x.covered(w, st) && w.Fresh(st, x.now) {
 			return usage.CPUUtil, st
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func TestObserve(t *testing.T) {
@@ -25,7 +24,7 @@ func TestObserve(t *testing.T) {
 		Kinds:     map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindVolume: true},
 		Unread:    map[string]bool{"1/eu-west-1/instance": true},
 		Resources: all, Rates: RunRates(all, book(t)),
-		Verdicts: map[inventory.Ref]duty.Verdict{machine.Ref(): {State: duty.Idle, Since: noon.Add(-20 * time.Minute), Until: noon.Add(time.Minute)}},
+		Spans: map[inventory.Ref][]Span{machine.Ref(): {{noon.Add(-20 * time.Minute), noon.Add(time.Minute), duty.Idle}}},
 	}
 	r, seen := Observe(s)
 	want := []Part{{"eu-west-1", inventory.KindVolume}, {"us-east-1", inventory.KindInstance}, {"us-east-1", inventory.KindVolume}}
@@ -44,41 +43,6 @@ func TestObserve(t *testing.T) {
 	}
 	if want := []Span{{noon.Add(-20 * time.Minute), noon, duty.Idle}}; !slices.Equal(o.Duty, want) {
 		t.Errorf("duty %v, want %v", o.Duty, want)
-	}
-}
-
-// TestBusyIsMeasured: a verdict of busy counts for as long as work was seen, and not for
-// the time before the last pause.
-func TestBusyIsMeasured(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		load func(minute int) float64
-		want time.Duration
-	}{
-		{"always", func(int) float64 { return 90 }, time.Hour},
-		{"a pause a quarter of an hour ago", func(m int) float64 {
-			if m == 44 {
-				return 0
-			}
-			return 90
-		}, 15 * time.Minute},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := usage.NewWindow(noon.Add(-time.Hour), noon, time.Minute, "test", nil)
-			for m := range 60 {
-				v := tc.load(m)
-				w.Add("0", usage.GPUUtil, usage.Point{Time: w.From.Add(time.Duration(m) * time.Minute), Mean: v, Max: v})
-				w.Add("", usage.CPUUtil, usage.Point{Time: w.From.Add(time.Duration(m) * time.Minute), Mean: 99, Max: 99})
-			}
-			v := duty.Now(w, 1, noon, duty.DefaultThresholds())
-			if v.State != duty.Busy {
-				t.Fatalf("verdict %s: %s", v.State, v.Why)
-			}
-			got := verdictSpans(v, w, noon)
-			if want := []Span{{noon.Add(-tc.want), noon, duty.Busy}}; !slices.Equal(got, want) {
-				t.Errorf("got %v, want %v", got, want)
-			}
-		})
 	}
 }
 

@@ -98,8 +98,7 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 			for _, name := range r.Aliases {
 				p.nameHost(name, r.ID)
 			}
-			s := m.instance(r)
-			if n, ok := p.scan.cloud.accelerators(r.Type); s != nil && (n > 0 || !ok) {
+			if s := m.instance(r); s != nil && r.Size.Accelerated() {
 				accelerated = append(accelerated, s)
 			}
 		case *inventory.Volume:

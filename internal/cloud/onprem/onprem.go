@@ -38,7 +38,7 @@ type Options struct {
 	Prices *price.Book
 }
 
-// Fleet is the machines that are listed. It satisfies round.Observer and round.Estate,
+// Fleet is the machines that are listed. It satisfies round.Lister,
 // never changes, and is safe for concurrent use.
 type Fleet struct {
 	tags     inventory.TagMapping
@@ -49,8 +49,7 @@ type Fleet struct {
 }
 
 var (
-	_ round.Observer = (*Fleet)(nil)
-	_ round.Estate   = (*Fleet)(nil)
+	_ round.Lister = (*Fleet)(nil)
 )
 
 // New returns the machines that the options list. What is wrong with them, or with the
@@ -84,6 +83,7 @@ func New(o Options) (*Fleet, error) {
 				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: CloudName, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
 				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
 			}
+			r.Size = m.size()
 			f.machines = append(f.machines, r)
 			f.sizes[r.Ref()] = ledger.Size{GPUs: m.GPUs, GPU: m.GPU, MilliCPUs: m.VCPUs * 1000, MemoryMiB: m.MemoryGiB * 1024}
 			f.sites = append(f.sites, r.Region)
@@ -105,6 +105,18 @@ func canonical(book *price.Book, gpu string) string {
 	return gpu
 }
 
+// size is what the configuration says of it; what it leaves out is not known, but for GPUs.
+func (m Machine) size() inventory.Size {
+	s := inventory.Size{GPUs: inventory.Known(int(m.GPUs)), GPU: m.GPU}
+	if m.VCPUs > 0 {
+		s.MilliCPUs = inventory.Known(m.VCPUs * 1000)
+	}
+	if m.MemoryGiB > 0 {
+		s.MemoryMiB = inventory.Known(m.MemoryGiB * 1024)
+	}
+	return s
+}
+
 // kind is what stands for a machine type: "8xH100-80GB", "64xCPU". It begins with a
 // digit, so no cloud's machine type is taken for it.
 func (m Machine) kind() string {
@@ -112,11 +124,6 @@ func (m Machine) kind() string {
 		return strconv.FormatInt(m.GPUs, 10) + "x" + m.GPU
 	}
 	return strconv.FormatInt(m.VCPUs, 10) + "xCPU"
-}
-
-// Observe lists the machines; nothing is measured of them.
-func (f *Fleet) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
-	return round.ObserveWindows(ctx, f, q)
 }
 
 // List lists the machines that are there at q.Now, all of them running: nobody says
@@ -157,13 +164,13 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 	return obs, ctx.Err()
 }
 
-// Size implements [round.Estate].
+// Size says what the configured rates come to.
 func (f *Fleet) Size(ref inventory.Ref) (ledger.Size, bool) {
 	size, ok := f.sizes[ref]
 	return size, ok
 }
 
-// Charge implements [round.Estate]: a machine without a rate is unpriced and says so.
+// Charge says what the configured rates come to: a machine without a rate is unpriced and says so.
 func (f *Fleet) Charge(resources []*inventory.Resource, charges map[inventory.Ref][]ledger.Charge) {
 	f.rates.Fill(resources, f.sizes, charges)
 }
