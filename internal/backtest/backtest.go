@@ -22,6 +22,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -43,19 +45,27 @@ type Params struct {
 	Price *money.Amount
 	// Baselines adds the baselines to the results.
 	Baselines bool
-	// Policies are replayed each for itself, as if it were enforced, before all else;
-	// nil is none. What the trace does not say of a resource is unknown to them, but
-	// for what [Resource.Class] assumes.
+	// Policies are replayed each for itself, as if it were enforced, before all else; nil
+	// is none. What the trace does not say of a resource is assumed ([Account.Resource]).
 	Policies *policy.Set
+	// Account says what the trace's columns mean; its Format and Only are those above and
+	// below. Without tags the default mapping holds.
+	Account AccountParams
+	// Setting is what the engine goes by beside the trace: prices, governance, the
+	// look-back. Without prices the embedded book holds.
+	Setting round.Setting
+	// Every replays rounds at the multiples of a duration, as processes do that cron
+	// starts, of which MaxRoundGap is the longest pause that is vouched for; 0 wakes at
+	// every sample and every computed deadline.
+	Every, MaxRoundGap time.Duration
 	// Caps applies the limits of policies: how many at once, what share of those
-	// selected, how many dollars an hour (which needs a Price).
+	// selected, how many dollars an hour.
 	Caps bool
 	// Thresholds are the lines between the states of duty; the zero value is the
 	// defaults.
 	Thresholds duty.Thresholds
-	// Decided, where it is not nil, is told what policies decide: policy by policy
-	// and resource by resource, or with Caps all resources together, each in the
-	// order of time.
+	// Decided, where it is not nil, is told what policies decide: policy by policy, in
+	// the order of time.
 	Decided func(Decision)
 	// Deciders are replayed after one another, before the baselines.
 	Deciders []Named
@@ -132,6 +142,10 @@ func Run(ctx context.Context, source io.Reader, p Params) (Report, error) {
 	if err := p.check(); err != nil {
 		return Report{}, fmt.Errorf("replay %s: %w", p.Format.Name, err)
 	}
+	p, err := p.complete()
+	if err != nil {
+		return Report{}, err
+	}
 	t, err := load(ctx, source, p)
 	if err != nil {
 		return Report{}, err
@@ -141,6 +155,27 @@ func Run(ctx context.Context, source io.Reader, p Params) (Report, error) {
 		return Report{}, fmt.Errorf("replay %s: %w", p.Format.Name, err)
 	}
 	return r, nil
+}
+
+// complete fills in what is not set.
+func (p Params) complete() (Params, error) {
+	if p.Setting.Prices == nil {
+		book, err := price.Embedded()
+		if err != nil {
+			return p, err
+		}
+		p.Setting.Prices = book
+	}
+	a := &p.Account
+	a.Format, a.Only = p.Format, p.Only
+	if len(a.Tags.Team) == 0 {
+		a.Tags = inventory.DefaultTagMapping()
+	}
+	if a.Size == nil {
+		a.Size = p.Setting.Prices.TypeSize
+	}
+	a.Governed = a.Governed || len(p.Setting.Governance) > 0
+	return p, nil
 }
 
 // maxSpan bounds step and restart cost, so that no sum of spans overflows.
@@ -156,8 +191,6 @@ func (p Params) check() error {
 		return fmt.Errorf("a restart cost of %s: it lies between 0 and a year", p.RestartCost)
 	case math.IsNaN(p.IdleBelow) || p.IdleBelow < 0 || p.IdleBelow > 100:
 		return fmt.Errorf("idle below %v %%: it lies between 0 and 100", p.IdleBelow)
-	case p.Caps && p.Price == nil:
-		return errors.New("the caps count dollars an hour: they need a price")
 	case p.Price != nil && *p.Price < 0:
 		return fmt.Errorf("a price of %s an hour is negative", *p.Price)
 	}

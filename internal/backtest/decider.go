@@ -45,10 +45,7 @@ type outcome struct {
 	tally             // of all resources
 	by       []tally  // by resource
 	releases releases // where they were asked for
-	// unclear is how many resources a policy cannot tell whether to select, and why it
-	// cannot of the first.
-	unclear int
-	why     string
+	*obeyed           // of a policy
 }
 
 // release is the time in which a resource was let go.

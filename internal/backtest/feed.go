@@ -8,22 +8,12 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Heard is what became known of one meter: equal samples, one step apart.
-type Heard struct {
-	Resource int
-	// GPU is empty for a signal of the machine, and where the trace names no GPU.
-	GPU    string
-	Signal usage.Signal
-	Start  time.Time
-	Count  int
-	Value  float64
-	// Late says that newer samples of the GPU were heard before: what was made of those
-	// has to be made anew from [Feed.Since].
-	Late bool
-}
+// Heard is what became known of one meter.
+type Heard = round.Heard
 
 // Feed hands over what becomes known of some resources of an account, in order, and
 // hides what a released resource did not do. It serves one goroutine at a time; feeds
@@ -315,6 +305,14 @@ func (a *Account) SourceAt(now time.Time, since func(resource int) time.Time) us
 	return &recording{a, now, since}
 }
 
+// Opened is what the samples of the trace are handed over with: a row without a GPU is
+// about the resource as a whole.
+func (f *Feed) Opened() usage.Opened { return f.a.opened() }
+
+func (a *Account) opened() usage.Opened {
+	return usage.Opened{Step: span(a.step), Source: source, Aggregated: true}
+}
+
 type recording struct {
 	a     *Account
 	now   time.Time
@@ -345,7 +343,7 @@ func (s *recording) Measure(ctx context.Context, resources []*inventory.Resource
 				from = t
 			}
 		}
-		sink := open(r, usage.Opened{Step: span(s.a.step), Source: source, Aggregated: true})
+		sink := open(r, s.a.opened())
 		if sink == nil {
 			continue
 		}

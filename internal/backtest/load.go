@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -13,13 +13,16 @@ import (
 
 // trace is a recorded trace in memory.
 type trace struct {
-	summary   usage.Summary
-	step      int64
-	restart   int64
+	summary usage.Summary
+	step    int64
+	restart int64
+	account *Account
+	// resources are those whose utilization was measured, in the order of their names,
+	// and tracks when they worked; place says where a resource of the account is among
+	// them, -1 where it is not.
 	resources []Resource
-	tracks    []*track // by resource
-	// meters are what policies are replayed on, by resource; nil without policies.
-	meters []*metered
+	tracks    []*track
+	place     []int
 }
 
 // span returns when the first sample begins and the last one ends.
@@ -31,106 +34,66 @@ func (t *trace) span() (from, to int64) {
 	return from, to
 }
 
-// metered is what was read of one resource so far.
-type metered struct {
-	Resource
-	left  bool // out of the replay
-	parts []*part
-	// open is the part to which rows of a GPU are added, by the GPU's number.
-	open []*part
-	gpus []string
-	// tape is nil where only utilisation was measured, or no policy asks for more.
-	tape *tape
-}
-
-// of returns the part of a GPU to which its next row is added.
-func (m *metered) of(gpu string) *part {
-	for i, g := range m.gpus {
-		if g == gpu {
-			return m.open[i]
-		}
-	}
-	m.gpus = append(m.gpus, gpu)
-	m.open = append(m.open, nil)
-	return m.begin(len(m.gpus) - 1)
-}
-
-func (m *metered) begin(gpu int) *part {
-	p := &part{gpu: gpu}
-	m.parts = append(m.parts, p)
-	m.open[gpu] = p
-	return p
-}
-
-// record keeps a row with all its values.
-func (m *metered) record(s *usage.Sample, at int64, gpu int) {
-	if m.tape == nil {
-		m.tape = &tape{}
-	}
-	m.tape.add(s, at, gpu)
-}
-
-// measured says whether there is a sample of the utilisation of a GPU.
-func (m *metered) measured() bool {
-	return slices.ContainsFunc(m.parts, func(p *part) bool { return p.count > 0 })
-}
-
 // load reads a trace.
 func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
-	t := &trace{step: micros(p.Format.Step), restart: micros(p.RestartCost)}
-	known := map[string]*metered{}
-	var current *metered
-	summary, err := usage.Read(ctx, source, p.Format, func(s *usage.Sample) error {
-		v, ok := s.Get(usage.GPUUtil)
-		if !ok && p.Policies == nil {
-			return nil
-		}
-		if current == nil || current.Name != s.Resource {
-			m := known[s.Resource]
-			if m == nil {
-				m = &metered{Resource: Resource{Name: s.Resource, Description: s.Description}}
-				m.left = p.Only != nil && !p.Only(s.Resource)
-				known[s.Resource] = m
-			}
-			current = m
-		}
-		if current.left {
-			return nil
-		}
-		at, idle := s.Time.UnixMicro(), v == 0 || v < p.IdleBelow
-		meter := current.of(s.GPU)
-		if p.Policies != nil && (current.tape != nil || rich(s)) {
-			current.record(s, at, meter.gpu)
-		}
-		if ok && !meter.add(at, t.step, idle) {
-			current.begin(meter.gpu).add(at, t.step, idle)
-		}
-		return nil
-	})
+	a, err := ReadAccount(ctx, source, p.Account)
 	if err != nil {
 		return nil, err
 	}
-	t.summary = summary
-	if s := summary.Step; s > 0 && s <= p.Format.Step/2 {
-		return nil, fmt.Errorf("replay %s: samples are %s apart, and each would count as a step of %s: give the step as it was recorded",
-			p.Format.Name, s.Round(time.Millisecond), p.Format.Step)
-	}
-	// By name, so that the order of the rows changes nothing.
-	for i, name := range slices.Sorted(maps.Keys(known)) {
+	t := &trace{summary: a.Summary(), step: a.step, restart: micros(p.RestartCost), account: a, place: make([]int, a.Len())}
+	for i, r := range a.resources {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return nil, fmt.Errorf("replay %s: %w", p.Format.Name, context.Cause(ctx))
 		}
-		if m := known[name]; !m.left && m.measured() {
-			t.resources = append(t.resources, m.Resource)
-			t.tracks = append(t.tracks, merged(m.parts, len(m.gpus), t.step))
-			if p.Policies != nil {
-				t.meters = append(t.meters, m)
+		t.place[i] = -1
+		var parts []*part
+		for _, s := range r.series {
+			if p := s.part(len(parts), t.step, p.IdleBelow); p != nil {
+				parts = append(parts, p)
 			}
 		}
-		delete(known, name)
+		if len(parts) == 0 {
+			continue
+		}
+		t.place[i] = len(t.resources)
+		t.resources = append(t.resources, Resource{Name: r.name, Description: r.describedAt(r.known)})
+		t.tracks = append(t.tracks, merged(parts, len(parts), t.step))
 	}
 	if len(t.tracks) == 0 {
 		return nil, fmt.Errorf("replay %s: %w", p.Format.Name, ErrNothingMeasured)
 	}
 	return t, nil
 }
+
+// part returns when a GPU worked by its utilization alone; nil where that was not
+// measured.
+func (s *series) part(gpu int, step int64, idleBelow float64) *part {
+	s = s.byTime()
+	slot := slices.Index(s.slots, usage.GPUUtil)
+	if slot < 0 {
+		return nil
+	}
+	out := &part{gpu: gpu}
+	for p := s.player(step); p.advance(); {
+		if p.has&(1<<slot) == 0 {
+			continue
+		}
+		v := p.values[slot]
+		for n := range p.count {
+			out.add(p.at+n*step, step, v == 0 || v < idleBelow)
+		}
+	}
+	if out.count == 0 {
+		return nil
+	}
+	return out
+}
+
+// instant returns a time of microseconds.
+func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// never is a time that does not come.
+const never = math.MaxInt64
+
+// source is what the samples of a trace name as their source.
+const source = "recorded"

@@ -2,10 +2,12 @@ package backtest
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
+	"math"
 	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,335 +16,352 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Decision is one step that a policy took with a resource.
+// Decision is one step that was taken with a resource for a policy.
 type Decision struct {
-	Time             time.Time
-	Resource, Policy string
-	// Want is [action.Warn] where its people were warned, [action.Verify] where the
-	// action was carried out, and [action.Nothing] where it was withdrawn because the
-	// condition does not hold any more.
-	Want action.Want
+	Time     time.Time `json:"time"`
+	Resource string    `json:"resource"`
+	Policy   string    `json:"policy"`
+	// Step is "warn", the verb that was carried out, "withdraw", "refuse" or "defer".
+	Step string `json:"step"`
+	// Refusal is the rule that refused it.
+	Refusal string `json:"refusal,omitempty"`
 }
 
-// assumptions are what the replay of policies rests on.
-var assumptions = []string{
-	"Policies are replayed as if they were enforced, each for itself, and see only what had been sampled by then. Warnings reach somebody at once.",
-	"Resources are governed and free of protection; what the trace does not say of them is unknown, but for an ephemeral instance for experimentation where it says nothing.",
-	"What a policy ends stays away until its rest is over, or, where the policy would have ended it at work as well, until work comes back; then its age begins anew.",
-}
-
-// obey replays one policy. Resources that have nothing to do with one another are
-// replayed at the same time, on all processors.
-func (t *trace) obey(ctx context.Context, pol *policy.Policy, p Params, collect bool) (outcome, error) {
-	out := t.newOutcome(collect)
-	known := judged(p.Format.Step, p.Thresholds)
-	crews := t.crews(p.Caps)
-	end := t.summary.Last.Add(p.Format.Step).UnixNano()
-	parts := make([]outcome, len(crews))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	if p.Decided != nil {
-		group.SetLimit(1)
-	}
-	const batch = 64 // crews are many, and most are small
-	for first := 0; first < len(crews); first += batch {
-		group.Go(func() error {
-			for i := first; i < min(first+batch, len(crews)); i++ {
-				b := bench{trace: t, policy: pol, params: p, outcome: outcome{by: out.by, releases: out.releases}, end: end}
-				for _, index := range crews[i] {
-					b.subjects = append(b.subjects, t.subject(index, pol, &known, p))
-				}
-				if err := b.run(ctx); err != nil {
-					return err
-				}
-				parts[i] = b.outcome
-			}
-			return nil
-		})
-	}
-	err := group.Wait()
-	for _, part := range parts {
-		out.releases = append(out.releases, part.releases...)
-		out.unclear += part.unclear
-		out.why = cmp.Or(out.why, part.why)
-	}
-	out.total()
-	return out, err
-}
-
-// crews divides the resources into those that have to be replayed together: the
-// machines of a gang, or with caps all.
-func (t *trace) crews(caps bool) [][]int {
-	var out [][]int
-	number := map[string]int{}
-	for i, r := range t.resources {
-		gang := ""
-		if r.Description != nil && len(r.Description.Tags) > 0 {
-			gang = r.Inventory().Gang
+// Decisions are the steps that the lines of a round report. Lines that only wait are none.
+func Decisions(at time.Time, lines []action.Line) []Decision {
+	var out []Decision
+	for _, l := range lines {
+		d := Decision{Time: at.UTC(), Resource: l.Resource.ID, Policy: l.Source, Refusal: l.Rule}
+		switch l.Result {
+		case action.ResultWarned:
+			d.Step = "warn"
+		case action.ResultConfirmed, action.ResultActed:
+			d.Step = string(l.Verb)
+		case action.ResultWithdrawn:
+			d.Step = "withdraw"
+		case action.ResultRefused:
+			d.Step = "refuse"
+		case action.ResultOverCap:
+			d.Step = "defer"
+		default:
+			continue
 		}
-		n, ok := number[gang]
-		switch {
-		case caps && i > 0:
-			n, ok = 0, true
-		case !caps && gang == "":
-			ok = false
-		}
-		if !ok {
-			n = len(out)
-			out = append(out, nil)
-			if gang != "" {
-				number[gang] = n
-			}
-		}
-		out[n] = append(out[n], i)
+		out = append(out, d)
 	}
 	return out
 }
 
-// bench replays a policy on resources that have to be looked at together.
-type bench struct {
-	*trace
-	policy *policy.Policy
-	params Params
-	outcome
-	subjects []*subject
-	queue    queue
-	woken    []*subject
-	now, end int64
-	round    int64
-	caps     caps
+// CompareDecisions orders decisions by time, resource and policy.
+func CompareDecisions(a, b Decision) int {
+	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Step, b.Step))
 }
 
-// run goes from event to event: a sample that shows something new, a time at which
-// the policy's answer may change, the end of a grace. Of one moment all samples come
-// first, then what is decided.
-func (b *bench) run(ctx context.Context) error {
-	b.begin()
-	for n := 0; ; n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if b.now = min(b.queue[0].at, b.caps.retry); b.now > b.end {
+// WhyNot is a reason why a policy did nothing, and for how long.
+type WhyNot struct {
+	// Answer is "false", "unknown" or "refused".
+	Answer string `json:"answer"`
+	Reason string `json:"reason"`
+	// Resources is how many it was so with, Hours for how long, all of them together.
+	Resources int     `json:"resources"`
+	Hours     float64 `json:"hours"`
+}
+
+// obeyed is what came of one policy beside its releases.
+type obeyed struct {
+	byState map[duty.State]int64 // released, by the verdict at that moment
+	unknown int64                // time in which the verdict was unknown
+	whyNot  map[reason]*idled
+	busy    bool // it released time that the baselines call busy
+	// decisions are what was decided, where anybody wants to know.
+	decisions []Decision
+}
+
+type reason struct{ answer, text string }
+
+type idled struct {
+	resources map[int]bool
+	length    int64
+}
+
+func newObeyed() *obeyed {
+	return &obeyed{byState: map[duty.State]int64{}, whyNot: map[reason]*idled{}}
+}
+
+// obey replays one policy: the engine that acts live, on the account that the trace is.
+// Groups of resources that have nothing to do with one another are replayed at the same
+// time, on all processors.
+func (t *trace) obey(ctx context.Context, pol *policy.Policy, p Params, collect bool) (outcome, error) {
+	out := t.newOutcome(collect)
+	out.obeyed = newObeyed()
+	enforced := *pol
+	enforced.Mode = policy.Enforce
+	set := &policy.Set{Policies: []*policy.Policy{&enforced}}
+	groups := t.account.Groups()
+	if p.Caps {
+		groups = [][]int{nil}
+	}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	const batch = 64 // groups are many, and most are small
+	for first := 0; first < len(groups); first += batch {
+		group.Go(func() error {
+			for _, g := range groups[first:min(first+batch, len(groups))] {
+				part := t.act(g, set, p)
+				if err := part.run(ctx); err != nil {
+					return err
+				}
+				mu.Lock()
+				part.into(&out)
+				mu.Unlock()
+			}
 			return nil
-		}
-		b.woken = b.woken[:0]
-		for s := b.queue[0]; s.at == b.now; s = b.queue[0] {
-			if b.happens(s) {
-				b.wake(s)
-			}
-			b.settle(s)
-		}
-		for _, s := range b.woken {
-			b.look(s)
-		}
-		for _, s := range b.woken {
-			b.climb(s)
-		}
-		b.admit()
-		for _, s := range b.woken {
-			b.settle(s)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return out, err
+	}
+	out.total()
+	if p.Decided != nil {
+		slices.SortStableFunc(out.decisions, CompareDecisions)
+		for _, d := range out.decisions {
+			p.Decided(d)
 		}
 	}
+	return out, nil
 }
 
-// happens lets what this moment brings happen to a subject, and says whether to look
-// at it.
-func (b *bench) happens(s *subject) bool {
-	if s.meter.next() == b.now {
-		first := !s.begun
-		look := s.take(b.now)
-		if first {
-			b.meet(s)
-		}
-		return look
-	}
-	if s.away { // work goes on
-		s.away = false
-		s.launch(b.now)
-	}
-	return true
+// acting is the replay of one policy on some resources.
+type acting struct {
+	*trace
+	Params
+	engine *round.Engine
+	replay round.Replay
+	*obeyed
+	clock    virtual
+	feed     *Feed
+	told     map[int]*telling
+	released []released
+	refused  map[refusal]string // the rule of the newest refusal
 }
 
-// settle puts a subject in its place in the queue. Everything of this moment is looked
-// at now, so its next event is later.
-func (b *bench) settle(s *subject) {
-	s.at = max(s.next(), b.now+1)
-	heap.Fix(&b.queue, s.place)
+type refusal struct{ resource, policy string }
+
+// telling is what the policy said last of a resource.
+type telling struct {
+	at     int64
+	answer usage.Answer
+	state  duty.State
+	why    string
+	rule   string // that refused it
+	away   int64  // until when it is released
 }
 
-// meet counts a resource that is there from now on.
-func (b *bench) meet(s *subject) {
-	s.facts.Now = moment(b.now)
-	s.facts.GPUs = inventory.Known(s.gpus())
-	switch b.policy.Selects(&s.facts) {
-	case usage.True:
-		b.caps.seen()
-	case usage.Unknown:
-		b.unclear++
-		if b.why == "" {
-			b.why = why(b.policy.Explain(&s.facts))
-		}
-	}
+type released struct {
+	resource int
+	at       int64
+	Released
+	state duty.State
 }
 
-// begin puts the subjects in the order of their first samples.
-func (b *bench) begin() {
-	b.caps.retry = never
-	gangs := map[string][]*subject{}
-	for i, s := range b.subjects {
-		s.place = i
-		if gang := s.facts.Resource.Gang; gang != "" {
-			gangs[gang] = append(gangs[gang], s)
-		}
+// act prepares the replay of policies on some resources, nil for all.
+func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
+	a := &acting{trace: t, Params: p, obeyed: newObeyed(), feed: t.account.Feed(group), told: map[int]*telling{}, refused: map[refusal]string{}}
+	store := action.NewMemory()
+	store.Forgetful = true
+	var on *cloud
+	on = newCloud(t.account, func(i int, stalled bool, _ policy.Verb) error {
+		now := a.clock.read()
+		r := a.feed.Release(i, stalled)
+		a.released = append(a.released, released{i, now.UnixMicro(), r, on.states[i]})
+		a.release(i, now, r)
+		return nil
+	})
+	gap := Unbounded
+	if p.Every > 0 && p.MaxRoundGap > 0 {
+		gap = p.MaxRoundGap
 	}
-	for _, s := range b.subjects {
-		if gang := gangs[s.facts.Resource.Gang]; len(gang) > 1 {
-			s.gang = gang
-		}
+	ladder := &action.Ladder{
+		Store: store, Cloud: on, Notifier: Everybody{}, Account: Cloud + "/", Actor: "replay", Enforce: true,
+		Clock: a.clock.clock, MaxRoundGap: gap, Assume: Assumed,
 	}
-	b.queue = queue(b.subjects)
-	heap.Init(&b.queue)
+	s := p.Setting
+	s.Duty = p.Thresholds
+	s.Clock, s.Policies, s.Uncapped, s.Source = a.clock.read, set, !p.Caps, "backtest"
+	s.Activity = t.account.params.Activity
+	given := s.Facts
+	s.Facts = func(f *policy.Facts) {
+		if p.Price != nil {
+			f.Hourly = inventory.Known(*p.Price)
+		}
+		if given != nil {
+			given(f)
+		}
+		on.know(f)
+	}
+	s.Ladder = func(string) *action.Ladder { return ladder }
+	a.engine = round.New(s)
+	a.replay = round.Replay{
+		Feed: a.feed, Set: a.clock.set, Every: p.Every, Until: t.summary.Last.Add(span(t.step)), Told: a.tell, Lines: a.lines,
+	}
+	return a
 }
 
-// wake says that a subject, and with it its gang, is to be looked at.
-func (b *bench) wake(s *subject) {
-	if s.gang == nil {
-		b.woken = append(b.woken, s)
-		return
+func (a *acting) run(ctx context.Context) error {
+	err := a.engine.Run(ctx, a.replay)
+	for i, told := range a.told {
+		a.spend(i, told, math.MaxInt64)
 	}
-	for _, o := range s.gang {
-		if o.begun && !o.away && !slices.Contains(b.woken, o) {
-			b.woken = append(b.woken, o)
-		}
-	}
+	return err
 }
 
-// look asks the policy.
-func (b *bench) look(s *subject) {
-	s.seen = b.now
-	if s.foreseen(b.now) {
-		return
-	}
-	v := s.verdict(b.now)
-	if s.gang != nil {
-		var all []duty.Verdict
-		for _, o := range s.gang {
-			if o.begun && !o.away {
-				all = append(all, o.verdict(b.now))
-			}
+// into adds what came of it to an outcome.
+func (a *acting) into(out *outcome) {
+	slices.SortStableFunc(a.released, func(x, y released) int {
+		return cmp.Or(cmp.Compare(x.resource, y.resource), cmp.Compare(x.at, y.at))
+	})
+	newest, at := -1, cursor{}
+	for _, r := range a.released {
+		i := a.place[r.resource]
+		if i < 0 {
+			continue
 		}
-		v = duty.Gang(all)
+		length, end := micros(r.Sampled), r.End.UnixMicro()
+		out.by[i].release(length, r.ByWork, a.restart, 1)
+		out.releases.add(i, r.at, min(end, r.at+max(length, 0)))
+		out.byState[r.state] += length
+		if newest != i {
+			newest, at = i, a.tracks[i].cursor(a.step)
+			at.advance()
+		}
+		out.busy = out.busy || at.works(r.at, end)
 	}
-	s.know(b.now, v)
-	out := b.policy.Evaluate(&s.facts)
-	s.answer, s.due = out.Answer, max(nanosOf(out.Next), b.now+1)
-	s.foresee(b.now, b.policy)
+	out.unknown += a.unknown
+	for key, w := range a.whyNot {
+		sum := out.whyNot[key]
+		if sum == nil {
+			out.whyNot[key] = w
+			continue
+		}
+		sum.length += w.length
+		for i := range w.resources {
+			sum.resources[i] = true
+		}
+	}
+	out.decisions = append(out.decisions, a.decisions...)
 }
 
-// climb takes a subject up the ladder as far as it goes at this moment.
-func (b *bench) climb(s *subject) {
-	b.caps.leave(s)
-	switch {
-	case s.answer != usage.True && (s.item.Phase == "" || s.item.Phase == action.Done):
-		s.item = action.Item{}
-		return
-	case s.item.Phase == action.Done:
-		return
-	}
-	p := s.proposal(b.policy)
+// works says whether a track worked between two times; those asked for do not go back.
+func (c *cursor) works(from, to int64) bool {
 	for {
-		b.round++
-		r := action.Round{Number: b.round, Now: s.facts.Now}
-		var want action.Want
-		s.item, want = action.Climb(s.item, &p, r)
-		switch want {
-		case action.Warn, action.Verify:
-			if s.refused(p) {
-				s.due = min(s.due, s.keptUntil())
-				return
-			}
-			if want == action.Verify {
-				b.caps.wait(s)
-				return
-			}
-			s.item = s.item.Accepted([]string{"replay"}, p, r)
-			b.decide(s, action.Warn)
-		case action.Wait:
-			if due := nanosOf(s.item.DueAt()); due > b.now {
-				s.due = min(s.due, due)
-			}
-			return
-		default:
-			if s.item.Phase == action.Withdrawn {
-				s.item = action.Item{}
-				b.decide(s, action.Nothing)
-			}
-			return
+		end := c.run.start + c.run.count*c.step
+		if end > from && c.run.start < to && !c.run.idle {
+			return true
+		}
+		if next, more := c.peek(); end > to || !more || next >= to {
+			return false
+		}
+		c.advance()
+	}
+}
+
+// lines takes what the ladder did in a round.
+func (a *acting) lines(now time.Time, lines []action.Line) {
+	for _, d := range Decisions(now, lines) {
+		key := refusal{d.Resource, d.Policy}
+		if d.Step == "refuse" && a.Every == 0 && a.refused[key] == d.Refusal {
+			continue // it still is
+		}
+		a.refused[key] = d.Refusal
+		if a.Decided != nil {
+			a.decisions = append(a.decisions, d)
+		}
+		i, _ := a.account.Index(d.Resource)
+		if told := a.told[i]; told != nil && told.rule != d.Refusal {
+			a.spend(i, told, now.UnixMicro())
+			told.rule = d.Refusal
 		}
 	}
 }
 
-func (b *bench) decide(s *subject, want action.Want) {
-	if b.params.Decided != nil {
-		b.params.Decided(Decision{Time: moment(b.now), Resource: s.facts.Resource.ID, Policy: b.policy.Name, Want: want})
+// tell hears what the policy says of a resource.
+func (a *acting) tell(t round.Told) {
+	told := a.told[t.Resource]
+	if told == nil {
+		told = &telling{at: t.At.UnixMicro()}
+		a.told[t.Resource] = told
+	}
+	a.spend(t.Resource, told, t.At.UnixMicro())
+	told.answer, told.state, told.why, told.rule = t.Answer, t.State, "", ""
+	if t.Answer != usage.True {
+		told.why = plain(t.Why())
 	}
 }
 
-// act carries out what the policy wants.
-func (b *bench) act(s *subject) {
-	b.decide(s, action.Verify)
-	if !ends(b.policy.Do.Verb) {
-		s.item.Phase = action.Done
+// release notes that a resource is away.
+func (a *acting) release(i int, now time.Time, r Released) {
+	if told := a.told[i]; told != nil {
+		a.spend(i, told, now.UnixMicro())
+		told.at, told.answer, told.state, told.rule = r.End.UnixMicro(), usage.True, duty.Idle, ""
+	}
+}
+
+// spend counts the time since something was said of a resource.
+func (a *acting) spend(i int, told *telling, now int64) {
+	now = min(now, a.tracks[max(0, a.place[i])].last+a.step)
+	length := now - told.at
+	if length <= 0 || a.place[i] < 0 {
 		return
 	}
-	// A policy that would end the resource at work as well is a dead man's switch.
-	atWork := s.facts
-	atWork.Duty = &duty.Verdict{State: duty.Busy, Coverage: 1}
-	whole := b.policy.Evaluate(&atWork).Answer == usage.True
-	if whole {
-		s.book.whole(b.now/1000, &b.outcome)
-	} else {
-		s.book.rest(b.now/1000, &b.outcome)
+	told.at = now
+	if told.state == duty.Unknown {
+		a.unknown += length
 	}
-	s.leave(b.now, whole)
+	key := reason{answer: told.answer.String(), text: told.why}
+	switch {
+	case told.rule != "":
+		key = reason{"refused", told.rule}
+	case told.answer == usage.True:
+		return
+	}
+	w := a.whyNot[key]
+	if w == nil {
+		w = &idled{resources: map[int]bool{}}
+		a.whyNot[key] = w
+	}
+	w.resources[i] = true
+	w.length += length
 }
 
-// ends says whether a verb ends what a resource costs while it runs.
-func ends(v policy.Verb) bool {
-	switch v {
-	case policy.Stop, policy.Hibernate, policy.Terminate, policy.Delete, policy.Release, policy.Suspend, policy.Scale:
-		return true
-	}
-	return false
-}
-
-// why returns what left a policy in doubt.
-func why(o policy.Outcome) string {
-	for _, p := range o.Parts {
-		if p.Answer == usage.Unknown {
-			return p.Name + ": " + p.Why
+// plain makes alike reasons alike: the figures in them differ.
+func plain(why string) string {
+	var b strings.Builder
+	digits := false
+	for _, c := range why {
+		digit := c >= '0' && c <= '9'
+		switch {
+		case !digit:
+			b.WriteRune(c)
+		case !digits:
+			b.WriteRune('N')
 		}
+		digits = digit || digits && c == '.'
 	}
-	return "it is unknown"
+	return b.String()
 }
 
-// queue orders subjects by the time of their next event.
-type queue []*subject
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(q[i].at, q[j].at), cmp.Compare(q[i].book.index, q[j].book.index)) < 0
+// reasons are why a policy did nothing, the longest first.
+func (o *obeyed) reasons() []WhyNot {
+	out := []WhyNot{}
+	for key, w := range o.whyNot {
+		out = append(out, WhyNot{Answer: key.answer, Reason: key.text, Resources: len(w.resources), Hours: hours(w.length)})
+	}
+	slices.SortFunc(out, func(a, b WhyNot) int {
+		return cmp.Or(cmp.Compare(b.Hours, a.Hours), cmp.Compare(a.Answer, b.Answer), cmp.Compare(a.Reason, b.Reason))
+	})
+	return out
 }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
-}
-
-// Push is of [heap.Interface]; subjects stay in the queue.
-func (q *queue) Push(any) {}
-
-// Pop is of [heap.Interface]; subjects stay in the queue.
-func (q *queue) Pop() any { return nil }

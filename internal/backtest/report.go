@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Report is the outcome of a replay, in the shape of its JSON.
@@ -80,6 +81,14 @@ type Result struct {
 	// when unpriced.
 	CostUSD  *string `json:"cost_usd"`
 	SavedUSD *string `json:"saved_usd"`
+	// OfOracleWhy says why OfOracle is null.
+	OfOracleWhy string `json:"of_oracle_why,omitempty"`
+	// ReleasedByState divides the released hours by the verdict at the moment of the
+	// release, and VerdictUnknownHours is the time in which the verdict was unknown; WhyNot
+	// is why a policy did nothing. Only policies have them.
+	ReleasedByState     map[string]float64 `json:"released_by_state,omitempty"`
+	VerdictUnknownHours *float64           `json:"verdict_unknown_hours,omitempty"`
+	WhyNot              []WhyNot           `json:"why_not,omitempty"`
 	// WaitSeconds is the wait of a rule that has only one.
 	WaitSeconds *float64 `json:"wait_seconds,omitempty"`
 }
@@ -106,12 +115,11 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			if err := w.rule(policy.Name, got, err); err != nil {
 				return Report{}, err
 			}
-			if got.unclear > 0 {
-				w.Notes = append(w.Notes, fmt.Sprintf("%s cannot tell whether it is about %d of %d resources, and leaves them alone: %s.",
-					policy.Name, got.unclear, len(t.resources), got.why))
-			}
+			r := &w.Results[len(w.Results)-1]
+			r.obey(got)
+			w.Notes = append(w.Notes, r.silence()...)
 		}
-		w.Notes = append(w.Notes, assumptions...)
+		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
 	}
 	fleet := Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
 	for _, d := range p.Deciders {
@@ -257,4 +265,57 @@ func (t *trace) result(name string, sum totals, got, oracle tally, price *money.
 type Weight struct {
 	Feature string  `json:"feature"`
 	Weight  float64 `json:"weight"`
+}
+
+// obey completes the result of a policy.
+func (r *Result) obey(got outcome) {
+	unknown := hours(got.unknown)
+	r.VerdictUnknownHours, r.WhyNot, r.ReleasedByState = &unknown, got.reasons(), map[string]float64{}
+	for state, length := range got.byState {
+		r.ReleasedByState[state.String()] = hours(length)
+	}
+	if got.busy {
+		r.OfOracle, r.OfOracleWhy = nil, "it releases time that the baselines, which go by utilization alone, call busy"
+	}
+}
+
+// silence says in words that a policy did nothing at all, and why.
+func (r *Result) silence() []string {
+	if r.ReleasedHours > 0 || len(r.WhyNot) == 0 {
+		return nil
+	}
+	w := r.WhyNot[0]
+	text := fmt.Sprintf("%s never acted. Mostly its answer was %s, on %d resources for %s h: %s.", r.Name, w.Answer, w.Resources, usage.Number(w.Hours, 1), w.Reason)
+	if w.Answer == "refused" {
+		text = fmt.Sprintf("%s never acted: it was refused on %d resources for %s h by the rule %s.", r.Name, w.Resources, usage.Number(w.Hours, 1), w.Reason)
+	}
+	return []string{text}
+}
+
+// notes are the assumptions that hold of any resource, with how many of them.
+func (c Assumptions) notes() []string {
+	out := []string{
+		"Policies are replayed as if they were enforced, each for itself, and see only what was known by then. Every warning is accepted at once. A grace of 0 is allowed, and so are resources without a price.",
+		fmt.Sprintf("All %d resources: nobody else manages them, nothing protects them, they have no local disks.", c.Resources),
+	}
+	for _, n := range []struct {
+		count int
+		text  string
+	}{
+		{c.Governed, "policies may act on them"},
+		{c.Untagged, "they have no tags"},
+		{c.Unlaunched, "their launch time is unknown: their age is unknown, and nothing is warm-up"},
+		{c.GPUsSeen, "the GPUs with samples are all that they have"},
+		{c.Kind, "they are instances"},
+		{c.Lifetime, "they are ephemeral"},
+		{c.Purpose, "they are for experimentation"},
+	} {
+		if n.count > 0 {
+			out = append(out, fmt.Sprintf("Assumed of %d of %d resources: %s.", n.count, c.Resources, n.text))
+		}
+	}
+	if c.UnknownType > 0 {
+		out = append(out, fmt.Sprintf("%d of %d resources are of a type that the price book does not know: how many GPUs they have is unknown, and so is what they do.", c.UnknownType, c.Resources))
+	}
+	return out
 }

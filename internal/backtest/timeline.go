@@ -98,8 +98,6 @@ func (t *trace) timeline(rule string, got outcome, limit int) *Timeline {
 	return out
 }
 
-func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
-
 // painter adds up how long each state held in each part of a picture.
 type painter struct {
 	from, to, width int64

@@ -136,6 +136,10 @@ func Tune(ctx context.Context, source io.Reader, p Params) (*policy.Set, TuneRep
 	if err := p.check(); err != nil {
 		return nil, TuneReport{}, fmt.Errorf("learn from %s: %w", p.Format.Name, err)
 	}
+	p, err := p.complete()
+	if err != nil {
+		return nil, TuneReport{}, err
+	}
 	t, err := load(ctx, source, p)
 	if err != nil {
 		return nil, TuneReport{}, err

@@ -120,3 +120,9 @@ func (b *Book) device(name string, memory int64) (Accelerator, bool) {
 	}
 	return b.Accelerator(name)
 }
+
+// TypeSize is Size, and whether the book holds the type.
+func (b *Book) TypeSize(machineType string) (inventory.Size, bool) {
+	_, ok := b.machines[machineType]
+	return b.Size(machineType), ok
+}

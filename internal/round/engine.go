@@ -71,6 +71,7 @@ type subject struct {
 	gang     []*subject
 	at, item int64
 	place    int
+	number   int
 	queued   bool
 }
 

@@ -64,7 +64,7 @@ func (s *subject) due(now time.Time) bool {
 func (e *Engine) verdict(s *subject, now time.Time) {
 	s.news = false
 	switch {
-	case !s.Kind.Traits().Measured:
+	case s.Resource == nil || !s.Kind.Traits().Measured:
 		s.own = nil
 	case s.State == inventory.StateRunning:
 		v := duty.Verdict{Why: "nothing was measured"}

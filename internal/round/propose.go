@@ -46,18 +46,6 @@ func (e *Engine) know(s *subject, now time.Time) {
 	}
 }
 
-// because says why a policy's answer is what it is, in words that are alike for alike
-// reasons.
-func because(p *policy.Policy, f *policy.Facts) string {
-	out := p.Explain(f)
-	for _, part := range out.Parts {
-		if part.Answer == out.Answer && (part.Answer != usage.True || part.Name != "select") {
-			return part.Name + ": " + part.Why
-		}
-	}
-	return out.Answer.String()
-}
-
 // propose returns what the policies want done to the subjects. What could not be read
 // proposes nothing.
 func (e *Engine) propose(woken []*subject, unread map[string]bool) []action.Proposal {

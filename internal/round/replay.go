@@ -15,31 +15,41 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Feed is an account whose changes come at known times: a recorded one. Its clock does
-// not go back.
+// Feed is an account whose changes come at known times: a recorded one. Its time does not
+// go back. Resources are numbered.
 type Feed interface {
 	// Next returns when something becomes known next; false when nothing does any more.
 	Next() (time.Time, bool)
-	// Advance hands over what became known up to and at a time, of each resource in order.
-	Advance(to time.Time, v Visitor)
+	// Advance hands over what becomes known up to and at a time, of each meter in order of
+	// time but for late samples. Runs of equal samples may reach past the time.
+	Advance(to time.Time, visit func(Heard))
+	// Since hands over what is known of a resource from a time on, in order.
+	Since(resource int, from time.Time, visit func(Heard))
+	// Resource returns a resource as it is known now, nil where it is not there. Until
+	// something more is said of it, it is the same one.
+	Resource(i int) *inventory.Resource
+	// Opened is what the samples are handed over with.
+	Opened() usage.Opened
 }
 
-// Visitor is told what becomes known of an account.
-type Visitor interface {
-	// Listed says that a resource is there, or is not what it was: another value each time.
-	Listed(r *inventory.Resource)
-	// Measured hands over count equal points one step apart; they may reach past the time
-	// of the feed, as in [duty.Tracker.AddRun].
-	Measured(ref inventory.Ref, o usage.Opened, gpu string, s usage.Signal, start time.Time, count int, v float64)
-	// Late says that points became known that are older than others of their meter, which
-	// were handed over before: replay hands over all that is known from a time on.
-	Late(ref inventory.Ref, replay func(from time.Time, to usage.Sink))
+// Heard is what became known of one meter: equal samples, one step apart.
+type Heard struct {
+	Resource int
+	// GPU is empty for a signal of the machine, and where no GPU is named.
+	GPU    string
+	Signal usage.Signal
+	Start  time.Time
+	Count  int
+	Value  float64
+	// Late says that newer samples of the GPU were heard before: what was made of those
+	// has to be made anew from [Feed.Since].
+	Late bool
 }
 
 // Replay says how a feed is replayed.
 type Replay struct {
 	Feed
-	// Set is told the time of every round before it begins; the setting's Clock reads it.
+	// Set is told the time of every round before it begins; the setting's clock reads it.
 	Set func(now time.Time)
 	// Until is the last moment that is replayed.
 	Until time.Time
@@ -47,42 +57,45 @@ type Replay struct {
 	// processes that cron starts do, and looks at everything in each. 0 makes one at
 	// every sample and at every time that was computed before.
 	Every time.Duration
-	// Told, when set, hears what a policy says of a resource whenever that changes.
-	Told func(Told)
-	// Lines, when set, hears what the ladder did in a round.
+	// Told, when set, hears what a policy says of a resource whenever that changes, and
+	// Lines what the ladder did in a round.
+	Told  func(Told)
 	Lines func(now time.Time, lines []action.Line)
 }
 
 // Told is what a policy says of a resource from a time on.
 type Told struct {
 	At       time.Time
-	Resource *inventory.Resource
+	Resource int
 	// Policy is its number in the set.
 	Policy int
 	Answer usage.Answer
-	State  duty.State
+	// State is the resource's verdict.
+	State duty.State
 	// Why returns the reason in words.
 	Why func() string
 }
+
+// never is a time that does not come, in nanoseconds since 1970.
+const never = math.MaxInt64
 
 // replay is a replay under way.
 type replay struct {
 	*Engine
 	Replay
-	ctx     context.Context
-	queue   queue
-	woken   []*subject
-	unread  map[string]bool
-	cloud   string
-	account string
-	now     time.Time
+	opened   usage.Opened
+	resource map[int]*subject
+	queue    queue
+	woken    []*subject
+	now      time.Time
+	account  [3]string // cloud, account and region
 }
 
 // Run replays a feed: time goes on from event to event, and of one moment all samples
 // come first, then what is decided. The rounds are the engine's own.
 func (e *Engine) Run(ctx context.Context, p Replay) error {
 	e.lean, e.partly = true, p.Every == 0
-	r := &replay{Engine: e, Replay: p, ctx: ctx}
+	r := &replay{Engine: e, Replay: p, opened: p.Opened(), resource: map[int]*subject{}}
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -91,7 +104,7 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 		if !ok || now.After(r.Until) {
 			return nil
 		}
-		if err := r.round(now); err != nil {
+		if err := r.round(ctx, now); err != nil {
 			return err
 		}
 	}
@@ -101,31 +114,31 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 func (r *replay) next() (time.Time, bool) {
 	at, ok := r.Feed.Next()
 	if len(r.queue) > 0 && r.queue[0].at < never {
-		if due := time.Unix(0, r.queue[0].at).UTC(); !ok || due.Before(at) {
+		if due := moment(r.queue[0].at); !ok || due.Before(at) {
 			at, ok = due, true
 		}
 	}
-	if r.Every > 0 && ok {
-		// Every multiple, because each is a round that vouches for what is warned.
+	if r.Every > 0 {
 		every := int64(r.Every)
-		first := (at.UnixNano() + every - 1) / every * every
-		if !r.now.IsZero() {
-			first = (r.now.UnixNano()/every + 1) * every
+		switch {
+		case !r.now.IsZero(): // every one, because each vouches for what is warned
+			at, ok = moment((r.now.UnixNano()/every+1)*every), true
+		case ok:
+			at = moment((at.UnixNano() + every - 1) / every * every)
 		}
-		at = time.Unix(0, first).UTC()
 	}
 	return at, ok
 }
 
-const never = math.MaxInt64
+func moment(ns int64) time.Time { return time.Unix(0, ns).UTC() }
 
 // round makes the rounds of one moment: one, and where the ladder has something due at
-// once another that reads everything again.
-func (r *replay) round(now time.Time) error {
+// once another that judges everything again.
+func (r *replay) round(ctx context.Context, now time.Time) error {
 	r.now = now
 	r.Set(now)
 	r.woken = r.woken[:0]
-	r.Feed.Advance(now, r)
+	r.Feed.Advance(now, r.hear)
 	for len(r.queue) > 0 && r.queue[0].at <= now.UnixNano() {
 		s := r.queue[0]
 		s.at = never
@@ -137,13 +150,12 @@ func (r *replay) round(now time.Time) error {
 			r.wake(s)
 		}
 	}
-	if len(r.woken) == 0 {
-		return nil
+	if len(r.woken) > 1 {
+		slices.SortFunc(r.woken, func(a, b *subject) int { return cmp.Compare(a.number, b.number) })
 	}
-	slices.SortFunc(r.woken, func(a, b *subject) int { return inventory.CompareRefs(a.ref, b.ref) })
-	for again := true; again; {
+	for again := len(r.woken) > 0; again; {
 		var err error
-		if again, err = r.turn(now); err != nil {
+		if again, err = r.turn(ctx, now); err != nil {
 			return err
 		}
 	}
@@ -155,54 +167,98 @@ func (r *replay) round(now time.Time) error {
 }
 
 // turn judges, asks and acts once, and says whether there is more to do at this moment.
-func (r *replay) turn(now time.Time) (bool, error) {
-	for _, s := range r.woken {
+func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
+	present := r.present()
+	for _, s := range present {
 		if s.gang == nil {
 			r.verdict(s, now)
 			s.does = s.own
-		} else if s.gang[0] == s {
+		} else if s.leads() {
 			r.whole(s.gang, now)
 		}
 	}
-	r.ask(r.woken, now)
+	r.ask(present, now)
 	act := false
-	for _, s := range r.woken {
-		act = act || s.open || slices.ContainsFunc(s.answers, func(a answer) bool { return a.Answer == usage.True })
+	for _, s := range present {
+		act = act || s.open || s.proposes()
 		r.tell(s)
 	}
 	if !act || r.Ladder == nil {
 		return false, nil
 	}
-	for _, s := range r.woken {
-		r.explain(s, now)
+	for _, s := range present {
+		if s.does != nil && s.does == s.own && s.tracker != nil && s.proposes() { // in words, for people
+			*s.own = s.tracker.Explain(now, duty.MachineOf(s.Resource))
+		}
 	}
-	out := &Result{Observation: Observation{Cloud: r.cloud, Accounts: []string{r.account}, Unread: r.unread}}
-	out.Proposals = r.propose(r.woken, nil)
-	report, err := r.climb(r.ctx, out, r.woken, r.account)
+	out := &Result{Observation: Observation{Cloud: r.account[0], Accounts: []string{r.account[1]}, Regions: []string{r.account[2]}}}
+	out.Proposals = r.propose(present, nil)
+	report, err := r.climb(ctx, out, present, r.account[1])
 	if r.Lines != nil && len(report.Lines) > 0 {
 		r.Lines(now, report.Lines)
 	}
 	if err != nil {
 		return false, err
 	}
-	for _, s := range r.woken {
+	for _, s := range present {
 		s.item = never
 	}
+	again := false
 	for _, l := range report.Lines {
-		if s := r.subjects[l.Resource]; s != nil && !l.DueAt.IsZero() {
-			s.item = min(s.item, l.DueAt.UnixNano())
+		s := r.subjects[l.Resource]
+		if s == nil || l.NextAt.IsZero() {
+			continue
+		}
+		if at := l.NextAt.UnixNano(); at > now.UnixNano() {
+			s.item = min(s.item, at)
+		} else {
+			again = true
 		}
 	}
-	r.Feed.Advance(now, r) // what was acted on is not what it was
-	return r.Every == 0 && !report.NextAt.IsZero() && !report.NextAt.After(now), nil
+	return again && r.Every == 0, nil
 }
 
-// explain adds to a verdict what people read of it, where a policy proposes something.
-func (r *replay) explain(s *subject, now time.Time) {
-	if s.does == nil || s.does != s.own || s.tracker == nil || !slices.ContainsFunc(s.answers, func(a answer) bool { return a.Answer == usage.True }) {
-		return
+// present are those of the woken subjects that are there.
+func (r *replay) present() []*subject {
+	out := r.woken[:0:0]
+	for _, s := range r.woken {
+		if r.look(s); s.Resource != nil {
+			out = append(out, s)
+		}
 	}
-	*s.own = s.tracker.Explain(now, duty.MachineOf(s.Resource))
+	return out
+}
+
+// look brings a subject to what the feed says it is. One that is not there does nothing,
+// and what was measured of it before is forgotten.
+func (r *replay) look(s *subject) {
+	res := r.Feed.Resource(s.number)
+	switch {
+	case res == nil:
+		s.Resource, s.tracker, s.own, s.does, s.open, s.item = nil, nil, nil, nil, false, never
+		for i := range s.answers {
+			s.answers[i] = answer{}
+		}
+	case s.Resource != res:
+		s.Resource = res
+		charges := ledger.RunRates([]*inventory.Resource{res}, r.Prices)
+		s.hourly, _ = hourly(charges[s.ref]) // a rate that does not fit is not known
+	}
+}
+
+// leads says whether a subject is the first of its gang that is there.
+func (s *subject) leads() bool {
+	return s.gang[slices.IndexFunc(s.gang, func(o *subject) bool { return o.Resource != nil })] == s
+}
+
+// proposes says whether any policy wants something of a subject.
+func (s *subject) proposes() bool {
+	for i := range s.answers {
+		if s.answers[i].Answer == usage.True {
+			return true
+		}
+	}
+	return false
 }
 
 // tell says what a policy says of a subject where that has changed.
@@ -220,9 +276,24 @@ func (r *replay) tell(s *subject) {
 			continue
 		}
 		a.told, a.last, a.state = true, a.Answer, state
-		p := r.Policies.Policies[i]
-		r.Told(Told{At: r.now, Resource: s.Resource, Policy: i, Answer: a.Answer, State: state, Why: func() string { return because(p, &s.facts) }})
+		r.Told(Told{At: r.now, Resource: s.number, Policy: i, Answer: a.Answer, State: state, Why: func() string { return r.why(s, i) }})
 	}
+}
+
+// why says why a policy's answer about a subject is what it is.
+func (r *replay) why(s *subject, i int) string {
+	f := s.facts
+	if s.does != nil && s.does == s.own && s.tracker != nil {
+		v := s.tracker.Explain(r.now, duty.MachineOf(s.Resource))
+		f.Duty = &v
+	}
+	out := r.Policies.Policies[i].Explain(&f)
+	for _, part := range out.Parts {
+		if part.Answer == out.Answer && (part.Answer != usage.True || part.Name != "select") {
+			return part.Name + ": " + part.Why
+		}
+	}
+	return out.Answer.String()
 }
 
 // settle puts a subject where it is to be looked at next without news.
@@ -261,56 +332,44 @@ func (r *replay) wake(s *subject) {
 	}
 }
 
-// Listed implements [Visitor].
-func (r *replay) Listed(res *inventory.Resource) {
-	ref := res.Ref()
-	s := r.subjects[ref]
+// hear takes what became known.
+func (r *replay) hear(h Heard) {
+	s := r.resource[h.Resource]
 	if s == nil {
-		s = &subject{ref: ref, at: never, item: never, place: len(r.queue)}
-		r.subjects[ref] = s
-		r.queue = append(r.queue, s)
-		heap.Fix(&r.queue, s.place)
-		r.cloud, r.account = res.Cloud, res.Account
-	} else if s.State != res.State {
-		s.tracker = nil
-	}
-	s.Resource = res
-	charges := ledger.RunRates([]*inventory.Resource{res}, r.Prices)
-	s.hourly, _ = hourly(charges[ref]) // a rate that does not fit is not known
-	r.join(s)
-	r.wake(s)
-}
-
-// join adds a subject to its gang.
-func (r *replay) join(s *subject) {
-	id := gangOf(s.Resource)
-	if id == "" || slices.Contains(r.gangs[id], s) {
-		return
-	}
-	r.gangs[id] = append(r.gangs[id], s)
-	for _, o := range r.gangs[id] {
-		if len(r.gangs[id]) > 1 {
-			o.gang = r.gangs[id]
+		if s = r.meet(h.Resource); s == nil {
+			return
 		}
 	}
-}
-
-// Measured implements [Visitor].
-func (r *replay) Measured(ref inventory.Ref, o usage.Opened, gpu string, sig usage.Signal, start time.Time, count int, v float64) {
-	s := r.subjects[ref]
-	if s.tracker == nil {
-		s.tracker = duty.NewTracker(r.Duty, r.Activity, r.LookBack)
+	r.wake(s)
+	if s.tracker != nil && !h.Late && s.tracker.AddRun(r.opened, h.GPU, h.Signal, h.Start, h.Count, h.Value) {
+		return
 	}
-	s.tracker.AddRun(o, gpu, sig, start, count, v)
-	r.wake(s)
+	s.tracker = duty.NewTracker(r.Duty, r.Activity, r.LookBack)
+	r.Feed.Since(h.Resource, duty.Horizon(r.now, r.LookBack), func(h Heard) {
+		s.tracker.AddRun(r.opened, h.GPU, h.Signal, h.Start, h.Count, h.Value)
+	})
 }
 
-// Late implements [Visitor].
-func (r *replay) Late(ref inventory.Ref, again func(from time.Time, to usage.Sink)) {
-	s := r.subjects[ref]
-	s.tracker = duty.NewTracker(r.Duty, r.Activity, r.LookBack)
-	_ = again
-	r.wake(s)
+// meet makes a subject of a resource of which something became known for the first time.
+func (r *replay) meet(number int) *subject {
+	res := r.Feed.Resource(number)
+	if res == nil {
+		return nil
+	}
+	s := &subject{ref: res.Ref(), number: number, at: never, item: never, place: len(r.queue)}
+	r.account = [3]string{res.Cloud, res.Account, res.Region}
+	r.resource[number], r.subjects[s.ref] = s, s
+	r.queue = append(r.queue, s)
+	r.look(s)
+	if id := gangOf(res); id != "" {
+		r.gangs[id] = append(r.gangs[id], s)
+		if members := r.gangs[id]; len(members) > 1 {
+			for _, o := range members {
+				o.gang = members
+			}
+		}
+	}
+	return s
 }
 
 // queue orders subjects by when they are to be looked at next.
@@ -318,7 +377,7 @@ type queue []*subject
 
 func (q queue) Len() int { return len(q) }
 func (q queue) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(q[i].at, q[j].at), inventory.CompareRefs(q[i].ref, q[j].ref)) < 0
+	return cmp.Or(cmp.Compare(q[i].at, q[j].at), cmp.Compare(q[i].number, q[j].number)) < 0
 }
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
