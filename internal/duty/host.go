@@ -80,8 +80,11 @@ type holds struct {
 
 // settle completes the verdict on a machine that does not compute. Without accelerators
 // nothing is idle whose CPU and network nobody measured.
-func (q *question) settle(v answer, held holds) answer {
+func (q *question) settle(v *answer, held holds) {
 	for _, s := range flows {
+		if q.k.machine.at[s] == 0 {
+			continue
+		}
 		h := q.host(s)
 		if !h.speaks || h.level < h.busy {
 			continue
@@ -89,59 +92,77 @@ func (q *question) settle(v answer, held holds) answer {
 		why := func() string { return fmt.Sprintf("%s MB/s cross its %s", usage.Number(h.level/1e6, 1), h.name) }
 		if held.sure {
 			q.expires = min(q.expires, h.until())
-			return q.lasts(v, Starved, func() string { return held.why() + " and " + why() })
+			q.lasts(v, Starved, func() string { return held.why() + " and " + why() })
+		} else {
+			q.works(v, &h, q.say(why))
 		}
-		return q.works(v, &h, q.say(why))
+		return
 	}
-	return q.quiet(v, held)
+	q.quiet(v, held)
 }
 
 // works is the verdict that a machine is busy by one of its host meters.
-func (q *question) works(v answer, h *hostReading, why string) answer {
+func (q *question) works(v *answer, h *hostReading, why string) {
 	now := q.unbroken(h.reading)
 	v.State, v.Why, v.Coverage, v.until, v.expires = Busy, why, now.coverage, now.to, h.until()
 	if q.now <= q.expires { // what was known before it still has to be
 		v.expires = min(v.expires, q.expires)
 	}
-	return v
 }
 
 // quiet tells held, idle and unknown where no data is on its way.
-func (q *question) quiet(v answer, held holds) answer {
+func (q *question) quiet(v *answer, held holds) {
 	for _, s := range flows {
+		if q.k.machine.at[s] == 0 {
+			continue
+		}
 		h := q.host(s)
 		if h.meter != nil && !q.fresh(h.reading) {
-			return v.unknown(q.say(h.tooOld))
+			v.unknown(q.say(h.tooOld))
+			return
 		}
 		q.uses(&h, h.busy)
 	}
 	if held.sure {
-		return q.lasts(v, Held, held.why)
+		q.lasts(v, Held, held.why)
+		return
 	}
 	for _, s := range people {
+		if q.k.machine.at[s] == 0 {
+			continue
+		}
 		if h := q.host(s); h.speaks && h.level >= h.busy {
 			q.expires = min(q.expires, h.until())
-			return q.lasts(v, Held, func() string { return usage.Number(h.level, 0) + " of its " + h.name + " at work" })
+			q.lasts(v, Held, func() string { return usage.Number(h.level, 0) + " of its " + h.name + " at work" })
+			return
 		}
 	}
 	for _, s := range hosts {
+		required := q.bare && (s == usage.CPUUtil || s == usage.NetBytes)
+		if q.k.machine.at[s] == 0 && !required {
+			continue
+		}
 		h := q.host(s)
 		switch {
-		case h.meter == nil && q.bare && (s == usage.CPUUtil || s == usage.NetBytes):
-			return v.unknown(q.say(func() string { return "nobody measured its " + h.name }))
+		case h.meter == nil && required:
+			v.unknown(q.say(func() string { return "nobody measured its " + h.name }))
+			return
 		case h.meter == nil:
 			continue
 		case !h.speaks:
-			return v.unknown(q.say(h.tooOld))
+			v.unknown(q.say(h.tooOld))
+			return
 		case h.level >= h.idle:
-			return v.unknown(q.say(h.between))
+			v.unknown(q.say(h.between))
+			return
 		}
 		q.uses(&h, h.idle)
 	}
 	if held.any {
-		return q.lasts(v, Held, held.why)
+		q.lasts(v, Held, held.why)
+	} else {
+		q.lasts(v, Idle, func() string { return "nothing held" })
 	}
-	return q.lasts(v, Idle, func() string { return "nothing held" })
 }
 
 func (h *hostReading) tooOld() string { return "the newest sample of its " + h.name + " is too old" }
@@ -154,26 +175,24 @@ func (h *hostReading) between() string {
 }
 
 // host judges a machine without GPUs.
-func (q *question) bareHost() answer {
-	v := answer{since: never, until: never, expires: never}
+func (q *question) bareHost(v *answer) {
 	q.bare = true
 	cpu := q.host(usage.CPUUtil)
 	if cpu.speaks && cpu.level >= q.k.t.IdleCPU {
 		q.expires = never
-		v = q.works(v, &cpu, q.say(func() string { return "CPU reaches " + usage.Number(cpu.level, 1) + " %" }))
+		q.works(v, &cpu, q.say(func() string { return "CPU reaches " + usage.Number(cpu.level, 1) + " %" }))
 	} else {
 		q.still = q.say(func() string { return "CPU under " + usage.Number(q.k.t.IdleCPU, 1) + " %" })
 		q.rest, q.expires = q.under(cpu.reading, q.k.t.IdleCPU), never
 		if cpu.meter != nil {
 			q.expires = cpu.until()
 		}
-		v = q.settle(v, holds{})
+		q.settle(v, holds{})
 	}
 	if v.State != Busy {
-		v = q.warming(v)
+		q.warming(v)
 	}
 	if q.words {
-		v.Evidence = append(q.evidence(&v, nil, 0), v.Evidence...)
+		v.Evidence = append(q.evidence(v, nil, 0), v.Evidence...)
 	}
-	return v
 }

@@ -53,7 +53,9 @@ func Judge(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 		v = j.accelerated(gpus)
 	}
 	if v.State == Unknown {
-		v = q.warming(answer{Verdict: v}).Verdict
+		a := answer{Verdict: v}
+		q.warming(&a)
+		v = a.Verdict
 	}
 	return v
 }

@@ -56,10 +56,11 @@ func (q *question) memoryOf(t *track) memory {
 }
 
 // moment judges one GPU by its newest samples.
-func (q *question) moment(t *track) moment {
-	m := moment{track: t, expires: never, stretch: stretch{never, never, 0}}
+func (q *question) moment(t *track, m *moment) {
+	*m = moment{track: t, expires: never, stretch: none}
 	if len(t.meters) == 0 {
-		return m.says(Unknown, "nobody measured whether it computes")
+		m.why = nobody
+		return
 	}
 	m.memory = q.memoryOf(t)
 	var meter, util reading // the meter that vouches, and utilization
@@ -84,28 +85,32 @@ func (q *question) moment(t *track) moment {
 	}
 	suspect := m.state == Busy && q.fresh(util) && util.mean >= q.k.t.LatchedUtil
 	if suspect { // it is busy only as long as something confirms it
-		q.confirmed(&m, q.read(t, usage.Processes))
-		q.confirmed(&m, m.memory.used)
+		q.confirmed(m, q.read(t, usage.Processes))
+		q.confirmed(m, m.memory.used)
 		for _, sig := range usage.Compute() {
-			q.confirmed(&m, q.read(t, sig))
+			q.confirmed(m, q.read(t, sig))
 		}
 	}
 	switch {
-	case suspect && q.latched(&m):
-		return m.says(Unknown, q.say(func() string {
+	case suspect && q.latched(m):
+		m.says(Unknown, q.say(func() string {
 			return "utilisation reads " + usage.Number(util.value(), 1) + " % while nothing else shows work: the meter may be latched"
 		}))
 	case m.state == Busy && util.meter == nil:
-		return m.says(Busy, "it computes")
+		m.why = "it computes"
 	case m.state == Busy:
-		return m.says(Busy, q.say(func() string { return usage.Number(util.value(), 1) + " % utilisation" }))
+		m.why = q.say(func() string { return usage.Number(util.value(), 1) + " % utilisation" })
 	case meter.meter == nil && !measured:
-		return m.says(Unknown, "nobody measured whether it computes")
+		m.why = nobody
 	case meter.meter == nil:
-		return m.says(Unknown, "its newest sample is too old")
+		m.why = "its newest sample is too old"
+	default:
+		q.atRest(m, meter)
 	}
-	return q.atRest(m, meter)
 }
+
+// nobody is what is said of a GPU that no meter can vouch for.
+const nobody = "nobody measured whether it computes"
 
 // confirmed narrows the time in which a busy GPU is known to be.
 func (q *question) confirmed(m *moment, r reading) {
@@ -115,7 +120,7 @@ func (q *question) confirmed(m *moment, r reading) {
 }
 
 // atRest judges a GPU that does not compute, as its meter shows.
-func (q *question) atRest(m moment, meter reading) moment {
+func (q *question) atRest(m *moment, meter reading) {
 	m.stretch, m.expires = q.unbroken(meter), meter.until()
 	for _, sig := range usage.Compute() {
 		if r := q.read(m.track, sig); r.meter != nil {
@@ -124,27 +129,27 @@ func (q *question) atRest(m moment, meter reading) moment {
 	}
 	if power := q.read(m.track, usage.Power); power.meter != nil && q.k.t.BusyPower > 0 {
 		if power.mean >= q.k.t.BusyPower {
-			return m.says(Unknown, q.say(func() string {
+			m.says(Unknown, q.say(func() string {
 				return "its meters show no work, but it draws " + usage.Number(power.mean, 0) + " W"
 			}))
+			return
 		}
-		q.narrow(&m, power, q.k.t.BusyPower)
+		q.narrow(m, power, q.k.t.BusyPower)
 	}
-	m = q.holding(m)
+	q.holding(m)
 	switch m.coverage, m.lasting = m.stretch.coverage, m.stretch.length(q.now); {
 	case q.now > m.expires:
-		return m.says(Unknown, "the newest sample of its memory, processes or power is too old")
+		m.says(Unknown, "the newest sample of its memory, processes or power is too old")
 	case m.coverage < q.k.t.MinCoverage:
-		return m.says(Unknown, q.say(func() string {
+		m.says(Unknown, q.say(func() string {
 			return "samples cover " + usage.Number(100*m.coverage, 0) + " % of the time since it rests"
 		}))
 	}
-	return m
 }
 
 // holding tells a GPU that does not compute as held or idle. It is idle only since its
 // memory and the last process were given back.
-func (q *question) holding(m moment) moment {
+func (q *question) holding(m *moment) {
 	processes, used := q.read(m.track, usage.Processes), m.memory.used
 	line := m.memory.total * q.k.t.HeldMemory / 100
 	if !m.memory.measured() {
@@ -153,7 +158,7 @@ func (q *question) holding(m moment) moment {
 	switch {
 	case q.fresh(processes) && processes.mean > 0:
 		m.expires = min(m.expires, processes.until())
-		return m.says(Held, q.say(func() string {
+		m.says(Held, q.say(func() string {
 			if m.memory.measured() {
 				return m.memory.share() + " by " + processCount(processes.mean)
 			}
@@ -162,7 +167,7 @@ func (q *question) holding(m moment) moment {
 	case q.fresh(used) && used.mean >= line:
 		m.expires = min(m.expires, used.until())
 		m.assumed = !m.memory.measured()
-		return m.says(Held, q.say(func() string {
+		m.says(Held, q.say(func() string {
 			if m.assumed {
 				return usage.Number(used.mean/(1<<30), 1) + " GiB of a memory of unknown size held"
 			}
@@ -170,15 +175,16 @@ func (q *question) holding(m moment) moment {
 		}))
 	case used.meter == nil && processes.meter == nil:
 		m.assumed = true
-		return m.says(Held, "nobody measured its memory")
+		m.says(Held, "nobody measured its memory")
+	default:
+		if used.meter != nil {
+			q.narrow(m, used, line)
+		}
+		if processes.meter != nil {
+			q.narrow(m, processes, 1)
+		}
+		m.says(Idle, "nothing held")
 	}
-	if used.meter != nil {
-		q.narrow(&m, used, line)
-	}
-	if processes.meter != nil {
-		q.narrow(&m, processes, 1)
-	}
-	return m.says(Idle, "nothing held")
 }
 
 func (m memory) share() string { return usage.Number(m.newest(), 0) + " % of memory held" }
@@ -211,12 +217,11 @@ func (q *question) latched(m *moment) bool {
 	return m.memory.newest() < q.k.t.HeldMemory
 }
 
-func (m moment) says(s State, why string) moment {
+func (m *moment) says(s State, why string) {
 	m.state, m.why = s, why
-	if s == Unknown || s == Busy {
+	if s == Unknown {
 		m.lasting = 0
 	}
-	return m
 }
 
 // label names a GPU before what is said of it.

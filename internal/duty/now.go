@@ -39,8 +39,10 @@ func (k *Tracker) question(now int64, m Machine, words bool) question {
 // answer is a verdict in the making.
 type answer struct {
 	Verdict
-	since, until, expires int64
+	since, until, expires int64 // never for none
 }
+
+func newAnswer() answer { return answer{since: never, until: never, expires: never} }
 
 // reading is a meter as a question sees it; without a meter nobody measured it.
 type reading struct {
@@ -170,8 +172,8 @@ func (q *question) goesOn(m *meter) {
 	}
 }
 
-// answer tells what the machine does.
-func (q *question) answer() answer {
+// answer tells what the machine does; v is a new answer.
+func (q *question) answer(v *answer) {
 	measured := 0
 	for _, t := range q.k.gpus {
 		if t.present(q.now, q.horizon) {
@@ -179,9 +181,10 @@ func (q *question) answer() answer {
 		}
 	}
 	if q.gpus == 0 && measured == 0 && !q.measuresCompute(&q.k.machine) {
-		return q.bareHost()
+		q.bareHost(v)
+		return
 	}
-	return q.accelerated(measured)
+	q.accelerated(v, measured)
 }
 
 // measuresCompute says whether a track has a signal that can vouch for a GPU.
@@ -214,7 +217,7 @@ type gathered struct {
 	parent     string
 
 	busy           int
-	first          moment // of those that compute
+	computing      string // what the first of them does
 	until, expires int64
 	coverage       float64
 	work           worked
@@ -227,7 +230,7 @@ type gathered struct {
 	restExpires int64
 	best        moment // where one is enough
 	held        int
-	holder      moment // that holds most surely
+	holder      moment // that holds most surely, for people
 	sure        bool   // one was seen to be held
 
 	// For people: the tracks that were judged, and the verdict on each with a name.
@@ -242,8 +245,9 @@ func (q *question) judged(i int) bool {
 	return t.present(q.now, q.horizon) && (t.part || q.measuresCompute(t) || !q.divided(i))
 }
 
-func (q *question) gather() gathered {
-	g := gathered{until: never, expires: never, coverage: 1, work: worked{none, never}}
+func (q *question) gather(g *gathered) {
+	*g = gathered{until: never, expires: never, coverage: 1, work: worked{none, never}}
+	var m moment
 	for i, t := range q.k.gpus {
 		if !q.judged(i) {
 			continue
@@ -251,10 +255,9 @@ func (q *question) gather() gathered {
 		if g.gpus == 0 || t.parent != g.parent {
 			g.gpus, g.parent = g.gpus+1, t.parent
 		}
-		m := q.moment(t)
+		q.moment(t, &m)
 		g.add(q, &m)
 	}
-	return g
 }
 
 // add adds one GPU.
@@ -281,7 +284,7 @@ func (g *gathered) add(q *question, m *moment) {
 
 func (g *gathered) computes(q *question, m *moment) {
 	if g.busy++; g.busy == 1 {
-		g.first = *m
+		g.computing = m.why
 	}
 	g.until, g.expires = max(g.until, m.stretch.to), max(g.expires, m.expires)
 	g.coverage = min(g.coverage, m.coverage)
@@ -290,17 +293,17 @@ func (g *gathered) computes(q *question, m *moment) {
 
 func (g *gathered) rests(q *question, m *moment) {
 	if g.resting++; g.resting == 1 {
-		g.rest, g.restExpires, g.best = m.stretch, m.expires, *m
+		g.rest, g.restExpires = m.stretch, m.expires
 	} else {
 		g.rest, g.restExpires = g.rest.and(m.stretch), min(g.restExpires, m.expires)
-		if (m.state == g.best.state && m.lasting > g.best.lasting) || (m.state == Idle && g.best.state != Idle) {
-			g.best = *m
-		}
+	}
+	if any := q.k.t.GPUs == AnyGPU; any && (g.resting == 1 || (m.state == g.best.state && m.lasting > g.best.lasting) || (m.state == Idle && g.best.state != Idle)) {
+		g.best = *m
 	}
 	if m.state != Held {
 		return
 	}
-	if g.held++; g.held == 1 || (g.holder.assumed && !m.assumed) {
+	if g.held++; q.words && (g.held == 1 || (g.holder.assumed && !m.assumed)) {
 		g.holder = *m
 	}
 	g.sure = g.sure || !m.assumed
@@ -315,12 +318,15 @@ func (q *question) say(words func() string) string {
 }
 
 // accelerated judges a machine with GPUs, of which some names were measured.
-func (q *question) accelerated(names int) answer {
+func (q *question) accelerated(v *answer, names int) {
 	q.still = "0 % compute"
-	g := q.gather()
+	var g gathered
+	q.gather(&g)
 	// A series of the whole machine is one more witness that something computes, and
 	// a witness of rest only where it speaks for every GPU.
-	machine, unnamed := q.moment(&q.k.machine), q.measuresCompute(&q.k.machine)
+	var machine moment
+	q.moment(&q.k.machine, &machine)
+	unnamed := q.measuresCompute(&q.k.machine)
 	if alone := g.gpus == 0 && unnamed && (q.gpus == 1 || q.aggregated()); alone {
 		g.add(q, &machine)
 		g.gpus = max(q.gpus, 1)
@@ -329,30 +335,33 @@ func (q *question) accelerated(names int) answer {
 		g.computes(q, &machine)
 	}
 	expected := max(q.gpus, g.seen)
-	v := answer{since: never, until: never, expires: never}
 	v.GPUs = g.verdicts
+	computes := false
 	switch {
 	case q.k.t.GPUs == AnyGPU && g.resting > 0 && g.resting < expected:
-		v = q.warming(q.one(v, &g, expected))
+		q.one(v, &g, expected)
 	case g.busy > 0:
-		v = q.computing(v, &g)
+		computes = true
+		q.computing(v, &g)
 	case g.seen == 0 && unnamed:
-		v = q.warming(v.unknown("one series of samples stands for an unknown GPU of several"))
+		v.unknown("one series of samples stands for an unknown GPU of several")
 	case g.seen == 0:
-		v = q.warming(v.unknown("its GPUs were not measured"))
+		v.unknown("its GPUs were not measured")
 	case q.gpus < 0:
-		v = q.warming(v.unknown("nobody knows how many GPUs it has"))
+		v.unknown("nobody knows how many GPUs it has")
 	case g.gpus < q.gpus:
-		v = q.warming(v.unknown(q.say(func() string { return fmt.Sprintf("%d of %d GPUs were measured", g.gpus, q.gpus) })))
+		v.unknown(q.say(func() string { return fmt.Sprintf("%d of %d GPUs were measured", g.gpus, q.gpus) }))
 	case g.unknown > 0:
-		v = q.warming(v.unknown(g.why))
+		v.unknown(g.why)
 	default:
-		v = q.warming(q.resting(v, &g, names))
+		q.resting(v, &g, names)
+	}
+	if !computes {
+		q.warming(v)
 	}
 	if q.words {
-		v.Evidence = append(q.evidence(&v, g.tracks, g.gpus), v.Evidence...)
+		v.Evidence = append(q.evidence(v, g.tracks, g.gpus), v.Evidence...)
 	}
-	return v
 }
 
 // aggregated says whether the GPU signals of the machine as a whole are maxima over
@@ -369,8 +378,8 @@ func (q *question) aggregated() bool {
 }
 
 // computing completes the verdict on a machine of which some GPUs compute.
-func (q *question) computing(v answer, g *gathered) answer {
-	v.State, v.Coverage, v.until, v.expires, v.Why = Busy, g.coverage, g.until, g.expires, g.first.why
+func (q *question) computing(v *answer, g *gathered) {
+	v.State, v.Coverage, v.until, v.expires, v.Why = Busy, g.coverage, g.until, g.expires, g.computing
 	if q.words && g.seen > 1 {
 		v.Why = fmt.Sprintf("%d of %d GPUs compute", g.busy, g.seen)
 	}
@@ -378,31 +387,30 @@ func (q *question) computing(v answer, g *gathered) answer {
 		v.lasts(q, s.stretch, s.expires)
 		v.State, v.Why = Stalled, s.why
 	}
-	return v
 }
 
 // one completes the verdict on a machine of which one GPU at rest is enough: an idle
 // one rather than a held one, and the one that rests longest.
-func (q *question) one(v answer, g *gathered, all int) answer {
+func (q *question) one(v *answer, g *gathered, all int) {
 	q.rest, q.expires = g.best.stretch, g.best.expires
 	// Another one may rest for longer once the samples of the best stand still.
 	for i, t := range q.k.gpus {
 		if q.judged(i) && t != g.best.track {
-			m := q.moment(t)
-			if m.state == g.best.state {
+			var m moment
+			if q.moment(t, &m); m.state == g.best.state {
 				q.soon(m.stretch.from + max(0, q.rest.to-q.rest.from))
 			}
 		}
 	}
-	return q.lasts(v, g.best.state, func() string {
+	q.lasts(v, g.best.state, func() string {
 		return fmt.Sprintf("%d of %d GPUs rest: %s%s", g.resting, all, g.best.label(), g.best.why)
 	})
 }
 
 // resting completes the verdict on a machine none of whose GPUs computes.
-func (q *question) resting(v answer, g *gathered, names int) answer {
+func (q *question) resting(v *answer, g *gathered, names int) {
 	q.rest, q.expires = g.rest, g.restExpires
-	return q.settle(v, holds{any: g.held > 0, sure: g.sure, why: func() string {
+	q.settle(v, holds{any: g.held > 0, sure: g.sure, why: func() string {
 		if g.held == 1 && g.holder.track.name == "" || names <= 1 {
 			return g.holder.why
 		}
@@ -412,19 +420,20 @@ func (q *question) resting(v answer, g *gathered, names int) answer {
 
 // lasts is the verdict that the machine rests in a state for the time that was found;
 // where samples are too old or cover too little of that time it is unknown.
-func (q *question) lasts(v answer, s State, why func() string) answer {
+func (q *question) lasts(v *answer, s State, why func() string) {
 	switch v.Coverage = q.rest.coverage; {
 	case q.now > q.expires:
-		return v.unknown("the newest sample of what would decide is too old")
+		v.unknown("the newest sample of what would decide is too old")
+		return
 	case v.Coverage < q.k.t.MinCoverage:
-		return v.unknown(q.say(func() string {
+		v.unknown(q.say(func() string {
 			return "samples cover " + usage.Number(100*v.Coverage, 0) + " % of the time since it rests"
 		}))
+		return
 	}
 	v.lasts(q, q.rest, q.expires)
 	v.State = s
 	v.Why = q.say(func() string { return why() + ", " + q.still + " for " + usage.Span(v.Lasting) })
-	return v
 }
 
 // lasts sets how long the state has lasted, and until when it holds.
@@ -440,20 +449,19 @@ func (v *answer) lasts(q *question, s stretch, expires int64) {
 	}
 }
 
-func (v answer) unknown(why string) answer {
+func (v *answer) unknown(why string) {
 	v.State, v.Why, v.Lasting = Unknown, why, 0
-	return v
 }
 
 // warming returns the verdict on a machine that does not compute in view of when it
 // was launched.
-func (q *question) warming(v answer) answer {
+func (q *question) warming(v *answer) {
 	end := q.launched + int64(q.k.t.WarmUp)
 	if q.launched == never || q.launched > q.now || q.now > end {
 		if q.launched != never {
 			q.soon(q.launched)
 		}
-		return v
+		return
 	}
 	q.soon(end + 1)
 	v.State, v.Lasting, v.since, v.until, v.expires = Warming, 0, never, end, end
@@ -462,11 +470,10 @@ func (q *question) warming(v answer) answer {
 		v.Why = "it was launched " + age + " ago"
 		v.Evidence = append(v.Evidence, usage.Fact("age", age, "inventory"))
 	}
-	return v
 }
 
-// at fills in the times of a verdict.
-func (v Verdict) at(since, until, expires, next int64) Verdict {
-	v.Since, v.Until, v.Expires, v.Next = instant(since), instant(until), instant(expires), instant(next)
-	return v
+// verdict returns the answer with its times.
+func (v *answer) verdict() Verdict {
+	v.Since, v.Until, v.Expires = instant(v.since), instant(v.until), instant(v.expires)
+	return v.Verdict
 }

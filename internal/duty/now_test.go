@@ -55,18 +55,21 @@ func but(n int, v, there float64) func(int) float64 {
 	}
 }
 
-func TestNow(t *testing.T) {
+// nowFixture is a machine and what it does now.
+type nowFixture struct {
+	name    string
+	m       *machine
+	gpus    int
+	t       Thresholds
+	want    State
+	why     string
+	lasting time.Duration
+}
+
+func nowFixtures() []nowFixture {
 	const h = time.Hour
 	anyGPU := Thresholds{GPUs: AnyGPU}
-	for _, tc := range []struct {
-		name    string
-		m       *machine
-		gpus    int
-		t       Thresholds
-		want    State
-		why     string
-		lasting time.Duration
-	}{
+	return []nowFixture{
 		{name: "nothing measured", m: nil, gpus: 1, want: Unknown, why: "nothing was measured"},
 		{name: "no point in the window", m: minutes(60), gpus: 1, want: Unknown, why: "not measured"},
 
@@ -168,7 +171,11 @@ func TestNow(t *testing.T) {
 		{name: "a CPU machine whose kernel works and whose CPU is not known any more", m: minutes(60).series("", usage.CPUUtil, until(50, 1, -1)).net(steady(1e3)).flat("", usage.Kernels, 1), want: Unknown, why: "too old"},
 		{name: "a CPU machine that was just launched", m: minutes(5).quiet().launched(5 * time.Minute), want: Warming},
 		{name: "a CPU machine that was just launched and works", m: minutes(5).flat("", usage.CPUUtil, 40).launched(5 * time.Minute), want: Busy},
-	} {
+	}
+}
+
+func TestNow(t *testing.T) {
+	for _, tc := range nowFixtures() {
 		t.Run(tc.name, func(t *testing.T) {
 			var w *usage.Window
 			if tc.m != nil {

@@ -152,8 +152,7 @@ func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point
 	t := k.track(gpu, s, at)
 	i := t.at[s]
 	if i == 0 {
-		t.meters = append(t.meters[:len(t.meters):len(t.meters)], newMeter(s, o, at, count, p))
-		t.at[s] = uint8(len(t.meters))
+		t.place(newMeter(s, o, at, count, p))
 		k.settled = max(k.settled, at)
 		return true
 	}
@@ -203,6 +202,14 @@ func (k *Tracker) track(gpu string, s usage.Signal, at int64) *track {
 	k.gpus = slices.Insert(k.gpus[:len(k.gpus):len(k.gpus)], i, t)
 	k.newest = 0
 	return t
+}
+
+// place adds a meter. There are few, and no room is left for more.
+func (t *track) place(m meter) {
+	all := make([]meter, len(t.meters)+1)
+	all[copy(all, t.meters)] = m
+	t.meters = all
+	t.at[m.signal] = uint8(len(all))
 }
 
 // present says whether any signal of the track was measured between the horizon and a
@@ -326,12 +333,13 @@ func (k *Tracker) ask(now time.Time, m Machine, words bool) Verdict {
 	if q.now < k.settled {
 		return Verdict{Why: "the question is about a time before its newest samples", Next: instant(k.settled)}
 	}
-	v := q.answer()
+	v := newAnswer()
+	q.answer(&v)
 	q.deadlines()
-	if !words {
+	if v.Next = instant(q.next); !words {
 		v.Why = ""
 	}
-	return v.Verdict.at(v.since, v.until, v.expires, q.next)
+	return v.verdict()
 }
 
 // nanos returns a time in nanoseconds since 1970.

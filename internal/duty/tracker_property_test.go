@@ -1,13 +1,11 @@
 package duty
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -235,7 +233,7 @@ func sameVerdict(got, want Verdict, words bool) string {
 	if !words {
 		want.Why, want.Evidence, want.GPUs = "", nil, nil
 	}
-	return gocmp.Diff(want, got)
+	return cmp.Diff(want, got)
 }
 
 // TestTrackerIsNaive holds the tracker against the verdict over all samples so far, at
@@ -330,6 +328,3 @@ func TestHorizon(t *testing.T) {
 		}
 	}
 }
-
-var _ = cmp.Compare[int]
-var _ = fmt.Sprint

@@ -15,8 +15,9 @@ func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 		return Verdict{Why: "nothing was measured"}
 	}
 	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
-	v := q.answer()
-	return v.Verdict.at(v.since, v.until, v.expires, never)
+	v := newAnswer()
+	q.answer(&v)
+	return v.verdict()
 }
 
 func machineOf(w *usage.Window, gpus int) Machine {
@@ -80,8 +81,7 @@ func (t *track) readings(k *Tracker, w *usage.Window, of *usage.Track) {
 				m.counter.rose = nanos(st.LastActive)
 			}
 		}
-		t.meters = append(t.meters, m)
-		t.at[s] = uint8(len(t.meters))
+		t.place(m)
 	}
 }
 
