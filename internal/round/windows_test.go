@@ -42,10 +42,9 @@ func (s telling) Name() string { return s.name }
 func (s telling) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	*s.asked = iv
 	for _, r := range resources {
-		for _, step := range s.steps {
+		for i, step := range s.steps {
 			sink := open(r, usage.Opened{From: iv.From, Step: step, Source: s.name, Aggregated: true})
-			sink.Add("", s.signal, usage.Point{Time: iv.From.Add(time.Hour), Mean: s.value, Max: s.value})
-			s.signal++
+			sink.Add("", s.signal+usage.Signal(i), usage.Point{Time: iv.From.Add(time.Hour), Mean: s.value, Max: s.value})
 		}
 	}
 	return usage.Measured{BlindSpots: s.spots, Calls: s.calls}, s.err
