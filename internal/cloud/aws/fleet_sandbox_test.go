@@ -169,6 +169,33 @@ func TestAllOfAMachineOrNothing(t *testing.T) {
 	}
 }
 
+// TestMeasuresWithoutAList: whose the credentials are is asked once, and an account that they
+// do not reach is a blind spot.
+func TestMeasuresWithoutAList(t *testing.T) {
+	f := wire.Fleet{Machines: 1, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	c, s := fleetCloud(t, f)
+	own := inventory.Resource{ID: f.InstanceID(0), Kind: inventory.KindInstance, Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1",
+		Type: "g6.2xlarge", State: inventory.StateRunning, Detail: &inventory.Instance{}}
+	foreign := own
+	foreign.Account = "999999999999"
+	for range 2 {
+		got := tallied{}
+		m, err := c.Measure(t.Context(), []*inventory.Resource{&own, &foreign}, usage.Interval{From: f.Now.Add(-time.Hour), To: f.Now}, got.open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[own.Ref()] != 60*6 {
+			t.Errorf("measured %v", got)
+		}
+		if len(m.BlindSpots) != 1 || !strings.Contains(m.BlindSpots[0].What, foreign.Account) {
+			t.Errorf("the blind spots are %+v", m.BlindSpots)
+		}
+	}
+	if n := s.Recorder.Count("sts:GetCallerIdentity"); n != 1 {
+		t.Errorf("asked %d times whose the credentials are", n)
+	}
+}
+
 // BenchmarkMeasureOfAFleet reads half a day of a thousand machines by the minute.
 func BenchmarkMeasureOfAFleet(b *testing.B) {
 	f := wire.Fleet{Machines: 1000, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}

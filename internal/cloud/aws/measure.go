@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -96,7 +97,10 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 		switch d := r.Detail.(type) {
 		case *inventory.Instance:
 			for _, name := range r.Aliases {
-				p.nameHost(name, r.ID)
+				// Networks share addresses, and those of the machines that are not listed are not known.
+				if _, err := netip.ParseAddr(name); err != nil {
+					p.nameHost(name, r.ID)
+				}
 			}
 			if s := m.instance(r); s != nil && r.Size.Accelerated() {
 				accelerated = append(accelerated, s)

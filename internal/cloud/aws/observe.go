@@ -247,8 +247,12 @@ func (s *scan) link() {
 // name notes on a place's resources what metrics call them by.
 func (p *place) name(resources []*inventory.Resource) {
 	hosts := make(map[string][]string, len(p.hosts))
+	shared := map[string]bool{}
 	for host, id := range p.hosts {
 		hosts[id] = append(hosts[id], host)
+		if short, _, _ := strings.Cut(host, "."); id == "" {
+			shared[host], shared[short] = true, true
+		}
 	}
 	for _, r := range resources {
 		if r.Account != p.account.id || r.Region != p.region {
@@ -257,7 +261,7 @@ func (p *place) name(resources []*inventory.Resource) {
 		switch d := r.Detail.(type) {
 		case *inventory.Instance:
 			// A name of several machines is none's.
-			r.Aliases = slices.DeleteFunc(append(r.Aliases, hosts[r.ID]...), func(name string) bool { return slices.Contains(hosts[""], name) })
+			r.Aliases = slices.DeleteFunc(append(r.Aliases, hosts[r.ID]...), func(name string) bool { return shared[name] })
 			slices.Sort(r.Aliases)
 			r.Aliases = slices.Compact(r.Aliases)
 		case *inventory.LoadBalancer:

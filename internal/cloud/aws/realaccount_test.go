@@ -351,7 +351,7 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	p := &place{scan: s, region: "us-east-1", account: &account{id: "1"}, hosts: map[string]string{},
 		targetGroups: map[string][]string{"lb-1": {"targetgroup/a/1"}}, components: map[string]bool{"e-1": true}}
 	s.places = []*place{p}
-	for _, x := range [][2]string{{"shared", "i-1"}, {"own", "i-2"}, {"shared", "i-3"}} {
+	for _, x := range [][2]string{{"shared.internal", "i-1"}, {"own", "i-2"}, {"shared.internal", "i-3"}} {
 		p.nameHost(x[0], x[1])
 	}
 	at := func(region, id string, d inventory.Detail) *inventory.Resource {
@@ -360,7 +360,7 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	balancer, endpoint := &inventory.LoadBalancer{}, &inventory.Endpoint{}
 	far := at("eu-west-1", "i-2", &inventory.Instance{})
 	named := at("us-east-1", "i-3", &inventory.Instance{})
-	named.Aliases = []string{"shared", "another"} // as other parts of the listing know it
+	named.Aliases = []string{"shared.internal", "shared", "another"} // as other parts of the listing know it
 	s.resources = []*inventory.Resource{at("us-east-1", "i-1", &inventory.Instance{}), at("us-east-1", "i-2", &inventory.Instance{}), named, far,
 		at("us-east-1", "lb-1", balancer), at("us-east-1", "e-1", endpoint), at("us-east-1", "e-2", &inventory.Endpoint{})}
 	s.link()

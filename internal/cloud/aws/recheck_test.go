@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // TestHostNamesOfFewMachines reads one machine again: a host name that another machine has
@@ -81,5 +82,23 @@ func TestRecheckOfAnotherCloud(t *testing.T) {
 	}
 	if _, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{{Cloud: "sim", Account: "111122223333", Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{Now: now}); err == nil {
 		t.Error("a resource of another cloud was looked for here and not found")
+	}
+}
+
+// TestMetricsOfAnAddress: a host that metrics call by its address alone is nobody's, because
+// another network may have the same one.
+func TestMetricsOfAnAddress(t *testing.T) {
+	endpoint(t, func(w http.ResponseWriter, r *http.Request) { refuse(w, r, http.StatusForbidden, "AccessDenied", "no") })
+	c, err := New(t.Context(), Options{RequestsPerSecond: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.scan(round.Query{}, newLimits(10_000)).place(&account{id: "1", cfg: c.config}, "us-east-1")
+	r := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, Detail: &inventory.Instance{}, Aliases: []string{"ip-10-0-0-7", "10.0.0.7"}}
+	p.measure(t.Context(), []*inventory.Resource{r}, fortnight, func(*inventory.Resource, usage.Opened) usage.Sink { return nil })
+	for host, want := range map[string]string{"ip-10-0-0-7": "i-1", "10.0.0.7": ""} {
+		if got, _ := p.identifyGPU(dims("Hostname", host, "gpu", "0")); got != want {
+			t.Errorf("%s is %q, want %q", host, got, want)
+		}
 	}
 }
