@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,295 +13,22 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/duty"
-	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// live is a daemon's loop, written apart from the replay: at every sample and at every
-// time that is due it looks at every machine anew, through a window of the last hours.
-// A machine of which more than utilisation is measured can change by time alone, such
-// as to stalled; that is seen at its own samples and due times.
-type live struct {
-	policy   *policy.Policy
-	machines []*liveMachine
-	caps     bool
-	price    money.Amount
-	now      time.Time
-	round    int64
-	selected map[string]bool
-	admitted []time.Time
-	out      []Decision
-}
-
-// liveMachine is what the daemon knows of one machine.
+// liveMachine is what a trace says of one machine.
 type liveMachine struct {
 	name        string
 	description *usage.Description
 	samples     []liveSample // in order of time
-	arrived     int
-	created     time.Time
-	// ended says that it is away: until work comes back, or, unless whole, until its
-	// rest is over.
-	ended, whole bool
-	item         action.Item
-	proposal     *action.Proposal
-	facts        policy.Facts
-	// rich says that more than utilisation is measured, news that this moment brings
-	// something: a sample, or one of the times that are due.
-	rich, news bool
-	due        []time.Time
 }
 
 type liveSample struct {
-	at     time.Time
-	gpu    string
-	values map[usage.Signal]float64
-}
-
-// lastHours is how far back the daemon's windows reach.
-const lastHours = 8 * time.Hour
-
-// run returns what was decided.
-func (l *live) run() []Decision {
-	l.selected = map[string]bool{}
-	due := map[time.Time]bool{}
-	for _, m := range l.machines {
-		for _, s := range m.samples {
-			due[s.at] = true
-		}
-	}
-	end := slices.MaxFunc(slices.Collect(maps.Keys(due)), time.Time.Compare).Add(time.Minute)
-	for len(due) > 0 {
-		l.now = slices.MinFunc(slices.Collect(maps.Keys(due)), time.Time.Compare)
-		if delete(due, l.now); l.now.After(end) {
-			break // age and schedules come due for ever
-		}
-		for _, m := range l.machines {
-			arrived := m.arrived
-			m.arrive(l.now)
-			m.news = m.arrived > arrived || slices.ContainsFunc(m.due, l.now.Equal)
-		}
-		for again := true; again; {
-			again = l.climb()
-		}
-		l.act()
-		for _, m := range l.machines {
-			if m.facts.Resource == nil || m.ended {
-				continue
-			}
-			if l.looksAt(m) {
-				m.due = nil
-			}
-			for _, at := range []time.Time{l.policy.Evaluate(&m.facts).Next, m.item.DueAt(), m.facts.Duty.Expires.Add(1), m.facts.Resource.KeepUntil} {
-				if at.After(l.now) {
-					due[at] = true
-					m.due = append(m.due, at)
-				}
-			}
-		}
-		if len(l.admitted) > 0 {
-			if at := l.admitted[0].Add(time.Hour); at.After(l.now) {
-				due[at] = true
-			}
-		}
-	}
-	return l.out
-}
-
-// looksAt says whether this round looks at a machine: at one that is measured richly,
-// or works together with others, only when there are news of it or of them.
-func (l *live) looksAt(m *liveMachine) bool {
-	if m.created.IsZero() || m.ended {
-		return false
-	}
-	return m.news || !m.rich && m.gang() == "" ||
-		m.gang() != "" && slices.ContainsFunc(l.machines, func(o *liveMachine) bool { return o.news && o.gang() == m.gang() })
-}
-
-func (m *liveMachine) gang() string {
-	if m.description == nil {
-		return ""
-	}
-	return m.description.Tags[inventory.TagGang]
-}
-
-// arrive takes the samples of now in, and sees a machine begin or come back.
-func (m *liveMachine) arrive(now time.Time) {
-	for ; m.arrived < len(m.samples) && m.samples[m.arrived].at.Equal(now); m.arrived++ {
-		s := m.samples[m.arrived]
-		util, measured := s.values[usage.GPUUtil]
-		gap := false
-		for i := m.arrived - 1; i >= 0 && measured; i-- {
-			if _, ok := m.samples[i].values[usage.GPUUtil]; ok && m.samples[i].gpu == s.gpu {
-				gap = s.at.Sub(m.samples[i].at) >= time.Minute*3/2
-				break
-			}
-		}
-		switch {
-		case m.created.IsZero():
-			m.created = now
-		case m.ended && util > 0:
-			m.ended, m.created = false, now
-		case m.ended && gap && !m.whole:
-			m.ended = false
-		}
-	}
-}
-
-// look gathers the facts.
-func (l *live) look(m *liveMachine) duty.Verdict {
-	w := usage.NewWindow(l.now.Add(-lastHours), l.now.Add(time.Minute), time.Minute, source, floors(0))
-	gpus := map[string]bool{}
-	for _, s := range m.samples[:m.arrived] {
-		if s.gpu != "" {
-			gpus[s.gpu] = true
-		}
-		for sig, v := range s.values {
-			w.Add(s.gpu, sig, usage.Point{Time: s.at, Mean: v, Max: v})
-		}
-	}
-	m.facts = policy.Facts{Now: l.now, Resource: m.resource(), GPUs: inventory.Known(max(1, len(gpus))), Hourly: inventory.Known(l.price)}
-	return duty.Now(w, max(1, len(gpus)), l.now, duty.Thresholds{})
-}
-
-func (m *liveMachine) resource() *inventory.Resource {
-	r := &inventory.Resource{ID: m.name, Name: m.name, Kind: inventory.KindInstance, State: inventory.StateRunning, CreatedAt: m.created, StateSince: m.created}
-	if m.description != nil {
-		r.Tags = m.description.Tags
-		r.Type = m.description.Type
-		if err := inventory.DefaultTagMapping().Apply(r); err != nil {
-			panic(err)
-		}
-	}
-	r.Lifetime = cmp.Or(r.Lifetime, inventory.Ephemeral)
-	r.Purpose = cmp.Or(r.Purpose, inventory.Experimentation)
-	return r
-}
-
-// climb is one round without actions. It says whether somebody was warned, so that
-// another round at the same time may find the grace over.
-func (l *live) climb() (warned bool) {
-	l.round++
-	verdicts := map[*liveMachine]duty.Verdict{}
-	var there []*liveMachine
-	for _, m := range l.machines {
-		if l.looksAt(m) {
-			m.proposal = nil
-			verdicts[m] = l.look(m)
-			there = append(there, m)
-		}
-	}
-	var proposed []inventory.Ref
-	gangs := map[string][]*liveMachine{}
-	for _, m := range there {
-		if g := m.facts.Resource.Gang; g != "" {
-			gangs[g] = append(gangs[g], m)
-		}
-	}
-	for _, m := range there {
-		v := verdicts[m]
-		if gang := gangs[m.facts.Resource.Gang]; len(gang) > 1 {
-			var all []duty.Verdict
-			for _, o := range gang {
-				all = append(all, verdicts[o])
-			}
-			v = duty.Gang(all)
-		}
-		m.facts.Duty = &v
-		l.selected[m.name] = l.selected[m.name] || l.policy.Selects(&m.facts) == usage.True
-		p := action.Proposal{Source: l.policy.Name, Resource: m.facts.Resource, Do: l.policy.Do, Mode: policy.Enforce, Limits: l.policy.Limits,
-			Governed: true, Class: l.policy.Class(), Duty: &v, Hourly: m.facts.Hourly, Condition: l.policy.Evaluate(&m.facts).Answer, ReadAt: l.now}
-		if l.policy.Warn != nil {
-			p.Grace = l.policy.Warn.Grace
-		}
-		for _, o := range gangs[m.facts.Resource.Gang] {
-			p.Gang = append(p.Gang, o.facts.Resource.Ref())
-		}
-		if p.Condition == usage.True {
-			proposed = append(proposed, p.Resource.Ref())
-		}
-		m.proposal = &p
-	}
-	for _, m := range there {
-		m.proposal.Together = proposed
-		if m.item.Phase == action.Done {
-			if m.proposal.Condition != usage.True {
-				m.item = action.Item{}
-			}
-			m.proposal = nil
-			continue
-		}
-		r := action.Round{Number: l.round, Now: l.now}
-		var want action.Want
-		m.item, want = action.Climb(m.item, m.proposal, r)
-		switch {
-		case want == action.Warn && !m.refused(l.now):
-			m.item = m.item.Accepted([]string{"mail:ana"}, *m.proposal, r)
-			l.decide(m, action.Warn)
-			warned = true
-		case want == action.Verify && !m.refused(l.now):
-		case m.item.Phase == action.Withdrawn:
-			m.item = action.Item{}
-			l.decide(m, action.Nothing)
-			m.proposal = nil
-		default:
-			m.proposal = nil
-		}
-	}
-	return warned
-}
-
-func (m *liveMachine) refused(now time.Time) bool {
-	p, r := *m.proposal, *m.proposal.Resource
-	if r.Tags == nil {
-		r.Tags = map[string]string{}
-	}
-	r.Detail = &inventory.Instance{}
-	p.Resource, p.Grace = &r, max(1, p.Grace)
-	return action.Refuse(p, m.item, now, nil) != nil
-}
-
-func (l *live) decide(m *liveMachine, want action.Want) {
-	l.out = append(l.out, Decision{Time: l.now, Resource: m.name, Policy: l.policy.Name, Want: want})
-}
-
-// act carries out what the last round verified, if the caps allow all of it.
-func (l *live) act() {
-	var batch []*liveMachine
-	for _, m := range l.machines {
-		if m.proposal != nil {
-			batch = append(batch, m)
-		}
-	}
-	l.admitted = slices.DeleteFunc(l.admitted, func(at time.Time) bool { return l.now.Sub(at) >= time.Hour })
-	selected := 0
-	for _, yes := range l.selected {
-		if yes {
-			selected++
-		}
-	}
-	b := action.Batch{Source: l.policy.Name, Now: l.now, Limits: l.policy.Limits, Selected: selected}
-	for range batch {
-		b.Admissions = append(b.Admissions, action.Admission{Hourly: l.price})
-	}
-	if l.caps && b.Over(len(l.admitted), l.price*money.Amount(len(l.admitted))) != nil {
-		return
-	}
-	for _, m := range batch {
-		m.proposal = nil
-		l.decide(m, action.Verify)
-		l.admitted = append(l.admitted, l.now)
-		if v := l.policy.Do.Verb; v == policy.Tag || v == policy.Checkpoint {
-			m.item.Phase = action.Done
-			continue
-		}
-		busy := m.facts
-		busy.Duty = &duty.Verdict{State: duty.Busy, Coverage: 1}
-		m.ended, m.whole, m.item = true, l.policy.Evaluate(&busy).Answer == usage.True, action.Item{}
-	}
+	at, received time.Time
+	gpu          string
+	values       map[usage.Signal]float64
 }
 
 // livePolicies are conditions of every kind.
@@ -402,7 +128,6 @@ func (m *liveMachine) draw(t *rapid.T) {
 	gpus := rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "GPUs")
 	jitter := rapid.SampledFrom([]int{0, 0, 3, 14}).Draw(t, "jitter")
 	rich := rapid.Bool().Draw(t, "rich")
-	m.rich = rich
 	named := gpus > 1 || rapid.Bool().Draw(t, "named")
 	begin := rapid.IntRange(0, 400).Draw(t, "begin")
 	for g := range gpus {
@@ -462,7 +187,7 @@ func (m *liveMachine) draw(t *rapid.T) {
 // liveTrace writes what the daemon was fed as recorded usage.
 func liveTrace(machines []*liveMachine) string {
 	var b strings.Builder
-	b.WriteString("resource,tags,time,gpu,gpu_util,mem_used_bytes,mem_total_bytes,processes,cpu_util,step\n")
+	b.WriteString("resource,tags,time,received,gpu,gpu_util,mem_used_bytes,mem_total_bytes,processes,cpu_util,step\n")
 	for _, m := range machines {
 		tags := ""
 		if m.description != nil {
@@ -471,7 +196,11 @@ func liveTrace(machines []*liveMachine) string {
 			}
 		}
 		for _, s := range m.samples {
-			fmt.Fprintf(&b, "%s,%s,%d,%s", m.name, tags, s.at.Unix(), s.gpu)
+			received := s.received
+			if received.IsZero() {
+				received = s.at
+			}
+			fmt.Fprintf(&b, "%s,%s,%d,%d,%s", m.name, tags, s.at.Unix(), received.Unix(), s.gpu)
 			for _, sig := range []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Processes, usage.CPUUtil, usage.Step} {
 				b.WriteByte(',')
 				if v, ok := s.values[sig]; ok {
@@ -484,45 +213,88 @@ func liveTrace(machines []*liveMachine) string {
 	return b.String()
 }
 
-// byResource puts decisions in an order that replay and daemon share.
-func byResource(ds []Decision) []Decision {
-	slices.SortStableFunc(ds, func(a, b Decision) int { return cmp.Or(cmp.Compare(a.Resource, b.Resource), a.Time.Compare(b.Time)) })
-	return ds
-}
-
-// TestReplayDecidesAsLive feeds a daemon's loop and the replay the same samples under
-// the same clock, and compares what they decide, one by one.
-func TestReplayDecidesAsLive(t *testing.T) {
-	set := parsed(t, livePolicies)
-	kinds := map[action.Want]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		p := set.Policies[rapid.IntRange(0, len(set.Policies)-1).Draw(t, "policy")]
-		machines := liveMachines().Draw(t, "machines")
-		caps := rapid.Bool().Draw(t, "caps")
-		price := 3 * money.USD
-		trace := liveTrace(machines)
-
-		var got []Decision
-		params := params(time.Minute)
-		params.Baselines, params.Policies, params.Price, params.Caps = false, &policy.Set{Policies: []*policy.Policy{p}}, &price, caps
-		params.Decided = func(d Decision) { got = append(got, d) }
-		if _, err := Run(context.Background(), strings.NewReader(trace), params); err != nil {
+// processes makes a round at every multiple of a cadence, each by a process of its own
+// that knows nothing but the store and what was released before, and returns what they
+// decided.
+func processes(t testingTB, trace string, set *policy.Set, p Params) []Decision {
+	t.Helper()
+	p, err := p.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := ReadAccount(context.Background(), strings.NewReader(trace), p.Account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enforced := &policy.Set{}
+	for _, pol := range set.Policies {
+		own := *pol
+		own.Mode = policy.Enforce
+		enforced.Policies = append(enforced.Policies, &own)
+	}
+	store := action.NewMemory()
+	var deeds []Deed
+	var out []Decision
+	first, _ := account.Feed(nil).Next()
+	end := account.Summary().Last.Add(p.Format.Step)
+	for now := time.Unix(0, first.UnixNano()/int64(p.Every)*int64(p.Every)).UTC(); !now.After(end); now = now.Add(p.Every) {
+		if now.Before(first) {
+			continue
+		}
+		at := func() time.Time { return now }
+		present := account.Present(at, slices.Clone(deeds), func(all []Deed) error { deeds = all; return nil })
+		s := p.Setting
+		s.Clock, s.Lister, s.Sources, s.Policies, s.Uncapped, s.Facts = at, present, []usage.Source{present}, enforced, !p.Caps, present.Know
+		s.Duty, s.Activity = p.Thresholds, p.Account.Activity
+		s.Ladder = func(name string) *action.Ladder {
+			return &action.Ladder{Store: store, Cloud: present.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
+				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: Assumed}
+		}
+		r, err := round.New(s).Round(context.Background())
+		if err != nil {
 			t.Fatal(err)
 		}
-		l := live{policy: p, machines: machines, caps: caps, price: price}
-		want := byResource(l.run())
-		got = byResource(got)
+		out = append(out, Decisions(now, r.Lines())...)
+	}
+	slices.SortStableFunc(out, CompareDecisions)
+	return out
+}
+
+// TestAReplayDecidesAsProcessesDo replays random fleets at a cadence, and runs a process
+// at each of its multiples; every decision has to be the same.
+func TestAReplayDecidesAsProcessesDo(t *testing.T) {
+	set := parsed(t, livePolicies)
+	steps := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		pol := set.Policies[rapid.IntRange(0, len(set.Policies)-1).Draw(t, "policy")]
+		one := &policy.Set{Policies: []*policy.Policy{pol}}
+		machines := liveMachines().Draw(t, "machines")
+		trace := liveTrace(machines)
+		p := params(time.Minute)
+		p.Every = time.Duration(rapid.IntRange(1, 40).Draw(t, "cadence")) * 30 * time.Second
+		p.MaxRoundGap = time.Duration(rapid.IntRange(5, 600).Draw(t, "gap")) * time.Minute
+		p.Caps = rapid.Bool().Draw(t, "caps")
+		p.Baselines, p.Policies = false, one
+		var got []Decision
+		p.Decided = func(d Decision) { got = append(got, d) }
+		if _, err := Run(context.Background(), strings.NewReader(trace), p); err != nil {
+			t.Fatal(err)
+		}
+		want := processes(t, trace, one, p)
 		for i := range max(len(got), len(want)) {
 			if i >= len(got) || i >= len(want) || got[i] != want[i] {
-				t.Fatalf("decision %d of %s differs:\nlive   %v\nreplay %v\n%s", i, p.Name, at(want, i), at(got, i), trace)
+				t.Fatalf("decision %d of %s at %s differs:\nprocesses %v\nreplay    %v\n%s", i, pol.Name, p.Every, at(want, i), at(got, i), trace)
 			}
-			kinds[got[i].Want]++
+			steps[got[i].Step]++
 		}
 	})
-	if kinds[action.Warn] < 20 || kinds[action.Verify] < 20 || kinds[action.Nothing] < 5 {
-		t.Errorf("too few decisions to tell: %v", kinds)
+	if steps["warn"] < 20 || steps["stop"] < 20 || steps["withdraw"] < 5 || steps["refuse"] < 20 {
+		t.Errorf("too few decisions to tell: %v", steps)
 	}
 }
 
 // at returns the decisions around one.
 func at(ds []Decision, i int) []Decision { return ds[min(max(0, i-2), len(ds)):min(len(ds), i+2)] }
+
+var _ = cmp.Compare[int]
+var _ = math.Inf

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -36,7 +37,14 @@ func (t *trace) span() (from, to int64) {
 
 // load reads a trace.
 func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
+	p, err := p.complete()
+	if err != nil {
+		return nil, err
+	}
 	a, err := ReadAccount(ctx, source, p.Account)
+	if errors.Is(err, usage.ErrNoSamples) {
+		err = fmt.Errorf("replay %s: %w", p.Format.Name, ErrNothingMeasured)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func Decisions(at time.Time, lines []action.Line) []Decision {
 
 // CompareDecisions orders decisions by time, resource and policy.
 func CompareDecisions(a, b Decision) int {
-	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Step, b.Step))
+	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Policy, b.Policy))
 }
 
 // WhyNot is a reason why a policy did nothing, and for how long.

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -41,9 +40,9 @@ func policies(t testingTB, texts ...string) *policy.Set {
 	return parsed(t, "apiVersion: curfew.policy/v1\npolicies:\n"+strings.Join(texts, ""))
 }
 
-// numbers are what a rule did, without its name.
+// numbers are what a rule did, without its name and what only policies have.
 func numbers(r Result) Result {
-	r.Name, r.WaitSeconds = "", nil
+	r.Name, r.WaitSeconds, r.ReleasedByState, r.VerdictUnknownHours, r.WhyNot = "", nil, nil, nil, nil
 	return r
 }
 
@@ -219,25 +218,25 @@ func TestDecisions(t *testing.T) {
 		want                []Decision
 	}{
 		{"at 300 s, between samples", rested("p", 5*time.Minute, 0), "#.......#", []Decision{
-			{at(360), "r000", "p", action.Warn}, {at(360), "r000", "p", action.Verify},
+			{Time: at(360), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(360), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
 		{"grace runs from the warning", rested("p", 2*time.Minute, 3*time.Minute), "#.......#", []Decision{
-			{at(180), "r000", "p", action.Warn}, {at(360), "r000", "p", action.Verify},
+			{Time: at(180), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(360), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
 		{"work withdraws", rested("p", 2*time.Minute, 3*time.Minute), "...#....", []Decision{
-			{at(120), "r000", "p", action.Warn}, {at(180), "r000", "p", action.Nothing}, {at(360), "r000", "p", action.Warn},
+			{Time: at(120), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(180), Resource: "r000", Policy: "p", Step: "withdraw"}, {Time: at(360), Resource: "r000", Policy: "p", Step: "warn"},
 		}},
 		{"a missing sample ends what lasted", rested("p", 4*time.Minute, 0), "... ...", nil},
 		{"busy is not ended by age", aged("p", 2*time.Minute, 0, false), "#####.#", []Decision{
-			{at(300), "r000", "p", action.Warn}, {at(300), "r000", "p", action.Verify},
+			{Time: at(300), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(300), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
 		{"unless it may be", aged("p", 2*time.Minute, 0, true), "###", []Decision{
-			{at(120), "r000", "p", action.Warn}, {at(120), "r000", "p", action.Verify},
+			{Time: at(120), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(120), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
 		{"age begins anew after a restart", aged("p", 90*time.Second, 0, true), "######", []Decision{
-			{at(90), "r000", "p", action.Warn}, {at(90), "r000", "p", action.Verify},
-			{at(210), "r000", "p", action.Warn}, {at(210), "r000", "p", action.Verify},
-			{at(330), "r000", "p", action.Warn}, {at(330), "r000", "p", action.Verify},
+			{Time: at(90), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(90), Resource: "r000", Policy: "p", Step: "stop"},
+			{Time: at(210), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(210), Resource: "r000", Policy: "p", Step: "stop"},
+			{Time: at(330), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(330), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
 	}
 	for _, test := range tests {
@@ -257,7 +256,7 @@ func TestUnknownIsNotIdle(t *testing.T) {
 	for busy, want := range map[bool]int{false: 0, true: 2} {
 		var acted []string
 		for _, d := range decided(t, trace, policies(t, aged("p", 10*time.Minute, 0, busy))) {
-			if d.Want == action.Verify {
+			if d.Step == "stop" || d.Step == "terminate" {
 				acted = append(acted, d.Resource)
 			}
 		}
@@ -288,7 +287,7 @@ func TestGangsAreJudgedTogether(t *testing.T) {
 			}
 			acted := 0
 			for _, d := range decided(t, b.String(), policies(t, rested("p", 4*time.Minute, 0))) {
-				if d.Want == action.Verify {
+				if d.Step == "stop" || d.Step == "terminate" {
 					acted++
 				}
 			}

@@ -49,3 +49,19 @@ func (k *Tracker) Since(now time.Time, v Verdict, m Machine) time.Time {
 	}
 	return instant(since)
 }
+
+// Ahead returns the end of what the samples stand for that were handed over, those of runs
+// that go on after any time that was asked about included; the zero time without samples.
+// Until then a verdict may last although its Until is before it.
+func (k *Tracker) Ahead() time.Time {
+	if k == nil {
+		return time.Time{}
+	}
+	end := int64(never)
+	for _, t := range append(k.gpus[:len(k.gpus):len(k.gpus)], &k.machine) {
+		for i := range t.meters {
+			end = max(end, t.meters[i].end()+t.meters[i].step())
+		}
+	}
+	return instant(end)
+}

@@ -3,6 +3,7 @@ package round
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -31,6 +32,9 @@ type Engine struct {
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
+	// recheck takes the place of reading everything again in a replay, whose account tells
+	// at once what has changed.
+	recheck func(ctx context.Context, items []action.Item) (map[string]action.Proposal, error)
 }
 
 // New returns an engine that has seen nothing yet.
@@ -73,6 +77,7 @@ type subject struct {
 	place    int
 	number   int
 	queued   bool
+	ahead    duty.Verdict // does, as far as it is known to last
 }
 
 // answer is what a policy said of a subject last.
@@ -225,6 +230,9 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 	if e.Policies != nil {
 		for _, p := range e.Policies.Policies {
 			look.Sources = append(look.Sources, p.Name)
+			if e.Uncapped {
+				look.Selected[p.Name] = math.MaxInt32 // a share of them is no limit
+			}
 		}
 		if e.partly {
 			look.Seen = make(map[inventory.Ref]bool, len(woken))
@@ -249,7 +257,9 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 		}
 	}
 	ladder := e.Ladder(r.Cloud + "/" + account)
-	ladder.Verify = e.verify
+	if ladder.Verify = e.verify; e.recheck != nil {
+		ladder.Verify = e.recheck
+	}
 	report, err := ladder.Round(ctx, look)
 	if err != nil {
 		err = fmt.Errorf("act on %s: %w", account, err)
@@ -262,7 +272,7 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 func (e *Engine) count(selected map[string]int, account string) {
 	for _, s := range e.subjects {
 		for i := range s.answers {
-			if s.Account == account && s.answers[i].selected == usage.True {
+			if s.answers[i].selected == usage.True && s.ref.Account == account {
 				selected[e.Policies.Policies[i].Name]++
 			}
 		}
@@ -318,12 +328,17 @@ func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]ac
 	if err != nil {
 		return nil, err
 	}
+	return byItem(items, r.Proposals), nil
+}
+
+// byItem returns what is proposed for items, by their ids.
+func byItem(items []action.Item, proposals []action.Proposal) map[string]action.Proposal {
 	type key struct {
 		ref    inventory.Ref
 		source string
 	}
 	found := map[key]action.Proposal{}
-	for _, p := range r.Proposals {
+	for _, p := range proposals {
 		found[key{p.Resource.Ref(), p.Source}] = p
 	}
 	out := map[string]action.Proposal{}
@@ -332,5 +347,5 @@ func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]ac
 			out[it.ID] = p
 		}
 	}
-	return out, nil
+	return out
 }

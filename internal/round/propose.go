@@ -40,10 +40,29 @@ func (e *Engine) know(s *subject, now time.Time) {
 			}
 		}
 	}
+	if e.lean && s.does != nil && now.Before(s.does.Until) {
+		// So that the answer says when it matters that the state lasts on.
+		s.ahead = *s.does
+		if end := e.ahead(s); end.After(s.ahead.Until) {
+			s.ahead.Until = end
+		}
+		s.facts.Duty = &s.ahead
+	}
 	s.facts.Hourly = s.hourly
 	if e.Facts != nil {
 		e.Facts(&s.facts)
 	}
+}
+
+// ahead is until when samples are known that were handed over beforehand.
+func (e *Engine) ahead(s *subject) time.Time {
+	end := s.tracker.Ahead()
+	for _, o := range s.gang {
+		if t := o.tracker.Ahead(); t.After(end) {
+			end = t
+		}
+	}
+	return end
 }
 
 // propose returns what the policies want done to the subjects. What could not be read

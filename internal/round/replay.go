@@ -96,6 +96,7 @@ type replay struct {
 func (e *Engine) Run(ctx context.Context, p Replay) error {
 	e.lean, e.partly = true, p.Every == 0
 	r := &replay{Engine: e, Replay: p, opened: p.Opened(), resource: map[int]*subject{}}
+	e.recheck = r.recheck
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -202,6 +203,7 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 	}
 	for _, s := range present {
 		s.item = never
+		r.look(s) // what was acted on may be away
 	}
 	again := false
 	for _, l := range report.Lines {
@@ -216,6 +218,26 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 		}
 	}
 	return again && r.Every == 0, nil
+}
+
+// recheck judges the subjects of items and their gangs again, and asks the policies.
+func (r *replay) recheck(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
+	var again []*subject
+	for _, it := range items {
+		s := r.subjects[it.Ref]
+		if s == nil || s.Resource == nil {
+			continue
+		}
+		if s.gang == nil {
+			r.verdict(s, r.now)
+			s.does = s.own
+		} else {
+			r.whole(s.gang, r.now)
+		}
+		again = append(again, s)
+	}
+	r.ask(again, r.now)
+	return byItem(items, r.propose(again, nil)), nil
 }
 
 // present are those of the woken subjects that are there.

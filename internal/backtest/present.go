@@ -1,0 +1,90 @@
+package backtest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Deed is a release of a resource of a trace.
+type Deed struct {
+	Resource string      `json:"resource"`
+	At       time.Time   `json:"at"`
+	End      time.Time   `json:"end"`
+	Verb     policy.Verb `json:"verb"`
+}
+
+// Present is a trace as a process sees it that looks at one time: what is known by then,
+// and what was released before. It is a round.Lister and a usage.Source.
+type Present struct {
+	account *Account
+	now     func() time.Time
+	deeds   []Deed
+	save    func([]Deed) error
+	cloud   *cloud
+}
+
+// Present returns the trace as it is at now, after deeds that other processes did; save
+// keeps them with those that are done in this one, before anybody relies on it.
+func (a *Account) Present(now func() time.Time, deeds []Deed, save func([]Deed) error) *Present {
+	p := &Present{account: a, now: now, deeds: deeds, save: save}
+	p.cloud = newCloud(a, p.release)
+	return p
+}
+
+// Cloud carries out actions on the trace.
+func (p *Present) Cloud() action.Cloud { return p.cloud }
+
+// Know notes what resources do (see [round.Setting.Facts]).
+func (p *Present) Know(f *policy.Facts) { p.cloud.know(f) }
+
+func (p *Present) release(i int, stalled bool, do policy.Verb) error {
+	now := p.now()
+	r := p.account.Released(i, now, stalled)
+	all := append(slices.Clone(p.deeds), Deed{Resource: p.account.resources[i].name, At: now, End: r.End, Verb: do})
+	if err := p.save(all); err != nil {
+		return err
+	}
+	p.deeds = all
+	return nil
+}
+
+// since returns the end of a resource's newest release, the zero time where there is none.
+func (p *Present) since(i int) time.Time {
+	var end time.Time
+	for _, d := range p.deeds {
+		if d.Resource == p.account.resources[i].name && d.End.After(end) {
+			end = d.End
+		}
+	}
+	return end
+}
+
+// List implements [round.Lister].
+func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, error) {
+	o := &round.Observation{Cloud: Cloud, Accounts: []string{""}, Regions: []string{""}, Unread: map[string]bool{}, CommitmentsKnown: true}
+	for i := range p.account.resources {
+		r := p.account.Resource(i, q.Now)
+		switch {
+		case r == nil || q.Now.Before(p.since(i)):
+		case q.Kinds != nil && !q.Kinds[r.Kind] || q.Only != nil && !q.Only[r.Ref()]:
+		default:
+			o.Resources = append(o.Resources, r)
+		}
+	}
+	return o, ctx.Err()
+}
+
+// Name implements [usage.Source].
+func (p *Present) Name() string { return source }
+
+// Measure implements [usage.Source].
+func (p *Present) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	return p.account.SourceAt(iv.To, p.since).Measure(ctx, resources, iv, open)
+}
