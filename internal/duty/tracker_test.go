@@ -110,7 +110,6 @@ func TestNobody(t *testing.T) {
 
 // TestNextChanges names the moments at which a verdict changes by itself.
 func TestNextChanges(t *testing.T) {
-	const minute = time.Minute
 	at := func(m float64) time.Time { return gpuAt(m, 0).Time }
 	for _, tc := range []struct {
 		name     string
