@@ -20,6 +20,9 @@ import (
 // MaxBytes bounds a YAML file, in bytes. A longer one is not written by a person.
 const MaxBytes = 1 << 20
 
+// maxMessage bounds what a mistake quotes of its file, in bytes.
+const maxMessage = 1_000
+
 // Error is a mistake in a file.
 type Error struct {
 	// File is the name of the file.
@@ -135,6 +138,9 @@ func (f *File) atToken(t *token.Token, format string, args ...any) *Error {
 	e := &Error{File: f.Name, Line: 1, Column: 1, Message: fmt.Sprintf(format, args...)}
 	if t != nil && t.Position != nil {
 		e.Line, e.Column = t.Position.Line, t.Position.Column
+	}
+	if len(e.Message) > maxMessage {
+		e.Message = strings.ToValidUTF8(e.Message[:maxMessage], "") + "…"
 	}
 	return e
 }

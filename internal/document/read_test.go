@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -92,6 +93,16 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 				t.Errorf("got  %v\nwant f.yaml:%s", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestMessagesAreShort holds that a mistake does not quote a whole file.
+func TestMessagesAreShort(t *testing.T) {
+	long := strings.Repeat("ä", 100_000)
+	for _, src := range []string{long + ": a\n", "name: a\nregions: [" + long + ", " + long + "]\n", long + ": a\n" + long + ": b\n"} {
+		if err := job(src); err == nil || len(err.Error()) > maxMessage+100 {
+			t.Errorf("a message of %d bytes", len(fmt.Sprint(err)))
+		}
 	}
 }
 
