@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -38,9 +39,9 @@ func (a *app) readPolicies(names []string) (*policy.Set, error) {
 	}
 	var sets []*policy.Set
 	for _, f := range files {
-		src, err := os.ReadFile(f.path)
+		src, err := a.read(f, document.MaxBytes)
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read policies %s: %w", f.name, unwrapPath(err))}
+			return nil, err
 		}
 		set, err := policy.Parse(f.name, src)
 		if err != nil {
@@ -214,9 +215,9 @@ func (a *app) policyTest(policies, args []string, output string) error {
 	docs := []map[string]any{}
 	total, failed := 0, 0
 	for _, f := range files {
-		src, err := os.ReadFile(f.path)
+		src, err := a.read(f, document.MaxBytes)
 		if err != nil {
-			return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read cases %s: %w", f.name, unwrapPath(err))}
+			return err
 		}
 		tests, err := policy.ParseTests(f.name, src)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -195,9 +196,9 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ParseTests("cases.yaml", []byte(tc.src))
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("got %v, want an *Error", err)
+				t.Fatalf("got %v, want an *document.Error", err)
 			}
 			if e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
 				t.Errorf("got %q, want %d:%d with %q", e, tc.line, tc.column, tc.message)
@@ -206,7 +207,7 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 	}
 }
 
-// FuzzParseTests holds that mistakes are an *Error in the file, and that what is read can
+// FuzzParseTests holds that mistakes are an *document.Error in the file, and that what is read can
 // be run.
 func FuzzParseTests(f *testing.F) {
 	f.Add(testHead + resting + "      - {at: 29m, propose: none}\n")
@@ -218,9 +219,9 @@ func FuzzParseTests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		tests, err := ParseTests("f.yaml", []byte(src))
 		if err != nil {
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) || e.Line < 1 || e.Line > strings.Count(src, "\n")+strings.Count(src, "\r")+1 {
-				t.Fatalf("%v is no *Error in the file", err)
+				t.Fatalf("%v is no *document.Error in the file", err)
 			}
 			return
 		}
