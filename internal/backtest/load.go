@@ -105,3 +105,12 @@ const never = math.MaxInt64
 
 // source is what the samples of a trace name as their source.
 const source = "recorded"
+
+// Read reads a trace as an account, by the parameters of a replay.
+func Read(ctx context.Context, source io.Reader, p Params) (*Account, error) {
+	p, err := p.complete()
+	if err != nil {
+		return nil, err
+	}
+	return ReadAccount(ctx, source, p.Account)
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Bounds of the demonstration.

@@ -336,31 +336,12 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 }
 
 // observingAt wires what is explained: the account now, or a trace at a time.
-func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, trace, at string) (round.Live, error) {
+func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, trace, at string) (round.Setting, error) {
 	if trace == "" {
 		return a.observing(ctx, cfg, f, set)
 	}
-	p, err := backtestFlags{trace: trace, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
-	if err != nil {
-		return round.Live{}, err
-	}
-	book, err := a.prices(cfg)
-	if err != nil {
-		return round.Live{}, err
-	}
-	t := &traced{app: a, name: trace, format: p.Format}
-	now, err := t.newest(ctx)
-	if err != nil {
-		return round.Live{}, err
-	}
-	if at != "" {
-		if now, err = time.Parse(time.RFC3339, at); err != nil {
-			return round.Live{}, usageError("--at %q: it is an RFC 3339 time", at)
-		}
-	}
-	window := max(cfg.Enforce.Window, horizon(set))
-	cfg.Duty.WarmUp = time.Nanosecond // the first sample is no launch
-	return round.Live{Observer: t, Query: round.Query{Now: now, Window: window}, Prices: book, Duty: cfg.Duty, Policies: set, Governance: cfg.Governance, Now: a.Now}, nil
+	s, _, err := a.present(ctx, cfg, f.sourceFlags, trace, at, set)
+	return s, err
 }
 
 func (a *app) printExplanation(set *policy.Set, facts *policy.Facts, output string) error {

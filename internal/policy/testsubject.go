@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
