@@ -146,9 +146,6 @@ func (r Remedy) proposals(a *Audit) (proposals map[string]action.Proposal, manua
 		if h, err := hourly(a.Charges[f.Resource.Ref()]); err == nil {
 			p.Hourly = h
 		}
-		if f.Savings.Known {
-			p.Saving = inventory.Known(f.Savings.Amount)
-		}
 		proposals[p.Source] = p
 	}
 	return proposals, manual
