@@ -73,9 +73,6 @@ func (e *Engine) requests(r *Result, now time.Time) {
 			Class: "finding", Because: f.Rule + ": " + f.Because, Evidence: f.Evidence, Duty: e.doing(f, now),
 			Hourly: e.subjects[f.Resource.Ref()].hourly,
 		}
-		if f.Savings.Known {
-			p.Saving = inventory.Known(f.Savings.Amount)
-		}
 		r.Proposals = append(r.Proposals, p)
 	}
 }
