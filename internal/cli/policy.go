@@ -175,14 +175,14 @@ enforce uses. Exit code 1 when a case fails.`,
 	}
 	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: those that the cases name, else policies in curfew.yaml)")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := oneOf("output", output, "table", "json"); err != nil {
 			return err
 		}
 		if len(args) == 0 {
 			return usageError("curfew policy test takes files of cases, or directories of them")
 		}
-		return a.policyTest(policies, args, output)
+		return a.policyTest(c.Context(), policies, args, output)
 	}
 	return c
 }
@@ -202,12 +202,16 @@ func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*p
 	return a.readPolicies(names)
 }
 
-func (a *app) policyTest(policies, args []string, output string) error {
+func (a *app) policyTest(ctx context.Context, policies, args []string, output string) error {
 	files, err := a.yamlFiles(args)
 	if err != nil {
 		return err
 	}
 	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	book, err := a.prices(cfg)
 	if err != nil {
 		return err
 	}
@@ -227,7 +231,7 @@ func (a *app) policyTest(policies, args []string, output string) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range policy.RunTests(set, tests) {
+		for _, r := range round.Test(ctx, round.Setting{Prices: book}, set, tests) {
 			total++
 			if r.Passed() {
 				if output == "table" {

@@ -32,7 +32,8 @@ func runCases(t *testing.T, src string) []CaseResult {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return RunTests(parse(t, twoPolicies), tests)
+	set := parse(t, twoPolicies)
+	return RunTests(set, tests, TestLook(set))
 }
 
 // resting is a case with a machine that rests from the start, up to its expectations.
@@ -138,17 +139,17 @@ func TestCasesTakeThresholdsAndTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := parse(t, twoPolicies)
-	if RunTests(set, tests)[0].Passed() {
+	if RunTests(set, tests, TestLook(set))[0].Passed() {
 		t.Error("a tag of nobody's makes a machine ephemeral")
 	}
 	tests.Tags = inventory.DefaultTagMapping()
 	tests.Tags.Lifetime = []string{"fate"}
-	if r := RunTests(set, tests)[0]; !r.Passed() {
+	if r := RunTests(set, tests, TestLook(set))[0]; !r.Passed() {
 		t.Error(r)
 	}
 	tests.Duty = duty.DefaultThresholds()
 	tests.Duty.WarmUp = 40 * 60e9
-	if RunTests(set, tests)[0].Passed() {
+	if RunTests(set, tests, TestLook(set))[0].Passed() {
 		t.Error("the thresholds make no difference")
 	}
 }
@@ -225,7 +226,7 @@ func FuzzParseTests(f *testing.F) {
 			}
 			return
 		}
-		if got := RunTests(set, tests); len(got) == 0 {
+		if got := RunTests(set, tests, TestLook(set)); len(got) == 0 {
 			t.Fatal("cases without a result")
 		}
 	})

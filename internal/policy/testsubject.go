@@ -163,7 +163,7 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 		document.Optional("state_since", func(n ast.Node) (err error) { s.r.StateSince, err = d.moment(n, "state_since", c.start); return err }),
 		document.Optional("gpus", func(n ast.Node) error {
 			v, err := d.Count(n, "gpus", 0, math.MaxInt32)
-			s.facts.GPUs = inventory.Known(v)
+			s.r.Size.GPUs = inventory.Known(v)
 			return err
 		}),
 		document.Optional("hourly_usd", func(n ast.Node) error {
