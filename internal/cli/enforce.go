@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -190,6 +191,9 @@ func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (ro
 	lister, err := a.lister(ctx, f, cfg, book, a.Now().UTC())
 	if err != nil {
 		return round.Setting{}, err
+	}
+	if own, ok := lister.(*onprem.Fleet); ok {
+		book = book.With(own.Prices()...)
 	}
 	if measures, ok := lister.(usage.Source); ok {
 		sources = append(sources, measures)

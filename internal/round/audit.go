@@ -31,7 +31,7 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 	}
 	account := &finding.Account{
 		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts,
-		Charges: r.Charges, Prices: e.Prices, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown,
+		Charges: r.Charges, Prices: e.Prices, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown, Advice: r.Advice,
 	}
 	if e.Audit.Bill != nil {
 		account.Bill = &e.Audit.Bill.Bill
