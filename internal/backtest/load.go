@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -77,6 +78,16 @@ func (m *metered) measured() bool {
 
 // load reads a trace.
 func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
+	if p.Policies == nil {
+		a, err := ReadAccount(ctx, source, AccountParams{Format: p.Format, Only: p.Only})
+		if errors.Is(err, usage.ErrNoSamples) {
+			err = fmt.Errorf("replay %s: %w", p.Format.Name, ErrNothingMeasured)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return a.trace(ctx, p)
+	}
 	t := &trace{step: micros(p.Format.Step), restart: micros(p.RestartCost)}
 	known := map[string]*metered{}
 	var current *metered
