@@ -44,9 +44,15 @@ type Verdict struct {
 	// Since is when Lasting began, and Until the end of what the newest samples
 	// stand for: at a later time t the state has lasted min(t, Until) - Since. Expires
 	// is the last moment at which the state holds without newer samples; after it
-	// the state has to be judged again. Only [Now] sets them; they are zero for
+	// the state has to be judged again. [Judge] leaves them zero; they are zero for
 	// unknown, and Since also for busy and warming.
 	Since, Until, Expires time.Time
+	// Next is the next moment at which State or Since may change by itself, that is
+	// without any sample that was not handed over yet: a sample expires, a machine has
+	// warmed up, the patience with a stall ends, a run of samples covers enough, the
+	// horizon moves on. Until then both are the same at any time. Zero is never.
+	// [Judge] leaves it zero.
+	Next time.Time
 	// Why is the deciding reason in a few words: "92 % of memory held, 0 % compute".
 	Why string
 	// Coverage is the least coverage of the signals that decided, 0 to 1.

@@ -2,6 +2,7 @@ package duty
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -115,33 +116,30 @@ func (j *judge) hostEvidence() []usage.Evidence {
 	if k := m.Stats(usage.Kernels); k != nil {
 		out = append(out, j.measured("kernels_max", usage.Number(k.Max, 0), j.w.Coverage(k), k))
 	}
-	return append(out, j.progressEvidence()...)
+	return append(out, j.q.progressEvidence()...)
 }
 
 // evidence lists what was seen of a machine now: of each signal the highest value
-// since the state began, or in the newest sample where the state has no beginning.
-func (p *present) evidence(v Verdict, seen []moment, all, gpus int) []usage.Evidence {
+// since the state began, or in the newest sample where the state has no beginning. gpu
+// are the tracks that were judged, and all is how many GPUs they are of.
+func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
 	var out []usage.Evidence
-	if gpus != 0 || all > 0 {
+	if q.gpus != 0 || all > 0 {
 		of := fmt.Sprint(all)
-		if gpus >= 0 {
-			of = fmt.Sprintf("%d of %d", all, gpus)
+		if q.gpus >= 0 {
+			of = fmt.Sprintf("%d of %d", all, q.gpus)
 		}
-		out = append(out, usage.Fact("gpus_measured", of, p.w.Source))
+		out = append(out, usage.Fact("gpus_measured", of, q.source()))
 	}
-	var gpu []*usage.Track
-	for _, m := range seen {
-		gpu = append(gpu, m.track)
-	}
-	host := []*usage.Track{&p.w.Machine}
+	host := []*track{&q.k.machine}
 	for _, s := range []struct {
 		signal usage.Signal
-		tracks []*usage.Track
+		tracks []*track
 		name   string
 		digits int
 		always bool // also where nobody measured it
 	}{
-		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || gpus != 0},
+		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || q.gpus != 0},
 		{usage.SMActive, gpu, "sm_active_max", 3, false},
 		{usage.TensorActive, gpu, "tensor_active_max", 3, false},
 		{usage.DRAMActive, gpu, "dram_active_max", 3, false},
@@ -153,24 +151,36 @@ func (p *present) evidence(v Verdict, seen []moment, all, gpus int) []usage.Evid
 		{usage.Sessions, host, "sessions_max", 0, false},
 		{usage.Kernels, host, "kernels_max", 0, false},
 	} {
-		e, measured := p.highest(v, s.tracks, s.signal, s.digits)
+		e, measured := q.highest(v, s.tracks, s.signal, s.digits)
 		if e.Signal = s.name; measured || s.always {
 			out = append(out, e)
 		}
 	}
-	if e, measured := p.heldNow(seen); measured {
+	if e, measured := q.heldNow(gpu); measured {
 		out = append(out, e)
 	}
-	return append(out, p.progressEvidence()...)
+	return append(out, q.progressEvidence()...)
+}
+
+// source returns who measured the machine: its GPUs where anybody did.
+func (q *question) source() string {
+	for _, t := range append(q.k.gpus[:len(q.k.gpus):len(q.k.gpus)], &q.k.machine) {
+		for s := range usage.Capacity {
+			if r := q.read(t, s); r.meter != nil {
+				return r.opened.Source
+			}
+		}
+	}
+	return ""
 }
 
 // heldNow is evidence of the largest share of memory in use on any GPU.
-func (p *present) heldNow(seen []moment) (e usage.Evidence, measured bool) {
+func (q *question) heldNow(tracks []*track) (e usage.Evidence, measured bool) {
 	largest := 0.0
-	for _, m := range seen {
-		if used := m.memory.used; m.memory.measured() && m.memory.newest() >= largest {
-			largest, measured = m.memory.newest(), true
-			e = usage.Evidence{Signal: "gpu_mem_used_newest_pct", Window: p.w.StepOf(used), Coverage: p.w.Unbroken(used).Coverage, Source: p.w.SourceOf(used)}
+	for _, t := range tracks {
+		if m := q.memoryOf(t); m.measured() && m.newest() >= largest {
+			largest, measured = m.newest(), true
+			e = usage.Evidence{Signal: "gpu_mem_used_newest_pct", Window: m.used.opened.Step, Coverage: q.unbroken(m.used).coverage, Source: m.used.opened.Source}
 		}
 	}
 	e.Value = usage.Number(largest, 1)
@@ -179,30 +189,30 @@ func (p *present) heldNow(seen []moment) (e usage.Evidence, measured bool) {
 
 // highest is evidence of the highest value of a signal over tracks since the state
 // began.
-func (p *present) highest(v Verdict, tracks []*usage.Track, sig usage.Signal, digits int) (e usage.Evidence, measured bool) {
-	e = usage.Evidence{Value: notMeasured, Source: p.w.Source}
+func (q *question) highest(v *answer, tracks []*track, sig usage.Signal, digits int) (e usage.Evidence, measured bool) {
+	e = usage.Evidence{Value: notMeasured, Source: q.source()}
 	highest := 0.0
 	for _, t := range tracks {
-		st := t.Stats(sig)
-		if st == nil {
+		r := q.read(t, sig)
+		if r.meter == nil {
 			continue
 		}
-		from := st.Last
-		if !v.Since.IsZero() && v.Since.Before(from) {
-			from = v.Since
+		from := r.at
+		if v.since != never {
+			from = min(from, v.since)
 		}
-		peak, _ := p.w.Peak(st, from)
+		peak := r.peak(from)
 		if sig == usage.NetBytes || sig == usage.DiskBytes {
-			peak /= max(p.w.StepOf(st).Seconds(), 1e-9)
+			peak /= max(r.opened.Step.Seconds(), 1e-9)
 		}
-		unbroken := p.w.Unbroken(st)
+		unbroken := q.unbroken(r)
 		if !measured {
-			e.Coverage, measured = unbroken.Coverage, true
+			e.Coverage, measured = unbroken.coverage, true
 		}
 		highest = max(highest, peak)
-		e.Coverage = min(e.Coverage, unbroken.Coverage)
-		e.Window = max(e.Window, st.Last.Add(p.w.StepOf(st)).Sub(from))
-		e.Source = p.w.SourceOf(st)
+		e.Coverage = min(e.Coverage, unbroken.coverage)
+		e.Window = max(e.Window, time.Duration(r.at+r.step()-from))
+		e.Source = r.opened.Source
 	}
 	if measured {
 		e.Value = usage.Number(highest, digits)

@@ -3,28 +3,46 @@ package duty
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// byWaste orders the states that are known by what is wasted in them, the least
-// first.
-var byWaste = []State{Busy, Warming, Starved, Stalled, Held, Idle}
+// wasteOf orders the states that are known by what is wasted in them, the least first.
+// It is negative for unknown.
+func wasteOf(s State) int {
+	switch s {
+	case Busy:
+		return 0
+	case Warming:
+		return 1
+	case Starved:
+		return 2
+	case Stalled:
+		return 3
+	case Held:
+		return 4
+	case Idle:
+		return 5
+	}
+	return -1
+}
 
-// Gang judges the machines of one run together by their verdicts of [Now]: it is busy
-// when one of them is, unknown when one is and none is busy, and else in the least
-// wasteful state of any, for the time in which every machine is known to have rested.
-// Without a verdict it is unknown.
+// Gang judges the machines of one run together by their verdicts: it is busy when one
+// of them is, unknown when one is and none is busy, and else in the least wasteful state
+// of any, for the time in which every machine is known to have rested. Without a verdict
+// it is unknown. It takes time in the number of the machines, and makes no words of
+// verdicts that have none, as those of [Tracker.At].
 func Gang(verdicts []Verdict) Verdict {
 	if len(verdicts) == 0 {
 		return Verdict{Why: "the run has no machine"}
 	}
 	best, unknown := -1, -1
-	for i, v := range verdicts {
-		rank := slices.Index(byWaste, v.State)
+	for i := range verdicts {
+		rank := wasteOf(verdicts[i].State)
 		if rank < 0 {
 			unknown = i
-		} else if best < 0 || rank < slices.Index(byWaste, verdicts[best].State) {
+		} else if best < 0 || rank < wasteOf(verdicts[best].State) {
 			best = i
 		}
 	}
@@ -33,7 +51,9 @@ func Gang(verdicts []Verdict) Verdict {
 	}
 	whole := verdicts[best]
 	same, end := 0, whole.Since.Add(whole.Lasting)
-	for _, v := range verdicts {
+	for i := range verdicts {
+		v := &verdicts[i]
+		whole.Next = sooner(whole.Next, v.Next)
 		if v.State == whole.State {
 			same++
 		}
@@ -53,8 +73,32 @@ func Gang(verdicts []Verdict) Verdict {
 	}
 	whole.Since = earlier(whole.Since, whole.Until)
 	whole.Lasting = max(0, end.Sub(whole.Since))
-	whole.Why = fmt.Sprintf("%d of %d machines of the run %s: %s", same, len(verdicts), whole.State, whole.Why)
-	whole.Evidence = append(slices.Clone(whole.Evidence), usage.Fact("machines", fmt.Sprint(len(verdicts)), "inventory"))
 	whole.GPUs = nil
+	if whole.Why != "" {
+		whole.Why = fmt.Sprintf("%d of %d machines of the run %s: %s", same, len(verdicts), whole.State, whole.Why)
+		whole.Evidence = append(slices.Clone(whole.Evidence), usage.Fact("machines", fmt.Sprint(len(verdicts)), "inventory"))
+	}
 	return whole
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// sooner returns the earlier of two times of which zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
 }

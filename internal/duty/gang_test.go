@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func TestGang(t *testing.T) {
@@ -60,7 +62,7 @@ func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
 			m.points -= min(m.points-1, rapid.IntRange(0, 2).Draw(t, "newest lost"))
 			m.gpu("0", rapid.SampledFrom([]float64{0, 0, 0, 50}).Draw(t, "util"), rapid.SampledFrom([]float64{0, 60}).Draw(t, "memory"))
 			gpus := rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "gpus")
-			return Now(m.w, gpus, now, Thresholds{})
+			return m.verdict(t, gpus, now, Thresholds{})
 		}), 1, 5).Draw(t, "verdicts")
 		got := Gang(list)
 		consistent(t, got, nil)
@@ -75,6 +77,34 @@ func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
 		slices.Reverse(list)
 		if again := Gang(list); again.State != got.State || again.Lasting != got.Lasting || !again.Expires.Equal(got.Expires) {
 			t.Fatalf("%s for %s, the other way round %s for %s", got.State, got.Lasting, again.State, again.Lasting)
+		}
+	})
+}
+
+// TestGangOfLeanVerdicts: without words it says the same, and the next change of it is
+// the next of any machine.
+func TestGangOfLeanVerdicts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := make([]*Tracker, rapid.IntRange(1, 4).Draw(t, "machines"))
+		lean, full := make([]Verdict, len(k)), make([]Verdict, len(k))
+		at := gpuAt(60, 0).Time
+		var next time.Time
+		for i := range k {
+			k[i] = NewTracker(Thresholds{}, usage.Activity{}, 0)
+			from := rapid.IntRange(0, 59).Draw(t, "from")
+			k[i].AddRun(minutely, "0", usage.GPUUtil, gpuAt(float64(from), 0).Time, rapid.IntRange(1, 90).Draw(t, "count"), rapid.SampledFrom([]float64{0, 0, 50}).Draw(t, "util"))
+			lean[i], full[i] = k[i].At(at, oneGPU()), k[i].Explain(at, oneGPU())
+			if n := lean[i].Next; next.IsZero() || (!n.IsZero() && n.Before(next)) {
+				next = n
+			}
+		}
+		got, want := Gang(lean), Gang(full)
+		want.Next = time.Time{}
+		if d := sameVerdict(got, want, false); d != "" || !got.Next.Equal(next) {
+			t.Fatalf("the next change is at %s, want %s (-words +lean):\n%s", got.Next, next, d)
+		}
+		if n := testing.AllocsPerRun(1, func() { Gang(lean) }); n > 0 {
+			t.Fatalf("%v allocations", n)
 		}
 	})
 }

@@ -12,19 +12,19 @@ type gpu struct {
 	track *usage.Track
 	// assumed says that the GPU is held only because nobody measured its memory.
 	assumed bool
-	memory  memory
+	memory  gpuMemory
 }
 
-// memory is how much of its memory a GPU holds.
-type memory struct {
+// gpuMemory is how much of its memory a GPU holds.
+type gpuMemory struct {
 	used  *usage.Stats
 	total float64 // bytes; 0 unknown
 }
 
-func (m memory) measured() bool { return m.used != nil && m.total > 0 }
+func (m gpuMemory) measured() bool { return m.used != nil && m.total > 0 }
 
 // pct returns the newest and the largest share of memory in use, in percent.
-func (m memory) pct() (newest, largest float64) {
+func (m gpuMemory) pct() (newest, largest float64) {
 	last, err := m.used.Newest()
 	if err != nil {
 		return 0, 0
@@ -32,14 +32,8 @@ func (m memory) pct() (newest, largest float64) {
 	return 100 * last / m.total, 100 * m.used.Max / m.total
 }
 
-// newest returns the newest share of memory in use, in percent.
-func (m memory) newest() float64 {
-	share, _ := m.pct()
-	return share
-}
-
-func (j *judge) memory(t *usage.Track) memory {
-	return memory{used: t.Stats(usage.MemUsed), total: j.w.Memory(t)}
+func (j *judge) memory(t *usage.Track) gpuMemory {
+	return gpuMemory{used: t.Stats(usage.MemUsed), total: j.w.Memory(t)}
 }
 
 // tracks returns what is judged as a GPU, and how many GPUs of the machine that is.
@@ -137,7 +131,7 @@ func (j *judge) recentlyActive(t *usage.Track) bool {
 
 // latched says whether utilisation stands at 100 % and nothing else confirms it:
 // no process and no memory in use, or multiprocessors that rest.
-func (j *judge) latched(t *usage.Track, m memory) bool {
+func (j *judge) latched(t *usage.Track, m gpuMemory) bool {
 	util := t.Stats(usage.GPUUtil)
 	if util == nil || util.Min < j.t.LatchedUtil {
 		return false

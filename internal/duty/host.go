@@ -2,7 +2,6 @@ package duty
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -10,144 +9,190 @@ import (
 // hostMeter is one signal of the whole machine: under idle it rests, from busy on it
 // works, and in between nobody can tell.
 type hostMeter struct {
-	signal     usage.Signal
 	name       string
 	idle, busy float64
 	rate       bool // the lines are a second
 }
 
-// flows are the meters of data on its way.
-func (j *judge) flows() []hostMeter {
-	return []hostMeter{
-		{usage.NetBytes, "network", j.t.IdleNetRate, j.t.BusyNetRate, true},
-		{usage.DiskBytes, "disks", j.t.IdleDiskRate, j.t.BusyDiskRate, true},
+// flows are the meters of data on its way, people those of somebody at work.
+var (
+	flows  = [...]usage.Signal{usage.NetBytes, usage.DiskBytes}
+	people = [...]usage.Signal{usage.Sessions, usage.Kernels}
+	hosts  = [...]usage.Signal{usage.NetBytes, usage.DiskBytes, usage.Sessions, usage.Kernels, usage.CPUUtil}
+)
+
+// host returns the lines of a signal of the host.
+func (t *Thresholds) host(s usage.Signal) hostMeter {
+	switch s {
+	case usage.NetBytes:
+		return hostMeter{"network", t.IdleNetRate, t.BusyNetRate, true}
+	case usage.DiskBytes:
+		return hostMeter{"disks", t.IdleDiskRate, t.BusyDiskRate, true}
+	case usage.Sessions:
+		return hostMeter{"sessions", 1, 1, false}
+	case usage.Kernels:
+		return hostMeter{"notebook kernels", 1, 1, false}
 	}
+	return hostMeter{"CPUs", t.IdleCPU, t.BusyCPU, false}
 }
 
-// people are the meters of somebody at work.
-func (j *judge) people() []hostMeter {
-	return []hostMeter{{usage.Sessions, "sessions", 1, 1, false}, {usage.Kernels, "notebook kernels", 1, 1, false}}
+// hostReading is a meter of the host as a question sees it.
+type hostReading struct {
+	hostMeter
+	reading
+	// level is the peak within the newest sample, a second for rates; speaks is false
+	// where the meter does not speak of now.
+	level  float64
+	speaks bool
 }
 
-func (j *judge) cpu() hostMeter {
-	return hostMeter{usage.CPUUtil, "CPUs", j.t.IdleCPU, j.t.BusyCPU, false}
+// host reads a signal of the host.
+func (q *question) host(s usage.Signal) hostReading {
+	h := hostReading{hostMeter: q.k.t.host(s), reading: q.read(&q.k.machine, s)}
+	if unit := h.unit(); q.fresh(h.reading) && unit > 0 {
+		h.level, h.speaks = h.max/unit, true
+	}
+	return h
 }
-
-func (j *judge) stats(m hostMeter) *usage.Stats { return j.w.Machine.Stats(m.signal) }
 
 // unit is what a line is multiplied by to be in the unit of the meter's points.
-func (j *judge) unit(m hostMeter) float64 {
-	if m.rate {
-		return j.w.StepOf(j.stats(m)).Seconds()
+func (h *hostReading) unit() float64 {
+	if h.rate && h.meter != nil {
+		return h.opened.Step.Seconds()
 	}
 	return 1
 }
 
-// level returns the peak within the newest sample, a second for rates; ok is false
-// where the meter does not speak of now.
-func (j *judge) level(m hostMeter) (v float64, ok bool) {
-	st := j.stats(m)
-	if !j.fresh(st) || j.unit(m) <= 0 {
-		return 0, false
-	}
-	v, ok = j.w.Peak(st, st.Last)
-	return v / j.unit(m), ok
-}
-
 // uses narrows the time of rest to that in which a meter was under a line.
-func (p *present) uses(m hostMeter, line float64) {
-	if st := p.stats(m); st != nil {
-		p.rest = p.rest.And(p.w.Rest(st, line*p.unit(m)))
-		p.expires = earlier(p.expires, p.w.Expires(st))
+func (q *question) uses(h *hostReading, line float64) {
+	if h.meter != nil {
+		q.rest = q.rest.and(q.under(h.reading, line*h.unit()))
+		q.expires = min(q.expires, h.until())
 	}
 }
 
-// settle completes the verdict on a machine that does not compute. holds says what
-// holds its GPUs, and sure that this was seen and not only assumed. required are
-// meters without which nothing is idle.
-func (p *present) settle(v Verdict, holds string, sure bool, required ...usage.Signal) Verdict {
-	for _, m := range p.flows() {
-		rate, ok := p.level(m)
-		if !ok || rate < m.busy {
+// holds says what holds the GPUs of a machine, and sure that this was seen and not
+// only assumed.
+type holds struct {
+	any, sure bool
+	why       func() string
+}
+
+// settle completes the verdict on a machine that does not compute. Without accelerators
+// nothing is idle whose CPU and network nobody measured.
+func (q *question) settle(v *answer, held holds) {
+	for _, s := range flows {
+		if q.k.machine.at[s] == 0 {
 			continue
 		}
-		why := fmt.Sprintf("%s MB/s cross its %s", usage.Number(rate/1e6, 1), m.name)
-		if sure {
-			p.expires = earlier(p.expires, p.w.Expires(p.stats(m)))
-			return p.lasts(v, Starved, holds+" and "+why)
+		h := q.host(s)
+		if !h.speaks || h.level < h.busy {
+			continue
 		}
-		return p.works(v, m, why)
+		why := func() string { return fmt.Sprintf("%s MB/s cross its %s", usage.Number(h.level/1e6, 1), h.name) }
+		if held.sure {
+			q.expires = min(q.expires, h.until())
+			q.lasts(v, Starved, func() string { return held.why() + " and " + why() })
+		} else {
+			q.works(v, &h, q.say(why))
+		}
+		return
 	}
-	state, why := p.quiet(holds, sure, required)
-	if state == Unknown {
-		return v.unknown("%s", why)
-	}
-	return p.lasts(v, state, why)
+	q.quiet(v, held)
 }
 
 // works is the verdict that a machine is busy by one of its host meters.
-func (p *present) works(v Verdict, m hostMeter, why string) Verdict {
-	now := p.w.Unbroken(p.stats(m))
-	v.State, v.Why, v.Coverage, v.Until, v.Expires = Busy, why, now.Coverage, now.To, p.w.Expires(p.stats(m))
-	if !p.now.After(p.expires) { // what was known before it still has to be
-		v.Expires = earlier(v.Expires, p.expires)
+func (q *question) works(v *answer, h *hostReading, why string) {
+	now := q.unbroken(h.reading)
+	v.State, v.Why, v.Coverage, v.until, v.expires = Busy, why, now.coverage, now.to, h.until()
+	if q.now <= q.expires { // what was known before it still has to be
+		v.expires = min(v.expires, q.expires)
 	}
-	return v
 }
 
 // quiet tells held, idle and unknown where no data is on its way.
-func (p *present) quiet(holds string, sure bool, required []usage.Signal) (s State, why string) {
-	for _, m := range p.flows() {
-		if p.stats(m) != nil && !p.fresh(p.stats(m)) {
-			return Unknown, "the newest sample of its " + m.name + " is too old"
-		}
-		p.uses(m, m.busy)
-	}
-	if sure {
-		return Held, holds
-	}
-	for _, m := range p.people() {
-		if n, ok := p.level(m); ok && n >= m.busy {
-			p.expires = earlier(p.expires, p.w.Expires(p.stats(m)))
-			return Held, usage.Number(n, 0) + " of its " + m.name + " at work"
-		}
-	}
-	for _, m := range slices.Concat(p.flows(), p.people(), []hostMeter{p.cpu()}) {
-		level, ok := p.level(m)
-		switch {
-		case p.stats(m) == nil && slices.Contains(required, m.signal):
-			return Unknown, "nobody measured its " + m.name
-		case p.stats(m) == nil:
+func (q *question) quiet(v *answer, held holds) {
+	for _, s := range flows {
+		if q.k.machine.at[s] == 0 {
 			continue
-		case !ok:
-			return Unknown, "the newest sample of its " + m.name + " is too old"
-		case level >= m.idle && m.rate:
-			return Unknown, fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", usage.Number(level/1e6, 2), m.name)
-		case level >= m.idle:
-			return Unknown, fmt.Sprintf("its %s reach %s %% and nothing is held: work, or a loop", m.name, usage.Number(level, 0))
 		}
-		p.uses(m, m.idle)
+		h := q.host(s)
+		if h.meter != nil && !q.fresh(h.reading) {
+			v.unknown(q.say(h.tooOld))
+			return
+		}
+		q.uses(&h, h.busy)
 	}
-	if holds != "" {
-		return Held, holds
+	if held.sure {
+		q.lasts(v, Held, held.why)
+		return
 	}
-	return Idle, "nothing held"
+	for _, s := range people {
+		if q.k.machine.at[s] == 0 {
+			continue
+		}
+		if h := q.host(s); h.speaks && h.level >= h.busy {
+			q.expires = min(q.expires, h.until())
+			q.lasts(v, Held, func() string { return usage.Number(h.level, 0) + " of its " + h.name + " at work" })
+			return
+		}
+	}
+	for _, s := range hosts {
+		required := q.bare && (s == usage.CPUUtil || s == usage.NetBytes)
+		if q.k.machine.at[s] == 0 && !required {
+			continue
+		}
+		h := q.host(s)
+		switch {
+		case h.meter == nil && required:
+			v.unknown(q.say(func() string { return "nobody measured its " + h.name }))
+			return
+		case h.meter == nil:
+			continue
+		case !h.speaks:
+			v.unknown(q.say(h.tooOld))
+			return
+		case h.level >= h.idle:
+			v.unknown(q.say(h.between))
+			return
+		}
+		q.uses(&h, h.idle)
+	}
+	if held.any {
+		q.lasts(v, Held, held.why)
+	} else {
+		q.lasts(v, Idle, func() string { return "nothing held" })
+	}
+}
+
+func (h *hostReading) tooOld() string { return "the newest sample of its " + h.name + " is too old" }
+
+func (h *hostReading) between() string {
+	if h.rate {
+		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", usage.Number(h.level/1e6, 2), h.name)
+	}
+	return fmt.Sprintf("its %s reach %s %% and nothing is held: work, or a loop", h.name, usage.Number(h.level, 0))
 }
 
 // host judges a machine without GPUs.
-func (p *present) host() Verdict {
-	var v Verdict
-	cpu := p.stats(p.cpu())
-	if peak, ok := p.level(p.cpu()); ok && peak >= p.t.IdleCPU {
-		v = p.works(v, p.cpu(), "CPU reaches "+usage.Number(peak, 1)+" %")
+func (q *question) bareHost(v *answer) {
+	q.bare = true
+	cpu := q.host(usage.CPUUtil)
+	if cpu.speaks && cpu.level >= q.k.t.IdleCPU {
+		q.expires = never
+		q.works(v, &cpu, q.say(func() string { return "CPU reaches " + usage.Number(cpu.level, 1) + " %" }))
 	} else {
-		p.still = "CPU under " + usage.Number(p.t.IdleCPU, 1) + " %"
-		p.rest, p.expires = p.w.Rest(cpu, p.t.IdleCPU), p.w.Expires(cpu)
-		v = p.settle(v, "", false, usage.CPUUtil, usage.NetBytes)
+		q.still = q.say(func() string { return "CPU under " + usage.Number(q.k.t.IdleCPU, 1) + " %" })
+		q.rest, q.expires = q.under(cpu.reading, q.k.t.IdleCPU), never
+		if cpu.meter != nil {
+			q.expires = cpu.until()
+		}
+		q.settle(v, holds{})
 	}
 	if v.State != Busy {
-		v = p.warming(v)
+		q.warming(v)
 	}
-	v.Evidence = append(p.evidence(v, nil, 0, 0), v.Evidence...)
-	return v
+	if q.words {
+		v.Evidence = append(q.evidence(v, nil, 0), v.Evidence...)
+	}
 }

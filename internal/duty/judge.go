@@ -13,6 +13,7 @@ type judge struct {
 	w   *usage.Window
 	now time.Time
 	t   Thresholds
+	q   *question // what the newest samples say
 }
 
 // Judge says what a machine has been doing over the window. gpus is how many GPUs
@@ -43,7 +44,8 @@ func Judge(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	if w == nil {
 		return Verdict{Why: "nothing was measured"}
 	}
-	j := &judge{w: w, now: now, t: t.orDefault()}
+	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
+	j := &judge{w: w, now: now, t: t.orDefault(), q: &q}
 	v := Verdict{}
 	if gpus == 0 && len(w.GPUs) == 0 && !w.Machine.MeasuresCompute() {
 		v = j.host()
@@ -51,9 +53,10 @@ func Judge(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 		v = j.accelerated(gpus)
 	}
 	if v.State == Unknown {
-		v = j.warming(v)
+		a := answer{Verdict: v}
+		q.warming(&a)
+		v = a.Verdict
 	}
-	v.Until, v.Expires = time.Time{}, time.Time{}
 	return v
 }
 
@@ -129,14 +132,14 @@ func (j *judge) accelerated(gpus int) Verdict {
 // progress returns the verdict on a machine of which some GPUs compute in view of the
 // progress they make.
 func (j *judge) progress(v Verdict, seen []gpu) Verdict {
-	var busy []*usage.Track
+	work := worked{none, never}
 	for _, g := range seen {
 		if g.State == Busy {
-			busy = append(busy, g.track)
+			work.add(j.q, j.q.k.named(g.Name))
 		}
 	}
-	if s, ok := j.standstill(busy); ok {
-		v.State, v.Why, v.Lasting = Stalled, s.why, s.Length(j.now)
+	if s, ok := j.q.standstill(work); ok {
+		v.State, v.Why, v.Lasting = Stalled, s.why, time.Duration(s.length(j.q.now))
 	}
 	return v
 }
@@ -221,8 +224,8 @@ func (j *judge) host() Verdict {
 
 // session says whether somebody works on the machine, or did lately or often.
 func (j *judge) session() bool {
-	for _, m := range j.people() {
-		st := j.stats(m)
+	for _, s := range people {
+		st := j.w.Machine.Stats(s)
 		if newest, err := st.Newest(); err == nil && (newest > 0 || j.active(st)) {
 			return true
 		}
@@ -232,13 +235,13 @@ func (j *judge) session() bool {
 
 // streams says whether data has been on its way all the window, and still is.
 func (j *judge) streams() (why string, ok bool) {
-	for _, m := range j.flows() {
-		st := j.stats(m)
-		if rate, now := j.level(m); !now || rate < m.busy || !j.known(st) {
+	for _, s := range flows {
+		st, h := j.w.Machine.Stats(s), j.q.host(s)
+		if !h.speaks || h.level < h.busy || !j.known(st) {
 			continue
 		}
-		if mean := st.Sum / j.w.Covered(st).Seconds(); mean >= m.busy {
-			return fmt.Sprintf("%s MB/s cross its %s", usage.Number(mean/1e6, 1), m.name), true
+		if mean := st.Sum / j.w.Covered(st).Seconds(); mean >= h.busy {
+			return fmt.Sprintf("%s MB/s cross its %s", usage.Number(mean/1e6, 1), h.name), true
 		}
 	}
 	return "", false

@@ -3,6 +3,7 @@ package duty
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,46 @@ const gib = 1 << 30
 // machine builds a window of regular points, apart from one another by its step
 // unless stated.
 type machine struct {
-	w      *usage.Window
-	points int
-	apart  time.Duration
+	w       *usage.Window
+	points  int
+	apart   time.Duration
+	samples []handing
+}
+
+// add records a point, in the window and as a sample.
+func (m *machine) add(gpu string, s usage.Signal, p usage.Point) {
+	m.w.Add(gpu, s, p)
+	m.samples = append(m.samples, handing{meterKey: meterKey{gpu, s}, p: p, count: 1})
+}
+
+// tracker hands the samples over in order of time.
+func (m *machine) tracker(t failer, th Thresholds) *Tracker {
+	k := NewTracker(th, usage.Activity{}, 1000*time.Hour)
+	slices.SortStableFunc(m.samples, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
+	sink := k.Open(usage.Opened{Step: m.w.Step, Source: m.w.Source, Aggregated: m.w.Aggregated})
+	for _, s := range m.samples {
+		if !sink.Add(s.gpu, s.signal, s.p) {
+			t.Errorf("%v is late", s)
+		}
+	}
+	return k
+}
+
+// verdict asks the tracker at a time, and holds a window's answer to the same. A nil
+// machine is one that nobody measured.
+func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdict {
+	t.Helper()
+	var k *Tracker
+	var w *usage.Window
+	var about Machine
+	if m != nil {
+		k, w, about = m.tracker(t, th), m.w, machineOf(m.w, gpus)
+	}
+	v, of := k.Explain(at, about), Now(w, gpus, at, th)
+	if of.State != v.State || of.Lasting != v.Lasting || !of.Since.Equal(v.Since) || !of.Until.Equal(v.Until) || !of.Expires.Equal(v.Expires) {
+		t.Errorf("the tracker says %s (%s) from %s to %s, a window %s (%s) from %s to %s", v.State, v.Why, v.Since, v.Expires, of.State, of.Why, of.Since, of.Expires)
+	}
+	return v
 }
 
 func days(n int) *machine { return hours(24 * n) }
@@ -35,7 +73,7 @@ func hours(n int) *machine {
 func (m *machine) series(gpu string, s usage.Signal, value func(i int) float64) *machine {
 	for i := range m.points {
 		if v := value(i); v >= 0 {
-			m.w.Add(gpu, s, usage.Point{Time: m.w.From.Add(time.Duration(i) * max(m.apart, m.w.Step)), Mean: v, Max: v})
+			m.add(gpu, s, usage.Point{Time: m.w.From.Add(time.Duration(i) * max(m.apart, m.w.Step)), Mean: v, Max: v})
 		}
 	}
 	return m

@@ -1,160 +1,233 @@
 package duty
 
 import (
-	"time"
-
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // moment is what the newest samples of one GPU say.
 type moment struct {
-	gpu
+	track *track
+	state State
+	// lasting is how long it has not computed; 0 for unknown and busy.
+	lasting int64
 	// stretch is for how long it has rested, or computed when it is busy; expires is
 	// until when its newest samples speak.
-	stretch usage.Stretch
-	expires time.Time
+	stretch  stretch
+	expires  int64
+	coverage float64
+	why      string
+	memory   memory
+	// assumed says that the GPU is held only because nobody measured its memory.
+	assumed bool
 }
 
-// fresh says whether the newest sample of a signal speaks of now.
-func (j *judge) fresh(st *usage.Stats) bool { return j.w.Fresh(st, j.now) }
+// memory is how much of its memory a GPU holds.
+type memory struct {
+	used  reading
+	total float64 // bytes; 0 unknown
+}
 
-// newest returns the newest value of a signal; 0 where nobody measured it.
-func newest(t *usage.Track, sig usage.Signal) float64 {
-	v, err := t.Stats(sig).Newest()
-	if err != nil {
-		return 0
+func (m memory) measured() bool { return m.used.meter != nil && m.total > 0 }
+
+// newest returns the newest share of memory in use, in percent.
+func (m memory) newest() float64 { return 100 * m.used.value() / m.total }
+
+// memoryOf returns the device memory of a GPU: as it was measured, else the sum of what
+// was used and free, else the catalog's, which is that of a whole GPU and not of a MIG
+// instance.
+func (q *question) memoryOf(t *track) memory {
+	used := q.read(t, usage.MemUsed)
+	if total := q.read(t, usage.MemTotal).value(); total > 0 {
+		return memory{used, total}
 	}
-	return v
+	if free := q.read(t, usage.MemFree); used.meter != nil && free.meter != nil {
+		if used.step() != free.step() || used.start != free.start { // they may meet later, or part
+			q.goesOn(used.meter)
+			q.goesOn(free.meter)
+		}
+		if used.at == free.at {
+			return memory{used, used.mean + free.mean}
+		}
+	}
+	if t.part {
+		return memory{used, 0}
+	}
+	return memory{used, q.memory}
 }
 
 // moment judges one GPU by its newest samples.
-func (p *present) moment(t *usage.Track) moment {
-	m := moment{gpu: gpu{GPU: GPU{Name: t.Name}, track: t, memory: p.memory(t)}}
-	var meter *usage.Stats // the one that vouches
+func (q *question) moment(t *track, m *moment) {
+	*m = moment{track: t, expires: never, stretch: none}
+	if len(t.meters) == 0 {
+		m.why = nobody
+		return
+	}
+	m.memory = q.memoryOf(t)
+	var meter, util reading // the meter that vouches, and utilization
+	measured := false       // some meter can vouch, now or before
 	for i, sig := range usage.Compute() {
-		st := t.Stats(sig)
-		if !p.fresh(st) {
+		r := q.read(t, sig)
+		if sig == usage.GPUUtil {
+			util = r
+		}
+		measured = measured || (i < len(usage.Vouching()) && r.meter != nil)
+		if !q.fresh(r) {
 			continue
 		}
-		if i < len(usage.Vouching()) && meter == nil {
-			meter = st
+		if i < len(usage.Vouching()) && meter.meter == nil {
+			meter = r
 		}
-		if st.Works() {
-			work := p.w.Work(st)
-			m.State, m.Coverage = Busy, work.Coverage
-			m.stretch.To, m.expires = later(m.stretch.To, work.To), later(m.expires, p.w.Expires(st))
+		if r.max >= q.floor(r) {
+			work := q.work(r)
+			m.state, m.coverage = Busy, work.coverage
+			m.stretch.to, m.expires = max(m.stretch.to, work.to), max(m.expires, r.until())
 		}
 	}
-	utilisation := usage.Number(newest(t, usage.GPUUtil), 1)
-	suspect := m.State == Busy && p.fresh(t.Stats(usage.GPUUtil)) && newest(t, usage.GPUUtil) >= p.t.LatchedUtil
+	suspect := m.state == Busy && q.fresh(util) && util.mean >= q.k.t.LatchedUtil
 	if suspect { // it is busy only as long as something confirms it
-		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.Compute()...) {
-			if st := t.Stats(sig); p.fresh(st) {
-				m.expires = earlier(m.expires, p.w.Expires(st))
-			}
+		q.confirmed(m, q.read(t, usage.Processes))
+		q.confirmed(m, m.memory.used)
+		for _, sig := range usage.Compute() {
+			q.confirmed(m, q.read(t, sig))
 		}
 	}
 	switch {
-	case suspect && p.latchedNow(t, m.memory):
-		return m.says(Unknown, "utilisation reads "+utilisation+" % while nothing else shows work: the meter may be latched")
-	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
-		return m.says(Busy, "it computes")
-	case m.State == Busy:
-		return m.says(Busy, utilisation+" % utilisation")
-	case meter == nil && !t.MeasuresCompute():
-		return m.says(Unknown, "nobody measured whether it computes")
-	case meter == nil:
-		return m.says(Unknown, "its newest sample is too old")
+	case suspect && q.latched(m):
+		m.says(Unknown, q.say(func() string {
+			return "utilisation reads " + usage.Number(util.value(), 1) + " % while nothing else shows work: the meter may be latched"
+		}))
+	case m.state == Busy && util.meter == nil:
+		m.why = "it computes"
+	case m.state == Busy:
+		m.why = q.say(func() string { return usage.Number(util.value(), 1) + " % utilisation" })
+	case meter.meter == nil && !measured:
+		m.why = nobody
+	case meter.meter == nil:
+		m.why = "its newest sample is too old"
+	default:
+		q.atRest(m, meter)
 	}
-	m.stretch, m.expires = p.w.Unbroken(meter), p.w.Expires(meter)
+}
+
+// nobody is what is said of a GPU that no meter can vouch for.
+const nobody = "nobody measured whether it computes"
+
+// confirmed narrows the time in which a busy GPU is known to be.
+func (q *question) confirmed(m *moment, r reading) {
+	if q.fresh(r) {
+		m.expires = min(m.expires, r.until())
+	}
+}
+
+// atRest judges a GPU that does not compute, as its meter shows.
+func (q *question) atRest(m *moment, meter reading) {
+	m.stretch, m.expires = q.unbroken(meter), meter.until()
 	for _, sig := range usage.Compute() {
-		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
-			m.stretch = m.stretch.After(st.LastActive.Add(p.w.StepOf(st)))
+		if r := q.read(m.track, sig); r.meter != nil {
+			m.stretch = q.since(m.stretch, r, q.floor(r))
 		}
 	}
-	if power := t.Stats(usage.Power); power != nil && p.t.BusyPower > 0 {
-		if newest(t, usage.Power) >= p.t.BusyPower {
-			return m.says(Unknown, "its meters show no work, but it draws "+usage.Number(newest(t, usage.Power), 0)+" W")
+	if power := q.read(m.track, usage.Power); power.meter != nil && q.k.t.BusyPower > 0 {
+		if power.mean >= q.k.t.BusyPower {
+			m.says(Unknown, q.say(func() string {
+				return "its meters show no work, but it draws " + usage.Number(power.mean, 0) + " W"
+			}))
+			return
 		}
-		p.under(&m, power, p.t.BusyPower)
+		q.narrow(m, power, q.k.t.BusyPower)
 	}
-	m = p.holding(m)
-	switch m.Coverage, m.Lasting = m.stretch.Coverage, m.stretch.Length(p.now); {
-	case p.now.After(m.expires):
-		return m.says(Unknown, "the newest sample of its memory, processes or power is too old")
-	case m.Coverage < p.t.MinCoverage:
-		return m.says(Unknown, "samples cover "+usage.Number(100*m.Coverage, 0)+" % of the time since it rests")
+	q.holding(m)
+	switch m.coverage, m.lasting = m.stretch.coverage, m.stretch.length(q.now); {
+	case q.now > m.expires:
+		m.says(Unknown, "the newest sample of its memory, processes or power is too old")
+	case m.coverage < q.k.t.MinCoverage:
+		m.says(Unknown, q.say(func() string {
+			return "samples cover " + usage.Number(100*m.coverage, 0) + " % of the time since it rests"
+		}))
 	}
-	return m
 }
 
 // holding tells a GPU that does not compute as held or idle. It is idle only since its
 // memory and the last process were given back.
-func (p *present) holding(m moment) moment {
-	processes, used := m.track.Stats(usage.Processes), m.memory.used
-	count := newest(m.track, usage.Processes)
-	share := usage.Number(m.memory.newest(), 0) + " % of memory held"
-	line := m.memory.total * p.t.HeldMemory / 100
+func (q *question) holding(m *moment) {
+	processes, used := q.read(m.track, usage.Processes), m.memory.used
+	line := m.memory.total * q.k.t.HeldMemory / 100
 	if !m.memory.measured() {
 		line = 1 // of a memory of unknown size every byte may be a model
 	}
 	switch {
-	case p.fresh(processes) && count > 0:
-		m.expires = earlier(m.expires, p.w.Expires(processes))
-		if m.memory.measured() {
-			return m.says(Held, share+" by "+processCount(count))
-		}
-		return m.says(Held, "held by "+processCount(count))
-	case p.fresh(used) && newest(m.track, usage.MemUsed) >= line:
-		m.expires = earlier(m.expires, p.w.Expires(used))
-		if m.assumed = !m.memory.measured(); m.assumed {
-			share = usage.Number(newest(m.track, usage.MemUsed)/(1<<30), 1) + " GiB of a memory of unknown size held"
-		}
-		return m.says(Held, share)
-	case used == nil && processes == nil:
+	case q.fresh(processes) && processes.mean > 0:
+		m.expires = min(m.expires, processes.until())
+		m.says(Held, q.say(func() string {
+			if m.memory.measured() {
+				return m.memory.share() + " by " + processCount(processes.mean)
+			}
+			return "held by " + processCount(processes.mean)
+		}))
+	case q.fresh(used) && used.mean >= line:
+		m.expires = min(m.expires, used.until())
+		m.assumed = !m.memory.measured()
+		m.says(Held, q.say(func() string {
+			if m.assumed {
+				return usage.Number(used.mean/(1<<30), 1) + " GiB of a memory of unknown size held"
+			}
+			return m.memory.share()
+		}))
+	case used.meter == nil && processes.meter == nil:
 		m.assumed = true
-		return m.says(Held, "nobody measured its memory")
+		m.says(Held, "nobody measured its memory")
+	default:
+		if used.meter != nil {
+			q.narrow(m, used, line)
+		}
+		if processes.meter != nil {
+			q.narrow(m, processes, 1)
+		}
+		m.says(Idle, "nothing held")
 	}
-	if used != nil {
-		p.under(&m, used, line)
-	}
-	if processes != nil {
-		p.under(&m, processes, 1)
-	}
-	return m.says(Idle, "nothing held")
 }
 
-// under narrows the time of rest to that in which another signal was under a line.
-func (p *present) under(m *moment, st *usage.Stats, line float64) {
-	m.stretch = m.stretch.And(p.w.Rest(st, line))
-	m.expires = earlier(m.expires, p.w.Expires(st))
+func (m memory) share() string { return usage.Number(m.newest(), 0) + " % of memory held" }
+
+// narrow narrows the time of rest to that in which another signal was under a line.
+func (q *question) narrow(m *moment, r reading, line float64) {
+	m.stretch = m.stretch.and(q.under(r, line))
+	m.expires = min(m.expires, r.until())
 }
 
-// latchedNow says whether nothing confirms a utilisation of 100 %: no process and no
+// latched says whether nothing confirms a utilization of 100 %: no process and no
 // memory in use, or multiprocessors that rest.
-func (p *present) latchedNow(t *usage.Track, m memory) bool {
+func (q *question) latched(m *moment) bool {
 	for _, sig := range usage.Compute()[1:] {
-		if st := t.Stats(sig); p.fresh(st) && st.Works() {
+		if r := q.read(m.track, sig); q.fresh(r) && r.max >= q.floor(r) {
 			return false
 		}
 	}
-	if p.fresh(t.Stats(usage.SMActive)) {
+	if q.fresh(q.read(m.track, usage.SMActive)) {
 		return true
 	}
-	processes := p.fresh(t.Stats(usage.Processes))
-	if processes && newest(t, usage.Processes) > 0 {
+	processes := q.read(m.track, usage.Processes)
+	fresh := q.fresh(processes)
+	if fresh && processes.mean > 0 {
 		return false
 	}
-	if !m.measured() || !p.fresh(m.used) {
-		return processes
+	if !m.memory.measured() || !q.fresh(m.memory.used) {
+		return fresh
 	}
-	return m.newest() < p.t.HeldMemory
+	return m.memory.newest() < q.k.t.HeldMemory
 }
 
-func (m moment) says(s State, why string) moment {
-	m.State, m.Why = s, why
-	if s == Unknown || s == Busy {
-		m.Lasting = 0
+func (m *moment) says(s State, why string) {
+	m.state, m.why = s, why
+	if s == Unknown {
+		m.lasting = 0
 	}
-	return m
+}
+
+// label names a GPU before what is said of it.
+func (m *moment) label() string {
+	if m.track.name == "" {
+		return "GPU: "
+	}
+	return "GPU " + m.track.name + ": "
 }

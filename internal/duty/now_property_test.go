@@ -92,13 +92,13 @@ func (l live) keys() []meterKey {
 	return keys
 }
 
-func (l live) window() *usage.Window {
+func (l live) machine() *machine {
 	m := minutes(l.minutes)
 	m.w.Launched = l.launched
 	for _, k := range l.keys() {
 		m.series(k.gpu, k.signal, func(i int) float64 { return l.series[k][i] })
 	}
-	return m.w
+	return m
 }
 
 // trailing returns for how many minutes up to its newest sample a signal has been
@@ -129,9 +129,9 @@ func TestRestIsSeen(t *testing.T) {
 		if rapid.Bool().Draw(t, "with losses") {
 			l = l.lose(t)
 		}
-		w := l.window()
-		v := Now(w, l.gpus, now, Thresholds{})
-		consistent(t, v, w)
+		m := l.machine()
+		v := m.verdict(t, l.gpus, now, Thresholds{})
+		consistent(t, v, m.w)
 		if v.State != Idle && v.State != Held && v.State != Starved {
 			return
 		}
@@ -186,13 +186,13 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 		if rapid.Bool().Draw(t, "with losses") {
 			l = l.lose(t)
 		}
-		w := l.window()
-		v := Now(w, l.gpus, now, Thresholds{})
+		m := l.machine()
+		v := m.verdict(t, l.gpus, now, Thresholds{})
 		if v.State == Unknown {
 			return
 		}
 		then := now.Add(time.Duration(rapid.Int64Range(0, int64(v.Expires.Sub(now))).Draw(t, "after")))
-		again := Now(w, l.gpus, then, Thresholds{})
+		again := m.verdict(t, l.gpus, then, Thresholds{})
 		lasting := time.Duration(0)
 		if !v.Since.IsZero() {
 			lasting = max(0, min(then.Sub(v.Since), v.Until.Sub(v.Since)))
@@ -203,7 +203,7 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 		if !changes && (again.State != v.State || again.Lasting != lasting) {
 			t.Fatalf("%s (%s) until %s; %s later it is %s (%s) for %s, want %s", v.State, v.Why, v.Expires, then.Sub(now), again.State, again.Why, again.Lasting, lasting)
 		}
-		after := Now(w, l.gpus, v.Expires.Add(1), Thresholds{})
+		after := m.verdict(t, l.gpus, v.Expires.Add(1), Thresholds{})
 		if _, second := l.series[meterKey{"0", usage.SMActive}]; v.State == Warming || second || l.gpus > 1 {
 			return // rest is vouched for by another meter from then on
 		}
@@ -218,7 +218,7 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 func TestAGapShortensRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLive(t)
-		v := Now(l.window(), l.gpus, now, Thresholds{})
+		v := l.machine().verdict(t, l.gpus, now, Thresholds{})
 		if l.gpus == 0 || (v.State != Idle && v.State != Held) || v.Lasting < time.Minute {
 			return
 		}
@@ -228,7 +228,7 @@ func TestAGapShortensRest(t *testing.T) {
 				list[len(list)-back] = -1
 			}
 		}
-		after := Now(l.window(), l.gpus, now, Thresholds{})
+		after := l.machine().verdict(t, l.gpus, now, Thresholds{})
 		rests := after.State == Idle || after.State == Held || after.State == Starved
 		if rests && (after.Lasting >= v.Lasting || (back > 1 && after.Lasting > time.Duration(back-1)*time.Minute)) {
 			t.Fatalf("%s for %s; without the sample %d minutes ago %s for %s", v.State, v.Lasting, back, after.State, after.Lasting)
@@ -244,7 +244,7 @@ func TestMoreActivityIsNeverIdle(t *testing.T) {
 		if len(l.series) == 0 {
 			return
 		}
-		before := Now(l.window(), l.gpus, now, Thresholds{})
+		before := l.machine().verdict(t, l.gpus, now, Thresholds{})
 		key := rapid.SampledFrom(l.keys()).Draw(t, "signal")
 		if key.signal == usage.MemTotal || key.signal == usage.Step {
 			return
@@ -252,7 +252,7 @@ func TestMoreActivityIsNeverIdle(t *testing.T) {
 		i := rapid.IntRange(0, l.minutes-1).Draw(t, "minute")
 		list := l.series[key]
 		list[i] = max(list[i], 1) * (1 + rapid.Float64Range(0, 100).Draw(t, "more"))
-		after := Now(l.window(), l.gpus, now, Thresholds{})
+		after := l.machine().verdict(t, l.gpus, now, Thresholds{})
 		if after.State == Idle && (before.State != Idle || after.Lasting > before.Lasting) {
 			t.Fatalf("%s (%s) became idle for %s by more %v", before.State, before.Why, after.Lasting, key)
 		}
@@ -262,7 +262,7 @@ func TestMoreActivityIsNeverIdle(t *testing.T) {
 func TestEvidenceOfNow(t *testing.T) {
 	m := minutes(120).gpu("0", 0.4, 2).gpu("1", 0.2, 3).quiet().flat("1", usage.SMActive, 0.002).flat("", usage.Kernels, 0)
 	m.series("0", usage.Power, until(60, 90, 60))
-	v := Now(m.w, 2, now, Thresholds{})
+	v := m.verdict(t, 2, now, Thresholds{})
 	want := map[string]usage.Evidence{
 		"gpus_measured":            {Value: "2 of 2", Coverage: usage.NoCoverage},
 		"gpu_util_max_pct":         {Value: "0.4", Window: 2 * time.Hour, Coverage: 1},
@@ -287,22 +287,12 @@ func TestEvidenceOfNow(t *testing.T) {
 	if len(v.GPUs) != 2 || v.GPUs[1].Name != "1" || v.GPUs[1].State != Idle || v.GPUs[1].Lasting != 2*time.Hour || v.GPUs[1].Coverage != 1 {
 		t.Errorf("verdicts of its GPUs are %+v", v.GPUs)
 	}
-	for _, e := range Now(minutes(5).flat("0", usage.GPUUtil, 60).w, 1, now, Thresholds{}).Evidence {
+	for _, e := range minutes(5).flat("0", usage.GPUUtil, 60).verdict(t, 1, now, Thresholds{}).Evidence {
 		if e.Signal == "gpu_util_max_pct" && (e.Value != "60" || e.Window != time.Minute) {
 			t.Errorf("evidence of work is %+v, want the newest sample", e)
 		}
 		if (e.Signal == "cpu_util_max_pct" || e.Signal == "net_bytes_per_second_max") && (e.Value != notMeasured || e.Coverage != 0) {
 			t.Errorf("evidence of what nobody measured is %+v", e)
-		}
-	}
-}
-
-func BenchmarkNow(b *testing.B) {
-	m := minutes(3*24*60).gpus(8, 0.4, 60).quiet().series("", usage.Step, counts(1, 100))
-	b.ReportAllocs()
-	for b.Loop() {
-		if v := Now(m.w, 8, now, Thresholds{}); v.State != Held {
-			b.Fatal(v.State)
 		}
 	}
 }

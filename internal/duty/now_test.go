@@ -55,18 +55,21 @@ func but(n int, v, there float64) func(int) float64 {
 	}
 }
 
-func TestNow(t *testing.T) {
+// nowFixture is a machine and what it does now.
+type nowFixture struct {
+	name    string
+	m       *machine
+	gpus    int
+	t       Thresholds
+	want    State
+	why     string
+	lasting time.Duration
+}
+
+func nowFixtures() []nowFixture {
 	const h = time.Hour
 	anyGPU := Thresholds{GPUs: AnyGPU}
-	for _, tc := range []struct {
-		name    string
-		m       *machine
-		gpus    int
-		t       Thresholds
-		want    State
-		why     string
-		lasting time.Duration
-	}{
+	return []nowFixture{
 		{name: "nothing measured", m: nil, gpus: 1, want: Unknown, why: "nothing was measured"},
 		{name: "no point in the window", m: minutes(60), gpus: 1, want: Unknown, why: "not measured"},
 
@@ -168,13 +171,17 @@ func TestNow(t *testing.T) {
 		{name: "a CPU machine whose kernel works and whose CPU is not known any more", m: minutes(60).series("", usage.CPUUtil, until(50, 1, -1)).net(steady(1e3)).flat("", usage.Kernels, 1), want: Unknown, why: "too old"},
 		{name: "a CPU machine that was just launched", m: minutes(5).quiet().launched(5 * time.Minute), want: Warming},
 		{name: "a CPU machine that was just launched and works", m: minutes(5).flat("", usage.CPUUtil, 40).launched(5 * time.Minute), want: Busy},
-	} {
+	}
+}
+
+func TestNow(t *testing.T) {
+	for _, tc := range nowFixtures() {
 		t.Run(tc.name, func(t *testing.T) {
 			var w *usage.Window
 			if tc.m != nil {
 				w = tc.m.w
 			}
-			got := Now(w, tc.gpus, now, tc.t)
+			got := tc.m.verdict(t, tc.gpus, now, tc.t)
 			if got.State != tc.want || !strings.Contains(got.Why, tc.why) {
 				t.Errorf("got %s because %q, want %s because %q", got.State, got.Why, tc.want, tc.why)
 			}
@@ -216,7 +223,7 @@ func TestExpires(t *testing.T) {
 		{"stalled by an older counter", minutes(60).gpu("0", 90, 60).series("", usage.Step, until(58, 7, -1)), 1, Stalled, 57},
 		{"stalled on an older meter", minutes(60).series("0", usage.GPUUtil, until(58, 90, -1)).flat("", usage.Step, 7), 1, Stalled, 57},
 	} {
-		v := Now(tc.m.w, tc.gpus, now, Thresholds{})
+		v := tc.m.verdict(t, tc.gpus, now, Thresholds{})
 		if want := at(tc.until).Add(3 * time.Minute); v.State != tc.want || !v.Expires.Equal(want) {
 			t.Errorf("%s: %s (%s) expires at %s, want %s at %s", tc.name, v.State, v.Why, v.Expires, tc.want, want)
 		}
@@ -234,7 +241,7 @@ func sparse(apart, step time.Duration) *machine {
 // the others.
 func (m *machine) holes(s usage.Signal, apart time.Duration) *machine {
 	for at := m.w.From; at.Before(m.w.To); at = at.Add(apart) {
-		m.w.Add("", s, usage.Point{Time: at})
+		m.add("", s, usage.Point{Time: at})
 	}
 	return m
 }
@@ -242,9 +249,9 @@ func (m *machine) holes(s usage.Signal, apart time.Duration) *machine {
 func TestGPUWithHolesIsUnknown(t *testing.T) {
 	m := sparse(10*time.Second, 10*time.Second).gpu("0", 0, 0).flat("1", usage.Processes, 0)
 	for at := m.w.From; at.Before(m.w.To); at = at.Add(14 * time.Second) {
-		m.w.Add("1", usage.GPUUtil, usage.Point{Time: at})
+		m.add("1", usage.GPUUtil, usage.Point{Time: at})
 	}
-	v := Now(m.w, 2, now, Thresholds{})
+	v := m.verdict(t, 2, now, Thresholds{})
 	if len(v.GPUs) != 2 || v.GPUs[0].State != Idle || v.GPUs[1].State != Unknown || v.State != Unknown {
 		t.Errorf("got %s of %+v, want unknown because of the second", v.State, v.GPUs)
 	}

@@ -1,7 +1,6 @@
 package duty
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -13,9 +12,28 @@ const missedCheckpoints = 3
 
 // standstill is computation without progress.
 type standstill struct {
-	usage.Stretch
-	expires time.Time
+	stretch
+	expires int64
 	why     string
+}
+
+// worked is the time in which the GPU that has computed longest did not pause.
+type worked struct {
+	stretch
+	expires int64 // never where none computes
+}
+
+// add looks at one GPU that computes.
+func (w *worked) add(q *question, t *track) {
+	for _, sig := range usage.Compute() {
+		r := q.read(t, sig)
+		if !q.fresh(r) || r.max < q.floor(r) {
+			continue
+		}
+		if s := q.work(r); w.expires == never || s.from < w.from {
+			w.stretch, w.expires = s, r.until()
+		}
+	}
 }
 
 // standstill says for how long GPUs have computed, without a pause, while every
@@ -26,75 +44,54 @@ type standstill struct {
 // after [Thresholds.StalledAfter]; checkpoints also only after three times the
 // interval at which they came before, so that nothing is said of a run that has not
 // saved two.
-func (j *judge) standstill(busy []*usage.Track) (s standstill, ok bool) {
-	work, expires := j.work(busy)
-	for _, c := range []struct {
+func (q *question) standstill(work worked) (s standstill, ok bool) {
+	stands := true
+	for _, c := range [...]struct {
 		signal usage.Signal
-		why    string
-	}{{usage.Step, "no step for %s"}, {usage.Checkpoints, "no checkpoint for %s"}} {
-		st := j.w.Machine.Stats(c.signal)
-		patience, judged := j.patience(c.signal, st)
-		if !judged {
+		what   string
+	}{{usage.Step, "step"}, {usage.Checkpoints, "checkpoint"}} {
+		r := q.read(&q.k.machine, c.signal)
+		if r.meter == nil {
 			continue
 		}
-		both := work.And(j.w.Standstill(st))
-		lasting := both.Length(j.now)
-		if !j.fresh(st) || lasting < patience || both.Coverage < j.t.MinCoverage {
-			return standstill{}, false
-		}
-		if !ok {
-			s = standstill{both, earlier(expires, j.w.Expires(st)), fmt.Sprintf("it computes, and "+c.why, usage.Span(lasting))}
-			ok = true
-			continue
-		}
-		s.Stretch, s.expires = s.And(both), earlier(s.expires, j.w.Expires(st))
-	}
-	return s, ok
-}
-
-// patience returns after how long without a rise a counter stands still; ok is false
-// where it cannot tell.
-func (j *judge) patience(sig usage.Signal, st *usage.Stats) (d time.Duration, ok bool) {
-	switch {
-	case st == nil:
-		return 0, false
-	case sig == usage.Step:
-		return j.t.StalledAfter, true
-	case st.Active < 2:
-		return 0, false
-	}
-	usual := st.LastActive.Sub(st.First) / time.Duration(st.Active)
-	return max(j.t.StalledAfter, missedCheckpoints*usual), true
-}
-
-// work returns the time in which the GPU that has computed longest did not pause.
-func (j *judge) work(busy []*usage.Track) (longest usage.Stretch, expires time.Time) {
-	for _, t := range busy {
-		for _, sig := range usage.Compute() {
-			st := t.Stats(sig)
-			if !st.Works() || !j.fresh(st) {
+		first, rises, rose := r.progress(q.horizon)
+		patience := int64(q.k.t.StalledAfter)
+		if c.signal == usage.Checkpoints {
+			if rises < 2 {
 				continue
 			}
-			if s := j.w.Work(st); expires.IsZero() || s.From.Before(longest.From) {
-				longest, expires = s, j.w.Expires(st)
-			}
+			patience = max(patience, missedCheckpoints*((rose-first)/rises))
 		}
+		both := work.and(q.unbroken(r).after(rose))
+		lasting := both.length(q.now)
+		if !q.fresh(r) || lasting < patience || both.coverage < q.k.t.MinCoverage {
+			q.soon(both.from + patience)
+			stands = false
+			continue
+		}
+		if !ok {
+			s, ok = standstill{both, min(work.expires, r.until()), q.say(func() string {
+				return "it computes, and no " + c.what + " for " + usage.Span(time.Duration(lasting))
+			})}, true
+			continue
+		}
+		s.stretch, s.expires = s.and(both), min(s.expires, r.until())
 	}
-	return longest, expires
+	return s, ok && stands
 }
 
 // progressEvidence lists the counters of progress.
-func (j *judge) progressEvidence() []usage.Evidence {
+func (q *question) progressEvidence() []usage.Evidence {
 	var out []usage.Evidence
 	for _, c := range []struct {
 		signal usage.Signal
 		name   string
 	}{{usage.Step, "training_step"}, {usage.Checkpoints, "checkpoints"}} {
-		st := j.w.Machine.Stats(c.signal)
-		if v, err := st.Newest(); err == nil {
-			still := j.w.Standstill(st)
+		if r := q.read(&q.k.machine, c.signal); r.meter != nil {
+			_, _, rose := r.progress(q.horizon)
+			still := q.unbroken(r).after(rose)
 			out = append(out, usage.Evidence{
-				Signal: c.name, Value: usage.Number(v, 0), Window: still.Length(j.now), Coverage: still.Coverage, Source: j.w.SourceOf(st),
+				Signal: c.name, Value: usage.Number(r.mean, 0), Window: time.Duration(still.length(q.now)), Coverage: still.coverage, Source: r.opened.Source,
 			})
 		}
 	}

@@ -49,7 +49,7 @@ func TestStalled(t *testing.T) {
 		{name: "the time of the newest checkpoint", m: training().series("", usage.Checkpoints, func(i int) float64 { return 1.7e9 + 600*float64(min(i, 120)/10) }), want: Stalled, lasting: 2 * time.Hour},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for name, got := range map[string]Verdict{"Now": Now(tc.m.w, 2, now, tc.t), "Judge": Judge(tc.m.w, 2, now, withWindow(tc.t))} {
+			for name, got := range map[string]Verdict{"Now": tc.m.verdict(t, 2, now, tc.t), "Judge": Judge(tc.m.w, 2, now, withWindow(tc.t))} {
 				if name == "Judge" && tc.want == Held {
 					continue // an audit looks at hours of work before as well
 				}
@@ -75,7 +75,7 @@ func withWindow(t Thresholds) Thresholds {
 
 func TestProgressIsEvidence(t *testing.T) {
 	m := minutes(240).gpus(1, 97, 60).series("", usage.Step, counts(1, 120)).series("", usage.Checkpoints, counts(10, 120))
-	for name, v := range map[string]Verdict{"Now": Now(m.w, 1, now, Thresholds{}), "Judge": Judge(m.w, 1, now, Thresholds{})} {
+	for name, v := range map[string]Verdict{"Now": m.verdict(t, 1, now, Thresholds{}), "Judge": Judge(m.w, 1, now, Thresholds{})} {
 		want := map[string]string{"training_step": "220", "checkpoints": "112"}
 		for _, e := range v.Evidence {
 			value, ok := want[e.Signal]

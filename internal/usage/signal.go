@@ -108,6 +108,23 @@ func (s Signal) limit() float64 {
 	return 0
 }
 
+// Clean returns a point of the signal as it counts: a percentage over 100 counts as
+// 100. It returns false for negative values, for what stands for "unsupported", and for
+// a signal that there is not.
+func (s Signal) Clean(p Point) (Point, bool) {
+	if s >= numSignals || !isMeasurement(p.Mean) || !isMeasurement(p.Max) {
+		return p, false
+	}
+	limit := s.limit()
+	switch {
+	case limit == maxMemory:
+		return p, p.Max <= limit
+	case limit > 0:
+		p.Mean, p.Max = min(p.Mean, limit), min(p.Max, limit)
+	}
+	return p, true
+}
+
 // Floors are the values at or above which a signal counts as activity. A GPU
 // busy for under 1 % of a sample is noise (gpu-pruner's threshold; a strict zero
 // misses real machines, whose drivers wake up now and then); a CPU peak under 5 %

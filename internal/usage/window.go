@@ -1,7 +1,9 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
+	"iter"
 	"math"
 	"slices"
 	"sort"
@@ -62,12 +64,16 @@ type Track struct {
 }
 
 // Parent returns the GPU that a MIG instance is part of, and whether the track is one.
-func (t *Track) Parent() (gpu string, part bool) {
-	i := strings.LastIndex(t.Name, PartOf)
-	if i < 0 || !digits(t.Name[i+len(PartOf):]) {
-		return t.Name, false
+func (t *Track) Parent() (gpu string, part bool) { return Parent(t.Name) }
+
+// Parent returns the name of the GPU that a MIG instance is part of, and whether name
+// is that of an instance.
+func Parent(name string) (gpu string, part bool) {
+	i := strings.LastIndex(name, PartOf)
+	if i < 0 || !digits(name[i+len(PartOf):]) {
+		return name, false
 	}
-	return t.Name[:i], true
+	return name[:i], true
 }
 
 // Stats returns what was measured of a signal, nil when nothing was.
@@ -109,16 +115,9 @@ type Stats struct {
 // returned. Points of one signal may come in any order but each only once; a
 // percentage over 100 counts as 100. The window's Step must be set before.
 func (w *Window) Add(gpu string, s Signal, p Point) bool {
-	if s >= numSignals || p.Time.Before(w.From) || !p.Time.Before(w.To) || !isMeasurement(p.Mean) || !isMeasurement(p.Max) {
+	p, ok := s.Clean(p)
+	if !ok || p.Time.Before(w.From) || !p.Time.Before(w.To) {
 		return false
-	}
-	switch limit := s.limit(); {
-	case limit == maxMemory:
-		if p.Max > limit {
-			return false
-		}
-	case limit > 0:
-		p.Mean, p.Max = min(p.Mean, limit), min(p.Max, limit)
 	}
 	t := &w.Machine
 	if gpu != "" && s.PerGPU() {
@@ -171,19 +170,31 @@ func (w *Window) floor(s Signal) float64 {
 }
 
 func (w *Window) gpu(name string) *Track {
-	i := sort.Search(len(w.GPUs), func(i int) bool { return !gpuLess(w.GPUs[i].Name, name) })
+	i := sort.Search(len(w.GPUs), func(i int) bool { return CompareGPUs(w.GPUs[i].Name, name) >= 0 })
 	if i == len(w.GPUs) || w.GPUs[i].Name != name {
 		w.GPUs = slices.Insert(w.GPUs, i, &Track{Name: name})
 	}
 	return w.GPUs[i]
 }
 
-// gpuLess orders indexes by number ("2" before "10") and the rest by name.
-func gpuLess(a, b string) bool {
-	if len(a) != len(b) && digits(a) && digits(b) {
-		return len(a) < len(b)
+// CompareGPUs orders GPUs by their names: indexes by number ("2" before "10") and
+// before all others, and the MIG instances of a GPU right after it.
+func CompareGPUs(a, b string) int {
+	gpuA, _ := Parent(a)
+	gpuB, _ := Parent(b)
+	return cmp.Or(compareIndexes(gpuA, gpuB), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+func compareIndexes(a, b string) int {
+	switch numberA, numberB := digits(a), digits(b); {
+	case numberA && numberB:
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	case numberA:
+		return -1
+	case numberB:
+		return 1
 	}
-	return a < b
+	return strings.Compare(a, b)
 }
 
 func digits(s string) bool {
@@ -283,6 +294,21 @@ func (w *Window) Peak(st *Stats, from time.Time) (float64, bool) {
 	}
 	return st.crest.from(from.Sub(w.From))
 }
+
+// Peaks returns the points of a signal that are higher than every later one, in order
+// of time. Of a series that falls more often than is kept some are later than they were.
+func (w *Window) Peaks(st *Stats) iter.Seq2[time.Time, float64] {
+	return func(yield func(time.Time, float64) bool) {
+		for _, p := range st.crest {
+			if !yield(w.From.Add(p.at), p.value) {
+				return
+			}
+		}
+	}
+}
+
+// Activity returns the floors under which the window's signals rest.
+func (w *Window) Activity() Activity { return Activity{Floors: w.floors} }
 
 // Memory returns the device memory of a GPU in bytes: as it was measured, else the
 // sum of what was used and free, else the catalogue's, which is that of a whole GPU
