@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -116,7 +117,7 @@ func identityChanged(c *petition) string {
 	switch {
 	case c.it.Phase != "" && (now != c.it.Identity || c.Resource.Ref() != c.it.Ref):
 		return "it is not the one that the warning was about: made, or launched, anew"
-	case now == "" && c.Do.Verb.Destructive() && compute(c.Resource.Kind):
+	case now == "" && c.Do.Verb.Destructive() && c.Resource.Kind.Traits().Compute:
 		return "nobody knows when it was made, so it cannot be told from another one under its name"
 	}
 	return ""
@@ -173,33 +174,19 @@ func selfGoverned(c *petition) string {
 }
 
 func ungoverned(c *petition) string {
-	if c.ByPerson || c.Governed || !c.Do.Verb.Destructive() || !compute(c.Resource.Kind) {
+	if c.ByPerson || c.Governed || !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute {
 		return ""
 	}
 	return "policies do not govern it: it was not made by curfew, has no " + inventory.TagManaged +
 		"=true, and nothing under governance in curfew.yaml matches it"
 }
 
-// managers are tags by which the provider says who manages a machine.
-var managers = []string{"aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id"}
-
 func groupMember(c *petition) string {
-	if !c.Do.Verb.Destructive() {
+	m := c.Resource.Manager
+	if !c.Do.Verb.Destructive() || m == (inventory.Manager{}) {
 		return ""
 	}
-	by := ""
-	if in := instance(c.Resource); in != nil {
-		by = in.AutoScalingGroup
-	}
-	for _, tag := range managers {
-		if by == "" {
-			by = c.Resource.Tags[tag]
-		}
-	}
-	if by == "" {
-		return ""
-	}
-	return by + " manages it and would replace it; change its size there"
+	return cmp.Or(m.Name, m.Kind) + " manages it and would replace it; change its size there"
 }
 
 func protected(c *petition) string {
@@ -222,7 +209,7 @@ func noGrace(c *petition) string {
 
 // busy protects work. Only rest that was measured counts as rest.
 func busy(c *petition) string {
-	if !c.Do.Verb.Destructive() || !compute(c.Resource.Kind) || c.Resource.State == inventory.StateStopped || c.Do.EvenIfBusy {
+	if !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped || c.Do.EvenIfBusy {
 		return ""
 	}
 	if at, ok := c.Checkpoint.Get(); ok && !at.After(c.now) && c.now.Sub(at) <= checkpointFresh {
@@ -263,17 +250,6 @@ func unpriced(c *petition) string {
 		return "nobody knows what it costs, so the limit in dollars cannot hold"
 	}
 	return ""
-}
-
-// compute says whether a kind runs work, which policies may end only where they
-// govern it and where it rests.
-func compute(k inventory.Kind) bool {
-	switch k {
-	case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob,
-		inventory.KindPod, inventory.KindNode, inventory.KindAutoScalingGroup:
-		return true
-	}
-	return false
 }
 
 func instance(r *inventory.Resource) *inventory.Instance {

@@ -81,11 +81,13 @@ var forbidden = []struct {
 	}},
 	{"ungoverned", "a machine that nobody put under policies", func(p *Proposal, _ *Item, _ *[]Keep) { p.Governed = false }},
 	{"group-member", "a member of a group", func(p *Proposal, _ *Item, _ *[]Keep) {
-		p.Resource.Detail = &inventory.Instance{AutoScalingGroup: "asg"}
+		p.Resource.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 	}},
-	{"group-member", "a member of a fleet", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Tags["aws:ec2:fleet-id"] = "fleet-1" }},
+	{"group-member", "a machine of a manager without a name", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.Manager = inventory.Manager{Kind: inventory.ManagerBatch}
+	}},
 	{"group-member", "a person at a member of a group", func(p *Proposal, _ *Item, _ *[]Keep) {
-		p.ByPerson, p.Resource.Detail = true, &inventory.Instance{AutoScalingGroup: "asg"}
+		p.ByPerson, p.Resource.Manager = true, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 	}},
 	{"protected", "termination protection", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Resource.Detail = &inventory.Instance{TerminationProtected: inventory.Known(true)}

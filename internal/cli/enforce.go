@@ -339,7 +339,7 @@ func optionalTime(t time.Time) *time.Time {
 
 // know says how far an action on AWS can be undone and what to know before.
 func know(r *inventory.Resource, do policy.Do) (undo, know string) {
-	return aws.Know(r.Kind, do.Verb, r.Type)
+	return aws.Know(r, do.Verb)
 }
 
 // binding says whom the state binds: freezes, caps and grace hold for those who share

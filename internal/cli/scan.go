@@ -157,6 +157,9 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return err
 	}
+	if own, ok := cloud.(*onprem.Fleet); ok {
+		book = book.With(own.Prices()...)
+	}
 	query := round.Query{Now: now, Window: cfg.Scan.Window}
 	bar := a.newProgress(f.cloud)
 	query.Progress = bar.report
@@ -183,8 +186,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),
 				hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
 		}
-		estate, _ := cloud.(round.Estate)
-		if err := a.keepBooks(ctx, cfg, round.Books{Source: "scan", Prices: book, Estate: estate, Duty: cfg.Duty}, &audit.Observation, query); err != nil {
+		if err := a.keepBooks(ctx, cfg, round.Books{Source: "scan", Prices: book, Duty: cfg.Duty}, &audit.Observation, query); err != nil {
 			return booksFailure(err)
 		}
 	}
@@ -268,18 +270,7 @@ func (a *app) observer(ctx context.Context, f sourceFlags, cfg config.Config, bo
 	o := aws.Options{
 		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, Profile: cfg.AWS.Profile,
 		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
-		GPUs: func(machine string) (int, bool) {
-			m, ok := book.Machine(machine)
-			return m.GPUs(), ok
-		},
-		GPUMemory: func(machine string) (float64, bool) {
-			m, ok := book.Machine(machine)
-			return float64(m.AcceleratorMemoryMiB << 20), ok && m.AcceleratorMemoryMiB > 0
-		},
-		CPUs: func(machine string) (int, bool) {
-			m, ok := book.Machine(machine)
-			return m.VCPUs, ok
-		},
+		Size: book.Size,
 	}
 	if len(f.regions) > 0 {
 		o.Regions = f.regions

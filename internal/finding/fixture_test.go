@@ -13,12 +13,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+// fleetGroup manages the machines of a group.
+var fleetGroup = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "fleet"}
 
 // fixture is an account under construction.
 type fixture struct {
@@ -93,7 +97,11 @@ func always(v float64) func(time.Time) float64 { return func(time.Time) float64 
 // evaluate judges the account.
 func (f *fixture) evaluate(required ...string) []Finding {
 	f.t.Helper()
+	for _, r := range f.Resources {
+		f.Prices.Fill(r)
+	}
 	if f.Charges == nil {
+		aws.Attach(f.Resources)
 		f.Charges = ledger.RunRates(f.Resources, f.Prices)
 	}
 	if f.judge {
@@ -103,11 +111,7 @@ func (f *fixture) evaluate(required ...string) []Finding {
 			}
 			switch r.Kind {
 			case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob:
-				gpus := 0
-				if m, ok := f.Prices.Machine(r.Type); ok {
-					gpus = m.GPUs()
-				}
-				f.Verdicts[r.Ref()] = duty.Judge(f.Windows[r.Ref()], gpus, now, duty.DefaultThresholds())
+				f.Verdicts[r.Ref()] = duty.Judge(f.Windows[r.Ref()], r.Size.GPUs.Or(-1), now, duty.DefaultThresholds())
 			}
 		}
 	}

@@ -146,7 +146,7 @@ func generationOld(x *index, s *subject) *draft {
 		},
 		Fix: Fix{Action: "change-type", Undo: UndoFull, Note: "drivers and libraries must know the newer accelerator; it is stopped for the change"},
 	}}
-	x.losesLocalDisks(&d.Fix, n.from.Machine)
+	losesLocalDisks(&d.Fix, s.Size)
 	if n.smallerHost {
 		d.Confidence = Low
 		d.unknown = "its host is smaller (" + count(int64(n.VCPUs), "CPU") + ", " + usage.Number(float64(n.MemoryMiB)/1024, 0) + " GiB); whether that suffices is not measured"

@@ -7,7 +7,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -20,12 +19,15 @@ func (x *index) judgedIdle(s *subject) bool {
 	if age, known := x.age(s); known && age < x.t.MinAge {
 		return false
 	}
+	if since, known := x.since(s); known && since < x.t.MinAge {
+		return false
+	}
 	return s.window == nil || spans(s.window, x.t.MinAge)
 }
 
 // gpuInstanceIdle finds accelerated machines whose every GPU is idle.
 func gpuInstanceIdle(x *index, s *subject) *draft {
-	if n, known := x.gpus(s.Type); !known || n == 0 || !x.judgedIdle(s) || s.duty.State != duty.Idle {
+	if s.Size.GPUs.Or(0) == 0 || !x.judgedIdle(s) || s.duty.State != duty.Idle {
 		return nil
 	}
 	return x.endInstance(s)
@@ -34,11 +36,11 @@ func gpuInstanceIdle(x *index, s *subject) *draft {
 // gpuHeld finds accelerated machines whose memory or sessions are held while
 // nothing computes.
 func gpuHeld(x *index, s *subject) *draft {
-	if n, known := x.gpus(s.Type); !known || n == 0 || !x.judgedIdle(s) || s.duty.State != duty.Held {
+	if s.Size.GPUs.Or(0) == 0 || !x.judgedIdle(s) || s.duty.State != duty.Held {
 		return nil
 	}
 	d := x.endInstance(s)
-	d.Fix.Note = sentence("ask its owner first: what is held in memory is lost", d.Fix.Note)
+	d.first = "ask its owner first: what is held in memory is lost"
 	if d.Fix.Risk == Low {
 		d.Fix.Risk = Medium
 	}
@@ -48,7 +50,7 @@ func gpuHeld(x *index, s *subject) *draft {
 // instanceIdle finds machines without accelerators that do nothing. A machine
 // whose accelerators are not known is not judged by its CPU.
 func instanceIdle(x *index, s *subject) *draft {
-	if n, known := x.gpus(s.Type); !known || n > 0 || !x.judgedIdle(s) || s.duty.State != duty.Idle {
+	if s.Size.Accelerated() || !x.judgedIdle(s) || s.duty.State != duty.Idle {
 		return nil
 	}
 	return x.endInstance(s)
@@ -84,7 +86,6 @@ func (x *index) ending(s *subject) Fix {
 	if d == nil {
 		d = &inventory.Instance{}
 	}
-	m, _ := x.machine(s.Type)
 	usual := Low
 	if s.Lifetime != inventory.Ephemeral {
 		usual = Medium
@@ -92,9 +93,9 @@ func (x *index) ending(s *subject) Fix {
 	level, warning := risk(s.Resource, usual)
 	f := Fix{Action: "stop", Undo: UndoFull, Risk: level, Note: "its disks go on costing"}
 	switch {
-	case d.AutoScalingGroup != "":
+	case groupOf(s) != "":
 		f.Action, f.Undo = "scale", UndoPartial
-		f.Note = "a member of Auto Scaling group " + d.AutoScalingGroup + ": changed only through the group; " + scaleInChooses
+		f.Note = "a member of Auto Scaling group " + groupOf(s) + ": changed only through the group; " + scaleInChooses
 	case warning != "": // people may depend on it: nothing harder than a stop
 	case d.Market == inventory.Spot:
 		f.Action, f.Undo, f.Note = "terminate", UndoNone, "refused while its disks hold unsaved data; a spot machine may not come back"
@@ -103,10 +104,10 @@ func (x *index) ending(s *subject) Fix {
 		f.Note = "refused while its disks hold unsaved data"
 	}
 	if f.Action == "stop" {
-		f.Note = sentence(f.Note, x.restart(s.Type))
+		f.Note = sentence(f.Note, restart(s))
 	}
 	if f.Action != "scale" {
-		x.losesLocalDisks(&f, m)
+		losesLocalDisks(&f, s.Size)
 	}
 	if protected, known := d.TerminationProtected.Get(); known && protected && f.Action == "terminate" {
 		f.Note = sentence(f.Note, "protected against termination")
@@ -115,12 +116,20 @@ func (x *index) ending(s *subject) Fix {
 	return f
 }
 
+// groupOf is the Auto Scaling group of a machine; empty for one that has none.
+func groupOf(s *subject) string {
+	if s.Manager.Kind != inventory.ManagerAutoScaling {
+		return ""
+	}
+	return s.Manager.Name
+}
+
 // scaleInChooses is what to know before a group is made smaller.
 const scaleInChooses = "the group chooses which machine it ends, with its disks: protect the busy ones first"
 
 // restart says of a machine that is stopped what may keep it from starting again.
-func (x *index) restart(machineType string) string {
-	if accelerated, known := x.gpus(machineType); accelerated > 0 || !known {
+func restart(s *subject) string {
+	if s.Size.Accelerated() {
 		return "a stopped GPU machine may not start again for lack of capacity"
 	}
 	return ""
@@ -128,11 +137,12 @@ func (x *index) restart(machineType string) string {
 
 // losesLocalDisks says of a fix that stops a machine that what its local disks hold
 // is gone with it, which no undo brings back.
-func (x *index) losesLocalDisks(f *Fix, m price.Machine) {
-	if m.InstanceStorageGB <= 0 {
+func losesLocalDisks(f *Fix, size inventory.Size) {
+	gb := size.InstanceStorageGB.Or(0)
+	if gb <= 0 {
 		return
 	}
-	f.Note = sentence(f.Note, usage.Number(float64(m.InstanceStorageGB), 0)+" GB of instance-store data is lost")
+	f.Note = sentence(f.Note, usage.Number(float64(gb), 0)+" GB of instance-store data is lost")
 	if f.Undo == UndoFull {
 		f.Undo = UndoPartial
 	}
@@ -302,8 +312,8 @@ func computed(w *usage.Window) bool {
 // instanceStalled finds training machines that were busy and compute nothing any
 // more. Machines that are idle or held as a whole are other rules' findings.
 func instanceStalled(x *index, s *subject) *draft {
-	n, known := x.gpus(s.Type)
-	if s.State != inventory.StateRunning || s.Purpose != inventory.Training || !known || n == 0 {
+	n := s.Size.GPUs.Or(0)
+	if s.State != inventory.StateRunning || s.Purpose != inventory.Training || n == 0 {
 		return nil
 	}
 	if s.judged && (s.duty.State == duty.Idle || s.duty.State == duty.Held) && x.judgedIdle(s) {
@@ -326,8 +336,8 @@ func instanceStalled(x *index, s *subject) *draft {
 
 // jobStalled finds managed training jobs that compute nothing any more.
 func jobStalled(x *index, s *subject) *draft {
-	n, known := x.gpus(s.Type)
-	if s.State != inventory.StateRunning || !known || n == 0 {
+	n := s.Size.GPUs.Or(0)
+	if s.State != inventory.StateRunning || n == 0 {
 		return nil
 	}
 	if j, ok := s.Detail.(*inventory.TrainingJob); !ok || (j.Count > 1 && (s.window == nil || !s.window.Aggregated)) {

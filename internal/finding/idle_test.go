@@ -168,9 +168,17 @@ func TestIdleMachines(t *testing.T) {
 		{
 			name: "a type without a price is visible and not zero",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "zz9.large"), duty.Idle)
+				r := f.is(f.running("i-1", "zz9.large"), duty.Idle)
+				r.Size.GPUs = inventory.Known(0)
 			},
 			want: []string{"instance-idle i-1 ?"},
+		},
+		{
+			name: "a type that nobody describes is not judged by its CPU, whatever its name looks like",
+			build: func(f *fixture) {
+				f.is(f.running("i-1", "zz9.large"), duty.Idle)
+			},
+			want: []string{},
 		},
 		{
 			name: "a Windows machine has no price in the book",
@@ -549,10 +557,10 @@ func TestFixesOfIdleMachines(t *testing.T) {
 			change: func(_ *inventory.Resource, d *inventory.Instance) { d.Market = inventory.Spot },
 			action: "terminate", undo: UndoNone, risk: Medium, note: "unsaved data"},
 		{name: "a member is scaled through its group", machine: "g6.2xlarge",
-			change: func(r *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" },
+			change: func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup },
 			action: "scale", undo: UndoPartial, risk: Medium, note: "only through the group"},
 		{name: "the group chooses whom it ends", machine: "g6.2xlarge",
-			change: func(r *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" },
+			change: func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup },
 			action: "scale", undo: UndoPartial, risk: Medium, note: "protect the busy ones"},
 		{name: "a disk that was not seen is not deleted with the machine", machine: "m5.large",
 			change: func(r *inventory.Resource, d *inventory.Instance) {

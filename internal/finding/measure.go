@@ -1,12 +1,10 @@
 package finding
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -33,40 +31,10 @@ func tagMissing(x *index, s *subject) *draft {
 	}}
 }
 
-// Accelerated families by their names, for machine types that the book does not
-// know: without telemetry of its accelerators such a machine is never judged by
-// its CPU.
-var acceleratedPrefixes = []string{"p", "g", "gr", "inf", "trn", "dl", "vt", "f"}
-
-// gpus returns how many accelerators a machine type has and whether that is known.
-// A type that only looks accelerated has an unknown number.
-func (x *index) gpus(machineType string) (n int, known bool) {
-	if m, ok := x.machine(machineType); ok {
-		return m.GPUs(), true
-	}
-	return 0, !looksAccelerated(machineType)
-}
-
-// Accelerators returns how many accelerators a machine type has and whether that is
-// known: what the book says, and for a type it does not hold none, unless its name
-// is that of an accelerated family.
-func Accelerators(book *price.Book, machineType string) (n int, known bool) {
-	if m, ok := book.Machine(machineType); ok {
-		return m.GPUs(), true
-	}
-	return 0, !looksAccelerated(machineType)
-}
-
-func looksAccelerated(machineType string) bool {
-	fam := strings.TrimRight(family(machineType), "abcdefghijklmnopqrstuvwxyz-")
-	fam = strings.TrimRight(fam, "0123456789")
-	return slices.Contains(acceleratedPrefixes, fam)
-}
-
 // telemetryMissing finds running accelerated machines whose accelerators nobody
 // measures. What they cost is neither used nor wasted: it cannot be judged.
 func telemetryMissing(x *index, s *subject) *draft {
-	n, known := x.gpus(s.Type)
+	n, known := s.Size.GPUs.Get()
 	if s.State != inventory.StateRunning || (known && n == 0) || (s.judged && s.duty.State != duty.Unknown) {
 		return nil
 	}
@@ -95,7 +63,14 @@ func telemetryMissing(x *index, s *subject) *draft {
 			Command: "curfew scan --usage gpu.csv",
 			Note:    "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu metrics; CPU and network say nothing about GPUs"},
 	}}
+	if x.account.Advice != nil {
+		d.Fix.Command = "curfew scan --cloud " + s.Cloud + " --usage gpu.csv"
+		d.Fix.Note = "record with nvidia-smi or DCGM on the machine; CPU and network say nothing about GPUs"
+	}
 	switch {
+	case measured == 0 && !known:
+		d.Because = "number of GPUs not known, and none measured: cannot judge"
+		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), fact(s, "type", s.Type)}
 	case measured == 0:
 		d.Because = "no GPU telemetry: cannot judge"
 		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), fact(s, "type", s.Type)}

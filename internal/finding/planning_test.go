@@ -111,7 +111,7 @@ func TestSchedulesSayWhatAStopLoses(t *testing.T) {
 	}
 	f = newFixture(t)
 	f.judge = true
-	f.measured(f.running("i-1", "g5g.xlarge", func(_ *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" }), 14*day, 1, nineToSix, nineToSix)
+	f.measured(f.running("i-1", "g5g.xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup }), 14*day, 1, nineToSix, nineToSix)
 	if got := only(t, f.evaluate(), "always-on").Fix; got.Undo != UndoPartial || !strings.Contains(got.Note, "only through the group") {
 		t.Errorf("%+v; want an undo in part and a note on its group", got)
 	}
@@ -166,7 +166,7 @@ func TestStickyGroups(t *testing.T) {
 			for i, s := range states {
 				id := "i-" + string(rune('1'+i))
 				ids = append(ids, id)
-				f.is(f.running(id, "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.AutoScalingGroup = "fleet" }), s)
+				f.is(f.running(id, "m5.large", func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup }), s)
 			}
 			f.add(inventory.Resource{ID: "fleet", Kind: inventory.KindAutoScalingGroup,
 				Detail: &inventory.AutoScalingGroup{Min: min, Max: 10, Desired: desired, Instances: ids, ScalingPolicies: inventory.Known(0)}})

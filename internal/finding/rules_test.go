@@ -96,7 +96,7 @@ func TestListedTwice(t *testing.T) {
 // TestWithoutPrices: without a book everything is visible and nothing is zero.
 func TestWithoutPrices(t *testing.T) {
 	f := newFixture(t)
-	f.is(f.running("i-1", "m5.large"), duty.Idle)
+	f.is(f.running("i-1", "m5.large"), duty.Idle).Size.GPUs = inventory.Known(0)
 	f.volume("vol-1", "gp2", 100, func(r *inventory.Resource, d *inventory.Volume) {
 		r.State, d.AttachedTo = inventory.StateInUse, []string{"i-1"}
 	})

@@ -24,7 +24,7 @@ const (
 // a daily pattern. What a schedule saves counts only hours of the week in which
 // nothing ran in any week of the window; hours without samples count as work.
 func alwaysOn(x *index, s *subject) *draft {
-	n, known := x.gpus(s.Type)
+	n, known := s.Size.GPUs.Get()
 	w := s.window
 	if s.State != inventory.StateRunning || !known || !s.judged || s.duty.State != duty.Busy || s.Purpose == inventory.Inference ||
 		!spans(w, 7*day) {
@@ -62,12 +62,11 @@ func alwaysOn(x *index, s *subject) *draft {
 		},
 		Fix: Fix{Action: "schedule", Undo: UndoFull, Note: "stops it outside " + week.hours() + " UTC; its disks go on costing"},
 	}}
-	d.Fix.Note = sentence(d.Fix.Note, x.restart(s.Type))
-	m, _ := x.machine(s.Type)
-	x.losesLocalDisks(&d.Fix, m)
-	if i, ok := s.Detail.(*inventory.Instance); ok && i.AutoScalingGroup != "" {
+	d.Fix.Note = sentence(d.Fix.Note, restart(s))
+	losesLocalDisks(&d.Fix, s.Size)
+	if group := groupOf(s); group != "" {
 		d.Fix.Undo = UndoPartial
-		d.Fix.Note = sentence(d.Fix.Note, "a member of Auto Scaling group "+i.AutoScalingGroup+": scheduled only through the group, which ends machines with their disks")
+		d.Fix.Note = sentence(d.Fix.Note, "a member of Auto Scaling group "+group+": scheduled only through the group, which ends machines with their disks")
 	}
 	var note string
 	d.Fix.Risk, note = risk(s.Resource, Low)

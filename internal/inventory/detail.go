@@ -34,8 +34,6 @@ type Instance struct {
 	Tenancy string
 	ImageID string
 	Disks   []Disk
-	// AutoScalingGroup is the group that manages the machine, if any.
-	AutoScalingGroup string
 	// CapacityReservationID is the reservation it runs in, if any.
 	CapacityReservationID string
 	// TerminationProtected is the provider's own protection.

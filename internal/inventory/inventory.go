@@ -8,6 +8,7 @@ package inventory
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -43,17 +44,6 @@ const (
 // KindService is what a bill charges in a region for nothing that is listed; findings
 // about bills have it, and policies do not select it.
 const KindService Kind = "service"
-
-// Valid says whether there is such a kind.
-func (k Kind) Valid() bool {
-	switch k {
-	case KindAddress, KindAutoScalingGroup, KindBucket, KindCapacityReservation, KindCommitment, KindDatabase, KindEndpoint, KindFileSystem,
-		KindImage, KindInstance, KindLoadBalancer, KindLogGroup, KindNATGateway, KindNode, KindNotebook, KindPod, KindRepository, KindSecret,
-		KindSnapshot, KindTrainingJob, KindVolume:
-		return true
-	}
-	return false
-}
 
 // State is the provider's state in one vocabulary. The zero State is unknown.
 type State string
@@ -122,6 +112,11 @@ func (f Fact[T]) Get() (T, bool) { return f.value, f.known }
 // Known says whether the value is known.
 func (f Fact[T]) Known() bool { return f.known }
 
+// Equal says whether both have the same value, or none.
+func (f Fact[T]) Equal(other Fact[T]) bool {
+	return f.known == other.known && reflect.DeepEqual(f.value, other.value)
+}
+
 // Or returns the value, or otherwise where it is not known.
 func (f Fact[T]) Or(otherwise T) T {
 	if f.known {
@@ -168,6 +163,8 @@ type Resource struct {
 	Gang string
 	// Size is what it has of accelerators, CPUs and memory, where it is a machine.
 	Size Size
+	// Meters are what it is charged for as it runs now.
+	Meters []Meter
 	// Manager is what would bring it back or change it; zero is nobody.
 	Manager Manager
 	// Aliases are names besides ID and Name by which metrics may know it: a private DNS

@@ -100,7 +100,7 @@ func (a *accrual) stretch(s stretch) {
 		if ok && later.rate() != m.rate() && later.AsOf.After(m.AsOf) && later.AsOf.After(s.from) && later.AsOf.Before(s.to) {
 			changed = later.AsOf
 		}
-		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.grown(&later) && !fills(s.holds.Ref.Kind) {
+		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.grown(&later) && !s.holds.Ref.Kind.Traits().Fills {
 			most := later
 			if later.Monthly < m.Monthly {
 				most = m
@@ -329,16 +329,6 @@ func (m *Meter) rate() rate {
 // prices are newer or move: nobody knows when.
 func (m *Meter) grown(later *Meter) bool {
 	return m.Unpriced == "" && later.Unpriced == "" && !m.Moves && m.Monthly != later.Monthly && m.AsOf.Equal(later.AsOf)
-}
-
-// fills says whether what a kind holds changes all the time, a little: the size that was
-// seen then holds until the next look, however late.
-func fills(k inventory.Kind) bool {
-	switch k {
-	case inventory.KindBucket, inventory.KindFileSystem, inventory.KindLogGroup, inventory.KindRepository, inventory.KindSnapshot:
-		return true
-	}
-	return false
 }
 
 // bound returns the most that a month of the meter costs, and whether it is known.

@@ -109,7 +109,7 @@ type Seen struct {
 	Unread  map[string]bool
 	// Resources may hold other accounts' as well; they are passed over.
 	Resources []*inventory.Resource
-	// Rates are those of [RunRates], by resource, with those of [Rates.Fill] added.
+	// Rates are those of [RunRates], by resource.
 	Rates map[inventory.Ref][]Charge
 	// Verdicts are those of duty.Now at At.
 	Verdicts map[inventory.Ref]duty.Verdict
@@ -119,22 +119,14 @@ type Seen struct {
 	Spans map[inventory.Ref][]Span
 }
 
-// kinds are those that can have a meter; a round is complete for those it asked for.
-var kinds = []inventory.Kind{
-	inventory.KindAddress, inventory.KindBucket, inventory.KindCapacityReservation, inventory.KindCommitment, inventory.KindDatabase,
-	inventory.KindEndpoint, inventory.KindFileSystem, inventory.KindInstance, inventory.KindLoadBalancer, inventory.KindLogGroup,
-	inventory.KindNATGateway, inventory.KindNode, inventory.KindNotebook, inventory.KindPod, inventory.KindRepository, inventory.KindSecret,
-	inventory.KindSnapshot, inventory.KindTrainingJob, inventory.KindVolume,
-}
-
 // Observe returns what a round is recorded as. Resources that have no meter and never
 // had one in the round's eyes are observed too, because that they stopped is what ends
 // their charges.
 func Observe(s Seen) (Round, []Observation) {
 	r := Round{Account: s.Account, At: clean(s.At), Source: s.Source}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(s.Regions))) {
-		for _, kind := range kinds {
-			if (s.Kinds == nil || s.Kinds[kind]) && !s.Unread[s.Account.ID+"/"+region+"/"+string(kind)] {
+		for _, kind := range inventory.Kinds() {
+			if kind.Traits().Metered && (s.Kinds == nil || s.Kinds[kind]) && !s.Unread[s.Account.ID+"/"+region+"/"+string(kind)] {
 				r.Complete = append(r.Complete, Part{region, kind})
 			}
 		}
@@ -142,7 +134,7 @@ func Observe(s Seen) (Round, []Observation) {
 	out := make([]Observation, 0, len(s.Resources))
 	for _, res := range s.Resources {
 		ref := res.Ref()
-		if !s.Account.Of(ref) || !slices.Contains(kinds, res.Kind) {
+		if !s.Account.Of(ref) || !res.Kind.Traits().Metered {
 			continue
 		}
 		o := Observation{
@@ -154,24 +146,16 @@ func Observe(s Seen) (Round, []Observation) {
 			o.Market = d.Market
 		}
 		for _, c := range s.Rates[ref] {
-			o.Meters = append(o.Meters, meterOf(c, &o))
+			o.Meters = append(o.Meters, meterOf(c))
 		}
 		out = append(out, o)
 	}
 	return r, out
 }
 
-// machineMinimum is what EC2 bills at least of each run of a machine.
-//
-// Source: AWS, "Amazon EC2 On-Demand Pricing": per second, with a minimum of 60 s.
-const machineMinimum = 60
-
-func meterOf(c Charge, o *Observation) Meter {
-	m := Meter{Name: c.Meter, Category: c.Category, Monthly: c.ListCost, AtMost: c.AtMost, Source: c.Source, AsOf: clean(c.AsOf), Unpriced: c.Unpriced}
-	if o.Ref.Kind == inventory.KindInstance && c.Category == Compute {
-		m.MinimumSeconds, m.Moves = machineMinimum, o.Market == inventory.Spot
-	}
-	return m
+func meterOf(c Charge) Meter {
+	return Meter{Name: c.Meter, Category: c.Category, Monthly: c.ListCost, AtMost: c.AtMost, Moves: c.Moves, Source: c.Source, AsOf: clean(c.AsOf),
+		Unpriced: c.Unpriced, MinimumSeconds: c.MinimumSeconds}
 }
 
 // clean returns a time as the ledger keeps it: whole seconds UTC, in which providers

@@ -64,23 +64,12 @@ func (s *stretch) meters() []Meter {
 	return out
 }
 
-// stateful says whether the meters of a kind depend on its state; the others cost for
-// as long as they exist.
-func stateful(k inventory.Kind) bool {
-	switch k {
-	case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob, inventory.KindDatabase,
-		inventory.KindNATGateway, inventory.KindNode, inventory.KindPod:
-		return true
-	}
-	return false
-}
-
 // since returns the time from which on an observation's state is known to have lasted;
 // zero is not known. What only costs by existing lasts since it was made, a running
 // machine since its launch.
 func (o *Observation) since() time.Time {
 	t := o.StateSince
-	if !stateful(o.Ref.Kind) || (t.IsZero() && o.Ref.Kind == inventory.KindInstance && o.State == inventory.StateRunning) {
+	if !o.Ref.Kind.Traits().Stateful || (t.IsZero() && o.Ref.Kind == inventory.KindInstance && o.State == inventory.StateRunning) {
 		t = o.CreatedAt
 	}
 	if t.After(o.At) {
@@ -94,7 +83,7 @@ func (o *Observation) since() time.Time {
 func (o *Observation) ended() bool {
 	switch o.State {
 	case inventory.StateStopping, inventory.StateStopped, inventory.StateDeleting, inventory.StateUnknown:
-		return stateful(o.Ref.Kind)
+		return o.Ref.Kind.Traits().Stateful
 	}
 	return false
 }
@@ -185,7 +174,7 @@ func (w *walk) between(a, b *Observation) {
 	since, made := b.since(), b.made()
 	unknown := func(from, to time.Time) { w.add(stretch{from: from, to: to, holds: a, next: b, gap: Unobserved}) }
 	if w.lasts(a, b) {
-		if stateful(a.Ref.Kind) && a.State != b.State {
+		if a.Ref.Kind.Traits().Stateful && a.State != b.State {
 			w.add(stretch{from: a.At, to: b.At, holds: b})
 		} else {
 			w.add(stretch{from: a.At, to: b.At, holds: a, next: b})

@@ -45,15 +45,12 @@ type evaluation struct {
 }
 
 // kinds are all kinds of resource.
-var kinds = []string{
-	string(inventory.KindAddress), string(inventory.KindAutoScalingGroup), string(inventory.KindBucket),
-	string(inventory.KindCapacityReservation), string(inventory.KindCommitment), string(inventory.KindDatabase),
-	string(inventory.KindEndpoint), string(inventory.KindFileSystem), string(inventory.KindImage),
-	string(inventory.KindInstance), string(inventory.KindLoadBalancer), string(inventory.KindLogGroup),
-	string(inventory.KindNATGateway), string(inventory.KindNode), string(inventory.KindNotebook),
-	string(inventory.KindPod), string(inventory.KindRepository), string(inventory.KindSecret),
-	string(inventory.KindSnapshot), string(inventory.KindTrainingJob), string(inventory.KindVolume),
-}
+var kinds = func() (names []string) {
+	for _, k := range inventory.Kinds() {
+		names = append(names, string(k))
+	}
+	return names
+}()
 
 var lifetimes = []string{string(inventory.Ephemeral), string(inventory.Persistent)}
 

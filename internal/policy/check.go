@@ -93,7 +93,7 @@ var checks = []struct {
 			d.PerHour, 100*d.Share, d.DollarsPerHour.Dollars())
 	}},
 	{"ungoverned", func(p *Policy, g Governance) string {
-		compute := len(p.Select.Kind) == 0 || slices.ContainsFunc(machines, func(k inventory.Kind) bool { return slices.Contains(p.Select.Kind, string(k)) })
+		compute := len(p.Select.Kind) == 0 || slices.ContainsFunc(p.Select.Kind, func(k string) bool { return computes(inventory.Kind(k)) })
 		if !p.Do.Verb.Destructive() || !compute || slices.ContainsFunc(g, func(e Governed) bool { return e.Select.overlaps(&p.Select) }) {
 			return ""
 		}

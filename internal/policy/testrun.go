@@ -205,7 +205,7 @@ func (r *run) facts(s *subject, at time.Time) (*Facts, error) {
 		set(&resource)
 	}
 	f.Now, f.Resource = at, &resource
-	if !slices.Contains(measured, resource.Kind) {
+	if !resource.Kind.Traits().Measured {
 		return &f, nil
 	}
 	if n := s.gpus(); !f.GPUs.Known() && n >= 0 {

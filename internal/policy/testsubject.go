@@ -75,7 +75,7 @@ func (d *document) subject(n ast.Node, c *testCase) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	if given["state"] == nil && slices.Contains(machines, s.r.Kind) {
+	if given["state"] == nil && computes(s.r.Kind) {
 		s.r.State = inventory.StateRunning
 	}
 	s.r.Detail = more.detail(s.r.Kind)
@@ -88,12 +88,12 @@ func (d *document) subject(n ast.Node, c *testCase) (*subject, error) {
 	return s, nil
 }
 
-// machines are the kinds that compute, and run unless a case says otherwise; measured are
-// those whose duty is judged, in a case as in a live account.
-var (
-	measured = []inventory.Kind{inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob}
-	machines = append(slices.Clone(measured), inventory.KindPod, inventory.KindNode)
-)
+// computes says whether a kind computes by itself. Such a resource runs unless a case says
+// otherwise.
+func computes(k inventory.Kind) bool {
+	t := k.Traits()
+	return t.Compute && !t.Container
+}
 
 // chosen reads one of some values; without values any text.
 func (d *document) chosen(n ast.Node, what string, values []string, out *string) (err error) {

@@ -17,8 +17,6 @@ type Books struct {
 	// Source is what ran the round: "scan", "enforce".
 	Source string
 	Prices *price.Book
-	// Estate knows the sizes and rates of machines that Prices does not; nil is none.
-	Estate Estate
 	Duty   duty.Thresholds
 }
 
@@ -26,11 +24,8 @@ type Books struct {
 // account of which nothing could be listed is in none.
 func (b Books) Seen(o *Observation, q Query) []ledger.Seen {
 	charges := ledger.RunRates(o.Resources, b.Prices)
-	if b.Estate != nil {
-		b.Estate.Charge(o.Resources, charges)
-	}
 	verdicts := map[inventory.Ref]duty.Verdict{}
-	for ref, p := range present(o, b.Prices, b.Estate, b.Duty, q.Now) {
+	for ref, p := range present(o, b.Duty, q.Now) {
 		verdicts[ref] = *p.duty
 	}
 	accounts := map[string]bool{}

@@ -151,16 +151,15 @@ func (l Live) act(ctx context.Context, p *Pass, account string) (action.Report, 
 
 // facts joins what was observed, judged and charged of every resource.
 func (l Live) facts(o *Observation, now time.Time) ([]*policy.Facts, error) {
+	fill(o, l.Prices)
 	charges := ledger.RunRates(o.Resources, l.Prices)
-	does := present(o, l.Prices, nil, l.Duty, now)
+	does := present(o, l.Duty, now)
 	out := make([]*policy.Facts, 0, len(o.Resources))
 	for _, r := range o.Resources {
 		ref := r.Ref()
 		f := &policy.Facts{Now: now, Resource: r, Duty: does[ref].duty, Gang: does[ref].gang, Stale: does[ref].missing}
 		if measurable(r.Kind) {
-			if n := gpus(r, l.Prices, nil); n >= 0 {
-				f.GPUs = inventory.Known(n)
-			}
+			f.GPUs = r.Size.GPUs
 		}
 		hourly, err := hourly(charges[ref])
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -68,6 +69,7 @@ func (f *fleet) Observe(_ context.Context, q Query) (*Observation, error) {
 		}
 		o.Windows[r.Ref()] = w
 	}
+	aws.Attach(o.Resources)
 	return o, nil
 }
 

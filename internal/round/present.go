@@ -7,7 +7,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/price"
 )
 
 // presence is what a machine does now; a machine of a gang does what the gang does.
@@ -27,7 +26,7 @@ func gangID(r *inventory.Resource) (string, bool) {
 // are stopped or on their way there, have no part in their gang; one that begins to
 // run, or whose state nobody knows, has. Where not all of an account's machines could
 // be read, some of a gang may be missing, and what it does is unknown.
-func present(o *Observation, book *price.Book, e Estate, t duty.Thresholds, now time.Time) map[inventory.Ref]presence {
+func present(o *Observation, t duty.Thresholds, now time.Time) map[inventory.Ref]presence {
 	out := map[inventory.Ref]presence{}
 	gangs := map[string][]inventory.Ref{}
 	missing := map[string]bool{}
@@ -37,15 +36,15 @@ func present(o *Observation, book *price.Book, e Estate, t duty.Thresholds, now 
 		}
 		ref, w := r.Ref(), o.Windows[r.Ref()]
 		if w != nil {
-			if m, ok := book.Machine(r.Type); ok && w.GPUMemory == 0 {
-				w.GPUMemory = float64(m.AcceleratorMemoryMiB << 20)
+			if w.GPUMemory == 0 {
+				w.GPUMemory = float64(r.Size.GPUMemory.Or(0))
 			}
 			w.Launched = r.CreatedAt
 		}
 		id, inGang := gangID(r)
 		switch {
 		case r.State == inventory.StateRunning:
-			v := duty.Now(w, gpus(r, book, e), now, t)
+			v := duty.Now(w, gpus(r), now, t)
 			out[ref] = presence{duty: &v}
 		case inGang && (r.State == inventory.StatePending || r.State == inventory.StateUnknown):
 			out[ref] = presence{duty: &duty.Verdict{Why: "nobody knows what " + r.ID + " does, which is only starting"}}

@@ -125,7 +125,7 @@ func (r Remedy) proposals(a *Audit) (proposals map[string]action.Proposal, manua
 	for i := range a.Findings {
 		found[a.Findings[i].ID] = &a.Findings[i]
 	}
-	does := present(&a.Observation, r.Prices, nil, r.Duty, a.StartedAt)
+	does := present(&a.Observation, r.Duty, a.StartedAt)
 	for _, w := range r.Wishes {
 		f := found[w.Finding]
 		if f == nil {

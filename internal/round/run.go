@@ -3,7 +3,6 @@ package round
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -22,19 +21,6 @@ type Recording interface {
 	// Collect adds the samples to the windows that resolve returns for a resource;
 	// samples of a resource without a window are left out.
 	Collect(ctx context.Context, resolve func(resource string, step time.Duration) *usage.Window) (usage.Summary, error)
-}
-
-// Estate is an observer of machines that no price book knows: their sizes and rates are
-// configured, and no interface acts on them.
-type Estate interface {
-	Observer
-	// Size returns what of a machine is paid for; false for what is not one of them.
-	Size(ref inventory.Ref) (ledger.Size, bool)
-	// Charge puts the configured rates in the place of the charges that have no price.
-	Charge(resources []*inventory.Resource, charges map[inventory.Ref][]ledger.Charge)
-	// Advise adds what is found of machines whose GPUs only their size tells, and
-	// returns all findings in their order. Every fix of theirs is advice.
-	Advise(a *Audit, p Params, found []finding.Finding) ([]finding.Finding, error)
 }
 
 // Params are the settings of an audit.
@@ -66,25 +52,17 @@ func Run(ctx context.Context, p Params) (*Audit, error) {
 		return nil, err
 	}
 	audit.Sort()
-	estate, _ := p.Observer.(Estate)
+	fill(&audit.Observation, p.Prices)
 	for _, r := range audit.Resources {
 		if w := audit.Windows[r.Ref()]; w != nil && w.GPUMemory == 0 {
-			if m, ok := p.Prices.Machine(r.Type); ok {
-				w.GPUMemory = float64(m.AcceleratorMemoryMiB << 20)
-			} else if size, ok := sizeOf(estate, r); ok {
-				a, _ := p.Prices.Accelerator(size.GPU)
-				w.GPUMemory = float64(a.MemoryMiB << 20)
-			}
+			w.GPUMemory = float64(r.Size.GPUMemory.Or(0))
 		}
 	}
-	audit.Verdicts = judge(&audit.Observation, p, estate)
+	audit.Verdicts = judge(&audit.Observation, p)
 	audit.Charges = ledger.RunRates(audit.Resources, p.Prices)
-	if estate != nil {
-		estate.Charge(audit.Resources, audit.Charges)
-	}
 	account := &finding.Account{
-		Now: p.Query.Now, Resources: audit.Resources, Windows: audit.Windows, Verdicts: byType(audit, estate),
-		Charges: audit.Charges, Prices: p.Prices, Unread: audit.Unread, CommitmentsKnown: audit.CommitmentsKnown,
+		Now: p.Query.Now, Resources: audit.Resources, Windows: audit.Windows, Verdicts: audit.Verdicts,
+		Charges: audit.Charges, Prices: p.Prices, Unread: audit.Unread, CommitmentsKnown: audit.CommitmentsKnown, Advice: audit.Advice,
 	}
 	if p.Bill != nil {
 		account.Bill = &p.Bill.Bill
@@ -92,11 +70,6 @@ func Run(ctx context.Context, p Params) (*Audit, error) {
 	audit.Findings, err = finding.Evaluate(account, p.Thresholds, p.Required)
 	if err != nil {
 		return nil, fmt.Errorf("judge the findings: %w", err)
-	}
-	if estate != nil {
-		if audit.Findings, err = estate.Advise(audit, p, audit.Findings); err != nil {
-			return nil, fmt.Errorf("judge the findings: %w", err)
-		}
 	}
 	if audit.Totals, err = sum(audit); err != nil {
 		return nil, fmt.Errorf("add up the audit: %w", err)
@@ -127,7 +100,7 @@ func record(ctx context.Context, o *Observation, p Params, known []*inventory.Re
 		if !measurable(r.Kind) {
 			continue
 		}
-		for _, key := range []string{r.ID, r.Name} {
+		for _, key := range append([]string{r.ID, r.Name}, r.Aliases...) {
 			prev := byName[key]
 			if prev == nil {
 				byName[key] = r
@@ -195,45 +168,17 @@ func WindowStart(r *inventory.Resource, q Query) time.Time {
 }
 
 // measurable says whether duty is judged of a kind.
-func measurable(k inventory.Kind) bool {
-	switch k {
-	case inventory.KindInstance, inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob:
-		return true
-	}
-	return false
-}
-
-// sizeOf returns the configured size of a machine; a nil estate has none.
-func sizeOf(e Estate, r *inventory.Resource) (ledger.Size, bool) {
-	if e == nil {
-		return ledger.Size{}, false
-	}
-	return e.Size(r.Ref())
-}
-
-// byType are the verdicts that rules may read which count GPUs by machine type: those of
-// an estate's machines with GPUs are left to its own advice.
-func byType(a *Audit, e Estate) map[inventory.Ref]duty.Verdict {
-	if e == nil {
-		return a.Verdicts
-	}
-	out := maps.Clone(a.Verdicts)
-	maps.DeleteFunc(out, func(ref inventory.Ref, _ duty.Verdict) bool {
-		size, own := e.Size(ref)
-		return own && size.GPUs > 0
-	})
-	return out
-}
+func measurable(k inventory.Kind) bool { return k.Traits().Measured }
 
 // judge gives every running machine its duty.
-func judge(o *Observation, p Params, e Estate) map[inventory.Ref]duty.Verdict {
+func judge(o *Observation, p Params) map[inventory.Ref]duty.Verdict {
 	verdicts := map[inventory.Ref]duty.Verdict{}
 	for _, r := range o.Resources {
 		if !measurable(r.Kind) || r.State != inventory.StateRunning {
 			continue
 		}
 		ref := r.Ref()
-		verdicts[ref] = duty.Judge(o.Windows[ref], gpus(r, p.Prices, e), p.Query.Now, p.Duty)
+		verdicts[ref] = duty.Judge(o.Windows[ref], gpus(r), p.Query.Now, p.Duty)
 	}
 	return verdicts
 }
@@ -241,24 +186,11 @@ func judge(o *Observation, p Params, e Estate) map[inventory.Ref]duty.Verdict {
 // gpus is the number of accelerators whose telemetry a verdict needs; negative
 // where it is not known, so that a machine is never judged by its CPU that may have
 // accelerators.
-func gpus(r *inventory.Resource, book *price.Book, e Estate) int {
-	if size, ok := sizeOf(e, r); ok {
-		return int(size.GPUs)
+func gpus(r *inventory.Resource) int { return r.Size.GPUs.Or(-1) }
+
+// fill completes the sizes of what was observed from the price book.
+func fill(o *Observation, book *price.Book) {
+	for _, r := range o.Resources {
+		book.Fill(r)
 	}
-	types := []string{r.Type}
-	if e, ok := r.Detail.(*inventory.Endpoint); ok {
-		types = nil
-		for _, v := range e.Variants {
-			types = append(types, v.Type)
-		}
-	}
-	n := 0
-	for _, t := range types {
-		have, known := finding.Accelerators(book, t)
-		if !known {
-			return -1
-		}
-		n += have
-	}
-	return n
 }

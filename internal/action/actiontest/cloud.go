@@ -178,7 +178,10 @@ func (r Resource) Inventory() *inventory.Resource {
 	out := &inventory.Resource{ID: r.ID, Kind: r.Kind, Cloud: "test", Account: "1", Region: "here", Type: r.Type, State: r.State,
 		CreatedAt: r.CreatedAt, Tags: maps.Clone(r.Tags)}
 	if r.Kind == inventory.KindInstance {
-		out.Detail = &inventory.Instance{AutoScalingGroup: r.Group}
+		out.Detail = &inventory.Instance{}
+	}
+	if r.Group != "" {
+		out.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: r.Group}
 	}
 	_ = inventory.DefaultTagMapping().Apply(out) // a keep that cannot be read keeps
 	return out

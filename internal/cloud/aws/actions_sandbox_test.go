@@ -28,7 +28,7 @@ import (
 func actingCloud(t testing.TB) *aws.Cloud {
 	t.Helper()
 	environOf(t, scratch)
-	c, err := aws.New(t.Context(), aws.Options{Regions: []string{elsewhere}, RequestsPerSecond: 10_000, GPUs: gpus})
+	c, err := aws.New(t.Context(), aws.Options{Regions: []string{elsewhere}, RequestsPerSecond: 10_000, Size: size})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -473,7 +473,7 @@ func TestActionsOutOfReach(t *testing.T) {
 // back and what to know.
 func TestEveryVerbIsKnownBefore(t *testing.T) {
 	for k := range planners {
-		undo, know := Know(k.kind, policy.Verb(k.name), "t3.medium")
+		undo, know := Know(&inventory.Resource{Kind: k.kind}, policy.Verb(k.name))
 		if !slices.Contains([]string{"full", "partial", "none"}, undo) || know == "" {
 			t.Errorf("%s %s: %q, %q", k.name, k.kind, undo, know)
 		}
@@ -483,17 +483,13 @@ func TestEveryVerbIsKnownBefore(t *testing.T) {
 			}
 		}
 	}
-	for _, machine := range []string{"g6.xlarge", "p4d.24xlarge", "ml.g5.xlarge", "trn1.2xlarge", "inf2.xlarge"} {
-		if undo, know := Know(inventory.KindInstance, policy.Stop, machine); undo != "partial" || !strings.Contains(know, "lack of capacity") {
-			t.Errorf("stopping a %s: %q, %q", machine, undo, know)
+	for gpus, want := range map[inventory.Fact[int]]string{inventory.Known(8): "partial", {}: "partial", inventory.Known(0): "full"} {
+		r := &inventory.Resource{Kind: inventory.KindInstance, Size: inventory.Size{GPUs: gpus}}
+		if undo, know := Know(r, policy.Stop); undo != want || strings.Contains(know, "lack of capacity") != (want == "partial") {
+			t.Errorf("stopping a machine with %v: %q, %q", gpus, undo, know)
 		}
 	}
-	for _, machine := range []string{"t3.medium", "m5.xlarge", "", "mac1.metal"} {
-		if undo, know := Know(inventory.KindInstance, policy.Stop, machine); undo != "full" || strings.Contains(know, "capacity") {
-			t.Errorf("stopping a %s: %q, %q", machine, undo, know)
-		}
-	}
-	if undo, know := Know(inventory.KindInstance, policy.Scale, "t3.medium"); undo != "none" || know != "" {
+	if undo, know := Know(&inventory.Resource{Kind: inventory.KindInstance}, policy.Scale); undo != "none" || know != "" {
 		t.Errorf("what is not done here: %q, %q", undo, know)
 	}
 }

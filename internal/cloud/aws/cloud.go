@@ -47,15 +47,10 @@ type Options struct {
 	ListPages int
 	// Tags says which tags name the owner; the zero mapping means the default one.
 	Tags inventory.TagMapping
-	// GPUs returns how many accelerators a machine type has (0 for none) and whether
-	// the type is known. Types that are not known are told by their family's letter.
+	// Size returns what is known of a machine type, such as price.Book.Size, for types that
+	// EC2 does not describe: those of managed services, and all where it may not be asked.
 	// Nil knows none.
-	GPUs func(machineType string) (gpus int, known bool)
-	// GPUMemory returns the memory of each of a machine type's accelerators in bytes.
-	// Where it is known it is not asked of CloudWatch. Nil knows none.
-	GPUMemory func(machineType string) (bytes float64, known bool)
-	// CPUs returns how many virtual CPUs a machine type has. Nil knows none.
-	CPUs func(machineType string) (cpus int, known bool)
+	Size func(machineType string) inventory.Size
 	// HTTP is the client that carries the calls; nil means the SDK's.
 	HTTP awssdk.HTTPClient
 }

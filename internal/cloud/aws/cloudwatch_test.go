@@ -174,25 +174,6 @@ func TestIdentifyGPU(t *testing.T) {
 	}
 }
 
-func TestAccelerators(t *testing.T) {
-	c := &Cloud{options: Options{GPUs: func(machine string) (int, bool) {
-		n, ok := map[string]int{"p4d.24xlarge": 8, "m5.large": 0}[machine]
-		return n, ok
-	}}}
-	for _, tc := range []struct {
-		machine string
-		gpus    int
-		known   bool
-	}{
-		{"p4d.24xlarge", 8, true}, {"m5.large", 0, true}, {"c7i.large", 0, true}, {"p6-b200.48xlarge", 0, false}, {"g6f.large", 0, false},
-		{"gr6.4xlarge", 0, false}, {"trn2.48xlarge", 0, false}, {"inf2.xlarge", 0, false}, {"t3.micro", 0, true}, {"", 0, true}, {"u-6tb1.metal", 0, true},
-	} {
-		if n, known := c.accelerators(tc.machine); n != tc.gpus || known != tc.known {
-			t.Errorf("%s: got %d, %v; want %d, %v", tc.machine, n, known, tc.gpus, tc.known)
-		}
-	}
-}
-
 func TestBestFamily(t *testing.T) {
 	whole, each := gpuSources{"": {{}}}, gpuSources{"0": {{}}, "1": {{}}}
 	for _, tc := range []struct {
@@ -224,8 +205,10 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 		{"eight GPUs in one series", 8, false, []string{"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, ""},
 	} {
 		m, r, w := testMeters()
-		m.place.scan.cloud.options.GPUs = func(string) (int, bool) { return tc.gpus, true }
-		m.place.scan.cloud.options.GPUMemory = func(string) (float64, bool) { return 1 << 30, tc.memory }
+		r.Size.GPUs = inventory.Known(tc.gpus)
+		if tc.memory {
+			r.Size.GPUMemory = inventory.Known(int64(1 << 30))
+		}
 		m.gpuFamily(r, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", r.ID)}}})
 		var asked []string
 		for _, s := range m.usual.series {

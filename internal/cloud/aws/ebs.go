@@ -43,6 +43,7 @@ func (p *place) volume(v types.Volume) *inventory.Resource {
 	r.CreatedAt = utc(v.CreateTime)
 	r.Tags = ec2Tags(v.Tags)
 	r.Name = r.Tags["Name"]
+	r.Manager = managerOf(v.Operator, v.Tags)
 	d := &inventory.Volume{SizeGiB: int64(awssdk.ToInt32(v.Size)), ThroughputMiBps: int64(awssdk.ToInt32(v.Throughput))}
 	switch v.VolumeType {
 	case types.VolumeTypeGp3, types.VolumeTypeIo1, types.VolumeTypeIo2:

@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,11 +28,16 @@ const (
 const groupTag = "aws:autoscaling:groupName"
 
 func (p *place) instances(ctx context.Context) {
+	var found []*inventory.Resource
 	err := p.eachInstance(ctx, nil, func(i types.Instance) {
 		p.nameHost(awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.InstanceId))
-		p.scan.add(p.instance(i))
+		found = append(found, p.instance(i))
 	})
 	p.failed(ctx, "ec2:DescribeInstances", err)
+	p.describeTypes(ctx, found)
+	for _, r := range found {
+		p.scan.add(r)
+	}
 }
 
 // eachInstance visits the machines that a filter lets through, but for those that are
@@ -87,11 +93,12 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	r.CreatedAt = utc(i.LaunchTime)
 	r.Tags = ec2Tags(i.Tags)
 	r.Name = r.Tags["Name"]
+	r.Manager = managerOf(i.Operator, i.Tags)
+	r.Aliases = aliases(i)
 	d := &inventory.Instance{
 		Market:                market(i),
 		Platform:              platform(awssdk.ToString(i.PlatformDetails)),
 		ImageID:               awssdk.ToString(i.ImageId),
-		AutoScalingGroup:      r.Tags[groupTag],
 		CapacityReservationID: awssdk.ToString(i.CapacityReservationId),
 		VPC:                   awssdk.ToString(i.VpcId),
 		Subnet:                awssdk.ToString(i.SubnetId),
@@ -116,6 +123,19 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	}
 	r.Detail = d
 	return r
+}
+
+// aliases are the names of a machine in metrics besides its id: its private DNS name and
+// the host name in front, its private address, and its name as a Kubernetes node's
+// provider.
+func aliases(i types.Instance) []string {
+	dns, address := awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.PrivateIpAddress)
+	host, _, _ := strings.Cut(dns, ".")
+	names := []string{dns, host, address}
+	if i.Placement != nil {
+		names = append(names, "aws:///"+awssdk.ToString(i.Placement.AvailabilityZone)+"/"+awssdk.ToString(i.InstanceId))
+	}
+	return slices.DeleteFunc(distinct(names), func(n string) bool { return n == "" })
 }
 
 var instanceStates = map[types.InstanceStateName]inventory.State{

@@ -36,7 +36,7 @@ func readFleet(t testing.TB, f wire.Fleet, passthrough aws.Options) (*round.Obse
 	return o, s
 }
 
-var oneGPU = aws.Options{GPUs: func(string) (int, bool) { return 1, true }}
+var oneGPU = aws.Options{Size: func(string) inventory.Size { return inventory.Size{GPUs: inventory.Known(1)} }}
 
 func TestReadsAllPagesOfAFleet(t *testing.T) {
 	f := wire.Fleet{Machines: 1100, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}

@@ -48,35 +48,27 @@ const maxSources = 8
 // name is a set that names the machine only.
 type gpuSources map[string][]metric
 
-// accelerators returns how many accelerators a machine type has. A type that the
-// catalogue does not know has some, nobody knows how many, when its family is one of
-// accelerated machines (g, p, trn, inf, dl, vt), and none otherwise.
-func (c *Cloud) accelerators(machine string) (gpus int, known bool) {
-	if c.options.GPUs != nil {
-		if n, ok := c.options.GPUs(machine); ok {
-			return n, true
-		}
+// size returns what is known of a machine type.
+func (c *Cloud) size(machine string) inventory.Size {
+	if c.options.Size == nil {
+		return inventory.Size{}
 	}
-	return 0, !scarce(machine)
+	return c.options.Size(machine)
+}
+
+// accelerators returns how many accelerators a machine type has.
+func (c *Cloud) accelerators(machine string) (gpus int, known bool) {
+	return c.size(machine).GPUs.Get()
 }
 
 // gpuMemory returns the memory of each of a machine type's accelerators in bytes.
 func (c *Cloud) gpuMemory(machine string) (bytes float64, known bool) {
-	if c.options.GPUMemory == nil {
-		return 0, false
-	}
-	return c.options.GPUMemory(machine)
+	n, known := c.size(machine).GPUMemory.Get()
+	return float64(n), known
 }
 
 // cores returns how many virtual CPUs a machine type has, 0 when nobody knows.
-func (c *Cloud) cores(machine string) int {
-	if c.options.CPUs != nil {
-		if n, ok := c.options.CPUs(machine); ok {
-			return n
-		}
-	}
-	return 0
-}
+func (c *Cloud) cores(machine string) int { return int(c.size(machine).MilliCPUs.Or(0) / 1000) }
 
 // gpus adds the series of the GPUs of machines. Where the metrics can be listed, only
 // those that exist are read, each GPU on its own; where they cannot, what the agent
@@ -171,13 +163,13 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 // gpuFamily adds the series of one family for a machine's GPUs.
 func (m *meters) gpuFamily(r *inventory.Resource, f family, sources gpuSources) {
 	w := m.windows[r]
-	memory, memoryKnown := m.place.scan.cloud.gpuMemory(r.Type)
+	memory, memoryKnown := r.Size.GPUMemory.Get()
 	if memoryKnown {
-		w.GPUMemory = memory
+		w.GPUMemory = float64(memory)
 	}
 	for _, gpu := range slices.Sorted(maps.Keys(sources)) {
 		name := gpu
-		if n, ok := m.place.scan.cloud.accelerators(r.Type); gpu == "" && ok && n == 1 {
+		if gpu == "" && r.Size.GPUs.Or(0) == 1 {
 			name = "0" // the machine's only one
 		}
 		for _, x := range f.metrics {

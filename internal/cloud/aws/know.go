@@ -1,8 +1,6 @@
 package aws
 
 import (
-	"strings"
-
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -11,11 +9,11 @@ import (
 // capacityLack is what to know before a machine with accelerators stops.
 const capacityLack = "it may not start again for lack of capacity"
 
-// Know says how far a verb on a kind of resource can be taken back ("full", "partial",
-// "none") and what a person should know before it is carried out. The type is the
-// machine's, where there is one. A verb that is not carried out here is "none".
-func Know(kind inventory.Kind, verb policy.Verb, machineType string) (undo, know string) {
-	level, note := knowledge(kind, verb, scarce(machineType))
+// Know says how far a verb on a resource can be taken back ("full", "partial",
+// "none") and what a person should know before it is carried out. A verb that is not
+// carried out here is "none".
+func Know(r *inventory.Resource, verb policy.Verb) (undo, know string) {
+	level, note := knowledge(r.Kind, verb, r.Size.Accelerated())
 	return string(level), note
 }
 
@@ -54,14 +52,4 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 		return finding.UndoFull, "tags that there were are restored"
 	}
 	return finding.UndoNone, ""
-}
-
-// accelerated are the letters that families of machines with accelerators begin with.
-var accelerated = map[string]bool{"g": true, "gr": true, "p": true, "trn": true, "inf": true, "dl": true, "vt": true}
-
-// scarce says whether a machine type, with or without a service's prefix, is of a family
-// with accelerators.
-func scarce(machineType string) bool {
-	family, _, _ := strings.Cut(strings.TrimPrefix(machineType, "ml."), ".")
-	return accelerated[family[:max(0, strings.IndexAny(family, "0123456789"))]]
 }

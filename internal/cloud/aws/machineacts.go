@@ -94,35 +94,10 @@ func deleted(i types.Instance) []string {
 	return disks
 }
 
-// managers are tags by which the manager of a machine or a disk marks it; one that ends
-// with a colon, a slash or a dash stands for all that begin with it.
-var managers = []struct{ tag, name string }{
-	{groupTag, "an Auto Scaling group"},
-	{"aws:ec2:fleet-id", "an EC2 fleet"},
-	{"aws:ec2spot:fleet-request-id", "a spot fleet"},
-	{"aws:elasticmapreduce:", "an EMR cluster"},
-	{"aws:eks:", "an EKS cluster"},
-	{"eks:", "an EKS cluster"},
-	{"kubernetes.io/cluster/", "a Kubernetes cluster"},
-	{"kubernetes.io/created-for/", "a Kubernetes cluster"},
-	{"karpenter.sh/", "Karpenter"},
-	{"aws:ecs:", "an ECS cluster"},
-	{"AmazonECSManaged", "an ECS cluster"},
-	{"AWSBatchServiceTag", "AWS Batch"},
-}
-
 // unmanaged refuses what a manager would replace, or misses when it is gone.
 func unmanaged(noun, id string, operator *types.OperatorResponse, tags []types.Tag) error {
-	if operator != nil && awssdk.ToBool(operator.Managed) {
-		return refusal("group-member", "%s %s is managed by %s: only its manager changes it", noun, id, firstOf(awssdk.ToString(operator.Principal), "a service"))
-	}
-	for _, t := range tags {
-		key := awssdk.ToString(t.Key)
-		for _, m := range managers {
-			if key == m.tag || strings.ContainsAny(m.tag[len(m.tag)-1:], ":/-") && strings.HasPrefix(key, m.tag) {
-				return refusal("group-member", "%s %s belongs to %s (%s=%s): only its manager changes it", noun, id, m.name, key, awssdk.ToString(t.Value))
-			}
-		}
+	if m := managerOf(operator, tags); m != (inventory.Manager{}) {
+		return refusal("group-member", "%s %s belongs to %s: only its manager changes it", noun, id, m)
 	}
 	return nil
 }

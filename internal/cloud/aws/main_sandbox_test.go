@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
@@ -48,17 +49,18 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// gpus are the accelerators of the seeded machine types.
-func gpus(machineType string) (int, bool) {
+// size is what the price book would say of the seeded machine types.
+func size(machineType string) inventory.Size {
+	gpus := 0
 	switch {
 	case strings.HasPrefix(machineType, "p4d"):
-		return 8, true
+		gpus = 8
 	case machineType == "g5.12xlarge", machineType == "g4dn.12xlarge":
-		return 4, true
+		gpus = 4
 	case strings.HasPrefix(machineType, "g"), strings.HasPrefix(machineType, "p"):
-		return 1, true
+		gpus = 1
 	}
-	return 0, true
+	return inventory.Size{GPUs: inventory.Known(gpus)}
 }
 
 // environ points the SDK at the seeded account.
@@ -81,7 +83,7 @@ func query() round.Query { return round.Query{Now: truth.Now, Window: 14 * 24 * 
 
 // options read all of the seeded regions, without waiting for turns.
 func options() aws.Options {
-	return aws.Options{Regions: truth.Regions, RequestsPerSecond: 10_000, GPUs: gpus}
+	return aws.Options{Regions: truth.Regions, RequestsPerSecond: 10_000, Size: size}
 }
 
 // observe reads the sandbox; the record holds only its calls afterwards.

@@ -88,6 +88,7 @@ func FuzzStamp(f *testing.F) {
 func TestInstance(t *testing.T) {
 	p := &place{scan: &scan{}, region: "us-east-1", account: &account{id: "1"}}
 	got := p.instance(types.Instance{
+		PrivateDnsName: awssdk.String("ip-10-0-0-7.ec2.internal"), PrivateIpAddress: awssdk.String("10.0.0.7"),
 		InstanceId: awssdk.String("i-1"), InstanceType: "g6.2xlarge", LaunchTime: awssdk.Time(now.Add(-time.Hour)),
 		State:           &types.InstanceState{Name: types.InstanceStateNameStopped},
 		PlatformDetails: awssdk.String("Linux/UNIX"), Placement: &types.Placement{AvailabilityZone: awssdk.String("us-east-1b"), Tenancy: types.TenancyDefault},
@@ -99,11 +100,13 @@ func TestInstance(t *testing.T) {
 	want := &inventory.Resource{
 		ID: "i-1", Name: "a", Kind: inventory.KindInstance, Account: "1", Region: "us-east-1", Zone: "us-east-1b", Type: "g6.2xlarge",
 		State: inventory.StateStopped, CreatedAt: now.Add(-time.Hour), StateSince: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
-		Tags: map[string]string{"Name": "a", groupTag: "workers"},
-		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: "linux", Tenancy: "shared", AutoScalingGroup: "workers",
+		Tags:    map[string]string{"Name": "a", groupTag: "workers"},
+		Manager: inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "workers"},
+		Aliases: []string{"ip-10-0-0-7.ec2.internal", "ip-10-0-0-7", "10.0.0.7", "aws:///us-east-1b/i-1"},
+		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: "linux", Tenancy: "shared",
 			Disks: []inventory.Disk{{VolumeID: "vol-1", DeleteOnTermination: true}}},
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b inventory.Fact[bool]) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the machine differs (- want, + got):\n%s", diff)
 	}
 }

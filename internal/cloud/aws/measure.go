@@ -35,7 +35,7 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource) {
 				continue
 			}
 			m.instance(r)
-			if n, ok := p.scan.cloud.accelerators(r.Type); n > 0 || !ok {
+			if r.Size.Accelerated() {
 				accelerated = append(accelerated, r)
 			}
 		case *inventory.Volume:

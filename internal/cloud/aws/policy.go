@@ -64,7 +64,7 @@ var operations = []Operation{
 	{Service: "ec2", Name: "DescribeSpotPriceHistory", Actions: []string{"DescribeSpotPriceHistory"}, Effect: "spot prices are not updated"},
 
 	{Service: "ec2", Name: "DescribeInstanceAttribute", Actions: []string{"DescribeInstanceAttribute"}, Act: true, Item: "machine", Effect: "whether they are protected is not known, and they are left alone"},
-	{Service: "ec2", Name: "DescribeInstanceTypes", Actions: []string{"DescribeInstanceTypes"}, Act: true, Item: "machine", Effect: "whether they have disks that end with them is not known, and they are left alone"},
+	{Service: "ec2", Name: "DescribeInstanceTypes", Actions: []string{"DescribeInstanceTypes"}, Scan: true, Act: true, Effect: "what machines have is known from the price book alone"},
 	{Service: "ec2", Name: "DescribeSpotInstanceRequests", Actions: []string{"DescribeSpotInstanceRequests"}, Act: true, Item: "machine", Effect: "whether spot machines can be stopped is not known, and they are left alone"},
 
 	{Service: "elasticloadbalancing", Name: "DescribeLoadBalancers", Actions: []string{"DescribeLoadBalancers"}, Scan: true, Kinds: []inventory.Kind{inventory.KindLoadBalancer}, Effect: "load balancers are not seen there"},

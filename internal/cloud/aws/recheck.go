@@ -131,6 +131,7 @@ func (p *place) instancesAgain(ctx context.Context) {
 		p.failed(ctx, "ec2:DescribeInstances", err)
 		return
 	}
+	p.describeTypes(ctx, found)
 	each(ctx, found, func(r *inventory.Resource) {
 		protected, err := p.attribute(ctx, r.ID, types.InstanceAttributeNameDisableApiTermination)
 		p.missed(ctx, "ec2:DescribeInstanceAttribute", r.ID, err)

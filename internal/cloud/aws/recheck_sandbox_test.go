@@ -22,7 +22,7 @@ func TestRecheckOfALadder(t *testing.T) {
 		t.Fatal(err)
 	}
 	environOf(t, scratch)
-	c, err := aws.New(t.Context(), aws.Options{Regions: []string{region}, RequestsPerSecond: 10_000, GPUs: gpus})
+	c, err := aws.New(t.Context(), aws.Options{Regions: []string{region}, RequestsPerSecond: 10_000, Size: size})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,8 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 				switch {
 				case form.Get("Action") == "DescribeInstanceAttribute":
 					fmt.Fprint(w, `<DescribeInstanceAttributeResponse><disableApiTermination><value>true</value></disableApiTermination></DescribeInstanceAttributeResponse>`)
+				case form.Get("Action") == "DescribeInstanceTypes" && form.Get("Filter.1.Value.1") == "t3.medium":
+					fmt.Fprint(w, `<DescribeInstanceTypesResponse><instanceTypeSet><item><instanceType>t3.medium</instanceType></item></instanceTypeSet></DescribeInstanceTypesResponse>`)
 				case form.Get("Filter.1.Name") == "instance-id" && form.Get("Filter.1.Value.1") == "i-1" && !form.Has("Filter.1.Value.2"):
 					fmt.Fprint(w, machine("i-1"))
 				case form.Get("Filter.1.Name") == "private-dns-name" && form.Get("Filter.1.Value.1") == host:
@@ -61,6 +63,9 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 			}
 			if len(s.resources) != 1 || !s.resources[0].Detail.(*inventory.Instance).TerminationProtected.Or(false) {
 				t.Errorf("read %+v, want the one machine, protected", s.resources)
+			}
+			if n, known := s.resources[0].Size.GPUs.Get(); !known || n != 0 {
+				t.Errorf("a type without accelerators in its description has %d, known %v", n, known)
 			}
 		})
 	}

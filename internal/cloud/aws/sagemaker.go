@@ -60,6 +60,7 @@ func (p *place) notebooks(ctx context.Context) {
 	each(ctx, found, func(n types.NotebookInstanceSummary) {
 		r := p.resource(inventory.KindNotebook, awssdk.ToString(n.NotebookInstanceName))
 		r.Name, r.Type, r.CreatedAt = r.ID, machineType(n.InstanceType), utc(n.CreationTime)
+		r.Size = p.scan.cloud.size(r.Type)
 		r.State = notebookStates[n.NotebookInstanceStatus]
 		d := &inventory.Notebook{LastModified: utc(n.LastModifiedTime)}
 		if r.State == inventory.StateStopped {
@@ -137,6 +138,7 @@ func (p *place) app(ctx context.Context, a types.AppDetails) {
 			return
 		}
 		r.Type = machineType(spec.InstanceType)
+		r.Size = p.scan.cloud.size(r.Type)
 	}
 	r.Detail = d
 	p.scan.add(r)
@@ -264,6 +266,7 @@ func (p *place) trainingJobs(ctx context.Context) {
 		p.missed(ctx, "sagemaker:DescribeTrainingJob", r.ID, err)
 		if err == nil {
 			fillJob(r, out)
+			r.Size = p.scan.cloud.size(r.Type)
 		} else {
 			r.Detail = &inventory.TrainingJob{}
 		}

@@ -84,8 +84,9 @@ func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 		return r
 	}
 	machine := add(inventory.KindInstance, "i-1", inventory.StateRunning, &inventory.Instance{
-		Disks: []inventory.Disk{{VolumeID: "vol-1"}}, AutoScalingGroup: "group", ImageID: "ami-public"})
+		Disks: []inventory.Disk{{VolumeID: "vol-1"}}, ImageID: "ami-public"})
 	machine.Zone, machine.StateSince = "us-east-1a", made
+	machine.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "group"}
 	add(inventory.KindVolume, "vol-1", inventory.StateInUse, &inventory.Volume{SizeGiB: 8, AttachedTo: []string{"i-1"}})
 	add(inventory.KindVolume, "vol-2", inventory.StateAvailable, &inventory.Volume{SizeGiB: 8})
 	add(inventory.KindSnapshot, "snap-1", inventory.StateAvailable, &inventory.Snapshot{VolumeID: "vol-gone", Images: []string{"ami-1"}, ImagesKnown: true})
@@ -250,7 +251,7 @@ func TestABrokenObserverFails(t *testing.T) {
 		}},
 
 		{name: "a disk that is not there", property: "references", says: "disk", spoil: func(o *round.Observation) { detail[*inventory.Instance](o).Disks[0].VolumeID = "vol-9" }},
-		{name: "a group that is not there", property: "references", says: "group", spoil: func(o *round.Observation) { detail[*inventory.Instance](o).AutoScalingGroup = "other" }},
+		{name: "a group that is not there", property: "references", says: "group", spoil: func(o *round.Observation) { o.Resources[0].Manager.Name = "other" }},
 		{name: "a disk of nobody", property: "references", says: "machine", spoil: func(o *round.Observation) { detail[*inventory.Volume](o).AttachedTo = []string{"i-9"} }},
 		{name: "an image that is not there", property: "references", says: "image", spoil: func(o *round.Observation) { detail[*inventory.Snapshot](o).Images = []string{"ami-9"} }},
 		{name: "images that are not known", property: "references", says: "said to be unknown", spoil: func(o *round.Observation) { detail[*inventory.Snapshot](o).ImagesKnown = false }},

@@ -311,8 +311,8 @@ func references(tb testing.TB, s *subject) {
 			for _, disk := range d.Disks {
 				resolve("disk", inventory.KindVolume, disk.VolumeID)
 			}
-			if d.AutoScalingGroup != "" {
-				resolve("group", inventory.KindAutoScalingGroup, d.AutoScalingGroup)
+			if r.Manager.Kind == inventory.ManagerAutoScaling {
+				resolve("group", inventory.KindAutoScalingGroup, r.Manager.Name)
 			}
 		case *inventory.Volume:
 			resolve("machine", inventory.KindInstance, d.AttachedTo...)

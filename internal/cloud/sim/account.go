@@ -198,6 +198,9 @@ func (e *entry) prune(now time.Time, there map[presence]bool) {
 	keep := func(kind inventory.Kind, ids []string) []string {
 		return slices.DeleteFunc(ids, func(id string) bool { return !there[presence{kind, id}] })
 	}
+	if !there[presence{inventory.KindAutoScalingGroup, e.resource.Manager.Name}] {
+		e.resource.Manager = inventory.Manager{}
+	}
 	switch d := e.resource.Detail.(type) {
 	case *inventory.AutoScalingGroup:
 		d.Instances = keep(inventory.KindInstance, d.Instances)
@@ -225,9 +228,6 @@ func (e *entry) prune(now time.Time, there map[presence]bool) {
 		}
 	case *inventory.Instance:
 		d.Disks = slices.DeleteFunc(d.Disks, func(x inventory.Disk) bool { return !there[presence{inventory.KindVolume, x.VolumeID}] })
-		if !there[presence{inventory.KindAutoScalingGroup, d.AutoScalingGroup}] {
-			d.AutoScalingGroup = ""
-		}
 		if !there[presence{inventory.KindCapacityReservation, d.CapacityReservationID}] {
 			d.CapacityReservationID = ""
 		}

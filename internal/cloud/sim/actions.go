@@ -140,18 +140,13 @@ func lifecycleSteps(r *inventory.Resource) ([]action.Step, error) {
 	return []action.Step{{Name: stepLifecycle, Params: printed(lifecycle{adds}), Undo: printed(lifecycle{now})}}, nil
 }
 
-// managers are the tags by which a machine's manager marks it.
-var managers = []string{"aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id"}
-
 // mayHave refuses a step that a resource must not have now.
 func mayHave(r *inventory.Resource, step string, do policy.Do) error {
 	if step == stepTag {
 		return nil
 	}
-	for _, m := range managers {
-		if v := r.Tags[m]; v != "" {
-			return refusal("group-member", "%s %s belongs to %s: only its manager changes it", r.Kind, r.ID, v)
-		}
+	if m := r.Manager; m != (inventory.Manager{}) {
+		return refusal("group-member", "%s %s belongs to %s: only its manager changes it", r.Kind, r.ID, m.Name)
 	}
 	switch d := r.Detail.(type) {
 	case *inventory.Instance:

@@ -120,7 +120,7 @@ func (a *account) group(name, region string, o owner, g group, p Planted) {
 
 // join lists a machine in its group.
 func (a *account) join(e *entry) {
-	g := a.named[e.resource.Detail.(*inventory.Instance).AutoScalingGroup]
+	g := a.named[e.resource.Manager.Name]
 	d := g.resource.Detail.(*inventory.AutoScalingGroup)
 	d.Instances = append(d.Instances, e.resource.ID)
 }

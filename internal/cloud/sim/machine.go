@@ -76,7 +76,7 @@ func (a *account) launch(m machine) *entry {
 	}
 	d := &inventory.Instance{
 		Market: m.market, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
-		AutoScalingGroup: m.group, VPC: a.vpc(m.region), Subnet: a.subnet(z),
+		VPC: a.vpc(m.region), Subnet: a.subnet(z),
 		TerminationProtected: inventory.Known(m.protected),
 		ImageID:              "ami-0" + newKey(0, "public/"+m.region).hex(16),
 	}
@@ -90,6 +90,10 @@ func (a *account) launch(m machine) *entry {
 		Name: m.name, Kind: inventory.KindInstance, Region: m.region, Zone: z, Type: m.machineType,
 		State: state, CreatedAt: a.ago(m.age), StateSince: since, Detail: d,
 	}, "i-", 17, m.owner, m.planted)
+	e.resource.Aliases = []string{e.key.hex(8) + ".internal.example"}
+	if m.group != "" {
+		e.resource.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: m.group}
+	}
 	e.hardware, e.model, e.telemetry, e.outages = h, m.model, m.telemetry, m.outages
 	e.signals = []usage.Signal{usage.CPUUtil, usage.NetBytes}
 	for i, x := range append([]disk{m.root}, m.data...) {
@@ -101,7 +105,7 @@ func (a *account) launch(m machine) *entry {
 		if i == 0 {
 			v.resource.CreatedAt = a.ago(m.age)
 		}
-		v.resource.State = inventory.StateInUse
+		v.resource.State, v.resource.Manager = inventory.StateInUse, e.resource.Manager
 		v.resource.Detail.(*inventory.Volume).AttachedTo = []string{e.resource.ID}
 		d.Disks = append(d.Disks, inventory.Disk{VolumeID: v.resource.ID, DeleteOnTermination: x.keepsNoPromises})
 	}

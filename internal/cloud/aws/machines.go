@@ -1,0 +1,151 @@
+package aws
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// typesPage is how many machine types are asked for at once: the largest page.
+const typesPage = 100
+
+// describeTypes fills in the size of machines from EC2's description of their types.
+// Where that cannot be read, the options say what is known.
+func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resource) {
+	var names []string
+	for _, r := range machines {
+		names = append(names, r.Type)
+	}
+	slices.Sort(names)
+	sizes := map[string]inventory.Size{}
+	for some := range slices.Chunk(slices.Compact(names), typesPage) {
+		// Asked for by name, one type that EC2 does not know any more would fail the call.
+		byName := []types.Filter{{Name: awssdk.String("instance-type"), Values: some}}
+		err := pages(ctx, func(token *string) (*string, error) {
+			out, err := p.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{Filters: byName, MaxResults: awssdk.Int32(typesPage), NextToken: token})
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range out.InstanceTypes {
+				sizes[string(t.InstanceType)] = describedSize(t)
+			}
+			return out.NextToken, nil
+		})
+		if err != nil {
+			p.failed(ctx, "ec2:DescribeInstanceTypes", err)
+			break
+		}
+	}
+	for _, r := range machines {
+		size, described := sizes[r.Type]
+		if !described {
+			size = p.scan.cloud.size(r.Type)
+		}
+		r.Size = size
+	}
+}
+
+// describedSize maps the description of a machine type. A description that lists no accelerator
+// is of a machine without one.
+func describedSize(t types.InstanceTypeInfo) inventory.Size {
+	devices, name, memory := 0, "", int32(0)
+	add := func(count *int32, of *string, mib *int32) {
+		devices += max(1, int(awssdk.ToInt32(count))) // a part of one is listed as none
+		name, memory = awssdk.ToString(of), awssdk.ToInt32(mib)
+	}
+	if g := t.GpuInfo; g != nil {
+		for _, d := range g.Gpus {
+			if d.MemoryInfo == nil {
+				d.MemoryInfo = &types.GpuDeviceMemoryInfo{}
+			}
+			add(d.Count, d.Name, d.MemoryInfo.SizeInMiB)
+		}
+	}
+	switch n, a := t.NeuronInfo, t.InferenceAcceleratorInfo; {
+	case n != nil:
+		for _, d := range n.NeuronDevices {
+			if d.MemoryInfo == nil {
+				d.MemoryInfo = &types.NeuronDeviceMemoryInfo{}
+			}
+			add(d.Count, d.Name, d.MemoryInfo.SizeInMiB)
+		}
+	case a != nil: // lists the same devices as NeuronInfo where there are both
+		for _, d := range a.Accelerators {
+			if d.MemoryInfo == nil {
+				d.MemoryInfo = &types.InferenceDeviceMemoryInfo{}
+			}
+			add(d.Count, d.Name, d.MemoryInfo.SizeInMiB)
+		}
+	}
+	if f := t.FpgaInfo; f != nil {
+		for _, d := range f.Fpgas {
+			add(d.Count, d.Name, nil)
+		}
+	}
+	if m := t.MediaAcceleratorInfo; m != nil {
+		for _, d := range m.Accelerators {
+			add(d.Count, d.Name, nil)
+		}
+	}
+	s := inventory.Size{GPUs: inventory.Known(devices), GPU: name}
+	if memory > 0 {
+		s.GPUMemory = inventory.Known(int64(memory) << 20)
+	}
+	if v := t.VCpuInfo; v != nil && v.DefaultVCpus != nil {
+		s.MilliCPUs = inventory.Known(int64(*v.DefaultVCpus) * 1000)
+	}
+	if m := t.MemoryInfo; m != nil {
+		s.MemoryMiB = known(m.SizeInMiB)
+	}
+	switch d := t.InstanceStorageInfo; {
+	case d != nil:
+		s.InstanceStorageGB = known(d.TotalSizeInGB)
+	case t.InstanceStorageSupported != nil && !*t.InstanceStorageSupported:
+		s.InstanceStorageGB = inventory.Known(int64(0))
+	}
+	return s
+}
+
+// managers are tags by which the manager of a machine or a disk marks it; one that ends
+// with a colon, a slash or a dash stands for all that begin with it.
+var managers = []struct{ tag, kind string }{
+	{groupTag, inventory.ManagerAutoScaling},
+	{"aws:ec2:fleet-id", inventory.ManagerFleet},
+	{"aws:ec2spot:fleet-request-id", inventory.ManagerSpotFleet},
+	{"aws:elasticmapreduce:", inventory.ManagerEMR},
+	{"aws:eks:", inventory.ManagerEKS},
+	{"eks:", inventory.ManagerEKS},
+	{"kubernetes.io/cluster/", inventory.ManagerKubernetes},
+	{"kubernetes.io/created-for/", inventory.ManagerKubernetes},
+	{"karpenter.sh/", inventory.ManagerKarpenter},
+	{"aws:ecs:", inventory.ManagerECS},
+	{"AmazonECSManaged", inventory.ManagerECS},
+	{"AWSBatchServiceTag", inventory.ManagerBatch},
+}
+
+// managerOf returns what manages a machine or a disk: a service that says so, or the
+// first manager whose tag it has.
+func managerOf(operator *types.OperatorResponse, tags []types.Tag) inventory.Manager {
+	if operator != nil && awssdk.ToBool(operator.Managed) {
+		return inventory.Manager{Kind: inventory.ManagerService, Name: awssdk.ToString(operator.Principal)}
+	}
+	for _, m := range managers {
+		for _, t := range tags {
+			rest, ok := strings.CutPrefix(awssdk.ToString(t.Key), m.tag)
+			switch prefix := strings.ContainsAny(m.tag[len(m.tag)-1:], ":/-"); {
+			case !ok || rest != "" && !prefix:
+			case m.tag == "kubernetes.io/cluster/":
+				return inventory.Manager{Kind: m.kind, Name: rest}
+			default:
+				return inventory.Manager{Kind: m.kind, Name: awssdk.ToString(t.Value)}
+			}
+		}
+	}
+	return inventory.Manager{}
+}

@@ -1,0 +1,122 @@
+package price
+
+import (
+	"math"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// mib is the unit of the memory of machines and accelerators, in bytes.
+const mib = 1 << 20
+
+// Size returns what the book knows of a machine type. Nothing is known of a type that it
+// does not hold, whatever its name looks like.
+func (b *Book) Size(machineType string) inventory.Size {
+	m, ok := b.machines[machineType]
+	if !ok {
+		return inventory.Size{}
+	}
+	s := inventory.Size{GPUs: inventory.Known(m.GPUs()), GPU: m.Accelerator, InstanceStorageGB: inventory.Known(m.InstanceStorageGB)}
+	if m.AcceleratorMemoryMiB > 0 {
+		s.GPUMemory = inventory.Known(m.AcceleratorMemoryMiB * mib)
+	}
+	if m.VCPUs > 0 {
+		s.MilliCPUs = inventory.Known(int64(m.VCPUs) * 1000)
+	}
+	if m.MemoryMiB > 0 {
+		s.MemoryMiB = inventory.Known(m.MemoryMiB)
+	}
+	return s
+}
+
+// Fill adds what the book knows to what is unknown of a resource's size, and gives its GPUs
+// the name that the book has for them. What the adapter stated stays.
+func (b *Book) Fill(r *inventory.Resource) {
+	from := b.Size(r.Type)
+	if e, ok := r.Detail.(*inventory.Endpoint); ok {
+		from = b.endpoint(e)
+	}
+	s := &r.Size
+	if n, known := s.GPUs.Get(); !known {
+		s.GPUs, s.GPU, s.GPUMemory = from.GPUs, from.GPU, from.GPUMemory
+	} else if n > 0 && n == from.GPUs.Or(0) {
+		s.GPU = from.GPU
+		s.GPUMemory = or(s.GPUMemory, from.GPUMemory)
+	} else if a, ok := b.device(s.GPU, s.GPUMemory.Or(0)); ok {
+		s.GPU = a.Name
+		s.GPUMemory = or(s.GPUMemory, inventory.Known(a.MemoryMiB*mib))
+	}
+	s.MilliCPUs = or(s.MilliCPUs, from.MilliCPUs)
+	s.MemoryMiB = or(s.MemoryMiB, from.MemoryMiB)
+	s.InstanceStorageGB = or(s.InstanceStorageGB, from.InstanceStorageGB)
+}
+
+func or(a, b inventory.Fact[int64]) inventory.Fact[int64] {
+	if a.Known() {
+		return a
+	}
+	return b
+}
+
+// endpoint adds up one machine of each of an endpoint's variants. Serverless ones have no
+// accelerators (SageMaker AI guide, "Serverless Inference: feature exclusions").
+func (b *Book) endpoint(e *inventory.Endpoint) inventory.Size {
+	if len(e.Variants) == 0 {
+		return inventory.Size{}
+	}
+	sum := inventory.Size{GPUs: inventory.Known(0)}
+	for i, v := range e.Variants {
+		one := b.Size(v.Type)
+		if v.Serverless {
+			one = inventory.Size{GPUs: inventory.Known(0)}
+		}
+		have, known := sum.GPUs.Get()
+		n, also := one.GPUs.Get()
+		switch {
+		case !known || !also:
+			sum.GPUs, sum.GPU, sum.GPUMemory = inventory.Fact[int]{}, "", inventory.Fact[int64]{}
+		case n == 0: // adds none
+		case have == 0:
+			sum.GPUs, sum.GPU, sum.GPUMemory = one.GPUs, one.GPU, one.GPUMemory
+		default:
+			sum.GPUs = inventory.Known(have + n)
+			if one.GPU != sum.GPU {
+				sum.GPU, sum.GPUMemory = "", inventory.Fact[int64]{} // of several models
+			}
+		}
+		if i == 0 {
+			sum.MilliCPUs, sum.MemoryMiB, sum.InstanceStorageGB = one.MilliCPUs, one.MemoryMiB, one.InstanceStorageGB
+			continue
+		}
+		sum.MilliCPUs = plus(sum.MilliCPUs, one.MilliCPUs)
+		sum.MemoryMiB = plus(sum.MemoryMiB, one.MemoryMiB)
+		sum.InstanceStorageGB = plus(sum.InstanceStorageGB, one.InstanceStorageGB)
+	}
+	return sum
+}
+
+func plus(a, b inventory.Fact[int64]) inventory.Fact[int64] {
+	x, ok := a.Get()
+	y, also := b.Get()
+	if !ok || !also {
+		return inventory.Fact[int64]{}
+	}
+	return inventory.Known(x + y)
+}
+
+// device returns the accelerator that a provider means by a name: where several memories
+// are sold under it, the one with as much memory, give or take a tenth.
+func (b *Book) device(name string, memory int64) (Accelerator, bool) {
+	best, off := Accelerator{}, int64(math.MaxInt64)
+	for _, a := range b.Accelerators() {
+		rest, ok := strings.CutPrefix(canonical(a.Name), canonical(name)+"-")
+		if d := max(a.MemoryMiB*mib-memory, memory-a.MemoryMiB*mib); ok && strings.HasSuffix(rest, "gb") && d <= a.MemoryMiB*mib/10 && d < off {
+			best, off = a, d
+		}
+	}
+	if best.Name != "" {
+		return best, true
+	}
+	return b.Accelerator(name)
+}
