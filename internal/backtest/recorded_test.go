@@ -13,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -343,4 +344,60 @@ func TestManyBlocks(t *testing.T) {
 			t.Errorf("at %d there are %d values, want %d", now, len(got), len(want))
 		}
 	}
+}
+
+// TestTrackersHearTheSame holds that a tracker which hears a feed, in runs that go on
+// after the moment and made anew where something is late, tells what one tells that takes
+// all samples known by then one after the other.
+func TestTrackersHearTheSame(t *testing.T) {
+	const lookBack = 20 * time.Minute
+	opened := usage.Opened{Step: time.Minute, Source: source, Aggregated: true}
+	begin := func() *duty.Tracker { return duty.NewTracker(duty.Thresholds{}, usage.Activity{}, lookBack) }
+	rapid.Check(t, func(t *rapid.T) {
+		f := traces().Draw(t, "trace")
+		a := f.account(t)
+		feed := a.Feed(nil)
+		trackers := make([]*duty.Tracker, a.Len())
+		for i := range trackers {
+			trackers[i] = begin()
+		}
+		from := make([]int64, a.Len())
+		for next, ok := feed.Next(); ok; next, ok = feed.Next() {
+			now := next.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "by")) * time.Second)
+			hear := func(h Heard) bool {
+				return trackers[h.Resource].AddRun(opened, h.GPU, h.Signal, h.Start, h.Count, h.Value)
+			}
+			late := map[int]bool{}
+			feed.Advance(now, func(h Heard) {
+				late[h.Resource] = late[h.Resource] || h.Late
+				if !late[h.Resource] && !hear(h) {
+					t.Fatalf("what is not late is refused: %+v", h)
+				}
+			})
+			for i, r := range a.resources {
+				if late[i] {
+					trackers[i] = begin()
+					feed.Since(i, duty.Horizon(now, lookBack), func(h Heard) {
+						if !hear(h) {
+							t.Fatalf("what is handed over anew is refused: %+v", h)
+						}
+					})
+				}
+				plain := begin()
+				sink := plain.Open(opened)
+				for _, m := range f.measured(r.name, from[i], now.UnixMicro()+1, now.UnixMicro()) {
+					sink.Add(m.gpu, m.signal, usage.Point{Time: instant(m.at), Mean: m.value, Max: m.value})
+				}
+				machine := duty.Machine{GPUs: inventory.Known(r.gpus(now.UnixMicro()))}
+				want, got := plain.Explain(now, machine), trackers[i].Explain(now, machine)
+				want.Next, got.Next = time.Time{}, time.Time{} // of a run it knows more
+				if diff := gocmp.Diff(want, got); diff != "" {
+					t.Fatalf("%s at %s differs (-plain +heard):\n%s", r.name, now, diff)
+				}
+				if feed.Resource(i) != nil && rapid.IntRange(0, 9).Draw(t, "release") == 0 {
+					from[i], trackers[i] = feed.Release(i, false).End.UnixMicro(), begin()
+				}
+			}
+		}
+	})
 }

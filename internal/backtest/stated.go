@@ -275,7 +275,7 @@ func (r *traced) growth() []int64 {
 			unnamed = seen
 			continue
 		}
-		gpu, _ := (&usage.Track{Name: s.gpu}).Parent()
+		gpu, _ := usage.Parent(s.gpu)
 		if was, ok := named[gpu]; !ok || seen < was {
 			named[gpu] = seen
 		}
