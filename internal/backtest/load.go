@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -56,7 +55,7 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 		t.place[i] = -1
 		var parts []*part
 		for _, s := range r.series {
-			if p := s.part(len(parts), t.step, p.IdleBelow); p != nil {
+			if p := s.part(t.step, len(parts), p.IdleBelow); p.count > 0 {
 				parts = append(parts, p)
 			}
 		}
@@ -71,30 +70,6 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 		return nil, fmt.Errorf("replay %s: %w", p.Format.Name, ErrNothingMeasured)
 	}
 	return t, nil
-}
-
-// part returns when a GPU worked by its utilization alone; nil where that was not
-// measured.
-func (s *series) part(gpu int, step int64, idleBelow float64) *part {
-	s = s.byTime()
-	slot := slices.Index(s.slots, usage.GPUUtil)
-	if slot < 0 {
-		return nil
-	}
-	out := &part{gpu: gpu}
-	for p := s.player(step); p.advance(); {
-		if p.has&(1<<slot) == 0 {
-			continue
-		}
-		v := p.values[slot]
-		for n := range p.count {
-			out.add(p.at+n*step, step, v == 0 || v < idleBelow)
-		}
-	}
-	if out.count == 0 {
-		return nil
-	}
-	return out
 }
 
 // instant returns a time of microseconds.

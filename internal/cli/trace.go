@@ -133,6 +133,6 @@ func writeDeeds(path string, deeds []backtest.Deed) error {
 func ladderOf(s action.Store, on *backtest.Present, now time.Time, gap time.Duration, enforce bool) func(string) *action.Ladder {
 	return func(account string) *action.Ladder {
 		return &action.Ladder{Store: s, Cloud: on.Cloud(), Notifier: backtest.Everybody{}, Account: account, Actor: "trace", Enforce: enforce,
-			Clock: func() action.Clock { return backtest.ClockAt(now) }, MaxRoundGap: gap, Assume: backtest.Assumed}
+			Clock: func() action.Clock { return backtest.ClockAt(now) }, MaxRoundGap: gap, Assume: backtest.Allowed}
 	}
 }
