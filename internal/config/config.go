@@ -116,7 +116,7 @@ func Default() Config {
 		RequiredTags: inventory.RequiredTags,
 		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
-		Enforce:      Enforce{Window: 3 * time.Hour, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
+		Enforce:      Enforce{Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
 		Gate:         Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},
 		Thresholds:   finding.DefaultThresholds(),
 		Duty:         duty.DefaultThresholds(),

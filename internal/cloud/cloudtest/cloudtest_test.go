@@ -463,9 +463,6 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "another cloud is nowhere", property: "listing some", says: "of another cloud", set: func(_ *Case, a *account) {
 			a.spoilList = func(*round.Observation, round.Query) {}
 		}},
-		{name: "usage without a source", property: "lists and points", says: "of what is no source", set: func(c *Case, a *account) {
-			c.New = func(testing.TB) Cloud { return struct{ Cloud }{a} }
-		}},
 		{name: "measured less than observed", property: "lists and points", says: "not measured", set: spoilt(
 			func([]*inventory.Resource, usage.Interval, *usage.Opened, *usage.Point) bool { return false })},
 		{name: "measured another", property: "lists and points", says: "differs from what is observed", set: spoilt(
