@@ -33,10 +33,11 @@ test: build ## run every test, against a real AWS API on loopback as well
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
-lint: ## formatting, import order, tidy modules
+lint: ## formatting, import order, tidy modules, code that nothing reaches
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
 	$(TOOL) golangci-lint run
+	@dead=$$($(TOOL) deadcode -test ./...); [ -z "$$dead" ] || { echo "$$dead"; exit 1; }
 
 fuzz: ## every fuzz target, FUZZBUDGET seconds in all
 	./test/fuzz.sh $(FUZZBUDGET)

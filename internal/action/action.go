@@ -50,8 +50,6 @@ type Proposal struct {
 	Because  string
 	Class    string
 	Evidence []usage.Evidence
-	// Saving is what the action saves a month, net.
-	Saving inventory.Fact[money.Amount]
 	// ReadAt is when the facts were read. The ladder sets it where it is zero: to the
 	// beginning of the round, or of the verification. Zero is too old to act on.
 	ReadAt time.Time

@@ -65,7 +65,8 @@ func (w *world) judge(t *testing.T, text string, span time.Duration, meters map[
 		return &v
 	}
 	w.when = func(r actiontest.Resource, now time.Time) usage.Answer {
-		f := &policy.Facts{Now: now, Resource: r.Inventory(), Duty: verdict(r, now), GPUs: inventory.Known(1), Hourly: inventory.Known(r.Hourly)}
+		f := &policy.Facts{Now: now, Resource: r.Inventory(), Duty: verdict(r, now), Hourly: inventory.Known(r.Hourly)}
+		f.Resource.Size.GPUs = inventory.Known(1)
 		return pol.Evaluate(f).Answer
 	}
 	w.judged = verdict

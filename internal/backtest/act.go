@@ -14,9 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Assumed are the rules of a live account that nobody can be asked about any more in a
+// Allowed are the rules of a live account that nobody can be asked about any more in a
 // recorded one.
-var Assumed = action.Assumptions{NoGrace: true, Unpriced: true}
+var Allowed = action.Assumptions{NoGrace: true, Unpriced: true}
 
 // Unbounded is a gap between rounds that no replay reaches.
 const Unbounded = time.Duration(math.MaxInt64)

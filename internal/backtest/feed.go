@@ -1,10 +1,10 @@
 package backtest
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"math"
-	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -19,10 +19,11 @@ type Heard = round.Heard
 // hides what a released resource did not do. It serves one goroutine at a time; feeds
 // do not influence one another.
 type Feed struct {
-	a     *Account
-	of    map[int]*listener
-	queue listeners
-	now   int64
+	a *Account
+	// listeners are in the order of their resources.
+	listeners []*listener
+	queue     agenda
+	now       int64
 }
 
 // listener is what a feed knows of a resource.
@@ -31,9 +32,8 @@ type listener struct {
 	*traced
 	series []listening
 	// from is the end of the newest release; what was sampled before stays hidden.
-	from  int64
-	next  int64 // when more becomes known
-	place int   // in the queue
+	from int64
+	next int64 // when more becomes known
 	// told is the resource as it was when the trace had said that much of it.
 	told  *inventory.Resource
 	as    *usage.Description
@@ -60,28 +60,37 @@ type level struct {
 
 // Feed starts a feed of some resources, nil for all of them.
 func (a *Account) Feed(resources []int) *Feed {
-	f := &Feed{a: a, of: map[int]*listener{}, now: math.MinInt64}
+	f := &Feed{a: a, now: math.MinInt64}
 	if resources == nil {
 		for i := range a.resources {
 			f.listen(i)
 		}
+		return f
 	}
-	for _, i := range resources {
+	for _, i := range slices.Compact(slices.Sorted(slices.Values(resources))) {
 		f.listen(i)
 	}
-	heap.Init(&f.queue)
 	return f
 }
 
 func (f *Feed) listen(i int) {
-	l := &listener{index: i, traced: f.a.resources[i], from: math.MinInt64, next: never, place: len(f.queue)}
+	l := &listener{index: i, traced: f.a.resources[i], from: math.MinInt64, next: never}
 	l.series = make([]listening, len(l.traced.series))
 	for k, s := range l.traced.series {
 		l.series[k] = listening{player: s.player(f.a.step), newest: math.MinInt64}
 		l.next = min(l.next, l.series[k].due(l))
 	}
-	f.of[i] = l
-	f.queue = append(f.queue, l)
+	f.queue.push(entry{l.next, len(f.listeners)})
+	f.listeners = append(f.listeners, l)
+}
+
+// place returns where a resource is among the listeners.
+func (f *Feed) place(resource int) int {
+	if resource < len(f.listeners) && f.listeners[resource].index == resource {
+		return resource
+	}
+	i, _ := slices.BinarySearchFunc(f.listeners, resource, func(l *listener, i int) int { return cmp.Compare(l.index, i) })
+	return i
 }
 
 // due returns when the next row becomes known that is not hidden.
@@ -124,10 +133,14 @@ func (s *level) skip(from, step int64) {
 
 // Next returns when more becomes known, and whether anything does.
 func (f *Feed) Next() (time.Time, bool) {
-	if len(f.queue) == 0 || f.queue[0].next == never {
-		return time.Time{}, false
+	for len(f.queue) > 0 {
+		if e := f.queue[0]; e.next != f.listeners[e.place].next {
+			f.queue.drop()
+		} else {
+			return instant(e.next), e.next != never
+		}
 	}
-	return instant(f.queue[0].next), true
+	return time.Time{}, false
 }
 
 // Advance hands over what became known up to and at a time, which does not go back.
@@ -138,14 +151,19 @@ func (f *Feed) Next() (time.Time, bool) {
 func (f *Feed) Advance(to time.Time, visit func(Heard)) {
 	f.now = max(f.now, to.UnixMicro())
 	for len(f.queue) > 0 && f.queue[0].next <= f.now {
-		l := f.queue[0]
+		e := f.queue[0]
+		l := f.listeners[e.place]
+		if e.next != l.next {
+			f.queue.drop()
+			continue
+		}
 		l.next = never
 		for k := range l.series {
 			p := &l.series[k]
 			p.hear(l, f.now, visit)
 			l.next = min(l.next, p.due(l))
 		}
-		heap.Fix(&f.queue, 0)
+		f.queue.replace(entry{l.next, e.place})
 	}
 }
 
@@ -184,8 +202,11 @@ func (l *listener) hand(s *series, has uint32, values []float64, start, count in
 
 func (r *traced) hand(index int, s *series, has uint32, values []float64, start, count int64, late bool, visit func(Heard)) {
 	h := Heard{Resource: index, Start: instant(start), Count: int(count), Late: late}
-	for left := has & s.counts; left != 0; left &= left - 1 {
-		i := bits.TrailingZeros32(left)
+	has &= s.counts
+	for _, i := range s.order {
+		if has&(1<<i) == 0 {
+			continue
+		}
 		h.GPU, h.Signal, h.Value = "", s.slots[i], values[i]
 		if h.Signal.PerGPU() {
 			h.GPU = s.gpu
@@ -197,7 +218,7 @@ func (r *traced) hand(index int, s *series, has uint32, values []float64, start,
 // Since hands over what is known of a resource and not hidden, from a horizon on, each
 // sample once and those of each meter in order of time, as [Feed.Advance] would have.
 func (f *Feed) Since(resource int, horizon time.Time, visit func(Heard)) {
-	l := f.of[resource]
+	l := f.listeners[f.place(resource)]
 	f.a.points(resource, max(horizon.UnixMicro(), l.from), never, f.now, l.plain, visit)
 }
 
@@ -252,7 +273,7 @@ func (a *Account) points(resource int, from, to, known int64, ahead bool, visit 
 // it is released. The caller must not change it: until something more is said of it, it
 // is the same one.
 func (f *Feed) Resource(i int) *inventory.Resource {
-	l := f.of[i]
+	l := f.listeners[f.place(i)]
 	if f.now < l.known || f.now < l.from {
 		return nil
 	}
@@ -265,37 +286,64 @@ func (f *Feed) Resource(i int) *inventory.Resource {
 // List returns the resources that are there now.
 func (f *Feed) List() []*inventory.Resource {
 	var out []*inventory.Resource
-	for i := range f.a.resources {
-		if f.of[i] == nil {
-			continue
-		}
-		if r := f.Resource(i); r != nil {
+	for _, l := range f.listeners {
+		if r := f.Resource(l.index); r != nil {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// listeners orders resources by when more becomes known of them.
-type listeners []*listener
+// agenda orders resources by when more becomes known of them: a heap.
+type agenda []entry
 
-func (q listeners) Len() int { return len(q) }
-func (q listeners) Less(i, j int) bool {
-	if q[i].next != q[j].next {
-		return q[i].next < q[j].next
+// entry says when more becomes known of the resource in a place. It is out of date where
+// the resource itself says otherwise.
+type entry struct {
+	next  int64
+	place int
+}
+
+func (e entry) before(o entry) bool { return e.next < o.next || e.next == o.next && e.place < o.place }
+
+func (q *agenda) push(e entry) {
+	*q = append(*q, e)
+	h, i := *q, len(*q)-1
+	for i > 0 && e.before(h[(i-1)/2]) {
+		h[i] = h[(i-1)/2]
+		i = (i - 1) / 2
 	}
-	return q[i].index < q[j].index
-}
-func (q listeners) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
+	h[i] = e
 }
 
-// Push is of [heap.Interface]; a feed never grows.
-func (q *listeners) Push(any) {}
+// replace puts an entry in the place of the first.
+func (q agenda) replace(e entry) {
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= len(q) {
+			break
+		}
+		if right := child + 1; right < len(q) && q[right].before(q[child]) {
+			child = right
+		}
+		if !q[child].before(e) {
+			break
+		}
+		q[i] = q[child]
+		i = child
+	}
+	q[i] = e
+}
 
-// Pop is of [heap.Interface]; a feed never shrinks.
-func (q *listeners) Pop() any { return nil }
+// drop leaves out the first.
+func (q *agenda) drop() {
+	h, n := *q, len(*q)-1
+	last := h[n]
+	if *q = h[:n]; n > 0 {
+		q.replace(last)
+	}
+}
 
 // SourceAt returns what a process sees that measures at a time: the samples known then,
 // one taken at that very moment among them, from the end of each resource's newest

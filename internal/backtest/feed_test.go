@@ -214,13 +214,12 @@ func (f facts) released(resource string, at int64, stalled bool) Released {
 	}
 	out := Released{End: instant(at + 1)}
 	switch {
-	case work < math.MaxInt64 && (missing == math.MaxInt64 || work-missing < step/2):
+	case covered < 0:
+		return out
+	case work < math.MaxInt64 && work <= missing:
 		out = Released{End: instant(work), ByWork: true}
 	case missing < math.MaxInt64:
 		out.End = instant(max(missing, at+1))
-	}
-	if covered < 0 {
-		return out
 	}
 	newest := int64(0)
 	for t, row := range byGPU[first] {

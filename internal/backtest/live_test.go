@@ -247,7 +247,7 @@ func processes(t testingTB, trace string, set *policy.Set, p Params) []Decision 
 		s.Duty, s.Activity = p.Thresholds, p.Account.Activity
 		s.Ladder = func(name string) *action.Ladder {
 			return &action.Ladder{Store: store, Cloud: present.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
-				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: Assumed}
+				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: Allowed}
 		}
 		r, err := round.New(s).Round(context.Background())
 		if err != nil {

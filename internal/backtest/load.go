@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -56,7 +55,7 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 		t.place[i] = -1
 		var parts []*part
 		for _, s := range r.series {
-			if p := s.part(len(parts), t.step, p.IdleBelow); p != nil {
+			if p := s.part(t.step, len(parts), p.IdleBelow); p.count > 0 {
 				parts = append(parts, p)
 			}
 		}
@@ -73,30 +72,6 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 	return t, nil
 }
 
-// part returns when a GPU worked by its utilization alone; nil where that was not
-// measured.
-func (s *series) part(gpu int, step int64, idleBelow float64) *part {
-	s = s.byTime()
-	slot := slices.Index(s.slots, usage.GPUUtil)
-	if slot < 0 {
-		return nil
-	}
-	out := &part{gpu: gpu}
-	for p := s.player(step); p.advance(); {
-		if p.has&(1<<slot) == 0 {
-			continue
-		}
-		v := p.values[slot]
-		for n := range p.count {
-			out.add(p.at+n*step, step, v == 0 || v < idleBelow)
-		}
-	}
-	if out.count == 0 {
-		return nil
-	}
-	return out
-}
-
 // instant returns a time of microseconds.
 func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
@@ -105,3 +80,12 @@ const never = math.MaxInt64
 
 // source is what the samples of a trace name as their source.
 const source = "recorded"
+
+// Read reads a trace as an account, by the parameters of a replay.
+func Read(ctx context.Context, source io.Reader, p Params) (*Account, error) {
+	p, err := p.complete()
+	if err != nil {
+		return nil, err
+	}
+	return ReadAccount(ctx, source, p.Account)
+}

@@ -205,7 +205,7 @@ func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
 	}
 	ladder := &action.Ladder{
 		Store: store, Cloud: on, Notifier: Everybody{}, Account: Cloud + "/", Actor: "replay", Enforce: true,
-		Clock: a.clock.clock, MaxRoundGap: gap, Assume: Assumed,
+		Clock: a.clock.clock, MaxRoundGap: gap, Assume: Allowed,
 	}
 	s := p.Setting
 	s.Duty = p.Thresholds

@@ -211,7 +211,9 @@ func (r *traced) settle() {
 		}
 	}
 	for _, s := range r.series {
+		s.order = make([]uint8, len(s.slots))
 		for i, sig := range s.slots {
+			s.order[i] = uint8(i)
 			if !sig.PerGPU() && first[sig].s != s {
 				continue
 			}
@@ -225,6 +227,7 @@ func (r *traced) settle() {
 				s.counters |= 1 << i
 			}
 		}
+		slices.SortFunc(s.order, func(a, b uint8) int { return cmp.Compare(s.slots[a], s.slots[b]) })
 		if t := s.inTime; t != nil {
 			t.counts, t.compute, t.hostWork, t.counters = s.counts, s.compute, s.hostWork, s.counters
 		}
@@ -292,6 +295,23 @@ func (a *Account) List(at time.Time) []*inventory.Resource {
 	for i := range a.resources {
 		if r := a.Resource(i, at); r != nil {
 			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// part returns when a GPU was idle.
+func (s *series) part(step int64, gpu int, idleBelow float64) *part {
+	out := &part{gpu: gpu}
+	s = s.byTime()
+	slot := slices.Index(s.slots, usage.GPUUtil)
+	if slot < 0 {
+		return out
+	}
+	for p := s.player(step); p.advance(); {
+		if p.has&(1<<slot) != 0 {
+			v := p.values[slot]
+			out.addRun(p.at, step, p.count, v == 0 || v < idleBelow)
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"container/heap"
 	"math/bits"
 	"slices"
 	"time"
@@ -22,7 +21,8 @@ type Released struct {
 // it in which a signal that means compute is at or above its floor; of stalled work, to
 // the first rise of a counter; else until a sample is missing or the trace ends.
 //
-// GPUs decide where any was measured by then, otherwise the signals of the host.
+// GPUs decide where any was measured by then, otherwise the signals of the host; where
+// neither was, it ends at once.
 func (a *Account) Released(resource int, at time.Time, stalled bool) Released {
 	r, t := a.resources[resource], at.UnixMicro()
 	return a.released(r, t, stalled, func(k int) runs { return r.series[k].byTime().runsAround(t, a.step) })
@@ -32,7 +32,8 @@ func (a *Account) Released(resource int, at time.Time, stalled bool) Released {
 // resource is not there, and what is sampled within it stays hidden; what there was before
 // is forgotten. A resource that is away already is back when it was to be.
 func (f *Feed) Release(resource int, stalled bool) Released {
-	l := f.of[resource]
+	place := f.place(resource)
+	l := f.listeners[place]
 	if f.now < l.from {
 		return Released{End: instant(f.now)}
 	}
@@ -50,7 +51,7 @@ func (f *Feed) Release(resource int, stalled bool) Released {
 		}
 		l.next = min(l.next, p.due(l))
 	}
-	heap.Fix(&f.queue, l.place)
+	f.queue.push(entry{l.next, place})
 	return out
 }
 
@@ -83,31 +84,29 @@ func (r *runs) next() (l level, values []float64, ok bool) {
 }
 
 // released follows every series from a release on. Each ends it where work comes back,
-// or a step after the last row before a missing one; the first of them counts, and work
-// within half a step of what is missing.
+// or a step after the last row before a missing one; the first of them counts.
 func (a *Account) released(r *traced, at int64, stalled bool, open func(series int) runs) Released {
 	f := followed{at: at, step: a.step, stalled: stalled, host: true, floors: &a.floors, work: never, missing: never}
 	for _, s := range r.series {
 		f.host = f.host && !s.byTime().has(s.compute, at)
+	}
+	out := Released{End: instant(at + 1)}
+	first := slices.IndexFunc(r.series, func(s *series) bool { return s.byTime().has(f.slots(s), at) })
+	if first < 0 {
+		return out // nothing was measured, and what is not known is not released
 	}
 	for k, s := range r.series {
 		if s = s.byTime(); s.compute|s.hostWork|s.counters != 0 {
 			f.follow(s, open(k))
 		}
 	}
-	out := Released{End: instant(at + 1)}
 	switch {
-	case f.work != never && (f.missing == never || f.work-f.missing < f.jitter()):
+	case f.work != never && f.work <= f.missing:
 		out.End, out.ByWork = instant(f.work), true
 	case f.missing != never:
 		out.End = instant(max(at+1, f.missing))
 	}
-	for k, s := range r.series {
-		if s = s.byTime(); s.has(f.slots(s), at) {
-			out.Sampled = f.sampled(s, open(k), out.End.UnixMicro())
-			break
-		}
-	}
+	out.Sampled = f.sampled(r.series[first].byTime(), open(first), out.End.UnixMicro())
 	return out
 }
 
@@ -130,8 +129,6 @@ type followed struct {
 	// work is when it comes back, missing when the first row is missing.
 	work, missing int64
 }
-
-func (f *followed) jitter() int64 { return (f.step + 1) / 2 }
 
 // slots returns the slots of a series that say whether there is work.
 func (f *followed) slots(s *series) uint32 {
@@ -171,14 +168,14 @@ func (f *followed) follow(s *series, in runs) {
 			}
 		}
 		at := l.at + before*f.step
-		if measured && at-newest-f.step >= f.jitter() {
+		if measured && at-newest-f.step >= (f.step+1)/2 {
 			break
 		}
-		if at >= f.work || f.missing != never && at >= f.missing+f.jitter() {
+		if end := min(f.work, f.missing); at > end && (!measured || newest+f.step >= end) {
 			return
 		}
 		if f.worked(s, l.has, values, counters, at) {
-			f.work = at
+			f.work = min(f.work, at)
 			return
 		}
 		if says {

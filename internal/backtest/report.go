@@ -303,9 +303,9 @@ func (c Assumptions) notes() []string {
 		text  string
 	}{
 		{c.Governed, "policies may act on them"},
-		{c.Untagged, "they have no tags"},
-		{c.Unlaunched, "their launch time is unknown: their age is unknown, and nothing is warm-up"},
-		{c.GPUsSeen, "the GPUs with samples are all that they have"},
+		{c.Tags, "they have no tags"},
+		{c.Launched, "their launch time is unknown: their age is unknown, and nothing is warm-up"},
+		{c.GPUs, "the GPUs with samples are all that they have"},
 		{c.Kind, "they are instances"},
 		{c.Lifetime, "they are ephemeral"},
 		{c.Purpose, "they are for experimentation"},
@@ -314,8 +314,8 @@ func (c Assumptions) notes() []string {
 			out = append(out, fmt.Sprintf("Assumed of %d of %d resources: %s.", n.count, c.Resources, n.text))
 		}
 	}
-	if c.UnknownType > 0 {
-		out = append(out, fmt.Sprintf("%d of %d resources are of a type that the price book does not know: how many GPUs they have is unknown, and so is what they do.", c.UnknownType, c.Resources))
+	if c.Size > 0 {
+		out = append(out, fmt.Sprintf("%d of %d resources are of a type that the price book does not know: how many GPUs they have is unknown, and so is what they do.", c.Size, c.Resources))
 	}
 	return out
 }

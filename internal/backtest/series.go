@@ -21,6 +21,8 @@ type series struct {
 	blocks []block
 	// slots are the signals in the order in which they came. Sets of them are bits.
 	slots []usage.Signal
+	// order are the slots in the order of their signals.
+	order []uint8
 	// counts are the slots that count: not the signals of the machine that another
 	// GPU's rows carry. Of these, compute and hostWork mean work, counters are counters.
 	counts, compute, hostWork, counters uint32
@@ -47,7 +49,7 @@ type block struct {
 	data  []byte
 }
 
-// Bounds of a block in bytes. A block is about as large as all before it.
+// Bounds of a block in bytes. In between it is a quarter of all before it.
 const (
 	minBlock = 96
 	maxBlock = 4096
@@ -198,7 +200,7 @@ func (s *series) write(at, lag, step int64, has, desc uint32, values []float64) 
 		for _, b := range s.blocks {
 			size += len(b.data)
 		}
-		size = max(min(size, maxBlock), minBlock, len(token)+binary.MaxVarintLen64)
+		size = max(min(size/4, maxBlock), minBlock, len(token)+binary.MaxVarintLen64)
 		s.blocks = append(s.blocks, block{at + lag, slices.Grow([]byte(nil), size)})
 		n++
 		copy(l.values, values)

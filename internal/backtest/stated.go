@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -129,62 +130,74 @@ func (r *traced) statements(step int64) []stated {
 	return out
 }
 
-// describedAt returns what is known of the resource at a time; nil is nothing.
+// describedAt returns what is known of the resource at a time.
 func (r *traced) describedAt(known int64) *usage.Description {
-	i, found := slices.BinarySearchFunc(r.stated, known, func(s stated, at int64) int { return cmp.Compare(s.known, at) })
-	if found {
-		return r.stated[i].Description
-	}
+	i := sort.Search(len(r.stated), func(i int) bool { return r.stated[i].known > known })
 	if i == 0 {
-		return nil
+		return &undescribed
 	}
 	return r.stated[i-1].Description
 }
 
-// Assumptions counts the resources of which a trace does not say something that
-// decides, and what is taken for it.
-type Assumptions struct {
-	// Resources is how many there are in all.
-	Resources int
-	// Governed are resources that policies may act on because nothing denies it.
-	Governed int
-	// Untagged have no tags: nothing protects them, no policy excludes them by a tag.
-	Untagged int
-	// Unlaunched have no launch time: they have neither an age nor a warm-up.
-	Unlaunched int
-	// GPUsSeen have neither a stated number of GPUs nor a type: those that were seen
-	// are all they have. UnknownType are of a stated type of which nothing is known.
-	GPUsSeen, UnknownType int
-	// Kind, Lifetime and Purpose are resources taken for instances, for ephemeral and
-	// for experimentation.
-	Kind, Lifetime, Purpose int
+// undescribed is a resource of which nothing is stated.
+var undescribed usage.Description
+
+// Assumed is what a trace does not say of a resource, and what is taken for it. That
+// nobody else manages it, that nothing protects it from being ended and that it has no
+// disks of its own is assumed of every one, for no column says so.
+type Assumed struct {
+	// Governed says that policies may act on it because nothing denies that.
+	Governed bool
+	// Tags says that it has no tags: none protects it, no policy selects it by one.
+	Tags bool
+	// Launched says that the launch time is unknown: it has neither age nor warm-up.
+	Launched bool
+	// GPUs says that neither their number nor a type is stated: those that were seen are
+	// all it has.
+	GPUs bool
+	// Size says that a type is stated of which nothing is known, and no number of GPUs:
+	// its size is unknown.
+	Size bool
+	// Kind, Lifetime and Purpose say that it is taken for an instance, for ephemeral
+	// and for experimentation.
+	Kind, Lifetime, Purpose bool
 }
 
-// Assumptions counts over all resources what was not stated of them in the whole
-// trace. That nobody else manages any of them, and that they have no local disks, is
-// assumed of all, for no column says so.
+// Assumptions counts resources by what is assumed of them.
+type Assumptions struct {
+	Resources                                                     int
+	Governed, Tags, Launched, GPUs, Size, Kind, Lifetime, Purpose int
+}
+
+// Assumed returns what the trace does not say of a resource up to a time.
+func (a *Account) Assumed(i int, at time.Time) Assumed {
+	return a.assumed(i, at.UnixMicro())
+}
+
+func (a *Account) assumed(i int, known int64) Assumed {
+	r := a.resources[i]
+	d := r.describedAt(known)
+	tagged := a.tagged(r, d)
+	size, gpus := a.size(r, known, d)
+	return Assumed{
+		Governed: a.assumesGoverned(tagged), Tags: d.Tags == nil, Launched: d.Launched.IsZero(), GPUs: gpus, Size: !size.GPUs.Known(),
+		Kind: d.Kind == "", Lifetime: tagged.Lifetime == inventory.LifetimeUnknown, Purpose: tagged.Purpose == inventory.PurposeUnknown,
+	}
+}
+
+// Assumptions counts over all resources what the whole trace does not say of them.
 func (a *Account) Assumptions() Assumptions {
 	c := Assumptions{Resources: len(a.resources)}
-	count := func(n *int, assumed bool) {
-		if assumed {
-			*n++
+	for i := range a.resources {
+		s := a.assumed(i, never)
+		for n, assumed := range map[*int]bool{
+			&c.Governed: s.Governed, &c.Tags: s.Tags, &c.Launched: s.Launched, &c.GPUs: s.GPUs, &c.Size: s.Size,
+			&c.Kind: s.Kind, &c.Lifetime: s.Lifetime, &c.Purpose: s.Purpose,
+		} {
+			if assumed {
+				*n++
+			}
 		}
-	}
-	for i, r := range a.resources {
-		d := r.describedAt(never)
-		if d == nil {
-			d = &usage.Description{}
-		}
-		tagged := a.tagged(r, d)
-		count(&c.Governed, a.assumesGoverned(tagged))
-		count(&c.Untagged, d.Tags == nil)
-		count(&c.Unlaunched, d.Launched.IsZero())
-		size, assumed := a.size(i, never, d)
-		count(&c.GPUsSeen, assumed)
-		count(&c.UnknownType, !assumed && !size.GPUs.Known())
-		count(&c.Kind, d.Kind == "")
-		count(&c.Lifetime, tagged.Lifetime == inventory.LifetimeUnknown)
-		count(&c.Purpose, tagged.Purpose == inventory.PurposeUnknown)
 	}
 	return c
 }
@@ -219,7 +232,7 @@ func (a *Account) assumesGoverned(r *inventory.Resource) bool {
 
 // size returns what a resource has as far as is known at a time, and whether the GPUs
 // seen are taken for all it has.
-func (a *Account) size(i int, known int64, d *usage.Description) (size inventory.Size, assumed bool) {
+func (a *Account) size(r *traced, known int64, d *usage.Description) (size inventory.Size, assumed bool) {
 	if d.Type != "" && a.params.Size != nil {
 		if of, ok := a.params.Size(d.Type); ok {
 			size = of
@@ -229,7 +242,7 @@ func (a *Account) size(i int, known int64, d *usage.Description) (size inventory
 	case d.GPUs.Known():
 		size.GPUs = d.GPUs
 	case d.Type == "":
-		size.GPUs = inventory.Known(a.resources[i].gpus(known))
+		size.GPUs = inventory.Known(r.gpus(known))
 		return size, true
 	}
 	return size, false
@@ -262,7 +275,7 @@ func (r *traced) growth() []int64 {
 			unnamed = seen
 			continue
 		}
-		gpu, _ := (&usage.Track{Name: s.gpu}).Parent()
+		gpu, _ := usage.Parent(s.gpu)
 		if was, ok := named[gpu]; !ok || seen < was {
 			named[gpu] = seen
 		}
@@ -286,16 +299,13 @@ func (a *Account) Resource(i int, at time.Time) *inventory.Resource {
 		return nil
 	}
 	d := r.describedAt(known)
-	if d == nil {
-		d = &usage.Description{}
-	}
 	out := a.tagged(r, d)
 	out.Managed = out.Managed || a.assumesGoverned(out)
 	if out.Tags == nil {
 		out.Tags = map[string]string{}
 	}
 	out.Lifetime, out.Purpose = cmp.Or(out.Lifetime, inventory.Ephemeral), cmp.Or(out.Purpose, inventory.Experimentation)
-	out.Size, _ = a.size(i, known, d)
+	out.Size, _ = a.size(r, known, d)
 	if out.Kind == inventory.KindInstance {
 		out.Detail = &inventory.Instance{}
 	}

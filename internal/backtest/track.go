@@ -88,6 +88,14 @@ func (t *track) add(at, step int64, idle bool) bool {
 	return true
 }
 
+// addRun appends equal samples a step apart, the first of which is after the last.
+func (t *track) addRun(at, step, count int64, idle bool) {
+	t.add(at, step, idle)
+	t.count += uint64(count - 1)
+	t.next += (count - 1) * step
+	t.last = at + (count-1)*step
+}
+
 // run is a number of equal samples a step apart.
 type run struct {
 	start int64

@@ -31,11 +31,6 @@ type Store interface {
 	// Rows yields rows ordered by start, account, day, resource and then in the order in
 	// which they were given. After an error nothing more is yielded.
 	Rows(ctx context.Context, q Query) iter.Seq2[Row, error]
-
-	// Totals adds up the rows of q by the dimensions, in the order of their values. A
-	// cost that a row does not know is counted in no sum. Without dimensions there is one
-	// total, also over no rows. Sums that pass the range of an amount are an error.
-	Totals(ctx context.Context, q Query, by ...Dimension) ([]Total, error)
 }
 
 // Query chooses rows. Its zero value chooses all. Filters are combined by "and"; a
@@ -51,7 +46,7 @@ type Query struct {
 	Categories []Category
 }
 
-// Dimension is a column of rows by which totals are made.
+// Dimension is a column of rows by which costs are shared out.
 type Dimension string
 
 // The dimensions.
@@ -75,19 +70,8 @@ const (
 	ByPurpose        Dimension = "purpose"
 )
 
-// Total is the sum of the rows that agree in the dimensions asked for.
-type Total struct {
-	// Values of the dimensions, in the order asked for; a day and a start are RFC 3339
-	// dates ("2024-09-01"). Empty is what the bill does not say.
-	Values []string
-	Cost   Cost
-	Bytes  int64
-	Lines  int64
-	// Rows without the cost.
-	NoEffective, NoList, NoContracted int64
-}
-
-// Value returns the row's value in a dimension, as [Total] holds it.
+// Value returns the row's value in a dimension; a day and a start as RFC 3339 dates
+// ("2024-09-01"). Empty is what the bill does not say.
 func (r *Row) Value(d Dimension) string {
 	switch d {
 	case ByStart:

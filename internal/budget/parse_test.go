@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -71,15 +70,20 @@ func TestParse(t *testing.T) {
 // TestConfigDecodes decodes the sections as curfew.yaml is, with the place of a mistake.
 func TestConfigDecodes(t *testing.T) {
 	var c budget.Config
-	if err := yaml.NewDecoder(strings.NewReader(complete), yaml.Strict()).Decode(&c); err != nil {
+	decode := func(src string) error {
+		f, err := document.Parse("curfew.yaml", []byte(src))
+		if err != nil {
+			return err
+		}
+		return f.Decode(f.Bodies[0], &c)
+	}
+	if err := decode(complete); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := c.Check(); err != nil || len(s.Budgets()) != 5 {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	err := yaml.NewDecoder(strings.NewReader("budgets:\n  - {id: a, amount: 1, colour: red}\n"), yaml.Strict()).Decode(&c)
-	var ye yaml.Error
-	if !errors.As(err, &ye) || ye.GetToken().Position.Line != 2 {
+	if err := decode("budgets:\n  - {id: a, amount: 1, colour: red}\n"); err == nil || !strings.HasPrefix(err.Error(), `curfew.yaml:2:24: a budget has no key "colour"`) {
 		t.Errorf("got %v, want a mistake in line 2", err)
 	}
 }
@@ -89,13 +93,13 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{"an unknown key", "budgets:\n  - id: a\n    amuont: 1\n", `3:5: a budget has no key "amuont"`},
 		{"an unknown section", "budget: []\n", `1:1: the file has no key "budget"`},
 		{"no amount", "budgets:\n  - id: a\n    purpose: any\n", "2:5: a budget needs amount"},
-		{"no id", "budgets:\n  - {purpose: any, amount: 1}\n", "2:6: a budget needs id"},
+		{"no id", "budgets:\n  - {purpose: any, amount: 1}\n", "2:5: a budget needs id"},
 		{"a negative amount", "budgets:\n  - {id: a, purpose: any, amount: -1}\n", `2:35: amount is dollars such as 20000 or 12.50, not "-1"`},
 		{"an amount with a sign", "budgets:\n  - {id: a, purpose: any, amount: $5}\n", `not "$5"`},
 		{"an exponent", "budgets:\n  - {id: a, purpose: any, amount: 1e3}\n", `not "1e3"`},
 		{"no purpose", "budgets:\n  - id: a\n    amount: 1\n", `2:9: budget "a" names no purpose`},
 		{"a purpose that is none", "budgets:\n  - {id: a, purpose: fun, amount: 1}\n", `"fun" is no purpose`},
-		{"a purpose twice", "budgets:\n  - {id: a, purpose: [data, data], amount: 1}\n", "data is given twice"},
+		{"a purpose twice", "budgets:\n  - {id: a, purpose: [data, data], amount: 1}\n", `"data" is given twice`},
 		{"two of one id", "budgets:\n  - {id: a, purpose: any, amount: 1}\n  - {id: a, purpose: any, amount: 2}\n", `3:10: there are two budgets "a"`},
 		{"a parent that is none", "budgets:\n  - {id: a, purpose: any, amount: 1, parent: b}\n", `2:46: budget "a": there is no budget "b" to be a part of`},
 		{"its own parent", "budgets:\n  - {id: a, purpose: any, amount: 1, parent: a}\n", `budget "a" is a part of itself: a in a`},
@@ -123,7 +127,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := budget.Parse("b.yaml", []byte(tc.src))
-			var e *budget.Error
+			var e *document.Error
 			if !errors.As(err, &e) || e.Line < 1 || e.Column < 1 || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -30,6 +31,8 @@ type backtestFlags struct {
 	resource    string
 	policies    []string
 	caps        bool
+	every       string
+	decisions   string
 	output      string
 }
 
@@ -64,7 +67,9 @@ came back to a resource that was let go.`,
 	fl := c.Flags()
 	f.addTrace(fl)
 	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
-	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies; dollars an hour need --price")
+	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
+	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron (default: at every sample and deadline)")
+	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
 	fl.BoolVar(&f.baselines, "baselines", true, "replay the baselines")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json or html")
 	return c
@@ -82,10 +87,27 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 		return usageError("--baselines=false and no --policy leave nothing to replay")
 	}
 	p.Baselines, p.Caps = f.baselines, f.caps
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	var set *policy.Set
 	if len(f.policies) > 0 {
-		if p.Policies, err = a.readPolicies(f.policies); err != nil {
+		if set, err = a.readPolicies(f.policies); err != nil {
 			return err
 		}
+	}
+	if p, err = a.replayed(cfg, p, set); err != nil {
+		return err
+	}
+	if f.every != "" {
+		if p.Every, err = config.ParseDuration(f.every); err != nil || p.Every < 0 {
+			return usageError("--every %q: it is a duration such as 5m", f.every)
+		}
+	}
+	var decisions []backtest.Decision
+	if f.decisions != "" {
+		p.Decided = func(d backtest.Decision) { decisions = append(decisions, d) }
 	}
 	if f.output == "html" {
 		p.Draw = drawn
@@ -98,6 +120,9 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	r, err := backtest.Run(ctx, file, p)
 	if err != nil {
 		return backtestFailure(f.trace, err)
+	}
+	if err := a.writeDecisions(f.decisions, decisions); err != nil {
+		return err
 	}
 	if f.output == "html" {
 		return r.HTML(a.Stdout)
@@ -185,7 +210,16 @@ func (a *app) printBacktest(r backtest.Report) error {
 		}
 		fmt.Fprintln(w)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(a.Stdout, "\n  %s", a.wrapped(n, 2))
+	}
+	if len(r.Notes) > 0 {
+		fmt.Fprintln(a.Stdout)
+	}
+	return nil
 }
 
 func savedText(usd *string) string {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	_ "embed" // for the policies of the demonstration
 	"errors"
 	"fmt"
 	"os"
@@ -12,13 +13,13 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/curfew-dev/curfew/examples"
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Bounds of the demonstration.
@@ -26,6 +27,11 @@ const (
 	demoPasses = 8
 	demoShown  = 6 // lines of one result
 )
+
+// ownPolicies are those of `curfew enforce --demo` where none are given.
+//
+//go:embed demo.yaml
+var ownPolicies []byte
 
 // demo lets the policies act on the simulated account, pass by pass, under a clock that
 // jumps to when there is something to do. It is the engine that acts on real accounts;
@@ -91,7 +97,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 // demoPolicies are those given, which then enforce, or the demonstration's own.
 func (a *app) demoPolicies(names []string) (*policy.Set, error) {
 	if len(names) == 0 {
-		return policy.Parse("demo.yaml", examples.Demo)
+		return policy.Parse("demo.yaml", ownPolicies)
 	}
 	set, err := a.readPolicies(names)
 	if err != nil {

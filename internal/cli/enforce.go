@@ -3,9 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,9 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/notify"
 	"github.com/curfew-dev/curfew/internal/notify/mail"
 	"github.com/curfew-dev/curfew/internal/notify/slack"
@@ -24,6 +29,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // enforceFlags are the flags of enforce.
@@ -35,6 +41,8 @@ type enforceFlags struct {
 	enforce  bool
 	window   string
 	output   string
+	// trace and at are those of --cloud trace; decisions is a file to write them to.
+	trace, at, decisions string
 }
 
 func (a *app) newEnforce() *cobra.Command {
@@ -63,6 +71,9 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
+	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
+	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions that acting uses beside scan's, and do nothing else")
 	return c
 }
@@ -71,7 +82,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err := oneOf("output", f.output, "table", "json"); err != nil {
 		return err
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkTrace(); err != nil {
 		return err
 	}
 	if f.printIAM {
@@ -92,7 +103,11 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err != nil {
 		return err
 	}
-	setting, s, err := a.live(ctx, cfg, f, set)
+	wire := a.live
+	if f.cloud == backtest.Cloud {
+		wire = a.recorded
+	}
+	setting, s, err := wire(ctx, cfg, f, set)
 	if err != nil {
 		return err
 	}
@@ -105,6 +120,9 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return stateFailure(scanFailure(err))
 	}
 	broken := err // what was done before it is shown all the same
+	if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
+		return err
+	}
 	if f.output == "json" {
 		err = a.printJSON(passDoc(pass, f))
 	} else {
@@ -174,6 +192,9 @@ func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (ro
 	if err != nil {
 		return round.Setting{}, err
 	}
+	if own, ok := lister.(*onprem.Fleet); ok {
+		book = book.With(own.Prices()...)
+	}
 	if measures, ok := lister.(usage.Source); ok {
 		sources = append(sources, measures)
 	}
@@ -203,6 +224,57 @@ func (a *app) live(ctx context.Context, cfg config.Config, f enforceFlags, set *
 		return round.Setting{}, nil, errors.Join(err, s.Close())
 	}
 	return setting, s, nil
+}
+
+// recorded wires a pass over a trace: what is known at a time is the account, and what it
+// releases is away for those that come after it.
+func (a *app) recorded(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Setting, *store.Store, error) {
+	setting, present, err := a.present(ctx, cfg, f.sourceFlags, f.trace, f.at, set)
+	if err != nil {
+		return round.Setting{}, nil, err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return round.Setting{}, nil, err
+	}
+	setting.Uncapped = true
+	setting.Ladder = ladderOf(s.Actions(), present, setting.Clock(), cfg.Enforce.MaxRoundGap, f.enforce)
+	return setting, s, nil
+}
+
+// checkTrace settles which account is meant; a trace is one.
+func (f *enforceFlags) checkTrace() error {
+	if f.cloud != backtest.Cloud || f.demo {
+		if f.trace != "" || f.at != "" {
+			return usageError("--trace and --at are for --cloud %s", backtest.Cloud)
+		}
+		return f.check()
+	}
+	if f.trace == "" {
+		return usageError("--cloud %s: give the recorded usage, --trace FILE", backtest.Cloud)
+	}
+	return nil
+}
+
+// writeDecisions appends decisions to a file; an empty name keeps none.
+func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
+	if name == "" {
+		return nil
+	}
+	file, err := os.OpenFile(a.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // for all to read
+	if err != nil {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, unwrapPath(err))}
+	}
+	out := json.NewEncoder(file)
+	for _, d := range decisions {
+		if err = out.Encode(d); err != nil {
+			break
+		}
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("write decisions to %s: %w", name, err)
+	}
+	return nil
 }
 
 // facts returns what the state knows of a resource besides: its budgets, and how far what

@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -101,14 +102,14 @@ func (a *app) estimate(ctx context.Context, cfg config.Config, name string, f es
 			return nil, err
 		}
 	}
-	src, err := a.read(name)
+	src, err := a.read(namedFile{name, a.path(name)}, estimate.MaxPlan)
 	if err != nil {
 		return nil, err
 	}
 	e, err := estimated(name, src, book, p)
-	var broken *spec.Error
+	var broken *document.Error
 	if errors.As(err, &broken) {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: err}
+		return nil, err
 	}
 	return e, planFailure(err)
 }
@@ -140,17 +141,27 @@ func (a *app) dataRegions(ctx context.Context, cfg config.Config) (map[string]st
 	return regions, nil
 }
 
-// read returns a file as a whole; "-" is the standard input.
-func (a *app) read(name string) ([]byte, error) {
-	var src []byte
-	var err error
-	if name == "-" {
-		src, err = io.ReadAll(a.Stdin)
-	} else {
-		src, err = os.ReadFile(a.path(name))
-	}
+// read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name
+// "-" is the standard input.
+func (a *app) read(f namedFile, jsonLimit int64) ([]byte, error) {
+	src, err := func() ([]byte, error) {
+		in := a.Stdin
+		if f.name != "-" {
+			file, err := config.Open(f.path)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", f.name, unwrapPath(err))
+			}
+			defer file.Close()
+			in = file
+		}
+		head, limit := bufio.NewReader(in), int64(document.MaxBytes)
+		if first, _ := head.Peek(head.Size()); bytes.HasPrefix(bytes.TrimSpace(first), []byte("{")) {
+			limit = jsonLimit
+		}
+		return document.Read(f.name, head, limit)
+	}()
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: err}
 	}
 	return src, nil
 }

@@ -335,11 +335,11 @@ func TestVotesHaveTheirPlace(t *testing.T) {
 		{"none", "votes: []\n", ""},
 		{"digits", "votes:\n  - {request: 12345678e901, by: bo, allow: true}\n", ""},
 		{"short", "votes:\n  - {request: 12345678, by: bo, allow: true}\n  - request: 1234\n    by: bo\n    allow: true\n", "votes.yaml:3:"},
-		{"undecided", "votes: [{request: abcdefgh, by: bo}]\n", "votes.yaml:1:9: a vote needs request"},
+		{"undecided", "votes: [{request: abcdefgh, by: bo}]\n", "votes.yaml:1:9: a vote needs allow"},
 		{"neither", "votes:\n  - {request: abcdefgh, by: bo, allow: \"yes\"}\n", "votes.yaml:2:40: allow is true or false"},
-		{"another key", "votes:\n  - {request: abcdefgh, by: bo, allow: true, amount: 3}\n", `votes.yaml:2:46: unknown field "amount"`},
-		{"a list", "votes:\n  - {request: [a], by: bo, allow: true}\n", "votes.yaml:2:6: request is a text"},
-		{"no votes", "votes: [3]\n", "votes.yaml:1:9: a vote needs"},
+		{"another key", "votes:\n  - {request: abcdefgh, by: bo, allow: true, amount: 3}\n", `votes.yaml:2:46: a vote has no key "amount"`},
+		{"a list", "votes:\n  - {request: [a], by: bo, allow: true}\n", "votes.yaml:2:15: request is a text"},
+		{"no votes", "votes: [3]\n", "votes.yaml:1:9: a vote has keys"},
 		{"not closed", "a: [\n", "votes.yaml:1:4:"},
 	} {
 		d.write("votes.yaml", tt.text)

@@ -1,19 +1,16 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/notify/github"
@@ -38,62 +35,43 @@ type voteLine struct {
 
 // UnmarshalYAML reads a vote strictly; mistakes have their place.
 func (v *voteLine) UnmarshalYAML(n ast.Node) error {
-	wrong := func(n ast.Node, format string, args ...any) error {
-		t := n.GetToken()
-		return &yaml.SyntaxError{Message: fmt.Sprintf(format, args...), Token: &token.Token{Position: t.Position, Value: t.Value}}
-	}
-	var pairs []*ast.MappingValueNode
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		pairs = m.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{m}
-	}
-	texts := map[string]*string{"request": &v.request, "by": &v.by, "reason": &v.reason}
-	decided := false
-	for _, p := range pairs {
-		key := p.Key.GetToken().Value
-		if allow, isBool := p.Value.(*ast.BoolNode); key == "allow" && isBool {
-			v.allow, decided = allow.Value, true
-			continue
+	f := &document.File{}
+	text := func(name string, to *string) func(ast.Node) error {
+		return func(n ast.Node) (err error) {
+			if *to = document.Scalar(n); *to == "" { // an id of digits alone is no number
+				*to, err = f.Text(n, name)
+			}
+			return err
 		}
-		to, known := texts[key]
-		_, isText := p.Value.(ast.ScalarNode)
-		switch {
-		case key == "allow":
-			return wrong(p.Value, "allow is true or false")
-		case !known:
-			return wrong(p.Key, "unknown field %q: a vote has request, by, allow and reason", key)
-		case !isText:
-			return wrong(p.Key, "%s is a text", key)
-		}
-		*to = p.Value.GetToken().Value // an id of digits alone is no number
 	}
-	if len(v.request) < leastID || strings.TrimSpace(v.by) == "" || !decided {
-		return wrong(n, "a vote needs request (at least %d characters of its id), by and allow", leastID)
+	_, err := f.Mapping(n, "a vote", document.Required("request", text("request", &v.request)), document.Required("by", text("by", &v.by)),
+		document.Required("allow", func(n ast.Node) (err error) { v.allow, err = f.Flag(n, "allow"); return err }),
+		document.Optional("reason", text("reason", &v.reason)))
+	if err == nil && (len(v.request) < leastID || strings.TrimSpace(v.by) == "") {
+		err = f.At(n, "a vote needs request (at least %d characters of its id), by and allow", leastID)
 	}
-	return nil
+	return err
 }
 
 // readVotes reads a file of votes, strictly.
 func (a *app) readVotes(name string, cfg config.Config) (*voteFile, error) {
-	src, err := a.read(name)
+	src, err := a.read(namedFile{name, a.path(name)}, document.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
-	wrong := func(line, column int, message string) error {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s:%d:%d: %s", name, line, column, message)}
+	f, err := document.Parse(name, src)
+	if err != nil {
+		return nil, err
 	}
-	f := voteFile{approvers: cfg.Approvers}
-	if err := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict()).Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		var broken yaml.Error
-		if errors.As(err, &broken) && broken.GetToken() != nil {
-			at := broken.GetToken().Position
-			return nil, wrong(at.Line, at.Column, strings.Join(strings.Fields(broken.GetMessage()), " "))
-		}
-		return nil, wrong(1, 1, "a list of votes is expected: "+err.Error())
+	votes := voteFile{approvers: cfg.Approvers}
+	if len(f.Bodies) == 0 {
+		return &votes, nil
 	}
-	return &f, nil
+	root, err := f.Body()
+	if err != nil {
+		return nil, err
+	}
+	return &votes, f.Decode(root, &votes)
 }
 
 // ballot returns the votes on a request.

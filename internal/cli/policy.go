@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -38,9 +38,9 @@ func (a *app) readPolicies(names []string) (*policy.Set, error) {
 	}
 	var sets []*policy.Set
 	for _, f := range files {
-		src, err := os.ReadFile(f.path)
+		src, err := a.read(f, document.MaxBytes)
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read policies %s: %w", f.name, unwrapPath(err))}
+			return nil, err
 		}
 		set, err := policy.Parse(f.name, src)
 		if err != nil {
@@ -175,14 +175,14 @@ enforce uses. Exit code 1 when a case fails.`,
 	}
 	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: those that the cases name, else policies in curfew.yaml)")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := oneOf("output", output, "table", "json"); err != nil {
 			return err
 		}
 		if len(args) == 0 {
 			return usageError("curfew policy test takes files of cases, or directories of them")
 		}
-		return a.policyTest(policies, args, output)
+		return a.policyTest(c.Context(), policies, args, output)
 	}
 	return c
 }
@@ -202,7 +202,7 @@ func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*p
 	return a.readPolicies(names)
 }
 
-func (a *app) policyTest(policies, args []string, output string) error {
+func (a *app) policyTest(ctx context.Context, policies, args []string, output string) error {
 	files, err := a.yamlFiles(args)
 	if err != nil {
 		return err
@@ -211,12 +211,16 @@ func (a *app) policyTest(policies, args []string, output string) error {
 	if err != nil {
 		return err
 	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
 	docs := []map[string]any{}
 	total, failed := 0, 0
 	for _, f := range files {
-		src, err := os.ReadFile(f.path)
+		src, err := a.read(f, document.MaxBytes)
 		if err != nil {
-			return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read cases %s: %w", f.name, unwrapPath(err))}
+			return err
 		}
 		tests, err := policy.ParseTests(f.name, src)
 		if err != nil {
@@ -227,7 +231,7 @@ func (a *app) policyTest(policies, args []string, output string) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range policy.RunTests(set, tests) {
+		for _, r := range round.Test(ctx, round.Setting{Prices: book}, set, tests) {
 			total++
 			if r.Passed() {
 				if output == "table" {
@@ -335,31 +339,12 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 }
 
 // observingAt wires what is explained: the account now, or a trace at a time.
-func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, trace, at string) (round.Live, error) {
+func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, trace, at string) (round.Setting, error) {
 	if trace == "" {
 		return a.observing(ctx, cfg, f, set)
 	}
-	p, err := backtestFlags{trace: trace, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
-	if err != nil {
-		return round.Live{}, err
-	}
-	book, err := a.prices(cfg)
-	if err != nil {
-		return round.Live{}, err
-	}
-	t := &traced{app: a, name: trace, format: p.Format}
-	now, err := t.newest(ctx)
-	if err != nil {
-		return round.Live{}, err
-	}
-	if at != "" {
-		if now, err = time.Parse(time.RFC3339, at); err != nil {
-			return round.Live{}, usageError("--at %q: it is an RFC 3339 time", at)
-		}
-	}
-	window := max(cfg.Enforce.Window, horizon(set))
-	cfg.Duty.WarmUp = time.Nanosecond // the first sample is no launch
-	return round.Live{Observer: t, Query: round.Query{Now: now, Window: window}, Prices: book, Duty: cfg.Duty, Policies: set, Governance: cfg.Governance, Now: a.Now}, nil
+	s, _, err := a.present(ctx, cfg, f.sourceFlags, trace, at, set)
+	return s, err
 }
 
 func (a *app) printExplanation(set *policy.Set, facts *policy.Facts, output string) error {

@@ -91,7 +91,7 @@ func (a *app) config() (config.Config, error) {
 	}
 	c, err := config.Load(path, a.Lookup)
 	if err != nil {
-		return config.Config{}, err
+		return config.Config{}, &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "docs/configuration.md lists every key"}
 	}
 	if a.dataDir != "" {
 		c.DataDir = a.path(a.dataDir)

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // The exit codes. When several apply, the order is 2, 1, 4, 5, 3.
@@ -135,9 +135,9 @@ func classify(ctx context.Context, err error) *failure {
 	if errors.As(err, &f) {
 		return f
 	}
-	var c *config.Error
-	if errors.As(err, &c) {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "docs/configuration.md lists every key"}
+	var broken *document.Error
+	if errors.As(err, &broken) {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: err}
 	}
 	return &failure{exit: ExitError, code: "error", err: err}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -377,9 +378,9 @@ func unwrapPath(err error) error {
 	return err
 }
 
-func (a *app) render(audit *round.Audit, f scanFlags) error {
+func (a *app) render(audit *round.Result, f scanFlags) error {
 	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Version: a.Version}
-	render := map[string]func(io.Writer, *round.Audit, report.Options) error{
+	render := map[string]func(io.Writer, *round.Result, report.Options) error{
 		"table": report.Table, "json": report.JSON, "yaml": report.YAML,
 		"csv": report.CSV, "html": report.HTML, "md": report.Markdown,
 	}[f.output]
@@ -390,7 +391,7 @@ func (a *app) render(audit *round.Audit, f scanFlags) error {
 }
 
 // saveScan keeps the findings for later commands: the whole file or none.
-func saveScan(dir, cloud string, audit *round.Audit, o report.Options) error {
+func saveScan(dir, cloud string, audit *round.Result, o report.Options) error {
 	dir = filepath.Join(dir, "scans")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

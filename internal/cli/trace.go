@@ -2,75 +2,137 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// traced is the account that a trace describes: its resources, as a replay makes them,
-// and what was measured of them up to a time.
-type traced struct {
-	app    *app
-	name   string
-	format usage.Format
+// tracedRegion is where the machines of a trace are priced whose type it states.
+const tracedRegion = "us-east-1"
+
+// replayed completes the parameters of a replay by the configuration, as every round goes
+// by it.
+func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (backtest.Params, error) {
+	book, err := a.prices(cfg)
+	if err != nil {
+		return p, err
+	}
+	p.Thresholds, p.Policies = cfg.Duty, set
+	p.Account.Tags = cfg.Tags
+	p.Setting = round.Setting{Prices: book, Governance: cfg.Governance, Facts: hourlyOf(book)}
+	if set != nil {
+		p.Setting.LookBack = lookBack(cfg, set)
+	}
+	p.MaxRoundGap = cfg.Enforce.MaxRoundGap
+	return p, nil
 }
 
-// newest returns the end of the trace's last sample.
-func (t *traced) newest(ctx context.Context) (time.Time, error) {
-	file, err := t.app.opened(ctx, t.name, &t.format)
-	if err != nil {
-		return time.Time{}, err
+// hourlyOf prices the machines of a trace that states their types, on demand.
+func hourlyOf(book *price.Book) func(*policy.Facts) {
+	return func(f *policy.Facts) {
+		if f.Resource.Type == "" || f.Hourly.Known() {
+			return
+		}
+		r := &inventory.Resource{ID: f.Resource.ID, Kind: f.Resource.Kind, Cloud: "aws", Region: tracedRegion, Type: f.Resource.Type, State: inventory.StateRunning,
+			Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
+		charges := ledger.RunRates([]*inventory.Resource{r}, book)[r.Ref()]
+		if len(charges) == 1 && charges[0].Unpriced == "" {
+			if hour, err := charges[0].ListCost.Mul(1, money.HoursPerMonth); err == nil {
+				f.Hourly = inventory.Known(hour)
+			}
+		}
 	}
-	defer file.Close()
-	s, err := usage.Survey(ctx, file, t.format)
-	return s.Last.Add(t.format.Step), err
 }
 
-// Observe implements round.Observer.
-func (t *traced) Observe(ctx context.Context, q round.Query) (*round.Observation, error) {
-	o := &round.Observation{Cloud: "trace", Accounts: []string{""}, Regions: []string{""}, Windows: map[inventory.Ref]*usage.Window{}, CommitmentsKnown: true}
-	byName := map[string]*inventory.Resource{}
-	file, err := t.app.opened(ctx, t.name, &t.format)
+// present reads a trace as the account that it is at a time; empty is its end.
+func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, trace, at string, set *policy.Set) (round.Setting, *backtest.Present, error) {
+	fail := func(err error) (round.Setting, *backtest.Present, error) { return round.Setting{}, nil, err }
+	p, err := backtestFlags{trace: trace, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
 	if err != nil {
-		return nil, err
+		return fail(err)
+	}
+	if p, err = a.replayed(cfg, p, set); err != nil {
+		return fail(err)
+	}
+	file, err := a.opened(ctx, trace, &p.Format)
+	if err != nil {
+		return fail(err)
 	}
 	defer file.Close()
-	_, err = usage.Read(ctx, file, t.format, func(s *usage.Sample) error {
-		if !s.Time.Before(q.Now) {
-			return nil
-		}
-		r := byName[s.Resource]
-		if r == nil {
-			r = backtest.Resource{Name: s.Resource, Description: s.Description}.Inventory()
-			r.Cloud, r.CreatedAt = o.Cloud, s.Time
-			byName[s.Resource] = r
-			o.Resources = append(o.Resources, r)
-		}
-		if s.Time.Before(r.CreatedAt) {
-			r.CreatedAt = s.Time
-		}
-		return nil
-	})
+	account, err := backtest.Read(ctx, file, p)
 	if err != nil {
-		return nil, err
+		return fail(backtestFailure(trace, err))
 	}
-	again, err := t.app.opened(ctx, t.name, &t.format)
-	if err != nil {
-		return nil, err
-	}
-	defer again.Close()
-	_, err = usage.Collect(ctx, again, t.format, func(resource string) *usage.Window {
-		r := byName[resource]
-		if r == nil {
-			return nil
+	now := account.Summary().Last.Add(p.Format.Step)
+	if at != "" {
+		if now, err = time.Parse(time.RFC3339, at); err != nil {
+			return fail(usageError("--at %q: it is an RFC 3339 time", at))
 		}
-		w := usage.NewWindow(round.WindowStart(r, q), q.Now, t.format.Step, "recorded", q.Floors)
-		w.Aggregated = true // a row without a GPU is about the resource, as in a replay
-		o.Windows[r.Ref()] = w
-		return w
-	})
-	return o, err
+	}
+	clock := func() time.Time { return now }
+	path := filepath.Join(cfg.DataDir, "traces", traceKey(a.path(trace))+".json")
+	deeds, err := readDeeds(path)
+	if err != nil {
+		return fail(err)
+	}
+	present := account.Present(clock, deeds, func(all []backtest.Deed) error { return writeDeeds(path, all) })
+	s := p.Setting
+	s.Clock, s.Lister, s.Sources, s.Duty, s.Policies, s.Source = clock, present, []usage.Source{present}, cfg.Duty, set, "enforce"
+	given := s.Facts
+	s.Facts = func(facts *policy.Facts) { given(facts); present.Know(facts) }
+	return s, present, nil
+}
+
+// traceKey names what is kept of a trace.
+func traceKey(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Base(path) + "-" + hex.EncodeToString(sum[:6])
+}
+
+// readDeeds reads what earlier processes released of a trace.
+func readDeeds(path string) ([]backtest.Deed, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var out []backtest.Deed
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was released of the trace: %w", err)
+	}
+	return out, nil
+}
+
+func writeDeeds(path string, deeds []backtest.Deed) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("keep what is released of the trace: %w", err)
+	}
+	return replaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(deeds) })
+}
+
+// ladderOf is the ladder of a trace: nobody is warned, and nothing but the trace changes.
+func ladderOf(s action.Store, on *backtest.Present, now time.Time, gap time.Duration, enforce bool) func(string) *action.Ladder {
+	return func(account string) *action.Ladder {
+		return &action.Ladder{Store: s, Cloud: on.Cloud(), Notifier: backtest.Everybody{}, Account: account, Actor: "trace", Enforce: enforce,
+			Clock: func() action.Clock { return backtest.ClockAt(now) }, MaxRoundGap: gap, Assume: backtest.Allowed}
+	}
 }

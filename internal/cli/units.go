@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/metrics"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -191,6 +192,20 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 	if err != nil {
 		return c, err
 	}
+	size := book.Size
+	if len(cfg.Machines) > 0 {
+		fleet, err := newFleet(cfg, book)
+		if err != nil {
+			return c, err
+		}
+		own := fleet.Sizes()
+		size = func(machineType string) inventory.Size {
+			if s, ok := own[machineType]; ok {
+				return s
+			}
+			return book.Size(machineType)
+		}
+	}
 	c.narrow = func(ctx context.Context, s *store.Store, q ledger.Query) (ledger.Query, error) {
 		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByType}, Since: q.Since, Until: q.Until, Filter: computeOf(q)})
 		if err != nil {
@@ -198,7 +213,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 		}
 		types := []string{"a machine with GPUs"} // no type's name: without any nothing is left
 		for _, sum := range sums {
-			n, known := book.Size(sum.Key[0]).GPUs.Get()
+			n, known := size(sum.Key[0]).GPUs.Get()
 			if !known {
 				return q, &failure{exit: ExitError, code: "not_counted", err: fmt.Errorf("count GPU-hours: how many GPUs a %s has is not known", sum.Key[0]), hint: "leave it out with --where type=…"}
 			}
@@ -221,7 +236,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 			if !duty.State(sum.Key[n+1]).Used() {
 				continue
 			}
-			gpus := book.Size(sum.Key[n]).GPUs.Or(0)
+			gpus := size(sum.Key[n]).GPUs.Or(0)
 			count := ledger.Count{Time: sum.Period, Count: ledger.Quantity(sum.Sums.Seconds * int64(gpus) * 1000 / 3600)}
 			if n == 1 {
 				count.Key = sum.Key[0]

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -98,30 +98,22 @@ func (u Unit) check() error {
 }
 
 // checkBooks checks the sections of money that are lists.
-func (c *Config) checkBooks(file *ast.File, name string) error {
-	place := func(path string, err error) error {
-		if p, perr := yaml.PathString("$." + path); perr == nil {
-			if n, ferr := p.FilterFile(file); ferr == nil && n != nil {
-				return at(name, n, path+": "+err.Error())
-			}
-		}
-		return &Error{File: name, Message: path + ": " + err.Error()}
-	}
+func (c *Config) checkBooks(f *document.File, root ast.Node) error {
 	if _, err := c.Gate.Limit(); err != nil {
-		return place("gate.ask_over", err)
+		return placed(f, root, "gate.ask_over", err)
 	}
 	for i := range c.SharedCosts {
 		if err := c.SharedCosts[i].Validate(); err != nil {
-			return place(fmt.Sprintf("shared_costs[%d]", i), err)
+			return placed(f, root, fmt.Sprintf("shared_costs[%d]", i), err)
 		}
 	}
 	for i, u := range c.Units {
 		if err := u.check(); err != nil {
-			return place(fmt.Sprintf("units[%d]", i), err)
+			return placed(f, root, fmt.Sprintf("units[%d]", i), err)
 		}
 	}
 	if _, err := budget.NewSet(c.Budgets, c.Quotas); err != nil {
-		return place("budgets", err)
+		return placed(f, root, "budgets", err)
 	}
 	return nil
 }

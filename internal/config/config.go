@@ -3,22 +3,21 @@
 package config
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/gate"
@@ -124,23 +123,6 @@ func Default() Config {
 	}
 }
 
-// Error is a mistake in a configuration file or in the environment.
-type Error struct {
-	// File and the 1-based Line and Column of the mistake; Line is 0 where it is
-	// not in a file.
-	File         string
-	Line, Column int
-	Message      string
-}
-
-// Error returns "curfew.yaml:3:5: message".
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return e.File + ": " + e.Message
-	}
-	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
-}
-
 // Find returns the configuration file for a working directory: the nearest
 // curfew.yaml upward, else the one in the user's configuration directory, else "".
 func Find(dir, userConfigDir string) string {
@@ -166,17 +148,13 @@ func isFile(path string) bool {
 }
 
 // Load reads a file, or only the defaults when path is empty, and then what the
-// environment overrides. Mistakes are an *Error.
+// environment overrides. Mistakes are a *document.Error.
 func Load(path string, lookup func(string) (string, bool)) (Config, error) {
 	c := Default()
 	if path != "" {
-		src, err := os.ReadFile(path)
+		src, err := read(path)
 		if err != nil {
-			var pathErr *fs.PathError
-			if errors.As(err, &pathErr) {
-				err = pathErr.Err
-			}
-			return Config{}, &Error{File: path, Message: "read the configuration: " + err.Error()}
+			return Config{}, err
 		}
 		if err := Decode(path, src, &c); err != nil {
 			return Config{}, err
@@ -188,84 +166,79 @@ func Load(path string, lookup func(string) (string, bool)) (Config, error) {
 	return c, nil
 }
 
-// Decode reads a configuration file's text over c; name is the file's, for errors.
-// Unknown and repeated keys, wrong types and values out of range are an *Error.
-func Decode(name string, src []byte, c *Config) error {
-	file, err := parser.ParseBytes(src, 0)
+func read(path string) ([]byte, error) {
+	f, err := Open(path)
 	if err != nil {
-		return positioned(name, err)
+		var file *fs.PathError
+		if errors.As(err, &file) {
+			err = file.Err
+		}
+		return nil, &document.Error{File: path, Message: "read the configuration: " + err.Error()}
 	}
-	if len(file.Docs) > 1 {
-		return &Error{File: name, Line: file.Docs[1].Body.GetToken().Position.Line, Column: 1, Message: "a second document: one file holds one configuration"}
+	defer f.Close()
+	return document.Read(path, f, document.MaxBytes)
+}
+
+// Decode reads a configuration file's text over c; name is the file's, for errors.
+// Unknown and repeated keys, wrong types and values out of range are a *document.Error.
+func Decode(name string, src []byte, c *Config) error {
+	f, err := document.Parse(name, src)
+	if err != nil {
+		return err
 	}
-	for _, l := range leaves(c) {
-		if l.isDuration() {
-			if node := l.node(file); node != nil {
-				if _, err := ParseDuration(text(node)); err != nil {
-					return at(name, node, l.path+": "+err.Error())
+	var root ast.Node
+	if len(f.Bodies) > 0 {
+		if root, err = f.Body(); err != nil {
+			return err
+		}
+		for _, l := range leaves(c) {
+			if n := document.Value(root, l.path); l.isDuration() && n != nil {
+				if _, err := ParseDuration(n.GetToken().Value); err != nil {
+					return f.At(n, "%s: %s", l.path, err)
 				}
 			}
 		}
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict(), yaml.CustomUnmarshaler(func(d *time.Duration, b []byte) error {
-		var s string
-		if err := yaml.Unmarshal(b, &s); err != nil {
+		if err := f.Decode(root, c, yaml.CustomUnmarshaler(func(d *time.Duration, b []byte) (err error) {
+			var s string
+			if err = yaml.Unmarshal(b, &s); err == nil {
+				*d, err = ParseDuration(s)
+			}
 			return err
-		}
-		v, err := ParseDuration(s)
-		*d = v
-		return err
-	}))
-	if len(file.Docs) == 1 && file.Docs[0].Body != nil && file.Docs[0].Body.Type() != ast.NullType {
-		if err := dec.Decode(c); err != nil {
-			return positioned(name, err)
+		})); err != nil {
+			return err
 		}
 	}
 	for _, l := range leaves(c) {
 		if err := l.check(); err != nil {
-			if node := l.node(file); node != nil {
-				return at(name, node, l.path+": "+err.Error())
-			}
-			return &Error{File: name, Message: l.path + ": " + err.Error()}
+			return placed(f, root, l.path, err)
 		}
 	}
-	if err := c.checkBooks(file, name); err != nil {
+	if err := c.checkBooks(f, root); err != nil {
 		return err
 	}
-	if err := c.checkMachines(file, name); err != nil {
+	if err := c.checkMachines(f, root); err != nil {
 		return err
 	}
 	if err := c.Notify.Validate(); err != nil {
 		var field *notify.FieldError
 		if errors.As(err, &field) {
-			path := "notify." + field.Path
-			for _, l := range leaves(c) {
-				if node := l.node(file); node != nil && l.path == path {
-					return at(name, node, path+": "+field.Message)
-				}
-			}
+			return placed(f, root, "notify."+field.Path, errors.New(field.Message))
 		}
-		return &Error{File: name, Message: "notify: " + err.Error()}
+		return placed(f, root, "notify", err)
 	}
 	if err := c.Duty.Validate(); err != nil {
-		return &Error{File: name, Message: "duty: " + err.Error()}
+		return placed(f, root, "duty", err)
 	}
 	return nil
 }
 
-func text(n ast.Node) string { return n.GetToken().Value }
-
-func at(name string, n ast.Node, message string) *Error {
-	p := n.GetToken().Position
-	return &Error{File: name, Line: p.Line, Column: p.Column, Message: message}
-}
-
-// positioned gives a YAML error its place in the file.
-func positioned(name string, err error) *Error {
-	var ye yaml.Error
-	if errors.As(err, &ye) && ye.GetToken() != nil {
-		p := ye.GetToken().Position
-		return &Error{File: name, Line: p.Line, Column: p.Column, Message: ye.GetMessage()}
+// placed is a mistake at a path of a file, or at the nearest part above it that the file
+// gives.
+func placed(f *document.File, root ast.Node, path string, err error) error {
+	for at := path; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
+		if n := document.Value(root, at); n != nil {
+			return f.At(n, "%s: %s", path, err)
+		}
 	}
-	return &Error{File: name, Message: err.Error()}
+	return &document.Error{File: f.Name, Message: path + ": " + err.Error()}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 func TestMistakesHaveTheirPlace(t *testing.T) {
@@ -32,9 +34,9 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := Default()
 			err := Decode("curfew.yaml", []byte(tc.src), &c)
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("Decode: got %v, want a *config.Error", err)
+				t.Fatalf("Decode: got %v, want a *document.Error", err)
 			}
 			if e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
 				t.Errorf("Decode: got %q, want %d:%d with %q", e, tc.line, tc.column, tc.message)
@@ -167,9 +169,9 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		c := Default()
 		err := Decode("f.yaml", []byte(s), &c)
-		var e *Error
+		var e *document.Error
 		if err != nil && !errors.As(err, &e) {
-			t.Fatalf("%q: %v is not a *config.Error", s, err)
+			t.Fatalf("%q: %v is not a *document.Error", s, err)
 		}
 		if err == nil {
 			for _, l := range leaves(&c) {

@@ -2,12 +2,12 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // EnvPrefix begins the name of every variable that overrides a key:
@@ -41,19 +41,6 @@ func walk(out []leaf, path string, v reflect.Value) []leaf {
 }
 
 func (l leaf) isDuration() bool { return l.value.Type() == reflect.TypeFor[time.Duration]() }
-
-// node returns the leaf's value in a file, nil when the file does not give it.
-func (l leaf) node(file *ast.File) ast.Node {
-	p, err := yaml.PathString("$." + l.path)
-	if err != nil {
-		return nil
-	}
-	n, err := p.FilterFile(file)
-	if err != nil {
-		return nil
-	}
-	return n
-}
 
 // off are the keys whose default is zero, which leaves out what they are about.
 var off = func() map[string]bool {
@@ -96,10 +83,10 @@ func override(c *Config, lookup func(string) (string, bool)) error {
 			continue
 		}
 		if err := l.set(s); err != nil {
-			return &Error{File: l.env(), Message: err.Error()}
+			return &document.Error{File: l.env(), Message: err.Error()}
 		}
 		if err := l.check(); err != nil {
-			return &Error{File: l.env(), Message: err.Error()}
+			return &document.Error{File: l.env(), Message: err.Error()}
 		}
 	}
 	return nil
@@ -125,8 +112,12 @@ func (l leaf) set(s string) error {
 		l.value.SetString(s)
 	default:
 		p := reflect.New(l.value.Type())
-		if err := yaml.Unmarshal([]byte(s), p.Interface()); err != nil {
-			return errors.New("\"" + s + "\" is not a " + l.value.Kind().String())
+		f, err := document.Parse(l.env(), []byte(s))
+		if err == nil && len(f.Bodies) == 1 {
+			err = f.Decode(f.Bodies[0], p.Interface())
+		}
+		if err != nil || len(f.Bodies) != 1 {
+			return fmt.Errorf("%.100q is not a %s", s, l.value.Kind())
 		}
 		l.value.Set(p.Elem())
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 const listed = `machines:
@@ -59,7 +60,7 @@ func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := Default()
 			err := Decode("curfew.yaml", []byte(strings.Replace(listed, tc.old, tc.new, 1)), &c)
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) || e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
 				t.Errorf("got %v, want %d:%d with %q", err, tc.line, tc.column, tc.message)
 			}
@@ -76,9 +77,9 @@ func FuzzMachines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		c := Default()
 		if err := Decode("f.yaml", []byte(s), &c); err != nil {
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("%q: %v is not a *config.Error", s, err)
+				t.Fatalf("%q: %v is not a *document.Error", s, err)
 			}
 			return
 		}

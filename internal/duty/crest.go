@@ -39,8 +39,8 @@ func (c crest) add(at int64, v float64, k *Tracker, m *meter) crest {
 }
 
 // thin makes room for a point: it drops the oldest peak where no verdict looks back to
-// it any more, else it merges the two neighbors that are closest for their age and have
-// no line between them. The higher value moves to the later time, so that no line is
+// it any more, else it merges two that follow one another, are closest for their age and
+// have no line between them. The higher value moves to the later time, so that no line is
 // reached later than it says.
 func (c crest) thin(k *Tracker, m *meter, newest int64) crest {
 	if c[0].at < k.horizon(newest) {

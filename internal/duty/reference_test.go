@@ -729,11 +729,6 @@ func (j *naiveJudge) tracks() (list []*usage.Track, gpus int) {
 	return list, len(seen)
 }
 
-// known says whether the samples of a signal cover the window and are fresh.
-func (j *naiveJudge) known(st *usage.Stats) bool {
-	return j.w.Fresh(st, j.now) && j.w.Coverage(st) >= j.t.MinCoverage
-}
-
 // heldWhy gives the reason of the GPU that holds most surely, and how many do.
 func (j *naiveJudge) heldWhy(held []naiveGPU) string {
 	best := held[0]

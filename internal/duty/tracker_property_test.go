@@ -126,6 +126,11 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 		floors[usage.GPUUtil] = 0.2
 		f.a = usage.Activity{Floors: floors}
 	}
+	training := rapid.IntRange(0, 3).Draw(t, "training") == 0 // computes, with or without progress
+	util := []float64{0, 0, 0.4, 1, 50, 100}
+	if training {
+		util = []float64{90, 90, 90, 90, 1, 0.4}
+	}
 	names := []string{""}
 	if gpus != 0 || rapid.IntRange(0, 4).Draw(t, "unexpected GPUs") == 0 {
 		names = rapid.SampledFrom([][]string{{""}, {"0"}, {"0"}, {"0", "1"}, {"0", "1", "2"}, {"0", "0:1", "0:2"}, {"0:1", "1"}, {"", "0"}}).Draw(t, "names")
@@ -142,7 +147,7 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 		if gpu == "" && gpus == 0 && len(names) == 1 {
 			continue
 		}
-		habit(gpu, usage.GPUUtil, true, 0, 0, 0.4, 50, 100)
+		habit(gpu, usage.GPUUtil, true, util...)
 		habit(gpu, usage.SMActive, false, 0, 0, 0.004, 0.5)
 		habit(gpu, usage.TensorActive, false, 0, 0, 0.5)
 		habit(gpu, usage.DRAMActive, false, 0, 0.2)
@@ -160,8 +165,8 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 	habit("", usage.DiskBytes, false, 1e3*per, 1e3*per, 4e6*per, 40e6*per)
 	habit("", usage.Sessions, false, 0, 0, 0, 1)
 	habit("", usage.Kernels, false, 0, 0, 0, 1)
-	habit("", usage.Step, false, 0, 1, 2, 5)
-	habit("", usage.Checkpoints, false, 0, 1, 2, 5)
+	habit("", usage.Step, training, 0, 1, 2, 5)
+	habit("", usage.Checkpoints, training, 0, 1, 2, 5)
 	habit("", usage.Requests, false, 0, 5)
 	slices.SortStableFunc(f.handings, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
 	return f

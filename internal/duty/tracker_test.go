@@ -110,7 +110,6 @@ func TestNobody(t *testing.T) {
 
 // TestNextChanges names the moments at which a verdict changes by itself.
 func TestNextChanges(t *testing.T) {
-	const minute = time.Minute
 	at := func(m float64) time.Time { return gpuAt(m, 0).Time }
 	for _, tc := range []struct {
 		name     string
@@ -149,6 +148,24 @@ func TestNextChanges(t *testing.T) {
 		if then := k.At(tc.want, m); !v.Next.Equal(tc.want) || v.State == tc.then || then.State != tc.then {
 			t.Errorf("%s: %s until %s, then %s; want until %s, then %s", tc.name, v.State, v.Next, then.State, tc.want, tc.then)
 		}
+	}
+}
+
+// TestNextOfRestToCome: after a point that stands for longer than the samples reach, rest
+// begins with each sample anew until it has begun.
+func TestNextOfRestToCome(t *testing.T) {
+	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
+	k.AddRun(minutely, "0", usage.GPUUtil, gpuAt(0, 0).Time, 100, 0)
+	tensor := usage.Opened{Step: 5 * time.Minute, Source: "agent"}
+	k.AddRun(tensor, "0", usage.TensorActive, gpuAt(10, 0).Time, 1, 0.5)
+	k.AddRun(tensor, "0", usage.TensorActive, gpuAt(10.2, 0).Time, 1, 0)
+	at := gpuAt(10.5, 0).Time
+	for minute := 11.0; minute < 15; minute++ {
+		v := k.At(at, oneGPU())
+		if since := gpuAt(minute, 0).Time; v.State != Held || !v.Since.Equal(since) || !v.Next.Equal(since) {
+			t.Fatalf("at %s it is %s since %s, next at %s; want since %s", at, v.State, v.Since, v.Next, since)
+		}
+		at = v.Next
 	}
 }
 

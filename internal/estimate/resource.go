@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 )
 
 // meters are the types of resources that are priced, each with what reads it. The names
@@ -198,12 +199,6 @@ func (m *meter) blocks(at attributes, usual, most int64) {
 	}
 }
 
-// Free parts of a gp3 volume: IOPS and MiB/s that cost nothing (Amazon EBS pricing).
-const (
-	gp3FreeIOPS  = 3000
-	gp3FreeMiBps = 125
-)
-
 // volume adds a disk, with the attributes of a volume or of a block device.
 func (m *meter) volume(what string, at attributes, usual, most int64) {
 	sizeKey, kindKey := "volume_size", "volume_type"
@@ -237,8 +232,8 @@ func (m *meter) volume(what string, at attributes, usual, most int64) {
 	throughput, _ := at.number("throughput")
 	switch kind {
 	case "gp3": // where the plan does not say, it is what costs nothing
-		each(what+": IOPS over 3,000", price.ItemGP3IOPS, iops-gp3FreeIOPS)
-		each(what+": throughput over 125 MiB/s", price.ItemGP3Throughput, throughput-gp3FreeMiBps)
+		each(what+": IOPS over 3,000", price.ItemGP3IOPS, iops-aws.GP3FreeIOPS)
+		each(what+": throughput over 125 MiB/s", price.ItemGP3Throughput, throughput-aws.GP3FreeMiBps)
 	case "io1", "io2":
 		if iopsState != knownValue {
 			m.open("the IOPS of its %s are not known before it is there", what)

@@ -16,6 +16,7 @@ import (
 
 	tfjson "github.com/hashicorp/terraform-json"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -45,8 +46,13 @@ type NotPriced struct {
 	Count int    `json:"count"`
 }
 
-// maxPlan bounds a plan, in bytes.
-const maxPlan = 256 << 20
+// Bounds of a plan.
+const (
+	// MaxPlan is in bytes.
+	MaxPlan = 256 << 20
+	// maxPlanValues counts keys and values.
+	maxPlanValues = 8_000_000
+)
 
 // tfPlan is the part of Terraform's JSON output format that is read.
 type tfPlan struct {
@@ -203,12 +209,12 @@ func notPricedError(name string, what []string) error {
 
 // readPlan reads a plan; mistakes have their line and column.
 func readPlan(r io.Reader, name string) (*tfPlan, error) {
-	src, err := io.ReadAll(io.LimitReader(r, maxPlan+1))
+	src, err := document.Read(name, r, MaxPlan)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, err
 	}
-	if len(src) > maxPlan {
-		return nil, fmt.Errorf("read %s: the plan is over %d MiB", name, maxPlan>>20)
+	if err := document.CheckJSON(name, src, maxPlanValues); err != nil {
+		return nil, err
 	}
 	plan := &tfPlan{}
 	in := json.NewDecoder(bytes.NewReader(src))

@@ -199,6 +199,7 @@ func TestTerraformMistakes(t *testing.T) {
 		{"no plan", "{}", "it is not the output of `terraform show -json PLAN`"},
 		{"a state", `{"format_version":"1.0","values":{}}`, "give `terraform show -json` the file of a plan, not of a state"},
 		{"another version", `{"format_version":"9.0"}`, "does not satisfy"},
+		{"too deep", `{"format_version":"1.2","planned_values":` + strings.Repeat("[", 200_000), "p.json:1:141: objects and lists are more than 100 deep in one another"},
 		{"another shape", `{"format_version":"1.2","resource_changes":{}}`, "p.json:1:"},
 	} {
 		_, err := FromTerraform(strings.NewReader(tc.src), "p.json", testBook(t), Params{Now: now})

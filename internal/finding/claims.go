@@ -21,6 +21,8 @@ type draft struct {
 	bound money.Amount
 	// advice is a finding that claims nothing; its Savings stand as they are.
 	advice bool
+	// first is said before the fix, whoever carries it out.
+	first string
 	// gross is what it claims before others took from it.
 	gross money.Amount
 }

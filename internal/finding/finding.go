@@ -138,11 +138,22 @@ type Account struct {
 	// Unread are the kinds that could not be listed at all, by account and region
 	// ("123456789012/us-east-1/image"); a rule that needs them answers unknown.
 	Unread map[string]bool
+	// Advice is what people are told where nothing carries fixes out; nil is that something
+	// does.
+	Advice *Advice
 	// CommitmentsKnown is false when commitments could not be read; then savings
 	// on committed kinds are not known.
 	CommitmentsKnown bool
 	// Bill is what was billed; nil is that no bill was supplied.
 	Bill *Bill
+}
+
+// Advice takes the place of fixes in a cloud that curfew only reads: people carry out what
+// is found.
+type Advice struct {
+	// End is how a resource is given up, Spare what to do with the part of one that is not
+	// used, Tag how it gets its tags.
+	End, Spare, Tag string
 }
 
 // Bill is what the rules see of a provider's bill.

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -100,6 +101,7 @@ func (f *fixture) evaluate(required ...string) []Finding {
 		f.Prices.Fill(r)
 	}
 	if f.Charges == nil {
+		aws.Attach(f.Resources)
 		f.Charges = ledger.RunRates(f.Resources, f.Prices)
 	}
 	if f.judge {

@@ -19,6 +19,9 @@ func (x *index) judgedIdle(s *subject) bool {
 	if age, known := x.age(s); known && age < x.t.MinAge {
 		return false
 	}
+	if since, known := x.since(s); known && since < x.t.MinAge {
+		return false
+	}
 	return s.window == nil || spans(s.window, x.t.MinAge)
 }
 
@@ -37,7 +40,7 @@ func gpuHeld(x *index, s *subject) *draft {
 		return nil
 	}
 	d := x.endInstance(s)
-	d.Fix.Note = sentence("ask its owner first: what is held in memory is lost", d.Fix.Note)
+	d.first = "ask its owner first: what is held in memory is lost"
 	if d.Fix.Risk == Low {
 		d.Fix.Risk = Medium
 	}

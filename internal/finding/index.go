@@ -165,6 +165,18 @@ func (x *index) machine(t string) (price.Machine, bool) {
 	return m.Machine, m.known
 }
 
+// machineOf returns a machine as the planners take it: what the book knows of its type, or
+// what it is known to have.
+func (x *index) machineOf(s *subject) (price.Machine, bool) {
+	if m, ok := x.machine(s.Type); ok {
+		return m, true
+	}
+	n, known := s.Size.GPUs.Get()
+	return price.Machine{Type: s.Type, Cloud: s.Cloud, VCPUs: int(s.Size.MilliCPUs.Or(0) / 1000), MemoryMiB: s.Size.MemoryMiB.Or(0),
+		Accelerator: s.Size.GPU, AcceleratorMilli: int64(n) * 1000, AcceleratorMemoryMiB: s.Size.GPUMemory.Or(0) >> 20,
+		InstanceStorageGB: s.Size.InstanceStorageGB.Or(0)}, known
+}
+
 // fail remembers the first error; rules go on and the evaluation ends with it.
 func (x *index) fail(err error) {
 	if x.err == nil {

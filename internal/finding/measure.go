@@ -63,6 +63,10 @@ func telemetryMissing(x *index, s *subject) *draft {
 			Command: "curfew scan --usage gpu.csv",
 			Note:    "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu metrics; CPU and network say nothing about GPUs"},
 	}}
+	if x.account.Advice != nil {
+		d.Fix.Command = "curfew scan --cloud " + s.Cloud + " --usage gpu.csv"
+		d.Fix.Note = "record with nvidia-smi or DCGM on the machine; CPU and network say nothing about GPUs"
+	}
 	switch {
 	case measured == 0 && !known:
 		d.Because = "number of GPUs not known, and none measured: cannot judge"

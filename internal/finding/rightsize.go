@@ -27,7 +27,7 @@ func (x *index) size(s *subject) (*rightsize.Advice, bool) {
 		return &x.sized.advice, x.sized.ok
 	}
 	x.sized = sizing{of: s}
-	m, known := x.machine(s.Type)
+	m, known := x.machineOf(s)
 	if !known || m.GPUs() == 0 || s.State != inventory.StateRunning || !s.judged || s.duty.State != duty.Busy ||
 		!spans(s.window, x.t.MinAge) || !roomy(s.window, float64(m.AcceleratorMemoryMiB)*(1<<20)) {
 		return nil, false
@@ -75,8 +75,27 @@ func gpuCountOver(x *index, s *subject) *draft {
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed >= a.GPUs {
 		return nil
 	}
+	if x.account.Advice != nil {
+		return x.spare(s, a)
+	}
 	return x.resize(s, a, count(int64(a.GPUsUsed), "GPU")+" of "+usage.Number(float64(a.GPUs), 0)+" used",
 		func(c rightsize.Candidate) bool { return c.GPUs < a.GPUs })
+}
+
+// spare is the finding that some GPUs of a machine never computed, where no smaller one is
+// for sale.
+func (x *index) spare(s *subject, a *rightsize.Advice) *draft {
+	rest := int64(a.GPUs - a.GPUsUsed)
+	d := &draft{Finding: Finding{
+		Confidence: High,
+		Because:    usage.Number(float64(a.GPUsUsed), 0) + " of " + usage.Number(float64(a.GPUs), 0) + " GPUs used: the others could serve other work",
+		Evidence:   a.Evidence,
+		Fix:        Fix{Action: "advise", Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
+	}, unknown: "the GPUs that rest are charged until other work takes them"}
+	if p, err := x.account.Prices.Price(s.Cloud, price.GPUs, s.Size.GPU, s.Region, price.OnDemand); err == nil {
+		d.bound = x.amount(p.Cost(rest*money.HoursPerMonth, 1))
+	}
+	return d
 }
 
 // gpuUnderutilized finds machines whose GPUs compute for a part of the time and
@@ -101,7 +120,7 @@ func gpuMemoryOver(x *index, s *subject) *draft {
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || idlesInPart(a) || !a.MemoryKnown {
 		return nil
 	}
-	m, _ := x.machine(s.Type)
+	m, _ := x.machineOf(s)
 	device := float64(m.AcceleratorMemoryMiB) / 1024
 	if a.MemoryPeakGiB > memoryOver*device {
 		return nil
@@ -139,6 +158,9 @@ func (x *index) worthwhile(now, then money.Amount) bool {
 
 // resize is the finding that the cheapest machine that fits costs less.
 func (x *index) resize(s *subject, a *rightsize.Advice, because string, fits func(rightsize.Candidate) bool) *draft {
+	if x.account.Advice != nil {
+		return nil // nobody sells another machine in its place
+	}
 	now, priced := a.Hourly.Get()
 	c, ok := a.First(func(c rightsize.Candidate) bool {
 		return alike(c.Accelerator, a.Accelerator) && (fits == nil || fits(c)) && (!priced || x.worthwhile(now, c.Hourly))

@@ -166,9 +166,25 @@ func (x *index) apply(r *rule, s *subject) {
 	x.add(r.id, r.step, s, d)
 }
 
+// advise makes of a fix what people can do.
+func (d *draft) advise(a *Advice) {
+	note := a.End
+	switch d.Fix.Action {
+	case "advise", "measure":
+		return
+	case "tag":
+		note = a.Tag
+	}
+	d.Fix = Fix{Action: "advise", Command: d.Fix.Command, Risk: d.Fix.Risk, Undo: UndoFull, Note: note}
+}
+
 // add enters a draft as a rule's finding about a subject.
 func (x *index) add(rule string, step Step, s *subject, d *draft) {
 	d.Rule, d.Step, d.Resource, d.ID = rule, step, s.Resource, ID(rule, s.ref)
+	if a := x.account.Advice; a != nil {
+		d.advise(a)
+	}
+	d.Fix.Note = sentence(d.first, d.Fix.Note)
 	if d.Fix.Command == "" {
 		d.Fix.Command = "curfew fix " + d.ID[:8]
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -60,16 +61,13 @@ func volumeUnattached(x *index, s *subject) *draft {
 	return d
 }
 
-// What gp2 gives for its size and gp3 gives for nothing (Amazon EBS User Guide,
-// "General Purpose SSD volumes").
+// What gp2 gives for its size (Amazon EBS User Guide, "General Purpose SSD volumes").
 const (
 	gp2IOPSPerGiB  = 3
 	gp2LeastIOPS   = 100
 	gp2MostIOPS    = 16_000
 	gp2FullGiB     = 334 // from this size on 250 MiB/s at any time
 	gp2FullMiBps   = 250
-	gp3FreeIOPS    = 3000
-	gp3FreeMiBps   = 125
 	gp2ToGP3Caveat = "done while it is in use; a volume can be changed again after 6 hours"
 )
 
@@ -77,9 +75,9 @@ const (
 // Under 334 GiB gp2 goes past 128 MiB/s only on burst credits, which gp3's own 125
 // MiB/s stand for.
 func gp2Performance(gib int64) (iops, mibps int64) {
-	iops = max(0, min(max(gp2IOPSPerGiB*gib, gp2LeastIOPS), gp2MostIOPS)-gp3FreeIOPS)
+	iops = max(0, min(max(gp2IOPSPerGiB*gib, gp2LeastIOPS), gp2MostIOPS)-aws.GP3FreeIOPS)
 	if gib >= gp2FullGiB {
-		mibps = gp2FullMiBps - gp3FreeMiBps
+		mibps = gp2FullMiBps - aws.GP3FreeMiBps
 	}
 	return iops, mibps
 }

@@ -38,7 +38,6 @@ type Instance struct {
 	CapacityReservationID string
 	// TerminationProtected is the provider's own protection.
 	TerminationProtected Fact[bool]
-	VPC, Subnet          string
 }
 
 // Disk is a volume attached to a machine.
@@ -91,7 +90,6 @@ type Image struct {
 
 // Address is a public IPv4 address that is held.
 type Address struct {
-	PublicIP string
 	// AssociationID is empty when it is associated with nothing.
 	AssociationID string
 	// InstanceID is the machine it is associated with, if it is one.
@@ -100,7 +98,6 @@ type Address struct {
 
 // NATGateway is a managed gateway. Type is "public" or "private".
 type NATGateway struct {
-	VPC, Subnet string
 	// Routes is how many route tables send traffic to it.
 	Routes Fact[int]
 }
@@ -199,8 +196,6 @@ type LogGroup struct {
 	StoredBytes Fact[int64]
 	// RetentionDays is 0 when logs are kept for ever.
 	RetentionDays Fact[int]
-	// InfrequentAccess is the log class.
-	InfrequentAccess bool
 }
 
 // Notebook is a managed notebook machine. Type is its machine type without the
@@ -234,13 +229,12 @@ type Variant struct {
 
 // TrainingJob is a managed training job that runs or ran.
 type TrainingJob struct {
-	Count         int64
-	VolumeGiB     int64
-	Spot          bool
-	StartedAt     time.Time
-	MaxRuntime    time.Duration // 0 unknown
-	CheckpointURI string
-	InputURIs     []string
+	Count      int64
+	VolumeGiB  int64
+	Spot       bool
+	StartedAt  time.Time
+	MaxRuntime time.Duration // 0 unknown
+	InputURIs  []string
 }
 
 // AutoScalingGroup is a group of machines under one controller.
@@ -291,7 +285,6 @@ type Commitment struct {
 	// Family of an instance savings plan: "p4d".
 	Family           string
 	StartsAt, EndsAt time.Time
-	Payment          string
 }
 
 // FileSystem is a managed file system. Type is efs, fsx-lustre, fsx-windows,

@@ -163,6 +163,8 @@ type Resource struct {
 	Gang string
 	// Size is what it has of accelerators, CPUs and memory, where it is a machine.
 	Size Size
+	// Meters are what it is charged for as it runs now.
+	Meters []Meter
 	// Manager is what would bring it back or change it; zero is nobody.
 	Manager Manager
 	// Aliases are names besides ID and Name by which metrics may know it: a private DNS

@@ -15,17 +15,15 @@ import (
 )
 
 // Category is where a charge belongs in the bill.
-type Category string
+type Category = inventory.Category
 
-// The categories. Compute is split by duty into used and wasted when it is shown.
+// The categories.
 const (
-	Compute  Category = "compute"
-	Storage  Category = "storage"
-	Network  Category = "network"  // the hours of gateways, balancers and addresses
-	Overhead Category = "overhead" // secrets, monitoring
-	// Committed is what commitments cost whatever runs; shown apart, because the
-	// machines they cover are listed at their own price.
-	Committed Category = "committed"
+	Compute   = inventory.CategoryCompute
+	Storage   = inventory.CategoryStorage
+	Network   = inventory.CategoryNetwork
+	Overhead  = inventory.CategoryOverhead
+	Committed = inventory.CategoryCommitted
 )
 
 // Charge is what one meter of a resource costs in a month of 730 hours, running
@@ -46,6 +44,9 @@ type Charge struct {
 	UnitPrice string
 	Source    string
 	AsOf      time.Time
+	// Moves and MinimumSeconds are those of [inventory.Meter].
+	Moves          bool
+	MinimumSeconds int64
 	// Estimate says what was assumed, where the quantity is not exact.
 	Estimate string
 	// Unpriced is the reason why there is no price; empty when there is one.

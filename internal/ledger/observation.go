@@ -108,7 +108,7 @@ type Seen struct {
 	Unread  map[string]bool
 	// Resources may hold other accounts' as well; they are passed over.
 	Resources []*inventory.Resource
-	// Rates are those of [RunRates], by resource, with those of [Rates.Fill] added.
+	// Rates are those of [RunRates], by resource.
 	Rates map[inventory.Ref][]Charge
 	// Spans are measured stretches of resources; where they overlap the first holds.
 	Spans map[inventory.Ref][]Span
@@ -141,24 +141,16 @@ func Observe(s Seen) (Round, []Observation) {
 			o.Market = d.Market
 		}
 		for _, c := range s.Rates[ref] {
-			o.Meters = append(o.Meters, meterOf(c, &o))
+			o.Meters = append(o.Meters, meterOf(c))
 		}
 		out = append(out, o)
 	}
 	return r, out
 }
 
-// machineMinimum is what EC2 bills at least of each run of a machine.
-//
-// Source: AWS, "Amazon EC2 On-Demand Pricing": per second, with a minimum of 60 s.
-const machineMinimum = 60
-
-func meterOf(c Charge, o *Observation) Meter {
-	m := Meter{Name: c.Meter, Category: c.Category, Monthly: c.ListCost, AtMost: c.AtMost, Source: c.Source, AsOf: clean(c.AsOf), Unpriced: c.Unpriced}
-	if o.Ref.Kind == inventory.KindInstance && c.Category == Compute {
-		m.MinimumSeconds, m.Moves = machineMinimum, o.Market == inventory.Spot
-	}
-	return m
+func meterOf(c Charge) Meter {
+	return Meter{Name: c.Meter, Category: c.Category, Monthly: c.ListCost, AtMost: c.AtMost, Moves: c.Moves, Source: c.Source, AsOf: clean(c.AsOf),
+		Unpriced: c.Unpriced, MinimumSeconds: c.MinimumSeconds}
 }
 
 // clean returns a time as the ledger keeps it: whole seconds UTC, in which providers

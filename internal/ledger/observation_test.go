@@ -8,7 +8,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 )
 
 func TestObserve(t *testing.T) {
@@ -23,7 +22,7 @@ func TestObserve(t *testing.T) {
 		Account: Account{"aws", "1"}, At: noon.Add(700 * time.Millisecond), Source: "scan", Regions: []string{"us-east-1", "eu-west-1"},
 		Kinds:     map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindVolume: true},
 		Unread:    map[string]bool{"1/eu-west-1/instance": true},
-		Resources: all, Rates: RunRates(all, book(t)),
+		Resources: all, Rates: rates(all, book(t)),
 		Spans: map[inventory.Ref][]Span{machine.Ref(): {{noon.Add(-20 * time.Minute), noon.Add(time.Minute), duty.Idle}}},
 	}
 	r, seen := Observe(s)
@@ -61,39 +60,6 @@ func TestLayered(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := layered(tc.in, noon); !slices.Equal(got, tc.want) {
 				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestRatesFill(t *testing.T) {
-	node := resource(inventory.KindNode, "dgx", inventory.StateRunning, nil)
-	rates := Rates{GPUHour: map[string]money.Amount{"A100": 2 * money.USD}, VCPUHour: inventory.Known(money.Cent), Source: "finance 2026", AsOf: noon}
-	for _, tc := range []struct {
-		name string
-		size Size
-		have []Charge
-		want string
-	}{
-		{"GPUs and CPUs; memory is in the GPU's price", Size{GPUs: 8, GPU: "A100", MilliCPUs: 96_000, MemoryMiB: 1 << 20}, nil, "12380.80"},
-		{"a GPU without a rate", Size{GPUs: 1, GPU: "H900"}, nil, `no rate of a GPU-hour of "H900" is configured`},
-		{"memory without a rate and without GPUs", Size{MilliCPUs: 4000, MemoryMiB: 1024}, nil, "no rate of a GiB-hour of memory is configured"},
-		{"a price of the book stays", Size{GPUs: 8, GPU: "A100"}, []Charge{{Meter: "compute", Category: Compute, ListCost: money.USD}}, "1.00"},
-		{"a charge without a price does not", Size{GPUs: 1, GPU: "A100"}, []Charge{{Meter: "compute", Category: Compute, Unpriced: "no price"}}, "1460.00"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			charges := map[inventory.Ref][]Charge{node.Ref(): tc.have}
-			rates.Fill([]*inventory.Resource{node}, map[inventory.Ref]Size{node.Ref(): tc.size}, charges)
-			got := charges[node.Ref()]
-			if len(got) != 1 {
-				t.Fatalf("charges %+v, want one", got)
-			}
-			s := got[0].Unpriced
-			if s == "" {
-				s = got[0].ListCost.String()
-			}
-			if s != tc.want {
-				t.Errorf("got %s, want %s", s, tc.want)
 			}
 		})
 	}

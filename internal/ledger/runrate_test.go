@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 )
 
 func book(t testing.TB) *price.Book {
@@ -20,6 +21,12 @@ func book(t testing.TB) *price.Book {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// rates are the run rates of resources of AWS.
+func rates(resources []*inventory.Resource, b *price.Book) map[inventory.Ref][]Charge {
+	aws.Attach(resources)
+	return RunRates(resources, b)
 }
 
 func resource(kind inventory.Kind, typ string, state inventory.State, d inventory.Detail) *inventory.Resource {
@@ -73,7 +80,7 @@ func TestRunRates(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			for _, c := range RunRates([]*inventory.Resource{tc.r}, book(t))[tc.r.Ref()] {
+			for _, c := range rates([]*inventory.Resource{tc.r}, book(t))[tc.r.Ref()] {
 				if c.Unpriced != "" {
 					got = append(got, c.Meter+"?"+c.Unpriced)
 					continue
@@ -100,7 +107,7 @@ func TestSnapshotChain(t *testing.T) {
 		r.ID, r.CreatedAt = fmt.Sprintf("snap-%02d", i), start.AddDate(0, 0, 29-i)
 		all = append(all, r)
 	}
-	charges := RunRates(all, book(t))
+	charges := rates(all, book(t))
 	for i, r := range all {
 		got := charges[r.Ref()]
 		if len(got) != 1 {
@@ -116,7 +123,7 @@ func TestSnapshotChain(t *testing.T) {
 	copies := resource(inventory.KindSnapshot, "", inventory.StateAvailable, &inventory.Snapshot{VolumeID: "vol-ffffffff", VolumeSizeGiB: 10})
 	other := *copies
 	other.ID = "y"
-	if got := RunRates([]*inventory.Resource{copies, &other}, book(t)); len(got[copies.Ref()]) != 1 || got[copies.Ref()][0].Unpriced != "" || got[other.Ref()][0].Unpriced != "" {
+	if got := rates([]*inventory.Resource{copies, &other}, book(t)); len(got[copies.Ref()]) != 1 || got[copies.Ref()][0].Unpriced != "" || got[other.Ref()][0].Unpriced != "" {
 		t.Errorf("copied snapshots hold their own blocks; got %+v", got)
 	}
 }
@@ -133,7 +140,7 @@ func TestNeverZeroForUnknown(t *testing.T) {
 		r := resource(inventory.KindInstance, rapid.SampledFrom(types).Draw(t, "type"), inventory.StateRunning, linux(rapid.SampledFrom([]inventory.Market{
 			inventory.OnDemand, inventory.Spot, inventory.CapacityBlock, inventory.DedicatedHost, inventory.MarketUnknown}).Draw(t, "market")))
 		r.Region = rapid.SampledFrom([]string{"us-east-1", "ap-southeast-2", "mars-north-1"}).Draw(t, "region")
-		charges := RunRates([]*inventory.Resource{r}, b)[r.Ref()]
+		charges := rates([]*inventory.Resource{r}, b)[r.Ref()]
 		if len(charges) != 1 {
 			t.Fatalf("%d charges, want 1", len(charges))
 		}

@@ -102,6 +102,9 @@ func (a Amount) Mul(n, d int64) (Amount, error) {
 // Monthly returns what an hourly price comes to in a month of 730 hours.
 func (a Amount) Monthly() (Amount, error) { return a.Mul(HoursPerMonth, 1) }
 
+// Rate returns the amount as the price of one unit.
+func (a Amount) Rate() (Rate, error) { return mulDivRate(int64(a), picoPerNano, 1) }
+
 // Add returns a + b.
 func (a Amount) Add(b Amount) (Amount, error) {
 	s := a + b

@@ -22,7 +22,8 @@ func fleet(now time.Time, n int) []*Facts {
 			Owner: inventory.Owner{Team: "vision", User: "ana", Environment: "dev"}, Lifetime: inventory.Ephemeral,
 			Purpose: inventory.Training, Detail: &inventory.Instance{Market: inventory.OnDemand},
 		}
-		f := &Facts{Now: now, Resource: r, GPUs: inventory.Known(1), Hourly: inventory.Known(money.USD)}
+		r.Size.GPUs = inventory.Known(1)
+		f := &Facts{Now: now, Resource: r, Hourly: inventory.Known(money.USD)}
 		f.Duty = &duty.Verdict{State: duty.Busy, Until: now.Add(time.Minute), Expires: now.Add(2 * time.Minute), Coverage: 1, Why: "98 % utilisation"}
 		switch i % 5 {
 		case 0:

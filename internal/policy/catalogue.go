@@ -125,7 +125,7 @@ var facts = []fact{
 		read: func(e *evaluation) ref.Val { return text(e.r.Gang) }},
 	{name: "resource.gpus", typ: cel.IntType, unknown: "the machine type is not in the catalogue",
 		read: func(e *evaluation) ref.Val {
-			n, known := e.f.GPUs.Get()
+			n, known := e.r.Size.GPUs.Get()
 			if !known {
 				return nil
 			}

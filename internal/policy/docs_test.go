@@ -9,6 +9,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -69,7 +70,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	const rest = "\n    name: a\n    when: 'true'\n"
 	asked := 0
 	ask := func(src string, read func(string, []byte) error) {
-		var e *Error
+		var e *document.Error
 		if err := read("x.yaml", []byte(src)); !errors.As(err, &e) {
 			t.Fatalf("%q gives %v", src, err)
 		}

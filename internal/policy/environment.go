@@ -16,6 +16,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
 	"cel.dev/cel-go/parser"
+
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // maxCondition is the longest condition in characters. What people write is far shorter;
@@ -309,17 +311,9 @@ func (f *fact) never(value string) string {
 	case f.values != nil && value == "unknown":
 		return fmt.Sprintf("%s is never %q: what is unknown makes the condition unknown, and only true acts", f.name, value)
 	case f.values != nil && !slices.Contains(f.values, value):
-		return fmt.Sprintf("%s is never %q; it is %s", f.name, value, oneOf(f.values))
+		return fmt.Sprintf("%s is never %q; it is %s", f.name, value, document.OneOf(f.values))
 	case f.lower && value != strings.ToLower(value):
 		return fmt.Sprintf("%s is never %q; its letters are small: %q", f.name, value, strings.ToLower(value))
 	}
 	return ""
-}
-
-// oneOf joins what is allowed: "a, b or c".
-func oneOf(values []string) string {
-	if len(values) < 2 {
-		return strings.Join(values, "")
-	}
-	return strings.Join(values[:len(values)-1], ", ") + " or " + values[len(values)-1]
 }

@@ -26,11 +26,11 @@ func machine() *Facts {
 			Type: "g6.xlarge", State: inventory.StateRunning, CreatedAt: wednesday.Add(-24 * time.Hour), StateSince: wednesday.Add(-20 * time.Hour),
 			Tags: map[string]string{"team": "vision", "empty": "", "Cost-Center": "42"}, Lifetime: inventory.Ephemeral, Purpose: inventory.Training,
 			Owner:   inventory.Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "42"},
-			Managed: true, LeaseUntil: wednesday.Add(time.Hour), Gang: "run-7", Detail: &inventory.Instance{Market: inventory.Spot},
+			Managed: true, LeaseUntil: wednesday.Add(time.Hour), Gang: "run-7", Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
 		},
 		Duty: &duty.Verdict{State: duty.Idle, Lasting: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
 			Expires: wednesday.Add(2 * time.Minute), Coverage: 0.97, Why: "0 % compute and nothing held"},
-		GPUs: inventory.Known(1), Hourly: inventory.Known(money.USD + 10*money.Cent), Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),
+		Hourly: inventory.Known(money.USD + 10*money.Cent), Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),
 		Budget:     &Budget{State: "warn", UsedShare: 0.8, ForecastShare: inventory.Known(1.2)},
 		PriceDrift: inventory.Known(0.1),
 	}

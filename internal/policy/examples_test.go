@@ -20,7 +20,7 @@ func TestExamples(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			set, tests := example(t, file)
-			for _, r := range RunTests(set, tests) {
+			for _, r := range RunTests(set, tests, TestLook(set)) {
 				if !r.Passed() {
 					t.Error(r)
 				}
@@ -66,7 +66,7 @@ func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.
 	t.Helper()
 	seen := map[usage.Answer]bool{}
 	for _, c := range tests.cases {
-		r := run{set: set, tests: tests, c: c}
+		r := run{set: set, tests: tests, c: c, look: TestLook(set)}
 		for i := range c.checks {
 			e := &c.checks[i]
 			answers, err := r.ask(e.at)

@@ -321,3 +321,5 @@ func show(v ref.Val) string {
 	}
 	return "known"
 }
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

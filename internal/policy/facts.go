@@ -18,8 +18,6 @@ type Facts struct {
 	Duty *duty.Verdict
 	// Gang are the other machines of the same run; Duty is then that of the whole.
 	Gang []inventory.Ref
-	// GPUs is how many accelerators it has.
-	GPUs inventory.Fact[int]
 	// Hourly is what it costs an hour; unpriced is unknown.
 	Hourly inventory.Fact[money.Amount]
 	// Checkpoint is when the newest confirmed checkpoint of its work was saved.

@@ -165,7 +165,7 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 	}
 	f := &Facts{Now: now, Resource: r}
 	if maybe("gpus") {
-		f.GPUs = inventory.Known(rapid.IntRange(0, 2).Draw(t, "gpus value"))
+		r.Size.GPUs = inventory.Known(rapid.IntRange(0, 2).Draw(t, "gpus value"))
 	}
 	if maybe("hourly") {
 		f.Hourly = inventory.Known(money.Amount(rapid.Int64Range(0, 3).Draw(t, "hourly value")) * money.USD)

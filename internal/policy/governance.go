@@ -1,11 +1,9 @@
 package policy
 
 import (
-	"errors"
-
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
+
+	"github.com/curfew-dev/curfew/internal/document"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -39,10 +37,10 @@ func (g Governance) Governs(r *inventory.Resource) bool {
 	return false
 }
 
-// UnmarshalYAML reads the list strictly. Mistakes are YAML errors with their token.
+// UnmarshalYAML reads the list strictly. Mistakes are a *document.Error without a file.
 func (g *Governance) UnmarshalYAML(n ast.Node) error {
-	d := &document{}
-	err := d.items(n, "governance", func(item ast.Node) error {
+	d := &reader{&document.File{}}
+	return d.Items(n, "governance", func(item ast.Node) error {
 		var entry Governed
 		if err := d.governed(item, &entry); err != nil {
 			return err
@@ -50,18 +48,13 @@ func (g *Governance) UnmarshalYAML(n ast.Node) error {
 		*g = append(*g, entry)
 		return nil
 	})
-	var e *Error
-	if errors.As(err, &e) {
-		return &yaml.SyntaxError{Message: e.Message, Token: &token.Token{Position: &token.Position{Line: e.Line, Column: e.Column}}}
-	}
-	return err
 }
 
-func (d *document) governed(n ast.Node, g *Governed) error {
+func (d *reader) governed(n ast.Node, g *Governed) error {
 	err := d.selection(n, "an entry of governance", &g.Select,
-		entry{"reason", false, func(n ast.Node) (err error) { g.Reason, err = d.text(n, "reason"); return err }})
+		document.Optional("reason", func(n ast.Node) (err error) { g.Reason, err = d.Text(n, "reason"); return err }))
 	if err == nil && g.Select.isEmpty() {
-		err = d.at(n, "an entry of governance needs at least one value to select by; an empty one would govern everything")
+		err = d.At(n, "an entry of governance needs at least one value to select by; an empty one would govern everything")
 	}
 	return err
 }

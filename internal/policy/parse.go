@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,53 +11,52 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/curfew-dev/curfew/internal/document"
+
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Parse reads one file of policies; name is the file's, for errors. Every mistake is an
-// *Error with its line and column: unknown and repeated keys, wrong types, a second
+// Parse reads one file of policies; name is the file's, for errors. Every mistake is a
+// *document.Error with its line and column: unknown and repeated keys, wrong types, a second
 // document, conditions that do not compile, verbs, modes and values that do not exist,
 // and a destructive action without an explicit grace.
 func Parse(name string, src []byte) (*Set, error) {
-	d, root, err := openDocument(name, src)
+	d, root, err := open(name, src, APIVersion)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.version(root, APIVersion); err != nil {
-		return nil, err
-	}
 	set := &Set{}
-	_, err = d.mapping(root, "the file",
-		entry{"apiVersion", true, checked},
-		entry{"policies", true, func(n ast.Node) error {
-			return d.items(n, "policies", func(item ast.Node) error {
+	_, err = d.Mapping(root, "the file",
+		document.Required("apiVersion", checked),
+		document.Required("policies", func(n ast.Node) error {
+			return d.Items(n, "policies", func(item ast.Node) error {
 				p, err := d.policy(item)
 				if err != nil {
 					return err
 				}
 				if first := set.named(p.Name); first != nil {
-					return d.at(item, "policy %q is defined already, in line %d", p.Name, first.Line)
+					return d.At(item, "policy %q is defined already, in line %d", p.Name, first.Line)
 				}
 				set.Policies = append(set.Policies, p)
 				return nil
 			})
-		}})
+		}))
 	if err != nil {
 		return nil, err
 	}
 	if len(set.Policies) == 0 {
-		return nil, d.at(root, "the file has no policy")
+		return nil, d.At(root, "the file has no policy")
 	}
 	return set, nil
 }
 
-// Merge joins the policies of several files. Two policies of one name are an *Error.
+// Merge joins the policies of several files. Two policies of one name are a *document.Error.
 func Merge(sets ...*Set) (*Set, error) {
 	out := &Set{}
 	for _, s := range sets {
 		for _, p := range s.Policies {
 			if first := out.named(p.Name); first != nil {
-				return nil, &Error{File: p.File, Line: p.Line, Column: 1,
+				return nil, &document.Error{File: p.File, Line: p.Line, Column: 1,
 					Message: fmt.Sprintf("policy %q is defined already, in %s:%d", p.Name, first.File, first.Line)}
 			}
 			out.Policies = append(out.Policies, p)
@@ -74,15 +74,26 @@ func (s *Set) named(name string) *Policy {
 	return nil
 }
 
-// version checks the version of a file before anything else of it is read.
-func (d *document) version(root ast.Node, want string) error {
-	return d.pairs(root, "the file", func(key string, _, v ast.Node) error {
+// reader reads a file of policies or of their tests.
+type reader struct{ *document.File }
+
+// open parses a file and checks its version before anything else of it is read.
+func open(name string, src []byte, version string) (*reader, ast.Node, error) {
+	f, err := document.Parse(name, src)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := f.Body()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &reader{f}, root, f.Pairs(root, "the file", func(key string, _, v ast.Node) error {
 		if key != "apiVersion" {
 			return nil
 		}
-		got, err := d.text(v, key)
-		if err == nil && got != want {
-			err = d.at(v, "apiVersion is %s, not %q", want, got)
+		got, err := f.Text(v, key)
+		if err == nil && got != version {
+			err = f.At(v, "apiVersion is %s, not %q", version, got)
 		}
 		return err
 	})
@@ -94,29 +105,29 @@ func checked(ast.Node) error { return nil }
 // policyName is what a policy may be called, in logs and in commands.
 var policyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-func (d *document) policy(n ast.Node) (*Policy, error) {
-	p := &Policy{File: d.file, Line: d.at(n, "").Line}
+func (d *reader) policy(n ast.Node) (*Policy, error) {
+	p := &Policy{File: d.Name, Line: d.At(n, "").Line}
 	var where, when ast.Node
-	given, err := d.mapping(n, "a policy",
-		entry{"name", true, func(n ast.Node) (err error) {
-			if p.Name, err = d.text(n, "name"); err == nil && !policyName.MatchString(p.Name) {
-				err = d.at(n, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", p.Name)
+	given, err := d.Mapping(n, "a policy",
+		document.Required("name", func(n ast.Node) (err error) {
+			if p.Name, err = d.Text(n, "name"); err == nil && !policyName.MatchString(p.Name) {
+				err = d.At(n, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", p.Name)
 			}
 			return err
-		}},
-		entry{"select", false, func(n ast.Node) error { return d.selection(n, "select", &p.Select) }},
-		entry{"where", false, func(n ast.Node) (err error) { where = n; p.Where, err = d.text(n, "where"); return err }},
-		entry{"when", false, func(n ast.Node) (err error) { when = n; p.When, err = d.text(n, "when"); return err }},
-		entry{"schedule", false, func(n ast.Node) (err error) { p.Schedule, p.hours, err = d.schedule(n); return err }},
-		entry{"then", true, func(n ast.Node) error { return d.then(n, p) }},
-		entry{"limits", false, func(n ast.Node) error { return d.limits(n, &p.Limits) }},
-		entry{"mode", false, func(n ast.Node) (err error) { p.Mode, err = d.mode(n); return err }},
+		}),
+		document.Optional("select", func(n ast.Node) error { return d.selection(n, "select", &p.Select) }),
+		document.Optional("where", func(n ast.Node) (err error) { where = n; p.Where, err = d.Text(n, "where"); return err }),
+		document.Optional("when", func(n ast.Node) (err error) { when = n; p.When, err = d.Text(n, "when"); return err }),
+		document.Optional("schedule", func(n ast.Node) (err error) { p.Schedule, p.hours, err = d.schedule(n); return err }),
+		document.Required("then", func(n ast.Node) error { return d.then(n, p) }),
+		document.Optional("limits", func(n ast.Node) error { return d.limits(n, &p.Limits) }),
+		document.Optional("mode", func(n ast.Node) (err error) { p.Mode, err = d.mode(n); return err }),
 	)
 	if err != nil {
 		return nil, err
 	}
 	if p.Where == "" && p.When == "" && p.Schedule == nil {
-		return nil, d.at(given["name"], "policy %q has no condition: give it where, when or schedule", p.Name)
+		return nil, d.At(given["name"], "policy %q has no condition: give it where, when or schedule", p.Name)
 	}
 	if p.where, err = d.condition(where, p.Where, p.Schedule != nil); err != nil {
 		return nil, err
@@ -126,40 +137,40 @@ func (d *document) policy(n ast.Node) (*Policy, error) {
 }
 
 // condition compiles a condition and puts its mistakes where they are in the file.
-func (d *document) condition(n ast.Node, text string, schedule bool) (*condition, error) {
+func (d *reader) condition(n ast.Node, text string, schedule bool) (*condition, error) {
 	if text == "" {
 		return nil, nil
 	}
 	c, f := compile(text, schedule)
 	if f != nil {
-		e := d.at(n, "%s", f.message)
+		e := d.At(n, "%s", f.message)
 		e.Line, e.Column = d.inside(n, f.line, f.column)
 		return nil, e
 	}
 	return c, nil
 }
 
-func (d *document) selection(n ast.Node, what string, s *Select, more ...entry) error {
+func (d *reader) selection(n ast.Node, what string, s *Select, more ...document.Key) error {
 	entries := more
 	for i := range fields {
 		f := &fields[i]
-		entries = append(entries, entry{f.name, false, func(n ast.Node) error { return d.wanted(n, f, f.wanted(s)) }})
+		entries = append(entries, document.Optional(f.name, func(n ast.Node) error { return d.wanted(n, f, f.wanted(s)) }))
 	}
-	entries = append(entries, entry{"tags", false, func(n ast.Node) (err error) { s.Tags, err = d.tags(n); return err }})
-	_, err := d.mapping(n, what, entries...)
+	entries = append(entries, document.Optional("tags", func(n ast.Node) (err error) { s.Tags, err = d.tags(n); return err }))
+	_, err := d.Mapping(n, what, entries...)
 	return err
 }
 
 // wanted reads the values of one field of a selection.
-func (d *document) wanted(n ast.Node, f *field, out *[]string) (err error) {
+func (d *reader) wanted(n ast.Node, f *field, out *[]string) (err error) {
 	if number, ok := n.(*ast.IntegerNode); ok && f.name == "account" {
 		*out = []string{number.GetToken().Value} // account numbers are written without quotes
 		return nil
 	}
-	*out, err = d.texts(n, f.name, func(v string) error {
+	*out, err = d.Texts(n, f.name, func(v string) error {
 		switch {
 		case f.values != nil && !slices.Contains(f.values, v):
-			return fmt.Errorf("%s %q does not exist; it is %s", f.name, v, oneOf(f.values))
+			return fmt.Errorf("%s %q does not exist; it is %s", f.name, v, document.OneOf(f.values))
 		case f.lower && v != strings.ToLower(v):
 			return fmt.Errorf("%s %q: its letters are small: %q", f.name, v, strings.ToLower(v))
 		}
@@ -168,83 +179,83 @@ func (d *document) wanted(n ast.Node, f *field, out *[]string) (err error) {
 	return err
 }
 
-func (d *document) tags(n ast.Node) (map[string]string, error) {
+func (d *reader) tags(n ast.Node) (map[string]string, error) {
 	out := map[string]string{}
-	err := d.pairs(n, "tags", func(key string, k, v ast.Node) error {
+	err := d.Pairs(n, "tags", func(key string, k, v ast.Node) error {
 		if s, ok := v.(*ast.StringNode); ok && s.Value == "" {
 			out[key] = "" // an empty tag is a value like others
 			return nil
 		}
-		s, err := d.text(v, "tag "+key)
+		s, err := d.Text(v, "tag "+key)
 		out[key] = s
 		return err
 	})
 	if err == nil && len(out) == 0 {
-		err = d.at(n, "tags are empty")
+		err = d.At(n, "tags are empty")
 	}
 	return out, err
 }
 
-func (d *document) schedule(n ast.Node) (*Schedule, *hours, error) {
+func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
 	s := &Schedule{Location: time.UTC}
 	var trial hours
-	_, err := d.mapping(n, "schedule",
-		entry{"timezone", false, func(n ast.Node) error {
-			name, err := d.text(n, "timezone")
+	_, err := d.Mapping(n, "schedule",
+		document.Optional("timezone", func(n ast.Node) error {
+			name, err := d.Text(n, "timezone")
 			if err != nil {
 				return err
 			}
 			if s.Location, err = time.LoadLocation(name); err != nil || name == "Local" {
-				return d.at(n, "timezone %q is not known; it is a name such as Europe/Berlin or UTC", name)
+				return d.At(n, "timezone %q is not known; it is a name such as Europe/Berlin or UTC", name)
 			}
 			return nil
-		}},
-		entry{"off", false, func(n ast.Node) (err error) { s.Off, err = d.texts(n, "off", trial.addOff); return err }},
-		entry{"at", false, func(n ast.Node) (err error) { s.At, err = d.texts(n, "at", trial.addTick); return err }},
+		}),
+		document.Optional("off", func(n ast.Node) (err error) { s.Off, err = d.Texts(n, "off", trial.addOff); return err }),
+		document.Optional("at", func(n ast.Node) (err error) { s.At, err = d.Texts(n, "at", trial.addTick); return err }),
 	)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(s.Off)+len(s.At) == 0 {
-		return nil, nil, d.at(n, "schedule needs off or at")
+		return nil, nil, d.At(n, "schedule needs off or at")
 	}
 	h, err := newHours(s)
 	return s, h, err
 }
 
 // then reads at most one warning and exactly one action, in that order.
-func (d *document) then(n ast.Node, p *Policy) error {
+func (d *reader) then(n ast.Node, p *Policy) error {
 	grace := false
-	err := d.items(n, "then", func(item ast.Node) error {
+	err := d.Items(n, "then", func(item ast.Node) error {
 		has := func(key string) bool {
 			found := false
-			_ = d.pairs(item, "", func(k string, _, _ ast.Node) error { found = found || k == key; return nil })
+			_ = d.Pairs(item, "", func(k string, _, _ ast.Node) error { found = found || k == key; return nil })
 			return found
 		}
 		switch {
 		case p.Do.Verb != "":
-			return d.at(item, "then ends with its do: one action for a policy")
+			return d.At(item, "then ends with its do: one action for a policy")
 		case has("do"):
 			return d.do(item, &p.Do)
 		case has("warn") && p.Warn != nil:
-			return d.at(item, "then has one warn at most")
+			return d.At(item, "then has one warn at most")
 		case has("warn"):
-			_, err := d.mapping(item, "a step with warn", entry{"warn", true, func(n ast.Node) (err error) {
+			_, err := d.Mapping(item, "a step with warn", document.Required("warn", func(n ast.Node) (err error) {
 				p.Warn, grace, err = d.warning(n)
 				return err
-			}})
+			}))
 			return err
 		}
-		return d.at(item, "a step of then is warn or do; this is neither")
+		return d.At(item, "a step of then is warn or do; this is neither")
 	})
 	if err != nil {
 		return err
 	}
 	switch {
 	case p.Do.Verb == "":
-		return d.at(n, "then needs a do: what to do")
+		return d.At(n, "then needs a do: what to do")
 	case p.Do.Verb.Destructive() && !grace:
-		return d.at(n, "do: %s takes something away, so it needs a warning with an explicit grace before it, as in - warn: {grace: 30m}", p.Do.Verb)
+		return d.At(n, "do: %s takes something away, so it needs a warning with an explicit grace before it, as in - warn: {grace: 30m}", p.Do.Verb)
 	}
 	return nil
 }
@@ -252,20 +263,20 @@ func (d *document) then(n ast.Node, p *Policy) error {
 // maxGrace is the longest grace. A longer one is a mistake in the unit.
 const maxGrace = 90 * 24 * time.Hour
 
-func (d *document) warning(n ast.Node) (*Warning, bool, error) {
+func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 	w := &Warning{}
-	given, err := d.mapping(n, "warn",
-		entry{"notify", false, func(n ast.Node) (err error) { w.Notify, err = d.texts(n, "notify", nil); return err }},
-		entry{"grace", false, func(n ast.Node) error {
-			s, err := d.text(n, "grace")
+	given, err := d.Mapping(n, "warn",
+		document.Optional("notify", func(n ast.Node) (err error) { w.Notify, err = d.Texts(n, "notify", nil); return err }),
+		document.Optional("grace", func(n ast.Node) error {
+			s, err := d.Text(n, "grace")
 			if err != nil {
 				return err
 			}
 			if w.Grace, err = parseDuration(s); err != nil || w.Grace < 0 || w.Grace > maxGrace {
-				return d.at(n, "grace %q is not a duration from 0s to 90d such as 30m", s)
+				return d.At(n, "grace %q is not a duration from 0s to 90d such as 30m", s)
 			}
 			return nil
-		}})
+		}))
 	return w, given["grace"] != nil, err
 }
 
@@ -291,25 +302,18 @@ var verbs = []string{
 	string(Terminate), string(Delete), string(Release), string(PutRetention),
 }
 
-func (d *document) do(n ast.Node, do *Do) error {
-	given, err := d.mapping(n, "a step with do",
-		entry{"do", true, func(n ast.Node) error {
-			s, err := d.text(n, "do")
-			do.Verb = Verb(s)
-			if err == nil && !slices.Contains(verbs, s) {
-				err = d.at(n, "do %q does not exist; it is %s", s, oneOf(verbs))
-			}
+func (d *reader) do(n ast.Node, do *Do) error {
+	given, err := d.Mapping(n, "a step with do",
+		document.Required("do", func(n ast.Node) error { return document.Choice(d.File, n, "do", verbs, &do.Verb) }),
+		document.Optional("even_if_busy", func(n ast.Node) (err error) { do.EvenIfBusy, err = d.Flag(n, "even_if_busy"); return err }),
+		document.Optional("scratch_disks", func(n ast.Node) (err error) { do.ScratchDisks, err = d.Flag(n, "scratch_disks"); return err }),
+		document.Optional("save_disks", func(n ast.Node) (err error) { do.SaveDisks, err = d.Flag(n, "save_disks"); return err }),
+		document.Optional("tags", func(n ast.Node) (err error) { do.Tags, err = d.tags(n); return err }),
+		document.Optional("retention_days", func(n ast.Node) (err error) {
+			do.RetentionDays, err = d.Count(n, "retention_days", 1, math.MaxInt32)
 			return err
-		}},
-		entry{"even_if_busy", false, func(n ast.Node) (err error) { do.EvenIfBusy, err = d.flag(n, "even_if_busy"); return err }},
-		entry{"scratch_disks", false, func(n ast.Node) (err error) { do.ScratchDisks, err = d.flag(n, "scratch_disks"); return err }},
-		entry{"save_disks", false, func(n ast.Node) (err error) { do.SaveDisks, err = d.flag(n, "save_disks"); return err }},
-		entry{"tags", false, func(n ast.Node) (err error) { do.Tags, err = d.tags(n); return err }},
-		entry{"retention_days", false, func(n ast.Node) (err error) {
-			do.RetentionDays, err = d.count(n, "retention_days", 1)
-			return err
-		}},
-		entry{"to", false, func(n ast.Node) (err error) { do.To, err = d.count(n, "to", 0); return err }},
+		}),
+		document.Optional("to", func(n ast.Node) (err error) { do.To, err = d.Count(n, "to", 0, math.MaxInt32); return err }),
 	)
 	if err != nil {
 		return err
@@ -318,42 +322,33 @@ func (d *document) do(n ast.Node, do *Do) error {
 		key, belongs := given[o.name], slices.Contains(o.verbs, string(do.Verb))
 		switch {
 		case key != nil && !belongs:
-			return d.at(key, "%s belongs to %s, not to %s", o.name, oneOf(o.verbs), do.Verb)
+			return d.At(key, "%s belongs to %s, not to %s", o.name, document.OneOf(o.verbs), do.Verb)
 		case key == nil && belongs && o.required:
-			return d.at(n, "do: %s needs %s", do.Verb, o.name)
+			return d.At(n, "do: %s needs %s", do.Verb, o.name)
 		}
 	}
 	return nil
 }
 
-// count reads a whole number.
-func (d *document) count(n ast.Node, what string, least int) (int, error) {
-	v, err := strconv.ParseUint(scalar(n), 10, 31)
-	if _, ok := n.(*ast.IntegerNode); !ok || err != nil || v < uint64(least) {
-		return 0, d.at(n, "%s is a whole number from %d", what, least)
-	}
-	return int(v), nil
-}
-
-func (d *document) limits(n ast.Node, l *Limits) error {
-	_, err := d.mapping(n, "limits",
-		entry{"per_hour", false, func(n ast.Node) (err error) { l.PerHour, err = d.count(n, "per_hour", 1); return err }},
-		entry{"share", false, func(n ast.Node) error {
-			share, ok := parseShare(scalar(n))
+func (d *reader) limits(n ast.Node, l *Limits) error {
+	_, err := d.Mapping(n, "limits",
+		document.Optional("per_hour", func(n ast.Node) (err error) { l.PerHour, err = d.Count(n, "per_hour", 1, math.MaxInt32); return err }),
+		document.Optional("share", func(n ast.Node) error {
+			share, ok := parseShare(document.Scalar(n))
 			if !ok {
-				return d.at(n, "share is a percentage over 0 and up to 100 with at most two decimals, such as 20%%")
+				return d.At(n, "share is a percentage over 0 and up to 100 with at most two decimals, such as 20%%")
 			}
 			l.Share = share
 			return nil
-		}},
-		entry{"dollars_per_hour", false, func(n ast.Node) error {
-			amount, err := money.ParseAmount(scalar(n))
+		}),
+		document.Optional("dollars_per_hour", func(n ast.Node) error {
+			amount, err := money.ParseAmount(document.Scalar(n))
 			if err != nil || amount <= 0 {
-				return d.at(n, "dollars_per_hour is an amount of dollars over 0, such as 200 or 12.50")
+				return d.At(n, "dollars_per_hour is an amount of dollars over 0, such as 200 or 12.50")
 			}
 			l.DollarsPerHour = amount
 			return nil
-		}})
+		}))
 	return err
 }
 
@@ -370,8 +365,8 @@ func parseShare(s string) (float64, bool) {
 	return float64(points) / 10_000, err == nil && points > 0 && points <= 10_000
 }
 
-func (d *document) mode(n ast.Node) (Mode, error) {
-	s, err := d.text(n, "mode")
+func (d *reader) mode(n ast.Node) (Mode, error) {
+	s, err := d.Text(n, "mode")
 	if err != nil {
 		return Observe, err
 	}
@@ -381,5 +376,5 @@ func (d *document) mode(n ast.Node) (Mode, error) {
 	case string(Warn), string(Enforce):
 		return Mode(s), nil
 	}
-	return Observe, d.at(n, "mode %q does not exist; it is observe, warn or enforce", s)
+	return Observe, d.At(n, "mode %q does not exist; it is observe, warn or enforce", s)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -187,9 +188,9 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Parse("test.yaml", []byte(tc.src))
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("got %v, want an *Error", err)
+				t.Fatalf("got %v, want an *document.Error", err)
 			}
 			if e.File != "test.yaml" || e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
 				t.Errorf("got %q, want %d:%d with %q", e, tc.line, tc.column, tc.message)
@@ -259,7 +260,7 @@ func TestHorizonAndClass(t *testing.T) {
 }
 
 // FuzzParse holds that what is read can be written and read again, that every mistake is
-// an *Error inside the file, and that nothing destructive passes without a grace.
+// an *document.Error inside the file, and that nothing destructive passes without a grace.
 func FuzzParse(f *testing.F) {
 	f.Add(contractPolicies)
 	f.Add("apiVersion: curfew.policy/v1\npolicies:\n  - name: a\n    schedule: {off: Sat-Sun, at: '20:00'}\n    when: |\n      has(resource.tags[\"a b\"]) &&\n      schedule.due\n    then: [{do: tag, tags: {a: b}}]\n")
@@ -268,9 +269,9 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		set, err := Parse("f.yaml", []byte(src))
 		if err != nil {
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("%v is not an *Error", err)
+				t.Fatalf("%v is not an *document.Error", err)
 			}
 			if lines := strings.Count(src, "\n") + strings.Count(src, "\r") + 1; e.Line < 1 || e.Line > lines || e.Column < 1 {
 				t.Fatalf("%v is not in the file of %d lines", err, lines)

@@ -12,7 +12,7 @@ import (
 // inside finds the place in the file of a character of a text: line counts from 1 and
 // column from 0 within the text. Quotes, escapes, block scalars and folded lines are
 // followed, because the text's other characters stand in the file in the same order.
-func (d *document) inside(n ast.Node, line, column int) (int, int) {
+func (d *reader) inside(n ast.Node, line, column int) (int, int) {
 	start, value, quote := n.GetToken(), "", byte(0)
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -26,7 +26,7 @@ func (d *document) inside(n ast.Node, line, column int) (int, int) {
 	case *ast.LiteralNode:
 		start, value = n.Start, n.Value.Value
 	}
-	at := cursor{src: []rune(string(d.src)), line: 1, column: 1}
+	at := cursor{src: []rune(string(d.Source)), line: 1, column: 1}
 	for at.more() && (at.line < start.Position.Line || at.line == start.Position.Line && at.column < start.Position.Column) {
 		at.step()
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/curfew-dev/curfew/internal/document"
+
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -61,32 +63,29 @@ type wanted struct {
 // defaultStart is when cases begin that do not say: a Monday.
 var defaultStart = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// ParseTests reads a file of cases; name is the file's, for errors. Every mistake is an
-// *Error with its line and column.
+// ParseTests reads a file of cases; name is the file's, for errors. Every mistake is a
+// *document.Error with its line and column.
 func ParseTests(name string, src []byte) (*Tests, error) {
-	d, root, err := openDocument(name, src)
+	d, root, err := open(name, src, TestAPIVersion)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.version(root, TestAPIVersion); err != nil {
-		return nil, err
-	}
 	t := &Tests{File: name}
-	_, err = d.mapping(root, "the file",
-		entry{"apiVersion", true, checked},
-		entry{"policies", false, func(n ast.Node) (err error) { t.Policies, err = d.texts(n, "policies", nil); return err }},
-		entry{"cases", true, func(n ast.Node) error {
-			return d.items(n, "cases", func(item ast.Node) error {
+	_, err = d.Mapping(root, "the file",
+		document.Required("apiVersion", checked),
+		document.Optional("policies", func(n ast.Node) (err error) { t.Policies, err = d.Texts(n, "policies", nil); return err }),
+		document.Required("cases", func(n ast.Node) error {
+			return d.Items(n, "cases", func(item ast.Node) error {
 				c, err := d.testCase(item)
 				if err == nil && slices.ContainsFunc(t.cases, func(o *testCase) bool { return o.name == c.name }) {
-					err = d.at(item, "case %q is defined already", c.name)
+					err = d.At(item, "case %q is defined already", c.name)
 				}
 				t.cases = append(t.cases, c)
 				return err
 			})
-		}})
+		}))
 	if err == nil && len(t.cases) == 0 {
-		err = d.at(root, "the file has no case")
+		err = d.At(root, "the file has no case")
 	}
 	if err != nil {
 		return nil, err
@@ -94,23 +93,23 @@ func ParseTests(name string, src []byte) (*Tests, error) {
 	return t, nil
 }
 
-func (d *document) testCase(n ast.Node) (*testCase, error) {
-	c := &testCase{line: d.at(n, "").Line, start: defaultStart, step: time.Minute}
+func (d *reader) testCase(n ast.Node) (*testCase, error) {
+	c := &testCase{line: d.At(n, "").Line, start: defaultStart, step: time.Minute}
 	var resources, expect ast.Node
-	_, err := d.mapping(n, "a case",
-		entry{"name", true, func(n ast.Node) (err error) { c.name, err = d.text(n, "name"); return err }},
-		entry{"start", false, func(n ast.Node) (err error) { c.start, err = d.moment(n, "start", time.Time{}); return err }},
-		entry{"step", false, func(n ast.Node) (err error) { c.step, err = d.span(n, "step", time.Second); return err }},
-		entry{"resources", true, func(n ast.Node) error { resources = n; return nil }},
-		entry{"expect", true, func(n ast.Node) error { expect = n; return nil }},
+	_, err := d.Mapping(n, "a case",
+		document.Required("name", func(n ast.Node) (err error) { c.name, err = d.Text(n, "name"); return err }),
+		document.Optional("start", func(n ast.Node) (err error) { c.start, err = d.moment(n, "start", time.Time{}); return err }),
+		document.Optional("step", func(n ast.Node) (err error) { c.step, err = d.span(n, "step", time.Second); return err }),
+		document.Required("resources", func(n ast.Node) error { resources = n; return nil }),
+		document.Required("expect", func(n ast.Node) error { expect = n; return nil }),
 	)
 	if err != nil {
 		return nil, err
 	}
-	err = d.items(resources, "resources", func(item ast.Node) error {
+	err = d.Items(resources, "resources", func(item ast.Node) error {
 		s, err := d.subject(item, c)
 		if err == nil && slices.ContainsFunc(c.subjects, func(o *subject) bool { return o.r.ID == s.r.ID }) {
-			err = d.at(item, "resource %q is there already", s.r.ID)
+			err = d.At(item, "resource %q is there already", s.r.ID)
 		}
 		c.subjects = append(c.subjects, s)
 		return err
@@ -118,36 +117,36 @@ func (d *document) testCase(n ast.Node) (*testCase, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = d.items(expect, "expect", func(item ast.Node) error {
+	err = d.Items(expect, "expect", func(item ast.Node) error {
 		e, err := d.expectation(item, c)
 		c.checks = append(c.checks, e)
 		return err
 	})
 	if err == nil && len(c.subjects) == 0 {
-		err = d.at(n, "case %q has no resource", c.name)
+		err = d.At(n, "case %q has no resource", c.name)
 	}
 	if err == nil && len(c.checks) == 0 {
-		err = d.at(n, "case %q expects nothing; to expect no proposal write {at: 1h, propose: none}", c.name)
+		err = d.At(n, "case %q expects nothing; to expect no proposal write {at: 1h, propose: none}", c.name)
 	}
 	return c, err
 }
 
 // span reads a duration of at least some length.
-func (d *document) span(n ast.Node, what string, least time.Duration) (time.Duration, error) {
-	s, err := d.text(n, what)
+func (d *reader) span(n ast.Node, what string, least time.Duration) (time.Duration, error) {
+	s, err := d.Text(n, what)
 	if err != nil {
 		return 0, err
 	}
 	v, err := parseDuration(s)
 	if err != nil || v < least {
-		return 0, d.at(n, "%s %q is not a duration of at least %s", what, s, durationText(least))
+		return 0, d.At(n, "%s %q is not a duration of at least %s", what, s, durationText(least))
 	}
 	return v, nil
 }
 
 // moment reads an RFC 3339 time, or a duration from the start of the case.
-func (d *document) moment(n ast.Node, what string, start time.Time) (time.Time, error) {
-	s, err := d.text(n, what)
+func (d *reader) moment(n ast.Node, what string, start time.Time) (time.Time, error) {
+	s, err := d.Text(n, what)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -156,78 +155,78 @@ func (d *document) moment(n ast.Node, what string, start time.Time) (time.Time, 
 	}
 	v, err := parseDuration(s)
 	if err != nil || start.IsZero() {
-		return time.Time{}, d.at(n, "%s %q is not a time such as 2026-01-05T08:00:00Z, or a duration from the start of the case such as 45m or -2h", what, s)
+		return time.Time{}, d.At(n, "%s %q is not a time such as 2026-01-05T08:00:00Z, or a duration from the start of the case such as 45m or -2h", what, s)
 	}
 	return start.Add(v), nil
 }
 
 // decimal reads a finite number.
-func (d *document) decimal(n ast.Node, what string) (float64, error) {
-	v, err := strconv.ParseFloat(scalar(n), 64)
+func (d *reader) decimal(n ast.Node, what string) (float64, error) {
+	v, err := strconv.ParseFloat(document.Scalar(n), 64)
 	if quoted, ok := n.(*ast.StringNode); ok && quoted.Token.Type != token.StringType || err != nil || number(v) == nil {
-		return 0, d.at(n, "%s is a number", what)
+		return 0, d.At(n, "%s is a number", what)
 	}
 	return v, nil
 }
 
 // expectation reads what is to come out at a time.
-func (d *document) expectation(n ast.Node, c *testCase) (expectation, error) {
-	e := expectation{line: d.at(n, "").Line}
-	given, err := d.mapping(n, "an expectation",
-		entry{"at", false, func(n ast.Node) (err error) { e.at, err = d.moment(n, "at", c.start); return err }},
-		entry{"from", false, func(n ast.Node) (err error) {
+func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
+	e := expectation{line: d.At(n, "").Line}
+	given, err := d.Mapping(n, "an expectation",
+		document.Optional("at", func(n ast.Node) (err error) { e.at, err = d.moment(n, "at", c.start); return err }),
+		document.Optional("from", func(n ast.Node) (err error) {
 			e.first = true
 			e.at, err = d.moment(n, "from", c.start)
 			return err
-		}},
-		entry{"propose", false, func(n ast.Node) (err error) {
+		}),
+		document.Optional("propose", func(n ast.Node) (err error) {
 			e.proposals = []wanted{}
 			if word, ok := n.(*ast.StringNode); ok {
 				if word.Value == "none" {
 					return nil
 				}
 				e.proposals = []wanted{{}}
-				return d.chosen(n, "propose", verbs, (*string)(&e.proposals[0].verb))
+				return document.Choice(d.File, n, "propose", verbs, &e.proposals[0].verb)
 			}
-			return d.items(n, "propose", func(item ast.Node) error {
+			return d.Items(n, "propose", func(item ast.Node) error {
 				w, err := d.wantedPair(item, true)
 				e.proposals = append(e.proposals, w)
 				return err
 			})
-		}},
-		entry{"unknown", false, func(n ast.Node) (err error) {
+		}),
+		document.Optional("unknown", func(n ast.Node) (err error) {
 			if word, ok := n.(*ast.StringNode); ok && word.Value == "all" {
 				e.everyUnknown = true
 				return nil
 			}
-			return d.items(n, "unknown", func(item ast.Node) error {
+			return d.Items(n, "unknown", func(item ast.Node) error {
 				w, err := d.wantedPair(item, false)
 				e.unknown = append(e.unknown, w)
 				return err
 			})
-		}},
+		}),
 	)
 	switch {
 	case err != nil:
 		return e, err
 	case (given["at"] == nil) == (given["from"] == nil):
-		return e, d.at(n, "an expectation has at or from: the time of it")
+		return e, d.At(n, "an expectation has at or from: the time of it")
 	case given["propose"] == nil && given["unknown"] == nil:
-		return e, d.at(n, "an expectation has propose or unknown")
+		return e, d.At(n, "an expectation has propose or unknown")
 	case e.first && len(e.proposals) == 0:
-		return e, d.at(n, "from says since when something is proposed; use at")
+		return e, d.At(n, "from says since when something is proposed; use at")
 	}
 	return e, nil
 }
 
-func (d *document) wantedPair(n ast.Node, verb bool) (w wanted, err error) {
-	entries := []entry{
-		{"policy", false, func(n ast.Node) (err error) { w.policy, err = d.text(n, "policy"); return err }},
-		{"resource", false, func(n ast.Node) (err error) { w.resource, err = d.text(n, "resource"); return err }},
+func (d *reader) wantedPair(n ast.Node, verb bool) (w wanted, err error) {
+	entries := []document.Key{
+		document.Optional("policy", func(n ast.Node) (err error) { w.policy, err = d.Text(n, "policy"); return err }),
+		document.Optional("resource", func(n ast.Node) (err error) { w.resource, err = d.Text(n, "resource"); return err }),
 	}
 	if verb {
-		entries = append(entries, entry{"verb", true, func(n ast.Node) error { return d.chosen(n, "verb", verbs, (*string)(&w.verb)) }})
+		entries = append(entries, document.Required("verb", func(n ast.Node) error { return document.Choice(d.File, n, "verb", verbs, &w.verb) }))
 	}
-	_, err = d.mapping(n, "a pair of policy and resource", entries...)
+	_, err = d.Mapping(n, "a pair of policy and resource", entries...)
 	return w, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -31,7 +32,8 @@ func runCases(t *testing.T, src string) []CaseResult {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return RunTests(parse(t, twoPolicies), tests)
+	set := parse(t, twoPolicies)
+	return RunTests(set, tests, TestLook(set))
 }
 
 // resting is a case with a machine that rests from the start, up to its expectations.
@@ -137,17 +139,17 @@ func TestCasesTakeThresholdsAndTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := parse(t, twoPolicies)
-	if RunTests(set, tests)[0].Passed() {
+	if RunTests(set, tests, TestLook(set))[0].Passed() {
 		t.Error("a tag of nobody's makes a machine ephemeral")
 	}
 	tests.Tags = inventory.DefaultTagMapping()
 	tests.Tags.Lifetime = []string{"fate"}
-	if r := RunTests(set, tests)[0]; !r.Passed() {
+	if r := RunTests(set, tests, TestLook(set))[0]; !r.Passed() {
 		t.Error(r)
 	}
 	tests.Duty = duty.DefaultThresholds()
 	tests.Duty.WarmUp = 40 * 60e9
-	if RunTests(set, tests)[0].Passed() {
+	if RunTests(set, tests, TestLook(set))[0].Passed() {
 		t.Error("the thresholds make no difference")
 	}
 }
@@ -195,9 +197,9 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ParseTests("cases.yaml", []byte(tc.src))
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("got %v, want an *Error", err)
+				t.Fatalf("got %v, want an *document.Error", err)
 			}
 			if e.Line != tc.line || e.Column != tc.column || !strings.Contains(e.Message, tc.message) {
 				t.Errorf("got %q, want %d:%d with %q", e, tc.line, tc.column, tc.message)
@@ -206,7 +208,7 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 	}
 }
 
-// FuzzParseTests holds that mistakes are an *Error in the file, and that what is read can
+// FuzzParseTests holds that mistakes are an *document.Error in the file, and that what is read can
 // be run.
 func FuzzParseTests(f *testing.F) {
 	f.Add(testHead + resting + "      - {at: 29m, propose: none}\n")
@@ -218,13 +220,13 @@ func FuzzParseTests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		tests, err := ParseTests("f.yaml", []byte(src))
 		if err != nil {
-			var e *Error
+			var e *document.Error
 			if !errors.As(err, &e) || e.Line < 1 || e.Line > strings.Count(src, "\n")+strings.Count(src, "\r")+1 {
-				t.Fatalf("%v is no *Error in the file", err)
+				t.Fatalf("%v is no *document.Error in the file", err)
 			}
 			return
 		}
-		if got := RunTests(set, tests); len(got) == 0 {
+		if got := RunTests(set, tests, TestLook(set)); len(got) == 0 {
 			t.Fatal("cases without a result")
 		}
 	})

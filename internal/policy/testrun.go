@@ -23,12 +23,16 @@ type CaseResult struct {
 // Passed says whether everything came as it was expected.
 func (r CaseResult) Passed() bool { return len(r.Failures) == 0 }
 
-// RunTests asks the policies about the resources of each case at each of its times, with
-// the verdicts that their samples give: what is judged live is judged so here.
-func RunTests(set *Set, tests *Tests) []CaseResult {
+// Look returns what is known of the resources of a case at a time. The engine does it, as
+// it does of an account (round.Look).
+type Look func(c Case, at time.Time) ([]*Facts, error)
+
+// RunTests asks the policies about the resources of each case at each of its times, by
+// what look knows of them.
+func RunTests(set *Set, tests *Tests, look Look) []CaseResult {
 	var out []CaseResult
 	for _, c := range tests.cases {
-		r := run{set: set, tests: tests, c: c}
+		r := run{set: set, tests: tests, c: c, look: look}
 		result := CaseResult{Name: c.name, File: tests.File, Line: c.line}
 		for i := range c.checks {
 			for _, failure := range r.check(&c.checks[i]) {
@@ -45,6 +49,7 @@ type run struct {
 	set   *Set
 	tests *Tests
 	c     *testCase
+	look  Look
 }
 
 // found is the answer of one policy about one resource.
@@ -149,20 +154,9 @@ func (r *run) find(answers []*found, w wanted) (*found, error) {
 
 // ask returns the answers of all policies about all resources at a time.
 func (r *run) ask(at time.Time) ([]*found, error) {
-	var facts []*Facts
-	gangs := map[string][]*Facts{}
-	for _, s := range r.c.subjects {
-		f, err := r.facts(s, at)
-		if err != nil {
-			return nil, err
-		}
-		facts = append(facts, f)
-		if f.Resource.Gang != "" && f.Duty != nil {
-			gangs[f.Resource.Gang] = append(gangs[f.Resource.Gang], f)
-		}
-	}
-	for _, members := range gangs {
-		judgeTogether(members)
+	facts, err := r.look(Case{r.tests, r.c}, at)
+	if err != nil {
+		return nil, err
 	}
 	var out []*found
 	for _, p := range r.set.Policies {
@@ -173,56 +167,76 @@ func (r *run) ask(at time.Time) ([]*found, error) {
 	return out, nil
 }
 
-// judgeTogether gives the machines of one run the verdict of the whole.
-func judgeTogether(members []*Facts) {
-	verdicts := make([]duty.Verdict, len(members))
-	for i, m := range members {
-		verdicts[i] = *m.Duty
+// Case is one case as an account: what is there, what was measured of it, and what else is
+// known.
+type Case struct {
+	tests *Tests
+	c     *testCase
+}
+
+// Step is the time that a sample stands for.
+func (c Case) Step() time.Duration { return c.c.step }
+
+// Duty are the thresholds that the case is judged by.
+func (c Case) Duty() duty.Thresholds { return c.tests.Duty }
+
+// Resources returns the resources, each time other values. A machine of which neither the
+// number of GPUs nor the type is given has those that are sampled.
+func (c Case) Resources() ([]*inventory.Resource, error) {
+	mapping := c.tests.Tags
+	if len(mapping.Team) == 0 {
+		mapping = inventory.DefaultTagMapping()
 	}
-	whole := duty.Gang(verdicts)
-	for i, m := range members {
-		m.Duty = &whole
-		for j, other := range members {
-			if i != j {
-				m.Gang = append(m.Gang, other.Resource.Ref())
+	var out []*inventory.Resource
+	for _, s := range c.c.subjects {
+		r := s.r
+		r.Tags = s.tags
+		if err := mapping.Apply(&r); err != nil {
+			return nil, err
+		}
+		for _, set := range s.given {
+			set(&r)
+		}
+		if !r.Size.GPUs.Known() && r.Type == "" {
+			r.Size.GPUs = s.gpus()
+		}
+		out = append(out, &r)
+	}
+	return out, nil
+}
+
+// Know adds what the case says of a resource besides.
+func (c Case) Know(f *Facts) {
+	for _, s := range c.c.subjects {
+		if s.r.ID == f.Resource.ID {
+			f.Checkpoint, f.PriceDrift, f.Budget = s.facts.Checkpoint, s.facts.PriceDrift, s.facts.Budget
+			f.Stale = f.Stale || s.facts.Stale
+			if s.facts.Hourly.Known() {
+				f.Hourly = s.facts.Hourly
 			}
 		}
 	}
 }
 
-// facts is what is known of a resource at a time.
-func (r *run) facts(s *subject, at time.Time) (*Facts, error) {
-	resource, f := s.r, s.facts
-	resource.Tags = s.tags
-	mapping := r.tests.Tags
-	if len(mapping.Team) == 0 {
-		mapping = inventory.DefaultTagMapping()
+// Samples hands over what was measured of a resource, row by row.
+func (c Case) Samples(id string, visit func(at time.Time, gpu string, s usage.Signal, v float64)) {
+	for _, s := range c.c.subjects {
+		if s.r.ID != id {
+			continue
+		}
+		for _, row := range s.samples {
+			for sig, v := range row.values {
+				visit(row.at, row.gpu, sig, v)
+			}
+		}
 	}
-	if err := mapping.Apply(&resource); err != nil {
-		return nil, err
-	}
-	for _, set := range s.given {
-		set(&resource)
-	}
-	f.Now, f.Resource = at, &resource
-	if !resource.Kind.Traits().Measured {
-		return &f, nil
-	}
-	if n := s.gpus(); !f.GPUs.Known() && n >= 0 {
-		f.GPUs = inventory.Known(n)
-	}
-	if resource.State == inventory.StateRunning {
-		v := duty.Now(s.window(r.c, at), f.GPUs.Or(-1), at, r.tests.Duty)
-		f.Duty = &v
-	}
-	return &f, nil
 }
 
-// gpus is how many GPUs the samples speak of, those without a name of one; -1 where
+// gpus is how many GPUs the samples speak of, those without a name of one; unknown where
 // there are no samples.
-func (s *subject) gpus() int {
+func (s *subject) gpus() inventory.Fact[int] {
 	if len(s.samples) == 0 {
-		return -1
+		return inventory.Fact[int]{}
 	}
 	var names []string
 	for _, row := range s.samples {
@@ -232,31 +246,7 @@ func (s *subject) gpus() int {
 			}
 		}
 	}
-	return len(names)
-}
-
-// window is what was measured up to a time; nil where nothing was.
-func (s *subject) window(c *testCase, at time.Time) *usage.Window {
-	from := c.start
-	for _, row := range s.samples {
-		if row.at.Before(from) {
-			from = row.at
-		}
-	}
-	var w *usage.Window
-	for _, row := range s.samples {
-		if row.at.After(at) {
-			continue
-		}
-		if w == nil {
-			w = usage.NewWindow(from, at.Add(1), c.step, "case", nil)
-			w.Launched = s.r.CreatedAt
-		}
-		for sig, v := range row.values {
-			w.Add(row.gpu, sig, usage.Point{Time: row.at, Mean: v, Max: v})
-		}
-	}
-	return w
+	return inventory.Known(len(names))
 }
 
 // String names the case, and lists what failed.

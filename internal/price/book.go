@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AWS is the cloud whose prices the look-ups by machine type and item return.
+// AWS is the cloud whose prices the look-ups without a cloud return.
 const AWS = "aws"
 
 // Book holds machine types, accelerators and prices. The zero Book is empty: it
@@ -59,35 +59,45 @@ func (b *Book) Accelerators() []Accelerator {
 	})
 }
 
-// OnDemand returns the price of an hour of a machine on demand: Linux without a
-// paid licence, shared tenancy. It wraps ErrUnpriced where the book has none.
-func (b *Book) OnDemand(machineType, region string) (Price, error) {
-	return b.machine(machineType, region, OnDemand)
-}
-
-// Spot returns the spot price of an hour of a machine, the median over the zones
-// of the region on its date. It wraps ErrUnpriced where the book has none.
-func (b *Book) Spot(machineType, region string) (Price, error) {
-	return b.machine(machineType, region, Spot)
-}
-
-func (b *Book) machine(machineType, region string, t Term) (Price, error) {
-	p, ok := b.find(key{AWS, Compute, machineType, region, t})
-	if ok {
+// Price returns the price of a unit of what a cloud sells in a region: Compute machines by
+// their type, Rates by their item, and machines of managed services by the service's name
+// ("sagemaker", "rds:postgres", "opensearch"). A price without a region holds in all of
+// them. An empty term is OnDemand. It wraps ErrUnpriced where the book has none.
+func (b *Book) Price(cloud, service, sku, region string, term Term) (Price, error) {
+	k := key{cloud, service, sku, region, cmp.Or(term, OnDemand)}
+	if p, ok := b.find(k); ok {
 		return p, nil
 	}
-	what := "on-demand"
-	hint := "run `curfew price update`"
-	if t == Spot {
-		what = "spot"
+	k.region = ""
+	if p, ok := b.find(k); ok {
+		return p, nil
 	}
-	if _, known := b.machines[machineType]; !known {
-		hint = "the type is not in the price book; " + hint
+	switch service {
+	case Rates:
+		return Price{}, fmt.Errorf("rate of %s in %s: run `curfew price update`: %w", named(sku), named(region), ErrUnpriced)
+	case Compute:
+		hint := "run `curfew price update`"
+		if _, known := b.machines[sku]; !known {
+			hint = "the type is not in the price book; " + hint
+		}
+		return Price{}, fmt.Errorf("%s price of %s in %s: %s: %w", k.term, named(sku), named(region), hint, ErrUnpriced)
 	}
-	return Price{}, fmt.Errorf("%s price of %s in %s: %s: %w", what, named(machineType), named(region), hint, ErrUnpriced)
+	return Price{}, fmt.Errorf("%s price of %s in %s: run `curfew price update`: %w", service, named(sku), named(region), ErrUnpriced)
 }
 
-// Managed returns the price of an hour of a managed service's machine:
+// OnDemand returns the price of an hour of a machine of AWS on demand: Linux without a
+// paid licence, shared tenancy. It wraps ErrUnpriced where the book has none.
+func (b *Book) OnDemand(machineType, region string) (Price, error) {
+	return b.Price(AWS, Compute, machineType, region, OnDemand)
+}
+
+// Spot returns the spot price of an hour of a machine of AWS, the median over the zones
+// of the region on its date. It wraps ErrUnpriced where the book has none.
+func (b *Book) Spot(machineType, region string) (Price, error) {
+	return b.Price(AWS, Compute, machineType, region, Spot)
+}
+
+// Managed returns the price of an hour of a managed service's machine on AWS:
 // "sagemaker" (the type without "ml."), "rds:postgres" and "rds:mysql" (the class,
 // one zone), "opensearch" (the type with its ".search"). It wraps ErrUnpriced
 // where the book has none.
@@ -95,22 +105,25 @@ func (b *Book) Managed(service, machineType, region string) (Price, error) {
 	if service == "sagemaker" {
 		machineType = strings.TrimPrefix(machineType, "ml.")
 	}
-	if p, ok := b.find(key{AWS, service, machineType, region, OnDemand}); ok {
-		return p, nil
-	}
-	return Price{}, fmt.Errorf("%s price of %s in %s: run `curfew price update`: %w", service, named(machineType), named(region), ErrUnpriced)
+	return b.Price(AWS, service, machineType, region, OnDemand)
 }
 
-// Rate returns the price of a unit of an item; [Price.Cost] takes its tiers into
-// account. A price without a region holds in all of them. It wraps ErrUnpriced
-// where the book has none.
+// Rate returns the price of a unit of an item of AWS; [Price.Cost] takes its tiers into
+// account. It wraps ErrUnpriced where the book has none.
 func (b *Book) Rate(item Item, region string) (Price, error) {
-	for _, r := range []string{region, ""} {
-		if p, ok := b.find(key{AWS, Rates, string(item), r, OnDemand}); ok {
-			return p, nil
-		}
+	return b.Price(AWS, Rates, string(item), region, OnDemand)
+}
+
+// With returns the book with further prices, which take the place of those that it has.
+func (b *Book) With(entries ...Entry) *Book {
+	next := *b
+	if next.overlay = maps.Clone(b.overlay); next.overlay == nil {
+		next.overlay = map[key]Entry{}
 	}
-	return Price{}, fmt.Errorf("rate of %s in %s: run `curfew price update`: %w", named(string(item)), named(region), ErrUnpriced)
+	for _, e := range entries {
+		next.overlay[e.key()] = e
+	}
+	return &next
 }
 
 // named keeps an error readable when a name is empty.

@@ -37,9 +37,11 @@ const (
 
 // Compute and Rate are the services of entries that are machines and items;
 // others are managed services by name: "sagemaker", "rds:postgres", "opensearch".
+// GPUs is that of GPUs which are priced by themselves.
 const (
 	Compute = "compute"
 	Rates   = "rate"
+	GPUs    = "gpu"
 )
 
 // Entry is one price and what it is the price of.

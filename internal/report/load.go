@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/finding"
+)
+
+// Bounds of a stored audit: bytes, and keys and values.
+const (
+	maxAudit       = 512 << 20
+	maxAuditValues = 32_000_000
 )
 
 // Load reads a stored audit strictly: unknown fields, another schema, anything
@@ -16,7 +24,15 @@ import (
 // acted on safely (no id or two with the same, no rule, no resource, an unknown
 // risk, undo or confidence) are errors.
 func Load(r io.Reader) (Document, error) {
-	dec := json.NewDecoder(r)
+	const name = "the audit"
+	src, err := document.Read(name, r, maxAudit)
+	if err == nil {
+		err = document.CheckJSON(name, src, maxAuditValues)
+	}
+	if err != nil {
+		return Document{}, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(src))
 	dec.DisallowUnknownFields()
 	var d Document
 	if err := dec.Decode(&d); err != nil {

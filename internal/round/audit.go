@@ -31,7 +31,7 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 	}
 	account := &finding.Account{
 		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts,
-		Charges: r.Charges, Prices: e.Prices, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown,
+		Charges: r.Charges, Prices: e.Prices, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown, Advice: r.Advice,
 	}
 	if e.Audit.Bill != nil {
 		account.Bill = &e.Audit.Bill.Bill
@@ -72,9 +72,6 @@ func (e *Engine) requests(r *Result, now time.Time) {
 			Limits: policy.DefaultLimits(), Governed: true, ByPerson: true, Condition: usage.True, ReadAt: now,
 			Class: "finding", Because: f.Rule + ": " + f.Because, Evidence: f.Evidence, Duty: e.doing(f, now),
 			Hourly: e.subjects[f.Resource.Ref()].hourly,
-		}
-		if f.Savings.Known {
-			p.Saving = inventory.Known(f.Savings.Amount)
 		}
 		r.Proposals = append(r.Proposals, p)
 	}

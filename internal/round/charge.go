@@ -18,9 +18,6 @@ import (
 func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 	if !e.charged {
 		e.charges = ledger.RunRates(r.Resources, e.Prices)
-		if own, ok := e.Lister.(rated); ok {
-			own.Charge(r.Resources, e.charges)
-		}
 		for ref, s := range e.subjects {
 			hour, err := hourly(e.charges[ref])
 			if err != nil {
@@ -46,11 +43,6 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// rated is a lister that states rates of its own.
-type rated interface {
-	Charge(resources []*inventory.Resource, charges map[inventory.Ref][]ledger.Charge)
 }
 
 // Seen returns what a round's observation comes to, one for each account. An account of

@@ -195,12 +195,12 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 		e.ask(woken, now)
 		r.Proposals = append(r.Proposals, e.propose(woken, r.Unread)...)
 	}
-	if !e.lean {
-		for _, res := range r.Resources {
-			if s := e.subjects[res.Ref()]; s != nil {
-				r.Facts = append(r.Facts, &s.facts)
-			}
+	for _, res := range r.Resources {
+		s := e.subjects[res.Ref()]
+		if e.Policies == nil {
+			e.know(s, now)
 		}
+		r.Facts = append(r.Facts, &s.facts)
 	}
 	return nil
 }

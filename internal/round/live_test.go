@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -57,6 +58,7 @@ func (f *fleet) List(_ context.Context, q Query) (*Observation, error) {
 		copied := *r
 		o.Resources = append(o.Resources, &copied)
 	}
+	aws.Attach(o.Resources)
 	return o, nil
 }
 

@@ -58,8 +58,11 @@ type Observation struct {
 	// CommitmentsKnown is true when savings plans and reserved instances were read
 	// (there may be none).
 	CommitmentsKnown bool
-	Calls            []Calls
-	Billed           *Billed
+	// Advice is what people are told in place of fixes where nothing carries those out; nil
+	// is that something does.
+	Advice *finding.Advice
+	Calls  []Calls
+	Billed *Billed
 }
 
 // Calls counts the calls an observation made to one API.

@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -31,6 +32,7 @@ func (a account) List(ctx context.Context, _ Query) (*Observation, error) {
 		return nil, err
 	}
 	o := a.observation
+	aws.Attach(o.Resources)
 	return &o, a.err
 }
 

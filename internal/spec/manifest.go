@@ -10,13 +10,15 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/curfew-dev/curfew/internal/document"
+
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
 // ParseManifest reads manifests of Kubernetes, one or several documents in a file: each
 // Pod, Job and CronJob, and each template of an Argo Workflow that is reached, whose
 // containers are limited to `nvidia.com/gpu`. Documents without GPUs are passed over;
-// one of another kind that asks for GPUs is an *Error, and so is a file without any.
+// one of another kind that asks for GPUs is a *document.Error, and so is a file without any.
 //
 // Nodes is how many pods run at once; MaxRuntime is activeDeadlineSeconds, that of a pod
 // times the rounds in which the pods of a Job follow one another. GPU, InstanceType,
@@ -24,12 +26,11 @@ import (
 // Purpose from the labels, whatever prefix they have, by [inventory.DefaultTagMapping].
 // Digest is that of the whole file, because a pod may read what other documents hold.
 func ParseManifest(name string, src []byte) ([]*Spec, error) {
-	d := &document{file: name}
-	bodies, err := d.open(src)
+	d, err := open(name, src)
 	if err != nil {
 		return nil, err
 	}
-	return d.manifests(bodies)
+	return d.manifests()
 }
 
 // gpuResource is the extended resource of the NVIDIA device plugin for Kubernetes.
@@ -39,20 +40,20 @@ const gpuResource = "nvidia.com/gpu"
 // one by one: slices and shares of GPUs, and those of other makers.
 var otherAccelerator = regexp.MustCompile(`^(nvidia\.com/(mig-.+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/.+|habana\.ai/gaudi|aws\.amazon\.com/neuron.*|google\.com/tpu)$`)
 
-func (d *document) manifests(bodies []ast.Node) ([]*Spec, error) {
-	t := newTree(bodies)
-	digest, ok := t.digest(bodies)
-	if !ok {
-		return nil, d.at(nil, "the manifests come to more than %d values once aliases are followed", maxValues)
+func (d *reader) manifests() ([]*Spec, error) {
+	t := &tree{d.File}
+	digest, err := t.digest()
+	if err != nil {
+		return nil, d.Placed(err)
 	}
 	var out []*Spec
-	for _, body := range bodies {
+	for _, body := range d.Bodies {
 		documents := []ast.Node{body}
 		if t.word(body, "kind") == "List" {
 			documents = t.items(body, "items")
 		}
 		for _, doc := range documents {
-			specs, err := (&workload{document: d, tree: t, root: doc, digest: digest}).read()
+			specs, err := (&workload{reader: d, tree: t, root: doc, digest: digest}).read()
 			if err != nil {
 				return nil, err
 			}
@@ -60,14 +61,14 @@ func (d *document) manifests(bodies []ast.Node) ([]*Spec, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, d.at(bodies[0], "no workload is limited to %s: there is nothing to estimate", gpuResource)
+		return nil, d.At(d.Bodies[0], "no workload is limited to %s: there is nothing to estimate", gpuResource)
 	}
 	return out, nil
 }
 
 // workload is a document of Kubernetes.
 type workload struct {
-	*document
+	*reader
 	*tree
 	root   ast.Node
 	digest string
@@ -96,7 +97,7 @@ func (w *workload) read() ([]*Spec, error) {
 		return specs, err
 	default:
 		if n := w.find(w.root, func(key string) bool { return key == gpuResource || otherAccelerator.MatchString(key) }); n != nil {
-			return nil, w.at(n, "a %s asks for GPUs; a Pod, a Job, a CronJob or a Workflow can be estimated, because it ends", cmp.Or(kind, "document without a kind"))
+			return nil, w.At(n, "a %s asks for GPUs; a Pod, a Job, a CronJob or a Workflow can be estimated, because it ends", cmp.Or(kind, "document without a kind"))
 		}
 	}
 	if s == nil || err != nil {
@@ -164,20 +165,20 @@ func (w *workload) pod(body ast.Node, count int, limit time.Duration, parts ...a
 // the given parts of it.
 func (w *workload) named(gpus, pods int, suffix string, parts ...ast.Node) (*Spec, error) {
 	s := &Spec{Kind: Job, Capacity: OnDemand, Retries: Retries{Interruptions: DefaultInterruptions},
-		Resources: Resources{GPUs: gpus, Nodes: pods}, Digest: w.digest, File: w.file, Line: w.at(w.root, "").Line}
+		Resources: Resources{GPUs: gpus, Nodes: pods}, Digest: w.digest, File: w.Name, Line: w.At(w.root, "").Line}
 	s.Name = cmp.Or(w.word(w.root, "metadata", "name"), strings.Trim(w.word(w.root, "metadata", "generateName"), "-."), strings.ToLower(w.word(w.root, "kind"))) + suffix
 	if !specName.MatchString(s.Name) {
-		return nil, w.at(w.root, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
+		return nil, w.At(w.root, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
 	}
 	r := &inventory.Resource{Tags: map[string]string{}}
 	for _, n := range append([]ast.Node{w.root}, parts...) {
 		w.each(func(key string, v ast.Node) {
 			_, bare, prefixed := strings.Cut(key, "/")
 			if r.Tags[key] == "" {
-				r.Tags[key] = scalar(v)
+				r.Tags[key] = document.Scalar(v)
 			}
 			if prefixed && r.Tags[bare] == "" {
-				r.Tags[bare] = scalar(v)
+				r.Tags[bare] = document.Scalar(v)
 			}
 		}, n, "metadata", "labels")
 	}
@@ -212,7 +213,7 @@ func (w *workload) limit(container ast.Node) (int, error) {
 	for _, part := range []string{"limits", "requests"} {
 		w.each(func(key string, v ast.Node) {
 			if n, ok := whole(v); otherAccelerator.MatchString(key) && (!ok || n > 0) {
-				other = w.at(v, "%s cannot be estimated, only whole %s can", key, gpuResource)
+				other = w.At(v, "%s cannot be estimated, only whole %s can", key, gpuResource)
 			}
 		}, container, "resources", part)
 	}
@@ -228,7 +229,7 @@ func (w *workload) limit(container ast.Node) (int, error) {
 	}
 	v, ok := whole(n)
 	if !ok || v > maxGPUs {
-		return 0, w.at(n, "%s is a whole number from 0 to %d", gpuResource, maxGPUs)
+		return 0, w.At(n, "%s is a whole number from 0 to %d", gpuResource, maxGPUs)
 	}
 	return v, nil
 }
@@ -249,7 +250,7 @@ func (w *workload) number(n ast.Node, otherwise int, key string) (int, error) {
 	}
 	out, ok := whole(v)
 	if !ok || out > maxCount {
-		return 0, w.at(v, "%s is a whole number from 0 to %d", key, maxCount)
+		return 0, w.At(v, "%s is a whole number from 0 to %d", key, maxCount)
 	}
 	return out, nil
 }
@@ -296,12 +297,12 @@ func (w *workload) place(s *Spec, parts ...ast.Node) {
 // selected are the values that a pod's node selector and required node affinity admit.
 func (w *workload) selected(part ast.Node) map[string][]string {
 	labels := map[string][]string{}
-	w.each(func(key string, v ast.Node) { labels[key] = append(labels[key], scalar(v)) }, part, "nodeSelector")
+	w.each(func(key string, v ast.Node) { labels[key] = append(labels[key], document.Scalar(v)) }, part, "nodeSelector")
 	for _, term := range w.items(part, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") {
 		for _, e := range w.items(term, "matchExpressions") {
 			if key := w.word(e, "key"); w.word(e, "operator") == "In" {
 				for _, v := range w.items(e, "values") {
-					labels[key] = append(labels[key], scalar(v))
+					labels[key] = append(labels[key], document.Scalar(v))
 				}
 			}
 		}

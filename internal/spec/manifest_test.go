@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -88,6 +89,23 @@ func TestManifestForms(t *testing.T) {
 	}
 }
 
+// TestEveryDocumentCounts holds that neither an empty document nor an anchor that is
+// given anew hides GPUs.
+func TestEveryDocumentCounts(t *testing.T) {
+	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: %s}}}]}\n"
+	for name, src := range map[string]string{
+		"empty documents between":      fmt.Sprintf(pod, "3") + "---\n---\n# nothing\n---\n" + fmt.Sprintf(pod, "5"),
+		"an end and a beginning":       fmt.Sprintf(pod, "3") + "...\n---\n" + fmt.Sprintf(pod, "5"),
+		"an anchor that is given anew": "x: &n 3\n" + fmt.Sprintf(pod, "*n") + "y: &n 0\n---\n" + fmt.Sprintf(pod, "5"),
+		"an anchor of another file":    fmt.Sprintf(pod, "&n 3") + "---\nx: &n 5\n" + fmt.Sprintf(pod, "*n"),
+	} {
+		got, err := Read("m.yaml", []byte(src))
+		if err != nil || len(got) != 2 || got[0].Resources.GPUs != 3 || got[1].Resources.GPUs != 5 {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}
+
 func TestManifestMistakes(t *testing.T) {
 	gpu := strings.Index(job(""), "nvidia.com/gpu: 2")
 	with := func(limit string) string { return job("")[:gpu] + limit + "}}}\n" }
@@ -105,6 +123,7 @@ func TestManifestMistakes(t *testing.T) {
 		{"half a GPU", strings.Replace(job(""), "gpu: 2", "gpu: 0.5", 1), "m.yaml:8:58: nvidia.com/gpu is a whole number from 0 to 1024"},
 		{"parallelism", strings.Replace(job(""), "  template:", "  parallelism: many\n  template:", 1), "m.yaml:5:16: parallelism is a whole number"},
 		{"a circle", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, steps: [[{template: a}]]}]}\n", `template "a" begins itself`},
+		{"an alias of itself", "kind: Pod\nspec: &a {x: *a}\n", "m.yaml:2:14: alias *a has no anchor before it"},
 		{"a name", strings.Replace(job(""), "name: j", "name: j/k", 1), `name "j/k"`},
 	} {
 		_, err := ParseManifest("m.yaml", []byte(tc.src))

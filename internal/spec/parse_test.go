@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -115,13 +116,13 @@ func TestMistakes(t *testing.T) {
 		{"data twice", edit(`["s3://datasets/imagenet"]`, "[s3://a, {uri: s3://a, size: 1GiB}]"), `data: "s3://a" is given twice`},
 		{"size", edit(`["s3://datasets/imagenet"]`, "[{uri: s3://a, size: 1Gi}]"), `size "1Gi" is not a size such as 200GiB or 1.5TB`},
 		{"retries", edit("errors: 1", "errors: -1"), "retries.errors is a whole number from 0 to 10000"},
-		{"an alias", "a: &x 1\nb: *x\n", "f.yaml:1:1: apiVersion is"},
+		{"an alias", "a: &x 1\nb: *x\n", "f.yaml:1:4: an anchor or an alias"},
 		{"a job with a lease", resnet50 + "lease: 4h\n", `a job has no key "lease"`},
 		{"a session without a lease", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\n", "a session needs lease"},
 		{"a session that runs", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\nlease: 1h\nrun: x\n", `f.yaml:5:1: a session has no key "run"`},
 	} {
 		_, err := Parse("f.yaml", []byte(tc.src))
-		var place *Error
+		var place *document.Error
 		if !errors.As(err, &place) || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 		}
@@ -314,7 +315,7 @@ func FuzzParse(f *testing.F) {
 // placed holds that a mistake is one line, with a place in the file.
 func placed(t *testing.T, src []byte, err error) {
 	t.Helper()
-	var e *Error
+	var e *document.Error
 	lines := strings.Count(string(src), "\n") + strings.Count(string(src), "\r") + 1
 	if !errors.As(err, &e) || e.Line < 1 || e.Line > lines+1 || e.Column < 1 || strings.Contains(e.Message, "\n") {
 		t.Fatalf("%v is not in %d lines", err, lines)

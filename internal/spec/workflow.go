@@ -11,7 +11,7 @@ import (
 // is reached from the entry point, with as many nodes as it is begun.
 func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
 	if n := w.get(body, "workflowTemplateRef"); n != nil {
-		return nil, w.at(n, "a workflow runs the template %s of another document, which may ask for GPUs: put its spec here to estimate it", w.word(n, "name"))
+		return nil, w.At(n, "a workflow runs the template %s of another document, which may ask for GPUs: put its spec here to estimate it", w.word(n, "name"))
 	}
 	templates, order := map[string]ast.Node{}, []string{}
 	for _, t := range w.items(body, "templates") {
@@ -47,7 +47,7 @@ func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
 		}
 	}
 	if len(out) == 0 && run.elsewhere != nil {
-		return nil, w.at(run.elsewhere, "all that may ask for GPUs is in another document: put its template here to estimate it")
+		return nil, w.At(run.elsewhere, "all that may ask for GPUs is in another document: put its template here to estimate it")
 	}
 	return out, nil
 }
@@ -108,12 +108,12 @@ func (v *invocations) begin(name string, times int, at ast.Node) error {
 		return nil
 	}
 	if v.steps++; v.open[name] || v.steps > maxCount {
-		return v.at(at, "template %q begins itself, or %d steps: how often it runs cannot be counted", name, maxCount)
+		return v.At(at, "template %q begins itself, or %d steps: how often it runs cannot be counted", name, maxCount)
 	}
 	v.open[name] = true
 	defer delete(v.open, name)
 	if v.begun[name] += times; v.begun[name] > maxCount {
-		return v.at(at, "template %q is begun more than %d times", name, maxCount)
+		return v.At(at, "template %q is begun more than %d times", name, maxCount)
 	}
 	var steps []ast.Node
 	for _, group := range v.items(t, "steps") {
@@ -126,7 +126,7 @@ func (v *invocations) begin(name string, times int, at ast.Node) error {
 		}
 		n := times * v.fan(step)
 		if n > maxCount {
-			return v.at(step, "step %q is begun more than %d times", v.word(step, "name"), maxCount)
+			return v.At(step, "step %q is begun more than %d times", v.word(step, "name"), maxCount)
 		}
 		if err := v.begin(v.word(step, "template"), n, step); err != nil {
 			return err

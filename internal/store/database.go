@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	"github.com/pressly/goose/v3"
 
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // dialect is what the two databases differ in.
 type dialect struct {
-	name goose.Dialect
 	// begin are the options of a transaction that writes.
 	begin *sql.TxOptions
 	// forUpdate ends a SELECT whose rows stay locked to the end of the transaction;

@@ -38,7 +38,6 @@ const (
 // Statements see what was committed when each began, so that one behind a lock sees
 // what the holder of the lock wrote; a server's other default would not do.
 var postgresDialect = dialect{
-	name:      goose.DialectPostgres,
 	begin:     &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 	forUpdate: " FOR UPDATE",
 	contended: func(err error) bool {

@@ -27,7 +27,6 @@ const sqliteReaders = 8
 
 // A transaction that writes takes SQLite's one write lock when it begins.
 var sqliteDialect = dialect{
-	name:      goose.DialectSQLite3,
 	begin:     &sql.TxOptions{},
 	contended: func(err error) bool { return sqliteCode(err) == sqlite3.SQLITE_BUSY },
 	duplicate: func(err error) bool {

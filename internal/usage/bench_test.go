@@ -106,7 +106,7 @@ func BenchmarkCollect(b *testing.B) {
 	start := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := Collect(context.Background(), bytes.NewReader(data), Format{}, func(string) *Window {
+		_, err := Collect(context.Background(), bytes.NewReader(data), Format{}, func(string) Sink {
 			return NewWindow(start, start.AddDate(0, 1, 0), 15*time.Second, "recorded", nil)
 		})
 		if err != nil {
@@ -146,7 +146,7 @@ func liveAfter(tb testing.TB, rows int) uint64 {
 		return m.HeapAlloc
 	}
 	before := heap()
-	sum, err := Collect(context.Background(), &growing{rows: rows}, Format{}, func(string) *Window {
+	sum, err := Collect(context.Background(), &growing{rows: rows}, Format{}, func(string) Sink {
 		w := NewWindow(start, start.AddDate(1, 0, 0), time.Minute, "recorded", nil)
 		windows = append(windows, w)
 		return w

@@ -131,15 +131,14 @@ func Survey(ctx context.Context, r io.Reader, f Format) (Summary, error) {
 	return Read(ctx, r, f, func(*Sample) error { return nil })
 }
 
-// Collect reads recorded usage into windows. resolve is asked once for each
-// resource, and returns its window, or nil for a resource of no interest. A window
-// without a step gets the format's. Samples outside their window are left out.
+// Collect reads recorded usage. resolve is asked once for each resource, and returns
+// where its points go, or nil for a resource of no interest.
 //
 // A signal of the whole machine that stands in the rows of several GPUs is taken
 // from the rows of the GPU that carried it first, so that it counts once.
-func Collect(ctx context.Context, r io.Reader, f Format, resolve func(resource string) *Window) (Summary, error) {
+func Collect(ctx context.Context, r io.Reader, f Format, resolve func(resource string) Sink) (Summary, error) {
 	type target struct {
-		window *Window
+		sink Sink
 		// from is the GPU in whose rows a signal of the machine is read.
 		from [numSignals]string
 		has  uint32
@@ -150,15 +149,12 @@ func Collect(ctx context.Context, r io.Reader, f Format, resolve func(resource s
 		if current == nil || s.Resource != last {
 			t, ok := targets[s.Resource]
 			if !ok {
-				t = &target{window: resolve(s.Resource)}
-				if t.window != nil && t.window.Step == 0 {
-					t.window.Step = f.Step
-				}
+				t = &target{sink: resolve(s.Resource)}
 				targets[s.Resource] = t
 			}
 			last, current = s.Resource, t
 		}
-		w := current.window
+		w := current.sink
 		if w == nil {
 			return nil
 		}

@@ -506,9 +506,9 @@ func TestCollect(t *testing.T) {
 		"a,0,0,10,100\na,0,1,0,100\na,60,0,20,100\na,60,1,0,100\n" + // the machine's traffic stands in both GPUs' rows
 		"b,0,0,5,1\n"
 	epoch := start
-	w := NewWindow(start, at(2*time.Minute), 0, "recorded", nil)
+	w := NewWindow(start, at(2*time.Minute), time.Minute, "recorded", nil)
 	asked := map[string]int{}
-	sum, err := Collect(context.Background(), strings.NewReader(in), Format{Epoch: epoch, Step: time.Minute}, func(r string) *Window {
+	sum, err := Collect(context.Background(), strings.NewReader(in), Format{Epoch: epoch, Step: time.Minute}, func(r string) Sink {
 		asked[r]++
 		if r == "a" {
 			return w
@@ -518,8 +518,8 @@ func TestCollect(t *testing.T) {
 	if err != nil || sum.Rows != 5 || sum.Resources != 2 || asked["a"] != 1 || asked["b"] != 1 {
 		t.Fatalf("%+v, %v; asked for %v", sum, err, asked)
 	}
-	if w.Step != time.Minute || len(w.GPUs) != 2 {
-		t.Fatalf("the window has step %s and %d GPUs", w.Step, len(w.GPUs))
+	if len(w.GPUs) != 2 {
+		t.Fatalf("the window has %d GPUs", len(w.GPUs))
 	}
 	util, net := w.GPUs[0].Stats(GPUUtil), w.Machine.Stats(NetBytes)
 	if mean, _ := util.Mean(); mean != 15 || w.Coverage(util) != 1 {

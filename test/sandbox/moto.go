@@ -154,23 +154,6 @@ func (m *moto) answers(ctx context.Context) error {
 	}
 }
 
-// reset empties moto.
-func (m *moto) reset(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url+"/moto-api/reset", nil)
-	if err != nil {
-		return fmt.Errorf("reset moto: %w", err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("reset moto: %w", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("reset moto: it answered %s", res.Status)
-	}
-	return nil
-}
-
 // close ends moto and waits for its end.
 func (m *moto) close() error {
 	var err error

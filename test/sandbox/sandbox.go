@@ -6,7 +6,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -95,12 +94,4 @@ func (s *Sandbox) Config(region string) aws.Config {
 func config(url, region, key, secret, token string) aws.Config {
 	return aws.Config{Region: region, BaseEndpoint: aws.String(url), DisableRequestCompression: true,
 		Credentials: credentials.NewStaticCredentialsProvider(key, secret, token)}
-}
-
-// Reset empties moto; what the endpoint before it holds stays.
-func (s *Sandbox) Reset(ctx context.Context) error {
-	if err := s.moto.reset(ctx); err != nil {
-		return fmt.Errorf("reset the sandbox: %w", err)
-	}
-	return nil
 }

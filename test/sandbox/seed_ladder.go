@@ -89,7 +89,7 @@ type Ladder struct {
 	sandbox *Sandbox
 	now     time.Time // measured up to here
 	work    map[string]Activity
-	silent  map[string]bool
+	silent  bool // Stale reports nothing, whatever the time
 }
 
 // Ref returns the identity of a machine by its name.
@@ -101,7 +101,7 @@ func (l *Ladder) Ref(name string) inventory.Ref {
 // the last hours up to now; the time goes on with [Ladder.Advance].
 func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error) {
 	now := s.now().UTC().Truncate(time.Minute)
-	l := &Ladder{Region: region, Now: now, IDs: map[string]string{}, sandbox: s, now: now, work: map[string]Activity{}, silent: map[string]bool{}}
+	l := &Ladder{Region: region, Now: now, IDs: map[string]string{}, sandbox: s, now: now, work: map[string]Activity{}}
 	names := []string{Idle, Turning, Persistent, Protected, Exempt, Unmeasured, Stale, Unsaved, Busy}
 	for i := range gangSize {
 		names = append(names, "gang-"+strconv.Itoa(i))
@@ -128,7 +128,7 @@ func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error
 			s.Wire.Metrics.Put(wire.DefaultAccount, region, x.namespace, x.name, x.dims, wire.Datum{Time: t, Sum: x.value, Min: x.value, Max: x.value, Count: 1})
 		}
 	}
-	l.silent[Stale] = true
+	l.silent = true
 	return l, nil
 }
 
@@ -202,7 +202,7 @@ func (l *Ladder) minute(t, silence time.Time) []reading {
 			host, bytes := dims("InstanceId", id), w.Network*ec2Period.Minutes()/2
 			out = append(out, reading{"AWS/EC2", "CPUUtilization", host, w.CPU}, reading{"AWS/EC2", "NetworkIn", host, bytes}, reading{"AWS/EC2", "NetworkOut", host, bytes})
 		}
-		if name == Unmeasured || l.silent[name] || name == Stale && !t.Before(silence) {
+		if name == Unmeasured || name == Stale && (l.silent || !t.Before(silence)) {
 			continue
 		}
 		gpu := dims("InstanceId", id, "index", "0", "name", ladderGPU)
@@ -214,9 +214,6 @@ func (l *Ladder) minute(t, silence time.Time) []reading {
 
 // Turn makes a machine do something else from now on.
 func (l *Ladder) Turn(name string, does Activity) { l.work[name] = does }
-
-// Silence ends what a machine's agent reports, or lets it report again.
-func (l *Ladder) Silence(name string, silent bool) { l.silent[name] = silent }
 
 // Advance lets the machines report what they do up to a time, by PutMetricData.
 func (l *Ladder) Advance(ctx context.Context, to time.Time) error {

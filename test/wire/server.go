@@ -48,7 +48,6 @@ type Server struct {
 	fallback Answer
 	patches  patches
 	faults   faults
-	now      func() time.Time
 
 	mu       sync.RWMutex
 	accounts map[string]string
@@ -74,7 +73,7 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{upstream: strings.TrimSuffix(o.Upstream, "/"), now: o.Now, accounts: map[string]string{},
+	s := &Server{upstream: strings.TrimSuffix(o.Upstream, "/"), accounts: map[string]string{},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
 	s.State, s.Metrics, s.Pending = newState(), newMetrics(o.Now), newPending(s)
 	s.answers = s.Metrics.answers()

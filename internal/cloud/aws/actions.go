@@ -15,7 +15,7 @@ import (
 )
 
 // Actions carries out what is to be done to the accounts of a [Cloud], by the calls in
-// [Mutations]. It reads every resource anew before it plans and again before it makes
+// mutations. It reads every resource anew before it plans and again before it makes
 // a call that takes something away, and refuses (*action.Refusal) what has become of it
 // something else. It is safe for concurrent use.
 //

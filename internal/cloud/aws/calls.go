@@ -17,7 +17,7 @@ import (
 )
 
 // RefusedError is a call that a client must not make and that was therefore not made: one
-// that is not in [Operations] by a client that reads, one that is not in [Mutations] by
+// that is not in [Operations] by a client that reads, one that is not in mutations by
 // a client that acts.
 type RefusedError struct {
 	API string

@@ -6,7 +6,7 @@
 // rest goes on.
 //
 // [Actions] acts on the accounts, by clients of its own that make the calls in
-// [Mutations] and no others. There it is the other way round: what cannot be read
+// mutations and no others. There it is the other way round: what cannot be read
 // refuses.
 package aws
 

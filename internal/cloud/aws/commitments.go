@@ -84,7 +84,7 @@ func (p *place) reserved(ri ec2types.ReservedInstances) *inventory.Resource {
 	d := &inventory.Commitment{
 		CommitmentType: inventory.ReservedInstances, Count: int64(awssdk.ToInt32(ri.InstanceCount)),
 		Platform: platform(string(ri.ProductDescription)), Zonal: ri.Scope == ec2types.ScopeAvailabilityZone,
-		StartsAt: utc(ri.Start), EndsAt: utc(ri.End), Payment: string(ri.OfferingType),
+		StartsAt: utc(ri.Start), EndsAt: utc(ri.End),
 	}
 	if ri.InstanceTenancy == ec2types.TenancyDedicated {
 		d.Platform = "" // it covers no machine on shared hardware; which it covers is not known
@@ -188,7 +188,7 @@ func (p *place) savingsPlan(s plantypes.SavingsPlan, kind inventory.CommitmentTy
 	r.Region, r.State, r.Tags = region, inventory.StateRunning, orEmpty(s.Tags)
 	r.Name = r.Tags["Name"]
 	d := &inventory.Commitment{CommitmentType: kind, Count: 1, Family: strings.ToLower(awssdk.ToString(s.Ec2InstanceFamily)),
-		StartsAt: stamp(awssdk.ToString(s.Start)), EndsAt: stamp(awssdk.ToString(s.End)), Payment: string(s.PaymentOption)}
+		StartsAt: stamp(awssdk.ToString(s.Start)), EndsAt: stamp(awssdk.ToString(s.End))}
 	r.CreatedAt = d.StartsAt
 	if hourly, err := parseDollars(awssdk.ToString(s.Commitment)); err == nil && inDollars(s.Currency) {
 		d.Hourly = inventory.Known(hourly)

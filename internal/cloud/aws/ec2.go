@@ -100,8 +100,6 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 		Platform:              platform(awssdk.ToString(i.PlatformDetails)),
 		ImageID:               awssdk.ToString(i.ImageId),
 		CapacityReservationID: awssdk.ToString(i.CapacityReservationId),
-		VPC:                   awssdk.ToString(i.VpcId),
-		Subnet:                awssdk.ToString(i.SubnetId),
 	}
 	if i.Placement != nil {
 		r.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
@@ -296,7 +294,7 @@ func (p *place) addresses(ctx context.Context) {
 		r := p.resource(inventory.KindAddress, firstOf(awssdk.ToString(a.AllocationId), awssdk.ToString(a.PublicIp)))
 		r.Tags = ec2Tags(a.Tags)
 		r.Name = firstOf(r.Tags["Name"], awssdk.ToString(a.PublicIp))
-		d := &inventory.Address{PublicIP: awssdk.ToString(a.PublicIp), AssociationID: awssdk.ToString(a.AssociationId), InstanceID: awssdk.ToString(a.InstanceId)}
+		d := &inventory.Address{AssociationID: awssdk.ToString(a.AssociationId), InstanceID: awssdk.ToString(a.InstanceId)}
 		r.State, r.Detail = inventory.StateAvailable, d
 		if d.AssociationID != "" || d.InstanceID != "" {
 			r.State = inventory.StateInUse
@@ -345,7 +343,7 @@ func (p *place) natGateways(ctx context.Context) {
 			types.NatGatewayStatePending: inventory.StatePending, types.NatGatewayStateAvailable: inventory.StateAvailable,
 			types.NatGatewayStateFailed: inventory.StateFailed, types.NatGatewayStateDeleting: inventory.StateDeleting,
 		}[g.State]
-		d := &inventory.NATGateway{VPC: awssdk.ToString(g.VpcId), Subnet: awssdk.ToString(g.SubnetId)}
+		d := &inventory.NATGateway{}
 		if readable {
 			d.Routes = inventory.Known(routes[r.ID])
 		}

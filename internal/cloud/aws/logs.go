@@ -36,9 +36,8 @@ func (p *place) logGroups(ctx context.Context) {
 			r.CreatedAt = time.UnixMilli(*g.CreationTime).UTC()
 		}
 		r.Detail = &inventory.LogGroup{
-			StoredBytes:      known(g.StoredBytes),
-			RetentionDays:    inventory.Known(retentionDays(g)),
-			InfrequentAccess: g.LogGroupClass == types.LogGroupClassInfrequentAccess,
+			StoredBytes:   known(g.StoredBytes),
+			RetentionDays: inventory.Known(retentionDays(g)),
 		}
 		if p.scan.only == nil && g.StoredBytes != nil && *g.StoredBytes == 0 {
 			p.scan.add(r) // it costs nothing: whose it is is not worth a call, of which large accounts would need thousands

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"slices"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
@@ -24,7 +23,7 @@ import (
 )
 
 // Mutation is one call that changes an account. A client that acts makes the calls
-// in [Mutations] and no others, a client that reads none of them.
+// in mutations and no others, a client that reads none of them.
 type Mutation struct {
 	// Service is the prefix of the service's IAM actions, Name the API operation:
 	// "ec2", "StopInstances".
@@ -103,9 +102,6 @@ var mutations = []Mutation{
 	{Service: "secretsmanager", Name: "UntagResource", Actions: []string{"UntagResource"}, Tagged: true},
 }
 
-// Mutations returns every call by which this package changes an account.
-func Mutations() []Mutation { return slices.Clone(mutations) }
-
 // API returns "ec2:StopInstances".
 func (m Mutation) API() string { return m.Service + ":" + m.Name }
 
@@ -158,7 +154,7 @@ func (p *place) hands() *hands {
 }
 
 // guardActions is what the calls of clients that act pass through: one that is not in
-// [Mutations] is refused before anything is sent, and each attempt waits for its turn.
+// mutations is refused before anything is sent, and each attempt waits for its turn.
 func guardActions(service string, limit *rate.Limiter) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewActions", func(ctx context.Context, _ any) error {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !mutable[api] {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	sold "github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
@@ -280,6 +281,7 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 	if err != nil {
 		return nil, err
 	}
+	sold.Attach(s.resources)
 	o := &round.Observation{Cloud: cloudName, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls}
 	o.Resources, o.Ended, o.BlindSpots = s.resources, s.ended, s.blindSpots
 	for _, a := range accounts {

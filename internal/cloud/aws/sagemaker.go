@@ -297,9 +297,6 @@ func fillJob(r *inventory.Resource, out *sagemaker.DescribeTrainingJobOutput) {
 	if s := out.StoppingCondition; s != nil {
 		d.MaxRuntime = time.Duration(awssdk.ToInt32(s.MaxRuntimeInSeconds)) * time.Second
 	}
-	if c := out.CheckpointConfig; c != nil {
-		d.CheckpointURI = awssdk.ToString(c.S3Uri)
-	}
 	for _, c := range out.InputDataConfig {
 		if c.DataSource != nil && c.DataSource.S3DataSource != nil {
 			d.InputURIs = append(d.InputURIs, awssdk.ToString(c.DataSource.S3DataSource.S3Uri))

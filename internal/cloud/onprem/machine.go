@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -152,8 +151,8 @@ func (r Rates) Validate() error {
 
 // parse reads the rates. A price that is not above zero is an error: what costs nothing
 // is not a price.
-func (r Rates) parse() (ledger.Rates, error) {
-	out := ledger.Rates{GPUHour: map[string]money.Amount{}, Source: r.Source}
+func (r Rates) parse() (tariff, error) {
+	out := tariff{gpu: map[string]money.Amount{}, source: r.Source}
 	amount := func(field, text string) (money.Amount, error) {
 		v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
 		if err != nil || v <= 0 {
@@ -164,32 +163,32 @@ func (r Rates) parse() (ledger.Rates, error) {
 	for name, text := range r.GPUHour {
 		v, err := amount(".gpu_hour", text)
 		if err != nil {
-			return ledger.Rates{}, err
+			return tariff{}, err
 		}
-		out.GPUHour[name] = v
+		out.gpu[name] = v
 	}
 	for _, part := range []struct {
 		field, text string
 		to          *inventory.Fact[money.Amount]
-	}{{".vcpu_hour", r.VCPUHour, &out.VCPUHour}, {".memory_gib_hour", r.MemoryGiBHour, &out.MemoryGiBHour}} {
+	}{{".vcpu_hour", r.VCPUHour, &out.vcpu}, {".memory_gib_hour", r.MemoryGiBHour, &out.memory}} {
 		if part.text == "" {
 			continue
 		}
 		v, err := amount(part.field, part.text)
 		if err != nil {
-			return ledger.Rates{}, err
+			return tariff{}, err
 		}
 		*part.to = inventory.Known(v)
 	}
-	if len(out.GPUHour) == 0 && !out.VCPUHour.Known() && !out.MemoryGiBHour.Known() {
+	if len(out.gpu) == 0 && !out.vcpu.Known() && !out.memory.Known() {
 		return out, nil
 	}
 	if strings.TrimSpace(r.Source) == "" {
-		return ledger.Rates{}, &FieldError{Field: ".source", Message: "it says whose prices these are, and is missing"}
+		return tariff{}, &FieldError{Field: ".source", Message: "it says whose prices these are, and is missing"}
 	}
 	var err error
-	if out.AsOf, err = time.Parse(time.DateOnly, r.AsOf); err != nil {
-		return ledger.Rates{}, &FieldError{Field: ".as_of", Message: fmt.Sprintf("%q is not the date from which these prices hold, such as 2026-01-31", r.AsOf)}
+	if out.asOf, err = time.Parse(time.DateOnly, r.AsOf); err != nil {
+		return tariff{}, &FieldError{Field: ".as_of", Message: fmt.Sprintf("%q is not the date from which these prices hold, such as 2026-01-31", r.AsOf)}
 	}
 	return out, nil
 }

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -27,6 +27,13 @@ const (
 	DefaultSite = "onprem"
 )
 
+// advice takes the place of fixes: nobody but a person carries one out.
+var advice = finding.Advice{
+	End:   "curfew acts on no machine of yours: give it to other work, power it down or hand it back; its rate is charged while it is listed",
+	Spare: "curfew acts on no machine of yours: schedule other work on the GPUs that rest",
+	Tag:   "write the tags under machines in curfew.yaml; its cost can then be attributed",
+}
+
 // Options say which machines there are and what they cost.
 type Options struct {
 	Machines Machines
@@ -38,19 +45,16 @@ type Options struct {
 	Prices *price.Book
 }
 
-// Fleet is the machines that are listed. It satisfies round.Lister,
-// never changes, and is safe for concurrent use.
+// Fleet is the machines that are listed. It satisfies round.Lister, never changes, and is
+// safe for concurrent use.
 type Fleet struct {
 	tags     inventory.TagMapping
-	rates    ledger.Rates
+	rates    tariff
 	sites    []string
 	machines []*inventory.Resource // by site, then by name; copied for every observation
-	sizes    map[inventory.Ref]ledger.Size
 }
 
-var (
-	_ round.Lister = (*Fleet)(nil)
-)
+var _ round.Lister = (*Fleet)(nil)
 
 // New returns the machines that the options list. What is wrong with them, or with the
 // rates, is a *FieldError.
@@ -62,16 +66,16 @@ func New(o Options) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rates%w", err)
 	}
-	gpuHour := make(map[string]money.Amount, len(rates.GPUHour))
-	for name, v := range rates.GPUHour {
+	gpuHour := make(map[string]money.Amount, len(rates.gpu))
+	for name, v := range rates.gpu {
 		known := canonical(o.Prices, name)
 		if other, twice := gpuHour[known]; twice && other != v {
 			return nil, fmt.Errorf("rates%w", &FieldError{Field: ".gpu_hour", Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", known, min(v, other), max(v, other))})
 		}
 		gpuHour[known] = v
 	}
-	rates.GPUHour = gpuHour
-	f := &Fleet{tags: o.Tags, rates: rates, sizes: map[inventory.Ref]ledger.Size{}}
+	rates.gpu = gpuHour
+	f := &Fleet{tags: o.Tags, rates: rates}
 	for _, m := range o.Machines {
 		m.GPU = canonical(o.Prices, m.GPU)
 		since, err := m.since()
@@ -84,8 +88,8 @@ func New(o Options) (*Fleet, error) {
 				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
 			}
 			r.Size = m.size()
+			r.Meters = []inventory.Meter{rates.meter(r.Size)}
 			f.machines = append(f.machines, r)
-			f.sizes[r.Ref()] = ledger.Size{GPUs: m.GPUs, GPU: m.GPU, MilliCPUs: m.VCPUs * 1000, MemoryMiB: m.MemoryGiB * 1024}
 			f.sites = append(f.sites, r.Region)
 		}
 	}
@@ -117,6 +121,15 @@ func (m Machine) size() inventory.Size {
 	return s
 }
 
+// Sizes are those of the machines by what stands for their type.
+func (f *Fleet) Sizes() map[string]inventory.Size {
+	out := map[string]inventory.Size{}
+	for _, m := range f.machines {
+		out[m.Type] = m.Size
+	}
+	return out
+}
+
 // kind is what stands for a machine type: "8xH100-80GB", "64xCPU". It begins with a
 // digit, so no cloud's machine type is taken for it.
 func (m Machine) kind() string {
@@ -136,7 +149,7 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 		}
 	}
 	obs := &round.Observation{
-		Cloud: CloudName, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true,
+		Cloud: CloudName, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true, Advice: &advice,
 	}
 	for i, site := range f.sites {
 		if err := ctx.Err(); err != nil {
@@ -162,15 +175,4 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 	}
 	obs.Sort()
 	return obs, ctx.Err()
-}
-
-// Size says what the configured rates come to.
-func (f *Fleet) Size(ref inventory.Ref) (ledger.Size, bool) {
-	size, ok := f.sizes[ref]
-	return size, ok
-}
-
-// Charge says what the configured rates come to: a machine without a rate is unpriced and says so.
-func (f *Fleet) Charge(resources []*inventory.Resource, charges map[inventory.Ref][]ledger.Charge) {
-	f.rates.Fill(resources, f.sizes, charges)
 }

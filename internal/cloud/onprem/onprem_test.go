@@ -149,8 +149,8 @@ func TestWhatIsAcceptedIsObserved(t *testing.T) {
 			t.Fatalf("%d machines are observed (%v), want %d", len(o.Resources), err, want)
 		}
 		for _, r := range o.Resources {
-			if size, ok := f.Size(r.Ref()); !ok || size.GPUs == 0 && size.MilliCPUs == 0 {
-				t.Fatalf("%s has size %+v", r.ID, size)
+			if gpus, known := r.Size.GPUs.Get(); !known || gpus == 0 && r.Size.MilliCPUs.Or(0) == 0 || len(r.Meters) != 1 {
+				t.Fatalf("%s has size %+v and meters %+v", r.ID, r.Size, r.Meters)
 			}
 		}
 	})
@@ -161,7 +161,7 @@ type tape map[string]func(gpu int) map[usage.Signal]float64
 
 func (tape) Name() string { return "tape.csv" }
 
-func (l tape) Collect(_ context.Context, resolve func(string, time.Duration) *usage.Window) (usage.Summary, error) {
+func (l tape) Collect(_ context.Context, resolve func(string, time.Duration) usage.Sink) (usage.Summary, error) {
 	const step = time.Minute
 	for name, values := range l {
 		w := resolve(name, step)
@@ -185,12 +185,12 @@ func gpus(util, memory float64) func(int) map[usage.Signal]float64 {
 	}
 }
 
-func audit(t *testing.T, f *Fleet, l tape) *round.Audit {
+func audit(t *testing.T, f *Fleet, l tape) *round.Result {
 	t.Helper()
-	a, err := round.Run(t.Context(), round.Params{
-		Observer: f, Query: round.Query{Now: now, Window: 48 * time.Hour}, Recordings: []round.Recording{l}, Prices: embedded(t),
-		Thresholds: finding.DefaultThresholds(), Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
-	})
+	a, err := round.New(round.Setting{
+		Lister: f, Sources: []usage.Source{round.Recorded(l)}, Query: round.Query{Window: 48 * time.Hour}, Prices: embedded(t).With(f.Prices()...),
+		Audit: &round.Audit{Thresholds: finding.DefaultThresholds()}, Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
+	}).Round(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,6 +287,31 @@ func TestNoRateIsNoPrice(t *testing.T) {
 	}
 }
 
+func TestHour(t *testing.T) {
+	r := tariff{gpu: map[string]money.Amount{"A100": 2 * money.USD}, vcpu: inventory.Known(money.Cent)}
+	size := func(gpus int, gpu string, milliCPUs, memoryMiB int64) inventory.Size {
+		return inventory.Size{GPUs: inventory.Known(gpus), GPU: gpu, MilliCPUs: inventory.Known(milliCPUs), MemoryMiB: inventory.Known(memoryMiB)}
+	}
+	for _, tc := range []struct {
+		name string
+		size inventory.Size
+		want string
+	}{
+		{"GPUs and CPUs; memory is in the GPU's price", size(8, "A100", 96_000, 1<<20), "16.96"},
+		{"a GPU without a rate", size(1, "H900", 0, 0), `no rate of a GPU-hour of "H900" is configured`},
+		{"memory without a rate and without GPUs", size(0, "", 4000, 1024), "no rate of a GiB-hour of memory is configured"},
+	} {
+		m := r.meter(tc.size)
+		got := m.Unpriced
+		if got == "" {
+			got = m.Price.Rate.String()
+		}
+		if got != tc.want || m.Quantity != 730*m.Per {
+			t.Errorf("%s: %s, want %s; %+v", tc.name, got, tc.want, m)
+		}
+	}
+}
+
 // TestPresent says of a gang's resting machine what the gang does, and of a machine of
 // which a GPU was not measured that nobody knows.
 func TestPresent(t *testing.T) {
@@ -294,7 +319,10 @@ func TestPresent(t *testing.T) {
 	f := fleet(t, Machine{Name: "a", GPU: "H100", GPUs: 2, Tags: gang}, Machine{Name: "b", GPU: "H100", GPUs: 2, Tags: gang},
 		Machine{Name: "c", GPU: "H100", GPUs: 2}, Machine{Name: "d", GPU: "H100", GPUs: 3})
 	a := audit(t, f, tape{"a": gpus(0, 0), "b": gpus(90, 60e9), "c": gpus(0, 0), "d": gpus(0, 0)})
-	got := round.Books{Prices: embedded(t), Estate: f, Duty: duty.DefaultThresholds()}.Seen(&a.Observation, round.Query{Now: now})[0].Verdicts
+	got := map[inventory.Ref]*duty.Verdict{}
+	for _, facts := range a.Facts {
+		got[facts.Resource.Ref()] = facts.Duty
+	}
 	for id, want := range map[string]duty.State{"a": duty.Busy, "b": duty.Busy, "c": duty.Idle, "d": duty.Unknown} {
 		if v := got[ref("onprem", id)]; v.State != want {
 			t.Errorf("%s is %s (%s), want %s", id, v.State, v.Why, want)

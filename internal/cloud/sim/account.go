@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -171,20 +170,6 @@ func (a *account) id(name string) string { return a.named[name].resource.ID }
 // zone returns one of a region's three zones for a resource.
 func zone(region, name string) string {
 	return region + string("abc"[newKey(0, name)%3])
-}
-
-// address returns a public address of the documentation ranges (RFC 5737).
-func (k key) address() string {
-	return "203.0.113." + strconv.Itoa(int(k%254)+1)
-}
-
-// network identifiers of a region.
-func (a *account) vpc(region string) string {
-	return "vpc-0" + newKey(a.seed, "vpc/"+region).hex(16)
-}
-
-func (a *account) subnet(zone string) string {
-	return "subnet-0" + newKey(a.seed, "subnet/"+zone).hex(16)
 }
 
 // presence identifies what exists.

@@ -188,21 +188,20 @@ func (a *account) registries() {
 		name, region string
 		gib          int64
 		retention    int
-		infrequent   bool
 		owner        owner
 		planted      Planted
 	}{
-		{"/aws/sagemaker/TrainingJobs", east, 412, 0, false, ops, waste("training logs kept for ever", "log-group-no-retention")},
-		{"/aws/sagemaker/Endpoints/feed-ranker", east, 230, 0, false, goran, waste("request logs kept for ever", "log-group-no-retention")},
-		{"/ml/nmt/trainer", west, 96, 0, true, emeka, waste("kept for ever, in the cheaper class", "log-group-no-retention")},
-		{"/ml/ctr/features", ireland, 64, 90, false, hana, honest("kept for 90 days")},
-		{"/ml/console", east, 21, 30, false, ops, honest("kept for 30 days")},
-		{"/aws/lambda/label-hook", east, 3, 14, false, ben, honest("kept for 14 days")},
-		{"/ecs/rag-gateway", east, 48, 60, false, fatima, honest("kept for 60 days")},
+		{"/aws/sagemaker/TrainingJobs", east, 412, 0, ops, waste("training logs kept for ever", "log-group-no-retention")},
+		{"/aws/sagemaker/Endpoints/feed-ranker", east, 230, 0, goran, waste("request logs kept for ever", "log-group-no-retention")},
+		{"/ml/nmt/trainer", west, 96, 0, emeka, waste("logs of training kept for ever", "log-group-no-retention")},
+		{"/ml/ctr/features", ireland, 64, 90, hana, honest("kept for 90 days")},
+		{"/ml/console", east, 21, 30, ops, honest("kept for 30 days")},
+		{"/aws/lambda/label-hook", east, 3, 14, ben, honest("kept for 14 days")},
+		{"/ecs/rag-gateway", east, 48, 60, fatima, honest("kept for 60 days")},
 	} {
 		a.add(inventory.Resource{
 			ID: x.name, Name: x.name, Kind: inventory.KindLogGroup, Region: x.region, State: inventory.StateAvailable, CreatedAt: a.ago(days(480)),
-			Detail: &inventory.LogGroup{StoredBytes: inventory.Known(x.gib * gib), RetentionDays: inventory.Known(x.retention), InfrequentAccess: x.infrequent},
+			Detail: &inventory.LogGroup{StoredBytes: inventory.Known(x.gib * gib), RetentionDays: inventory.Known(x.retention)},
 		}, "", 0, x.owner, x.planted)
 	}
 }

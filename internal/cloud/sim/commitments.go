@@ -52,7 +52,7 @@ func (a *account) commitments() {
 	} {
 		starts := a.ago(days(x.age)).Truncate(time.Hour)
 		d := &inventory.Commitment{
-			CommitmentType: x.kind, Count: x.count, Hourly: inventory.Known(x.hourly), StartsAt: starts, EndsAt: starts.AddDate(1, 0, 0), Payment: "No Upfront",
+			CommitmentType: x.kind, Count: x.count, Hourly: inventory.Known(x.hourly), StartsAt: starts, EndsAt: starts.AddDate(1, 0, 0),
 		}
 		if x.kind == inventory.ReservedInstances {
 			d.Platform = inventory.LinuxPlatform

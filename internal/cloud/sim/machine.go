@@ -76,7 +76,6 @@ func (a *account) launch(m machine) *entry {
 	}
 	d := &inventory.Instance{
 		Market: m.market, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
-		VPC: a.vpc(m.region), Subnet: a.subnet(z),
 		TerminationProtected: inventory.Known(m.protected),
 		ImageID:              "ami-0" + newKey(0, "public/"+m.region).hex(16),
 	}

@@ -120,7 +120,7 @@ func (a *account) jobs() {
 			CreatedAt: a.ago(hours(x.age)), StateSince: a.ago(hours(x.age) - 4*time.Minute),
 			Detail: &inventory.TrainingJob{
 				Count: x.count, VolumeGiB: 100, Spot: x.spot, StartedAt: a.ago(hours(x.age) - 4*time.Minute), MaxRuntime: x.limit,
-				CheckpointURI: "s3://acme-llm-checkpoints/" + x.name, InputURIs: []string{x.input}},
+				InputURIs: []string{x.input}},
 		}, "", 0, x.owner, x.planted)
 		e.hardware, e.model, e.telemetry = hardwareOf(x.machineType), x.model, hosted
 		e.signals = []usage.Signal{usage.CPUUtil}

@@ -22,7 +22,7 @@ func (a *account) network() {
 		e := a.add(inventory.Resource{
 			Name: x.name, Kind: inventory.KindNATGateway, Region: x.region, Zone: z, Type: "public", State: inventory.StateAvailable,
 			CreatedAt: a.ago(days(x.age)),
-			Detail:    &inventory.NATGateway{VPC: a.vpc(x.region), Subnet: a.subnet(z), Routes: inventory.Known(x.routes)},
+			Detail:    &inventory.NATGateway{Routes: inventory.Known(x.routes)},
 		}, "nat-", 18, ops.production(), x.planted)
 		e.model, e.signals = silent, []usage.Signal{usage.NetBytes}
 		if x.rate > 0 {
@@ -61,7 +61,7 @@ func (a *account) address(name, region string, age float64, association, instanc
 	e := a.add(inventory.Resource{
 		Name: name, Kind: inventory.KindAddress, Region: region, State: state, CreatedAt: a.ago(days(age)),
 	}, "eipalloc-", 17, o, p)
-	e.resource.Detail = &inventory.Address{PublicIP: e.key.address(), AssociationID: association, InstanceID: instance}
+	e.resource.Detail = &inventory.Address{AssociationID: association, InstanceID: instance}
 }
 
 func (a *account) balancers() {

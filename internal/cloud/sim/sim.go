@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -162,9 +163,12 @@ func (c *Cloud) at(now time.Time) *world {
 	for _, e := range w.entries {
 		there[presence{e.resource.Kind, e.resource.ID}] = true
 	}
-	for _, e := range w.entries {
+	resources := make([]*inventory.Resource, len(w.entries))
+	for i, e := range w.entries {
 		e.prune(now, there)
+		resources[i] = e.resource
 	}
+	aws.Attach(resources) // it sells what AWS does
 	return w
 }
 

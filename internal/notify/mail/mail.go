@@ -20,7 +20,6 @@ import (
 // Channel hands mail to one server. Every message is a conversation of its own.
 type Channel struct {
 	host     string
-	port     int
 	implicit bool // TLS from the first byte on
 	from     string
 	options  []mail.Option
@@ -48,7 +47,7 @@ func open(m notify.Mail, lookup notify.Lookup) (*Channel, error) {
 	if err != nil {
 		return nil, &notify.FieldError{Path: "mail.smtp", Message: err.Error()}
 	}
-	c := &Channel{host: host, port: port, from: m.From, implicit: m.TLS == "tls"}
+	c := &Channel{host: host, from: m.From, implicit: m.TLS == "tls"}
 	c.options = []mail.Option{mail.WithPort(port), mail.WithTLSPolicy(mail.TLSMandatory), mail.WithoutNoop(), mail.WithoutRset()}
 	switch m.TLS {
 	case "tls":

@@ -37,7 +37,7 @@ func FromUsage(ctx context.Context, r io.ReadSeeker, f usage.Format, machineType
 		return Report{}, fmt.Errorf("read %s again: %w", f.Name, err)
 	}
 	windows := map[string]*usage.Window{}
-	if _, err := usage.Collect(ctx, r, f, func(name string) *usage.Window {
+	if _, err := usage.Collect(ctx, r, f, func(name string) usage.Sink {
 		s := found[name]
 		windows[name] = usage.NewWindow(s.first, s.last.Add(step), step, "recorded", nil)
 		return windows[name]

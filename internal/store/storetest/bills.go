@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/bill"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -194,20 +192,6 @@ var bills = []test{
 		}
 	}},
 	{"rows come in their order, those that are asked for", billQueries},
-	{"totals are the sums of rows in every dimension", billTotals},
-	{"a total past the range is an error", func(t *testing.T, b *Backend) {
-		huge := billed(0, "i-1")
-		huge.Cost.Billed = math.MaxInt64
-		replaced(t, b, statement(march, "", "d", huge, billed(0, "i-2")))
-		for _, by := range [][]bill.Dimension{nil, {bill.ByService}} {
-			if got, err := b.Bills.Totals(t.Context(), bill.Query{}, by...); !errors.Is(err, money.ErrOverflow) {
-				t.Errorf("by %v: got %+v, %v; want money.ErrOverflow", by, got, err)
-			}
-		}
-		if got := must(b.Bills.Totals(t.Context(), bill.Query{}, bill.ByResource))(t); len(got) != 2 || got[0].Cost.Billed != math.MaxInt64 {
-			t.Errorf("by resource: %+v", got)
-		}
-	}},
 	{"rows stay those of one import while another replaces them", func(t *testing.T, b *Backend) {
 		before, after := make([]bill.Row, 5000), make([]bill.Row, 5000)
 		for i := range before {
@@ -316,99 +300,6 @@ func billQueries(t *testing.T, b *Backend) {
 	if n != 1 {
 		t.Errorf("after a cancellation: %d results, want the error alone", n)
 	}
-}
-
-var allBillDimensions = []bill.Dimension{
-	bill.ByStart, bill.ByAccount, bill.ByDay, bill.ByProvider, bill.BySubAccount, bill.ByResource, bill.ByService, bill.ByRegion, bill.ByCategory,
-	bill.ByChargeCategory, bill.ByCommitment, bill.ByTeam, bill.ByProject, bill.ByUser, bill.ByEnvironment, bill.ByCostCenter, bill.ByPurpose,
-}
-
-// billTotals adds up rows that differ in every dimension, and compares with sums made
-// here.
-func billTotals(t *testing.T, b *Backend) {
-	april := bill.PeriodKey{Account: "9", Start: march.Start.AddDate(0, 1, 0)}
-	kept := map[bill.PeriodKey][]bill.Row{}
-	for i := range 900 {
-		pick := func(of int, names ...string) string { return names[i/of%len(names)] }
-		row := bill.Row{
-			Account: march.Account, Start: march.Start, Day: march.Start.AddDate(0, 0, i%30), Provider: pick(2, "AWS", "Azure"), SubAccount: pick(3, "1", "2"),
-			Resource: fmt.Sprint("i-", i%70), Service: pick(5, "Amazon EC2", "Amazon S3"), Region: pick(7, "us-east-1", "eu-west-1", ""),
-			Category: bill.Category(pick(11, "compute", "storage", "egress")), ChargeCategory: pick(13, "Usage", "Tax"), Commitment: pick(17, "", "sp-1"),
-			Owner:   inventory.Owner{Team: pick(1, "vision", "", "Ärzte"), Project: pick(4, "p", "q"), User: pick(6, "ana", "bo"), Environment: pick(8, "dev", ""), CostCenter: pick(9, "7", "8")},
-			Purpose: inventory.Purpose(pick(10, "training", "inference")), Unknown: bill.Costs(i % 8),
-			Cost:  bill.Cost{Billed: money.Amount(i*i) - 1000, Effective: money.Amount(i), List: money.Amount(3 * i), Contracted: money.Amount(-i)},
-			Bytes: int64(i) * 1000, Lines: int64(i%5 + 1),
-		}
-		if i%4 == 0 {
-			row.Account, row.Start = april.Account, april.Start
-		}
-		key := bill.PeriodKey{Account: row.Account, Start: row.Start}
-		kept[key] = append(kept[key], row)
-	}
-	replaced(t, b, statement(march, "", "m", kept[march]...), statement(april, "", "a", kept[april]...))
-	all := append(slices.Clone(kept[march]), kept[april]...)
-	groups := [][]bill.Dimension{nil, {bill.ByTeam, bill.ByDay}, {bill.ByPurpose, bill.ByTeam, bill.ByAccount}}
-	for _, d := range allBillDimensions {
-		groups = append(groups, []bill.Dimension{d})
-	}
-	for _, by := range groups {
-		if diff := cmp.Diff(addedUp(all, by), must(b.Bills.Totals(t.Context(), bill.Query{}, by...))(t)); diff != "" {
-			t.Errorf("by %v (-want +got):\n%s", by, diff)
-		}
-	}
-	q := bill.Query{From: march.Start.AddDate(0, 0, 3), To: march.Start.AddDate(0, 0, 9), Accounts: []string{"9"}}
-	some := slices.DeleteFunc(slices.Clone(kept[april]), func(r bill.Row) bool { return r.Day.Before(q.From) || !r.Day.Before(q.To) })
-	if diff := cmp.Diff(addedUp(some, []bill.Dimension{bill.ByRegion}), must(b.Bills.Totals(t.Context(), q, bill.ByRegion))(t)); diff != "" {
-		t.Errorf("of some (-want +got):\n%s", diff)
-	}
-	none := must(b.Bills.Totals(t.Context(), bill.Query{Accounts: []string{"none"}}))(t)
-	if diff := cmp.Diff([]bill.Total{{Values: []string{}}}, none); diff != "" {
-		t.Errorf("of nothing (-want +got):\n%s", diff)
-	}
-	if _, err := b.Bills.Totals(t.Context(), bill.Query{}, "billed FROM bill_rows; --"); err == nil {
-		t.Error("a dimension that does not exist is taken")
-	}
-}
-
-// addedUp returns the totals of rows.
-func addedUp(rows []bill.Row, by []bill.Dimension) []bill.Total {
-	sums := map[string]*bill.Total{}
-	for _, r := range rows {
-		values := make([]string, len(by))
-		for i, d := range by {
-			values[i] = r.Value(d)
-		}
-		key := strings.Join(values, "\x00")
-		t := sums[key]
-		if t == nil {
-			t = &bill.Total{Values: values}
-			sums[key] = t
-		}
-		t.Cost.Billed += r.Cost.Billed
-		for _, c := range []struct {
-			of      bill.Costs
-			cost    money.Amount
-			sum     *money.Amount
-			missing *int64
-		}{
-			{bill.EffectiveCost, r.Cost.Effective, &t.Cost.Effective, &t.NoEffective},
-			{bill.ListCost, r.Cost.List, &t.Cost.List, &t.NoList},
-			{bill.ContractedCost, r.Cost.Contracted, &t.Cost.Contracted, &t.NoContracted},
-		} {
-			if r.Unknown.Has(c.of) {
-				*c.missing++
-			} else {
-				*c.sum += c.cost
-			}
-		}
-		t.Bytes += r.Bytes
-		t.Lines += r.Lines
-	}
-	var out []bill.Total
-	for _, key := range slices.Sorted(maps.Keys(sums)) {
-		out = append(out, *sums[key])
-	}
-	return out
 }
 
 // importForever imports one statement after another, each of rows that carry its

@@ -1,0 +1,293 @@
+package document
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Key is a key that a mapping may have.
+type Key struct {
+	Name     string
+	required bool
+	read     func(ast.Node) error
+}
+
+// Required is a key that a mapping has to have, and what reads its value.
+func Required(name string, read func(ast.Node) error) Key { return Key{name, true, read} }
+
+// Optional is a key that a mapping may leave out, and what reads its value.
+func Optional(name string, read func(ast.Node) error) Key { return Key{name, false, read} }
+
+// Mapping reads a mapping whose keys are known; what names it for people. It returns the
+// nodes of the keys that are given. Values are read once no key is unknown or missing.
+func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]ast.Node, err error) {
+	given = map[string]ast.Node{}
+	named := func(name string) int { return slices.IndexFunc(keys, func(k Key) bool { return k.Name == name }) }
+	err = f.Pairs(n, what, func(key string, k, _ ast.Node) error {
+		if named(key) < 0 {
+			var names []string
+			for _, k := range keys {
+				names = append(names, k.Name)
+			}
+			return f.At(k, "%s has no key %q; it has %s%s", what, key, strings.Join(names, ", "), didYouMean(key, names))
+		}
+		given[key] = k
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		if given[k.Name] == nil && k.required {
+			return nil, f.At(n, "%s needs %s", what, k.Name)
+		}
+	}
+	return given, f.Pairs(n, what, func(key string, _, v ast.Node) error { return keys[named(key)].read(v) })
+}
+
+// Pairs visits the keys and values of a mapping. It refuses keys that are given twice
+// or are no text, and keys without a value.
+func (f *File) Pairs(n ast.Node, what string, visit func(key string, k, v ast.Node) error) error {
+	mapping, ok := n.(*ast.MappingNode)
+	if !ok {
+		return f.At(n, "%s has keys; this is %s", what, NodeName(n))
+	}
+	seen := map[string]bool{}
+	for _, v := range mapping.Values {
+		key, ok := v.Key.(*ast.StringNode)
+		if !ok {
+			return f.At(v.Key, "%s: a key is a plain word; this is %s", what, NodeName(v.Key))
+		}
+		if seen[key.Value] {
+			return f.At(key, "%s: the key %q is given twice", what, key.Value)
+		}
+		seen[key.Value] = true
+		if v.Value == nil || v.Value.Type() == ast.NullType {
+			return f.At(key, "%s: %s has no value", what, key.Value)
+		}
+		if isGlued(key, v) {
+			return f.At(key, "%s: %s: has no space after the colon; a key with a colon inside is written in quotes", what, key.Value)
+		}
+		if err := visit(key.Value, key, v.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isGlued says whether a value follows the colon of a plain key without a space. YAML
+// takes the colon for a part of the key then; the parser takes it for its end, and would
+// read {curfew:managed: x} as a key curfew.
+func isGlued(key *ast.StringNode, v *ast.MappingValueNode) bool {
+	colon, value := v.Start, startToken(v.Value)
+	return key.Token.Type == token.StringType && value != nil && colon.Position.Line == value.Position.Line &&
+		value.Position.Column == colon.Position.Column+1
+}
+
+// Items visits the items of a list.
+func (f *File) Items(n ast.Node, what string, visit func(ast.Node) error) error {
+	list, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return f.At(n, "%s is a list; this is %s", what, NodeName(n))
+	}
+	for _, item := range list.Values {
+		if err := visit(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Text reads a text that is not empty.
+func (f *File) Text(n ast.Node, what string) (string, error) {
+	s := ""
+	switch n := n.(type) {
+	case *ast.StringNode:
+		s = n.Value
+	case *ast.LiteralNode:
+		s = n.Value.Value
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return "", f.At(n, "%s is a text; write %q in quotes", what, n.GetToken().Value)
+	default:
+		return "", f.At(n, "%s is a text; this is %s", what, NodeName(n))
+	}
+	if strings.TrimSpace(s) == "" {
+		return "", f.At(n, "%s is empty", what)
+	}
+	return s, nil
+}
+
+// Texts reads a text or a list of them, each once. check says what is wrong with one;
+// nil accepts all.
+func (f *File) Texts(n ast.Node, what string, check func(string) error) ([]string, error) {
+	items := []ast.Node{n}
+	if list, ok := n.(*ast.SequenceNode); ok {
+		items = list.Values
+	}
+	if len(items) == 0 {
+		return nil, f.At(n, "%s is an empty list", what)
+	}
+	var out []string
+	seen := map[string]bool{}
+	for _, item := range items {
+		s, err := f.Text(item, what)
+		if err != nil {
+			return nil, err
+		}
+		if seen[s] {
+			return nil, f.At(item, "%s: %q is given twice", what, s)
+		}
+		seen[s] = true
+		if check != nil {
+			if err := check(s); err != nil {
+				return nil, f.At(item, "%s", err)
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Choice reads one of some values; without values any text.
+func Choice[T ~string](f *File, n ast.Node, what string, values []string, to *T) error {
+	s, err := f.Text(n, what)
+	if err == nil && values != nil && !slices.Contains(values, s) {
+		err = f.At(n, "%s %q does not exist; it is %s", what, s, OneOf(values))
+	}
+	*to = T(s)
+	return err
+}
+
+// OneOf joins what is allowed: "a, b or c".
+func OneOf(values []string) string {
+	if len(values) < 2 {
+		return strings.Join(values, "")
+	}
+	return strings.Join(values[:len(values)-1], ", ") + " or " + values[len(values)-1]
+}
+
+// Flag reads true or false.
+func (f *File) Flag(n ast.Node, what string) (bool, error) {
+	b, ok := n.(*ast.BoolNode)
+	if !ok {
+		return false, f.At(n, "%s is true or false; this is %s", what, NodeName(n))
+	}
+	return b.Value, nil
+}
+
+// Count reads a whole number from least to most; most is math.MaxInt32 for no bound.
+func (f *File) Count(n ast.Node, what string, least, most int) (int, error) {
+	v, err := strconv.ParseUint(Scalar(n), 10, 31)
+	if _, ok := n.(*ast.IntegerNode); !ok || err != nil || int(v) < least || int(v) > most {
+		if most == math.MaxInt32 {
+			return 0, f.At(n, "%s is a whole number from %d", what, least)
+		}
+		return 0, f.At(n, "%s is a whole number from %d to %d", what, least, most)
+	}
+	return int(v), nil
+}
+
+// Scalar returns a text or a number as it is written, "" for any other node. Amounts of
+// money and the like are read from it, so that they never pass through a float.
+func Scalar(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value
+	}
+	return ""
+}
+
+// NodeName says what a node is.
+func NodeName(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a text"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a number"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
+		return "an anchor or an alias, which are not supported"
+	case *ast.TagNode:
+		return "a YAML tag, which is not supported"
+	}
+	return "nothing"
+}
+
+// didYouMean suggests the name that was probably meant, "" where none is close.
+func didYouMean(key string, names []string) string {
+	best, least := "", min(2, len(key)/2)
+	for _, name := range names {
+		if d := distance(key, name); d > 0 && d <= least && (best == "" || d < least) {
+			best, least = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance is how many letters to insert, delete, replace or swap with the next one
+// lead from a to b. Words that cannot be close are 3 apart.
+func distance(a, b string) int {
+	if len(a) > len(b)+2 || len(b) > len(a)+2 {
+		return 3
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j], rows[i][j-1], rows[i-1][j-1])
+			}
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// fieldNames are the yaml names of the fields of a struct and of those inside it.
+func fieldNames(v any) (names []string) {
+	seen := map[reflect.Type]bool{}
+	var visit func(t reflect.Type)
+	visit = func(t reflect.Type) {
+		if seen[t] {
+			return
+		}
+		seen[t] = true
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			visit(t.Elem())
+		case reflect.Struct:
+			for i := range t.NumField() {
+				if name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); name != "" && name != "-" {
+					names = append(names, name)
+				}
+				visit(t.Field(i).Type)
+			}
+		}
+	}
+	visit(reflect.TypeOf(v))
+	return names
+}

@@ -1,0 +1,337 @@
+// Package aws says what a resource of AWS is charged for: which meters run on it in its
+// state, by which item of the price book, and what of it is free.
+package aws
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+)
+
+// gib is the unit in which the provider meters storage, whatever its price pages
+// call it: 2^30 bytes.
+const gib = 1 << 30
+
+// minimumSeconds is what EC2 bills at least of each run of a machine.
+//
+// Source: AWS, "Amazon EC2 On-Demand Pricing": per second, with a minimum of 60 s.
+const minimumSeconds = 60
+
+// What of a gp3 volume costs nothing: IOPS and MiB/s (Amazon EBS pricing).
+const (
+	GP3FreeIOPS  = 3000
+	GP3FreeMiBps = 125
+)
+
+// Attach gives each resource the meters that run on it as it is now. Resources without a
+// meter of their own (an image is stored in its snapshots, a group is its machines) get
+// none. All snapshots of a volume have to be among the resources: the first of a chain
+// holds the volume.
+func Attach(resources []*inventory.Resource) {
+	bases := chainBases(resources)
+	for _, r := range resources {
+		m := meter{resource: r}
+		if s, ok := r.Detail.(*inventory.Snapshot); ok {
+			m.snapshot(s, bases[r])
+		} else {
+			m.read()
+		}
+		r.Meters = m.meters
+	}
+}
+
+// chainBases finds the snapshot of each volume's chain that holds all its blocks:
+// the oldest. Copies, whose volume is a placeholder, are chains of their own.
+func chainBases(resources []*inventory.Resource) map[*inventory.Resource]bool {
+	type chain struct{ account, region, volume string }
+	oldest := map[chain]*inventory.Resource{}
+	bases := map[*inventory.Resource]bool{}
+	for _, r := range resources {
+		s, ok := r.Detail.(*inventory.Snapshot)
+		if !ok {
+			continue
+		}
+		if !s.InChain() {
+			bases[r] = true
+			continue
+		}
+		key := chain{r.Account, r.Region, s.VolumeID}
+		if o := oldest[key]; o == nil || cmp.Or(r.CreatedAt.Compare(o.CreatedAt), cmp.Compare(r.ID, o.ID)) < 0 {
+			oldest[key] = r
+		}
+	}
+	for _, r := range oldest {
+		bases[r] = true
+	}
+	return bases
+}
+
+// meter collects the meters of one resource.
+type meter struct {
+	resource *inventory.Resource
+	meters   []inventory.Meter
+}
+
+// read adds the meters of a resource by its kind.
+func (m *meter) read() {
+	r := m.resource
+	if r.State == inventory.StateDeleting {
+		return
+	}
+	switch d := r.Detail.(type) {
+	case *inventory.Instance:
+		m.instance(d)
+	case *inventory.Volume:
+		m.volume(d)
+	case *inventory.Address:
+		m.rate("hours", inventory.CategoryNetwork, money.HoursPerMonth, price.ItemAddress)
+	case *inventory.NATGateway:
+		if r.State == inventory.StateAvailable || r.State == inventory.StateRunning {
+			m.rate("hours", inventory.CategoryNetwork, money.HoursPerMonth, price.ItemNAT)
+		}
+	case *inventory.LoadBalancer:
+		m.rate("hours", inventory.CategoryNetwork, money.HoursPerMonth, price.Item("lb:"+r.Type))
+	case *inventory.Bucket:
+		m.classes(d.Sizes, "s3:", "the bucket's size")
+	case *inventory.Repository:
+		m.bytes(d.Bytes, price.ItemECR, "the repository's size", "the sum of its images; layers that they share are stored once")
+	case *inventory.LogGroup:
+		m.bytes(d.StoredBytes, price.ItemLogsStorage, "the log group's size", "")
+	case *inventory.Notebook:
+		if r.State == inventory.StateRunning {
+			m.managed("compute", inventory.CategoryCompute, "sagemaker", r.Type, 1)
+		}
+		m.sizedGiB(d.VolumeGiB, price.ItemSageMakerStorage)
+	case *inventory.Endpoint:
+		if r.State == inventory.StateRunning {
+			for _, v := range d.Variants {
+				if !v.Serverless {
+					m.managed("compute:"+v.Name, inventory.CategoryCompute, "sagemaker", v.Type, v.Count)
+				}
+			}
+		}
+	case *inventory.TrainingJob:
+		m.trainingJob(d)
+	case *inventory.CapacityReservation:
+		m.reservation(d)
+	case *inventory.Commitment:
+		m.commitment(d)
+	case *inventory.FileSystem:
+		m.fileSystem(d)
+	case *inventory.Database:
+		m.database(d)
+	case *inventory.Secret:
+		m.rate("months", inventory.CategoryOverhead, 1, price.ItemSecret)
+	}
+}
+
+// hours is a meter of so many machines that run all month.
+func (m *meter) hours(name string, category inventory.Category, service, sku string, count int64) inventory.Meter {
+	return inventory.Meter{Name: name, Category: category, Cloud: price.AWS, Service: service, SKU: sku, Region: m.resource.Region,
+		Unit: "hour", Quantity: count * money.HoursPerMonth, Per: 1}
+}
+
+func (m *meter) instance(d *inventory.Instance) {
+	if m.resource.State != inventory.StateRunning {
+		return
+	}
+	c := m.hours("compute", inventory.CategoryCompute, price.Compute, m.resource.Type, 1)
+	c.MinimumSeconds, c.Moves = minimumSeconds, d.Market == inventory.Spot
+	switch {
+	case d.Market == inventory.CapacityBlock:
+		c.Unpriced = "a capacity block is paid up front when it is reserved"
+	case d.Market == inventory.DedicatedHost:
+		c.Unpriced = "its dedicated host is billed, not the machine"
+	case d.Platform != inventory.LinuxPlatform:
+		c.Unpriced = fmt.Sprintf("the price book holds Linux prices and this machine's platform is %q", cmp.Or(d.Platform, "not known"))
+	case d.Tenancy != inventory.SharedTenancy:
+		c.Unpriced = fmt.Sprintf("the price book holds shared tenancy and this machine's is %q", cmp.Or(d.Tenancy, "not known"))
+	case d.Market == inventory.OnDemand:
+	case d.Market == inventory.Spot:
+		c.Term = string(price.Spot)
+		c.Estimate = "spot prices move; this is the price book's"
+	default:
+		c.Unpriced = "how the machine's capacity was bought is not known"
+	}
+	m.add(c)
+}
+
+func (m *meter) volume(d *inventory.Volume) {
+	kind := m.resource.Type
+	m.sizedGiB(d.SizeGiB, price.Item("ebs:"+kind))
+	switch kind {
+	case "gp3":
+		if extra := d.IOPS - GP3FreeIOPS; extra > 0 {
+			m.rate("iops", inventory.CategoryStorage, extra, price.ItemGP3IOPS)
+		}
+		if extra := d.ThroughputMiBps - GP3FreeMiBps; extra > 0 {
+			m.rate("throughput", inventory.CategoryStorage, extra, price.ItemGP3Throughput)
+		}
+	case "io1", "io2":
+		if d.IOPS > 0 {
+			m.rate("iops", inventory.CategoryStorage, d.IOPS, price.Item("ebs:"+kind+":iops"))
+		}
+	}
+}
+
+// snapshot meters the first of a chain with all its blocks; what the later ones
+// add is not published.
+func (m *meter) snapshot(s *inventory.Snapshot, base bool) {
+	item := price.ItemSnapshot
+	if s.Archived {
+		item, base = price.ItemSnapshotArchive, true
+	}
+	if !base {
+		c := m.item("storage", inventory.CategoryStorage, item)
+		c.Estimate = "an incremental snapshot: what it adds to its chain is not published, and the chain's first one holds the volume"
+		c.Unpriced = "incremental snapshot"
+		m.add(c)
+		return
+	}
+	if full, known := s.FullBytes.Get(); known {
+		m.quantity("storage", inventory.CategoryStorage, full, gib, item)
+		return
+	}
+	m.quantity("storage", inventory.CategoryStorage, s.VolumeSizeGiB, 1, item)
+	m.meters[len(m.meters)-1].Estimate = "the volume's size, the most a full snapshot holds"
+}
+
+func (m *meter) trainingJob(d *inventory.TrainingJob) {
+	r := m.resource
+	if r.State != inventory.StateRunning && r.State != inventory.StateStopping {
+		return
+	}
+	if d.Spot {
+		m.add(inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour",
+			Unpriced: "managed spot training is billed at a price that is known afterwards"})
+	} else {
+		m.managed("compute", inventory.CategoryCompute, "sagemaker", r.Type, d.Count)
+	}
+	m.sizedGiB(d.VolumeGiB*max(d.Count, 1), price.ItemSageMakerStorage)
+}
+
+// reservation meters the unused part; the used part is the machines' own cost.
+func (m *meter) reservation(d *inventory.CapacityReservation) {
+	if d.Available == 0 {
+		return
+	}
+	c := m.hours("unused", inventory.CategoryCompute, price.Compute, m.resource.Type, d.Available)
+	switch {
+	case d.Block:
+		c.Unpriced = "a capacity block is paid up front when it is reserved"
+	case d.Platform != inventory.LinuxPlatform || d.Tenancy != inventory.SharedTenancy:
+		c.Unpriced = fmt.Sprintf("the price book holds Linux on shared tenancy and this reservation is %q on %q", d.Platform, d.Tenancy)
+	}
+	m.add(c)
+}
+
+func (m *meter) commitment(d *inventory.Commitment) {
+	c := m.hours("commitment", inventory.CategoryCommitted, "", "", 1)
+	c.Price = &inventory.Price{Source: "the commitment itself"}
+	hourly, known := d.Hourly.Get()
+	if !known {
+		c.Unpriced = "what the commitment costs an hour could not be read"
+	} else if rate, err := hourly.Rate(); err != nil {
+		c.Unpriced = err.Error()
+	} else {
+		c.Price.Rate = rate
+	}
+	m.add(c)
+}
+
+func (m *meter) fileSystem(d *inventory.FileSystem) {
+	kind := m.resource.Type
+	if kind == "efs" {
+		m.classes(d.Sizes, "efs:", "the file system's size")
+		return
+	}
+	item := strings.ReplaceAll(kind, "-", ":")
+	if strings.HasPrefix(d.Deployment, "MULTI_AZ") {
+		item += ":multi"
+	}
+	if d.ThroughputMBpsPerTiB > 0 {
+		item += ":" + strconv.FormatInt(d.ThroughputMBpsPerTiB, 10)
+	}
+	m.sizedGiB(d.CapacityGiB, price.Item(item+":"+strings.ToLower(cmp.Or(d.StorageType, "ssd"))))
+}
+
+func (m *meter) database(d *inventory.Database) {
+	service := "rds"
+	if d.Engine == "opensearch" || d.Engine == "elasticsearch" {
+		service = "opensearch"
+	} else if d.Engine != "" {
+		service += ":" + d.Engine
+	}
+	copies := max(d.Count, 1)
+	if d.MultiAZ {
+		copies *= 2
+	}
+	if m.resource.State == inventory.StateRunning || m.resource.State == inventory.StateAvailable {
+		m.managed("compute", inventory.CategoryStorage, service, m.resource.Type, copies)
+	}
+	storage, _, _ := strings.Cut(service, ":")
+	m.sizedGiB(d.StorageGiB*copies, price.Item(storage+":storage:"+cmp.Or(d.StorageType, "gp2")))
+}
+
+// managed meters count machines of a managed service.
+func (m *meter) managed(name string, category inventory.Category, service, machine string, count int64) {
+	m.add(m.hours(name, category, service, machine, count))
+}
+
+// classes meters bytes by storage class.
+func (m *meter) classes(sizes inventory.Fact[map[string]int64], prefix, what string) {
+	byClass, known := sizes.Get()
+	if !known {
+		m.add(inventory.Meter{Name: "storage", Category: inventory.CategoryStorage, Unit: "GiB-month", Unpriced: what + " could not be read"})
+		return
+	}
+	for _, class := range slices.Sorted(maps.Keys(byClass)) {
+		if byClass[class] > 0 {
+			m.quantity("storage:"+class, inventory.CategoryStorage, byClass[class], gib, price.Item(prefix+class))
+		}
+	}
+}
+
+func (m *meter) bytes(size inventory.Fact[int64], item price.Item, what, estimate string) {
+	n, known := size.Get()
+	switch {
+	case !known:
+		m.add(inventory.Meter{Name: "storage", Category: inventory.CategoryStorage, Estimate: estimate, Unpriced: what + " could not be read"})
+	case n > 0:
+		m.quantity("storage", inventory.CategoryStorage, n, gib, item)
+		m.meters[len(m.meters)-1].Estimate = estimate
+	}
+}
+
+// sizedGiB meters provisioned storage.
+func (m *meter) sizedGiB(size int64, item price.Item) {
+	if size > 0 {
+		m.rate("storage", inventory.CategoryStorage, size, item)
+	}
+}
+
+// rate meters n units of an item.
+func (m *meter) rate(name string, category inventory.Category, n int64, item price.Item) {
+	m.quantity(name, category, n, 1, item)
+}
+
+// quantity meters n/d units of an item.
+func (m *meter) quantity(name string, category inventory.Category, n, d int64, item price.Item) {
+	c := m.item(name, category, item)
+	c.Quantity, c.Per = n, d
+	m.add(c)
+}
+
+// item is a meter of an item whose quantity is not known.
+func (m *meter) item(name string, category inventory.Category, item price.Item) inventory.Meter {
+	return inventory.Meter{Name: name, Category: category, Cloud: price.AWS, Service: price.Rates, SKU: string(item), Region: m.resource.Region, Unit: item.Unit()}
+}
+
+func (m *meter) add(c inventory.Meter) { m.meters = append(m.meters, c) }
