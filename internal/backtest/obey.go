@@ -147,6 +147,20 @@ type acting struct {
 	told     map[int]*telling
 	released []released
 	refused  map[refusal]string // the rule of the newest refusal
+	back     map[int]time.Time  // when what was released is back
+}
+
+// returning is a feed that tells when what was released is back.
+type returning struct {
+	*Feed
+	back map[int]time.Time
+}
+
+// Back implements [round.Feed]. What was released while nothing was measured of it is
+// looked at again with its next sample.
+func (r *returning) Back(i int) (time.Time, bool) {
+	at, ok := r.back[i]
+	return at, ok
 }
 
 type refusal struct{ resource, policy string }
@@ -170,7 +184,8 @@ type released struct {
 
 // act prepares the replay of policies on some resources, nil for all.
 func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
-	a := &acting{trace: t, Params: p, obeyed: newObeyed(), feed: t.account.Feed(group), told: map[int]*telling{}, refused: map[refusal]string{}}
+	a := &acting{trace: t, Params: p, obeyed: newObeyed(), feed: t.account.Feed(group), told: map[int]*telling{}, refused: map[refusal]string{},
+		back: map[int]time.Time{}}
 	store := action.NewMemory()
 	store.Forgetful = true
 	var on *cloud
@@ -178,6 +193,9 @@ func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
 		now := a.clock.read()
 		r := a.feed.Release(i, stalled)
 		a.released = append(a.released, released{i, now.UnixMicro(), r, on.states[i]})
+		if delete(a.back, i); r.End.Sub(now) > time.Microsecond && r.End.Before(a.replay.Until) {
+			a.back[i] = r.End
+		}
 		a.release(i, now, r)
 		return nil
 	})
@@ -206,7 +224,7 @@ func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
 	s.Ladder = func(string) *action.Ladder { return ladder }
 	a.engine = round.New(s)
 	a.replay = round.Replay{
-		Feed: a.feed, Set: a.clock.set, Every: p.Every, Until: t.summary.Last.Add(span(t.step)), Told: a.tell, Lines: a.lines,
+		Feed: &returning{a.feed, a.back}, Set: a.clock.set, Every: p.Every, Until: t.summary.Last.Add(span(t.step)), Told: a.tell, Lines: a.lines,
 	}
 	return a
 }

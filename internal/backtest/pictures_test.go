@@ -188,7 +188,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"“idle-machines” would have saved $", "of what foresight could", "What “idle-machines” would have released, and when",
 		"What each rule would have done", "Whose resources “idle-machines” would have let go", "vision / ana",
-		"A restart costs 3m of the resource", "A resource costs $12.00 an hour", "samples of 1m each", "Warnings reach somebody at once",
+		"A restart costs 3m of the resource", "A resource costs $12.00 an hour", "samples of 1m each", "Every warning is accepted at once",
 		`role="img"`, `<g class="policy">`, `<g class="learned">`, `<g class="best-fixed">`, `<g class="oracle">`, "prefers-color-scheme: dark",
 	} {
 		if !strings.Contains(html, want) {

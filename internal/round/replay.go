@@ -28,6 +28,9 @@ type Feed interface {
 	// Resource returns a resource as it is known now, nil where it is not there. Until
 	// something more is said of it, it is the same one.
 	Resource(i int) *inventory.Resource
+	// Back returns when a resource that is away is there again; false is not before more
+	// becomes known of it.
+	Back(i int) (time.Time, bool)
 	// Opened is what the samples are handed over with.
 	Opened() usage.Opened
 }
@@ -322,7 +325,7 @@ func (r *replay) why(s *subject, i int) string {
 func (r *replay) settle(s *subject) {
 	at := s.item
 	earlier := func(t time.Time) {
-		if !t.IsZero() && t.After(r.now) {
+		if t.After(r.now) && !t.After(r.Until) {
 			at = min(at, t.UnixNano())
 		}
 	}
@@ -331,6 +334,13 @@ func (r *replay) settle(s *subject) {
 	}
 	for i := range s.answers {
 		earlier(s.answers[i].next)
+	}
+	if s.Resource == nil {
+		if back, ok := r.Back(s.number); ok {
+			earlier(back)
+		}
+	} else {
+		earlier(s.KeepUntil)
 	}
 	s.at = at
 	heap.Fix(&r.queue, s.place)
