@@ -298,7 +298,7 @@ func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
 	d, s := desk(t, one)
 	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 	h := run("a", 1000)
-	h.From, h.Until = at, at.Add(10*time.Hour)
+	h.From, h.Until, h.Hourly = at, at.Add(10*time.Hour), 100*money.USD
 	h = live(t, d, h, at)
 	if got := status(t, d, "vision", at).Held; got != 400*money.USD {
 		t.Errorf("November holds $%s, want $400", got)
@@ -316,6 +316,57 @@ func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
 	if over := overdrawn(t, err, "vision"); over.Window.From.Month() != time.December || over.Asked != 600*money.USD {
 		t.Errorf("refused by %+v", over)
 	}
+}
+
+// TestSpreadingAdmitsNoMoreThanAPeriodCanPay admits runs of any amount, rate and length
+// and extends some, then spends as fast as each may, within one month: whichever month it
+// is, its budget has held all of that.
+func TestSpreadingAdmitsNoMoreThanAPeriodCanPay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ctx := context.Background()
+		s := &budgettest.Store{}
+		parsed, err := budget.Parse("b", []byte(one))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := budget.Desk{Store: s, Set: parsed}
+		hours := func(name string) time.Duration {
+			return time.Duration(rapid.IntRange(0, 4000).Draw(t, name)) * time.Hour
+		}
+		dollars := func(name string, most int) money.Amount {
+			return money.Amount(rapid.IntRange(0, most).Draw(t, name)) * money.USD
+		}
+		for i := range rapid.IntRange(1, 20).Draw(t, "runs") {
+			h := run(fmt.Sprint(i), 0)
+			h.From = now.Truncate(time.Hour)
+			h.Amount, h.Hourly, h.Until = dollars("amount", 800), dollars("rate", 20), h.From.Add(hours("length"))
+			if h, err = d.Reserve(ctx, h, now); err != nil {
+				continue
+			}
+			if h, err = d.Admit(ctx, h, now); err == nil && rapid.Bool().Draw(t, "extend") {
+				_, _ = d.Extend(ctx, h.ID, dollars("extended amount", 800), h.From.Add(hours("extended length")), now)
+			}
+		}
+		holds, err := s.Holds(ctx, now, now.AddDate(1, 0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC); month.Before(now.AddDate(1, 0, 0)); month = month.AddDate(0, 1, 0) {
+			var spent money.Amount
+			for _, h := range holds {
+				var most money.Amount // by the hour, from the month's beginning
+				for at := h.From; at.Before(h.Until); at = at.Add(time.Hour) {
+					if !at.Before(month) && at.Before(month.AddDate(0, 1, 0)) {
+						most += h.Hourly
+					}
+				}
+				spent += min(most, h.Amount)
+			}
+			if spent > 1000*money.USD {
+				t.Fatalf("$%s can be spent in %s under $1000", spent, month.Month())
+			}
+		}
+	})
 }
 
 func TestDollarsAnHour(t *testing.T) {

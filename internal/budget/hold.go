@@ -2,6 +2,7 @@ package budget
 
 import (
 	"maps"
+	"math"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -39,8 +40,8 @@ type Hold struct {
 	// GPUs are accelerators by type, Machines how many machines they are in.
 	GPUs     map[string]int
 	Machines int
-	// From and Until bound the run, over which Amount is spread evenly where a period
-	// ends meanwhile. Equal: all of it falls at From.
+	// From and Until bound the run, in which Amount can be spent at Hourly. Equal: all of
+	// it falls at From.
 	From, Until time.Time
 	// ExpiresAt is when a hold that nobody settled or released counts no more; the
 	// charges of what still runs go on counting. Not before Until.
@@ -81,36 +82,38 @@ func (h Hold) amount(now time.Time) money.Amount {
 	return 0
 }
 
-// part is the share of an amount that falls into a window. The parts of windows that
-// follow one another add up to the amount exactly.
-func (h Hold) part(amount money.Amount, w Window) (money.Amount, error) {
-	until, err := h.through(amount, w.To)
-	if err != nil {
-		return 0, err
+// part is the most of an amount that can be spent in a window: the hourly rate times the
+// hours in the window, and what the rate does not explain, which can fall due at any
+// time. The parts of several windows can add up to more than the amount, because the
+// budget of each has to pay for what can be spent in it.
+func (h Hold) part(amount money.Amount, w Window) money.Amount {
+	from, until := h.From, h.Until
+	if w.From.After(from) {
+		from = w.From
 	}
-	from, err := h.through(amount, w.From)
-	return until - from, err
+	if w.To.Before(until) {
+		until = w.To
+	}
+	if until.Before(from) || !from.Before(w.To) || from.Equal(until) && h.From.Before(h.Until) {
+		return 0
+	}
+	anytime := max(0, amount-h.rate(h.Until.Sub(h.From)))
+	return anytime + min(amount-anytime, h.rate(until.Sub(from)))
 }
 
-// through is the share of an amount that falls before a time.
-func (h Hold) through(amount money.Amount, at time.Time) (money.Amount, error) {
-	switch {
-	case !h.From.Before(at):
-		return 0, nil
-	case !at.Before(h.Until):
-		return amount, nil
+// rate is what the hourly rate comes to over a time, at most the largest amount.
+func (h Hold) rate(d time.Duration) money.Amount {
+	sum, err := h.Hourly.Mul(int64(d), int64(time.Hour))
+	if err != nil {
+		return math.MaxInt64
 	}
-	return amount.Mul(int64(at.Sub(h.From)), int64(h.Until.Sub(h.From)))
+	return sum
 }
 
 // left is what a hold still reserves of a window in which its own charges come to
 // charged.
-func (h Hold) left(now time.Time, w Window, charged money.Amount) (money.Amount, error) {
-	part, err := h.part(h.amount(now), w)
-	if err != nil {
-		return 0, err
-	}
-	return max(0, part-charged), nil
+func (h Hold) left(now time.Time, w Window, charged money.Amount) money.Amount {
+	return max(0, h.part(h.amount(now), w)-charged)
 }
 
 // fits says whether a hold reserves at least what another would, for the same.

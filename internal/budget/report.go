@@ -27,7 +27,7 @@ func NewReport(all []Status, at time.Time) Report {
 		Assumptions: []string{
 			"spent is what the ledger has charged; held is what holds reserve beyond their own charges",
 			"what a child spends and holds counts against its parent as well, once",
-			"a run past the end of a period counts in both, evenly over its time",
+			"a run past the end of a period counts in both, in each with the most that it can spend there",
 			"a forecast draws each day that is left from the days of the last eight weeks; its range holds four futures in five",
 		},
 		CoverageNotes: []string{}, Changes: []string{}}

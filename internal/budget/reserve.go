@@ -177,12 +177,9 @@ func (s Standing) Committed() (money.Amount, error) {
 }
 
 func (r Reservation) standing(l Line, others []Hold, s Spend) (Standing, error) {
-	asked, err := r.Hold.left(r.Now, l.Window, s.ByHold[r.Hold.ID])
-	if err != nil {
-		return Standing{}, err
-	}
 	held, err := l.held(others, s, r.Now)
-	return Standing{Line: l, Used: s.Used, Unknown: s.Unknown, Unbounded: s.Unbounded, Held: held, Asked: asked}, err
+	return Standing{Line: l, Used: s.Used, Unknown: s.Unknown, Unbounded: s.Unbounded, Held: held,
+		Asked: r.Hold.left(r.Now, l.Window, s.ByHold[r.Hold.ID])}, err
 }
 
 // checkHour looks at the dollars of an hour, in the window that the hold begins in.
@@ -246,11 +243,8 @@ func (l Line) held(holds []Hold, s Spend, now time.Time) (money.Amount, error) {
 		if !l.Covers(h.Owner, h.Purpose) {
 			continue
 		}
-		left, err := h.left(now, l.Window, s.ByHold[h.ID])
-		if err != nil {
-			return 0, err
-		}
-		if total, err = total.Add(left); err != nil {
+		var err error
+		if total, err = total.Add(h.left(now, l.Window, s.ByHold[h.ID])); err != nil {
 			return 0, err
 		}
 	}
