@@ -566,3 +566,74 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+// TestOnlyLiveHoldsCoverTheirOwn: a machine under a hold's tag counts in the dollars of an
+// hour unless that hold is live, has the rate for it, and is its owner's.
+func TestOnlyLiveHoldsCoverTheirOwn(t *testing.T) {
+	ctx := context.Background()
+	for _, tc := range []struct {
+		name   string
+		end    func(d budget.Desk, id string) error
+		owner  inventory.Owner
+		hold   inventory.Owner
+		charge money.Amount
+		want   money.Amount // dollars an hour, of the team vision
+	}{
+		{"live", nil, vision, vision, 40, 40},
+		{"live, and not yet charged", nil, vision, vision, 0, 40},
+		{"beyond its rate", nil, vision, vision, 800, 800},
+		{"released", func(d budget.Desk, id string) error { _, err := d.Release(ctx, id, now); return err }, vision, vision, 800, 800},
+		{"settled", func(d budget.Desk, id string) error { _, err := d.Settle(ctx, id, 100*money.USD, now); return err }, vision, vision, 800, 800},
+		{"another team's hold", nil, vision, speech, 30, 30},
+		{"another user's", nil, inventory.Owner{Team: "vision", User: "bo"}, vision, 30, 70},
+		{"whoever has no name", nil, inventory.Owner{}, vision, 40, 40},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 10000}]`)
+			h := run("a", 1000)
+			h.Hourly, h.Owner = 40*money.USD, tc.hold
+			h = live(t, d, h, now)
+			s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: tc.owner, Purpose: inventory.Training, Hold: h.ID, Amount: tc.charge * money.USD})
+			if tc.end != nil {
+				if err := tc.end(d, h.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := status(t, d, "vision", now).Hourly; got != tc.want*money.USD {
+				t.Errorf("$%s an hour, want $%d", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestADeadHoldsTagIsNoWayAroundPerHour is the way that was found: an $800/h machine under
+// the tag of a hold that was given back.
+func TestADeadHoldsTagIsNoWayAroundPerHour(t *testing.T) {
+	ctx := context.Background()
+	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
+	h := run("a", 100)
+	h.Hourly = 10 * money.USD
+	dead := live(t, d, h, now)
+	if _, err := d.Release(ctx, dead.ID, now); err != nil {
+		t.Fatal(err)
+	}
+	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Hold: dead.ID, Amount: 800 * money.USD})
+	h.Key = "b"
+	_, err := d.Reserve(ctx, h, now)
+	if over := overdrawn(t, err, "vision"); !over.PerHour || over.Used != 800*money.USD {
+		t.Errorf("refused by %+v", over)
+	}
+}
+
+// TestAnothersChargesTakeNothingOffAHold: a company's budget holds what vision reserved
+// though speech runs a machine under vision's tag.
+func TestAnothersChargesTakeNothingOffAHold(t *testing.T) {
+	d, s := desk(t, nested)
+	h := live(t, d, run("a", 300), now)
+	s.Charge(budgettest.Charge{At: now, Owner: speech, Purpose: inventory.Training, Hold: h.ID, Amount: 200 * money.USD})
+	for id, left := range map[string]money.Amount{"company": 500, "vision": 300, "speech": 400} {
+		if got := status(t, d, id, now).Left; got != left*money.USD {
+			t.Errorf("%s has $%s left, want $%d", id, got, left)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package budget
 import (
 	"maps"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -114,6 +115,18 @@ func (h Hold) rate(d time.Duration) money.Amount {
 // charged.
 func (h Hold) left(now time.Time, w Window, charged money.Amount) money.Amount {
 	return max(0, h.part(h.amount(now), w)-charged)
+}
+
+// Owns says whether a charge under the hold is the hold's own: it names nobody else as
+// its owner. A tag alone does not let one owner spend what another reserved.
+func (h Hold) Owns(o inventory.Owner) bool {
+	for _, f := range [...][2]string{{h.Owner.Team, o.Team}, {h.Owner.Project, o.Project}, {h.Owner.User, o.User},
+		{h.Owner.Environment, o.Environment}, {h.Owner.CostCenter, o.CostCenter}} {
+		if f[0] != "" && f[1] != "" && !strings.EqualFold(f[0], f[1]) {
+			return false
+		}
+	}
+	return true
 }
 
 // fits says whether a hold reserves at least what another would, for the same.

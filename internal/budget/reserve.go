@@ -251,15 +251,14 @@ func (l Line) held(holds []Hold, s Spend, now time.Time) (money.Amount, error) {
 	return total, nil
 }
 
-// burn is what is spent in an hour: by what runs without a hold, or beyond it, measured
-// over the last whole hour, and by the holds that are open, as each was estimated.
+// burn is what is spent in an hour: by the holds that are open and count against the
+// line, as each was estimated, and by everything else, measured over the last whole hour.
+// A hold covers no more of what was measured than its own rate.
 func (l Line) burn(holds []Hold, hour Spend, now time.Time) (measured, held money.Amount, err error) {
 	measured = hour.Used
 	for _, h := range holds {
-		if h.At(now) != Expired {
-			measured -= hour.ByHold[h.ID]
-		}
 		if h.open(now) && l.Covers(h.Owner, h.Purpose) {
+			measured -= min(hour.ByHold[h.ID], h.Hourly)
 			if held, err = held.Add(h.Hourly); err != nil {
 				return 0, 0, err
 			}

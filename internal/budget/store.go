@@ -22,8 +22,8 @@ type Spend struct {
 	// Unbounded is the resource time of charges of which not even the most is known; they
 	// are in neither.
 	Unbounded time.Duration
-	// ByHold is the part of Used that carries a hold's id (inventory.TagHold), by that id. Charges
-	// that carry none are in no entry.
+	// ByHold is the part of Used that carries a hold's id (inventory.TagHold) and that the
+	// owner of the hold spent (Hold.Owns), by that id. All other charges are in no entry.
 	ByHold map[string]money.Amount
 	// Daily is Used by 24 hours, counted from the stretch's beginning and not from
 	// midnight: Daily[i] is of [from + 24h·i, from + 24h·(i+1)), the last one cut off at
