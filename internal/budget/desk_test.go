@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -179,10 +180,29 @@ func TestEndsOfAHold(t *testing.T) {
 			return err
 		}, time.Hour + budget.SettleFor, 950},
 		{"running", func(budget.Desk, *budgettest.Store, budget.Hold) error { return nil }, 11*time.Hour - 1, 600},
-		{"expired", func(_ budget.Desk, s *budgettest.Store, h budget.Hold) error {
-			s.Charge(charge(h.ID, 30))
+		{"expired, charged and seen to its end", func(_ budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 30), budgettest.Charge{At: now.Add(10 * time.Hour)})
 			return nil
 		}, 11 * time.Hour, 970},
+		{"expired, charged and not seen to its end", func(_ budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 30), budgettest.Charge{At: now.Add(9*time.Hour - 1)})
+			return nil
+		}, 11 * time.Hour, 600},
+		{"expired and never charged", func(_ budget.Desk, s *budgettest.Store, _ budget.Hold) error {
+			s.Charge(budgettest.Charge{At: now.Add(10 * time.Hour)})
+			return nil
+		}, 11 * time.Hour, 600},
+		{"expired with an empty ledger, at the end of the month", func(budget.Desk, *budgettest.Store, budget.Hold) error {
+			return nil
+		}, 9 * 24 * time.Hour, 600},
+		{"settled and never charged", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			return err
+		}, 2 * budget.SettleFor, 880},
+		{"never charged, and released late", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
+			_, err := d.Release(ctx, h.ID, now.Add(20*time.Hour))
+			return err
+		}, 20 * time.Hour, 1000},
 		{"extended", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
 			_, err := d.Extend(ctx, h.ID, 900*money.USD, now.Add(20*time.Hour), now)
 			return err
@@ -559,7 +579,7 @@ func BenchmarkCheck(b *testing.B) {
 		holds[i] = run(fmt.Sprint(i), 0)
 		holds[i].ID, holds[i].State, holds[i].ExpiresAt = fmt.Sprint(i), budget.Live, now.Add(time.Hour)
 	}
-	spent := make([]budget.Spend, len(r.Reads()))
+	spent := make([]budget.Spend, len(r.Reads(holds)))
 	for b.Loop() {
 		if err := r.Check(holds, spent); err != nil {
 			b.Fatal(err)
@@ -635,5 +655,56 @@ func TestAnothersChargesTakeNothingOffAHold(t *testing.T) {
 		if got := status(t, d, id, now).Left; got != left*money.USD {
 			t.Errorf("%s has $%s left, want $%d", id, got, left)
 		}
+	}
+}
+
+// TestARunPastThePeriodIsObservedInEither: a run that began in November and was charged
+// there alone is not held in December, once the ledger reaches past its end; and while it
+// runs, December holds no more than November has left of it.
+func TestARunPastThePeriodIsObservedInEither(t *testing.T) {
+	d, s := desk(t, one)
+	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
+	h := run("a", 90)
+	h.From, h.Until, h.Hourly = at, at.Add(24*time.Hour), 9*money.USD
+	h = live(t, d, h, at)
+	s.Charge(budgettest.Charge{At: at, Owner: vision, Purpose: inventory.Training, Hold: h.ID, Amount: 36 * money.USD})
+	december := at.Add(5 * time.Hour)
+	if got := status(t, d, "vision", december).Held; got != 54*money.USD {
+		t.Errorf("December holds $%s of what is left, want $54", got)
+	}
+	other := run("b", 1)
+	other.From, other.Until = december, december.Add(time.Hour)
+	if r, err := d.Look(context.Background(), other, december); err != nil || r[0].Held != 54*money.USD {
+		t.Errorf("a launch sees %+v, %v", r, err)
+	}
+	late := h.ExpiresAt.Add(time.Hour)
+	missed := func(want bool) {
+		t.Helper()
+		all, err := d.Unobserved(context.Background(), []budget.Hold{h}, late)
+		st := status(t, d, "vision", late)
+		if err != nil || all[h.ID] != want || (st.Held == 54*money.USD && st.Unobserved == st.Held) != want || (st.Held == 0) == want {
+			t.Errorf("unobserved %v (%v), $%s held, $%s of it unobserved; want %v", all, err, st.Held, st.Unobserved, want)
+		}
+	}
+	missed(true)
+	s.Charge(budgettest.Charge{At: h.Until.Add(-time.Hour)})
+	missed(false)
+}
+
+// TestUnobservedSaysSo: what is held for want of observation is named in the report.
+func TestUnobservedSaysSo(t *testing.T) {
+	d, _ := desk(t, one)
+	h := live(t, d, run("a", 400), now)
+	at := h.ExpiresAt
+	if missed := must(d.Unobserved(context.Background(), []budget.Hold{h}, at.Add(-1)))(t); len(missed) != 0 {
+		t.Errorf("what runs is unobserved: %v", missed)
+	}
+	r := budget.NewReport(must(d.Statuses(context.Background(), at))(t), at)
+	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is held by runs that are over and were never charged") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved holds") {
+		t.Errorf("got %q, %q", r.CoverageNotes, r.Changes)
+	}
+	_, err := d.Reserve(context.Background(), run("b", 700), at)
+	if over := overdrawn(t, err, "vision"); over.Unobserved != 400*money.USD {
+		t.Errorf("refused by %+v", over)
 	}
 }

@@ -23,8 +23,12 @@ const (
 	Settled HoldState = "settled"
 	// Released was given back unused.
 	Released HoldState = "released"
-	// Expired is what Pending and Live become by themselves. It is never stored.
+	// Expired is what Pending and Live become by themselves: no capacity is held any more.
+	// It is never stored.
 	Expired HoldState = "expired"
+	// Unobserved is what Expired is while the ledger has not seen what the run cost. Its
+	// money stays held until it is settled or observed. It is never stored.
+	Unobserved HoldState = "unobserved"
 )
 
 // Hold is money and capacity reserved for work that was admitted.
@@ -44,8 +48,8 @@ type Hold struct {
 	// From and Until bound the run, in which Amount can be spent at Hourly. Equal: all of
 	// it falls at From.
 	From, Until time.Time
-	// ExpiresAt is when a hold that nobody settled or released counts no more; the
-	// charges of what still runs go on counting. Not before Until.
+	// ExpiresAt is when a hold that nobody settled or released holds no more capacity,
+	// and no more money either once the ledger has observed its run. Not before Until.
 	ExpiresAt time.Time
 	State     HoldState
 	// Approval is the id of the approval that was used up for it; may be empty.
@@ -73,14 +77,27 @@ func (h Hold) At(now time.Time) HoldState {
 func (h Hold) open(now time.Time) bool { s := h.At(now); return s == Pending || s == Live }
 
 // amount is what counts in all at a time, before the hold's own charges are taken off.
-func (h Hold) amount(now time.Time) money.Amount {
+// The clock alone takes nothing off what was admitted: it does once the run was observed.
+func (h Hold) amount(now time.Time, observed bool) money.Amount {
+	over := !now.Before(h.ExpiresAt)
 	switch {
-	case h.open(now):
+	case h.State == Pending && !over, h.State == Live && !(over && observed):
 		return h.Amount
-	case h.State == Settled && now.Before(h.ExpiresAt):
+	case h.State == Settled && !(over && observed):
 		return h.Actual
 	}
 	return 0
+}
+
+// observed says whether the ledger has seen a run whole: it reaches past the run's end,
+// and some of what it charged is the hold's.
+func (h Hold) observed(through time.Time, charged bool) bool {
+	return charged && !through.Before(h.Until)
+}
+
+// missed says whether a hold counts only because nobody has observed its run.
+func (h Hold) missed(now time.Time, observed bool) bool {
+	return h.amount(now, observed) > h.amount(now, true)
 }
 
 // part is the most of an amount that can be spent in a window: the hourly rate times the
@@ -109,12 +126,6 @@ func (h Hold) rate(d time.Duration) money.Amount {
 		return math.MaxInt64
 	}
 	return sum
-}
-
-// left is what a hold still reserves of a window in which its own charges come to
-// charged.
-func (h Hold) left(now time.Time, w Window, charged money.Amount) money.Amount {
-	return max(0, h.part(h.amount(now), w)-charged)
 }
 
 // Owns says whether a charge under the hold is the hold's own: it names nobody else as

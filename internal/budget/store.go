@@ -62,7 +62,7 @@ type Store interface {
 	//     otherwise, and where its Key is another hold's; ErrNotFound where it is not
 	//     stored at all.
 	//  3. It reads, after the locks were taken, the holds that overlap r.Span() (as Holds
-	//     does) and what was spent in each of r.Reads(), in order, and asks r.Check, which
+	//     does) and what was spent in each of r.Reads(holds), in order, and asks r.Check, which
 	//     is pure. Its error is returned so that errors.As finds an *Overdrawn in it, and
 	//     nothing is written.
 	//  4. It writes the hold with the next version and returns it.

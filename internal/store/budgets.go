@@ -115,7 +115,8 @@ func (t *tx) reserve(ctx context.Context, r budget.Reservation, row holdRow) (ho
 	if err != nil {
 		return row, err
 	}
-	reads := r.Reads()
+	held := convert(others, holdRow.hold)
+	reads := r.Reads(held)
 	spent, tally := make([]budget.Spend, len(reads)), map[budget.Window]spending{}
 	for i, read := range reads {
 		of, ok := tally[read.Window]
@@ -129,7 +130,7 @@ func (t *tx) reserve(ctx context.Context, r budget.Reservation, row holdRow) (ho
 			return row, err
 		}
 	}
-	if err := r.Check(convert(others, holdRow.hold), spent); err != nil {
+	if err := r.Check(held, spent); err != nil {
 		return row, err
 	}
 	if r.Hold.Version > 0 {

@@ -102,10 +102,11 @@ func (s *Store) Reserve(_ context.Context, r budget.Reservation) (budget.Hold, e
 		}
 		span := r.Span()
 		var spent []budget.Spend
-		for _, q := range r.Reads() {
+		holds := s.within(span.From, span.To)
+		for _, q := range r.Reads(holds) {
 			spent = append(spent, s.spent(q.Match, q.From, q.To))
 		}
-		if err := r.Check(s.within(span.From, span.To), spent); err != nil {
+		if err := r.Check(holds, spent); err != nil {
 			return budget.Hold{}, fmt.Errorf("reserve hold %s: %w", h.ID, err)
 		}
 		return s.put(h), nil
