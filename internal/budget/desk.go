@@ -17,10 +17,11 @@ const (
 	// PendingFor is how long a hold counts whose admission is being decided. A process
 	// that dies meanwhile blocks its money no longer than that.
 	PendingFor = 15 * time.Minute
-	// Slack is how long after the end of its run a hold counts that nobody settled.
+	// Slack is how long after the end of its run a hold counts at least that nobody
+	// settled. It counts on until the ledger has observed the run.
 	Slack = time.Hour
-	// SettleFor is how long what a hold came to counts where the ledger has charged less:
-	// charges come late, but not later than that.
+	// SettleFor is how long what a hold came to counts at least where the ledger has
+	// charged less: charges come late, but not later than that once the run was observed.
 	SettleFor = 72 * time.Hour
 )
 
@@ -76,7 +77,7 @@ func (d Desk) Look(ctx context.Context, h Hold, now time.Time) ([]Standing, erro
 		return nil, err
 	}
 	var spent []Spend
-	for _, q := range r.Reads() {
+	for _, q := range r.Reads(holds) {
 		s, err := d.Store.Spent(ctx, q.Match, q.From, q.To)
 		if err != nil {
 			return nil, err
@@ -85,7 +86,7 @@ func (d Desk) Look(ctx context.Context, h Hold, now time.Time) ([]Standing, erro
 	}
 	var out []Standing
 	for i, l := range r.Lines {
-		s, err := r.standing(l, r.others(holds), spent[2*i])
+		s, err := r.standing(l, r.others(holds), accountOf(spent, i))
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +141,10 @@ func (d Desk) Settle(ctx context.Context, id string, actual money.Amount, now ti
 	}
 	return d.end(ctx, id, now, func(h *Hold) {
 		h.State, h.Actual, h.ExpiresAt = Settled, actual, now.Add(SettleFor).UTC()
-		if h.Until = now.UTC(); h.Until.Before(h.From) {
+		if now.Before(h.Until) {
+			h.Until = now.UTC()
+		}
+		if h.Until.Before(h.From) {
 			h.Until = h.From
 		}
 	})
@@ -149,6 +153,23 @@ func (d Desk) Settle(ctx context.Context, id string, actual money.Amount, now ti
 // Release gives a hold back whose work did not start.
 func (d Desk) Release(ctx context.Context, id string, now time.Time) (Hold, error) {
 	return d.end(ctx, id, now, func(h *Hold) { h.State = Released })
+}
+
+// Unobserved are those of some holds whose runs are over, whose money is held all the
+// same because the ledger has not seen what they cost, by their ids.
+func (d Desk) Unobserved(ctx context.Context, holds []Hold, now time.Time) (map[string]bool, error) {
+	all := Line{Window: Window{From: now.Add(time.Hour)}}
+	s, err := d.Store.Spent(ctx, Match{}, all.before(holds).From, all.Window.From)
+	if err != nil {
+		return nil, err
+	}
+	missed := map[string]bool{}
+	for _, h := range holds {
+		if h.missed(now, h.observed(s.Through, s.ByHold[h.ID] > 0)) {
+			missed[h.ID] = true
+		}
+	}
+	return missed, nil
 }
 
 // end ends a hold, once: ending it again the same way changes nothing.

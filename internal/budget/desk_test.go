@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -179,10 +180,29 @@ func TestEndsOfAHold(t *testing.T) {
 			return err
 		}, time.Hour + budget.SettleFor, 950},
 		{"running", func(budget.Desk, *budgettest.Store, budget.Hold) error { return nil }, 11*time.Hour - 1, 600},
-		{"expired", func(_ budget.Desk, s *budgettest.Store, h budget.Hold) error {
-			s.Charge(charge(h.ID, 30))
+		{"expired, charged and seen to its end", func(_ budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 30), budgettest.Charge{At: now.Add(10 * time.Hour)})
 			return nil
 		}, 11 * time.Hour, 970},
+		{"expired, charged and not seen to its end", func(_ budget.Desk, s *budgettest.Store, h budget.Hold) error {
+			s.Charge(charge(h.ID, 30), budgettest.Charge{At: now.Add(9*time.Hour - 1)})
+			return nil
+		}, 11 * time.Hour, 600},
+		{"expired and never charged", func(_ budget.Desk, s *budgettest.Store, _ budget.Hold) error {
+			s.Charge(budgettest.Charge{At: now.Add(10 * time.Hour)})
+			return nil
+		}, 11 * time.Hour, 600},
+		{"expired with an empty ledger, at the end of the month", func(budget.Desk, *budgettest.Store, budget.Hold) error {
+			return nil
+		}, 9 * 24 * time.Hour, 600},
+		{"settled and never charged", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			return err
+		}, 2 * budget.SettleFor, 880},
+		{"never charged, and released late", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
+			_, err := d.Release(ctx, h.ID, now.Add(20*time.Hour))
+			return err
+		}, 20 * time.Hour, 1000},
 		{"extended", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
 			_, err := d.Extend(ctx, h.ID, 900*money.USD, now.Add(20*time.Hour), now)
 			return err
@@ -298,7 +318,7 @@ func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
 	d, s := desk(t, one)
 	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 	h := run("a", 1000)
-	h.From, h.Until = at, at.Add(10*time.Hour)
+	h.From, h.Until, h.Hourly = at, at.Add(10*time.Hour), 100*money.USD
 	h = live(t, d, h, at)
 	if got := status(t, d, "vision", at).Held; got != 400*money.USD {
 		t.Errorf("November holds $%s, want $400", got)
@@ -316,6 +336,57 @@ func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
 	if over := overdrawn(t, err, "vision"); over.Window.From.Month() != time.December || over.Asked != 600*money.USD {
 		t.Errorf("refused by %+v", over)
 	}
+}
+
+// TestSpreadingAdmitsNoMoreThanAPeriodCanPay admits runs of any amount, rate and length
+// and extends some, then spends as fast as each may, within one month: whichever month it
+// is, its budget has held all of that.
+func TestSpreadingAdmitsNoMoreThanAPeriodCanPay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ctx := context.Background()
+		s := &budgettest.Store{}
+		parsed, err := budget.Parse("b", []byte(one))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := budget.Desk{Store: s, Set: parsed}
+		hours := func(name string) time.Duration {
+			return time.Duration(rapid.IntRange(0, 4000).Draw(t, name)) * time.Hour
+		}
+		dollars := func(name string, most int) money.Amount {
+			return money.Amount(rapid.IntRange(0, most).Draw(t, name)) * money.USD
+		}
+		for i := range rapid.IntRange(1, 20).Draw(t, "runs") {
+			h := run(fmt.Sprint(i), 0)
+			h.From = now.Truncate(time.Hour)
+			h.Amount, h.Hourly, h.Until = dollars("amount", 800), dollars("rate", 20), h.From.Add(hours("length"))
+			if h, err = d.Reserve(ctx, h, now); err != nil {
+				continue
+			}
+			if h, err = d.Admit(ctx, h, now); err == nil && rapid.Bool().Draw(t, "extend") {
+				_, _ = d.Extend(ctx, h.ID, dollars("extended amount", 800), h.From.Add(hours("extended length")), now)
+			}
+		}
+		holds, err := s.Holds(ctx, now, now.AddDate(1, 0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC); month.Before(now.AddDate(1, 0, 0)); month = month.AddDate(0, 1, 0) {
+			var spent money.Amount
+			for _, h := range holds {
+				var most money.Amount // by the hour, from the month's beginning
+				for at := h.From; at.Before(h.Until); at = at.Add(time.Hour) {
+					if !at.Before(month) && at.Before(month.AddDate(0, 1, 0)) {
+						most += h.Hourly
+					}
+				}
+				spent += min(most, h.Amount)
+			}
+			if spent > 1000*money.USD {
+				t.Fatalf("$%s can be spent in %s under $1000", spent, month.Month())
+			}
+		}
+	})
 }
 
 func TestDollarsAnHour(t *testing.T) {
@@ -508,10 +579,132 @@ func BenchmarkCheck(b *testing.B) {
 		holds[i] = run(fmt.Sprint(i), 0)
 		holds[i].ID, holds[i].State, holds[i].ExpiresAt = fmt.Sprint(i), budget.Live, now.Add(time.Hour)
 	}
-	spent := make([]budget.Spend, len(r.Reads()))
+	spent := make([]budget.Spend, len(r.Reads(holds)))
 	for b.Loop() {
 		if err := r.Check(holds, spent); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestOnlyLiveHoldsCoverTheirOwn: a machine under a hold's tag counts in the dollars of an
+// hour unless that hold is live, has the rate for it, and is its owner's.
+func TestOnlyLiveHoldsCoverTheirOwn(t *testing.T) {
+	ctx := context.Background()
+	for _, tc := range []struct {
+		name   string
+		end    func(d budget.Desk, id string) error
+		owner  inventory.Owner
+		hold   inventory.Owner
+		charge money.Amount
+		want   money.Amount // dollars an hour, of the team vision
+	}{
+		{"live", nil, vision, vision, 40, 40},
+		{"live, and not yet charged", nil, vision, vision, 0, 40},
+		{"beyond its rate", nil, vision, vision, 800, 800},
+		{"released", func(d budget.Desk, id string) error { _, err := d.Release(ctx, id, now); return err }, vision, vision, 800, 800},
+		{"settled", func(d budget.Desk, id string) error { _, err := d.Settle(ctx, id, 100*money.USD, now); return err }, vision, vision, 800, 800},
+		{"another team's hold", nil, vision, speech, 30, 30},
+		{"another user's", nil, inventory.Owner{Team: "vision", User: "bo"}, vision, 30, 70},
+		{"whoever has no name", nil, inventory.Owner{}, vision, 40, 40},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 10000}]`)
+			h := run("a", 1000)
+			h.Hourly, h.Owner = 40*money.USD, tc.hold
+			h = live(t, d, h, now)
+			s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: tc.owner, Purpose: inventory.Training, Hold: h.ID, Amount: tc.charge * money.USD})
+			if tc.end != nil {
+				if err := tc.end(d, h.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := status(t, d, "vision", now).Hourly; got != tc.want*money.USD {
+				t.Errorf("$%s an hour, want $%d", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestADeadHoldsTagIsNoWayAroundPerHour is the way that was found: an $800/h machine under
+// the tag of a hold that was given back.
+func TestADeadHoldsTagIsNoWayAroundPerHour(t *testing.T) {
+	ctx := context.Background()
+	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
+	h := run("a", 100)
+	h.Hourly = 10 * money.USD
+	dead := live(t, d, h, now)
+	if _, err := d.Release(ctx, dead.ID, now); err != nil {
+		t.Fatal(err)
+	}
+	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Hold: dead.ID, Amount: 800 * money.USD})
+	h.Key = "b"
+	_, err := d.Reserve(ctx, h, now)
+	if over := overdrawn(t, err, "vision"); !over.PerHour || over.Used != 800*money.USD {
+		t.Errorf("refused by %+v", over)
+	}
+}
+
+// TestAnothersChargesTakeNothingOffAHold: a company's budget holds what vision reserved
+// though speech runs a machine under vision's tag.
+func TestAnothersChargesTakeNothingOffAHold(t *testing.T) {
+	d, s := desk(t, nested)
+	h := live(t, d, run("a", 300), now)
+	s.Charge(budgettest.Charge{At: now, Owner: speech, Purpose: inventory.Training, Hold: h.ID, Amount: 200 * money.USD})
+	for id, left := range map[string]money.Amount{"company": 500, "vision": 300, "speech": 400} {
+		if got := status(t, d, id, now).Left; got != left*money.USD {
+			t.Errorf("%s has $%s left, want $%d", id, got, left)
+		}
+	}
+}
+
+// TestARunPastThePeriodIsObservedInEither: a run that began in November and was charged
+// there alone is not held in December, once the ledger reaches past its end; and while it
+// runs, December holds no more than November has left of it.
+func TestARunPastThePeriodIsObservedInEither(t *testing.T) {
+	d, s := desk(t, one)
+	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
+	h := run("a", 90)
+	h.From, h.Until, h.Hourly = at, at.Add(24*time.Hour), 9*money.USD
+	h = live(t, d, h, at)
+	s.Charge(budgettest.Charge{At: at, Owner: vision, Purpose: inventory.Training, Hold: h.ID, Amount: 36 * money.USD})
+	december := at.Add(5 * time.Hour)
+	if got := status(t, d, "vision", december).Held; got != 54*money.USD {
+		t.Errorf("December holds $%s of what is left, want $54", got)
+	}
+	other := run("b", 1)
+	other.From, other.Until = december, december.Add(time.Hour)
+	if r, err := d.Look(context.Background(), other, december); err != nil || r[0].Held != 54*money.USD {
+		t.Errorf("a launch sees %+v, %v", r, err)
+	}
+	late := h.ExpiresAt.Add(time.Hour)
+	missed := func(want bool) {
+		t.Helper()
+		all, err := d.Unobserved(context.Background(), []budget.Hold{h}, late)
+		st := status(t, d, "vision", late)
+		if err != nil || all[h.ID] != want || (st.Held == 54*money.USD && st.Unobserved == st.Held) != want || (st.Held == 0) == want {
+			t.Errorf("unobserved %v (%v), $%s held, $%s of it unobserved; want %v", all, err, st.Held, st.Unobserved, want)
+		}
+	}
+	missed(true)
+	s.Charge(budgettest.Charge{At: h.Until.Add(-time.Hour)})
+	missed(false)
+}
+
+// TestUnobservedSaysSo: what is held for want of observation is named in the report.
+func TestUnobservedSaysSo(t *testing.T) {
+	d, _ := desk(t, one)
+	h := live(t, d, run("a", 400), now)
+	at := h.ExpiresAt
+	if missed := must(d.Unobserved(context.Background(), []budget.Hold{h}, at.Add(-1)))(t); len(missed) != 0 {
+		t.Errorf("what runs is unobserved: %v", missed)
+	}
+	r := budget.NewReport(must(d.Statuses(context.Background(), at))(t), at)
+	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is held by runs that are over and were never charged") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved holds") {
+		t.Errorf("got %q, %q", r.CoverageNotes, r.Changes)
+	}
+	_, err := d.Reserve(context.Background(), run("b", 700), at)
+	if over := overdrawn(t, err, "vision"); over.Unobserved != 400*money.USD {
+		t.Errorf("refused by %+v", over)
 	}
 }

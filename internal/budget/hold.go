@@ -2,6 +2,8 @@ package budget
 
 import (
 	"maps"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -21,8 +23,12 @@ const (
 	Settled HoldState = "settled"
 	// Released was given back unused.
 	Released HoldState = "released"
-	// Expired is what Pending and Live become by themselves. It is never stored.
+	// Expired is what Pending and Live become by themselves: no capacity is held any more.
+	// It is never stored.
 	Expired HoldState = "expired"
+	// Unobserved is what Expired is while the ledger has not seen what the run cost. Its
+	// money stays held until it is settled or observed. It is never stored.
+	Unobserved HoldState = "unobserved"
 )
 
 // Hold is money and capacity reserved for work that was admitted.
@@ -39,11 +45,11 @@ type Hold struct {
 	// GPUs are accelerators by type, Machines how many machines they are in.
 	GPUs     map[string]int
 	Machines int
-	// From and Until bound the run, over which Amount is spread evenly where a period
-	// ends meanwhile. Equal: all of it falls at From.
+	// From and Until bound the run, in which Amount can be spent at Hourly. Equal: all of
+	// it falls at From.
 	From, Until time.Time
-	// ExpiresAt is when a hold that nobody settled or released counts no more; the
-	// charges of what still runs go on counting. Not before Until.
+	// ExpiresAt is when a hold that nobody settled or released holds no more capacity,
+	// and no more money either once the ledger has observed its run. Not before Until.
 	ExpiresAt time.Time
 	State     HoldState
 	// Approval is the id of the approval that was used up for it; may be empty.
@@ -71,46 +77,67 @@ func (h Hold) At(now time.Time) HoldState {
 func (h Hold) open(now time.Time) bool { s := h.At(now); return s == Pending || s == Live }
 
 // amount is what counts in all at a time, before the hold's own charges are taken off.
-func (h Hold) amount(now time.Time) money.Amount {
+// The clock alone takes nothing off what was admitted: it does once the run was observed.
+func (h Hold) amount(now time.Time, observed bool) money.Amount {
+	over := !now.Before(h.ExpiresAt)
 	switch {
-	case h.open(now):
+	case h.State == Pending && !over, h.State == Live && !(over && observed):
 		return h.Amount
-	case h.State == Settled && now.Before(h.ExpiresAt):
+	case h.State == Settled && !(over && observed):
 		return h.Actual
 	}
 	return 0
 }
 
-// part is the share of an amount that falls into a window. The parts of windows that
-// follow one another add up to the amount exactly.
-func (h Hold) part(amount money.Amount, w Window) (money.Amount, error) {
-	until, err := h.through(amount, w.To)
-	if err != nil {
-		return 0, err
-	}
-	from, err := h.through(amount, w.From)
-	return until - from, err
+// observed says whether the ledger has seen a run whole: it reaches past the run's end,
+// and some of what it charged is the hold's.
+func (h Hold) observed(through time.Time, charged bool) bool {
+	return charged && !through.Before(h.Until)
 }
 
-// through is the share of an amount that falls before a time.
-func (h Hold) through(amount money.Amount, at time.Time) (money.Amount, error) {
-	switch {
-	case !h.From.Before(at):
-		return 0, nil
-	case !at.Before(h.Until):
-		return amount, nil
-	}
-	return amount.Mul(int64(at.Sub(h.From)), int64(h.Until.Sub(h.From)))
+// missed says whether a hold counts only because nobody has observed its run.
+func (h Hold) missed(now time.Time, observed bool) bool {
+	return h.amount(now, observed) > h.amount(now, true)
 }
 
-// left is what a hold still reserves of a window in which its own charges come to
-// charged.
-func (h Hold) left(now time.Time, w Window, charged money.Amount) (money.Amount, error) {
-	part, err := h.part(h.amount(now), w)
-	if err != nil {
-		return 0, err
+// part is the most of an amount that can be spent in a window: the hourly rate times the
+// hours in the window, and what the rate does not explain, which can fall due at any
+// time. The parts of several windows can add up to more than the amount, because the
+// budget of each has to pay for what can be spent in it.
+func (h Hold) part(amount money.Amount, w Window) money.Amount {
+	from, until := h.From, h.Until
+	if w.From.After(from) {
+		from = w.From
 	}
-	return max(0, part-charged), nil
+	if w.To.Before(until) {
+		until = w.To
+	}
+	if until.Before(from) || !from.Before(w.To) || from.Equal(until) && h.From.Before(h.Until) {
+		return 0
+	}
+	anytime := max(0, amount-h.rate(h.Until.Sub(h.From)))
+	return anytime + min(amount-anytime, h.rate(until.Sub(from)))
+}
+
+// rate is what the hourly rate comes to over a time, at most the largest amount.
+func (h Hold) rate(d time.Duration) money.Amount {
+	sum, err := h.Hourly.Mul(int64(d), int64(time.Hour))
+	if err != nil {
+		return math.MaxInt64
+	}
+	return sum
+}
+
+// Owns says whether a charge under the hold is the hold's own: it names nobody else as
+// its owner. A tag alone does not let one owner spend what another reserved.
+func (h Hold) Owns(o inventory.Owner) bool {
+	for _, f := range [...][2]string{{h.Owner.Team, o.Team}, {h.Owner.Project, o.Project}, {h.Owner.User, o.User},
+		{h.Owner.Environment, o.Environment}, {h.Owner.CostCenter, o.CostCenter}} {
+		if f[0] != "" && f[1] != "" && !strings.EqualFold(f[0], f[1]) {
+			return false
+		}
+	}
+	return true
 }
 
 // fits says whether a hold reserves at least what another would, for the same.

@@ -66,14 +66,38 @@ func (r Reservation) Span() Window {
 	return span
 }
 
-// Reads are what Check needs to know of the ledger: of each line its window and the last
-// whole hour.
-func (r Reservation) Reads() []Read {
+// Reads are what Check needs to know of the ledger, beside the holds that overlap Span:
+// of each line its window, the last whole hour, and the time before the window in which
+// a hold that reaches into it began (an empty one where none did).
+func (r Reservation) Reads(holds []Hold) []Read {
 	var out []Read
 	for _, l := range r.Lines {
-		out = append(out, Read{l.Match, l.Window}, Read{l.Match, lastHour(r.Now)})
+		out = append(out, Read{l.Match, l.Window}, Read{l.Match, lastHour(r.Now)}, Read{l.Match, l.before(append(holds[:len(holds):len(holds)], r.Hold))})
 	}
 	return out
+}
+
+// before is the time before the line's window in which holds that count began, in whole
+// days.
+func (l Line) before(holds []Hold) Window {
+	w := Window{l.Window.From, l.Window.From}
+	for _, h := range holds {
+		if h.State != Released && h.From.Before(w.From) && l.Covers(h.Owner, h.Purpose) {
+			w.From = h.From.UTC().Truncate(day)
+		}
+	}
+	return w
+}
+
+// account is what the ledger says about a line, in the order of Reads.
+type account struct{ window, hour, before Spend }
+
+// readsOfALine is how many Reads a line has.
+const readsOfALine = 3
+
+func accountOf(spent []Spend, line int) account {
+	s := spent[readsOfALine*line:]
+	return account{s[0], s[1], s[2]}
 }
 
 // lastHour is the last hour that is over, of which charges are rolled up.
@@ -94,6 +118,9 @@ type Overdrawn struct {
 	// Limit is what is allowed, Used what is charged (what is not known of it in Unknown,
 	// where that counts), Held what others hold, Asked what this one would add.
 	Limit, Used, Unknown, Held, Asked money.Amount
+	// Unobserved is the part of Held of runs that are over and that the ledger has not
+	// seen.
+	Unobserved money.Amount
 	// Of names the capacity that a quota is of ("H100", "machines"), with its numbers.
 	Of                           string
 	MostOf, InUse, AskedCapacity int
@@ -111,23 +138,27 @@ func (o *Overdrawn) Error() string {
 	if o.Unknown > 0 {
 		unknown = fmt.Sprintf(", at most $%s unpriced", o.Unknown.Cents())
 	}
-	return fmt.Sprintf("budget %s: $%s%s asked for, $%s of $%s is left ($%s spent%s, $%s held)", o.Budget,
-		o.Asked.Cents(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Cents(), o.Limit.Cents(), o.Used.Cents(), unknown, o.Held.Cents())
+	missed := ""
+	if o.Unobserved > 0 {
+		missed = fmt.Sprintf(", of that $%s by runs that are over and were never charged: settle their holds, or scan", o.Unobserved.Cents())
+	}
+	return fmt.Sprintf("budget %s: $%s%s asked for, $%s of $%s is left ($%s spent%s, $%s held%s)", o.Budget,
+		o.Asked.Cents(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Cents(), o.Limit.Cents(), o.Used.Cents(), unknown, o.Held.Cents(), missed)
 }
 
 // Check decides from what a store read in its transaction: the holds that overlap Span
 // and what was spent in each of Reads. It returns an *Overdrawn for the first budget, and
 // then the first quota, that would be exceeded. It changes nothing.
 func (r Reservation) Check(holds []Hold, spent []Spend) error {
-	if len(spent) != 2*len(r.Lines) {
-		return fmt.Errorf("check hold %s: %d answers of the ledger to %d questions", r.Hold.ID, len(spent), 2*len(r.Lines))
+	if len(spent) != readsOfALine*len(r.Lines) {
+		return fmt.Errorf("check hold %s: %d answers of the ledger to %d questions", r.Hold.ID, len(spent), readsOfALine*len(r.Lines))
 	}
 	others := r.others(holds)
 	for i, l := range r.Lines {
-		if err := r.checkWindow(l, others, spent[2*i]); err != nil {
+		if err := r.checkWindow(l, others, accountOf(spent, i)); err != nil {
 			return err
 		}
-		if err := r.checkHour(l, others, spent[2*i+1]); err != nil {
+		if err := r.checkHour(l, others, accountOf(spent, i).hour); err != nil {
 			return err
 		}
 	}
@@ -143,12 +174,12 @@ func (r Reservation) others(holds []Hold) []Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.ID == r.Hold.ID })
 }
 
-func (r Reservation) checkWindow(l Line, others []Hold, s Spend) error {
+func (r Reservation) checkWindow(l Line, others []Hold, s account) error {
 	at, err := r.standing(l, others, s)
 	if err != nil {
 		return err
 	}
-	o := &Overdrawn{Budget: l.Budget, Window: l.Window, Limit: l.Limit, Used: at.Used, Held: at.Held, Asked: at.Asked}
+	o := &Overdrawn{Budget: l.Budget, Window: l.Window, Limit: l.Limit, Used: at.Used, Held: at.Held, Unobserved: at.Unobserved, Asked: at.Asked}
 	if l.CountUnknown {
 		o.Unknown = at.Unknown
 	}
@@ -161,6 +192,9 @@ type Standing struct {
 	// Used is what was charged, Unknown what unpriced charges may come to at most, Held
 	// what others hold beyond their own charges.
 	Used, Unknown, Held money.Amount
+	// Unobserved is the part of Held of runs that are over and that the ledger has not
+	// seen.
+	Unobserved money.Amount
 	// Unbounded is the resource time of which not even the most is known.
 	Unbounded time.Duration
 	// Asked is what the reservation adds to the window.
@@ -176,13 +210,10 @@ func (s Standing) Committed() (money.Amount, error) {
 	return s.Used.Add(s.Held)
 }
 
-func (r Reservation) standing(l Line, others []Hold, s Spend) (Standing, error) {
-	asked, err := r.Hold.left(r.Now, l.Window, s.ByHold[r.Hold.ID])
-	if err != nil {
-		return Standing{}, err
-	}
-	held, err := l.held(others, s, r.Now)
-	return Standing{Line: l, Used: s.Used, Unknown: s.Unknown, Unbounded: s.Unbounded, Held: held, Asked: asked}, err
+func (r Reservation) standing(l Line, others []Hold, s account) (Standing, error) {
+	held, unobserved, err := l.held(others, s, r.Now)
+	asked, _ := l.left(r.Hold, s, r.Now)
+	return Standing{Line: l, Used: s.window.Used, Unknown: s.window.Unknown, Unbounded: s.window.Unbounded, Held: held, Unobserved: unobserved, Asked: asked}, err
 }
 
 // checkHour looks at the dollars of an hour, in the window that the hold begins in.
@@ -239,33 +270,41 @@ func (h Hold) gpus(kind string) int {
 	return sum
 }
 
-// held is what holds reserve of a line's window beyond their own charges.
-func (l Line) held(holds []Hold, s Spend, now time.Time) (money.Amount, error) {
-	var total money.Amount
+// left is what a hold still reserves of a line's window beyond its own charges, and
+// whether only because nobody has observed its run.
+func (l Line) left(h Hold, s account, now time.Time) (left money.Amount, missed bool) {
+	charged, before := s.window.ByHold[h.ID], s.before.ByHold[h.ID]
+	observed := h.observed(s.window.Through, charged > 0 || before > 0)
+	amount := h.amount(now, observed)
+	return max(0, min(h.part(amount, l.Window), amount-before)-charged), h.missed(now, observed)
+}
+
+// held is what holds reserve of a line's window beyond their own charges, and the part of
+// it of those whose run nobody has observed.
+func (l Line) held(holds []Hold, s account, now time.Time) (total, unobserved money.Amount, err error) {
 	for _, h := range holds {
 		if !l.Covers(h.Owner, h.Purpose) {
 			continue
 		}
-		left, err := h.left(now, l.Window, s.ByHold[h.ID])
-		if err != nil {
-			return 0, err
-		}
+		left, missed := l.left(h, s, now)
 		if total, err = total.Add(left); err != nil {
-			return 0, err
+			return 0, 0, err
+		}
+		if missed {
+			unobserved += left // at most the total, which fits
 		}
 	}
-	return total, nil
+	return total, unobserved, nil
 }
 
-// burn is what is spent in an hour: by what runs without a hold, or beyond it, measured
-// over the last whole hour, and by the holds that are open, as each was estimated.
+// burn is what is spent in an hour: by the holds that are open and count against the
+// line, as each was estimated, and by everything else, measured over the last whole hour.
+// A hold covers no more of what was measured than its own rate.
 func (l Line) burn(holds []Hold, hour Spend, now time.Time) (measured, held money.Amount, err error) {
 	measured = hour.Used
 	for _, h := range holds {
-		if h.At(now) != Expired {
-			measured -= hour.ByHold[h.ID]
-		}
 		if h.open(now) && l.Covers(h.Owner, h.Purpose) {
+			measured -= min(hour.ByHold[h.ID], h.Hourly)
 			if held, err = held.Add(h.Hourly); err != nil {
 				return 0, 0, err
 			}

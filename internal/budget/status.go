@@ -17,6 +17,9 @@ type Status struct {
 	// Used is what was charged, Held what holds reserve beyond their own charges, and
 	// Unknown what unpriced charges may come to at most.
 	Used, Held, Unknown money.Amount
+	// Unobserved is the part of Held of runs that are over and that the ledger has not
+	// seen.
+	Unobserved money.Amount
 	// Unbounded is the resource time of which not even the most is known; it is in none of
 	// them.
 	Unbounded time.Duration
@@ -86,8 +89,13 @@ func (d Desk) count(ctx context.Context, s *Status, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	before := line.before(holds)
+	earlier, err := d.Store.Spent(ctx, line.Match, before.From, before.To)
+	if err != nil {
+		return err
+	}
 	s.Used, s.Unknown, s.Unbounded, s.Through = spent.Used, spent.Unknown, spent.Unbounded, spent.Through
-	if s.Held, err = line.held(holds, spent, now); err != nil {
+	if s.Held, s.Unobserved, err = line.held(holds, account{spent, lately, earlier}, now); err != nil {
 		return err
 	}
 	measured, held, err := line.burn(holds, lately, now)

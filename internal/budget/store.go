@@ -22,8 +22,8 @@ type Spend struct {
 	// Unbounded is the resource time of charges of which not even the most is known; they
 	// are in neither.
 	Unbounded time.Duration
-	// ByHold is the part of Used that carries a hold's id (inventory.TagHold), by that id. Charges
-	// that carry none are in no entry.
+	// ByHold is the part of Used that carries a hold's id (inventory.TagHold) and that the
+	// owner of the hold spent (Hold.Owns), by that id. All other charges are in no entry.
 	ByHold map[string]money.Amount
 	// Daily is Used by 24 hours, counted from the stretch's beginning and not from
 	// midnight: Daily[i] is of [from + 24h·i, from + 24h·(i+1)), the last one cut off at
@@ -62,7 +62,7 @@ type Store interface {
 	//     otherwise, and where its Key is another hold's; ErrNotFound where it is not
 	//     stored at all.
 	//  3. It reads, after the locks were taken, the holds that overlap r.Span() (as Holds
-	//     does) and what was spent in each of r.Reads(), in order, and asks r.Check, which
+	//     does) and what was spent in each of r.Reads(holds), in order, and asks r.Check, which
 	//     is pure. Its error is returned so that errors.As finds an *Overdrawn in it, and
 	//     nothing is written.
 	//  4. It writes the hold with the next version and returns it.

@@ -132,8 +132,8 @@ type holdView struct {
 	ExpiresAt time.Time       `json:"expires_at"`
 }
 
-func viewHold(h budget.Hold, now time.Time) holdView {
-	v := holdView{ID: h.ID, State: string(h.At(now)), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose),
+func viewHold(h budget.Hold, state budget.HoldState) holdView {
+	v := holdView{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose),
 		AmountUSD: h.Amount.String(), AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC()}
 	if h.State == budget.Settled {
 		actual := h.Actual.String()
@@ -157,9 +157,17 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 		return fmt.Errorf("list the holds: %w", err)
 	}
 	now := a.Now().UTC()
+	missed, err := (budget.Desk{Store: s.Budgets()}).Unobserved(ctx, holds, now)
+	if err != nil {
+		return fmt.Errorf("read what was charged under the holds: %w", err)
+	}
 	views := []holdView{}
 	for _, h := range holds {
-		views = append(views, viewHold(h, now))
+		state := h.At(now)
+		if missed[h.ID] && state == budget.Expired {
+			state = budget.Unobserved
+		}
+		views = append(views, viewHold(h, state))
 	}
 	if output == "json" {
 		return a.printJSON(map[string]any{"schema": "curfew.holds/v1", "holds": views})
@@ -175,8 +183,12 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 		if v.ActualUSD != nil {
 			amount = exact(h.Actual) + " of " + amount
 		}
+		until := a.when(h.ExpiresAt)
+		if missed[h.ID] {
+			until = map[bool]string{false: "it is settled or charged", true: "it is charged"}[h.State == budget.Settled]
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s %s\t%s\t%s\tfor %s\tuntil %s\n", v.ID, v.State, v.Kind, v.Name, amount,
-			strings.Trim(h.Owner.Team+"/"+h.Owner.Project+" "+v.Purpose, "/ "), v.AskedBy, a.when(h.ExpiresAt))
+			strings.Trim(h.Owner.Team+"/"+h.Owner.Project+" "+v.Purpose, "/ "), v.AskedBy, until)
 	}
 	return w.Flush()
 }

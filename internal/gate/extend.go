@@ -14,12 +14,15 @@ import (
 // Extension is the Kind of a request for more money or time for a run that is live.
 const Extension = "extension"
 
-// Extend decides whether a live hold may come to an amount in all and last until a time,
-// by the rules that let it in: deny where that exceeds a budget, ask where it is over the
-// threshold and over what was admitted, allow otherwise. It never shortens a run.
+// Extend decides whether a live hold may come to an amount in all and last until a time.
+// More money or more time passes the gate as a new launch does: deny where it exceeds a
+// budget or its hourly limit, ask where the amount, or what the time asked for costs at
+// the hold's hourly rate, is over the threshold, allow otherwise. An extension that asks
+// for no more than the hold has needs no approval. It never shortens a run.
 //
-// An approval names the hold and is for the whole amount, so a process that died after it
-// used one up carries the same extension out again, which changes nothing twice.
+// An approval names the hold as it was when the extension was asked for. A process that
+// died after it used one up carries the same extension out again; once the hold has
+// changed, the approval is for nothing any more.
 func Extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision, error) {
 	for range tries {
 		out, err := extend(ctx, id, amount, until, askedBy, p)
@@ -42,12 +45,17 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 	if state := h.At(p.Now); state != budget.Live {
 		return Decision{}, fmt.Errorf("it is %s; only what is live can be extended", state)
 	}
-	ask := Ask{Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, until.Sub(p.Now).String()), Owner: h.Owner, Purpose: h.Purpose,
-		P50: amount, P95: amount, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: max(0, until.Sub(p.Now)), AskedBy: askedBy}
+	length := max(0, until.Sub(p.Now))
+	cost, err := h.Hourly.Mul(int64(length), int64(time.Hour))
+	if err != nil {
+		return Decision{}, fmt.Errorf("%s at $%s an hour: %w", length, h.Hourly.Cents(), err)
+	}
+	cost = max(cost, amount)
+	ask := Ask{Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, h.Version, length.String()), Owner: h.Owner, Purpose: h.Purpose,
+		P50: amount, P95: cost, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: length, AskedBy: askedBy}
 	if err := ask.check(); err != nil {
 		return Decision{}, err
 	}
-	p.Threshold = max(p.Threshold, h.Amount) // what was admitted needs no second approval
 	d := &decision{Ask: ask, Params: p, hash: ask.PlanHash()}
 	granted, err := d.granted(ctx)
 	if err != nil {
@@ -63,6 +71,9 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 		return Decision{}, err
 	}
 	asks, err := d.weigh(standings)
+	if amount <= h.Amount && next.Until.Equal(h.Until) {
+		asks = nil
+	}
 	switch {
 	case err != nil:
 		return Decision{}, err

@@ -40,6 +40,8 @@ func TestAnExtensionPassesTheGate(t *testing.T) {
 		{"over the threshold", 400, 24 * time.Hour, Held, "over $100.00 somebody has to approve it", 40},
 		{"over the budget", 1001, 24 * time.Hour, Denied, "$1001.00 asked for, $1000.00 of $1000.00 is left", 40},
 		{"for less, and shorter", 30, time.Hour, Allow, "until 2026-11-22T00:30:00Z", 30},
+		{"a time that costs the threshold", 40, 25 * time.Hour, Allow, "until 2026-11-22T13:30:00Z", 40},
+		{"a time that costs more than the threshold", 40, 25*time.Hour + time.Second, Held, "it may cost up to $100.00, and over $100.00 somebody has to approve it", 40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHouse(t, team)
@@ -57,11 +59,18 @@ func TestAnApprovedExtension(t *testing.T) {
 	hold := running(t, h)
 	h.approve(t, extended(t, h, hold.ID, 400, 24*time.Hour).ApprovalID, now)
 	want(t, extended(t, h, hold.ID, 401, 24*time.Hour), Held, "")
+	want(t, extended(t, h, hold.ID, 400, 24*time.Hour+1), Held, "") // the approval is for 24 hours
 	want(t, extended(t, h, hold.ID, 400, 24*time.Hour), Allow, "bo approved up to $400.00")
 	if h.used() != 1 {
 		t.Errorf("%d approvals were used", h.used())
 	}
-	want(t, extended(t, h, hold.ID, 400, 48*time.Hour), Allow, "") // time alone, for money that is held
+	want(t, extended(t, h, hold.ID, 400, 24*time.Hour), Allow, "") // no more than it has
+	want(t, extended(t, h, hold.ID, 400, 48*time.Hour), Held, "")  // more time
+	d, err := Extend(context.Background(), hold.ID, 400*money.USD, now.Add(25*time.Hour), "ana", h.params(now.Add(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, d, Held, "") // 24 hours once more: the approval was used
 	if _, err := h.params(now).Budgets.Release(context.Background(), hold.ID, now); err != nil {
 		t.Fatal(err)
 	}
@@ -97,5 +106,64 @@ func TestAnExtensionKilledAnywhere(t *testing.T) {
 		if live := h.live(t, now); d.Decision != Allow || h.used() != 1 || len(live) != 1 || live[0].Amount != 400*money.USD {
 			t.Errorf("killed at point %d: %+v, %d approvals used, holds %s", kill, d, h.used(), fmt.Sprint(live))
 		}
+	}
+}
+
+// TestTheThresholdOfAnExtension: what was admitted raises no threshold, by a nano-dollar.
+func TestTheThresholdOfAnExtension(t *testing.T) {
+	for more, verdict := range map[money.Amount]Verdict{0: Allow, 1: Held} {
+		h := newHouse(t, team)
+		hold := running(t, h)
+		d, err := Extend(context.Background(), hold.ID, DefaultThreshold+more, hold.Until, "ana", h.params(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, d, verdict, "")
+	}
+	h := newHouse(t, team)
+	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
+	decide(t, h, job(400), now)
+	hold := h.live(t, now)[0]
+	d, err := Extend(context.Background(), hold.ID, 400*money.USD+1, hold.Until, "ana", h.params(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, d, Held, "over $100.00 somebody has to approve it")
+}
+
+// TestAnExtensionPassesTheHourlyLimit: the rate counts again, as that of a launch does.
+func TestAnExtensionPassesTheHourlyLimit(t *testing.T) {
+	h := newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 5}]`)
+	hold := running(t, h)
+	want(t, extended(t, h, hold.ID, 50, 12*time.Hour), Allow, "")
+	set, err := budget.Parse("budgets.yaml", []byte(`budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.set = set
+	want(t, extended(t, h, hold.ID, 60, 12*time.Hour), Denied, "$4.00 an hour asked for, $3.00 of $3.00 is left")
+}
+
+// TestExtendingIsNoWayAroundABudget launches jobs of $90 and extends each over a year: what
+// is held of a month is all that can be spent in it, so that a budget of $200 admits two.
+func TestExtendingIsNoWayAroundABudget(t *testing.T) {
+	h := newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
+	admitted := 0
+	for i := range 24 {
+		a := job(90)
+		a.Name = fmt.Sprint("job ", i)
+		d := decide(t, h, a, now)
+		if d.Decision != Allow {
+			want(t, d, Denied, "budget vision: $90.00 asked for, $20.00 of $200.00 is left")
+			continue
+		}
+		admitted++
+		asked := extended(t, h, d.HoldID, 90, 8700*time.Hour)
+		want(t, asked, Held, "it may cost up to $78300.00")
+		h.approve(t, asked.ApprovalID, now)
+		want(t, extended(t, h, d.HoldID, 90, 8700*time.Hour), Allow, "")
+	}
+	if admitted != 2 {
+		t.Errorf("%d jobs of $90 were admitted under $200", admitted)
 	}
 }

@@ -555,6 +555,41 @@ func TestWhatNobodyCanPriceAsks(t *testing.T) {
 	}
 }
 
+// TestSpendIsNotForgottenWithoutScans launches a job of $90 for an hour every two hours
+// under $200 and never scans: what was admitted is held until it is settled or observed.
+func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
+	h := newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
+	var ids []string
+	at := now
+	for i := range 8 {
+		a := job(90)
+		a.Name, a.MaxRuntime = fmt.Sprint("job ", i), time.Hour
+		d := decide(t, h, a, at)
+		if d.Decision == Allow {
+			ids = append(ids, d.HoldID)
+		} else {
+			want(t, d, Denied, "$20.00 of $200.00 is left ($0.00 spent, $180.00 held, of that $180.00 by runs that are over and were never charged")
+		}
+		at = at.Add(3 * time.Hour)
+	}
+	if len(ids) != 2 {
+		t.Fatalf("%d jobs of $90 were admitted under $200", len(ids))
+	}
+	ctx, desk := context.Background(), h.params(at).Budgets
+	if _, err := desk.Settle(ctx, ids[0], 10*money.USD, at); err != nil {
+		t.Fatal(err)
+	}
+	h.holds.Charge(budgettest.Charge{At: now.Add(3 * time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Hold: ids[1], Amount: 50 * money.USD},
+		budgettest.Charge{At: at})
+	a := job(90)
+	a.Name = "after"
+	d := decide(t, h, a, at)
+	want(t, d, Allow, "")
+	if l := d.Budget[0]; l.Used != 50*money.USD || l.Held != 10*money.USD {
+		t.Errorf("settled at $10 and charged $50: the budget is %+v", l)
+	}
+}
+
 func BenchmarkDecide(b *testing.B) {
 	var h *house
 	for n := 0; b.Loop(); n++ {

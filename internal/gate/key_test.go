@@ -49,7 +49,7 @@ func TestAKeyWhoseHoldIsGoneIsDecidedAnew(t *testing.T) {
 	for _, gone := range []string{"released", "expired"} {
 		for _, dollars := range []int64{40, 400} {
 			t.Run(fmt.Sprintf("%s, %d", gone, dollars), func(t *testing.T) {
-				ctx, h := context.Background(), newHouse(t, team)
+				ctx, h := context.Background(), newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 10000}]`)
 				a, at := job(dollars), now
 				a.Key = "build 7"
 				seen := map[string]bool{}

@@ -115,7 +115,8 @@ func (t *tx) reserve(ctx context.Context, r budget.Reservation, row holdRow) (ho
 	if err != nil {
 		return row, err
 	}
-	reads := r.Reads()
+	held := convert(others, holdRow.hold)
+	reads := r.Reads(held)
 	spent, tally := make([]budget.Spend, len(reads)), map[budget.Window]spending{}
 	for i, read := range reads {
 		of, ok := tally[read.Window]
@@ -129,7 +130,7 @@ func (t *tx) reserve(ctx context.Context, r budget.Reservation, row holdRow) (ho
 			return row, err
 		}
 	}
-	if err := r.Check(convert(others, holdRow.hold), spent); err != nil {
+	if err := r.Check(held, spent); err != nil {
 		return row, err
 	}
 	if r.Hold.Version > 0 {
@@ -283,11 +284,14 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 	sum := "SELECT (start - ?) / ? AS day, about, " + sums("amount") + " AS amount, " + sums("at_most") + " AS at_most, " + sums("unbounded") + " AS unbounded" +
 		" FROM ledger_purse_sums WHERE grain = ? AND start >= ? AND start < ? GROUP BY day, about"
 	// What was started under a hold and names nobody is spent by whom the hold is for.
-	var owner []string
+	var owner, others []string
 	for _, column := range []string{"team", "project", "username", "environment", "cost_center", "purpose"} {
 		owner = append(owner, "COALESCE(NULLIF(p."+column+", ''), h."+column+", '') AS "+column)
+		if column != "purpose" { // budget.Hold.Owns
+			others = append(others, "p."+column+" <> '' AND h."+column+" <> '' AND LOWER(p."+column+") <> LOWER(h."+column+")")
+		}
 	}
-	query := "SELECT " + strings.Join(owner, ", ") + ", p.hold, s.day, s.amount, s.at_most, s.unbounded" +
+	query := "SELECT " + strings.Join(owner, ", ") + ", CASE WHEN " + strings.Join(others, " OR ") + " THEN '' ELSE p.hold END AS hold, s.day, s.amount, s.at_most, s.unbounded" +
 		" FROM (" + sum + " UNION ALL " + sum + ") s JOIN ledger_purses p ON p.id = s.about LEFT JOIN holds h ON h.id = p.hold"
 	err := on.list(ctx, &out.sums, query, ceil(from), day.Microseconds(), daily, ceil(from), ceil(hours),
 		ceil(from), day.Microseconds(), hourly, ceil(hours), ceil(to))

@@ -65,8 +65,9 @@ func (s *Store) spent(m budget.Match, from, to time.Time) budget.Spend {
 		if end := c.At.Add(time.Hour); c.At.Before(to) && end.After(out.Through) {
 			out.Through = end
 		}
-		owner, purpose := c.Owner, c.Purpose
+		owner, purpose, own := c.Owner, c.Purpose, c.Hold != ""
 		if h, ok := s.holds[c.Hold]; ok {
+			own = own && h.Owns(c.Owner)
 			owner = inventory.Owner{Team: cmp.Or(owner.Team, h.Owner.Team), Project: cmp.Or(owner.Project, h.Owner.Project), User: cmp.Or(owner.User, h.Owner.User),
 				Environment: cmp.Or(owner.Environment, h.Owner.Environment), CostCenter: cmp.Or(owner.CostCenter, h.Owner.CostCenter)}
 			purpose = cmp.Or(purpose, h.Purpose)
@@ -80,7 +81,7 @@ func (s *Store) spent(m budget.Match, from, to time.Time) budget.Spend {
 		}
 		out.Used += c.Amount
 		out.Daily[c.At.Sub(from)/(24*time.Hour)] += c.Amount
-		if c.Hold != "" {
+		if own {
 			out.ByHold[c.Hold] += c.Amount
 		}
 	}
@@ -101,10 +102,11 @@ func (s *Store) Reserve(_ context.Context, r budget.Reservation) (budget.Hold, e
 		}
 		span := r.Span()
 		var spent []budget.Spend
-		for _, q := range r.Reads() {
+		holds := s.within(span.From, span.To)
+		for _, q := range r.Reads(holds) {
 			spent = append(spent, s.spent(q.Match, q.From, q.To))
 		}
-		if err := r.Check(s.within(span.From, span.To), spent); err != nil {
+		if err := r.Check(holds, spent); err != nil {
 			return budget.Hold{}, fmt.Errorf("reserve hold %s: %w", h.ID, err)
 		}
 		return s.put(h), nil

@@ -316,10 +316,18 @@ func spending(t *testing.T, b *Backend) {
 	nameless := ledger.Entry{Kind: ledger.Accrual, Hour: month.Add(50 * time.Hour), Round: month.Add(51 * time.Hour), Sums: ledger.Sums{Seconds: 3600, Amount: 3 * money.USD}}
 	nameless.Ref = inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-nameless"}
 	nameless.Meter, nameless.Category, nameless.ChargeCategory, nameless.Hold = "compute", ledger.Compute, ledger.Usage, under.ID
+	// What another team runs under the hold is that team's, and takes nothing off the hold.
+	others := nameless
+	others.Ref.ID, others.Owner = "i-others", inventory.Owner{Team: "speech", User: "ANA"}
+	appended(t, b.Ledger, others)
+	want.Charge(budgettest.Charge{At: others.Hour, Owner: others.Owner, Hold: under.ID, Amount: others.Amount})
 	open := nameless
 	open.Gap, open.Why, open.Sums = ledger.Unpriced, "no price", ledger.Sums{Seconds: 3600, Unbounded: 3600}
 	appended(t, b.Ledger, nameless, open)
 	want.Charge(budgettest.Charge{At: nameless.Hour, Hold: under.ID, Amount: nameless.Amount}, budgettest.Charge{At: open.Hour, Hold: under.ID, Unpriced: true, Unbounded: time.Hour})
+	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{}, nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD {
+		t.Errorf("what another team was charged under the hold took $%s off it", spent.ByHold[under.ID]-3*money.USD)
+	}
 	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{Team: "vision", Purposes: []inventory.Purpose{"training"}}, nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD || spent.Unbounded != time.Hour {
 		t.Errorf("what nobody is named for under a hold of vision comes to %+v", spent)
 	}
