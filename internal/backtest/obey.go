@@ -172,7 +172,6 @@ type telling struct {
 	state  duty.State
 	why    string
 	rule   string // that refused it
-	away   int64  // until when it is released
 }
 
 type released struct {

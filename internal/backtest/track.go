@@ -51,16 +51,16 @@ func readOffset(b []byte) (us int64, bytes int) {
 	return (int64(z>>1) ^ -int64(z&1)) * units[u&3], bytes
 }
 
-// add appends a sample and says whether it could: it cannot at or before the last.
+// add appends a sample; one at or before the last is passed over.
 // Between samples half a step is jitter; from there on a sample is missing, which
 // is where [usage.Window] draws the line as well. Times are kept to the microsecond.
-func (t *track) add(at, step int64, idle bool) bool {
+func (t *track) add(at, step int64, idle bool) {
 	if t.count == 0 {
 		t.first, t.next, t.last, t.count, t.idle = at, at+step, at, 1, idle
-		return true
+		return
 	}
 	if at <= t.last {
-		return false
+		return
 	}
 	gap := at-t.last-step >= (step+1)/2
 	drift := at - t.next
@@ -68,7 +68,7 @@ func (t *track) add(at, step int64, idle bool) bool {
 		t.count++
 		t.next += step
 		t.last = at
-		return true
+		return
 	}
 	header := t.count << headerBits
 	if t.idle {
@@ -85,7 +85,6 @@ func (t *track) add(at, step int64, idle bool) bool {
 		t.runs = appendOffset(t.runs, drift)
 	}
 	t.next, t.last, t.count, t.idle = at+step, at, 1, idle
-	return true
 }
 
 // addRun appends equal samples a step apart, the first of which is after the last.

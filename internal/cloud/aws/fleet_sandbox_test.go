@@ -2,12 +2,12 @@ package aws_test
 
 import (
 	"fmt"
-	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"

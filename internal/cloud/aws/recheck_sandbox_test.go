@@ -2,12 +2,12 @@ package aws_test
 
 import (
 	"errors"
-	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"

@@ -2,13 +2,13 @@ package aws
 
 import (
 	"fmt"
-	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
