@@ -1,7 +1,9 @@
 package cloudtest
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -63,7 +65,18 @@ func Observe(ctx context.Context, l round.Lister, q round.Query) (*round.Observa
 			}
 		}
 		o.BlindSpots = append(o.BlindSpots, measured.BlindSpots...)
-		o.Calls = append(o.Calls, measured.Calls...)
+		for _, c := range measured.Calls {
+			i := slices.IndexFunc(o.Calls, func(x inventory.Calls) bool { return x.API == c.API })
+			if i < 0 {
+				o.Calls = append(o.Calls, c)
+				continue
+			}
+			o.Calls[i].Count, o.Calls[i].Units = o.Calls[i].Count+c.Count, o.Calls[i].Units+c.Units
+			if o.Calls[i].Cost, err = o.Calls[i].Cost.Add(c.Cost); err != nil {
+				return nil, err
+			}
+		}
+		slices.SortFunc(o.Calls, func(a, b inventory.Calls) int { return cmp.Compare(a.API, b.API) })
 		if told != nil {
 			far.What, far.Done = source.Name()+" usage", far.Done+1
 			told(far)
