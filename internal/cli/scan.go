@@ -20,6 +20,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/finding"
+	rules "github.com/curfew-dev/curfew/internal/finding/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -160,7 +162,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	}
 	bar := a.newProgress(f.cloud)
 	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window, Progress: bar.report}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags, Bill: billed}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags, Bill: billed}
 	audit, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {
@@ -244,6 +246,15 @@ var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 
 // simSeed makes the simulated account the same on every machine.
 const simSeed = 1
+
+// rulesOf are the rules of a cloud besides the general ones. The simulated account has what
+// AWS sells.
+func rulesOf(cloud string) []finding.Rule {
+	if cloud == onprem.CloudName {
+		return nil
+	}
+	return rules.Rules()
+}
 
 func (a *app) lister(ctx context.Context, f sourceFlags, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error) {
 	if f.cloud != "aws" && (len(f.regions)+len(f.assumeRoles) > 0 || f.profile != "") {

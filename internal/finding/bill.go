@@ -24,7 +24,7 @@ var transferAdvice = map[bill.Transfer]struct{ rule, because, note string }{
 
 // billed runs the rules about a bill. Its dollars are in no charge of the inventory, so
 // they overlap with no other finding; how much of them can be avoided is not on the bill.
-func (x *index) billed(b *Bill) {
+func (x *Index) billed(b *Bill) {
 	hours := int64(b.To.Sub(b.From) / time.Hour)
 	if hours <= 0 {
 		return
@@ -34,7 +34,7 @@ func (x *index) billed(b *Bill) {
 }
 
 // monthly is what an amount of some hours is in a month.
-func (x *index) monthly(v money.Amount, hours int64) money.Amount {
+func (x *Index) monthly(v money.Amount, hours int64) money.Amount {
 	out, err := v.Mul(money.HoursPerMonth, hours)
 	if err != nil && x.err == nil {
 		x.err = fmt.Errorf("bring the bill to a month: %w", err)
@@ -50,13 +50,13 @@ type moved struct {
 }
 
 // transfers finds what moving data costs, by resource and way.
-func (x *index) transfers(b *Bill, hours int64) {
+func (x *Index) transfers(b *Bill, hours int64) {
 	type key struct {
 		ref  inventory.Ref
 		kind bill.Transfer
 	}
 	sums := map[key]*moved{}
-	at := map[inventory.Ref]*subject{}
+	at := map[inventory.Ref]*Subject{}
 	for _, f := range b.Flows {
 		s := x.billedResource(b.Cloud, cmp.Or(f.SubAccount, f.Account), f.Region, f.Resource, f.Service)
 		k := key{s.ref, f.Transfer}
@@ -84,14 +84,14 @@ func (x *index) transfers(b *Bill, hours int64) {
 }
 
 // transfer is the finding that a resource sends much.
-func (x *index) transfer(b *Bill, s *subject, kind bill.Transfer, m *moved, hours int64) {
+func (x *Index) transfer(b *Bill, s *Subject, kind bill.Transfer, m *moved, hours int64) {
 	advice, known := transferAdvice[kind]
 	month := x.monthly(m.billed, hours)
-	if !known || month < money.Amount(x.t.Transfer)*money.USD {
+	if !known || month < money.Amount(x.Thresholds.Transfer)*money.USD {
 		return
 	}
 	span := time.Duration(hours) * time.Hour
-	d := &draft{advice: true, Finding: Finding{
+	d := &Draft{Stands: true, Finding: Finding{
 		Cost: month, Confidence: Medium,
 		Savings: Saving{UpperBound: month, Bounded: true, Why: "how much of it can be avoided is not on the bill"},
 		Because: transferred(m, hours) + " " + advice.because + destinations(m.flows),
@@ -110,7 +110,7 @@ func (x *index) transfer(b *Bill, s *subject, kind bill.Transfer, m *moved, hour
 
 // downloads is how often in a month a bucket's content is sent, and whether that is the
 // same data again and again.
-func (x *index) downloads(s *subject, kind bill.Transfer, bytes, hours int64) (float64, bool) {
+func (x *Index) downloads(s *Subject, kind bill.Transfer, bytes, hours int64) (float64, bool) {
 	held, ok := s.Detail.(*inventory.Bucket)
 	if !ok || kind == bill.NATData {
 		return 0, false
@@ -124,7 +124,7 @@ func (x *index) downloads(s *subject, kind bill.Transfer, bytes, hours int64) (f
 		return 0, false
 	}
 	times := float64(bytes) / float64(total) * money.HoursPerMonth / float64(hours)
-	return times, times >= x.t.Downloads
+	return times, times >= x.Thresholds.Downloads
 }
 
 func transferred(m *moved, hours int64) string {
@@ -151,7 +151,7 @@ func destinations(flows []bill.Flow) string {
 
 // billedResource is the resource that a bill names, or the service where it names none
 // that is listed.
-func (x *index) billedResource(cloud, account, region, resource, service string) *subject {
+func (x *Index) billedResource(cloud, account, region, resource, service string) *Subject {
 	id := ledger.BillID(resource)
 	if id != "" {
 		if x.byID == nil {
@@ -170,12 +170,12 @@ func (x *index) billedResource(cloud, account, region, resource, service string)
 		}
 	}
 	r := &inventory.Resource{Cloud: cloud, Account: account, Region: region, Kind: inventory.KindService, ID: cmp.Or(id, service), Name: resource, Type: service}
-	return &subject{Resource: r, ref: r.Ref(), at: -1}
+	return &Subject{Resource: r, ref: r.Ref(), at: -1}
 }
 
 // commitmentsBilled finds what was paid for commitments that nothing used, and compute
 // bought on demand that a plan could say more about.
-func (x *index) commitmentsBilled(b *Bill, hours int64) {
+func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 	found := map[inventory.Ref]bool{}
 	for _, d := range x.drafts {
 		if d.Rule == "commitment-unused" {
@@ -188,7 +188,7 @@ func (x *index) commitmentsBilled(b *Bill, hours int64) {
 		if month <= 0 || found[s.ref] {
 			continue
 		}
-		d := &draft{advice: true, Finding: Finding{
+		d := &Draft{Stands: true, Finding: Finding{
 			Cost: month, Confidence: High,
 			Savings:  Saving{UpperBound: month, Bounded: true, Why: "a commitment is paid until it ends; it is worth what it can be made to cover"},
 			Because:  "the bill shows " + month.Dollars() + " a month of it unused",
@@ -199,11 +199,11 @@ func (x *index) commitmentsBilled(b *Bill, hours int64) {
 	}
 	for _, o := range b.Commitments.OnDemand {
 		month := x.monthly(o.Billed, hours)
-		if month < money.Amount(x.t.CommitmentGap)*money.USD {
+		if month < money.Amount(x.Thresholds.CommitmentGap)*money.USD {
 			continue
 		}
 		s := x.billedResource(b.Cloud, "", o.Region, "", o.Service)
-		d := &draft{advice: true, Finding: Finding{
+		d := &Draft{Stands: true, Finding: Finding{
 			Cost: month, Confidence: Low,
 			Savings:  Saving{Why: "what of it is steady, and worth committing to, takes its use by the hour"},
 			Because:  month.Dollars() + " a month of compute is bought on demand",

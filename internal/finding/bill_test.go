@@ -55,7 +55,7 @@ func TestBilled(t *testing.T) {
 			}
 			var got []found
 			for _, f := range all {
-				if slices.ContainsFunc(billRules, func(r rule) bool { return r.id == f.Rule }) {
+				if slices.ContainsFunc(billRules, func(r Rule) bool { return r.ID == f.Rule }) {
 					got = append(got, found{f.Rule, string(f.Resource.Kind), f.Resource.ID, f.Savings.UpperBound.Cents()})
 					if f.Savings.Known || f.Waste != 0 || len(f.Claims) != 0 {
 						t.Errorf("%s claims dollars that the bill does not show to be avoidable: %+v", f.Rule, f)

@@ -10,17 +10,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// draft is a finding before its dollars are settled: a rule says which meters it
-// is about and how much of each, and [index.settle] says what is left of them.
-type draft struct {
+// Draft is a finding before its dollars are settled: a rule says which meters it
+// is about and how much of each, and [Index.settle] says what is left of them.
+type Draft struct {
 	Finding
 	claims []claim
-	// unknown is why the saving is not known though the claims bound it.
-	unknown string
-	// bound bounds the saving of a finding whose meters have no price.
-	bound money.Amount
-	// advice is a finding that claims nothing; its Savings stand as they are.
-	advice bool
+	// Unknown is why the saving is not known though the claims bound it.
+	Unknown string
+	// Bound bounds the saving of a finding whose meters have no price.
+	Bound money.Amount
+	// Stands is a finding that claims nothing; its Savings stand as they are.
+	Stands bool
 	// first is said before the fix, whoever carries it out.
 	first string
 	// gross is what it claims before others took from it.
@@ -41,33 +41,33 @@ type claim struct {
 
 // What a claim counts as.
 const (
-	wasteOnly = 1 << iota
-	savingsOnly
-	wasteAndSavings = wasteOnly | savingsOnly
+	WasteOnly = 1 << iota
+	SavingsOnly
+	WasteAndSavings = WasteOnly | SavingsOnly
 )
 
-// claimShare claims num/den of every meter of a category of s; an empty category
+// ClaimShare claims num/den of every meter of a category of s; an empty category
 // is all of them. A share over 1 claims all.
-func (d *draft) claimShare(s *subject, c ledger.Category, num, den int64, as int) {
+func (d *Draft) ClaimShare(s *Subject, c ledger.Category, num, den int64, as int) {
 	if num <= 0 || den <= 0 {
 		return
 	}
-	for i := range s.charges {
-		if c == "" || s.charges[i].Category == c {
+	for i := range s.Charges {
+		if c == "" || s.Charges[i].Category == c {
 			d.claims = append(d.claims, claim{subject: s.at, charge: int32(i), num: min(num, den), den: den,
-				waste: as&wasteOnly != 0, savings: as&savingsOnly != 0})
+				waste: as&WasteOnly != 0, savings: as&SavingsOnly != 0})
 		}
 	}
 }
 
-// claimAmount claims an amount of one meter of s. It reports whether s has such a
+// ClaimAmount claims an amount of one meter of s. It reports whether s has such a
 // meter.
-func (d *draft) claimAmount(s *subject, meter string, amount money.Amount, as int) bool {
-	for i := range s.charges {
-		if s.charges[i].Meter == meter {
+func (d *Draft) ClaimAmount(s *Subject, meter string, amount money.Amount, as int) bool {
+	for i := range s.Charges {
+		if s.Charges[i].Meter == meter {
 			if amount > 0 {
 				d.claims = append(d.claims, claim{subject: s.at, charge: int32(i), num: int64(amount),
-					waste: as&wasteOnly != 0, savings: as&savingsOnly != 0})
+					waste: as&WasteOnly != 0, savings: as&SavingsOnly != 0})
 			}
 			return true
 		}
@@ -75,8 +75,19 @@ func (d *draft) claimAmount(s *subject, meter string, amount money.Amount, as in
 	return false
 }
 
+// NoPrice makes a draft one whose saving has no price.
+func (d *Draft) NoPrice(s *Subject, err error) {
+	why := "no price for " + Describe(s.Resource)
+	if err != nil {
+		why += ": " + err.Error()
+	} else if len(s.Charges) > 0 && s.Charges[0].Unpriced != "" {
+		why += ": " + s.Charges[0].Unpriced
+	}
+	d.Stands, d.claims, d.Savings = true, nil, Saving{Why: why}
+}
+
 // wastes says whether a draft calls anything waste.
-func (d *draft) wastes() bool {
+func (d *Draft) wastes() bool {
 	return slices.ContainsFunc(d.claims, func(c claim) bool { return c.waste })
 }
 
@@ -97,15 +108,15 @@ func (c *claim) from(cost, left money.Amount) (money.Amount, error) {
 // purse is what is left of every meter's cost, and who took from it first.
 type purse struct {
 	left  []money.Amount
-	taker []*draft
+	taker []*Draft
 }
 
-func newPurse(x *index) purse {
-	p := purse{left: make([]money.Amount, x.meters), taker: make([]*draft, x.meters)}
+func newPurse(x *Index) purse {
+	p := purse{left: make([]money.Amount, x.meters), taker: make([]*Draft, x.meters)}
 	for i := range x.subjects {
 		s := &x.subjects[i]
-		for j := range s.charges {
-			if c := &s.charges[j]; c.Unpriced == "" && c.ListCost > 0 {
+		for j := range s.Charges {
+			if c := &s.Charges[j]; c.Unpriced == "" && c.ListCost > 0 {
 				p.left[int(s.meters)+j] = c.ListCost
 			}
 		}
@@ -114,10 +125,10 @@ func newPurse(x *index) purse {
 }
 
 // take takes what d claims of one meter.
-func (p *purse) take(x *index, d *draft, c *claim) (money.Amount, error) {
+func (p *purse) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 	s := &x.subjects[c.subject]
 	at := s.meters + c.charge
-	ch := &s.charges[c.charge]
+	ch := &s.Charges[c.charge]
 	got, err := c.from(ch.ListCost, p.left[at])
 	if err != nil {
 		return 0, fmt.Errorf("count %s of %s: %w", ch.Meter, s.ref, err)
@@ -141,7 +152,7 @@ var order = [...]int{StepMeasure: 9, StepIdle: 1, StepStorage: 2, StepSpot: 3, S
 // first, each draft takes its share of what is left of its meters. Waste and
 // savings are counted apart. Savings that are known come before those that are
 // only bounded, so that a bound never hides a known dollar.
-func (x *index) settle() error {
+func (x *Index) settle() error {
 	for _, d := range x.drafts {
 		x.doubt(d)
 		var err error
@@ -149,7 +160,7 @@ func (x *index) settle() error {
 			return err
 		}
 	}
-	slices.SortFunc(x.drafts, func(a, b *draft) int {
+	slices.SortFunc(x.drafts, func(a, b *Draft) int {
 		return cmp.Or(cmp.Compare(order[a.Step], order[b.Step]), cmp.Compare(b.gross, a.gross), cmp.Compare(a.ID, b.ID))
 	})
 	waste, savings := newPurse(x), newPurse(x)
@@ -160,7 +171,7 @@ func (x *index) settle() error {
 	}
 	for _, bounded := range []bool{false, true} {
 		for _, d := range x.drafts {
-			if (d.unknown != "") != bounded {
+			if (d.Unknown != "") != bounded {
 				continue
 			}
 			if err := x.takeSavings(d, &savings); err != nil {
@@ -172,7 +183,7 @@ func (x *index) settle() error {
 }
 
 // gross is what a draft claims before others took from it.
-func (x *index) gross(d *draft) (money.Amount, error) {
+func (x *Index) gross(d *Draft) (money.Amount, error) {
 	var waste, savings money.Amount
 	for i := range d.claims {
 		c := &d.claims[i]
@@ -188,15 +199,15 @@ func (x *index) gross(d *draft) (money.Amount, error) {
 			return 0, err
 		}
 	}
-	return max(waste, savings, d.bound), nil
+	return max(waste, savings, d.Bound), nil
 }
 
-func (x *index) charge(c *claim) *ledger.Charge {
-	return &x.subjects[c.subject].charges[c.charge]
+func (x *Index) charge(c *claim) *ledger.Charge {
+	return &x.subjects[c.subject].Charges[c.charge]
 }
 
 // counted returns the claim record of a meter in d, made on first use.
-func (d *draft) counted(x *index, c *claim) *Claim {
+func (d *Draft) counted(x *Index, c *claim) *Claim {
 	s, ch := &x.subjects[c.subject], x.charge(c)
 	for i := range d.Claims {
 		if d.Claims[i].Meter == ch.Meter && d.Claims[i].Resource == s.ref {
@@ -207,7 +218,7 @@ func (d *draft) counted(x *index, c *claim) *Claim {
 	return &d.Claims[len(d.Claims)-1]
 }
 
-func (x *index) takeWaste(d *draft, p *purse) error {
+func (x *Index) takeWaste(d *Draft, p *purse) error {
 	for i := range d.claims {
 		c := &d.claims[i]
 		if !c.waste || x.charge(c).Unpriced != "" {
@@ -230,8 +241,8 @@ func (x *index) takeWaste(d *draft, p *purse) error {
 }
 
 // takeSavings takes a draft's savings and sets its Saving.
-func (x *index) takeSavings(d *draft, p *purse) error {
-	if d.advice {
+func (x *Index) takeSavings(d *Draft, p *purse) error {
+	if d.Stands {
 		return nil
 	}
 	var total money.Amount
@@ -256,7 +267,7 @@ func (x *index) takeSavings(d *draft, p *purse) error {
 			covered = true
 			continue
 		}
-		if d.unknown == "" {
+		if d.Unknown == "" {
 			d.counted(x, c).Savings += got
 		}
 		if total, err = total.Add(got); err != nil {
@@ -264,16 +275,16 @@ func (x *index) takeSavings(d *draft, p *purse) error {
 		}
 	}
 	if covered {
-		d.Fix.Note = sentence(d.Fix.Note, "covered by a reserved instance that goes on costing")
+		d.Fix.Note = Sentence(d.Fix.Note, "covered by a reserved instance that goes on costing")
 	}
 	switch {
-	case len(d.claims) == 0 && d.bound == 0:
-		d.Savings = Saving{Why: cmp.Or(d.unknown, "no price for "+describe(d.Resource))}
+	case len(d.claims) == 0 && d.Bound == 0:
+		d.Savings = Saving{Why: cmp.Or(d.Unknown, "no price for "+Describe(d.Resource))}
 	case unpriced != "":
-		d.Savings = Saving{Why: "no price for " + describe(d.Resource) + ": " + unpriced}
-	case d.unknown != "":
-		if total, err := total.Add(d.bound); err == nil {
-			d.Savings = Saving{UpperBound: total, Bounded: true, Why: d.unknown}
+		d.Savings = Saving{Why: "no price for " + Describe(d.Resource) + ": " + unpriced}
+	case d.Unknown != "":
+		if total, err := total.Add(d.Bound); err == nil {
+			d.Savings = Saving{UpperBound: total, Bounded: true, Why: d.Unknown}
 		} else {
 			return err
 		}
@@ -283,8 +294,8 @@ func (x *index) takeSavings(d *draft, p *purse) error {
 	return nil
 }
 
-// describe names a resource in an explanation: "p4d.24xlarge in us-east-1".
-func describe(r *inventory.Resource) string {
+// Describe names a resource in an explanation: "p4d.24xlarge in us-east-1".
+func Describe(r *inventory.Resource) string {
 	what := r.Type
 	if what == "" {
 		what = string(r.Kind)
@@ -292,8 +303,8 @@ func describe(r *inventory.Resource) string {
 	return what + " in " + r.Region
 }
 
-// sentence joins notes.
-func sentence(a, b string) string {
+// Sentence joins notes.
+func Sentence(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}

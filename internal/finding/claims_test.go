@@ -16,7 +16,7 @@ import (
 )
 
 // bare returns an index over resources that each have the given charges.
-func bare(charges ...[]ledger.Charge) *index {
+func bare(charges ...[]ledger.Charge) *Index {
 	a := &Account{Now: now, CommitmentsKnown: true, Charges: map[inventory.Ref][]ledger.Charge{}}
 	for i, cs := range charges {
 		r := &inventory.Resource{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindDatabase, ID: fmt.Sprintf("r%02d", i)}
@@ -30,8 +30,8 @@ func costing(meter string, a money.Amount) ledger.Charge {
 	return ledger.Charge{Meter: meter, Category: ledger.Storage, ListCost: a}
 }
 
-func (x *index) draft(step Step, rule string, s int) *draft {
-	d := &draft{Finding: Finding{Rule: rule, Step: step, Resource: x.subjects[s].Resource, ID: ID(rule, x.subjects[s].ref)}}
+func (x *Index) draft(step Step, rule string, s int) *Draft {
+	d := &Draft{Finding: Finding{Rule: rule, Step: step, Resource: x.subjects[s].Resource, ID: ID(rule, x.subjects[s].ref)}}
 	x.drafts = append(x.drafts, d)
 	return d
 }
@@ -40,18 +40,18 @@ func TestEachDollarOnce(t *testing.T) {
 	x := bare([]ledger.Charge{costing("compute", 100*money.USD)})
 	s := &x.subjects[0]
 	half := x.draft(StepSpot, "half-of-the-rest", 0)
-	half.claimShare(s, "", 1, 2, savingsOnly)
+	half.ClaimShare(s, "", 1, 2, SavingsOnly)
 	first := x.draft(StepIdle, "first", 0)
-	first.claimShare(s, "", 3, 10, wasteAndSavings)
+	first.ClaimShare(s, "", 3, 10, WasteAndSavings)
 	rest := x.draft(StepRightsize, "amount", 0)
-	rest.claimAmount(s, "compute", 50*money.USD, savingsOnly)
+	rest.ClaimAmount(s, "compute", 50*money.USD, SavingsOnly)
 	nothing := x.draft(StepCommit, "nothing-left", 0)
-	nothing.claimShare(s, "", 1, 1, savingsOnly)
+	nothing.ClaimShare(s, "", 1, 1, SavingsOnly)
 	if err := x.settle(); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
-		d              *draft
+		d              *Draft
 		waste, savings string
 		overlaps       string
 	}{
@@ -70,8 +70,8 @@ func TestEachDollarOnce(t *testing.T) {
 func TestLargerFirstWithinAStep(t *testing.T) {
 	x := bare([]ledger.Charge{costing("storage", 10*money.USD)})
 	small, large := x.draft(StepStorage, "small", 0), x.draft(StepStorage, "large", 0)
-	small.claimShare(&x.subjects[0], "", 1, 2, savingsOnly)
-	large.claimShare(&x.subjects[0], "", 1, 1, savingsOnly)
+	small.ClaimShare(&x.subjects[0], "", 1, 2, SavingsOnly)
+	large.ClaimShare(&x.subjects[0], "", 1, 1, SavingsOnly)
 	if err := x.settle(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,13 +83,13 @@ func TestLargerFirstWithinAStep(t *testing.T) {
 func TestUnpricedIsNeverZero(t *testing.T) {
 	x := bare([]ledger.Charge{{Meter: "compute", Category: ledger.Storage, Unpriced: "no price of x1.huge"}, costing("storage", money.USD)}, nil)
 	d := x.draft(StepIdle, "some-unpriced", 0)
-	d.claimShare(&x.subjects[0], "", 1, 1, wasteAndSavings)
+	d.ClaimShare(&x.subjects[0], "", 1, 1, WasteAndSavings)
 	none := x.draft(StepIdle, "no-charge", 1)
-	none.claimShare(&x.subjects[1], "", 1, 1, wasteAndSavings)
+	none.ClaimShare(&x.subjects[1], "", 1, 1, WasteAndSavings)
 	if err := x.settle(); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []*draft{d, none} {
+	for _, d := range []*Draft{d, none} {
 		if d.Savings.Known || d.Savings.Bounded || d.Savings.Why == "" {
 			t.Errorf("%s saves %+v; want unknown with a reason and no bound", d.Rule, d.Savings)
 		}
@@ -102,9 +102,9 @@ func TestUnpricedIsNeverZero(t *testing.T) {
 func TestBoundsDoNotHideKnownDollars(t *testing.T) {
 	x := bare([]ledger.Charge{costing("storage", 10*money.USD)})
 	bound, known := x.draft(StepIdle, "bound", 0), x.draft(StepCommit, "known", 0)
-	bound.unknown = "nobody knows"
-	bound.claimShare(&x.subjects[0], "", 1, 1, savingsOnly)
-	known.claimShare(&x.subjects[0], "", 1, 4, savingsOnly)
+	bound.Unknown = "nobody knows"
+	bound.ClaimShare(&x.subjects[0], "", 1, 1, SavingsOnly)
+	known.ClaimShare(&x.subjects[0], "", 1, 4, SavingsOnly)
 	if err := x.settle(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,12 +154,12 @@ func TestSumsStayWithinCharges(t *testing.T) {
 				p := specs[i]
 				d := x.draft(p.step, fmt.Sprintf("rule%02d", i), p.at)
 				if p.meter != "" {
-					d.claimAmount(&x.subjects[p.at], p.meter, p.amount, p.as)
+					d.ClaimAmount(&x.subjects[p.at], p.meter, p.amount, p.as)
 				} else {
-					d.claimShare(&x.subjects[p.at], "", p.num, p.den, p.as)
+					d.ClaimShare(&x.subjects[p.at], "", p.num, p.den, p.as)
 				}
 				if p.unknown {
-					d.unknown = "unknown"
+					d.Unknown = "unknown"
 				}
 			}
 			if err := x.settle(); err != nil {

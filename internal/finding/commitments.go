@@ -88,7 +88,7 @@ type plan struct {
 }
 
 // active says whether a commitment is in force.
-func active(s *subject, c *inventory.Commitment, now time.Time) bool {
+func active(s *Subject, c *inventory.Commitment, now time.Time) bool {
 	return !c.StartsAt.After(now) && (c.EndsAt.IsZero() || c.EndsAt.After(now)) &&
 		s.State != inventory.StateDeleting && s.State != inventory.StateFailed && s.State != inventory.StateStopped
 }
@@ -100,19 +100,19 @@ func family(machineType string) string {
 
 // onDemand returns the instance that a reserved instance or savings plan can
 // apply to: a running machine at the on-demand price on shared hardware.
-func onDemand(s *subject) (*inventory.Instance, bool) {
+func onDemand(s *Subject) (*inventory.Instance, bool) {
 	d, ok := s.Detail.(*inventory.Instance)
 	return d, ok && s.State == inventory.StateRunning && d.Market == inventory.OnDemand && d.Tenancy == inventory.SharedTenancy
 }
 
-func newCoverage(x *index) coverage {
+func newCoverage(x *Index) coverage {
 	c := coverage{fleets: map[fleet]*reserved{}, families: map[[4]string][]string{}, opaque: map[[3]string]bool{},
 		owners: map[[4]string][]string{}, running: map[[4]string]map[string]int64{}, toSpot: map[int32]bool{}, gone: map[int32]bool{}}
 	found := false
 	for i := range x.subjects {
 		s := &x.subjects[i]
 		d, ok := s.Detail.(*inventory.Commitment)
-		if !ok || !active(s, d, x.now) {
+		if !ok || !active(s, d, x.Now) {
 			continue
 		}
 		found = true
@@ -147,7 +147,7 @@ func newCoverage(x *index) coverage {
 	return c
 }
 
-func (c *coverage) reserve(s *subject, d *inventory.Commitment) {
+func (c *coverage) reserve(s *Subject, d *inventory.Commitment) {
 	if d.Platform == "" {
 		c.opaque[[3]string{s.Account, s.Region, s.Type}] = true
 		return
@@ -196,7 +196,7 @@ func (c *coverage) elsewhere(own fleet) (n int64) {
 // saves says whether ending a machine lowers the bill. Of the machines of a fleet
 // that findings end, those beyond what is reserved do, in the order in which they
 // are asked for; the rest leave a reserved instance unused that goes on costing.
-func (c *coverage) saves(s *subject) bool {
+func (c *coverage) saves(s *Subject) bool {
 	d, ok := onDemand(s)
 	if !ok {
 		return true
@@ -216,7 +216,7 @@ func (c *coverage) saves(s *subject) bool {
 }
 
 // committable says whether commitments can apply to a resource's compute.
-func committable(s *subject) bool {
+func committable(s *Subject) bool {
 	switch s.Kind {
 	case inventory.KindInstance:
 		_, ok := onDemand(s)
@@ -232,19 +232,19 @@ func committable(s *subject) bool {
 
 // doubt says of a draft that counts compute why commitments leave its saving
 // unknown, if they do whatever the other findings are.
-func (x *index) doubt(d *draft) {
+func (x *Index) doubt(d *Draft) {
 	for i := range d.claims {
-		if d.unknown != "" {
+		if d.Unknown != "" {
 			return
 		}
 		if c := &d.claims[i]; c.savings && x.charge(c).Category == ledger.Compute {
-			d.unknown = x.uncertain(&x.subjects[c.subject])
+			d.Unknown = x.uncertain(&x.subjects[c.subject])
 		}
 	}
 }
 
 // uncertain is why the saving of ending s is not known, or empty.
-func (x *index) uncertain(s *subject) string {
+func (x *Index) uncertain(s *Subject) string {
 	if !committable(s) {
 		return ""
 	}
@@ -285,7 +285,7 @@ func (x *index) uncertain(s *subject) string {
 
 // covers says whether a savings plan can apply to a resource's compute, in
 // whichever account it was bought: plans are shared over an organisation.
-func (p *plan) covers(s *subject) bool {
+func (p *plan) covers(s *Subject) bool {
 	sageMaker := s.Kind == inventory.KindNotebook || s.Kind == inventory.KindEndpoint || s.Kind == inventory.KindTrainingJob
 	switch {
 	case !committable(s):
@@ -314,7 +314,7 @@ func (p *plan) least() int64 {
 // plan is sure to stay used when what goes on running in its own account would, at
 // the largest discount there is, still cost as much as the plan and the plans that
 // are served before it.
-func (x *index) plansStayUsed(left []money.Amount) error {
+func (x *Index) plansStayUsed(left []money.Amount) error {
 	var unsure []*plan
 	for _, p := range x.cover.plans {
 		sure, err := x.staysUsed(p, left)
@@ -350,7 +350,7 @@ func (x *index) plansStayUsed(left []money.Amount) error {
 	return nil
 }
 
-func (x *index) covering(plans []*plan, s *subject) *plan {
+func (x *Index) covering(plans []*plan, s *Subject) *plan {
 	for _, p := range plans {
 		if p.covers(s) {
 			return p
@@ -360,7 +360,7 @@ func (x *index) covering(plans []*plan, s *subject) *plan {
 }
 
 // staysUsed says whether what is left running proves that the plan stays used.
-func (x *index) staysUsed(p *plan, left []money.Amount) (bool, error) {
+func (x *Index) staysUsed(p *plan, left []money.Amount) (bool, error) {
 	if !p.known {
 		return false, nil
 	}
@@ -394,7 +394,7 @@ func (x *index) staysUsed(p *plan, left []money.Amount) (bool, error) {
 // goes on after the findings, machines that reserved instances cover left out, and
 // those that a finding changes in a way that takes them out of the plan's reach: to
 // spot, or for a plan of one family possibly to another.
-func (x *index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
+func (x *Index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
 	var total money.Amount
 	byFleet := map[*reserved][]money.Amount{}
 	for i := range x.subjects {
@@ -402,12 +402,12 @@ func (x *index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
 		if s.Account != p.account || s.Kind == inventory.KindCapacityReservation || !p.covers(s) || x.cover.toSpot[s.at] {
 			continue
 		}
-		for j := range s.charges {
-			if s.charges[j].Category != ledger.Compute {
+		for j := range s.Charges {
+			if s.Charges[j].Category != ledger.Compute {
 				continue
 			}
 			v := left[int(s.meters)+j]
-			if v <= 0 || (p.CommitmentType == inventory.InstanceSavingsPlan && v < s.charges[j].ListCost) {
+			if v <= 0 || (p.CommitmentType == inventory.InstanceSavingsPlan && v < s.Charges[j].ListCost) {
 				continue
 			}
 			if d, ok := onDemand(s); ok {

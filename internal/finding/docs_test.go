@@ -13,9 +13,9 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range slices.Concat([]rule{tagRule}, rules, billRules) {
-		if !strings.Contains(string(doc), "`"+r.id+"`") {
-			t.Errorf("docs/findings.md does not say what %s is", r.id)
+	for _, r := range slices.Concat([]Rule{tagRule}, rules, registered, billRules) {
+		if !strings.Contains(string(doc), "`"+r.ID+"`") {
+			t.Errorf("docs/findings.md does not say what %s is", r.ID)
 		}
 	}
 }

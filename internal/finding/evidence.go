@@ -19,8 +19,8 @@ var sources = map[inventory.Kind]string{
 	inventory.KindTrainingJob: "sagemaker", inventory.KindAutoScalingGroup: "autoscaling", inventory.KindCommitment: "billing",
 }
 
-// fact returns evidence from the inventory.
-func fact(s *subject, signal, value string) usage.Evidence {
+// Fact returns evidence from the inventory.
+func Fact(s *Subject, signal, value string) usage.Evidence {
 	source := sources[s.Kind]
 	if source == "" || s.Cloud != "aws" {
 		source = s.Cloud
@@ -28,23 +28,23 @@ func fact(s *subject, signal, value string) usage.Evidence {
 	return usage.Fact(signal, value, source)
 }
 
-// aged returns the evidence of a time that has passed.
-func aged(s *subject, signal string, d time.Duration) usage.Evidence {
-	return fact(s, signal, usage.Span(d))
+// Aged returns the evidence of a time that has passed.
+func Aged(s *Subject, signal string, d time.Duration) usage.Evidence {
+	return Fact(s, signal, usage.Span(d))
 }
 
-// priced returns evidence of an amount of dollars.
-func priced(signal string, a money.Amount, source string) usage.Evidence {
+// Priced returns evidence of an amount of dollars.
+func Priced(signal string, a money.Amount, source string) usage.Evidence {
 	return usage.Fact(signal, a.String(), source)
 }
 
-// sampled returns evidence that was measured over a window.
-func sampled(signal, value string, w *usage.Window, st *usage.Stats) usage.Evidence {
+// Sampled returns evidence that was measured over a window.
+func Sampled(signal, value string, w *usage.Window, st *usage.Stats) usage.Evidence {
 	return usage.Evidence{Signal: signal, Value: value, Window: w.To.Sub(w.From), Coverage: w.Coverage(st), Source: w.Source}
 }
 
-// count prints a number with its noun: "1 object", "2 objects".
-func count(n int64, noun string) string {
+// Count prints a number with its noun: "1 object", "2 objects".
+func Count(n int64, noun string) string {
 	s := strconv.FormatInt(n, 10) + " " + noun
 	if n == 1 {
 		return s
@@ -58,8 +58,8 @@ func count(n int64, noun string) string {
 	return s + "s"
 }
 
-// size prints bytes for people, in binary units: "10 TiB".
-func size(bytes int64) string {
+// Size prints bytes for people, in binary units: "10 TiB".
+func Size(bytes int64) string {
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	v, i := float64(bytes), 0
 	for v >= 1024 && i < len(units)-1 {
@@ -69,14 +69,14 @@ func size(bytes int64) string {
 	return usage.Number(v, 1) + " " + units[i]
 }
 
-// percent prints a share: "37 %".
-func percent(share float64) string { return usage.Number(share*100, 0) + " %" }
+// Percent prints a share: "37 %".
+func Percent(share float64) string { return usage.Number(share*100, 0) + " %" }
 
 // productionNames are the environments in which nothing is ended lightly.
 var productionNames = map[string]bool{"production": true, "prod": true, "prd": true, "live": true}
 
-// risk raises a risk to high where people may depend on the resource.
-func risk(r *inventory.Resource, usual Level) (Level, string) {
+// Risk raises a risk to high where people may depend on the resource.
+func Risk(r *inventory.Resource, usual Level) (Level, string) {
 	switch {
 	case r.Purpose == inventory.Inference:
 		return High, "serves inference: warn and scale it, do not end it unasked"

@@ -135,6 +135,8 @@ type Account struct {
 	Verdicts  map[inventory.Ref]duty.Verdict
 	Charges   map[inventory.Ref][]ledger.Charge
 	Prices    *price.Book
+	// Rules are those of the account's cloud, besides the general ones.
+	Rules []Rule
 	// Unread are the kinds that could not be listed at all, by account and region
 	// ("123456789012/us-east-1/image"); a rule that needs them answers unknown.
 	Unread map[string]bool

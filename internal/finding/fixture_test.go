@@ -38,7 +38,7 @@ func newFixture(t testing.TB) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{t: t, Account: Account{Now: now, Prices: book, CommitmentsKnown: true,
+	return &fixture{t: t, Account: Account{Now: now, Prices: book, Rules: registered, CommitmentsKnown: true,
 		Windows: map[inventory.Ref]*usage.Window{}, Verdicts: map[inventory.Ref]duty.Verdict{}}}
 }
 

@@ -25,7 +25,7 @@ type device struct {
 	tflops, bandwidth float64
 }
 
-func (x *index) device(m price.Machine) (device, bool) {
+func (x *Index) device(m price.Machine) (device, bool) {
 	a, ok := x.account.Prices.Accelerator(m.Accelerator)
 	if !ok || a.BF16TFLOPS <= 0 || m.AcceleratorMilli <= 0 {
 		return device{}, false
@@ -49,7 +49,7 @@ type successor struct {
 // accelerator in a region that has at least the accelerators' throughput and memory, each and
 // together, nearly their bandwidth, and a price at least a tenth lower; one whose
 // host is smaller only if there is no other.
-func (x *index) successorOf(machineType, region string) successor {
+func (x *Index) successorOf(machineType, region string) successor {
 	key := [2]string{machineType, region}
 	if s, ok := x.successors[key]; ok {
 		return s
@@ -62,7 +62,7 @@ func (x *index) successorOf(machineType, region string) successor {
 	return s
 }
 
-func (x *index) findSuccessor(machineType, region string) (best successor) {
+func (x *Index) findSuccessor(machineType, region string) (best successor) {
 	m, ok := x.machine(machineType)
 	if !ok || m.ReleaseYear == 0 || m.GPUs() == 0 {
 		return best
@@ -75,7 +75,7 @@ func (x *index) findSuccessor(machineType, region string) (best successor) {
 	if err != nil {
 		return best
 	}
-	limit, err := list.Mul(1000-int64(x.t.RightsizeSaving*1000), 1000)
+	limit, err := list.Mul(1000-int64(x.Thresholds.RightsizeSaving*1000), 1000)
 	if err != nil {
 		x.fail(err)
 		return best
@@ -100,7 +100,7 @@ func (x *index) findSuccessor(machineType, region string) (best successor) {
 }
 
 // devices are the accelerated machine types of the book, in a fixed order.
-func (x *index) devices() []device {
+func (x *Index) devices() []device {
 	if x.accelerated == nil && x.account.Prices != nil {
 		x.accelerated = []device{}
 		for _, m := range x.account.Prices.Machines() {
@@ -115,7 +115,7 @@ func (x *index) devices() []device {
 
 // onDemandPrice is a machine type's price an hour; what the book does not hold is
 // price.ErrUnpriced.
-func (x *index) onDemandPrice(machineType, region string) (money.Amount, error) {
+func (x *Index) onDemandPrice(machineType, region string) (money.Amount, error) {
 	hourly, err := x.hourly(func(b *price.Book) (price.Price, error) { return b.OnDemand(machineType, region) })
 	if err != nil && !errors.Is(err, price.ErrUnpriced) {
 		x.fail(err)
@@ -124,7 +124,7 @@ func (x *index) onDemandPrice(machineType, region string) (money.Amount, error) 
 }
 
 // generationOld finds machines whose successors do the same work for less.
-func generationOld(x *index, s *subject) *draft {
+func generationOld(x *Index, s *Subject) *Draft {
 	i, ok := onDemand(s)
 	if !ok || i.CapacityReservationID != "" {
 		return nil
@@ -134,30 +134,30 @@ func generationOld(x *index, s *subject) *draft {
 		return nil
 	}
 	ratio := n.tflops / float64(n.hourly) / (n.from.tflops / float64(n.list))
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: Medium,
 		Because:    n.Type + ": " + usage.Number(ratio, 1) + "× the work per dollar",
 		Evidence: []usage.Evidence{
-			fact(s, "type", s.Type), usage.Fact("successor", n.Type, n.Source),
+			Fact(s, "type", s.Type), usage.Fact("successor", n.Type, n.Source),
 			usage.Fact("bf16_tflops", usage.Number(n.from.tflops, 0)+" to "+usage.Number(n.tflops, 0), "price book"),
 			usage.Fact("accelerator_memory_gib", usage.Number(float64(n.from.memoryMiB)/1024, 0)+" to "+usage.Number(float64(n.memoryMiB)/1024, 0), "price book"),
 			usage.Fact("memory_bandwidth_gbps", usage.Number(n.from.bandwidth, 0)+" to "+usage.Number(n.bandwidth, 0), "price book"),
-			priced("usd_per_hour", n.list, "price book"), priced("successor_usd_per_hour", n.hourly, "price book"),
+			Priced("usd_per_hour", n.list, "price book"), Priced("successor_usd_per_hour", n.hourly, "price book"),
 		},
 		Fix: Fix{Action: "change-type", Undo: UndoFull, Note: "drivers and libraries must know the newer accelerator; it is stopped for the change"},
 	}}
 	losesLocalDisks(&d.Fix, s.Size)
 	if n.smallerHost {
 		d.Confidence = Low
-		d.unknown = "its host is smaller (" + count(int64(n.VCPUs), "CPU") + ", " + usage.Number(float64(n.MemoryMiB)/1024, 0) + " GiB); whether that suffices is not measured"
+		d.Unknown = "its host is smaller (" + Count(int64(n.VCPUs), "CPU") + ", " + usage.Number(float64(n.MemoryMiB)/1024, 0) + " GiB); whether that suffices is not measured"
 	}
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
 	if s.Lifetime == inventory.Ephemeral && d.Fix.Risk == Medium {
 		d.Fix.Risk = Low
 	}
-	d.claimShare(s, ledger.Compute, int64(n.list-n.hourly), int64(n.list), savingsOnly)
+	d.ClaimShare(s, ledger.Compute, int64(n.list-n.hourly), int64(n.list), SavingsOnly)
 	for i := range d.claims {
 		d.claims[i].instead = true // it is changed to one type, not to two
 	}

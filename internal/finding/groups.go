@@ -12,20 +12,20 @@ import (
 // autoscalingSticky finds groups that want more machines than their minimum while
 // some of them do nothing: demand fell and the group did not follow. It claims as
 // many idle members as the group may lose; each member's own finding comes first.
-func autoscalingSticky(x *index, s *subject) *draft {
+func autoscalingSticky(x *Index, s *Subject) *Draft {
 	g, ok := s.Detail.(*inventory.AutoScalingGroup)
 	if !ok || g.Desired <= g.Min {
 		return nil
 	}
-	var idle []*subject
+	var idle []*Subject
 	unknown := 0
 	for _, id := range slices.Sorted(slices.Values(g.Instances)) {
 		m, ok := x.near(s.Resource, inventory.KindInstance, id)
 		switch {
-		case !ok || m.State != inventory.StateRunning || m.KeepUntil.After(x.now):
-		case !x.judgedIdle(m):
+		case !ok || m.State != inventory.StateRunning || m.KeepUntil.After(x.Now):
+		case !x.JudgedIdle(m):
 			unknown++
-		case m.duty.State == duty.Idle || m.duty.State == duty.Held:
+		case m.Duty.State == duty.Idle || m.Duty.State == duty.Held:
 			idle = append(idle, m)
 		}
 	}
@@ -33,22 +33,22 @@ func autoscalingSticky(x *index, s *subject) *draft {
 	if spare == 0 {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Because:    usage.Number(float64(len(idle)), 0) + " of " + count(g.Desired, "machine") + " idle, minimum " + usage.Number(float64(g.Min), 0),
-		Evidence: []usage.Evidence{fact(s, "desired", usage.Number(float64(g.Desired), 0)), fact(s, "min", usage.Number(float64(g.Min), 0)),
+		Because:    usage.Number(float64(len(idle)), 0) + " of " + Count(g.Desired, "machine") + " idle, minimum " + usage.Number(float64(g.Min), 0),
+		Evidence: []usage.Evidence{Fact(s, "desired", usage.Number(float64(g.Desired), 0)), Fact(s, "min", usage.Number(float64(g.Min), 0)),
 			usage.Fact("idle_members", usage.Number(float64(len(idle)), 0), "metrics")},
 		Fix: Fix{Action: "scale", Undo: UndoPartial, Note: "lower its desired capacity; " + scaleInChooses + "; add a policy that follows demand down"},
 	}}
 	if policies, known := g.ScalingPolicies.Get(); known {
-		d.Evidence = append(d.Evidence, fact(s, "scaling_policies", usage.Number(float64(policies), 0)))
+		d.Evidence = append(d.Evidence, Fact(s, "scaling_policies", usage.Number(float64(policies), 0)))
 		if policies == 0 {
 			d.Fix.Note = "no policy changes its size; " + d.Fix.Note
 		}
 	}
-	if w := s.window; w != nil {
-		if st := w.Machine.Stats(usage.Capacity); x.covered(w, st) {
-			d.Evidence = append(d.Evidence, sampled("capacity_min", usage.Number(st.Min, 0), w, st))
+	if w := s.Window; w != nil {
+		if st := w.Machine.Stats(usage.Capacity); x.Covered(w, st) {
+			d.Evidence = append(d.Evidence, Sampled("capacity_min", usage.Number(st.Min, 0), w, st))
 			// A group that was small within the window did scale: what it wants now may
 			// be today's demand.
 			if st.Min < float64(g.Desired) {
@@ -61,10 +61,10 @@ func autoscalingSticky(x *index, s *subject) *draft {
 		d.Evidence = append(d.Evidence, usage.Fact("members_not_judged", usage.Number(float64(unknown), 0), "metrics"))
 	}
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
 	for _, m := range idle[:spare] {
-		d.claimShare(m, ledger.Compute, 1, 1, wasteAndSavings)
+		d.ClaimShare(m, ledger.Compute, 1, 1, WasteAndSavings)
 	}
 	return d
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// judgedIdle says whether a running machine's verdict can carry a finding: it was
+// JudgedIdle says whether a running machine's verdict can carry a finding: it was
 // judged, it is old enough, and enough of its window was measured.
-func (x *index) judgedIdle(s *subject) bool {
-	if s.State != inventory.StateRunning || !s.judged || s.duty.State == duty.Unknown || s.duty.Coverage < x.t.Coverage {
+func (x *Index) JudgedIdle(s *Subject) bool {
+	if s.State != inventory.StateRunning || !s.Judged || s.Duty.State == duty.Unknown || s.Duty.Coverage < x.Thresholds.Coverage {
 		return false
 	}
-	if age, known := x.age(s); known && age < x.t.MinAge {
+	if age, known := x.Age(s); known && age < x.Thresholds.MinAge {
 		return false
 	}
-	if since, known := x.since(s); known && since < x.t.MinAge {
+	if since, known := x.since(s); known && since < x.Thresholds.MinAge {
 		return false
 	}
-	return s.window == nil || spans(s.window, x.t.MinAge)
+	return s.Window == nil || Spans(s.Window, x.Thresholds.MinAge)
 }
 
 // gpuInstanceIdle finds accelerated machines whose every GPU is idle.
-func gpuInstanceIdle(x *index, s *subject) *draft {
-	if s.Size.GPUs.Or(0) == 0 || !x.judgedIdle(s) || s.duty.State != duty.Idle {
+func gpuInstanceIdle(x *Index, s *Subject) *Draft {
+	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Idle {
 		return nil
 	}
 	return x.endInstance(s)
@@ -35,8 +35,8 @@ func gpuInstanceIdle(x *index, s *subject) *draft {
 
 // gpuHeld finds accelerated machines whose memory or sessions are held while
 // nothing computes.
-func gpuHeld(x *index, s *subject) *draft {
-	if s.Size.GPUs.Or(0) == 0 || !x.judgedIdle(s) || s.duty.State != duty.Held {
+func gpuHeld(x *Index, s *Subject) *Draft {
+	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Held {
 		return nil
 	}
 	d := x.endInstance(s)
@@ -49,8 +49,8 @@ func gpuHeld(x *index, s *subject) *draft {
 
 // instanceIdle finds machines without accelerators that do nothing. A machine
 // whose accelerators are not known is not judged by its CPU.
-func instanceIdle(x *index, s *subject) *draft {
-	if s.Size.Accelerated() || !x.judgedIdle(s) || s.duty.State != duty.Idle {
+func instanceIdle(x *Index, s *Subject) *Draft {
+	if s.Size.Accelerated() || !x.JudgedIdle(s) || s.Duty.State != duty.Idle {
 		return nil
 	}
 	return x.endInstance(s)
@@ -58,30 +58,30 @@ func instanceIdle(x *index, s *subject) *draft {
 
 // endInstance is the finding that a machine does nothing: its compute is waste and
 // is saved when it is stopped; its disks go on costing.
-func (x *index) endInstance(s *subject) *draft {
-	d := &draft{Finding: Finding{
+func (x *Index) endInstance(s *Subject) *Draft {
+	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Because:    s.duty.Why,
-		Evidence:   s.duty.Evidence,
+		Because:    s.Duty.Why,
+		Evidence:   s.Duty.Evidence,
 		Fix:        x.ending(s),
 	}}
-	if s.window == nil {
+	if s.Window == nil {
 		d.Confidence = Medium
 	}
 	if len(d.Evidence) == 0 {
-		d.Evidence = []usage.Evidence{{Signal: "duty", Value: s.duty.State.String(), Window: s.duty.Lasting, Coverage: s.duty.Coverage, Source: "metrics"}}
+		d.Evidence = []usage.Evidence{{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage, Source: "metrics"}}
 	}
 	if d.Because == "" {
-		d.Because = "nothing computes for " + usage.Span(s.duty.Lasting)
+		d.Because = "nothing computes for " + usage.Span(s.Duty.Lasting)
 	}
-	d.claimShare(s, ledger.Compute, 1, 1, wasteAndSavings)
+	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
 	return d
 }
 
 // ending is the least harmful fix that ends a machine's compute: members of a
 // group through the group, what may be destroyed by terminating, all else by
 // stopping.
-func (x *index) ending(s *subject) Fix {
+func (x *Index) ending(s *Subject) Fix {
 	d, _ := s.Detail.(*inventory.Instance)
 	if d == nil {
 		d = &inventory.Instance{}
@@ -90,7 +90,7 @@ func (x *index) ending(s *subject) Fix {
 	if s.Lifetime != inventory.Ephemeral {
 		usual = Medium
 	}
-	level, warning := risk(s.Resource, usual)
+	level, warning := Risk(s.Resource, usual)
 	f := Fix{Action: "stop", Undo: UndoFull, Risk: level, Note: "its disks go on costing"}
 	switch {
 	case groupOf(s) != "":
@@ -104,20 +104,20 @@ func (x *index) ending(s *subject) Fix {
 		f.Note = "refused while its disks hold unsaved data"
 	}
 	if f.Action == "stop" {
-		f.Note = sentence(f.Note, restart(s))
+		f.Note = Sentence(f.Note, restart(s))
 	}
 	if f.Action != "scale" {
 		losesLocalDisks(&f, s.Size)
 	}
 	if protected, known := d.TerminationProtected.Get(); known && protected && f.Action == "terminate" {
-		f.Note = sentence(f.Note, "protected against termination")
+		f.Note = Sentence(f.Note, "protected against termination")
 	}
-	f.Note = sentence(warning, f.Note)
+	f.Note = Sentence(warning, f.Note)
 	return f
 }
 
 // groupOf is the Auto Scaling group of a machine; empty for one that has none.
-func groupOf(s *subject) string {
+func groupOf(s *Subject) string {
 	if s.Manager.Kind != inventory.ManagerAutoScaling {
 		return ""
 	}
@@ -128,7 +128,7 @@ func groupOf(s *subject) string {
 const scaleInChooses = "the group chooses which machine it ends, with its disks: protect the busy ones first"
 
 // restart says of a machine that is stopped what may keep it from starting again.
-func restart(s *subject) string {
+func restart(s *Subject) string {
 	if s.Size.Accelerated() {
 		return "a stopped GPU machine may not start again for lack of capacity"
 	}
@@ -142,7 +142,7 @@ func losesLocalDisks(f *Fix, size inventory.Size) {
 	if gb <= 0 {
 		return
 	}
-	f.Note = sentence(f.Note, usage.Number(float64(gb), 0)+" GB of instance-store data is lost")
+	f.Note = Sentence(f.Note, usage.Number(float64(gb), 0)+" GB of instance-store data is lost")
 	if f.Undo == UndoFull {
 		f.Undo = UndoPartial
 	}
@@ -150,12 +150,12 @@ func losesLocalDisks(f *Fix, size inventory.Size) {
 
 // holdsPersistent says whether termination would delete a disk that is declared
 // persistent or kept, or one of which nothing is known.
-func (x *index) holdsPersistent(s *subject, d *inventory.Instance) bool {
+func (x *Index) holdsPersistent(s *Subject, d *inventory.Instance) bool {
 	for _, disk := range d.Disks {
 		if !disk.DeleteOnTermination {
 			continue
 		}
-		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); !ok || v.Lifetime == inventory.Persistent || v.KeepUntil.After(x.now) {
+		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); !ok || v.Lifetime == inventory.Persistent || v.KeepUntil.After(x.Now) {
 			return true
 		}
 	}
@@ -164,82 +164,82 @@ func (x *index) holdsPersistent(s *subject, d *inventory.Instance) bool {
 
 // instanceOverdue warns of transient training machines that run past the dead
 // man's switch. It claims no waste: whether they idle is another rule's matter.
-func instanceOverdue(x *index, s *subject) *draft {
+func instanceOverdue(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || s.Lifetime != inventory.Ephemeral || s.Purpose != inventory.Training {
 		return nil
 	}
-	age, known := x.age(s)
-	if !known || age <= x.t.OverdueAge {
+	age, known := x.Age(s)
+	if !known || age <= x.Thresholds.OverdueAge {
 		return nil
 	}
-	total, _ := x.cost(s, ledger.Compute)
-	d := &draft{advice: true, Finding: Finding{
+	total, _ := x.Cost(s, ledger.Compute)
+	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Known: true}, Cost: total, Confidence: High,
-		Because: "transient training runs for " + usage.Span(age) + ", its limit is " + usage.Span(x.t.OverdueAge),
+		Because: "transient training runs for " + usage.Span(age) + ", its limit is " + usage.Span(x.Thresholds.OverdueAge),
 		Evidence: []usage.Evidence{
-			aged(s, "age", age),
-			{Signal: "duty", Value: s.duty.State.String(), Window: s.duty.Lasting, Coverage: usage.NoCoverage, Source: "metrics"},
+			Aged(s, "age", age),
+			{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: usage.NoCoverage, Source: "metrics"},
 		},
 		Fix: x.ending(s),
 	}}
-	if s.duty.State.Used() || s.duty.State == duty.Unknown {
+	if s.Duty.State.Used() || s.Duty.State == duty.Unknown {
 		d.Fix = Fix{Action: "notify", Risk: None, Undo: UndoFull,
-			Note: "its duty is " + s.duty.State.String() + ": it is not ended without a confirmed checkpoint"}
+			Note: "its duty is " + s.Duty.State.String() + ": it is not ended without a confirmed checkpoint"}
 	}
 	return d
 }
 
 // instanceStopped finds machines that have been stopped for so long that their
 // disks are paid for nothing. Their addresses are findings of their own.
-func instanceStopped(x *index, s *subject) *draft {
+func instanceStopped(x *Index, s *Subject) *Draft {
 	stopped, known := x.since(s)
-	if s.State != inventory.StateStopped || !known || stopped < x.t.StoppedAge {
+	if s.State != inventory.StateStopped || !known || stopped < x.Thresholds.StoppedAge {
 		return nil
 	}
 	inst, ok := s.Detail.(*inventory.Instance)
 	if !ok {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Evidence:   []usage.Evidence{aged(s, "stopped", stopped)},
+		Evidence:   []usage.Evidence{Aged(s, "stopped", stopped)},
 		Fix: Fix{Action: "snapshot-then-terminate", Undo: UndoPartial,
 			Note: "its disks can be made again from the snapshots, which cost at most the snapshot price of their size while they are kept"},
 	}}
 	disks, gib := 0, int64(0)
 	for _, disk := range inst.Disks {
 		v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID)
-		if !ok || v.KeepUntil.After(x.now) || v.State == inventory.StateDeleting {
+		if !ok || v.KeepUntil.After(x.Now) || v.State == inventory.StateDeleting {
 			continue
 		}
 		disks++
 		if vol, ok := v.Detail.(*inventory.Volume); ok {
 			gib += vol.SizeGiB
 		}
-		d.claimShare(v, "", 1, 1, wasteAndSavings)
+		d.ClaimShare(v, "", 1, 1, WasteAndSavings)
 	}
 	if disks == 0 {
 		return nil
 	}
-	d.Because = "stopped for " + usage.Span(stopped) + ", still pays for " + count(int64(disks), "disk")
-	d.Evidence = append(d.Evidence, fact(s, "disks_gib", usage.Number(float64(gib), 0)))
+	d.Because = "stopped for " + usage.Span(stopped) + ", still pays for " + Count(int64(disks), "disk")
+	d.Evidence = append(d.Evidence, Fact(s, "disks_gib", usage.Number(float64(gib), 0)))
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
 	return d
 }
 
 // quietGPUs says whether every GPU of a window has been at 0 without a missing
 // point for at least d, and for how long. It is unknown, and so false, where a GPU
 // has no samples or its newest sample is old.
-func (x *index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duration, bool) {
+func (x *Index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duration, bool) {
 	if !speaksForAll(w, n) {
 		return 0, false
 	}
 	least := time.Duration(-1)
 	for _, t := range w.GPUTracks() {
 		st := t.Stats(usage.GPUUtil)
-		if st == nil || !w.Fresh(st, x.now) {
+		if st == nil || !w.Fresh(st, x.Now) {
 			return 0, false
 		}
 		if q := w.Quiet(st); least < 0 || q < least {
@@ -256,20 +256,20 @@ func (x *index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 
 // prepares says whether a training run whose GPUs rest may be preparing data: its
 // CPUs work, or on a machine of one's own are not known to rest.
-func (x *index) prepares(s *subject) bool {
-	w := s.window
+func (x *Index) prepares(s *Subject) bool {
+	w := s.Window
 	cpu := w.Machine.Stats(usage.CPUUtil)
 	if s.Kind == inventory.KindInstance {
-		return !w.Fresh(cpu, x.now) || w.Quiet(cpu) < x.t.TrainingStalled
+		return !w.Fresh(cpu, x.Now) || w.Quiet(cpu) < x.Thresholds.TrainingStalled
 	}
 	newest, err := cpu.Newest()
 	return err == nil && newest >= usage.PreparingCPU
 }
 
 // stalled is the finding that a training run computes nothing any more.
-func (x *index) stalled(s *subject, gpus int) *draft {
-	w := s.window
-	quiet, ok := x.quietGPUs(w, gpus, x.t.TrainingStalled)
+func (x *Index) stalled(s *Subject, gpus int) *Draft {
+	w := s.Window
+	quiet, ok := x.quietGPUs(w, gpus, x.Thresholds.TrainingStalled)
 	if !ok {
 		return nil
 	}
@@ -277,23 +277,23 @@ func (x *index) stalled(s *subject, gpus int) *draft {
 		return nil
 	}
 	st := w.GPUTracks()[0].Stats(usage.GPUUtil)
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: Medium,
 		Because:    "a training run at 0 % GPU for " + usage.Span(quiet),
 		Evidence: []usage.Evidence{{Signal: "gpu_util_max_pct", Value: "0", Window: quiet, Coverage: 1, Source: w.Source},
-			sampled("gpu_active_share", usage.Number(share(st.Active, st.Count), 2), w, st)},
+			Sampled("gpu_active_share", usage.Number(share(st.Active, st.Count), 2), w, st)},
 	}}
-	d.claimShare(s, ledger.Compute, 1, 1, wasteAndSavings)
+	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
 	return d
 }
 
 // standstill finds training that computes and makes no progress: its duty is stalled.
-func (x *index) standstill(s *subject) *draft {
-	if !s.judged || s.duty.State != duty.Stalled || s.duty.Lasting < x.t.TrainingStalled {
+func (x *Index) standstill(s *Subject) *Draft {
+	if !s.Judged || s.Duty.State != duty.Stalled || s.Duty.Lasting < x.Thresholds.TrainingStalled {
 		return nil
 	}
-	d := &draft{Finding: Finding{Confidence: High, Because: s.duty.Why, Evidence: s.duty.Evidence}}
-	d.claimShare(s, ledger.Compute, 1, 1, wasteAndSavings)
+	d := &Draft{Finding: Finding{Confidence: High, Because: s.Duty.Why, Evidence: s.Duty.Evidence}}
+	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
 	return d
 }
 
@@ -304,22 +304,22 @@ func share(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// computed says whether any GPU of a window ever computed.
-func computed(w *usage.Window) bool {
+// Computed says whether any GPU of a window ever computed.
+func Computed(w *usage.Window) bool {
 	return slices.ContainsFunc(w.GPUTracks(), (*usage.Track).Computed)
 }
 
 // instanceStalled finds training machines that were busy and compute nothing any
 // more. Machines that are idle or held as a whole are other rules' findings.
-func instanceStalled(x *index, s *subject) *draft {
+func instanceStalled(x *Index, s *Subject) *Draft {
 	n := s.Size.GPUs.Or(0)
 	if s.State != inventory.StateRunning || s.Purpose != inventory.Training || n == 0 {
 		return nil
 	}
-	if s.judged && (s.duty.State == duty.Idle || s.duty.State == duty.Held) && x.judgedIdle(s) {
+	if s.Judged && (s.Duty.State == duty.Idle || s.Duty.State == duty.Held) && x.JudgedIdle(s) {
 		return nil
 	}
-	if !computed(s.window) {
+	if !Computed(s.Window) {
 		return nil // no run has begun: whether it idles is another rule's matter
 	}
 	d := x.standstill(s)
@@ -329,18 +329,18 @@ func instanceStalled(x *index, s *subject) *draft {
 	if d != nil {
 		d.Fix = x.ending(s)
 		d.Fix.Risk = higher(d.Fix.Risk, Medium)
-		d.Fix.Note = sentence("look at its log and save the last checkpoint first", d.Fix.Note)
+		d.Fix.Note = Sentence("look at its log and save the last checkpoint first", d.Fix.Note)
 	}
 	return d
 }
 
 // jobStalled finds managed training jobs that compute nothing any more.
-func jobStalled(x *index, s *subject) *draft {
+func jobStalled(x *Index, s *Subject) *Draft {
 	n := s.Size.GPUs.Or(0)
 	if s.State != inventory.StateRunning || n == 0 {
 		return nil
 	}
-	if j, ok := s.Detail.(*inventory.TrainingJob); !ok || (j.Count > 1 && (s.window == nil || !s.window.Aggregated)) {
+	if j, ok := s.Detail.(*inventory.TrainingJob); !ok || (j.Count > 1 && (s.Window == nil || !s.Window.Aggregated)) {
 		return nil // one host's metrics do not speak for the others
 	}
 	d := x.standstill(s)
@@ -361,28 +361,4 @@ func higher(a, b Level) Level {
 		return a
 	}
 	return b
-}
-
-// trainingOverrun warns of managed training jobs that run for over a day. It
-// claims no waste.
-func trainingOverrun(x *index, s *subject) *draft {
-	j, ok := s.Detail.(*inventory.TrainingJob)
-	if !ok || s.State != inventory.StateRunning || j.StartedAt.IsZero() || j.StartedAt.After(x.now) {
-		return nil
-	}
-	running := x.now.Sub(j.StartedAt)
-	if running <= x.t.TrainingAge {
-		return nil
-	}
-	total, _ := x.cost(s, ledger.Compute)
-	d := &draft{advice: true, Finding: Finding{
-		Savings: Saving{Known: true}, Cost: total, Confidence: High,
-		Because:  "runs for " + usage.Span(running) + ", usual jobs end within " + usage.Span(x.t.TrainingAge),
-		Evidence: []usage.Evidence{aged(s, "running", running)},
-		Fix:      Fix{Action: "notify", Risk: None, Undo: UndoFull, Note: "check its progress and set a maximum runtime"},
-	}}
-	if j.MaxRuntime > 0 {
-		d.Evidence = append(d.Evidence, fact(s, "max_runtime", usage.Span(j.MaxRuntime)))
-	}
-	return d
 }

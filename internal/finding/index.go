@@ -13,16 +13,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// subject is a resource with all that is known of it, found once.
-type subject struct {
+// Subject is a resource with all that is known of it, found once.
+type Subject struct {
 	*inventory.Resource
-	ref     inventory.Ref
-	at      int32 // its place in index.subjects
-	meters  int32 // the place of its first charge in index.meters
-	charges []ledger.Charge
-	window  *usage.Window
-	duty    duty.Verdict
-	judged  bool
+	// Charges are its meters; Window is what was measured, nil where nothing was.
+	Charges []ledger.Charge
+	Window  *usage.Window
+	// Duty is its verdict over the window; it means nothing unless it was Judged.
+	Duty   duty.Verdict
+	Judged bool
+
+	ref    inventory.Ref
+	at     int32 // its place in Index.subjects
+	meters int32 // the place of its first charge among all meters
 }
 
 // scoped is an identifier that other resources of the same account and region
@@ -38,15 +41,18 @@ func everywhere(r *inventory.Resource, id string) scoped {
 	return scoped{cloud: r.Cloud, region: r.Region, id: id}
 }
 
-// index is an account arranged for the rules: every relation between resources is
+// Index is an account arranged for the rules: every relation between resources is
 // looked up, none is searched.
-type index struct {
-	account  *Account
-	now      time.Time
-	t        Thresholds
-	required []string
+type Index struct {
+	// Now is when the account is judged, Thresholds by which lines.
+	Now        time.Time
+	Thresholds Thresholds
 
-	subjects []subject
+	account  *Account
+	required []string
+	byKind   map[inventory.Kind][]*Rule
+
+	subjects []Subject
 	byRef    map[inventory.Ref]int32
 	meters   int32
 	// chains are the snapshots of each volume that share blocks.
@@ -70,7 +76,7 @@ type index struct {
 	sized sizing
 	// families is what runs and is reserved of each family; see familyUses.
 	families map[[3]string]map[string]*familyUse
-	drafts   []*draft
+	drafts   []*Draft
 	err      error
 }
 
@@ -81,29 +87,29 @@ type machine struct {
 }
 
 // newIndex arranges an account. Resources that are listed twice count once.
-func newIndex(a *Account, t Thresholds, required []string) *index {
-	x := &index{
-		account: a, now: a.Now, t: t, required: required,
-		subjects: make([]subject, 0, len(a.Resources)), byRef: make(map[inventory.Ref]int32, len(a.Resources)),
+func newIndex(a *Account, t Thresholds, required []string) *Index {
+	x := &Index{
+		account: a, Now: a.Now, Thresholds: t, required: required, byKind: byKind(a.Rules),
+		subjects: make([]Subject, 0, len(a.Resources)), byRef: make(map[inventory.Ref]int32, len(a.Resources)),
 		chains: map[scoped][]int32{}, oldChains: map[scoped]bool{}, launched: map[scoped]bool{},
 		buckets: map[[2]string]int32{}, types: map[string]machine{},
 	}
 	for _, r := range a.Resources {
 		if r != nil {
-			x.subjects = append(x.subjects, subject{Resource: r, ref: r.Ref()})
+			x.subjects = append(x.subjects, Subject{Resource: r, ref: r.Ref()})
 		}
 	}
-	byRef := func(p, q subject) int { return inventory.CompareRefs(p.ref, q.ref) }
+	byRef := func(p, q Subject) int { return inventory.CompareRefs(p.ref, q.ref) }
 	if !slices.IsSortedFunc(x.subjects, byRef) {
 		slices.SortStableFunc(x.subjects, byRef)
 	}
-	x.subjects = slices.CompactFunc(x.subjects, func(p, q subject) bool { return p.ref == q.ref })
+	x.subjects = slices.CompactFunc(x.subjects, func(p, q Subject) bool { return p.ref == q.ref })
 	for i := range x.subjects {
 		s := &x.subjects[i]
 		s.at, s.meters = int32(i), x.meters
-		s.charges, s.window = a.Charges[s.ref], a.Windows[s.ref]
-		s.duty, s.judged = a.Verdicts[s.ref]
-		x.meters += int32(len(s.charges))
+		s.Charges, s.Window = a.Charges[s.ref], a.Windows[s.ref]
+		s.Duty, s.Judged = a.Verdicts[s.ref]
+		x.meters += int32(len(s.Charges))
 		x.byRef[s.ref] = s.at
 		x.relate(s)
 	}
@@ -112,7 +118,7 @@ func newIndex(a *Account, t Thresholds, required []string) *index {
 }
 
 // relate enters what s says about others.
-func (x *index) relate(s *subject) {
+func (x *Index) relate(s *Subject) {
 	switch d := s.Detail.(type) {
 	case *inventory.Instance:
 		if d.ImageID != "" {
@@ -129,7 +135,7 @@ func (x *index) relate(s *subject) {
 }
 
 // near returns the resource of a kind with that id in the account and region of r.
-func (x *index) near(r *inventory.Resource, k inventory.Kind, id string) (*subject, bool) {
+func (x *Index) near(r *inventory.Resource, k inventory.Kind, id string) (*Subject, bool) {
 	i, ok := x.byRef[inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: k, ID: id}]
 	if !ok {
 		return nil, false
@@ -138,13 +144,13 @@ func (x *index) near(r *inventory.Resource, k inventory.Kind, id string) (*subje
 }
 
 // read says whether a kind could be listed in the account and region of r.
-func (x *index) read(r *inventory.Resource, k inventory.Kind) bool {
+func (x *Index) read(r *inventory.Resource, k inventory.Kind) bool {
 	return len(x.account.Unread) == 0 || !x.account.Unread[r.Account+"/"+r.Region+"/"+string(k)]
 }
 
 // readEverywhere says whether a kind could be listed in a region in every account,
 // for what accounts share.
-func (x *index) readEverywhere(region string, k inventory.Kind) bool {
+func (x *Index) readEverywhere(region string, k inventory.Kind) bool {
 	for unread := range x.account.Unread {
 		if x.account.Unread[unread] && strings.HasSuffix(unread, "/"+region+"/"+string(k)) {
 			return false
@@ -154,7 +160,7 @@ func (x *index) readEverywhere(region string, k inventory.Kind) bool {
 }
 
 // machine returns what the book knows of a type.
-func (x *index) machine(t string) (price.Machine, bool) {
+func (x *Index) machine(t string) (price.Machine, bool) {
 	m, ok := x.types[t]
 	if !ok {
 		if x.account.Prices != nil {
@@ -167,7 +173,7 @@ func (x *index) machine(t string) (price.Machine, bool) {
 
 // machineOf returns a machine as the planners take it: what the book knows of its type, or
 // what it is known to have.
-func (x *index) machineOf(s *subject) (price.Machine, bool) {
+func (x *Index) machineOf(s *Subject) (price.Machine, bool) {
 	if m, ok := x.machine(s.Type); ok {
 		return m, true
 	}
@@ -178,14 +184,14 @@ func (x *index) machineOf(s *subject) (price.Machine, bool) {
 }
 
 // fail remembers the first error; rules go on and the evaluation ends with it.
-func (x *index) fail(err error) {
+func (x *Index) fail(err error) {
 	if x.err == nil {
 		x.err = err
 	}
 }
 
 // amount unwraps a computed amount.
-func (x *index) amount(a money.Amount, err error) money.Amount {
+func (x *Index) amount(a money.Amount, err error) money.Amount {
 	if err != nil {
 		x.fail(err)
 		return 0
@@ -193,19 +199,19 @@ func (x *index) amount(a money.Amount, err error) money.Amount {
 	return a
 }
 
-// rate returns a price of the book in a region.
-func (x *index) rate(item price.Item, region string) (price.Price, error) {
+// Rate returns a price of the book in a region.
+func (x *Index) Rate(item price.Item, region string) (price.Price, error) {
 	if x.account.Prices == nil {
 		return price.Price{}, price.ErrUnpriced
 	}
 	return x.account.Prices.Rate(item, region)
 }
 
-// cost is what the priced meters of a category cost a month, and why the rest has
+// Cost is what the priced meters of a category cost a month, and why the rest has
 // no price, if any has none. An empty category is all of them.
-func (x *index) cost(s *subject, c ledger.Category) (total money.Amount, unpriced string) {
-	for i := range s.charges {
-		switch ch := &s.charges[i]; {
+func (x *Index) Cost(s *Subject, c ledger.Category) (total money.Amount, unpriced string) {
+	for i := range s.Charges {
+		switch ch := &s.Charges[i]; {
 		case c != "" && ch.Category != c:
 		case ch.Unpriced != "":
 			unpriced = ch.Unpriced
@@ -216,24 +222,24 @@ func (x *index) cost(s *subject, c ledger.Category) (total money.Amount, unprice
 	return total, unpriced
 }
 
-// age is how long ago s was made, when known.
-func (x *index) age(s *subject) (time.Duration, bool) { return s.Age(x.now) }
+// Age is how long ago s was made, when known.
+func (x *Index) Age(s *Subject) (time.Duration, bool) { return s.Age(x.Now) }
 
 // since is how long s has been in its state, when known.
-func (x *index) since(s *subject) (time.Duration, bool) {
-	if s.StateSince.IsZero() || s.StateSince.After(x.now) {
+func (x *Index) since(s *Subject) (time.Duration, bool) {
+	if s.StateSince.IsZero() || s.StateSince.After(x.Now) {
 		return 0, false
 	}
-	return x.now.Sub(s.StateSince), true
+	return x.Now.Sub(s.StateSince), true
 }
 
-// covered says whether a signal's samples suffice for a judgement.
-func (x *index) covered(w *usage.Window, st *usage.Stats) bool {
-	return w != nil && st != nil && w.Coverage(st) >= x.t.Coverage
+// Covered says whether a signal's samples suffice for a judgement.
+func (x *Index) Covered(w *usage.Window, st *usage.Stats) bool {
+	return w != nil && st != nil && w.Coverage(st) >= x.Thresholds.Coverage
 }
 
-// spans says whether a window is as long as d, give or take the step by which
+// Spans says whether a window is as long as d, give or take the step by which
 // metrics services align windows.
-func spans(w *usage.Window, d time.Duration) bool {
+func Spans(w *usage.Window, d time.Duration) bool {
 	return w != nil && w.To.Sub(w.From)+2*w.Step >= d
 }

@@ -10,54 +10,54 @@ import (
 
 // tagMissing finds resources that cost something and lack required tags. Tags that
 // could not be read are not missing.
-func tagMissing(x *index, s *subject) *draft {
-	if len(s.charges) == 0 || s.Kind == inventory.KindCommitment {
+func tagMissing(x *Index, s *Subject) *Draft {
+	if len(s.Charges) == 0 || s.Kind == inventory.KindCommitment {
 		return nil
 	}
 	missing, known := s.Missing(x.required)
 	if !known || len(missing) == 0 {
 		return nil
 	}
-	total, unpriced := x.cost(s, "")
+	total, unpriced := x.Cost(s, "")
 	if total == 0 && unpriced == "" {
 		return nil
 	}
 	list := strings.Join(missing, ", ")
-	return &draft{advice: true, Finding: Finding{
+	return &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Known: true}, Cost: total, Confidence: High,
 		Because:  "no tag " + list,
-		Evidence: []usage.Evidence{fact(s, "tags_missing", list)},
+		Evidence: []usage.Evidence{Fact(s, "tags_missing", list)},
 		Fix:      Fix{Action: "tag", Risk: None, Undo: UndoFull, Note: "writes only tags; its cost can then be attributed"},
 	}}
 }
 
 // telemetryMissing finds running accelerated machines whose accelerators nobody
 // measures. What they cost is neither used nor wasted: it cannot be judged.
-func telemetryMissing(x *index, s *subject) *draft {
+func telemetryMissing(x *Index, s *Subject) *Draft {
 	n, known := s.Size.GPUs.Get()
-	if s.State != inventory.StateRunning || (known && n == 0) || (s.judged && s.duty.State != duty.Unknown) {
+	if s.State != inventory.StateRunning || (known && n == 0) || (s.Judged && s.Duty.State != duty.Unknown) {
 		return nil
 	}
 	measured, least := 0, 1.0
-	for _, t := range s.window.GPUTracks() {
+	for _, t := range s.Window.GPUTracks() {
 		for _, sig := range usage.Vouching() {
 			if st := t.Stats(sig); st != nil {
-				least = min(least, s.window.Coverage(st))
+				least = min(least, s.Window.Coverage(st))
 				measured++
 				break
 			}
 		}
 	}
-	if speaksForAll(s.window, n) {
+	if speaksForAll(s.Window, n) {
 		measured = max(measured, n)
 	}
-	if measured >= max(n, 1) && least >= x.t.Coverage {
+	if measured >= max(n, 1) && least >= x.Thresholds.Coverage {
 		// The telemetry is there; the window is too short or the samples speak
 		// against each other.
 		return nil
 	}
-	total, _ := x.cost(s, "compute")
-	d := &draft{advice: true, Finding: Finding{
+	total, _ := x.Cost(s, "compute")
+	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "cannot judge without GPU telemetry"}, Cost: total, Confidence: High,
 		Fix: Fix{Action: "measure", Risk: None, Undo: UndoFull,
 			Command: "curfew scan --usage gpu.csv",
@@ -70,17 +70,17 @@ func telemetryMissing(x *index, s *subject) *draft {
 	switch {
 	case measured == 0 && !known:
 		d.Because = "number of GPUs not known, and none measured: cannot judge"
-		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), fact(s, "type", s.Type)}
+		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), Fact(s, "type", s.Type)}
 	case measured == 0:
 		d.Because = "no GPU telemetry: cannot judge"
-		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), fact(s, "type", s.Type)}
+		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), Fact(s, "type", s.Type)}
 	case measured < n:
-		d.Because = "only " + count(int64(measured), "GPU") + " of " + usage.Number(float64(n), 0) + " measured: cannot judge"
-		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", usage.Number(float64(measured), 0), s.window.Source)}
+		d.Because = "only " + Count(int64(measured), "GPU") + " of " + usage.Number(float64(n), 0) + " measured: cannot judge"
+		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", usage.Number(float64(measured), 0), s.Window.Source)}
 	default:
-		d.Because = "GPU telemetry covers " + percent(least) + " of the window: cannot judge"
+		d.Because = "GPU telemetry covers " + Percent(least) + " of the window: cannot judge"
 		d.Evidence = []usage.Evidence{{Signal: "gpus_measured", Value: usage.Number(float64(measured), 0),
-			Window: s.window.To.Sub(s.window.From), Coverage: least, Source: s.window.Source}}
+			Window: s.Window.To.Sub(s.Window.From), Coverage: least, Source: s.Window.Source}}
 	}
 	if fam := family(s.Type); strings.HasPrefix(fam, "trn") || strings.HasPrefix(fam, "inf") {
 		d.Fix.Note = "record neuron-monitor's core utilisation on the machine; CPU and network say nothing about accelerators"

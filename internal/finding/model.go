@@ -15,16 +15,16 @@ const wellUsed = 60
 // modelOptimize advises to look at the model where inference is expensive and its
 // accelerators are well used: smaller machines would not do. What distillation,
 // quantisation or batching save depends on the model.
-func modelOptimize(x *index, s *subject) *draft {
+func modelOptimize(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || (s.Kind == inventory.KindInstance && s.Purpose != inventory.Inference) {
 		return nil
 	}
-	w := s.window
+	w := s.Window
 	var sum, least float64
 	n := 0
 	for _, t := range w.GPUTracks() {
 		st := t.Stats(usage.GPUUtil)
-		if !x.covered(w, st) {
+		if !x.Covered(w, st) {
 			return nil
 		}
 		mean, err := st.Mean()
@@ -37,16 +37,16 @@ func modelOptimize(x *index, s *subject) *draft {
 		sum += mean
 		n++
 	}
-	total, unpriced := x.cost(s, ledger.Compute)
-	if n == 0 || sum/float64(n) < wellUsed || (unpriced == "" && total < money.Amount(x.t.ModelCost)*money.USD) {
+	total, unpriced := x.Cost(s, ledger.Compute)
+	if n == 0 || sum/float64(n) < wellUsed || (unpriced == "" && total < money.Amount(x.Thresholds.ModelCost)*money.USD) {
 		return nil
 	}
-	return &draft{advice: true, Finding: Finding{
+	return &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "depends on the model"}, Cost: total, Confidence: Medium,
 		Because: "well used at " + usage.Number(sum/float64(n), 0) + " %: only a cheaper model saves",
 		Evidence: []usage.Evidence{
 			{Signal: "gpu_util_mean_pct", Value: usage.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least, Source: w.Source},
-			priced("monthly_usd", total, "price book"),
+			Priced("monthly_usd", total, "price book"),
 		},
 		Fix: Fix{Action: "advise", Risk: Low, Undo: UndoFull,
 			Note: "try dynamic batching first, then 8-bit weights, then distillation; measure quality before and after"},

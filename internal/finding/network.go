@@ -11,74 +11,74 @@ import (
 // one, or with under 100 requests a day over a week. Requests are published only
 // when there are some; without samples of them, or of healthy targets, their
 // number is unknown.
-func loadBalancerIdle(x *index, s *subject) *draft {
+func loadBalancerIdle(x *Index, s *Subject) *Draft {
 	lb, ok := s.Detail.(*inventory.LoadBalancer)
 	if !ok || s.State == inventory.StatePending {
 		return nil
 	}
-	if age, known := x.age(s); !known || age < x.t.LoadBalancerWindow {
+	if age, known := x.Age(s); !known || age < x.Thresholds.LoadBalancerWindow {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Fix:        Fix{Action: "delete", Risk: Medium, Undo: UndoNone, Note: "its address and DNS name are gone with it; look for names that point to it first"},
 	}}
-	rate, stats, measured := x.requestsPerDay(s.window)
+	rate, stats, measured := x.requestsPerDay(s.Window)
 	targets, targetsKnown := lb.Targets.Get()
 	healthy, healthyKnown := lb.HealthyTargets.Get()
 	switch {
-	case measured && rate >= x.t.LoadBalancerRequests:
+	case measured && rate >= x.Thresholds.LoadBalancerRequests:
 		return nil
-	case !measured && x.servedLately(s.window):
+	case !measured && x.servedLately(s.Window):
 		return nil // without targets it may answer by itself, and unhealthy now need not be unhealthy always
 	case targetsKnown && targets == 0:
 		d.Because = "no targets"
-		d.Evidence = []usage.Evidence{fact(s, "targets", "0")}
-		if s.window == nil {
+		d.Evidence = []usage.Evidence{Fact(s, "targets", "0")}
+		if s.Window == nil {
 			d.Confidence = Medium
 		}
 	case healthyKnown && healthy == 0:
 		d.Because = "no healthy target"
-		d.Evidence = []usage.Evidence{fact(s, "healthy_targets", "0")}
+		d.Evidence = []usage.Evidence{Fact(s, "healthy_targets", "0")}
 		if !measured {
 			d.Confidence = Medium
 		}
 	case measured:
-		d.Because = usage.Number(rate, 0) + " requests a day, under " + usage.Number(x.t.LoadBalancerRequests, 0)
+		d.Because = usage.Number(rate, 0) + " requests a day, under " + usage.Number(x.Thresholds.LoadBalancerRequests, 0)
 	default:
 		return nil
 	}
 	if measured {
-		d.Evidence = append(d.Evidence, sampled("requests_per_day", usage.Number(rate, 1), s.window, stats))
+		d.Evidence = append(d.Evidence, Sampled("requests_per_day", usage.Number(rate, 1), s.Window, stats))
 	}
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
-	d.claimShare(s, "", 1, 1, wasteAndSavings)
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
+	d.ClaimShare(s, "", 1, 1, WasteAndSavings)
 	return d
 }
 
 // servedLately says whether any request was seen within the window of the rule,
 // however much of that was measured.
-func (x *index) servedLately(w *usage.Window) bool {
+func (x *Index) servedLately(w *usage.Window) bool {
 	if w == nil {
 		return false
 	}
 	st := w.Machine.Stats(usage.Requests)
-	return st != nil && st.Active > 0 && x.now.Sub(st.LastActive) < x.t.LoadBalancerWindow
+	return st != nil && st.Active > 0 && x.Now.Sub(st.LastActive) < x.Thresholds.LoadBalancerWindow
 }
 
 // requestsPerDay returns how many requests a balancer serves a day, what proves
 // that they were measured, and whether they were.
-func (x *index) requestsPerDay(w *usage.Window) (float64, *usage.Stats, bool) {
-	if !spans(w, x.t.LoadBalancerWindow) {
+func (x *Index) requestsPerDay(w *usage.Window) (float64, *usage.Stats, bool) {
+	if !Spans(w, x.Thresholds.LoadBalancerWindow) {
 		return 0, nil, false
 	}
 	requests := w.Machine.Stats(usage.Requests)
-	if x.covered(w, requests) {
+	if x.Covered(w, requests) {
 		return perDay(requests.Sum, w), requests, true
 	}
-	if _, proof := x.alive(w, usage.Healthy); proof != nil {
+	if _, proof := x.Alive(w, usage.Healthy); proof != nil {
 		if requests == nil {
 			return 0, proof, true
 		}
@@ -87,67 +87,24 @@ func (x *index) requestsPerDay(w *usage.Window) (float64, *usage.Stats, bool) {
 	return 0, nil, false
 }
 
-// natGatewayIdle finds gateways that carried no byte in 30 days, and those that no
-// route table sends traffic to.
-func natGatewayIdle(x *index, s *subject) *draft {
-	n, ok := s.Detail.(*inventory.NATGateway)
-	if !ok || (s.State != inventory.StateAvailable && s.State != inventory.StateRunning) {
-		return nil
-	}
-	d := &draft{Finding: Finding{
-		Confidence: High,
-		Fix:        Fix{Action: "delete", Undo: UndoPartial, Note: "a new one can be made, with another address unless that is kept"},
-	}}
-	var traffic *usage.Stats
-	if s.window != nil {
-		traffic = s.window.Machine.Stats(usage.NetBytes)
-	}
-	routes, known := n.Routes.Get()
-	if traffic != nil && traffic.Sum > 0 {
-		return nil
-	}
-	switch {
-	case spans(s.window, x.t.NATWindow) && x.covered(s.window, traffic) && s.window.Fresh(traffic, x.now):
-		d.Because = "0 bytes in " + usage.Span(s.window.To.Sub(s.window.From))
-		d.Evidence = []usage.Evidence{sampled("bytes", "0", s.window, traffic)}
-		if known {
-			d.Evidence = append(d.Evidence, fact(s, "routes", usage.Number(float64(routes), 0)))
-		}
-	case known && routes == 0:
-		if age, ok := x.age(s); !ok || age < 7*day {
-			return nil
-		}
-		d.Confidence = Medium
-		d.Because = "no route table sends traffic to it"
-		d.Evidence = []usage.Evidence{fact(s, "routes", "0")}
-	default:
-		return nil
-	}
-	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
-	d.claimShare(s, "", 1, 1, wasteAndSavings)
-	return d
-}
-
 // addressUnused finds public addresses that are associated with nothing, or with a
 // machine that is stopped.
-func addressUnused(x *index, s *subject) *draft {
+func addressUnused(x *Index, s *Subject) *Draft {
 	a, ok := s.Detail.(*inventory.Address)
 	if !ok {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Fix:        Fix{Action: "release", Risk: Low, Undo: UndoNone, Note: "the same address cannot be had again; look for names that point to it first"},
 	}}
 	switch {
 	case a.AssociationID == "" && a.InstanceID == "" && s.State != inventory.StateInUse:
 		d.Because = "associated with nothing"
-		d.Evidence = []usage.Evidence{fact(s, "association", "none")}
+		d.Evidence = []usage.Evidence{Fact(s, "association", "none")}
 	case a.InstanceID != "" && x.read(s.Resource, inventory.KindInstance):
 		i, ok := x.near(s.Resource, inventory.KindInstance, a.InstanceID)
-		if !ok || i.State != inventory.StateStopped || i.KeepUntil.After(x.now) {
+		if !ok || i.State != inventory.StateStopped || i.KeepUntil.After(x.Now) {
 			return nil
 		}
 		var stopped time.Duration
@@ -155,15 +112,15 @@ func addressUnused(x *index, s *subject) *draft {
 			return nil
 		}
 		d.Because = "associated with a stopped machine"
-		d.Evidence = []usage.Evidence{fact(s, "association", i.ID), fact(i, "state", string(i.State))}
+		d.Evidence = []usage.Evidence{Fact(s, "association", i.ID), Fact(i, "state", string(i.State))}
 		if ok {
-			d.Evidence = append(d.Evidence, aged(i, "stopped", stopped))
+			d.Evidence = append(d.Evidence, Aged(i, "stopped", stopped))
 		} else {
 			d.Confidence = Medium
 		}
 	default:
 		return nil
 	}
-	d.claimShare(s, "", 1, 1, wasteAndSavings)
+	d.ClaimShare(s, "", 1, 1, WasteAndSavings)
 	return d
 }

@@ -17,7 +17,7 @@ func bucketOf(uri string) (string, bool) {
 
 // instanceAwayFromData finds running machines whose declared data (the tag
 // curfew:data) lies in a bucket of another region.
-func instanceAwayFromData(x *index, s *subject) *draft {
+func instanceAwayFromData(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || s.Tags[inventory.TagDataURI] == "" {
 		return nil
 	}
@@ -25,7 +25,7 @@ func instanceAwayFromData(x *index, s *subject) *draft {
 }
 
 // jobAwayFromData finds training jobs whose inputs lie in another region.
-func jobAwayFromData(x *index, s *subject) *draft {
+func jobAwayFromData(x *Index, s *Subject) *Draft {
 	j, ok := s.Detail.(*inventory.TrainingJob)
 	if !ok || s.State != inventory.StateRunning {
 		return nil
@@ -35,7 +35,7 @@ func jobAwayFromData(x *index, s *subject) *draft {
 
 // awayFrom is the finding that data lies in another region than its compute. What
 // the transfer costs is not known without the traffic.
-func (x *index) awayFrom(s *subject, uris []string) *draft {
+func (x *Index) awayFrom(s *Subject, uris []string) *Draft {
 	for _, uri := range uris {
 		name, ok := bucketOf(uri)
 		if !ok {
@@ -49,17 +49,17 @@ func (x *index) awayFrom(s *subject, uris []string) *draft {
 		if b.Region == s.Region || b.Region == "" {
 			continue
 		}
-		d := &draft{advice: true, Finding: Finding{
+		d := &Draft{Stands: true, Finding: Finding{
 			Savings: Saving{Why: "how much it reads from there is not measured"}, Confidence: High,
 			Because:  "runs in " + s.Region + ", its data lies in " + b.Region,
-			Evidence: []usage.Evidence{fact(s, "region", s.Region), fact(s, "data", uri), fact(b, "data_region", b.Region)},
+			Evidence: []usage.Evidence{Fact(s, "region", s.Region), Fact(s, "data", uri), Fact(b, "data_region", b.Region)},
 			Fix: Fix{Action: "move", Risk: Medium, Undo: UndoFull,
 				Note: "run it where its data lies, or copy the data once"},
 		}}
-		d.Cost, _ = x.cost(s, ledger.Compute)
-		if p, err := x.rate("egress:region", b.Region); err == nil {
+		d.Cost, _ = x.Cost(s, ledger.Compute)
+		if p, err := x.Rate("egress:region", b.Region); err == nil {
 			d.Evidence = append(d.Evidence, usage.Fact("transfer_usd_per_gib", p.Rate.String(), p.Source))
-			d.Fix.Note = sentence(d.Fix.Note, "each GiB read costs $"+p.Rate.String())
+			d.Fix.Note = Sentence(d.Fix.Note, "each GiB read costs $"+p.Rate.String())
 		}
 		return d
 	}

@@ -10,8 +10,8 @@ import (
 // rank puts findings in the order in which people should read them: by the dollars
 // a month that are known to be saved or wasted, then by what could be saved at
 // most, then by what cannot be judged; equal ones by step and identity.
-func rank(drafts []*draft) []Finding {
-	slices.SortFunc(drafts, func(a, b *draft) int {
+func rank(drafts []*Draft) []Finding {
+	slices.SortFunc(drafts, func(a, b *Draft) int {
 		return cmp.Or(
 			cmp.Compare(b.dollars(), a.dollars()),
 			cmp.Compare(b.Savings.UpperBound, a.Savings.UpperBound),
@@ -28,7 +28,7 @@ func rank(drafts []*draft) []Finding {
 	return out
 }
 
-func (d *draft) dollars() money.Amount {
+func (d *Draft) dollars() money.Amount {
 	if d.Savings.Known {
 		return max(d.Savings.Amount, d.Waste)
 	}

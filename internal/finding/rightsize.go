@@ -16,26 +16,26 @@ import (
 
 // sizing is right-sizing's advice on one machine, which several rules read.
 type sizing struct {
-	of     *subject
+	of     *Subject
 	advice rightsize.Advice
 	ok     bool
 }
 
 // size returns the advice on a running, busy machine whose GPUs were measured.
-func (x *index) size(s *subject) (*rightsize.Advice, bool) {
+func (x *Index) size(s *Subject) (*rightsize.Advice, bool) {
 	if x.sized.of == s {
 		return &x.sized.advice, x.sized.ok
 	}
 	x.sized = sizing{of: s}
 	m, known := x.machineOf(s)
-	if !known || m.GPUs() == 0 || s.State != inventory.StateRunning || !s.judged || s.duty.State != duty.Busy ||
-		!spans(s.window, x.t.MinAge) || !roomy(s.window, float64(m.AcceleratorMemoryMiB)*(1<<20)) {
+	if !known || m.GPUs() == 0 || s.State != inventory.StateRunning || !s.Judged || s.Duty.State != duty.Busy ||
+		!Spans(s.Window, x.Thresholds.MinAge) || !roomy(s.Window, float64(m.AcceleratorMemoryMiB)*(1<<20)) {
 		return nil, false
 	}
-	if age, known := x.age(s); known && age < x.t.MinAge {
+	if age, known := x.Age(s); known && age < x.Thresholds.MinAge {
 		return nil, false
 	}
-	a, err := rightsize.Advise(s.window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: s.Purpose, MinCoverage: x.t.Coverage})
+	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: s.Purpose, MinCoverage: x.Thresholds.Coverage})
 	switch {
 	case errors.Is(err, rightsize.ErrNoAccelerator):
 	case err != nil:
@@ -70,7 +70,7 @@ func idlesInPart(a *rightsize.Advice) bool {
 
 // gpuCountOver finds machines of which some GPUs never computed, where one with
 // fewer GPUs does the work.
-func gpuCountOver(x *index, s *subject) *draft {
+func gpuCountOver(x *Index, s *Subject) *Draft {
 	a, ok := x.size(s)
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed >= a.GPUs {
 		return nil
@@ -78,29 +78,29 @@ func gpuCountOver(x *index, s *subject) *draft {
 	if x.account.Advice != nil {
 		return x.spare(s, a)
 	}
-	return x.resize(s, a, count(int64(a.GPUsUsed), "GPU")+" of "+usage.Number(float64(a.GPUs), 0)+" used",
+	return x.resize(s, a, Count(int64(a.GPUsUsed), "GPU")+" of "+usage.Number(float64(a.GPUs), 0)+" used",
 		func(c rightsize.Candidate) bool { return c.GPUs < a.GPUs })
 }
 
 // spare is the finding that some GPUs of a machine never computed, where no smaller one is
 // for sale.
-func (x *index) spare(s *subject, a *rightsize.Advice) *draft {
+func (x *Index) spare(s *Subject, a *rightsize.Advice) *Draft {
 	rest := int64(a.GPUs - a.GPUsUsed)
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Because:    usage.Number(float64(a.GPUsUsed), 0) + " of " + usage.Number(float64(a.GPUs), 0) + " GPUs used: the others could serve other work",
 		Evidence:   a.Evidence,
 		Fix:        Fix{Action: "advise", Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
-	}, unknown: "the GPUs that rest are charged until other work takes them"}
+	}, Unknown: "the GPUs that rest are charged until other work takes them"}
 	if p, err := x.account.Prices.Price(s.Cloud, price.GPUs, s.Size.GPU, s.Region, price.OnDemand); err == nil {
-		d.bound = x.amount(p.Cost(rest*money.HoursPerMonth, 1))
+		d.Bound = x.amount(p.Cost(rest*money.HoursPerMonth, 1))
 	}
 	return d
 }
 
 // gpuUnderutilized finds machines whose GPUs compute for a part of the time and
 // that a cheaper type would do for.
-func gpuUnderutilized(x *index, s *subject) *draft {
+func gpuUnderutilized(x *Index, s *Subject) *Draft {
 	a, ok := x.size(s)
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || !idlesInPart(a) {
 		return nil
@@ -115,7 +115,7 @@ const memoryOver = 0.4
 // gpuMemoryOver finds well-used machines whose accelerators have far more memory
 // than was ever in use, where one with less memory that does the same work is
 // cheaper.
-func gpuMemoryOver(x *index, s *subject) *draft {
+func gpuMemoryOver(x *Index, s *Subject) *Draft {
 	a, ok := x.size(s)
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || idlesInPart(a) || !a.MemoryKnown {
 		return nil
@@ -133,12 +133,12 @@ func gpuMemoryOver(x *index, s *subject) *draft {
 
 // inferenceInstance finds inference machines under the target that a cheaper type
 // would do for.
-func inferenceInstance(x *index, s *subject) *draft {
+func inferenceInstance(x *Index, s *Subject) *Draft {
 	a, ok := x.size(s)
 	if !ok || s.Purpose != inventory.Inference || !idlesInPart(a) {
 		return nil
 	}
-	return x.resize(s, a, "inference at "+usage.Number(a.UtilMean, 0)+" % GPU, target "+usage.Number(x.t.InferenceTarget, 0)+" %", nil)
+	return x.resize(s, a, "inference at "+usage.Number(a.UtilMean, 0)+" % GPU, target "+usage.Number(x.Thresholds.InferenceTarget, 0)+" %", nil)
 }
 
 // alike says whether work for one accelerator runs on another: every NVIDIA GPU
@@ -152,12 +152,12 @@ func alike(a, b price.Accelerator) bool {
 }
 
 // worthwhile says whether a price saves enough to be worth the change.
-func (x *index) worthwhile(now, then money.Amount) bool {
-	return float64(then) <= (1-x.t.RightsizeSaving)*float64(now)
+func (x *Index) worthwhile(now, then money.Amount) bool {
+	return float64(then) <= (1-x.Thresholds.RightsizeSaving)*float64(now)
 }
 
 // resize is the finding that the cheapest machine that fits costs less.
-func (x *index) resize(s *subject, a *rightsize.Advice, because string, fits func(rightsize.Candidate) bool) *draft {
+func (x *Index) resize(s *Subject, a *rightsize.Advice, because string, fits func(rightsize.Candidate) bool) *Draft {
 	if x.account.Advice != nil {
 		return nil // nobody sells another machine in its place
 	}
@@ -171,55 +171,55 @@ func (x *index) resize(s *subject, a *rightsize.Advice, because string, fits fun
 	d := x.resized(s, a, c, because)
 	d.Evidence = append(d.Evidence, usage.Fact("usd_per_hour_after", c.Hourly.String(), c.Price.Source))
 	if !priced {
-		d.unpriced(s, errors.New(a.Unpriced))
+		d.NoPrice(s, errors.New(a.Unpriced))
 		return d
 	}
 	if i, ok := s.Detail.(*inventory.Instance); ok {
 		if i.Market == inventory.Spot {
-			d.unknown = "it runs at the spot price; the other type's is not compared"
+			d.Unknown = "it runs at the spot price; the other type's is not compared"
 		}
 		if group := groupOf(s); group != "" {
-			d.Fix.Note = sentence(d.Fix.Note, "changed through the launch template of Auto Scaling group "+group)
+			d.Fix.Note = Sentence(d.Fix.Note, "changed through the launch template of Auto Scaling group "+group)
 		}
 	}
-	d.claimShare(s, ledger.Compute, int64(now-c.Hourly), int64(now), savingsOnly)
+	d.ClaimShare(s, ledger.Compute, int64(now-c.Hourly), int64(now), SavingsOnly)
 	return d
 }
 
 // resized is what is said of a candidate.
-func (x *index) resized(s *subject, a *rightsize.Advice, c rightsize.Candidate, because string) *draft {
-	d := &draft{Finding: Finding{
+func (x *Index) resized(s *Subject, a *rightsize.Advice, c rightsize.Candidate, because string) *Draft {
+	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Because:    because + ": " + c.Machine.Type + " would do",
 		Evidence:   append([]usage.Evidence{}, a.Evidence...),
 		Fix:        Fix{Action: "change-type", Undo: UndoFull, Note: "it is stopped for the change; try it on one run first"},
 	}}
-	d.Evidence = append(d.Evidence, fact(s, "fits", c.Machine.Type))
+	d.Evidence = append(d.Evidence, Fact(s, "fits", c.Machine.Type))
 	if len(c.Against) > 0 {
 		d.Confidence = Medium
-		d.Fix.Note = sentence(d.Fix.Note, "against it: "+strings.Join(c.Against, ", "))
+		d.Fix.Note = Sentence(d.Fix.Note, "against it: "+strings.Join(c.Against, ", "))
 	}
 	if a.Basis == usage.GPUUtil || len(a.Warnings) > 0 {
 		d.Confidence = Medium
 	}
 	if len(a.Warnings) > 0 {
-		d.Fix.Note = sentence(d.Fix.Note, strings.Join(a.Warnings, ", "))
+		d.Fix.Note = Sentence(d.Fix.Note, strings.Join(a.Warnings, ", "))
 	}
 	if s.Kind == inventory.KindInstance {
 		losesLocalDisks(&d.Fix, s.Size)
 	}
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
 	return d
 }
 
 // inferenceEndpoint finds endpoints whose machines work far under the target:
 // with fewer replicas, or where there is one, on a cheaper type.
-func inferenceEndpoint(x *index, s *subject) *draft {
+func inferenceEndpoint(x *Index, s *Subject) *Draft {
 	e, ok := s.Detail.(*inventory.Endpoint)
 	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless || e.Variants[0].Count < 1 ||
-		!spans(s.window, 7*day) {
+		!Spans(s.Window, 7*day) {
 		return nil
 	}
 	v := e.Variants[0]
@@ -227,7 +227,7 @@ func inferenceEndpoint(x *index, s *subject) *draft {
 	if !known {
 		return nil
 	}
-	sig, st := x.loadOf(s.window, n)
+	sig, st := x.loadOf(s.Window, n)
 	if st == nil {
 		return nil
 	}
@@ -239,10 +239,10 @@ func inferenceEndpoint(x *index, s *subject) *draft {
 	if productionNames[s.Owner.Environment] && v.Count > 1 {
 		least = 2 // one may fail
 	}
-	if needed := max(least, int64(math.Ceil(float64(v.Count)*load/x.t.InferenceTarget))); needed < v.Count {
+	if needed := max(least, int64(math.Ceil(float64(v.Count)*load/x.Thresholds.InferenceTarget))); needed < v.Count {
 		return x.fewerReplicas(s, v, needed, load, st)
 	}
-	if v.Count == 1 && load < x.t.InferenceTarget {
+	if v.Count == 1 && load < x.Thresholds.InferenceTarget {
 		return x.smallerEndpoint(s, v)
 	}
 	return nil
@@ -250,9 +250,9 @@ func inferenceEndpoint(x *index, s *subject) *draft {
 
 // loadOf returns the signal that says how loaded an endpoint's machines are: GPU
 // utilisation of machines that have GPUs, CPU utilisation of the others.
-func (x *index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
+func (x *Index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
 	if gpus == 0 {
-		if st := w.Machine.Stats(usage.CPUUtil); x.covered(w, st) && w.Fresh(st, x.now) {
+		if st := w.Machine.Stats(usage.CPUUtil); x.Covered(w, st) && w.Fresh(st, x.Now) {
 			return usage.CPUUtil, st
 		}
 		return 0, nil
@@ -261,34 +261,34 @@ func (x *index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
 	if len(tracks) != 1 {
 		return 0, nil
 	}
-	if st := tracks[0].Stats(usage.GPUUtil); x.covered(w, st) && w.Fresh(st, x.now) {
+	if st := tracks[0].Stats(usage.GPUUtil); x.Covered(w, st) && w.Fresh(st, x.Now) {
 		return usage.GPUUtil, st
 	}
 	return 0, nil
 }
 
-func (x *index) fewerReplicas(s *subject, v inventory.Variant, needed int64, load float64, st *usage.Stats) *draft {
-	d := &draft{Finding: Finding{
+func (x *Index) fewerReplicas(s *Subject, v inventory.Variant, needed int64, load float64, st *usage.Stats) *Draft {
+	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    "p95 load " + usage.Number(load, 0) + " %: " + usage.Number(float64(needed), 0) + " of " + count(v.Count, "replica") + " would do",
-		Evidence: []usage.Evidence{sampled("load_p95_pct", usage.Number(load, 1), s.window, st), fact(s, "replicas", usage.Number(float64(v.Count), 0)),
+		Because:    "p95 load " + usage.Number(load, 0) + " %: " + usage.Number(float64(needed), 0) + " of " + Count(v.Count, "replica") + " would do",
+		Evidence: []usage.Evidence{Sampled("load_p95_pct", usage.Number(load, 1), s.Window, st), Fact(s, "replicas", usage.Number(float64(v.Count), 0)),
 			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
 		Fix: Fix{Action: "scale", Undo: UndoFull, Note: "let it scale by its load; latency rises as utilisation does"},
 	}}
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
-	d.claimShare(s, ledger.Compute, v.Count-needed, v.Count, savingsOnly)
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
+	d.ClaimShare(s, ledger.Compute, v.Count-needed, v.Count, SavingsOnly)
 	return d
 }
 
 // smallerEndpoint compares the managed service's own prices of machines that fit.
-func (x *index) smallerEndpoint(s *subject, v inventory.Variant) *draft {
+func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 	m, known := x.machine(v.Type)
 	if !known || m.GPUs() == 0 || x.account.Prices == nil {
 		return nil
 	}
-	a, err := rightsize.Advise(s.window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: inventory.Inference, MinCoverage: x.t.Coverage})
+	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: inventory.Inference, MinCoverage: x.Thresholds.Coverage})
 	if err != nil || a.Verdict == rightsize.Unknown || !idlesInPart(&a) {
 		if err != nil && !errors.Is(err, rightsize.ErrNoAccelerator) {
 			x.fail(err)
@@ -315,9 +315,9 @@ func (x *index) smallerEndpoint(s *subject, v inventory.Variant) *draft {
 		return x.tooManyGPUs(s, m, &a, now, managed)
 	}
 	d := x.resized(s, &a, c, "inference at "+usage.Number(a.UtilMean, 0)+" % GPU")
-	d.Fix.Note = sentence(d.Fix.Note, "put a new configuration in place, then switch")
-	d.Evidence = append(d.Evidence, priced("usd_per_hour", now, "price book"), priced("usd_per_hour_after", then, "price book"))
-	d.claimShare(s, ledger.Compute, int64(now-then), int64(now), savingsOnly)
+	d.Fix.Note = Sentence(d.Fix.Note, "put a new configuration in place, then switch")
+	d.Evidence = append(d.Evidence, Priced("usd_per_hour", now, "price book"), Priced("usd_per_hour_after", then, "price book"))
+	d.ClaimShare(s, ledger.Compute, int64(now-then), int64(now), SavingsOnly)
 	return d
 }
 
@@ -325,7 +325,7 @@ func (x *index) smallerEndpoint(s *subject, v inventory.Variant) *draft {
 // under its target, where nothing cheaper surely fits because nobody measured how
 // much memory its model takes: at most it saves what the smallest machine with the
 // same accelerator costs less.
-func (x *index) tooManyGPUs(s *subject, m price.Machine, a *rightsize.Advice, now money.Amount, managed func(string) (money.Amount, error)) *draft {
+func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, now money.Amount, managed func(string) (money.Amount, error)) *Draft {
 	if a.Verdict != rightsize.Overprovisioned || a.MemoryKnown || m.GPUs() < 2 {
 		return nil
 	}
@@ -341,16 +341,16 @@ func (x *index) tooManyGPUs(s *subject, m price.Machine, a *rightsize.Advice, no
 	if name == "" {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    "inference at " + usage.Number(a.UtilMean, 0) + " % of " + count(int64(m.GPUs()), "GPU") + ": fewer would do",
-		Evidence:   append(append([]usage.Evidence{}, a.Evidence...), fact(s, "smallest", name)),
+		Because:    "inference at " + usage.Number(a.UtilMean, 0) + " % of " + Count(int64(m.GPUs()), "GPU") + ": fewer would do",
+		Evidence:   append(append([]usage.Evidence{}, a.Evidence...), Fact(s, "smallest", name)),
 		Fix: Fix{Action: "change-type", Undo: UndoFull,
 			Note: "measure how much GPU memory its model takes, then put a new configuration in place"},
-	}, unknown: "whether its model fits on fewer GPUs is not measured"}
+	}, Unknown: "whether its model fits on fewer GPUs is not measured"}
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Medium)
-	d.Fix.Note = sentence(note, d.Fix.Note)
-	d.claimShare(s, ledger.Compute, int64(now-least), int64(now), savingsOnly)
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
+	d.ClaimShare(s, ledger.Compute, int64(now-least), int64(now), SavingsOnly)
 	return d
 }

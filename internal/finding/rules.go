@@ -2,111 +2,101 @@ package finding
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// rule is one rule: what it is called, which resources it looks at, and what it
-// says of one of them.
-type rule struct {
-	id   string
-	step Step
-	kind inventory.Kind
-	// needs are kinds that must have been listed for an answer.
-	needs []inventory.Kind
-	// judge returns a draft, or nil where there is nothing to find or not enough is
+// Rule is one rule: what it is called, which resources it looks at, and what it
+// says of one of them. A rule that looks at several kinds is listed once for each.
+type Rule struct {
+	ID   string
+	Step Step
+	Kind inventory.Kind
+	// Needs are kinds that must have been listed for an answer.
+	Needs []inventory.Kind
+	// Judge returns a draft, or nil where there is nothing to find or not enough is
 	// known to find it.
-	judge func(x *index, s *subject) *draft
+	Judge func(x *Index, s *Subject) *Draft
 }
 
-// rules are all rules, in the seven steps. A rule that looks at several kinds is
-// listed once for each.
-var rules = []rule{
-	{id: "telemetry-missing", step: StepMeasure, kind: inventory.KindInstance, judge: telemetryMissing},
+// rules are those that hold in any cloud, in the seven steps.
+var rules = []Rule{
+	{ID: "telemetry-missing", Step: StepMeasure, Kind: inventory.KindInstance, Judge: telemetryMissing},
 
-	{id: "gpu-instance-idle", step: StepIdle, kind: inventory.KindInstance, judge: gpuInstanceIdle},
-	{id: "gpu-held", step: StepIdle, kind: inventory.KindInstance, judge: gpuHeld},
-	{id: "instance-idle", step: StepIdle, kind: inventory.KindInstance, judge: instanceIdle},
-	{id: "training-stalled", step: StepIdle, kind: inventory.KindInstance, judge: instanceStalled},
-	{id: "training-stalled", step: StepIdle, kind: inventory.KindTrainingJob, judge: jobStalled},
-	{id: "instance-overdue", step: StepIdle, kind: inventory.KindInstance, judge: instanceOverdue},
-	{id: "instance-stopped", step: StepIdle, kind: inventory.KindInstance, needs: []inventory.Kind{inventory.KindVolume}, judge: instanceStopped},
-	{id: "training-overrun", step: StepIdle, kind: inventory.KindTrainingJob, judge: trainingOverrun},
-	{id: "always-on", step: StepIdle, kind: inventory.KindInstance, judge: alwaysOn},
-	{id: "endpoint-idle", step: StepIdle, kind: inventory.KindEndpoint, judge: endpointIdle},
-	{id: "notebook-idle", step: StepIdle, kind: inventory.KindNotebook, judge: notebookIdle},
-	{id: "load-balancer-idle", step: StepIdle, kind: inventory.KindLoadBalancer, judge: loadBalancerIdle},
-	{id: "nat-gateway-idle", step: StepIdle, kind: inventory.KindNATGateway, judge: natGatewayIdle},
-	{id: "address-unused", step: StepIdle, kind: inventory.KindAddress, judge: addressUnused},
+	{ID: "gpu-instance-idle", Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuInstanceIdle},
+	{ID: "gpu-held", Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuHeld},
+	{ID: "instance-idle", Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
+	{ID: "training-stalled", Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceStalled},
+	{ID: "training-stalled", Step: StepIdle, Kind: inventory.KindTrainingJob, Judge: jobStalled},
+	{ID: "instance-overdue", Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceOverdue},
+	{ID: "instance-stopped", Step: StepIdle, Kind: inventory.KindInstance, Needs: []inventory.Kind{inventory.KindVolume}, Judge: instanceStopped},
+	{ID: "always-on", Step: StepIdle, Kind: inventory.KindInstance, Judge: alwaysOn},
+	{ID: "load-balancer-idle", Step: StepIdle, Kind: inventory.KindLoadBalancer, Judge: loadBalancerIdle},
+	{ID: "address-unused", Step: StepIdle, Kind: inventory.KindAddress, Judge: addressUnused},
 
-	{id: "volume-unattached", step: StepStorage, kind: inventory.KindVolume, judge: volumeUnattached},
-	{id: "volume-gp2", step: StepStorage, kind: inventory.KindVolume, judge: volumeGP2},
-	{id: "snapshot-old", step: StepStorage, kind: inventory.KindSnapshot, needs: []inventory.Kind{inventory.KindImage}, judge: snapshotOld},
-	{id: "image-unused", step: StepStorage, kind: inventory.KindImage,
-		needs: []inventory.Kind{inventory.KindInstance, inventory.KindSnapshot}, judge: imageUnused},
-	{id: "bucket-no-lifecycle", step: StepStorage, kind: inventory.KindBucket, judge: bucketNoLifecycle},
-	{id: "bucket-multipart", step: StepStorage, kind: inventory.KindBucket, judge: bucketMultipart},
-	{id: "bucket-noncurrent", step: StepStorage, kind: inventory.KindBucket, judge: bucketNoncurrent},
-	{id: "checkpoint-stale", step: StepStorage, kind: inventory.KindBucket, judge: checkpointStale},
-	{id: "log-group-no-retention", step: StepStorage, kind: inventory.KindLogGroup, judge: logGroupNoRetention},
-	{id: "repository-no-lifecycle", step: StepStorage, kind: inventory.KindRepository, judge: repositoryNoLifecycle},
-	{id: "repository-untagged", step: StepStorage, kind: inventory.KindRepository, judge: repositoryUntagged},
+	{ID: "volume-unattached", Step: StepStorage, Kind: inventory.KindVolume, Judge: volumeUnattached},
+	{ID: "snapshot-old", Step: StepStorage, Kind: inventory.KindSnapshot, Needs: []inventory.Kind{inventory.KindImage}, Judge: snapshotOld},
+	{ID: "image-unused", Step: StepStorage, Kind: inventory.KindImage,
+		Needs: []inventory.Kind{inventory.KindInstance, inventory.KindSnapshot}, Judge: imageUnused},
 
-	{id: "compute-away-from-data", step: StepEgress, kind: inventory.KindInstance, judge: instanceAwayFromData},
-	{id: "compute-away-from-data", step: StepEgress, kind: inventory.KindTrainingJob, judge: jobAwayFromData},
+	{ID: "compute-away-from-data", Step: StepEgress, Kind: inventory.KindInstance, Judge: instanceAwayFromData},
+	{ID: "compute-away-from-data", Step: StepEgress, Kind: inventory.KindTrainingJob, Judge: jobAwayFromData},
 
-	{id: "training-on-demand", step: StepSpot, kind: inventory.KindInstance, judge: trainingOnDemand},
+	{ID: "training-on-demand", Step: StepSpot, Kind: inventory.KindInstance, Judge: trainingOnDemand},
 
-	{id: "gpu-count-over", step: StepRightsize, kind: inventory.KindInstance, judge: gpuCountOver},
-	{id: "gpu-memory-over", step: StepRightsize, kind: inventory.KindInstance, judge: gpuMemoryOver},
-	{id: "gpu-underutilized", step: StepRightsize, kind: inventory.KindInstance, judge: gpuUnderutilized},
-	{id: "inference-overprovisioned", step: StepRightsize, kind: inventory.KindInstance, judge: inferenceInstance},
-	{id: "inference-overprovisioned", step: StepRightsize, kind: inventory.KindEndpoint, judge: inferenceEndpoint},
-	{id: "autoscaling-sticky", step: StepRightsize, kind: inventory.KindAutoScalingGroup,
-		needs: []inventory.Kind{inventory.KindInstance}, judge: autoscalingSticky},
+	{ID: "gpu-count-over", Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuCountOver},
+	{ID: "gpu-memory-over", Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuMemoryOver},
+	{ID: "gpu-underutilized", Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuUnderutilized},
+	{ID: "inference-overprovisioned", Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceInstance},
+	{ID: "inference-overprovisioned", Step: StepRightsize, Kind: inventory.KindEndpoint, Judge: inferenceEndpoint},
+	{ID: "autoscaling-sticky", Step: StepRightsize, Kind: inventory.KindAutoScalingGroup,
+		Needs: []inventory.Kind{inventory.KindInstance}, Judge: autoscalingSticky},
 
-	{id: "model-optimize", step: StepModel, kind: inventory.KindInstance, judge: modelOptimize},
-	{id: "model-optimize", step: StepModel, kind: inventory.KindEndpoint, judge: modelOptimize},
+	{ID: "model-optimize", Step: StepModel, Kind: inventory.KindInstance, Judge: modelOptimize},
+	{ID: "model-optimize", Step: StepModel, Kind: inventory.KindEndpoint, Judge: modelOptimize},
 
-	{id: "generation-old", step: StepCommit, kind: inventory.KindInstance, judge: generationOld},
-	{id: "commitment-unused", step: StepCommit, kind: inventory.KindCommitment, needs: []inventory.Kind{inventory.KindInstance}, judge: commitmentUnused},
-	{id: "reservation-unused", step: StepCommit, kind: inventory.KindCapacityReservation, judge: reservationUnused},
+	{ID: "generation-old", Step: StepCommit, Kind: inventory.KindInstance, Judge: generationOld},
+	{ID: "commitment-unused", Step: StepCommit, Kind: inventory.KindCommitment, Needs: []inventory.Kind{inventory.KindInstance}, Judge: commitmentUnused},
+	{ID: "reservation-unused", Step: StepCommit, Kind: inventory.KindCapacityReservation, Judge: reservationUnused},
 }
 
 // Needs returns the kinds beside a resource's own that must have been listed for a
-// rule to answer.
-func Needs(id string) []inventory.Kind {
+// rule to answer, be it a general one or one of more.
+func Needs(id string, more []Rule) []inventory.Kind {
 	var out []inventory.Kind
-	for _, r := range rules {
-		if r.id == id {
-			out = append(out, r.needs...)
+	for _, r := range slices.Concat(rules, more) {
+		if r.ID == id {
+			out = append(out, r.Needs...)
 		}
 	}
 	return out
 }
 
 // tagRule looks at every kind and is run apart.
-var tagRule = rule{id: "tag-missing", step: StepMeasure, judge: tagMissing}
+var tagRule = Rule{ID: "tag-missing", Step: StepMeasure, Judge: tagMissing}
 
 // billRules look at a bill and not at resources.
-var billRules = []rule{
-	{id: "egress-cross-region", step: StepEgress},
-	{id: "egress-cross-zone", step: StepEgress},
-	{id: "egress-internet", step: StepEgress},
-	{id: "nat-data", step: StepEgress},
-	{id: "download-repeated", step: StepEgress},
-	{id: "commitment-gap", step: StepCommit},
-	{id: "commitment-unused", step: StepCommit},
+var billRules = []Rule{
+	{ID: "egress-cross-region", Step: StepEgress},
+	{ID: "egress-cross-zone", Step: StepEgress},
+	{ID: "egress-internet", Step: StepEgress},
+	{ID: "nat-data", Step: StepEgress},
+	{ID: "download-repeated", Step: StepEgress},
+	{ID: "commitment-gap", Step: StepCommit},
+	{ID: "commitment-unused", Step: StepCommit},
 }
 
-// byKind holds the rules of each kind, in their order.
-var byKind = func() map[inventory.Kind][]*rule {
-	m := map[inventory.Kind][]*rule{}
-	for i := range rules {
-		m[rules[i].kind] = append(m[rules[i].kind], &rules[i])
+// byKind are the rules of each kind: the general ones, then more.
+func byKind(more []Rule) map[inventory.Kind][]*Rule {
+	m := map[inventory.Kind][]*Rule{}
+	for _, some := range [][]Rule{rules, more} {
+		for i := range some {
+			m[some[i].Kind] = append(m[some[i].Kind], &some[i])
+		}
 	}
 	return m
-}()
+}
 
 // Evaluate runs all rules over an account, counts each dollar once over all
 // findings, and returns the findings ranked by dollars. Thresholds that are zero
@@ -139,35 +129,35 @@ func Evaluate(a *Account, t Thresholds, required []string) ([]Finding, error) {
 }
 
 // run runs the rules of a resource's kind over it.
-func (x *index) run(s *subject) {
+func (x *Index) run(s *Subject) {
 	if s.State == inventory.StateDeleting {
 		return
 	}
 	x.apply(&tagRule, s)
-	kept := s.KeepUntil.After(x.now)
-	for _, r := range byKind[s.Kind] {
-		if kept && (r.step == StepIdle || r.step == StepStorage) {
+	kept := s.KeepUntil.After(x.Now)
+	for _, r := range x.byKind[s.Kind] {
+		if kept && (r.Step == StepIdle || r.Step == StepStorage) {
 			continue
 		}
 		x.apply(r, s)
 	}
 }
 
-func (x *index) apply(r *rule, s *subject) {
-	for _, k := range r.needs {
+func (x *Index) apply(r *Rule, s *Subject) {
+	for _, k := range r.Needs {
 		if !x.read(s.Resource, k) {
 			return
 		}
 	}
-	d := r.judge(x, s)
-	if d == nil || (d.wastes() && s.KeepUntil.After(x.now)) {
+	d := r.Judge(x, s)
+	if d == nil || (d.wastes() && s.KeepUntil.After(x.Now)) {
 		return
 	}
-	x.add(r.id, r.step, s, d)
+	x.add(r.ID, r.Step, s, d)
 }
 
 // advise makes of a fix what people can do.
-func (d *draft) advise(a *Advice) {
+func (d *Draft) advise(a *Advice) {
 	note := a.End
 	switch d.Fix.Action {
 	case "advise", "measure":
@@ -179,12 +169,12 @@ func (d *draft) advise(a *Advice) {
 }
 
 // add enters a draft as a rule's finding about a subject.
-func (x *index) add(rule string, step Step, s *subject, d *draft) {
+func (x *Index) add(rule string, step Step, s *Subject, d *Draft) {
 	d.Rule, d.Step, d.Resource, d.ID = rule, step, s.Resource, ID(rule, s.ref)
 	if a := x.account.Advice; a != nil {
 		d.advise(a)
 	}
-	d.Fix.Note = sentence(d.first, d.Fix.Note)
+	d.Fix.Note = Sentence(d.first, d.Fix.Note)
 	if d.Fix.Command == "" {
 		d.Fix.Command = "curfew fix " + d.ID[:8]
 	}

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +28,8 @@ func TestRulesOfTheContract(t *testing.T) {
 		StepCommit:    "generation-old commitment-unused reservation-unused",
 	}
 	got := map[string]Step{}
-	for _, r := range append([]rule{tagRule}, rules...) {
-		got[r.id] = r.step
+	for _, r := range slices.Concat([]Rule{tagRule}, rules, registered) {
+		got[r.ID] = r.Step
 	}
 	wanted := map[string]Step{}
 	for step, ids := range want {

@@ -23,14 +23,14 @@ const (
 // alwaysOn finds machines that run all week and work under a third of its hours in
 // a daily pattern. What a schedule saves counts only hours of the week in which
 // nothing ran in any week of the window; hours without samples count as work.
-func alwaysOn(x *index, s *subject) *draft {
+func alwaysOn(x *Index, s *Subject) *Draft {
 	n, known := s.Size.GPUs.Get()
-	w := s.window
-	if s.State != inventory.StateRunning || !known || !s.judged || s.duty.State != duty.Busy || s.Purpose == inventory.Inference ||
-		!spans(w, 7*day) {
+	w := s.Window
+	if s.State != inventory.StateRunning || !known || !s.Judged || s.Duty.State != duty.Busy || s.Purpose == inventory.Inference ||
+		!Spans(w, 7*day) {
 		return nil
 	}
-	if age, known := x.age(s); known && age < 7*day {
+	if age, known := x.Age(s); known && age < 7*day {
 		return nil
 	}
 	signals := x.activity(w, n)
@@ -44,7 +44,7 @@ func alwaysOn(x *index, s *subject) *draft {
 		}
 	}
 	busy := share(busiest.Active, busiest.Count)
-	if busy >= x.t.AlwaysOn {
+	if busy >= x.Thresholds.AlwaysOn {
 		return nil
 	}
 	week := weekOf(w, signals)
@@ -52,26 +52,26 @@ func alwaysOn(x *index, s *subject) *draft {
 	if nightly < dailyOff || days < patternDays {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    fmt.Sprintf("always on, works %s of the hours; nothing at %d h of the week", percent(busy), off),
+		Because:    fmt.Sprintf("always on, works %s of the hours; nothing at %d h of the week", Percent(busy), off),
 		Evidence: []usage.Evidence{
-			sampled("active_share", usage.Number(busy, 2), w, busiest),
-			sampled("hours_off_per_week", usage.Number(float64(off), 0), w, busiest),
-			sampled("work_between_utc", week.hours(), w, busiest),
+			Sampled("active_share", usage.Number(busy, 2), w, busiest),
+			Sampled("hours_off_per_week", usage.Number(float64(off), 0), w, busiest),
+			Sampled("work_between_utc", week.hours(), w, busiest),
 		},
 		Fix: Fix{Action: "schedule", Undo: UndoFull, Note: "stops it outside " + week.hours() + " UTC; its disks go on costing"},
 	}}
-	d.Fix.Note = sentence(d.Fix.Note, restart(s))
+	d.Fix.Note = Sentence(d.Fix.Note, restart(s))
 	losesLocalDisks(&d.Fix, s.Size)
 	if group := groupOf(s); group != "" {
 		d.Fix.Undo = UndoPartial
-		d.Fix.Note = sentence(d.Fix.Note, "a member of Auto Scaling group "+group+": scheduled only through the group, which ends machines with their disks")
+		d.Fix.Note = Sentence(d.Fix.Note, "a member of Auto Scaling group "+group+": scheduled only through the group, which ends machines with their disks")
 	}
 	var note string
-	d.Fix.Risk, note = risk(s.Resource, Low)
-	d.Fix.Note = sentence(note, d.Fix.Note)
-	d.claimShare(s, ledger.Compute, int64(off), hoursOfWeek, wasteAndSavings)
+	d.Fix.Risk, note = Risk(s.Resource, Low)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
+	d.ClaimShare(s, ledger.Compute, int64(off), hoursOfWeek, WasteAndSavings)
 	return d
 }
 
@@ -87,15 +87,15 @@ type activity struct {
 // activity returns the signals that say when a machine works, each covering the
 // window: those of every GPU, or CPU and network of a machine without any. It is empty
 // where one of them is missing.
-func (x *index) activity(w *usage.Window, gpus int) []activity {
+func (x *Index) activity(w *usage.Window, gpus int) []activity {
 	var noise usage.Activity
 	cpu := w.Machine.Stats(usage.CPUUtil)
-	if !x.covered(w, cpu) || !w.Fresh(cpu, x.now) {
+	if !x.Covered(w, cpu) || !w.Fresh(cpu, x.Now) {
 		return nil
 	}
 	if gpus == 0 {
 		net := w.Machine.Stats(usage.NetBytes)
-		if !x.covered(w, net) || !w.Fresh(net, x.now) {
+		if !x.Covered(w, net) || !w.Fresh(net, x.Now) {
 			return nil
 		}
 		return []activity{{Stats: cpu, floor: noise.Floor(usage.CPUUtil, 0)},
@@ -108,7 +108,7 @@ func (x *index) activity(w *usage.Window, gpus int) []activity {
 	out := make([]activity, 0, len(tracks)+1)
 	for _, t := range tracks {
 		st := t.Stats(usage.GPUUtil)
-		if !x.covered(w, st) || !w.Fresh(st, x.now) {
+		if !x.Covered(w, st) || !w.Fresh(st, x.Now) {
 			return nil
 		}
 		out = append(out, activity{Stats: st, floor: noise.Floor(usage.GPUUtil, 0)})

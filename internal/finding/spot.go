@@ -13,7 +13,7 @@ import (
 )
 
 // hourly returns a machine price of the book as an amount an hour.
-func (x *index) hourly(find func(b *price.Book) (price.Price, error)) (money.Amount, error) {
+func (x *Index) hourly(find func(b *price.Book) (price.Price, error)) (money.Amount, error) {
 	if x.account.Prices == nil {
 		return 0, price.ErrUnpriced
 	}
@@ -26,22 +26,22 @@ func (x *index) hourly(find func(b *price.Book) (price.Price, error)) (money.Amo
 
 // trainingOnDemand finds busy ephemeral training machines at the on-demand price
 // whose spot price, time lost to restarts included, is lower.
-func trainingOnDemand(x *index, s *subject) *draft {
+func trainingOnDemand(x *Index, s *Subject) *Draft {
 	i, ok := onDemand(s)
-	if !ok || s.Purpose != inventory.Training || s.Lifetime != inventory.Ephemeral || !s.judged || s.duty.State != duty.Busy ||
+	if !ok || s.Purpose != inventory.Training || s.Lifetime != inventory.Ephemeral || !s.Judged || s.Duty.State != duty.Busy ||
 		i.CapacityReservationID != "" {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: Medium,
 		Because:    "training on demand that may be interrupted",
-		Evidence: []usage.Evidence{fact(s, "market", string(i.Market)), fact(s, "lifetime", string(s.Lifetime)),
-			{Signal: "duty", Value: s.duty.State.String(), Coverage: s.duty.Coverage, Source: "metrics"}},
+		Evidence: []usage.Evidence{Fact(s, "market", string(i.Market)), Fact(s, "lifetime", string(s.Lifetime)),
+			{Signal: "duty", Value: s.Duty.State.String(), Coverage: s.Duty.Coverage, Source: "metrics"}},
 		Fix: Fix{Action: "use-spot", Risk: Low, Undo: UndoFull,
 			Note: "needs checkpoints that a restart resumes from; spot capacity may not be there when it is wanted"},
 	}}
-	if level, note := risk(s.Resource, Low); note != "" {
-		d.Fix.Risk, d.Fix.Note = level, sentence(note, d.Fix.Note)
+	if level, note := Risk(s.Resource, Low); note != "" {
+		d.Fix.Risk, d.Fix.Note = level, Sentence(note, d.Fix.Note)
 	}
 	list, err := x.hourly(func(b *price.Book) (price.Price, error) { return b.OnDemand(s.Type, s.Region) })
 	if err == nil {
@@ -53,16 +53,16 @@ func trainingOnDemand(x *index, s *subject) *draft {
 	if !errors.Is(err, price.ErrUnpriced) {
 		x.fail(err)
 	}
-	d.advice, d.Savings = true, Saving{Why: err.Error()}
-	d.Cost, _ = x.cost(s, ledger.Compute)
+	d.Stands, d.Savings = true, Saving{Why: err.Error()}
+	d.Cost, _ = x.Cost(s, ledger.Compute)
 	return d
 }
 
 // onSpot claims what spot saves: the on-demand price less the spot price and the
 // share of its time that restarts cost.
-func (x *index) onSpot(d *draft, s *subject, list, spot money.Amount) *draft {
+func (x *Index) onSpot(d *Draft, s *Subject, list, spot money.Amount) *Draft {
 	const parts = 1000
-	paid, err := spot.Mul(parts+int64(math.Round(x.t.SpotOverhead*parts)), parts)
+	paid, err := spot.Mul(parts+int64(math.Round(x.Thresholds.SpotOverhead*parts)), parts)
 	if err != nil {
 		x.fail(err)
 		return nil
@@ -70,10 +70,10 @@ func (x *index) onSpot(d *draft, s *subject, list, spot money.Amount) *draft {
 	if paid >= list {
 		return nil
 	}
-	d.Because = "on-demand training; spot costs " + percent(money.Ratio(paid, list)) + " of it, restarts included"
-	d.Evidence = append(d.Evidence, priced("on_demand_usd_per_hour", list, "price book"), priced("spot_usd_per_hour", spot, "price book"),
-		usage.Fact("restart_overhead", percent(x.t.SpotOverhead), "threshold"))
-	d.claimShare(s, ledger.Compute, int64(list-paid), int64(list), savingsOnly)
+	d.Because = "on-demand training; spot costs " + Percent(money.Ratio(paid, list)) + " of it, restarts included"
+	d.Evidence = append(d.Evidence, Priced("on_demand_usd_per_hour", list, "price book"), Priced("spot_usd_per_hour", spot, "price book"),
+		usage.Fact("restart_overhead", Percent(x.Thresholds.SpotOverhead), "threshold"))
+	d.ClaimShare(s, ledger.Compute, int64(list-paid), int64(list), SavingsOnly)
 	x.cover.toSpot[s.at] = true
 	return d
 }

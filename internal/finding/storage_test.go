@@ -404,17 +404,6 @@ func TestBucketLeftovers(t *testing.T) {
 	})
 }
 
-func TestPrefixKinds(t *testing.T) {
-	for name, want := range map[string]prefixKind{
-		"imagenet/": dataPrefix, "checkpoints/": checkpointPrefix, "llama-ckpt/": checkpointPrefix, "Experiments/": experimentPrefix,
-		"exp_2024/": experimentPrefix, "expense-reports/": dataPrefix, "": dataPrefix, "runs/": experimentPrefix, "trainruns/": dataPrefix,
-	} {
-		if got := kindOf(name); got != want {
-			t.Errorf("kindOf(%q) = %d, want %d", name, got, want)
-		}
-	}
-}
-
 func TestLogsAndRegistries(t *testing.T) {
 	logs := func(bytes int64, retention inventory.Fact[int]) func(f *fixture) {
 		return func(f *fixture) {

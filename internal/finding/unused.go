@@ -13,9 +13,9 @@ import (
 // commitmentUnused finds commitments that pay for more than what runs: reserved
 // instances beyond the machines they can cover, and savings plans larger than all
 // usage they can apply to at its list price.
-func commitmentUnused(x *index, s *subject) *draft {
+func commitmentUnused(x *Index, s *Subject) *Draft {
 	c, ok := s.Detail.(*inventory.Commitment)
-	if !ok || !active(s, c, x.now) {
+	if !ok || !active(s, c, x.Now) {
 		return nil
 	}
 	if c.CommitmentType == inventory.ReservedInstances {
@@ -34,7 +34,7 @@ var sizeFactors = map[string]int64{
 
 // reservedUnused counts what runs against what is reserved. Reservations of a
 // family that cover any size are counted in normalised units.
-func (x *index) reservedUnused(s *subject, c *inventory.Commitment) *draft {
+func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	if c.Count <= 0 || c.Platform == "" || !x.readEverywhere(s.Region, inventory.KindInstance) {
 		return nil
 	}
@@ -61,19 +61,19 @@ func (x *index) reservedUnused(s *subject, c *inventory.Commitment) *draft {
 		return nil
 	}
 	part := float64(unused) / float64(of)
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: Medium, // another account of the organisation may use it
-		Because:    percent(part) + " of " + count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
-		Evidence: []usage.Evidence{fact(s, "reserved", usage.Number(float64(c.Count), 0)),
-			fact(s, "unused_share", usage.Number(part, 2))},
+		Because:    Percent(part) + " of " + Count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
+		Evidence: []usage.Evidence{Fact(s, "reserved", usage.Number(float64(c.Count), 0)),
+			Fact(s, "unused_share", usage.Number(part, 2))},
 		Fix: Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull,
 			Note: "run such machines under it, exchange it, or sell it on the provider's marketplace; it costs until it ends"},
 	}}
 	if !c.EndsAt.IsZero() {
-		d.Evidence = append(d.Evidence, aged(s, "ends_in", c.EndsAt.Sub(x.now)))
+		d.Evidence = append(d.Evidence, Aged(s, "ends_in", c.EndsAt.Sub(x.Now)))
 	}
-	d.unknown = "depends on whether it can be used, exchanged or sold"
-	d.claimShare(s, "", unused, of, wasteAndSavings)
+	d.Unknown = "depends on whether it can be used, exchanged or sold"
+	d.ClaimShare(s, "", unused, of, WasteAndSavings)
 	return d
 }
 
@@ -87,7 +87,7 @@ type familyUse struct {
 
 // familyUses counts the Linux machines and reserved instances of each cloud, region
 // and family by account, once.
-func (x *index) familyUses() map[[3]string]map[string]*familyUse {
+func (x *Index) familyUses() map[[3]string]map[string]*familyUse {
 	if x.families != nil {
 		return x.families
 	}
@@ -110,7 +110,7 @@ func (x *index) familyUses() map[[3]string]map[string]*familyUse {
 			u.running, u.unsized = u.running+units, u.unsized || units == 0
 		}
 		if d, ok := o.Detail.(*inventory.Commitment); ok && d.CommitmentType == inventory.ReservedInstances && !d.Zonal &&
-			d.Platform == inventory.LinuxPlatform && active(o, d, x.now) {
+			d.Platform == inventory.LinuxPlatform && active(o, d, x.Now) {
 			u, units := use(o.Cloud, o.Region, o.Account, o.Type)
 			u.reserved, u.unsized = u.reserved+d.Count*units, u.unsized || units == 0
 		}
@@ -129,7 +129,7 @@ func (x *index) familyUses() map[[3]string]map[string]*familyUse {
 
 // familyUnused counts the units of a family that an account reserved for any size
 // and that nothing uses, in other accounts neither, and whether all sizes are known.
-func (x *index) familyUnused(s *subject) (unused, of int64, known bool) {
+func (x *Index) familyUnused(s *Subject) (unused, of int64, known bool) {
 	for account, u := range x.familyUses()[[3]string{s.Cloud, s.Region, family(s.Type)}] {
 		switch {
 		case u.unsized:
@@ -146,7 +146,7 @@ func (x *index) familyUnused(s *subject) (unused, of int64, known bool) {
 
 // planUnused finds savings plans that cost more than everything they could apply
 // to would cost at list price, so that some of each is surely unused.
-func (x *index) planUnused(s *subject, c *inventory.Commitment) *draft {
+func (x *Index) planUnused(s *Subject, c *inventory.Commitment) *Draft {
 	var p *plan
 	for _, q := range x.cover.plans {
 		if q.Commitment == c {
@@ -162,7 +162,7 @@ func (x *index) planUnused(s *subject, c *inventory.Commitment) *draft {
 		if !p.covers(o) {
 			continue
 		}
-		cost, unpriced := x.cost(o, ledger.Compute)
+		cost, unpriced := x.Cost(o, ledger.Compute)
 		if unpriced != "" {
 			return nil // it may use the plan up
 		}
@@ -172,56 +172,56 @@ func (x *index) planUnused(s *subject, c *inventory.Commitment) *draft {
 		return nil
 	}
 	part := money.Ratio(p.monthly-usable, p.monthly)
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: Medium, // functions, containers and other accounts may use it
-		Because:    "at least " + percent(part) + " of the savings plan is used by no machine",
-		Evidence: []usage.Evidence{fact(s, "unused_share_at_least", usage.Number(part, 2)), priced("plan_monthly_usd", p.monthly, "billing"),
-			priced("usable_at_list_monthly_usd", usable, "price book")},
+		Because:    "at least " + Percent(part) + " of the savings plan is used by no machine",
+		Evidence: []usage.Evidence{Fact(s, "unused_share_at_least", usage.Number(part, 2)), Priced("plan_monthly_usd", p.monthly, "billing"),
+			Priced("usable_at_list_monthly_usd", usable, "price book")},
 		Fix: Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull, Note: "move work under it; it costs until it ends"},
 	}}
-	d.unknown = "depends on whether work can be moved under it"
-	d.claimShare(s, "", int64(p.monthly-usable), int64(p.monthly), wasteAndSavings)
+	d.Unknown = "depends on whether work can be moved under it"
+	d.ClaimShare(s, "", int64(p.monthly-usable), int64(p.monthly), WasteAndSavings)
 	return d
 }
 
 // reservationUnused finds capacity reservations of which over a tenth was unused
 // for a week; without that metric, of which a tenth is unused now.
-func reservationUnused(x *index, s *subject) *draft {
+func reservationUnused(x *Index, s *Subject) *Draft {
 	c, ok := s.Detail.(*inventory.CapacityReservation)
 	if !ok || c.Total <= 0 || c.Available <= 0 {
 		return nil
 	}
-	d := &draft{Finding: Finding{
+	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Fix: Fix{Action: "modify-reservation", Risk: Medium, Undo: UndoNone,
 			Note: "capacity that is given back may not be had again"},
 	}}
 	spare, unused := float64(c.Available), float64(c.Available)
-	w := s.window
+	w := s.Window
 	var used *usage.Stats
 	if w != nil {
 		used = w.Machine.Stats(usage.Capacity)
 	}
-	if spans(w, x.t.ReservationWindow) && x.covered(w, used) && w.Fresh(used, x.now) {
+	if Spans(w, x.Thresholds.ReservationWindow) && x.Covered(w, used) && w.Fresh(used, x.Now) {
 		mean, err := used.Mean()
 		if err != nil {
 			return nil
 		}
 		unused, spare = float64(c.Total)-mean, float64(c.Total)-math.Ceil(used.Max)
-		d.Evidence = []usage.Evidence{sampled("used_mean", usage.Number(mean, 1), w, used), sampled("used_max", usage.Number(used.Max, 0), w, used)}
+		d.Evidence = []usage.Evidence{Sampled("used_mean", usage.Number(mean, 1), w, used), Sampled("used_max", usage.Number(used.Max, 0), w, used)}
 	} else {
-		if age, known := x.age(s); !known || age < x.t.ReservationWindow {
+		if age, known := x.Age(s); !known || age < x.Thresholds.ReservationWindow {
 			return nil
 		}
 		d.Confidence = Medium
-		d.Evidence = []usage.Evidence{fact(s, "available", usage.Number(float64(c.Available), 0))}
+		d.Evidence = []usage.Evidence{Fact(s, "available", usage.Number(float64(c.Available), 0))}
 	}
 	part := unused / float64(c.Total)
-	if part <= x.t.ReservationUnused {
+	if part <= x.Thresholds.ReservationUnused {
 		return nil
 	}
-	d.Because = percent(part) + " of " + count(c.Total, "reserved machine") + " unused"
-	d.Evidence = append(d.Evidence, fact(s, "total", usage.Number(float64(c.Total), 0)))
+	d.Because = Percent(part) + " of " + Count(c.Total, "reserved machine") + " unused"
+	d.Evidence = append(d.Evidence, Fact(s, "total", usage.Number(float64(c.Total), 0)))
 	if c.Block {
 		d.Fix = Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull, Note: "paid up front until it ends: run work in it"}
 	}
@@ -229,10 +229,10 @@ func reservationUnused(x *index, s *subject) *draft {
 	// wasted, and what no peak needed can be given back.
 	const parts = 1000
 	now := c.Available * parts
-	d.claimShare(s, "", int64(math.Round(min(unused, float64(c.Available))*parts)), now, wasteOnly)
-	d.claimShare(s, "", int64(math.Round(min(max(spare, 0), float64(c.Available))*parts)), now, savingsOnly)
+	d.ClaimShare(s, "", int64(math.Round(min(unused, float64(c.Available))*parts)), now, WasteOnly)
+	d.ClaimShare(s, "", int64(math.Round(min(max(spare, 0), float64(c.Available))*parts)), now, SavingsOnly)
 	if spare <= 0 {
-		d.unknown = "all of it was in use at times"
+		d.Unknown = "all of it was in use at times"
 	}
 	return d
 }

@@ -31,7 +31,7 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 	}
 	account := &finding.Account{
 		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts,
-		Charges: r.Charges, Prices: e.Prices, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown, Advice: r.Advice,
+		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown, Advice: r.Advice,
 	}
 	if e.Audit.Bill != nil {
 		account.Bill = &e.Audit.Bill.Bill
@@ -122,12 +122,13 @@ func (e *Engine) remedy(f *finding.Finding) (policy.Do, bool) {
 	return policy.Do{}, false
 }
 
-// KindsOf returns the kinds that have to be read to judge the findings of requests.
-func KindsOf(requests []Request) map[inventory.Kind]bool {
+// KindsOf returns the kinds that have to be read to judge the findings of requests by the
+// general rules and those of a cloud.
+func KindsOf(requests []Request, rules []finding.Rule) map[inventory.Kind]bool {
 	kinds := map[inventory.Kind]bool{}
 	for _, q := range requests {
 		kinds[q.Resource.Kind] = true
-		for _, k := range finding.Needs(q.Rule) {
+		for _, k := range finding.Needs(q.Rule, rules) {
 			kinds[k] = true
 		}
 	}

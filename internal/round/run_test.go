@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
+	rules "github.com/curfew-dev/curfew/internal/finding/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -93,7 +94,7 @@ func setting(t testing.TB, o Observation, recordings ...Recording) Setting {
 	}
 	out := Setting{
 		Lister: account{observation: o}, Query: Query{Window: 14 * 24 * time.Hour}, Prices: book,
-		Audit: &Audit{Thresholds: finding.DefaultThresholds()}, Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
+		Audit: &Audit{Thresholds: finding.DefaultThresholds(), Rules: rules.Rules()}, Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
 	}
 	for _, r := range recordings {
 		out.Sources = append(out.Sources, Recorded(r))

@@ -63,6 +63,8 @@ type Setting struct {
 // Audit is what findings are judged by.
 type Audit struct {
 	Thresholds finding.Thresholds
+	// Rules are those of the account's cloud, besides the general ones.
+	Rules []finding.Rule
 	// Required are the tags without which spend cannot be attributed.
 	Required []string
 	// Bill is what was billed; nil where no bill was supplied.

@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/finding/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -24,7 +25,7 @@ func audit(t testing.TB, seed uint64, now time.Time) (*round.Result, *sim.Cloud)
 	cloud := sim.New(sim.Options{Seed: seed, Now: now, Tags: inventory.DefaultTagMapping()})
 	a, err := round.New(round.Setting{
 		Lister: cloud, Sources: []usage.Source{cloud}, Query: round.Query{Window: 14 * 24 * time.Hour}, Prices: book, Duty: duty.DefaultThresholds(),
-		Audit: &round.Audit{Thresholds: finding.DefaultThresholds(), Required: inventory.RequiredTags},
+		Audit: &round.Audit{Thresholds: finding.DefaultThresholds(), Rules: aws.Rules(), Required: inventory.RequiredTags},
 		Clock: func() time.Time { return now },
 	}).Round(context.Background())
 	if err != nil {

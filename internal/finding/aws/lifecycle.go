@@ -1,8 +1,9 @@
-package finding
+package aws
 
 import (
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -36,7 +37,7 @@ type moves struct {
 }
 
 // inStandard says whether a prefix lies in the standard class.
-func (x *index) inStandard(b *inventory.Bucket, p *inventory.Prefix) bool {
+func inStandard(b *inventory.Bucket, p *inventory.Prefix) bool {
 	if p.Class != "" {
 		return p.Class == standard
 	}
@@ -68,24 +69,24 @@ func less(a, b inventory.Stored) inventory.Stored {
 // propose adapts the proposals to what is under each prefix: data goes to
 // infrequent access and then to the archive, experiments expire, checkpoints are
 // another rule's matter, small objects stay.
-func (x *index) propose(b *inventory.Bucket, prefixes []inventory.Prefix) moves {
+func propose(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) moves {
 	var m moves
 	for i := range prefixes {
 		p := &prefixes[i]
-		if !x.inStandard(b, p) {
+		if !inStandard(b, p) {
 			continue
 		}
 		switch kindOf(p.Name) {
 		case checkpointPrefix:
 			continue
 		case experimentPrefix:
-			gone := older(p, x.t.ExpireDays)
+			gone := older(p, x.Thresholds.ExpireDays)
 			m.expire.add(gone)
-			m.infrequent.add(less(older(p, x.t.InfrequentDays), gone))
+			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), gone))
 		default:
-			cold := older(p, x.t.ArchiveDays)
+			cold := older(p, x.Thresholds.ArchiveDays)
 			m.archive.add(cold)
-			m.infrequent.add(less(older(p, x.t.InfrequentDays), cold))
+			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), cold))
 		}
 		m.small.add(p.Small)
 	}
@@ -94,7 +95,7 @@ func (x *index) propose(b *inventory.Bucket, prefixes []inventory.Prefix) moves 
 
 // listed says whether the listing of a bucket saw all of it: no prefix stopped at
 // its bound, and together they hold what the bucket's size says.
-func (x *index) listed(b *inventory.Bucket, prefixes []inventory.Prefix) bool {
+func listed(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	var total int64
 	for i := range prefixes {
 		if !prefixes[i].Complete {
@@ -107,14 +108,14 @@ func (x *index) listed(b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	for _, n := range sizes {
 		size += n
 	}
-	return known && float64(total) >= x.t.Coverage*float64(size)
+	return known && float64(total) >= x.Thresholds.Coverage*float64(size)
 }
 
 // bucketNoLifecycle finds buckets whose objects stay in the standard class for
 // ever, and proposes rules by prefix. The saving counts what lies there now: the
 // cheaper class's own price, what it adds for each object, and small objects that
 // stay; the fees of moving are told beside it with the time that repays them.
-func bucketNoLifecycle(x *index, s *subject) *draft {
+func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok || empty(b) {
 		return nil
@@ -132,42 +133,42 @@ func bucketNoLifecycle(x *index, s *subject) *draft {
 	if sized && total == 0 {
 		return nil
 	}
-	d := &draft{Finding: Finding{
-		Confidence: High,
+	d := &finding.Draft{Finding: finding.Finding{
+		Confidence: finding.High,
 		Because:    "no lifecycle rule",
-		Evidence:   []usage.Evidence{fact(s, "lifecycle_rules", "0")},
-		Fix:        Fix{Action: "put-lifecycle", Risk: Low, Undo: UndoPartial},
+		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", "0")},
+		Fix:        finding.Fix{Action: "put-lifecycle", Risk: finding.Low, Undo: finding.UndoPartial},
 	}}
 	if sized {
-		d.Because = size(total) + " in the standard class, no lifecycle rule"
-		d.Evidence = append(d.Evidence, fact(s, "standard_bytes", usage.Number(float64(total), 0)))
+		d.Because = finding.Size(total) + " in the standard class, no lifecycle rule"
+		d.Evidence = append(d.Evidence, finding.Fact(s, "standard_bytes", usage.Number(float64(total), 0)))
 	}
 	prefixes, known := b.Prefixes.Get()
-	if !known || !x.listed(b, prefixes) {
-		d.Confidence = Medium
-		d.unknown = "how old the objects are is not known; all of them archived"
-		x.price(d, s, b, &moves{archive: stored{inventory.Stored{Bytes: total}}})
+	if !known || !listed(x, b, prefixes) {
+		d.Confidence = finding.Medium
+		d.Unknown = "how old the objects are is not known; all of them archived"
+		priceMoves(x, d, s, b, &moves{archive: stored{inventory.Stored{Bytes: total}}})
 		return d
 	}
-	m := x.propose(b, prefixes)
+	m := propose(x, b, prefixes)
 	if m.expire.Bytes > 0 {
-		d.Fix.Risk, d.Fix.Undo = Medium, UndoNone
-		d.Fix.Note = "expires experiments after " + count(int64(x.t.ExpireDays), "day") + ": what has expired is gone"
+		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
+		d.Fix.Note = "expires experiments after " + finding.Count(int64(x.Thresholds.ExpireDays), "day") + ": what has expired is gone"
 		if versioned, known := b.Versioned.Get(); versioned || !known {
-			d.unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
+			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
 	}
-	x.price(d, s, b, &m)
+	priceMoves(x, d, s, b, &m)
 	return d
 }
 
-// price adds to a draft what its moves save a month and cost once, as evidence,
+// priceMoves adds to a draft what its moves save a month and cost once, as evidence,
 // note and claim.
-func (x *index) price(d *draft, s *subject, b *inventory.Bucket, m *moves) {
+func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
 	moved := m.infrequent.Bytes + m.archive.Bytes + m.expire.Bytes
-	saved, err := x.standardSaved(s, b, moved)
+	saved, err := standardSaved(x, s, b, moved)
 	if err != nil {
-		d.unpriced(s, err)
+		d.NoPrice(s, err)
 		return
 	}
 	keeps, fees := money.Amount(0), money.Amount(0)
@@ -176,7 +177,7 @@ func (x *index) price(d *draft, s *subject, b *inventory.Bucket, m *moves) {
 			return
 		}
 		var p price.Price
-		if p, err = x.rate(item, s.Region); err != nil {
+		if p, err = x.Rate(item, s.Region); err != nil {
 			return
 		}
 		var cost money.Amount
@@ -190,71 +191,71 @@ func (x *index) price(d *draft, s *subject, b *inventory.Bucket, m *moves) {
 	add(&fees, "s3:transition:STANDARD_IA", m.infrequent.Objects, 1)
 	add(&fees, "s3:transition:GLACIER", m.archive.Objects, 1)
 	if err != nil {
-		d.unpriced(s, err)
+		d.NoPrice(s, err)
 		return
 	}
 	monthly := max(0, saved-keeps)
-	x.explain(d, s, m, monthly, fees)
-	if !d.claimAmount(s, standardMeter, monthly, savingsOnly) {
-		d.unpriced(s, nil)
+	explain(x, d, s, m, monthly, fees)
+	if !d.ClaimAmount(s, standardMeter, monthly, finding.SavingsOnly) {
+		d.NoPrice(s, nil)
 		return
 	}
 	if monthly == 0 {
-		d.advice, d.Savings = true, Saving{Known: true}
+		d.Stands, d.Savings = true, finding.Saving{Known: true}
 	}
 }
 
 // explain says what a proposal moves, what that costs once, and what to know of
 // the colder classes.
-func (x *index) explain(d *draft, s *subject, m *moves, monthly, fees money.Amount) {
+func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, monthly, fees money.Amount) {
 	for _, part := range []struct {
 		signal string
 		stored
 	}{{"to_infrequent_access", m.infrequent}, {"to_archive", m.archive}, {"to_expire", m.expire}, {"small_objects_stay", m.small}} {
 		if part.Bytes > 0 {
-			v := size(part.Bytes)
+			v := finding.Size(part.Bytes)
 			if part.Objects > 0 {
-				v += " in " + count(part.Objects, "object")
+				v += " in " + finding.Count(part.Objects, "object")
 			}
-			d.Evidence = append(d.Evidence, fact(s, part.signal, v))
+			d.Evidence = append(d.Evidence, finding.Fact(s, part.signal, v))
 		}
 	}
 	if m.infrequent.Bytes > 0 {
-		x.colder(d, s, "STANDARD_IA", infrequentDays)
+		colder(x, d, s, "STANDARD_IA", infrequentDays)
 	}
 	if m.archive.Bytes > 0 {
-		x.colder(d, s, "GLACIER", archivedDays)
+		colder(x, d, s, "GLACIER", archivedDays)
 	}
 	if m.small.Objects > 0 {
-		d.Fix.Note = sentence(d.Fix.Note, count(m.small.Objects, "object")+" under 128 KiB do not move")
+		d.Fix.Note = finding.Sentence(d.Fix.Note, finding.Count(m.small.Objects, "object")+" under 128 KiB do not move")
 	}
 	switch {
 	case fees == 0 && m.infrequent.Objects+m.archive.Objects == 0 && m.infrequent.Bytes+m.archive.Bytes > 0:
-		d.Fix.Note = sentence("moving costs a fee for each object, whose number is not known", d.Fix.Note)
+		d.Fix.Note = finding.Sentence("moving costs a fee for each object, whose number is not known", d.Fix.Note)
 	case fees > 0 && monthly > 0:
 		months := money.Ratio(fees, monthly)
-		d.Evidence = append(d.Evidence, priced("transition_fees_usd", fees, "price book"),
+		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"),
 			usage.Fact("months_to_repay_fees", usage.Number(months, 1), "price book"))
-		d.Fix.Note = sentence("moving costs "+fees.Dollars()+" once, repaid in "+usage.Number(months, 1)+" months", d.Fix.Note)
+		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+usage.Number(months, 1)+" months", d.Fix.Note)
 	case fees > 0:
-		d.Evidence = append(d.Evidence, priced("transition_fees_usd", fees, "price book"))
-		d.Fix.Note = sentence("moving costs "+fees.Dollars()+" once and saves nothing", d.Fix.Note)
+		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"))
+		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once and saves nothing", d.Fix.Note)
 	}
 	if monthly > 0 {
-		d.Evidence = append(d.Evidence, priced("monthly_saving_before_fees_usd", monthly, "price book"))
+		d.Evidence = append(d.Evidence, finding.Priced("monthly_saving_before_fees_usd", monthly, "price book"))
 	}
 }
 
 // colder notes the least time a class bills and what reading from it costs.
-func (x *index) colder(d *draft, s *subject, class string, least int) {
-	d.Evidence = append(d.Evidence, fact(s, "least_days_"+class, usage.Number(float64(least), 0)))
-	note := class + " bills at least " + count(int64(least), "day")
-	if p, err := x.rate(price.Item("s3:retrieval:"+class), s.Region); err == nil && p.Rate > 0 {
+func colder(x *finding.Index, d *finding.Draft, s *finding.Subject, class string, least int) {
+	d.Evidence = append(d.Evidence, finding.Fact(s, "least_days_"+class, usage.Number(float64(least), 0)))
+	note := class + " bills at least " + finding.Count(int64(least), "day")
+	if p, err := x.Rate(price.Item("s3:retrieval:"+class), s.Region); err == nil && p.Rate > 0 {
 		note += ", reading it back costs $" + p.Rate.String() + " a GiB"
 		d.Evidence = append(d.Evidence, usage.Fact("retrieval_usd_per_gib_"+class, p.Rate.String(), p.Source))
 	}
 	if class == "GLACIER" {
 		note += " and takes hours"
 	}
-	d.Fix.Note = sentence(d.Fix.Note, note)
+	d.Fix.Note = finding.Sentence(d.Fix.Note, note)
 }

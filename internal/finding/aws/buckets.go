@@ -1,8 +1,9 @@
-package finding
+package aws
 
 import (
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -37,9 +38,9 @@ func empty(b *inventory.Bucket) bool {
 
 // standardSaved is what a bucket's standard storage costs less a month when bytes
 // of it are gone; its price falls with size, so the last bytes are the cheapest.
-func (x *index) standardSaved(s *subject, b *inventory.Bucket, bytes int64) (money.Amount, error) {
+func standardSaved(x *finding.Index, s *finding.Subject, b *inventory.Bucket, bytes int64) (money.Amount, error) {
 	total, known := standardBytes(b)
-	p, err := x.rate(price.Item("s3:"+standard), s.Region)
+	p, err := x.Rate(price.Item("s3:"+standard), s.Region)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +58,7 @@ func (x *index) standardSaved(s *subject, b *inventory.Bucket, bytes int64) (mon
 // bucketMultipart finds buckets with uploads that were begun over a week ago and
 // never completed, and without a rule that aborts them. Their parts are stored and
 // shown nowhere.
-func bucketMultipart(x *index, s *subject) *draft {
+func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok {
 		return nil
@@ -72,56 +73,45 @@ func bucketMultipart(x *index, s *subject) *draft {
 			return nil
 		}
 	}
-	if !uploads.Oldest.IsZero() && x.now.Sub(uploads.Oldest) < days(x.t.MultipartDays) {
+	if !uploads.Oldest.IsZero() && x.Now.Sub(uploads.Oldest) < days(x.Thresholds.MultipartDays) {
 		return nil
 	}
-	n := count(int64(uploads.Count), "incomplete upload")
+	n := finding.Count(int64(uploads.Count), "incomplete upload")
 	if !uploads.Complete {
 		n = "at least " + n
 	}
-	d := &draft{Finding: Finding{
-		Confidence: High,
+	d := &finding.Draft{Finding: finding.Finding{
+		Confidence: finding.High,
 		Because:    n + ", no rule aborts them",
-		Evidence:   []usage.Evidence{fact(s, "incomplete_uploads", usage.Number(float64(uploads.Count), 0))},
-		Fix: Fix{Action: "put-lifecycle", Risk: Low, Undo: UndoNone,
-			Note: "aborts uploads " + count(int64(x.t.MultipartDays), "day") + " after they began; merged into the rules that are there"},
+		Evidence:   []usage.Evidence{finding.Fact(s, "incomplete_uploads", usage.Number(float64(uploads.Count), 0))},
+		Fix: finding.Fix{Action: "put-lifecycle", Risk: finding.Low, Undo: finding.UndoNone,
+			Note: "aborts uploads " + finding.Count(int64(x.Thresholds.MultipartDays), "day") + " after they began; merged into the rules that are there"},
 	}}
 	if !uploads.Oldest.IsZero() {
-		d.Evidence = append(d.Evidence, aged(s, "oldest_upload", x.now.Sub(uploads.Oldest)))
+		d.Evidence = append(d.Evidence, finding.Aged(s, "oldest_upload", x.Now.Sub(uploads.Oldest)))
 	}
 	bytes, sized := uploads.Bytes.Get()
 	if sized {
-		d.Evidence = append(d.Evidence, fact(s, "incomplete_bytes", usage.Number(float64(bytes), 0)))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "incomplete_bytes", usage.Number(float64(bytes), 0)))
 	}
 	if sized && uploads.Complete {
-		saved, err := x.standardSaved(s, b, bytes)
+		saved, err := standardSaved(x, s, b, bytes)
 		switch {
 		case err == nil && saved == 0:
-			d.advice, d.Savings = true, Saving{Known: true}
-		case err != nil || !d.claimAmount(s, standardMeter, saved, wasteAndSavings):
-			d.unpriced(s, err)
+			d.Stands, d.Savings = true, finding.Saving{Known: true}
+		case err != nil || !d.ClaimAmount(s, standardMeter, saved, finding.WasteAndSavings):
+			d.NoPrice(s, err)
 		}
 		return d
 	}
-	d.unknown = "how much the parts of the uploads hold could not be read"
-	d.claimShare(s, "", 1, 1, savingsOnly)
+	d.Unknown = "how much the parts of the uploads hold could not be read"
+	d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
 	return d
-}
-
-// unpriced makes a draft one whose saving has no price.
-func (d *draft) unpriced(s *subject, err error) {
-	why := "no price for " + describe(s.Resource)
-	if err != nil {
-		why += ": " + err.Error()
-	} else if len(s.charges) > 0 && s.charges[0].Unpriced != "" {
-		why += ": " + s.charges[0].Unpriced
-	}
-	d.advice, d.claims, d.Savings = true, nil, Saving{Why: why}
 }
 
 // bucketNoncurrent finds versioned buckets in which no rule ends replaced and
 // deleted versions.
-func bucketNoncurrent(x *index, s *subject) *draft {
+func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok || empty(b) {
 		return nil
@@ -136,29 +126,29 @@ func bucketNoncurrent(x *index, s *subject) *draft {
 			return nil
 		}
 	}
-	d := &draft{Finding: Finding{
-		Confidence: High,
+	d := &finding.Draft{Finding: finding.Finding{
+		Confidence: finding.High,
 		Because:    "versioned, replaced versions are kept for ever",
-		Evidence:   []usage.Evidence{fact(s, "versioned", "true"), fact(s, "noncurrent_rule", "none")},
-		Fix: Fix{Action: "put-lifecycle", Risk: Medium, Undo: UndoNone,
-			Note: "expires versions " + count(int64(x.t.NoncurrentDays), "day") + " after they were replaced; what has expired is gone"},
+		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
+		Fix: finding.Fix{Action: "put-lifecycle", Risk: finding.Medium, Undo: finding.UndoNone,
+			Note: "expires versions " + finding.Count(int64(x.Thresholds.NoncurrentDays), "day") + " after they were replaced; what has expired is gone"},
 	}}
 	old, known := b.Noncurrent.Get()
 	switch {
 	case known && old.Complete && old.Bytes == 0 && old.Objects == 0:
 		return nil
 	case known && old.Complete:
-		d.Because = size(old.Bytes) + " of replaced versions, kept for ever"
-		d.Evidence = append(d.Evidence, fact(s, "noncurrent_bytes", usage.Number(float64(old.Bytes), 0)),
-			fact(s, "noncurrent_versions", usage.Number(float64(old.Objects), 0)))
-		d.unknown = "how old the replaced versions are is not known; those under " + count(int64(x.t.NoncurrentDays), "day") + " stay"
-		if saved, err := x.standardSaved(s, b, old.Bytes); err == nil && d.claimAmount(s, standardMeter, saved, savingsOnly) {
+		d.Because = finding.Size(old.Bytes) + " of replaced versions, kept for ever"
+		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", usage.Number(float64(old.Bytes), 0)),
+			finding.Fact(s, "noncurrent_versions", usage.Number(float64(old.Objects), 0)))
+		d.Unknown = "how old the replaced versions are is not known; those under " + finding.Count(int64(x.Thresholds.NoncurrentDays), "day") + " stay"
+		if saved, err := standardSaved(x, s, b, old.Bytes); err == nil && d.ClaimAmount(s, standardMeter, saved, finding.SavingsOnly) {
 			return d
 		}
-		d.claimShare(s, "", 1, 1, savingsOnly)
+		d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
 	default:
-		d.unknown = "how much replaced versions hold is not known"
-		d.claimShare(s, "", 1, 1, savingsOnly)
+		d.Unknown = "how much replaced versions hold is not known"
+		d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
 	}
 	return d
 }
@@ -215,7 +205,7 @@ func handled(rules []inventory.LifecycleRule, prefix string) bool {
 
 // checkpointStale finds checkpoints that nobody has added to for 90 days. They are
 // archived and not deleted: the last one may be all that is left of a model.
-func checkpointStale(x *index, s *subject) *draft {
+func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok {
 		return nil
@@ -227,15 +217,15 @@ func checkpointStale(x *index, s *subject) *draft {
 	}
 	var m moves
 	var names []string
-	newest := x.now.Sub(x.now)
+	newest := x.Now.Sub(x.Now)
 	for i := range prefixes {
 		p := &prefixes[i]
 		// A listing that stopped at its bound may have missed the newest object.
-		if kindOf(p.Name) != checkpointPrefix || !p.Complete || p.Newest.IsZero() || !x.inStandard(b, p) || handled(rules, p.Name) {
+		if kindOf(p.Name) != checkpointPrefix || !p.Complete || p.Newest.IsZero() || !inStandard(b, p) || handled(rules, p.Name) {
 			continue
 		}
-		quiet := x.now.Sub(p.Newest)
-		if quiet < x.t.CheckpointStale {
+		quiet := x.Now.Sub(p.Newest)
+		if quiet < x.Thresholds.CheckpointStale {
 			continue
 		}
 		moving := inventory.Stored{Bytes: p.Bytes - p.Small.Bytes, Objects: p.Objects - p.Small.Objects}
@@ -252,14 +242,14 @@ func checkpointStale(x *index, s *subject) *draft {
 	if len(names) == 0 {
 		return nil
 	}
-	d := &draft{Finding: Finding{
-		Confidence: High,
-		Because:    size(m.archive.Bytes) + " of checkpoints untouched for " + usage.Span(newest),
-		Evidence:   []usage.Evidence{fact(s, "prefixes", firstFew(names)), aged(s, "newest_object", newest)},
-		Fix: Fix{Action: "put-lifecycle", Risk: Low, Undo: UndoPartial,
+	d := &finding.Draft{Finding: finding.Finding{
+		Confidence: finding.High,
+		Because:    finding.Size(m.archive.Bytes) + " of checkpoints untouched for " + usage.Span(newest),
+		Evidence:   []usage.Evidence{finding.Fact(s, "prefixes", firstFew(names)), finding.Aged(s, "newest_object", newest)},
+		Fix: finding.Fix{Action: "put-lifecycle", Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
 	}}
-	x.price(d, s, b, &m)
+	priceMoves(x, d, s, b, &m)
 	return d
 }
 
@@ -268,5 +258,5 @@ func firstFew(names []string) string {
 	if len(names) <= 3 {
 		return strings.Join(names, ", ")
 	}
-	return strings.Join(names[:3], ", ") + " and " + count(int64(len(names)-3), "other")
+	return strings.Join(names[:3], ", ") + " and " + finding.Count(int64(len(names)-3), "other")
 }

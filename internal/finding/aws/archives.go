@@ -1,0 +1,121 @@
+package aws
+
+import (
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// logGroupNoRetention finds log groups that keep everything for ever. How much of
+// it is older than the retention is not published, so what a retention saves is
+// not known beyond its bound, the whole storage.
+func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
+	g, ok := s.Detail.(*inventory.LogGroup)
+	if !ok {
+		return nil
+	}
+	retention, known := g.RetentionDays.Get()
+	bytes, sized := g.StoredBytes.Get()
+	if !known || retention > 0 || (sized && bytes == 0) {
+		return nil
+	}
+	d := &finding.Draft{Finding: finding.Finding{
+		Confidence: finding.Medium,
+		Because:    "kept for ever",
+		Evidence:   []usage.Evidence{finding.Fact(s, "retention_days", "none")},
+		Fix: finding.Fix{Action: "put-retention", Risk: finding.Medium, Undo: finding.UndoNone,
+			Note: "deletes logs older than " + finding.Count(int64(x.Thresholds.LogRetentionDays), "day") + "; what has expired is gone"},
+	}}
+	if age, known := x.Age(s); known && age < days(x.Thresholds.LogRetentionDays) {
+		d.Because = "kept for ever, made " + usage.Span(age) + " ago"
+		d.Confidence = finding.Low
+	}
+	if sized {
+		d.Because = finding.Size(bytes) + " of logs, kept for ever"
+		d.Evidence = append(d.Evidence, finding.Fact(s, "stored_bytes", usage.Number(float64(bytes), 0)))
+		if bytes >= int64(x.Thresholds.LogGroupGiB)*gib {
+			d.Confidence = finding.High
+		}
+	}
+	d.Cost, _ = x.Cost(s, "")
+	d.Unknown = "how much of it is older than the retention is not published"
+	d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
+	return d
+}
+
+// registryPrice bounds what images cost a month, by their own sizes; layers that
+// stay in use by others go on costing.
+func registryPrice(x *finding.Index, s *finding.Subject, bytes int64) (money.Amount, error) {
+	p, err := x.Rate(price.ItemECR, s.Region)
+	if err != nil {
+		return 0, err
+	}
+	return p.Cost(bytes, gib)
+}
+
+// repositoryUntagged finds repositories that hold untagged images: what a tag was
+// moved away from, which nobody can name any more.
+func repositoryUntagged(x *finding.Index, s *finding.Subject) *finding.Draft {
+	r, ok := s.Detail.(*inventory.Repository)
+	if !ok || r.UntaggedImages == 0 {
+		return nil
+	}
+	d := &finding.Draft{Finding: finding.Finding{
+		Confidence: finding.High,
+		Because:    finding.Count(int64(r.UntaggedImages), "untagged image") + " of " + usage.Number(float64(r.Images), 0),
+		Evidence: []usage.Evidence{finding.Fact(s, "untagged_images", usage.Number(float64(r.UntaggedImages), 0)),
+			finding.Fact(s, "images", usage.Number(float64(r.Images), 0))},
+		Fix: finding.Fix{Action: "delete-untagged", Risk: finding.Medium, Undo: finding.UndoNone,
+			Note: "images that are pulled by digest have no tag either: look for such uses first"},
+	}}
+	claimImages(x, d, s, r.UntaggedBytes, "untagged_bytes")
+	return d
+}
+
+// claimImages bounds the saving of deleting images by their sizes.
+func claimImages(x *finding.Index, d *finding.Draft, s *finding.Subject, bytes inventory.Fact[int64], signal string) {
+	n, sized := bytes.Get()
+	if !sized {
+		d.Unknown = "the sizes of the images could not be read"
+		d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
+		return
+	}
+	d.Evidence = append(d.Evidence, finding.Fact(s, signal, usage.Number(float64(n), 0)))
+	cost, err := registryPrice(x, s, n)
+	if err != nil {
+		d.NoPrice(s, err)
+		return
+	}
+	d.Unknown = "layers that other images share go on costing"
+	if !d.ClaimAmount(s, "storage", cost, finding.SavingsOnly) {
+		d.NoPrice(s, nil)
+	}
+}
+
+// repositoryNoLifecycle finds repositories in which images pile up for ever.
+func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
+	r, ok := s.Detail.(*inventory.Repository)
+	if !ok || r.Images == 0 {
+		return nil
+	}
+	if policy, known := r.LifecyclePolicy.Get(); !known || policy {
+		return nil
+	}
+	d := &finding.Draft{Finding: finding.Finding{
+		Confidence: finding.High,
+		Because:    "no lifecycle policy, " + finding.Count(int64(r.UnpulledImages), "image") + " not pulled for 90 days",
+		Evidence: []usage.Evidence{finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", usage.Number(float64(r.Images), 0)),
+			finding.Fact(s, "unpulled_images", usage.Number(float64(r.UnpulledImages), 0))},
+		Fix: finding.Fix{Action: "put-lifecycle-policy", Risk: finding.Medium, Undo: finding.UndoNone,
+			Note: "expires untagged images and those nobody pulled for 90 days; what has expired is gone"},
+	}}
+	if r.UnpulledImages == 0 {
+		d.Because = "no lifecycle policy, " + finding.Count(int64(r.Images), "image")
+		d.Stands, d.Savings = true, finding.Saving{Known: true}
+		return d
+	}
+	claimImages(x, d, s, r.UnpulledBytes, "unpulled_bytes")
+	return d
+}
