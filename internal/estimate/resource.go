@@ -37,6 +37,7 @@ func init() {
 		"aws_sagemaker_notebook_instance":      (*meter).notebook,
 		"aws_sagemaker_endpoint_configuration": (*meter).endpoint,
 		"aws_db_instance":                      (*meter).database,
+		"aws_cloudformation_stack":             (*meter).stack,
 		"google_compute_instance":              (*meter).google,
 		"azurerm_linux_virtual_machine":        (*meter).azure,
 	}
@@ -182,7 +183,11 @@ func (m *meter) instance() {
 	default:
 		m.machine(kind, spot, 1, 1)
 	}
-	m.blocks(m.at, 1, 1)
+	if m.at.state("block_device_mappings") == noValue {
+		m.blocks(m.at, 1, 1)
+	} else { // of CloudFormation
+		m.mapped(m.at, 1, 1)
+	}
 }
 
 // blocks adds the disks of an instance.
@@ -433,7 +438,7 @@ func (m *meter) database() {
 		return
 	}
 	copies := int64(1)
-	if m.at.flag("multi_az") {
+	if m.at.flag("multi_az") || m.at.state("multi_az") == unknownValue {
 		copies = 2
 	}
 	if !m.managed("database", "rds:"+engine, class, copies) {
@@ -525,7 +530,8 @@ func (a attributes) number(key string) (int64, state) {
 
 func (a attributes) flag(key string) bool {
 	v, _ := a.values[key].(bool)
-	return v
+	s, _ := a.values[key].(string) // as CloudFormation may write it
+	return v || strings.EqualFold(s, "true")
 }
 
 // block returns nested blocks.

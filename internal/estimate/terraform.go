@@ -140,16 +140,20 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 	return c.e, nil
 }
 
-// passOver counts a resource whose type has no price. What runs machines is not known to
-// cost nothing.
+// passOver counts a resource whose type has no price. Only types that were reviewed cost
+// nothing; every other is an unknown cost.
 func (c *planner) passOver(change *tfjson.ResourceChange, action string) {
 	if action == "no-op" {
 		return
 	}
 	part := hashed{Address: change.Address, Type: change.Type, Action: action}
-	if starts(action) && c.runsMachines(change) {
+	if starts(action) && (!isFree(change.Type) || c.runsMachines(change)) {
 		part.After = change.Change.After
-		c.e.Unknown = append(c.e.Unknown, fmt.Sprintf("%s: a resource of type %s runs machines, and what they cost is not estimated", change.Address, change.Type))
+		says := "what a resource of type %s costs is not known"
+		if c.runsMachines(change) {
+			says = "a resource of type %s runs machines, and what they cost is not estimated"
+		}
+		c.e.Unknown = append(c.e.Unknown, fmt.Sprintf("%s: "+says, change.Address, change.Type))
 	}
 	c.parts = append(c.parts, part)
 }
