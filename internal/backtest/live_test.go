@@ -247,7 +247,7 @@ func liveParams(t *rapid.T, pol *policy.Policy) Params {
 // processes makes a round at every multiple of a cadence, each by a process of its own
 // that knows nothing but the store and what was released before, and returns what they
 // decided.
-func processes(t testingTB, trace string, pol *policy.Policy, p Params) []Decision {
+func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume action.Assumptions) []Decision {
 	t.Helper()
 	account, err := Read(context.Background(), strings.NewReader(trace), p)
 	if err != nil {
@@ -264,7 +264,7 @@ func processes(t testingTB, trace string, pol *policy.Policy, p Params) []Decisi
 		look.save = func(all []Deed) error { deeds = all; return nil }
 		look.Ladder = func(name string) *action.Ladder {
 			return &action.Ladder{Store: store, Cloud: look.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
-				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: Allowed}
+				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: assume}
 		}
 		r, err := round.New(look.Setting).Round(context.Background())
 		if err != nil {
@@ -338,7 +338,7 @@ func sameAsProcesses(t testingTB, trace string, p Params) []Decision {
 	}
 	var want []Decision
 	for _, pol := range p.Policies.Policies {
-		want = append(want, processes(t, trace, pol, p)...)
+		want = append(want, processes(t, trace, pol, p, Allowed)...)
 	}
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
