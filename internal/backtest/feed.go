@@ -240,8 +240,8 @@ func (a *Account) points(resource int, from, to, known int64, ahead bool, visit 
 			if p.at < from {
 				first = min(p.count, (from-p.at+a.step-1)/a.step)
 			}
-			if !ahead {
-				end = min(end, (known-p.lag-p.at)/a.step+1)
+			if heard := (known-p.lag-p.at)/a.step + 1; !ahead || heard <= first { // of what begins after a release nothing is ahead
+				end = min(end, heard)
 			}
 			if p.at+(end-1)*a.step >= to {
 				end = max(0, (to-p.at+a.step-1)/a.step)

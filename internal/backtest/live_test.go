@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -19,13 +21,13 @@ import (
 
 // liveMachine is what a trace says of one machine.
 type liveMachine struct {
-	name        string
-	description *usage.Description
-	samples     []liveSample // in order of time
+	name, tags, typ, gpus string
+	samples               []liveSample // in order of time
 }
 
 type liveSample struct {
 	at, received time.Time
+	launched     string
 	gpu          string
 	values       map[usage.Signal]float64
 }
@@ -87,6 +89,9 @@ policies:
   - name: well-covered
     when: duty.lasting >= duration("3m") && duty.coverage > 0.95
     then: [{warn: {grace: 3m}}, {do: stop}]
+  - name: says-why
+    when: duty.why.contains("held") && duty.lasting >= duration("3m")
+    then: [{warn: {grace: 3m}}, {do: stop}]
   - name: stalled
     when: duty.state == "stalled" || duty.state == "starved"
     then: [{warn: {grace: 4m}}, {do: stop}]
@@ -104,18 +109,17 @@ func parsed(t testingTB, text string) *policy.Set {
 	return set
 }
 
-// liveMachines draws machines with gaps, jitter, several GPUs and, some of them, more
-// than utilisation.
+// liveMachines draws machines with gaps, jitter, late samples, several GPUs, launches in
+// the middle, types of the price book and, some of them, more than utilization.
 func liveMachines() *rapid.Generator[[]*liveMachine] {
 	return rapid.Custom(func(t *rapid.T) []*liveMachine {
 		var out []*liveMachine
 		for i := range rapid.IntRange(1, 3).Draw(t, "machines") {
 			m := &liveMachine{name: fmt.Sprintf("m%d", i)}
-			if tags := rapid.SampledFrom([]string{"", "", "team=vision", "curfew:gang=run", "curfew:gang=run", "curfew:lifetime=persistent",
-				"curfew:keep-until=1970-01-01T01:10:00Z"}).Draw(t, "tags"); tags != "" {
-				k, v, _ := strings.Cut(tags, "=")
-				m.description = &usage.Description{Tags: map[string]string{k: v}}
-			}
+			m.tags = rapid.SampledFrom([]string{"", "", "", "team=vision", "curfew:gang=run", "curfew:gang=run", "curfew:lifetime=persistent",
+				"curfew:keep-until=1970-01-01T01:10:00Z"}).Draw(t, "tags")
+			m.typ = rapid.SampledFrom([]string{"", "", "", "", "g5.xlarge", "p3.8xlarge", "m5.large", "no-such-type"}).Draw(t, "type")
+			m.gpus = rapid.SampledFrom([]string{"", "", "", "1", "2", "0"}).Draw(t, "stated GPUs")
 			m.draw(t)
 			out = append(out, m)
 		}
@@ -126,8 +130,11 @@ func liveMachines() *rapid.Generator[[]*liveMachine] {
 func (m *liveMachine) draw(t *rapid.T) {
 	gpus := rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "GPUs")
 	jitter := rapid.SampledFrom([]int{0, 0, 3, 14}).Draw(t, "jitter")
-	rich := rapid.Bool().Draw(t, "rich")
+	lags := rapid.SampledFrom([][]int{{0}, {0}, {0, 0, 45}, {30, 30, 400, 0}}).Draw(t, "lags")
+	rich := rapid.IntRange(0, 2).Draw(t, "rich") // nothing, memory of unknown size, all
 	named := gpus > 1 || rapid.Bool().Draw(t, "named")
+	launched := rapid.SampledFrom([]string{"", "", "1969-12-31T23:00:00Z", "60"}).Draw(t, "launched")
+	again := rapid.IntRange(0, 4000).Draw(t, "launched again")
 	begin := rapid.IntRange(0, 400).Draw(t, "begin")
 	for g := range gpus {
 		at := begin
@@ -138,7 +145,7 @@ func (m *liveMachine) draw(t *rapid.T) {
 		}
 		last := math.Inf(-1)
 		for range rapid.IntRange(1, 8).Draw(t, "runs") {
-			kind := rapid.SampledFrom([]string{"idle", "idle", "busy", "missing"}).Draw(t, "kind")
+			kind := rapid.SampledFrom([]string{"idle", "idle", "idle", "noise", "busy", "busy", "missing"}).Draw(t, "kind")
 			held := rapid.Bool().Draw(t, "held")
 			cpu := rapid.SampledFrom([]float64{0, 0, 60}).Draw(t, "CPU")
 			step := rapid.SampledFrom([]int{60, 100_000}).Draw(t, "step")
@@ -160,17 +167,29 @@ func (m *liveMachine) draw(t *rapid.T) {
 					continue
 				}
 				last = when
-				s := liveSample{at: time.Unix(int64(when), 0).UTC(), gpu: name, values: map[usage.Signal]float64{usage.GPUUtil: 0}}
-				if kind == "busy" {
-					s.values[usage.GPUUtil] = 50
+				s := liveSample{at: time.Unix(int64(when), 0).UTC(), gpu: name, launched: launched,
+					values: map[usage.Signal]float64{usage.GPUUtil: map[string]float64{"busy": 50, "noise": 0.4}[kind]}}
+				if launched != "" && at > again {
+					s.launched = fmt.Sprint(again)
 				}
-				if rich {
-					s.values[usage.MemTotal], s.values[usage.MemUsed], s.values[usage.Processes] = 80e9, 1e9, 0
+				s.received = s.at
+				if len(lags) > 1 {
+					s.received = s.at.Add(time.Duration(rapid.SampledFrom(lags).Draw(t, "lag")) * time.Second)
+				}
+				if rich > 0 {
+					s.values[usage.MemUsed] = 1e9
 					if held || kind == "busy" {
-						s.values[usage.MemUsed], s.values[usage.Processes] = 70e9, 1
+						s.values[usage.MemUsed] = 20e9
+					}
+					if rich > 1 {
+						s.values[usage.MemTotal], s.values[usage.Processes] = 80e9, 0
+						if held || kind == "busy" {
+							s.values[usage.Processes] = 1
+						}
 					}
 					if g == 0 { // signals of the machine stand in the rows of one GPU
 						s.values[usage.CPUUtil], s.values[usage.Step] = cpu, float64(at/step)
+						s.values[usage.NetBytes] = 1000
 					}
 				}
 				m.samples = append(m.samples, s)
@@ -178,78 +197,76 @@ func (m *liveMachine) draw(t *rapid.T) {
 		}
 	}
 	if len(m.samples) == 0 {
-		m.samples = []liveSample{{at: time.Unix(int64(begin), 0).UTC(), values: map[usage.Signal]float64{usage.GPUUtil: 0}}}
+		at := time.Unix(int64(begin), 0).UTC()
+		m.samples = []liveSample{{at: at, received: at, values: map[usage.Signal]float64{usage.GPUUtil: 0}}}
 	}
 	slices.SortStableFunc(m.samples, func(a, b liveSample) int { return a.at.Compare(b.at) })
 }
 
-// liveTrace writes what the daemon was fed as recorded usage.
-func liveTrace(machines []*liveMachine) string {
-	var b strings.Builder
-	b.WriteString("resource,tags,time,received,gpu,gpu_util,mem_used_bytes,mem_total_bytes,processes,cpu_util,step\n")
+// liveSignals are the columns of a trace.
+var liveSignals = []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Processes, usage.CPUUtil, usage.NetBytes, usage.Step}
+
+const liveHeader = "resource,tags,type,gpus,launched,time,received,gpu,gpu_util,mem_used_bytes,mem_total_bytes,processes,cpu_util,net_bytes,step"
+
+// liveRows are the rows of recorded usage, machine by machine.
+func liveRows(machines []*liveMachine) []string {
+	var out []string
 	for _, m := range machines {
-		tags := ""
-		if m.description != nil {
-			for k, v := range m.description.Tags {
-				tags = k + "=" + v
-			}
-		}
 		for _, s := range m.samples {
-			received := s.received
-			if received.IsZero() {
-				received = s.at
-			}
-			fmt.Fprintf(&b, "%s,%s,%d,%d,%s", m.name, tags, s.at.Unix(), received.Unix(), s.gpu)
-			for _, sig := range []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Processes, usage.CPUUtil, usage.Step} {
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s,%s,%s,%s,%s,%d,%d,%s", m.name, m.tags, m.typ, m.gpus, s.launched, s.at.Unix(), s.received.Unix(), s.gpu)
+			for _, sig := range liveSignals {
 				b.WriteByte(',')
 				if v, ok := s.values[sig]; ok {
-					fmt.Fprint(&b, int64(v))
+					fmt.Fprint(&b, strconv.FormatFloat(v, 'f', -1, 64))
 				}
 			}
-			b.WriteByte('\n')
+			out = append(out, b.String())
 		}
 	}
-	return b.String()
+	return out
+}
+
+// liveTrace writes machines as recorded usage.
+func liveTrace(machines []*liveMachine) string { return traceOf(liveRows(machines)) }
+
+func traceOf(rows []string) string {
+	return liveHeader + "\n" + strings.Join(rows, "\n") + "\n"
+}
+
+// liveParams draws how a fleet is replayed.
+func liveParams(t *rapid.T, pol *policy.Policy) Params {
+	p := params(time.Minute)
+	p.Baselines, p.Policies = false, &policy.Set{Policies: []*policy.Policy{pol}}
+	p.Thresholds.StalledAfter = rapid.SampledFrom([]time.Duration{0, 5 * time.Minute}).Draw(t, "stalled after")
+	p.Thresholds.WarmUp = rapid.SampledFrom([]time.Duration{0, 3 * time.Minute}).Draw(t, "warm-up")
+	p.Setting.LookBack = rapid.SampledFrom([]time.Duration{0, 20 * time.Minute, time.Hour}).Draw(t, "look-back")
+	return p
 }
 
 // processes makes a round at every multiple of a cadence, each by a process of its own
 // that knows nothing but the store and what was released before, and returns what they
 // decided.
-func processes(t testingTB, trace string, set *policy.Set, p Params) []Decision {
+func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume action.Assumptions) []Decision {
 	t.Helper()
-	p, err := p.complete()
+	account, err := Read(context.Background(), strings.NewReader(trace), p)
 	if err != nil {
 		t.Fatal(err)
-	}
-	account, err := ReadAccount(context.Background(), strings.NewReader(trace), p.Account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	enforced := &policy.Set{}
-	for _, pol := range set.Policies {
-		own := *pol
-		own.Mode = policy.Enforce
-		enforced.Policies = append(enforced.Policies, &own)
 	}
 	store := action.NewMemory()
 	var deeds []Deed
 	var out []Decision
 	first, _ := account.Feed(nil).Next()
 	end := account.Summary().Last.Add(p.Format.Step)
-	for now := time.Unix(0, first.UnixNano()/int64(p.Every)*int64(p.Every)).UTC(); !now.After(end); now = now.Add(p.Every) {
-		if now.Before(first) {
-			continue
+	every := int64(p.Every)
+	for now := time.Unix(0, (first.UnixNano()+every-1)/every*every).UTC(); !now.After(end); now = now.Add(p.Every) {
+		look := lookAt(t, account, pol, now, deeds, p)
+		look.save = func(all []Deed) error { deeds = all; return nil }
+		look.Ladder = func(name string) *action.Ladder {
+			return &action.Ladder{Store: store, Cloud: look.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
+				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: assume}
 		}
-		at := func() time.Time { return now }
-		present := account.Present(at, slices.Clone(deeds), func(all []Deed) error { deeds = all; return nil })
-		s := p.Setting
-		s.Clock, s.Lister, s.Sources, s.Policies, s.Uncapped, s.Facts = at, present, []usage.Source{present}, enforced, !p.Caps, present.Know
-		s.Duty, s.Activity = p.Thresholds, p.Account.Activity
-		s.Ladder = func(name string) *action.Ladder {
-			return &action.Ladder{Store: store, Cloud: present.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
-				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: Allowed}
-		}
-		r, err := round.New(s).Round(context.Background())
+		r, err := round.New(look.Setting).Round(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,6 +276,35 @@ func processes(t testingTB, trace string, set *policy.Set, p Params) []Decision 
 	return out
 }
 
+// look is a process that looks at a trace at one time.
+type look struct {
+	*Present
+	round.Setting
+}
+
+// lookAt prepares a look that knows what was released before, and enforces a policy.
+func lookAt(t testingTB, account *Account, pol *policy.Policy, now time.Time, deeds []Deed, p Params) *look {
+	t.Helper()
+	p, err := p.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	enforced := *pol
+	enforced.Mode = policy.Enforce
+	at := func() time.Time { return now }
+	l := &look{account.Present(at, slices.Clone(deeds), func([]Deed) error { return nil }), p.Setting}
+	l.Clock, l.Lister, l.Sources, l.Uncapped = at, l.Present, []usage.Source{l.Present}, !p.Caps
+	l.Policies = &policy.Set{Policies: []*policy.Policy{&enforced}}
+	l.Duty, l.Activity = p.Thresholds, p.Account.Activity
+	l.Facts = func(f *policy.Facts) {
+		if p.Price != nil {
+			f.Hourly = inventory.Known(*p.Price)
+		}
+		l.Know(f)
+	}
+	return l
+}
+
 // TestAReplayDecidesAsProcessesDo replays random fleets at a cadence, and runs a process
 // at each of its multiples; every decision has to be the same.
 func TestAReplayDecidesAsProcessesDo(t *testing.T) {
@@ -266,30 +312,40 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 	steps := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		pol := set.Policies[rapid.IntRange(0, len(set.Policies)-1).Draw(t, "policy")]
-		one := &policy.Set{Policies: []*policy.Policy{pol}}
-		machines := liveMachines().Draw(t, "machines")
-		trace := liveTrace(machines)
-		p := params(time.Minute)
+		p := liveParams(t, pol)
 		p.Every = time.Duration(rapid.IntRange(1, 40).Draw(t, "cadence")) * 30 * time.Second
 		p.MaxRoundGap = time.Duration(rapid.IntRange(5, 600).Draw(t, "gap")) * time.Minute
 		p.Caps = rapid.Bool().Draw(t, "caps")
-		p.Baselines, p.Policies = false, one
-		var got []Decision
-		p.Decided = func(d Decision) { got = append(got, d) }
-		if _, err := Run(context.Background(), strings.NewReader(trace), p); err != nil {
-			t.Fatal(err)
-		}
-		want := processes(t, trace, one, p)
-		for i := range max(len(got), len(want)) {
-			if i >= len(got) || i >= len(want) || got[i] != want[i] {
-				t.Fatalf("decision %d of %s at %s differs:\nprocesses %v\nreplay    %v\n%s", i, pol.Name, p.Every, at(want, i), at(got, i), trace)
-			}
-			steps[got[i].Step]++
+		for _, d := range sameAsProcesses(t, liveTrace(liveMachines().Draw(t, "machines")), p) {
+			steps[d.Step]++
 		}
 	})
-	if steps["warn"] == 0 || steps["stop"]+steps["terminate"] == 0 || steps["withdraw"] == 0 || steps["refuse"] == 0 {
-		t.Errorf("too few decisions to tell: %v", steps)
+	for _, step := range []string{"warn", "stop", "withdraw", "refuse"} {
+		if steps[step] == 0 {
+			t.Errorf("too few decisions to tell: %v", steps)
+		}
 	}
+}
+
+// sameAsProcesses replays a trace at a cadence, runs a process at each of its multiples,
+// and returns what both decide.
+func sameAsProcesses(t testingTB, trace string, p Params) []Decision {
+	t.Helper()
+	var got []Decision
+	p.Decided = func(d Decision) { got = append(got, d) }
+	if _, err := Run(context.Background(), strings.NewReader(trace), p); err != nil {
+		t.Fatal(err)
+	}
+	var want []Decision
+	for _, pol := range p.Policies.Policies {
+		want = append(want, processes(t, trace, pol, p, Allowed)...)
+	}
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			t.Fatal(fmt.Sprintf("decision %d at %s differs:\nprocesses %v\nreplay    %v\n%s", i, p.Every, at(want, i), at(got, i), trace))
+		}
+	}
+	return got
 }
 
 // at returns the decisions around one.

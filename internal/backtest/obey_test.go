@@ -199,56 +199,6 @@ func TestRecordedTrace(t *testing.T) {
 	}
 }
 
-// decided replays policies and returns what they decide.
-func decided(t testingTB, trace string, set *policy.Set) []Decision {
-	t.Helper()
-	var out []Decision
-	p := params(5 * time.Minute)
-	p.Baselines, p.Policies = false, set
-	p.Decided = func(d Decision) { out = append(out, d) }
-	if _, err := Run(context.Background(), strings.NewReader(trace), p); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// TestPoliciesSeeOnlyThePast cuts a trace at random times and finds that no decision
-// before the cut changed.
-func TestPoliciesSeeOnlyThePast(t *testing.T) {
-	set := parsed(t, livePolicies)
-	rapid.Check(t, func(t *rapid.T) {
-		one := &policy.Set{Policies: []*policy.Policy{set.Policies[rapid.IntRange(0, len(set.Policies)-1).Draw(t, "policy")]}}
-		machines := liveMachines().Draw(t, "machines")
-		cut := time.Unix(int64(rapid.IntRange(60, 12000).Draw(t, "cut")), 0).UTC()
-		before := func(ds []Decision) []Decision {
-			return append([]Decision{}, slices.DeleteFunc(slices.Clone(ds), func(d Decision) bool { return !d.Time.Before(cut) })...)
-		}
-		all := before(decided(t, liveTrace(machines), one))
-		var newest time.Time
-		var past []*liveMachine
-		for _, m := range machines {
-			m.samples = slices.DeleteFunc(m.samples, func(s liveSample) bool { return !s.at.Before(cut) })
-			if n := len(m.samples); n > 0 {
-				past = append(past, m)
-				if at := m.samples[n-1].at; at.After(newest) {
-					newest = at
-				}
-			}
-		}
-		if len(past) == 0 {
-			return
-		}
-		// A trace ends with its last sample's step, and so do decisions.
-		if end := newest.Add(time.Minute); end.Before(cut) {
-			cut = end
-		}
-		got, want := before(decided(t, liveTrace(past), one)), before(all)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("cut at %s (-whole +cut):\n%s", cut, diff)
-		}
-	})
-}
-
 // TestDecisions spells out a few replays.
 func TestDecisions(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }

@@ -40,7 +40,7 @@ func (e *Engine) know(s *subject, now time.Time) {
 			}
 		}
 	}
-	if e.lean && s.does != nil && now.Before(s.does.Until) {
+	if e.recheck != nil && s.does != nil && now.Before(s.does.Until) {
 		// So that the answer says when it matters that the state lasts on.
 		s.ahead = *s.does
 		if end := e.ahead(s); end.After(s.ahead.Until) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -92,6 +93,9 @@ type replay struct {
 	woken    []*subject
 	now      time.Time
 	account  [3]string // cloud, account and region
+	// each says that policies ask for what every sample changes, also one like the sample
+	// before it.
+	each bool
 }
 
 // Run replays a feed: time goes on from event to event, and of one moment all samples
@@ -100,6 +104,13 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 	e.lean, e.partly = true, p.Every == 0
 	r := &replay{Engine: e, Replay: p, opened: p.Opened(), resource: map[int]*subject{}}
 	e.recheck = r.recheck
+	if e.Policies != nil {
+		for _, p := range e.Policies.Policies {
+			asked := p.Where + p.When
+			words := strings.Contains(asked, "duty.why")
+			e.lean, r.each = e.lean && !words, r.each || words || strings.Contains(asked, "duty.coverage")
+		}
+	}
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -269,6 +280,9 @@ func (r *replay) look(s *subject) {
 		charges := ledger.RunRates([]*inventory.Resource{res}, r.Prices)
 		s.hourly, _ = hourly(charges[s.ref]) // a rate that does not fit is not known
 	}
+	if res != nil && s.tracker == nil { // what was just launched warms up, measured or not
+		s.tracker = duty.NewTracker(r.Duty, r.Activity, r.LookBack)
+	}
 }
 
 // leads says whether a subject is the first of its gang that is there.
@@ -331,6 +345,9 @@ func (r *replay) settle(s *subject) {
 	}
 	if s.does != nil {
 		earlier(s.does.Next)
+	}
+	if r.each && s.own != nil && s.own.Until.Before(s.tracker.Ahead()) {
+		earlier(s.own.Until) // when the next sample is taken
 	}
 	for i := range s.answers {
 		earlier(s.answers[i].next)
