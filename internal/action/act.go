@@ -97,9 +97,8 @@ func (s *pass) verify(ctx context.Context) ([]candidate, error) {
 	}
 	if err != nil {
 		for _, it := range items {
-			s.fail(it, ResultWaiting, "verify it again: "+err.Error())
+			s.fail(it, Line{Result: ResultWaiting, Why: "verify it again: " + err.Error(), NextAt: s.soon()})
 		}
-		s.next(s.r.Now.Add(time.Minute))
 		return nil, nil
 	}
 	now := s.Clock().Wall
@@ -107,13 +106,10 @@ func (s *pass) verify(ctx context.Context) ([]candidate, error) {
 	if s.keeps, err = s.Store.Keeps(ctx, now); err != nil {
 		return nil, fmt.Errorf("read what is kept: %w", err)
 	}
-	together := map[string][]inventory.Ref{}
-	for source, refs := range s.underway {
-		together[source] = slices.Clone(refs)
-	}
+	together := map[subject]bool{}
 	for _, p := range fresh {
 		if p.Resource != nil && p.Condition == usage.True {
-			together[p.Source] = append(together[p.Source], p.Resource.Ref())
+			together[subject{p.Resource.Ref(), p.Source}] = true
 		}
 	}
 	var ready []candidate
@@ -121,7 +117,8 @@ func (s *pass) verify(ctx context.Context) ([]candidate, error) {
 		p, ok := fresh[c.it.ID]
 		if ok = ok && p.Resource != nil && p.Source == c.it.Source && p.Resource.Ref() == c.it.Ref; ok {
 			c.p, c.it.Gang = p, p.Gang
-			c.p.Together = together[p.Source]
+			c.p.Together = p.gathered(together, s.underway)
+			s.proposed[subject{c.it.Ref, c.it.Source}] = &c.p
 			if p.ReadAt.IsZero() {
 				c.p.ReadAt = at.Wall
 			}
@@ -144,8 +141,11 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 	switch {
 	case !found && c.again:
 		// The call may have been carried out, and the provider be slow to show it.
-		s.line(c.it, ResultActed, "it does not hold any more, and the provider shows no trace of "+c.it.Steps[c.it.Step].Name+" yet")
-		s.next(s.r.Now.Add(time.Minute))
+		s.say(c.it, Line{Result: ResultActed, Why: "it does not hold any more, and the provider shows no trace of " + c.it.Steps[c.it.Step].Name + " yet",
+			NextAt: s.soon()})
+		return false, nil
+	case !found && !s.covers(c.it.Source, c.it.Ref):
+		s.say(c.it, Line{Result: ResultActed, Why: "its next call waits for a round that looks at it", NextAt: s.soon()})
 		return false, nil
 	case !found:
 		return false, s.withdraw(ctx, c.it, changed)
@@ -162,7 +162,7 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 	case c.p.Condition != usage.True || c.p.Mode != policy.Enforce || !sameAction(c.p.Do, c.it.Do):
 		return false, s.withdraw(ctx, c.it, changed)
 	}
-	if refusal := Refuse(c.p, c.it, now, s.keeps); refusal != nil {
+	if refusal := s.Assume.Refuse(c.p, c.it, now, s.keeps); refusal != nil {
 		return false, s.refuse(ctx, c.it, refusal)
 	}
 	steps, refusal, err := s.plan(ctx, c.p)
@@ -187,7 +187,7 @@ func (s *pass) whole(ready []candidate) []candidate {
 		var kept, left []candidate
 		for _, c := range ready {
 			complete := !c.it.Do.Verb.Destructive() || !slices.ContainsFunc(c.it.Gang, func(ref inventory.Ref) bool {
-				return !in[subject{ref, c.it.Source}] && !slices.Contains(s.underway[c.it.Source], ref)
+				return !in[subject{ref, c.it.Source}] && !s.underway[subject{ref, c.it.Source}]
 			})
 			if complete {
 				kept = append(kept, c)
@@ -218,7 +218,7 @@ func (s *pass) approved(ctx context.Context, c *candidate) bool {
 		err = s.Approve(ctx, planned, c.p)
 	}
 	if err != nil {
-		s.line(c.it, ResultRefused, "unapproved: "+err.Error())
+		s.say(c.it, Line{Result: ResultRefused, Rule: "unapproved", Why: "unapproved: " + err.Error()})
 		return false
 	}
 	c.it.ApprovedAt = s.Clock().Wall
@@ -231,7 +231,7 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 	if len(first) == 0 {
 		return nil, nil
 	}
-	b := Batch{Account: s.Account, Source: source, Round: s.r.Number, Now: s.Clock().Wall, Limits: withDefaults(first[0].p.Limits), Selected: s.selected[source]}
+	b := Batch{Account: s.Account, Source: source, Round: s.r.Number, Now: s.Clock().Wall, Limits: withDefaults(first[0].p.Limits), Selected: s.Selected[source]}
 	for i := range first {
 		c := &first[i]
 		c.it.Phase, c.it.Because, c.it.Class = Acting, c.p.Because, c.p.Class
@@ -261,9 +261,8 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 		return nil, fmt.Errorf("write what is intended for %s: %w", source, err)
 	}
 	for _, c := range first {
-		s.line(c.it, result, why)
+		s.say(c.it, Line{Result: result, Why: why, NextAt: b.Now.Add(freshFor)})
 	}
-	s.next(b.Now.Add(freshFor))
 	return nil, nil
 }
 
@@ -353,14 +352,13 @@ func (s *pass) free(ctx context.Context, c candidate) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read what is kept: %w", err)
 	}
-	refusal := Refuse(c.p, c.it, now, keeps)
+	refusal := s.Assume.Refuse(c.p, c.it, now, keeps)
 	if refusal == nil {
 		return true, nil
 	}
 	if refusal.Rule == "stale" {
 		// The next round verifies it again, or puts it back.
-		s.line(c.it, ResultWaiting, refusal.Why)
-		s.next(now)
+		s.say(c.it, Line{Result: ResultWaiting, Why: refusal.Why, NextAt: now})
 		return false, nil
 	}
 	return false, s.refuse(ctx, c.it, refusal)
@@ -372,7 +370,7 @@ func (s *pass) wouldAct() {
 	for _, c := range s.due {
 		b := batches[c.it.Source]
 		if b == nil {
-			b = &Batch{Source: c.it.Source, Limits: c.p.Limits, Selected: s.selected[c.it.Source]}
+			b = &Batch{Source: c.it.Source, Limits: c.p.Limits, Selected: s.Selected[c.it.Source]}
 			batches[c.it.Source] = b
 		}
 		b.Admissions = append(b.Admissions, Admission{Item: c.it, Hourly: max(0, c.p.Hourly.Or(0))})

@@ -8,6 +8,8 @@ package action
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
@@ -75,8 +77,12 @@ const (
 
 // Open says whether the ladder still has something to do for the item.
 func (p Phase) Open() bool {
-	return p == Observed || p == Warned || p == Acting || p == Confirming
+	return p == Observed || p == Warned || p.underWay()
 }
+
+// underWay says whether a call was, or may have been, made that the provider has not
+// confirmed.
+func (p Phase) underWay() bool { return p == Acting || p == Confirming }
 
 // Item is one proposal's way up the ladder, as it is kept.
 type Item struct {
@@ -84,8 +90,8 @@ type Item struct {
 	// Account is "cloud/account", the scope of rounds, caps and freezes.
 	Account string
 	Ref     inventory.Ref
-	// Identity tells the resource from another one under the same name: its time of
-	// creation.
+	// Identity tells the resource from another one under the same name, as [Identity]
+	// does.
 	Identity string
 	Source   string
 	Do       policy.Do
@@ -230,8 +236,9 @@ type Store interface {
 	// least one with each, and the clocks of the account's last round (nil for the
 	// first).
 	BeginRound(ctx context.Context, account string, c Clock) (round int64, last *Clock, err error)
-	// Items returns the account's open items, in the order of their ids.
-	Items(ctx context.Context, account string) ([]Item, error)
+	// Items returns the account's open items that a query selects, in the order of
+	// their ids. It costs as much as it returns, however many are open.
+	Items(ctx context.Context, account string, q ItemQuery) ([]Item, error)
 	// Item returns any item by its id, or the only one whose id begins so.
 	Item(ctx context.Context, id string) (Item, error)
 	// Save writes an item whose Version is the one it was read with (0 for a new one)
@@ -260,6 +267,38 @@ type Store interface {
 	Entries(ctx context.Context, q Query, visit func(Entry) error) error
 }
 
+// ItemQuery selects open items: those about one of Refs from one of Sources, and those
+// that UnderWay and Unvouched add.
+type ItemQuery struct {
+	// Refs and Sources: nil is all of them.
+	Refs    []inventory.Ref
+	Sources []string
+	// UnderWay adds the items in the phases Acting and Confirming.
+	UnderWay bool
+	// Unvouched adds the warned items whose UpdatedAt is known and earlier; zero adds
+	// none.
+	Unvouched time.Time
+}
+
+// Selects returns what says whether the query selects an item.
+func (q ItemQuery) Selects() func(it Item) bool {
+	refs := make(map[inventory.Ref]bool, len(q.Refs))
+	for _, ref := range q.Refs {
+		refs[ref] = true
+	}
+	return func(it Item) bool {
+		switch {
+		case !it.Phase.Open():
+			return false
+		case (q.Refs == nil || refs[it.Ref]) && (q.Sources == nil || slices.Contains(q.Sources, it.Source)):
+			return true
+		case it.Phase == Warned:
+			return !it.UpdatedAt.IsZero() && it.UpdatedAt.Before(q.Unvouched)
+		}
+		return q.UnderWay && it.Phase.underWay()
+	}
+}
+
 // Query selects entries of the audit log. Zero fields match all.
 type Query struct {
 	Since, Until   time.Time
@@ -268,6 +307,14 @@ type Query struct {
 	// Resource matches a part of the resource's identity.
 	Resource string
 	Limit    int
+}
+
+// Matches says whether the query selects an entry, but for the limit.
+func (q Query) Matches(e Entry) bool {
+	equal := func(asked, has string) bool { return asked == "" || asked == has }
+	return equal(q.Account, e.Account) && equal(q.Actor, e.Actor) && equal(q.What, e.What) && equal(q.Item, e.Item) &&
+		strings.Contains(e.Resource, q.Resource) &&
+		(q.Since.IsZero() || !e.At.Before(q.Since)) && (q.Until.IsZero() || e.At.Before(q.Until))
 }
 
 // Task is one call that the ladder asks of a cloud.

@@ -121,9 +121,13 @@ func (it Item) Accepted(recipients []string, p Proposal, r Round) Item {
 	return it
 }
 
-// Identity tells a resource from another one under the same name, by its time of
-// creation; empty where that is not known.
+// Identity tells a resource from another one under the same name: by its incarnation
+// where its adapter knows that, else by its time of creation; empty where neither is
+// known.
 func Identity(r *inventory.Resource) string {
+	if r.Incarnation != "" {
+		return r.Incarnation
+	}
 	if r.CreatedAt.IsZero() {
 		return ""
 	}

@@ -64,7 +64,7 @@ func (s *pass) again(c candidate) {
 	switch {
 	case s.report.Frozen != nil:
 		s.line(c.it, ResultFrozen, s.report.Frozen.String())
-	case !s.tends(c.it.Source):
+	case !s.speaksFor(c.it.Source):
 		s.line(c.it, ResultActed, "its next call waits for a round of "+c.it.Source)
 	default:
 		s.due = append(s.due, c)
@@ -83,8 +83,8 @@ func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) er
 	if calls > 0 {
 		s.alarm(ctx, it, p)
 	}
-	if !s.tends(it.Source) {
-		s.line(it, ResultObserved, why)
+	if !s.covers(it.Source, it.Ref) {
+		s.say(it, Line{Result: ResultObserved, Why: why, NextAt: s.soon()})
 		return nil
 	}
 	return s.climb(ctx, it, p)
@@ -100,7 +100,7 @@ func (s *pass) settle(ctx context.Context, it Item, p *Proposal, progress Progre
 		st.AcceptedAt = now
 	}
 	if progress == InProgress || progress == Complete {
-		s.underway[it.Source] = append(s.underway[it.Source], it.Ref)
+		s.underway[subject{it.Ref, it.Source}] = true
 	}
 	switch progress {
 	case Complete:
@@ -112,10 +112,9 @@ func (s *pass) settle(ctx context.Context, it Item, p *Proposal, progress Progre
 			return err
 		}
 		s.alarm(ctx, it, p)
-		s.fail(it, ResultFailed, it.Alarm)
+		s.fail(it, Line{Result: ResultFailed, Why: it.Alarm})
 		return nil
 	}
-	s.next(now.Add(time.Minute))
 	var entries []Entry
 	if progress == InProgress && it.Phase == Acting {
 		it.Phase = Confirming
@@ -143,11 +142,12 @@ func (s *pass) settle(ctx context.Context, it Item, p *Proposal, progress Progre
 	if it.Alarm != "" {
 		why = it.Alarm
 	}
+	next := now.Add(time.Minute)
 	if st.Error != "" {
-		s.fail(it, ResultFailed, st.Name+": "+st.Error)
+		s.fail(it, Line{Result: ResultFailed, Why: st.Name + ": " + st.Error, NextAt: next})
 		return nil
 	}
-	s.line(it, ResultActed, why)
+	s.say(it, Line{Result: ResultActed, Why: why, NextAt: next})
 	return nil
 }
 
@@ -164,8 +164,7 @@ func (s *pass) confirm(ctx context.Context, it Item, p *Proposal, now time.Time)
 		return err
 	}
 	if !last {
-		s.line(it, ResultActed, it.Steps[it.Step].Name+" is confirmed; next is "+it.Steps[it.Step+1].Name)
-		s.next(now)
+		s.say(it, Line{Result: ResultActed, Why: it.Steps[it.Step].Name + " is confirmed; next is " + it.Steps[it.Step+1].Name, NextAt: now})
 		return nil
 	}
 	s.line(it, ResultConfirmed, it.Because)

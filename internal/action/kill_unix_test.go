@@ -70,8 +70,8 @@ func (s mortalStore) BeginRound(ctx context.Context, account string, c action.Cl
 	return s.Store.BeginRound(ctx, account, c)
 }
 
-func (s mortalStore) Items(ctx context.Context, account string) ([]action.Item, error) {
-	return between(s.m, func() ([]action.Item, error) { return s.Store.Items(ctx, account) })
+func (s mortalStore) Items(ctx context.Context, account string, q action.ItemQuery) ([]action.Item, error) {
+	return between(s.m, func() ([]action.Item, error) { return s.Store.Items(ctx, account, q) })
 }
 
 func (s mortalStore) Save(ctx context.Context, it action.Item, entries ...action.Entry) (action.Item, error) {
@@ -213,7 +213,7 @@ func memoryDir(t *testing.T) string {
 
 // settled says whether nothing is on the ladder any more.
 func settled(w *world) bool {
-	items, err := w.store.Items(context.Background(), actiontest.Account)
+	items, err := w.store.Items(context.Background(), actiontest.Account, action.ItemQuery{})
 	return err == nil && len(items) == 0
 }
 

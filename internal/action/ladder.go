@@ -43,29 +43,29 @@ type Ladder struct {
 	MaxRoundGap time.Duration
 	// KeepMax is how long a keep may hold, 30 days by default.
 	KeepMax time.Duration
+	// Assume is what a recorded account does not say. Nothing but a replay sets it.
+	Assume Assumptions
 	// Progress, when set, is told of every line as it is decided.
 	Progress func(Line)
 }
 
-// findings begins the sources that are a person's request and not a policy.
-const findings = "finding:"
-
-// Round takes every item of the account one round further. It never sleeps: what has
-// to wait is in the report with its time. Selected is how many machines each source
-// selects, for the cap by share.
+// Round takes the items that a look covers one round further, and looks up every item
+// of the account that is under way. It touches nothing else, except that it vouches for
+// the clocks: of a warned item that no round has vouched for lately, or of all after a
+// clock was set. Its cost is that of these items, however many are open. It never
+// sleeps: what has to wait is in the report with its time.
 //
-// Proposals of a person are a round about those sources only; otherwise the
-// proposals are all that the account's policies want, and an item of a policy that
-// proposes it no more is withdrawn. What is under way is looked up in every round.
+// An item that is covered and proposed no more is withdrawn. The next call of an item
+// under way is made only by a round that speaks for its source.
 //
 // An error means that the round was given up; whatever was done before is kept.
-func (l *Ladder) Round(ctx context.Context, proposals []Proposal, selected map[string]int) (Report, error) {
-	proposals = slices.Clone(proposals)
-	s, items, err := l.begin(ctx, proposals, selected)
+func (l *Ladder) Round(ctx context.Context, look Look) (Report, error) {
+	look.Proposals = slices.Clone(look.Proposals)
+	s, items, err := l.begin(ctx, &look)
 	if err != nil {
 		return Report{}, err
 	}
-	err = s.run(ctx, items, proposals)
+	err = s.run(ctx, items)
 	slices.SortStableFunc(s.report.Lines, func(a, b Line) int {
 		return cmp.Or(inventory.CompareRefs(a.Resource, b.Resource), cmp.Compare(a.Source, b.Source))
 	})
@@ -75,18 +75,17 @@ func (l *Ladder) Round(ctx context.Context, proposals []Proposal, selected map[s
 // pass is one round under way.
 type pass struct {
 	*Ladder
-	r        Round
-	began    Clock
-	gap      time.Duration
-	keeps    []Keep
-	selected map[string]int
-	// proposed is what holds in this round; together what of it no rule forbids.
+	*Look
+	r     Round
+	began Clock
+	gap   time.Duration
+	keeps []Keep
+	// proposed is what holds in this round; together, of sources that have gangs, what
+	// of it no rule forbids.
 	proposed map[subject]*Proposal
-	together map[string][]inventory.Ref
-	// tended are the sources that this round speaks for; nil means all policies.
-	tended map[string]bool
-	// underway are resources whose calls the provider is carrying out, by source.
-	underway map[string][]inventory.Ref
+	together map[subject]bool
+	// underway are subjects whose calls the provider is carrying out.
+	underway map[subject]bool
 	due      []candidate
 	report   Report
 }
@@ -98,12 +97,15 @@ type subject struct {
 }
 
 // begin starts a round: its number, the clocks, freeze and keeps.
-func (l *Ladder) begin(ctx context.Context, proposals []Proposal, selected map[string]int) (*pass, []Item, error) {
+func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 	if l.Clock == nil || (l.Enforce && (l.Store == nil || l.Cloud == nil || l.Notifier == nil || l.Verify == nil)) {
 		return nil, nil, errors.New("begin a round: enforcing needs a clock, a store that every process shares, a cloud, somebody who notifies, and a way to verify")
 	}
-	s := &pass{Ladder: l, began: l.Clock(), gap: l.MaxRoundGap, selected: selected, proposed: map[subject]*Proposal{},
-		together: map[string][]inventory.Ref{}, underway: map[string][]inventory.Ref{}}
+	if err := look.check(); err != nil {
+		return nil, nil, err
+	}
+	s := &pass{Ladder: l, began: l.Clock(), gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
+		underway: map[subject]bool{}}
 	if s.gap <= 0 {
 		s.gap = DefaultMaxRoundGap
 	}
@@ -124,8 +126,8 @@ func (l *Ladder) begin(ctx context.Context, proposals []Proposal, selected map[s
 		if s.keeps, err = l.Store.Keeps(ctx, s.r.Now); err != nil {
 			return nil, nil, fmt.Errorf("read what is kept: %w", err)
 		}
-		if items, err = l.Store.Items(ctx, l.Account); err != nil {
-			return nil, nil, fmt.Errorf("read the ladder: %w", err)
+		if items, err = s.items(ctx); err != nil {
+			return nil, nil, err
 		}
 	}
 	if !l.Enforce {
@@ -134,68 +136,67 @@ func (l *Ladder) begin(ctx context.Context, proposals []Proposal, selected map[s
 		}
 	}
 	s.report.Round, s.report.At = s.r.Number, s.r.Now
-	s.index(proposals)
+	s.index()
 	return s, items, nil
 }
 
 // index sorts the proposals by what they are about and finds those that nothing
 // forbids, which is what gangs are made of.
-func (s *pass) index(proposals []Proposal) {
-	for i := range proposals {
-		p := &proposals[i]
-		if p.ByPerson {
-			if s.tended == nil {
-				s.tended = map[string]bool{}
-			}
-			s.tended[p.Source] = true
-		}
-		if p.Resource == nil {
-			continue
-		}
+func (s *pass) index() {
+	var gangs []string // sources
+	for i := range s.Proposals {
+		p := &s.Proposals[i]
 		if p.ReadAt.IsZero() {
 			p.ReadAt = s.r.Now
 		}
 		s.proposed[subject{p.Resource.Ref(), p.Source}] = p
-		alone := *p
-		alone.Gang = nil
-		if Refuse(alone, Item{}, s.r.Now, s.keeps) == nil {
-			s.together[p.Source] = append(s.together[p.Source], p.Resource.Ref())
+		if len(p.Gang) > 0 && !slices.Contains(gangs, p.Source) {
+			gangs = append(gangs, p.Source)
+		}
+	}
+	if gangs == nil {
+		return
+	}
+	s.together = map[subject]bool{}
+	for about, p := range s.proposed {
+		if slices.Contains(gangs, p.Source) {
+			alone := *p
+			alone.Gang = nil
+			s.together[about] = s.Assume.Refuse(alone, Item{}, s.r.Now, s.keeps) == nil
 		}
 	}
 }
 
-// tends says whether the round speaks for a source: only then does the absence of a
-// proposal mean anything.
-func (s *pass) tends(source string) bool {
-	if s.tended != nil {
-		return s.tended[source]
+// gathered returns the members of a proposal's gang that are among subjects.
+func (p *Proposal) gathered(among ...map[subject]bool) []inventory.Ref {
+	var out []inventory.Ref
+	for _, ref := range p.Gang {
+		if slices.ContainsFunc(among, func(m map[subject]bool) bool { return m[subject{ref, p.Source}] }) {
+			out = append(out, ref)
+		}
 	}
-	return !strings.HasPrefix(source, findings)
+	return out
 }
 
 // run goes through what is on the ladder, then through what is new, then acts.
-func (s *pass) run(ctx context.Context, items []Item, proposals []Proposal) error {
-	known := map[subject]bool{}
+func (s *pass) run(ctx context.Context, items []Item) error {
+	known := make(map[subject]bool, len(items)+len(s.Proposals))
 	for _, it := range items {
 		about := subject{it.Ref, it.Source}
 		known[about] = true
-		p := s.proposed[about]
 		step := s.climb
 		switch {
-		case it.Phase == Acting || it.Phase == Confirming:
+		case it.Phase.underWay():
 			step = s.resume
-		case !s.tends(it.Source):
+		case !s.covers(it.Source, it.Ref):
 			step = s.vouch
 		}
-		if err := s.skip(it, step(ctx, it, p)); err != nil {
+		if err := s.skip(it, step(ctx, it, s.proposed[about])); err != nil {
 			return err
 		}
 	}
-	for i := range proposals {
-		p := &proposals[i]
-		if p.Resource == nil {
-			continue
-		}
+	for i := range s.Proposals {
+		p := &s.Proposals[i]
 		about := subject{p.Resource.Ref(), p.Source}
 		if known[about] {
 			continue
@@ -228,13 +229,12 @@ func (s *pass) skip(it Item, err error) error {
 	var u unread
 	switch {
 	case errors.Is(err, ErrConflict):
-		s.line(it, ResultWaiting, "another process changed it meanwhile; it is looked at again in the next round")
+		s.say(it, Line{Result: ResultWaiting, Why: "another process changed it meanwhile; it is looked at again in the next round", NextAt: s.soon()})
 	case errors.As(err, &u):
-		s.fail(it, u.result, u.Error())
+		s.fail(it, Line{Result: u.result, Why: u.Error(), NextAt: s.soon()})
 	default:
 		return err
 	}
-	s.next(s.r.Now.Add(time.Minute))
 	return nil
 }
 
@@ -249,8 +249,8 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 	case Withdrawn:
 		return s.withdraw(ctx, next, "its condition does not hold any more, or is not known, or another machine or action took its place")
 	}
-	p.Together = s.together[p.Source]
-	if refusal := Refuse(*p, next, s.r.Now, s.keeps); refusal != nil {
+	p.Together = p.gathered(s.together)
+	if refusal := s.Assume.Refuse(*p, next, s.r.Now, s.keeps); refusal != nil {
 		return s.refuse(ctx, next, refusal)
 	}
 	if s.report.Frozen != nil {
@@ -323,8 +323,7 @@ func (s *pass) waits(it Item, p Proposal) {
 	case it.GraceFrom.IsZero():
 		s.line(it, ResultWarned, "its policy warns and does not act: "+p.Because)
 	default:
-		s.line(it, ResultWaiting, p.Because)
-		s.next(it.DueAt())
+		s.say(it, Line{Result: ResultWaiting, Why: p.Because, NextAt: it.DueAt()})
 	}
 }
 
@@ -382,8 +381,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	accepted, err := s.tell(ctx, p.Notify, m)
 	if len(accepted) == 0 {
 		why := Redact(fmt.Sprintf("nobody was warned, so it is not acted on: %v", err))
-		s.fail(it, ResultObserved, why)
-		s.next(s.r.Now.Add(freshFor))
+		s.fail(it, Line{Result: ResultObserved, Why: why, NextAt: s.r.Now.Add(freshFor)})
 		if it.Alarm == why {
 			return nil
 		}
@@ -397,7 +395,6 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	told := "accepted by " + strings.Join(accepted, ", ")
 	if due := it.DueAt(); !due.IsZero() {
 		told += "; not before " + clockTime(due)
-		s.next(due)
 	}
 	if err != nil {
 		told += "; " + err.Error()
@@ -406,7 +403,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	if err != nil {
 		return err
 	}
-	s.line(it, ResultWarned, p.Because+"; "+Redact(told))
+	s.say(it, Line{Result: ResultWarned, Why: p.Because + "; " + told, NextAt: it.DueAt()})
 	return nil
 }
 
@@ -446,24 +443,24 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 
 // withdraw takes an item off the ladder; what begins again begins at the first step.
 func (s *pass) withdraw(ctx context.Context, it Item, why string) error {
-	return s.close(ctx, it, Withdrawn, "withdrawn", ResultWithdrawn, why)
+	return s.close(ctx, it, "withdrawn", Line{Result: ResultWithdrawn, Why: why})
 }
 
 // refuse takes an item off the ladder because a rule forbids it.
 func (s *pass) refuse(ctx context.Context, it Item, refusal *Refusal) error {
-	return s.close(ctx, it, Withdrawn, "refused", ResultRefused, refusal.Rule+": "+refusal.Why)
+	return s.close(ctx, it, "refused", Line{Result: ResultRefused, Rule: refusal.Rule, Why: refusal.Rule + ": " + refusal.Why})
 }
 
 // close ends an item's way. Of what was never kept there is only the line.
-func (s *pass) close(ctx context.Context, it Item, phase Phase, what string, result Result, why string) error {
+func (s *pass) close(ctx context.Context, it Item, what string, l Line) error {
 	if s.Enforce && it.Version > 0 {
-		it.Phase, it.Alarm = phase, Redact(why)
+		it.Phase, it.Alarm = Withdrawn, Redact(l.Why)
 		var err error
-		if it, err = s.save(context.WithoutCancel(ctx), it, s.entry(it, nil, what, why)); err != nil {
+		if it, err = s.save(context.WithoutCancel(ctx), it, s.entry(it, nil, what, l.Why)); err != nil {
 			return err
 		}
 	}
-	s.line(it, result, why)
+	s.say(it, l)
 	return nil
 }
 
@@ -485,6 +482,9 @@ func (s *pass) stamp(it Item) Item {
 
 // entry is one line of the audit log about an item.
 func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
+	if m, ok := s.Store.(*Memory); ok && m.Forgetful {
+		return Entry{At: s.Clock().Wall, What: what} // nobody reads more of it
+	}
 	e := Entry{At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what, Resource: it.Ref.String(),
 		Item: it.ID, Verb: string(it.Do.Verb), Because: it.Because, Outcome: outcome}
 	if p != nil {
@@ -502,32 +502,39 @@ func (l *Ladder) actor(it Item) string {
 }
 
 // line reports what became of an item.
-func (s *pass) line(it Item, result Result, why string) {
-	out := Line{Item: it.ID, Resource: it.Ref, Source: it.Source, Verb: it.Do.Verb, Result: result, Why: Redact(why), DueAt: it.DueAt()}
-	if it.Version == 0 {
-		out.Item = ""
+func (s *pass) line(it Item, result Result, why string) { s.say(it, Line{Result: result, Why: why}) }
+
+// say reports a line about an item, and notes when there is something to do for it.
+func (s *pass) say(it Item, l Line) {
+	l.Resource, l.Source, l.Verb, l.Why = it.Ref, it.Source, it.Do.Verb, Redact(l.Why)
+	if it.Version > 0 {
+		l.Item = it.ID
 	}
-	if result != ResultWarned && result != ResultWaiting {
-		out.DueAt = time.Time{}
+	if l.Result == ResultWarned || l.Result == ResultWaiting {
+		l.DueAt = it.DueAt()
 	}
-	s.report.Lines = append(s.report.Lines, out)
+	if s.Assume != (Assumptions{}) {
+		if p := s.proposed[subject{it.Ref, it.Source}]; p != nil {
+			l.Assumed = s.Assume.of(p)
+		}
+	}
+	if next := s.report.NextAt; next.IsZero() || (!l.NextAt.IsZero() && l.NextAt.Before(next)) {
+		s.report.NextAt = l.NextAt
+	}
+	s.report.Lines = append(s.report.Lines, l)
 	if s.Progress != nil {
-		s.Progress(out)
+		s.Progress(l)
 	}
 }
 
 // fail reports what makes the round partial.
-func (s *pass) fail(it Item, result Result, why string) {
+func (s *pass) fail(it Item, l Line) {
 	s.report.Partial = true
-	s.line(it, result, why)
+	s.say(it, l)
 }
 
-// next notes that there is something to do at t.
-func (s *pass) next(t time.Time) {
-	if s.report.NextAt.IsZero() || t.Before(s.report.NextAt) {
-		s.report.NextAt = t
-	}
-}
+// soon is when to try again what others, or the provider, stood in the way of.
+func (s *pass) soon() time.Time { return s.r.Now.Add(time.Minute) }
 
 // String says who froze all actions, and why.
 func (f *Freeze) String() string {

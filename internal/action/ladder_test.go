@@ -257,7 +257,7 @@ func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
 		mine := func() action.Report {
 			p := w.propose()
 			p[0].Source, p[0].ByPerson = "finding:3f9a", true
-			r, err := w.ladder.Round(t.Context(), p, nil)
+			r, err := w.ladder.Round(t.Context(), action.Look{Proposals: p, Sources: []string{p[0].Source}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -565,13 +565,13 @@ func TestPreviewChangesNothing(t *testing.T) {
 	}
 	t.Run("without a store", func(t *testing.T) {
 		l := action.Ladder{Clock: w.clock.Read}
-		r, err := l.Round(t.Context(), w.propose(), nil)
+		r, err := l.Round(t.Context(), action.Look{Proposals: w.propose()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want(t, r, "i-new", action.ResultWouldWarn)
 		l.Enforce = true
-		if _, err := l.Round(t.Context(), w.propose(), nil); err == nil {
+		if _, err := l.Round(t.Context(), action.Look{Proposals: w.propose()}); err == nil {
 			t.Error("it enforces without a store")
 		}
 	})
@@ -653,7 +653,7 @@ func TestScopes(t *testing.T) {
 	w.round(t)
 	mine := w.propose()
 	mine[0].Source, mine[0].ByPerson = "finding:3f9a", true
-	if _, err := w.ladder.Round(t.Context(), mine, nil); err != nil {
+	if _, err := w.ladder.Round(t.Context(), action.Look{Proposals: mine, Sources: []string{"finding:3f9a"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.round(t)
@@ -674,7 +674,7 @@ func TestNothingSecretIsRecorded(t *testing.T) {
 	w.idle("i-1")
 	p := w.propose()
 	p[0].Because = "its password=hunter22 is idle"
-	r, err := w.ladder.Round(t.Context(), p, nil)
+	r, err := w.ladder.Round(t.Context(), action.Look{Proposals: p})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,50 @@ func TestRedact(t *testing.T) {
 		if got := Redact(plain); got != plain {
 			t.Errorf("Redact(%q) = %q, want it as it is", plain, got)
 		}
+	}
+}
+
+// TestSignsMissNothing: looking for signs first finds what the expressions alone do.
+func TestSignsMissNothing(t *testing.T) {
+	secretKey := regexp.MustCompile(`[A-Za-z0-9/+]{40,}`)
+	slowly := func(s string) string {
+		for _, x := range secrets {
+			s = x.ReplaceAllString(s, x.put)
+		}
+		return secretKey.ReplaceAllStringFunc(s, func(v string) string {
+			if len(v) == 40 && mixed(v) {
+				return hidden
+			}
+			return v
+		})
+	}
+	fragments := []string{"=", ":", "@", " ", "-", "_", ".", "\"", "u", "K", "ſ", "hunter22ABCDEFGH", accessKey, secret40, slackKey, githubKey, webToken, "PRIVATE KEY-----"}
+	for _, x := range secrets {
+		fragments = append(fragments, x.signs...)
+	}
+	found := 0
+	rapid.Check(t, func(t *rapid.T) {
+		var text strings.Builder
+		for range rapid.IntRange(1, 12).Draw(t, "fragments") {
+			s := rapid.SampledFrom(fragments).Draw(t, "fragment")
+			switch rapid.IntRange(0, 3).Draw(t, "as") {
+			case 0:
+				s = strings.ToUpper(s)
+			case 1:
+				s = strings.NewReplacer("k", "K", "s", "ſ").Replace(s)
+			}
+			text.WriteString(s)
+		}
+		want := slowly(text.String())
+		if got := Redact(text.String()); got != want {
+			t.Fatalf("Redact(%q) = %q, want %q", text.String(), got, want)
+		}
+		if want != text.String() {
+			found++
+		}
+	})
+	if found == 0 {
+		t.Error("no text held a secret: the test says nothing")
 	}
 }
 

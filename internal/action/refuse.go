@@ -32,9 +32,10 @@ type rule struct {
 // petition is what the rules look at.
 type petition struct {
 	Proposal
-	it    Item
-	now   time.Time
-	keeps []Keep
+	it     Item
+	now    time.Time
+	keeps  []Keep
+	assume Assumptions
 }
 
 // rules are asked in this order; the first that forbids gives the reason.
@@ -60,13 +61,7 @@ var rules = []rule{
 // in every round, before anybody is warned, and once more with everything read again
 // at act time. A cloud's Plan has refusals of its own.
 func Refuse(p Proposal, it Item, now time.Time, keeps []Keep) *Refusal {
-	c := &petition{Proposal: p, it: it, now: now, keeps: keeps}
-	for _, r := range rules {
-		if why := r.why(c); why != "" {
-			return &Refusal{Rule: r.name, Why: why}
-		}
-	}
-	return nil
+	return Assumptions{}.Refuse(p, it, now, keeps)
 }
 
 func unknown(c *petition) string {
@@ -214,7 +209,7 @@ func protected(c *petition) string {
 }
 
 func noGrace(c *petition) string {
-	if c.Do.Verb.Destructive() && c.Grace <= 0 {
+	if c.Do.Verb.Destructive() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
 		return "nobody would have time to object: the action has no grace"
 	}
 	return ""
@@ -259,10 +254,15 @@ func gangIncomplete(c *petition) string {
 }
 
 func unpriced(c *petition) string {
-	if !c.ByPerson && c.Do.Verb.Destructive() && !c.Hourly.Known() {
+	if hasNoPrice(&c.Proposal) && !c.assume.Unpriced {
 		return "nobody knows what it costs, so the limit in dollars cannot hold"
 	}
 	return ""
+}
+
+// hasNoPrice says whether a policy would end what nobody knows the price of.
+func hasNoPrice(p *Proposal) bool {
+	return !p.ByPerson && p.Do.Verb.Destructive() && !p.Hourly.Known()
 }
 
 // compute says whether a kind runs work, which policies may end only where they

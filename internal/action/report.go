@@ -35,8 +35,17 @@ type Line struct {
 	Verb     policy.Verb
 	Result   Result
 	Why      string
+	// Rule names the rule that forbids it, where Result is ResultRefused: that of a
+	// [Refusal], or "unapproved".
+	Rule string
+	// Assumed is what was assumed of the resource so that it may be acted on, in words;
+	// empty outside of recorded accounts, which nobody can ask (see [Assumptions]).
+	Assumed string
 	// DueAt is the earliest time at which it is acted on; zero where none is set.
 	DueAt time.Time
+	// NextAt is when a round has something to do for it again; zero is not before
+	// something changes.
+	NextAt time.Time
 }
 
 // Report is what came of a round.
@@ -44,8 +53,8 @@ type Report struct {
 	Round int64
 	At    time.Time
 	Lines []Line
-	// NextAt is when there is something to do again; zero is not before something
-	// changes.
+	// NextAt is when there is something to do again, the earliest of the lines; zero is
+	// not before something changes.
 	NextAt time.Time
 	// Frozen is the freeze that held everything back; nil is none.
 	Frozen *Freeze

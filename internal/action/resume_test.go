@@ -289,7 +289,7 @@ func TestFaults(t *testing.T) {
 		w.connect(w.store, interrupting{w.cloud, cancel}, w.people)
 		w.clock.Advance(time.Minute)
 		w.sample()
-		if _, err := w.ladder.Round(ctx, w.propose(), nil); err != nil {
+		if _, err := w.ladder.Round(ctx, action.Look{Proposals: w.propose()}); err != nil {
 			t.Errorf("round: %v", err)
 		}
 		if got := w.audit("i-1"); got != "observed warned intent outcome confirmed" {
@@ -485,9 +485,8 @@ func TestManyProcesses(t *testing.T) {
 		proposals := w.propose()
 		for range 4 {
 			l := *w.ladder
-			mine := slices.Clone(proposals)
 			wg.Go(func() {
-				if _, err := l.Round(context.Background(), mine, map[string]int{w.wants.Source: 6}); err != nil {
+				if _, err := l.Round(context.Background(), action.Look{Proposals: proposals, Selected: map[string]int{w.wants.Source: 6}}); err != nil {
 					t.Errorf("round: %v", err)
 				}
 			})

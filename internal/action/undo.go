@@ -34,7 +34,9 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 		if it, err = s.undoStep(ctx, it, i, by); err != nil {
 			var refusal *Refusal
 			if errors.As(err, &refusal) {
-				return line(ResultRefused, refusal.Rule+": "+refusal.Why), nil
+				out := line(ResultRefused, refusal.Rule+": "+refusal.Why)
+				out.Rule = refusal.Rule
+				return out, nil
 			}
 			return line(ResultFailed, err.Error()), err
 		}

@@ -30,6 +30,8 @@ type world struct {
 	when  func(r actiontest.Resource, now time.Time) usage.Answer
 	// judged replaces what the cloud says of a machine's duty.
 	judged func(r actiontest.Resource, now time.Time) *duty.Verdict
+	// unpriced says that nobody knows what anything costs.
+	unpriced bool
 	// reading happens while resources are verified.
 	reading func()
 }
@@ -78,7 +80,9 @@ func (w *world) propose() []action.Proposal {
 			p := w.wants
 			p.Resource, p.Duty, p.Condition, p.Because = r.Inventory(), r.Verdict(), a, "idle since yesterday"
 			p.Evidence = []usage.Evidence{usage.Fact("state", string(r.State), "test")}
-			p.Hourly = inventory.Known(r.Hourly)
+			if !w.unpriced {
+				p.Hourly = inventory.Known(r.Hourly)
+			}
 			if w.judged != nil {
 				p.Duty = w.judged(r, w.now())
 			}
@@ -132,7 +136,11 @@ func (w *world) round(t testing.TB) action.Report {
 }
 
 func (w *world) tryRound() (action.Report, error) {
-	return w.ladder.Round(context.Background(), w.propose(), map[string]int{w.wants.Source: len(w.cloud.Resources())})
+	look := action.Look{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: len(w.cloud.Resources())}}
+	if w.wants.ByPerson {
+		look.Sources = []string{w.wants.Source}
+	}
+	return w.ladder.Round(context.Background(), look)
 }
 
 // rounds lets time pass in steps, with a sample and a round after each, and returns

@@ -146,6 +146,9 @@ type Resource struct {
 	// CreatedAt is when it was made; for an instance when it was last launched.
 	// Zero is unknown.
 	CreatedAt time.Time
+	// Incarnation tells the resource from another one under the same name where the adapter
+	// knows better than by CreatedAt.
+	Incarnation string
 	// StateSince is when State was entered. Zero is unknown.
 	StateSince time.Time
 	// Tags are nil when they could not be read, which is not the same as empty.

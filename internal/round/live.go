@@ -146,7 +146,7 @@ func (l Live) act(ctx context.Context, p *Pass, account string) (action.Report, 
 	ladder.Verify = func(ctx context.Context, items []action.Item) (map[string]action.Proposal, error) {
 		return l.verify(ctx, p.Resources, items)
 	}
-	return ladder.Round(ctx, proposals, selected)
+	return ladder.Round(ctx, action.Look{Proposals: proposals, Selected: selected})
 }
 
 // facts joins what was observed, judged and charged of every resource.

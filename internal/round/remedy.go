@@ -54,7 +54,7 @@ func Apply(ctx context.Context, r Remedy) (*Outcome, error) {
 	}
 	out := &Outcome{BlindSpots: audit.BlindSpots}
 	proposals, manual := r.proposals(audit)
-	byAccount := map[string][]action.Proposal{}
+	looks := map[string]*action.Look{}
 	var accounts []string
 	for _, w := range r.Wishes {
 		p, ok := proposals[FindingSource(w.Finding)]
@@ -64,21 +64,22 @@ func Apply(ctx context.Context, r Remedy) (*Outcome, error) {
 		case !ok:
 			out.Gone = append(out.Gone, w)
 		}
-		if !ok {
-			// The ladder hears of it all the same: a warning that was given is void, and
-			// what is under way is looked up.
-			p = action.Proposal{Source: FindingSource(w.Finding), ByPerson: true}
-		}
 		account := w.Resource.Cloud + "/" + w.Resource.Account
-		if byAccount[account] == nil {
-			accounts = append(accounts, account)
+		look := looks[account]
+		if look == nil {
+			look = &action.Look{}
+			looks[account], accounts = look, append(accounts, account)
 		}
-		byAccount[account] = append(byAccount[account], p)
+		// A warning that was given for what does not hold any more is void.
+		look.Sources = append(look.Sources, FindingSource(w.Finding))
+		if ok {
+			look.Proposals = append(look.Proposals, p)
+		}
 	}
 	for _, account := range accounts {
 		ladder := r.Ladder(account)
 		ladder.Verify = r.verify
-		report, err := ladder.Round(ctx, byAccount[account], nil)
+		report, err := ladder.Round(ctx, *looks[account])
 		out.Reports = append(out.Reports, report)
 		if err != nil {
 			return out, err

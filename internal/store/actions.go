@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -105,28 +105,21 @@ var items = describe("items", itemRow{})
 
 // rowOf returns the row that an item becomes with its next version.
 func rowOf(it action.Item) (itemRow, error) {
+	it, err := it.Kept()
 	row := itemRow{
 		ID: it.ID, Account: it.Account, refRow: refRow(it.Ref), Identity: it.Identity, Source: it.Source,
 		Action: document[actionDoc]{actionDoc(it.Do)}, Gang: document[[]refRow]{convert(it.Gang, refOf)},
-		Phase: it.Phase, Because: prose(it.Because), Class: it.Class,
+		Phase: it.Phase, Because: it.Because, Class: it.Class,
 		FirstRound: it.FirstRound, FirstAt: at(it.FirstAt),
 		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace,
 		Recipients: document[[]string]{it.Recipients}, Steps: document[[]stepDoc]{convert(it.Steps, stepOf)}, Step: it.Step,
-		ApprovedAt: at(it.ApprovedAt), Alarm: prose(it.Alarm),
+		ApprovedAt: at(it.ApprovedAt), Alarm: it.Alarm,
 		UpdatedAt: at(it.UpdatedAt), Boot: it.Boot, Uptime: it.Uptime, Version: it.Version + 1,
 	}
 	if it.Phase.Open() {
 		row.Open = 1
 	}
-	if it.ID == "" {
-		return row, errors.New("it has no id")
-	}
-	for _, s := range it.Steps {
-		if err := exact(s.Key, s.Params, s.Undo, s.Receipt); err != nil {
-			return row, fmt.Errorf("step %s: %w", s.Name, err)
-		}
-	}
-	return row, nil
+	return row, err
 }
 
 // item returns the item that a row holds.
@@ -143,21 +136,34 @@ func (r itemRow) item() action.Item {
 	}
 }
 
-func stepOf(s action.Step) stepDoc {
-	s.IntentAt, s.AcceptedAt, s.ConfirmedAt = utc(s.IntentAt), utc(s.AcceptedAt), utc(s.ConfirmedAt)
-	s.Error = prose(s.Error)
-	return stepDoc(s)
-}
+func stepOf(s action.Step) stepDoc { return stepDoc(s) }
 
 func (s stepDoc) step() action.Step { return action.Step(s) }
 
 // Items returns the account's open items, in the order of their ids.
-func (a actions) Items(ctx context.Context, account string) ([]action.Item, error) {
+func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) ([]action.Item, error) {
+	f := &filter{dialect: &a.dialect}
+	f.and("account = ? AND is_open = 1", account)
+	among(f, "source", q.Sources)
+	if q.Refs != nil {
+		among(f, "resource_id", convert(q.Refs, func(r inventory.Ref) string { return r.ID }))
+	}
+	// The conditions of the parts are written as those of their indexes are.
+	query, args := items.query+f.where(), f.args
+	all := q.Refs == nil && q.Sources == nil
+	if q.UnderWay && !all {
+		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args, account)
+	}
+	if !q.Unvouched.IsZero() && !all {
+		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args, account, at(q.Unvouched))
+	}
 	var rows []itemRow
-	if err := a.list(ctx, &rows, items.query+" WHERE account = ? AND is_open = 1 ORDER BY id", account); err != nil {
+	if err := a.list(ctx, &rows, query+" ORDER BY id", args...); err != nil {
 		return nil, fmt.Errorf("read the open items of %s: %w", account, err)
 	}
-	return convert(rows, itemRow.item), nil
+	// Resources of different kinds and regions may have one id.
+	out, selected := convert(rows, itemRow.item), q.Selects()
+	return slices.DeleteFunc(out, func(it action.Item) bool { return !selected(it) }), nil
 }
 
 // Item returns the item of an id, or the only one whose id begins so; ErrNotFound
@@ -201,7 +207,7 @@ func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 // what the source was admitted in the account in the hour up to the batch's time, and
 // later where another process's clock is ahead.
 func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
-	if err := admissible(b); err != nil {
+	if err := b.Admissible(); err != nil {
 		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
 	}
 	var admitted []action.Item
@@ -220,23 +226,6 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Item, erro
 		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
 	}
 	return admitted, nil
-}
-
-// admissible refuses what would be counted where it does not belong, or acted on
-// without an intent.
-func admissible(b action.Batch) error {
-	for _, adm := range b.Admissions {
-		it := adm.Item
-		switch {
-		case it.Account != b.Account || it.Source != b.Source:
-			return fmt.Errorf("item %s is of %s in %s", it.ID, it.Source, it.Account)
-		case it.Phase != action.Acting || it.Step < 0 || it.Step >= len(it.Steps) || it.Steps[it.Step].Key == "" || it.Steps[it.Step].IntentAt.IsZero():
-			return fmt.Errorf("item %s holds no intent", it.ID)
-		case adm.Hourly < 0:
-			return fmt.Errorf("item %s costs %s an hour", it.ID, adm.Hourly)
-		}
-	}
-	return nil
 }
 
 // admit admits a batch while nothing is frozen and no other batch is on its way.

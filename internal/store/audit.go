@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -66,12 +65,15 @@ func (t *tx) record(ctx context.Context, entries []action.Entry) error {
 		return err
 	}
 	for _, e := range entries {
+		e, err := e.Kept()
+		if err != nil {
+			return err
+		}
 		row := entryRow{
-			ID: head.Entry + 1, At: at(e.At), Account: e.Account, Round: e.Round, Actor: prose(e.Actor), What: e.What,
-			Resource: e.Resource, Item: e.Item, Verb: e.Verb, Because: prose(e.Because), Outcome: prose(e.Outcome),
+			ID: head.Entry + 1, At: at(e.At), Account: e.Account, Round: e.Round, Actor: e.Actor, What: e.What,
+			Resource: e.Resource, Item: e.Item, Verb: e.Verb, Because: e.Because, Outcome: e.Outcome,
 			Evidence: document[[]evidenceDoc]{convert(e.Evidence, evidenceOf)},
 		}
-		var err error
 		if row.Hash, err = row.chain(head.Hash); err != nil {
 			return err
 		}
@@ -95,13 +97,7 @@ func (r entryRow) chain(before string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-func evidenceOf(e usage.Evidence) evidenceDoc {
-	e.Value = prose(e.Value)
-	if math.IsNaN(e.Coverage) || math.IsInf(e.Coverage, 0) {
-		e.Coverage = usage.NoCoverage // JSON has no such numbers
-	}
-	return evidenceDoc(e)
-}
+func evidenceOf(e usage.Evidence) evidenceDoc { return evidenceDoc(e) }
 
 func (e evidenceDoc) evidence() usage.Evidence { return usage.Evidence(e) }
 

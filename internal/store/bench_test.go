@@ -84,7 +84,25 @@ func BenchmarkAdmit(b *testing.B) {
 func BenchmarkItems(b *testing.B) {
 	s, _ := stocked(b)
 	for b.Loop() {
-		if items, err := s.Actions().Items(b.Context(), benchAccount); err != nil || len(items) != fleet {
+		if items, err := s.Actions().Items(b.Context(), benchAccount, action.ItemQuery{}); err != nil || len(items) != fleet {
+			b.Fatal(len(items), err)
+		}
+	}
+}
+
+// BenchmarkItemsOfOne reads the open items of one machine of a fleet, and what is
+// under way: nothing, after all else was put back.
+func BenchmarkItemsOfOne(b *testing.B) {
+	s, items := stocked(b)
+	for _, it := range items {
+		it.Phase = action.Observed
+		if _, err := s.Actions().Save(b.Context(), it); err != nil {
+			b.Fatal(err)
+		}
+	}
+	q := action.ItemQuery{Refs: []inventory.Ref{items[fleet/2].Ref}, UnderWay: true, Unvouched: noon}
+	for b.Loop() {
+		if items, err := s.Actions().Items(b.Context(), benchAccount, q); err != nil || len(items) != 1 {
 			b.Fatal(len(items), err)
 		}
 	}

@@ -201,7 +201,7 @@ func recall(t *testing.T, s *store.Store) memory {
 	t.Helper()
 	a, m := s.Actions(), memory{}
 	var errs [6]error
-	m.Items, errs[0] = a.Items(t.Context(), "aws/123456789012")
+	m.Items, errs[0] = a.Items(t.Context(), "aws/123456789012", action.ItemQuery{})
 	m.Keeps, errs[1] = a.Keeps(t.Context(), noon)
 	m.Freeze, errs[2] = a.Frozen(t.Context())
 	m.Requests, errs[3] = s.Approvals().Requests(t.Context(), "")

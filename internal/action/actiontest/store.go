@@ -58,10 +58,11 @@ func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) 
 }
 
 // Items implements [action.Store].
-func (s *Store) Items(ctx context.Context, account string) (out []action.Item, err error) {
+func (s *Store) Items(ctx context.Context, account string, q action.ItemQuery) (out []action.Item, err error) {
+	selected := q.Selects()
 	err = s.state.in(ctx, func(v *storeState) error {
 		for _, it := range v.Items {
-			if it.Account == account && it.Phase.Open() {
+			if it.Account == account && selected(it) {
 				out = append(out, it)
 			}
 		}
@@ -243,10 +244,7 @@ func (s *Store) Entries(ctx context.Context, q action.Query, visit func(action.E
 		switch {
 		case err != nil || (q.Limit > 0 && n == q.Limit):
 			return err
-		case q.Account != "" && e.Account != q.Account, q.Actor != "" && e.Actor != q.Actor,
-			q.What != "" && e.What != q.What, q.Item != "" && e.Item != q.Item,
-			!strings.Contains(e.Resource, q.Resource),
-			!q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && !e.At.Before(q.Until):
+		case !q.Matches(e):
 			continue
 		}
 		n++

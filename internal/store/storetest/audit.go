@@ -54,6 +54,16 @@ var audits = []test{
 			t.Errorf("recorded %+v", got)
 		}
 	}},
+	{"what is changed afterwards is not recorded", func(t *testing.T, b *Backend) {
+		e := filled[action.Entry]()
+		no(t, b.Actions.Record(t.Context(), e))
+		want := lines(t, b, action.Query{})[0].Evidence[0].Value
+		e.Evidence[0].Value = "x"
+		lines(t, b, action.Query{})[0].Evidence[0].Value = "x"
+		if got := lines(t, b, action.Query{})[0].Evidence[0].Value; got != want {
+			t.Errorf("recorded is %q, was %q", got, want)
+		}
+	}},
 	{"comes back in the order of recording, in many pages", func(t *testing.T, b *Backend) {
 		all := numbered(1203)
 		// The clock is set back on the way: the order stays.

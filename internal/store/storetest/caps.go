@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -33,6 +35,7 @@ var caps = []test{
 		}
 	}},
 	{"limits", limits},
+	{"the last hour, by clocks that go back and forth", lastHour},
 	{"what is not of the batch or holds no intent is refused", func(t *testing.T, b *Backend) {
 		for name, change := range map[string]func(*action.Admission){
 			"other source":     func(a *action.Admission) { a.Item.Source = "other" },
@@ -155,6 +158,55 @@ func limits(t *testing.T, b *Backend) {
 	}
 }
 
+// lastHour holds batches against a sum over all that were admitted before.
+func lastHour(t *testing.T, b *Backend) {
+	run, admitted, refused := 0, 0, 0
+	rapid.Check(t, func(r *rapid.T) {
+		run++
+		type one struct {
+			source string
+			at     time.Time
+			hourly money.Amount
+		}
+		var all []one
+		for i := range rapid.IntRange(1, 15).Draw(r, "batches") {
+			asked := action.Batch{
+				Account: fmt.Sprint("aws/", run), Source: rapid.SampledFrom([]string{"idle", "old"}).Draw(r, "source"),
+				Now:      noon.Add(time.Duration(rapid.IntRange(-100, 100).Draw(r, "minutes")) * time.Minute),
+				Selected: 100, Limits: policy.Limits{PerHour: 4, Share: 1, DollarsPerHour: 10 * money.USD},
+			}
+			for k := range rapid.IntRange(1, 3).Draw(r, "machines") {
+				it := intended(machine(fmt.Sprintf("%d-%d-%d", run, i, k)))
+				it.Account, it.Source = asked.Account, asked.Source
+				asked.Admissions = append(asked.Admissions, action.Admission{Item: it, Hourly: money.Amount(rapid.IntRange(0, 4).Draw(r, "dollars")) * money.USD})
+			}
+			n, sum := 0, money.Amount(0)
+			for _, a := range all {
+				if a.source == asked.Source && asked.Now.Sub(a.at) < time.Hour {
+					n, sum = n+1, sum+a.hourly
+				}
+			}
+			want := asked.Over(n, sum)
+			_, err := b.Actions.Admit(t.Context(), asked)
+			var over *action.CapError
+			if errors.As(err, &over) != (want != nil) || (want != nil && *over != *want) || (want == nil && err != nil) {
+				r.Fatalf("at %s with %d of %s in the hour: %v, want %v", asked.Now, n, sum, err, want)
+			}
+			if want != nil {
+				refused++
+				continue
+			}
+			admitted++
+			for _, a := range asked.Admissions {
+				all = append(all, one{asked.Source, asked.Now, a.Hourly})
+			}
+		}
+	})
+	if admitted == 0 || refused == 0 {
+		t.Errorf("%d admitted and %d refused: the test says too little", admitted, refused)
+	}
+}
+
 // nothing checks that no item "new" and no entry of an intent is kept.
 func nothing(t *testing.T, b *Backend) {
 	t.Helper()
@@ -192,7 +244,7 @@ func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
 		})
 	}
 	wg.Wait()
-	if kept := len(must(b.Actions.Items(t.Context(), account))(t)); admitted.Load() != want || int64(kept) != want {
+	if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)); admitted.Load() != want || int64(kept) != want {
 		t.Errorf("%d were admitted and %d are kept, want %d", admitted.Load(), kept, want)
 	}
 }

@@ -85,9 +85,9 @@ var freezes = []test{
 		}
 		freezer := b.Reopen(t).Actions
 		no(t, freezer.Freeze(t.Context(), action.Freeze{At: noon, By: "ana", Reason: "now"}))
-		then := len(must(freezer.Items(t.Context(), account))(t))
+		then := len(must(freezer.Items(t.Context(), account, action.ItemQuery{}))(t))
 		wg.Wait()
-		if now := len(must(freezer.Items(t.Context(), account))(t)); now != then {
+		if now := len(must(freezer.Items(t.Context(), account, action.ItemQuery{}))(t)); now != then {
 			t.Errorf("%d were admitted after the freeze", now-then)
 		}
 	}},

@@ -3,7 +3,9 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,9 +13,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
 var items = []test{
@@ -73,6 +77,22 @@ var items = []test{
 			t.Errorf("saved as %+v", must(b.Actions.Item(t.Context(), "a"))(t).Steps)
 		}
 	}},
+	{"what is changed afterwards is not kept", func(t *testing.T, b *Backend) {
+		it := intended(machine("a"))
+		it.Gang, it.Recipients, it.Do.Tags = []inventory.Ref{{ID: "i-b"}}, []string{"slack:#vision"}, map[string]string{"team": "vision"}
+		spoil := func(it action.Item) {
+			it.Gang[0].ID, it.Recipients[0], it.Steps[0].Key, it.Do.Tags["team"] = "x", "x", "x", "x"
+		}
+		saved := must(b.Actions.Save(t.Context(), it))(t)
+		want := must(b.Actions.Item(t.Context(), "a"))(t)
+		spoil(it)
+		spoil(saved)
+		spoil(must(b.Actions.Item(t.Context(), "a"))(t))
+		spoil(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)[0])
+		if diff := cmp.Diff(want, must(b.Actions.Item(t.Context(), "a"))(t)); diff != "" {
+			t.Errorf("what is kept (-before +after):\n%s", diff)
+		}
+	}},
 	{"an item without an id is refused", func(t *testing.T, b *Backend) {
 		if _, err := b.Actions.Save(t.Context(), action.Item{}); err == nil {
 			t.Error("it was saved")
@@ -117,13 +137,14 @@ var items = []test{
 		other.Account = "aws/other"
 		must(b.Actions.Save(t.Context(), other))(t)
 		var got []string
-		for _, it := range must(b.Actions.Items(t.Context(), account))(t) {
+		for _, it := range must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t) {
 			got = append(got, it.ID)
 		}
 		if diff := cmp.Diff([]string{"B-warned", "a-acting", "b-observed", "é-confirming"}, got); diff != "" {
 			t.Errorf("open items (-want +got):\n%s", diff)
 		}
 	}},
+	{"open ones that a query selects", selected},
 	{"ids by their beginning", func(t *testing.T, b *Backend) {
 		for _, id := range []string{"ab", "abc", "abd", "b", "x%z", "Q1"} {
 			must(b.Actions.Save(t.Context(), machine(id)))(t)
@@ -151,7 +172,7 @@ var items = []test{
 			_, err := s.Save(t.Context(), it)
 			return err
 		})
-		if open := must(b.Actions.Items(t.Context(), account))(t); len(open) != 1 {
+		if open := must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t); len(open) != 1 {
 			t.Errorf("%d open items of one resource", len(open))
 		}
 	}},
@@ -223,6 +244,68 @@ func uniqueness(t *testing.T, b *Backend) {
 	must(b.Actions.Save(t.Context(), first))(t)
 	if _, err := b.Actions.Save(t.Context(), closed); err != nil {
 		t.Errorf("reopened alone: %v", err)
+	}
+}
+
+// selected holds queries against a loop over all items.
+func selected(t *testing.T, b *Backend) {
+	ids, sources := []string{"i-1", "i-2", "i-3"}, []string{"idle", "old", "finding:1"}
+	phases := []action.Phase{action.Observed, action.Warned, action.Acting, action.Confirming, action.Done}
+	run, found := 0, 0
+	rapid.Check(t, func(r *rapid.T) {
+		run++
+		account := fmt.Sprintf("aws/%d", run)
+		ref := func(name string) inventory.Ref {
+			return inventory.Ref{Cloud: "aws", Account: "1", Region: rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(r, name+" region"),
+				Kind: inventory.KindInstance, ID: rapid.SampledFrom(ids).Draw(r, name)}
+		}
+		var all []action.Item
+		for i := range rapid.IntRange(0, 12).Draw(r, "items") {
+			it := action.Item{ID: fmt.Sprintf("%d-%02d", run, i), Account: account, Ref: ref("resource"), Source: rapid.SampledFrom(sources).Draw(r, "source"),
+				Phase: rapid.SampledFrom(phases).Draw(r, "phase"), UpdatedAt: noon.Add(time.Duration(rapid.IntRange(0, 4).Draw(r, "updated")) * time.Minute)}
+			saved, err := b.Actions.Save(t.Context(), it)
+			if errors.Is(err, action.ErrConflict) {
+				continue // a second open one
+			}
+			if err != nil {
+				r.Fatal(err)
+			}
+			all = append(all, saved)
+		}
+		q := action.ItemQuery{UnderWay: rapid.Bool().Draw(r, "under way")}
+		if rapid.Bool().Draw(r, "by resource") {
+			q.Refs = []inventory.Ref{}
+			for range rapid.IntRange(0, 2).Draw(r, "resources") {
+				q.Refs = append(q.Refs, ref("asked for"))
+			}
+		}
+		if rapid.Bool().Draw(r, "by source") {
+			q.Sources = rapid.SliceOfNDistinct(rapid.SampledFrom(sources), 0, 2, rapid.ID).Draw(r, "sources")
+		}
+		if rapid.Bool().Draw(r, "unvouched") {
+			q.Unvouched = noon.Add(2 * time.Minute)
+		}
+		var want []action.Item
+		for _, it := range all {
+			switch {
+			case it.Phase == action.Done:
+			case (q.Refs == nil || slices.Contains(q.Refs, it.Ref)) && (q.Sources == nil || slices.Contains(q.Sources, it.Source)),
+				q.UnderWay && (it.Phase == action.Acting || it.Phase == action.Confirming),
+				it.Phase == action.Warned && it.UpdatedAt.Before(q.Unvouched):
+				want = append(want, it)
+			}
+		}
+		got, err := b.Actions.Items(t.Context(), account, q)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			r.Fatalf("items of %+v (-want +got):\n%s", q, diff)
+		}
+		found += len(got)
+	})
+	if found == 0 {
+		t.Error("no query found anything: the test says nothing")
 	}
 }
 

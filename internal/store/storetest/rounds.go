@@ -42,7 +42,7 @@ var rounds = []test{
 			t.Errorf("the first round: clocks %v, error %v; want none", last, err)
 		}
 	}},
-	{"they outlive the process", func(t *testing.T, b *Backend) {
+	{"they outlive the process", outliving(func(t *testing.T, b *Backend) {
 		c := action.Clock{Wall: noon, Boot: "boot", Uptime: time.Hour}
 		first, _, err := b.Actions.BeginRound(t.Context(), account, c)
 		no(t, err)
@@ -51,7 +51,7 @@ var rounds = []test{
 		if diff := cmp.Diff(&c, last); second <= first || diff != "" {
 			t.Errorf("round %d follows %d; clocks before (-want +got):\n%s", second, first, diff)
 		}
-	}},
+	})},
 	{"no two at once have one number", func(t *testing.T, b *Backend) {
 		const workers, each = 6, 8
 		numbers := make(chan int64, workers*each)

@@ -34,6 +34,9 @@ type Backend struct {
 	// Child returns a process, not yet started, that opens the same state and carries
 	// out a job by [Work].
 	Child func(tb testing.TB, job Job) *exec.Cmd
+	// inMemory says that the state ends with its process, so that Reopen returns the
+	// same connection.
+	inMemory bool
 	// Check fails the test where the database does not hold together.
 	Check func(tb testing.TB)
 }
@@ -44,19 +47,49 @@ type test struct {
 	run  func(t *testing.T, b *Backend)
 }
 
+// outliving is a test of what outlives a process.
+func outliving(run func(t *testing.T, b *Backend)) func(t *testing.T, b *Backend) {
+	return func(t *testing.T, b *Backend) {
+		if b.inMemory {
+			t.Skip("a state in memory ends with its process")
+		}
+		run(t, b)
+	}
+}
+
+// group is what must hold of one part of a state.
+type group struct {
+	name  string
+	tests []test
+}
+
+// ofActions are the groups about [action.Store].
+var ofActions = []group{{"rounds", rounds}, {"items", items}, {"caps", caps}, {"freeze", freezes}, {"keeps", keeps}, {"audit", audits}}
+
 // Run holds a backend against the suite; open returns an empty one for each test.
 func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	t.Helper()
-	for _, group := range []struct {
-		name  string
-		tests []test
-	}{
-		{"rounds", rounds}, {"items", items}, {"caps", caps}, {"freeze", freezes}, {"keeps", keeps},
-		{"audit", audits}, {"approvals", approvals}, {"bills", bills},
-		{"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"processes", processes},
-	} {
-		t.Run(group.name, func(t *testing.T) {
-			for _, c := range group.tests {
+	run(t, ofActions, open)
+	run(t, []group{{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"processes", processes}}, open)
+}
+
+// RunInMemory holds an action.Store that one process has for itself, and that ends with
+// it, against what the suite asks of one. Connections at the same time are goroutines;
+// tests of what outlives a process are skipped and say so.
+func RunInMemory(t *testing.T, open func(t *testing.T) action.Store) {
+	t.Helper()
+	run(t, ofActions, func(t *testing.T) *Backend {
+		b := &Backend{Actions: open(t), inMemory: true, Check: func(testing.TB) {}}
+		b.Reopen = func(testing.TB) *Backend { return b }
+		return b
+	})
+}
+
+func run(t *testing.T, groups []group, open func(t *testing.T) *Backend) {
+	t.Helper()
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.tests {
 				t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
 			}
 		})

@@ -1,0 +1,457 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Memory is a [Store] in memory, which one process has for itself and which ends with
+// it: for dry runs, policy tests, demos and replays. It is safe for concurrent use.
+type Memory struct {
+	// Forgetful keeps neither closed items nor the audit log, which a long replay does
+	// not read. It is set before the first use.
+	Forgetful bool
+
+	mu       sync.Mutex
+	items    map[string]*Item
+	accounts map[string]*memoryAccount
+	freeze   *Freeze
+	keeps    map[inventory.Ref]Keep
+	entries  []Entry // they are only appended to
+}
+
+// memoryAccount is what is kept of one account.
+type memoryAccount struct {
+	round int64
+	last  Clock
+	// open are the open items by resource; underWay those that are by id.
+	open     map[inventory.Ref][]*Item
+	underWay map[string]*Item
+	// vouched is not after any UpdatedAt of the warned items; zero: none has one.
+	vouched time.Time
+	// admitted is by source.
+	admitted map[string]*admissions
+}
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	return &Memory{items: map[string]*Item{}, accounts: map[string]*memoryAccount{}, keeps: map[inventory.Ref]Keep{}}
+}
+
+// enter begins a call that has not been given up; the caller unlocks.
+func (m *Memory) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	return nil
+}
+
+// account returns what is kept of an account.
+func (m *Memory) account(name string) *memoryAccount {
+	a := m.accounts[name]
+	if a == nil {
+		a = &memoryAccount{open: map[inventory.Ref][]*Item{}, underWay: map[string]*Item{}, admitted: map[string]*admissions{}}
+		m.accounts[name] = a
+	}
+	return a
+}
+
+// BeginRound implements [Store]. Rounds are numbered from 1, without a gap.
+func (m *Memory) BeginRound(ctx context.Context, account string, c Clock) (int64, *Clock, error) {
+	if err := m.enter(ctx); err != nil {
+		return 0, nil, err
+	}
+	defer m.mu.Unlock()
+	a := m.account(account)
+	var last *Clock
+	if a.round > 0 {
+		before := a.last
+		last = &before
+	}
+	c.Wall = instant(c.Wall)
+	a.round, a.last = a.round+1, c
+	return a.round, last, nil
+}
+
+// Items implements [Store].
+func (m *Memory) Items(ctx context.Context, account string, q ItemQuery) ([]Item, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	a := m.account(account)
+	var found []*Item
+	if q.Refs == nil {
+		for _, items := range a.open {
+			found = append(found, items...)
+		}
+	} else {
+		for _, ref := range q.Refs {
+			found = append(found, a.open[ref]...)
+		}
+		for _, it := range a.underWay {
+			found = append(found, it)
+		}
+		found = append(found, a.unvouched(q.Unvouched)...)
+	}
+	selected := q.Selects()
+	found = slices.DeleteFunc(found, func(it *Item) bool { return !selected(*it) })
+	slices.SortFunc(found, func(a, b *Item) int { return cmp.Compare(a.ID, b.ID) })
+	found = slices.Compact(found)
+	out := make([]Item, len(found))
+	for i, it := range found {
+		out[i] = it.clone()
+	}
+	return out, nil
+}
+
+// unvouched returns the warned items that no round has vouched for since. It looks at
+// all that are open only where there may be some.
+func (a *memoryAccount) unvouched(since time.Time) []*Item {
+	if a.vouched.IsZero() || !a.vouched.Before(since) {
+		return nil
+	}
+	var out []*Item
+	a.vouched = time.Time{}
+	for _, items := range a.open {
+		for _, it := range items {
+			a.vouch(it)
+			if it.Phase == Warned && it.UpdatedAt.Before(since) {
+				out = append(out, it)
+			}
+		}
+	}
+	return out
+}
+
+// vouch notes when a round vouched for an item.
+func (a *memoryAccount) vouch(it *Item) {
+	if it.Phase == Warned && !it.UpdatedAt.IsZero() && (a.vouched.IsZero() || it.UpdatedAt.Before(a.vouched)) {
+		a.vouched = it.UpdatedAt
+	}
+}
+
+// Item implements [Store].
+func (m *Memory) Item(ctx context.Context, id string) (Item, error) {
+	if err := m.enter(ctx); err != nil {
+		return Item{}, err
+	}
+	defer m.mu.Unlock()
+	if it := m.items[id]; it != nil {
+		return it.clone(), nil
+	}
+	var found []*Item
+	for _, it := range m.items {
+		if id != "" && strings.HasPrefix(it.ID, id) {
+			found = append(found, it)
+		}
+	}
+	if len(found) != 1 {
+		return Item{}, fmt.Errorf("read item %q: %w", id, ErrNotFound)
+	}
+	return found[0].clone(), nil
+}
+
+// Save implements [Store].
+func (m *Memory) Save(ctx context.Context, it Item, entries ...Entry) (Item, error) {
+	if err := m.enter(ctx); err != nil {
+		return Item{}, err
+	}
+	defer m.mu.Unlock()
+	kept, err := m.keepable(entries)
+	if err == nil {
+		it, _, err = m.put(it)
+	}
+	if err != nil {
+		return Item{}, fmt.Errorf("save item %s: %w", it.ID, err)
+	}
+	m.record(kept)
+	return it, nil
+}
+
+// put writes an item on the condition of its version, and returns it as it is kept,
+// and what takes it back.
+func (m *Memory) put(it Item) (Item, func(), error) {
+	it, err := it.Kept()
+	if err != nil {
+		return it, nil, err
+	}
+	old, version := m.items[it.ID], int64(0)
+	if old != nil {
+		version = old.Version
+	}
+	if it.Version != version {
+		return it, nil, ErrConflict
+	}
+	if it.Phase.Open() {
+		for _, other := range m.account(it.Account).open[it.Ref] {
+			if other.Source == it.Source && other.ID != it.ID {
+				return it, nil, ErrConflict
+			}
+		}
+	}
+	it.Version++
+	now := it
+	m.replace(old, &now)
+	return it.clone(), func() { m.replace(&now, old) }, nil
+}
+
+// replace puts one state of an item in the place of another; nil is none.
+func (m *Memory) replace(old, now *Item) {
+	if old != nil {
+		delete(m.items, old.ID)
+		if a := m.account(old.Account); old.Phase.Open() {
+			delete(a.underWay, old.ID)
+			rest := slices.DeleteFunc(a.open[old.Ref], func(it *Item) bool { return it == old })
+			if a.open[old.Ref] = rest; len(rest) == 0 {
+				delete(a.open, old.Ref)
+			}
+		}
+	}
+	if now == nil || (m.Forgetful && !now.Phase.Open()) {
+		return
+	}
+	m.items[now.ID] = now
+	if a := m.account(now.Account); now.Phase.Open() {
+		a.open[now.Ref] = append(a.open[now.Ref], now)
+		if a.vouch(now); now.Phase.underWay() {
+			a.underWay[now.ID] = now
+		}
+	}
+}
+
+// Admit implements [Store].
+func (m *Memory) Admit(ctx context.Context, b Batch) ([]Item, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	out, err := m.admit(b)
+	if err != nil {
+		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
+	}
+	return out, nil
+}
+
+func (m *Memory) admit(b Batch) (out []Item, err error) {
+	if err := b.Admissible(); err != nil {
+		return nil, err
+	}
+	if f := m.freeze; f != nil {
+		return nil, fmt.Errorf("%w by %s since %s: %s", ErrFrozen, f.By, f.At.Format(time.RFC3339), f.Reason)
+	}
+	admitted := m.account(b.Account).admitted[b.Source]
+	if admitted == nil {
+		admitted = &admissions{}
+		m.account(b.Account).admitted[b.Source] = admitted
+	}
+	n, sum, err := admitted.after(instant(b.Now.Add(-time.Hour)))
+	if err != nil {
+		return nil, err
+	}
+	if over := b.Over(n, sum); over != nil {
+		return nil, over
+	}
+	kept, err := m.keepable(b.Entries)
+	if err != nil {
+		return nil, err
+	}
+	var undo []func()
+	for _, adm := range b.Admissions {
+		it, back, err := m.put(adm.Item)
+		if err != nil {
+			for _, back := range slices.Backward(undo) {
+				back()
+			}
+			return nil, fmt.Errorf("item %s: %w", adm.Item.ID, err)
+		}
+		out, undo = append(out, it), append(undo, back)
+	}
+	for _, adm := range b.Admissions {
+		admitted.add(instant(b.Now), adm.Hourly)
+	}
+	m.record(kept)
+	return out, nil
+}
+
+// admissions are what a source was admitted, in the order of their times. Those after
+// a time are counted up as the time moves on, so that a batch costs what it adds.
+type admissions struct {
+	all   []admitted
+	first int // of all after the time last asked for
+	sum   money.Amount
+}
+
+type admitted struct {
+	at     time.Time
+	hourly money.Amount
+}
+
+// after returns how many there are after a time, and what they cost an hour.
+func (a *admissions) after(t time.Time) (int, money.Amount, error) {
+	for a.first < len(a.all) && !a.all[a.first].at.After(t) {
+		a.sum -= a.all[a.first].hourly
+		a.first++
+	}
+	for a.first > 0 && a.all[a.first-1].at.After(t) { // a clock was set back
+		sum, err := a.sum.Add(a.all[a.first-1].hourly)
+		if err != nil {
+			return 0, 0, err
+		}
+		a.first, a.sum = a.first-1, sum
+	}
+	return len(a.all) - a.first, a.sum, nil
+}
+
+// add notes what a batch was admitted at a time after the one last asked for; the
+// caps kept the sum within the range of an amount.
+func (a *admissions) add(at time.Time, hourly money.Amount) {
+	i := sort.Search(len(a.all), func(i int) bool { return a.all[i].at.After(at) })
+	a.all = slices.Insert(a.all, i, admitted{at, hourly})
+	a.sum += hourly
+}
+
+// Freeze implements [Store].
+func (m *Memory) Freeze(ctx context.Context, f Freeze) error {
+	f.At, f.Reason = instant(f.At), plain(f.Reason)
+	return m.decide(ctx, Entry{At: f.At, Actor: f.By, What: "freeze", Because: f.Reason}, func() { m.freeze = &f })
+}
+
+// Unfreeze implements [Store].
+func (m *Memory) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
+	return m.decide(ctx, Entry{At: at, Actor: by, What: "unfreeze", Because: reason}, func() { m.freeze = nil })
+}
+
+// decide changes something together with its entry.
+func (m *Memory) decide(ctx context.Context, e Entry, change func()) error {
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	kept, err := m.keepable([]Entry{e})
+	if err != nil {
+		return err
+	}
+	change()
+	m.record(kept)
+	return nil
+}
+
+// Frozen implements [Store].
+func (m *Memory) Frozen(ctx context.Context) (*Freeze, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	if m.freeze == nil {
+		return nil, nil
+	}
+	f := *m.freeze
+	return &f, nil
+}
+
+// PutKeep implements [Store].
+func (m *Memory) PutKeep(ctx context.Context, k Keep) error {
+	if k.Until.IsZero() {
+		return errors.New("keep a resource: the end is missing")
+	}
+	k.Until, k.At, k.Reason = instant(k.Until), instant(k.At), plain(k.Reason)
+	e := Entry{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(), Because: k.Reason,
+		Outcome: "until " + k.Until.Format(time.RFC3339)}
+	return m.decide(ctx, e, func() { m.keeps[k.Ref] = k })
+}
+
+// Keeps implements [Store].
+func (m *Memory) Keeps(ctx context.Context, at time.Time) ([]Keep, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var out []Keep
+	for _, k := range m.keeps {
+		if k.Until.After(instant(at)) {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, func(a, b Keep) int { return inventory.CompareRefs(a.Ref, b.Ref) })
+	return out, nil
+}
+
+// Record implements [Store].
+func (m *Memory) Record(ctx context.Context, entries ...Entry) error {
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	kept, err := m.keepable(entries)
+	if err == nil {
+		m.record(kept)
+	}
+	return err
+}
+
+// keepable returns entries as they are kept, all or none of them.
+func (m *Memory) keepable(entries []Entry) ([]Entry, error) {
+	var out []Entry
+	for _, e := range entries {
+		if m.Forgetful && !e.At.IsZero() {
+			continue
+		}
+		kept, err := e.Kept()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, kept)
+	}
+	return out, nil
+}
+
+// record appends to the audit log.
+func (m *Memory) record(kept []Entry) {
+	for _, e := range kept {
+		e.ID = int64(len(m.entries) + 1)
+		m.entries = append(m.entries, e)
+	}
+}
+
+// Entries implements [Store].
+func (m *Memory) Entries(ctx context.Context, q Query, visit func(Entry) error) error {
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	all := m.entries
+	m.mu.Unlock()
+	var matching []int
+	for i := range all {
+		if q.Matches(all[i]) {
+			matching = append(matching, i)
+		}
+	}
+	if q.Limit > 0 && len(matching) > q.Limit {
+		matching = matching[len(matching)-q.Limit:]
+	}
+	for _, i := range matching {
+		e := all[i]
+		e.Evidence = slices.Clone(e.Evidence)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := visit(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

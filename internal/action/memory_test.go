@@ -1,0 +1,52 @@
+package action_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/action/actiontest"
+	"github.com/curfew-dev/curfew/internal/store/storetest"
+)
+
+func TestMemory(t *testing.T) {
+	storetest.RunInMemory(t, func(*testing.T) action.Store { return action.NewMemory() })
+}
+
+// TestForgetfulMemory: what a replay does not read is not kept; all that decides is.
+func TestForgetfulMemory(t *testing.T) {
+	w := newWorld()
+	m := action.NewMemory()
+	m.Forgetful = true
+	w.connect(m, w.cloud, w.people)
+	w.wants.Limits.PerHour = 2
+	w.idle("i-1", "i-2", "i-3")
+	w.round(t)
+	items, err := m.Items(t.Context(), w.ladder.Account, action.ItemQuery{})
+	if err != nil || len(items) != 3 {
+		t.Fatalf("%d items, %v", len(items), err)
+	}
+	w.cloud.Change("i-3", func(r *actiontest.Resource) { r.Protected = true })
+	r := w.rounds(t, 15*time.Minute, time.Minute)
+	if got := sorted(w.cloud.Carried("terminate")); !slices.Equal(got, []string{"i-1", "i-2"}) {
+		t.Fatalf("terminated %v: %+v", got, r.Lines)
+	}
+	for _, it := range items {
+		if _, err := m.Item(t.Context(), it.ID); !errors.Is(err, action.ErrNotFound) {
+			t.Errorf("item %s is kept: %v", it.ID, err)
+		}
+	}
+	no := func(e action.Entry) error { t.Errorf("recorded %+v", e); return nil }
+	if err := m.Entries(t.Context(), action.Query{}, no); err != nil {
+		t.Error(err)
+	}
+	// The caps still count what was forgotten.
+	w.idle("i-4")
+	w.round(t)
+	want(t, w.rounds(t, 17*time.Minute, time.Minute), "i-4", action.ResultOverCap)
+	if err := m.Freeze(t.Context(), action.Freeze{By: "ana"}); err == nil {
+		t.Error("it takes a freeze without a time")
+	}
+}
