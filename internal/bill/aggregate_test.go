@@ -209,7 +209,7 @@ func TestPlan(t *testing.T) {
 	other := line("i-1", "2", 0)
 	other.BillingAccountID = "other"
 	b := settled(t, line("i-1", "1", 0), other)
-	fresh, planned := Plan(b, nil, at)
+	fresh, planned, _ := Plan(b, nil, at)
 	if len(fresh) != 2 || planned[0].Change != Added || fresh[0].Replaces != "" || !fresh[0].ImportedAt.Equal(at) {
 		t.Fatalf("a new bill: %+v, %+v", fresh, planned)
 	}
@@ -225,7 +225,7 @@ func TestPlan(t *testing.T) {
 		{"a digit more", settled(t, line("i-1", "1.000000000000000000000000000001", 0), other), []Change{Restated, Unchanged}, 1},
 		{"an account less", settled(t, line("i-1", "1", 0)), []Change{Unchanged, Removed}, 1},
 	} {
-		replace, planned := Plan(tc.bill, stored, at)
+		replace, planned, _ := Plan(tc.bill, stored, at)
 		var got []Change
 		for _, p := range planned {
 			got = append(got, p.Change)
@@ -241,7 +241,7 @@ func TestPlan(t *testing.T) {
 	}
 	elsewhere := slices.Clone(stored)
 	elsewhere[1].Source = "elsewhere"
-	if replace, _ := Plan(settled(t, line("i-1", "1", 0)), elsewhere, at); len(replace) != 0 {
+	if replace, _, _ := Plan(settled(t, line("i-1", "1", 0)), elsewhere, at); len(replace) != 0 {
 		t.Errorf("another source's account is replaced: %+v", replace)
 	}
 }

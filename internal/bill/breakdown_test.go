@@ -192,7 +192,7 @@ func TestDocument(t *testing.T) {
 	first := line("i-1", "1.0000000000000000001", 0)
 	first.Unknown, first.ContractedCost = ContractedCost, Decimal{}
 	b := settled(t, first, other)
-	_, planned := Plan(b, nil, september)
+	_, planned, _ := Plan(b, nil, september)
 	d := NewDocument(b, planned)
 	p := d.Periods[0]
 	if d.Schema != "curfew.bill/v1" || d.Rows != 2 || d.BilledCost != "3.5000000000000000001" || *d.EffectiveCost != d.BilledCost || d.ContractedCost != nil ||

@@ -28,7 +28,10 @@ type Planned struct {
 // may be among it and stay. A period that is there already, to the last digit, is not
 // replaced. One that came from the same source and is no longer in b, although b covers
 // its time, is removed. At is kept with what is imported.
-func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned) {
+//
+// A renamed file without billing accounts is recognized by its digest. A period that
+// overlaps one of the same account from another source is a *CountedTwice.
+func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned, error) {
 	kept := make(map[PeriodKey]*Period, len(stored))
 	for i := range stored {
 		kept[stored[i].utc()] = &stored[i]
@@ -43,6 +46,13 @@ func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned) {
 			planned = append(planned, Planned{key, Unchanged})
 			continue
 		}
+		switch change, err := recognize(s, stored); {
+		case err != nil:
+			return nil, nil, err
+		case change != "":
+			planned = append(planned, Planned{key, change})
+			continue
+		}
 		r := Replacement{Period: s.Period, Content: s.Rows()}
 		r.ImportedAt = at
 		change := Added
@@ -52,7 +62,7 @@ func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned) {
 		replace, planned = append(replace, r), append(planned, Planned{key, change})
 	}
 	for key, old := range kept {
-		if old.Source != b.Source || !slices.ContainsFunc(b.Starts, key.Start.Equal) {
+		if old.Source != b.Source || !b.overtakes(old) {
 			continue
 		}
 		replace = append(replace, Replacement{Period: *old, Replaces: old.Digest})
@@ -61,7 +71,7 @@ func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned) {
 	order := func(x, y PeriodKey) int { return cmp.Or(x.Start.Compare(y.Start), cmp.Compare(x.Account, y.Account)) }
 	slices.SortFunc(replace, func(x, y Replacement) int { return order(x.PeriodKey, y.PeriodKey) })
 	slices.SortFunc(planned, func(x, y Planned) int { return order(x.PeriodKey, y.PeriodKey) })
-	return replace, planned
+	return replace, planned, nil
 }
 
 // utc returns the key with its time in one form, so that equal keys are one.

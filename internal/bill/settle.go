@@ -64,7 +64,7 @@ type settledRow struct {
 // Settle ends the aggregate: sums become rows and nano-dollars. A period's total is its
 // exact sum rounded half to even, and its rows are within a nano-dollar of their exact
 // costs and add up to that total (largest remainder). Starts may name periods that hold
-// nothing. a is of no use afterwards.
+// nothing. Periods that overlap are a *CountedTwice. a is of no use afterwards.
 func (a *Aggregate) Settle(starts ...time.Time) (*Bill, error) {
 	b := &Bill{Source: a.options.Source, Lines: a.lines, Starts: slices.Clone(starts)}
 	rank := a.rank()
@@ -86,6 +86,9 @@ func (a *Aggregate) Settle(starts ...time.Time) (*Bill, error) {
 	slices.SortFunc(b.Periods, func(x, y *Settled) int {
 		return cmp.Or(x.Start.Compare(y.Start), cmp.Compare(x.Account, y.Account))
 	})
+	if err := overlap(b.Periods); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(b.Starts, time.Time.Compare)
 	b.Starts = slices.CompactFunc(b.Starts, time.Time.Equal)
 	b.Notes = a.notes(b)

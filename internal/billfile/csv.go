@@ -2,6 +2,7 @@ package billfile
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/csv"
 	"errors"
 	"io"
@@ -15,7 +16,8 @@ func (s *sink) csv(in io.Reader, gzipped bool) error {
 	if err != nil {
 		return &Error{File: s.part.name, Reason: "the file is not valid gzip", Err: err}
 	}
-	rows := csv.NewReader(text)
+	digest := sha256.New()
+	rows := csv.NewReader(io.TeeReader(text, digest))
 	rows.ReuseRecord = true
 	head, err := rows.Read()
 	if errors.Is(err, io.EOF) {
@@ -41,10 +43,14 @@ func (s *sink) csv(in io.Reader, gzipped bool) error {
 		return err
 	}
 	r := newRecord(l)
+	before := s.rows
 	for {
 		fields, err := rows.Read()
 		if errors.Is(err, io.EOF) {
-			return nil
+			if s.rows == before {
+				return nil
+			}
+			return s.reading.once(s.part.name, digest)
 		}
 		if err != nil {
 			return s.malformed(err)

@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"slices"
@@ -27,7 +29,9 @@ type reading struct {
 	version string  // the newest
 	missing []string
 	notes   []string
-	first   int // the place of the earliest file with an error
+	same    map[string]string // files by the digest of what they hold
+	sizes   map[int64]int     // how many files have a size
+	first   int               // the place of the earliest file with an error
 	err     error
 }
 
@@ -63,6 +67,10 @@ func (r *reading) run(ctx context.Context) error {
 				}
 			}
 		})
+	}
+	r.sizes = map[int64]int{}
+	for _, p := range r.export.parts {
+		r.sizes[p.size]++
 	}
 	for i, p := range r.export.parts {
 		if ctx.Err() != nil {
@@ -121,6 +129,18 @@ func (r *reading) offer(ctx context.Context, at int, p part, jobs chan<- job) er
 	if err != nil {
 		return err
 	}
+	if r.sizes[p.size] > 1 { // only then can two files of Parquet be the same
+		digest := sha256.New()
+		if _, err = io.Copy(digest, io.NewSectionReader(file, 0, size)); err != nil {
+			err = &Error{File: p.name, Reason: "the file cannot be read", Err: err}
+		} else {
+			err = r.once(p.name, digest)
+		}
+		if err != nil {
+			done()
+			return err
+		}
+	}
 	groups, err := openParquet(file, size, p)
 	if err != nil {
 		done()
@@ -139,6 +159,22 @@ func (r *reading) offer(ctx context.Context, at int, p part, jobs chan<- job) er
 		}}
 	}
 	return nil
+}
+
+// once notes what a file holds, and refuses another file that holds the same.
+func (r *reading) once(name string, digest hash.Hash) error {
+	key := string(digest.Sum(nil))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	other, twice := r.same[key]
+	if !twice {
+		if r.same == nil {
+			r.same = map[string]string{}
+		}
+		r.same[key] = name
+		return nil
+	}
+	return &Error{File: max(name, other), Reason: "it holds the same as " + min(name, other) + ", and its costs would count twice: leave one of them out"}
 }
 
 // local returns a file that can be read at any place. What comes from a bucket is kept

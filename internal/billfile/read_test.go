@@ -262,7 +262,7 @@ func TestShrunkenExport(t *testing.T) {
 	options := Options{Bucket: func(context.Context, string) (Bucket, error) { return memory(files), nil }}
 	first := read(t, "s3://b/p/x", options)
 	var stored []bill.Period
-	replace, _ := bill.Plan(first, nil, time.Unix(0, 0))
+	replace, _, _ := bill.Plan(first, nil, time.Unix(0, 0))
 	for _, r := range replace {
 		stored = append(stored, r.Period)
 	}
@@ -270,7 +270,7 @@ func TestShrunkenExport(t *testing.T) {
 		bill.Period{PeriodKey: bill.PeriodKey{Account: "other", Start: time.Date(2024, 9, 1, 0, 0, 0, 0, time.UTC)}, Source: "elsewhere", Digest: "9"})
 	files["p/x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz"] = ""
 	files["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head)
-	replace, planned := bill.Plan(read(t, "s3://b/p/x/", options), stored, time.Unix(1, 0))
+	replace, planned, _ := bill.Plan(read(t, "s3://b/p/x/", options), stored, time.Unix(1, 0))
 	if len(replace) != 1 || replace[0].Content != nil || replace[0].Start.Month() != time.September || replace[0].Account != "acc" || replace[0].Replaces == "" {
 		t.Errorf("it replaces %+v", replace)
 	}
@@ -337,12 +337,82 @@ func TestRowsAreBounded(t *testing.T) {
 		t.Errorf("three rows where two fit: %v", err)
 	}
 	// The same rows in several files are no more rows, however many files are read at a time.
-	same := head + row() + row("ResourceId", "i-2") + row("ResourceId", "i-3")
-	dir = put(t, map[string]string{"a.csv": same, "b.csv": same, "c.csv": same, "d.csv": same})
+	same := func(cost string) string {
+		return head + row() + row("ResourceId", "i-2") + row("ResourceId", "i-3", "BilledCost", cost)
+	}
+	dir = put(t, map[string]string{"a.csv": same("1"), "b.csv": same("2"), "c.csv": same("3"), "d.csv": same("4")})
 	if b, err := tryRead(dir, Options{MaxRows: 3, Workers: 4}); err != nil || b.Lines != 12 {
 		t.Errorf("three rows where three fit: %v", err)
 	}
 	if _, err := tryRead(dir, Options{MaxRows: 2, Workers: 4}); !errors.Is(err, bill.ErrTooManyRows) {
 		t.Errorf("three rows in each of four files where two fit: %v", err)
 	}
+}
+
+// TestFilesThatHoldTheSameAreRefused: a copy in a folder, whatever its name, order or
+// compression, would count twice.
+func TestFilesThatHoldTheSameAreRefused(t *testing.T) {
+	text := head + row() + row("ResourceId", "i-2")
+	parquetFile := string(parquetOf(t))
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		want  []string // none: it is read
+	}{
+		{"gzipped", map[string]string{"ok.csv": text, "ok.csv.gz": gzipped(text)}, []string{"ok.csv.gz: it holds the same as ", "ok.csv, and its costs would count twice"}},
+		{"a copy", map[string]string{"ok.csv": text, "copy.csv": text}, []string{"ok.csv: it holds the same as ", "copy.csv"}},
+		{"a copy below", map[string]string{"ok.csv": text, "z/ok.csv": text, "other.csv": head + row("ResourceId", "i-3")}, []string{"z/ok.csv: it holds the same as "}},
+		{"Parquet", map[string]string{"ok.parquet": parquetFile, "copy.parquet": parquetFile}, []string{"ok.parquet: it holds the same as ", "copy.parquet"}},
+		{"Parquet of one size", map[string]string{"ok.parquet": parquetFile, "same-size.csv": sized(text, len(parquetFile))}, nil},
+		{"another row", map[string]string{"ok.csv": text, "copy.csv": text + row()}, nil},
+		{"nothing but the header", map[string]string{"ok.csv": text, "a.csv": head, "b.csv": head}, nil},
+	} {
+		for _, workers := range []int{1, 4} {
+			_, err := tryRead(put(t, tc.files), Options{Workers: workers})
+			if tc.want == nil && err != nil {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+			for _, want := range tc.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: got %v, want %q", tc.name, err, want)
+				}
+			}
+		}
+	}
+}
+
+// TestPeriodsThatOverlapAreRefused: one file with a month twice, with two UTC offsets.
+func TestPeriodsThatOverlapAreRefused(t *testing.T) {
+	dir := put(t, map[string]string{"b.csv": head + row() + row("BillingPeriodStart", "2024-08-31T22:00:00Z", "BillingPeriodEnd", "2024-09-30T22:00:00Z")})
+	_, err := tryRead(filepath.Join(dir, "b.csv"), Options{})
+	var twice *bill.CountedTwice
+	if !errors.As(err, &twice) || !strings.Contains(err.Error(), "the billing period 2024-09-01T00:00:00Z to 2024-10-01T00:00:00Z of account acc overlaps 2024-08-31T22:00:00Z to 2024-09-30T22:00:00Z") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// parquetOf is a small bill in Parquet.
+func parquetOf(t *testing.T) []byte {
+	type line struct {
+		Billed string    `parquet:"BilledCost"`
+		Start  time.Time `parquet:"BillingPeriodStart,timestamp(millisecond)"`
+		Charge time.Time `parquet:"ChargePeriodStart,timestamp(millisecond)"`
+		Kind   string    `parquet:"ChargeCategory"`
+	}
+	start := time.Date(2024, 9, 1, 0, 0, 0, 0, time.UTC)
+	path := filepath.Join(t.TempDir(), "b.parquet")
+	if err := parquet.WriteFile(path, []line{{"1.5", start, start, "Usage"}}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// sized is a bill with a row more, of as many bytes.
+func sized(text string, n int) string {
+	more := row("ServiceName", "")
+	return text + row("ServiceName", strings.Repeat("x", n-len(text)-len(more)))
 }

@@ -104,7 +104,7 @@ func TestSampleToTheLastDigit(t *testing.T) {
 func TestImportingTwiceChangesNothing(t *testing.T) {
 	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
 	first, again := read(t, path, Options{Workers: 1}), read(t, path, Options{Workers: 2})
-	replace, _ := bill.Plan(first, nil, time.Unix(0, 0))
+	replace, _, _ := bill.Plan(first, nil, time.Unix(0, 0))
 	if len(replace) != 3 {
 		t.Fatalf("%d periods are imported, want 3", len(replace))
 	}
@@ -112,7 +112,7 @@ func TestImportingTwiceChangesNothing(t *testing.T) {
 	for _, r := range replace {
 		stored = append(stored, r.Period)
 	}
-	if replace, planned := bill.Plan(again, stored, time.Unix(1, 0)); len(replace) != 0 || len(planned) != 3 {
+	if replace, planned, _ := bill.Plan(again, stored, time.Unix(1, 0)); len(replace) != 0 || len(planned) != 3 {
 		t.Errorf("importing again replaces %d of %v", len(replace), planned)
 	}
 }

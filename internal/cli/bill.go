@@ -90,9 +90,12 @@ func isBucket(path string) bool { return strings.HasPrefix(path, "s3://") }
 // billFailure gives a bill that cannot be read its exit code.
 func billFailure(err error) error {
 	var mistake *billfile.Error
+	var twice *bill.CountedTwice
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &twice):
+		return &failure{exit: ExitUsage, code: "counted_twice", err: err, hint: "nothing was imported"}
 	case errors.As(err, &mistake), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "nothing was imported"}
 	case errors.Is(err, bill.ErrTooManyRows):
@@ -128,7 +131,9 @@ func (a *app) billImport(ctx context.Context, path, profile string, dry bool, ou
 			return fmt.Errorf("read what was imported before: %w", err)
 		}
 		var replace []bill.Replacement
-		replace, planned = bill.Plan(b, stored, a.Now().UTC())
+		if replace, planned, err = bill.Plan(b, stored, a.Now().UTC()); err != nil {
+			return billFailure(err)
+		}
 		if dry {
 			break
 		}
