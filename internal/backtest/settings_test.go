@@ -96,7 +96,9 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 			func(p *Params) { p.Thresholds = duty.Thresholds{HeldMemory: 50} }, []string{"m0 warn 20m0s", "m0 stop 25m0s"}, 15},
 		{"default thresholds", waits("idle", 20*time.Minute, 5*time.Minute), minutely("gpu_util,mem_used_bytes,mem_total_bytes", 40, m0, each("0,10e9,80e9")), unpriced, nil, 0},
 		{"tags mapped", strings.Replace(rested("p", 5*time.Minute, 0), "    when", "    where: resource.team == \"vision\"\n    when", 1),
-			minutely("gpu_util,tags", 20, []string{"m0", "m1"}, func(r string, _ int) string { return "0,kostenstelle=" + map[string]string{"m0": "vision", "m1": "audio"}[r] }),
+			minutely("gpu_util,tags", 20, []string{"m0", "m1"}, func(r string, _ int) string {
+				return "0,kostenstelle=" + map[string]string{"m0": "vision", "m1": "audio"}[r]
+			}),
 			func(p *Params) {
 				p.Account.Tags = inventory.DefaultTagMapping()
 				p.Account.Tags.Team = []string{"kostenstelle"}

@@ -13,16 +13,10 @@ func counts(every, stop int) func(int) float64 {
 	return func(i int) float64 { return float64(100 + min(i, stop)/every) }
 }
 
-func TestStalled(t *testing.T) {
+// stalledFixtures are machines of two GPUs.
+func stalledFixtures() []nowFixture {
 	training := func() *machine { return minutes(240).gpus(2, 97, 60) }
-	for _, tc := range []struct {
-		name    string
-		m       *machine
-		t       Thresholds
-		want    State
-		why     string
-		lasting time.Duration
-	}{
+	return []nowFixture{
 		{name: "a frozen step counter with busy GPUs", m: training().series("", usage.Step, counts(1, 120)), want: Stalled, why: "it computes, and no step for 2h", lasting: 2 * time.Hour},
 		{name: "but: steps go on", m: training().series("", usage.Step, counts(1, 1000)), want: Busy},
 		{name: "but: steps are slow", m: training().series("", usage.Step, counts(25, 1000)), want: Busy},
@@ -47,7 +41,11 @@ func TestStalled(t *testing.T) {
 		{name: "steps stand still, but checkpoints come", m: training().series("", usage.Checkpoints, counts(10, 1000)).series("", usage.Step, counts(1, 120)), want: Busy},
 		{name: "both stopped", m: training().series("", usage.Checkpoints, counts(10, 60)).series("", usage.Step, counts(1, 120)), want: Stalled, why: "no step for 2h", lasting: 2 * time.Hour},
 		{name: "the time of the newest checkpoint", m: training().series("", usage.Checkpoints, func(i int) float64 { return 1.7e9 + 600*float64(min(i, 120)/10) }), want: Stalled, lasting: 2 * time.Hour},
-	} {
+	}
+}
+
+func TestStalled(t *testing.T) {
+	for _, tc := range stalledFixtures() {
 		t.Run(tc.name, func(t *testing.T) {
 			for name, got := range map[string]Verdict{"Now": tc.m.verdict(t, 2, now, tc.t), "Judge": Judge(tc.m.w, 2, now, withWindow(tc.t))} {
 				if name == "Judge" && tc.want == Held {
