@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -338,6 +339,44 @@ func TestLadderHolds(t *testing.T) {
 			l.pass(3 * time.Hour) // every grace begins anew
 			l.curfewAny("unfreeze", "--reason", "between the cases")
 		})
+	}
+}
+
+// TestAClockAheadInventsNoMonth: scans under a clock that was set 30 days ahead charge for
+// nothing, for as long as it is, and those after it charge for the time that was.
+func TestAClockAheadInventsNoMonth(t *testing.T) {
+	l := newLadder(t)
+	spent := func() float64 {
+		t.Helper()
+		l.pass(30 * time.Minute)
+		l.curfew(ExitDone, "scan", "--regions", "us-east-1")
+		var doc struct {
+			Total struct {
+				USD string `json:"total_usd"`
+			}
+		}
+		text := l.curfew(ExitDone, "costs", "--since", "2d", "-o", "json")
+		if err := json.Unmarshal([]byte(text), &doc); err != nil {
+			t.Fatal(err)
+		}
+		v, err := strconv.ParseFloat(doc.Total.USD, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	spent()
+	half := spent()
+	l.jump(30 * 24 * time.Hour)
+	for range 2 {
+		l.pass(15 * time.Minute)
+		if exit, _, errs := l.curfewAny("scan", "--regions", "us-east-1"); exit == ExitDone || !strings.Contains(errs, "the clock of this host is ahead by 720h0m0s") {
+			t.Fatalf("exit %d: %s", exit, errs)
+		}
+	}
+	l.jump(-30 * 24 * time.Hour)
+	if got := spent(); half <= 0 || got < 2.9*half || got > 3.1*half {
+		t.Errorf("$%v after half an hour, $%v an hour later", half, got)
 	}
 }
 

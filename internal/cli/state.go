@@ -26,7 +26,7 @@ func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error)
 		return nil, &failure{exit: ExitError, code: "no_state", err: errors.New("there is no directory to keep anything in"),
 			hint: "give --data-dir or --database-url"}
 	}
-	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL})
+	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: a.Now, Uptime: a.Uptime}})
 	if err != nil {
 		return nil, &failure{exit: ExitError, code: "no_state", err: err}
 	}

@@ -17,6 +17,10 @@ const postBatch = 2000
 // maxConflicts is how often a batch is derived again because others wrote meanwhile.
 const maxConflicts = 20
 
+// MaxAhead is by how much the time of a round may be ahead of the store's. Hosts that keep
+// their time differ by seconds.
+const MaxAhead = 10 * time.Minute
+
 // Posted says what a posting added.
 type Posted struct {
 	// Rounds that were posted, older ones that a crash had left among them.
@@ -30,10 +34,19 @@ type Posted struct {
 // Post records a round with its observations and adds the entries that follow. It may
 // be repeated, interrupted and run beside others, and rounds may come in any order: the
 // entries always add up to what [Accrue] says of all observations. Where others keep
-// writing it returns ErrConflict; the next Post goes on where it stopped.
+// writing it returns ErrConflict; the next Post goes on where it stopped. A round that is
+// more than MaxAhead ahead of the store's time is ErrAhead, and nothing of it is recorded.
 func Post(ctx context.Context, s Store, r Round, observations []Observation) (Posted, error) {
 	var p Posted
 	r.At = clean(r.At)
+	now, err := s.Now(ctx)
+	if err != nil {
+		return p, err
+	}
+	if ahead := r.At.Sub(now); ahead > MaxAhead {
+		return p, fmt.Errorf("the round of %s is at %s, and the time of the state is %s: %w by %s; set it right, or restart the host if it is right now",
+			r.Account, r.At.Format(time.RFC3339), now.Format(time.RFC3339), ErrAhead, ahead.Round(time.Second))
+	}
 	if err := s.Record(ctx, r, observations); err != nil {
 		return p, fmt.Errorf("record the round of %s at %s: %w", r.Account, r.At.Format(time.RFC3339), err)
 	}

@@ -356,3 +356,47 @@ func TestACrashIsMadeUpFor(t *testing.T) {
 		}
 	}
 }
+
+// TestAClockFarAheadInventsNothing: a round that the store's time has not reached by far is
+// refused whole, and what follows is charged as if it had never come.
+func TestAClockFarAheadInventsNothing(t *testing.T) {
+	now := start.Add(time.Hour)
+	store := ledgertest.NewStore()
+	store.Clock = func() time.Time { return now }
+	post := func(at time.Time) error {
+		r, seen := fleet(1, at)
+		_, err := ledger.Post(ctx, store, r, seen)
+		return err
+	}
+	for _, at := range []time.Time{now, now.Add(ledger.MaxAhead)} {
+		if err := post(at); err != nil {
+			t.Errorf("a round at %s: %v", at, err)
+		}
+	}
+	before := store.All(account)
+	for _, at := range []time.Time{now.Add(ledger.MaxAhead + time.Second), now.AddDate(0, 0, 30)} {
+		if err := post(at); !errors.Is(err, ledger.ErrAhead) {
+			t.Errorf("a round at %s: %v", at, err)
+		}
+	}
+	rounds, err := store.Rounds(ctx, account, start, start.AddDate(1, 0, 0))
+	if after := store.All(account); err != nil || len(rounds) != 2 || !slices.Equal(before, after) {
+		t.Errorf("%d rounds and %d entries more are kept, %v", len(rounds), len(after)-len(before), err)
+	}
+	now = now.Add(2 * time.Hour)
+	if err := post(now); err != nil {
+		t.Error(err)
+	}
+	broken := errors.New("no clock")
+	if _, err := ledger.Post(ctx, timeless{store, broken}, ledger.Round{Account: account, At: now}, nil); !errors.Is(err, broken) {
+		t.Errorf("a store that cannot tell the time: %v", err)
+	}
+}
+
+// timeless is a store that cannot tell the time.
+type timeless struct {
+	ledger.Store
+	err error
+}
+
+func (s timeless) Now(context.Context) (time.Time, error) { return time.Time{}, s.err }

@@ -14,6 +14,10 @@ import (
 // again and derive again.
 var ErrConflict = errors.New("the ledger of the account changed meanwhile")
 
+// ErrAhead is returned by [Post] for a round whose time the store's own has not reached by
+// far: charging up to it would invent what nobody has spent.
+var ErrAhead = errors.New("the clock of this host is ahead")
+
 // Store keeps rounds, observations and entries. Every account has a version, 0 at
 // first, which each Record that adds something and each Append that adds something
 // raises by one. Rows may be read while others write; the version tells.
@@ -22,6 +26,8 @@ var ErrConflict = errors.New("the ledger of the account changed meanwhile")
 // resource, are kept beside them and change in the same transaction as Append, so
 // that a question over a year reads thousands of rows and not a hundred million.
 type Store interface {
+	// Now returns the store's own time, which hosts with wrong clocks share.
+	Now(ctx context.Context) (time.Time, error)
 	// Record keeps a round and its observations in one transaction. What is already
 	// there, by account and time for the round and by reference and time for an
 	// observation, stays as it is; parts of the round that are new are added. When

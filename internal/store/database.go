@@ -29,6 +29,9 @@ type dialect struct {
 	// elements is the table of the elements, named value, of a parameter that is an
 	// array in JSON.
 	elements string
+	// clock is a query for the database's own time in microseconds since 1970; empty where
+	// it has only the host's.
+	clock string
 }
 
 // database is an open database: one pool of connections that write and one that only
@@ -36,6 +39,7 @@ type dialect struct {
 type database struct {
 	dialect
 	write, read *sqlx.DB
+	host        Host
 }
 
 func (d *database) close() error {

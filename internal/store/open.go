@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -24,6 +25,17 @@ type Options struct {
 	// URL is that of a PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/NAME.
 	// Without it the state is the file [FileName] in the directory Dir.
 	URL, Dir string
+	// Host is where a file's time comes from; a database has its own.
+	Host Host `json:"-"`
+}
+
+// Host reads the clocks of the machine that curfew runs on.
+type Host struct {
+	// Now is the wall clock; nil is the system's.
+	Now func() time.Time
+	// Uptime returns the name of the machine's boot and the time since then; nil, or an
+	// empty name, is not known.
+	Uptime func() (boot string, up time.Duration)
 }
 
 // Store is an open database. It is safe for concurrent use.
@@ -37,11 +49,14 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	var db *database
 	var err error
+	if o.Host.Now == nil {
+		o.Host.Now = time.Now
+	}
 	switch {
 	case o.URL != "":
 		db, err = openPostgres(ctx, o.URL)
 	case o.Dir != "":
-		db, err = openSQLite(ctx, o.Dir)
+		db, err = openSQLite(ctx, o.Dir, o.Host)
 	default:
 		err = errors.New("open the state: neither a directory nor a database is given")
 	}

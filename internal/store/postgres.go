@@ -46,6 +46,7 @@ var postgresDialect = dialect{
 	duplicate: func(err error) bool { return postgresCode(err) == uniqueViolation },
 	overflow:  func(err error) bool { return postgresCode(err) == outOfRange },
 	elements:  "jsonb_array_elements_text(CAST(? AS JSONB))",
+	clock:     "SELECT CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000 AS BIGINT)",
 }
 
 func openPostgres(ctx context.Context, url string) (*database, error) {
@@ -69,7 +70,7 @@ func openPostgres(ctx context.Context, url string) (*database, error) {
 		address := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
 		return nil, fmt.Errorf("open the state in PostgreSQL at %s, database %q, as %q: %w", address, c.Database, c.User, explainPostgres(err))
 	}
-	return &database{postgresDialect, db, db}, nil
+	return &database{dialect: postgresDialect, write: db, read: db}, nil
 }
 
 // migratePostgres migrates while no other process does.

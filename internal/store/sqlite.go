@@ -39,7 +39,7 @@ var sqliteDialect = dialect{
 	elements: "json_each(?)",
 }
 
-func openSQLite(ctx context.Context, dir string) (*database, error) {
+func openSQLite(ctx context.Context, dir string, host Host) (*database, error) {
 	path, err := filepath.Abs(filepath.Join(dir, FileName))
 	if err != nil {
 		return nil, fmt.Errorf("open the state in %s: %w", dir, err)
@@ -54,6 +54,7 @@ func openSQLite(ctx context.Context, dir string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state in %s: %w", path, explainSQLite(err))
 	}
+	db.host = host
 	return db, nil
 }
 
@@ -86,7 +87,7 @@ func connectSQLite(ctx context.Context, path string) (*database, error) {
 	}
 	read.SetMaxOpenConns(sqliteReaders)
 	read.SetMaxIdleConns(sqliteReaders)
-	return &database{sqliteDialect, write, read}, nil
+	return &database{dialect: sqliteDialect, write: write, read: read}, nil
 }
 
 // migrateSQLite migrates while no other process does. SQLite keeps the lock, of a file

@@ -19,6 +19,8 @@ type Store struct {
 	// Before, when set, is called at the start of every method that writes, with the
 	// method's name; an error is returned in its place.
 	Before func(method string) error
+	// Clock is the store's own time; nil is after all that rounds can have.
+	Clock func() time.Time
 
 	mu       sync.Mutex
 	accounts map[ledger.Account]*account
@@ -51,6 +53,14 @@ func (s *Store) before(method string) error {
 		return s.Before(method)
 	}
 	return nil
+}
+
+// Now returns the store's own time.
+func (s *Store) Now(context.Context) (time.Time, error) {
+	if s.Clock == nil {
+		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), nil
+	}
+	return s.Clock(), nil
 }
 
 // Record keeps a round and its observations.

@@ -108,6 +108,11 @@ func model(t *testing.T, n int) *ledgertest.Store {
 }
 
 var ledgers = []test{
+	{"the time is that of the state, to the minute", func(t *testing.T, b *Backend) {
+		if off := time.Since(must(b.Reopen(t).Ledger.Now(t.Context()))(t)).Abs(); off > time.Minute {
+			t.Errorf("it is off by %s", off)
+		}
+	}},
 	{"every field comes back", ledgerFields},
 	{"what is not text is recorded all the same", func(t *testing.T, b *Backend) {
 		e := charge(noon, "i-1")
