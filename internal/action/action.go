@@ -107,7 +107,10 @@ type Item struct {
 	WarnedRound         int64
 	WarnedAt, GraceFrom time.Time
 	Grace               time.Duration
-	Recipients          []string
+	// HeldTo is up to when the samples show that the condition has held since the
+	// warning; zero where it does not rest on what was measured.
+	HeldTo     time.Time
+	Recipients []string
 	// Steps are the calls that the action takes, in order; Step is the one under way.
 	Steps []Step
 	Step  int

@@ -3,6 +3,7 @@ package action_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -830,5 +831,76 @@ func TestPlanHash(t *testing.T) {
 	p.Because = "another wording"
 	if action.PlanHash(*p, same, start.In(time.FixedZone("", 3600))) != hash {
 		t.Error("what is not part of the plan changes its hash")
+	}
+}
+
+// TestWorkDuringTheGrace: a machine that worked between two rounds goes back to the first
+// step, however long it rests again, and whatever the state that it was warned in.
+func TestWorkDuringTheGrace(t *testing.T) {
+	for _, state := range []duty.State{duty.Idle, duty.Held, duty.Stalled} {
+		for _, tc := range []struct {
+			name  string
+			since time.Duration // after the warning
+			ends  bool
+		}{
+			{"no work", -time.Hour, true},
+			{"work right after the warning", 30 * time.Second, false},
+			{"work in the middle", 10 * time.Minute, false},
+			{"work until a moment ago", 17*time.Minute + 30*time.Second, false},
+		} {
+			for _, late := range []time.Duration{15 * time.Minute, 20 * time.Minute, 110 * time.Minute} {
+				if late < tc.since {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, %s, %s later", state, tc.name, late), func(t *testing.T) {
+					w := newWorld()
+					w.idle("i-1")
+					w.wants.Gang = nil
+					w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+					since := start.Add(-time.Hour)
+					w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
+						return &duty.Verdict{State: state, Since: since, Until: now, Expires: now.Add(3 * time.Minute), Lasting: now.Sub(since), Coverage: 1}
+					}
+					want(t, w.round(t), "i-1", action.ResultWarned)
+					since = start.Add(tc.since)
+					w.clock.Advance(late)
+					w.sample()
+					r := w.round(t)
+					if tc.ends {
+						want(t, r, "i-1", action.ResultConfirmed)
+						return
+					}
+					want(t, r, "i-1", action.ResultWarned)
+					w.untouched(t)
+					if due := w.now().Add(w.wants.Grace); !r.Lines[0].DueAt.Equal(due) {
+						t.Errorf("due at %s, want a whole grace from now, %s", r.Lines[0].DueAt, due)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestWorkWhileDisksAreSaved: a machine that works while its disks are
+// saved is not ended afterwards, although it rests again.
+func TestWorkWhileDisksAreSaved(t *testing.T) {
+	w := newWorld()
+	w.idle("i-1")
+	w.wants.Do.SaveDisks = true
+	w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
+	w.cloud.Slow(3)
+	since := start.Add(-time.Hour)
+	w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
+		return &duty.Verdict{State: duty.Idle, Since: since, Until: now, Expires: now.Add(3 * time.Minute), Coverage: 1}
+	}
+	w.round(t)
+	w.rounds(t, 16*time.Minute, time.Minute)
+	if got := w.cloud.Carried("snapshot"); len(got) != 1 {
+		t.Fatalf("saved %v", got)
+	}
+	since = w.now().Add(30 * time.Second)
+	w.rounds(t, 10*time.Minute, time.Minute)
+	if got := w.cloud.Carried("terminate"); len(got) > 0 {
+		t.Errorf("ended %v, which worked meanwhile", got)
 	}
 }

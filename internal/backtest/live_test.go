@@ -288,7 +288,7 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			steps[got[i].Step]++
 		}
 	})
-	if steps["warn"] < 20 || steps["stop"] < 20 || steps["withdraw"] < 5 || steps["refuse"] < 20 {
+	if steps["warn"] < 20 || steps["stop"] < 5 || steps["withdraw"] < 5 || steps["refuse"] < 20 {
 		t.Errorf("too few decisions to tell: %v", steps)
 	}
 }
