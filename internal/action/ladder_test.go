@@ -904,3 +904,71 @@ func TestWorkWhileDisksAreSaved(t *testing.T) {
 		t.Errorf("ended %v, which worked meanwhile", got)
 	}
 }
+
+// TestClocksOfOtherMachines: what binds several machines is the store's time. One whose
+// clock differs decides nothing; where the store has no clock, what another machine
+// began is waited for anew.
+func TestClocksOfOtherMachines(t *testing.T) {
+	other := func(w *world, ahead time.Duration) *actiontest.Clock {
+		c := actiontest.NewClock(w.now().Add(ahead))
+		c.Boot = "boot-b"
+		w.ladder.Clock = c.Read
+		return c
+	}
+	t.Run("100 minutes ahead of the database", func(t *testing.T) {
+		for _, ahead := range []time.Duration{100 * time.Minute, 31 * time.Second, -31 * time.Second, -5 * time.Hour} {
+			w := newWorld()
+			w.store.Clock = w.now
+			w.wants.Grace = 90 * time.Minute
+			w.idle("i-1")
+			want(t, w.round(t), "i-1", action.ResultWarned)
+			other(w, ahead)
+			_, err := w.tryRound()
+			if skew := (*action.SkewError)(nil); !errors.As(err, &skew) || skew.Ahead != ahead {
+				t.Errorf("%s ahead: %v", ahead, err)
+			}
+			w.untouched(t)
+		}
+	})
+	t.Run("a little ahead, the grace is the database's", func(t *testing.T) {
+		w := newWorld()
+		w.store.Clock = w.now
+		w.idle("i-1")
+		w.round(t)
+		w.clock.Advance(15*time.Minute - 10*time.Second)
+		w.sample()
+		c := other(w, 20*time.Second)
+		want(t, w.round(t), "i-1", action.ResultWaiting)
+		w.clock.Advance(10 * time.Second)
+		c.Advance(10 * time.Second)
+		want(t, w.round(t), "i-1", action.ResultConfirmed)
+	})
+	t.Run("100 minutes ahead, in one file", func(t *testing.T) {
+		w := newWorld()
+		w.wants.Grace = 90 * time.Minute
+		w.idle("i-1")
+		w.round(t)
+		w.clock.Advance(time.Second)
+		c := other(w, 100*time.Minute)
+		w.cloud.Change("i-1", func(r *actiontest.Resource) { r.SampledAt = c.Wall })
+		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+		r := w.round(t)
+		want(t, r, "i-1", action.ResultWaiting)
+		if due := c.Wall.Add(90 * time.Minute); !r.Lines[0].DueAt.Equal(due) {
+			t.Errorf("due at %s, want %s", r.Lines[0].DueAt, due)
+		}
+		w.untouched(t)
+	})
+	t.Run("a keep lasts as long as was asked for", func(t *testing.T) {
+		w := newWorld()
+		w.store.Clock = w.now
+		c := other(w, -48*time.Hour)
+		err := w.ladder.Keep(t.Context(), action.Keep{Ref: inventory.Ref{ID: "i-1"}, Until: c.Wall.Add(24 * time.Hour), Reason: "a demo"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := w.store.Keeps(t.Context(), w.now().Add(24*time.Hour-time.Second)); err != nil || len(all) != 1 {
+			t.Errorf("kept: %v, %v", all, err)
+		}
+	})
+}

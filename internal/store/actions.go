@@ -23,6 +23,18 @@ type clockRow struct {
 	Uptime time.Duration `db:"uptime"`
 }
 
+// Now returns the time of PostgreSQL's clock; zero of a file, which has none.
+func (a actions) Now(ctx context.Context) (time.Time, error) {
+	var now int64
+	if a.clock == "" {
+		return time.Time{}, nil
+	}
+	if err := a.get(ctx, &now, a.clock); err != nil {
+		return time.Time{}, fmt.Errorf("ask the database for the time: %w", err)
+	}
+	return time.UnixMicro(now).UTC(), nil
+}
+
 // BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.
 func (a actions) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
 	var last clockRow

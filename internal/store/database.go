@@ -29,6 +29,9 @@ type dialect struct {
 	// elements is the table of the elements, named value, of a parameter that is an
 	// array in JSON.
 	elements string
+	// clock is what asks the server for the time, in microseconds since 1970; empty where
+	// there is no server.
+	clock string
 }
 
 // database is an open database: one pool of connections that write and one that only

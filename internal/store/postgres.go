@@ -46,6 +46,7 @@ var postgresDialect = dialect{
 	duplicate: func(err error) bool { return postgresCode(err) == uniqueViolation },
 	overflow:  func(err error) bool { return postgresCode(err) == outOfRange },
 	elements:  "jsonb_array_elements_text(CAST(? AS JSONB))",
+	clock:     "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
 }
 
 func openPostgres(ctx context.Context, url string) (*database, error) {
