@@ -151,7 +151,7 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 		return false, s.withdraw(ctx, c.it, changed)
 	case c.first:
 		next, want := Climb(c.it, &c.p, Round{Number: s.r.Number, Now: readAt})
-		if next.Phase == Withdrawn {
+		if next.Phase == Withdrawn || want == Warn {
 			return false, s.withdraw(ctx, next, changed)
 		}
 		if want != Verify {
@@ -159,7 +159,7 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 			return false, nil
 		}
 		c.it = next
-	case c.p.Condition != usage.True || c.p.Mode != policy.Enforce || !sameAction(c.p.Do, c.it.Do):
+	case c.p.Condition != usage.True || c.p.Mode != policy.Enforce || !sameAction(c.p.Do, c.it.Do) || c.it.broken(c.p):
 		return false, s.withdraw(ctx, c.it, changed)
 	}
 	if refusal := s.Assume.Refuse(c.p, c.it, now, s.keeps); refusal != nil {

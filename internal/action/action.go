@@ -107,7 +107,10 @@ type Item struct {
 	WarnedRound         int64
 	WarnedAt, GraceFrom time.Time
 	Grace               time.Duration
-	Recipients          []string
+	// HeldTo is up to when the samples show that the condition has held since the
+	// warning; zero where it does not rest on what was measured.
+	HeldTo     time.Time
+	Recipients []string
 	// Steps are the calls that the action takes, in order; Step is the one under way.
 	Steps []Step
 	Step  int
@@ -218,8 +221,9 @@ type Admission struct {
 type Batch struct {
 	Account, Source string
 	Round           int64
-	Now             time.Time
-	Limits          policy.Limits
+	// Now is by the store's clock where it has one.
+	Now    time.Time
+	Limits policy.Limits
 	// Selected is how many machines the policy selects.
 	Selected   int
 	Admissions []Admission
@@ -230,6 +234,9 @@ type Batch struct {
 // account. Every write that decides something is conditional on what was read. The
 // implementation is internal/store, its conformance suite internal/store/storetest.
 type Store interface {
+	// Now is the time of the clock that all processes share, the database server's; zero
+	// where the store has none of its own, as a file has not.
+	Now(ctx context.Context) (time.Time, error)
 	// BeginRound records a round's clocks and returns its number, which rises by at
 	// least one with each, and the clocks of the account's last round (nil for the
 	// first).

@@ -42,7 +42,9 @@ const (
 //
 // Whatever changes puts an item back: a condition that is not true, another machine
 // under the same name, another action. An action is due when its grace has elapsed,
-// in a later round than that of the warning; a restart begins grace anew.
+// in a later round than that of the warning; a restart begins grace anew. What rests on
+// measurements must have held without a break since the warning, by the samples between
+// the rounds: any work, and any gap, puts it back as well.
 func Climb(it Item, p *Proposal, r Round) (next Item, want Want) {
 	switch it.Phase {
 	case "", Observed, Warned:
@@ -87,7 +89,12 @@ func (it Item) await(p Proposal, r Round) (Item, Want) {
 			return it, Verify
 		}
 		return it, Warn
-	case r.Restart:
+	case it.broken(p):
+		it = it.unwarned()
+		return it, Warn
+	}
+	it.HeldTo = heldTo(p, r.Now)
+	if r.Restart {
 		it.GraceFrom = r.Now
 		return it, Wait
 	}
@@ -97,6 +104,24 @@ func (it Item) await(p Proposal, r Round) (Item, Want) {
 		return it, Wait
 	}
 	return it, Verify
+}
+
+// broken says whether the samples show that what was measured did not hold all the time
+// since the warning, however often rounds came meanwhile: it worked, or changed its
+// state, or was not measured.
+func (it Item) broken(p Proposal) bool {
+	return p.Class == policy.ClassDuty && p.Duty != nil && p.Duty.Since.After(it.HeldTo)
+}
+
+// heldTo is up to when samples show that what a proposal rests on holds.
+func heldTo(p Proposal, now time.Time) time.Time {
+	if p.Class != policy.ClassDuty || p.Duty == nil {
+		return time.Time{}
+	}
+	if p.Duty.Until.Before(now) {
+		return p.Duty.Until
+	}
+	return now
 }
 
 // DueAt returns the earliest time at which the item may be acted on: when its grace
@@ -118,6 +143,7 @@ func (it Item) Accepted(recipients []string, p Proposal, r Round) Item {
 	if p.Mode == policy.Enforce && p.Do.Verb != policy.Notify {
 		it.GraceFrom = r.Now
 	}
+	it.HeldTo = heldTo(p, r.Now)
 	return it
 }
 
@@ -148,7 +174,7 @@ func begin(it Item, p Proposal, r Round) Item {
 // unwarned returns the item on the first step again, as if nobody had been told.
 func (it Item) unwarned() Item {
 	it.Phase, it.Recipients = Observed, nil
-	it.WarnedRound, it.WarnedAt, it.GraceFrom, it.Grace = 0, time.Time{}, time.Time{}, 0
+	it.WarnedRound, it.WarnedAt, it.GraceFrom, it.Grace, it.HeldTo = 0, time.Time{}, time.Time{}, 0, time.Time{}
 	it.Steps, it.Step, it.ApprovedAt = nil, 0, time.Time{}
 	return it
 }

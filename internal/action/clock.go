@@ -1,6 +1,12 @@
 package action
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
 
 const (
 	// clockSlack is by how much two readings of clocks may differ without a clock
@@ -22,6 +28,63 @@ func jumped(last, now Clock, gap time.Duration) bool {
 		return false
 	}
 	return wall < 0 || (wall-(now.Uptime-last.Uptime)).Abs() > clockSlack
+}
+
+// maxSkew is by how much the clock of a machine may differ from the store's for the
+// machine to act.
+const maxSkew = 30 * time.Second
+
+// SkewError says that the clock of a machine is not that of the state.
+type SkewError struct {
+	// Ahead is by how much the machine's clock is ahead of the state's, negative behind.
+	Ahead time.Duration
+}
+
+// Error says which clock is wrong by how much, and what to do.
+func (e *SkewError) Error() string {
+	way := "ahead of"
+	if e.Ahead < 0 {
+		way = "behind"
+	}
+	return fmt.Sprintf("the clock of this machine is %s %s the database's, so nothing is decided here: set it", usage.Span(e.Ahead.Abs()), way)
+}
+
+// SharedClock returns clocks that tell the time of a store, taken once, and go on with
+// those of the machine. Where the store has no clock they are the machine's own, and
+// shared is false. A *[SkewError] comes with them when the machine's clock differs by
+// more than the 30 seconds within which it may act.
+func SharedClock(ctx context.Context, s Store, own func() Clock) (clock func() Clock, shared bool, err error) {
+	before := own()
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("read the clock of the state: %w", err)
+	}
+	if now.IsZero() {
+		return own, false, nil
+	}
+	// The answer was given at some moment between the two readings.
+	after := own()
+	ahead := before.Wall.Sub(now)
+	if late := after.Wall.Sub(now); ahead < 0 {
+		ahead = min(late, 0)
+	}
+	clock = func() Clock {
+		c := own()
+		c.Wall = c.Wall.Add(-ahead)
+		return c
+	}
+	if ahead.Abs() > maxSkew {
+		err = &SkewError{ahead}
+	}
+	return clock, true, err
+}
+
+// jumped says whether nobody can vouch for the time since a reading. Where the store has
+// no clock of its own, the clock of another boot may be another machine's, which says
+// nothing of this one's.
+func (s *pass) jumped(last Clock) bool {
+	other := !s.shared && last.Boot != "" && s.began.Boot != "" && last.Boot != s.began.Boot
+	return other || jumped(last, s.began, s.gap)
 }
 
 // clock is the reading at which a round last vouched for the item.

@@ -57,7 +57,7 @@ func (s *pass) look(ctx context.Context, it Item) (Progress, string, error) {
 }
 
 // lost says whether nobody can vouch for the time since the item was last looked at.
-func (s *pass) lost(it Item) bool { return s.r.Restart || jumped(it.clock(), s.began, s.gap) }
+func (s *pass) lost(it Item) bool { return s.r.Restart || s.jumped(it.clock()) }
 
 // again makes an item's next call due, if this round may make it.
 func (s *pass) again(c candidate) {

@@ -16,7 +16,14 @@ const DefaultKeepMax = 30 * 24 * time.Hour
 // now, and k.By to the ladder's actor where it is empty. A keep needs a reason, ends in
 // the future, and at most KeepMax from now.
 func (l *Ladder) Keep(ctx context.Context, k Keep) error {
-	k.At = l.Clock().Wall
+	own := l.Clock().Wall
+	clock, _, err := SharedClock(ctx, l.Store, l.Clock)
+	if clock == nil {
+		return fmt.Errorf("keep %s: %w", k.Ref.ID, err)
+	}
+	// It lasts as long as was asked for, whatever this machine takes the time to be.
+	k.At = clock().Wall
+	k.Until = k.At.Add(k.Until.Sub(own))
 	k.By = cmp.Or(k.By, l.Actor)
 	longest := l.KeepMax
 	if longest <= 0 {

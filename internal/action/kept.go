@@ -21,7 +21,7 @@ func (it Item) Kept() (Item, error) {
 	}
 	it = it.clone()
 	it.Because, it.Alarm = plain(it.Because), plain(it.Alarm)
-	for _, t := range []*time.Time{&it.FirstAt, &it.WarnedAt, &it.GraceFrom, &it.ApprovedAt, &it.UpdatedAt} {
+	for _, t := range []*time.Time{&it.FirstAt, &it.WarnedAt, &it.GraceFrom, &it.HeldTo, &it.ApprovedAt, &it.UpdatedAt} {
 		*t = instant(*t)
 	}
 	for i := range it.Steps {

@@ -78,8 +78,10 @@ type pass struct {
 	*Look
 	r     Round
 	began Clock
-	gap   time.Duration
-	keeps []Keep
+	// shared says that the clock is the store's, which all machines have in common.
+	shared bool
+	gap    time.Duration
+	keeps  []Keep
 	// proposed is what holds in this round; together, of sources that have gangs, what
 	// of it no rule forbids.
 	proposed map[subject]*Proposal
@@ -104,7 +106,16 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 	if err := look.check(); err != nil {
 		return nil, nil, err
 	}
-	s := &pass{Ladder: l, began: l.Clock(), gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
+	shared := false
+	if l.Enforce && l.Assume == (Assumptions{}) { // a recording has a time of its own
+		clock, common, err := SharedClock(ctx, l.Store, l.Clock)
+		if err != nil {
+			return nil, nil, fmt.Errorf("begin a round: %w", err)
+		}
+		own := *l
+		own.Clock, shared, l = clock, common, &own
+	}
+	s := &pass{Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
 		underway: map[subject]bool{}}
 	if s.gap <= 0 {
 		s.gap = DefaultMaxRoundGap
@@ -118,7 +129,7 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 			if s.r.Number, last, err = l.Store.BeginRound(ctx, l.Account, s.began); err != nil {
 				return nil, nil, fmt.Errorf("begin a round: %w", err)
 			}
-			s.r.Restart = last != nil && jumped(*last, s.began, s.gap)
+			s.r.Restart = last != nil && s.jumped(*last)
 		}
 		if s.report.Frozen, err = l.Store.Frozen(ctx); err != nil {
 			return nil, nil, fmt.Errorf("read whether actions are frozen: %w", err)
@@ -241,7 +252,7 @@ func (s *pass) skip(it Item, err error) error {
 // climb takes an item that is not acted on yet one round further.
 func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 	r := s.r
-	r.Restart = r.Restart || (it.ID != "" && jumped(it.clock(), s.began, s.gap))
+	r.Restart = r.Restart || (it.ID != "" && s.jumped(it.clock()))
 	next, want := Climb(it, p, r)
 	switch next.Phase {
 	case "":
@@ -308,7 +319,7 @@ func (s *pass) vouch(ctx context.Context, it Item, _ *Proposal) error {
 		return nil
 	}
 	next := it
-	if !it.GraceFrom.IsZero() && (s.r.Restart || jumped(it.clock(), s.began, s.gap)) {
+	if !it.GraceFrom.IsZero() && (s.r.Restart || s.jumped(it.clock())) {
 		next.GraceFrom = s.r.Now
 	}
 	_, err := s.keepState(ctx, it, next, nil)

@@ -3,6 +3,7 @@ package action_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -831,4 +832,143 @@ func TestPlanHash(t *testing.T) {
 	if action.PlanHash(*p, same, start.In(time.FixedZone("", 3600))) != hash {
 		t.Error("what is not part of the plan changes its hash")
 	}
+}
+
+// TestWorkDuringTheGrace: a machine that worked between two rounds goes back to the first
+// step, however long it rests again, and whatever the state that it was warned in.
+func TestWorkDuringTheGrace(t *testing.T) {
+	for _, state := range []duty.State{duty.Idle, duty.Held, duty.Stalled} {
+		for _, tc := range []struct {
+			name  string
+			since time.Duration // after the warning
+			ends  bool
+		}{
+			{"no work", -time.Hour, true},
+			{"work right after the warning", 30 * time.Second, false},
+			{"work in the middle", 10 * time.Minute, false},
+			{"work until a moment ago", 17*time.Minute + 30*time.Second, false},
+		} {
+			for _, late := range []time.Duration{15 * time.Minute, 20 * time.Minute, 110 * time.Minute} {
+				if late < tc.since {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, %s, %s later", state, tc.name, late), func(t *testing.T) {
+					w := newWorld()
+					w.idle("i-1")
+					w.wants.Gang = nil
+					w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+					since := start.Add(-time.Hour)
+					w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
+						return &duty.Verdict{State: state, Since: since, Until: now, Expires: now.Add(3 * time.Minute), Lasting: now.Sub(since), Coverage: 1}
+					}
+					want(t, w.round(t), "i-1", action.ResultWarned)
+					since = start.Add(tc.since)
+					w.clock.Advance(late)
+					w.sample()
+					r := w.round(t)
+					if tc.ends {
+						want(t, r, "i-1", action.ResultConfirmed)
+						return
+					}
+					want(t, r, "i-1", action.ResultWarned)
+					w.untouched(t)
+					if due := w.now().Add(w.wants.Grace); !r.Lines[0].DueAt.Equal(due) {
+						t.Errorf("due at %s, want a whole grace from now, %s", r.Lines[0].DueAt, due)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestWorkWhileDisksAreSaved: a machine that works while its disks are
+// saved is not ended afterwards, although it rests again.
+func TestWorkWhileDisksAreSaved(t *testing.T) {
+	w := newWorld()
+	w.idle("i-1")
+	w.wants.Do.SaveDisks = true
+	w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
+	w.cloud.Slow(3)
+	since := start.Add(-time.Hour)
+	w.judged = func(_ actiontest.Resource, now time.Time) *duty.Verdict {
+		return &duty.Verdict{State: duty.Idle, Since: since, Until: now, Expires: now.Add(3 * time.Minute), Coverage: 1}
+	}
+	w.round(t)
+	w.rounds(t, 16*time.Minute, time.Minute)
+	if got := w.cloud.Carried("snapshot"); len(got) != 1 {
+		t.Fatalf("saved %v", got)
+	}
+	since = w.now().Add(30 * time.Second)
+	w.rounds(t, 10*time.Minute, time.Minute)
+	if got := w.cloud.Carried("terminate"); len(got) > 0 {
+		t.Errorf("ended %v, which worked meanwhile", got)
+	}
+}
+
+// TestClocksOfOtherMachines: what binds several machines is the store's time. One whose
+// clock differs decides nothing; where the store has no clock, what another machine
+// began is waited for anew.
+func TestClocksOfOtherMachines(t *testing.T) {
+	other := func(w *world, ahead time.Duration) *actiontest.Clock {
+		c := actiontest.NewClock(w.now().Add(ahead))
+		c.Boot = "boot-b"
+		w.ladder.Clock = c.Read
+		return c
+	}
+	t.Run("100 minutes ahead of the database", func(t *testing.T) {
+		for _, ahead := range []time.Duration{100 * time.Minute, 31 * time.Second, -31 * time.Second, -5 * time.Hour} {
+			w := newWorld()
+			w.store.Clock = w.now
+			w.wants.Grace = 90 * time.Minute
+			w.idle("i-1")
+			want(t, w.round(t), "i-1", action.ResultWarned)
+			other(w, ahead)
+			_, err := w.tryRound()
+			if skew := (*action.SkewError)(nil); !errors.As(err, &skew) || skew.Ahead != ahead {
+				t.Errorf("%s ahead: %v", ahead, err)
+			}
+			w.untouched(t)
+		}
+	})
+	t.Run("a little ahead, the grace is the database's", func(t *testing.T) {
+		w := newWorld()
+		w.store.Clock = w.now
+		w.idle("i-1")
+		w.round(t)
+		w.clock.Advance(15*time.Minute - 10*time.Second)
+		w.sample()
+		c := other(w, 20*time.Second)
+		want(t, w.round(t), "i-1", action.ResultWaiting)
+		w.clock.Advance(10 * time.Second)
+		c.Advance(10 * time.Second)
+		want(t, w.round(t), "i-1", action.ResultConfirmed)
+	})
+	t.Run("100 minutes ahead, in one file", func(t *testing.T) {
+		w := newWorld()
+		w.wants.Grace = 90 * time.Minute
+		w.idle("i-1")
+		w.round(t)
+		w.clock.Advance(time.Second)
+		c := other(w, 100*time.Minute)
+		w.cloud.Change("i-1", func(r *actiontest.Resource) { r.SampledAt = c.Wall })
+		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
+		r := w.round(t)
+		want(t, r, "i-1", action.ResultWaiting)
+		if due := c.Wall.Add(90 * time.Minute); !r.Lines[0].DueAt.Equal(due) {
+			t.Errorf("due at %s, want %s", r.Lines[0].DueAt, due)
+		}
+		w.untouched(t)
+	})
+	t.Run("a keep lasts as long as was asked for", func(t *testing.T) {
+		w := newWorld()
+		w.store.Clock = w.now
+		c := other(w, -48*time.Hour)
+		err := w.ladder.Keep(t.Context(), action.Keep{Ref: inventory.Ref{ID: "i-1"}, Until: c.Wall.Add(24 * time.Hour), Reason: "a demo"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := w.store.Keeps(t.Context(), w.now().Add(24*time.Hour-time.Second)); err != nil || len(all) != 1 {
+			t.Errorf("kept: %v, %v", all, err)
+		}
+	})
 }

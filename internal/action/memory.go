@@ -69,6 +69,9 @@ func (m *Memory) account(name string) *memoryAccount {
 	return a
 }
 
+// Now implements [Store]: one process needs no clock beside its own.
+func (m *Memory) Now(context.Context) (time.Time, error) { return time.Time{}, nil }
+
 // BeginRound implements [Store]. Rounds are numbered from 1, without a gap.
 func (m *Memory) BeginRound(ctx context.Context, account string, c Clock) (int64, *Clock, error) {
 	if err := m.enter(ctx); err != nil {

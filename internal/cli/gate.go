@@ -152,6 +152,9 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		return err
 	}
 	defer s.Close()
+	if err := a.inTime(ctx, s); err != nil {
+		return err
+	}
 	params, err := a.gateParams(cfg, s)
 	if err != nil {
 		return err

@@ -43,6 +43,15 @@ func (a *app) state(ctx context.Context) (config.Config, *store.Store, error) {
 	return cfg, s, err
 }
 
+// inTime refuses to decide by a clock that is not that of the state: a hold of others
+// would seem to have expired.
+func (a *app) inTime(ctx context.Context, s *store.Store) error {
+	if _, _, err := action.SharedClock(ctx, s.Actions(), a.clock); err != nil {
+		return &failure{exit: ExitError, code: "clock", err: err}
+	}
+	return nil
+}
+
 // person is who gives the command: the configured identity, else the user that the
 // operating system knows.
 func (a *app) person(cfg config.Config) (string, error) {

@@ -21,6 +21,8 @@ import (
 type fleet struct {
 	machines []*inventory.Resource
 	busy     map[string]bool
+	// worked says when machines worked besides.
+	worked func(id string, at time.Time) bool
 	// unread are the regions that cannot be read; again is what happens before
 	// machines are read again.
 	unread map[string]bool
@@ -68,11 +70,11 @@ func (f *fleet) Name() string { return "test" }
 func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	for _, r := range resources {
 		w := open(r, usage.Opened{Step: f.step, Source: "test"})
-		load := 0.0
-		if f.busy[r.ID] {
-			load = 95
-		}
 		for at := iv.From; at.Before(iv.To); at = at.Add(f.step) {
+			load := 0.0
+			if f.busy[r.ID] || f.worked != nil && f.worked(r.ID, at) {
+				load = 95
+			}
 			for s, v := range map[usage.Signal]float64{usage.GPUUtil: load, usage.MemUsed: 1 << 20, usage.MemTotal: 24 << 30} {
 				w.Add("0", s, usage.Point{Time: at, Mean: v, Max: v})
 			}
@@ -92,11 +94,17 @@ func (f *fleet) now() time.Time { return f.clock.Wall }
 // pass makes one pass of a policy that ends idle machines.
 func (f *fleet) pass(t testing.TB, recordings ...Recording) (*Result, error) {
 	t.Helper()
+	return f.passOf(t, `duty.state == "idle" && duty.lasting >= duration("30m")`, recordings...)
+}
+
+// passOf makes one pass of a policy that ends machines under a condition.
+func (f *fleet) passOf(t testing.TB, when string, recordings ...Recording) (*Result, error) {
+	t.Helper()
 	set, err := policy.Parse("idle.yaml", []byte(`apiVersion: curfew.policy/v1
 policies:
   - name: idle
     select: {kind: instance, lifetime: ephemeral}
-    when: duty.state == "idle" && duty.lasting >= duration("30m")
+    when: `+when+`
     then:
       - warn: {notify: [owner], grace: 15m}
       - do: terminate
@@ -284,4 +292,48 @@ func TestAnErrorHidesNothing(t *testing.T) {
 		f.clock.Advance(10 * time.Minute)
 	}
 	t.Fatal("the store did not break")
+}
+
+// TestWorkBetweenTwoPasses: a machine that was warned, worked, and rests again when the
+// next pass comes, is warned about anew; so are those of a run of which one worked.
+func TestWorkBetweenTwoPasses(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		gang   bool
+		worked func(id string, at time.Duration) bool // after the warning
+		ended  int
+	}{
+		{"nothing", false, func(string, time.Duration) bool { return false }, 2},
+		{"sixteen minutes", false, func(_ string, at time.Duration) bool { return at >= time.Minute && at < 17*time.Minute }, 0},
+		{"one sample", false, func(_ string, at time.Duration) bool { return at >= 5*time.Minute && at < 6*time.Minute }, 0},
+		{"one of two", false, func(id string, at time.Duration) bool {
+			return id == "i-1" && at >= 5*time.Minute && at < 6*time.Minute
+		}, 1},
+		{"one of a run of two", true, func(id string, at time.Duration) bool {
+			return id == "i-1" && at >= 5*time.Minute && at < 6*time.Minute
+		}, 0},
+		{"none of a run of two", true, func(string, time.Duration) bool { return false }, 2},
+	} {
+		for _, late := range []time.Duration{20 * time.Minute, 100 * time.Minute} {
+			t.Run(tc.name+", "+late.String(), func(t *testing.T) {
+				f := newFleet(2)
+				warned := f.now()
+				f.worked = func(id string, at time.Time) bool { return tc.worked(id, at.Sub(warned)) }
+				for _, r := range f.machines {
+					if tc.gang {
+						r.Gang = "run-1"
+					}
+				}
+				for range 2 {
+					if _, err := f.passOf(t, `duty.state == "idle"`); err != nil {
+						t.Fatal(err)
+					}
+					f.clock.Advance(late)
+				}
+				if got := f.cloud.Carried("terminate"); len(got) != tc.ended {
+					t.Errorf("ended %v, want %d machines", got, tc.ended)
+				}
+			})
+		}
+	}
 }

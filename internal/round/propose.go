@@ -101,6 +101,7 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 	}
 	if f.Duty != nil {
 		v := *f.Duty
+		v.Until = s.does.Until // what is known ahead has not been seen yet
 		out.Duty, out.Evidence = &v, v.Evidence
 		if out.Class == policy.ClassDuty {
 			out.Because = v.State.String() + ": " + v.Why

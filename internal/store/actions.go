@@ -23,6 +23,18 @@ type clockRow struct {
 	Uptime time.Duration `db:"uptime"`
 }
 
+// Now returns the time of PostgreSQL's clock; zero of a file, which has none.
+func (a actions) Now(ctx context.Context) (time.Time, error) {
+	var now int64
+	if a.clock == "" {
+		return time.Time{}, nil
+	}
+	if err := a.get(ctx, &now, a.clock); err != nil {
+		return time.Time{}, fmt.Errorf("ask the database for the time: %w", err)
+	}
+	return time.UnixMicro(now).UTC(), nil
+}
+
 // BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.
 func (a actions) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
 	var last clockRow
@@ -65,6 +77,7 @@ type itemRow struct {
 	WarnedAt    instant             `db:"warned_at"`
 	GraceFrom   instant             `db:"grace_from"`
 	Grace       time.Duration       `db:"grace"`
+	HeldTo      instant             `db:"held_to"`
 	Recipients  document[[]string]  `db:"recipients"`
 	Steps       document[[]stepDoc] `db:"steps"`
 	Step        int                 `db:"step"`
@@ -111,7 +124,7 @@ func rowOf(it action.Item) (itemRow, error) {
 		Action: document[actionDoc]{actionDoc(it.Do)}, Gang: document[[]refRow]{convert(it.Gang, refOf)},
 		Phase: it.Phase, Because: it.Because, Class: it.Class,
 		FirstRound: it.FirstRound, FirstAt: at(it.FirstAt),
-		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace,
+		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace, HeldTo: at(it.HeldTo),
 		Recipients: document[[]string]{it.Recipients}, Steps: document[[]stepDoc]{convert(it.Steps, stepOf)}, Step: it.Step,
 		ApprovedAt: at(it.ApprovedAt), Alarm: it.Alarm,
 		UpdatedAt: at(it.UpdatedAt), Boot: it.Boot, Uptime: it.Uptime, Version: it.Version + 1,
@@ -129,7 +142,7 @@ func (r itemRow) item() action.Item {
 		Do: policy.Do(r.Action.of), Gang: convert(r.Gang.of, refRow.ref),
 		Phase: r.Phase, Because: r.Because, Class: r.Class,
 		FirstRound: r.FirstRound, FirstAt: r.FirstAt.Time,
-		WarnedRound: r.WarnedRound, WarnedAt: r.WarnedAt.Time, GraceFrom: r.GraceFrom.Time, Grace: r.Grace,
+		WarnedRound: r.WarnedRound, WarnedAt: r.WarnedAt.Time, GraceFrom: r.GraceFrom.Time, Grace: r.Grace, HeldTo: r.HeldTo.Time,
 		Recipients: r.Recipients.of, Steps: convert(r.Steps.of, stepDoc.step), Step: r.Step,
 		ApprovedAt: r.ApprovedAt.Time, Alarm: r.Alarm,
 		UpdatedAt: r.UpdatedAt.Time, Boot: r.Boot, Uptime: r.Uptime, Version: r.Version,

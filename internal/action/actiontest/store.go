@@ -14,7 +14,11 @@ import (
 )
 
 // Store is an [action.Store] in memory, or in a file.
-type Store struct{ state state[storeState] }
+type Store struct {
+	state state[storeState]
+	// Clock is the store's own; nil is none.
+	Clock func() time.Time
+}
 
 var _ action.Store = (*Store)(nil)
 
@@ -39,7 +43,15 @@ type admitted struct {
 func NewStore() *Store { return &Store{} }
 
 // OpenStore returns the store that is kept in a file.
-func OpenStore(path string) *Store { return &Store{state[storeState]{path: path}} }
+func OpenStore(path string) *Store { return &Store{state: state[storeState]{path: path}} }
+
+// Now implements [action.Store].
+func (s *Store) Now(context.Context) (time.Time, error) {
+	if s.Clock == nil {
+		return time.Time{}, nil
+	}
+	return s.Clock(), nil
+}
 
 // BeginRound implements [action.Store].
 func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) (n int64, last *action.Clock, err error) {
