@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,10 +22,12 @@ type app struct {
 	// databaseURL is the database of --database-url.
 	databaseURL string
 	quiet       bool
+	// bars is where progress is drawn.
+	bars io.Writer
 }
 
-func newRoot(p *Process) *cobra.Command {
-	a := &app{Process: p}
+func newRoot(p *Process, bars io.Writer) *cobra.Command {
+	a := &app{Process: p, bars: bars}
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
@@ -144,14 +147,14 @@ func (a *app) prices(c config.Config) (*price.Book, error) {
 
 // color says whether output may be coloured: only on a terminal, and not with
 // NO_COLOR (https://no-color.org) or TERM=dumb.
-func (a *app) color() bool {
-	if a.Width == 0 {
+func (p *Process) color() bool {
+	if p.Width == 0 {
 		return false
 	}
-	if v, ok := a.Lookup("NO_COLOR"); ok && v != "" {
+	if v, ok := p.Lookup("NO_COLOR"); ok && v != "" {
 		return false
 	}
-	t, _ := a.Lookup("TERM")
+	t, _ := p.Lookup("TERM")
 	return t != "dumb"
 }
 
