@@ -149,7 +149,10 @@ func overCap(l action.Line) bool { return l.Result == action.ResultOverCap }
 // policies reads the policy files of flags, or of the configuration.
 func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
 	if len(names) == 0 {
-		names = cfg.Policies
+		var err error
+		if names, err = a.configured(cfg); err != nil {
+			return nil, err
+		}
 	}
 	if len(names) == 0 {
 		return nil, usageError("no policy is given: --policy FILE, or policies in curfew.yaml; examples/policies has some to begin with")

@@ -108,7 +108,27 @@ func (a *app) policyArgs(args []string) ([]string, error) {
 	if len(cfg.Policies) == 0 {
 		return nil, usageError("no policy is given: name files or directories, or set policies in curfew.yaml")
 	}
-	return cfg.Policies, nil
+	return a.configured(cfg)
+}
+
+// configured lists the policy files of the configuration.
+func (a *app) configured(cfg config.Config) ([]string, error) {
+	files, err := a.yamlFiles(cfg.Policies)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		if err := cfg.TrustPolicy(f.path); err != nil {
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("the policies are not read: %w", err),
+				hint: "read it, then name it with --policy, or `chmod go-w` it if it is yours"}
+		}
+		if rel, err := filepath.Rel(a.Dir, f.path); err == nil && filepath.IsLocal(rel) {
+			f.path = rel
+		}
+		names = append(names, f.path)
+	}
+	return names, nil
 }
 
 func (a *app) newPolicyCheck() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
@@ -86,15 +87,19 @@ func noArgs(c *cobra.Command, args []string) error {
 
 // config reads the configuration that --config names or that is found.
 func (a *app) config() (config.Config, error) {
-	path := a.configPath
-	if path == "" {
-		path = config.Find(a.Dir, a.ConfigDir)
+	var c config.Config
+	var err error
+	hint := "docs/configuration.md lists every key"
+	if a.configPath != "" {
+		c, err = config.Load(a.path(a.configPath), a.Lookup)
 	} else {
-		path = a.path(path)
+		path := config.Find(a.Dir, a.ConfigDir)
+		if c, err = config.LoadFound(path, a.Lookup); err != nil && config.Trust(path) != nil {
+			hint = "read it, then give --config " + plain.Shell(path) + " to use it, or `chmod go-w` it if it is yours"
+		}
 	}
-	c, err := config.Load(path, a.Lookup)
 	if err != nil {
-		return config.Config{}, &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "docs/configuration.md lists every key"}
+		return config.Config{}, &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: hint}
 	}
 	if a.dataDir != "" {
 		c.DataDir = a.path(a.dataDir)
@@ -104,6 +109,10 @@ func (a *app) config() (config.Config, error) {
 	}
 	if a.databaseURL != "" {
 		c.DatabaseURL = a.databaseURL
+	}
+	if err := config.TrustState(c.DataDir); err != nil {
+		return config.Config{}, &failure{exit: ExitError, code: "untrusted_state", err: fmt.Errorf("the state is not used: %w", err),
+			hint: "`chmod go-w` it if it is yours, or give another --data-dir"}
 	}
 	return c, nil
 }
