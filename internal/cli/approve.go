@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -77,9 +78,9 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason string) 
 		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
 	if allow {
-		fmt.Fprintf(a.Stdout, "%s approved: %s, at most %s, until %s\n", r.ID, r.Subject, exact(r.Amount), a.when(r.ExpiresAt))
+		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s, until %s\n", r.ID, r.Subject, exact(r.Amount), a.when(r.ExpiresAt))
 	} else {
-		fmt.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
+		plain.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func approvalFailure(id string, err error) error {
 	var refusal *approval.Refusal
 	switch {
 	case errors.As(err, &refusal) && refusal.Rule == "state" && strings.Contains(refusal.Why, "waits"):
-		return &failure{exit: ExitHeld, code: "needs_approval", err: err, hint: "another person runs `curfew approve " + id + "`"}
+		return &failure{exit: ExitHeld, code: "needs_approval", err: err, hint: "another person runs `curfew approve " + plain.Shell(id) + "`"}
 	case errors.As(err, &refusal):
 		return &failure{exit: ExitDenied, code: "not_approved", err: err}
 	case errors.Is(err, approval.ErrNotFound):
@@ -168,11 +169,11 @@ func (a *app) approvals(ctx context.Context, all bool, output string) error {
 		return a.printJSON(doc)
 	}
 	if len(views) == 0 {
-		fmt.Fprintln(a.Stdout, "nothing waits for an approval")
+		plain.Fprintln(a.Stdout, "nothing waits for an approval")
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, v := range views {
-		fmt.Fprintf(w, "%s\t%s\t%s\t$%s\tasked by %s\tuntil %s\t%s\n", v.ID, v.State, v.Subject, v.AmountUSD, v.AskedBy, a.when(v.ExpiresAt), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
+		plain.Fprintf(w, "%s\t%s\t%s\t$%s\tasked by %s\tuntil %s\t%s\n", v.ID, v.State, v.Subject, v.AmountUSD, v.AskedBy, a.when(v.ExpiresAt), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -182,7 +183,7 @@ func (a *app) approvals(ctx context.Context, all bool, output string) error {
 		if decided {
 			wait = "half were decided within " + usage.Span(waits.Median)
 		}
-		fmt.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plural(int64(waits.Asked), "request", "requests"), waits.Approved, waits.Denied, wait)
+		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plural(int64(waits.Asked), "request", "requests"), waits.Approved, waits.Denied, wait)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -182,18 +183,18 @@ func (f backtestFlags) params() (backtest.Params, error) {
 
 func (a *app) printBacktest(r backtest.Report) error {
 	seconds := func(s float64) string { return time.Duration(s * float64(time.Second)).String() }
-	fmt.Fprintf(a.Stdout, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, count(r.Trace.Resources),
+	plain.Fprintf(a.Stdout, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, count(r.Trace.Resources),
 		money.Thousands(r.Trace.Samples), seconds(r.Trace.StepSeconds), seconds(r.Trace.RestartCostSeconds))
 	if len(r.Results) > 0 {
 		first := r.Results[0]
-		fmt.Fprintf(a.Stdout, "  %s resource hours, %s idle, %s not measured\n\n", hoursText(first.ResourceHours), hoursText(first.IdleHours), hoursText(first.UnknownHours))
+		plain.Fprintf(a.Stdout, "  %s resource hours, %s idle, %s not measured\n\n", hoursText(first.ResourceHours), hoursText(first.IdleHours), hoursText(first.UnknownHours))
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
+	plain.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
 	if r.Trace.PriceUSD != nil {
-		fmt.Fprint(w, "saved\t")
+		plain.Fprintf(w, "saved\t")
 	}
-	fmt.Fprintln(w)
+	plain.Fprintln(w)
 	for _, res := range r.Results {
 		name := res.Name
 		if name == "best-fixed" && res.WaitSeconds != nil {
@@ -203,21 +204,21 @@ func (a *app) printBacktest(r backtest.Report) error {
 		if res.OfOracle != nil {
 			ofOracle = percent(*res.OfOracle)
 		}
-		fmt.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
+		plain.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
 			hoursText(res.NetSavedHours), percent(res.NetSavedShare), ofOracle)
 		if r.Trace.PriceUSD != nil {
-			fmt.Fprintf(w, "%s\t", savedText(res.SavedUSD))
+			plain.Fprintf(w, "%s\t", savedText(res.SavedUSD))
 		}
-		fmt.Fprintln(w)
+		plain.Fprintln(w)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(a.Stdout, "\n  %s", a.wrapped(n, 2))
+		plain.Fprintf(a.Stdout, "\n  %s", a.wrapped(n, 2))
 	}
 	if len(r.Notes) > 0 {
-		fmt.Fprintln(a.Stdout)
+		plain.Fprintln(a.Stdout)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -77,11 +78,11 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 	if f.output == "json" {
 		return a.printJSON(report)
 	}
-	fmt.Fprint(a.Stdout, report.Text())
+	plain.Fprintf(a.Stdout, "%s", plain.Text(report.Text()))
 	if write != "" {
-		_, err = fmt.Fprintf(a.Stdout, "\nwritten to %s, in the mode observe; `curfew backtest --policy %s` replays it\n", write, write)
+		_, err = plain.Fprintf(a.Stdout, "\nwritten to %s, in the mode observe; `curfew backtest --policy %s` replays it\n", write, plain.Shell(write))
 		return err
 	}
-	_, err = fmt.Fprintf(a.Stdout, "\n%s", text)
+	_, err = plain.Fprintf(a.Stdout, "\n%s", plain.Text(text))
 	return err
 }

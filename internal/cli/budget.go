@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -173,7 +174,7 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 		return a.printJSON(map[string]any{"schema": "curfew.holds/v1", "holds": views})
 	}
 	if len(views) == 0 {
-		fmt.Fprintln(a.Stdout, "nothing is held")
+		plain.Fprintln(a.Stdout, "nothing is held")
 		return nil
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
@@ -187,7 +188,7 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 		if missed[h.ID] {
 			until = map[bool]string{false: "it is settled or charged", true: "it is charged"}[h.State == budget.Settled]
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s %s\t%s\t%s\tfor %s\tuntil %s\n", v.ID, v.State, v.Kind, v.Name, amount,
+		plain.Fprintf(w, "%s\t%s\t%s %s\t%s\t%s\tfor %s\tuntil %s\n", v.ID, v.State, v.Kind, v.Name, amount,
 			strings.Trim(h.Owner.Team+"/"+h.Owner.Project+" "+v.Purpose, "/ "), v.AskedBy, until)
 	}
 	return w.Flush()
@@ -249,7 +250,7 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if h.State == budget.Settled {
 		amount = h.Actual
 	}
-	fmt.Fprintf(a.Stdout, "%s %s: %s %s, %s\n", h.ID, h.At(p.Now), h.Kind, h.Name, exact(amount))
+	plain.Fprintf(a.Stdout, "%s %s: %s %s, %s\n", h.ID, h.At(p.Now), h.Kind, h.Name, exact(amount))
 	return nil
 }
 

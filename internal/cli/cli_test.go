@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	syscall.Umask(0o022) // files that a group can write are refused
 	testscript.Main(m, map[string]func(){
 		"curfew": func() { os.Exit(Run(context.Background(), System("test"))) },
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -71,7 +72,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 				Clock: clock.read, MaxRoundGap: 100 * 24 * time.Hour}
 		},
 	}
-	fmt.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, under a clock that jumps to what is next\n", plural(int64(len(set.Policies)), "policy", "policies"))
+	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, under a clock that jumps to what is next\n", plural(int64(len(set.Policies)), "policy", "policies"))
 	seen := map[string]bool{}
 	for range demoPasses {
 		people.told = 0
@@ -90,7 +91,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 	if err := s.Actions().Entries(ctx, action.Query{}, func(action.Entry) error { entries++; return nil }); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plural(entries, "entry", "entries"))
+	_, err = plain.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plural(entries, "entry", "entries"))
 	return err
 }
 
@@ -130,19 +131,19 @@ func (a *app) printDemo(p *round.Result, now time.Time, told int, seen map[strin
 			sum = append(sum, fmt.Sprintf("%d %s", n, r))
 		}
 	}
-	fmt.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plural(int64(told), "message was sent", "messages were sent"))
+	plain.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plural(int64(told), "message was sent", "messages were sent"))
 	for _, r := range results {
 		lines := fresh[action.Result(r)]
 		for i, l := range lines {
 			if i == demoShown {
-				fmt.Fprintf(a.Stdout, "    %-10s and %d more\n", r, len(lines)-i)
+				plain.Fprintf(a.Stdout, "    %-10s and %d more\n", r, len(lines)-i)
 				break
 			}
 			name := l.Resource.ID
 			if res := byRef[l.Resource]; res != nil {
 				name = strings.TrimSpace(res.Type + " " + first(res.Name, res.ID))
 			}
-			fmt.Fprintf(a.Stdout, "    %-10s %-7s %-32s %s\n", l.Result, l.Verb, ansi.Truncate(name, 32, "…"), a.wrapped(oneLine(l.Why), 55))
+			plain.Fprintf(a.Stdout, "    %-10s %-7s %-32s %s\n", l.Result, l.Verb, ansi.Truncate(name, 32, "…"), a.wrapped(l.Why, 55))
 		}
 	}
 }

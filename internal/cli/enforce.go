@@ -26,6 +26,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/notify/mail"
 	"github.com/curfew-dev/curfew/internal/notify/slack"
 	"github.com/curfew-dev/curfew/internal/notify/webhook"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -148,7 +149,10 @@ func overCap(l action.Line) bool { return l.Result == action.ResultOverCap }
 // policies reads the policy files of flags, or of the configuration.
 func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
 	if len(names) == 0 {
-		names = cfg.Policies
+		var err error
+		if names, err = a.configured(cfg); err != nil {
+			return nil, err
+		}
 	}
 	if len(names) == 0 {
 		return nil, usageError("no policy is given: --policy FILE, or policies in curfew.yaml; examples/policies has some to begin with")
@@ -344,9 +348,9 @@ func (a *app) printPass(p *round.Result, f enforceFlags) error {
 	if f.enforce {
 		mode = "enforcing; " + a.binding()
 	}
-	fmt.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plural(int64(len(p.Resources)), "resource", "resources"), mode)
+	plain.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plural(int64(len(p.Resources)), "resource", "resources"), mode)
 	if z := p.Frozen(); z != nil {
-		fmt.Fprintf(a.Stdout, "  frozen by %s since %s: %s\n", z.By, a.when(z.At), z.Reason)
+		plain.Fprintf(a.Stdout, "  frozen by %s since %s: %s\n", z.By, a.when(z.At), z.Reason)
 	}
 	lines := p.Lines()
 	slices.SortStableFunc(lines, func(x, y action.Line) int {
@@ -356,9 +360,9 @@ func (a *app) printPass(p *round.Result, f enforceFlags) error {
 	for _, r := range p.Resources {
 		byRef[r.Ref()] = r
 	}
-	fmt.Fprintln(a.Stdout)
+	plain.Fprintln(a.Stdout)
 	if len(lines) == 0 {
-		fmt.Fprintln(a.Stdout, "  no policy applies to anything now")
+		plain.Fprintln(a.Stdout, "  no policy applies to anything now")
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, l := range lines {
@@ -371,17 +375,17 @@ func (a *app) printPass(p *round.Result, f enforceFlags) error {
 		if !l.DueAt.IsZero() {
 			due = "at " + a.when(l.DueAt)
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Result, l.Verb, name, owner, l.Source, due, oneLine(l.Why))
+		plain.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Result, l.Verb, name, owner, l.Source, due, oneLine(l.Why))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, b := range p.BlindSpots {
-		fmt.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
+		plain.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
 	}
-	fmt.Fprintln(a.Stdout)
+	plain.Fprintln(a.Stdout)
 	if next := p.NextAt(); !next.IsZero() {
-		fmt.Fprintf(a.Stdout, "  next: run again at %s\n", a.when(next))
+		plain.Fprintf(a.Stdout, "  next: run again at %s\n", a.when(next))
 	}
 	return nil
 }

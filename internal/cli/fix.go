@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -92,7 +92,7 @@ func (a *app) fix(ids []string, output string) error {
 	}
 	for i, s := range chosen {
 		if i > 0 {
-			fmt.Fprintln(a.Stdout)
+			plain.Fprintln(a.Stdout)
 		}
 		a.printFix(s)
 	}
@@ -176,20 +176,22 @@ func byHand(f report.Finding) []string {
 
 func (a *app) printFix(s stored) {
 	r := s.Resource
-	line := func(label, text string) {
+	prose := func(label, text string) {
 		if text != "" {
-			fmt.Fprintf(a.Stdout, "  %-10s %s\n", label, text)
+			plain.Fprintf(a.Stdout, "  %-10s %s\n", label, a.wrapped(text, 13))
 		}
 	}
-	prose := func(label, text string) {
-		line(label, strings.ReplaceAll(ansi.Wordwrap(text, max(cmp.Or(a.Width, 100)-13, 40), ""), "\n", "\n"+strings.Repeat(" ", 13)))
+	line := func(label, text string) {
+		if text != "" {
+			plain.Fprintf(a.Stdout, "  %-10s %s\n", label, text)
+		}
 	}
 	name := r.ID
 	if r.Name != "" && r.Name != r.ID {
 		name = r.Name + " (" + r.ID + ")"
 	}
 	owner := strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
-	fmt.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], usage.Span(a.Now().Sub(s.scanned)))
+	plain.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], usage.Span(a.Now().Sub(s.scanned)))
 	line("finding", s.Rule+", step "+fmt.Sprint(s.Step)+", confidence "+string(s.Confidence))
 	line("resource", strings.Join(slices.DeleteFunc([]string{r.Kind, r.Type, name, "account " + r.Account, r.Region}, func(w string) bool { return w == "" }), " "))
 	line("owner", cmp.Or(owner, "not known"))
@@ -209,6 +211,10 @@ func (a *app) printFix(s stored) {
 	}
 	label := "by hand"
 	for _, cmd := range byHand(s.Finding) {
+		if !plain.Safe(cmd) {
+			prose(label, "no command is shown: the resource's id or type holds control characters")
+			break
+		}
 		line(label, cmd)
 		label = ""
 	}

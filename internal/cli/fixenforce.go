@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
@@ -198,16 +199,16 @@ func (a *app) printOutcome(out *round.Result, output string) error {
 		if l.DueAt != nil {
 			due = "   not before " + a.when(*l.DueAt)
 		}
-		fmt.Fprintf(a.Stdout, "%s   %s %s%s\n    %s\n", l.Result, l.Verb, l.Resource, due, oneLine(l.Why))
+		plain.Fprintf(a.Stdout, "%s   %s %s%s\n    %s\n", l.Result, l.Verb, l.Resource, due, oneLine(l.Why))
 		if l.Item != "" {
-			fmt.Fprintf(a.Stdout, "    curfew audit --item %s\n", l.Item)
+			plain.Fprintf(a.Stdout, "    curfew audit --item %s\n", l.Item)
 		}
 	}
 	for _, b := range out.BlindSpots {
-		fmt.Fprintf(a.Stdout, "not seen: %s (%s): %s\n", b.What, b.Why, b.Effect)
+		plain.Fprintf(a.Stdout, "not seen: %s (%s): %s\n", b.What, b.Why, b.Effect)
 	}
 	if !next.IsZero() {
-		fmt.Fprintf(a.Stdout, "next: run the same command again at %s\n", a.when(next))
+		plain.Fprintf(a.Stdout, "next: run the same command again at %s\n", a.when(next))
 	}
 	return nil
 }
@@ -257,7 +258,7 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 	if f.output == "json" {
 		err = a.printJSON(lineOf(line))
 	} else {
-		_, err = fmt.Fprintf(a.Stdout, "%s   %s %s   %s\n", line.Result, line.Verb, line.Resource, line.Why)
+		_, err = plain.Fprintf(a.Stdout, "%s   %s %s   %s\n", line.Result, line.Verb, line.Resource, line.Why)
 	}
 	if err == nil && line.Result != action.ResultUndone {
 		return &failure{exit: ExitDenied, code: "not_undone", err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}

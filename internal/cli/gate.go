@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -183,7 +184,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 			err = hub.comment(ctx, filepath.ToSlash(name), e, d, r)
 		}
 		if err != nil {
-			fmt.Fprintf(a.Stderr, "curfew: the pull request was not told: %v\n", err)
+			plain.Fprintf(a.Stderr, "curfew: the pull request was not told: %v\n", err)
 		}
 	}
 	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID)}

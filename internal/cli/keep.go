@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -86,7 +87,7 @@ func (a *app) keep(ctx context.Context, name, duration, reason, output string) e
 	if output == "json" {
 		return a.printJSON(keepDoc(k))
 	}
-	fmt.Fprintf(a.Stdout, "%s is kept until %s\n", ref, end.Format("2006-01-02 15:04 UTC"))
+	plain.Fprintf(a.Stdout, "%s is kept until %s\n", ref, end.Format("2006-01-02 15:04 UTC"))
 	return nil
 }
 
@@ -122,11 +123,11 @@ func (a *app) keeps(ctx context.Context, output string) error {
 		return a.printJSON(map[string]any{"schema": "curfew.keeps/v1", "keeps": docs})
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(a.Stdout, "nothing is kept; tags curfew:keep-until count as well and are shown by `curfew scan`")
+		plain.Fprintln(a.Stdout, "nothing is kept; tags curfew:keep-until count as well and are shown by `curfew scan`")
 		return nil
 	}
 	for _, k := range all {
-		fmt.Fprintf(a.Stdout, "%s   until %s   by %s   %s\n", k.Ref, k.Until.UTC().Format("2006-01-02 15:04 UTC"), k.By, k.Reason)
+		plain.Fprintf(a.Stdout, "%s   until %s   by %s   %s\n", k.Ref, k.Until.UTC().Format("2006-01-02 15:04 UTC"), k.By, k.Reason)
 	}
 	return nil
 }
@@ -212,13 +213,13 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 		if err := l.Freeze(ctx, reason); err != nil {
 			return err
 		}
-		fmt.Fprintln(a.Stdout, "frozen: nothing is acted on until `curfew unfreeze`")
+		plain.Fprintln(a.Stdout, "frozen: nothing is acted on until `curfew unfreeze`")
 		return nil
 	}
 	if err := l.Unfreeze(ctx, reason); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.Stdout, "actions are allowed again")
+	plain.Fprintln(a.Stdout, "actions are allowed again")
 	return nil
 }
 
@@ -276,7 +277,7 @@ func (a *app) verifyAudit(ctx context.Context) error {
 	if err != nil {
 		return &failure{exit: ExitError, code: "tampered", err: fmt.Errorf("verify the audit log: %w", err)}
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%s, unchanged\n", plural(n, "entry", "entries"))
+	_, err = plain.Fprintf(a.Stdout, "%s, unchanged\n", plural(n, "entry", "entries"))
 	return err
 }
 
@@ -311,14 +312,14 @@ func (a *app) audit(ctx context.Context, q action.Query, output string) error {
 		if output == "json" {
 			return enc.Encode(e)
 		}
-		_, err := fmt.Fprintln(a.Stdout, entryLine(e))
+		_, err := plain.Fprintln(a.Stdout, entryLine(e))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
 	if output == "table" {
-		fmt.Fprintf(a.Stdout, "%s\n", plural(n, "entry", "entries"))
+		plain.Fprintf(a.Stdout, "%s\n", plural(n, "entry", "entries"))
 	}
 	return nil
 }

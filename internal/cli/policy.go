@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -107,7 +108,27 @@ func (a *app) policyArgs(args []string) ([]string, error) {
 	if len(cfg.Policies) == 0 {
 		return nil, usageError("no policy is given: name files or directories, or set policies in curfew.yaml")
 	}
-	return cfg.Policies, nil
+	return a.configured(cfg)
+}
+
+// configured lists the policy files of the configuration.
+func (a *app) configured(cfg config.Config) ([]string, error) {
+	files, err := a.yamlFiles(cfg.Policies)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		if err := cfg.TrustPolicy(f.path); err != nil {
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("the policies are not read: %w", err),
+				hint: "read it, then name it with --policy, or `chmod go-w` it if it is yours"}
+		}
+		if rel, err := filepath.Rel(a.Dir, f.path); err == nil && filepath.IsLocal(rel) {
+			f.path = rel
+		}
+		names = append(names, f.path)
+	}
+	return names, nil
 }
 
 func (a *app) newPolicyCheck() *cobra.Command {
@@ -149,9 +170,9 @@ not ephemeral, that asks for no duty. --strict makes warnings fail.`,
 			err = a.printJSON(map[string]any{"schema": "curfew.policycheck/v1", "policies": len(set.Policies), "warnings": docs})
 		} else {
 			for _, w := range warnings {
-				fmt.Fprintln(a.Stdout, w)
+				plain.Fprintln(a.Stdout, w)
 			}
-			_, err = fmt.Fprintf(a.Stdout, "%s, %s\n", plural(int64(len(set.Policies)), "policy is valid", "policies are valid"), plural(int64(len(warnings)), "warning", "warnings"))
+			_, err = plain.Fprintf(a.Stdout, "%s, %s\n", plural(int64(len(set.Policies)), "policy is valid", "policies are valid"), plural(int64(len(warnings)), "warning", "warnings"))
 		}
 		if err == nil && strict && len(warnings) > 0 {
 			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
@@ -235,14 +256,14 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 			total++
 			if r.Passed() {
 				if output == "table" {
-					fmt.Fprintf(a.Stdout, "ok    %s: %s\n", f.name, r.Name)
+					plain.Fprintf(a.Stdout, "ok    %s: %s\n", f.name, r.Name)
 				}
 			} else {
 				failed++
 				if output == "table" {
-					fmt.Fprintf(a.Stdout, "FAIL  %s:%d: %s\n", f.name, r.Line, r.Name)
+					plain.Fprintf(a.Stdout, "FAIL  %s:%d: %s\n", f.name, r.Line, r.Name)
 					for _, why := range r.Failures {
-						fmt.Fprintf(a.Stdout, "      %s\n", why)
+						plain.Fprintf(a.Stdout, "      %s\n", why)
 					}
 				}
 			}
@@ -254,7 +275,7 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.Stdout, "%s, %d failed\n", plural(int64(total), "case", "cases"), failed)
+		plain.Fprintf(a.Stdout, "%s, %d failed\n", plural(int64(total), "case", "cases"), failed)
 	}
 	switch {
 	case total == 0:
@@ -361,32 +382,33 @@ func (a *app) printExplanation(set *policy.Set, facts *policy.Facts, output stri
 		return a.printJSON(map[string]any{"schema": "curfew.policyexplain/v1", "resource": facts.Resource.Ref().String(), "policies": docs})
 	}
 	r := facts.Resource
-	fmt.Fprintf(a.Stdout, "%s %s %s   %s\n", r.Kind, r.Type, first(r.Name, r.ID), r.Region)
+	plain.Fprintf(a.Stdout, "%s %s %s   %s\n", r.Kind, r.Type, first(r.Name, r.ID), r.Region)
 	if d := facts.Duty; d != nil {
-		fmt.Fprintf(a.Stdout, "  duty: %s for %s: %s\n", d.State, usage.Span(d.Lasting), d.Why)
+		plain.Fprintf(a.Stdout, "  duty: %s for %s: %s\n", d.State, usage.Span(d.Lasting), d.Why)
 	}
 	for _, p := range set.Policies {
 		o := p.Explain(facts)
-		fmt.Fprintf(a.Stdout, "\n%s: %s", p.Name, o.Answer)
+		plain.Fprintf(a.Stdout, "\n%s: %s", p.Name, o.Answer)
 		if !o.Next.IsZero() {
-			fmt.Fprintf(a.Stdout, ", may change at %s", a.when(o.Next))
+			plain.Fprintf(a.Stdout, ", may change at %s", a.when(o.Next))
 		}
-		fmt.Fprintln(a.Stdout)
+		plain.Fprintln(a.Stdout)
 		for _, part := range o.Parts {
-			fmt.Fprintf(a.Stdout, "  %-9s %-8s %s\n", part.Name, part.Answer, a.wrapped(oneLine(part.Text), 21))
+			plain.Fprintf(a.Stdout, "  %-9s %-8s %s\n", part.Name, part.Answer, a.wrapped(part.Text, 21))
 			if part.Why != "" {
-				fmt.Fprintf(a.Stdout, "%21s%s\n", "", a.wrapped(oneLine(part.Why), 21))
+				plain.Fprintf(a.Stdout, "%21s%s\n", "", a.wrapped(part.Why, 21))
 			}
 		}
 	}
 	return nil
 }
 
-// wrapped breaks text at the terminal's width and indents what follows the first line.
-func (a *app) wrapped(text string, indent int) string {
+// wrapped makes text one line, breaks it at the terminal's width and indents what
+// follows the first line.
+func (a *app) wrapped(text string, indent int) plain.Text {
 	width := a.Width
 	if width <= 0 {
 		width = 100
 	}
-	return strings.ReplaceAll(ansi.Wordwrap(text, max(width-indent, 40), ""), "\n", "\n"+strings.Repeat(" ", indent))
+	return plain.Text(strings.ReplaceAll(ansi.Wordwrap(plain.Line(text), max(width-indent, 40), ""), "\n", "\n"+strings.Repeat(" ", indent)))
 }

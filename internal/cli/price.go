@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -190,14 +191,14 @@ func (a *app) printMachines(book *price.Book, machines []price.Machine, region, 
 		return w.WriteAll(rows)
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "type\taccelerator\tvCPU\tmemory\t$/h in %s\tspot $/h\tas of\n", region)
+	plain.Fprintf(w, "type\taccelerator\tvCPU\tmemory\t$/h in %s\tspot $/h\tas of\n", region)
 	for _, m := range machines {
 		od, spot, p := hourly(book, m.Type, region)
 		device := "-"
 		if m.Accelerator != "" {
 			device = devices(m) + " × " + m.Accelerator
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s GiB\t%s\t%s\t%s\n", m.Type, device, m.VCPUs, gib(m.MemoryMiB), cmp.Or(od, "no price"), cmp.Or(spot, "-"), date(p.AsOf))
+		plain.Fprintf(w, "%s\t%s\t%d\t%s GiB\t%s\t%s\t%s\n", m.Type, device, m.VCPUs, gib(m.MemoryMiB), cmp.Or(od, "no price"), cmp.Or(spot, "-"), date(p.AsOf))
 	}
 	return w.Flush()
 }
@@ -262,11 +263,11 @@ func (a *app) showPrice(book *price.Book, name, region, output string) error {
 		if output == "json" {
 			return a.printJSON(map[string]any{"schema": priceSchema, "machine": d})
 		}
-		fmt.Fprintf(a.Stdout, "%s   %d vCPU, %s GiB, %s", d.Type, d.VCPUs, gib(d.MemoryMiB), d.Arch)
+		plain.Fprintf(a.Stdout, "%s   %d vCPU, %s GiB, %s", d.Type, d.VCPUs, gib(d.MemoryMiB), d.Arch)
 		if d.Accelerator != "" {
-			fmt.Fprintf(a.Stdout, ", %s × %s with %s GiB each", d.Accelerators, d.Accelerator, gib(d.AcceleratorMemoryMiB))
+			plain.Fprintf(a.Stdout, ", %s × %s with %s GiB each", d.Accelerators, d.Accelerator, gib(d.AcceleratorMemoryMiB))
 		}
-		fmt.Fprintf(a.Stdout, "\n%s, %s\n\n", d.Source, d.AsOf)
+		plain.Fprintf(a.Stdout, "\n%s, %s\n\n", d.Source, d.AsOf)
 		return a.printPrices(d.Prices)
 	}
 	if d, ok := book.Accelerator(name); ok {
@@ -277,13 +278,13 @@ func (a *app) showPrice(book *price.Book, name, region, output string) error {
 				"release_year": d.ReleaseYear, "source": d.Source, "as_of": date(d.AsOf)}})
 		}
 		w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "%s\t%s %s, %d\n", d.Name, d.Vendor, d.Generation, d.ReleaseYear)
-		fmt.Fprintf(w, "memory\t%s GiB at %s GB/s\n", gib(d.MemoryMiB), figure(d.MemoryBandwidthGBps))
-		fmt.Fprintf(w, "dense %s\t%s TFLOP/s\n", cmp.Or(d.Precision, "bf16"), figure(d.BF16TFLOPS))
-		fmt.Fprintf(w, "dense fp8\t%s TFLOP/s\n", figure(d.FP8TFLOPS))
-		fmt.Fprintf(w, "power\t%d W\n", d.TDPWatts)
-		fmt.Fprintf(w, "MIG\t%v\n", d.MIG)
-		fmt.Fprintf(w, "source\t%s, %s\n", d.Source, date(d.AsOf))
+		plain.Fprintf(w, "%s\t%s %s, %d\n", d.Name, d.Vendor, d.Generation, d.ReleaseYear)
+		plain.Fprintf(w, "memory\t%s GiB at %s GB/s\n", gib(d.MemoryMiB), figure(d.MemoryBandwidthGBps))
+		plain.Fprintf(w, "dense %s\t%s TFLOP/s\n", cmp.Or(d.Precision, "bf16"), figure(d.BF16TFLOPS))
+		plain.Fprintf(w, "dense fp8\t%s TFLOP/s\n", figure(d.FP8TFLOPS))
+		plain.Fprintf(w, "power\t%d W\n", d.TDPWatts)
+		plain.Fprintf(w, "MIG\t%v\n", d.MIG)
+		plain.Fprintf(w, "source\t%s, %s\n", d.Source, date(d.AsOf))
 		return w.Flush()
 	}
 	var docs []priceDoc
@@ -312,7 +313,7 @@ func figure(v float64) string {
 
 func (a *app) printPrices(docs []priceDoc) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "region\tterm\tservice\t$\tper\tsource\tas of")
+	plain.Fprintln(w, "region\tterm\tservice\t$\tper\tsource\tas of")
 	for _, d := range docs {
 		usd := d.USD
 		for _, t := range d.Tiers {
@@ -322,7 +323,7 @@ func (a *app) printPrices(docs []priceDoc) error {
 		if d.Own {
 			source += " (your update)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(d.Region, "all"), d.Term, d.Service, usd, d.Unit, source, d.AsOf)
+		plain.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(d.Region, "all"), d.Term, d.Service, usd, d.Unit, source, d.AsOf)
 	}
 	return w.Flush()
 }

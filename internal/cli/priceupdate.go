@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -250,21 +251,21 @@ func (a *app) printUpdate(f updateFlags, accepted []price.Change, refused []pric
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for i, c := range changed {
 		if i == shownPrices && !f.all {
-			fmt.Fprintf(w, "… and %d more; --all lists them\n", len(changed)-i)
+			plain.Fprintf(w, "… and %d more; --all lists them\n", len(changed)-i)
 			break
 		}
 		old := "new"
 		if c.Old.Cloud != "" {
 			old = c.Old.Price.Rate.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t→ %s\t%s\n", c.New, old, c.New.Price.Rate, c.Note)
+		plain.Fprintf(w, "%s\t%s\t→ %s\t%s\n", c.New, old, c.New.Price.Rate, c.Note)
 	}
 	for i, r := range refused {
 		if i == shownPrices && !f.all {
-			fmt.Fprintf(w, "… and %d more refused; --all lists them\n", len(refused)-i)
+			plain.Fprintf(w, "… and %d more refused; --all lists them\n", len(refused)-i)
 			break
 		}
-		fmt.Fprintf(w, "%s\t%s\trefused:\t%s\n", r.Entry, r.Entry.Price.Rate, r.Reason)
+		plain.Fprintf(w, "%s\t%s\trefused:\t%s\n", r.Entry, r.Entry.Price.Rate, r.Reason)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -273,7 +274,7 @@ func (a *app) printUpdate(f updateFlags, accepted []price.Change, refused []pric
 	if f.dryRun {
 		kept = "nothing kept (--dry-run)"
 	}
-	_, err := fmt.Fprintf(a.Stdout, "%s new or changed, %s confirmed, %s refused; %s\n", count(len(changed)), count(len(accepted)-len(changed)), count(len(refused)), kept)
+	_, err := plain.Fprintf(a.Stdout, "%s new or changed, %s confirmed, %s refused; %s\n", count(len(changed)), count(len(accepted)-len(changed)), count(len(refused)), kept)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
@@ -20,8 +21,8 @@ func (a *app) newProgress(what string) *progress {
 		return p
 	}
 	p.bar = progressbar.NewOptions(1,
-		progressbar.OptionSetWriter(a.Stderr),
-		progressbar.OptionSetDescription("reading "+what),
+		progressbar.OptionSetWriter(a.bars),
+		progressbar.OptionSetDescription("reading "+plain.Line(what)),
 		progressbar.OptionSetWidth(28),
 		progressbar.OptionShowCount(),
 		progressbar.OptionClearOnFinish(),
@@ -38,7 +39,7 @@ func (p *progress) report(s round.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bar.ChangeMax(max(s.Total, s.Done))
-	p.bar.Describe(s.What)
+	p.bar.Describe(plain.Line(s.What))
 	// Drawing is a courtesy; a terminal that went away stops no scan.
 	_ = p.bar.Set(s.Done)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
@@ -21,10 +23,12 @@ type app struct {
 	// databaseURL is the database of --database-url.
 	databaseURL string
 	quiet       bool
+	// bars is where progress is drawn.
+	bars io.Writer
 }
 
-func newRoot(p *Process) *cobra.Command {
-	a := &app{Process: p}
+func newRoot(p *Process, bars io.Writer) *cobra.Command {
+	a := &app{Process: p, bars: bars}
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
@@ -83,15 +87,19 @@ func noArgs(c *cobra.Command, args []string) error {
 
 // config reads the configuration that --config names or that is found.
 func (a *app) config() (config.Config, error) {
-	path := a.configPath
-	if path == "" {
-		path = config.Find(a.Dir, a.ConfigDir)
+	var c config.Config
+	var err error
+	hint := "docs/configuration.md lists every key"
+	if a.configPath != "" {
+		c, err = config.Load(a.path(a.configPath), a.Lookup)
 	} else {
-		path = a.path(path)
+		path := config.Find(a.Dir, a.ConfigDir)
+		if c, err = config.LoadFound(path, a.Lookup); err != nil && config.Trust(path) != nil {
+			hint = "read it, then give --config " + plain.Shell(path) + " to use it, or `chmod go-w` it if it is yours"
+		}
 	}
-	c, err := config.Load(path, a.Lookup)
 	if err != nil {
-		return config.Config{}, &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: "docs/configuration.md lists every key"}
+		return config.Config{}, &failure{exit: ExitUsage, code: "invalid_file", err: err, hint: hint}
 	}
 	if a.dataDir != "" {
 		c.DataDir = a.path(a.dataDir)
@@ -101,6 +109,10 @@ func (a *app) config() (config.Config, error) {
 	}
 	if a.databaseURL != "" {
 		c.DatabaseURL = a.databaseURL
+	}
+	if err := config.TrustState(c.DataDir); err != nil {
+		return config.Config{}, &failure{exit: ExitError, code: "untrusted_state", err: fmt.Errorf("the state is not used: %w", err),
+			hint: "`chmod go-w` it if it is yours, or give another --data-dir"}
 	}
 	return c, nil
 }
@@ -144,14 +156,14 @@ func (a *app) prices(c config.Config) (*price.Book, error) {
 
 // color says whether output may be coloured: only on a terminal, and not with
 // NO_COLOR (https://no-color.org) or TERM=dumb.
-func (a *app) color() bool {
-	if a.Width == 0 {
+func (p *Process) color() bool {
+	if p.Width == 0 {
 		return false
 	}
-	if v, ok := a.Lookup("NO_COLOR"); ok && v != "" {
+	if v, ok := p.Lookup("NO_COLOR"); ok && v != "" {
 		return false
 	}
-	t, _ := a.Lookup("TERM")
+	t, _ := p.Lookup("TERM")
 	return t != "dumb"
 }
 

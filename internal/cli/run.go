@@ -11,12 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/term"
 
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // The exit codes. When several apply, the order is 2, 1, 4, 5, 3.
@@ -103,7 +103,11 @@ func usageError(format string, a ...any) error {
 // Run carries out one command line and returns its exit code. What goes wrong is
 // one line on p.Stderr, and with -o json a JSON object after it.
 func Run(ctx context.Context, p Process) int {
-	root := newRoot(&p)
+	// Nothing but the progress bar, which moves the cursor, goes past these two.
+	bars, out, log := p.Stderr, plain.NewWriter(p.Stdout, p.color()), plain.NewWriter(p.Stderr, false)
+	p.Stdout, p.Stderr = out, log
+	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // what was cut off within a character
+	root := newRoot(&p, bars)
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -142,7 +146,7 @@ func classify(ctx context.Context, err error) *failure {
 	return &failure{exit: ExitError, code: "error", err: err}
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+func oneLine(s string) string { return plain.Line(s) }
 
 // wantsJSON says whether the command line asks for JSON, also when it could not
 // be parsed.

@@ -115,7 +115,7 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 func (a *app) countedUnits(cfg config.Config, f unitFlags, names []string) ([]counted, error) {
 	base := costsFlags{periodFlags: f.periodFlags, granularity: f.granularity, by: f.by, where: f.where}
 	if f.counts != "" {
-		if f.counts == gpuHours {
+		if f.counts == config.GPUHours {
 			f.name = first(f.name, "GPU-hour")
 		}
 		if f.name == "" || len(names) > 0 {
@@ -160,7 +160,7 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 		c.unit.Target = &rate
 	}
 	switch {
-	case u.Counts.File == gpuHours:
+	case u.Counts.File == config.GPUHours:
 		return a.countGPUHours(c)
 	case u.Counts.File != "":
 		c.counts = func(context.Context, *store.Store, ledger.Query) ([]ledger.Count, error) {
@@ -177,9 +177,6 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 	}
 	return c, nil
 }
-
-// gpuHours, in place of a file, counts the hours in which GPUs were used, by the ledger.
-const gpuHours = "gpu-hours"
 
 // countGPUHours divides the cost of machines with GPUs by the hours of their GPUs in
 // which the machine was used. A machine whose GPUs nobody knows is an error.

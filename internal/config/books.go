@@ -61,6 +61,10 @@ type Unit struct {
 	Counts Counts `yaml:"counts"`
 }
 
+// GPUHours stands in place of a file for the hours of GPUs that the ledger knows were
+// used.
+const GPUHours = "gpu-hours"
+
 // Counts is where the counts of a unit come from: a file, or a server that speaks
 // Prometheus's HTTP API.
 type Counts struct {

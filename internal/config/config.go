@@ -40,7 +40,8 @@ type Config struct {
 	Identity string `yaml:"identity"`
 	// Approvers gives people the roles by which they decide requests.
 	Approvers map[string][]string `yaml:"approvers"`
-	// Policies are files of policies, or directories of them.
+	// Policies are files of policies, or directories of them. Like every path in a
+	// file, they are relative to the file's directory.
 	Policies []string `yaml:"policies"`
 	// Governance says which resources policies may act on.
 	Governance policy.Governance `yaml:"governance"`
@@ -74,6 +75,9 @@ type Config struct {
 	Thresholds finding.Thresholds `yaml:"thresholds"`
 	// Duty are the thresholds of busy, held and idle.
 	Duty duty.Thresholds `yaml:"duty"`
+
+	// found says that the file was found and not named by the user.
+	found bool
 }
 
 // AWS is what to read, and how fast.
@@ -150,15 +154,20 @@ func isFile(path string) bool {
 // Load reads a file, or only the defaults when path is empty, and then what the
 // environment overrides. Mistakes are a *document.Error.
 func Load(path string, lookup func(string) (string, bool)) (Config, error) {
+	return load(path, lookup, func(fs.FileInfo) error { return nil })
+}
+
+func load(path string, lookup func(string) (string, bool), check func(fs.FileInfo) error) (Config, error) {
 	c := Default()
 	if path != "" {
-		src, err := read(path)
+		src, err := read(path, check)
 		if err != nil {
 			return Config{}, err
 		}
 		if err := Decode(path, src, &c); err != nil {
 			return Config{}, err
 		}
+		c.resolve(path)
 	}
 	if err := override(&c, lookup); err != nil {
 		return Config{}, err
@@ -166,7 +175,7 @@ func Load(path string, lookup func(string) (string, bool)) (Config, error) {
 	return c, nil
 }
 
-func read(path string) ([]byte, error) {
+func read(path string, check func(fs.FileInfo) error) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
 		var file *fs.PathError
@@ -176,6 +185,13 @@ func read(path string) ([]byte, error) {
 		return nil, &document.Error{File: path, Message: "read the configuration: " + err.Error()}
 	}
 	defer f.Close()
+	st, err := f.Stat()
+	if err == nil {
+		err = check(st)
+	}
+	if err != nil {
+		return nil, &document.Error{File: path, Message: "the configuration is not read: " + err.Error()}
+	}
 	return document.Read(path, f, document.MaxBytes)
 }
 

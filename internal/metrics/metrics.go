@@ -20,6 +20,8 @@ import (
 	"github.com/prometheus/client_golang/api"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // ErrUnknown says that nothing was measured: there is no series, or its value is not a
@@ -288,16 +290,7 @@ func (c *Client) clean(s string) string {
 	if c.token != "" {
 		s = strings.ReplaceAll(s, c.token, "[hidden]")
 	}
-	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-			return ' '
-		}
-		return r
-	}, s)), " ")
-	if r := []rune(s); len(r) > maxMessage {
-		s = string(r[:maxMessage]) + "…"
-	}
-	return s
+	return plain.Cut(plain.Line(s), maxMessage)
 }
 
 func shown(query string) string {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -103,7 +105,7 @@ func FuzzAddress(f *testing.F) {
 		if a.String() != s {
 			t.Fatalf("%q is written %q", s, a)
 		}
-		if Plain(s) != s || strings.ContainsAny(s, " <>\",;") {
+		if plain.Line(s) != s || strings.ContainsAny(s, " <>\",;") {
 			t.Fatalf("%q is an address", s)
 		}
 		if a.Channel == MailChannel {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Config is the section notify of curfew.yaml: which channels there are, and who is
@@ -214,7 +216,7 @@ func (w Webhook) validate() error {
 func (c Config) validateNames() error {
 	used := map[string]bool{SlackChannel: c.Slack.Used(), MailChannel: c.Mail.Used(), WebhookChannel: c.Webhook.Used()}
 	for _, name := range slices.Sorted(maps.Keys(c.Names)) {
-		if name == Owner || name == Team || Plain(name) != name || name == "" {
+		if name == Owner || name == Team || plain.Line(name) != name || name == "" {
 			return fieldError("names", "%q cannot be a name: owner and team have their own meaning, and a name is one line", name)
 		}
 		if len(c.Names[name]) == 0 {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Failure is why a channel did not take a message, in one line and without secrets.
@@ -46,7 +48,7 @@ func (s Secrets) Clean(text string) string {
 			text = strings.ReplaceAll(text, form, hidden)
 		}
 	}
-	return Cut(Plain(text), maxAnswer)
+	return plain.Cut(plain.Line(text), maxAnswer)
 }
 
 // Unreachable says why a server was not reached or did not answer. What a name, a

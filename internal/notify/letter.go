@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -60,7 +60,7 @@ var done = map[policy.Verb]string{
 
 // Compose puts a message into words.
 func Compose(m action.Message) Letter {
-	l := Letter{Subject: "curfew: " + subject(m), Keep: Plain(m.Keep)}
+	l := Letter{Subject: "curfew: " + subject(m), Keep: plain.Line(m.Keep)}
 	if !m.ActsAt.IsZero() {
 		l.When = m.ActsAt.UTC()
 	}
@@ -76,7 +76,7 @@ func Compose(m action.Message) Letter {
 		l.add("Undo", undo(m.Undo))
 	}
 	l.add("Know", sentence(m.Know))
-	l.add("For", Cut(Plain(m.To), maxName))
+	l.add("For", plain.Cut(plain.Line(m.To), maxName))
 	switch {
 	case m.Kind == "acted":
 		l.Keep = ""
@@ -121,7 +121,7 @@ func (l *Letter) add(name string, lines ...string) {
 }
 
 func subject(m action.Message) string {
-	because := cmp.Or(Cut(Plain(m.Because), maxName), "see below")
+	because := cmp.Or(plain.Cut(plain.Line(m.Because), maxName), "see below")
 	if m.Resource == nil {
 		return because
 	}
@@ -150,11 +150,11 @@ func subject(m action.Message) string {
 func Named(r *inventory.Resource) string {
 	var owner []string
 	for _, s := range []string{r.Owner.Team, r.Owner.User} {
-		if s = Cut(Plain(s), maxOwner); s != "" {
+		if s = plain.Cut(plain.Line(s), maxOwner); s != "" {
 			owner = append(owner, s)
 		}
 	}
-	id := cmp.Or(Cut(Plain(r.ID), maxID), "a resource without a name")
+	id := cmp.Or(plain.Cut(plain.Line(r.ID), maxID), "a resource without a name")
 	if len(owner) == 0 {
 		return id
 	}
@@ -162,17 +162,17 @@ func Named(r *inventory.Resource) string {
 }
 
 func what(r *inventory.Resource) string {
-	s := Plain(string(r.Kind) + " " + Cut(r.ID, maxName))
-	if name := Cut(Plain(r.Name), maxName); name != "" && name != r.ID {
+	s := plain.Line(string(r.Kind) + " " + plain.Cut(r.ID, maxName))
+	if name := plain.Cut(plain.Line(r.Name), maxName); name != "" && name != r.ID {
 		s += " " + strconv.Quote(name)
 	}
 	if r.Type != "" {
-		s += ", " + Cut(Plain(r.Type), maxName)
+		s += ", " + plain.Cut(plain.Line(r.Type), maxName)
 	}
 	if place := cmp.Or(r.Zone, r.Region); place != "" {
-		s += " in " + Cut(Plain(place), maxName)
+		s += " in " + plain.Cut(plain.Line(place), maxName)
 	}
-	return s + ", " + Cut(Plain(r.Cloud+" account "+r.Account), maxName)
+	return s + ", " + plain.Cut(plain.Line(r.Cloud+" account "+r.Account), maxName)
 }
 
 func cost(hourly inventory.Fact[money.Amount]) string {
@@ -206,7 +206,7 @@ func evidence(list []usage.Evidence) []string {
 		if i == maxEvidence {
 			return append(out, fmt.Sprintf("and %d more", len(list)-i))
 		}
-		line := Cut(Plain(e.Signal), maxName) + " " + Cut(Plain(e.Value), maxName)
+		line := plain.Cut(plain.Line(e.Signal), maxName) + " " + plain.Cut(plain.Line(e.Value), maxName)
 		if e.Window > 0 {
 			line += " over " + Span(e.Window)
 		}
@@ -214,7 +214,7 @@ func evidence(list []usage.Evidence) []string {
 		if e.Coverage >= 0 && e.Window > 0 {
 			notes = append(notes, strconv.Itoa(int(math.Floor(min(e.Coverage, 1)*100)))+" % covered")
 		}
-		if source := Cut(Plain(e.Source), maxName); source != "" {
+		if source := plain.Cut(plain.Line(e.Source), maxName); source != "" {
 			notes = append(notes, source)
 		}
 		if len(notes) > 0 {
@@ -246,34 +246,4 @@ func Span(d time.Duration) string {
 	return s + t
 }
 
-func sentence(s string) string { return Cut(Plain(s), maxSentence) }
-
-// Plain makes text from outside fit for one line: control characters, line ends and
-// marks that reorder or hide text become spaces or go, runs of space become one,
-// and what is not UTF-8 becomes U+FFFD.
-func Plain(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
-}
-
-// Cut returns at most n characters of s, ending in "…" where something was cut.
-func Cut(s string, n int) string {
-	count := 0
-	for i := range s {
-		if count == n-1 && len(s) > i {
-			if rest := []rune(s[i:]); len(rest) > 1 {
-				return s[:i] + "…"
-			}
-		}
-		count++
-	}
-	return s
-}
+func sentence(s string) string { return plain.Cut(plain.Line(s), maxSentence) }

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify/notifytest"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -147,15 +148,15 @@ func TestEveryLineIsOneLine(t *testing.T) {
 func TestCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, n := rapid.String().Draw(t, "s"), rapid.IntRange(1, 20).Draw(t, "n")
-		got := Cut(s, n)
+		got := plain.Cut(s, n)
 		if utf8.RuneCountInString(got) > n {
-			t.Fatalf("Cut(%q, %d) = %q is too long", s, n, got)
+			t.Fatalf("plain.Cut(%q, %d) = %q is too long", s, n, got)
 		}
 		if utf8.RuneCountInString(s) <= n && got != s {
-			t.Fatalf("Cut(%q, %d) = %q, although it fits", s, n, got)
+			t.Fatalf("plain.Cut(%q, %d) = %q, although it fits", s, n, got)
 		}
 		if got != s && !strings.HasPrefix(s, strings.TrimSuffix(got, "…")) {
-			t.Fatalf("Cut(%q, %d) = %q is not its beginning", s, n, got)
+			t.Fatalf("plain.Cut(%q, %d) = %q is not its beginning", s, n, got)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Recipients with a meaning of their own.
@@ -79,7 +80,7 @@ func (r *Router) Check(recipient string) error {
 	if _, ok := r.config.Names[recipient]; ok || recipient == Owner || recipient == Team {
 		return nil
 	}
-	return fmt.Errorf("%w: %q is neither owner nor team nor in notify.names", ErrNobody, Cut(Plain(recipient), maxName))
+	return fmt.Errorf("%w: %q is neither owner nor team nor in notify.names", ErrNobody, plain.Cut(plain.Line(recipient), maxName))
 }
 
 // Notify delivers to the first of the recipient's addresses that accepts, and

@@ -5,40 +5,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
+	guard "github.com/curfew-dev/curfew/internal/plain"
 )
 
-// plain makes text from outside fit to be printed on one line: control characters
-// (which could drive a terminal), line ends and marks that reorder or hide text
-// become spaces or go, and runs of space become one.
-func plain(s string) string {
-	clean := true
-	for _, r := range s {
-		if r < ' ' || r == 0x7f || (r > unicode.MaxASCII && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.IsSpace(r))) {
-			clean = false
-			break
-		}
-	}
-	if !clean {
-		s = strings.Map(func(r rune) rune {
-			switch {
-			case unicode.IsSpace(r):
-				return ' '
-			case r == 0x200d: // joins the parts of one emoji
-				return r
-			case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
-				return -1
-			}
-			return r
-		}, s)
-	}
-	return strings.Join(strings.Fields(s), " ")
-}
+// plain makes text from outside fit to be printed on one line.
+func plain(s string) string { return guard.Line(s) }
 
 // fit cuts s to at most width columns, ending in "…" where something was cut.
 func fit(s string, width int) string {

@@ -25,14 +25,14 @@ type clockRow struct {
 
 // Now returns the time of PostgreSQL's clock; zero of a file, which has none.
 func (a actions) Now(ctx context.Context) (time.Time, error) {
-	var now int64
 	if a.clock == "" {
 		return time.Time{}, nil
 	}
-	if err := a.get(ctx, &now, a.clock); err != nil {
+	now, err := a.now(ctx)
+	if err != nil {
 		return time.Time{}, fmt.Errorf("ask the database for the time: %w", err)
 	}
-	return time.UnixMicro(now).UTC(), nil
+	return now, nil
 }
 
 // BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.

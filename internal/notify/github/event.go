@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Workflow is what GitHub tells a run of a workflow
@@ -107,7 +107,7 @@ func ParseEvent(name string, r io.Reader) (Pull, error) {
 	}
 	var e event
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return Pull{}, fmt.Errorf("read GitHub's event: it is not the JSON of %s: %s", name, notify.Cut(notify.Plain(err.Error()), 200))
+		return Pull{}, fmt.Errorf("read GitHub's event: it is not the JSON of %s: %s", name, plain.Cut(plain.Line(err.Error()), 200))
 	}
 	return e.pull()
 }
@@ -146,7 +146,7 @@ func (e event) pull() (Pull, error) {
 		{"repository.full_name", p.Repository, repository.MatchString(p.Repository)},
 		{"pull_request.number", strconv.Itoa(p.Number), p.Number > 0},
 		{"pull_request.head.sha", p.Head, commit.MatchString(p.Head)},
-		{"pull_request.head.ref", p.Branch, p.Branch != "" && notify.Plain(p.Branch) == p.Branch},
+		{"pull_request.head.ref", p.Branch, p.Branch != "" && plain.Line(p.Branch) == p.Branch},
 		{"pull_request.head.repo.full_name", p.From, p.From == "" || repository.MatchString(p.From)},
 		{"pull_request.user.login", p.Author, user.MatchString(p.Author)},
 	} {
@@ -158,4 +158,4 @@ func (e event) pull() (Pull, error) {
 }
 
 // quoted makes a text from outside fit for an error.
-func quoted(s string) string { return strconv.Quote(notify.Cut(notify.Plain(s), 100)) }
+func quoted(s string) string { return strconv.Quote(plain.Cut(plain.Line(s), 100)) }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Report is what a comment says. None of its text is taken for markup.
@@ -146,7 +146,7 @@ func cell(s string) string { return code(strings.ReplaceAll(s, "|", "¦"), maxCe
 // code shows a text as it is, but for backticks: in code, GitHub finds neither markup
 // nor mentions, references or links.
 func code(s string, n int) string {
-	s = notify.Cut(notify.Plain(strings.ReplaceAll(s, "`", "'")), n)
+	s = plain.Cut(plain.Line(strings.ReplaceAll(s, "`", "'")), n)
 	if s == "" {
 		return "–"
 	}

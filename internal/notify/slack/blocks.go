@@ -9,6 +9,7 @@ import (
 	"github.com/slack-go/slack/slackutilsx"
 
 	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Longest texts in characters (https://docs.slack.dev/reference/block-kit/blocks).
@@ -25,32 +26,32 @@ const (
 // does not parse, or escaped and in verbatim, so that no name mentions a channel,
 // becomes a link or shows as anything but itself.
 func blocks(l notify.Letter) []api.Block {
-	out := []api.Block{api.NewHeaderBlock(plain(strings.TrimPrefix(l.Subject, "curfew: "), maxHeader))}
+	out := []api.Block{api.NewHeaderBlock(plainText(strings.TrimPrefix(l.Subject, "curfew: "), maxHeader))}
 	var fields []*api.TextBlockObject
 	for _, row := range l.Rows {
 		lines := strings.Join(row.Lines, "\n")
 		switch row.Name {
 		case notify.RowWhy:
-			out = append(out, section(plain(lines, maxSection)))
+			out = append(out, section(plainText(lines, maxSection)))
 		case notify.RowWhen:
 			out = append(out, section(markup(date(l.When)+escape(" ("+lines+")"))))
 		default:
-			fields = append(fields, plain(row.Name+"\n"+lines, maxField))
+			fields = append(fields, plainText(row.Name+"\n"+lines, maxField))
 		}
 	}
 	if len(fields) > 0 {
 		out = append(out, api.NewSectionBlock(nil, fields, nil))
 	}
 	if l.Keep != "" {
-		out = append(out, section(plain(l.Ask, maxSection)), section(command(l.Keep)))
+		out = append(out, section(plainText(l.Ask, maxSection)), section(command(l.Keep)))
 	}
 	return out
 }
 
 func section(text *api.TextBlockObject) api.Block { return api.NewSectionBlock(text, nil, nil) }
 
-func plain(s string, n int) *api.TextBlockObject {
-	return api.NewTextBlockObject(api.PlainTextType, notify.Cut(s, n), false, false)
+func plainText(s string, n int) *api.TextBlockObject {
+	return api.NewTextBlockObject(api.PlainTextType, plain.Cut(s, n), false, false)
 }
 
 func markup(s string) *api.TextBlockObject {
@@ -72,7 +73,7 @@ func date(t time.Time) string {
 func command(s string) *api.TextBlockObject {
 	block := "```" + escape(s) + "```"
 	if strings.Contains(s, "`") || len(block) > maxSection {
-		return plain(s, maxSection)
+		return plainText(s, maxSection)
 	}
 	return markup(block)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Channel writes to one workspace.
@@ -44,7 +45,7 @@ func Open(c notify.Config, lookup notify.Lookup) (string, notify.Channel, error)
 func (c *Channel) Send(ctx context.Context, to string, m action.Message) error {
 	l := notify.Compose(m)
 	_, _, err := c.client.PostMessageContext(ctx, to,
-		api.MsgOptionText(notify.Cut(l.Text(), maxText), true),
+		api.MsgOptionText(plain.Cut(l.Text(), maxText), true),
 		api.MsgOptionBlocks(blocks(l)...),
 		api.MsgOptionDisableMarkdown(),
 		api.MsgOptionDisableLinkUnfurl(),
