@@ -20,6 +20,9 @@ type Traits struct {
 	Stateful bool
 	// Fills: the amount that it stores changes all the time, a little.
 	Fills bool
+	// Attaches: it is of use only while it is attached to something. In StateAvailable
+	// nothing uses it.
+	Attaches bool
 	// Container: it consists of resources that are listed themselves, and runs nothing
 	// besides them.
 	Container bool
@@ -27,7 +30,7 @@ type Traits struct {
 
 // traits holds every kind, and nothing else says which kinds there are.
 var traits = map[Kind]Traits{
-	KindAddress:             {Metered: true},
+	KindAddress:             {Metered: true, Attaches: true},
 	KindAutoScalingGroup:    {Compute: true, Container: true},
 	KindBucket:              {Metered: true, Fills: true},
 	KindCapacityReservation: {Metered: true},
@@ -47,7 +50,7 @@ var traits = map[Kind]Traits{
 	KindSecret:              {Metered: true},
 	KindSnapshot:            {Metered: true, Fills: true},
 	KindTrainingJob:         {Compute: true, Measured: true, Metered: true, Stateful: true},
-	KindVolume:              {Metered: true},
+	KindVolume:              {Metered: true, Attaches: true},
 }
 
 // kinds are the kinds in order.

@@ -11,7 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Unused is the duty of capacity that is reserved and that no machine runs in.
+// Unused is the duty of what is paid for and that nothing uses: capacity that is reserved
+// and that no machine runs in, volumes and addresses that are attached to nothing.
 const Unused = "unused"
 
 // monthSeconds is the time that a monthly rate is for.
@@ -43,14 +44,20 @@ func (h *History) accrue(from, to time.Time) ([]Entry, error) {
 
 // derive adds the entries of a history with Hour in [from, to) to others.
 func (a *accrual) derive(others []Entry, h *History, from, to time.Time) ([]Entry, error) {
-	a.from, a.to, a.cells, a.at = from, to, a.cells[:0], nil
+	a.collect(h, from, to)
+	return a.entries(others)
+}
+
+// collect collects the cells of a history with their hours in [from, to).
+func (a *accrual) collect(h *History, from, to time.Time) {
+	a.from, a.to, a.cells, a.at, a.runs = from, to, a.cells[:0], nil, a.runs[:0]
 	a.walk.out = a.walk.out[:0]
 	for _, s := range h.stretches(&a.walk) {
 		if s.to.After(from) && s.from.Before(to) {
+			s.unused = s.idleTime()
 			a.stretch(s)
 		}
 	}
-	return a.entries(others)
 }
 
 // accrual collects the seconds of each hour, meter and rate. It can be used again, for
@@ -60,6 +67,14 @@ type accrual struct {
 	from, to time.Time // whole hours
 	cells    []cell
 	at       map[cellKey]int // only where there are more than a few
+	runs     []run
+}
+
+// run is whole hours of one meter at one rate and in one state of duty: a cell for each
+// would say the same.
+type run struct {
+	cell
+	hours int
 }
 
 // fewCells is how many are looked through one by one: most histories have no more, and
@@ -146,27 +161,59 @@ func (a *accrual) add(s stretch, from, to time.Time, m Meter, gap Gap, most mone
 	for from.Before(to) {
 		hour := from.Truncate(time.Hour)
 		end := earliest(to, hour.Add(time.Hour))
+		if from.Equal(hour) && s.extra == 0 {
+			if state, until := s.state(m, gap, from, to); until.Sub(from) >= 2*time.Hour {
+				hours := int(until.Sub(from) / time.Hour)
+				c := cell{cellKey: cellKey{hour, s.line(m, gap)}, most: max(most, 0), bounded: bounded, parts: []part{{state, int64(time.Hour / time.Second)}}}
+				a.runs = append(a.runs, run{c, hours})
+				from = from.Add(time.Duration(hours) * time.Hour)
+				continue
+			}
+		}
 		c := a.cell(s, hour, m, gap)
 		if most > c.most {
 			c.most = most
 		}
 		c.bounded = c.bounded && bounded
-		switch {
-		case m.Category != Compute:
-			c.add("", seconds(from, end))
-		case m.Name == unusedMeter:
-			c.add(Unused, seconds(from, end))
-		case gap == Unobserved || gap == Gone:
-			c.add(duty.Unknown.String(), seconds(from, end))
-		default:
-			c.measured(s.duty, from, end)
+		for from.Before(end) {
+			state, until := s.state(m, gap, from, end)
+			c.add(state, seconds(from, until))
+			from = until
 		}
-		from = end
 	}
 }
 
-// cell returns the cell of an hour, meter and rate.
-func (a *accrual) cell(s stretch, hour time.Time, m Meter, gap Gap) *cell {
+// state returns in which state of duty a meter ran at a time, and until when at least, up
+// to a limit.
+func (s *stretch) state(m Meter, gap Gap, at, limit time.Time) (string, time.Time) {
+	spans, rest := s.duty, duty.Unknown.String()
+	switch {
+	case m.Category != Compute && gap != Unobserved && gap != Gone:
+		spans, rest = s.unused, ""
+	case m.Category != Compute:
+		return "", limit
+	case m.Name == unusedMeter:
+		return Unused, limit
+	case gap == Unobserved || gap == Gone:
+		return rest, limit
+	}
+	i, _ := slices.BinarySearchFunc(spans, at, func(x Span, at time.Time) int {
+		if !x.To.After(at) {
+			return -1
+		}
+		return 1
+	})
+	switch {
+	case i == len(spans):
+		return rest, limit
+	case at.Before(spans[i].From):
+		return rest, earliest(limit, spans[i].From)
+	}
+	return spans[i].State.String(), earliest(limit, spans[i].To)
+}
+
+// line returns what the entries of a meter in a stretch are about, but for their duty.
+func (s *stretch) line(m Meter, gap Gap) Line {
 	l := Line{
 		Ref: s.who().Ref, Attributes: s.who().Attributes, Meter: m.Name, Category: m.Category, ChargeCategory: Usage, Pricing: Standard,
 		Monthly: m.Monthly, Source: m.Source, AsOf: m.AsOf, Gap: gap,
@@ -180,7 +227,12 @@ func (a *accrual) cell(s stretch, hour time.Time, m Meter, gap Gap) *cell {
 	if m.Unpriced != "" {
 		l.Monthly, l.Why = 0, m.Unpriced
 	}
-	key := cellKey{hour, l}
+	return l
+}
+
+// cell returns the cell of an hour, meter and rate.
+func (a *accrual) cell(s stretch, hour time.Time, m Meter, gap Gap) *cell {
+	key := cellKey{hour, s.line(m, gap)}
 	if n := len(a.cells); n > 0 && a.cells[n-1].cellKey == key {
 		return &a.cells[n-1]
 	}
@@ -221,50 +273,59 @@ func (c *cell) add(state string, n int64) {
 	c.parts = append(c.parts, part{state, n})
 }
 
-// measured adds [from, to) by what was measured of it; the rest is unknown.
-func (c *cell) measured(spans []Span, from, to time.Time) {
-	for _, s := range spans {
-		if s.To.Before(from) || !s.From.Before(to) {
-			continue
-		}
-		begin, end := latest(s.From, from), earliest(s.To, to)
-		if begin.After(from) {
-			c.add(duty.Unknown.String(), seconds(from, begin))
-		}
-		if begin.Before(end) {
-			c.add(s.State.String(), seconds(begin, end))
-		}
-		from = latest(from, end)
-	}
-	if from.Before(to) {
-		c.add(duty.Unknown.String(), seconds(from, to))
-	}
-}
-
 // entries prices the cells and adds them to others, in order of hour and line.
 func (a *accrual) entries(others []Entry) ([]Entry, error) {
 	out := slices.Grow(others, len(a.cells))
-	for i := range a.cells {
-		c := &a.cells[i]
-		slices.SortFunc(c.parts, func(x, y part) int { return cmp.Compare(x.duty, y.duty) })
-		amounts, err := c.amounts()
-		if err != nil {
-			return nil, fmt.Errorf("charge %s of %s: %w", c.line.Meter, c.line.Ref, err)
+	err := a.priced(func(e Entry, hours int) error {
+		for range hours {
+			out = append(out, e)
+			e.Hour = e.Hour.Add(time.Hour)
 		}
-		for i, p := range c.parts {
-			out = append(out, Entry{Kind: Accrual, Hour: c.hour, Line: c.line, Sums: Sums{Seconds: p.seconds, Amount: amounts[i]}})
-			e := &out[len(out)-1]
-			e.Duty = p.duty
-			if c.line.Gap != "" {
-				e.Amount, e.AtMost = 0, amounts[i]
-				if !c.bounded {
-					e.AtMost, e.Unbounded = 0, p.seconds
-				}
-			}
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	sortEntries(out[len(others):])
 	return out, nil
+}
+
+// priced yields the entries of the cells, each with the hours in a row for which it is the
+// same.
+func (a *accrual) priced(yield func(e Entry, hours int) error) error {
+	for i := range a.cells {
+		if err := a.cells[i].priced(1, yield); err != nil {
+			return err
+		}
+	}
+	for i := range a.runs {
+		if err := a.runs[i].priced(a.runs[i].hours, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cell) priced(hours int, yield func(e Entry, hours int) error) error {
+	slices.SortFunc(c.parts, func(x, y part) int { return cmp.Compare(x.duty, y.duty) })
+	amounts, err := c.amounts()
+	if err != nil {
+		return fmt.Errorf("charge %s of %s: %w", c.line.Meter, c.line.Ref, err)
+	}
+	for i, p := range c.parts {
+		e := Entry{Kind: Accrual, Hour: c.hour, Line: c.line, Sums: Sums{Seconds: p.seconds, Amount: amounts[i]}}
+		e.Duty = p.duty
+		if c.line.Gap != "" {
+			e.Amount, e.AtMost = 0, amounts[i]
+			if !c.bounded {
+				e.AtMost, e.Unbounded = 0, p.seconds
+			}
+		}
+		if err := yield(e, hours); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // amounts returns what each part of a cell costs: the whole is rounded once.

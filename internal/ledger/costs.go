@@ -66,10 +66,15 @@ type Cost struct {
 	Period time.Time `json:"period"`
 	// Key holds a value for each dimension; empty is not known.
 	Key []string `json:"key"`
-	// Used is compute that was busy, starved or warming; Wasted what was idle, held,
-	// stalled or reserved and unused; CannotJudge what nobody measured; Other is what
-	// has no duty: storage, network, overhead.
-	Used        Dollars `json:"used_usd"`
+	// Used is compute that was busy, starved or warming; Wasted is compute that was idle,
+	// held or stalled, and what nothing used: reserved capacity, volumes and addresses that
+	// are attached to nothing. CannotJudge is compute that was not measured; Other is what
+	// has no duty: storage, network, overhead that is not known to be unused.
+	Used Dollars `json:"used_usd"`
+	// Starved and Warming are the parts of Used that waited for data, and that booted or
+	// loaded.
+	Starved     Dollars `json:"starved_usd"`
+	Warming     Dollars `json:"warming_usd"`
 	Wasted      Dollars `json:"wasted_usd"`
 	CannotJudge Dollars `json:"cannot_judge_usd"`
 	Other       Dollars `json:"other_usd"`
@@ -93,12 +98,7 @@ func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
 	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) || !q.Until.Equal(q.Until.Truncate(time.Hour)) {
 		return nil, fmt.Errorf("show costs from %s to %s: whole hours are expected, the first before the last", q.Since.Format(time.RFC3339), q.Until.Format(time.RFC3339))
 	}
-	by := slices.Clone(q.By)
-	for _, d := range []Dimension{ByDuty, ByCategory} {
-		if !slices.Contains(by, d) {
-			by = append(by, d)
-		}
-	}
+	by := withFolded(q.By)
 	sums, err := s.Sums(ctx, SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
 	if err != nil {
 		return nil, fmt.Errorf("read what was spent: %w", err)
@@ -113,6 +113,17 @@ func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
 	return c, nil
 }
 
+// withFolded adds to dimensions those by which fold tells costs apart.
+func withFolded(by []Dimension) []Dimension {
+	out := slices.Clone(by)
+	for _, d := range []Dimension{ByDuty, ByCategory} {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 // commitmentsOnly says whether a query asks for nothing but what commitments cost.
 func (q *Query) commitmentsOnly() bool {
 	return slices.ContainsFunc(q.Filter, func(m Match) bool {
@@ -125,6 +136,7 @@ type tally struct {
 	period                           time.Time
 	key                              []string
 	used, wasted, dark, other, total money.Amount
+	starved, warming                 money.Amount // of used
 	unknown                          Sums
 }
 
@@ -174,6 +186,7 @@ func fold(q Query, by []Dimension, sums []Sum) (*Costs, error) {
 // add adds a sum of one duty.
 func (t *tally) add(s Sum, state string) error {
 	place := &t.used
+	var part *money.Amount
 	switch {
 	case state == "":
 		place = &t.other
@@ -181,8 +194,17 @@ func (t *tally) add(s Sum, state string) error {
 		place = &t.dark
 	case !duty.State(state).Used():
 		place = &t.wasted
+	case state == duty.Starved.String():
+		part = &t.starved
+	case state == duty.Warming.String():
+		part = &t.warming
 	}
 	var err error
+	if part != nil {
+		if *part, err = part.Add(s.Sums.Amount); err != nil {
+			return err
+		}
+	}
 	if *place, err = place.Add(s.Sums.Amount); err != nil {
 		return err
 	}
@@ -195,7 +217,8 @@ func (t *tally) add(s Sum, state string) error {
 
 func (t *tally) cost() Cost {
 	c := Cost{
-		Period: t.period, Key: t.key, Used: Dollars(t.used), Wasted: Dollars(t.wasted), CannotJudge: Dollars(t.dark), Other: Dollars(t.other),
+		Period: t.period, Key: t.key, Used: Dollars(t.used), Starved: Dollars(t.starved), Warming: Dollars(t.warming),
+		Wasted: Dollars(t.wasted), CannotJudge: Dollars(t.dark), Other: Dollars(t.other),
 		Amount: Dollars(t.total), UnknownSeconds: t.unknown.Seconds, UnboundedSeconds: t.unknown.Unbounded,
 	}
 	if t.unknown.Unbounded != 0 {
@@ -236,6 +259,14 @@ func (c *Costs) explain() {
 		c.CoverageNotes = append(c.CoverageNotes, money.Amount(c.Total.CannotJudge).Dollars()+" of compute was not measured, so it is neither used nor wasted")
 		c.Changes = append(c.Changes, "measuring every machine moves what cannot be judged to used or wasted")
 	}
+	for _, part := range []struct {
+		amount Dollars
+		what   string
+	}{{c.Total.Starved, "waited for data (starved)"}, {c.Total.Warming, "booted or loaded (warming)"}} {
+		if part.amount != 0 {
+			c.CoverageNotes = append(c.CoverageNotes, "of the used compute, "+money.Amount(part.amount).Dollars()+" "+part.what)
+		}
+	}
 	if c.Committed != 0 {
 		c.CoverageNotes = append(c.CoverageNotes, "commitments cost "+money.Amount(c.Committed).Dollars()+" in this time whatever ran; what they cover is in the total at its list price")
 	}
@@ -250,7 +281,8 @@ func (c *Costs) CSV(w io.Writer) error {
 	for _, d := range c.By {
 		head = append(head, string(d))
 	}
-	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds")
+	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds",
+		"starved_usd", "warming_usd")
 	err := out.Write(head)
 	for _, r := range c.Rows {
 		row := []string{r.Period.Format(time.RFC3339)}
@@ -264,7 +296,8 @@ func (c *Costs) CSV(w io.Writer) error {
 		if r.AtMost != nil {
 			most = money.Amount(*r.AtMost).String()
 		}
-		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10))))
+		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10),
+			money.Amount(r.Starved).String(), money.Amount(r.Warming).String())))
 	}
 	out.Flush()
 	if err = errors.Join(err, out.Error()); err != nil {

@@ -67,7 +67,7 @@ func spent(t testing.TB, store ledger.Store, by string, g ledger.Granularity, f 
 
 func TestSpent(t *testing.T) {
 	store := afternoon(t)
-	const sums = ",used_usd,wasted_usd,cannot_judge_usd,other_usd,total_usd,unknown_seconds,unknown_at_most_usd,unbounded_seconds\n"
+	const sums = ",used_usd,wasted_usd,cannot_judge_usd,other_usd,total_usd,unknown_seconds,unknown_at_most_usd,unbounded_seconds,starved_usd,warming_usd\n"
 	for _, tc := range []struct {
 		name   string
 		by     string
@@ -75,18 +75,18 @@ func TestSpent(t *testing.T) {
 		filter ledger.Filter
 		want   string
 	}{
-		{"by team", "team", ledger.Whole, nil, "period,team" + sums + `2026-03-01T00:00:00Z,vision,2.00,0.00,0.00,0.20,2.20,7200,,7200
-2026-03-01T00:00:00Z,,0.00,0.00,2.00,0.00,2.00,0,0.00,0
-2026-03-01T00:00:00Z,'=cmd(),0.00,2.00,0.00,0.00,2.00,0,0.00,0
+		{"by team", "team", ledger.Whole, nil, "period,team" + sums + `2026-03-01T00:00:00Z,vision,2.00,0.00,0.00,0.20,2.20,7200,,7200,0.00,0.00
+2026-03-01T00:00:00Z,,0.00,0.00,2.00,0.00,2.00,0,0.00,0,0.00,0.00
+2026-03-01T00:00:00Z,'=cmd(),0.00,2.00,0.00,0.00,2.00,0,0.00,0,0.00,0.00
 `},
 		{"by duty and hour, of some teams", "duty", ledger.Hourly, ledger.Filter{{By: ledger.ByKind, Values: []string{"instance"}}, {By: ledger.ByTeam, Values: []string{"", "vision"}}},
-			"period,duty" + sums + `2026-03-01T12:00:00Z,busy,1.00,0.00,0.00,0.00,1.00,3600,,3600
-2026-03-01T12:00:00Z,unknown,0.00,0.00,1.00,0.00,1.00,0,0.00,0
-2026-03-01T13:00:00Z,busy,1.00,0.00,0.00,0.00,1.00,3600,,3600
-2026-03-01T13:00:00Z,unknown,0.00,0.00,1.00,0.00,1.00,0,0.00,0
+			"period,duty" + sums + `2026-03-01T12:00:00Z,busy,1.00,0.00,0.00,0.00,1.00,3600,,3600,0.00,0.00
+2026-03-01T12:00:00Z,unknown,0.00,0.00,1.00,0.00,1.00,0,0.00,0,0.00,0.00
+2026-03-01T13:00:00Z,busy,1.00,0.00,0.00,0.00,1.00,3600,,3600,0.00,0.00
+2026-03-01T13:00:00Z,unknown,0.00,0.00,1.00,0.00,1.00,0,0.00,0,0.00,0.00
 `},
 		{"what commitments cost, when asked", "category", ledger.Whole, ledger.Filter{{By: ledger.ByCategory, Values: []string{"committed"}}},
-			"period,category" + sums + "2026-03-01T00:00:00Z,committed,0.00,0.00,0.00,20.00,20.00,0,0.00,0\n"},
+			"period,category" + sums + "2026-03-01T00:00:00Z,committed,0.00,0.00,0.00,20.00,20.00,0,0.00,0,0.00,0.00\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b bytes.Buffer

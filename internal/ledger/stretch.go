@@ -27,8 +27,9 @@ type stretch struct {
 	unseen bool
 	// extra are the seconds billed beyond to, for a run shorter than the minimum.
 	extra int64
-	// duty is what was measured over the time.
-	duty []Span
+	// duty is what was measured over the time, and unused when nothing used what has no
+	// duty.
+	duty, unused []Span
 }
 
 // who returns the observation whose attributes hold.
@@ -62,6 +63,36 @@ func (s *stretch) meters() []Meter {
 		}
 	}
 	return out
+}
+
+// idleTime returns when nothing used a resource that is only of use while it is attached:
+// from when on the provider or what was measured says so, and for [MaxGap] after a look at
+// which it was attached to nothing.
+func (s *stretch) idleTime() []Span {
+	if !s.who().Ref.Kind.Traits().Attaches {
+		return nil
+	}
+	var out []Span
+	for _, d := range s.duty {
+		if d.State == Unused {
+			out = append(out, d)
+		}
+	}
+	for _, o := range []*Observation{s.holds, s.next} {
+		switch {
+		case o == nil || !o.unused():
+		case o.At.After(s.from) && !o.StateSince.IsZero():
+			out = append(out, Span{latest(s.from, o.StateSince), o.At, Unused})
+		case !o.At.After(s.from) && !s.to.After(o.At.Add(MaxGap)):
+			out = append(out, Span{s.from, s.to, Unused})
+		}
+	}
+	return layered(out, s.to)
+}
+
+// unused says whether a resource was attached to nothing.
+func (o *Observation) unused() bool {
+	return o.Ref.Kind.Traits().Attaches && o.State == inventory.StateAvailable
 }
 
 // since returns the time from which on an observation's state is known to have lasted;
