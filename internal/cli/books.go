@@ -16,20 +16,38 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// booksFailure says that a round is complete and its charges were not kept.
-func booksFailure(err error) error {
-	return &failure{exit: ExitError, code: "not_recorded", err: fmt.Errorf("record the round in the ledger: %w", err),
-		hint: "what was shown is complete; the next round charges for the time where the provider tells since when a resource runs"}
+// openedBooks are the ledger of the state, which is opened when the first charges come: an
+// audit is shown also where there is none.
+type openedBooks struct {
+	open  func(ctx context.Context) (*store.Store, error)
+	state *store.Store
 }
 
-// unposted says which accounts could not be charged, and so were not acted on.
-func unposted(r *round.Result) error {
+// Post implements round.Books.
+func (b *openedBooks) Post(ctx context.Context, seen ledger.Seen) (err error) {
+	if b.state == nil {
+		if b.state, err = b.open(ctx); err != nil {
+			b.state = nil
+			return err
+		}
+	}
+	return ledger.Journal{Store: b.state.Ledger()}.Post(ctx, seen)
+}
+
+func (b *openedBooks) close() {
+	if b.state != nil {
+		b.state.Close()
+	}
+}
+
+// unposted says which accounts could not be charged, and what holds all the same.
+func unposted(r *round.Result, holds string) error {
 	var errs []error
 	for _, account := range slices.Sorted(maps.Keys(r.Unposted)) {
 		errs = append(errs, fmt.Errorf("%s: %w", account, r.Unposted[account]))
 	}
 	return &failure{exit: ExitPartial, code: "not_recorded", err: fmt.Errorf("record the round in the ledger: %w", errors.Join(errs...)),
-		hint: "nothing was acted on there; the next round charges for the time where the provider tells since when a resource runs"}
+		hint: holds + "; the next round charges for the time where the provider tells since when a resource runs"}
 }
 
 // driftDays is how far back the bill is held against the ledger to see what is paid.

@@ -135,7 +135,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	case broken != nil:
 		return stateFailure(scanFailure(broken))
 	case len(pass.Unposted) > 0:
-		return unposted(pass)
+		return unposted(pass, "nothing was acted on there")
 	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Lines(), overCap)):
 		return &failure{exit: ExitDenied}
 	case pass.Partial():

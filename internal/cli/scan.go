@@ -23,11 +23,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	rules "github.com/curfew-dev/curfew/internal/finding/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -153,12 +153,9 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	}
 	keeps := !f.noSave && cfg.DataDir != ""
 	if keeps && f.cloud != sim.CloudName { // what the simulated account spends is not spent
-		s, err := a.open(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		setting.Books = ledger.Journal{Store: s.Ledger()}
+		books := &openedBooks{open: func(ctx context.Context) (*store.Store, error) { return a.open(ctx, cfg) }}
+		defer books.close()
+		setting.Books = books
 	}
 	bar := a.newProgress(f.cloud)
 	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window, Progress: bar.report}
@@ -178,7 +175,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 		}
 	}
 	if len(audit.Unposted) > 0 {
-		return booksFailure(unposted(audit))
+		return unposted(audit, "what was shown is complete")
 	}
 	switch {
 	case len(audit.BlindSpots) > 0:
