@@ -256,3 +256,28 @@ func TestSum(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// TestWhatIsDecidedIsNotDecidedAgain: a used approval is not approved once more, nor is any
+// other decision taken back; the refusal changes nothing.
+func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
+	ctx := context.Background()
+	for _, state := range []State{Approved, Denied, Used, Void} {
+		for _, allow := range []bool{true, false} {
+			d := Desk{Store: &memory{}}
+			r := asked(t, d, 400*money.USD)
+			r.State, r.DecidedBy, r.DecidedAt = state, "bo", now
+			r, err := d.Store.PutRequest(ctx, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.Decide(ctx, r.ID, Person{Name: "cy", Roles: boss.Roles}, allow, "again", now.Add(time.Minute))
+			refused(t, err, "state")
+			if kept, _ := d.Store.Request(ctx, r.ID); kept.State != state || kept.Version != r.Version || kept.DecidedBy != "bo" {
+				t.Errorf("what was %s became %+v", state, kept)
+			}
+			if _, err := d.Use(ctx, "h1", 400*money.USD, now); (err == nil) != (state == Approved) {
+				t.Errorf("what was %s was used: %v", state, err)
+			}
+		}
+	}
+}
