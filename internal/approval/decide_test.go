@@ -281,3 +281,51 @@ func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestSameName: the domain makes a difference only where both names have one.
+func TestSameName(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{"ana", "Ana", true}, {"ana", "ana@example.com", true}, {"ana@example.com", "ana", true}, {"ana@example.com", "ANA@example.com", true},
+		{"ana@example.com", "ana@example.org", false}, {"ana", "bo", false}, {"ana@example.com", "bo@example.com", false},
+	} {
+		if Same(tc.a, tc.b) != tc.want || Same(tc.b, tc.a) != tc.want {
+			t.Errorf("%s and %s: want %v", tc.a, tc.b, tc.want)
+		}
+	}
+}
+
+// broken is a store that fails to read.
+type broken struct{ Store }
+
+func (broken) Request(context.Context, string) (Request, error)    { return Request{}, errBroken }
+func (broken) Requests(context.Context, string) ([]Request, error) { return nil, errBroken }
+
+var errBroken = errors.New("broken")
+
+// TestWhatCannotBeReadIsNotDecided: a store that fails makes nobody's request or approval.
+func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
+	ctx, kept := context.Background(), &memory{}
+	d := Desk{Store: broken{kept}}
+	_, ask := d.Ask(ctx, Request{PlanHash: "h1", AskedBy: "ana"}, now)
+	_, decide := d.Decide(ctx, "1", boss, true, "", now)
+	_, use := d.Use(ctx, "h1", 0, now)
+	for what, err := range map[string]error{"ask": ask, "decide": decide, "use": use} {
+		if !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, r := range []Request{{AskedBy: "ana"}, {PlanHash: "h1", AskedBy: " "}} {
+		if _, err := (Desk{Store: kept}).Ask(ctx, r, now); err == nil {
+			t.Errorf("asked without a plan or a name: %+v", r)
+		}
+	}
+	if len(kept.all) != 0 {
+		t.Errorf("kept is %+v", kept.all)
+	}
+	if w := Sum(nil, now); w != (Waits{}) {
+		t.Errorf("nothing was asked: %+v", w)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
@@ -166,5 +167,93 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 	}
 	if got := (approval.Request{State: approval.Approved, ExpiresAt: now}).At(now); got != approval.Expired {
 		t.Errorf("an approval is %s when it expires", got)
+	}
+}
+
+// TestAnAskThatIsNoneIsRefused: each of its numbers and names by itself.
+func TestAnAskThatIsNoneIsRefused(t *testing.T) {
+	for name, change := range map[string]func(*Ask){
+		"no kind": func(a *Ask) { a.Kind = "" }, "no name": func(a *Ask) { a.Name = "" }, "no hash": func(a *Ask) { a.SpecHash = "" },
+		"less than nothing": func(a *Ask) { a.P50 = -1 }, "less an hour": func(a *Ask) { a.Hourly = -1 },
+		"fewer machines": func(a *Ask) { a.Machines = -1 }, "a shorter run": func(a *Ask) { a.MaxRuntime = -1 },
+	} {
+		a := job(40)
+		change(&a)
+		if d, err := Decide(context.Background(), a, newHouse(t, team).params(now)); err == nil {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	a := job(40)
+	a.Machines = 0
+	want(t, decide(t, newHouse(t, team), a, now), Allow, "")
+}
+
+// TestHowLongARunIsHeld: what nothing ends is held for as long as its money lasts.
+func TestHowLongARunIsHeld(t *testing.T) {
+	for _, tc := range []struct {
+		max    time.Duration
+		hourly money.Amount
+		want   time.Duration
+	}{
+		{7 * time.Hour, 4 * money.USD, 7 * time.Hour}, {0, 4 * money.USD, 11 * time.Hour}, {0, 1, budget.MaxRun}, {0, 0, unbounded},
+	} {
+		h := newHouse(t, team)
+		a := job(40)
+		a.MaxRuntime, a.Hourly = tc.max, tc.hourly
+		decide(t, h, a, now)
+		if held := h.live(t, now); len(held) != 1 || held[0].Until.Sub(held[0].From) != tc.want {
+			t.Errorf("at $%s an hour for %s: held are %+v, want %s", tc.hourly, tc.max, held, tc.want)
+		}
+	}
+}
+
+// TestWhatCannotBeReadAdmitsNothing: a store that fails once, at whatever read or write, is
+// an error or the decision that it would have been, and never another.
+func TestWhatCannotBeReadAdmitsNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(h *house, hold string) (Decision, error)
+		want Verdict
+	}{
+		{"allow", func(h *house, _ string) (Decision, error) {
+			return Decide(context.Background(), job(40), h.params(now))
+		}, Allow},
+		{"by a key", func(h *house, _ string) (Decision, error) {
+			a := job(40)
+			a.Key = "k"
+			return Decide(context.Background(), a, h.params(now))
+		}, Allow},
+		{"ask", func(h *house, _ string) (Decision, error) {
+			return Decide(context.Background(), job(400), h.params(now))
+		}, Held},
+		{"deny", func(h *house, _ string) (Decision, error) {
+			return Decide(context.Background(), job(4000), h.params(now))
+		}, Denied},
+		{"extend", func(h *house, hold string) (Decision, error) {
+			return Extend(context.Background(), hold, 50*money.USD, now.Add(time.Hour), "ana", h.params(now))
+		}, Allow},
+	} {
+		for kill := 1; ; kill++ {
+			h := newHouse(t, team)
+			id := running(t, h).ID
+			points, point := 0, ""
+			h.fault = func(at string) error {
+				if points++; points == kill {
+					point = at
+					return errKilled
+				}
+				return nil
+			}
+			d, err := tc.do(h, id)
+			if points < kill {
+				if kill < 4 || err != nil || d.Decision != tc.want {
+					t.Errorf("%s with %d points to fail at is %+v, %v", tc.name, kill-1, d, err)
+				}
+				break
+			}
+			if !errors.Is(err, errKilled) || d.Decision != "" {
+				t.Errorf("%s failed at %s, point %d, and is %+v, %v", tc.name, point, kill, d, err)
+			}
+		}
 	}
 }
