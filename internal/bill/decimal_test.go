@@ -2,6 +2,7 @@ package bill
 
 import (
 	"errors"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -183,6 +184,24 @@ func TestRoundingGivesTheLargestRemainders(t *testing.T) {
 		if got, _, err := round(parts); err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("%s became %d, %v; want %d", tc.parts, got, err, tc.want)
 		}
+	}
+}
+
+// TestATotalThatDoesNotFitIsAnError, even where only what is left over makes it so.
+func TestATotalThatDoesNotFitIsAnError(t *testing.T) {
+	var parts []Decimal
+	for _, text := range []string{"9223372036854775807e-9", "0.5e-9", "0.5e-9"} {
+		d, err := ParseDecimal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, d)
+	}
+	if got, total, err := round(parts); !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("got %d, %d, %v", got, total, err)
+	}
+	if _, total, err := round(parts[:1]); err != nil || total != math.MaxInt64 {
+		t.Errorf("what fits is %d, %v", total, err)
 	}
 }
 
