@@ -256,3 +256,76 @@ func TestSum(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// TestWhatIsDecidedIsNotDecidedAgain: a used approval is not approved once more, nor is any
+// other decision taken back; the refusal changes nothing.
+func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
+	ctx := context.Background()
+	for _, state := range []State{Approved, Denied, Used, Void} {
+		for _, allow := range []bool{true, false} {
+			d := Desk{Store: &memory{}}
+			r := asked(t, d, 400*money.USD)
+			r.State, r.DecidedBy, r.DecidedAt = state, "bo", now
+			r, err := d.Store.PutRequest(ctx, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.Decide(ctx, r.ID, Person{Name: "cy", Roles: boss.Roles}, allow, "again", now.Add(time.Minute))
+			refused(t, err, "state")
+			if kept, _ := d.Store.Request(ctx, r.ID); kept.State != state || kept.Version != r.Version || kept.DecidedBy != "bo" {
+				t.Errorf("what was %s became %+v", state, kept)
+			}
+			if _, err := d.Use(ctx, "h1", 400*money.USD, now); (err == nil) != (state == Approved) {
+				t.Errorf("what was %s was used: %v", state, err)
+			}
+		}
+	}
+}
+
+// TestSameName: the domain makes a difference only where both names have one.
+func TestSameName(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{"ana", "Ana", true}, {"ana", "ana@example.com", true}, {"ana@example.com", "ana", true}, {"ana@example.com", "ANA@example.com", true},
+		{"ana@example.com", "ana@example.org", false}, {"ana", "bo", false}, {"ana@example.com", "bo@example.com", false},
+	} {
+		if Same(tc.a, tc.b) != tc.want || Same(tc.b, tc.a) != tc.want {
+			t.Errorf("%s and %s: want %v", tc.a, tc.b, tc.want)
+		}
+	}
+}
+
+// broken is a store that fails to read.
+type broken struct{ Store }
+
+func (broken) Request(context.Context, string) (Request, error)    { return Request{}, errBroken }
+func (broken) Requests(context.Context, string) ([]Request, error) { return nil, errBroken }
+
+var errBroken = errors.New("broken")
+
+// TestWhatCannotBeReadIsNotDecided: a store that fails makes nobody's request or approval.
+func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
+	ctx, kept := context.Background(), &memory{}
+	d := Desk{Store: broken{kept}}
+	_, ask := d.Ask(ctx, Request{PlanHash: "h1", AskedBy: "ana"}, now)
+	_, decide := d.Decide(ctx, "1", boss, true, "", now)
+	_, use := d.Use(ctx, "h1", 0, now)
+	for what, err := range map[string]error{"ask": ask, "decide": decide, "use": use} {
+		if !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, r := range []Request{{AskedBy: "ana"}, {PlanHash: "h1", AskedBy: " "}} {
+		if _, err := (Desk{Store: kept}).Ask(ctx, r, now); err == nil {
+			t.Errorf("asked without a plan or a name: %+v", r)
+		}
+	}
+	if len(kept.all) != 0 {
+		t.Errorf("kept is %+v", kept.all)
+	}
+	if w := Sum(nil, now); w != (Waits{}) {
+		t.Errorf("nothing was asked: %+v", w)
+	}
+}

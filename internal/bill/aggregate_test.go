@@ -322,3 +322,20 @@ func BenchmarkAggregate(b *testing.B) {
 		}
 	}
 }
+
+// TestNotesSayWhatIsLacking, and nothing of what is not.
+func TestNotesSayWhatIsLacking(t *testing.T) {
+	whole := line("i-1", "1", 0)
+	whole.BillingCurrency = "USD"
+	if b := settled(t, whole); len(b.Notes) != 0 {
+		t.Errorf("of a whole line: %q", b.Notes)
+	}
+	lacking := line("i-1", "1", 0)
+	lacking.BillingCurrency, lacking.Tags, lacking.Unknown = "", "no JSON", ListCost
+	lacking.Withheld = line("", "0.5", 0).BilledCost
+	want := []string{"1 row without BillingCurrency: their costs are taken to be US dollars", "1 row with Tags that are no JSON object: no owner is read from them",
+		"ListCost is empty in 1 row, which are in no total of it", "usage under savings plans and its negation differ by 0.5 USD in the period of 2024-09-01, which is in no total"}
+	if b := settled(t, whole, lacking); !slices.Equal(slices.Sorted(slices.Values(want)), b.Notes) {
+		t.Errorf("got %q", b.Notes)
+	}
+}

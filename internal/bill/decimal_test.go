@@ -2,7 +2,9 @@ package bill
 
 import (
 	"errors"
+	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,6 +155,54 @@ func TestRoundingAddsUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRoundingGivesTheLargestRemainders what is left over, of equal ones the first.
+func TestRoundingGivesTheLargestRemainders(t *testing.T) {
+	for _, tc := range []struct {
+		parts string // nano-dollars
+		want  []money.Amount
+	}{
+		{"0.9 0.1", []money.Amount{1, 0}},
+		{"0.1 0.9", []money.Amount{0, 1}},
+		{"2.2 3.7 4.1", []money.Amount{2, 4, 4}},
+		{"1.6 1.5 1.9", []money.Amount{2, 1, 2}},
+		{"0.25 0.25 0.5", []money.Amount{0, 0, 1}},
+		{"0.4 0.4 0.2", []money.Amount{1, 0, 0}},
+		{"-0.1 -0.9", []money.Amount{0, -1}},
+		{"-1.2 0.2 5", []money.Amount{-1, 0, 5}},
+		{"1 2", []money.Amount{1, 2}},
+	} {
+		var parts []Decimal
+		for _, text := range strings.Fields(tc.parts) {
+			d, err := ParseDecimal(text + "e-9")
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, d)
+		}
+		if got, _, err := round(parts); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s became %d, %v; want %d", tc.parts, got, err, tc.want)
+		}
+	}
+}
+
+// TestATotalThatDoesNotFitIsAnError, even where only what is left over makes it so.
+func TestATotalThatDoesNotFitIsAnError(t *testing.T) {
+	var parts []Decimal
+	for _, text := range []string{"9223372036854775807e-9", "0.5e-9", "0.5e-9"} {
+		d, err := ParseDecimal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, d)
+	}
+	if got, total, err := round(parts); !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("got %d, %d, %v", got, total, err)
+	}
+	if _, total, err := round(parts[:1]); err != nil || total != math.MaxInt64 {
+		t.Errorf("what fits is %d, %v", total, err)
+	}
 }
 
 func TestNewDecimal(t *testing.T) {

@@ -708,3 +708,94 @@ func TestUnobservedSaysSo(t *testing.T) {
 		t.Errorf("refused by %+v", over)
 	}
 }
+
+// TestWhatIsOverHoldsNoCapacity: machines, GPUs and the dollars of an hour are held from the
+// reservation until the hold ends, however that is.
+func TestWhatIsOverHoldsNoCapacity(t *testing.T) {
+	ctx := context.Background()
+	const limits = `
+budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 40}]
+quotas: [{id: one, gpus: {H100: 8}, machines: 1}]`
+	for _, tc := range []struct {
+		name string
+		end  func(d budget.Desk, h budget.Hold) error
+		at   time.Duration
+		fits bool
+	}{
+		{"pending", nil, 0, false},
+		{"pending, until its admission is given up", nil, budget.PendingFor - 1, false},
+		{"pending no longer", nil, budget.PendingFor, true},
+		{"live", func(d budget.Desk, h budget.Hold) error { _, err := d.Admit(ctx, h, now); return err }, 11*time.Hour - 1, false},
+		{"live, and expired", func(d budget.Desk, h budget.Hold) error { _, err := d.Admit(ctx, h, now); return err }, 11 * time.Hour, true},
+		{"released", func(d budget.Desk, h budget.Hold) error { _, err := d.Release(ctx, h.ID, now); return err }, 0, true},
+		{"settled", func(d budget.Desk, h budget.Hold) error {
+			if _, err := d.Admit(ctx, h, now); err != nil {
+				return err
+			}
+			_, err := d.Settle(ctx, h.ID, 5*money.USD, now)
+			return err
+		}, 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, limited := range []string{"vision", "one"} {
+				d, _ := desk(t, limits)
+				h := run("a", 10)
+				h.Hourly, h.Machines, h.GPUs = 40*money.USD, 1, map[string]int{"H100": 8}
+				h = must(d.Reserve(ctx, h, now))(t)
+				if tc.end != nil {
+					if err := tc.end(d, h); err != nil {
+						t.Fatal(err)
+					}
+				}
+				next := run("b", 10)
+				next.From, next.Until = now.Add(tc.at), now.Add(tc.at+time.Hour)
+				if limited == "vision" {
+					next.Hourly = 1
+				} else {
+					next.Machines, next.GPUs = 1, map[string]int{"H100": 1}
+				}
+				_, err := d.Reserve(ctx, next, now.Add(tc.at))
+				switch {
+				case tc.fits && err != nil:
+					t.Error(err)
+				case !tc.fits:
+					overdrawn(t, err, limited)
+				}
+			}
+		})
+	}
+}
+
+// TestTheHourCountsInItsWindow: the dollars of an hour are those of now, and a window that
+// is still to come limits none of them.
+func TestTheHourCountsInItsWindow(t *testing.T) {
+	d, _ := desk(t, `budgets: [{id: sprint, team: vision, purpose: training, amount: 1000, per_hour: 5, period: {from: 2026-11-22, until: 2026-12-01}}]`)
+	h := run("a", 10) // on the 21st, until the 22nd at 12:30
+	h.Until, h.Hourly = now.Add(24*time.Hour), 40*money.USD
+	if _, err := d.Reserve(context.Background(), h, now); err != nil {
+		t.Errorf("a window that begins tomorrow limits the dollars of today: %v", err)
+	}
+	h.Key = "b"
+	for at, fits := range map[time.Time]bool{
+		time.Date(2026, 11, 21, 23, 59, 59, 0, time.UTC): true,
+		time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC):    false,
+		time.Date(2026, 11, 30, 23, 0, 0, 0, time.UTC):   false,
+	} {
+		d, _ := desk(t, `budgets: [{id: sprint, team: vision, purpose: training, amount: 1000, per_hour: 5, period: {from: 2026-11-22, until: 2026-12-01}}]`)
+		h.From, h.Until = at, at.Add(24*time.Hour)
+		if _, err := d.Reserve(context.Background(), h, at); (err == nil) != fits {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+}
+
+// TestTheLastHourIsTheOneThatIsOver: charges are measured over the last whole hour alone.
+func TestTheLastHourIsTheOneThatIsOver(t *testing.T) {
+	d, s := desk(t, one)
+	for hour, dollars := range map[int]money.Amount{-2: 1000, -1: 7, 0: 500} {
+		s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(time.Duration(hour) * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: dollars * money.USD})
+	}
+	if got := status(t, d, "vision", now).Hourly; got != 7*money.USD {
+		t.Errorf("$%s an hour, want $7", got)
+	}
+}

@@ -369,7 +369,9 @@ func TestAClockAheadInventsNoMonth(t *testing.T) {
 	half := spent()
 	l.jump(30 * 24 * time.Hour)
 	for range 2 {
-		l.pass(15 * time.Minute)
+		l.mu.Lock()
+		l.now, l.up = l.now.Add(15*time.Minute), l.up+15*time.Minute
+		l.mu.Unlock()
 		if exit, _, errs := l.curfewAny("scan", "--regions", "us-east-1"); exit == ExitDone || !strings.Contains(errs, "the clock of this host is ahead by 720h0m0s") {
 			t.Fatalf("exit %d: %s", exit, errs)
 		}

@@ -85,6 +85,9 @@ func (h *house) Request(_ context.Context, id string) (approval.Request, error) 
 }
 
 func (h *house) Requests(_ context.Context, hash string) ([]approval.Request, error) {
+	if err := h.at("read"); err != nil {
+		return nil, err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(h.requests), func(r approval.Request) bool { return hash != "" && r.PlanHash != hash }), nil

@@ -32,8 +32,9 @@ type Charge struct {
 
 // Store is a budget.Store in memory. Its zero value is empty.
 type Store struct {
-	// Fault is called before and after every write with its name; an error of it is what
-	// the call returns, and a write that it comes after is done all the same. Nil is none.
+	// Fault is called before every read ("read") and before and after every write with its
+	// name; an error of it is what the call returns, and a write that it comes after is
+	// done all the same. Nil is none.
 	Fault func(point string) error
 
 	mu      sync.Mutex
@@ -50,6 +51,9 @@ func (s *Store) Charge(charges ...Charge) {
 
 // Spent sums charges up.
 func (s *Store) Spent(_ context.Context, m budget.Match, from, to time.Time) (budget.Spend, error) {
+	if err := s.fault("read"); err != nil {
+		return budget.Spend{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spent(m, from, to), nil
@@ -128,6 +132,9 @@ func (s *Store) PutHold(_ context.Context, h budget.Hold) (budget.Hold, error) {
 
 // Hold returns a hold by its id or the beginning of it.
 func (s *Store) Hold(_ context.Context, id string) (budget.Hold, error) {
+	if err := s.fault("read"); err != nil {
+		return budget.Hold{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h, ok := s.holds[id]; ok {
@@ -147,6 +154,9 @@ func (s *Store) Hold(_ context.Context, id string) (budget.Hold, error) {
 
 // Keyed returns the hold with a key.
 func (s *Store) Keyed(_ context.Context, key string) (budget.Hold, error) {
+	if err := s.fault("read"); err != nil {
+		return budget.Hold{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h, ok := s.keyed(key); ok {
@@ -157,6 +167,9 @@ func (s *Store) Keyed(_ context.Context, key string) (budget.Hold, error) {
 
 // Holds returns those that overlap a stretch of time.
 func (s *Store) Holds(_ context.Context, from, to time.Time) ([]budget.Hold, error) {
+	if err := s.fault("read"); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.within(from, to), nil

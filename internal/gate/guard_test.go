@@ -1,0 +1,259 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// TestOneNanoOverTheThresholdAsks, and the threshold itself does not.
+func TestOneNanoOverTheThresholdAsks(t *testing.T) {
+	for more, verdict := range map[money.Amount]Verdict{-1: Allow, 0: Allow, 1: Held} {
+		a := job(100)
+		a.P95 += more
+		want(t, decide(t, newHouse(t, team), a, now), verdict, "")
+	}
+}
+
+// TestAKeyIsForItsHourlyRate: the run of a key was admitted at a rate, and a faster one of
+// the same amount is another run.
+func TestAKeyIsForItsHourlyRate(t *testing.T) {
+	h := newHouse(t, team)
+	a := job(40)
+	a.Key = "build 7"
+	first := decide(t, h, a, now)
+	slower := a
+	slower.Hourly--
+	if d := decide(t, h, slower, now); d.HoldID != first.HoldID {
+		t.Errorf("a slower run has hold %s, not %s", d.HoldID, first.HoldID)
+	}
+	faster := a
+	faster.Hourly++
+	if d, err := Decide(context.Background(), faster, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
+		t.Errorf("a faster run has %+v, %v", d, err)
+	}
+}
+
+// killedBeforeItsHoldIsLive lets a process use an approval of $400 up and die before the
+// hold is live.
+func killedBeforeItsHoldIsLive(t *testing.T, h *house) {
+	t.Helper()
+	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
+	reserved := false
+	h.fault = func(point string) error {
+		if point == "before reserve" && reserved { // making the pending hold live is the second
+			return errKilled
+		}
+		reserved = reserved || point == "after reserve"
+		return nil
+	}
+	if _, err := Decide(context.Background(), job(400), h.params(now)); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	h.fault = nil
+	if h.used() != 1 || len(h.live(t, now)) != 0 {
+		t.Fatalf("%d approvals were used, %d holds are live", h.used(), len(h.live(t, now)))
+	}
+}
+
+// TestAUsedApprovalIsForItsAmount: the approval that a process used up before it died is
+// found again for as much or less, and not for more.
+func TestAUsedApprovalIsForItsAmount(t *testing.T) {
+	for _, tc := range []struct {
+		more money.Amount
+		want Verdict
+	}{{-1, Allow}, {0, Allow}, {1, Held}} {
+		h := newHouse(t, team)
+		killedBeforeItsHoldIsLive(t, h)
+		a := job(400)
+		a.P95 += tc.more
+		want(t, decide(t, h, a, now), tc.want, "")
+		if live := h.live(t, now); (len(live) == 1) != (tc.want == Allow) || h.used() != 1 {
+			t.Errorf("%d nano-dollars more: %d holds are live, %d approvals used", tc.more, len(live), h.used())
+		}
+	}
+}
+
+// TestAnotherApprovalIsNotUsedInstead: where another approval of the same plan comes
+// between, nothing becomes live under the one that was not used.
+func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
+	h := newHouse(t, team)
+	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
+	other := h.requests[0]
+	other.ID, other.Version = "0ther", 0
+	h.fault = func(point string) error {
+		if point == "after reserve" {
+			h.fault = nil
+			_, err := h.PutRequest(context.Background(), other)
+			return err
+		}
+		return nil
+	}
+	d, err := Decide(context.Background(), job(400), h.params(now))
+	if err == nil || !strings.Contains(err.Error(), "approval 0ther was used instead of") || len(h.live(t, now)) != 0 {
+		t.Errorf("got %+v, %v with %d live holds", d, err, len(h.live(t, now)))
+	}
+}
+
+// TestAUsedApprovalExtendsNothingElse: of an extension too, an approval that was used up
+// carries out what it was for and nothing that costs more.
+func TestAUsedApprovalExtendsNothingElse(t *testing.T) {
+	h := newHouse(t, team)
+	hold := running(t, h)
+	until := hold.Until
+	extend := func(dollars money.Amount) (Decision, error) {
+		return Extend(context.Background(), hold.ID, dollars, until, "ana", h.params(now))
+	}
+	asked, err := extend(400 * money.USD)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.approve(t, asked.ApprovalID, now)
+	h.fault = func(point string) error {
+		if point == "before reserve" {
+			return errKilled
+		}
+		return nil
+	}
+	if _, err := extend(400 * money.USD); !errors.Is(err, errKilled) || h.used() != 1 {
+		t.Fatalf("%v, %d approvals used", err, h.used())
+	}
+	h.fault = nil
+	d, err := extend(400*money.USD + 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, d, Held, "")
+	if d, err = extend(400 * money.USD); err != nil {
+		t.Fatal(err)
+	}
+	want(t, d, Allow, "bo approved up to $400.00")
+}
+
+// TestOnlyWhatIsLiveIsExtended, by an approval or under the threshold.
+func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(d budget.Desk, id string) error
+	}{
+		{"released", func(d budget.Desk, id string) error { _, err := d.Release(context.Background(), id, now); return err }},
+		{"settled", func(d budget.Desk, id string) error {
+			_, err := d.Settle(context.Background(), id, money.USD, now)
+			return err
+		}},
+	} {
+		h := newHouse(t, team)
+		hold := running(t, h)
+		if err := tc.end(h.params(now).Budgets, hold.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Extend(context.Background(), hold.ID, money.USD, hold.Until, "ana", h.params(now)); err == nil || !strings.Contains(err.Error(), tc.name) {
+			t.Errorf("a %s hold was extended: %v", tc.name, err)
+		}
+	}
+	h := newHouse(t, team)
+	hold := running(t, h)
+	if _, err := Extend(context.Background(), hold.ID, money.USD, hold.Until, "ana", h.params(hold.ExpiresAt)); err == nil {
+		t.Error("an expired hold was extended")
+	}
+	if state := hold.At(hold.ExpiresAt); state != budget.Expired {
+		t.Errorf("it is %s", state)
+	}
+	if got := (approval.Request{State: approval.Approved, ExpiresAt: now}).At(now); got != approval.Expired {
+		t.Errorf("an approval is %s when it expires", got)
+	}
+}
+
+// TestAnAskThatIsNoneIsRefused: each of its numbers and names by itself.
+func TestAnAskThatIsNoneIsRefused(t *testing.T) {
+	for name, change := range map[string]func(*Ask){
+		"no kind": func(a *Ask) { a.Kind = "" }, "no name": func(a *Ask) { a.Name = "" }, "no hash": func(a *Ask) { a.SpecHash = "" },
+		"less than nothing": func(a *Ask) { a.P50 = -1 }, "less an hour": func(a *Ask) { a.Hourly = -1 },
+		"fewer machines": func(a *Ask) { a.Machines = -1 }, "a shorter run": func(a *Ask) { a.MaxRuntime = -1 },
+	} {
+		a := job(40)
+		change(&a)
+		if d, err := Decide(context.Background(), a, newHouse(t, team).params(now)); err == nil {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	a := job(40)
+	a.Machines = 0
+	want(t, decide(t, newHouse(t, team), a, now), Allow, "")
+}
+
+// TestHowLongARunIsHeld: what nothing ends is held for as long as its money lasts.
+func TestHowLongARunIsHeld(t *testing.T) {
+	for _, tc := range []struct {
+		max    time.Duration
+		hourly money.Amount
+		want   time.Duration
+	}{
+		{7 * time.Hour, 4 * money.USD, 7 * time.Hour}, {0, 4 * money.USD, 11 * time.Hour}, {0, 1, budget.MaxRun}, {0, 0, unbounded},
+	} {
+		h := newHouse(t, team)
+		a := job(40)
+		a.MaxRuntime, a.Hourly = tc.max, tc.hourly
+		decide(t, h, a, now)
+		if held := h.live(t, now); len(held) != 1 || held[0].Until.Sub(held[0].From) != tc.want {
+			t.Errorf("at $%s an hour for %s: held are %+v, want %s", tc.hourly, tc.max, held, tc.want)
+		}
+	}
+}
+
+// TestWhatCannotBeReadAdmitsNothing: a store that fails once, at whatever read or write, is
+// an error or the decision that it would have been, and never another.
+func TestWhatCannotBeReadAdmitsNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(h *house, hold string) (Decision, error)
+		want Verdict
+	}{
+		{"allow", func(h *house, _ string) (Decision, error) {
+			return Decide(context.Background(), job(40), h.params(now))
+		}, Allow},
+		{"by a key", func(h *house, _ string) (Decision, error) {
+			a := job(40)
+			a.Key = "k"
+			return Decide(context.Background(), a, h.params(now))
+		}, Allow},
+		{"ask", func(h *house, _ string) (Decision, error) {
+			return Decide(context.Background(), job(400), h.params(now))
+		}, Held},
+		{"deny", func(h *house, _ string) (Decision, error) {
+			return Decide(context.Background(), job(4000), h.params(now))
+		}, Denied},
+		{"extend", func(h *house, hold string) (Decision, error) {
+			return Extend(context.Background(), hold, 50*money.USD, now.Add(time.Hour), "ana", h.params(now))
+		}, Allow},
+	} {
+		for kill := 1; ; kill++ {
+			h := newHouse(t, team)
+			id := running(t, h).ID
+			points, point := 0, ""
+			h.fault = func(at string) error {
+				if points++; points == kill {
+					point = at
+					return errKilled
+				}
+				return nil
+			}
+			d, err := tc.do(h, id)
+			if points < kill {
+				if kill < 4 || err != nil || d.Decision != tc.want {
+					t.Errorf("%s with %d points to fail at is %+v, %v", tc.name, kill-1, d, err)
+				}
+				break
+			}
+			if !errors.Is(err, errKilled) || d.Decision != "" {
+				t.Errorf("%s failed at %s, point %d, and is %+v, %v", tc.name, point, kill, d, err)
+			}
+		}
+	}
+}
