@@ -127,7 +127,7 @@ func TestBetweenIntentAndCall(t *testing.T) {
 	}{
 		{"all is frozen", func(w *world) { _ = w.ladder.Freeze(context.Background(), "an incident") }, action.ResultFrozen},
 		{"it is kept", func(w *world) { w.keep("i-1", time.Hour) }, action.ResultRefused},
-		{"the process is suspended", func(w *world) { w.clock.Advance(time.Hour) }, action.ResultWaiting},
+		{"the process is suspended", func(w *world) { w.clock.Advance(time.Hour) }, action.ResultWithdrawn},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()
