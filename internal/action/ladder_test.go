@@ -1069,3 +1069,23 @@ func TestFreezeSaysHowByHand(t *testing.T) {
 		}
 	})
 }
+
+// TestASignalDuringACall: what was done by then is in the report.
+func TestASignalDuringACall(t *testing.T) {
+	w := newWorld()
+	w.idle("i-1", "i-2")
+	w.round(t)
+	w.rounds(t, 14*time.Minute, time.Minute)
+	ctx, stop := context.WithCancel(t.Context())
+	w.ladder.Cloud = slow{w.cloud, func(string) { stop() }}
+	w.clock.Advance(time.Minute)
+	w.sample()
+	r, err := w.ladder.Round(ctx, action.Look{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: 2}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	want(t, r, "i-1", action.ResultConfirmed)
+	if got := w.cloud.Carried(""); !slices.Equal(got, []string{"i-1"}) {
+		t.Errorf("acted on %v", got)
+	}
+}
