@@ -513,3 +513,18 @@ func TestManyProcesses(t *testing.T) {
 		t.Errorf("%d intents for %d calls", intents, len(ids))
 	}
 }
+
+// TestAnIntentOfTheFuture: one that another clock wrote ahead of time is not young, and is
+// put back.
+func TestAnIntentOfTheFuture(t *testing.T) {
+	w := newWorld()
+	it := intended(t, w)
+	it.Steps[0].IntentAt = w.now().Add(2 * time.Minute)
+	if _, err := w.store.Save(t.Context(), it); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Minute)
+	w.sample()
+	want(t, w.round(t), "i-1", action.ResultWarned)
+	w.untouched(t)
+}

@@ -329,3 +329,19 @@ func TestAHeldLock(t *testing.T) {
 		t.Errorf("after %s: %v", time.Since(before), err)
 	}
 }
+
+// TestOpenRefusesTheNextSchema: one that is newer by a single step is not this version's.
+func TestOpenRefusesTheNextSchema(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			fill(t, at)
+			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, TRUE FROM goose_db_version"); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := store.Open(t.Context(), at); err == nil || !strings.Contains(err.Error(), "a newer curfew wrote it") {
+				t.Errorf("opened %v: %v", s, err)
+			}
+		})
+	}
+}
