@@ -21,6 +21,16 @@ type candidate struct {
 	// again that its call was made, or may have been, and left no trace.
 	first, again bool
 	steps        []Step
+	readAt       time.Time // when everything about it began to be read last
+}
+
+// read reads everything about items again.
+func (s *pass) read(ctx context.Context, items []Item) (fresh map[string]Proposal, err error) {
+	err = within(ctx, readFor, "read it", func(ctx context.Context) (err error) {
+		fresh, err = s.Verify(ctx, items)
+		return err
+	})
+	return fresh, err
 }
 
 // act verifies what is due and carries out what still holds, within the caps.
@@ -35,7 +45,7 @@ func (s *pass) act(ctx context.Context) error {
 	if s.due = s.whole(s.due); len(s.due) == 0 {
 		return nil
 	}
-	ready, err := s.verify(ctx)
+	ready, err := s.verify(ctx, s.due)
 	if err != nil {
 		return err
 	}
@@ -83,15 +93,15 @@ func (s *pass) actFor(ctx context.Context, source string, ready []candidate) err
 	return nil
 }
 
-// verify reads everything about the due items again, and returns those that still
-// hold and that nothing forbids. Whatever changed puts an item back.
-func (s *pass) verify(ctx context.Context) ([]candidate, error) {
+// verify reads everything about due items again, and returns those that still hold and
+// that nothing forbids. Whatever changed puts an item back.
+func (s *pass) verify(ctx context.Context, due []candidate) ([]candidate, error) {
 	at := s.Clock()
-	items := make([]Item, len(s.due))
-	for i, c := range s.due {
+	items := make([]Item, len(due))
+	for i, c := range due {
 		items[i] = c.it
 	}
-	fresh, err := s.Verify(ctx, items)
+	fresh, err := s.read(ctx, items)
 	if err == nil && jumped(s.began, s.Clock(), s.gap) {
 		err = errors.New("the clock was set during the round")
 	}
@@ -113,7 +123,7 @@ func (s *pass) verify(ctx context.Context) ([]candidate, error) {
 		}
 	}
 	var ready []candidate
-	for _, c := range s.due {
+	for _, c := range due {
 		p, ok := fresh[c.it.ID]
 		if ok = ok && p.Resource != nil && p.Source == c.it.Source && p.Resource.Ref() == c.it.Ref; ok {
 			c.p, c.it.Gang = p, p.Gang
@@ -122,6 +132,7 @@ func (s *pass) verify(ctx context.Context) ([]candidate, error) {
 			if p.ReadAt.IsZero() {
 				c.p.ReadAt = at.Wall
 			}
+			c.readAt = at.Wall
 		}
 		holds, err := s.holds(ctx, &c, ok, at.Wall, now)
 		if err = s.skip(c.it, err); err != nil {
@@ -301,10 +312,10 @@ func (s *pass) callNext(ctx context.Context, c candidate) error {
 
 // call makes the call of an item whose intent is written, and looks what came of it.
 func (s *pass) call(ctx context.Context, c candidate) error {
-	if free, err := s.free(ctx, c); err != nil || !free {
+	if free, err := s.free(ctx, &c); err != nil || !free {
 		return err
 	}
-	receipt, err := s.Cloud.Do(ctx, task(c.it))
+	receipt, err := bounded{s.Cloud}.do(ctx, task(c.it))
 	ctx = context.WithoutCancel(ctx) // what was done is written down
 	it, now := c.it, s.Clock().Wall
 	it.Steps = slices.Clone(it.Steps)
@@ -335,9 +346,14 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 	return s.settle(ctx, it, &c.p, progress, receipt)
 }
 
-// free asks once more, right before the call, for what came while others were
-// acted on: a freeze, a keep, too much time.
-func (s *pass) free(ctx context.Context, c candidate) (bool, error) {
+// free asks once more, right before the call, for what came while others were acted on:
+// whatever verb it is, everything is read again, unless that was done a moment ago.
+func (s *pass) free(ctx context.Context, c *candidate) (bool, error) {
+	if age := s.Clock().Wall.Sub(c.readAt); age < 0 || age > justNow {
+		if holds, err := s.reread(ctx, c); err != nil || !holds {
+			return false, err
+		}
+	}
 	frozen, err := s.Store.Frozen(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read whether actions are frozen: %w", err)
@@ -362,6 +378,23 @@ func (s *pass) free(ctx context.Context, c candidate) (bool, error) {
 		return false, nil
 	}
 	return false, s.refuse(ctx, c.it, refusal)
+}
+
+// reread reads everything about an item again whose intent is written. What it was to be
+// called with stays: where the provider would do something else by now, it is put back.
+func (s *pass) reread(ctx context.Context, c *candidate) (bool, error) {
+	again := *c
+	again.first = false
+	ready, err := s.verify(ctx, []candidate{again})
+	if err != nil || len(ready) == 0 {
+		return false, err
+	}
+	same := func(a, b Step) bool { return a.Name == b.Name && a.Params == b.Params }
+	if c.it.Step == 0 && !slices.EqualFunc(ready[0].steps, c.it.Steps, same) {
+		return false, s.withdraw(ctx, c.it, "verified again, it would take other calls than were written down")
+	}
+	c.p, c.it.Gang, c.readAt = ready[0].p, ready[0].it.Gang, ready[0].readAt
+	return true, nil
 }
 
 // wouldAct reports what would be acted on, and which cap would hold it back.

@@ -49,7 +49,7 @@ func (s *pass) resume(ctx context.Context, it Item, p *Proposal) error {
 
 // look asks the provider how far an item's call is.
 func (s *pass) look(ctx context.Context, it Item) (Progress, string, error) {
-	progress, receipt, err := s.Cloud.Look(ctx, task(it))
+	progress, receipt, err := bounded{s.Cloud}.look(ctx, task(it))
 	if err != nil {
 		return "", "", unread{ResultActed, fmt.Errorf("look up %s at the provider: %w", it.Steps[it.Step].Name, err)}
 	}

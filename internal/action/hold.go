@@ -44,14 +44,21 @@ func (l *Ladder) Keep(ctx context.Context, k Keep) error {
 	return nil
 }
 
+// FreezeByHand says what stops all actions where the state cannot be reached.
+const FreezeByHand = "to freeze by hand, end every `curfew enforce` and `curfew fix`, or take the permissions that " +
+	"`curfew enforce --print-iam-policy` lists from their role"
+
 // Freeze stops all actions of every process at once; the store records it. It needs a
 // reason.
 func (l *Ladder) Freeze(ctx context.Context, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return errors.New("freeze: give a reason, so that others know why nothing happens")
 	}
-	if err := l.Store.Freeze(ctx, Freeze{At: l.Clock().Wall, By: l.Actor, Reason: Redact(reason)}); err != nil {
-		return fmt.Errorf("freeze: %w", err)
+	err := within(ctx, freezeFor, "write the freeze", func(ctx context.Context) error {
+		return l.Store.Freeze(ctx, Freeze{At: l.Clock().Wall, By: l.Actor, Reason: Redact(reason)})
+	})
+	if err != nil {
+		return fmt.Errorf("freeze: %w; %s", err, FreezeByHand)
 	}
 	return nil
 }

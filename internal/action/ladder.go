@@ -369,7 +369,11 @@ func (s *pass) plannable(ctx context.Context, it Item, p Proposal) (bool, error)
 
 // plan returns the calls that a proposal takes, or why the cloud refuses it.
 func (s *pass) plan(ctx context.Context, p Proposal) ([]Step, *Refusal, error) {
-	steps, err := s.Cloud.Plan(ctx, p.Resource, p.Do)
+	var steps []Step
+	err := within(ctx, patience, "ask the provider about "+p.Resource.ID, func(ctx context.Context) (err error) {
+		steps, err = s.Cloud.Plan(ctx, p.Resource, p.Do)
+		return err
+	})
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -427,7 +431,11 @@ func (s *pass) tell(ctx context.Context, recipients []string, m Message) (accept
 	var errs []error
 	for _, to := range recipients {
 		m.To = to
-		name, err := s.Notifier.Notify(ctx, to, m)
+		var name string
+		err := within(ctx, patience, "tell "+to, func(ctx context.Context) (err error) {
+			name, err = s.Notifier.Notify(ctx, to, m)
+			return err
+		})
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", to, err))

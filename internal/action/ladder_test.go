@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -971,4 +972,120 @@ func TestClocksOfOtherMachines(t *testing.T) {
 			t.Errorf("kept: %v, %v", all, err)
 		}
 	})
+}
+
+// slow is a cloud whose calls take their time.
+type slow struct {
+	*actiontest.Cloud
+	meanwhile func(resource string)
+}
+
+func (s slow) Do(ctx context.Context, t action.Task) (string, error) {
+	receipt, err := s.Cloud.Do(ctx, t)
+	s.meanwhile(t.Ref.ID)
+	return receipt, err
+}
+
+// TestASlowCallBefore: what was written while another call was on its way counts, for
+// every verb.
+func TestASlowCallBefore(t *testing.T) {
+	for _, verb := range []policy.Verb{policy.Stop, policy.Terminate, policy.Tag} {
+		for name, change := range map[string]func(w *world, r *actiontest.Resource){
+			"a keep in a tag":   func(_ *world, r *actiontest.Resource) { r.Tags[inventory.TagKeepUntil] = "2027-01-01" },
+			"it is persistent":  func(_ *world, r *actiontest.Resource) { r.Tags[inventory.TagLifetime] = "persistent" },
+			"it works":          func(_ *world, r *actiontest.Resource) { r.Duty = duty.Busy },
+			"another machine":   func(w *world, r *actiontest.Resource) { r.CreatedAt = w.now() },
+			"it joined a group": func(_ *world, r *actiontest.Resource) { r.Group = "asg" },
+		} {
+			if verb == policy.Tag && name == "it joined a group" {
+				continue // a tag does not mind
+			}
+			t.Run(string(verb)+", "+name, func(t *testing.T) {
+				w := newWorld()
+				w.wants.Do = policy.Do{Verb: verb}
+				if verb == policy.Tag {
+					w.wants.Do.Tags = map[string]string{"idle": "yes"}
+				}
+				w.idle("i-1", "i-2")
+				calls := 0
+				w.ladder.Cloud = slow{w.cloud, func(string) {
+					if calls++; calls == 1 {
+						w.clock.Advance(90 * time.Second)
+						w.sample()
+						w.cloud.Change("i-2", func(r *actiontest.Resource) { change(w, r) })
+					}
+				}}
+				w.round(t)
+				w.rounds(t, 15*time.Minute, time.Minute)
+				if got := w.cloud.Carried(""); !slices.Equal(got, []string{"i-1"}) {
+					t.Errorf("acted on %v, want i-1 alone", got)
+				}
+			})
+		}
+	}
+}
+
+// silent is a cloud that never answers.
+type silent struct{ *actiontest.Cloud }
+
+func (silent) Plan(ctx context.Context, _ *inventory.Resource, _ policy.Do) ([]action.Step, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestNothingIsWaitedForForEver: a provider that does not answer is given up, with what
+// was waited for.
+func TestNothingIsWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.idle("i-1")
+		w.ladder.Cloud = silent{w.cloud}
+		r := w.round(t)
+		want(t, r, "i-1", action.ResultObserved)
+		if got := why(r, "i-1"); !strings.Contains(got, "no answer within 1m0s") {
+			t.Error(got)
+		}
+	})
+}
+
+// hung is a store that does not answer.
+type hung struct{ action.Store }
+
+func (hung) Freeze(ctx context.Context, _ action.Freeze) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestFreezeSaysHowByHand: where the state does not answer, a person still learns within
+// seconds how to stop everything.
+func TestFreezeSaysHowByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.ladder.Store = hung{w.store}
+		before := time.Now()
+		err := w.ladder.Freeze(t.Context(), "an incident")
+		if err == nil || !strings.Contains(err.Error(), action.FreezeByHand) || time.Since(before) > 10*time.Second {
+			t.Errorf("after %s: %v", time.Since(before), err)
+		}
+	})
+}
+
+// TestASignalDuringACall: what was done by then is in the report.
+func TestASignalDuringACall(t *testing.T) {
+	w := newWorld()
+	w.idle("i-1", "i-2")
+	w.round(t)
+	w.rounds(t, 14*time.Minute, time.Minute)
+	ctx, stop := context.WithCancel(t.Context())
+	w.ladder.Cloud = slow{w.cloud, func(string) { stop() }}
+	w.clock.Advance(time.Minute)
+	w.sample()
+	r, err := w.ladder.Round(ctx, action.Look{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: 2}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	want(t, r, "i-1", action.ResultConfirmed)
+	if got := w.cloud.Carried(""); !slices.Equal(got, []string{"i-1"}) {
+		t.Errorf("acted on %v", got)
+	}
 }

@@ -76,6 +76,10 @@ var forbidden = []struct {
 	{"self-governed", "a policy that writes a lifetime", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"Purpose": "transient-ml-training"}}
 	}},
+	{"self-governed", "a policy that writes a lease", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagLease: "2027-01-01"}}
+		it.Do = p.Do
+	}},
 	{"self-governed", "a policy that overwrites a keep", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagKeepUntil: "2026-01-01"}}
 	}},
@@ -217,5 +221,47 @@ func TestRulesAreDocumented(t *testing.T) {
 	// What clouds refuse by rules of their own comes after.
 	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
 		t.Errorf("docs/safety.md explains %v, want %v", got, want)
+	}
+}
+
+// TestNeedsApproval: a person's deletion needs one, whatever is deleted, and so does every
+// change of what is not explicitly ephemeral.
+func TestNeedsApproval(t *testing.T) {
+	for _, tc := range []struct {
+		verb     policy.Verb
+		lifetime inventory.Lifetime
+		person   bool
+		want     bool
+	}{
+		{policy.Delete, inventory.Ephemeral, true, true},
+		{policy.PutLifecycle, inventory.Ephemeral, true, true},
+		{policy.PutRetention, inventory.Ephemeral, true, true},
+		{policy.Delete, inventory.Ephemeral, false, false},
+		{policy.Delete, inventory.Persistent, false, true},
+		{policy.Delete, "", false, true},
+		{policy.Terminate, inventory.Ephemeral, true, false},
+		{policy.Terminate, inventory.Persistent, true, true},
+		{policy.Stop, "", true, true},
+		{policy.Stop, inventory.Ephemeral, false, false},
+		{policy.Tag, "", true, false},
+		{policy.Notify, "", true, false},
+	} {
+		p := Proposal{Resource: &inventory.Resource{Lifetime: tc.lifetime}, Do: policy.Do{Verb: tc.verb}, ByPerson: tc.person}
+		if got := NeedsApproval(p); got != tc.want {
+			t.Errorf("%s of something %q, by a person %t: %t, want %t", tc.verb, tc.lifetime, tc.person, got, tc.want)
+		}
+	}
+}
+
+// TestPutBackForgetsTheApproval: who begins at the first step again has none of what was
+// granted, planned or told before.
+func TestPutBackForgetsTheApproval(t *testing.T) {
+	p, it := allowed()
+	it = it.Accepted([]string{"ana"}, p, Round{Number: 1, Now: at})
+	it.GraceFrom, it.ApprovedAt, it.Steps, it.Step, it.HeldTo = time.Time{}, at, []Step{{Name: "terminate"}}, 1, at
+	next, want := Climb(it, &p, Round{Number: 2, Now: at.Add(time.Minute)})
+	if want != Warn || next.Phase != Observed || !next.ApprovedAt.IsZero() || next.Steps != nil || next.Step != 0 || next.Recipients != nil ||
+		next.WarnedRound != 0 || !next.WarnedAt.IsZero() || next.Grace != 0 || !next.HeldTo.IsZero() {
+		t.Errorf("%s: %+v", want, next)
 	}
 }

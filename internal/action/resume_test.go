@@ -127,7 +127,7 @@ func TestBetweenIntentAndCall(t *testing.T) {
 	}{
 		{"all is frozen", func(w *world) { _ = w.ladder.Freeze(context.Background(), "an incident") }, action.ResultFrozen},
 		{"it is kept", func(w *world) { w.keep("i-1", time.Hour) }, action.ResultRefused},
-		{"the process is suspended", func(w *world) { w.clock.Advance(time.Hour) }, action.ResultWaiting},
+		{"the process is suspended", func(w *world) { w.clock.Advance(time.Hour) }, action.ResultWithdrawn},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()
@@ -512,4 +512,19 @@ func TestManyProcesses(t *testing.T) {
 	if intents < len(ids) {
 		t.Errorf("%d intents for %d calls", intents, len(ids))
 	}
+}
+
+// TestAnIntentOfTheFuture: one that another clock wrote ahead of time is not young, and is
+// put back.
+func TestAnIntentOfTheFuture(t *testing.T) {
+	w := newWorld()
+	it := intended(t, w)
+	it.Steps[0].IntentAt = w.now().Add(2 * time.Minute)
+	if _, err := w.store.Save(t.Context(), it); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Minute)
+	w.sample()
+	want(t, w.round(t), "i-1", action.ResultWarned)
+	w.untouched(t)
 }

@@ -57,7 +57,7 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string) (Item, e
 	if err != nil {
 		return it, err
 	}
-	err = s.Cloud.Undo(ctx, task(it))
+	err = within(ctx, patience, "wait for the provider to undo "+name+" of "+it.Ref.ID, func(ctx context.Context) error { return s.Cloud.Undo(ctx, task(it)) })
 	ctx = context.WithoutCancel(ctx) // what was done is written down
 	if err != nil {
 		what, refusal := "outcome", (*Refusal)(nil)

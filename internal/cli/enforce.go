@@ -133,7 +133,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	case err != nil:
 		return err
 	case broken != nil:
-		return stateFailure(scanFailure(broken))
+		return stateFailure(scanFailure(&cutOff{broken, pass.Lines()}))
 	case len(pass.Unposted) > 0:
 		return unposted(pass, "nothing was acted on there")
 	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Lines(), overCap)):

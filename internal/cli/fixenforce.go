@@ -95,7 +95,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		return err
 	}
 	if broken != nil {
-		return stateFailure(scanFailure(broken))
+		return stateFailure(scanFailure(&cutOff{broken, out.Lines()}))
 	}
 	return fixExit(out, held)
 }

@@ -191,6 +191,10 @@ func (a *app) newUnfreeze() *cobra.Command {
 	return c
 }
 
+// freezeWithin is how long the state may take to be opened before a person learns how to
+// freeze by hand.
+const freezeWithin = 10 * time.Second
+
 func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	cfg, err := a.config()
 	if err != nil {
@@ -203,8 +207,13 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cfg)
+	opening, stop := context.WithTimeout(ctx, freezeWithin)
+	defer stop()
+	s, err := a.open(opening, cfg)
 	if err != nil {
+		if f := (*failure)(nil); on && errors.As(err, &f) {
+			f.hint = action.FreezeByHand
+		}
 		return err
 	}
 	defer s.Close()

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
@@ -133,7 +134,11 @@ func Run(ctx context.Context, p Process) int {
 // classify gives every error its exit code.
 func classify(ctx context.Context, err error) *failure {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New("interrupted; nothing was changed")}
+		what := "interrupted before it was done"
+		if broken := (*cutOff)(nil); errors.As(err, &broken) {
+			what = "interrupted; " + broken.done()
+		}
+		return &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New(what)}
 	}
 	var f *failure
 	if errors.As(err, &f) {
@@ -144,6 +149,30 @@ func classify(ctx context.Context, err error) *failure {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: err}
 	}
 	return &failure{exit: ExitError, code: "error", err: err}
+}
+
+// cutOff is a round that ended early, with what it had done by then.
+type cutOff struct {
+	error
+	lines []action.Line
+}
+
+func (c *cutOff) Unwrap() error { return c.error }
+
+// done says what was sent and changed: calls that were made, confirmed or not, and
+// warnings.
+func (c *cutOff) done() string {
+	var said []string
+	for _, l := range c.lines {
+		switch l.Result {
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned:
+			said = append(said, fmt.Sprintf("%s %s: %s", l.Verb, l.Resource.ID, l.Result))
+		}
+	}
+	if len(said) == 0 {
+		return "nothing was sent or changed"
+	}
+	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
 }
 
 func oneLine(s string) string { return plain.Line(s) }

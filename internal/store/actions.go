@@ -245,7 +245,7 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Item, erro
 func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
 	var hour []money.Amount
 	query := "SELECT hourly FROM admissions WHERE account = ? AND source = ? AND at > ?"
-	if err := t.SelectContext(ctx, &hour, t.Rebind(query), b.Account, b.Source, at(b.Now.Add(-time.Hour))); err != nil {
+	if err := t.list(ctx, &hour, query, b.Account, b.Source, at(b.Now.Add(-time.Hour))); err != nil {
 		return nil, err
 	}
 	sum, err := money.Sum(hour...)

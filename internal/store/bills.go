@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -257,12 +259,26 @@ func (b bills) eachRow(ctx context.Context, q bill.Query, yield func(bill.Row) b
 	f := b.chosen(q)
 	query := "SELECT p.account, p.start, r." + strings.Join(tags(reflect.TypeFor[billColumns]()), ", r.") + billJoin + f.where() +
 		" ORDER BY p.start, p.account, r.day, r.resource, r.number"
-	rows, err := b.read.QueryxContext(ctx, b.read.Rebind(query), f.args...)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var rows *sqlx.Rows
+	err := timed(ctx, end, "read bills", func() (err error) {
+		rows, err = b.read.QueryxContext(ctx, b.read.Rebind(query), f.args...)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }() // its error is that of reading
-	for rows.Next() {
+	more := false
+	next := func() error {
+		more = rows.Next()
+		return rows.Err()
+	}
+	for {
+		if err := timed(ctx, end, "read bills", next); err != nil || !more {
+			return err
+		}
 		var row struct {
 			Account string  `db:"account"`
 			Start   instant `db:"start"`
@@ -275,5 +291,4 @@ func (b bills) eachRow(ctx context.Context, q bill.Query, yield func(bill.Row) b
 			return nil
 		}
 	}
-	return rows.Err()
 }

@@ -69,16 +69,66 @@ func (d *database) transact(ctx context.Context, do func(*tx) error) error {
 }
 
 func (d *database) once(ctx context.Context, do func(*tx) error) error {
-	t, err := d.write.BeginTxx(ctx, d.begin)
+	// The context that a transaction begins with ends it.
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var t *sqlx.Tx
+	err := timed(ctx, end, "begin a transaction", func() (err error) {
+		t, err = d.write.BeginTxx(ctx, d.begin)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if err := do(&tx{t, &d.dialect}); err != nil {
 		// A rollback that fails as well leaves the connection to the pool to discard.
-		_ = t.Rollback()
+		_ = timed(ctx, end, "roll back", t.Rollback)
 		return err
 	}
-	return t.Commit()
+	return timed(ctx, end, "commit", t.Commit)
+}
+
+// answerIn is how long a database may take to answer one statement. Locks that others
+// hold are waited for in [database.transact].
+const answerIn = 30 * time.Second
+
+// SilentError says that a database has not answered in time.
+type SilentError struct {
+	// Waiting is for what: "commit".
+	Waiting string
+	cause   error
+}
+
+// Error says for what was waited how long.
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("%s: the database has not answered within %s", e.Waiting, answerIn)
+}
+
+// Unwrap returns what became of the statement.
+func (e *SilentError) Unwrap() error { return e.cause }
+
+// timed does what ends with a context that end cancels, and ends it when it takes too
+// long.
+func timed(ctx context.Context, end context.CancelFunc, what string, do func() error) error {
+	alive := ctx.Err() == nil
+	timer := time.AfterFunc(answerIn, end)
+	err := do()
+	if late := !timer.Stop(); err != nil && late && alive {
+		return &SilentError{what, err}
+	}
+	return err
+}
+
+// answered carries out a statement, which has to be answered in time.
+func answered(ctx context.Context, statement string, do func(context.Context) error) error {
+	bounded, end := context.WithTimeout(ctx, answerIn)
+	defer end()
+	err := do(bounded)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		words := strings.Fields(statement)
+		return &SilentError{strings.Join(words[:min(4, len(words))], " ") + " …", err}
+	}
+	return err
 }
 
 // pause waits for a random time of at most 4 ms. It is as short for who has waited
@@ -102,23 +152,47 @@ type tx struct {
 
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
 func (t *tx) get(ctx context.Context, to any, query string, args ...any) error {
-	return t.GetContext(ctx, to, t.Rebind(query), args...)
+	return answered(ctx, query, func(ctx context.Context) error { return t.GetContext(ctx, to, t.Rebind(query), args...) })
 }
 
 // list reads all rows that a query finds.
 func (t *tx) list(ctx context.Context, to any, query string, args ...any) error {
-	return t.SelectContext(ctx, to, t.Rebind(query), args...)
+	return answered(ctx, query, func(ctx context.Context) error { return t.SelectContext(ctx, to, t.Rebind(query), args...) })
 }
 
 // exec carries out a statement.
 func (t *tx) exec(ctx context.Context, statement string, args ...any) error {
-	_, err := t.ExecContext(ctx, t.Rebind(statement), args...)
+	_, err := t.run(ctx, statement, args...)
 	return err
+}
+
+// run carries out a statement and returns how many rows it changed.
+func (t *tx) run(ctx context.Context, statement string, args ...any) (changed int64, err error) {
+	err = answered(ctx, statement, func(ctx context.Context) error {
+		result, err := t.ExecContext(ctx, t.Rebind(statement), args...)
+		if err == nil {
+			changed, err = result.RowsAffected()
+		}
+		return err
+	})
+	return changed, err
+}
+
+// named carries out a statement whose parameters are the fields of a row.
+func (t *tx) named(ctx context.Context, statement string, row any) (changed int64, err error) {
+	err = answered(ctx, statement, func(ctx context.Context) error {
+		result, err := t.NamedExecContext(ctx, statement, row)
+		if err == nil {
+			changed, err = result.RowsAffected()
+		}
+		return err
+	})
+	return changed, err
 }
 
 // insert writes a new row of a table.
 func (t *tx) insert(ctx context.Context, to table, row any) error {
-	_, err := t.NamedExecContext(ctx, to.insert, row)
+	_, err := t.named(ctx, to.insert, row)
 	return err
 }
 
@@ -134,24 +208,16 @@ func (t *tx) put(ctx context.Context, to table, row any, read int64, conflict er
 		}
 		return nil
 	}
-	res, err := t.NamedExecContext(ctx, to.update, row)
-	if t.duplicate(err) {
+	changed, err := t.named(ctx, to.update, row)
+	if t.duplicate(err) || err == nil && changed != 1 {
 		return conflict
 	}
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil {
-		return err
-	} else if n != 1 {
-		return conflict
-	}
-	return nil
+	return err
 }
 
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
 func (d *database) get(ctx context.Context, to any, query string, args ...any) error {
-	return d.read.GetContext(ctx, to, d.read.Rebind(query), args...)
+	return answered(ctx, query, func(ctx context.Context) error { return d.read.GetContext(ctx, to, d.read.Rebind(query), args...) })
 }
 
 // explain says that a sum passed the range of an amount, where that is what failed.
@@ -174,7 +240,7 @@ func sums(expressions ...string) string {
 
 // list reads all rows that a query finds.
 func (d *database) list(ctx context.Context, to any, query string, args ...any) error {
-	return d.read.SelectContext(ctx, to, d.read.Rebind(query), args...)
+	return answered(ctx, query, func(ctx context.Context) error { return d.read.SelectContext(ctx, to, d.read.Rebind(query), args...) })
 }
 
 // prefixed returns the row of an id, or the only one whose id begins so; none where

@@ -134,3 +134,25 @@ func TestInstantsComeBackInTheirOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestSilentDatabases: each statement, and the end of a transaction, has a deadline, and
+// says for what was waited.
+func TestSilentDatabases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		ctx, end := context.WithCancel(t.Context())
+		for want, err := range map[string]error{
+			"SELECT at, who, reason …: the database has not answered within 30s": answered(t.Context(), "SELECT at, who, reason FROM freezes", hang),
+			"commit: the database has not answered within 30s":                   timed(ctx, end, "commit", func() error { return hang(ctx) }),
+		} {
+			if err == nil || err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		given, up := context.WithCancel(t.Context())
+		up()
+		if err := answered(given, "SELECT 1", hang); err != context.Canceled {
+			t.Errorf("given up: %v", err)
+		}
+	})
+}

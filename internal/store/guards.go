@@ -87,7 +87,7 @@ var keeps = describe("keeps", keepRow{})
 func (a actions) PutKeep(ctx context.Context, k action.Keep) error {
 	row := keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)}
 	err := a.transact(ctx, func(t *tx) error {
-		if _, err := t.NamedExecContext(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
+		if _, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
 			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at", row); err != nil {
 			return err
 		}

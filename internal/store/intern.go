@@ -51,11 +51,10 @@ func (b *bulk) flush(ctx context.Context) error {
 	}
 	row := "(?" + strings.Repeat(", ?", b.width-1) + ")"
 	statement := b.head + row + strings.Repeat(", "+row, len(b.args)/b.width-1) + b.tail
-	result, err := b.tx.ExecContext(ctx, b.tx.Rebind(statement), b.args...)
+	n, err := b.tx.run(ctx, statement, b.args...)
 	if err != nil {
 		return err
 	}
-	n, err := result.RowsAffected()
 	b.written, b.args = b.written+n, b.args[:0]
 	return err
 }

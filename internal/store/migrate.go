@@ -31,6 +31,24 @@ func migrator(name goose.Dialect, db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider(name, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
 }
 
+// current says whether a database has the schema that this version knows, without
+// waiting for who migrates it. An error is an answer too: it has to be migrated.
+func current(ctx context.Context, name goose.Dialect, db *sql.DB) bool {
+	p, err := migrator(name, db)
+	if err != nil {
+		return false
+	}
+	var has int64
+	err = answered(ctx, "read the schema's version", func(ctx context.Context) error {
+		return db.QueryRowContext(ctx, "SELECT MAX(version_id) FROM goose_db_version").Scan(&has)
+	})
+	known := p.ListSources()
+	return err == nil && len(known) > 0 && has == known[len(known)-1].Version
+}
+
+// errMigrating says that another process holds the lock of migrations.
+var errMigrating = fmt.Errorf("another process has been bringing it to another schema for over %s; try again", patience)
+
 // migrate brings a database to the newest schema. It refuses one that is newer.
 func migrate(ctx context.Context, name goose.Dialect, db *sql.DB) error {
 	p, err := migrator(name, db)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net"
 	"net/url"
@@ -234,6 +235,112 @@ func TestNow(t *testing.T) {
 				t.Fatal(err)
 			case at.URL == "" && !now.IsZero(), at.URL != "" && (now.Before(before) || now.After(after)):
 				t.Errorf("it is %s, between %s and %s", now, before, after)
+			}
+		})
+	}
+}
+
+// TestOpenDoesNotWaitForMigrations: whoever needs no migration, a freeze before all, does
+// not wait for the lock of those who do.
+func TestOpenDoesNotWaitForMigrations(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			fill(t, at)
+			lockOfMigrations(t, at)
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			defer stop()
+			s, err := store.Open(ctx, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Actions().Freeze(ctx, action.Freeze{At: noon, By: "ana", Reason: "an incident"})
+			if err := errors.Join(err, s.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// lockOfMigrations takes it to the end of the test.
+func lockOfMigrations(t *testing.T, at store.Options) {
+	t.Helper()
+	if at.URL != "" {
+		c, err := raw(t, at).Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := c.ExecContext(t.Context(), "SELECT pg_advisory_lock($1)", int64(0x637572666577)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	db, err := sql.Open("sqlite", filepath.Join(at.Dir, store.FileName+".lock")+"?_txlock=exclusive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = held.Rollback(), db.Close() })
+}
+
+// TestASilentServer: one that accepts and never answers is given up within seconds.
+func TestASilentServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			if _, err := l.Accept(); err != nil { // kept open, and never answered
+				return
+			}
+		}
+	}()
+	before := time.Now()
+	_, err = store.Open(t.Context(), store.Options{URL: "postgres://ana@" + l.Addr().String() + "/curfew?sslmode=disable&connect_timeout=1"})
+	if waited := time.Since(before); err == nil || waited > 15*time.Second || !strings.Contains(err.Error(), "check that the server runs") {
+		t.Errorf("after %s: %v", waited, err)
+	}
+}
+
+// TestAHeldLock: a lock that somebody does not give back is waited for so long, and no
+// longer.
+func TestAHeldLock(t *testing.T) {
+	at := databases[1].open(t)
+	s := open(t, at)
+	held, err := raw(t, at).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback()
+	if _, err := held.Exec("SELECT * FROM freezes FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	l := action.Ladder{Store: s.Actions(), Actor: "ana", Clock: func() action.Clock { return action.Clock{Wall: noon} }}
+	before := time.Now()
+	if err := l.Freeze(ctx, "an incident"); err == nil || !strings.Contains(err.Error(), action.FreezeByHand) || time.Since(before) > 10*time.Second {
+		t.Errorf("after %s: %v", time.Since(before), err)
+	}
+}
+
+// TestOpenRefusesTheNextSchema: one that is newer by a single step is not this version's.
+func TestOpenRefusesTheNextSchema(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			fill(t, at)
+			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, TRUE FROM goose_db_version"); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := store.Open(t.Context(), at); err == nil || !strings.Contains(err.Error(), "a newer curfew wrote it") {
+				t.Errorf("opened %v: %v", s, err)
 			}
 		})
 	}

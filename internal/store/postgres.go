@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,6 +23,11 @@ const (
 	// postgresConnections bounds the connections of one process, well under the 100
 	// that a server takes by default.
 	postgresConnections = 16
+	// connectIn is how long a server may take to let somebody in.
+	connectIn = 10 * time.Second
+	// sessionLimits bound for how long a statement waits for another's lock, which is
+	// tried again then, and for how long a process that has stopped keeps its own.
+	sessionLimits = "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '60s'"
 	// migrationLock is the key of the advisory lock of migrations: "curfew" in ASCII.
 	migrationLock = 0x637572666577
 )
@@ -61,7 +67,13 @@ func openPostgres(ctx context.Context, url string) (*database, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "curfew"
 	}
-	db := sqlx.NewDb(stdlib.OpenDB(*c), "pgx")
+	if c.ConnectTimeout <= 0 {
+		c.ConnectTimeout = connectIn
+	}
+	db := sqlx.NewDb(stdlib.OpenDB(*c, stdlib.OptionAfterConnect(func(ctx context.Context, on *pgx.Conn) error {
+		_, err := on.Exec(ctx, sessionLimits)
+		return err
+	})), "pgx")
 	db.SetMaxOpenConns(postgresConnections)
 	db.SetMaxIdleConns(postgresConnections)
 	db.SetConnMaxIdleTime(5 * time.Minute)
@@ -75,13 +87,23 @@ func openPostgres(ctx context.Context, url string) (*database, error) {
 
 // migratePostgres migrates while no other process does.
 func migratePostgres(ctx context.Context, db *sql.DB) error {
+	if current(ctx, goose.DialectPostgres, db) {
+		return nil
+	}
 	lock, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // back to the pool
-	if _, err := lock.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
-		return err
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	for held := false; !held; {
+		if err := lock.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&held); err != nil {
+			return err
+		}
+		if !held && pause(waiting) != nil {
+			return cmp.Or(ctx.Err(), errMigrating)
+		}
 	}
 	defer func() {
 		// A connection that cannot do this has ended, and its lock with it.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -93,18 +94,28 @@ func connectSQLite(ctx context.Context, path string) (*database, error) {
 // migrateSQLite migrates while no other process does. SQLite keeps the lock, of a file
 // beside the database, and gives it back when a process ends.
 func migrateSQLite(ctx context.Context, path string) (err error) {
+	look, err := sql.Open("sqlite", sqliteDSN(path, "deferred", patience, "query_only(on)"))
+	if err != nil {
+		return err
+	}
+	isCurrent := current(ctx, goose.DialectSQLite3, look)
+	if err := look.Close(); isCurrent || err != nil {
+		return err
+	}
 	lock, err := sql.Open("sqlite", sqliteDSN(path+".lock", "exclusive", 0))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
 	held, err := lock.BeginTx(ctx, nil)
 	for err != nil {
 		if !sqliteDialect.contended(err) {
 			return err
 		}
-		if err := pause(ctx); err != nil {
-			return err
+		if pause(waiting) != nil {
+			return cmp.Or(ctx.Err(), errMigrating)
 		}
 		held, err = lock.BeginTx(ctx, nil)
 	}

@@ -39,6 +39,14 @@ const (
 	NotOffered
 	// Deaf says that it is done, and does nothing.
 	Deaf
+	// Empty answers 200 without a body, as some proxies do.
+	Empty
+	// LoginPage answers 200 with a page in HTML, as a portal in between does.
+	LoginPage
+	// Hollow answers 200 with the service's document and nothing in it.
+	Hollow
+	// Never accepts a call and does not answer.
+	Never
 )
 
 // faults holds the faults in force.

@@ -145,6 +145,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
 			fmt.Fprint(w, "<!doctype html>\n<html lang=en>\n<title>500 Internal Server Error</title>\n<h1>Internal Server Error</h1>\n")
 			return
+		case Empty, LoginPage:
+			settle()
+			status = http.StatusOK
+			if f.Kind == LoginPage {
+				w.Header().Set("Content-Type", "text/html; charset=utf-8")
+				fmt.Fprint(w, "<!doctype html>\n<html lang=en>\n<title>Sign in</title>\n<h1>Welcome to the guest network</h1>\n")
+			}
+			return
+		case Hollow:
+			settle()
+			status = http.StatusOK
+			writeReply(w, c, &Reply{})
+			return
+		case Never:
+			<-r.Context().Done()
+			return
 		case Deaf:
 			settle()
 			status = http.StatusOK

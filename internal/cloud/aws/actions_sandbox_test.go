@@ -280,14 +280,16 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 	} {
 		t.Run(string(tc.subject), func(t *testing.T) {
 			ref := m.make(tc.subject)
-			remove := scratch.Wire.Inject(wire.Fault{Operation: tc.operation, Kind: wire.AccessDenied})
-			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
-			remove()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if key := ref.Account + "/" + ref.Region + "/" + string(ref.Kind); !o.Unread[key] || len(o.BlindSpots) == 0 {
-				t.Errorf("unread %v, blind spots %+v; want %s", o.Unread, o.BlindSpots, key)
+			for _, kind := range []wire.FaultKind{wire.AccessDenied, wire.Empty, wire.LoginPage} {
+				remove := scratch.Wire.Inject(wire.Fault{Operation: tc.operation, Kind: kind})
+				o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+				remove()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if key := ref.Account + "/" + ref.Region + "/" + string(ref.Kind); !o.Unread[key] || len(o.BlindSpots) == 0 {
+					t.Errorf("fault %d: unread %v, blind spots %+v; want %s", kind, o.Unread, o.BlindSpots, key)
+				}
 			}
 		})
 	}
@@ -499,5 +501,45 @@ func TestActionsLeavePartsOfOthersAlone(t *testing.T) {
 	task := action.Task{Ref: endpoint, Identity: time.Now().Format(time.RFC3339), Step: action.Step{Name: "delete", Key: "k", Params: "{}"}}
 	if _, err := a.Do(t.Context(), task); err == nil {
 		t.Error("an endpoint that is being changed was deleted")
+	}
+}
+
+// TestAnEmptyAnswerIsNoProof: a call fails, and then whatever answers does not know of the
+// resource: that is no word of the service's that it is gone.
+func TestAnEmptyAnswerIsNoProof(t *testing.T) {
+	c := actingCloud(t)
+	a := c.Actions()
+	m := &maker{TB: t}
+	for _, tc := range []struct {
+		subject    cloudtest.Subject
+		verb       policy.Verb
+		call, look string
+	}{
+		{cloudtest.Machine, policy.Terminate, "TerminateInstances", "DescribeInstances"},
+		{cloudtest.Machine, policy.Stop, "StopInstances", "DescribeInstances"},
+		{cloudtest.Address, policy.Release, "ReleaseAddress", "DescribeAddresses"},
+		{cloudtest.Endpoint, policy.Delete, "DeleteEndpoint", "ListEndpoints"},
+	} {
+		ref := m.make(tc.subject)
+		task := acted(t, c, a, ref, policy.Do{Verb: tc.verb, ScratchDisks: true})[0]
+		remove := scratch.Wire.Inject(wire.Fault{Operation: tc.call, Kind: wire.ServerError})
+		_, err := a.Do(t.Context(), task)
+		remove()
+		if err == nil {
+			t.Fatalf("%s: it was carried out", tc.call)
+		}
+		for name, kind := range map[string]wire.FaultKind{"empty": wire.Empty, "a login page": wire.LoginPage, "hollow": wire.Hollow} {
+			remove := scratch.Wire.Inject(wire.Fault{Operation: tc.look, Kind: kind})
+			got, _, err := a.Look(t.Context(), task)
+			remove()
+			if err == nil || got == action.Complete || got == action.Impossible {
+				t.Errorf("%s, %s: %s, %v; want that nobody knows", tc.call, name, got, err)
+			}
+		}
+		remove = scratch.Wire.Inject(wire.Fault{Operation: tc.call, Kind: wire.LoginPage})
+		if _, err := a.Do(t.Context(), task); err == nil && tc.look != "ListEndpoints" {
+			t.Errorf("%s: a login page accepted it", tc.call)
+		}
+		remove()
 	}
 }

@@ -46,7 +46,7 @@ func (p *place) addressNow(ctx context.Context, id string) (types.Address, error
 			return a, nil
 		}
 	}
-	return types.Address{}, failed(attempt, errNotThere)
+	return types.Address{}, unclear(attempt)
 }
 
 func allocated(id string) bool { return strings.HasPrefix(id, "eipalloc-") }
@@ -88,7 +88,7 @@ func releaseAddress(ctx context.Context, s *site, t action.Task) (string, error)
 }
 
 func lookReleased(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	switch _, err := s.addressNow(ctx, t.Ref.ID); {
+	switch _, err := twice(ctx, func() (types.Address, error) { return s.addressNow(ctx, t.Ref.ID) }); {
 	case errors.Is(err, inventory.ErrNotFound):
 		return action.Complete, "", nil
 	default:

@@ -124,6 +124,10 @@ func reason(err error) (code, detail string) {
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
+	case errors.As(err, new(*slowError)):
+		return "Timeout", oneLine(innermostOf[*slowError](err).Error())
+	case errors.As(err, new(*foreignError)):
+		return "HTTP 200", "the answer is not the service's"
 	case errors.Is(err, errRepeated):
 		return "IncompleteList", errRepeated.Error()
 	case errors.As(err, &api) && errorKinds[api.ErrorCode()] != nil:
@@ -156,6 +160,12 @@ func innermost(err error) error {
 		}
 		err = next
 	}
+}
+
+// innermostOf returns the error of a type that an error rests on.
+func innermostOf[E error](err error) (found E) {
+	errors.As(err, &found)
+	return found
 }
 
 func oneLine(s string) string {

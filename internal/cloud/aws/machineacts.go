@@ -72,7 +72,7 @@ func (p *place) machine(ctx context.Context, id string) (types.Instance, error) 
 			}
 		}
 	}
-	return types.Instance{}, failed(attempt, errNotThere)
+	return types.Instance{}, unclear(attempt)
 }
 
 func stateOf(i types.Instance) types.InstanceStateName {
@@ -272,7 +272,7 @@ func becomes(changes []types.InstanceStateChange) string {
 }
 
 func lookStopped(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	i, err := s.meant(ctx, t)
+	i, err := twice(ctx, func() (types.Instance, error) { return s.meant(ctx, t) })
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
 		return action.Impossible, "", nil
@@ -291,9 +291,9 @@ func lookStopped(ctx context.Context, s *site, t action.Task) (action.Progress, 
 }
 
 // lookTerminated believes what EC2 says: that a machine is terminated, or, an hour
-// later, that it knows of none.
+// later, twice that it knows of none.
 func lookTerminated(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	i, err := s.meant(ctx, t)
+	i, err := twice(ctx, func() (types.Instance, error) { return s.meant(ctx, t) })
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
 		return action.Complete, string(types.InstanceStateNameTerminated), nil

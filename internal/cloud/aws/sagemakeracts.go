@@ -57,6 +57,9 @@ func listed[T any](ctx context.Context, noun string, page func(token *string) ([
 	have := false
 	err := pages(ctx, func(token *string) (*string, error) {
 		items, next, err := page(token)
+		if err == nil && items == nil {
+			return nil, unclear("read " + noun)
+		}
 		for _, x := range items {
 			if is(x) {
 				found, have = x, true
@@ -121,7 +124,7 @@ func stopNotebook(ctx context.Context, s *site, t action.Task) (string, error) {
 }
 
 func lookNotebookStopped(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	status, err := s.notebook(ctx, t)
+	status, err := twice(ctx, func() (types.NotebookInstanceStatus, error) { return s.notebook(ctx, t) })
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
 		return action.Impossible, "", nil
@@ -161,7 +164,7 @@ func deleteNotebook(ctx context.Context, s *site, t action.Task) (string, error)
 }
 
 func lookNotebookGone(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	status, err := s.notebook(ctx, t)
+	status, err := twice(ctx, func() (types.NotebookInstanceStatus, error) { return s.notebook(ctx, t) })
 	return deletion(string(status), string(types.NotebookInstanceStatusDeleting), err)
 }
 
@@ -225,7 +228,7 @@ func deleteEndpoint(ctx context.Context, s *site, t action.Task) (string, error)
 }
 
 func lookEndpointGone(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	status, err := s.serving(ctx, t)
+	status, err := twice(ctx, func() (types.EndpointStatus, error) { return s.serving(ctx, t) })
 	return deletion(string(status), string(types.EndpointStatusDeleting), err)
 }
 

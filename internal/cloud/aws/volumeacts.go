@@ -59,7 +59,7 @@ func (p *place) volumeNow(ctx context.Context, id string) (types.Volume, error) 
 			return v, nil
 		}
 	}
-	return types.Volume{}, failed(attempt, errNotThere)
+	return types.Volume{}, unclear(attempt)
 }
 
 // free refuses a volume that something uses or manages.
@@ -269,7 +269,7 @@ func deleteVolume(ctx context.Context, s *site, t action.Task) (string, error) {
 }
 
 func lookVolumeGone(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	v, err := s.volumeNow(ctx, t.Ref.ID)
+	v, err := twice(ctx, func() (types.Volume, error) { return s.volumeNow(ctx, t.Ref.ID) })
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
 		return action.Complete, "", nil
