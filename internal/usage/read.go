@@ -128,6 +128,14 @@ func InferStep(ctx context.Context, r io.Reader, f Format) (time.Duration, error
 	return 0, ErrNoSamples
 }
 
+// Unread returns the names of the columns that Read leaves out, in their order. It reads
+// as far as the second sample; of a file that is wrong, Read tells.
+func Unread(ctx context.Context, r io.Reader, f Format) []string {
+	enough := errors.New("enough")
+	sum, _ := Read(ctx, r, f, func(*Sample) error { return enough })
+	return sum.UnknownColumns
+}
+
 // Survey reads recorded usage for its summary alone: the times it spans, its step,
 // how many samples and resources it holds.
 func Survey(ctx context.Context, r io.Reader, f Format) (Summary, error) {
