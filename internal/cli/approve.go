@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -69,7 +70,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason string) 
 	defer s.Close()
 	now := a.Now().UTC()
 	desk := approval.Desk{Store: s.Approvals()}
-	r, err := desk.Decide(ctx, id, approval.Person{Name: who, Roles: rolesOf(cfg.Approvers, who)}, allow, reason, now)
+	r, err := desk.Decide(ctx, id, approval.Person{Name: who, Roles: rolesOf(cfg.Approvers, who)}, allow, action.Redact(reason), now)
 	if err != nil {
 		return approvalFailure(id, err)
 	}

@@ -8,13 +8,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // opened opens the recorded usage of a replay and settles its step.
 func (a *app) opened(ctx context.Context, name string, format *usage.Format) (*os.File, error) {
-	file, err := os.Open(a.path(name))
+	if err := a.warnUnread(ctx, recording{path: a.path(name), format: *format}); err != nil {
+		return nil, err
+	}
+	file, err := config.Open(a.path(name))
 	if err != nil {
 		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, unwrapPath(err))}
 	}

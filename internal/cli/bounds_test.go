@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"compress/gzip"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,17 @@ func TestFilesAreBounded(t *testing.T) {
 	d.write("aliases.yaml", laughs.String())
 	d.write("deep.json", `{"format_version": "1.2", "terraform_version": "1.9", "planned_values": `+strings.Repeat("[", 5_000)+strings.Repeat("]", 5_000)+"}")
 	d.write("long.yaml", "name: "+strings.Repeat("a", 1<<20))
+	var bomb strings.Builder
+	packed := gzip.NewWriter(&bomb)
+	for _, text := range []string{"resource,time,gpu_util\n", strings.Repeat(strings.Repeat(" ", 4096)+"\n", 160<<8)} {
+		if _, err := packed.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := packed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.write("bomb.csv.gz", bomb.String())
 	policies := filepath.Join(d.dir, "policies")
 	if err := os.Mkdir(policies, 0o700); err != nil {
 		t.Fatal(err)
@@ -50,6 +62,10 @@ func TestFilesAreBounded(t *testing.T) {
 		{"estimate long.yaml", "long.yaml:1:1: the file is over 1 MiB"},
 		{"estimate /dev/zero", long}, {"gate /dev/zero", long}, {"policy check /dev/zero", long}, {"policy test /dev/zero", long},
 		{"gate job.yaml --votes /dev/zero", long}, {"--config /dev/zero budget", long},
+		{"scan --demo --usage /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"}, {"backtest --trace /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"},
+		{"policy tune --trace /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"}, {"scan --demo --usage pipe", "pipe: the file is empty"},
+		{"backtest --trace pipe", "pipe: the file is empty"}, {"plan rightsize --usage /dev/zero --type p3.8xlarge", "/dev/zero:1: the line is over 262144 bytes long"},
+		{"backtest --trace bomb.csv.gz", "it unpacks to over 200 times its length"},
 		{"estimate pipe", "pipe:1:1: the file is empty"}, {"policy check policies", "pipe.yaml:1:1: the file is empty"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

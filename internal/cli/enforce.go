@@ -188,7 +188,7 @@ func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (ro
 	if err != nil {
 		return round.Setting{}, err
 	}
-	sources, err := a.recordings(f)
+	sources, err := a.recordings(ctx, f)
 	if err != nil {
 		return round.Setting{}, err
 	}

@@ -390,3 +390,38 @@ func TestWhoDeniesIsHeardFirst(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestReasonsAreRedacted: a secret that somebody pastes into a reason is neither kept nor
+// shown, whichever way the decision comes.
+func TestReasonsAreRedacted(t *testing.T) {
+	const secret = "hunter2hunter2"
+	reason := "see https://bucket.s3.amazonaws.com/x?X-Amz-Credential=AKIA0123456789ABCDEF&X-Amz-Signature=" + secret + " password=" + secret
+	d := newDesktop(t)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+	d.write("other.yaml", fmt.Sprintf(gateJob, "other", "390h"))
+	var said strings.Builder
+	give := func(who string, args ...string) {
+		d.env["CURFEW_IDENTITY"] = who
+		_, out, errs := d.run(args...)
+		said.WriteString(out + errs)
+	}
+	asked := d.gate(ExitHeld, "job.yaml")
+	give("bo", "deny", asked.ApprovalID, "--reason", reason)
+	asked = d.gate(ExitHeld, "other.yaml")
+	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %s, by: bo, allow: false, reason: %q}\n", asked.ApprovalID, reason))
+	give("ana", "gate", "other.yaml", "--votes", "votes.yaml")
+	give("ana", "keep", "aws/1/us-east-1/instance/i-1", "--for", "1h", "--reason", reason, "-o", "json")
+	give("ana", "freeze", "--reason", reason)
+	give("ana", "unfreeze", "--reason", reason)
+	for _, args := range []string{"approvals --all", "approvals --all -o json", "keep", "keep -o json", "audit", "audit -o json"} {
+		give("ana", strings.Fields(args)...)
+	}
+	if s := said.String(); strings.Contains(s, secret) || !strings.Contains(s, "[redacted]") {
+		t.Errorf("what was said: %s", s)
+	}
+	for _, name := range []string{"curfew.db", "curfew.db-wal"} {
+		if b, err := os.ReadFile(filepath.Join(d.dir, "data", name)); err == nil && strings.Contains(string(b), secret) {
+			t.Errorf("%s holds the secret", name)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
@@ -78,7 +79,7 @@ func (a *app) readVotes(name string, cfg config.Config) (*voteFile, error) {
 func (f *voteFile) ballot(_ context.Context, request string) (votes []vote, aside []string, err error) {
 	for _, v := range f.Votes {
 		if strings.HasPrefix(request, v.request) {
-			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: rolesOf(f.approvers, v.by)}, allow: v.allow, reason: first(v.reason, "a file of votes")})
+			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: rolesOf(f.approvers, v.by)}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
 		}
 	}
 	return votes, nil, nil

@@ -79,7 +79,7 @@ func (a *app) keep(ctx context.Context, name, duration, reason, output string) e
 		return err
 	}
 	defer s.Close()
-	k := action.Keep{Ref: ref, Until: end, Reason: reason, By: who, At: now}
+	k := action.Keep{Ref: ref, Until: end, Reason: action.Redact(reason), By: who, At: now}
 	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: a.clock, KeepMax: cfg.Enforce.KeepMax}
 	if err := l.Keep(ctx, k); err != nil {
 		return &failure{exit: ExitDenied, code: "not_kept", err: err, hint: "enforce.keep_max in curfew.yaml sets the longest keep; it can be renewed"}

@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/plan/market"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -153,7 +153,10 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(a.path(f.usage))
+	if err := a.warnUnread(ctx, recording{path: a.path(f.usage), format: t.Format}); err != nil {
+		return err
+	}
+	file, err := config.Open(a.path(f.usage))
 	if err != nil {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, unwrapPath(err))}
 	}

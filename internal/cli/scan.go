@@ -24,6 +24,7 @@ import (
 	rules "github.com/curfew-dev/curfew/internal/finding/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -310,7 +311,7 @@ func scanFailure(err error) error {
 }
 
 // recordings opens what --usage names.
-func (a *app) recordings(f sourceFlags) ([]usage.Source, error) {
+func (a *app) recordings(ctx context.Context, f sourceFlags) ([]usage.Source, error) {
 	var step time.Duration
 	if f.step != "" {
 		var err error
@@ -337,7 +338,11 @@ func (a *app) recordings(f sourceFlags) ([]usage.Source, error) {
 			}
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read recorded usage %s: %w", name, unwrapPath(err))}
 		}
-		out = append(out, round.Recorded(recording{path: path, format: usage.Format{Name: name, Map: columns, Resource: f.resource, Step: step}}))
+		r := recording{path: path, format: usage.Format{Name: name, Map: columns, Resource: f.resource, Step: step}}
+		if err := a.warnUnread(ctx, r); err != nil {
+			return nil, err
+		}
+		out = append(out, round.Recorded(r))
 	}
 	return out, nil
 }
@@ -348,10 +353,38 @@ type recording struct {
 	format usage.Format
 }
 
+// warnUnread names the columns of a file that are not read, so that a misspelled one is
+// not taken for one that nobody measured. What cannot be read twice is left alone.
+func (a *app) warnUnread(ctx context.Context, r recording) error {
+	if st, err := os.Stat(r.path); err != nil || !st.Mode().IsRegular() {
+		return nil // opening it again tells what is wrong
+	}
+	file, err := config.Open(r.path)
+	if err != nil {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read recorded usage %s: %w", r.format.Name, unwrapPath(err))}
+	}
+	defer file.Close()
+	unread := usage.Unread(ctx, file, r.format)
+	if len(unread) == 0 {
+		return nil
+	}
+	const most = 8
+	names := make([]string, 0, most)
+	for _, n := range unread[:min(most, len(unread))] {
+		names = append(names, fmt.Sprintf("%q", plain.Cut(n, 60)))
+	}
+	if more := len(unread) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	plain.Fprintf(a.Stderr, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", r.format.Name,
+		plural(int64(len(unread)), "column is", "columns are"), plain.Text(strings.Join(names, ", ")))
+	return nil
+}
+
 func (r recording) Name() string { return r.format.Name }
 
 func (r recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error) {
-	file, err := os.Open(r.path)
+	file, err := config.Open(r.path)
 	if err != nil {
 		return usage.Summary{}, err
 	}

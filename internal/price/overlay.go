@@ -17,12 +17,20 @@ func (b *Book) Save(w io.Writer) error {
 	return nil
 }
 
+// maxOwn is the largest file of own prices, in bytes. A price takes about 150.
+const maxOwn = 64 << 20
+
 // Load reads the user's own prices over the book's. It is strict: an unknown
 // column, an incomplete row, a price given twice, or one that is not above zero is
-// an error with its line, and the book stays as it was.
+// an error with its line, and the book stays as it was. So is a file over 64 MiB.
 func (b *Book) Load(r io.Reader) error {
 	read := map[key]Entry{}
-	if err := readEntries(r, read); err != nil {
+	limited := &io.LimitedReader{R: r, N: maxOwn + 1}
+	err := readEntries(limited, read)
+	if limited.N <= 0 { // whatever else is wrong with what was cut off
+		err = fmt.Errorf("the file is over %d MiB", maxOwn>>20)
+	}
+	if err != nil {
 		return fmt.Errorf("read prices: %w", err)
 	}
 	overlay := maps.Clone(b.overlay)

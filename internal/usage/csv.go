@@ -63,6 +63,11 @@ func (l *lines) line() ([]byte, error) {
 	case errors.Is(err, io.EOF):
 		return nil, io.EOF
 	case err != nil:
+		var bound *FileError
+		if errors.As(err, &bound) {
+			bound.Line = l.number
+			return nil, bound
+		}
 		e := l.format.fail(l.number, 0, "the file cannot be read on")
 		e.Err = err
 		return nil, e
@@ -224,6 +229,9 @@ func (l *lines) header() (*headerLine, error) {
 		split, err := fields(bytes.Clone(record), quoted, nil)
 		if err != nil {
 			return nil, l.format.fail(line, 0, "%s", err)
+		}
+		if len(split) > maxColumns {
+			return nil, l.format.fail(line, 0, "it has %d columns: at most %d are read", len(split), maxColumns)
 		}
 		return &headerLine{record: record, fields: split, line: line}, nil
 	}

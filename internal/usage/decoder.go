@@ -32,7 +32,8 @@ type decoder struct {
 	steps        stepMeter
 
 	names       map[string]string
-	part        string // the MIG instance that the row names
+	kept        struct{ count, bytes int } // what stays in memory until the end
+	part        string                     // the MIG instance that the row names
 	parts       map[[2]string]string
 	resources   map[string]struct{}
 	lastTime    cachedTime
@@ -82,11 +83,11 @@ func (d *decoder) text(line, i int, field []byte) error {
 		if len(field) == 0 {
 			return d.format.fail(line, i+1, "the resource is empty")
 		}
-		d.sample.Resource = d.intern(field, d.held.Resource)
+		return d.intern(&d.sample.Resource, field, d.held.Resource, line, i)
 	case gpuColumn:
-		d.sample.GPU = d.intern(field, d.held.GPU)
+		return d.intern(&d.sample.GPU, field, d.held.GPU, line, i)
 	case partColumn:
-		d.part = d.intern(field, d.part)
+		return d.intern(&d.part, field, d.part, line, i)
 	case timeColumn:
 		t, err := d.cached(&d.lastTime, field)
 		if err != nil {
@@ -172,18 +173,26 @@ func (d *decoder) value(c *column, v float64) error {
 	return nil
 }
 
-// intern returns b as a string that is shared with earlier rows; likely is what it
+// intern sets to to b, as a string that is shared with earlier rows; likely is what it
 // most likely is.
-func (d *decoder) intern(b []byte, likely string) string {
+func (d *decoder) intern(to *string, b []byte, likely string, line, i int) error {
 	if string(b) == likely {
-		return likely
+		*to = likely
+		return nil
 	}
-	if s, ok := d.names[string(b)]; ok {
-		return s
+	name, ok := d.names[string(b)]
+	if !ok {
+		if len(b) > maxName {
+			return d.format.fail(line, i+1, "the name %.60q… is over %d bytes long", b, maxName)
+		}
+		if err := d.keep(line, i+1, len(b)); err != nil {
+			return err
+		}
+		name = string(b)
+		d.names[name] = name
 	}
-	s := string(b)
-	d.names[s] = s
-	return s
+	*to = name
+	return nil
 }
 
 // end completes a row, and hands on the sample before it.
@@ -196,7 +205,10 @@ func (d *decoder) end(line int) error {
 		return d.format.fail(line, 0, "the time is empty")
 	}
 	if d.part != "" {
-		s.GPU = d.partOf(s.GPU, d.part)
+		var err error
+		if s.GPU, err = d.partOf(line, s.GPU, d.part); err != nil {
+			return err
+		}
 	}
 	if used, ok := s.Get(MemUsed); ok {
 		if total, ok := s.Get(MemTotal); ok && used > total*(1+noise) {
@@ -257,7 +269,7 @@ func (s *Sample) join(o *Sample) {
 }
 
 // partOf returns the name of a MIG instance, shared with earlier rows.
-func (d *decoder) partOf(gpu, part string) string {
+func (d *decoder) partOf(line int, gpu, part string) (string, error) {
 	key := [2]string{gpu, part}
 	name, ok := d.parts[key]
 	if !ok {
@@ -265,9 +277,12 @@ func (d *decoder) partOf(gpu, part string) string {
 			d.parts = map[[2]string]string{}
 		}
 		name = partName(gpu, part)
+		if err := d.keep(line, 0, len(name)); err != nil {
+			return "", err
+		}
 		d.parts[key] = name
 	}
-	return name
+	return name, nil
 }
 
 // finish returns the summary of what was read.
@@ -290,6 +305,13 @@ func (d *decoder) describe(line int) error {
 	}
 	known, ok := desc.known[string(desc.text)]
 	if !ok {
+		if len(desc.text) > maxDescribed {
+			return d.format.fail(line, 0, "what describes the resource is over %d KiB", maxDescribed>>10)
+		}
+		// It is kept as it is written and as it is read.
+		if err := d.keep(line, 0, 2*len(desc.text)); err != nil {
+			return err
+		}
 		known = &Description{}
 		for _, f := range desc.fields {
 			c := &d.layout.columns[f.column]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,18 @@ import (
 // is a *FileError in one line, and every value is within its signal's range.
 func holds(t *testing.T, data []byte, f Format) {
 	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	defer func() {
+		runtime.ReadMemStats(&after)
+		most := uint64(8<<20 + 64*len(data))
+		if isParquet(data[:min(4, len(data))]) {
+			most += 2 * maxPageMemory // of one row group; a page counts as decoded and as read
+		}
+		if cost := after.TotalAlloc - before.TotalAlloc; cost > most {
+			t.Fatalf("%d bytes cost %d bytes of memory, more than %d", len(data), cost, most)
+		}
+	}()
 	sum, err := Read(context.Background(), bytes.NewReader(data), f, func(s *Sample) error {
 		if s.Resource == "" || s.Time.IsZero() {
 			t.Fatalf("a sample without resource or time: %s", flat(s))
@@ -55,6 +68,9 @@ func FuzzReadCSV(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+	f.Add(bomb(f, "resource,time\na,0\n", 1<<20))
+	f.Add([]byte(strings.Repeat("\x00", 1<<19)))
+	f.Add([]byte("resource,time" + strings.Repeat(",a", 1<<12)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		holds(t, data, Format{})
 		holds(t, data, Format{Resource: "r", Map: map[string]string{"time": "t_s", "gpu_util": "gpu_util_pct"}})

@@ -19,13 +19,23 @@ const (
 // CheckPages refuses a column chunk whose pages claim more than the file holds or than
 // a page may.
 func CheckPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) error {
+	_, err := checkPages(r, size, chunk)
+	return err
+}
+
+// checkPages also returns how many bytes the chunk's dictionary and its largest page take
+// when they are unpacked. Encodings write many equal values in few bytes, but a number
+// takes 8 and a dictionary's index 4; a string that repeats the one before it may be as
+// long as the page.
+func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) (memory int64, err error) {
+	var dictionary, largest int64
 	at := chunk.DataPageOffset
 	if chunk.DictionaryPageOffset != 0 {
 		at = chunk.DictionaryPageOffset
 	}
 	end := at + chunk.TotalCompressedSize
 	if at < 0 || end < at || end > size {
-		return fmt.Errorf("its column chunk of %d bytes at %d lies outside the file: %w", chunk.TotalCompressedSize, at, io.ErrUnexpectedEOF)
+		return 0, fmt.Errorf("its column chunk of %d bytes at %d lies outside the file: %w", chunk.TotalCompressedSize, at, io.ErrUnexpectedEOF)
 	}
 	var protocol thrift.CompactProtocol
 	for left := chunk.NumValues; at < end && left > 0; {
@@ -33,20 +43,30 @@ func CheckPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) error {
 		buffered := bufio.NewReaderSize(section, 256)
 		var h format.PageHeader
 		if err := thrift.NewDecoder(protocol.NewReader(buffered)).Decode(&h); err != nil {
-			return fmt.Errorf("read the header of the page at %d: %w", at, err)
+			return 0, fmt.Errorf("read the header of the page at %d: %w", at, err)
 		}
 		read, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		at += read - int64(buffered.Buffered()) + int64(h.CompressedPageSize)
 		values := max(h.DataPageHeader.V.NumValues, h.DataPageHeaderV2.V.NumValues)
 		if h.CompressedPageSize < 0 || at > end || h.UncompressedPageSize < 0 || h.UncompressedPageSize > maxPageBytes ||
 			h.DictionaryPageHeader.V.NumValues > maxPageValues || values < 0 || values > maxPageValues || int64(values) > left {
-			return fmt.Errorf("the header of a page claims %d bytes, %d unpacked, and %d values: %w", h.CompressedPageSize,
+			return 0, fmt.Errorf("the header of a page claims %d bytes, %d unpacked, and %d values: %w", h.CompressedPageSize,
 				h.UncompressedPageSize, max(values, h.DictionaryPageHeader.V.NumValues), io.ErrUnexpectedEOF)
 		}
 		left -= int64(values)
+		unpacked := int64(h.UncompressedPageSize)
+		if h.Type == format.DictionaryPage {
+			dictionary = max(dictionary, unpacked, 8*int64(h.DictionaryPageHeader.V.NumValues))
+			continue
+		}
+		page := max(unpacked, 8*int64(values))
+		if h.DataPageHeader.V.Encoding == format.DeltaByteArray || h.DataPageHeaderV2.V.Encoding == format.DeltaByteArray {
+			page = unpacked * max(int64(values), 1)
+		}
+		largest = max(largest, page)
 	}
-	return nil
+	return dictionary + largest, nil
 }

@@ -62,12 +62,18 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 		return each(s)
 	}
 	for i, group := range file.RowGroups() {
+		var together int64
 		for _, c := range columns {
 			chunk := &file.Metadata().RowGroups[i].Columns[c.index].MetaData
-			if err := CheckPages(r, size, chunk); err != nil {
+			memory, err := checkPages(r, size, chunk)
+			if err != nil {
 				e := d.format.fail(row+1, c.at+1, "%s is not valid Parquet", d.layout.columns[c.at].name)
 				e.Err = err
 				return e
+			}
+			if together += memory; together > maxPageMemory || together < 0 {
+				return d.format.fail(row+1, c.at+1, "%s has pages that, with those of the columns before, unpack to over %d MiB at once: write smaller pages",
+					d.layout.columns[c.at].name, maxPageMemory>>20)
 			}
 		}
 		if err := readRowGroup(d, group, columns, &row); err != nil {
@@ -131,6 +137,9 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 		}
 		names = append(names, path[0])
 		leaves = append(leaves, leaf{column.ColumnIndex, column.Node})
+	}
+	if n := len(names) + len(unread); n > maxColumns {
+		return nil, d.format.fail(0, 0, "it has %d columns: at most %d are read", n, maxColumns)
 	}
 	l, fail := newLayout(names, d.format)
 	if fail != nil {
