@@ -97,7 +97,7 @@ func (o *Observation) unused() bool {
 
 // since returns the time from which on an observation's state is known to have lasted;
 // zero is not known. What only costs by existing lasts since it was made, a running
-// machine since its launch.
+// machine since its launch or, where nobody dates that, since it was measured.
 func (o *Observation) since() time.Time {
 	t := o.StateSince
 	if !o.Ref.Kind.Traits().Stateful || (t.IsZero() && o.Ref.Kind == inventory.KindInstance && o.State == inventory.StateRunning) {
@@ -106,7 +106,24 @@ func (o *Observation) since() time.Time {
 	if t.After(o.At) {
 		return time.Time{}
 	}
+	if t.IsZero() && o.State == inventory.StateRunning {
+		return o.measured()
+	}
 	return t
+}
+
+// measured returns from when on a resource was measured up to its observation, in gaps of
+// at most [MaxGap]; zero where it was not.
+func (o *Observation) measured() time.Time {
+	var since time.Time
+	end := o.At
+	for _, s := range slices.Backward(o.Duty) {
+		if s.State == Unused || s.To.Before(end.Add(-MaxGap)) {
+			break
+		}
+		since, end = s.From, s.From
+	}
+	return since
 }
 
 // ended says whether a run is over, or may be, whose meters the observation does not

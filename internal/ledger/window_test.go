@@ -201,3 +201,33 @@ func TestUnusedIsWasted(t *testing.T) {
 		})
 	}
 }
+
+// TestMeasuredTimeRan: a machine whose start nobody dates ran while it was measured.
+func TestMeasuredTimeRan(t *testing.T) {
+	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
+	r := &inventory.Resource{ID: "m", Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, State: inventory.StateRunning}
+	for _, tc := range []struct {
+		name   string
+		spans  []ledger.Span
+		wasted ledger.Dollars
+		gap    int64 // hours
+	}{
+		{"all the time", []ledger.Span{{From: at(0), To: at(20), State: duty.Idle}}, 20, 0},
+		{"from some time on", []ledger.Span{{From: at(5), To: at(20), State: duty.Idle}}, 15, 5},
+		{"with a short gap", []ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(12), To: at(20), State: duty.Idle}}, 13, 5},
+		{"with a long gap", []ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(13), To: at(20), State: duty.Idle}}, 7, 13},
+		{"long ago", []ledger.Span{{From: at(5), To: at(10), State: duty.Idle}}, 0, 20},
+		{"never", nil, 0, 20},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := ledger.Window([]ledger.Seen{{Account: account, At: at(20), Resources: []*inventory.Resource{r}, Spans: map[inventory.Ref][]ledger.Span{r.Ref(): tc.spans},
+				Rates: map[inventory.Ref][]ledger.Charge{r.Ref(): {{Meter: "compute", Category: ledger.Compute, ListCost: 730 * money.USD}}}}}, start, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.Total; got.Wasted != tc.wasted*ledger.Dollars(money.USD) || got.UnknownSeconds != tc.gap*3600 {
+				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", money.Amount(got.Wasted), got.UnknownSeconds/3600, tc.wasted, tc.gap)
+			}
+		})
+	}
+}

@@ -124,6 +124,7 @@ func (w *world) audit() *round.Result {
 	}
 	for _, f := range a.Findings {
 		t.Waste += f.Waste
+		t.FindingsWaste += f.Waste
 		team(f.Resource).Waste += f.Waste
 		if f.Claims[0].Category == ledger.Compute {
 			wasted[f.Resource.Ref()] += f.Waste
@@ -184,7 +185,21 @@ func (w *world) audit() *round.Result {
 		}
 	}
 	a.Totals = t
+	a.Window = lastMonth(t)
 	return a
+}
+
+// lastMonth is a window in which what runs now ran all the time.
+func lastMonth(t round.Totals) *ledger.Costs {
+	active, dark := t.ByCategory[round.CategoryActive], t.CannotJudge
+	c := ledger.Cost{Wasted: ledger.Dollars(t.Waste), Used: ledger.Dollars(active), CannotJudge: ledger.Dollars(dark),
+		Other: ledger.Dollars(t.Cost - t.Waste - active - dark), Amount: ledger.Dollars(t.Cost)}
+	if t.Unpriced > 0 {
+		c.UnknownSeconds, c.UnboundedSeconds, c.AtMostReason = int64(money.Month/time.Second), int64(money.Month/time.Second), "no price"
+	} else {
+		c.AtMost = new(ledger.Dollars)
+	}
+	return &ledger.Costs{Since: now.Add(-money.Month), Until: now, Total: c}
 }
 
 // window is 14 days of hourly points of one signal; value returns what was measured

@@ -45,10 +45,10 @@ func Build(a *round.Result, o Options) Document {
 	for i := range a.Findings {
 		d.Findings = append(d.Findings, newFinding(&a.Findings[i], a.Charges))
 	}
+	d.Steps, d.Totals = savings(d.Findings, a)
 	d.cost(a)
 	d.waste(a)
 	d.categories(a, m)
-	d.Steps, d.Totals = savings(d.Findings, a)
 	d.Totals.MonthlyCannotJudgeUSD = known(a.Totals.CannotJudge, m.unpricedIn[round.CategoryUnknown] == 0)
 	d.Totals.MonthlyCommittedUSD = known(a.Totals.Committed, m.unpricedIn[string(ledger.Committed)] == 0)
 	d.Totals.UnpricedResources = a.Totals.Unpriced
@@ -98,6 +98,7 @@ func (d *Document) cost(a *round.Result) {
 	}
 }
 
+// waste shows what was wasted over the window, and what the findings waste now.
 func (d *Document) waste(a *round.Result) {
 	unknown := 0
 	for _, f := range d.Findings {
@@ -105,13 +106,37 @@ func (d *Document) waste(a *round.Result) {
 			unknown++
 		}
 	}
-	d.MonthlyWasteUSD = known(a.Totals.Waste, unknown == 0 && d.MonthlyCostUSD.Known())
-	switch {
-	case !d.MonthlyCostUSD.Known() && !d.MonthlyWasteUSD.Known():
-		d.MonthlyWasteNote = d.MonthlyCostNote
-	case unknown > 0:
-		d.MonthlyWasteNote = "without " + plural(unknown, "finding") + " on resources that have no price"
+	d.Totals.FindingsWasteUSD = known(a.Totals.FindingsWaste, unknown == 0 && d.MonthlyCostUSD.Known())
+	w := newWindow(a.Window)
+	if d.Window = w; w == nil {
+		d.MonthlyWasteNote = "usage was read over no window"
+		return
 	}
+	without := ""
+	if unknown > 0 {
+		without = "without " + plural(unknown, "finding") + " on resources that have no price"
+	}
+	complete := w.UnknownAtMostUSD.Known() || w.TotalUSD.Or(0) != 0
+	if d.MonthlyWasteUSD = known(a.Totals.Waste, complete && unknown == 0); !complete {
+		d.MonthlyWasteNote = "nothing that ran in the last " + w.span() + " has a price"
+		return
+	}
+	d.MonthlyWasteNote = joined(", ", "over the last "+w.span(), without)
+}
+
+func newWindow(c *ledger.Costs) *Window {
+	if c == nil {
+		return nil
+	}
+	t := c.Total
+	dollars := func(v ledger.Dollars) Dollars { return USD(money.Amount(v)) }
+	w := &Window{From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: dollars(t.Used), StarvedUSD: dollars(t.Starved), WarmingUSD: dollars(t.Warming),
+		WastedUSD: dollars(t.Wasted), UnmeasuredUSD: dollars(t.CannotJudge), OtherUSD: dollars(t.Other), TotalUSD: dollars(t.Amount),
+		UnknownSeconds: t.UnknownSeconds, UnknownReason: t.AtMostReason}
+	if t.AtMost != nil {
+		w.UnknownAtMostUSD = dollars(*t.AtMost)
+	}
+	return w
 }
 
 func (d *Document) categories(a *round.Result, m *meters) {
@@ -435,7 +460,8 @@ func (m *meters) assumptions() []string {
 	out := []string{
 		"A month is 730 hours; each resource is taken to run on as it does now.",
 		"Costs are list prices. Savings are net of reserved instances and savings plans, and of what keeps costing.",
-		"Waste is what idle, held, stalled or unused resources cost. What could not be measured is in neither used nor waste.",
+		"Waste is what idle, held, stalled or unused resources cost over the window, brought to a month. What was not measured is in neither used nor waste.",
+		"Savings are what all fixes together save: storage and right-sizing are savings and no waste.",
 		"Data transfer is not counted: only a bill says what was transferred.",
 	}
 	for _, e := range slices.Sorted(maps.Keys(m.estimates)) {

@@ -216,7 +216,7 @@ func TestHeadline(t *testing.T) {
 		audit *round.Result
 		want  string
 	}{
-		{"waste", realistic(), "$16,338 of $79,386 a month is spent on nothing"},
+		{"waste", realistic(), "$16,338 a month is wasted, 21 % of what the last 30d 10h cost"},
 		{"none", nothingFound(), "$734 a month, and no waste in what could be judged"},
 		{"no prices", allUnpriced(), "nothing that runs has a price"},
 		{"nothing there", newWorld().audit(), "no resources in what could be read"},

@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Schema names the shape of a Document. Fields are only ever added to it.
@@ -53,13 +54,17 @@ type Document struct {
 	Accounts   []string  `json:"accounts"`
 	Regions    []string  `json:"regions"`
 	Resources  Resources `json:"resources"`
-	// MonthlyCostUSD is what everything with a price costs, MonthlyWasteUSD what of
-	// it is idle, held, stalled or unused. Null when nothing has a price; the notes
-	// say why, or what is left out.
-	MonthlyCostUSD   Dollars `json:"monthly_cost_usd"`
-	MonthlyCostNote  string  `json:"monthly_cost_note,omitempty"`
+	// MonthlyCostUSD is what everything with a price costs as it runs now. Null when
+	// nothing has a price; the note says why, or what is left out.
+	MonthlyCostUSD  Dollars `json:"monthly_cost_usd"`
+	MonthlyCostNote string  `json:"monthly_cost_note,omitempty"`
+	// MonthlyWasteUSD is the charges of hours in which machines were idle, held or
+	// stalled, and of unused resources, over the window, brought to a month. Null when
+	// no time of the window has a price; the note says why, or what is left out.
 	MonthlyWasteUSD  Dollars `json:"monthly_waste_usd"`
 	MonthlyWasteNote string  `json:"monthly_waste_note,omitempty"`
+	// Window is what the account cost over the window of the audit; null without one.
+	Window *Window `json:"window"`
 	// Categories add up to MonthlyCostUSD where none is null, and with a bill to
 	// MonthlyBilledUSD.
 	Categories      Categories        `json:"categories"`
@@ -78,6 +83,45 @@ type Document struct {
 	Billed           *Billed       `json:"billed"`
 	Prices           []PriceSource `json:"prices"`
 	Assumptions      []string      `json:"assumptions"`
+}
+
+// Window is what was charged from From to To, and not brought to a month: what `costs`
+// shows for that time. Used, wasted, unmeasured and other add up to the total.
+type Window struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// UsedUSD is compute that was busy, starved or warming; StarvedUSD and WarmingUSD are
+	// those parts of it.
+	UsedUSD    Dollars `json:"used_usd"`
+	StarvedUSD Dollars `json:"starved_usd"`
+	WarmingUSD Dollars `json:"warming_usd"`
+	// WastedUSD is compute that was idle, held or stalled, and unused resources.
+	WastedUSD     Dollars `json:"wasted_usd"`
+	UnmeasuredUSD Dollars `json:"unmeasured_usd"`
+	// OtherUSD is storage, network and overhead that is not known to be unused.
+	OtherUSD Dollars `json:"other_usd"`
+	TotalUSD Dollars `json:"total_usd"`
+	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
+	// what price. It is in no amount, and costs at most UnknownAtMostUSD: null with a
+	// reason where a price is missing.
+	UnknownSeconds   int64   `json:"unknown_seconds"`
+	UnknownAtMostUSD Dollars `json:"unknown_at_most_usd"`
+	UnknownReason    string  `json:"unknown_at_most_reason,omitempty"`
+}
+
+// span names the window's length: "14d".
+func (w *Window) span() string { return usage.Span(w.To.Sub(w.From)) }
+
+// gap says what of the window is not known; empty where all is.
+func (w *Window) gap() string {
+	if w == nil || w.UnknownSeconds == 0 {
+		return ""
+	}
+	most := w.UnknownReason
+	if v, ok := w.UnknownAtMostUSD.Get(); ok {
+		most = "at most " + dollars(v)
+	}
+	return usage.Span(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.span() + ", neither used nor wasted: " + most
 }
 
 // Resources counts what was seen.
@@ -104,6 +148,8 @@ type Categories struct {
 
 // Totals are the sums beside cost and waste.
 type Totals struct {
+	// FindingsWasteUSD is what the findings call waste, at the rate at which it costs now.
+	FindingsWasteUSD Dollars `json:"findings_waste_usd"`
 	// MonthlySavingsUSD is what the fixes save where that is known; null when it is
 	// known of none of the findings.
 	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
@@ -129,7 +175,7 @@ type Step struct {
 	Step     int    `json:"step"`
 	Name     string `json:"name"`
 	Findings int    `json:"findings"`
-	// MonthlyWasteUSD is what these findings count as waste.
+	// MonthlyWasteUSD is what these findings count as waste, at the rate of now.
 	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
 	// MonthlySavingsUSD is the known part; null when it is known of none.
 	MonthlySavingsUSD    Dollars `json:"monthly_savings_usd"`
@@ -139,7 +185,8 @@ type Step struct {
 	Risk finding.Level `json:"risk"`
 }
 
-// Owner is one team's cost and waste. Team is empty where no tag names one.
+// Owner is one team's cost and waste, as those of the document. Team is empty where no tag
+// names one.
 type Owner struct {
 	Team            string  `json:"team"`
 	Resources       int     `json:"resources"`
@@ -178,7 +225,8 @@ type Finding struct {
 	// SavingsUpperBoundUSD is the most the fix saves; null when there is no bound.
 	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
 	SavingsUnknown       string  `json:"savings_unknown,omitempty"`
-	// MonthlyWasteUSD is what is spent on nothing; null when it has no price.
+	// MonthlyWasteUSD is what is spent on nothing, at the rate of now; null when it has no
+	// price.
 	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
 	// MonthlyCostUSD is what the resource costs; null when that is not known, and
 	// then CostUnknown says why.

@@ -106,13 +106,12 @@ func HTML(w io.Writer, a *round.Result, o Options) error {
 	if !d.FinishedAt.IsZero() {
 		v.Date = d.FinishedAt.Format("2 January 2006, 15:04 UTC")
 	}
-	if d.MonthlyWasteUSD.Known() && d.MonthlyCostUSD.Known() {
-		v.WasteShare = percent(share(d.MonthlyWasteUSD, d.MonthlyCostUSD)) + " of what runs"
+	if d.MonthlyWasteUSD.Known() {
+		v.WasteShare = percent(d.wasteShare()) + " of the cost"
 	}
-	if cost, ok := d.MonthlyCostUSD.Get(); ok {
-		used := USD(max(0, cost-d.MonthlyWasteUSD.Or(0)-d.Totals.MonthlyCannotJudgeUSD.Or(0)))
-		v.WholeLabel = fmt.Sprintf("Of %s a month, %s is wasted, %s cannot be judged, %s is in use or not known to be wasted.",
-			d.MonthlyCostUSD, d.MonthlyWasteUSD, d.Totals.MonthlyCannotJudgeUSD, used)
+	if w := d.Window; w != nil {
+		v.WholeLabel = fmt.Sprintf("Of %s in the last %s, %s was wasted, %s was not measured, %s was used, %s is storage, network and overhead.",
+			w.TotalUSD, w.span(), w.WastedUSD, w.UnmeasuredUSD, w.UsedUSD, w.OtherUSD)
 	}
 	resources := make(map[string]*inventory.Resource, len(a.Findings))
 	for i := range a.Findings {

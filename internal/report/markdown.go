@@ -24,10 +24,11 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 		p("| | a month | an hour | |\n|---|---:|---:|---|\n")
 		p("| running | %s | %s | %s |\n", d.MonthlyCostUSD, hourly(d.MonthlyCostUSD), mdText(d.MonthlyCostNote))
 		part := ""
-		if d.MonthlyWasteUSD.Known() && d.MonthlyCostUSD.Known() {
-			part = percent(share(d.MonthlyWasteUSD, d.MonthlyCostUSD)) + " of what runs"
+		if d.MonthlyWasteUSD.Known() {
+			part = percent(d.wasteShare()) + " of the cost"
 		}
-		p("| **wasted** | **%s** | %s | %s |\n", d.MonthlyWasteUSD, hourly(d.MonthlyWasteUSD), mdText(joined("; ", part, d.MonthlyWasteNote)))
+		p("| **wasted** | **%s** | %s | %s |\n", d.MonthlyWasteUSD, hourly(d.MonthlyWasteUSD), mdText(joined(" ", part, d.MonthlyWasteNote)))
+		p("| findings | %s | %s | is wasted at today's rate |\n", d.Totals.FindingsWasteUSD, hourly(d.Totals.FindingsWasteUSD))
 		p("| can save | %s | | %s |\n", d.Totals.MonthlySavingsUSD, mdText(d.beyond(allSteps)))
 		if len(d.CannotJudge) > 0 {
 			p("| cannot judge | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), plural(len(d.CannotJudge), "machine"))
@@ -62,10 +63,14 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 		}
 		p("\n")
 	}
-	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 {
+	gap := d.Window.gap()
+	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		p("### What these figures do not cover\n\n")
 		if n := len(d.CannotJudge); n > 0 {
 			p("- Cannot judge %s: %s\n", plural(n, "machine"), mdText(commonest(d.CannotJudge)))
+		}
+		if gap != "" {
+			p("- Not known: %s\n", mdText(gap))
 		}
 		for i := range d.Unpriced {
 			p("- No price: %s\n", mdText(unpricedLine(&d.Unpriced[i])))
@@ -101,7 +106,7 @@ func headline(d *Document) string {
 	case waste == 0:
 		return dollars(cost) + " a month, and no waste in what could be judged"
 	}
-	return dollars(waste) + " of " + dollars(cost) + " a month is spent on nothing"
+	return dollars(waste) + " a month is wasted, " + percent(d.wasteShare()) + " of what the last " + d.Window.span() + " cost"
 }
 
 var mdSpecial = strings.NewReplacer(

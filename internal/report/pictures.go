@@ -58,12 +58,14 @@ type bar struct {
 	Value, Aside string
 }
 
-// whole draws what everything costs as one bar: wasted, not judged, the rest.
+// whole draws what was charged over the window as one bar: wasted, not measured, the rest.
 func (d *Document) whole() []segment {
-	cost := d.MonthlyCostUSD.Or(0)
-	waste := min(d.MonthlyWasteUSD.Or(0), cost)
-	dark := min(d.Totals.MonthlyCannotJudgeUSD.Or(0), cost-waste)
-	return stack(float64(cost), part("waste", waste), part("dark", dark), part("cost", cost-waste-dark))
+	w := d.Window
+	if w == nil {
+		return nil
+	}
+	total, waste, dark := w.TotalUSD.Or(0), w.WastedUSD.Or(0), w.UnmeasuredUSD.Or(0)
+	return stack(float64(total), part("waste", waste), part("dark", dark), part("cost", total-waste-dark))
 }
 
 // stepBars draws what each step's findings waste and save.
@@ -120,14 +122,14 @@ func (d *Document) ownerBars() []bar {
 		cost, waste := o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0)
 		b := bar{
 			Label: fit(plain(o.Team), 40), Note: plural(o.Resources, "resource"),
-			Segments: stack(float64(most), part("waste", waste), part("cost", cost-waste)),
+			Segments: stack(float64(most), part("waste", waste), part("cost", max(0, cost-waste))),
 			Value:    o.MonthlyCostUSD.String(),
 		}
 		if b.Label == "" {
 			b.Label = "no team tag"
 		}
 		if waste > 0 {
-			b.Aside = dollars(waste) + " wasted, " + unbroken(percent(share(o.MonthlyWasteUSD, o.MonthlyCostUSD)))
+			b.Aside = dollars(waste) + " wasted"
 		}
 		out = append(out, b)
 	}

@@ -128,12 +128,11 @@ func (s *screen) money() {
 	rows := []struct {
 		name   string
 		amount Dollars
-	}{{"running", d.MonthlyCostUSD}, {"wasted", d.MonthlyWasteUSD}, {"can save", d.Totals.MonthlySavingsUSD}}
-	perHour = max(wide(hourly(d.MonthlyCostUSD)), wide(hourly(d.MonthlyWasteUSD)))
+	}{{"running", d.MonthlyCostUSD}, {"wasted", d.MonthlyWasteUSD}, {"findings", d.Totals.FindingsWasteUSD}, {"can save", d.Totals.MonthlySavingsUSD}}
 	for _, r := range rows {
-		perMonth = max(perMonth, wide(monthly(r.amount)))
+		perHour, perMonth = max(perHour, wide(hourly(r.amount))), max(perMonth, wide(monthly(r.amount)))
 	}
-	share := share(d.MonthlyWasteUSD, d.MonthlyCostUSD)
+	share := d.wasteShare()
 	s.line()
 	for _, r := range rows {
 		cells := []cell{gap, {text: r.name, width: label}, {text: hourly(r.amount), width: perHour, right: true}, gap,
@@ -147,7 +146,8 @@ func (s *screen) money() {
 			if d.MonthlyWasteUSD.Or(0) > 0 {
 				cells[1].paint, cells[2].paint, cells[4].paint = s.paint.waste, s.paint.waste, s.paint.waste
 			}
-			if d.MonthlyWasteUSD.Known() && d.MonthlyCostUSD.Known() {
+			note = d.MonthlyWasteNote
+			if d.MonthlyWasteUSD.Known() {
 				bar := max(0, min(barWidth, s.width-label-perHour-perMonth-14))
 				full := int(share*float64(bar) + 0.5)
 				if share > 0 {
@@ -156,6 +156,11 @@ func (s *screen) money() {
 				cells = append(cells, gap, cell{text: percent(share), width: 6, right: true, paint: cells[1].paint}, gap,
 					cell{text: strings.Repeat("█", full), paint: cells[1].paint},
 					cell{text: strings.Repeat("░", bar-full), paint: s.paint.dim})
+			}
+		case "findings":
+			note = "is wasted at today's rate"
+			if !d.Totals.FindingsWasteUSD.Known() {
+				note = "no finding has a price"
 			}
 		case "can save":
 			if d.Totals.MonthlySavingsUSD.Or(0) > 0 {
@@ -345,7 +350,8 @@ const maxCautions = 5
 // cautions says what the figures do not cover.
 func (s *screen) cautions() {
 	d := s.doc
-	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 {
+	gap := d.Window.gap()
+	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		s.line()
 	}
 	if n := len(d.CannotJudge); n > 0 {
@@ -358,6 +364,9 @@ func (s *screen) cautions() {
 			text += "; to measure: " + how
 		}
 		s.caution("cannot judge", text)
+	}
+	if gap != "" {
+		s.caution("not known", gap)
 	}
 	if len(d.Unpriced) > 0 {
 		shown := 3

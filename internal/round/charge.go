@@ -13,8 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// charge prices what is there and posts what the round saw. An account that cannot be
-// charged is not acted on; the round goes on without it.
+// charge prices what is there and posts what the round saw; an audit charges its window by
+// the same rules, in memory. An account that cannot be charged is not acted on; the round
+// goes on without it.
 func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 	if !e.charged {
 		e.charges = ledger.RunRates(r.Resources, e.Prices)
@@ -28,10 +29,20 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 		e.charged = true
 	}
 	r.Charges = e.charges
+	if e.Books == nil && e.Query.Window <= 0 {
+		return nil
+	}
+	all := e.Seen(r, now)
+	if e.Query.Window > 0 {
+		var err error
+		if r.Window, err = ledger.Window(all, now.Add(-e.Query.Window), []ledger.Dimension{ledger.ByTeam}); err != nil {
+			return fmt.Errorf("charge the last %s: %w", e.Query.Window, err)
+		}
+	}
 	if e.Books == nil {
 		return nil
 	}
-	for _, seen := range e.Seen(r, now) {
+	for _, seen := range all {
 		if err := e.Books.Post(ctx, seen); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -48,7 +59,7 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 // Seen returns what a round's observation comes to, one for each account. An account of
 // which nothing could be listed is in none.
 func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
-	spans := map[inventory.Ref][]ledger.Span{}
+	spans := e.past(r, now)
 	for ref, s := range e.subjects {
 		if s.does == nil || s.does.State == duty.Unknown {
 			continue
@@ -63,7 +74,7 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 		if to.IsZero() || to.After(now) {
 			to = now
 		}
-		spans[ref] = []ledger.Span{{From: from, To: to, State: s.does.State}}
+		spans[ref] = append([]ledger.Span{{From: from, To: to, State: s.does.State}}, spans[ref]...)
 	}
 	accounts := map[string]bool{}
 	for _, id := range r.Accounts {

@@ -54,6 +54,10 @@ type subject struct {
 	*inventory.Resource
 	ref     inventory.Ref
 	tracker *duty.Tracker
+	// did is what it did by itself over the window of an audit: it was judged last at asked,
+	// and that may change by itself at turns.
+	did          duty.Spans
+	asked, turns time.Time
 	// own is what it does by itself, and does what it does as a machine of its gang; nil
 	// where that is not judged.
 	own  *duty.Verdict
@@ -98,6 +102,9 @@ type Result struct {
 	// Verdicts are those over the window of an audit, by resource.
 	Verdicts map[inventory.Ref]duty.Verdict
 	Charges  map[inventory.Ref][]ledger.Charge
+	// Window is what the account cost over the window of an audit, by team, as far as this
+	// round alone can tell: the waste of an audit. Nil without a window.
+	Window   *ledger.Costs
 	Findings []finding.Finding
 	Totals   Totals
 	// Billing is what the supplied bill comes to; nil without one.

@@ -61,7 +61,7 @@ func (e *Engine) sync(resources []*inventory.Resource) (fresh map[*subject]bool)
 			e.charged, fresh[s] = false, true
 		case s.Resource != r:
 			if !r.CreatedAt.Equal(s.CreatedAt) || r.Incarnation != s.Incarnation || r.State != s.State {
-				s.tracker, fresh[s] = nil, true
+				s.tracker, s.did, s.asked, s.turns, fresh[s] = nil, duty.Spans{}, time.Time{}, time.Time{}, true
 			}
 			s.Resource, s.news = r, true
 			e.charged = false
@@ -98,7 +98,7 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 			known = append(known, res)
 		}
 	}
-	in := &intake{engine: e, now: now, taken: map[*inventory.Resource]*taken{}}
+	in := &intake{engine: e, now: now, taken: map[*subject]*taken{}}
 	if e.Query.Window > 0 {
 		in.windows = map[inventory.Ref]*usage.Window{}
 	}
@@ -120,6 +120,10 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 				return err
 			}
 		}
+	}
+	for s, t := range in.taken {
+		s.replay(t.samples, now)
+		t.samples = nil
 	}
 	r.Windows = in.windows
 	return nil
@@ -159,14 +163,15 @@ func stepOf(window time.Duration) time.Duration {
 	return time.Hour
 }
 
-// intake hands the points of sources on to trackers and windows.
+// intake hands the points of sources on to windows and, once all sources were read, to
+// trackers: at once where nobody asks what was before.
 type intake struct {
 	engine  *Engine
 	now     time.Time
 	source  int // the number of the one that is being read
 	windows map[inventory.Ref]*usage.Window
 	mu      sync.Mutex
-	taken   map[*inventory.Resource]*taken
+	taken   map[*subject]*taken
 }
 
 // taken says which source speaks for a signal of a resource: 1 more than its number, 0
@@ -174,6 +179,8 @@ type intake struct {
 type taken struct {
 	by  [usage.Signals]uint8
 	gpu uint8
+	// samples are those that an audit has not handed to the tracker yet.
+	samples []*series
 }
 
 // open returns where the points of a resource go.
@@ -184,17 +191,21 @@ func (in *intake) open(r *inventory.Resource, o usage.Opened) usage.Sink {
 	if s == nil {
 		return nil
 	}
-	t := in.taken[r]
+	t := in.taken[s]
 	if t == nil {
 		t = &taken{}
-		in.taken[r] = t
+		in.taken[s] = t
 	}
 	out := &inlet{Opened: o, subject: s, taken: t, number: uint8(in.source + 1)}
 	if r.Kind.Traits().Measured {
 		if s.tracker == nil {
 			s.tracker = duty.NewTracker(in.engine.Duty, in.engine.Activity, in.engine.LookBack)
 		}
-		out.tracker = s.tracker.Open(o)
+		if in.windows == nil {
+			out.tracker = s.tracker.Open(o)
+		} else {
+			out.tracker = &held{taken: t, opened: o}
+		}
 	}
 	if in.windows != nil {
 		out.window = in.window(r, o)

@@ -84,7 +84,13 @@ type ServiceCost struct {
 
 // Totals are an audit's sums, a month of 730 hours at list price.
 type Totals struct {
-	Cost, Waste money.Amount
+	// Cost is what there is costs as it runs now.
+	Cost money.Amount
+	// Waste is what idle, held or stalled machines and unused resources cost over the
+	// window of the audit, brought to a month; 0 without a window.
+	Waste money.Amount
+	// FindingsWaste is what the findings call waste, at the rate at which it costs now.
+	FindingsWaste money.Amount
 	// CannotJudge is what compute of unknown duty costs; it is in neither used nor
 	// waste.
 	CannotJudge money.Amount
@@ -102,8 +108,8 @@ type Totals struct {
 
 // OwnerTotal is one team's cost and waste.
 type OwnerTotal struct {
-	Team        string // empty: no team tag
-	Cost, Waste money.Amount
+	Team        string       // empty: no team tag
+	Cost, Waste money.Amount // as those of the totals
 	Resources   int
 }
 

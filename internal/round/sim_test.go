@@ -64,8 +64,8 @@ func TestSimulatedAccount(t *testing.T) {
 						}
 					}
 				}
-				if a.Totals.Waste > a.Totals.Cost {
-					t.Errorf("waste %s of a cost of %s", a.Totals.Waste, a.Totals.Cost)
+				if a.Totals.FindingsWaste > a.Totals.Cost {
+					t.Errorf("waste %s of a cost of %s", a.Totals.FindingsWaste, a.Totals.Cost)
 				}
 			})
 		}

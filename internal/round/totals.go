@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -102,8 +103,20 @@ func sum(a *Result) (Totals, error) {
 		}
 	}
 	for _, f := range a.Findings {
-		ad.add(&t.Waste, f.Waste)
-		ad.add(&ownerOf(f.Resource).Waste, f.Waste)
+		ad.add(&t.FindingsWaste, f.Waste)
+	}
+	if w := a.Window; w != nil {
+		month := func(d ledger.Dollars) money.Amount {
+			v, err := Monthly(w, d)
+			ad.err = cmp.Or(ad.err, err)
+			return v
+		}
+		t.Waste = month(w.Total.Wasted)
+		for _, row := range w.Rows {
+			if o := owners[row.Key[0]]; o != nil {
+				o.Waste = month(row.Wasted)
+			}
+		}
 	}
 	t.BySteps = steps(a.Findings, &ad)
 	for _, o := range owners {
@@ -113,6 +126,11 @@ func sum(a *Result) (Totals, error) {
 		return cmp.Or(cmp.Compare(y.Cost, x.Cost), cmp.Compare(x.Team, y.Team))
 	})
 	return t, ad.err
+}
+
+// Monthly brings an amount of a window to a month of 730 hours.
+func Monthly(w *ledger.Costs, d ledger.Dollars) (money.Amount, error) {
+	return money.Amount(d).Mul(int64(money.Month/time.Second), int64(w.Until.Sub(w.Since)/time.Second))
 }
 
 // Duty returns the verdict on a resource's compute, and whether it is known what it

@@ -265,8 +265,8 @@ func TestWhatIsFound(t *testing.T) {
 			if !slices.Equal(rules, tc.rules) {
 				t.Errorf("found %q, want %q", rules, tc.rules)
 			}
-			if a.Totals.Waste != tc.waste || a.Totals.Waste > a.Totals.Cost {
-				t.Errorf("waste is %s of %s, want %s", a.Totals.Waste, a.Totals.Cost, tc.waste)
+			if a.Totals.FindingsWaste != tc.waste || a.Totals.FindingsWaste > a.Totals.Cost {
+				t.Errorf("waste is %s of %s, want %s", a.Totals.FindingsWaste, a.Totals.Cost, tc.waste)
 			}
 		})
 	}
