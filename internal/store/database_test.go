@@ -151,7 +151,7 @@ func TestSilentDatabases(t *testing.T) {
 		}
 		given, up := context.WithCancel(t.Context())
 		up()
-		if err := answered(given, "SELECT 1", hang); err != context.Canceled {
+		if err := answered(given, "SELECT 1", hang); !errors.Is(err, context.Canceled) {
 			t.Errorf("given up: %v", err)
 		}
 	})

@@ -109,13 +109,7 @@ func guarded(service string, limit *rate.Limiter, name string, check func(ctx co
 		if err := limit.Wait(ctx); err != nil {
 			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("wait for a turn to call %s: %w", service, err)
 		}
-		bounded, stop := context.WithTimeout(ctx, attemptIn)
-		defer stop()
-		out, meta, err := next.HandleFinalize(bounded, in)
-		if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-			err = &slowError{awsmiddleware.GetOperationName(ctx), err}
-		}
-		return out, meta, err
+		return attempted(ctx, in, next)
 	}
 	return func(stack *middleware.Stack) error {
 		if err := genuine(stack); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -46,6 +47,47 @@ func (e *slowError) Unwrap() error       { return e.cause }
 func (*slowError) Timeout() bool         { return true }
 func (*slowError) RetryableError() bool  { return true }
 func (*slowError) ConnectionError() bool { return true }
+
+// attempted makes one try of a call, which is given up when its answer takes too long. The
+// content of an object is read afterwards, and may take as long as it goes on.
+func attempted(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+	out middleware.FinalizeOutput, meta middleware.Metadata, err error,
+) {
+	bounded, end := context.WithCancel(ctx)
+	timer := time.AfterFunc(attemptIn, end)
+	out, meta, err = next.HandleFinalize(bounded, in)
+	late := !timer.Stop()
+	if object, ok := out.Result.(*s3.GetObjectOutput); ok && err == nil && !late {
+		object.Body = &stream{object.Body, timer, end}
+		return out, meta, nil
+	}
+	end()
+	if err != nil && late && ctx.Err() == nil {
+		err = &slowError{awsmiddleware.GetOperationName(ctx), err}
+	}
+	return out, meta, err
+}
+
+// stream is the content of an object, each part of which has to come in time.
+type stream struct {
+	io.ReadCloser
+	timer *time.Timer
+	end   context.CancelFunc
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	s.timer.Reset(attemptIn)
+	n, err := s.ReadCloser.Read(p)
+	if late := !s.timer.Stop(); late && err != nil && !errors.Is(err, io.EOF) {
+		err = &slowError{"GetObject", err}
+	}
+	return n, err
+}
+
+func (s *stream) Close() error {
+	defer s.end()
+	return s.ReadCloser.Close()
+}
 
 // genuine refuses answers that are not the service's.
 func genuine(stack *middleware.Stack) error {
@@ -88,7 +130,7 @@ func speaks(service, operation string, asked *smithyhttp.Request, body *bufio.Re
 	kind := ""
 	if asked != nil {
 		kind = asked.Header.Get("Content-Type")
-		if asked.Method == "HEAD" {
+		if asked.Method == "HEAD" || operation == "GetObject" { // it may hold anything
 			return true
 		}
 	}
