@@ -39,6 +39,7 @@ func TestSplit(t *testing.T) {
 		{"the largest denominator", 1 << 20, []Share{{Workload: "a", Part: 1<<63 - 1, Of: 1<<63 - 1}}, "a=0.001048576(0.00/0.00/0.001048576) rest=0.00", ""},
 		{"a denominator that just fits", 0, []Share{{Workload: "a", Part: 1, Of: 1<<63 - 1}}, "a=0.00(0.00/0.00/0.00) rest=0.00", ""},
 		{"a sum that does not fit", 1, []Share{{Workload: "a", Part: 1<<62 - 1, Of: 1 << 62}, {Workload: "b", Part: 1<<62 - 1, Of: 1 << 62}, {Workload: "c", Part: 1<<62 - 1, Of: 1 << 62}}, "", "common denominator"},
+		{"a denominator over 2^64", money.USD, []Share{{Workload: "a", Part: 1, Of: 1 << 62}, {Workload: "b", Part: 1, Of: 5}}, "", "common denominator"},
 		{"a denominator of 2^63", 1, []Share{{Workload: "a", Part: 1, Of: 1 << 62}, {Workload: "b", Part: 1, Of: 3}}, "", "common denominator"},
 		{"of nothing", 1, []Share{{Workload: "a"}}, "", "a has 0 of 0"},
 		{"denominators that do not fit", 1, []Share{{Workload: "a", Part: 1, Of: 1<<62 - 57}, {Workload: "b", Part: 1, Of: 1<<61 - 1}}, "", "common denominator"},

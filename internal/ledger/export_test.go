@@ -1,0 +1,4 @@
+package ledger
+
+// MaxConflicts is for tests from outside.
+const MaxConflicts = maxConflicts
