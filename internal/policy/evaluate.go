@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -189,7 +190,7 @@ func (p *Policy) Class() string {
 		{ClassAge, []string{"resource.age", "resource.state_age", "resource.last_activity", "checkpoint.age"}},
 		{ClassSchedule, []string{"schedule.off", "schedule.due", "now"}},
 	} {
-		if slices.ContainsFunc(class.facts, p.asks) {
+		if slices.ContainsFunc(class.facts, p.Asks) {
 			return class.name
 		}
 	}
@@ -199,10 +200,23 @@ func (p *Policy) Class() string {
 	return ClassState
 }
 
-// asks says whether a condition of the policy asks for a fact.
-func (p *Policy) asks(name string) bool {
+// Asks says whether a condition of the policy asks for a fact, such as "duty.coverage".
+func (p *Policy) Asks(name string) bool {
+	f := factIndex[name]
+	return p.anyFact(func(asked *fact) bool { return asked == f })
+}
+
+// Timeless says whether the conditions, other than the schedule, answer alike at any time
+// while nothing is learned, but for how long a state of duty has lasted.
+func (p *Policy) Timeless() bool {
+	return !p.anyFact(func(f *fact) bool {
+		return f.name == "now" || !strings.HasPrefix(f.name, "duty.") && (f.slope != 0 || f.turns != nil)
+	})
+}
+
+func (p *Policy) anyFact(is func(*fact) bool) bool {
 	for _, c := range []*condition{p.where, p.when} {
-		if c != nil && slices.Contains(c.facts, factIndex[name]) {
+		if c != nil && slices.ContainsFunc(c.facts, is) {
 			return true
 		}
 	}

@@ -78,6 +78,11 @@ type subject struct {
 	number   int
 	queued   bool
 	ahead    duty.Verdict // does, as far as it is known to last
+	kept     duty.Verdict // own
+	// foresight is what policies say of it whenever it is at work, and at rest; calm is
+	// until when that holds now, 0 where they were asked.
+	foresight [2]foresight
+	calm      int64
 }
 
 // answer is what a policy said of a subject last.
