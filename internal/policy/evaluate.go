@@ -175,21 +175,24 @@ const (
 	ClassState    = "state"    // what it is
 )
 
+// classes are the facts of each class, the first class that a policy asks for being its own.
+var classes = []struct {
+	name  string
+	facts []string
+}{
+	{ClassDuty, []string{"duty.state", "duty.lasting", "duty.coverage", "duty.why"}},
+	{ClassLease, []string{"lease.until", "lease.remaining", "lease.expired"}},
+	{ClassBudget, []string{"budget.state", "budget.used_share", "budget.forecast_share"}},
+	{ClassPrice, []string{"price.drift"}},
+	{ClassAge, []string{"resource.age", "resource.state_age", "resource.last_activity", "checkpoint.age"}},
+	{ClassSchedule, []string{"schedule.off", "schedule.due", "now"}},
+}
+
 // Class is the kind of evidence that the policy acts on: the first of duty, lease,
 // budget, price and age that its conditions ask for, else its schedule, else what the
 // resource is.
 func (p *Policy) Class() string {
-	for _, class := range []struct {
-		name  string
-		facts []string
-	}{
-		{ClassDuty, []string{"duty.state", "duty.lasting", "duty.coverage", "duty.why"}},
-		{ClassLease, []string{"lease.until", "lease.remaining", "lease.expired"}},
-		{ClassBudget, []string{"budget.state", "budget.used_share", "budget.forecast_share"}},
-		{ClassPrice, []string{"price.drift"}},
-		{ClassAge, []string{"resource.age", "resource.state_age", "resource.last_activity", "checkpoint.age"}},
-		{ClassSchedule, []string{"schedule.off", "schedule.due", "now"}},
-	} {
+	for _, class := range classes {
 		if slices.ContainsFunc(class.facts, p.Asks) {
 			return class.name
 		}

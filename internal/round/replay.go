@@ -209,11 +209,6 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 	if !act || r.Ladder == nil {
 		return false, nil
 	}
-	for _, s := range present {
-		if s.does != nil && s.does == s.own && s.tracker != nil && s.proposes() { // in words, for people
-			*s.own = s.tracker.Explain(now, duty.MachineOf(s.Resource))
-		}
-	}
 	out := &Result{Observation: Observation{Cloud: r.account[0], Accounts: []string{r.account[1]}, Regions: []string{r.account[2]}}}
 	out.Proposals = r.propose(present, nil)
 	report, err := r.climb(ctx, out, present, r.account[1])
@@ -284,7 +279,10 @@ func (r *replay) look(s *subject) {
 			s.answers[i] = answer{}
 		}
 	case s.Resource != res:
-		s.Resource, s.foresight = res, [2]foresight{}
+		if s.Resource = res; s.was == res {
+			break
+		}
+		s.was, s.foresight = res, [2]foresight{}
 		charges := ledger.RunRates([]*inventory.Resource{res}, r.Prices)
 		s.hourly, _ = hourly(charges[s.ref]) // a rate that does not fit is not known
 	}
