@@ -3,7 +3,6 @@ package backtest
 import (
 	"cmp"
 	"context"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -82,6 +81,7 @@ type obeyed struct {
 
 type reason struct{ answer, text string }
 
+// idled is for how long a policy did nothing for one reason.
 type idled struct {
 	resources map[int]bool
 	length    int64
@@ -167,11 +167,14 @@ type refusal struct{ resource, policy string }
 
 // telling is what the policy said last of a resource.
 type telling struct {
-	at     int64
-	answer usage.Answer
-	state  duty.State
-	why    string
-	rule   string // that refused it
+	at      int64
+	end     int64 // of what is known of the resource
+	unknown bool  // its verdict is
+	// why is where the time is counted in which nothing is done, nil where the policy acts,
+	// and refused where it is refused.
+	why, refused *idled
+	// whys are why by the state, for what is said again.
+	whys map[duty.State]*idled
 }
 
 type released struct {
@@ -230,8 +233,8 @@ func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
 
 func (a *acting) run(ctx context.Context) error {
 	err := a.engine.Run(ctx, a.replay)
-	for i, told := range a.told {
-		a.spend(i, told, math.MaxInt64)
+	for _, told := range a.told {
+		a.spend(told, never)
 	}
 	return err
 }
@@ -289,6 +292,13 @@ func (c *cursor) works(from, to int64) bool {
 // lines takes what the ladder did in a round.
 func (a *acting) lines(now time.Time, lines []action.Line) {
 	for _, d := range Decisions(now, lines) {
+		i, _ := a.account.Index(d.Resource)
+		if told := a.told[i]; told != nil {
+			a.spend(told, now.UnixMicro())
+			if told.refused = nil; d.Refusal != "" {
+				told.refused = a.reason(i, "refused", d.Refusal)
+			}
+		}
 		key := refusal{d.Resource, d.Policy}
 		if d.Step == "refuse" && a.Every == 0 && a.refused[key] == d.Refusal {
 			continue // it still is
@@ -297,61 +307,68 @@ func (a *acting) lines(now time.Time, lines []action.Line) {
 		if a.Decided != nil {
 			a.decisions = append(a.decisions, d)
 		}
-		i, _ := a.account.Index(d.Resource)
-		if told := a.told[i]; told != nil && told.rule != d.Refusal {
-			a.spend(i, told, now.UnixMicro())
-			told.rule = d.Refusal
-		}
 	}
 }
 
 // tell hears what the policy says of a resource.
-func (a *acting) tell(t round.Told) {
+func (a *acting) tell(t round.Told, why func() string) {
 	told := a.told[t.Resource]
 	if told == nil {
-		told = &telling{at: t.At.UnixMicro()}
+		if a.place[t.Resource] < 0 {
+			return
+		}
+		told = &telling{at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[duty.State]*idled{}}
 		a.told[t.Resource] = told
 	}
-	a.spend(t.Resource, told, t.At.UnixMicro())
-	told.answer, told.state, told.why, told.rule = t.Answer, t.State, "", ""
-	if t.Answer != usage.True {
-		told.why = plain(t.Why())
-	}
-}
-
-// release notes that a resource is away.
-func (a *acting) release(i int, now time.Time, r Released) {
-	if told := a.told[i]; told != nil {
-		a.spend(i, told, now.UnixMicro())
-		told.at, told.answer, told.state, told.rule = r.End.UnixMicro(), usage.True, duty.Idle, ""
-	}
-}
-
-// spend counts the time since something was said of a resource.
-func (a *acting) spend(i int, told *telling, now int64) {
-	now = min(now, a.tracks[max(0, a.place[i])].last+a.step)
-	length := now - told.at
-	if length <= 0 || a.place[i] < 0 {
-		return
-	}
-	told.at = now
-	if told.state == duty.Unknown {
-		a.unknown += length
-	}
-	key := reason{answer: told.answer.String(), text: told.why}
+	a.spend(told, t.At.UnixMicro())
+	told.unknown, told.refused = t.State == duty.Unknown, nil
 	switch {
-	case told.rule != "":
-		key = reason{"refused", told.rule}
-	case told.answer == usage.True:
-		return
+	case t.Answer == usage.True:
+		told.why = nil
+	case t.Again:
+		told.why = told.whys[t.State]
+	default:
+		told.why = a.reason(t.Resource, t.Answer.String(), plain(why()))
+		told.whys[t.State] = told.why
 	}
+}
+
+// reason returns where time is counted in which nothing is done with a resource.
+func (a *acting) reason(i int, answer, text string) *idled {
+	key := reason{answer, text}
 	w := a.whyNot[key]
 	if w == nil {
 		w = &idled{resources: map[int]bool{}}
 		a.whyNot[key] = w
 	}
 	w.resources[i] = true
-	w.length += length
+	return w
+}
+
+// release notes that a resource is away.
+func (a *acting) release(i int, now time.Time, r Released) {
+	if told := a.told[i]; told != nil {
+		a.spend(told, now.UnixMicro())
+		told.at, told.unknown, told.why, told.refused = r.End.UnixMicro(), false, nil, nil
+	}
+}
+
+// spend counts the time since something was said of a resource.
+func (a *acting) spend(told *telling, now int64) {
+	length := min(now, told.end) - told.at
+	if length <= 0 {
+		return
+	}
+	told.at += length
+	if told.unknown {
+		a.unknown += length
+	}
+	switch {
+	case told.refused != nil:
+		told.refused.length += length
+	case told.why != nil:
+		told.why.length += length
+	}
 }
 
 // plain makes alike reasons alike: the figures in them differ.

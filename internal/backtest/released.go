@@ -43,7 +43,7 @@ func (f *Feed) Release(resource int, stalled bool) Released {
 		}
 		return l.traced.series[k].byTime().runsAround(f.now, f.a.step)
 	})
-	l.from, l.told, l.next = out.End.UnixMicro(), nil, never
+	l.from, l.next = out.End.UnixMicro(), never
 	for k := range l.series {
 		p := &l.series[k]
 		if l.plain { // what was handed over ahead is handed over again from there on

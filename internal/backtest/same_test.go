@@ -64,9 +64,9 @@ func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 				h.deeds = append(h.deeds, Deed{Resource: tr.account.resources[r.resource].name, At: at, End: r.End})
 			}
 		}
-		a.replay.Told = func(x round.Told) {
+		a.replay.Told = func(x round.Told, why func() string) {
 			heard()
-			told(x)
+			told(x, why)
 			h.of[x.Resource] = append(h.of[x.Resource], said{answer: x.Answer, state: x.State, at: x.At})
 		}
 		if err := a.run(context.Background()); err != nil {

@@ -134,8 +134,9 @@ func (k *Tracker) source(o usage.Opened) *usage.Opened {
 			return known
 		}
 	}
-	k.sources = append(k.sources, &o)
-	return &o
+	added := o // so that o itself needs no memory of its own
+	k.sources = append(k.sources, &added)
+	return &added
 }
 
 func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point, count int64) bool {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -174,22 +175,25 @@ const (
 	ClassState    = "state"    // what it is
 )
 
+// classes are the facts of each class, the first class that a policy asks for being its own.
+var classes = []struct {
+	name  string
+	facts []string
+}{
+	{ClassDuty, []string{"duty.state", "duty.lasting", "duty.coverage", "duty.why"}},
+	{ClassLease, []string{"lease.until", "lease.remaining", "lease.expired"}},
+	{ClassBudget, []string{"budget.state", "budget.used_share", "budget.forecast_share"}},
+	{ClassPrice, []string{"price.drift"}},
+	{ClassAge, []string{"resource.age", "resource.state_age", "resource.last_activity", "checkpoint.age"}},
+	{ClassSchedule, []string{"schedule.off", "schedule.due", "now"}},
+}
+
 // Class is the kind of evidence that the policy acts on: the first of duty, lease,
 // budget, price and age that its conditions ask for, else its schedule, else what the
 // resource is.
 func (p *Policy) Class() string {
-	for _, class := range []struct {
-		name  string
-		facts []string
-	}{
-		{ClassDuty, []string{"duty.state", "duty.lasting", "duty.coverage", "duty.why"}},
-		{ClassLease, []string{"lease.until", "lease.remaining", "lease.expired"}},
-		{ClassBudget, []string{"budget.state", "budget.used_share", "budget.forecast_share"}},
-		{ClassPrice, []string{"price.drift"}},
-		{ClassAge, []string{"resource.age", "resource.state_age", "resource.last_activity", "checkpoint.age"}},
-		{ClassSchedule, []string{"schedule.off", "schedule.due", "now"}},
-	} {
-		if slices.ContainsFunc(class.facts, p.asks) {
+	for _, class := range classes {
+		if slices.ContainsFunc(class.facts, p.Asks) {
 			return class.name
 		}
 	}
@@ -199,10 +203,23 @@ func (p *Policy) Class() string {
 	return ClassState
 }
 
-// asks says whether a condition of the policy asks for a fact.
-func (p *Policy) asks(name string) bool {
+// Asks says whether a condition of the policy asks for a fact, such as "duty.coverage".
+func (p *Policy) Asks(name string) bool {
+	f := factIndex[name]
+	return p.anyFact(func(asked *fact) bool { return asked == f })
+}
+
+// Timeless says whether the conditions, other than the schedule, answer alike at any time
+// while nothing is learned, but for how long a state of duty has lasted.
+func (p *Policy) Timeless() bool {
+	return !p.anyFact(func(f *fact) bool {
+		return f.name == "now" || !strings.HasPrefix(f.name, "duty.") && (f.slope != 0 || f.turns != nil)
+	})
+}
+
+func (p *Policy) anyFact(is func(*fact) bool) bool {
 	for _, c := range []*condition{p.where, p.when} {
-		if c != nil && slices.Contains(c.facts, factIndex[name]) {
+		if c != nil && slices.ContainsFunc(c.facts, is) {
 			return true
 		}
 	}

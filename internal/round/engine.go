@@ -81,7 +81,13 @@ type subject struct {
 	place    int
 	number   int
 	queued   bool
-	ahead    duty.Verdict // does, as far as it is known to last
+	ahead    duty.Verdict        // does, as far as it is known to last
+	kept     duty.Verdict        // own
+	was      *inventory.Resource // as it was when it was there last
+	// foresight is what policies say of it whenever it is at work, and at rest; calm is
+	// until when that holds now, 0 where they were asked.
+	foresight [2]foresight
+	calm      int64
 }
 
 // answer is what a policy said of a subject last.

@@ -67,13 +67,14 @@ func (e *Engine) verdict(s *subject, now time.Time) {
 	case s.Resource == nil || !s.Kind.Traits().Measured:
 		s.own = nil
 	case s.State == inventory.StateRunning:
+		if e.lean {
+			s.kept = s.tracker.At(now, duty.MachineOf(s.Resource))
+			s.own = &s.kept
+			return
+		}
 		v := duty.Verdict{Why: "nothing was measured"}
 		if s.tracker != nil {
-			if e.lean {
-				v = s.tracker.At(now, duty.MachineOf(s.Resource))
-			} else {
-				v = s.tracker.Explain(now, duty.MachineOf(s.Resource))
-			}
+			v = s.tracker.Explain(now, duty.MachineOf(s.Resource))
 		}
 		s.own = &v
 	case s.Gang != "" && (s.State == inventory.StatePending || s.State == inventory.StateUnknown):

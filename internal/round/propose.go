@@ -43,9 +43,7 @@ func (e *Engine) know(s *subject, now time.Time) {
 	if e.recheck != nil && s.does != nil && now.Before(s.does.Until) {
 		// So that the answer says when it matters that the state lasts on.
 		s.ahead = *s.does
-		if end := e.ahead(s); end.After(s.ahead.Until) {
-			s.ahead.Until = end
-		}
+		s.ahead.Until = e.lastsTo(s)
 		s.facts.Duty = &s.ahead
 	}
 	s.facts.Hourly = s.hourly
@@ -54,13 +52,17 @@ func (e *Engine) know(s *subject, now time.Time) {
 	}
 }
 
-// ahead is until when samples are known that were handed over beforehand.
-func (e *Engine) ahead(s *subject) time.Time {
-	end := s.tracker.Ahead()
+// lastsTo is until when a state may last by the samples that are known, those that were
+// handed over beforehand among them.
+func (e *Engine) lastsTo(s *subject) time.Time {
+	end := s.does.Until
 	for _, o := range s.gang {
 		if t := o.tracker.Ahead(); t.After(end) {
 			end = t
 		}
+	}
+	if t := s.tracker.Ahead(); t.After(end) {
+		end = t
 	}
 	return end
 }

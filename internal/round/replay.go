@@ -6,13 +6,13 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -61,9 +61,10 @@ type Replay struct {
 	// processes that cron starts do, and looks at everything in each. 0 makes one at
 	// every sample and at every time that was computed before.
 	Every time.Duration
-	// Told, when set, hears what a policy says of a resource whenever that changes, and
-	// Lines what the ladder did in a round.
-	Told  func(Told)
+	// Told, when set, hears what a policy says of a resource whenever that changes; why
+	// returns the reason in words, while Told is under way. Lines hears what the ladder did
+	// in a round.
+	Told  func(told Told, why func() string)
 	Lines func(now time.Time, lines []action.Line)
 }
 
@@ -76,8 +77,8 @@ type Told struct {
 	Answer usage.Answer
 	// State is the resource's verdict.
 	State duty.State
-	// Why returns the reason in words.
-	Why func() string
+	// Again says that the policy said so of it in this state before, for the same reason.
+	Again bool
 }
 
 // never is a time that does not come, in nanoseconds since 1970.
@@ -91,11 +92,17 @@ type replay struct {
 	resource map[int]*subject
 	queue    queue
 	woken    []*subject
+	there    []*subject // of the woken
 	now      time.Time
 	account  [3]string // cloud, account and region
 	// each says that policies ask for what every sample changes, also one like the sample
-	// before it.
-	each bool
+	// before it; timeless that what they say can be foreseen.
+	each, timeless bool
+	// hearing and because are hear and why, asked about what is told.
+	hearing func(Heard)
+	because func() string
+	about   *subject
+	policy  int
 }
 
 // Run replays a feed: time goes on from event to event, and of one moment all samples
@@ -103,14 +110,12 @@ type replay struct {
 func (e *Engine) Run(ctx context.Context, p Replay) error {
 	e.lean, e.partly = true, p.Every == 0
 	r := &replay{Engine: e, Replay: p, opened: p.Opened(), resource: map[int]*subject{}}
-	e.recheck = r.recheck
-	if e.Policies != nil {
-		for _, p := range e.Policies.Policies {
-			asked := p.Where + p.When
-			words := strings.Contains(asked, "duty.why")
-			e.lean, r.each = e.lean && !words, r.each || words || strings.Contains(asked, "duty.coverage")
-		}
+	e.recheck, r.hearing, r.because = r.recheck, r.hear, r.why
+	for _, p := range e.Policies.Policies {
+		e.lean = e.lean && !p.Asks("duty.why")
+		r.each = r.each || p.Asks("duty.why") || p.Asks("duty.coverage")
 	}
+	r.timeless = e.Uncapped && !r.each && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -153,7 +158,7 @@ func (r *replay) round(ctx context.Context, now time.Time) error {
 	r.now = now
 	r.Set(now)
 	r.woken = r.woken[:0]
-	r.Feed.Advance(now, r.hear)
+	r.Feed.Advance(now, r.hearing)
 	for len(r.queue) > 0 && r.queue[0].at <= now.UnixNano() {
 		s := r.queue[0]
 		s.at = never
@@ -192,19 +197,17 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 			r.whole(s.gang, now)
 		}
 	}
-	r.ask(present, now)
 	act := false
-	for _, s := range present {
+	for i, s := range present {
+		if s.calm = r.foreseen(s); s.calm == 0 {
+			r.ask(present[i:i+1], now)
+			r.foresee(s)
+		}
 		act = act || s.open || s.proposes()
 		r.tell(s)
 	}
 	if !act || r.Ladder == nil {
 		return false, nil
-	}
-	for _, s := range present {
-		if s.does != nil && s.does == s.own && s.tracker != nil && s.proposes() { // in words, for people
-			*s.own = s.tracker.Explain(now, duty.MachineOf(s.Resource))
-		}
 	}
 	out := &Result{Observation: Observation{Cloud: r.account[0], Accounts: []string{r.account[1]}, Regions: []string{r.account[2]}}}
 	out.Proposals = r.propose(present, nil)
@@ -256,13 +259,13 @@ func (r *replay) recheck(_ context.Context, items []action.Item) (map[string]act
 
 // present are those of the woken subjects that are there.
 func (r *replay) present() []*subject {
-	out := r.woken[:0:0]
+	r.there = r.there[:0]
 	for _, s := range r.woken {
 		if r.look(s); s.Resource != nil {
-			out = append(out, s)
+			r.there = append(r.there, s)
 		}
 	}
-	return out
+	return r.there
 }
 
 // look brings a subject to what the feed says it is. One that is not there does nothing,
@@ -271,12 +274,15 @@ func (r *replay) look(s *subject) {
 	res := r.Feed.Resource(s.number)
 	switch {
 	case res == nil:
-		s.Resource, s.tracker, s.own, s.does, s.open, s.item = nil, nil, nil, nil, false, never
+		s.Resource, s.tracker, s.own, s.does, s.open, s.item, s.calm = nil, nil, nil, nil, false, never, 0
 		for i := range s.answers {
 			s.answers[i] = answer{}
 		}
 	case s.Resource != res:
-		s.Resource = res
+		if s.Resource = res; s.was == res {
+			break
+		}
+		s.was, s.foresight = res, [2]foresight{}
 		charges := ledger.RunRates([]*inventory.Resource{res}, r.Prices)
 		s.hourly, _ = hourly(charges[s.ref]) // a rate that does not fit is not known
 	}
@@ -315,24 +321,9 @@ func (r *replay) tell(s *subject) {
 			continue
 		}
 		a.told, a.last, a.state = true, a.Answer, state
-		r.Told(Told{At: r.now, Resource: s.number, Policy: i, Answer: a.Answer, State: state, Why: func() string { return r.why(s, i) }})
+		r.about, r.policy = s, i
+		r.Told(Told{At: r.now, Resource: s.number, Policy: i, Answer: a.Answer, State: state, Again: s.calm != 0}, r.because)
 	}
-}
-
-// why says why a policy's answer about a subject is what it is.
-func (r *replay) why(s *subject, i int) string {
-	f := s.facts
-	if s.does != nil && s.does == s.own && s.tracker != nil {
-		v := s.tracker.Explain(r.now, duty.MachineOf(s.Resource))
-		f.Duty = &v
-	}
-	out := r.Policies.Policies[i].Explain(&f)
-	for _, part := range out.Parts {
-		if part.Answer == out.Answer && (part.Answer != usage.True || part.Name != "select") {
-			return part.Name + ": " + part.Why
-		}
-	}
-	return out.Answer.String()
 }
 
 // settle puts a subject where it is to be looked at next without news.
@@ -349,8 +340,12 @@ func (r *replay) settle(s *subject) {
 	if r.each && s.own != nil && s.own.Until.Before(s.tracker.Ahead()) {
 		earlier(s.own.Until) // when the next sample is taken
 	}
-	for i := range s.answers {
-		earlier(s.answers[i].next)
+	if s.calm != 0 {
+		at = min(at, s.calm)
+	} else {
+		for i := range s.answers {
+			earlier(s.answers[i].next)
+		}
 	}
 	if s.Resource == nil {
 		if back, ok := r.Back(s.number); ok {
