@@ -95,8 +95,19 @@ func (r *replay) foresee(s *subject) {
 func (r *replay) why() string {
 	s := r.about
 	f := s.facts
-	if s.does != nil && s.does == s.own && s.tracker != nil {
+	switch {
+	case s.does == nil:
+	case s.does == s.own:
 		v := s.tracker.Explain(r.now, duty.MachineOf(s.Resource))
+		f.Duty = &v
+	default:
+		var verdicts []duty.Verdict
+		for _, o := range s.gang {
+			if o.own != nil {
+				verdicts = append(verdicts, o.tracker.Explain(r.now, duty.MachineOf(o.Resource)))
+			}
+		}
+		v := duty.Gang(verdicts)
 		f.Duty = &v
 	}
 	out := r.Policies.Policies[r.policy].Explain(&f)
