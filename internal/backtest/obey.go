@@ -5,7 +5,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,6 +74,7 @@ type obeyed struct {
 	unknown int64                // time in which the verdict was unknown
 	whyNot  map[reason]*idled
 	busy    bool // it released time that the baselines call busy
+	acted   bool // it did at least once what it says, be it only to tell people
 	// decisions are what was decided, where anybody wants to know.
 	decisions []Decision
 }
@@ -99,7 +99,6 @@ func (t *trace) obey(ctx context.Context, pol *policy.Policy, p Params, collect 
 	out.obeyed = newObeyed()
 	enforced := *pol
 	enforced.Mode = policy.Enforce
-	set := &policy.Set{Policies: []*policy.Policy{&enforced}}
 	groups := t.account.Groups()
 	if p.Caps {
 		groups = [][]int{nil}
@@ -111,7 +110,7 @@ func (t *trace) obey(ctx context.Context, pol *policy.Policy, p Params, collect 
 	for first := 0; first < len(groups); first += batch {
 		group.Go(func() error {
 			for _, g := range groups[first:min(first+batch, len(groups))] {
-				part := t.act(g, set, p)
+				part := t.act(g, &enforced, p)
 				if err := part.run(ctx); err != nil {
 					return err
 				}
@@ -142,6 +141,7 @@ type acting struct {
 	engine *round.Engine
 	replay round.Replay
 	*obeyed
+	verb     policy.Verb // of the policy
 	clock    virtual
 	feed     *Feed
 	told     map[int]*telling
@@ -156,8 +156,8 @@ type returning struct {
 	back map[int]time.Time
 }
 
-// Back implements [round.Feed]. What was released while nothing was measured of it is
-// looked at again with its next sample.
+// Back implements [round.Feed]. What is released for nothing, while it is not measured,
+// and at once again, is looked at again with its next sample.
 func (r *returning) Back(i int) (time.Time, bool) {
 	at, ok := r.back[i]
 	return at, ok
@@ -173,8 +173,14 @@ type telling struct {
 	// why is where the time is counted in which nothing is done, nil where the policy acts,
 	// and refused where it is refused.
 	why, refused *idled
-	// whys are why by the state, for what is said again.
-	whys map[duty.State]*idled
+	// whys are why by what was said, for what is said again.
+	whys map[saying]*idled
+}
+
+// saying is an answer in a state.
+type saying struct {
+	answer usage.Answer
+	state  duty.State
 }
 
 type released struct {
@@ -184,9 +190,9 @@ type released struct {
 	state duty.State
 }
 
-// act prepares the replay of policies on some resources, nil for all.
-func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
-	a := &acting{trace: t, Params: p, obeyed: newObeyed(), feed: t.account.Feed(group), told: map[int]*telling{}, refused: map[refusal]string{},
+// act prepares the replay of a policy on some resources, nil for all.
+func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
+	a := &acting{trace: t, Params: p, verb: pol.Do.Verb, obeyed: newObeyed(), feed: t.account.Feed(group), told: map[int]*telling{}, refused: map[refusal]string{},
 		back: map[int]time.Time{}}
 	store := action.NewMemory()
 	store.Forgetful = true
@@ -195,7 +201,9 @@ func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
 		now := a.clock.read()
 		r := a.feed.Release(i, stalled)
 		a.released = append(a.released, released{i, now.UnixMicro(), r, on.states[i]})
-		if delete(a.back, i); r.End.Sub(now) > time.Microsecond && r.End.Before(a.replay.Until) {
+		if again := a.back[i].Equal(now) && r.End.Sub(now) <= time.Microsecond; again || !r.End.Before(a.replay.Until) {
+			delete(a.back, i)
+		} else {
 			a.back[i] = r.End
 		}
 		a.release(i, now, r)
@@ -211,7 +219,7 @@ func (t *trace) act(group []int, set *policy.Set, p Params) *acting {
 	}
 	s := p.Setting
 	s.Duty = p.Thresholds
-	s.Clock, s.Policies, s.Uncapped, s.Source = a.clock.read, set, !p.Caps, "backtest"
+	s.Clock, s.Policies, s.Uncapped, s.Source = a.clock.read, &policy.Set{Policies: []*policy.Policy{pol}}, !p.Caps, "backtest"
 	s.Activity = t.account.params.Activity
 	given := s.Facts
 	s.Facts = func(f *policy.Facts) {
@@ -261,6 +269,7 @@ func (a *acting) into(out *outcome) {
 		out.busy = out.busy || at.works(r.at, end)
 	}
 	out.unknown += a.unknown
+	out.acted = out.acted || a.acted
 	for key, w := range a.whyNot {
 		sum := out.whyNot[key]
 		if sum == nil {
@@ -299,6 +308,7 @@ func (a *acting) lines(now time.Time, lines []action.Line) {
 				told.refused = a.reason(i, "refused", d.Refusal)
 			}
 		}
+		a.acted = a.acted || d.Step == string(a.verb) || d.Step == "warn" && a.verb == policy.Notify
 		key := refusal{d.Resource, d.Policy}
 		if d.Step == "refuse" && a.Every == 0 && a.refused[key] == d.Refusal {
 			continue // it still is
@@ -317,7 +327,7 @@ func (a *acting) tell(t round.Told, why func() string) {
 		if a.place[t.Resource] < 0 {
 			return
 		}
-		told = &telling{at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[duty.State]*idled{}}
+		told = &telling{at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{}}
 		a.told[t.Resource] = told
 	}
 	a.spend(told, t.At.UnixMicro())
@@ -326,10 +336,10 @@ func (a *acting) tell(t round.Told, why func() string) {
 	case t.Answer == usage.True:
 		told.why = nil
 	case t.Again:
-		told.why = told.whys[t.State]
+		told.why = told.whys[saying{t.Answer, t.State}]
 	default:
 		told.why = a.reason(t.Resource, t.Answer.String(), plain(why()))
-		told.whys[t.State] = told.why
+		told.whys[saying{t.Answer, t.State}] = told.why
 	}
 }
 
@@ -369,23 +379,6 @@ func (a *acting) spend(told *telling, now int64) {
 	case told.why != nil:
 		told.why.length += length
 	}
-}
-
-// plain makes alike reasons alike: the figures in them differ.
-func plain(why string) string {
-	var b strings.Builder
-	digits := false
-	for _, c := range why {
-		digit := c >= '0' && c <= '9'
-		switch {
-		case !digit:
-			b.WriteRune(c)
-		case !digits:
-			b.WriteRune('N')
-		}
-		digits = digit || digits && c == '.'
-	}
-	return b.String()
 }
 
 // reasons are why a policy did nothing, the longest first.

@@ -3,6 +3,7 @@ package backtest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
@@ -117,7 +118,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 			r := &w.Results[len(w.Results)-1]
 			r.obey(got)
-			w.Notes = append(w.Notes, r.silence()...)
+			if !got.acted {
+				w.Notes = append(w.Notes, r.silence())
+			}
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
 	}
@@ -280,16 +283,20 @@ func (r *Result) obey(got outcome) {
 }
 
 // silence says in words that a policy did nothing at all, and why.
-func (r *Result) silence() []string {
-	if r.ReleasedHours > 0 || len(r.WhyNot) == 0 {
-		return nil
+func (r *Result) silence() string {
+	const most = 3
+	var why []string
+	for _, w := range r.WhyNot[:min(len(r.WhyNot), most)] {
+		reason := w.Reason
+		if w.Answer == "refused" {
+			reason = "by the rule " + reason
+		}
+		why = append(why, fmt.Sprintf("%s for %s h on %d resources (%s)", w.Answer, usage.Number(w.Hours, 1), w.Resources, reason))
 	}
-	w := r.WhyNot[0]
-	text := fmt.Sprintf("%s never acted. Mostly its answer was %s, on %d resources for %s h: %s.", r.Name, w.Answer, w.Resources, usage.Number(w.Hours, 1), w.Reason)
-	if w.Answer == "refused" {
-		text = fmt.Sprintf("%s never acted: it was refused on %d resources for %s h by the rule %s.", r.Name, w.Resources, usage.Number(w.Hours, 1), w.Reason)
+	if why == nil {
+		return r.Name + " never acted."
 	}
-	return []string{text}
+	return r.Name + " never acted. Its answer was " + strings.Join(why, ", ") + "."
 }
 
 // notes are the assumptions that hold of any resource, with how many of them.

@@ -54,7 +54,7 @@ func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 	enforced.Mode = policy.Enforce
 	p.Decided = func(Decision) {}
 	for _, group := range tr.account.Groups() {
-		a := tr.act(group, &policy.Set{Policies: []*policy.Policy{&enforced}}, p)
+		a := tr.act(group, &enforced, p)
 		told, seen := a.replay.Told, 0
 		heard := func() {
 			for ; seen < len(a.released); seen++ {

@@ -1,0 +1,70 @@
+package backtest
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	figure  = regexp.MustCompile(`\d+(\.\d+)?`)
+	tallies = regexp.MustCompile(`\d+ of \d+`)
+	oneGPU  = regexp.MustCompile(`GPU( [^ :]+(:[^ :]+)?)?: `)
+)
+
+// plain makes alike reasons alike: what was measured differs from time to time, and what a
+// policy says does not. The reason is one part of an explained policy, such as
+// "when: duty.lasting >= duration("5m") is false: duty.lasting is 2m13s".
+func plain(why string) string {
+	part, why, ok := strings.Cut(why, ": ")
+	if !ok {
+		return part
+	}
+	if part == "schedule" {
+		return "schedule: not due"
+	}
+	var out []string
+	for _, clause := range strings.Split(why, "; ") {
+		if clause = plainClause(clause); !slices.Contains(out, clause) {
+			out = append(out, clause)
+		}
+	}
+	return part + ": " + strings.Join(out, "; ")
+}
+
+func plainClause(clause string) string {
+	if condition, facts, ok := strings.Cut(clause, " is false: "); ok {
+		var known []string
+		for _, fact := range strings.Split(facts, ", ") {
+			if _, value, _ := strings.Cut(fact, " is "); strings.HasPrefix(value, `"`) {
+				known = append(known, withoutFigures(strings.ReplaceAll(fact, `"`, "")))
+			}
+		}
+		if known == nil {
+			return condition + " is false"
+		}
+		return strings.Join(known, ", ")
+	}
+	fact, reason, ok := strings.Cut(clause, " is unknown: ")
+	if !ok {
+		return clause
+	}
+	if strings.HasPrefix(fact, "duty.") {
+		fact = "duty"
+		reason, _, _ = strings.Cut(reason, ", duty.")
+	}
+	return fact + " is unknown: " + withoutFigures(oneGPU.ReplaceAllString(reason, ""))
+}
+
+// withoutFigures leaves out all figures but tallies, of which there are few.
+func withoutFigures(s string) string {
+	var b strings.Builder
+	for {
+		at := tallies.FindStringIndex(s)
+		if at == nil {
+			return b.String() + figure.ReplaceAllString(s, "…")
+		}
+		b.WriteString(figure.ReplaceAllString(s[:at[0]], "…") + s[at[0]:at[1]])
+		s = s[at[1]:]
+	}
+}
