@@ -408,6 +408,10 @@ func (s *series) finish(step int64, join func(a, b uint32) uint32) {
 		s.arrange(step, join, s.loosen(step))
 	}
 	s.last = state{}
+	if last := len(s.blocks) - 1; last >= 0 { // the newest has room for more
+		s.blocks[last].data = slices.Clone(s.blocks[last].data)
+		s.blocks = slices.Clone(s.blocks)
+	}
 	if !s.lags {
 		return
 	}
