@@ -107,7 +107,7 @@ func TestAccrue(t *testing.T) {
 	disk := func(monthly money.Amount) Meter {
 		return Meter{Name: "storage", Category: Storage, Monthly: monthly, AsOf: clock("00:00")}
 	}
-	volume, bare := kind(inventory.KindVolume), at()
+	volume, notebook, bare := kind(inventory.KindVolume), kind(inventory.KindNotebook), at()
 	dearer := compute(2 * money.USD)
 	dearer.AsOf = clock("12:45")
 	for _, tc := range []struct {
@@ -194,6 +194,35 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 storage  1800s 0.05", "12 storage  (unobserved) 1800s <=0.05"}},
 		{"free capacity of a reservation is wasted", nil, []Observation{seen("12:00", run, at(Meter{Name: "unused", Category: Compute, Monthly: dollarAnHour})), seen("13:00", run, at(Meter{Name: "unused", Category: Compute, Monthly: dollarAnHour}))},
 			[]string{"12 unused unused 3600s 1.00"}},
+		{"nothing was observed", clocks("12:00", "13:00"), nil, nil},
+		{"a gap costs at most the dearer rate", nil, []Observation{seen("12:00", run), seen("15:00", run, at(compute(2*money.USD)))},
+			[]string{"12 compute unknown (unobserved) 3600s <=2.00", "13 compute unknown (unobserved) 3600s <=2.00", "14 compute unknown (unobserved) 3600s <=2.00"}},
+		{"a gap costs at most the dearer rate, which came first", nil, []Observation{seen("12:00", run, at(compute(2*money.USD))), seen("15:00", run)},
+			[]string{"12 compute unknown (unobserved) 3600s <=2.00", "13 compute unknown (unobserved) 3600s <=2.00", "14 compute unknown (unobserved) 3600s <=2.00"}},
+		{"a gap before something without a price has no bound", nil, []Observation{seen("12:00", run), seen("15:00", run, at(unpriced))},
+			[]string{"12 compute unknown (unobserved) 3600s ?", "13 compute unknown (unobserved) 3600s ?", "14 compute unknown (unobserved) 3600s ?"}},
+		{"a gap after something without a price has no bound", nil, []Observation{seen("12:00", run, at(unpriced)), seen("15:00", run)},
+			[]string{"12 compute unknown (unobserved) 3600s ?", "13 compute unknown (unobserved) 3600s ?", "14 compute unknown (unobserved) 3600s ?"}},
+		{"stopped since before the last look", nil, []Observation{seen("12:00", run, launched("08:00")), seen("13:00", stop, launched("08:00"), since("11:30"))}, nil},
+		{"made anew, and nobody knows since when it runs", nil, []Observation{seen("12:00", stop, notebook, launched("08:00")), seen("13:00", run, notebook, launched("12:30"))},
+			[]string{"12 compute unknown 1800s 0.50", "12 compute unknown (unobserved) 1800s <=0.50"}},
+		{"a new price holds from its date where the state holds", nil, []Observation{seen("12:00", run), seen("13:00", run, at(dearer))}, []string{"12 compute unknown 2700s 0.75", "12 compute unknown 900s 0.50"}},
+		{"the former state holds at its own price", nil, []Observation{seen("12:00", run, notebook), seen("13:00", stop, notebook, at(dearer))}, []string{"12 compute unknown 3600s 1.00"}},
+		{"stopped, and started between", nil, []Observation{seen("12:00", stop, launched("08:00"), since("11:00")), seen("13:00", run, launched("08:00"), since("12:30"))}, []string{"12 compute unknown 1800s 0.50"}},
+		{"a stop long after the last look", nil, []Observation{seen("12:00", run, launched("08:00")), seen("18:00", stop, launched("08:00"), since("15:30"))},
+			[]string{"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00", "15 compute unknown 1800s 0.50"}},
+		{"started again long after the last look", nil, []Observation{seen("12:00", run, notebook), seen("16:00", run, notebook, since("15:00"))},
+			[]string{"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown (unobserved) 3600s <=1.00", "14 compute unknown (unobserved) 3600s <=1.00", "15 compute unknown 3600s 1.00"}},
+		{"started again two hours after the last look", nil, []Observation{seen("12:00", run, notebook), seen("15:00", run, notebook, since("14:00"))},
+			[]string{"12 compute unknown 3600s 1.00", "13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00"}},
+		{"new, and known since when it runs alone", clocks("12:00", "13:00"), []Observation{seen("13:00", run, since("12:30"))},
+			[]string{"12 compute unknown 1800s 0.50", "12 compute unknown (unobserved) 1800s <=0.50"}},
+		{"new, made long ago, and nobody knows since when it runs", clocks("12:00", "15:00"), []Observation{seen("15:00", run, notebook, launched("12:00"))},
+			[]string{"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown (unobserved) 3600s <=1.00", "14 compute unknown (unobserved) 3600s <=1.00"}},
+		{"new, made two hours ago, and nobody knows since when it runs", clocks("12:00", "15:00"), []Observation{seen("15:00", run, notebook, launched("13:00"))},
+			[]string{"13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00"}},
+		{"new, launched long ago", clocks("08:00", "12:00"), []Observation{seen("12:00", run, launched("09:00"))},
+			[]string{"09 compute unknown 3600s 1.00", "10 compute unknown 3600s 1.00", "11 compute unknown 3600s 1.00"}},
 		{"on its way out it costs until it is gone", clocks("13:00"), []Observation{seen("12:00", run, launched("08:00")), seen("12:30", inventory.StateDeleting, launched("08:00"), bare)}, []string{"12 compute unknown 1800s 0.50"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
