@@ -205,6 +205,31 @@ func TestATotalThatDoesNotFitIsAnError(t *testing.T) {
 	}
 }
 
+// TestTimesRoundsHalfToEven: gigabytes become whole bytes.
+func TestTimesRoundsHalfToEven(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "1.5": 1_500_000_000, "0.5e-9": 0, "1.5e-9": 2, "2.5e-9": 2, "2.500000000000000000001e-9": 3, "2.4e-9": 2, "2.6e-9": 3, "-1": -1_000_000_000} {
+		d, err := ParseDecimal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.times(gigabyte); err != nil || got != want {
+			t.Errorf("%s GB are %d bytes, %v; want %d", text, got, err, want)
+		}
+	}
+	huge, err := ParseDecimal("1e10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := huge.times(gigabyte); !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("got %d, %v", got, err)
+	}
+	for _, parts := range [][]Decimal{{huge}, {FromAmount(math.MaxInt64), FromAmount(1)}} {
+		if got, _, err := round(parts); !errors.Is(err, money.ErrOverflow) {
+			t.Errorf("%v became %d, %v", parts, got, err)
+		}
+	}
+}
+
 func TestNewDecimal(t *testing.T) {
 	huge, _ := new(big.Int).SetString("99999999999999999999999999999999999999", 10)
 	for _, tc := range []struct {

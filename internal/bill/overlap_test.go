@@ -51,6 +51,7 @@ func TestBillsThatCountTwice(t *testing.T) {
 		{name: "the month after with another offset", account: "acc", then: "acc", source: "b.csv", from: month(zone, 1), until: month(zone, 2), cost: "1", refused: true},
 		{name: "the month after", account: "acc", then: "acc", source: "b.csv", from: month(0, 1), until: month(0, 2), cost: "1", want: []Change{Added}},
 		{name: "the month before", account: "acc", then: "acc", source: "b.csv", from: month(0, -1), until: month(0, 0), cost: "1", want: []Change{Added}},
+		{name: "the second half", account: "acc", then: "acc", source: "b.csv", from: september.AddDate(0, 0, 15), until: month(0, 1), cost: "1", refused: true},
 		{name: "another account", account: "acc", then: "other", source: "b.csv", from: month(zone, 0), until: month(zone, 1), cost: "1", want: []Change{Added}},
 		{name: "no account, renamed", source: "b.csv", from: month(0, 0), until: month(0, 1), cost: "1", want: []Change{Unchanged}},
 		{name: "no account, renamed and restated", source: "b.csv", from: month(0, 0), until: month(0, 1), cost: "2", refused: true},
@@ -81,5 +82,33 @@ func TestBillsThatCountTwice(t *testing.T) {
 				t.Errorf("what was there is removed: %v", removes)
 			}
 		})
+	}
+}
+
+// TestHalvesOfAMonthDoNotOverlap: the end that a bill gives is its period's.
+func TestHalvesOfAMonthDoNotOverlap(t *testing.T) {
+	middle := september.AddDate(0, 0, 15)
+	_, stored := imported(t, "a.csv", "acc", september, middle, "1")
+	b, _ := imported(t, "b.csv", "acc", middle, september.AddDate(0, 1, 0), "1")
+	if _, planned, err := Plan(b, stored, september); err != nil || len(planned) != 1 || planned[0].Change != Added {
+		t.Errorf("got %+v, %v", planned, err)
+	}
+}
+
+// TestABillThatOverlapsItself is refused with advice that fits.
+func TestABillThatOverlapsItself(t *testing.T) {
+	for account, advice := range map[string]string{"acc": "export both with the same start of the period", "": "give the export a BillingAccountId"} {
+		a := NewAggregate(options())
+		for _, offset := range []time.Duration{0, -2 * time.Hour} {
+			l := line("i-1", "1", 1)
+			l.BillingAccountID, l.BillingPeriodStart, l.BillingPeriodEnd = account, l.BillingPeriodStart.Add(offset), l.BillingPeriodEnd.Add(offset)
+			if err := a.Add(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var twice *CountedTwice
+		if _, err := a.Settle(); !errors.As(err, &twice) || !strings.HasSuffix(err.Error(), advice) {
+			t.Errorf("account %q: %v", account, err)
+		}
 	}
 }
