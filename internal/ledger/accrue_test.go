@@ -223,6 +223,12 @@ func TestAccrue(t *testing.T) {
 			[]string{"13 compute unknown 3600s 1.00", "14 compute unknown 3600s 1.00"}},
 		{"new, launched long ago", clocks("08:00", "12:00"), []Observation{seen("12:00", run, launched("09:00"))},
 			[]string{"09 compute unknown 3600s 1.00", "10 compute unknown 3600s 1.00", "11 compute unknown 3600s 1.00"}},
+		{"what was measured of a gap charges nothing of it", nil, []Observation{seen("12:00", run), seen("15:00", run, did(duty.Busy, "12:00", "15:00"))},
+			[]string{"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown (unobserved) 3600s <=1.00", "14 compute unknown (unobserved) 3600s <=1.00"}},
+		{"each meter by its name", nil, []Observation{seen("12:00", run, at(disk(73*money.USD), compute(money.USD))), seen("13:00", run, at(from("12:30", disk(146*money.USD)), dearer))},
+			[]string{"12 compute unknown 2700s 0.75", "12 compute unknown 900s 0.50", "12 storage  1800s 0.05", "12 storage  1800s 0.10"}},
+		{"a price that comes to be known", nil, []Observation{seen("12:00", run, at(unpriced)), seen("13:00", run, at(dearer))},
+			[]string{"12 compute unknown 900s 0.50", "12 compute unknown (no price) 2700s ?"}},
 		{"on its way out it costs until it is gone", clocks("13:00"), []Observation{seen("12:00", run, launched("08:00")), seen("12:30", inventory.StateDeleting, launched("08:00"), bare)}, []string{"12 compute unknown 1800s 0.50"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -244,4 +250,27 @@ func hourly(n int, s string) []string {
 		out[i] = noon.Add(time.Duration(i)*time.Hour).Format("15") + " " + s
 	}
 	return out
+}
+
+// TestLinesSayWhatTheyAre: how a meter is paid, at which price, and why it has none.
+func TestLinesSayWhatTheyAre(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		meter Meter
+		want  Line
+	}{
+		{"on demand", compute(money.USD), Line{ChargeCategory: Usage, Pricing: Standard, Monthly: dollarAnHour}},
+		{"spot", spot(money.USD), Line{ChargeCategory: Usage, Pricing: Dynamic, Monthly: dollarAnHour}},
+		{"a commitment", Meter{Name: "commitment", Category: Committed, Monthly: dollarAnHour}, Line{ChargeCategory: Purchase, Pricing: Commitment, Monthly: dollarAnHour}},
+		{"without a price", Meter{Name: "compute", Category: Compute, Monthly: 1, Unpriced: "no price"}, Line{ChargeCategory: Usage, Pricing: Standard, Gap: Unpriced, Why: "no price"}},
+	} {
+		got, err := Accrue(nil, []Observation{seen("12:00", inventory.StateRunning, at(tc.meter)), seen("12:30", inventory.StateRunning, at(tc.meter))})
+		if err != nil || len(got) != 1 {
+			t.Fatalf("%s: %+v, %v", tc.name, got, err)
+		}
+		l := got[0].Line
+		if l.ChargeCategory != tc.want.ChargeCategory || l.Pricing != tc.want.Pricing || l.Monthly != tc.want.Monthly || l.Gap != tc.want.Gap || l.Why != tc.want.Why {
+			t.Errorf("%s: %+v", tc.name, l)
+		}
+	}
 }
