@@ -63,10 +63,10 @@ func overlap(periods []*Settled) error {
 	return nil
 }
 
-// recognize returns what a period becomes that a stored one overlaps: Unchanged where
+// settledBefore returns what a period becomes that a stored one overlaps: Unchanged where
 // both hold the same lines without an account, so that a file was renamed; an error where
 // its charges would count twice. What came from the same source is replaced.
-func recognize(p *Settled, stored []Period) (Change, error) {
+func settledBefore(p *Settled, stored []Period) (Change, error) {
 	for i := range stored {
 		switch old := &stored[i]; {
 		case !p.overlaps(old) || old.Source == p.Source:

@@ -29,7 +29,7 @@ type Planned struct {
 // replaced. One that came from the same source and is no longer in b, although b covers
 // its time, is removed. At is kept with what is imported.
 //
-// A renamed file without billing accounts is recognized by its digest. A period that
+// A renamed file without billing accounts is known by its digest. A period that
 // overlaps one of the same account from another source is a *CountedTwice.
 func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned, error) {
 	kept := make(map[PeriodKey]*Period, len(stored))
@@ -46,7 +46,7 @@ func Plan(b *Bill, stored []Period, at time.Time) ([]Replacement, []Planned, err
 			planned = append(planned, Planned{key, Unchanged})
 			continue
 		}
-		switch change, err := recognize(s, stored); {
+		switch change, err := settledBefore(s, stored); {
 		case err != nil:
 			return nil, nil, err
 		case change != "":
