@@ -205,3 +205,47 @@ func TestWhatCannotBeReadStaysPending(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundsThatWereRecordedTogether: two rounds without a machine are recorded and not
+// posted, or one with it is posted and not settled. What was charged before, up to a later
+// round, is corrected all the same.
+func TestRoundsThatWereRecordedTogether(t *testing.T) {
+	at := func(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
+	empty := func(h int) ledger.Round { r, _ := machine(at(h)); return r }
+	first, seen := machine(at(0))
+	last, again := machine(at(8))
+
+	gone, back := ledgertest.NewStore(), ledgertest.NewStore()
+	post := func(s *ledgertest.Store, r ledger.Round, seen []ledger.Observation) {
+		t.Helper()
+		if _, err := ledger.Post(ctx, s, r, seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post(gone, first, seen)
+	post(gone, empty(8), nil)
+	if err := gone.Record(ctx, empty(4), nil); err != nil {
+		t.Fatal(err)
+	}
+	post(gone, empty(2), nil)
+	got := map[string]ledger.Sums{}
+	addUp(got, gone.All(account))
+	compare(t, got, want(t, []delivery{{first, seen}, {empty(2), nil}, {empty(4), nil}, {empty(8), nil}}))
+
+	post(back, empty(0), nil)
+	crash := errors.New("crash")
+	back.Before = func(method string) error {
+		if method == "Settle" {
+			return crash
+		}
+		return nil
+	}
+	if _, err := ledger.Post(ctx, back, last, again); !errors.Is(err, crash) {
+		t.Fatal(err)
+	}
+	back.Before = nil
+	post(back, empty(4), nil)
+	got = map[string]ledger.Sums{}
+	addUp(got, back.All(account))
+	compare(t, got, want(t, []delivery{{empty(0), nil}, {empty(4), nil}, {last, again}}))
+}

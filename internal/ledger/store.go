@@ -45,7 +45,9 @@ type Store interface {
 	// their references: those the round observed, and of each of its complete parts
 	// those with an observation from the part's newest complete round before it to the
 	// part's oldest complete round after it, both included (without one before: since
-	// ever; without one after: until ever).
+	// ever; without one after: until ever). Another round that is pending bounds nothing,
+	// because what is posted may or may not know of it: observations count even behind
+	// it, and the times of a Touch are those of rounds that are settled.
 	Touched(ctx context.Context, r Round) ([]Touch, error)
 	// Histories returns what is known of resources of one account over [from, to),
 	// whole hours, one history for each reference and in that order. Version is the
@@ -86,11 +88,13 @@ type PendingRound struct {
 // Touch is a resource whose charges a round can change, and the time over which.
 type Touch struct {
 	Ref inventory.Ref
-	// From is the time of its newest observation before the round; where there is none
-	// that of the newest round before it that listed the part whole; else the round's.
+	// From is the time of its newest settled observation before the round; where there is
+	// none, that of the newest settled round before it that listed the part whole (else
+	// the round's own), or of the oldest pending round if that is earlier.
 	From time.Time
-	// To is the time of its oldest observation after the round; where there is none
-	// that of the oldest round after it that listed the part whole; else the round's.
+	// To is the time of its oldest settled observation after the round; where there is
+	// none, that of the oldest settled round after it that listed the part whole (else
+	// the round's own), or of the newest pending round if that is later.
 	To time.Time
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,6 +36,10 @@ func (c charges) touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, e
 	if err != nil {
 		return nil, err
 	}
+	var pending []int64
+	if err := c.list(ctx, &pending, "SELECT at FROM ledger_rounds WHERE account = ? AND mark > 0 AND at <> ?", a.ID, at(r.At)); err != nil {
+		return nil, err
+	}
 	var ids []int64
 	if err := c.list(ctx, &ids, "SELECT resource FROM ledger_observations WHERE account = ? AND at = ?", a.ID, at(r.At)); err != nil {
 		return nil, err
@@ -57,37 +62,60 @@ func (c charges) touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, e
 		}
 	}
 	slices.Sort(ids)
-	return c.touches(ctx, a.ID, r.At, document[[]int64]{slices.Compact(ids)})
+	return c.touches(ctx, a.ID, r.At.UnixMicro(), pending, document[[]int64]{slices.Compact(ids)})
 }
 
-// touches are the times around a round over which it can change what resources cost.
-func (c charges) touches(ctx context.Context, account int64, round time.Time, resources document[[]int64]) ([]ledger.Touch, error) {
-	beside := func(newest, before, order string) string {
-		return "COALESCE((SELECT " + newest + "(o.at) FROM ledger_observations o WHERE o.resource = x.id AND o.at " + before + " ?)," +
-			" (SELECT r.at FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage AND p.region = x.region AND p.kind = x.kind" +
-			" WHERE r.account = ? AND r.at " + before + " ? ORDER BY r.at" + order + " LIMIT 1), ?)"
+// touches are the times around a round over which it can change what resources cost, while
+// others are pending.
+func (c charges) touches(ctx context.Context, account, round int64, pending []int64, resources document[[]int64]) ([]ledger.Touch, error) {
+	others := ""
+	if len(pending) > 0 {
+		others = " AND o.at NOT IN (SELECT CAST(value AS BIGINT) FROM " + c.elements + ")"
 	}
-	query := "SELECT x.cloud, x.cloud_account, x.region, x.kind, x.resource_id, " + beside("MAX", "<", " DESC") + " AS since, " + beside("MIN", ">", "") + " AS until" +
+	seen := func(before, order string) string {
+		return "(SELECT o.at FROM ledger_observations o WHERE o.resource = x.id AND o.at " + before + " ?" + others + " ORDER BY o.at" + order + " LIMIT 1)"
+	}
+	listed := func(before, order string) string {
+		return "(SELECT r.at FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage AND p.region = x.region AND p.kind = x.kind" +
+			" WHERE r.account = ? AND r.at " + before + " ? AND r.mark = 0 ORDER BY r.at" + order + " LIMIT 1)"
+	}
+	query := "SELECT x.cloud, x.cloud_account, x.region, x.kind, x.resource_id, " +
+		seen("<", " DESC") + " AS seen_before, " + listed("<", " DESC") + " AS listed_before, " +
+		seen(">", "") + " AS seen_after, " + listed(">", "") + " AS listed_after" +
 		" FROM ledger_resources x WHERE x.id IN (SELECT CAST(value AS BIGINT) FROM " + c.elements + ")" +
 		" ORDER BY x.cloud, x.cloud_account, x.region, x.kind, x.resource_id"
 	var rows []struct {
 		refRow
-		Since instant `db:"since"`
-		Until instant `db:"until"`
+		SeenBefore   instant `db:"seen_before"`
+		ListedBefore instant `db:"listed_before"`
+		SeenAfter    instant `db:"seen_after"`
+		ListedAfter  instant `db:"listed_after"`
 	}
-	now := at(round)
-	if err := c.list(ctx, &rows, query, now, account, now, now, now, account, now, now, resources); err != nil {
+	known := []any{round}
+	if len(pending) > 0 {
+		known = append(known, document[[]int64]{pending})
+	}
+	known = append(known, account, round)
+	if err := c.list(ctx, &rows, query, append(slices.Concat(known, known), resources)...); err != nil {
 		return nil, err
 	}
+	now := time.UnixMicro(round).UTC()
+	oldest, newest := time.UnixMicro(slices.Min(append(pending, round))).UTC(), time.UnixMicro(slices.Max(append(pending, round))).UTC()
 	touches := make([]ledger.Touch, len(rows))
 	for i, row := range rows {
-		touches[i] = ledger.Touch{Ref: row.ref(), From: row.Since.Time, To: row.Until.Time}
+		touches[i] = ledger.Touch{Ref: row.ref(), From: row.SeenBefore.Time, To: row.SeenAfter.Time}
+		if t := &touches[i]; t.From.IsZero() {
+			t.From = slices.MinFunc([]time.Time{cmp.Or(row.ListedBefore.Time, now), oldest}, time.Time.Compare)
+		}
+		if t := &touches[i]; t.To.IsZero() {
+			t.To = slices.MaxFunc([]time.Time{cmp.Or(row.ListedAfter.Time, now), newest}, time.Time.Compare)
+		}
 	}
 	return touches, nil
 }
 
-// stretches are, for the parts that a round listed whole, the times from the round that
-// did so before to the one that did so next.
+// stretches are, for the parts that a round listed whole, the times from the settled round
+// that did so before to the one that did so next.
 func (c charges) stretches(ctx context.Context, account int64, round time.Time) (map[stretch]map[ledger.Part]bool, error) {
 	var rows []struct {
 		Region string         `db:"region"`
@@ -97,7 +125,7 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 	}
 	beside := func(which string) string {
 		return "(SELECT b.at FROM ledger_rounds b JOIN ledger_coverage_parts q ON q.coverage = b.coverage AND q.region = p.region AND q.kind = p.kind" +
-			" WHERE b.account = r.account AND b.at " + which + " LIMIT 1)"
+			" WHERE b.account = r.account AND b.mark = 0 AND b.at " + which + " LIMIT 1)"
 	}
 	query := "SELECT p.region, p.kind, " + beside("< r.at ORDER BY b.at DESC") + " AS before, " + beside("> r.at ORDER BY b.at") + " AS after" +
 		" FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage WHERE r.account = ? AND r.at = ?"

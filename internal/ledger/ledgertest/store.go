@@ -156,12 +156,24 @@ func (s *Store) Touched(_ context.Context, r ledger.Round) ([]ledger.Touch, erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.of(r.Account)
+	settled := func(times []time.Time) []time.Time {
+		return slices.DeleteFunc(slices.Clone(times), func(at time.Time) bool { return a.pending[at] })
+	}
+	oldest, newest := r.At, r.At
+	for at, pending := range a.pending {
+		if pending && at.Before(oldest) {
+			oldest = at
+		}
+		if pending && at.After(newest) {
+			newest = at
+		}
+	}
 	listings := map[ledger.Part][]time.Time{}
 	var out []ledger.Touch
 	for _, ref := range slices.SortedFunc(maps.Keys(a.seen), inventory.CompareRefs) {
 		part := ledger.Part{Region: ref.Region, Kind: ref.Kind}
 		if _, ok := listings[part]; !ok {
-			listings[part] = a.listings(part)
+			listings[part] = settled(a.listings(part))
 		}
 		times := make([]time.Time, len(a.seen[ref]))
 		for i, o := range a.seen[ref] {
@@ -175,7 +187,13 @@ func (s *Store) Touched(_ context.Context, r ledger.Round) ([]ledger.Touch, erro
 		if !observed && !(complete && near) {
 			continue
 		}
-		t := ledger.Touch{Ref: ref, From: cmp.Or(seenBefore, listedBefore, r.At), To: cmp.Or(seenAfter, listedAfter, r.At)}
+		t := ledger.Touch{Ref: ref}
+		if t.From, t.To = around(settled(times), r.At); t.From.IsZero() {
+			t.From = slices.MinFunc([]time.Time{cmp.Or(listedBefore, r.At), oldest}, time.Time.Compare)
+		}
+		if t.To.IsZero() {
+			t.To = slices.MaxFunc([]time.Time{cmp.Or(listedAfter, r.At), newest}, time.Time.Compare)
+		}
 		out = append(out, t)
 	}
 	return out, nil

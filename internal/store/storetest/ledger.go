@@ -278,6 +278,26 @@ var ledgers = []test{
 		agree(t, b.Ledger, model(t, len(rounds)))
 	}},
 	{"sums by every dimension, granularity and filter are those of the model", ledgerSums},
+	{"a round that is pending bounds no other", func(t *testing.T, b *Backend) {
+		stores := []ledger.Store{ledgertest.NewStore(), b.Ledger}
+		rounds, observations := sights()
+		for _, s := range stores {
+			for i, r := range rounds {
+				no(t, s.Record(t.Context(), r, observations[i]))
+			}
+			for i, r := range must(s.Pending(t.Context(), payer))(t) {
+				if i%3 == 0 {
+					no(t, s.Settle(t.Context(), r))
+				}
+			}
+		}
+		for i, r := range rounds {
+			want := must(stores[0].Touched(t.Context(), r))(t)
+			if diff := cmp.Diff(want, must(stores[1].Touched(t.Context(), r))(t)); diff != "" || len(want) == 0 {
+				t.Errorf("the %d touches of round %d (-want +got):\n%s", len(want), i, diff)
+			}
+		}
+	}},
 	{"days of resources are those of the model", func(t *testing.T, b *Backend) {
 		want := ledgertest.NewStore()
 		for _, batch := range varied(300) {
