@@ -41,7 +41,8 @@ type Params struct {
 	// RestartCost is the time of the resource that is lost when work comes back to a
 	// resource that was let go. 0 is a restart that costs nothing.
 	RestartCost time.Duration
-	// Price is what a resource costs an hour; nil is unpriced.
+	// Price is what a resource costs an hour; nil takes what its meters cost by the
+	// setting's prices, if Account says what those are.
 	Price *money.Amount
 	// Baselines adds the baselines to the results.
 	Baselines bool
@@ -175,6 +176,16 @@ func (p Params) complete() (Params, error) {
 		a.Size = p.Setting.Prices.TypeSize
 	}
 	a.Governed = a.Governed || len(p.Setting.Governance) > 0
+	if p.Price == nil {
+		return p, nil
+	}
+	rate, err := p.Price.Rate()
+	if err != nil {
+		return p, fmt.Errorf("a price of %s an hour: %w", *p.Price, err)
+	}
+	given := []inventory.Meter{{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Quantity: money.HoursPerMonth, Per: 1,
+		Price: &inventory.Price{Rate: rate, Source: "given"}}}
+	a.Meters = func(*inventory.Resource) []inventory.Meter { return given }
 	return p, nil
 }
 

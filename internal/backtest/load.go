@@ -8,6 +8,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -23,6 +27,8 @@ type trace struct {
 	resources []Resource
 	tracks    []*track
 	place     []int
+	// hourly are what those resources cost an hour; nil is not known.
+	hourly []*money.Amount
 }
 
 // span returns when the first sample begins and the last one ends.
@@ -65,11 +71,35 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 		t.place[i] = len(t.resources)
 		t.resources = append(t.resources, Resource{Name: r.name, Description: r.describedAt(r.known)})
 		t.tracks = append(t.tracks, merged(parts, len(parts), t.step))
+		t.hourly = append(t.hourly, a.hourly(i, p.Setting.Prices))
 	}
 	if len(t.tracks) == 0 {
 		return nil, fmt.Errorf("replay %s: %w", p.Format.Name, ErrNothingMeasured)
 	}
 	return t, nil
+}
+
+// hourly returns what a resource costs an hour by what the trace states of it; nil where
+// that is not known, or changes.
+func (a *Account) hourly(i int, prices *price.Book) *money.Amount {
+	said := a.resources[i].stated
+	if len(said) == 0 {
+		said = []stated{{known: a.resources[i].known}}
+	}
+	var out *money.Amount
+	for n, d := range said {
+		if n > 0 && d.Type == said[n-1].Type && d.Kind == said[n-1].Kind {
+			continue
+		}
+		r := a.Resource(i, instant(d.known))
+		hour, err := ledger.AnHour(ledger.RunRates([]*inventory.Resource{r}, prices)[r.Ref()])
+		v, known := hour.Get()
+		if err != nil || !known || out != nil && *out != v {
+			return nil
+		}
+		out = &v
+	}
+	return out
 }
 
 // instant returns a time of microseconds.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/duty"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -221,16 +220,7 @@ func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 	s.Duty = p.Thresholds
 	s.Clock, s.Policies, s.Uncapped, s.Source = a.clock.read, &policy.Set{Policies: []*policy.Policy{pol}}, !p.Caps, "backtest"
 	s.Activity = t.account.params.Activity
-	given := s.Facts
-	s.Facts = func(f *policy.Facts) {
-		if p.Price != nil {
-			f.Hourly = inventory.Known(*p.Price)
-		}
-		if given != nil {
-			given(f)
-		}
-		on.know(f)
-	}
+	s.Facts = on.know
 	s.Ladder = func(string) *action.Ladder { return ladder }
 	a.engine = round.New(s)
 	a.replay = round.Replay{

@@ -40,39 +40,35 @@ func (r Resource) owner() owner {
 
 // byOwner divides what a rule did among the owners, the largest saving first. It
 // returns nil where the trace names none.
-func (t *trace) byOwner(rule string, sum totals, got outcome, price *money.Amount) ([]Owned, error) {
-	type share struct {
-		counted
-		tally
+func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
+	type owned struct {
+		parts     []share
 		resources int
 	}
-	shares := map[owner]*share{}
+	shares := map[owner]*owned{}
 	for i, r := range t.resources {
 		s := shares[r.owner()]
 		if s == nil {
-			s = &share{}
+			s = &owned{parts: sum.shares()}
 			shares[r.owner()] = s
 		}
 		s.resources++
-		s.samples += sum.by[i].samples
-		s.idle += sum.by[i].idle
-		s.add(got.by[i])
+		s.parts[sum.class[i]].count(sum.by[i])
+		s.parts[sum.class[i]].add(got.by[i])
 	}
 	if _, nobody := shares[owner{}]; nobody && len(shares) == 1 {
 		return nil, nil
 	}
 	out := make([]Owned, 0, len(shares))
 	for who, s := range shares {
+		all := together(s.parts)
 		o := Owned{
 			Rule: rule, Team: who.team, User: who.user, Resources: s.resources,
-			ResourceHours: hours(s.samples * t.step), IdleHours: hours(s.idle * t.step), ReleasedHours: hours(s.released),
-			Restarts: s.restarts, NetSavedHours: hours(s.net(t.restart)),
+			ResourceHours: hours(all.samples * t.step), IdleHours: hours(all.idle * t.step), ReleasedHours: hours(all.released),
+			Restarts: all.restarts, NetSavedHours: hours(all.net(t.restart)),
 		}
 		var err error
-		if o.CostUSD, err = priced(price, s.samples*t.step); err != nil {
-			return nil, err
-		}
-		if o.SavedUSD, err = priced(price, s.net(t.restart)); err != nil {
+		if o.CostUSD, o.SavedUSD, err = t.dollars(s.parts); err != nil {
 			return nil, err
 		}
 		out = append(out, o)
@@ -83,16 +79,31 @@ func (t *trace) byOwner(rule string, sum totals, got outcome, price *money.Amoun
 	return out, nil
 }
 
-// priced returns what a span costs at a price an hour, to the cent; nil without a
-// price.
-func priced(price *money.Amount, us int64) (*string, error) {
-	if price == nil {
-		return nil, nil
+// dollars returns what the hours of some shares cost, and what the net saving is worth, to
+// the cent; nil where a price is not known.
+func (t *trace) dollars(parts []share) (cost, saved *string, err error) {
+	var paid, net money.Amount
+	for i := range parts {
+		p := &parts[i]
+		switch {
+		case p.samples == 0:
+			continue
+		case p.hourly == nil:
+			return nil, nil, nil
+		}
+		for _, s := range []struct {
+			sum *money.Amount
+			us  int64
+		}{{&paid, p.samples * t.step}, {&net, p.net(t.restart)}} {
+			amount, err := p.hourly.Mul(s.us, micros(time.Hour))
+			if err == nil {
+				*s.sum, err = s.sum.Add(amount)
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("price the hours: %w", err)
+			}
+		}
 	}
-	amount, err := price.Mul(us, micros(time.Hour))
-	if err != nil {
-		return nil, fmt.Errorf("price the hours: %w", err)
-	}
-	text := amount.Cents()
-	return &text, nil
+	spent, kept := paid.Cents(), net.Cents()
+	return &spent, &kept, nil
 }

@@ -39,6 +39,9 @@ type AccountParams struct {
 	Tags inventory.TagMapping
 	// Size says what a machine type has, and whether the type is known; nil knows none.
 	Size func(machineType string) (inventory.Size, bool)
+	// Meters says what a resource is charged by, nil that its price is not known; nil
+	// knows none.
+	Meters func(*inventory.Resource) []inventory.Meter
 	// Activity says which values are work.
 	Activity usage.Activity
 	// Governed says that the configuration states what policies may act on. Otherwise

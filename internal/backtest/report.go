@@ -31,6 +31,9 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// Priced says whether there are dollars.
+func (r Report) Priced() bool { return r.Trace.Unpriced == 0 }
+
 // Wait is what one fixed wait would have done.
 type Wait struct {
 	WaitSeconds   float64 `json:"wait_seconds"`
@@ -55,8 +58,11 @@ type Trace struct {
 	IdleBelowPct       float64 `json:"idle_below_pct"`
 	// Stretches is how many idle stretches there are.
 	Stretches int64 `json:"stretches"`
-	// PriceUSD is the price of a resource an hour; null when unpriced.
+	// PriceUSD is the price of a resource an hour where all have the same; null where they
+	// differ, and where any has none.
 	PriceUSD *string `json:"price_usd"`
+	// Unpriced is how many resources have no price, so that dollars are null.
+	Unpriced int `json:"unpriced"`
 }
 
 // Result is what one rule would have done. Hours are hours of a resource. Samples
@@ -108,7 +114,8 @@ const deadmanAfter = 12 * time.Hour
 // replay runs every rule over the trace.
 func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	sum := t.totals()
-	w := writer{trace: t, sum: sum, oracle: sum.oracle(t.step, t.restart), p: p}
+	oracle := func(r rests) tally { return r.oracle(t.step, t.restart) }
+	w := writer{trace: t, sum: sum, oracle: oracle(sum.rests), p: p}
 	w.Report = Report{Schema: Schema, Trace: t.describe(p, sum)}
 	if p.Policies != nil {
 		for _, policy := range p.Policies.Policies {
@@ -124,6 +131,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
 	}
+	if u := w.Report.Trace.Unpriced; u > 0 && u < w.Report.Trace.Resources {
+		w.Notes = append(w.Notes, fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one price for all.", u, w.Report.Trace.Resources))
+	}
 	fleet := Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
 	for _, d := range p.Deciders {
 		got, err := t.follow(ctx, d.New(fleet), w.draws(), nil)
@@ -136,19 +146,19 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	}
 	for _, f := range fixedWaits {
 		wait := micros(f.wait)
-		if err := w.add(f.name, &wait, sum.fixed(wait, t.step, t.restart)); err != nil {
+		if err := w.add(f.name, &wait, sum.each(func(r rests) tally { return r.fixed(wait, t.step, t.restart) })); err != nil {
 			return Report{}, err
 		}
 	}
-	var deadman tally
-	for _, track := range t.tracks {
-		track.deadman(micros(deadmanAfter), t.step, t.restart, &deadman)
+	deadman := make([]tally, len(t.tracks))
+	for i, track := range t.tracks {
+		track.deadman(micros(deadmanAfter), t.step, t.restart, &deadman[i])
 	}
-	if err := w.add("deadman-12h", nil, deadman); err != nil {
+	if err := w.add("deadman-12h", nil, sum.split(deadman)); err != nil {
 		return Report{}, err
 	}
-	wait, best := sum.bestFixed(t.step, t.restart)
-	if err := w.add("best-fixed", &wait, best); err != nil {
+	wait, _ := sum.bestFixed(t.step, t.restart)
+	if err := w.add("best-fixed", &wait, sum.each(func(r rests) tally { return r.fixed(wait, t.step, t.restart) })); err != nil {
 		return Report{}, err
 	}
 	learner := newLearned(fleet)
@@ -157,7 +167,7 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 		return Report{}, err
 	}
 	w.Learned, w.Waits = learner.weigh(), t.waits(sum)
-	return w.Report, w.add("oracle", nil, w.oracle)
+	return w.Report, w.add("oracle", nil, sum.each(oracle))
 }
 
 // describe says what is replayed.
@@ -168,11 +178,16 @@ func (t *trace) describe(p Params, sum totals) Trace {
 		StepSeconds: p.Format.Step.Seconds(), MedianStepSeconds: t.summary.Step.Seconds(),
 		RestartCostSeconds: p.RestartCost.Seconds(), IdleBelowPct: p.IdleBelow,
 	}
-	for _, n := range sum.stretches {
+	for _, n := range sum.rests {
 		d.Stretches += n
 	}
-	if p.Price != nil {
-		text := p.Price.String()
+	for _, h := range t.hourly {
+		if h == nil {
+			d.Unpriced++
+		}
+	}
+	if len(sum.rated) == 1 && d.Unpriced == 0 {
+		text := sum.rated[0].hourly.String()
 		d.PriceUSD = &text
 	}
 	return d
@@ -196,10 +211,10 @@ func (w *writer) rule(name string, got outcome, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if err := w.add(name, nil, got.tally); err != nil {
+	if err := w.add(name, nil, w.sum.split(got.by)); err != nil {
 		return err
 	}
-	owned, err := w.trace.byOwner(name, w.sum, got, w.p.Price)
+	owned, err := w.trace.byOwner(name, w.sum, got)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -210,9 +225,9 @@ func (w *writer) rule(name string, got outcome, err error) error {
 	return nil
 }
 
-// add adds a result.
-func (w *writer) add(name string, wait *int64, got tally) error {
-	res, err := w.trace.result(name, w.sum, got, w.oracle, w.p.Price)
+// add adds a result: what a rule did in each part of the resources.
+func (w *writer) add(name string, wait *int64, got []share) error {
+	res, err := w.trace.result(name, w.sum, got, w.oracle)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -228,7 +243,7 @@ func (w *writer) add(name string, wait *int64, got tally) error {
 // at least a step, up to the longest stretch.
 func (t *trace) waits(sum totals) []Wait {
 	var longest int64
-	for s := range sum.stretches {
+	for s := range sum.rests {
 		longest = max(longest, s.samples)
 	}
 	var out []Wait
@@ -243,7 +258,8 @@ func (t *trace) waits(sum totals) []Wait {
 	return out
 }
 
-func (t *trace) result(name string, sum totals, got, oracle tally, price *money.Amount) (Result, error) {
+func (t *trace) result(name string, sum totals, parts []share, oracle tally) (Result, error) {
+	got := together(parts)
 	total, net := sum.samples*t.step, got.net(t.restart)
 	r := Result{
 		Name: name, ResourceHours: hours(total), IdleHours: hours(sum.idle * t.step),
@@ -256,10 +272,7 @@ func (t *trace) result(name string, sum totals, got, oracle tally, price *money.
 		r.OfOracle = &share
 	}
 	var err error
-	if r.CostUSD, err = priced(price, total); err != nil {
-		return Result{}, err
-	}
-	r.SavedUSD, err = priced(price, net)
+	r.CostUSD, r.SavedUSD, err = t.dollars(parts)
 	return r, err
 }
 
@@ -291,7 +304,7 @@ func (r *Result) silence() string {
 		if w.Answer == "refused" {
 			reason = "by the rule " + reason
 		}
-		why = append(why, fmt.Sprintf("%s for %s h on %d resources (%s)", w.Answer, usage.Number(w.Hours, 1), w.Resources, reason))
+		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, usage.Number(w.Hours, 1), money.Counted(w.Resources, "resource"), reason))
 	}
 	if why == nil {
 		return r.Name + " never acted."
@@ -303,22 +316,26 @@ func (r *Result) silence() string {
 func (c Assumptions) notes() []string {
 	out := []string{
 		"Policies are replayed as if they were enforced, each for itself, and see only what was known by then. Every warning is accepted at once. A grace of 0 is allowed, and so are resources without a price.",
-		fmt.Sprintf("All %d resources: nobody else manages them, nothing protects them, they have no local disks.", c.Resources),
+		"Assumed of every resource: nobody else manages it, nothing protects it, it has no local disks.",
 	}
 	for _, n := range []struct {
 		count int
 		text  string
 	}{
-		{c.Governed, "policies may act on them"},
-		{c.Tags, "they have no tags"},
-		{c.Launched, "their launch time is unknown: their age is unknown, and nothing is warm-up"},
-		{c.GPUs, "the GPUs with samples are all that they have"},
-		{c.Kind, "they are instances"},
-		{c.Lifetime, "they are ephemeral"},
-		{c.Purpose, "they are for experimentation"},
+		{c.Governed, "policies may act on it"},
+		{c.Tags, "it has no tags"},
+		{c.Launched, "its launch time is unknown: so is its age, and nothing is warm-up"},
+		{c.GPUs, "the GPUs with samples are all it has"},
+		{c.Kind, "it is an instance"},
+		{c.Lifetime, "it is ephemeral"},
+		{c.Purpose, "it is for experimentation"},
 	} {
 		if n.count > 0 {
-			out = append(out, fmt.Sprintf("Assumed of %d of %d resources: %s.", n.count, c.Resources, n.text))
+			of := fmt.Sprintf("%d of %d resources", n.count, c.Resources)
+			if n.count == c.Resources {
+				of = "every resource"
+			}
+			out = append(out, fmt.Sprintf("Assumed of %s: %s.", of, n.text))
 		}
 	}
 	if c.Size > 0 {

@@ -309,5 +309,8 @@ func (a *Account) Resource(i int, at time.Time) *inventory.Resource {
 	if out.Kind == inventory.KindInstance {
 		out.Detail = &inventory.Instance{}
 	}
+	if a.params.Meters != nil {
+		out.Meters = a.params.Meters(out)
+	}
 	return out
 }

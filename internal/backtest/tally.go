@@ -4,6 +4,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // tally adds up what one rule did, in microseconds and counts.
@@ -74,14 +76,98 @@ type counted struct{ samples, idle int64 }
 // totals is what a trace holds before anything is released.
 type totals struct {
 	counted
-	by        []counted // by resource
-	unknown   int64
-	stretches map[stretch]int64 // how many there are of each
+	by      []counted // by resource
+	unknown int64
+	rests
+	// rated divides the resources by their price an hour, class says in which part each is.
+	rated []rated
+	class []int
+}
+
+// rests counts stretches by what they have in common.
+type rests map[stretch]int64
+
+// rated is the resources of one price an hour; nil is not known.
+type rated struct {
+	hourly *money.Amount
+	counted
+	rests
+}
+
+// divide makes a part for each price.
+func (s *totals) divide(hourly []*money.Amount) {
+	known := map[money.Amount]int{}
+	unknown := -1
+	for _, h := range hourly {
+		i, ok := unknown, unknown >= 0
+		if h != nil {
+			i, ok = known[*h]
+		}
+		if !ok {
+			if i = len(s.rated); h != nil {
+				known[*h] = i
+			} else {
+				unknown = i
+			}
+			s.rated = append(s.rated, rated{hourly: h, rests: rests{}})
+		}
+		s.class = append(s.class, i)
+	}
+	if len(s.rated) == 1 {
+		s.rated[0].rests = s.rests
+	}
+}
+
+// share is a part of the resources, of one price an hour, and what a rule did with it.
+type share struct {
+	hourly *money.Amount
+	counted
+	tally
+}
+
+func (c *counted) count(o counted) { c.samples, c.idle = c.samples+o.samples, c.idle+o.idle }
+
+// together adds up shares; its price is none.
+func together(parts []share) share {
+	var all share
+	for i := range parts {
+		all.count(parts[i].counted)
+		all.add(parts[i].tally)
+	}
+	return all
+}
+
+// shares returns an empty share for each price.
+func (s *totals) shares() []share {
+	out := make([]share, len(s.rated))
+	for i := range out {
+		out[i].hourly = s.rated[i].hourly
+	}
+	return out
+}
+
+// each is what a rule does with every share of the resources.
+func (s *totals) each(does func(rests) tally) []share {
+	out := s.shares()
+	for i := range out {
+		out[i].counted, out[i].tally = s.rated[i].counted, does(s.rated[i].rests)
+	}
+	return out
+}
+
+// split adds up by share what a rule did with each resource.
+func (s *totals) split(by []tally) []share {
+	out := s.shares()
+	for i := range by {
+		out[s.class[i]].count(s.by[i])
+		out[s.class[i]].add(by[i])
+	}
+	return out
 }
 
 func (t *trace) totals() totals {
-	sum := totals{stretches: map[stretch]int64{}}
-	sum.by = make([]counted, len(t.tracks))
+	sum := totals{rests: rests{}, by: make([]counted, len(t.tracks))}
+	sum.divide(t.hourly)
 	for i, track := range t.tracks {
 		by := &sum.by[i]
 		var drift int64 // since the last gap: samples that come early make up for late ones
@@ -97,17 +183,23 @@ func (t *trace) totals() totals {
 				drift += c.run.offset
 			}
 		}
-		sum.samples, sum.idle = sum.samples+by.samples, sum.idle+by.idle
+		sum.count(*by)
 		sum.unknown += max(0, drift) + track.unknown
-		track.stretches(t.step, func(s dated) { sum.stretches[s.stretch]++ })
+		part := &sum.rated[sum.class[i]]
+		part.count(*by)
+		track.stretches(t.step, func(s dated) {
+			if sum.rests[s.stretch]++; len(sum.rated) > 1 {
+				part.rests[s.stretch]++
+			}
+		})
 	}
 	return sum
 }
 
 // fixed is what a fixed wait before letting go does.
-func (s totals) fixed(wait, step, restart int64) tally {
+func (s rests) fixed(wait, step, restart int64) tally {
 	var sum tally
-	for st, n := range s.stretches {
+	for st, n := range s {
 		if length := st.samples*step - wait; length > 0 {
 			sum.release(length, st.busy, restart, n)
 		}
@@ -117,9 +209,9 @@ func (s totals) fixed(wait, step, restart int64) tally {
 
 // oracle is what knowing the future does: a stretch is released whole where that
 // is longer than a restart costs, or no restart follows.
-func (s totals) oracle(step, restart int64) tally {
+func (s rests) oracle(step, restart int64) tally {
 	var sum tally
-	for st, n := range s.stretches {
+	for st, n := range s {
 		if length := st.samples * step; !st.busy || length > restart {
 			sum.release(length, st.busy, restart, n)
 		}
@@ -131,9 +223,9 @@ func (s totals) oracle(step, restart int64) tally {
 // multiples of the step, and of equals the longest, which restarts least. A wait
 // between two lengths of stretches releases the same stretches as the shorter and
 // each of them later, so only 0 and the lengths themselves can be best.
-func (s totals) bestFixed(step, restart int64) (wait int64, best tally) {
+func (s rests) bestFixed(step, restart int64) (wait int64, best tally) {
 	lengths := map[int64][2]int64{0: {}} // how many, and how many that work ended
-	for st, n := range s.stretches {
+	for st, n := range s {
 		l := lengths[st.samples]
 		l[0] += n
 		if st.busy {

@@ -88,14 +88,16 @@ type learnt struct {
 	traits
 	resources int
 	samples   int64
-	ended     [folds + 1]map[stretch]int64
-	begun     [folds]map[stretch]int64
+	// hourly is what each costs an hour; nil where that is not known, or differs.
+	hourly *money.Amount
+	ended  [folds + 1]rests
+	begun  [folds]rests
 }
 
 func (l *learnt) add(s dated, fold func(int64) int) {
-	count := func(m *map[stretch]int64) {
+	count := func(m *rests) {
 		if *m == nil {
-			*m = map[stretch]int64{}
+			*m = rests{}
 		}
 		(*m)[s.stretch]++
 	}
@@ -104,8 +106,8 @@ func (l *learnt) add(s dated, fold func(int64) int) {
 }
 
 // history returns the stretches that were over before a fold.
-func (l *learnt) history(fold int) map[stretch]int64 {
-	sum := map[stretch]int64{}
+func (l *learnt) history(fold int) rests {
+	sum := rests{}
 	for _, m := range l.ended[:fold] {
 		for s, n := range m {
 			sum[s] += n
@@ -175,8 +177,11 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 		}
 		c := u.classes[r.traits()]
 		if c == nil {
-			c = &learnt{traits: r.traits()}
+			c = &learnt{traits: r.traits(), hourly: t.hourly[i]}
 			u.classes[c.traits] = c
+		}
+		if h := t.hourly[i]; c.hourly != nil && (h == nil || *h != *c.hourly) {
+			c.hourly = nil
 		}
 		for _, l := range []*learnt{c, &u.fleet} {
 			l.resources++
@@ -192,10 +197,13 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 	}
 	r := TuneReport{Schema: TuneSchema, Trace: t.describe(p, sum)}
 	var set policy.Set
-	var tested tally
+	var tested, breakEven, oracle []share
 	for _, c := range u.sorted() {
-		own := u.test(c)
-		tuned, err := u.tuned(c, own, p.Price)
+		past := c.history(folds + 1)
+		own := c.share(u.test(c))
+		breakEven = append(breakEven, c.share(past.fixed(t.breakEven(), t.step, t.restart)))
+		oracle = append(oracle, c.share(past.oracle(t.step, t.restart)))
+		tuned, err := u.tuned(c, []share{own})
 		if err != nil {
 			return nil, TuneReport{}, err
 		}
@@ -210,18 +218,17 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 			set.Policies = append(set.Policies, written)
 		}
 		r.Classes = append(r.Classes, tuned)
-		tested.add(own)
+		tested = append(tested, own)
 	}
 	var err error
-	if r.Fleet, err = u.tuned(&u.fleet, tested, p.Price); err != nil {
+	if r.Fleet, err = u.tuned(&u.fleet, tested); err != nil {
 		return nil, TuneReport{}, err
 	}
-	all := totals{stretches: u.fleet.history(folds + 1)}
 	r.Tested = r.Fleet.Tested
-	if r.BreakEven, err = t.tested(all.fixed(t.breakEven(), t.step, t.restart), u.fleet.samples, p.Price); err != nil {
+	if r.BreakEven, err = t.tested(breakEven); err != nil {
 		return nil, TuneReport{}, err
 	}
-	if r.Oracle, err = t.tested(all.oracle(t.step, t.restart), u.fleet.samples, p.Price); err != nil {
+	if r.Oracle, err = t.tested(oracle); err != nil {
 		return nil, TuneReport{}, err
 	}
 	// Read back, because only what was read can be asked.
@@ -246,9 +253,9 @@ func (u *tuner) wait(c *learnt, fold int) (wait int64, basis string) {
 		*learnt
 		basis string
 	}{{c, "class"}, {&u.fleet, "fleet"}} {
-		past := totals{stretches: h.history(fold)}
+		past := h.history(fold)
 		var n int64
-		for _, times := range past.stretches {
+		for _, times := range past {
 			n += times
 		}
 		if n >= enough {
@@ -265,19 +272,19 @@ func (u *tuner) test(c *learnt) tally {
 	for fold, begun := range c.begun {
 		if len(begun) > 0 {
 			wait, _ := u.wait(c, fold)
-			sum.add(totals{stretches: begun}.fixed(wait, u.step, u.restart))
+			sum.add(begun.fixed(wait, u.step, u.restart))
 		}
 	}
 	return sum
 }
 
 // tuned says what was made of a class by the end of the trace.
-func (u *tuner) tuned(c *learnt, got tally, price *money.Amount) (Tuned, error) {
+func (u *tuner) tuned(c *learnt, got []share) (Tuned, error) {
 	wait, basis := u.wait(c, folds+1)
 	if c == &u.fleet && basis == "class" {
 		basis = "fleet"
 	}
-	tested, err := u.tested(got, c.samples, price)
+	tested, err := u.tested(got)
 	out := Tuned{
 		Kind: string(c.kind), Type: c.typ, Purpose: string(c.purpose), Team: c.team, Resources: c.resources,
 		WaitSeconds: span(wait).Seconds(), Basis: basis, Tested: tested,
@@ -291,12 +298,18 @@ func (u *tuner) tuned(c *learnt, got tally, price *money.Amount) (Tuned, error) 
 	return out, err
 }
 
-func (t *trace) tested(got tally, samples int64, price *money.Amount) (Tested, error) {
+// share is the class with what a rule did with it.
+func (l *learnt) share(did tally) share {
+	return share{hourly: l.hourly, counted: counted{samples: l.samples}, tally: did}
+}
+
+func (t *trace) tested(parts []share) (Tested, error) {
+	got := together(parts)
 	net := got.net(t.restart)
-	saved, err := priced(price, net)
+	_, saved, err := t.dollars(parts)
 	return Tested{
 		ReleasedHours: hours(got.released), Restarts: got.restarts, NetSavedHours: hours(net),
-		NetSavedShare: float64(net) / float64(max(1, samples)*t.step), SavedUSD: saved,
+		NetSavedShare: float64(net) / float64(max(1, got.samples)*t.step), SavedUSD: saved,
 	}, err
 }
 

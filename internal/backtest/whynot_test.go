@@ -175,7 +175,7 @@ func TestWhyNot(t *testing.T) {
 	}
 	const note = "p never acted. Its answer was false for 1.5 h on 2 resources (when: duty.state is busy), " +
 		`false for 1 h on 3 resources (when: duty.lasting >= duration("15m") is false), ` +
-		"unknown for 1 h on 1 resources (when: duty is unknown: 1 of 8 GPUs were measured)."
+		"unknown for 1 h on 1 resource (when: duty is unknown: 1 of 8 GPUs were measured)."
 	if r.Notes[0] != note {
 		t.Errorf("the first note is %q, want %q", r.Notes[0], note)
 	}

@@ -191,7 +191,7 @@ func (a *app) printBacktest(r backtest.Report) error {
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	plain.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
-	if r.Trace.PriceUSD != nil {
+	if r.Priced() {
 		plain.Fprintf(w, "saved\t")
 	}
 	plain.Fprintln(w)
@@ -206,7 +206,7 @@ func (a *app) printBacktest(r backtest.Report) error {
 		}
 		plain.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
 			hoursText(res.NetSavedHours), percent(res.NetSavedShare), ofOracle)
-		if r.Trace.PriceUSD != nil {
+		if r.Priced() {
 			plain.Fprintf(w, "%s\t", savedText(res.SavedUSD))
 		}
 		plain.Fprintln(w)

@@ -16,10 +16,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
-	"github.com/curfew-dev/curfew/internal/price"
+	priceaws "github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -36,7 +34,8 @@ func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (b
 	}
 	p.Thresholds, p.Policies = cfg.Duty, set
 	p.Account.Tags = cfg.Tags
-	p.Setting = round.Setting{Prices: book, Governance: cfg.Governance, Facts: hourlyOf(book)}
+	p.Account.Meters = metersOf
+	p.Setting = round.Setting{Prices: book, Governance: cfg.Governance}
 	if set != nil {
 		p.Setting.LookBack = lookBack(cfg, set)
 	}
@@ -44,21 +43,16 @@ func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (b
 	return p, nil
 }
 
-// hourlyOf prices the machines of a trace that states their types, on demand.
-func hourlyOf(book *price.Book) func(*policy.Facts) {
-	return func(f *policy.Facts) {
-		if f.Resource.Type == "" || f.Hourly.Known() {
-			return
-		}
-		r := &inventory.Resource{ID: f.Resource.ID, Kind: f.Resource.Kind, Cloud: "aws", Region: tracedRegion, Type: f.Resource.Type, State: inventory.StateRunning,
-			Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
-		charges := ledger.RunRates([]*inventory.Resource{r}, book)[r.Ref()]
-		if len(charges) == 1 && charges[0].Unpriced == "" {
-			if hour, err := charges[0].ListCost.Mul(1, money.HoursPerMonth); err == nil {
-				f.Hourly = inventory.Known(hour)
-			}
-		}
+// metersOf says what the resources of a trace are charged by: machines of a type that it
+// states, on demand. What it does not state has no price.
+func metersOf(r *inventory.Resource) []inventory.Meter {
+	if r.Type == "" || r.Kind != inventory.KindInstance {
+		return nil
 	}
+	machine := &inventory.Resource{ID: r.ID, Kind: r.Kind, Cloud: "aws", Region: tracedRegion, Type: r.Type, State: inventory.StateRunning,
+		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
+	priceaws.Attach([]*inventory.Resource{machine})
+	return machine.Meters
 }
 
 // present reads a trace as the account that it is at a time; empty is its end.
@@ -95,8 +89,7 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, tra
 	present := account.Present(clock, deeds, func(all []backtest.Deed) error { return writeDeeds(path, all) })
 	s := p.Setting
 	s.Clock, s.Lister, s.Sources, s.Duty, s.Policies, s.Source = clock, present, []usage.Source{present}, cfg.Duty, set, "enforce"
-	given := s.Facts
-	s.Facts = func(facts *policy.Facts) { given(facts); present.Know(facts) }
+	s.Facts = present.Know
 	return s, present, nil
 }
 

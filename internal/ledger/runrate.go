@@ -66,21 +66,24 @@ func charge(r *inventory.Resource, m *inventory.Meter, book *price.Book) Charge 
 	return c
 }
 
-// Total adds up charges that have a price, and says whether all had one.
-func Total(charges []Charge) (total money.Amount, priced bool) {
-	priced = true
+// AnHour returns what charges come to an hour; one without a price makes it unknown, and
+// so does it where there are none.
+func AnHour(charges []Charge) (inventory.Fact[money.Amount], error) {
+	var month money.Amount
 	for _, c := range charges {
 		if c.Unpriced != "" {
-			priced = false
-			continue
+			return inventory.Fact[money.Amount]{}, nil
 		}
-		sum, err := total.Add(c.ListCost)
-		if err != nil {
-			return total, false
+		var err error
+		if month, err = month.Add(c.ListCost); err != nil {
+			return inventory.Fact[money.Amount]{}, err
 		}
-		total = sum
 	}
-	return total, priced
+	if len(charges) == 0 {
+		return inventory.Fact[money.Amount]{}, nil
+	}
+	hour, err := month.Mul(1, money.HoursPerMonth)
+	return inventory.Known(hour), err
 }
 
 // quotient prints n/d with up to three digits after the point.

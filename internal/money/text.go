@@ -95,6 +95,14 @@ func (a Amount) Dollars() string {
 	return sign(a) + "$" + Thousands(int64(magnitude(v)))
 }
 
+// Counted returns a number of things: "1 machine", "1,284 machines".
+func Counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return Thousands(int64(n)) + " " + thing
+}
+
 // Thousands returns n with its thousands separated: "1,284".
 func Thousands(n int64) string {
 	s := strconv.FormatUint(magnitude(n), 10)

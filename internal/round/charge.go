@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // charge prices what is there and posts what the round saw; an audit charges its window by
@@ -20,7 +18,7 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 	if !e.charged {
 		e.charges = ledger.RunRates(r.Resources, e.Prices)
 		for ref, s := range e.subjects {
-			hour, err := hourly(e.charges[ref])
+			hour, err := ledger.AnHour(e.charges[ref])
 			if err != nil {
 				return fmt.Errorf("price %s: %w", s.ID, err)
 			}
@@ -93,27 +91,4 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 		})
 	}
 	return out
-}
-
-// hoursPerMonth is the month of a run rate.
-const hoursPerMonth = 730
-
-// hourly returns what a resource's meters cost an hour; a meter without a price makes it
-// unknown.
-func hourly(charges []ledger.Charge) (inventory.Fact[money.Amount], error) {
-	var month money.Amount
-	for _, c := range charges {
-		if c.Unpriced != "" {
-			return inventory.Fact[money.Amount]{}, nil
-		}
-		var err error
-		if month, err = month.Add(c.ListCost); err != nil {
-			return inventory.Fact[money.Amount]{}, err
-		}
-	}
-	if len(charges) == 0 {
-		return inventory.Fact[money.Amount]{}, nil
-	}
-	hour, err := month.Mul(1, hoursPerMonth)
-	return inventory.Known(hour), err
 }

@@ -284,7 +284,7 @@ func (r *replay) look(s *subject) {
 		}
 		s.was, s.foresight = res, [2]foresight{}
 		charges := ledger.RunRates([]*inventory.Resource{res}, r.Prices)
-		s.hourly, _ = hourly(charges[s.ref]) // a rate that does not fit is not known
+		s.hourly, _ = ledger.AnHour(charges[s.ref]) // a rate that does not fit is not known
 	}
 	if res != nil && s.tracker == nil { // what was just launched warms up, measured or not
 		s.tracker = duty.NewTracker(r.Duty, r.Activity, r.LookBack)
