@@ -55,6 +55,7 @@ type Client struct {
 	api         *api.Client
 	secrets     notify.Secrets
 	login       string
+	transport   *transport
 	wait        func(context.Context, time.Duration) error
 }
 
@@ -77,9 +78,10 @@ func New(o Options, p Pull) (*Client, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
 	c := &Client{pull: p, owner: owner, repo: repo, login: o.Login, secrets: notify.Secrets{o.Token}, wait: wait}
+	c.transport = &transport{token: o.Token, base: http.DefaultTransport, within: answerIn, now: time.Now,
+		wait: func(ctx context.Context, d time.Duration) error { return c.wait(ctx, d) }}
 	c.api = api.NewClient(&http.Client{
-		Transport: &transport{token: o.Token, base: http.DefaultTransport, now: time.Now,
-			wait: func(ctx context.Context, d time.Duration) error { return c.wait(ctx, d) }},
+		Transport: c.transport,
 		// The token goes where it was configured to go and nowhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	})

@@ -3,6 +3,7 @@ package github
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -20,6 +21,10 @@ const (
 	secondaryPause = time.Minute
 	// firstPause is doubled with every try that the server or the network failed.
 	firstPause = time.Second
+	// answerIn is how long one try may take, its whole answer included.
+	answerIn = 30 * time.Second
+	// maxAnswer bounds how much is read of an answer; a page of what is asked for is far smaller.
+	maxAnswer = 16 << 20
 	// maxRefusal bounds how much is read of an answer that is an error.
 	maxRefusal = 1 << 16
 )
@@ -30,9 +35,18 @@ const (
 type transport struct {
 	token string
 	base  http.RoundTripper
-	now   func() time.Time
-	wait  func(context.Context, time.Duration) error
+	// within is how long one try may take.
+	within time.Duration
+	now    func() time.Time
+	wait   func(context.Context, time.Duration) error
 }
+
+// slow is a try that was given up.
+type slow struct{ within time.Duration }
+
+func (e slow) Error() string { return fmt.Sprintf("no answer within %s", e.within) }
+func (slow) Timeout() bool   { return true }
+func (slow) Temporary() bool { return true }
 
 // RoundTrip makes one request, at most maxTries times.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -46,7 +60,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			attempt.Body = body
 		}
-		resp, err := t.base.RoundTrip(attempt)
+		resp, err := t.attempt(attempt)
 		pause, again := t.again(req, resp, err, try)
 		if !again || try == maxTries {
 			return resp, err
@@ -58,6 +72,26 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+}
+
+// attempt makes one try, and reads its answer while it may still be given up.
+func (t *transport) attempt(req *http.Request) (*http.Response, error) {
+	ctx, end := context.WithTimeout(req.Context(), t.within)
+	defer end()
+	resp, err := t.base.RoundTrip(req.WithContext(ctx))
+	if err == nil {
+		var body []byte
+		body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		_ = resp.Body.Close()
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	switch {
+	case err == nil:
+		return resp, nil
+	case ctx.Err() != nil && req.Context().Err() == nil:
+		return nil, slow{t.within}
+	}
+	return nil, err
 }
 
 // again says whether a request is worth another try, and after how long.

@@ -105,6 +105,32 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
+// TestNoAnswerInTime: a server that accepts and never answers, and one that stops in the
+// middle of its answer, are given up, tried again, and named.
+func TestNoAnswerInTime(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"never": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"half of it": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte("[{"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		},
+	} {
+		h := newHub(t)
+		for range maxTries {
+			h.faults = append(h.faults, fault{"GET", "/comments", answer, false})
+		}
+		c, waits := h.client(t)
+		c.transport.within = 50 * time.Millisecond
+		_, err := c.Comment(t.Context(), report())
+		var f *notify.Failure
+		if !errors.As(err, &f) || !f.Temporary || !strings.Contains(err.Error(), "no answer within 50ms") || len(*waits) != maxTries-1 {
+			t.Errorf("%s: Comment = %v after %v", name, err, *waits)
+		}
+	}
+}
+
 // TestTokenNeverShows lets the server repeat the token in every place it has.
 func TestTokenNeverShows(t *testing.T) {
 	for _, status := range []int{200, 202, 301, 400, 401, 403, 404, 422, 429, 500} {
