@@ -50,6 +50,8 @@ type Aggregate struct {
 
 	noCurrency int64
 	badTags    int64
+	late       int64 // lines of usage that a later period bills
+	early      int64 // lines of usage that an earlier period bills
 }
 
 // cached bounds what is remembered of texts that are in no row, so that memory stays
@@ -64,6 +66,7 @@ type period struct {
 	id       uint32
 	key      PeriodKey
 	end      time.Time
+	uneven   bool // lines give several ends
 	lines    int64
 	lacking  [3]int64 // lines without effective, list and contracted cost
 	withheld Decimal
@@ -148,8 +151,9 @@ func clean(s string) string {
 
 // Add adds a line. It refuses, and then adds nothing of it: another currency than
 // dollars, a line without the start of its billing period or charge period, a cost that no
-// amount of money can hold, usage that is no correction and begins outside the billing
-// period, and more rows than there is room for. l is not kept.
+// amount of money can hold, and more rows than there is room for. Usage outside its billing
+// period stays in the period that bills it, on its own day: providers bill usage late that
+// they learned of late. l is not kept.
 func (a *Aggregate) Add(l *Line) error {
 	if l.BillingCurrency != "" && l.BillingCurrency != "USD" {
 		return fmt.Errorf("BillingCurrency is %.20q: costs are kept in US dollars; export the bill in USD, one currency at a time", l.BillingCurrency)
@@ -160,19 +164,12 @@ func (a *Aggregate) Add(l *Line) error {
 	if l.ChargePeriodStart.IsZero() {
 		return errors.New("ChargePeriodStart is empty: charges are kept by day")
 	}
-	if l.ChargeCategory == Usage && l.ChargeClass != Correction && outside(l) {
-		return fmt.Errorf("usage of %s lies outside its billing period, which starts on %s and ends on %s", l.ChargePeriodStart.Format(time.DateTime),
-			l.BillingPeriodStart.Format(time.DateOnly), l.BillingPeriodEnd.Format(time.DateOnly))
-	}
 	for i, d := range [...]Decimal{l.BilledCost, l.EffectiveCost, l.ListCost, l.ContractedCost} {
 		if d.beyond() {
 			return fmt.Errorf("%s is %s, which is more than a bill can come to: is it the cost?", [...]string{"BilledCost", "EffectiveCost", "ListCost", "ContractedCost"}[i], d)
 		}
 	}
-	p, err := a.period(l)
-	if err != nil {
-		return err
-	}
+	p := a.period(l)
 	c := a.class(l)
 	tags := a.tags(l.Tags)
 	key := rowKey{period: p.id, day: int32(floorDay(l.ChargePeriodStart.Unix())),
@@ -182,6 +179,7 @@ func (a *Aggregate) Add(l *Line) error {
 		owner: tags.owner, purpose: tags.purpose, unknown: l.Unknown}
 	row, ok := a.rows[key]
 	if !ok {
+		var err error
 		if row, err = a.newRow(key); err != nil {
 			return err
 		}
@@ -208,11 +206,15 @@ func (a *Aggregate) Add(l *Line) error {
 			p.lacking[i]++
 		}
 	}
+	if l.ChargeCategory == Usage && l.ChargeClass != Correction {
+		switch {
+		case l.ChargePeriodStart.Before(l.BillingPeriodStart):
+			a.late++
+		case !l.BillingPeriodEnd.IsZero() && !l.ChargePeriodStart.Before(l.BillingPeriodEnd):
+			a.early++
+		}
+	}
 	return nil
-}
-
-func outside(l *Line) bool {
-	return l.ChargePeriodStart.Before(l.BillingPeriodStart) || (!l.BillingPeriodEnd.IsZero() && !l.ChargePeriodStart.Before(l.BillingPeriodEnd))
 }
 
 // newRow makes a row, while there are fewer than the bound.
@@ -225,7 +227,8 @@ func (a *Aggregate) newRow(k rowKey) (int32, error) {
 	return row, nil
 }
 
-func (a *Aggregate) period(l *Line) (*period, error) {
+// period returns the period of a line. Where lines give it several ends, it has the latest.
+func (a *Aggregate) period(l *Line) *period {
 	k := PeriodKey{Account: l.BillingAccountID, Start: l.BillingPeriodStart.UTC()}
 	if k.Account == "" {
 		k.Account = a.options.Source
@@ -238,14 +241,19 @@ func (a *Aggregate) period(l *Line) (*period, error) {
 	if p == nil {
 		p = a.newPeriod(k)
 	}
-	if p.end.IsZero() {
-		p.end = l.BillingPeriodEnd
+	p.reach(l.BillingPeriodEnd)
+	return p
+}
+
+// reach notes an end of the period that a line, or another part of the bill, gives.
+func (p *period) reach(end time.Time) {
+	if end.IsZero() {
+		return
 	}
-	if !l.BillingPeriodEnd.IsZero() && !p.end.Equal(l.BillingPeriodEnd) {
-		return nil, fmt.Errorf("the billing period of %s ends on %s here and on %s in other rows", k.Start.Format(time.DateOnly),
-			l.BillingPeriodEnd.Format(time.DateOnly), p.end.Format(time.DateOnly))
+	p.uneven = p.uneven || !p.end.IsZero() && !p.end.Equal(end)
+	if end.After(p.end) {
+		p.end = end
 	}
-	return p, nil
 }
 
 func (a *Aggregate) newPeriod(k PeriodKey) *period {
@@ -296,15 +304,9 @@ func (a *Aggregate) Merge(o *Aggregate) error {
 		q := a.periods[p.key]
 		if q == nil {
 			q = a.newPeriod(p.key)
-			q.end = p.end
 		}
-		if !q.end.Equal(p.end) && !q.end.IsZero() && !p.end.IsZero() {
-			return fmt.Errorf("the billing period of %s ends on %s in some rows and on %s in others", p.key.Start.Format(time.DateOnly),
-				q.end.Format(time.DateOnly), p.end.Format(time.DateOnly))
-		}
-		if q.end.IsZero() {
-			q.end = p.end
-		}
+		q.reach(p.end)
+		q.uneven = q.uneven || p.uneven
 		q.lines += p.lines
 		q.withheld = q.withheld.Add(p.withheld)
 		for j := range q.lacking {
@@ -329,6 +331,8 @@ func (a *Aggregate) Merge(o *Aggregate) error {
 	a.lines += o.lines
 	a.noCurrency += o.noCurrency
 	a.badTags += o.badTags
+	a.late += o.late
+	a.early += o.early
 	*o = Aggregate{}
 	return nil
 }

@@ -2,6 +2,7 @@ package bill
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -145,8 +146,6 @@ func TestWhatIsRefused(t *testing.T) {
 		{"euros", func(l *Line) { l.BillingCurrency = "EUR" }, `"EUR"`},
 		{"no period", func(l *Line) { l.BillingPeriodStart = time.Time{} }, "BillingPeriodStart is empty"},
 		{"no day", func(l *Line) { l.ChargePeriodStart = time.Time{} }, "ChargePeriodStart is empty"},
-		{"usage before the period", func(l *Line) { l.ChargePeriodStart = september.Add(-time.Second) }, "outside its billing period"},
-		{"usage after the period", func(l *Line) { l.ChargePeriodStart = l.BillingPeriodEnd }, "outside its billing period"},
 		{"a correction of before", func(l *Line) { l.ChargePeriodStart, l.ChargeClass = september.AddDate(0, -2, 0), Correction }, ""},
 		{"a credit for before", func(l *Line) { l.ChargePeriodStart, l.ChargeCategory = september.AddDate(0, -2, 0), Credit }, ""},
 		{"no end", func(l *Line) { l.BillingPeriodEnd = time.Time{} }, ""},
@@ -160,6 +159,49 @@ func TestWhatIsRefused(t *testing.T) {
 				t.Errorf("the line gives %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestUsageThatIsBilledLate holds that usage outside of its billing period counts in the
+// period that bills it, on its own day, in whatever order and number of parts it is read.
+func TestUsageThatIsBilledLate(t *testing.T) {
+	late, early, uneven := line("i-late", "2", 0), line("i-early", "3", 0), line("i-uneven", "5", 0)
+	late.ChargePeriodStart = september.AddDate(0, -2, 3).Add(5 * time.Hour)
+	early.ChargePeriodStart = early.BillingPeriodEnd.AddDate(0, 0, 2)
+	uneven.BillingPeriodEnd = uneven.BillingPeriodEnd.Add(-time.Second)
+	lines := []*Line{late, line("i-1", "1", 0), early, uneven}
+	for name, order := range map[string][]int{"one after the other": {0, 1, 2, 3}, "backwards": {3, 2, 1, 0}} {
+		a := NewAggregate(options())
+		for _, i := range order {
+			part := a.Fork()
+			if err := part.Add(lines[i]); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if err := a.Merge(part); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		b, err := a.Settle()
+		if err != nil || len(b.Periods) != 1 {
+			t.Fatalf("%s: %d periods, %v", name, len(b.Periods), err)
+		}
+		p := b.Periods[0]
+		if !p.Start.Equal(september) || !p.End.Equal(late.BillingPeriodEnd) || p.Exact.Billed != "11" {
+			t.Errorf("%s: the period from %s to %s has %s, want September with 11", name, p.Start, p.End, p.Exact.Billed)
+		}
+		days := map[string]string{}
+		for r := range p.Rows() {
+			days[r.Resource] = r.Day.Format(time.DateOnly)
+		}
+		if want := map[string]string{"i-late": "2024-07-04", "i-1": september.Format(time.DateOnly), "i-early": "2024-10-03", "i-uneven": september.Format(time.DateOnly)}; !maps.Equal(days, want) {
+			t.Errorf("%s: the days are %v, want %v", name, days, want)
+		}
+		notes := strings.Join(b.Notes, "\n")
+		for _, want := range []string{"1 row of usage from before the billing period", "1 row of usage from after the billing period", "several ends"} {
+			if !strings.Contains(notes, want) {
+				t.Errorf("%s: the notes are %q, want %q", name, notes, want)
+			}
+		}
 	}
 }
 

@@ -70,6 +70,94 @@ func Categories(rows iter.Seq[Row]) ([]Part, error) {
 	return parts, nil
 }
 
+// The categories of compute by what it did. Unmeasured compute is in neither of the other
+// two: machines without measurements, and fees that name no machine.
+const (
+	Idle       Category = "idle"
+	Active     Category = "active"
+	Unmeasured Category = "unmeasured"
+)
+
+// Slice is what one of the five categories of an ML bill comes to, or what is in none.
+type Slice struct {
+	Category Category `json:"category"`
+	// Billed is null where nothing measured says it, and Share with it.
+	Billed    *money.Amount `json:"billed_usd"`
+	Share     *float64      `json:"share"`
+	UsualLow  int           `json:"usual_low_percent,omitempty"`
+	UsualHigh int           `json:"usual_high_percent,omitempty"`
+	// Reason why Billed is null.
+	Reason string `json:"reason,omitempty"`
+}
+
+// division are the five categories with the shares usual in the field, and the rest.
+var division = []Slice{
+	{Category: Storage, UsualLow: 30, UsualHigh: 40},
+	{Category: Idle, UsualLow: 20, UsualHigh: 30},
+	{Category: Active, UsualLow: 15, UsualHigh: 25},
+	{Category: Egress, UsualLow: 8, UsualHigh: 15},
+	{Category: Overhead, UsualLow: 5, UsualHigh: 10},
+	{Category: Unmeasured},
+	{Category: Other},
+}
+
+// Split says in which proportion a row's machine was idle, active and not measured on the
+// row's day. All zero is not known.
+type Split func(r *Row) (idle, active, unmeasured money.Amount)
+
+// ByDuty adds up what was billed by the five categories: storage, idle and active compute,
+// egress, overhead, and beside them unmeasured compute and what is in none. Where compute
+// was billed and none of it measured, idle and active are unknown.
+func ByDuty(rows iter.Seq[Row], split Split) ([]Slice, error) {
+	out := slices.Clone(division)
+	sums := make([]money.Amount, len(out))
+	place := func(c Category) int {
+		if i := slices.IndexFunc(out, func(s Slice) bool { return s.Category == c }); i >= 0 {
+			return i
+		}
+		return len(out) - 1
+	}
+	ofCompute := [...]int{place(Idle), place(Active), place(Unmeasured)}
+	var total money.Amount
+	compute, measured := false, false
+	for r := range rows {
+		err := addTo(&total, r.Cost.Billed)
+		if r.Category != Compute {
+			if err = errs(err, addTo(&sums[place(r.Category)], r.Cost.Billed)); err != nil {
+				return nil, fmt.Errorf("add up the bill by category: %w", err)
+			}
+			continue
+		}
+		idle, active, rest := split(&r)
+		compute = true
+		if idle == 0 && active == 0 {
+			rest = 1
+		} else {
+			measured = true
+		}
+		parts, splitErr := money.Split(r.Cost.Billed, []int64{int64(idle), int64(active), int64(rest)})
+		if err = errs(err, splitErr); err != nil {
+			return nil, fmt.Errorf("divide what was billed for %s by duty: %w", r.Resource, err)
+		}
+		for i, v := range parts {
+			if err := addTo(&sums[ofCompute[i]], v); err != nil {
+				return nil, fmt.Errorf("add up the bill by category: %w", err)
+			}
+		}
+	}
+	for i := range out {
+		s := &out[i]
+		if compute && !measured && (s.Category == Idle || s.Category == Active) {
+			s.Reason = "no machine on the bill was measured"
+			continue
+		}
+		billed := sums[i]
+		share := money.Ratio(billed, total)
+		s.Billed, s.Share = &billed, &share
+	}
+	return out, nil
+}
+
 // Flow is data that one resource sent, and what that was billed.
 type Flow struct {
 	Transfer   Transfer     `json:"transfer"`

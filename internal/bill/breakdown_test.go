@@ -203,3 +203,45 @@ func TestDocument(t *testing.T) {
 		t.Errorf("the notes are %q, the missing columns %v", d.Notes, d.MissingColumns)
 	}
 }
+
+// TestTheFiveCategoriesByDuty holds that compute is divided by what its machine did on that
+// day, that all of it is somewhere, and that what was not measured is no zero.
+func TestTheFiveCategoriesByDuty(t *testing.T) {
+	rows := []Row{
+		{Resource: "i-1", Category: Compute, Cost: Cost{Billed: 100 * money.USD}},
+		{Resource: "i-2", Category: Compute, Cost: Cost{Billed: 8 * money.USD}},
+		{Resource: "i-1", Category: Compute, Cost: Cost{Billed: -4 * money.USD}},
+		{Resource: "b", Category: Storage, Cost: Cost{Billed: 30 * money.USD}},
+		{Resource: "x", Category: "quantum", Cost: Cost{Billed: 2 * money.USD}},
+		{Resource: "nat", Category: Egress, Cost: Cost{Billed: 5 * money.USD}},
+	}
+	amounts := func(split Split) map[Category]string {
+		t.Helper()
+		got, err := ByDuty(slices.Values(rows), split)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[Category]string{}
+		for _, s := range got {
+			if out[s.Category] = "unknown: " + s.Reason; s.Billed != nil {
+				out[s.Category] = s.Billed.Cents()
+			}
+		}
+		return out
+	}
+	got := amounts(func(r *Row) (idle, active, unmeasured money.Amount) {
+		if r.Resource == "i-1" {
+			return 1, 2, 1
+		}
+		return 0, 0, 0
+	})
+	want := map[Category]string{Storage: "30.00", Idle: "24.00", Active: "48.00", Egress: "5.00", Overhead: "0.00", Unmeasured: "32.00", Other: "2.00"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("measured: %s", diff)
+	}
+	got = amounts(func(*Row) (idle, active, unmeasured money.Amount) { return 0, 0, 7 })
+	want[Idle], want[Active], want[Unmeasured] = "unknown: no machine on the bill was measured", "unknown: no machine on the bill was measured", "104.00"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("not measured: %s", diff)
+	}
+}

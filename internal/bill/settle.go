@@ -272,6 +272,12 @@ func (a *Aggregate) notes(b *Bill) []string {
 	if a.badTags > 0 {
 		note("%s with Tags that are no JSON object: no owner is read from them", count(a.badTags, "row"))
 	}
+	if a.late > 0 {
+		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their usage", count(a.late, "row"))
+	}
+	if a.early > 0 {
+		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their usage", count(a.early, "row"))
+	}
 	var lacking [3]int64
 	for _, p := range b.Periods {
 		for i, n := range [...]int64{p.NoEffective, p.NoList, p.NoContracted} {
@@ -284,6 +290,9 @@ func (a *Aggregate) notes(b *Bill) []string {
 		}
 	}
 	for _, p := range a.byID {
+		if p.uneven {
+			note("the billing period of %s has several ends: it is taken to end with the latest, %s", p.key.Start.Format(time.DateOnly), p.end.Format(time.DateOnly))
+		}
 		if p.withheld.Sign() != 0 {
 			note("usage under savings plans and its negation differ by %s USD in the period of %s, which is in no total", p.withheld, p.key.Start.Format(time.DateOnly))
 		}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // csv reads a file of comma-separated values, one row at a time.
@@ -17,7 +19,8 @@ func (s *sink) csv(in io.Reader, gzipped bool) error {
 		return &Error{File: s.part.name, Reason: "the file is not valid gzip", Err: err}
 	}
 	digest := sha256.New()
-	rows := csv.NewReader(io.TeeReader(text, digest))
+	bounded := document.NewRecords(io.TeeReader(text, digest))
+	rows := csv.NewReader(bounded)
 	rows.ReuseRecord = true
 	head, err := rows.Read()
 	if errors.Is(err, io.EOF) {
@@ -45,6 +48,7 @@ func (s *sink) csv(in io.Reader, gzipped bool) error {
 	r := newRecord(l)
 	before := s.rows
 	for {
+		bounded.Next()
 		fields, err := rows.Read()
 		if errors.Is(err, io.EOF) {
 			if s.rows == before {
@@ -53,7 +57,11 @@ func (s *sink) csv(in io.Reader, gzipped bool) error {
 			return s.reading.once(s.part.name, digest)
 		}
 		if err != nil {
-			return s.malformed(err)
+			e := s.malformed(err)
+			if e.Reason == "" {
+				e.Row = s.rows - before + 1
+			}
+			return e
 		}
 		for i, f := range l.at {
 			if f >= 0 {
@@ -85,10 +93,12 @@ func (s *sink) placed(e *Error, err error) error {
 }
 
 // malformed gives a mistake of the CSV itself its place.
-func (s *sink) malformed(err error) error {
+func (s *sink) malformed(err error) *Error {
 	e := &Error{File: s.part.name, Reason: "the file cannot be read", Err: err}
 	var p *csv.ParseError
 	switch {
+	case errors.As(err, new(*document.LongRecord)), errors.Is(err, errExpands):
+		e.Reason = ""
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		e.Reason = "the file is cut short"
 	case errors.As(err, &p):

@@ -61,7 +61,7 @@ func newLayout(names []string) (l *layout, column int, err error) {
 	for i, n := range names {
 		low := strings.ToLower(strings.TrimSpace(n))
 		if j, twice := first[low]; twice {
-			return nil, i + 1, fmt.Errorf("column %q is there twice, as column %d and %d", n, j+1, i+1)
+			return nil, i + 1, fmt.Errorf("columns %d and %d have the same name", j+1, i+1)
 		}
 		first[low] = i
 		l.at[i] = -1
@@ -69,8 +69,8 @@ func newLayout(names []string) (l *layout, column int, err error) {
 	has := func(name string) bool { _, ok := first[strings.ToLower(name)]; return ok }
 	k := slices.IndexFunc(schemas, func(s *schema) bool { return s.known(has) })
 	if k < 0 {
-		return nil, 0, fmt.Errorf("it is no bill that is known: FOCUS has a column BilledCost, the AWS Cost and Usage Report 2.0 line_item_unblended_cost; here are %s%s",
-			shortList(names), legacy(has))
+		return nil, 0, fmt.Errorf("it is no bill that is known: FOCUS has a column BilledCost, the AWS Cost and Usage Report 2.0 line_item_unblended_cost; this file has %s%s",
+			columns(len(names)), legacy(has))
 	}
 	l.schema = schemas[k]
 	l.version = l.schema.version(has)
@@ -98,7 +98,7 @@ func newLayout(names []string) (l *layout, column int, err error) {
 		}
 	}
 	if len(lacking) > 0 {
-		return nil, 0, fmt.Errorf("it looks like %s, and lacks %s, without which nothing can be imported; here are %s", l.version, strings.Join(lacking, ", "), shortList(names))
+		return nil, 0, fmt.Errorf("it looks like %s, and lacks %s, without which nothing can be imported; this file has %s", l.version, strings.Join(lacking, ", "), columns(len(names)))
 	}
 	return l, 0, nil
 }
@@ -111,19 +111,11 @@ func legacy(has func(string) bool) string {
 	return ""
 }
 
-// shortList names a few columns.
-func shortList(names []string) string {
-	const most = 8
-	if len(names) == 0 {
-		return "no columns"
+// columns counts the columns of a file. Their names are not repeated: a file that is no
+// bill may hold secrets.
+func columns(n int) string {
+	if n == 1 {
+		return "1 column"
 	}
-	quoted := make([]string, 0, most)
-	for _, n := range names[:min(most, len(names))] {
-		quoted = append(quoted, fmt.Sprintf("%.40q", n))
-	}
-	s := strings.Join(quoted, ", ")
-	if len(names) > most {
-		s += fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return s
+	return fmt.Sprintf("%d columns", n)
 }

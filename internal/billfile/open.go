@@ -83,8 +83,8 @@ type store interface {
 // Open finds the files of a bill: a file, a folder with all that is under it, or
 // "s3://bucket/prefix". Where files lie in partitions of AWS Data Exports
 // (data/BILLING_PERIOD=YYYY-MM/), only partitions with a manifest are taken, because the
-// manifest is written after all data. Hidden files, and files that are neither CSV nor
-// Parquet by their names, are left aside.
+// manifest is written after all data. Hidden files, files that are neither CSV nor
+// Parquet by their names, and links that lead out of the folder are left aside.
 func Open(ctx context.Context, at string, o Options) (*Export, error) {
 	e := &Export{options: o}
 	single := false
@@ -108,8 +108,15 @@ func Open(ctx context.Context, at string, o Options) (*Export, error) {
 			return nil, fmt.Errorf("open the bill: %w", err)
 		}
 		e.Source = filepath.Clean(at)
-		single = !info.IsDir()
-		e.store = folder(e.Source)
+		if single = !info.IsDir(); single {
+			e.store = lone(e.Source)
+		} else {
+			e.store = folder{e.Source, func(name string) {
+				if isBill(filepath.Base(name)) {
+					e.Notes = append(e.Notes, name+" left aside: it is a link that leads out of the folder, or nowhere")
+				}
+			}}
+		}
 	}
 	found, err := e.store.list(ctx)
 	if err != nil {
@@ -179,31 +186,62 @@ func isBill(file string) bool {
 	return slices.ContainsFunc([]string{".csv", ".csv.gz", ".parquet"}, func(end string) bool { return strings.HasSuffix(lower, end) })
 }
 
-// folder is a file or a folder of the file system.
-type folder string
+// lone is a file that was named.
+type lone string
+
+func (f lone) list(context.Context) ([]part, error) {
+	info, err := os.Stat(string(f))
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	return []part{{name: string(f), size: info.Size()}}, nil
+}
+
+func (f lone) open(_ context.Context, name string) (io.ReadCloser, error) { return os.Open(name) }
+
+// folder is a folder of the file system. What links lead out of it to is no part of it.
+type folder struct {
+	dir string
+	// aside is called with each link that leads out of the folder, or nowhere.
+	aside func(name string)
+}
 
 func (f folder) list(ctx context.Context) ([]part, error) {
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer closed(root)
 	var found []part
-	err := filepath.WalkDir(string(f), func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
 			return ctx.Err()
 		}
-		info, err := os.Stat(name) // what a link leads to
-		if err != nil {
+		at := filepath.Join(f.dir, filepath.FromSlash(name))
+		info, err := root.Stat(name) // what a link leads to
+		switch {
+		case err != nil && d.Type()&fs.ModeSymlink != 0:
+			f.aside(at)
+		case err != nil:
 			return err
-		}
-		if info.Mode().IsRegular() {
-			found = append(found, part{name: name, size: info.Size()})
+		case info.Mode().IsRegular():
+			found = append(found, part{name: at, size: info.Size()})
 		}
 		return nil
 	})
 	return found, err
 }
 
-func (f folder) open(_ context.Context, name string) (io.ReadCloser, error) { return os.Open(name) }
+func (f folder) open(_ context.Context, name string) (io.ReadCloser, error) {
+	rest, err := filepath.Rel(f.dir, name)
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenInRoot(f.dir, rest)
+}
 
 // bucket is what lies under a prefix of a bucket; names are "s3://bucket/key".
 type bucket struct {

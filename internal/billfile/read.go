@@ -260,10 +260,46 @@ func (s *sink) add(l *bill.Line) error {
 	return s.into.Add(l)
 }
 
-// unpacked returns the text of a file that may be gzipped.
+// A file of gzip unpacks to freeUnpacked bytes, and beyond that to maxExpansion times its
+// own length. Bills come to 30 times.
+const (
+	freeUnpacked = 64 << 20
+	maxExpansion = 200
+)
+
+var errExpands = fmt.Errorf("it unpacks to over %d times its length", maxExpansion)
+
+// unpacked returns the text of a file that may be gzipped, within the bounds above.
 func unpacked(in io.Reader, gzipped bool) (io.Reader, error) {
 	if !gzipped {
 		return in, nil
 	}
-	return gzip.NewReader(in)
+	packed := &counted{in: in}
+	plain, err := gzip.NewReader(packed)
+	return &inflated{counted: counted{in: plain}, packed: packed}, err
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	in io.Reader
+	n  int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// inflated reads what gzip unpacks to.
+type inflated struct {
+	counted
+	packed *counted
+}
+
+func (f *inflated) Read(p []byte) (int, error) {
+	if f.n > freeUnpacked && f.n > maxExpansion*f.packed.n {
+		return 0, errExpands
+	}
+	return f.counted.Read(p)
 }

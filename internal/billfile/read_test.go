@@ -5,9 +5,11 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -62,16 +64,16 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		want             []string
 	}{
 		{"empty", "b.csv", "", []string{"b.csv: it is empty"}},
-		{"another schema", "b.csv", "time,gpu_util\n1,2\n", []string{"b.csv:1: it is no bill", `"time", "gpu_util"`, "BilledCost"}},
+		{"another schema", "b.csv", "time,gpu_util\n1,2\n", []string{"b.csv:1: it is no bill", "this file has 2 columns", "BilledCost"}},
 		{"legacy report", "b.csv", "lineItem/UnblendedCost,bill/PayerAccountId\n1,2\n", []string{"legacy Cost and Usage Report"}},
 		{"needed columns", "b.csv", "BilledCost,ChargePeriodStart\n1,2024-09-01\n", []string{"b.csv:1: it looks like FOCUS 1.0, and lacks BillingPeriodStart"}},
-		{"duplicated column", "b.csv", "BilledCost,x,billedcost\n", []string{`b.csv:1:14: column "billedcost" is there twice`}},
+		{"duplicated column", "b.csv", "BilledCost,x,billedcost\n", []string{`b.csv:1:14: columns 1 and 3 have the same name`}},
 		{"no cost", "b.csv", good + row("BilledCost", "NULL"), []string{"b.csv:4:1: BilledCost is empty", "not zero"}},
 		{"no number", "b.csv", good + row("EffectiveCost", "$1"), []string{`b.csv:4:5: EffectiveCost "$1" is not a decimal number`}},
 		{"no cost that money can hold", "b.csv", good + row("BilledCost", "1e29"), []string{"b.csv:4: BilledCost is 1000", "more than a bill can come to"}},
 		{"another currency", "b.csv", good + row("BillingCurrency", "EUR"), []string{`b.csv:4: BillingCurrency is "EUR"`}},
-		{"usage outside the period", "b.csv", good + row("ChargePeriodStart", "2024-10-01"), []string{"b.csv:4: usage of 2024-10-01 00:00:00 lies outside"}},
-		{"two ends of a period", "b.csv", good + row("BillingPeriodEnd", "2024-10-02"), []string{"b.csv:4: the billing period of 2024-09-01 ends on 2024-10-02 here"}},
+		{"long record", "b.csv", good + strings.Repeat("1", 2<<20), []string{"b.csv: row 3: a record is over 1048576 bytes long"}},
+		{"long header", "b.csv", strings.Repeat("BilledCost", 1<<18), []string{"b.csv: a record is over 1048576 bytes long"}},
 		{"no time", "b.csv", good + row("ChargePeriodStart", "yesterday"), []string{`b.csv:4:`, `ChargePeriodStart "yesterday" is not a time`}},
 		{"no start", "b.csv", good + row("BillingPeriodStart", "null"), []string{"b.csv:4: BillingPeriodStart is empty"}},
 		{"short row", "b.csv", good + "1,2\n", []string{"b.csv:4: this row has another number of fields"}},
@@ -92,6 +94,75 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBombsAreBounded holds that a small file of gzip takes little memory, however long
+// its lines and however much it unpacks to.
+func TestBombsAreBounded(t *testing.T) {
+	zeros := strings.Repeat("0", 1<<20)
+	for _, tc := range []struct {
+		name string
+		line func(i int) string
+		want string
+	}{
+		{"one line", func(int) string { return zeros }, "a record is over 1048576 bytes long"},
+		{"one quoted field", func(i int) string {
+			if i == 0 {
+				return `"` + zeros
+			}
+			return zeros + "\n"
+		}, "a record is over 1048576 bytes long"},
+		{"long names", func(i int) string { return row("ResourceId", fmt.Sprint(i, zeros[:1<<19])) }, "it unpacks to over 200 times its length"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			_, _ = io.WriteString(z, head)
+			for i := range 1 << 10 {
+				_, _ = io.WriteString(z, tc.line(i))
+			}
+			_ = z.Close()
+			dir := put(t, map[string]string{"b.csv.gz": b.String()})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := tryRead(filepath.Join(dir, "b.csv.gz"), Options{})
+			runtime.ReadMemStats(&after)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%d KiB of gzip give %v, want %q", b.Len()>>10, err, tc.want)
+			}
+			if cost := (after.TotalAlloc - before.TotalAlloc) >> 20; cost > 512 {
+				t.Errorf("%d KiB of gzip took %d MiB", b.Len()>>10, cost)
+			}
+		})
+	}
+}
+
+// TestLinksStayInTheFolder holds that a link out of a folder, to a file or a folder, is
+// not followed and its target not quoted, and that one within the folder is.
+func TestLinksStayInTheFolder(t *testing.T) {
+	secret := put(t, map[string]string{"key.csv": "hunter2,other\n1,2\n", "dir/more.csv": head + row("ResourceId", "i-secret")})
+	dir := put(t, map[string]string{"b.csv": head + row(), "more/c.txt": head + row("ResourceId", "i-2")})
+	for link, to := range map[string]string{"key.csv": filepath.Join(secret, "key.csv"), "dir.csv": filepath.Join(secret, "dir"), "gone.csv": "nowhere", "within.csv": "more/c.txt"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := tryRead(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Lines != 2 {
+		t.Errorf("%d lines were read, want the one of the folder and the one of the link within", b.Lines)
+	}
+	notes := strings.Join(b.Notes, "\n")
+	for _, want := range []string{"key.csv left aside", "dir.csv left aside", "gone.csv left aside"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes are %q, want %q", notes, want)
+		}
+	}
+	if _, err := tryRead(filepath.Join(secret, "key.csv"), Options{}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a file that is no bill gives %v, which must not quote it", err)
 	}
 }
 

@@ -18,8 +18,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/billfile"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -196,9 +199,11 @@ func (a *app) newBillShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "What was billed: the five categories, who it belongs to, transfers, commitments",
-		Long: `Shows imported bills: the categories beside the shares that are usual in the field, the
-bill divided among teams by tags and by the rules of shared_costs, what data transfer
-cost and where it went, and what became of commitments.`,
+		Long: `Shows imported bills: the five categories (storage, idle, active, egress, overhead) beside
+the shares that are usual in the field, the bill divided among teams by tags and by the
+rules of shared_costs, what data transfer cost and where it went, and what became of
+commitments. The ledger says which machines were idle; compute that it did not measure is
+shown apart.`,
 		Example: `  curfew bill show --since 2026-10-01 --until 2026-11-01
   curfew bill show --by project --basis effective -o html > bill.html`,
 		Args: noArgs,
@@ -228,6 +233,7 @@ type billed struct {
 	Since       time.Time        `json:"since"`
 	Until       time.Time        `json:"until"`
 	Categories  []bill.Part      `json:"categories"`
+	ByDuty      []bill.Slice     `json:"categories_by_duty"`
 	Allocation  *bill.Allocation `json:"allocation"`
 	Egress      []bill.Flow      `json:"egress"`
 	Commitments bill.Commitments `json:"commitments"`
@@ -261,22 +267,99 @@ func (a *app) billShow(ctx context.Context, f billFlags) error {
 	b := billed{Schema: "curfew.bill.show/v1", Since: since, Until: until}
 	var broken error
 	rows := rowsOf(ctx, s.Bills(), bill.Query{From: since, To: until}, &broken)
-	var errs [4]error
+	split, found, err := measuredCompute(ctx, s, rows, since, until)
+	if err = errors.Join(err, broken); err != nil {
+		return fmt.Errorf("read the bill: %w", err)
+	}
+	if !found {
+		return noBill(ctx, s.Bills(), since, until)
+	}
+	var errs [5]error
 	b.Categories, errs[0] = bill.Categories(rows)
 	b.Allocation, errs[1] = bill.Allocate(rows, bill.Dimension(f.by), bill.Basis(f.basis), cfg.SharedCosts)
 	b.Egress, errs[2] = bill.EgressFlows(rows)
 	b.Commitments, errs[3] = bill.CommitmentUse(rows)
+	b.ByDuty, errs[4] = bill.ByDuty(rows, split)
 	if err := errors.Join(append(errs[:], broken)...); err != nil {
 		return fmt.Errorf("add up the bill: %w", err)
 	}
 	return a.show(f.output, b, func() report.Sheet { return billSheet(b, f) })
 }
 
+// noBill is the answer where no imported bill has a charge in some time: no amount is $0.
+func noBill(ctx context.Context, s bill.Store, since, until time.Time) error {
+	periods, err := s.Periods(ctx, time.Time{}, time.Time{})
+	if err != nil {
+		return fmt.Errorf("read what was imported: %w", err)
+	}
+	var have []string
+	for _, p := range periods {
+		have = append(have, p.Start.Format("2006-01"))
+	}
+	have = slices.Compact(have)
+	hint := "import it: curfew bill import PATH"
+	if n := len(have); n > 0 {
+		hint += "; imported are " + strings.Join(have[max(0, n-maxPeriods):], ", ")
+	}
+	return &failure{exit: ExitError, code: "no_bill", err: fmt.Errorf("show the bill: no imported bill has charges from %s to %s", since.Format(time.DateOnly), until.Format(time.DateOnly)), hint: hint}
+}
+
+// maxPeriods is how many billing periods an error names.
+const maxPeriods = 12
+
+// measuredCompute says what the machines of a bill did, by the ledger, and whether there is
+// a bill.
+func measuredCompute(ctx context.Context, s *store.Store, rows iter.Seq[bill.Row], since, until time.Time) (bill.Split, bool, error) {
+	type machine struct {
+		account, id string
+		day         time.Time
+	}
+	type sums struct{ idle, active, unmeasured money.Amount }
+	accounts, found := map[ledger.Account]bool{}, false
+	for r := range rows {
+		d := billedDay(r)
+		accounts[ledger.Account{Cloud: d.Cloud, ID: d.Account}], found = true, true
+	}
+	did := map[machine]sums{}
+	for a := range accounts {
+		days, err := s.Ledger().ResourceDays(ctx, a, since, until)
+		if err != nil {
+			return nil, found, fmt.Errorf("read what accrued in %s: %w", a, err)
+		}
+		for _, d := range days {
+			if d.Category != ledger.Compute || d.Accrued <= 0 {
+				continue
+			}
+			k := machine{a.String(), ledger.BillID(d.Ref.ID), d.Day.UTC()}
+			m := did[k]
+			sum := &m.idle
+			switch state := duty.State(d.Duty); {
+			case state.Used():
+				sum = &m.active
+			case state == duty.Unknown || state == "":
+				sum = &m.unmeasured
+			}
+			if *sum, err = sum.Add(d.Accrued); err != nil {
+				return nil, found, fmt.Errorf("add up what accrued for %s: %w", d.Ref.ID, err)
+			}
+			did[k] = m
+		}
+	}
+	return func(r *bill.Row) (idle, active, unmeasured money.Amount) {
+		d := billedDay(*r)
+		m := did[machine{ledger.Account{Cloud: d.Cloud, ID: d.Account}.String(), ledger.BillID(d.Resource), d.Day.UTC()}]
+		return m.idle, m.active, m.unmeasured
+	}, found, nil
+}
+
 // categoriesPicture draws each category's share beside the one usual in the field.
-func categoriesPicture(parts []bill.Part) string {
+func categoriesPicture(parts []bill.Slice) string {
 	var all []report.Measure
 	for _, p := range parts {
-		m := report.Measure{Label: string(p.Category), Share: p.Share, From: float64(p.UsualLow) / 100, To: float64(p.UsualHigh) / 100, Value: p.Billed.Dollars() + ", " + percent(p.Share)}
+		if p.Billed == nil {
+			continue
+		}
+		m := report.Measure{Label: string(p.Category), Share: *p.Share, From: float64(p.UsualLow) / 100, To: float64(p.UsualHigh) / 100, Value: p.Billed.Dollars() + ", " + percent(*p.Share)}
 		if p.UsualHigh > 0 {
 			m.Value += fmt.Sprintf(" (usual %d-%d %%)", p.UsualLow, p.UsualHigh)
 		}
@@ -301,14 +384,22 @@ func gigabytes(bytes int64) string {
 
 func billSheet(b billed, f billFlags) report.Sheet {
 	s := report.Sheet{Verb: "bill show", Title: fmt.Sprintf("%s on the bill from %s to %s", b.Allocation.Total.Dollars(), b.Since.Format(time.DateOnly), b.Until.Format(time.DateOnly)),
-		Picture: categoriesPicture(b.Categories), Caption: "What was billed by category; the outlined band is the share usual in the field."}
+		Picture: categoriesPicture(b.ByDuty), Caption: "What was billed by category; the outlined band is the share usual in the field."}
 	g := report.Grid{Title: "categories", Head: []string{"category", "billed", "share", "usual"}, Right: []bool{false, true, true, true}}
-	for _, p := range b.Categories {
-		usual := ""
+	for _, p := range b.ByDuty {
+		usual, billed, share := "", "unknown", ""
+		if p.Billed != nil {
+			billed, share = "$"+p.Billed.Cents(), percent(*p.Share)
+		}
 		if p.UsualHigh > 0 {
 			usual = fmt.Sprintf("%d-%d %%", p.UsualLow, p.UsualHigh)
 		}
-		g.Rows = append(g.Rows, []string{string(p.Category), "$" + p.Billed.Cents(), percent(p.Share), usual})
+		if p.Billed == nil || *p.Billed != 0 || p.UsualHigh > 0 {
+			g.Rows = append(g.Rows, []string{string(p.Category), billed, share, usual})
+		}
+		if p.Reason != "" && p.Category == bill.Idle {
+			s.Coverage = append(s.Coverage, "idle and active compute are unknown: "+p.Reason+"; passes of curfew scan measure it")
+		}
 	}
 	s.Tables = append(s.Tables, g)
 	g = report.Grid{Title: "by " + f.by + ", " + f.basis, Head: []string{f.by, "direct", "shared", "total"}, Right: []bool{false, true, true, true}}
@@ -356,9 +447,6 @@ func billSheet(b billed, f billFlags) report.Sheet {
 			note = fmt.Sprintf("the rule %s leaves %s to nobody: %s", r.Rule, r.Amount.Dollars(), r.Reason)
 		}
 		s.Coverage = append(s.Coverage, note)
-	}
-	if b.Allocation.Total == 0 && len(b.Allocation.Parties) == 0 {
-		s.Coverage = append(s.Coverage, "nothing was imported for this time: curfew bill import PATH")
 	}
 	if n := b.Allocation.Unknown; n > 0 {
 		s.Coverage = append(s.Coverage, plural(n, "row has", "rows have")+" no "+f.basis+" cost, which is in no sum of the division")

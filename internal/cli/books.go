@@ -61,7 +61,7 @@ var paidApart = map[ledger.Reason]bool{ledger.Discounted: true, ledger.Unexplain
 // at list price; nil where no bill of late was imported.
 func priceDrift(ctx context.Context, s *store.Store, now time.Time) (func(*inventory.Resource) inventory.Fact[float64], error) {
 	until := now.UTC().Truncate(24 * time.Hour)
-	parts, err := billedParts(ctx, s, until.AddDate(0, 0, -driftDays), until, ledger.BilledCost)
+	parts, _, err := billedParts(ctx, s, until.AddDate(0, 0, -driftDays), until, ledger.BilledCost)
 	if err != nil || len(parts) == 0 {
 		return nil, err
 	}

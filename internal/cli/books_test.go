@@ -253,7 +253,8 @@ func TestCostsByHand(t *testing.T) {
 func TestUnitsByHour(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	row := func(hour int, key string, dollars money.Amount) ledger.UnitCost {
-		return ledger.UnitCost{Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: ledger.AllocatedBasis, Amount: ledger.Dollars(dollars * money.USD), Count: 1000}
+		amount, each := ledger.Dollars(dollars*money.USD), money.Rate(0)
+		return ledger.UnitCost{Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: ledger.AllocatedBasis, Amount: &amount, Count: 1000, Cost: &each}
 	}
 	d := &ledger.UnitCosts{Unit: "run", Per: 1, Rows: []ledger.UnitCost{row(0, "a", 1), row(0, "b", 3), row(1, "a", 5), row(1, "b", 9)}}
 	sheet := unitsSheet([]*ledger.UnitCosts{d})

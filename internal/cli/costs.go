@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 type periodFlags struct{ since, until string }
 
 func (f *periodFlags) add(c *cobra.Command, since string) {
-	c.Flags().StringVar(&f.since, "since", since, "from when: a date, a time, or a duration back from now (7d)")
+	c.Flags().StringVar(&f.since, "since", since, "from when: a date, a time, months with this one (3mo), or a duration back from now (7d)")
 	c.Flags().StringVar(&f.until, "until", "", "until when (default now)")
 }
 
@@ -44,11 +45,18 @@ func (f periodFlags) bounds(now time.Time) (since, until time.Time, err error) {
 	return
 }
 
-// moment reads "month" (its first day), "7d" (ago), a date or a time.
+// moment reads "month" (its first day), "3mo" (the first day of the third month, this one
+// counted), "7d" (ago), a date or a time.
 func moment(flag, text string, now time.Time) (time.Time, error) {
 	now = now.UTC()
+	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	if text == "month" {
-		return time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), nil
+		return first, nil
+	}
+	if n, ok := strings.CutSuffix(text, "mo"); ok {
+		if months, err := strconv.Atoi(n); err == nil && months > 0 && months <= 1200 {
+			return first.AddDate(0, 1-months, 0), nil
+		}
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly, "2006-01"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -58,7 +66,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := config.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, usageError("--%s %q: it is a date (2026-11-01), a time (2026-11-01T12:00:00Z), month, or a duration back from now (7d)", flag, text)
+	return time.Time{}, usageError("--%s %q: it is a date (2026-11-01), a time (2026-11-01T12:00:00Z), month, months with this one (3mo), or a duration back from now (7d)", flag, text)
 }
 
 // costsFlags are the flags of costs.

@@ -45,7 +45,7 @@ simulated, and --arrivals replays what was recorded in place of Poisson arrivals
 	fl := c.Flags()
 	fl.Float64Var(&f.qps, "qps", 0, "requests a second (default with --arrivals: their own rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests a second that one replica serves")
-	fl.StringVar(&f.headroom, "headroom", "0%", "the share of capacity that is kept free: `20%`")
+	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70 % utilization, unless --p99 or --replicas is given)")
 	fl.StringVar(&f.profile, "profile", "", "the time of a batch of n: `a=1ms,b=10ms` is a·n + b")
 	fl.IntVar(&f.maxBatch, "max-batch", 0, "the largest batch (default: an idle replica takes the whole queue)")
 	fl.StringVar(&f.p99, "p99", "", "latency that 99 of 100 requests must keep: `50ms`")
@@ -60,8 +60,13 @@ simulated, and --arrivals replays what was recorded in place of Poisson arrivals
 func (a *app) planCapacity(f capacityFlags) error {
 	p := capacity.Params{QPS: f.qps, QPSPerGPU: f.qpsPerGPU, MaxBatch: f.maxBatch, Replicas: f.replicas}
 	var err error
-	if p.Headroom, err = capacity.ParseHeadroom(f.headroom); err != nil {
-		return usageError("--headroom: %w", err)
+	switch {
+	case f.headroom != "":
+		if p.Headroom, err = capacity.ParseHeadroom(f.headroom); err != nil {
+			return usageError("--headroom: %w", err)
+		}
+	case f.p99 == "" && f.replicas == 0:
+		p.Target = capacity.DefaultTarget
 	}
 	if f.profile != "" {
 		if p.Profile, err = capacity.ParseProfile(f.profile); err != nil {

@@ -65,7 +65,7 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 	if f.basis == string(bill.OnEffective) {
 		basis = ledger.EffectiveCost
 	}
-	parts, err := billedParts(ctx, s, since, until, basis)
+	parts, late, err := billedParts(ctx, s, since, until, basis)
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,9 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 	}
 	if len(parts) == 0 {
 		r.CoverageNotes = append(r.CoverageNotes, "nothing was imported for this time: curfew bill import PATH")
+	}
+	if late > 0 {
+		r.CoverageNotes = append(r.CoverageNotes, plural(int64(late), "row was", "rows were")+" billed late for days whose own billing period is not imported: they are not compared")
 	}
 	return a.show(f.output, r, func() report.Sheet {
 		sheet := reconcileSheet(r)
@@ -93,11 +96,13 @@ type billedPart struct {
 	days     []ledger.BilledDay
 }
 
-// billedParts reads the imported periods that overlap some days.
-func billedParts(ctx context.Context, s *store.Store, since, until time.Time, basis ledger.Basis) ([]billedPart, error) {
-	periods, err := s.Bills().Periods(ctx, time.Time{}, until)
+// billedParts reads the imported periods that overlap some days. A charge that another
+// period bills, because it came late, belongs to the period that holds its day. Late counts
+// the charges for days that are of no imported period.
+func billedParts(ctx context.Context, s *store.Store, since, until time.Time, basis ledger.Basis) (all []billedPart, late int, err error) {
+	periods, err := s.Bills().Periods(ctx, time.Time{}, time.Time{})
 	if err != nil {
-		return nil, fmt.Errorf("read the imported periods: %w", err)
+		return nil, 0, fmt.Errorf("read the imported periods: %w", err)
 	}
 	// An account may be on the bills of several payers: they are one part.
 	type stretch struct {
@@ -105,30 +110,26 @@ func billedParts(ctx context.Context, s *store.Store, since, until time.Time, ba
 		from, to time.Time
 	}
 	parts := map[stretch]*billedPart{}
-	for _, p := range periods {
-		end := p.End
-		if end.IsZero() {
-			end = p.Start.AddDate(0, 1, 0)
+	for r, err := range s.Bills().Rows(ctx, bill.Query{From: since, To: until}) {
+		if err != nil {
+			return nil, 0, fmt.Errorf("read the bill: %w", err)
 		}
-		from, to := latest(since, p.Start), earliest(until, end)
-		if !from.Before(to) {
+		from, to, ok := dayOf(periods, r)
+		if !ok {
+			late++
 			continue
 		}
-		for r, err := range s.Bills().Rows(ctx, bill.Query{From: from, To: to, Starts: []time.Time{p.Start}, Accounts: []string{p.Account}}) {
-			if err != nil {
-				return nil, fmt.Errorf("read the bill: %w", err)
-			}
-			if basis == ledger.EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
-				return nil, &failure{exit: ExitError, code: "no_effective_cost", err: fmt.Errorf("the bill of %s has no effective cost for %s on %s", p.Start.Format("2006-01"), first(r.Resource, r.Service), r.Day.Format(time.DateOnly)),
-					hint: "hold it against what was billed: --basis billed"}
-			}
-			d := billedDay(r)
-			k := stretch{ledger.Account{Cloud: d.Cloud, ID: d.Account}, from.UTC(), to.UTC()}
-			if parts[k] == nil {
-				parts[k] = &billedPart{account: k.account, from: from, to: to}
-			}
-			parts[k].days = append(parts[k].days, d)
+		from, to = latest(since, from), earliest(until, to)
+		if basis == ledger.EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
+			return nil, 0, &failure{exit: ExitError, code: "no_effective_cost", err: fmt.Errorf("the bill of %s has no effective cost for %s on %s", r.Start.Format("2006-01"), first(r.Resource, r.Service), r.Day.Format(time.DateOnly)),
+				hint: "hold it against what was billed: --basis billed"}
 		}
+		d := billedDay(r)
+		k := stretch{ledger.Account{Cloud: d.Cloud, ID: d.Account}, from.UTC(), to.UTC()}
+		if parts[k] == nil {
+			parts[k] = &billedPart{account: k.account, from: from, to: to}
+		}
+		parts[k].days = append(parts[k].days, d)
 	}
 	out := make([]billedPart, 0, len(parts))
 	for _, p := range parts {
@@ -137,7 +138,28 @@ func billedParts(ctx context.Context, s *store.Store, since, until time.Time, ba
 	slices.SortFunc(out, func(x, y billedPart) int {
 		return cmp.Or(x.from.Compare(y.from), cmp.Compare(x.account.String(), y.account.String()))
 	})
-	return out, nil
+	return out, late, nil
+}
+
+// dayOf returns the time of the period that holds a row's day: its own, or where that does
+// not another one of the same billing account.
+func dayOf(periods []bill.Period, r bill.Row) (from, to time.Time, ok bool) {
+	for _, p := range periods {
+		if p.Account != r.Account {
+			continue
+		}
+		end := p.End
+		if end.IsZero() {
+			end = p.Start.AddDate(0, 1, 0)
+		}
+		if r.Day.Before(p.Start) || !r.Day.Before(end) {
+			continue
+		}
+		if from, to, ok = p.Start, end, true; p.Start.Equal(r.Start) {
+			break
+		}
+	}
+	return from, to, ok
 }
 
 func latest(a, b time.Time) time.Time {

@@ -38,7 +38,8 @@ func (a *app) newUnits() *cobra.Command {
 		Use:   "units [NAME…]",
 		Short: "What one of something costs: a prediction, a million tokens, a training run, a GPU-hour",
 		Long: `Divides what was spent by what was made: on what was used, on all that was allocated, and
-on what lay idle. Units are those of curfew.yaml, counted in files or by queries of a
+on what lay idle; this month and the two before it, each beside the target and the month
+before. A unit cost needs both: a count, and dollars that the ledger knows. Units are those of curfew.yaml, counted in files or by queries of a
 Prometheus server, or one that --counts names.`,
 		Example: `  curfew costs units
   curfew costs units --unit prediction --counts counts.csv --where team=search --since 2026-10-01 --until 2026-11-01
@@ -51,9 +52,9 @@ Prometheus server, or one that --counts names.`,
 			return a.units(c.Context(), f, args)
 		},
 	}
-	f.add(c, "month")
+	f.add(c, "3mo")
 	fl := c.Flags()
-	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
+	fl.StringVar(&f.granularity, "granularity", "month", "hour, day, month or total")
 	fl.StringVar(&f.name, "unit", "", "what --counts counts: prediction")
 	fl.StringVar(&f.counts, "counts", "", "how many were made, as CSV `file`: time,count, and key with --by; or gpu-hours, which the ledger knows")
 	fl.StringVar(&f.target, "target", "", "the most that one, or --per of them, should cost in `dollars`")
@@ -94,6 +95,7 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 				return err
 			}
 		}
+		u.query.Days = true
 		costs, err := ledger.Spent(ctx, s.Ledger(), u.query)
 		if err != nil {
 			return err
@@ -230,11 +232,11 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 		var out []ledger.Count
 		for _, sum := range sums {
 			n := len(q.By)
-			if !duty.State(sum.Key[n+1]).Used() {
-				continue
+			gpus := int64(0) // what was not used is counted as none
+			if duty.State(sum.Key[n+1]).Used() {
+				gpus = int64(size(sum.Key[n]).GPUs.Or(0))
 			}
-			gpus := size(sum.Key[n]).GPUs.Or(0)
-			count := ledger.Count{Time: sum.Period, Count: ledger.Quantity(sum.Sums.Seconds * int64(gpus) * 1000 / 3600)}
+			count := ledger.Count{Time: sum.Period, Count: ledger.Quantity(sum.Sums.Seconds * gpus * 1000 / 3600)}
 			if n == 1 {
 				count.Key = sum.Key[0]
 			}
@@ -278,11 +280,23 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 		if d.Per > 1 {
 			name = fmt.Sprintf("%d × %s", d.Per, d.Unit)
 		}
-		g := report.Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "made", "each", "target"}, Right: []bool{false, false, false, true, true, true, true}}
+		g := report.Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "made", "each", "target", "change"}, Right: []bool{false, false, false, true, true, true, true, true}}
 		add := func(period string, c ledger.UnitCost) {
-			each, target := c.Reason, ""
+			cost, each, target, change := "unknown", c.Reason, "", ""
+			if c.Amount != nil {
+				cost = dollars(*c.Amount)
+			}
 			if c.Cost != nil {
 				each = "$" + c.Cost.String()
+			}
+			if c.AtLeast {
+				cost = "at least " + cost
+				if c.Cost != nil {
+					each = "at least " + each
+				}
+			}
+			if c.Change != nil {
+				change = fmt.Sprintf("%+.0f %%", *c.Change*100)
 			}
 			if d.Target != nil && c.Basis == ledger.AllocatedBasis {
 				target = "$" + d.Target.String()
@@ -290,7 +304,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 					target += " (over)"
 				}
 			}
-			g.Rows = append(g.Rows, []string{period, strings.Join(c.Key, " "), string(c.Basis), dollars(c.Amount), c.Count.String(), each, target})
+			g.Rows = append(g.Rows, []string{period, strings.Join(c.Key, " "), string(c.Basis), cost, c.Count.String(), each, target, change})
 		}
 		for _, c := range d.Rows[:min(len(d.Rows), maxCostRows)] {
 			add(c.Period.Format(periodLayout(d)), c)
@@ -298,7 +312,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 		for _, c := range d.Total {
 			add("all", c)
 			if c.Basis == ledger.AllocatedBasis && c.Cost != nil {
-				s.Figures = append(s.Figures, report.Figure{Label: name, Value: "$" + c.Cost.String(), Note: trend(d.Trend)})
+				s.Figures = append(s.Figures, report.Figure{Label: name, Value: "$" + c.Cost.String(), Note: figureNote(d, c)})
 			}
 		}
 		s.Tables = append(s.Tables, g)
@@ -333,7 +347,10 @@ func unitsPicture(d *ledger.UnitCosts) string {
 			}
 		}
 		s := &byBasis[c.Basis][len(labels)-1]
-		s.dollars += float64(c.Amount) / float64(money.USD)
+		if c.Cost == nil {
+			continue
+		}
+		s.dollars += float64(*c.Amount) / float64(money.USD)
 		s.made += float64(c.Count) / 1000
 	}
 	all := make([]report.Series, 0, len(order))
@@ -351,9 +368,18 @@ func unitsPicture(d *ledger.UnitCosts) string {
 	return report.Lines("What one "+d.Unit+" costs", labels, all, func(v float64) string { return fmt.Sprintf("$%.3g", v) })
 }
 
-func trend(t *float64) string {
-	if t == nil {
-		return ""
+// figureNote holds a unit cost against its target and the first period.
+func figureNote(d *ledger.UnitCosts, c ledger.UnitCost) string {
+	var notes []string
+	if d.Target != nil {
+		note := "target $" + d.Target.String()
+		if c.OverTarget {
+			note += ", over it"
+		}
+		notes = append(notes, note)
 	}
-	return percent(*t) + " since the first period"
+	if d.Trend != nil {
+		notes = append(notes, fmt.Sprintf("%+.0f %% since the first period", *d.Trend*100))
+	}
+	return strings.Join(notes, "; ")
 }

@@ -76,8 +76,10 @@ type Index struct {
 	sized sizing
 	// families is what runs and is reserved of each family; see familyUses.
 	families map[[3]string]map[string]*familyUse
-	drafts   []*Draft
-	err      error
+	// fleets are the machines that serve together; see fleetOf.
+	fleets map[fleetKey]*servers
+	drafts []*Draft
+	err    error
 }
 
 // machine is what the book knows of a type.

@@ -131,9 +131,17 @@ func gpuMemoryOver(x *Index, s *Subject) *Draft {
 		})
 }
 
-// inferenceInstance finds inference machines under the target that a cheaper type
-// would do for.
+// inferenceInstance finds inference machines under the target: fewer of a fleet, or a
+// cheaper type that would do.
 func inferenceInstance(x *Index, s *Subject) *Draft {
+	if f := x.fleetOf(s); f != nil {
+		if d := inferenceFleet(x, f); d != nil {
+			if f.spokesman() == s {
+				return d
+			}
+			return nil // said of the fleet
+		}
+	}
 	a, ok := x.size(s)
 	if !ok || s.Purpose != inventory.Inference || !idlesInPart(a) {
 		return nil

@@ -50,6 +50,8 @@ var rules = []Rule{
 	{ID: "gpu-underutilized", Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuUnderutilized},
 	{ID: "inference-overprovisioned", Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceInstance},
 	{ID: "inference-overprovisioned", Step: StepRightsize, Kind: inventory.KindEndpoint, Judge: inferenceEndpoint},
+	{ID: "inference-saturated", Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceSaturated},
+	{ID: "inference-saturated", Step: StepRightsize, Kind: inventory.KindEndpoint, Judge: saturatedEndpoint},
 	{ID: "autoscaling-sticky", Step: StepRightsize, Kind: inventory.KindAutoScalingGroup,
 		Needs: []inventory.Kind{inventory.KindInstance}, Judge: autoscalingSticky},
 

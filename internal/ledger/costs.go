@@ -35,6 +35,8 @@ type Query struct {
 	Since, Until time.Time
 	Granularity  Granularity
 	Filter       Filter
+	// Days asks for [Costs.Days] too.
+	Days bool
 }
 
 // Costs is what was spent, at list price, as accrued and reconciled.
@@ -54,6 +56,9 @@ type Costs struct {
 	// Recorded says whether anything of the time was: amounts of zero are unknown where it
 	// is false.
 	Recorded bool `json:"recorded"`
+	// Days are the days, by their midnight UTC, of which something is recorded: those
+	// between rounds and those with a charge. Nil: nobody asked, see [Query.Days].
+	Days map[time.Time]bool `json:"-"`
 
 	Assumptions   []string `json:"assumptions"`
 	CoverageNotes []string `json:"coverage_notes"`
@@ -107,11 +112,23 @@ func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.Days {
+		sums, err := s.Sums(ctx, SumQuery{Since: q.Since, Until: q.Until, Granularity: Daily, Filter: q.Filter})
+		if err != nil {
+			return nil, fmt.Errorf("read what was spent on which day: %w", err)
+		}
+		c.Days = make(map[time.Time]bool, len(sums))
+		for _, sum := range sums {
+			c.Days[sum.Period.UTC().Truncate(day)] = true
+		}
+	}
 	if err := c.limits(ctx, s, q.Filter); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
+
+const day = 24 * time.Hour
 
 // withFolded adds to dimensions those by which fold tells costs apart.
 func withFolded(by []Dimension) []Dimension {
@@ -163,7 +180,7 @@ func fold(q Query, by []Dimension, sums []Sum) (*Costs, error) {
 			rows[id] = row
 		}
 		for _, t := range []*tally{row, total} {
-			if err := t.add(s, s.Key[dutyAt]); err != nil {
+			if err := t.add(s, s.Key[dutyAt], Category(s.Key[categoryAt])); err != nil {
 				return nil, fmt.Errorf("add up what was spent: %w", err)
 			}
 		}
@@ -183,11 +200,14 @@ func fold(q Query, by []Dimension, sums []Sum) (*Costs, error) {
 	return c, nil
 }
 
-// add adds a sum of one duty.
-func (t *tally) add(s Sum, state string) error {
+// add adds a sum of one duty. Compute without a duty is what a bill charges and no round
+// saw.
+func (t *tally) add(s Sum, state string, category Category) error {
 	place := &t.used
 	var part *money.Amount
 	switch {
+	case state == "" && category == Compute:
+		place = &t.dark
 	case state == "":
 		place = &t.other
 	case state == duty.Unknown.String():

@@ -71,6 +71,11 @@ func (c *Costs) unrecorded(account string, parts []Reach) []string {
 		return nil
 	}
 	c.Recorded = c.Recorded || (all.first.Before(all.last) && all.first.Before(c.Until) && all.last.After(c.Since))
+	if c.Days != nil {
+		for d := latest(all.first, c.Since).UTC().Truncate(day); d.Before(all.last) && d.Before(c.Until) && all.first.Before(all.last); d = d.Add(day) {
+			c.Days[d] = true
+		}
+	}
 	if all.first.Equal(all.last) && !all.first.Before(c.Since) && all.first.Before(c.Until) {
 		return []string{fmt.Sprintf("%s was read once, on %s: what runs since is charged when the next round comes", account, stamp(all.first))}
 	}

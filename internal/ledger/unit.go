@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -111,11 +112,18 @@ type UnitCost struct {
 	Period time.Time  `json:"period"`
 	Key    []string   `json:"key"`
 	Basis  CountBasis `json:"basis"`
-	Amount Dollars    `json:"amount_usd"`
-	Count  Quantity   `json:"count"`
-	// Cost is exact to the pico-dollar; null with a reason where nothing was counted.
+	// Amount is null where the dollars are unknown.
+	Amount *Dollars `json:"amount_usd"`
+	Count  Quantity `json:"count"`
+	// Cost is exact to the pico-dollar; null with a reason where nothing was counted, or
+	// the dollars are unknown.
 	Cost   *money.Rate `json:"unit_cost_usd"`
 	Reason string      `json:"reason,omitempty"`
+	// AtLeast says that some of the dollars are unknown: it costs no less than Cost.
+	AtLeast bool `json:"at_least"`
+	// Change is that of the allocated unit cost from the period before that has one, as a
+	// share: 0.1 is a tenth more.
+	Change *float64 `json:"change"`
 	// OverTarget says that it is on the allocated basis and above the target.
 	OverTarget bool `json:"over_target"`
 }
@@ -141,8 +149,9 @@ type UnitCosts struct {
 
 // Units divides costs by counts, period by period and key by key. Counts with a key go
 // with the costs of that key, which must then be shown by exactly one dimension; counts
-// without go with costs that are shown by none. Counts outside the time of the costs
-// are left out. Counts of days or months that costs are shown by the hour or day for are
+// without go with costs that are shown by none. Counts outside the time of the costs, or
+// of days whose dollars are unknown, are left out, and the total is that of the periods and
+// keys that were counted. Counts of days or months that costs are shown by the hour or day for are
 // an error: a day's count would be held against its first hour.
 func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	u.Per = max(u.Per, 1)
@@ -150,9 +159,10 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 		return nil, fmt.Errorf("divide costs by %s: they are shown by %d dimensions, and a count has one key", u.Name, len(c.By))
 	}
 	made := map[madeIn]Quantity{}
-	var total Quantity
+	dark := map[madeIn]bool{}
 	granularity := Granularity(strings.TrimSuffix(c.Granularity, "total"))
-	outside, keyless := 0, 0
+	outside, keyless, unknown := 0, 0, 0
+	var all Quantity
 	for _, n := range counts {
 		if n.Time.Before(c.Since) || !n.Time.Before(c.Until) {
 			outside++
@@ -163,11 +173,16 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 			continue
 		}
 		k := madeIn{granularity.Start(n.Time, c.Since), n.Key}
-		if n.Count < 0 || made[k] > math.MaxInt64-n.Count || total > math.MaxInt64-n.Count {
+		if c.Days != nil && !c.Days[n.Time.UTC().Truncate(day)] {
+			unknown++
+			dark[k] = true
+			continue
+		}
+		if n.Count < 0 || all > math.MaxInt64-n.Count {
 			return nil, fmt.Errorf("add up %s: count out of range", u.Name)
 		}
 		made[k] += n.Count
-		total += n.Count
+		all += n.Count
 	}
 	if keyless > 0 {
 		want := "a key for each, because costs are shown by one dimension"
@@ -180,18 +195,57 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 		return nil, fmt.Errorf("divide costs by %s: %w", u.Name, err)
 	}
 	out := &UnitCosts{Schema: "curfew.unit-costs/v1", Unit: u.Name, Per: u.Per, Target: u.Target, Rows: []UnitCost{}}
+	total := Cost{Period: c.Since, Key: []string{}}
+	var counted Quantity
+	var idle money.Amount
+	left := 0
 	for _, r := range c.Rows {
 		k := madeIn{r.Period, strings.Join(r.Key, "")}
-		rows, err := u.divide(r, made[k])
+		n, ok := made[k]
+		why := "nothing was counted"
+		if dark[k] {
+			why = "it was counted only on days whose dollars are unknown"
+		}
+		rows, err := u.divide(r, n, why)
 		if err != nil {
 			return nil, err
 		}
-		delete(made, k)
 		out.Rows = append(out.Rows, rows...)
+		if !ok {
+			left++
+			if idle, err = idle.Add(money.Amount(r.Amount)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		delete(made, k)
+		counted += n
+		if err := total.add(r); err != nil {
+			return nil, fmt.Errorf("add up what was spent on %s: %w", u.Name, err)
+		}
+	}
+	free := slices.Compact(slices.Sorted(freely(made)))
+	for _, n := range made {
+		counted += n
 	}
 	var err error
-	if out.Total, err = u.divide(c.Total, total); err != nil {
+	why := "nothing was counted"
+	switch {
+	case !c.Recorded && len(c.Rows) == 0:
+		why, counted = "nothing was recorded in this time", 0
+	case unknown > 0:
+		why = "it was counted only on days whose dollars are unknown"
+	}
+	if left == len(c.Rows) && counted == 0 {
+		total = c.Total // nothing of it was counted
+	}
+	if out.Total, err = u.divide(total, counted, why); err != nil {
 		return nil, err
+	}
+	if !c.Recorded && len(c.Rows) == 0 {
+		for i := range out.Total {
+			out.Total[i].Amount = nil
+		}
 	}
 	out.trend()
 	out.Assumptions = append([]string{}, c.Assumptions...)
@@ -199,7 +253,13 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	if outside > 0 {
 		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are outside the time of the costs and left out", outside))
 	}
-	if free := slices.Compact(slices.Sorted(freely(made))); len(free) > 0 {
+	if unknown > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are of days whose dollars are unknown and left out", unknown))
+	}
+	if left > 0 && counted > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%s was spent where nothing was counted, and is not in the total", idle.Dollars()))
+	}
+	if len(free) > 0 {
 		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("nothing was spent on %s in periods in which something was counted; those counts are in the total all the same",
 			strings.Join(free[:min(len(free), maxKindNames)], ", ")))
 	}
@@ -247,25 +307,47 @@ func coarse(g Granularity, made map[madeIn]Quantity, c *Costs) error {
 	return fmt.Errorf("all counts are at the start of a %s and costs are shown by %s: show them by %s", name, g, name)
 }
 
-// divide returns the unit costs of one cost on every basis.
-func (u *Unit) divide(c Cost, n Quantity) ([]UnitCost, error) {
+// add adds the dollars and the unknown time of another cost.
+func (c *Cost) add(o Cost) error {
+	var errs error
+	for _, p := range []struct {
+		to *Dollars
+		of Dollars
+	}{{&c.Used, o.Used}, {&c.Wasted, o.Wasted}, {&c.CannotJudge, o.CannotJudge}, {&c.Other, o.Other}, {&c.Amount, o.Amount}} {
+		sum, err := money.Amount(*p.to).Add(money.Amount(p.of))
+		*p.to, errs = Dollars(sum), errors.Join(errs, err)
+	}
+	c.UnknownSeconds += o.UnknownSeconds
+	return errs
+}
+
+// divide returns the unit costs of one cost on every basis; why says what it means that
+// nothing was counted. An amount of nothing beside dollars or time that are unknown is
+// unknown, and any other amount is then the least that it can be.
+func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 	out := make([]UnitCost, 0, 3)
 	for _, b := range []struct {
-		basis  CountBasis
-		amount Dollars
-	}{{UsedBasis, c.Used}, {AllocatedBasis, c.Amount}, {IdleBasis, c.Wasted}} {
-		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: b.amount, Count: n}
-		if n == 0 {
-			x.Reason = "nothing was counted"
-			out = append(out, x)
-			continue
+		basis   CountBasis
+		amount  Dollars
+		unknown bool
+	}{{UsedBasis, c.Used, c.CannotJudge != 0 || c.UnknownSeconds > 0}, {AllocatedBasis, c.Amount, c.UnknownSeconds > 0}, {IdleBasis, c.Wasted, c.CannotJudge != 0 || c.UnknownSeconds > 0}} {
+		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: &b.amount, Count: n, AtLeast: b.unknown}
+		switch {
+		case b.unknown && b.amount == 0:
+			x.Amount, x.AtLeast, x.Reason = nil, false, "what it cost is unknown"
+			if c.CannotJudge != 0 && b.basis != AllocatedBasis {
+				x.Reason = "compute was not measured"
+			}
+		case n == 0:
+			x.AtLeast, x.Reason = false, why
+		default:
+			rate, err := unitRate(money.Amount(b.amount), u.Per, n)
+			if err != nil {
+				return nil, fmt.Errorf("divide %s by %s %s: %w", money.Amount(b.amount), n, u.Name, err)
+			}
+			x.Cost = &rate
+			x.OverTarget = b.basis == AllocatedBasis && u.Target != nil && rate > *u.Target
 		}
-		rate, err := unitRate(money.Amount(b.amount), u.Per, n)
-		if err != nil {
-			return nil, fmt.Errorf("divide %s by %s %s: %w", money.Amount(b.amount), n, u.Name, err)
-		}
-		x.Cost = &rate
-		x.OverTarget = b.basis == AllocatedBasis && u.Target != nil && rate > *u.Target
 		out = append(out, x)
 	}
 	return out, nil
@@ -286,32 +368,40 @@ func unitRate(a money.Amount, per int64, n Quantity) (money.Rate, error) {
 }
 
 // trend compares the allocated unit cost of the first and the last period that has one,
-// over all keys.
+// over all keys, and of each key that of each period with the one before.
 func (u *UnitCosts) trend() {
 	type sum struct {
 		amount Dollars
 		count  Quantity
 	}
-	by := map[time.Time]sum{}
+	change := func(from, to sum) *float64 {
+		if from.amount <= 0 {
+			return nil
+		}
+		c := float64(to.amount)/float64(to.count)/(float64(from.amount)/float64(from.count)) - 1
+		return &c
+	}
+	by, before := map[time.Time]sum{}, map[string]sum{}
 	var periods []time.Time
-	for _, r := range u.Rows {
-		if r.Basis != AllocatedBasis || r.Count == 0 {
+	for i := range u.Rows {
+		r := &u.Rows[i]
+		if r.Basis != AllocatedBasis || r.Cost == nil {
 			continue
 		}
+		key, now := strings.Join(r.Key, ""), sum{*r.Amount, r.Count}
+		if last, ok := before[key]; ok {
+			r.Change = change(last, now)
+		}
+		before[key] = now
 		s, ok := by[r.Period]
 		if !ok {
 			periods = append(periods, r.Period)
 		}
-		by[r.Period] = sum{s.amount + r.Amount, s.count + r.Count}
+		by[r.Period] = sum{s.amount + now.amount, s.count + now.count}
 	}
 	if len(periods) < 2 {
 		return
 	}
 	slices.SortFunc(periods, time.Time.Compare)
-	first, last := by[periods[0]], by[periods[len(periods)-1]]
-	if first.amount <= 0 {
-		return
-	}
-	change := float64(last.amount)/float64(last.count)/(float64(first.amount)/float64(first.count)) - 1
-	u.Trend = &change
+	u.Trend = change(by[periods[0]], by[periods[len(periods)-1]])
 }

@@ -14,7 +14,7 @@ import (
 func month() *ledger.Costs {
 	usd := func(n int64) ledger.Dollars { return ledger.Dollars(money.Amount(n) * money.USD) }
 	c := ledger.Cost{Period: start, Used: usd(6000), Wasted: usd(3000), Other: usd(1000), Amount: usd(10_000)}
-	return &ledger.Costs{Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []ledger.Cost{c}, Total: c}
+	return &ledger.Costs{Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []ledger.Cost{c}, Total: c, Recorded: true}
 }
 
 func TestUnits(t *testing.T) {
@@ -124,10 +124,100 @@ func TestUnitTrend(t *testing.T) {
 	}
 	u, err := ledger.Units(ledger.Unit{Name: "run"}, c, []ledger.Count{n(0), n(2)})
 	if err != nil || u.Trend == nil || *u.Trend != 0.25 || len(u.Rows) != 9 {
-		t.Errorf("%+v, %v; want nine rows and a trend of a quarter", u, err)
+		t.Fatalf("%+v, %v; want nine rows and a trend of a quarter", u, err)
+	}
+	for i, r := range u.Rows { // the third month is held against the first, because the second has no figure
+		if changed := r.Change != nil; changed != (i == 7) || (changed && *r.Change != 0.25) {
+			t.Errorf("row %d, %s of %s: change %v", i, r.Basis, r.Period, r.Change)
+		}
 	}
 	if _, err := ledger.Units(ledger.Unit{Name: "run"}, c, []ledger.Count{{Time: start, Count: 1}}); err == nil || !strings.Contains(err.Error(), "need a key") {
 		t.Errorf("a count without a key: got %v", err)
+	}
+}
+
+// TestUnitsOfUnknownDollars: where dollars are unknown there is no unit cost, and no $0.
+func TestUnitsOfUnknownDollars(t *testing.T) {
+	usd := func(n int64) ledger.Dollars { return ledger.Dollars(money.Amount(n) * money.USD) }
+	at := func(d int) time.Time { return start.AddDate(0, 0, d) }
+	count := func(days ...int) (out []ledger.Count) {
+		for _, d := range days {
+			out = append(out, ledger.Count{Time: at(d), Count: 1_000_000})
+		}
+		return out
+	}
+	recorded := func(from, to int) map[time.Time]bool {
+		days := map[time.Time]bool{}
+		for d := from; d < to; d++ {
+			days[at(d)] = true
+		}
+		return days
+	}
+	costs := func(g string, rows ...ledger.Cost) *ledger.Costs {
+		c := &ledger.Costs{Since: start, Until: start.AddDate(0, 2, 0), Granularity: g, Rows: rows, Recorded: len(rows) > 0}
+		for _, r := range rows {
+			c.Total.Amount += r.Amount
+			c.Total.Used += r.Used
+			c.Total.UnknownSeconds += r.UnknownSeconds
+			c.Total.CannotJudge += r.CannotJudge
+		}
+		return c
+	}
+	march := ledger.Cost{Period: start, Used: usd(1000), Amount: usd(1000)}
+	april := ledger.Cost{Period: start.AddDate(0, 1, 0), Used: usd(5000), Amount: usd(5000)}
+	for _, tc := range []struct {
+		name   string
+		costs  *ledger.Costs
+		days   map[time.Time]bool
+		counts []ledger.Count
+		want   string // used, allocated, idle of the total
+		note   string
+	}{
+		{"nothing was recorded", costs("total"), map[time.Time]bool{}, count(3), "unknown: nothing was recorded in this time", ""},
+		{"recorded from the second half on", costs("total", march), recorded(15, 31), count(3, 20), "1.00 1.00 0.00", "1 counts are of days whose dollars are unknown"},
+		{"counted before it is recorded", costs("total", march), recorded(15, 31), count(3), "it was counted only on days whose dollars are unknown", ""},
+		{"counted in March alone", costs("month", march, april), recorded(0, 61), count(3), "1.00 1.00 0.00", "$5,000 was spent where nothing was counted"},
+		{"no price", costs("total", ledger.Cost{Period: start, UnknownSeconds: 3600}), recorded(0, 31), count(3), "unknown: what it cost is unknown", ""},
+		{"a part without a price", costs("total", ledger.Cost{Period: start, Used: usd(1000), Amount: usd(1000), UnknownSeconds: 3600}), recorded(0, 31), count(3), "≥1.00 ≥1.00 unknown: what it cost is unknown", ""},
+		{"not measured", costs("total", ledger.Cost{Period: start, CannotJudge: usd(1000), Amount: usd(1000)}), recorded(0, 31), count(3), "unknown: compute was not measured 1.00 unknown: compute was not measured", ""},
+		{"nothing ran", costs("total", ledger.Cost{Period: start}), recorded(0, 31), count(3), "0.00 0.00 0.00", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.costs.Days = tc.days
+			u, err := ledger.Units(ledger.Unit{Name: "token"}, tc.costs, tc.counts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, x := range u.Total {
+				s := x.Reason
+				if x.Amount == nil {
+					s = "unknown: " + s
+				}
+				if x.Cost != nil {
+					s = x.Cost.String()
+				}
+				if x.AtLeast {
+					s = "≥" + s
+				}
+				if len(got) == 0 || got[0] != s || x.Cost != nil {
+					got = append(got, s)
+				}
+				if (x.Cost == nil) != (x.Reason != "") || (x.Cost != nil && x.Amount == nil) {
+					t.Errorf("%s: %+v", x.Basis, x)
+				}
+			}
+			s := strings.Join(got, " ")
+			if tc.name == "not measured" {
+				s = strings.Join([]string{"unknown: " + u.Total[0].Reason, u.Total[1].Cost.String(), "unknown: " + u.Total[2].Reason}, " ")
+			}
+			if s != tc.want {
+				t.Errorf("got %s, want %s", s, tc.want)
+			}
+			if notes := strings.Join(u.CoverageNotes, "; "); !strings.Contains(notes, tc.note) {
+				t.Errorf("the notes are %q, want %q", notes, tc.note)
+			}
+		})
 	}
 }
 

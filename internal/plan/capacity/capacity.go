@@ -22,6 +22,10 @@ var ErrOverload = errors.New("the queue grows without end")
 // ErrObjective is wrapped where no number of replicas meets the latency objective.
 var ErrObjective = errors.New("the objective cannot be met")
 
+// DefaultTarget is the utilization to aim for where nothing else is wanted: the middle of
+// the 60 to 80 % that suit most fleets.
+const DefaultTarget = 0.7
+
 // Bounds of what is planned for.
 const (
 	maxReplicas = 10_000
@@ -38,6 +42,9 @@ type Params struct {
 	// Headroom is the share of capacity that is kept free, from 0 to below 1: the
 	// replicas are enough for QPS / (1 - Headroom).
 	Headroom float64
+	// Target is the utilization to aim for, over 0 to 1: the replicas are the fewest that
+	// stay at or under it. It goes without Headroom, P99 and Replicas; 0 is none.
+	Target float64
 
 	// QPSPerGPU is what one replica serves in a second. It is 0 where Profile says it.
 	QPSPerGPU float64
@@ -102,6 +109,10 @@ func (p Params) check() error {
 		return fmt.Errorf("%v requests a second: %v to %v is expected", p.QPS, minQPS, maxQPS)
 	case !(p.Headroom >= 0 && p.Headroom < 1):
 		return fmt.Errorf("a headroom of %v: a share from 0 to below 1 is expected", p.Headroom)
+	case !(p.Target >= 0 && p.Target <= 1):
+		return fmt.Errorf("a utilization of %v to aim for: a share over 0 to 1 is expected", p.Target)
+	case p.Target > 0 && (p.Headroom > 0 || p.P99 > 0 || p.Replicas > 0):
+		return errors.New("a utilization to aim for goes without a headroom, a latency objective and a number of replicas")
 	case byRate == byProfile:
 		return errors.New("either what one GPU serves a second or the profile of a batch is needed, and not both")
 	case byRate && outside(p.QPSPerGPU, minQPS, maxQPS):
@@ -140,7 +151,7 @@ func (r *Report) divide(p Params) error {
 	r.Method = ByFormula
 	if r.Replicas = p.Replicas; r.Replicas == 0 {
 		// A hair of tolerance, so that 400 / (200 * 0.5) stays 4 in binary fractions.
-		need := math.Ceil(p.QPS/(p.QPSPerGPU*(1-p.Headroom))*(1-1e-12) - 1e-12)
+		need := math.Ceil(p.QPS/(p.QPSPerGPU*p.share())*(1-1e-12) - 1e-12)
 		if need > maxReplicas {
 			return fmt.Errorf("%v replicas are needed, and %d are the most that are planned for", need, maxReplicas)
 		}
@@ -150,8 +161,16 @@ func (r *Report) divide(p Params) error {
 	if r.Load > 1 {
 		return fmt.Errorf("%w: %s requests a second, and %s can serve %s", ErrOverload, usage.Number(p.QPS, 1), counted(r.Replicas, "replica"), usage.Number(p.QPSPerGPU*float64(r.Replicas), 1))
 	}
-	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*(1-p.Headroom))
+	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*p.share())
 	return nil
+}
+
+// share is the share of what a replica can serve at which it is to work.
+func (p Params) share() float64 {
+	if p.Target > 0 {
+		return p.Target
+	}
+	return 1 - p.Headroom
 }
 
 // queue plans with the profile of a batch.

@@ -346,3 +346,33 @@ func BenchmarkPlan(b *testing.B) {
 		})
 	}
 }
+
+// TestTarget: the replicas are the fewest that are at most so busy.
+func TestTarget(t *testing.T) {
+	for _, p := range []Params{
+		{QPS: 500, QPSPerGPU: 200},
+		{QPS: 140, QPSPerGPU: 200},
+		{QPS: 141, QPSPerGPU: 200},
+		{QPS: 500, Profile: Profile{PerItem: time.Millisecond, Base: 10 * time.Millisecond}},
+		{QPS: 50, Profile: Profile{PerItem: 2 * time.Millisecond, Base: 5 * time.Millisecond}, MaxBatch: 4},
+	} {
+		p.Target = DefaultTarget
+		r, err := Plan(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Utilization > DefaultTarget+1e-9 {
+			t.Errorf("%+v: %d replicas are %v busy", p, r.Replicas, r.Utilization)
+		}
+		if r.Replicas == 1 {
+			continue
+		}
+		p.Target, p.Replicas = 0, r.Replicas-1
+		if fewer, err := Plan(p); err == nil && fewer.Utilization <= DefaultTarget {
+			t.Errorf("%+v: %d replicas are %v busy, so that %d are not the fewest", p, fewer.Replicas, fewer.Utilization, r.Replicas)
+		}
+	}
+	if _, err := Plan(Params{QPS: 5, QPSPerGPU: 2, Target: 0.7, Headroom: 0.1}); err == nil {
+		t.Error("a target beside a headroom is planned")
+	}
+}

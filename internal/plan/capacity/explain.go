@@ -60,6 +60,9 @@ func (r *Report) assumed(p Params) []string {
 	case p.Headroom > 0:
 		note("a headroom of %s %%: the replicas are enough for %s requests a second", usage.Number(100*p.Headroom, 1), usage.Number(p.QPS/(1-p.Headroom), 2))
 	}
+	if p.Target > 0 {
+		note("the replicas are the fewest that are at most %s %% busy; --headroom, --p99 or --replicas choose otherwise", usage.Number(100*p.Target, 0))
+	}
 	if p.HourlyPrice > 0 {
 		note("a replica costs %s an hour, busy or not", p.HourlyPrice.Dollars())
 	}

@@ -92,23 +92,30 @@ func (s *sizing) figures(n int, qps, wait float64) figures {
 	return f
 }
 
-// meets says whether n replicas keep the objective at the planned rate.
+// meets says whether n replicas keep the objective at the planned rate, or the
+// utilization to aim for.
 func (s *sizing) meets(n int) bool {
+	if s.p.Target > 0 {
+		return s.figures(n, s.p.QPS, 0).utilization <= s.p.Target+1e-9
+	}
 	return s.figures(n, s.planned(), 0).p99 <= s.p.P99.Seconds()+tick
 }
 
-// fewest returns the fewest replicas that keep the objective at the planned rate, or
-// that can serve it where there is none.
+// fewest returns the fewest replicas that keep the objective at the planned rate or the
+// utilization to aim for, or that can serve it where there is neither.
 func (s *sizing) fewest() (int, error) {
 	low := s.stable(s.planned())
 	if low > maxReplicas {
 		return 0, fmt.Errorf("%d replicas are needed, and %d are the most that are planned for", low, maxReplicas)
 	}
-	if s.p.P99 == 0 {
+	if s.p.P99 == 0 && s.p.Target == 0 {
 		return low, nil
 	}
 	high := low
 	for !s.meets(high) {
+		if high == maxReplicas && s.p.Target > 0 {
+			return 0, fmt.Errorf("%w: %d replicas are over %s %% busy", ErrObjective, high, usage.Number(100*s.p.Target, 0))
+		}
 		if high == maxReplicas {
 			return 0, fmt.Errorf("%w: %d replicas do not keep 99 of 100 requests within %s ms", ErrObjective, high, usage.Number(s.p.P99.Seconds()*1000, 3))
 		}

@@ -1,0 +1,290 @@
+package finding
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plan/mig"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+const (
+	// servingWindow is how long serving is looked at before machines are taken away: its
+	// load follows the days of the week.
+	servingWindow = 7 * day
+	// saturated is the load, in percent, over which serving has no room for a rise and its
+	// latency grows fast (facts of capacity planning: 60 to 80 % suits most fleets).
+	saturated = 85
+	// servingRoom is the memory that is kept free when work moves together.
+	servingRoom = 0.2
+)
+
+// fleetKey is what machines have in common that serve together.
+type fleetKey struct {
+	cloud, account, region, machine, market string
+	owner                                   inventory.Owner
+}
+
+// servers are machines that serve together: of one owner, purpose and type.
+type servers struct {
+	// members work; those that idle have findings of their own. They are in order of their
+	// load, the least first.
+	members []*member
+	gpus    int // of each machine
+	// load is the sum of the GPUs' p95, in percent of one GPU; coverage the least of any.
+	load, coverage float64
+	// device is the memory of a GPU and peak the most that one had in use, in bytes; peaks
+	// is the sum over GPUs. They mean nothing unless memory is set.
+	device, peak, peaks float64
+	memory              bool
+	// least is how many machines have to stay, whatever the load.
+	least int
+}
+
+// member is a machine of a fleet.
+type member struct {
+	*Subject
+	load float64
+}
+
+// fleetOf returns the fleet of a serving machine; nil where it serves nothing, or where
+// what a member does was not measured.
+func (x *Index) fleetOf(s *Subject) *servers {
+	if x.fleets == nil {
+		x.fleets = map[fleetKey]*servers{}
+		for i := range x.subjects {
+			x.enlist(&x.subjects[i])
+		}
+	}
+	k, ok := servingKey(s)
+	if !ok {
+		return nil
+	}
+	f := x.fleets[k]
+	if f == nil || f.gpus == 0 || len(f.members) == 0 {
+		return nil
+	}
+	return f
+}
+
+// servingKey returns the fleet that a machine is in, if it serves.
+func servingKey(s *Subject) (fleetKey, bool) {
+	i, ok := s.Detail.(*inventory.Instance)
+	if !ok || s.Kind != inventory.KindInstance || s.State != inventory.StateRunning || s.Purpose != inventory.Inference {
+		return fleetKey{}, false
+	}
+	return fleetKey{s.Cloud, s.Account, s.Region, s.Type, string(i.Market), s.Owner}, true
+}
+
+// enlist adds a machine to its fleet. One that was not measured makes its fleet unknown.
+func (x *Index) enlist(s *Subject) {
+	k, ok := servingKey(s)
+	if !ok {
+		return
+	}
+	f := x.fleets[k]
+	if f == nil {
+		m, _ := x.machineOf(s)
+		f = &servers{gpus: m.GPUs(), coverage: 1, device: float64(m.AcceleratorMemoryMiB) * (1 << 20), memory: m.AcceleratorMemoryMiB > 0, least: 1}
+		if productionNames[s.Owner.Environment] {
+			f.least = 2 // one may fail
+		}
+		x.fleets[k] = f
+	}
+	if s.Judged && (s.Duty.State == duty.Idle || s.Duty.State == duty.Held) {
+		return
+	}
+	tracks := s.Window.GPUTracks()
+	if f.gpus == 0 || !s.Judged || s.Duty.State != duty.Busy || len(tracks) != f.gpus || !Spans(s.Window, x.Thresholds.MinAge) {
+		f.gpus = 0
+		return
+	}
+	m := &member{Subject: s}
+	for _, t := range tracks {
+		st := t.Stats(usage.GPUUtil)
+		if !x.Covered(s.Window, st) || !s.Window.Fresh(st, x.Now) {
+			f.gpus = 0
+			return
+		}
+		p95, err := st.Quantile(usage.GPUUtil, 0.95)
+		if err != nil {
+			f.gpus = 0
+			return
+		}
+		m.load += p95
+		f.coverage = min(f.coverage, s.Window.Coverage(st))
+		if mem := t.Stats(usage.MemUsed); x.Covered(s.Window, mem) {
+			f.peak, f.peaks = max(f.peak, mem.Max), f.peaks+mem.Max
+		} else {
+			f.memory = false
+		}
+	}
+	f.load += m.load
+	f.members = append(f.members, m)
+	slices.SortFunc(f.members, func(a, b *member) int {
+		return cmp.Or(cmp.Compare(a.load, b.load), inventory.CompareRefs(a.ref, b.ref))
+	})
+}
+
+// spokesman is the member at which what is said of the fleet stands.
+func (f *servers) spokesman() *Subject {
+	return slices.MinFunc(f.members, func(a, b *member) int { return inventory.CompareRefs(a.ref, b.ref) }).Subject
+}
+
+// percent is the load of the fleet, of all its GPUs.
+func (f *servers) percent() float64 { return f.load / float64(f.gpus*len(f.members)) }
+
+// atLeast rounds up, with a hair of tolerance for binary fractions.
+func atLeast(v float64) int { return int(math.Ceil(v*(1-1e-9) - 1e-9)) }
+
+// needed is how many machines carry the load at the target, with all of its memory where
+// that was measured: what runs on machines that go has to fit on those that stay.
+func (f *servers) needed(target float64) int {
+	n := max(f.least, atLeast(f.load/target/float64(f.gpus)))
+	if f.memory {
+		n = max(n, atLeast(f.peaks*(1+servingRoom)/f.device/float64(f.gpus)))
+	}
+	return n
+}
+
+// shared is how the work of a fleet runs in MIG instances, one for each GPU of now.
+type shared struct {
+	layout         string // "3g.20gb at 0 and 4"
+	gpus, machines int
+}
+
+// share finds how many of the fleet's processes fit on one GPU side by side.
+func (f *servers) share(accelerator string, target float64) (shared, bool) {
+	model, err := mig.ModelNamed(accelerator)
+	if err != nil || !f.memory {
+		return shared{}, false
+	}
+	slices := max(1, atLeast(f.percent()/target*float64(model.ComputeSlices)))
+	r, err := mig.Pack(context.Background(), mig.Fleet{{Model: model, Count: 1}}, []mig.Workload{{
+		Name: "replica", MemoryGiB: f.peak * (1 + servingRoom) / (1 << 30), ComputeSlices: slices, Count: model.ComputeSlices,
+	}}, mig.Options{})
+	if err != nil || len(r.GPUs) != 1 || len(r.GPUs[0].Placements) < 2 {
+		return shared{}, false
+	}
+	var starts []string
+	profile := r.GPUs[0].Placements[0].Profile
+	for _, p := range r.GPUs[0].Placements {
+		starts = append(starts, usage.Number(float64(p.Start), 0))
+		if p.Profile != profile {
+			return shared{}, false // identical work takes identical instances
+		}
+	}
+	k, all := len(starts), f.gpus*len(f.members)
+	s := shared{layout: profile + " at " + strings.Join(starts[:k-1], ", ") + " and " + starts[k-1], gpus: (all + k - 1) / k}
+	s.machines = max(f.least, (s.gpus+f.gpus-1)/f.gpus)
+	return s, true
+}
+
+// inferenceFleet finds machines that serve together far under their target: how many fewer
+// do, and how their work shares GPUs where each process has to stay apart.
+func inferenceFleet(x *Index, f *servers) *Draft {
+	target, n := x.Thresholds.InferenceTarget, len(f.members)
+	needed := f.needed(target)
+	if n < 2 || needed >= n || slices.ContainsFunc(f.members, func(m *member) bool { return !Spans(m.Window, servingWindow) }) {
+		return nil
+	}
+	s := f.spokesman()
+	d := &Draft{Finding: Finding{
+		Confidence: Medium,
+		Because:    Count(int64(n), "machine") + " serve at " + usage.Number(f.percent(), 0) + " %: " + usage.Number(float64(needed), 0) + " would do at " + usage.Number(target, 0) + " %",
+		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", usage.Number(float64(needed), 0), "threshold"),
+			usage.Fact("load_at_target_pct", usage.Number(f.load/float64(f.gpus*needed), 0), "computed")),
+		Fix: Fix{Action: "advise", Undo: UndoFull, Note: "take machines out one at a time and watch the latency; let the group scale by its load"},
+	}}
+	if !f.memory {
+		d.Fix.Note = Sentence("GPU memory was not measured: see that the models fit together", d.Fix.Note)
+		d.Confidence = Low
+	}
+	m, _ := x.machineOf(s)
+	if mig, ok := f.share(m.Accelerator, target); ok && mig.machines < n {
+		d.Evidence = append(d.Evidence, usage.Fact("mig_layout", mig.layout, "MIG geometry"), usage.Fact("mig_gpus", usage.Number(float64(mig.gpus), 0), "computed"),
+			usage.Fact("mig_machines", usage.Number(float64(mig.machines), 0), "computed"))
+		if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
+			d.Evidence = append(d.Evidence, Priced("mig_saves_monthly_usd", x.amount(month.Mul(int64(n-mig.machines), 1)), "price book"))
+		}
+		d.Fix.Note = Sentence(d.Fix.Note, "where each process must stay apart, MIG instances "+mig.layout+" on each GPU need "+Count(int64(mig.machines), "machine"))
+	}
+	var note string
+	d.Fix.Risk, note = Risk(s.Resource, Medium)
+	d.Fix.Note = Sentence(note, d.Fix.Note)
+	for _, m := range f.members[:n-needed] {
+		d.ClaimShare(m.Subject, ledger.Compute, 1, 1, SavingsOnly)
+	}
+	return d
+}
+
+// evidence is what was measured of a fleet.
+func (f *servers) evidence(s *Subject) []usage.Evidence {
+	w := s.Window
+	out := []usage.Evidence{
+		{Signal: "gpu_util_p95_pct", Value: usage.Number(f.percent(), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source},
+		Fact(s, "machines", usage.Number(float64(len(f.members)), 0)), Fact(s, "gpus", usage.Number(float64(f.gpus*len(f.members)), 0)),
+	}
+	if f.memory {
+		out = append(out, usage.Evidence{Signal: "gpu_memory_peak_gib", Value: usage.Number(f.peak/(1<<30), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source})
+	}
+	return out
+}
+
+// inferenceSaturated warns of serving machines with no room for a rise.
+func inferenceSaturated(x *Index, s *Subject) *Draft {
+	f := x.fleetOf(s)
+	if f == nil || f.spokesman() != s || f.percent() <= saturated {
+		return nil
+	}
+	n := len(f.members)
+	needed := max(n+1, f.needed(x.Thresholds.InferenceTarget))
+	d := &Draft{Stands: true, Finding: Finding{
+		Savings: Saving{Why: "it needs more machines, not fewer"}, Confidence: High,
+		Because:  Count(int64(n), "machine") + " at " + usage.Number(f.percent(), 1) + " %, over " + usage.Number(saturated, 0) + " %: scale out to " + usage.Number(float64(needed), 0),
+		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", usage.Number(float64(needed), 0), "threshold")),
+		Fix:      Fix{Action: "advise", Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + usage.Number(saturated, 0) + " %"},
+	}}
+	if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
+		d.Cost = x.amount(month.Mul(int64(n), 1))
+		d.Evidence = append(d.Evidence, Priced("more_monthly_usd", x.amount(month.Mul(int64(needed-n), 1)), "price book"))
+	}
+	return d
+}
+
+// saturatedEndpoint warns of an endpoint whose machines have no room for a rise.
+func saturatedEndpoint(x *Index, s *Subject) *Draft {
+	e, ok := s.Detail.(*inventory.Endpoint)
+	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless || e.Variants[0].Count < 1 || !Spans(s.Window, x.Thresholds.MinAge) {
+		return nil
+	}
+	gpus, known := s.Size.GPUs.Get()
+	if !known {
+		return nil
+	}
+	sig, st := x.loadOf(s.Window, gpus)
+	if st == nil {
+		return nil
+	}
+	load, err := st.Quantile(sig, 0.95)
+	if err != nil || load <= saturated {
+		return nil
+	}
+	n := e.Variants[0].Count
+	needed := max(n+1, int64(atLeast(float64(n)*load/x.Thresholds.InferenceTarget)))
+	d := &Draft{Stands: true, Finding: Finding{
+		Savings: Saving{Why: "it needs more replicas, not fewer"}, Confidence: Medium,
+		Because: "p95 load " + usage.Number(load, 1) + " %, over " + usage.Number(saturated, 0) + " %: scale out to " + Count(needed, "replica"),
+		Evidence: []usage.Evidence{Sampled("load_p95_pct", usage.Number(load, 1), s.Window, st), Fact(s, "replicas", usage.Number(float64(n), 0)),
+			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
+		Fix: Fix{Action: "advise", Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
+	}}
+	d.Cost, _ = x.Cost(s, ledger.Compute)
+	return d
+}
