@@ -358,6 +358,9 @@ type Cloud interface {
 	Look(ctx context.Context, t Task) (p Progress, receipt string, err error)
 	// Undo takes a confirmed step back, as far as that can be done.
 	Undo(ctx context.Context, t Task) error
+	// Rehearse says which calls Undo would make now, in words for people, and changes
+	// nothing. It is empty where nothing is left to take back, and fails as Undo would.
+	Rehearse(ctx context.Context, t Task) (calls string, err error)
 }
 
 // Refusal is why something is not done. It is an answer, not a failure.

@@ -25,6 +25,7 @@ const (
 	ResultOverCap   Result = "over-cap"
 	ResultFrozen    Result = "frozen"
 	ResultUndone    Result = "undone"
+	ResultWouldUndo Result = "would-undo" // without --enforce nothing is
 )
 
 // Line is what became of one resource, for people.

@@ -441,7 +441,17 @@ func TestUndo(t *testing.T) {
 		t.Errorf("undo of what is under way: %+v, %v", line, err)
 	}
 	w.rounds(t, time.Minute, time.Minute)
-	line, err := w.ladder.Undo(t.Context(), id[:6], "ben")
+	w.ladder.Enforce = false
+	before := w.audit("i-1")
+	line, err := w.ladder.Undo(t.Context(), id, "ben")
+	if err != nil || line.Result != action.ResultWouldUndo || line.Why == "" || w.cloud.Resources()[0].State != "stopped" || len(w.cloud.Undone()) != 0 {
+		t.Errorf("without enforcing: %+v, %v; it is %s", line, err, w.cloud.Resources()[0].State)
+	}
+	if now := w.audit("i-1"); now != before {
+		t.Errorf("showing it wrote to the audit log: %s, it was %s", now, before)
+	}
+	w.ladder.Enforce = true
+	line, err = w.ladder.Undo(t.Context(), id[:6], "ben")
 	if err != nil || line.Result != action.ResultUndone {
 		t.Fatalf("undo: %+v, %v", line, err)
 	}

@@ -1,17 +1,20 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
 // Undo takes back what was carried out for an item, the last call first, as far as
 // that can be done, and records it. A freeze does not hold it back, because undoing
 // is what follows one. What cannot be undone is a line with the result refused; it
-// can be asked again after a failure, and goes on where it stopped.
+// can be asked again after a failure, and goes on where it stopped. Without Enforce it
+// says which calls it would make, and changes nothing.
 func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 	it, err := l.Store.Item(ctx, itemID)
 	if err != nil {
@@ -27,11 +30,17 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 	if !slices.ContainsFunc(it.Steps, confirmed) {
 		return line(ResultRefused, "nothing was carried out that could be undone"), nil
 	}
+	var calls []string
 	for i := len(it.Steps) - 1; i >= 0; i-- {
 		if !confirmed(it.Steps[i]) {
 			continue
 		}
-		if it, err = s.undoStep(ctx, it, i, by); err != nil {
+		if l.Enforce {
+			it, err = s.undoStep(ctx, it, i, by)
+		} else if calls, err = s.rehearseStep(ctx, it, i, calls); err == nil {
+			continue
+		}
+		if err != nil {
 			var refusal *Refusal
 			if errors.As(err, &refusal) {
 				out := line(ResultRefused, refusal.Rule+": "+refusal.Why)
@@ -41,7 +50,25 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 			return line(ResultFailed, err.Error()), err
 		}
 	}
+	if !l.Enforce {
+		return line(ResultWouldUndo, strings.Join(calls, "; ")), nil
+	}
 	return line(ResultUndone, ""), nil
+}
+
+// rehearseStep adds what the provider would be asked to do to take one call back.
+func (s *pass) rehearseStep(ctx context.Context, it Item, i int, calls []string) ([]string, error) {
+	it.Step = i
+	name := it.Steps[i].Name
+	err := within(ctx, patience, "ask the provider about "+it.Ref.ID, func(ctx context.Context) error {
+		call, err := s.Cloud.Rehearse(ctx, task(it))
+		calls = append(calls, name+": "+cmp.Or(call, "nothing is left to take back"))
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("see how to undo %s of %s: %w", name, it.Ref.ID, err)
+	}
+	return calls, err
 }
 
 // undoStep takes one call back, with its intent and its outcome in the audit log.

@@ -83,6 +83,11 @@ func (c *cloud) Undo(context.Context, action.Task) error {
 	return errors.New("what a replay released is not taken back")
 }
 
+// Rehearse implements [action.Cloud].
+func (c *cloud) Rehearse(ctx context.Context, t action.Task) (string, error) {
+	return "", c.Undo(ctx, t)
+}
+
 // ends says whether a verb ends what a resource costs while it runs.
 func ends(v policy.Verb) bool {
 	switch v {

@@ -32,10 +32,18 @@ be undone, and the commands that do it by hand. That is all without --enforce.
 With --enforce it reads the resource again and climbs the ladder one step: it warns the
 owner, waits out the grace, verifies again, acts, confirms. It never sleeps; run the same
 command again when it says. What is not explicitly ephemeral, and every deletion, needs
-the approval of a second person for exactly that plan.`,
+the approval of a second person for exactly that plan.
+
+It reads the account of the finding with the role and profile of the scan. A finding that
+does not hold is one of three: gone (the resource is not there), changed (it is, and the
+waste is not), unread (it could not be read; exit code 1 when nothing could).
+
+--undo shows what was done, what it was before, and the calls that take it back; with
+--enforce it makes them.`,
 		Example: `  curfew fix 9c6e
   curfew fix 9c6e --enforce
-  curfew fix --undo 4f1c2a`,
+  curfew fix --undo 4f1c2a
+  curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {
 			if err := oneOf("output", f.output, "table", "json"); err != nil {
 				return err
@@ -44,14 +52,14 @@ the approval of a second person for exactly that plan.`,
 				return err
 			}
 			switch {
-			case f.undo != "" && len(ids) > 0:
+			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
+				return usageError("--dry-run and --enforce say the opposite")
+			case len(f.undo) > 0 && len(ids) > 0:
 				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
-			case f.undo != "":
+			case len(f.undo) > 0:
 				return a.undo(c.Context(), f)
 			case len(ids) == 0:
 				return usageError("%s takes the id of a finding, or the beginning of one; `curfew scan` shows them", c.CommandPath())
-			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
-				return usageError("--dry-run and --enforce say the opposite")
 			case f.enforce:
 				return a.carryOut(c.Context(), ids, f)
 			}
@@ -62,7 +70,7 @@ the approval of a second person for exactly that plan.`,
 	fl.BoolVar(&dryRun, "dry-run", true, "change nothing")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn, and act when the grace is over")
 	fl.StringVar(&f.grace, "grace", "15m", "how long nothing happens after the owner was warned")
-	fl.StringVar(&f.undo, "undo", "", "take back what was done, by the `id` that `curfew audit` shows")
+	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` shows; with --enforce take it back; repeatable")
 	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
 	f.add(fl)

@@ -23,7 +23,8 @@ import (
 type fixFlags struct {
 	sourceFlags
 	enforce, scratch, save bool
-	grace, undo, output    string
+	grace, output          string
+	undo                   []string
 }
 
 // carryOut takes findings one step up the ladder.
@@ -53,6 +54,9 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 				f.regions = append(f.regions, region)
 			}
 		}
+	}
+	if err := a.reach(cfg, &f.sourceFlags, chosen); err != nil {
+		return err
 	}
 	setting, err := a.setting(ctx, cfg, f.sourceFlags)
 	if err != nil {
@@ -91,18 +95,28 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		return stateFailure(scanFailure(err))
 	}
 	broken := err // what was done before it is shown all the same
-	if err := a.printOutcome(out, f.output); err != nil {
+	missed, err := missing(ctx, out, s.Actions())
+	if err != nil {
+		return err
+	}
+	if err := a.printOutcome(out, missed, f.output); err != nil {
 		return err
 	}
 	if broken != nil {
 		return stateFailure(scanFailure(&cutOff{broken, out.Lines()}))
 	}
-	return fixExit(out, held)
+	return fixExit(out, held, missed, len(requests))
 }
 
 // fixExit is the exit code of a fix: what could not be done before what waits.
-func fixExit(out *round.Result, held *holding) error {
-	partial, refused := len(out.Manual) > 0, ""
+func fixExit(out *round.Result, held *holding, missed []lineView, requested int) error {
+	partial, refused, unread := len(out.Manual) > 0, "", 0
+	for _, l := range missed {
+		partial = partial || l.Result == string(round.Unread) || l.Result == string(round.Changed)
+		if l.Result == string(round.Unread) {
+			unread++
+		}
+	}
 	for _, r := range out.Reports {
 		partial = partial || r.Partial
 		for _, l := range r.Lines {
@@ -115,6 +129,9 @@ func fixExit(out *round.Result, held *holding) error {
 		}
 	}
 	switch {
+	case unread > 0 && unread == requested:
+		return &failure{exit: ExitError, code: "unread", err: fmt.Errorf("nothing was fixed: %s", missed[0].Why),
+			hint: "give the --assume-role, --profile and --regions of the scan, or scan again"}
 	case refused != "":
 		return &failure{exit: ExitDenied, code: "refused", err: fmt.Errorf("refused: %s", refused), hint: "docs/safety.md explains every rule"}
 	case partial || len(out.BlindSpots) > 0:
@@ -171,7 +188,7 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 	return err
 }
 
-func (a *app) printOutcome(out *round.Result, output string) error {
+func (a *app) printOutcome(out *round.Result, missed []lineView, output string) error {
 	lines := []lineView{}
 	var next time.Time
 	for _, r := range out.Reports {
@@ -182,10 +199,7 @@ func (a *app) printOutcome(out *round.Result, output string) error {
 			next = r.NextAt
 		}
 	}
-	for _, w := range out.Gone {
-		lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "gone",
-			Why: "the finding does not hold any more, or what it rests on could not be read"})
-	}
+	lines = append(lines, missed...)
 	for _, w := range out.Manual {
 		lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "by-hand",
 			Why: "nobody but a person carries this fix out; `curfew fix " + w.Finding[:8] + "` shows how"})
@@ -211,57 +225,4 @@ func (a *app) printOutcome(out *round.Result, output string) error {
 		plain.Fprintf(a.Stdout, "next: run the same command again at %s\n", a.when(next))
 	}
 	return nil
-}
-
-// undo takes back what the ladder did.
-func (a *app) undo(ctx context.Context, f fixFlags) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	book, err := a.prices(cfg)
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	it, err := s.Actions().Item(ctx, f.undo)
-	if err != nil {
-		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("undo %s: %w", f.undo, err), hint: "`curfew audit` shows the ids"}
-	}
-	if len(f.regions) == 0 {
-		f.regions = []string{it.Ref.Region}
-	}
-	observer, err := a.lister(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
-	if err != nil {
-		return err
-	}
-	cloud, ok := observer.(*aws.Cloud)
-	if !ok {
-		return usageError("--cloud %s: only what was done to a real account is undone", f.cloud)
-	}
-	ladders, err := a.ladders(cfg, s, cloud.Actions(), true)
-	if err != nil {
-		return err
-	}
-	who, err := a.person(cfg)
-	if err != nil {
-		return err
-	}
-	line, err := ladders(it.Account).Undo(ctx, it.ID, who)
-	if err != nil {
-		return stateFailure(err)
-	}
-	if f.output == "json" {
-		err = a.printJSON(lineOf(line))
-	} else {
-		_, err = plain.Fprintf(a.Stdout, "%s   %s %s   %s\n", line.Result, line.Verb, line.Resource, line.Why)
-	}
-	if err == nil && line.Result != action.ResultUndone {
-		return &failure{exit: ExitDenied, code: "not_undone", err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}
-	}
-	return err
 }

@@ -241,7 +241,8 @@ func (a *app) newAudit() *cobra.Command {
 		Short: "Who did what to which resource, why, and what came of it",
 		Long: `Reads the audit log: every warning, intent, outcome, refusal, keep, freeze and
 approval, oldest first. It is append-only and each entry holds the hash of the one before
-it; --verify checks that chain. -o json prints JSON lines, one entry each.`,
+it; --verify checks that chain. -o json prints JSON lines, one entry each. An item is one
+action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it back.`,
 		Example: `  curfew audit --since 7d
   curfew audit --resource i-0f3a
   curfew audit --what outcome -o json > audit.jsonl`,
@@ -342,6 +343,9 @@ func entryLine(e action.Entry) string {
 		words = append(words, e.Resource)
 	}
 	words = append(words, "by "+e.Actor)
+	if e.Item != "" {
+		words = append(words, "item "+e.Item)
+	}
 	if e.Outcome != "" {
 		words = append(words, "-> "+e.Outcome)
 	}

@@ -25,7 +25,7 @@ func Build(a *round.Result, o Options) Document {
 	d := Document{
 		Schema: Schema, Version: o.Version,
 		StartedAt: a.StartedAt.UTC(), FinishedAt: a.FinishedAt.UTC(),
-		Cloud: valid(a.Cloud), Accounts: sorted(a.Accounts), Regions: sorted(a.Regions),
+		Cloud: valid(a.Cloud), Accounts: sorted(a.Accounts), Regions: sorted(a.Regions), Roles: a.Roles, Profile: o.Profile,
 		Resources:   Resources{Count: len(a.Resources), ByKind: map[string]int{}},
 		Owners:      owners(a, m),
 		Findings:    make([]Finding, 0, len(a.Findings)),

@@ -23,6 +23,8 @@ type Options struct {
 	Color bool
 	// All shows every finding, not only the largest.
 	All bool
+	// Profile is the AWS profile to keep with the document.
+	Profile string
 	// Top is how many of the largest findings are shown: 10 when zero.
 	Top int
 	// Version is the program's.
@@ -53,7 +55,12 @@ type Document struct {
 	Cloud      string    `json:"cloud"`
 	Accounts   []string  `json:"accounts"`
 	Regions    []string  `json:"regions"`
-	Resources  Resources `json:"resources"`
+	// Roles are the ARNs of the roles through which accounts were read, by account.
+	Roles map[string]string `json:"roles,omitempty"`
+	// Profile is the AWS profile that was asked for. Only kept scans have it, so that
+	// `curfew fix` reaches the account again.
+	Profile   string    `json:"profile,omitempty"`
+	Resources Resources `json:"resources"`
 	// MonthlyCostUSD is what everything with a price costs as it runs now. Null when
 	// nothing has a price; the note says why, or what is left out.
 	MonthlyCostUSD  Dollars `json:"monthly_cost_usd"`

@@ -51,6 +51,9 @@ type Observation struct {
 	// RegionsOf are those that were read of each account, where accounts differ; an
 	// account that is not in it was read in all of Regions.
 	RegionsOf map[string][]string
+	// Roles are those through which accounts were reached, by account. An account that is
+	// not in it was reached with the configured credentials.
+	Roles map[string]string
 	// Windows is what was measured, by resource.
 	Windows map[inventory.Ref]*usage.Window
 	// Unread are kinds that could not be listed, as in finding.Account.

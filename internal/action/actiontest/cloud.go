@@ -370,25 +370,39 @@ func (c *Cloud) Look(_ context.Context, t action.Task) (p action.Progress, recei
 
 // Undo implements [action.Cloud].
 func (c *Cloud) Undo(_ context.Context, t action.Task) (err error) {
+	c.change(func(v *cloudState) { err = v.undo(t) })
+	return err
+}
+
+// Rehearse implements [action.Cloud]: it takes the step back on a copy.
+func (c *Cloud) Rehearse(_ context.Context, t action.Task) (calls string, err error) {
 	c.change(func(v *cloudState) {
-		r := v.Resources[t.Ref.ID]
-		switch name := t.Step.Name; {
-		case name == "snapshot":
-		case r == nil:
-			err = refuse("undo", "what is gone cannot be brought back")
-			return
-		case name == "stop":
-			r.State = inventory.StateRunning
-		case name == "put-retention":
-			_, err = fmt.Sscan(t.Step.Undo, &r.RetentionDays)
-		case name == "tag":
-			r.Tags = nil
-			err = json.Unmarshal([]byte(t.Step.Undo), &r.Tags)
-		default:
-			err = refuse("undo", name+" cannot be undone")
-			return
+		tried := cloudState{Resources: map[string]*Resource{}}
+		if r := v.Resources[t.Ref.ID]; r != nil {
+			copied := *r
+			tried.Resources[r.ID] = &copied
 		}
-		v.Undone = append(v.Undone, t.Step.Name)
+		err = tried.undo(t)
 	})
+	return "take " + t.Step.Name + " back", err
+}
+
+func (v *cloudState) undo(t action.Task) (err error) {
+	r := v.Resources[t.Ref.ID]
+	switch name := t.Step.Name; {
+	case name == "snapshot":
+	case r == nil:
+		return refuse("undo", "what is gone cannot be brought back")
+	case name == "stop":
+		r.State = inventory.StateRunning
+	case name == "put-retention":
+		_, err = fmt.Sscan(t.Step.Undo, &r.RetentionDays)
+	case name == "tag":
+		r.Tags = nil
+		err = json.Unmarshal([]byte(t.Step.Undo), &r.Tags)
+	default:
+		return refuse("undo", name+" cannot be undone")
+	}
+	v.Undone = append(v.Undone, t.Step.Name)
 	return err
 }

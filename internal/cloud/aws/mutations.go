@@ -154,11 +154,16 @@ func (p *place) hands() *hands {
 }
 
 // guardActions is what the calls of clients that act pass through: one that is not in
-// mutations is refused before anything is sent, and each attempt waits for its turn.
+// mutations is refused before anything is sent, one that is only rehearsed is collected
+// and not sent, and each attempt waits for its turn.
 func guardActions(service string, limit *rate.Limiter) func(*middleware.Stack) error {
-	return guarded(service, limit, "CurfewActions", func(ctx context.Context, _ any) error {
-		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !mutable[api] {
+	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) error {
+		api := service + ":" + awsmiddleware.GetOperationName(ctx)
+		if !mutable[api] {
 			return &RefusedError{API: api, Acting: true}
+		}
+		if rehearsed(ctx, api, input) {
+			return errRehearsed
 		}
 		return nil
 	})

@@ -286,6 +286,12 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 	o.Resources, o.Ended, o.BlindSpots = s.resources, s.ended, s.blindSpots
 	for _, a := range accounts {
 		o.Accounts = append(o.Accounts, a.id)
+		if a.role != "" {
+			if o.Roles == nil {
+				o.Roles = map[string]string{}
+			}
+			o.Roles[a.id] = a.role
+		}
 	}
 	regions := map[string]bool{}
 	o.RegionsOf = map[string][]string{}

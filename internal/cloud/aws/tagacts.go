@@ -174,7 +174,7 @@ func restoreTags(ctx context.Context, s *site, t action.Task) error {
 	}
 	by := taggers[put.Service]
 	if !holds(now, former.Former) {
-		if err := by.put(ctx, s, put.Name, former.Former); err != nil {
+		if err := sent(by.put(ctx, s, put.Name, former.Former)); err != nil {
 			return failed("restore the tags of "+t.Ref.ID, err)
 		}
 	}

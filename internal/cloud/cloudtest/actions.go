@@ -180,6 +180,16 @@ func (a *actor) expect(t *testing.T, task action.Task, want action.Progress) {
 	}
 }
 
+// rehearse returns what would take a step back, which must be something.
+func (a *actor) rehearse(t *testing.T, task action.Task) string {
+	t.Helper()
+	calls, err := a.Cloud.Rehearse(a.ctx, task)
+	if err != nil || calls == "" {
+		t.Fatalf("rehearse to take %s %s back: %q, %v", task.Step.Name, task.Ref, calls, err)
+	}
+	return calls
+}
+
 // carry plans a verb on a new subject and makes all of its steps.
 func (a *actor) carry(t *testing.T, s Subject, do policy.Do) (inventory.Ref, []action.Task) {
 	t.Helper()

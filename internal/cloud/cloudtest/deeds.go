@@ -21,6 +21,12 @@ func stopAndStart(t *testing.T, a *actor) {
 	if r := a.must(t, ref); r.State != inventory.StateStopped {
 		t.Fatalf("a machine that was stopped is %s", r.State)
 	}
+	if calls := a.rehearse(t, tasks[0]); calls == "" {
+		t.Error("nothing would start it again")
+	}
+	if r := a.must(t, ref); r.State != inventory.StateStopped {
+		t.Fatalf("a machine whose start was rehearsed is %s", r.State)
+	}
 	if err := a.Cloud.Undo(a.ctx, tasks[0]); err != nil {
 		t.Fatalf("start it again: %v", err)
 	}
@@ -39,6 +45,8 @@ func terminateScratch(t *testing.T, a *actor) {
 		t.Errorf("a machine that was terminated is there: %s", r.State)
 	}
 	refused(t, a.Cloud.Undo(a.ctx, tasks[0]), "irrevocable")
+	_, err := a.Cloud.Rehearse(a.ctx, tasks[0])
+	refused(t, err, "irrevocable")
 }
 
 func terminateSaved(t *testing.T, a *actor) {
@@ -386,6 +394,10 @@ func tagging(t *testing.T, a *actor) {
 			}
 			_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), do)
 			refused(t, err, "nothing-to-do")
+			a.rehearse(t, task)
+			if diff := cmp.Diff(after, a.must(t, ref).Tags); diff != "" {
+				t.Errorf("rehearsing changed the tags:\n%s", diff)
+			}
 			if err := a.Cloud.Undo(a.ctx, task); err != nil {
 				t.Fatal(err)
 			}

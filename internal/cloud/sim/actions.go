@@ -403,17 +403,28 @@ func holds(tags, values map[string]string) bool {
 
 // Undo implements [action.Cloud].
 func (a *Actions) Undo(ctx context.Context, t action.Task) error {
+	_, err := a.undo(ctx, t, true)
+	return err
+}
+
+// Rehearse implements [action.Cloud].
+func (a *Actions) Rehearse(ctx context.Context, t action.Task) (string, error) {
+	return a.undo(ctx, t, false)
+}
+
+// undo takes a step back, or only says what that would be.
+func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return "", err
 	}
 	switch t.Step.Name {
 	case stepTerminate, stepDelete, stepDeleteVolume, stepRelease:
-		return refusal("irrevocable", "%s %s is gone; what was saved of it lies in snapshots tagged %s", t.Ref.Kind, t.Ref.ID, actionTag)
+		return "", refusal("irrevocable", "%s %s is gone; what was saved of it lies in snapshots tagged %s", t.Ref.Kind, t.Ref.ID, actionTag)
 	case stepSnapshot:
-		return refusal("irrevocable", "the snapshots that were made are kept; delete them when nobody needs them any more")
+		return "", refusal("irrevocable", "the snapshots that were made are kept; delete them when nobody needs them any more")
 	case stepStop:
 		if t.Ref.Kind == inventory.KindTrainingJob {
-			return refusal("irrevocable", "a training job that was stopped cannot go on; start another from its checkpoint")
+			return "", refusal("irrevocable", "a training job that was stopped cannot go on; start another from its checkpoint")
 		}
 	}
 	a.cloud.mu.Lock()
@@ -421,20 +432,23 @@ func (a *Actions) Undo(ctx context.Context, t action.Task) error {
 	now := a.clock().UTC()
 	e := a.cloud.at(now).find(t.Ref)
 	if e == nil {
-		return refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+		return "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
 	}
 	if r := e.resource; t.Step.Name == stepStop && r.State == inventory.StateStopping {
-		return refusal("state", "%s %s is %s: only one that is stopped can be started", r.Kind, r.ID, r.State)
+		return "", refusal("state", "%s %s is %s: only one that is stopped can be started", r.Kind, r.ID, r.State)
 	}
+	calls := ""
 	for i := range a.cloud.deeds {
 		if d := &a.cloud.deeds[i]; d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name && d.undone.IsZero() {
 			if err := identical(t, e.resource.CreatedAt); err != nil {
-				return err
+				return "", err
 			}
-			d.undone = now
+			if calls = strings.TrimSpace("take back " + t.Step.Name + " " + t.Step.Params); really {
+				d.undone = now
+			}
 		}
 	}
-	return nil
+	return calls, nil
 }
 
 // world returns the account as it is now.

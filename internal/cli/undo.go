@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// reach makes the flags those of the scan that found something: its profile, and the
+// roles of the findings' accounts. Flags that are given count first.
+func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []stored) error {
+	var refs []inventory.Ref
+	for _, s := range chosen {
+		refs = append(refs, refOf(s.Resource))
+	}
+	docs, err := keptScans(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	reachAgain(cfg, f, docs, refs)
+	return nil
+}
+
+// reachAgain adds to the flags what kept scans know of how these resources are reached.
+func reachAgain(cfg config.Config, f *sourceFlags, docs []report.Document, refs []inventory.Ref) {
+	for _, d := range docs {
+		for _, ref := range refs {
+			if d.Cloud != ref.Cloud || !slices.Contains(d.Accounts, ref.Account) {
+				continue
+			}
+			f.profile = cmp.Or(f.profile, d.Profile)
+			if len(f.assumeRoles) == 0 {
+				f.assumeRoles = slices.Clone(cfg.AWS.AssumeRoles)
+			}
+			if role := d.Roles[ref.Account]; role != "" && !slices.Contains(f.assumeRoles, role) {
+				f.assumeRoles = append(f.assumeRoles, role)
+			}
+		}
+	}
+}
+
+// missing says of every request whose finding does not hold any more why that is. One that
+// was carried out before is confirmed.
+func missing(ctx context.Context, out *round.Result, store action.Store) ([]lineView, error) {
+	var lines []lineView
+	for _, q := range out.Gone {
+		source := round.FindingSource(q.Finding)
+		why, text := out.Missing(q)
+		l := lineView{Resource: q.Resource.String(), Policy: source, Result: string(why), Why: text}
+		done, err := carriedOut(ctx, store, q.Resource, source)
+		if err != nil {
+			return nil, err
+		}
+		if done != nil && why != round.Unread {
+			l.Result, l.Item, l.Verb = string(action.ResultConfirmed), done.ID, string(done.Do.Verb)
+			l.Why = "it was carried out before; " + text
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// carriedOut returns the newest item of a source that the provider has confirmed; nil
+// where there is none.
+func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, source string) (*action.Item, error) {
+	var last string
+	err := store.Entries(ctx, action.Query{What: "confirmed", Resource: ref.String()}, func(e action.Entry) error {
+		if e.Resource == ref.String() {
+			last = e.Item
+		}
+		return nil
+	})
+	if err != nil || last == "" {
+		return nil, err
+	}
+	it, err := store.Item(ctx, last)
+	if err != nil || it.Source != source || it.Phase != action.Done {
+		return nil, err
+	}
+	return &it, nil
+}
+
+// undoView is what was taken back, or would be, in a document.
+type undoView struct {
+	lineView
+	// Steps are the calls that were made, the newest first, which is the order in which
+	// they are taken back.
+	Steps []undoStep `json:"steps"`
+}
+
+// undoStep is a call with what was there before it, both as the provider was told and
+// told them.
+type undoStep struct {
+	Name   string `json:"name"`
+	Params string `json:"params,omitempty"`
+	Before string `json:"before,omitempty"`
+}
+
+// undo takes back what the ladder did; without --enforce it shows what that would be.
+func (a *app) undo(ctx context.Context, f fixFlags) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var items []action.Item
+	var refs []inventory.Ref
+	for _, id := range f.undo {
+		it, err := s.Actions().Item(ctx, id)
+		if err != nil {
+			return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("undo %s: %w", id, err), hint: "`curfew audit` shows the ids"}
+		}
+		items, refs = append(items, it), append(refs, it.Ref)
+		if !slices.Contains(f.regions, it.Ref.Region) && it.Ref.Region != "" {
+			f.regions = append(f.regions, it.Ref.Region)
+		}
+	}
+	docs, err := keptScans(cfg.DataDir)
+	if unkept := (*failure)(nil); err != nil && (!errors.As(err, &unkept) || unkept.code != "no_scan") {
+		return err
+	}
+	reachAgain(cfg, &f.sourceFlags, docs, refs)
+	observer, err := a.lister(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
+	if err != nil {
+		return err
+	}
+	cloud, ok := observer.(*aws.Cloud)
+	if !ok {
+		return usageError("--cloud %s: only what was done to a real account is undone", f.cloud)
+	}
+	ladders, err := a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	if err != nil {
+		return err
+	}
+	who, err := a.person(cfg)
+	if err != nil {
+		return err
+	}
+	var lines []undoView
+	var failed error
+	for _, it := range items {
+		line, err := ladders(it.Account).Undo(ctx, it.ID, who)
+		if line.Item == "" {
+			return stateFailure(err)
+		}
+		lines = append(lines, undoView{lineOf(line), stepsOf(it)})
+		switch {
+		case err != nil:
+			failed = cmp.Or(failed, undoFailure(err))
+		case line.Result == action.ResultRefused:
+			failed = cmp.Or(failed, error(&failure{exit: ExitDenied, code: "not_undone", err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
+		}
+	}
+	if err := a.printUndo(lines, f); err != nil {
+		return err
+	}
+	return failed
+}
+
+// undoFailure says what to do where the provider could not be asked.
+func undoFailure(err error) error {
+	f := scanFailure(err).(*failure) //nolint:errorlint // it always is one
+	if errors.Is(err, inventory.ErrUnauthenticated) {
+		f.hint = "give the --assume-role and --profile that reach its account"
+	}
+	return f
+}
+
+// stepsOf are the calls of an item that are not taken back, the newest first.
+func stepsOf(it action.Item) []undoStep {
+	steps := []undoStep{}
+	for _, st := range slices.Backward(it.Steps) {
+		if !st.ConfirmedAt.IsZero() {
+			steps = append(steps, undoStep{Name: st.Name, Params: st.Params, Before: st.Undo})
+		}
+	}
+	return steps
+}
+
+func (a *app) printUndo(lines []undoView, f fixFlags) error {
+	if f.output == "json" {
+		return a.printJSON(struct {
+			Schema string `json:"schema"`
+			DryRun bool   `json:"dry_run"`
+			undoView
+			Lines []undoView `json:"lines"`
+		}{"curfew.undo/v1", !f.enforce, lines[0], lines})
+	}
+	would := false
+	for _, l := range lines {
+		plain.Fprintf(a.Stdout, "%s   %s %s   %s\n", l.Result, l.Verb, l.Resource, oneLine(l.Why))
+		for _, st := range l.Steps {
+			if st.Before != "" {
+				plain.Fprintf(a.Stdout, "    before %s: %s\n", st.Name, oneLine(st.Before))
+			}
+		}
+		would = would || l.Result == string(action.ResultWouldUndo)
+	}
+	if would {
+		words := []string{"curfew fix --undo", strings.Join(f.undo, ","), "--enforce"}
+		for _, role := range f.assumeRoles {
+			words = append(words, "--assume-role", plain.Shell(role))
+		}
+		if f.profile != "" {
+			words = append(words, "--profile", plain.Shell(f.profile))
+		}
+		plain.Fprintf(a.Stdout, "dry run: nothing was changed\nnext: %s\n", strings.Join(words, " "))
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/test/sandbox"
+	"github.com/curfew-dev/curfew/test/wire"
+)
+
+// finds scans and returns the id of a rule's finding about a resource.
+func (l *ladderTest) finds(rule, resource string, flags ...string) string {
+	l.t.Helper()
+	_, out, errs := l.curfewAny(append([]string{"scan", "-o", "json", "--regions", "us-east-1"}, flags...)...)
+	doc, err := report.Load(strings.NewReader(out))
+	if err != nil {
+		l.t.Fatalf("%v\n%s", err, errs)
+	}
+	for _, f := range doc.Findings {
+		if f.Rule == rule && f.Resource.ID == resource {
+			return f.ID
+		}
+	}
+	l.t.Fatalf("no %s about %s", rule, resource)
+	return ""
+}
+
+// fixed returns the lines of a fix.
+func (l *ladderTest) fixed(want int, args ...string) []lineView {
+	l.t.Helper()
+	var doc struct {
+		Lines []lineView `json:"lines"`
+	}
+	text := l.curfew(want, append([]string{"fix", "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		l.t.Fatalf("%v\n%s", err, text)
+	}
+	return doc.Lines
+}
+
+// TestUndoShowsFirst: what was stopped is started again only with --enforce, by the id
+// that the audit log's table shows.
+func TestUndoShowsFirst(t *testing.T) {
+	l := newLadder(t)
+	l.write("policies.yaml", strings.Replace(ladderPolicies, "do: terminate", "do: stop", 1))
+	l.pass(40 * time.Minute)
+	l.enforceAny()
+	l.pass(16 * time.Minute)
+	l.enforceAny()
+	l.pass(2 * time.Minute)
+	l.enforceAny()
+	if s := l.state(sandbox.Idle); s != "stopped" {
+		t.Fatalf("it is %s", s)
+	}
+	item := ""
+	for line := range strings.Lines(l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle], "--what", "confirmed")) {
+		if _, after, found := strings.Cut(line, "  item "); found {
+			item = strings.Fields(after)[0]
+		}
+	}
+	if item == "" {
+		t.Fatal("the audit log's table has no id to undo by")
+	}
+	l.sandbox.Wire.Recorder.Reset()
+	for _, flags := range [][]string{nil, {"--dry-run"}} {
+		out := l.curfew(ExitDone, append([]string{"fix", "--undo", item}, flags...)...)
+		for _, want := range []string{"would-undo", "ec2:StartInstances", l.account.IDs[sandbox.Idle], "nothing was changed", "--enforce"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%v: no %q in\n%s", flags, want, out)
+			}
+		}
+	}
+	if calls := l.sandbox.Wire.Recorder.Mutating(); len(calls) > 0 || l.state(sandbox.Idle) != "stopped" {
+		t.Fatalf("showing it made the calls %v", calls)
+	}
+	l.curfew(ExitUsage, "fix", "--undo", item, "--enforce", "--dry-run")
+	l.curfew(ExitDone, "fix", "--undo", item, "--enforce")
+	if s := l.state(sandbox.Idle); s != "running" {
+		t.Errorf("after it was taken back it is %s", s)
+	}
+	l.curfew(ExitDenied, "fix", "--undo", item) // there is nothing left
+}
+
+// TestAFixKnowsGoneFromChangedFromUnread: only what the provider says is gone is gone.
+func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
+	l := newLadder(t)
+	l.who = "ana"
+	truth, err := l.sandbox.Seed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.pass(40 * time.Minute)
+	i := slices.IndexFunc(truth.Other, func(p sandbox.Planted) bool { return p.Rule == "volume-unattached" })
+	if i < 0 {
+		t.Fatal("the other account has no volume to find")
+	}
+	result := func(want int, id string, flags ...string) string {
+		t.Helper()
+		lines := l.fixed(want, append([]string{id, "--enforce"}, flags...)...)
+		if len(lines) != 1 || lines[0].Why == "" {
+			t.Fatalf("%d lines, want one with a reason: %+v", len(lines), lines)
+		}
+		return lines[0].Result
+	}
+
+	other := l.finds("volume-unattached", truth.Other[i].ID, "--assume-role", truth.OtherRole)
+	// It is read; its owner has no address here, so that nobody can be warned.
+	if got := result(ExitPartial, other); got != "observed" {
+		t.Errorf("a finding of an assumed role, fixed without --assume-role: %s", got)
+	}
+	// The role is gone between the audit and the fix.
+	end := l.sandbox.Wire.Inject(wire.Fault{Service: "sts", Operation: "AssumeRole", Kind: wire.AccessDenied})
+	if got := result(ExitError, other); got != "unread" {
+		t.Errorf("a finding of a role that cannot be assumed: %s", got)
+	}
+	end()
+	kept := filepath.Join(l.dir, "data", "scans", "aws.json")
+	text, err := os.ReadFile(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kept, []byte(strings.Replace(string(text), truth.OtherRole, "arn:aws:iam::"+truth.OtherAccount+":role/none", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tc := range []struct {
+		name, want string
+		exit       int
+		meanwhile  func(id string) (end func())
+	}{
+		{"the list is denied", "unread", ExitError, func(string) func() {
+			return l.sandbox.Wire.Inject(wire.Fault{Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied})
+		}},
+		{"it is kept", "changed", ExitPartial, func(id string) func() {
+			l.tagResource(id, inventory.TagKeepUntil, l.clock().Add(48*time.Hour).Format(time.RFC3339))
+			return func() { l.tagResource(id, inventory.TagKeepUntil, l.clock().Add(-time.Hour).Format(time.RFC3339)) }
+		}},
+		{"it is deleted", "gone", ExitDone, func(id string) func() { l.deleteVolume(id); return func() {} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			volume := ""
+			for _, p := range truth.Planted {
+				if p.Rule == "volume-unattached" && p.Region == "us-east-1" {
+					volume = p.ID
+				}
+			}
+			id := l.finds("volume-unattached", volume)
+			end := tc.meanwhile(volume)
+			defer end()
+			if got := result(tc.exit, id); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func (l *ladderTest) tagResource(id, key, value string) {
+	l.t.Helper()
+	_, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).CreateTags(l.t.Context(), &ec2.CreateTagsInput{Resources: []string{id},
+		Tags: []types.Tag{{Key: aws.String(key), Value: aws.String(value)}}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *ladderTest) deleteVolume(id string) {
+	l.t.Helper()
+	if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DeleteVolume(l.t.Context(), &ec2.DeleteVolumeInput{VolumeId: &id}); err != nil {
+		l.t.Fatal(err)
+	}
+}

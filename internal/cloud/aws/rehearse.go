@@ -1,0 +1,92 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// rehearsal collects the calls that would change something, in place of making them.
+type rehearsal struct{ calls []string }
+
+// rehearsing is the key of a rehearsal in a context.
+type rehearsing struct{}
+
+// errRehearsed is the answer to a call that was collected and not sent.
+var errRehearsed = errors.New("it was rehearsed and not sent")
+
+// rehearsed collects a call where its context is a rehearsal's, and says whether it is.
+func rehearsed(ctx context.Context, api string, input any) bool {
+	r, ok := ctx.Value(rehearsing{}).(*rehearsal)
+	if ok {
+		r.calls = append(r.calls, strings.TrimSpace(api+" "+arguments(input)))
+	}
+	return ok
+}
+
+// arguments prints what a call is made with, without what is not set.
+func arguments(input any) string {
+	text, err := json.Marshal(input)
+	var all any
+	if err != nil || json.Unmarshal(text, &all) != nil {
+		return ""
+	}
+	var given func(v any) any
+	given = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, x := range v {
+				if v[k] = given(x); v[k] == nil || v[k] == "" {
+					delete(v, k)
+				}
+			}
+			if len(v) == 0 {
+				return nil
+			}
+		case []any:
+			for i, x := range v {
+				v[i] = given(x)
+			}
+		}
+		return v
+	}
+	text, err = json.Marshal(given(all))
+	if err != nil || string(text) == "null" {
+		return ""
+	}
+	return string(text)
+}
+
+// sent is the error of a call, but for that it was only rehearsed.
+func sent(err error) error {
+	if errors.Is(err, errRehearsed) {
+		return nil
+	}
+	return err
+}
+
+// Rehearse implements [action.Cloud]: it runs Undo with all that it reads and checks, up
+// to each call that would change something. Such a call is printed with its arguments,
+// and no client that acts sends it.
+func (a *Actions) Rehearse(ctx context.Context, t action.Task) (string, error) {
+	s, d, err := a.deed(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	if d.undo == nil {
+		return "", refusal("irrevocable", "%s", d.lost)
+	}
+	r := &rehearsal{}
+	err = d.undo(context.WithValue(ctx, rehearsing{}, r), s, t)
+	if len(r.calls) > 0 {
+		return strings.Join(r.calls, ", then "), nil
+	}
+	if errors.Is(err, inventory.ErrNotFound) {
+		err = refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
+	}
+	return "", err
+}
