@@ -174,12 +174,8 @@ func keptFindings(dataDir string) ([]stored, error) {
 }
 
 func byHand(f report.Finding) []string {
-	evidence := map[string]string{}
-	for _, e := range f.Evidence {
-		evidence[e.Signal] = e.Value
-	}
-	return aws.ByHand(aws.Task{Kind: inventory.Kind(f.Resource.Kind), Action: f.Fix.Action, ID: f.Resource.ID, Region: f.Resource.Region,
-		Type: f.Resource.Type, Evidence: evidence})
+	return aws.ByHand(aws.Subject{Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
+		Region: f.Resource.Region}, f.Fix.Change)
 }
 
 func (a *app) printFix(s stored) {

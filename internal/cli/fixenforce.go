@@ -123,6 +123,10 @@ func fixExit(out *round.Result, held *holding, missed []lineView, requested int)
 			if len(held.asked) > 0 && strings.HasPrefix(l.Why, "unapproved: ") {
 				continue // it waits for somebody
 			}
+			if l.Rule == byPeople {
+				partial = true // a person carries it out
+				continue
+			}
 			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFrozen {
 				refused = cmp.Or(refused, l.Resource.ID+": "+l.Why)
 			}
@@ -188,12 +192,23 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 	return err
 }
 
+// byPeople is the rule by which a cloud refuses what only people carry out.
+const byPeople = "no-such-verb"
+
+func byHandWhy(finding string) string {
+	return "only a person carries this fix out; `curfew fix " + finding[:8] + "` shows the commands"
+}
+
 func (a *app) printOutcome(out *round.Result, missed []lineView, output string) error {
 	lines := []lineView{}
 	var next time.Time
 	for _, r := range out.Reports {
 		for _, l := range r.Lines {
-			lines = append(lines, lineOf(l))
+			v := lineOf(l)
+			if l.Rule == byPeople {
+				v.Result, v.Why = "by-hand", byHandWhy(strings.TrimPrefix(l.Source, round.FindingSource("")))
+			}
+			lines = append(lines, v)
 		}
 		if next.IsZero() || (!r.NextAt.IsZero() && r.NextAt.Before(next)) {
 			next = r.NextAt
@@ -202,7 +217,7 @@ func (a *app) printOutcome(out *round.Result, missed []lineView, output string) 
 	lines = append(lines, missed...)
 	for _, w := range out.Manual {
 		lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "by-hand",
-			Why: "nobody but a person carries this fix out; `curfew fix " + w.Finding[:8] + "` shows how"})
+			Why: byHandWhy(w.Finding)})
 	}
 	if output == "json" {
 		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "lines": lines, "next_at": optionalTime(next),

@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -167,11 +168,12 @@ func TestCommandsByHandAreShellWords(t *testing.T) {
 		script.WriteString("aws() { for a; do printf '%s\\0' \"$a\"; done; }\n")
 		n := 0
 		for _, do := range []struct {
-			kind   inventory.Kind
-			action string
-		}{{inventory.KindInstance, "stop"}, {inventory.KindInstance, "snapshot-then-terminate"}, {inventory.KindInstance, "change-type"}, {inventory.KindVolume, "snapshot-then-delete"},
-			{inventory.KindVolume, "modify-volume"}} {
-			for _, c := range aws.ByHand(aws.Task{Kind: do.kind, Action: do.action, ID: id, Region: region, Evidence: map[string]string{"fits": id, "gp3_extra_iops": id}}) {
+			kind inventory.Kind
+			verb change.Verb
+		}{{inventory.KindInstance, change.Stop}, {inventory.KindInstance, change.Terminate}, {inventory.KindInstance, change.ChangeType},
+			{inventory.KindVolume, change.Delete}, {inventory.KindVolume, change.ModifyVolume}} {
+			for _, c := range aws.ByHand(aws.Subject{Kind: do.kind, ID: id, Region: region},
+				change.Change{Verb: do.verb, Arguments: change.Arguments{Type: id, Snapshot: []string{id}}}) {
 				script.WriteString(c + "\n")
 				if strings.HasPrefix(c, "aws ") {
 					n++

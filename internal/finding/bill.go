@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -97,7 +98,7 @@ func (x *Index) transfer(b *Bill, s *Subject, kind bill.Transfer, m *moved, hour
 		Because: transferred(m, hours) + " " + advice.because + destinations(m.flows),
 		Evidence: []usage.Evidence{{Signal: "transfer_billed_usd", Value: m.billed.Cents(), Window: span, Source: b.Source},
 			{Signal: "transfer_gb", Value: usage.Number(float64(m.bytes)/1e9, 1), Window: span, Source: b.Source}},
-		Fix: Fix{Action: "reroute", Risk: Medium, Undo: UndoFull, Note: advice.note},
+		Fix: Fix{Change: change.Change{Verb: change.Reroute}, Risk: Medium, Undo: UndoFull, Note: advice.note},
 	}}
 	rule := advice.rule
 	if times, ok := x.downloads(s, kind, m.bytes, hours); ok {
@@ -193,7 +194,7 @@ func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 			Savings:  Saving{UpperBound: month, Bounded: true, Why: "a commitment is paid until it ends; it is worth what it can be made to cover"},
 			Because:  "the bill shows " + month.Dollars() + " a month of it unused",
 			Evidence: []usage.Evidence{{Signal: "unused_effective_usd", Value: c.Unused.Cents(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
-			Fix:      Fix{Action: "use", Risk: Low, Undo: UndoFull, Note: "move work that it covers onto it, or sell it on where the provider has a marketplace"},
+			Fix:      Fix{Change: change.Change{Verb: change.Use}, Risk: Low, Undo: UndoFull, Note: "move work that it covers onto it, or sell it on where the provider has a marketplace"},
 		}}
 		x.add("commitment-unused", StepCommit, s, d)
 	}
@@ -208,7 +209,7 @@ func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 			Savings:  Saving{Why: "what of it is steady, and worth committing to, takes its use by the hour"},
 			Because:  month.Dollars() + " a month of compute is bought on demand",
 			Evidence: []usage.Evidence{{Signal: "on_demand_billed_usd", Value: o.Billed.Cents(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
-			Fix:      Fix{Action: "plan", Command: "curfew plan commit --usage hourly.csv --offers offers.csv", Risk: Low, Undo: UndoNone, Note: "take idle machines off first: a commitment on waste locks the waste in"},
+			Fix:      Fix{Change: change.Change{Verb: change.Plan}, Command: "curfew plan commit --usage hourly.csv --offers offers.csv", Risk: Low, Undo: UndoNone, Note: "take idle machines off first: a commitment on waste locks the waste in"},
 		}}
 		x.add("commitment-gap", StepCommit, s, d)
 	}

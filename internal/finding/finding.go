@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -73,8 +74,8 @@ type Saving struct {
 
 // Fix is what to do about a finding.
 type Fix struct {
-	// Action is a verb: terminate, stop, delete, release, set-lifecycle, tag, ….
-	Action string
+	// Change is what is done, exactly as it was priced.
+	Change change.Change
 	// Command does it.
 	Command string
 	Risk    Level

@@ -128,7 +128,7 @@ func (f *fixture) evaluate(required ...string) []Finding {
 // checkShape holds what every finding must have.
 func checkShape(t testing.TB, f Finding) {
 	t.Helper()
-	if len(f.Evidence) == 0 || f.Because == "" || f.Fix.Action == "" || f.Fix.Command == "" || f.Fix.Risk == "" || f.Fix.Undo == "" ||
+	if len(f.Evidence) == 0 || f.Because == "" || f.Fix.Change.Verb == "" || f.Fix.Command == "" || f.Fix.Risk == "" || f.Fix.Undo == "" ||
 		f.Confidence == "" || f.ID != ID(f.Rule, f.Resource.Ref()) {
 		t.Errorf("%s of %s lacks a part: %+v", f.Rule, f.Resource.ID, f)
 	}

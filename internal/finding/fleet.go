@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -200,7 +201,7 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 		Because:    Count(int64(n), "machine") + " serve at " + usage.Number(f.percent(), 0) + " %: " + usage.Number(float64(needed), 0) + " would do at " + usage.Number(target, 0) + " %",
 		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", usage.Number(float64(needed), 0), "threshold"),
 			usage.Fact("load_at_target_pct", usage.Number(f.load/float64(f.gpus*needed), 0), "computed")),
-		Fix: Fix{Action: "advise", Undo: UndoFull, Note: "take machines out one at a time and watch the latency; let the group scale by its load"},
+		Fix: Fix{Change: change.Change{Verb: change.Advise}, Undo: UndoFull, Note: "take machines out one at a time and watch the latency; let the group scale by its load"},
 	}}
 	if !f.memory {
 		d.Fix.Note = Sentence("GPU memory was not measured: see that the models fit together", d.Fix.Note)
@@ -249,7 +250,7 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 		Savings: Saving{Why: "it needs more machines, not fewer"}, Confidence: High,
 		Because:  Count(int64(n), "machine") + " at " + usage.Number(f.percent(), 1) + " %, over " + usage.Number(saturated, 0) + " %: scale out to " + usage.Number(float64(needed), 0),
 		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", usage.Number(float64(needed), 0), "threshold")),
-		Fix:      Fix{Action: "advise", Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + usage.Number(saturated, 0) + " %"},
+		Fix:      Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + usage.Number(saturated, 0) + " %"},
 	}}
 	if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
 		d.Cost = x.amount(month.Mul(int64(n), 1))
@@ -283,7 +284,7 @@ func saturatedEndpoint(x *Index, s *Subject) *Draft {
 		Because: "p95 load " + usage.Number(load, 1) + " %, over " + usage.Number(saturated, 0) + " %: scale out to " + Count(needed, "replica"),
 		Evidence: []usage.Evidence{Sampled("load_p95_pct", usage.Number(load, 1), s.Window, st), Fact(s, "replicas", usage.Number(float64(n), 0)),
 			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
-		Fix: Fix{Action: "advise", Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
+		Fix: Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
 	}}
 	d.Cost, _ = x.Cost(s, ledger.Compute)
 	return d

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -144,7 +145,7 @@ func generationOld(x *Index, s *Subject) *Draft {
 			usage.Fact("memory_bandwidth_gbps", usage.Number(n.from.bandwidth, 0)+" to "+usage.Number(n.bandwidth, 0), "price book"),
 			Priced("usd_per_hour", n.list, "price book"), Priced("successor_usd_per_hour", n.hourly, "price book"),
 		},
-		Fix: Fix{Action: "change-type", Undo: UndoFull, Note: "drivers and libraries must know the newer accelerator; it is stopped for the change"},
+		Fix: Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: n.Type}}, Undo: UndoFull, Note: "drivers and libraries must know the newer accelerator; it is stopped for the change"},
 	}}
 	losesLocalDisks(&d.Fix, s.Size)
 	if n.smallerHost {

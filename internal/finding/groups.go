@@ -3,6 +3,7 @@ package finding
 import (
 	"slices"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -38,7 +39,7 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 		Because:    usage.Number(float64(len(idle)), 0) + " of " + Count(g.Desired, "machine") + " idle, minimum " + usage.Number(float64(g.Min), 0),
 		Evidence: []usage.Evidence{Fact(s, "desired", usage.Number(float64(g.Desired), 0)), Fact(s, "min", usage.Number(float64(g.Min), 0)),
 			usage.Fact("idle_members", usage.Number(float64(len(idle)), 0), "metrics")},
-		Fix: Fix{Action: "scale", Undo: UndoPartial, Note: "lower its desired capacity; " + scaleInChooses + "; add a policy that follows demand down"},
+		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(g.Desired - spare)}}, Undo: UndoPartial, Note: "lower its desired capacity; " + scaleInChooses + "; add a policy that follows demand down"},
 	}}
 	if policies, known := g.ScalingPolicies.Get(); known {
 		d.Evidence = append(d.Evidence, Fact(s, "scaling_policies", usage.Number(float64(policies), 0)))

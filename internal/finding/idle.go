@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -91,25 +92,25 @@ func (x *Index) ending(s *Subject) Fix {
 		usual = Medium
 	}
 	level, warning := Risk(s.Resource, usual)
-	f := Fix{Action: "stop", Undo: UndoFull, Risk: level, Note: "its disks go on costing"}
+	f := Fix{Change: change.Change{Verb: change.Stop}, Undo: UndoFull, Risk: level, Note: "its disks go on costing"}
 	switch {
 	case groupOf(s) != "":
-		f.Action, f.Undo = "scale", UndoPartial
+		f.Change, f.Undo = change.Change{Verb: change.Scale, Arguments: change.Arguments{Group: groupOf(s)}}, UndoPartial
 		f.Note = "a member of Auto Scaling group " + groupOf(s) + ": changed only through the group; " + scaleInChooses
 	case warning != "": // people may depend on it: nothing harder than a stop
 	case d.Market == inventory.Spot:
-		f.Action, f.Undo, f.Note = "terminate", UndoNone, "refused while its disks hold unsaved data; a spot machine may not come back"
+		f.Change.Verb, f.Undo, f.Note = change.Terminate, UndoNone, "refused while its disks hold unsaved data; a spot machine may not come back"
 	case s.Lifetime == inventory.Ephemeral && !x.holdsPersistent(s, d):
-		f.Action, f.Undo = "terminate", UndoNone
+		f.Change.Verb, f.Undo = change.Terminate, UndoNone
 		f.Note = "refused while its disks hold unsaved data"
 	}
-	if f.Action == "stop" {
+	if f.Change.Verb == change.Stop {
 		f.Note = Sentence(f.Note, restart(s))
 	}
-	if f.Action != "scale" {
+	if f.Change.Verb != change.Scale {
 		losesLocalDisks(&f, s.Size)
 	}
-	if protected, known := d.TerminationProtected.Get(); known && protected && f.Action == "terminate" {
+	if protected, known := d.TerminationProtected.Get(); known && protected && f.Change.Verb == change.Terminate {
 		f.Note = Sentence(f.Note, "protected against termination")
 	}
 	f.Note = Sentence(warning, f.Note)
@@ -183,7 +184,7 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 		Fix: x.ending(s),
 	}}
 	if s.Duty.State.Used() || s.Duty.State == duty.Unknown {
-		d.Fix = Fix{Action: "notify", Risk: None, Undo: UndoFull,
+		d.Fix = Fix{Change: change.Change{Verb: change.Notify}, Risk: None, Undo: UndoFull,
 			Note: "its duty is " + s.Duty.State.String() + ": it is not ended without a confirmed checkpoint"}
 	}
 	return d
@@ -203,7 +204,7 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Evidence:   []usage.Evidence{Aged(s, "stopped", stopped)},
-		Fix: Fix{Action: "snapshot-then-terminate", Undo: UndoPartial,
+		Fix: Fix{Change: change.Change{Verb: change.Terminate, Arguments: change.Arguments{Snapshot: inst.DeletedDisks()}}, Undo: UndoPartial,
 			Note: "its disks can be made again from the snapshots, which cost at most the snapshot price of their size while they are kept"},
 	}}
 	disks, gib := 0, int64(0)
@@ -348,7 +349,7 @@ func jobStalled(x *Index, s *Subject) *Draft {
 		d = x.stalled(s, n)
 	}
 	if d != nil {
-		d.Fix = Fix{Action: "stop", Risk: Medium, Undo: UndoNone,
+		d.Fix = Fix{Change: change.Change{Verb: change.Stop}, Risk: Medium, Undo: UndoNone,
 			Note: "look at its log first; what is not in a checkpoint is lost"}
 	}
 	return d

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -298,8 +299,8 @@ func TestTagMissing(t *testing.T) {
 	}
 	for _, x := range found {
 		want := map[string]string{"i-1": "project", "i-2": "team, project"}[x.Resource.ID]
-		if evidence(x, "tags_missing") != want || x.Cost.Cents() != "70.08" || x.Fix.Action != "tag" {
-			t.Errorf("%s: missing %q, cost %s, action %s; want %q and its cost", x.Resource.ID, evidence(x, "tags_missing"), x.Cost, x.Fix.Action, want)
+		if evidence(x, "tags_missing") != want || x.Cost.Cents() != "70.08" || x.Fix.Change.Verb != change.Tag {
+			t.Errorf("%s: missing %q, cost %s, action %s; want %q and its cost", x.Resource.ID, evidence(x, "tags_missing"), x.Cost, x.Fix.Change.Verb, want)
 		}
 	}
 }
@@ -591,7 +592,7 @@ func TestFixesOfIdleMachines(t *testing.T) {
 					got = x.Fix
 				}
 			}
-			if got.Action != tc.action || got.Undo != tc.undo || got.Risk != tc.risk || !strings.Contains(got.Note, tc.note) {
+			if got.Change.Action() != tc.action || got.Undo != tc.undo || got.Risk != tc.risk || !strings.Contains(got.Note, tc.note) {
 				t.Errorf("%+v; want %s, undo %s, risk %s, a note with %q", got, tc.action, tc.undo, tc.risk, tc.note)
 			}
 		})

@@ -3,6 +3,7 @@ package finding
 import (
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -27,7 +28,7 @@ func tagMissing(x *Index, s *Subject) *Draft {
 		Savings: Saving{Known: true}, Cost: total, Confidence: High,
 		Because:  "no tag " + list,
 		Evidence: []usage.Evidence{Fact(s, "tags_missing", list)},
-		Fix:      Fix{Action: "tag", Risk: None, Undo: UndoFull, Note: "writes only tags; its cost can then be attributed"},
+		Fix:      Fix{Change: change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: missing}}, Risk: None, Undo: UndoFull, Note: "writes only tags; its cost can then be attributed"},
 	}}
 }
 
@@ -59,7 +60,7 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	total, _ := x.Cost(s, "compute")
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "cannot judge without GPU telemetry"}, Cost: total, Confidence: High,
-		Fix: Fix{Action: "measure", Risk: None, Undo: UndoFull,
+		Fix: Fix{Change: change.Change{Verb: change.Measure}, Risk: None, Undo: UndoFull,
 			Command: "curfew scan --usage gpu.csv",
 			Note:    "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu metrics; CPU and network say nothing about GPUs"},
 	}}

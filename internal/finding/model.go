@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -48,7 +49,7 @@ func modelOptimize(x *Index, s *Subject) *Draft {
 			{Signal: "gpu_util_mean_pct", Value: usage.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least, Source: w.Source},
 			Priced("monthly_usd", total, "price book"),
 		},
-		Fix: Fix{Action: "advise", Risk: Low, Undo: UndoFull,
+		Fix: Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull,
 			Note: "try dynamic batching first, then 8-bit weights, then distillation; measure quality before and after"},
 	}}
 }

@@ -3,6 +3,7 @@ package finding
 import (
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -21,7 +22,7 @@ func loadBalancerIdle(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Fix:        Fix{Action: "delete", Risk: Medium, Undo: UndoNone, Note: "its address and DNS name are gone with it; look for names that point to it first"},
+		Fix:        Fix{Change: change.Change{Verb: change.Delete}, Risk: Medium, Undo: UndoNone, Note: "its address and DNS name are gone with it; look for names that point to it first"},
 	}}
 	rate, stats, measured := x.requestsPerDay(s.Window)
 	targets, targetsKnown := lb.Targets.Get()
@@ -96,7 +97,7 @@ func addressUnused(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Fix:        Fix{Action: "release", Risk: Low, Undo: UndoNone, Note: "the same address cannot be had again; look for names that point to it first"},
+		Fix:        Fix{Change: change.Change{Verb: change.Release}, Risk: Low, Undo: UndoNone, Note: "the same address cannot be had again; look for names that point to it first"},
 	}}
 	switch {
 	case a.AssociationID == "" && a.InstanceID == "" && s.State != inventory.StateInUse:

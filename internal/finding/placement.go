@@ -3,6 +3,7 @@ package finding
 import (
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -53,7 +54,7 @@ func (x *Index) awayFrom(s *Subject, uris []string) *Draft {
 			Savings: Saving{Why: "how much it reads from there is not measured"}, Confidence: High,
 			Because:  "runs in " + s.Region + ", its data lies in " + b.Region,
 			Evidence: []usage.Evidence{Fact(s, "region", s.Region), Fact(s, "data", uri), Fact(b, "data_region", b.Region)},
-			Fix: Fix{Action: "move", Risk: Medium, Undo: UndoFull,
+			Fix: Fix{Change: change.Change{Verb: change.Move, Arguments: change.Arguments{Region: b.Region}}, Risk: Medium, Undo: UndoFull,
 				Note: "run it where its data lies, or copy the data once"},
 		}}
 		d.Cost, _ = x.Cost(s, ledger.Compute)

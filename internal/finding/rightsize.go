@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -90,7 +91,7 @@ func (x *Index) spare(s *Subject, a *rightsize.Advice) *Draft {
 		Confidence: High,
 		Because:    usage.Number(float64(a.GPUsUsed), 0) + " of " + usage.Number(float64(a.GPUs), 0) + " GPUs used: the others could serve other work",
 		Evidence:   a.Evidence,
-		Fix:        Fix{Action: "advise", Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
+		Fix:        Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
 	}, Unknown: "the GPUs that rest are charged until other work takes them"}
 	if p, err := x.account.Prices.Price(s.Cloud, price.GPUs, s.Size.GPU, s.Region, price.OnDemand); err == nil {
 		d.Bound = x.amount(p.Cost(rest*money.HoursPerMonth, 1))
@@ -200,7 +201,7 @@ func (x *Index) resized(s *Subject, a *rightsize.Advice, c rightsize.Candidate, 
 		Confidence: High,
 		Because:    because + ": " + c.Machine.Type + " would do",
 		Evidence:   append([]usage.Evidence{}, a.Evidence...),
-		Fix:        Fix{Action: "change-type", Undo: UndoFull, Note: "it is stopped for the change; try it on one run first"},
+		Fix:        Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: c.Machine.Type}}, Undo: UndoFull, Note: "it is stopped for the change; try it on one run first"},
 	}}
 	d.Evidence = append(d.Evidence, Fact(s, "fits", c.Machine.Type))
 	if len(c.Against) > 0 {
@@ -281,7 +282,7 @@ func (x *Index) fewerReplicas(s *Subject, v inventory.Variant, needed int64, loa
 		Because:    "p95 load " + usage.Number(load, 0) + " %: " + usage.Number(float64(needed), 0) + " of " + Count(v.Count, "replica") + " would do",
 		Evidence: []usage.Evidence{Sampled("load_p95_pct", usage.Number(load, 1), s.Window, st), Fact(s, "replicas", usage.Number(float64(v.Count), 0)),
 			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
-		Fix: Fix{Action: "scale", Undo: UndoFull, Note: "let it scale by its load; latency rises as utilisation does"},
+		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(needed), Part: v.Name}}, Undo: UndoFull, Note: "let it scale by its load; latency rises as utilisation does"},
 	}}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
@@ -353,7 +354,7 @@ func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, no
 		Confidence: Medium,
 		Because:    "inference at " + usage.Number(a.UtilMean, 0) + " % of " + Count(int64(m.GPUs()), "GPU") + ": fewer would do",
 		Evidence:   append(append([]usage.Evidence{}, a.Evidence...), Fact(s, "smallest", name)),
-		Fix: Fix{Action: "change-type", Undo: UndoFull,
+		Fix: Fix{Change: change.Change{Verb: change.ChangeType}, Undo: UndoFull,
 			Note: "measure how much GPU memory its model takes, then put a new configuration in place"},
 	}, Unknown: "whether its model fits on fewer GPUs is not measured"}
 	var note string

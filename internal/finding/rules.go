@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
@@ -161,13 +162,13 @@ func (x *Index) apply(r *Rule, s *Subject) {
 // advise makes of a fix what people can do.
 func (d *Draft) advise(a *Advice) {
 	note := a.End
-	switch d.Fix.Action {
-	case "advise", "measure":
+	switch d.Fix.Change.Verb {
+	case change.Advise, change.Measure:
 		return
-	case "tag":
+	case change.Tag:
 		note = a.Tag
 	}
-	d.Fix = Fix{Action: "advise", Command: d.Fix.Command, Risk: d.Fix.Risk, Undo: UndoFull, Note: note}
+	d.Fix = Fix{Change: change.Change{Verb: change.Advise}, Command: d.Fix.Command, Risk: d.Fix.Risk, Undo: UndoFull, Note: note}
 }
 
 // add enters a draft as a rule's finding about a subject.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -60,7 +61,7 @@ func alwaysOn(x *Index, s *Subject) *Draft {
 			Sampled("hours_off_per_week", usage.Number(float64(off), 0), w, busiest),
 			Sampled("work_between_utc", week.hours(), w, busiest),
 		},
-		Fix: Fix{Action: "schedule", Undo: UndoFull, Note: "stops it outside " + week.hours() + " UTC; its disks go on costing"},
+		Fix: Fix{Change: change.Change{Verb: change.Schedule}, Undo: UndoFull, Note: "stops it outside " + week.hours() + " UTC; its disks go on costing"},
 	}}
 	d.Fix.Note = Sentence(d.Fix.Note, restart(s))
 	losesLocalDisks(&d.Fix, s.Size)

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -102,7 +103,7 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 		Because:    usage.Span(age) + " old, used by no image",
 		Evidence: []usage.Evidence{Aged(s, "age", age), Fact(s, "images", "0"),
 			Fact(s, "volume_gib", usage.Number(float64(snap.VolumeSizeGiB), 0))},
-		Fix: Fix{Action: "delete", Risk: Medium, Undo: UndoNone, Note: "its data is gone; blocks that other snapshots need stay with them"},
+		Fix: Fix{Change: change.Change{Verb: change.Delete}, Risk: Medium, Undo: UndoNone, Note: "its data is gone; blocks that other snapshots need stay with them"},
 	}}
 	if s.Lifetime == inventory.Persistent {
 		d.Fix.Risk = High
@@ -129,7 +130,7 @@ func imageUnused(x *Index, s *Subject) *Draft {
 		return nil
 	}
 	d := &Draft{Finding: Finding{
-		Fix: Fix{Action: "deregister", Risk: Medium, Undo: UndoNone,
+		Fix: Fix{Change: change.Change{Verb: change.Deregister}, Risk: Medium, Undo: UndoNone,
 			Note: "deregisters it and deletes its snapshots; launch templates that name it, and accounts it is shared with, are not looked into"},
 	}}
 	if launched, known := img.LastLaunched.Get(); known {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -37,7 +38,7 @@ func trainingOnDemand(x *Index, s *Subject) *Draft {
 		Because:    "training on demand that may be interrupted",
 		Evidence: []usage.Evidence{Fact(s, "market", string(i.Market)), Fact(s, "lifetime", string(s.Lifetime)),
 			{Signal: "duty", Value: s.Duty.State.String(), Coverage: s.Duty.Coverage, Source: "metrics"}},
-		Fix: Fix{Action: "use-spot", Risk: Low, Undo: UndoFull,
+		Fix: Fix{Change: change.Change{Verb: change.UseSpot}, Risk: Low, Undo: UndoFull,
 			Note: "needs checkpoints that a restart resumes from; spot capacity may not be there when it is wanted"},
 	}}
 	if level, note := Risk(s.Resource, Low); note != "" {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -66,7 +67,7 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 		Because:    Percent(part) + " of " + Count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
 		Evidence: []usage.Evidence{Fact(s, "reserved", usage.Number(float64(c.Count), 0)),
 			Fact(s, "unused_share", usage.Number(part, 2))},
-		Fix: Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull,
+		Fix: Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull,
 			Note: "run such machines under it, exchange it, or sell it on the provider's marketplace; it costs until it ends"},
 	}}
 	if !c.EndsAt.IsZero() {
@@ -177,7 +178,7 @@ func (x *Index) planUnused(s *Subject, c *inventory.Commitment) *Draft {
 		Because:    "at least " + Percent(part) + " of the savings plan is used by no machine",
 		Evidence: []usage.Evidence{Fact(s, "unused_share_at_least", usage.Number(part, 2)), Priced("plan_monthly_usd", p.monthly, "billing"),
 			Priced("usable_at_list_monthly_usd", usable, "price book")},
-		Fix: Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull, Note: "move work under it; it costs until it ends"},
+		Fix: Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull, Note: "move work under it; it costs until it ends"},
 	}}
 	d.Unknown = "depends on whether work can be moved under it"
 	d.ClaimShare(s, "", int64(p.monthly-usable), int64(p.monthly), WasteAndSavings)
@@ -193,7 +194,7 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Fix: Fix{Action: "modify-reservation", Risk: Medium, Undo: UndoNone,
+		Fix: Fix{Change: change.Change{Verb: change.ModifyReservation}, Risk: Medium, Undo: UndoNone,
 			Note: "capacity that is given back may not be had again"},
 	}}
 	spare, unused := float64(c.Available), float64(c.Available)
@@ -223,7 +224,7 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 	d.Because = Percent(part) + " of " + Count(c.Total, "reserved machine") + " unused"
 	d.Evidence = append(d.Evidence, Fact(s, "total", usage.Number(float64(c.Total), 0)))
 	if c.Block {
-		d.Fix = Fix{Action: "use-commitment", Risk: Low, Undo: UndoFull, Note: "paid up front until it ends: run work in it"}
+		d.Fix = Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull, Note: "paid up front until it ends: run work in it"}
 	}
 	// The charge is that of what is unused now; what of it was unused all week is
 	// wasted, and what no peak needed can be given back.
@@ -231,6 +232,9 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 	now := c.Available * parts
 	d.ClaimShare(s, "", int64(math.Round(min(unused, float64(c.Available))*parts)), now, WasteOnly)
 	d.ClaimShare(s, "", int64(math.Round(min(max(spare, 0), float64(c.Available))*parts)), now, SavingsOnly)
+	if d.Fix.Change.Verb == change.ModifyReservation && spare > 0 {
+		d.Fix.Change.Arguments.Count = new(c.Total - int64(spare))
+	}
 	if spare <= 0 {
 		d.Unknown = "all of it was in use at times"
 	}

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -21,7 +22,7 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Evidence:   []usage.Evidence{Fact(s, "state", "available"), Aged(s, "age", age)},
-		Fix: Fix{Action: "snapshot-then-delete", Risk: Low, Undo: UndoPartial,
+		Fix: Fix{Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{s.ID}}}, Risk: Low, Undo: UndoPartial,
 			Note: "a volume can be made again from the snapshot, which costs at most the snapshot price of its size while it is kept"},
 	}}
 	if detached, known := x.since(s); known {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
@@ -38,6 +39,18 @@ type Instance struct {
 	CapacityReservationID string
 	// TerminationProtected is the provider's own protection.
 	TerminationProtected Fact[bool]
+}
+
+// DeletedDisks returns the volumes that end with the machine, sorted.
+func (i *Instance) DeletedDisks() []string {
+	var ids []string
+	for _, d := range i.Disks {
+		if d.DeleteOnTermination {
+			ids = append(ids, d.VolumeID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // Disk is a volume attached to a machine.

@@ -7,6 +7,7 @@ package policy
 import (
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -109,6 +110,29 @@ type Do struct {
 	Tags map[string]string
 	// RetentionDays is for put-retention; To is the size for scale.
 	RetentionDays, To int
+	// Change is the fix that a finding priced; zero where a policy asks.
+	Change change.Change
+}
+
+// Of returns what carries a finding's fix out; false where only a person can. The cloud
+// decides for which kinds it can.
+func Of(c change.Change) (Do, bool) {
+	d := Do{Verb: Verb(c.Verb), Change: c}
+	switch d.Verb {
+	case Stop, Delete, Release, PutLifecycle:
+	case Terminate:
+		d.SaveDisks = len(c.Arguments.Snapshot) > 0
+	case PutRetention:
+		d.RetentionDays = c.Arguments.RetentionDays
+	case Scale:
+		if c.Arguments.Count == nil {
+			return Do{}, false
+		}
+		d.To = int(*c.Arguments.Count)
+	default:
+		return Do{}, false
+	}
+	return d, true
 }
 
 // Limits are the caps of safety.md 5.

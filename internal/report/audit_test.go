@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -82,7 +83,7 @@ func (w *world) find(r *inventory.Resource, f found) *finding.Finding {
 	w.a.Findings = append(w.a.Findings, finding.Finding{
 		ID: id, Rule: f.rule, Step: f.step, Resource: r, Waste: usd(cmp.Or(f.waste, "0")), Savings: f.saving,
 		Cost: usd(cmp.Or(f.cost, "0")), Confidence: cmp.Or(f.confidence, finding.High), Because: f.because, Evidence: f.evidence,
-		Fix: finding.Fix{Action: cmp.Or(f.fix.Action, "stop"), Command: f.fix.Command, Risk: cmp.Or(f.fix.Risk, finding.Low),
+		Fix: finding.Fix{Change: change.Change{Verb: cmp.Or(f.fix.Change.Verb, change.Stop), Arguments: f.fix.Change.Arguments}, Command: f.fix.Command, Risk: cmp.Or(f.fix.Risk, finding.Low),
 			Undo: cmp.Or(f.fix.Undo, finding.UndoFull), Note: f.fix.Note},
 		Claims: []finding.Claim{{Resource: r.Ref(), Meter: "compute", Category: categoryOfKind(r.Kind), Waste: usd(cmp.Or(f.waste, "0")), Savings: f.saving.Amount}},
 	})
@@ -259,7 +260,7 @@ func realistic() *round.Result {
 	w.find(held, found{rule: "gpu-held", step: finding.StepIdle, waste: "7481.20", saving: saving("7481.20"),
 		because:  "92 % of memory held, 0 % compute for 6 d 4 h",
 		evidence: []usage.Evidence{measured("gpu_util_max_pct", "0", 0.964), measured("gpu_memory_used_pct", "92", 0.964), usage.Fact("age", "40d", "ec2")},
-		fix: finding.Fix{Action: "stop", Risk: finding.Medium, Undo: finding.UndoFull,
+		fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium, Undo: finding.UndoFull,
 			Note: "The disks go on costing $80 a month. A stopped GPU machine may not start again for lack of capacity."}})
 
 	idle := w.resource(inventory.KindInstance, "i-0aa1b2c3d4e5f6071", "g6e.12xlarge", "sweep-17", ben)
@@ -276,7 +277,7 @@ func realistic() *round.Result {
 		saving:   finding.Saving{UpperBound: usd("7660.71"), Bounded: true, Why: "savings plans could not be read"},
 		because:  "no GPU above 0.4 % for 14 d",
 		evidence: []usage.Evidence{measured("gpu_util_max_pct", "0.4", 0.881)},
-		fix:      finding.Fix{Action: "terminate", Undo: finding.UndoNone, Risk: finding.Low, Note: "Its disks hold no data that is kept only there."}})
+		fix:      finding.Fix{Change: change.Change{Verb: change.Terminate}, Undo: finding.UndoNone, Risk: finding.Low, Note: "Its disks hold no data that is kept only there."}})
 
 	endpoint := w.resource(inventory.KindEndpoint, "asr-canary", "g5.xlarge", "asr-canary", chidi)
 	endpoint.Purpose = inventory.Inference
@@ -284,7 +285,7 @@ func realistic() *round.Result {
 	w.verdict(endpoint, duty.Idle, "no invocation in 14 d")
 	w.find(endpoint, found{rule: "endpoint-idle", step: finding.StepIdle, waste: "1028.21", saving: saving("1028.21"),
 		because: "no invocation in 14 d", evidence: []usage.Evidence{measured("invocations_sum", "0", 1)},
-		fix: finding.Fix{Action: "delete", Risk: finding.High, Undo: finding.UndoPartial, Note: "A production endpoint: curfew only warns about it."}})
+		fix: finding.Fix{Change: change.Change{Verb: change.Delete}, Risk: finding.High, Undo: finding.UndoPartial, Note: "A production endpoint: curfew only warns about it."}})
 
 	busy := w.resource(inventory.KindInstance, "i-0bb1b2c3d4e5f6072", "p5.48xlarge", "llm-pretrain-0", dora)
 	busy.Purpose, busy.Lifetime = inventory.Training, inventory.Ephemeral
@@ -293,7 +294,7 @@ func realistic() *round.Result {
 	w.window(busy, usage.GPUUtil, 8, func(h, g int) float64 { return float64(88 + (h+g)%12) })
 	w.find(busy, found{rule: "training-on-demand", step: finding.StepSpot, saving: saving("18080.64"), confidence: finding.Medium,
 		because: "busy on-demand training; spot is 55 % cheaper", evidence: []usage.Evidence{measured("gpu_util_mean_pct", "93.5", 1)},
-		fix: finding.Fix{Action: "use-spot", Risk: finding.Medium, Undo: finding.UndoFull, Note: "Needs checkpoints: a spot machine has two minutes' notice."}})
+		fix: finding.Fix{Change: change.Change{Verb: change.UseSpot}, Risk: finding.Medium, Undo: finding.UndoFull, Note: "Needs checkpoints: a spot machine has two minutes' notice."}})
 
 	dark := w.resource(inventory.KindInstance, "i-0cc1b2c3d4e5f6073", "g5.48xlarge", "", untagged)
 	dark.Region = "eu-west-1"
@@ -301,9 +302,9 @@ func realistic() *round.Result {
 	w.verdict(dark, duty.Unknown, "no GPU telemetry")
 	w.find(dark, found{rule: "telemetry-missing", step: finding.StepMeasure, saving: saving("0"), cost: "11889.40",
 		because: "8 GPUs and nobody measures them", evidence: []usage.Evidence{measured("cpu_util_mean_pct", "12", 0.999)},
-		fix: finding.Fix{Action: "measure", Command: "curfew scan --usage gpus.csv", Risk: finding.None}})
+		fix: finding.Fix{Change: change.Change{Verb: change.Measure}, Command: "curfew scan --usage gpus.csv", Risk: finding.None}})
 	w.find(dark, found{rule: "tag-missing", step: finding.StepMeasure, saving: saving("0"), cost: "11889.40",
-		because: "no team, project, environment or cost-center", fix: finding.Fix{Action: "tag", Risk: finding.None}})
+		because: "no team, project, environment or cost-center", fix: finding.Fix{Change: change.Change{Verb: change.Tag}, Risk: finding.None}})
 
 	bucket := w.resource(inventory.KindBucket, "datasets-raw", "", "datasets-raw", storage)
 	bucket.Lifetime, bucket.Purpose = inventory.Persistent, inventory.Data
@@ -311,18 +312,18 @@ func realistic() *round.Result {
 	w.find(bucket, found{rule: "bucket-no-lifecycle", step: finding.StepStorage, saving: saving("1588.74"),
 		because:  "100 TB never read since spring, no lifecycle",
 		evidence: []usage.Evidence{usage.Fact("older_than_90d_bytes", "98.2 TiB", "s3"), usage.Fact("transition_fee_usd", "41.20", "price book")},
-		fix: finding.Fix{Action: "set-lifecycle", Risk: finding.Low, Undo: finding.UndoPartial,
+		fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "Moving costs $41.20 once and pays back within a day. Objects under 128 KiB stay. Reading archived data costs $0.01/GB."}})
 	volume := w.resource(inventory.KindVolume, "vol-0dd1b2c3d4e5f6074", "gp3", "old-scratch", ana)
 	volume.State = inventory.StateAvailable
 	w.charge(volume, "storage", ledger.Storage, "163.84")
 	w.find(volume, found{rule: "volume-unattached", step: finding.StepStorage, waste: "163.84", saving: saving("143.36"),
 		because: "attached to nothing for 61 d", evidence: []usage.Evidence{usage.Fact("state", "available", "ec2")},
-		fix: finding.Fix{Action: "snapshot-then-delete", Risk: finding.Low, Undo: finding.UndoPartial}})
+		fix: finding.Fix{Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{"vol-1"}}}, Risk: finding.Low, Undo: finding.UndoPartial}})
 	address := w.resource(inventory.KindAddress, "eipalloc-0ee1", "", "", untagged)
 	w.charge(address, "hours", ledger.Network, "3.65")
 	w.find(address, found{rule: "address-unused", step: finding.StepIdle, waste: "3.65", saving: saving("3.65"), because: "associated with nothing",
-		fix: finding.Fix{Action: "release", Risk: finding.Low, Undo: finding.UndoNone}})
+		fix: finding.Fix{Change: change.Change{Verb: change.Release}, Risk: finding.Low, Undo: finding.UndoNone}})
 	nat := w.resource(inventory.KindNATGateway, "nat-0ff1", "public", "shared-nat", storage)
 	w.charge(nat, "hours", ledger.Network, "32.85")
 	secret := w.resource(inventory.KindSecret, "hf-token", "", "hf-token", chidi)
@@ -331,12 +332,12 @@ func realistic() *round.Result {
 	w.charge(logs, "storage", ledger.Storage, "36.90")
 	w.find(logs, found{rule: "log-group-no-retention", step: finding.StepStorage, confidence: finding.Medium,
 		saving:  finding.Saving{UpperBound: usd("36.90"), Bounded: true, Why: "how old the logs are was not read"},
-		because: "1.2 TiB of logs kept for ever", fix: finding.Fix{Action: "set-retention", Risk: finding.Medium, Undo: finding.UndoNone}})
+		because: "1.2 TiB of logs kept for ever", fix: finding.Fix{Change: change.Change{Verb: change.PutRetention}, Risk: finding.Medium, Undo: finding.UndoNone}})
 	fresh := w.resource(inventory.KindInstance, "i-0ab9b2c3d4e5f6075", "p6-b300.48xlarge", "b300-trial", dora)
 	w.unpriced(fresh, "compute", ledger.Compute, "no price for p6-b300.48xlarge in us-east-1")
 	w.verdict(fresh, duty.Idle, "no GPU above 1 %")
 	w.find(fresh, found{rule: "gpu-instance-idle", step: finding.StepIdle, because: "no GPU above 0 % for 3 d",
-		saving: finding.Saving{Why: "no price for p6-b300.48xlarge in us-east-1"}, fix: finding.Fix{Action: "stop", Risk: finding.Medium}})
+		saving: finding.Saving{Why: "no price for p6-b300.48xlarge in us-east-1"}, fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium}})
 	plan := w.resource(inventory.KindCommitment, "sp-0011", "compute-savings-plan", "", untagged)
 	w.charge(plan, "commitment", ledger.Committed, "3650.00")
 	for i := range 3 {

@@ -170,7 +170,7 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		ID: valid(f.ID), Rule: valid(f.Rule), Step: int(f.Step), Because: valid(f.Because),
 		MonthlyWasteUSD: USD(f.Waste), Confidence: f.Confidence, Overlaps: valid(f.Overlaps),
 		Evidence: make([]Evidence, 0, len(f.Evidence)),
-		Fix: Fix{Action: valid(f.Fix.Action), Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
+		Fix: Fix{Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change, Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
 			Undo: f.Fix.Undo, Note: valid(f.Fix.Note)},
 	}
 	if f.Resource != nil {

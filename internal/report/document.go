@@ -6,6 +6,7 @@ package report
 import (
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -259,6 +260,7 @@ type Evidence struct {
 // Fix is what to do about a finding.
 type Fix struct {
 	Action  string        `json:"action"`
+	Change  change.Change `json:"change"`
 	Command string        `json:"command"`
 	Risk    finding.Level `json:"risk"`
 	Undo    finding.Undo  `json:"undo"`

@@ -61,7 +61,7 @@ func (e *Engine) requests(r *Result, now time.Time) {
 			r.Gone = append(r.Gone, q)
 			continue
 		}
-		do, ok := e.remedy(f)
+		do, ok := policy.Of(f.Fix.Change)
 		if !ok {
 			r.Manual = append(r.Manual, q)
 			continue
@@ -97,30 +97,6 @@ func (e *Engine) doing(f *finding.Finding, now time.Time) *duty.Verdict {
 // verdictFresh is how long a finding's verdict may be acted on: as long as facts read at
 // act time.
 const verdictFresh = 5 * time.Minute
-
-// remedy is the call that a finding's fix stands for; false where only a person can
-// carry it out.
-func (e *Engine) remedy(f *finding.Finding) (policy.Do, bool) {
-	switch kind := f.Resource.Kind; f.Fix.Action {
-	case "stop":
-		return policy.Do{Verb: policy.Stop}, kind == inventory.KindInstance || kind == inventory.KindNotebook || kind == inventory.KindTrainingJob
-	case "terminate":
-		return policy.Do{Verb: policy.Terminate}, kind == inventory.KindInstance
-	case "snapshot-then-terminate":
-		return policy.Do{Verb: policy.Terminate, SaveDisks: true}, kind == inventory.KindInstance
-	case "snapshot-then-delete":
-		return policy.Do{Verb: policy.Delete}, kind == inventory.KindVolume
-	case "delete":
-		return policy.Do{Verb: policy.Delete}, kind == inventory.KindNotebook || kind == inventory.KindEndpoint
-	case "release":
-		return policy.Do{Verb: policy.Release}, kind == inventory.KindAddress
-	case "put-retention":
-		return policy.Do{Verb: policy.PutRetention, RetentionDays: e.Audit.Thresholds.LogRetentionDays}, kind == inventory.KindLogGroup
-	case "put-lifecycle", "put-lifecycle-policy":
-		return policy.Do{Verb: policy.PutLifecycle}, kind == inventory.KindBucket || kind == inventory.KindRepository
-	}
-	return policy.Do{}, false
-}
 
 // KindsOf returns the kinds that have to be read to judge the findings of requests by the
 // general rules and those of a cloud.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -98,6 +99,7 @@ type actionDoc struct {
 	Tags          map[string]string `json:"tags,omitempty"`
 	RetentionDays int               `json:"retention_days,omitempty"`
 	To            int               `json:"to,omitempty"`
+	Change        change.Change     `json:"change,omitzero"`
 }
 
 // stepDoc is an action.Step as it is kept.

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -247,8 +248,8 @@ func TestWhatIsFound(t *testing.T) {
 			var rules []string
 			for _, f := range a.Findings {
 				rules = append(rules, f.Rule)
-				if f.Fix.Action != "advise" && f.Fix.Action != "measure" {
-					t.Errorf("%s: the fix is %q, which somebody could carry out", f.Rule, f.Fix.Action)
+				if f.Fix.Change.Verb != change.Advise && f.Fix.Change.Verb != change.Measure {
+					t.Errorf("%s: the fix is %q, which somebody could carry out", f.Rule, f.Fix.Change.Verb)
 				}
 				if strings.Contains(f.Fix.Note+f.Because, "p5.") || strings.Contains(f.Fix.Note, "disk") {
 					t.Errorf("%s speaks of a cloud: %s; %s", f.Rule, f.Because, f.Fix.Note)

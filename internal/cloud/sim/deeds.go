@@ -133,16 +133,7 @@ func (w *world) disks(e *entry) []*entry {
 }
 
 // deleted returns the names of the disks that end with a machine.
-func deleted(r *inventory.Resource) []string {
-	var ids []string
-	for _, d := range r.Detail.(*inventory.Instance).Disks {
-		if d.DeleteOnTermination {
-			ids = append(ids, d.VolumeID)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
+func deleted(r *inventory.Resource) []string { return r.Detail.(*inventory.Instance).DeletedDisks() }
 
 // snapshot adds what a snapshot deed made: one of each volume.
 func (w *world) snapshot(d deed, of *entry) {

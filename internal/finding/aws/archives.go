@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -25,7 +26,7 @@ func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.Medium,
 		Because:    "kept for ever",
 		Evidence:   []usage.Evidence{finding.Fact(s, "retention_days", "none")},
-		Fix: finding.Fix{Action: "put-retention", Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention, Arguments: change.Arguments{RetentionDays: x.Thresholds.LogRetentionDays}}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "deletes logs older than " + finding.Count(int64(x.Thresholds.LogRetentionDays), "day") + "; what has expired is gone"},
 	}}
 	if age, known := x.Age(s); known && age < days(x.Thresholds.LogRetentionDays) {
@@ -67,7 +68,7 @@ func repositoryUntagged(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    finding.Count(int64(r.UntaggedImages), "untagged image") + " of " + usage.Number(float64(r.Images), 0),
 		Evidence: []usage.Evidence{finding.Fact(s, "untagged_images", usage.Number(float64(r.UntaggedImages), 0)),
 			finding.Fact(s, "images", usage.Number(float64(r.Images), 0))},
-		Fix: finding.Fix{Action: "delete-untagged", Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: change.Change{Verb: change.DeleteUntagged}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "images that are pulled by digest have no tag either: look for such uses first"},
 	}}
 	claimImages(x, d, s, r.UntaggedBytes, "untagged_bytes")
@@ -108,7 +109,7 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 		Because:    "no lifecycle policy, " + finding.Count(int64(r.UnpulledImages), "image") + " not pulled for 90 days",
 		Evidence: []usage.Evidence{finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", usage.Number(float64(r.Images), 0)),
 			finding.Fact(s, "unpulled_images", usage.Number(float64(r.UnpulledImages), 0))},
-		Fix: finding.Fix{Action: "put-lifecycle-policy", Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires untagged images and those nobody pulled for 90 days; what has expired is gone"},
 	}}
 	if r.UnpulledImages == 0 {

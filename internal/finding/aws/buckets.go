@@ -3,6 +3,7 @@ package aws
 import (
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -84,7 +85,7 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    n + ", no rule aborts them",
 		Evidence:   []usage.Evidence{finding.Fact(s, "incomplete_uploads", usage.Number(float64(uploads.Count), 0))},
-		Fix: finding.Fix{Action: "put-lifecycle", Risk: finding.Low, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoNone,
 			Note: "aborts uploads " + finding.Count(int64(x.Thresholds.MultipartDays), "day") + " after they began; merged into the rules that are there"},
 	}}
 	if !uploads.Oldest.IsZero() {
@@ -130,7 +131,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    "versioned, replaced versions are kept for ever",
 		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
-		Fix: finding.Fix{Action: "put-lifecycle", Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + finding.Count(int64(x.Thresholds.NoncurrentDays), "day") + " after they were replaced; what has expired is gone"},
 	}}
 	old, known := b.Noncurrent.Get()
@@ -246,7 +247,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    finding.Size(m.archive.Bytes) + " of checkpoints untouched for " + usage.Span(newest),
 		Evidence:   []usage.Evidence{finding.Fact(s, "prefixes", firstFew(names)), finding.Aged(s, "newest_object", newest)},
-		Fix: finding.Fix{Action: "put-lifecycle", Risk: finding.Low, Undo: finding.UndoPartial,
+		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
 	}}
 	priceMoves(x, d, s, b, &m)

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -41,9 +42,10 @@ func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "gp2: gp3 costs less at the same performance",
-		Fix:        finding.Fix{Action: "modify-volume", Risk: finding.Low, Undo: finding.UndoFull, Note: gp2ToGP3Caveat},
+		Fix:        finding.Fix{Change: change.Change{Verb: change.ModifyVolume}, Risk: finding.Low, Undo: finding.UndoFull, Note: gp2ToGP3Caveat},
 	}}
 	iops, mibps := gp2Performance(v.SizeGiB)
+	d.Fix.Change.Arguments = gp3Arguments(iops, mibps)
 	d.Evidence = []usage.Evidence{finding.Fact(s, "type", "gp2"), finding.Fact(s, "size_gib", usage.Number(float64(v.SizeGiB), 0)),
 		finding.Fact(s, "gp3_extra_iops", usage.Number(float64(iops), 0)), finding.Fact(s, "gp3_extra_mibps", usage.Number(float64(mibps), 0))}
 	now, unpriced := x.Cost(s, ledger.Storage)
@@ -61,6 +63,18 @@ func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 	d.Evidence = append(d.Evidence, finding.Priced("gp3_monthly_usd", after, "price book"))
 	d.ClaimShare(s, ledger.Storage, int64(now-after), int64(now), finding.SavingsOnly)
 	return d
+}
+
+// gp3Arguments asks for gp3 with what is bought beyond what it gives for nothing.
+func gp3Arguments(iops, mibps int64) change.Arguments {
+	a := change.Arguments{Type: "gp3"}
+	if iops > 0 {
+		a.IOPS = aws.GP3FreeIOPS + iops
+	}
+	if mibps > 0 {
+		a.ThroughputMiBps = aws.GP3FreeMiBps + mibps
+	}
+	return a
 }
 
 // gp3Cost is what a gp3 volume costs a month.

@@ -3,6 +3,7 @@ package aws
 import (
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -137,7 +138,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    "no lifecycle rule",
 		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", "0")},
-		Fix:        finding.Fix{Action: "put-lifecycle", Risk: finding.Low, Undo: finding.UndoPartial},
+		Fix:        finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial},
 	}}
 	if sized {
 		d.Because = finding.Size(total) + " in the standard class, no lifecycle rule"

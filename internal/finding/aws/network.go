@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -15,7 +16,7 @@ func natGatewayIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Fix:        finding.Fix{Action: "delete", Undo: finding.UndoPartial, Note: "a new one can be made, with another address unless that is kept"},
+		Fix:        finding.Fix{Change: change.Change{Verb: change.Delete}, Undo: finding.UndoPartial, Note: "a new one can be made, with another address unless that is kept"},
 	}}
 	var traffic *usage.Stats
 	if s.Window != nil {

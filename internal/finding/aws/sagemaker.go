@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -37,7 +38,7 @@ func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "no invocation for " + usage.Span(w.To.Sub(w.From)),
-		Fix: finding.Fix{Action: "delete", Undo: finding.UndoPartial,
+		Fix: finding.Fix{Change: change.Change{Verb: change.Delete}, Undo: finding.UndoPartial,
 			Note: "its configuration and model stay, it can be created again from them"},
 	}}
 	switch sig, proof := x.Alive(w, usage.CPUUtil, usage.GPUUtil, usage.HostMemUsed); {
@@ -67,10 +68,10 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
-		Fix: finding.Fix{Action: "stop", Undo: finding.UndoFull, Note: "its volume stays and goes on costing; what is only in kernels' memory is lost"},
+		Fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Undo: finding.UndoFull, Note: "its volume stays and goes on costing; what is only in kernels' memory is lost"},
 	}}
 	if n.App {
-		d.Fix.Action, d.Fix.Undo = "delete-app", finding.UndoPartial
+		d.Fix.Change.Verb, d.Fix.Undo = change.DeleteApp, finding.UndoPartial
 	}
 	activity, recorded := n.LastActivity.Get()
 	switch {
@@ -129,7 +130,7 @@ func trainingOverrun(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Savings: finding.Saving{Known: true}, Cost: total, Confidence: finding.High,
 		Because:  "runs for " + usage.Span(running) + ", usual jobs end within " + usage.Span(x.Thresholds.TrainingAge),
 		Evidence: []usage.Evidence{finding.Aged(s, "running", running)},
-		Fix:      finding.Fix{Action: "notify", Risk: finding.None, Undo: finding.UndoFull, Note: "check its progress and set a maximum runtime"},
+		Fix:      finding.Fix{Change: change.Change{Verb: change.Notify}, Risk: finding.None, Undo: finding.UndoFull, Note: "check its progress and set a maximum runtime"},
 	}}
 	if j.MaxRuntime > 0 {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "max_runtime", usage.Span(j.MaxRuntime)))
