@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -97,8 +99,11 @@ func (a *app) estimate(ctx context.Context, cfg config.Config, name string, f es
 			p.Defaults.Regions = regions
 		}
 	}
-	if f.history != "" {
-		if p.History, err = readPlan(a, f.history, estimate.ReadRuns); err != nil {
+	if cfg.Spot.InterruptionsPerHour > 0 {
+		p.Defaults.Interruptions = spot.Configured(cfg.Spot.InterruptionsPerHour)
+	}
+	if runs := cmp.Or(f.history, cfg.Spot.Runs); runs != "" {
+		if p.History, err = readPlan(a, runs, estimate.ReadRuns); err != nil {
 			return nil, err
 		}
 	}
@@ -112,6 +117,22 @@ func (a *app) estimate(ctx context.Context, cfg config.Config, name string, f es
 		return nil, err
 	}
 	return e, planFailure(err)
+}
+
+// interruptions is how often spot machines are taken away: as configured, or learned from
+// the past runs that are configured, or a range.
+func (a *app) interruptions(cfg config.Config) (spot.Interruptions, error) {
+	if rate := cfg.Spot.InterruptionsPerHour; rate > 0 {
+		return spot.Configured(rate), nil
+	}
+	if cfg.Spot.Runs == "" {
+		return spot.Unmeasured(), nil
+	}
+	runs, err := readPlan(a, cfg.Spot.Runs, estimate.ReadRuns)
+	if err != nil {
+		return spot.Interruptions{}, err
+	}
+	return estimate.Interruptions(spot.Unmeasured(), runs, a.Now()), nil
 }
 
 // bucketsSeen is how far back the ledger is asked where buckets are.

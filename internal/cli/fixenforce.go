@@ -82,6 +82,9 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	held := &holding{desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), who: who, now: a.Now}
 	bar := a.newProgress(f.cloud)
 	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: round.KindsOf(requests, rulesOf(f.cloud))}
+	if cfg.Thresholds.Interruptions, err = a.interruptions(cfg); err != nil {
+		return err
+	}
 	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags}
 	setting.Requests = requests
 	setting.Ladder = func(account string) *action.Ladder {

@@ -160,6 +160,9 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	}
 	bar := a.newProgress(f.cloud)
 	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window, Progress: bar.report}
+	if cfg.Thresholds.Interruptions, err = a.interruptions(cfg); err != nil {
+		return err
+	}
 	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags, Bill: billed}
 	audit, err := round.New(setting).Round(ctx)
 	bar.finish()

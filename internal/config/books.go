@@ -48,6 +48,14 @@ type Estimate struct {
 	DataRegions map[string]string `yaml:"data_regions"`
 }
 
+// Spot is how often spot machines are taken away, for findings and estimates alike.
+type Spot struct {
+	// InterruptionsPerHour is of one machine; 0 is not known.
+	InterruptionsPerHour float64 `yaml:"interruptions_per_hour"`
+	// Runs is a file of past runs to learn it from, as estimate --history reads.
+	Runs string `yaml:"runs"`
+}
+
 // Unit is something that is made and counted.
 type Unit struct {
 	// Name is what one is called: "token".

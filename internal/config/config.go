@@ -58,6 +58,8 @@ type Config struct {
 	GitHub GitHub `yaml:"github"`
 	// Estimate is what a specification leaves open.
 	Estimate Estimate `yaml:"estimate"`
+	// Spot is how often spot machines are taken away.
+	Spot Spot `yaml:"spot"`
 	// SharedCosts divide what belongs to nobody alone.
 	SharedCosts []bill.SharedRule `yaml:"shared_costs"`
 	// Units are what is made, for what one of them costs.

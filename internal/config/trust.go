@@ -118,6 +118,7 @@ func (c *Config) resolve(file string) {
 		}
 	}
 	at(&c.DataDir)
+	at(&c.Spot.Runs)
 	for i := range c.Policies {
 		at(&c.Policies[i])
 	}

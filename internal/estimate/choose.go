@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -20,9 +21,8 @@ type chooser struct {
 	params Params
 	// runs are those to learn the duration from, the shortest first.
 	runs []Run
-	// hazard is interruptions an hour of one spot machine, seen the machine hours of
-	// experience in it.
-	hazard, seen float64
+	// taken is how often one spot machine is taken away.
+	taken spot.Interruptions
 }
 
 // candidate is a machine type in a region, with what is known of its prices.
@@ -40,7 +40,7 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	}
 	p.Defaults.fill()
 	c := &chooser{spec: s, book: book, params: p, runs: pastRuns(s, p)}
-	c.hazard, c.seen = hazard(s, p)
+	c.taken = interruptions(s, p)
 	machines, err := c.machines()
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 func (d *Defaults) fill() {
 	all := DefaultDefaults()
 	d.DiskGiB, d.Disk = cmp.Or(d.DiskGiB, all.DiskGiB), cmp.Or(d.Disk, all.Disk)
-	d.Hazard = cmp.Or(d.Hazard, all.Hazard)
+	d.Interruptions = cmp.Or(d.Interruptions, all.Interruptions)
 	d.CheckpointEvery, d.Restart = cmp.Or(d.CheckpointEvery, all.CheckpointEvery), cmp.Or(d.Restart, all.Restart)
 }
 
@@ -175,7 +175,7 @@ func (c *chooser) option(m candidate, region string) (*outcome, error) {
 
 // ordeal is what spot capacity does to the work on so many machines.
 func (c *chooser) ordeal(count int) ordeal {
-	o := ordeal{perHour: c.hazard * float64(count), restart: c.params.Defaults.Restart, retries: c.spec.Retries.Interruptions}
+	o := ordeal{perHour: c.taken.PerHour * float64(count), restart: c.params.Defaults.Restart, retries: c.spec.Retries.Interruptions}
 	if p := c.spec.Checkpoint; p != nil {
 		o.every, o.restart = cmp.Or(p.Every, c.params.Defaults.CheckpointEvery), cmp.Or(p.Restart, o.restart)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -140,21 +141,16 @@ type Defaults struct {
 	// DiskGiB is the root disk of a machine, Disk what it is.
 	DiskGiB int64
 	Disk    price.Item
-	// Hazard is how often a spot machine is taken away, in interruptions an hour.
-	Hazard float64
+	// Interruptions is how often a spot machine is taken away; past runs change it.
+	Interruptions spot.Interruptions
 	// CheckpointEvery is the interval where a checkpoint is kept and none is given,
 	// Restart the time from an interruption until work goes on.
 	CheckpointEvery, Restart time.Duration
 }
 
 // DefaultDefaults are the defaults of every estimate.
-//
-// The hazard is that of single V100 and K80 machines on spot capacity of AWS in 2022 and
-// 2023: 1,740 losses in 5,287 machine hours (github.com/skypilot-org/spot-traces, the
-// traces of "Can't Be Late", NSDI 2024). Types that are in less demand live longer; past
-// runs of the same name replace it step by step.
 func DefaultDefaults() Defaults {
-	return Defaults{DiskGiB: 100, Disk: price.ItemGP3, Hazard: 0.33, CheckpointEvery: 10 * time.Minute, Restart: 10 * time.Minute}
+	return Defaults{DiskGiB: 100, Disk: price.ItemGP3, Interruptions: spot.Unmeasured(), CheckpointEvery: spot.CheckpointEvery, Restart: spot.Restart}
 }
 
 // Run is a past run, for [Params].

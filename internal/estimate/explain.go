@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -82,14 +83,15 @@ func (c *chooser) assumed(o *outcome) []string {
 	}
 	if o.hasSpot && c.spec.Capacity != spec.OnDemand {
 		r := c.ordeal(o.count)
-		from := "single V100 and K80 machines on AWS in 2022 and 2023, github.com/skypilot-org/spot-traces"
-		if d.Hazard != DefaultDefaults().Hazard {
-			from = "the configuration"
+		from := c.taken.Source
+		if c.taken.Hours > 0 {
+			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s", usage.Number(c.taken.Hours, 0), spot.PriorHours, from)
 		}
-		if c.seen > 0 {
-			from = fmt.Sprintf("%s of past runs and, as if seen for %d hours, %s", usage.Number(c.seen, 0)+" machine hours", priorHours, from)
+		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", usage.Number(c.taken.PerHour, 2), from, durationText(r.restart))
+		if c.taken.Ranged() {
+			n.add("how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give past runs as spot.runs",
+				usage.Number(c.taken.Low, 2), usage.Number(c.taken.High, 2))
 		}
-		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", usage.Number(c.hazard, 2), from, durationText(r.restart))
 		if r.every > 0 {
 			n.add("work is saved every %s, in no time of its own; what was done since is lost", durationText(r.every))
 		} else if c.spec.Kind == spec.Job {

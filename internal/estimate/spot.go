@@ -4,25 +4,36 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// priorHours is how many machine hours of experience the default hazard counts for,
-// beside those of past runs.
-const priorHours = 100
+// interruptions is how often a spot machine is taken away: by past runs of the same name,
+// or without any by all past runs, over the rate of the defaults.
+func interruptions(s *spec.Spec, p Params) spot.Interruptions {
+	own, taken := learn(p, func(r Run) bool { return r.Name == s.Name })
+	if own == 0 {
+		own, taken = learn(p, func(Run) bool { return true })
+	}
+	return p.Defaults.Interruptions.Learn(taken, own)
+}
 
-// hazard returns the interruptions an hour of one spot machine: those of past runs of
-// the same name, with the default as if it had been seen for priorHours. It returns the
-// machine hours that were seen as well.
-func hazard(s *spec.Spec, p Params) (perHour, seen float64) {
-	taken := 0
+// learn adds up the machine hours and interruptions of past runs on spot.
+func learn(p Params, of func(Run) bool) (hours float64, taken int) {
 	for _, r := range p.History {
-		if r.Name == s.Name && r.SpotTime > 0 && !r.Finished.After(p.Now) {
-			seen += r.SpotTime.Hours() * float64(max(r.Machines, 1))
+		if of(r) && r.SpotTime > 0 && !r.Finished.After(p.Now) {
+			hours += r.SpotTime.Hours() * float64(max(r.Machines, 1))
 			taken += max(r.Interruptions, 0)
 		}
 	}
-	return (float64(taken) + p.Defaults.Hazard*priorHours) / (seen + priorHours), seen
+	return hours, taken
+}
+
+// Interruptions is how often spot machines are taken away by all past runs, over a rate
+// that is known before.
+func Interruptions(before spot.Interruptions, runs []Run, now time.Time) spot.Interruptions {
+	hours, taken := learn(Params{History: runs, Now: now}, func(Run) bool { return true })
+	return before.Learn(taken, hours)
 }
 
 // ordeal is work on machines that are taken away, each at any time alike.

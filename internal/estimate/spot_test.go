@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 )
 
 func TestNegativeBinomial(t *testing.T) {
@@ -105,6 +107,31 @@ func TestWithoutCheckpoint(t *testing.T) {
 	for _, e := range []*Estimate{saved, lost} {
 		if _, capped := e.Duration.Limit(); capped {
 			t.Error("nothing ends it")
+		}
+	}
+}
+
+// TestInterruptionsAreLearned: past runs of the name come first, then all past runs; what
+// is stated stays.
+func TestInterruptionsAreLearned(t *testing.T) {
+	run := func(name string, hours time.Duration, taken int) Run {
+		return Run{Name: name, Finished: now.Add(-time.Hour), Work: time.Hour, Machines: 2, SpotTime: hours * time.Hour, Interruptions: taken}
+	}
+	s := parse(t, p4d+"capacity: spot\nduration: 10h\n")
+	all := spot.Unmeasured()
+	for _, tc := range []struct {
+		name   string
+		before spot.Interruptions
+		runs   []Run
+		want   spot.Interruptions
+	}{
+		{"nothing known", all, nil, all},
+		{"of the name", all, []Run{run(s.Name, 200, 4), run("other", 50, 9)}, all.Learn(4, 400)},
+		{"of others", all, []Run{run("other", 50, 9), run("third", 10, 0)}, all.Learn(9, 120)},
+		{"stated", spot.Configured(0.5), []Run{run(s.Name, 200, 4)}, spot.Configured(0.5)},
+	} {
+		if got := interruptions(s, Params{Now: now, History: tc.runs, Defaults: Defaults{Interruptions: tc.before}}); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
 }

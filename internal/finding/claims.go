@@ -34,6 +34,9 @@ type claim struct {
 	// num is an amount, which is taken as far as it is left.
 	num, den       int64
 	waste, savings bool
+	// replaced says that the fix takes the meter's place at this cost: it is no saving,
+	// and nothing else can save it.
+	replaced bool
 	// instead says that the change takes the place of others: what they already
 	// take counts towards its share of the whole cost.
 	instead bool
@@ -57,6 +60,14 @@ func (d *Draft) ClaimShare(s *Subject, c ledger.Category, num, den int64, as int
 			d.claims = append(d.claims, claim{subject: s.at, charge: int32(i), num: min(num, den), den: den,
 				waste: as&WasteOnly != 0, savings: as&SavingsOnly != 0})
 		}
+	}
+}
+
+// ClaimReplaced claims num/den of every meter of s as what the fix costs in its place. It
+// is neither waste nor a saving, and nothing else can save it.
+func (d *Draft) ClaimReplaced(s *Subject, num, den int64) {
+	for i := range s.Charges {
+		d.claims = append(d.claims, claim{subject: s.at, charge: int32(i), num: num, den: den, savings: true, replaced: true})
 	}
 }
 
@@ -133,7 +144,7 @@ func (p *purse) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count %s of %s: %w", ch.Meter, s.ref, err)
 	}
-	if before := p.taker[at]; before != nil {
+	if before := p.taker[at]; before != nil && before != d {
 		if all, err := c.from(ch.ListCost, ch.ListCost); err == nil && got < all && d.Overlaps == "" {
 			d.Overlaps = before.ID
 		}
@@ -192,7 +203,7 @@ func (x *Index) gross(d *Draft) (money.Amount, error) {
 		if err == nil && c.waste {
 			waste, err = waste.Add(v)
 		}
-		if err == nil && c.savings {
+		if err == nil && c.savings && !c.replaced {
 			savings, err = savings.Add(v)
 		}
 		if err != nil {
@@ -260,7 +271,7 @@ func (x *Index) takeSavings(d *Draft, p *purse) error {
 		if err != nil {
 			return err
 		}
-		if got == 0 {
+		if got == 0 || c.replaced {
 			continue
 		}
 		if x.charge(c).Category == ledger.Compute && !x.cover.saves(&x.subjects[c.subject]) {

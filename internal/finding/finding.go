@@ -93,6 +93,9 @@ type Finding struct {
 	// Waste is what the resource (and what hangs on it) costs a month for nothing:
 	// idle, held, stalled or unused. Zero for findings that only save.
 	Waste money.Amount
+	// WasteUnknown says that nothing measured the use of the resource: Waste is zero
+	// because it is unknown, and Savings.UpperBound is the most that it can be.
+	WasteUnknown bool
 	// Savings is what the fix saves a month, net of commitments, of what keeps
 	// costing, and of what findings before it already save.
 	Savings Saving

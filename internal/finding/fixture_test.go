@@ -138,6 +138,9 @@ func checkShape(t testing.TB, f Finding) {
 	if !f.Savings.Known && f.Savings.Why == "" {
 		t.Errorf("%s of %s: the saving is unknown and nobody says why", f.Rule, f.Resource.ID)
 	}
+	if f.WasteUnknown && (f.Waste != 0 || f.Savings.Known || f.Confidence != Low) {
+		t.Errorf("%s of %s: unknown waste beside known dollars: %+v", f.Rule, f.Resource.ID, f)
+	}
 	if f.Savings.Amount < 0 || f.Waste < 0 || f.Savings.UpperBound < 0 {
 		t.Errorf("%s of %s: negative dollars: %+v", f.Rule, f.Resource.ID, f)
 	}
@@ -161,6 +164,9 @@ func show(found []Finding) []string {
 			s += "<=" + f.Savings.UpperBound.Cents()
 		default:
 			s += "?"
+		}
+		if f.WasteUnknown {
+			s += " of unknown waste"
 		}
 		if f.Waste != f.Savings.Amount {
 			s += " wasting " + f.Waste.Cents()

@@ -205,9 +205,9 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 		Confidence: High,
 		Evidence:   []usage.Evidence{Aged(s, "stopped", stopped)},
 		Fix: Fix{Change: change.Change{Verb: change.Terminate, Arguments: change.Arguments{Snapshot: inst.DeletedDisks()}}, Undo: UndoPartial,
-			Note: "its disks can be made again from the snapshots, which cost at most the snapshot price of their size while they are kept"},
+			Note: "its disks can be made again from the snapshots, whose price is counted as if the disks were full"},
 	}}
-	disks, gib := 0, int64(0)
+	disks, stay, gib := 0, 0, int64(0)
 	for _, disk := range inst.Disks {
 		v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID)
 		if !ok || v.KeepUntil.After(x.Now) || v.State == inventory.StateDeleting {
@@ -217,10 +217,21 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 		if vol, ok := v.Detail.(*inventory.Volume); ok {
 			gib += vol.SizeGiB
 		}
-		d.ClaimShare(v, "", 1, 1, WasteAndSavings)
+		if disk.DeleteOnTermination {
+			x.keepSnapshot(d, v)
+			continue
+		}
+		stay++
+		d.ClaimShare(v, "", 1, 1, WasteOnly)
 	}
 	if disks == 0 {
 		return nil
+	}
+	if stay > 0 {
+		d.Fix.Note = Sentence(d.Fix.Note, Count(int64(stay), "disk")+" stay when it is terminated and go on costing")
+		if stay == disks {
+			d.Stands, d.Savings = true, Saving{Known: true}
+		}
 	}
 	d.Because = "stopped for " + usage.Span(stopped) + ", still pays for " + Count(int64(disks), "disk")
 	d.Evidence = append(d.Evidence, Fact(s, "disks_gib", usage.Number(float64(gib), 0)))

@@ -311,7 +311,7 @@ func TestStoppedMachines(t *testing.T) {
 			Detail: &inventory.Volume{SizeGiB: 100, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"}}})
 		return f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, d *inventory.Instance) {
 			r.State, r.StateSince = inventory.StateStopped, ago(since)
-			d.Disks = []inventory.Disk{{VolumeID: "vol-1"}}
+			d.Disks = []inventory.Disk{{VolumeID: "vol-1", DeleteOnTermination: true}}
 		})
 	}
 	address := func(f *fixture) {
@@ -322,12 +322,19 @@ func TestStoppedMachines(t *testing.T) {
 		{
 			name:  "stopped for 40 days, pays for its disk",
 			build: func(f *fixture) { stopped(f, 40*day) },
-			want:  []string{"instance-stopped i-1 8.00"},
+			want:  []string{"instance-stopped i-1 3.00 wasting 8.00"}, // its snapshot costs 5.00
+		},
+		{
+			name: "a disk that stays when it is terminated saves nothing",
+			build: func(f *fixture) {
+				stopped(f, 40*day).Detail.(*inventory.Instance).Disks[0].DeleteOnTermination = false
+			},
+			want: []string{"instance-stopped i-1 0.00 wasting 8.00"},
 		},
 		{
 			name:  "its address is a finding of its own",
 			build: func(f *fixture) { stopped(f, 40*day); address(f) },
-			want:  []string{"instance-stopped i-1 8.00", "address-unused eipalloc-1 3.65"},
+			want:  []string{"instance-stopped i-1 3.00 wasting 8.00", "address-unused eipalloc-1 3.65"},
 		},
 		{
 			name:  "stopped for 3 days: only its address is unused",
@@ -398,7 +405,9 @@ func TestStalledTraining(t *testing.T) {
 			return 0
 		}
 	}
-	persistent := func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Training }
+	persistent := func(r *inventory.Resource, _ *inventory.Instance) {
+		r.Purpose, r.Lifetime = inventory.Training, inventory.Persistent
+	}
 	runScenarios(t, []scenario{
 		{
 			name: "a training machine at 0 % for 10 hours",

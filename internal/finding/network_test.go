@@ -155,6 +155,19 @@ func TestEndpoints(t *testing.T) {
 		{name: "nothing measured: unknown", build: endpoint(nil, nil)},
 		{name: "an empty window: unknown", build: endpoint(nil, func(*usage.Window) {})},
 		{
+			name:  "nothing measured, unchanged for 20 days: at most its cost",
+			build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(20 * day) }, func(*usage.Window) {}),
+			want:  []string{"endpoint-idle ep <=" + twice + " of unknown waste"},
+		},
+		{name: "unchanged for 20 days, metrics could not be read", build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(20 * day) }, nil)},
+		{name: "nothing measured, changed last week", build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(7 * day) }, func(*usage.Window) {})},
+		{
+			name: "unchanged for 20 days, invoked",
+			build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(20 * day) }, func(w *usage.Window) {
+				w.Add("", usage.Requests, usage.Point{Time: ago(7 * day), Mean: 1, Max: 1})
+			}),
+		},
+		{
 			name: "one invocation a week ago",
 			build: endpoint(nil, func(w *usage.Window) {
 				quiet(w)
@@ -198,7 +211,8 @@ func TestNotebooks(t *testing.T) {
 	unknown := inventory.Fact[time.Time]{}
 	idle := []string{"notebook-idle nb " + managedMonth(t, "g5.xlarge")}
 	runScenarios(t, []scenario{
-		{name: "modified 20 days ago", build: notebook(20*day, unknown, duty.Unknown), want: idle},
+		{name: "modified 20 days ago", build: notebook(20*day, unknown, duty.Unknown),
+			want: []string{"notebook-idle nb <=" + managedMonth(t, "g5.xlarge") + " of unknown waste"}},
 		{name: "modified last week", build: notebook(7*day, unknown, duty.Unknown)},
 		{name: "modified long ago and used yesterday", build: notebook(20*day, inventory.Known(ago(day)), duty.Unknown)},
 		{name: "no activity for 15 days", build: notebook(0, inventory.Known(ago(15*day)), duty.Unknown), want: idle},

@@ -1,12 +1,15 @@
 package finding
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	spots "github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -147,9 +150,23 @@ func TestTrainingOnDemand(t *testing.T) {
 	list, _ := f.Prices.OnDemand("g6.2xlarge", "us-east-1")
 	spot, _ := f.Prices.Spot("g6.2xlarge", "us-east-1")
 	month, _ := list.Cost(730, 1)
-	paid, _ := spot.Cost(803, 1) // a tenth more hours
-	if want := month - paid; (got.Savings.Amount-want).Cents() != "0.00" || got.Waste != 0 {
+	paid, _ := spot.Cost(730, 1)
+	// 0.33 interruptions an hour, each loses at most 10 minutes and takes 10 more.
+	factor := (1/0.33 + 1.0/6) * math.Expm1(0.33/6) * 6
+	if want := month - money.Amount(float64(paid)*factor); (got.Savings.Amount-want).Cents() != "0.00" || got.Waste != 0 || got.Confidence != Medium {
 		t.Errorf("saves %+v, wastes %s; want %s and no waste", got.Savings, got.Waste, want)
+	}
+	if rate, over := evidence(got, "interruptions"), evidence(got, "restart_overhead"); rate != "0.33/h (0.095/h to 1.39/h)" || over != "8 % (2 % to 39 %)" {
+		t.Errorf("the range is shown as %q and %q", rate, over)
+	}
+	f = newFixture(t)
+	f.is(f.running("i-1", "g6.2xlarge", fresh, func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Training }), duty.Busy)
+	if open := only(t, f.evaluate(), "training-on-demand"); open.Confidence != Low || open.Savings != got.Savings || evidence(open, "lifetime") != "unknown" {
+		t.Errorf("of an unknown lifetime: %+v", open)
+	}
+	stated := Thresholds{Interruptions: spots.Configured(1)}
+	if found, err := Evaluate(&f.Account, stated, nil); err != nil || evidence(only(t, found, "training-on-demand"), "interruptions") != "1/h" {
+		t.Errorf("a rate that is stated is not the one that is used: %+v, %v", found, err)
 	}
 	if !strings.Contains(got.Fix.Note, "checkpoints") {
 		t.Errorf("note %q says nothing of checkpoints", got.Fix.Note)

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"cmp"
 	"errors"
 	"math"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -25,30 +27,35 @@ func (x *Index) hourly(find func(b *price.Book) (price.Price, error)) (money.Amo
 	return p.Hourly()
 }
 
-// trainingOnDemand finds busy ephemeral training machines at the on-demand price
-// whose spot price, time lost to restarts included, is lower.
+// trainingOnDemand finds busy training machines at the on-demand price whose spot price,
+// time lost to restarts included, is lower. Persistent machines are left out; where the
+// lifetime is unknown the confidence is low. It is advice: nothing acts on it.
 func trainingOnDemand(x *Index, s *Subject) *Draft {
 	i, ok := onDemand(s)
-	if !ok || s.Purpose != inventory.Training || s.Lifetime != inventory.Ephemeral || !s.Judged || s.Duty.State != duty.Busy ||
+	if !ok || s.Purpose != inventory.Training || s.Lifetime == inventory.Persistent || !s.Judged || s.Duty.State != duty.Busy ||
 		i.CapacityReservationID != "" {
 		return nil
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
 		Because:    "training on demand that may be interrupted",
-		Evidence: []usage.Evidence{Fact(s, "market", string(i.Market)), Fact(s, "lifetime", string(s.Lifetime)),
+		Evidence: []usage.Evidence{Fact(s, "market", string(i.Market)), Fact(s, "lifetime", cmp.Or(string(s.Lifetime), "unknown")),
 			{Signal: "duty", Value: s.Duty.State.String(), Coverage: s.Duty.Coverage, Source: "metrics"}},
 		Fix: Fix{Change: change.Change{Verb: change.UseSpot}, Risk: Low, Undo: UndoFull,
 			Note: "needs checkpoints that a restart resumes from; spot capacity may not be there when it is wanted"},
 	}}
+	if s.Lifetime == inventory.LifetimeUnknown {
+		d.Confidence = Low
+		d.Fix.Note = Sentence("no tag says that it may be interrupted: ask its owner", d.Fix.Note)
+	}
 	if level, note := Risk(s.Resource, Low); note != "" {
 		d.Fix.Risk, d.Fix.Note = level, Sentence(note, d.Fix.Note)
 	}
 	list, err := x.hourly(func(b *price.Book) (price.Price, error) { return b.OnDemand(s.Type, s.Region) })
 	if err == nil {
-		var spot money.Amount
-		if spot, err = x.hourly(func(b *price.Book) (price.Price, error) { return b.Spot(s.Type, s.Region) }); err == nil {
-			return x.onSpot(d, s, list, spot)
+		var paid money.Amount
+		if paid, err = x.hourly(func(b *price.Book) (price.Price, error) { return b.Spot(s.Type, s.Region) }); err == nil {
+			return x.onSpot(d, s, list, paid)
 		}
 	}
 	if !errors.Is(err, price.ErrUnpriced) {
@@ -60,21 +67,32 @@ func trainingOnDemand(x *Index, s *Subject) *Draft {
 }
 
 // onSpot claims what spot saves: the on-demand price less the spot price and the
-// share of its time that restarts cost.
-func (x *Index) onSpot(d *Draft, s *Subject, list, spot money.Amount) *Draft {
-	const parts = 1000
-	paid, err := spot.Mul(parts+int64(math.Round(x.Thresholds.SpotOverhead*parts)), parts)
-	if err != nil {
-		x.fail(err)
+// share of its time that restarts cost, by the rate of interruptions that estimates
+// use, with work saved as often as they assume.
+func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
+	rate := x.Thresholds.Interruptions
+	paid := func(perHour float64) (money.Amount, float64) {
+		const parts = 1_000_000_000
+		over := spot.Overhead(perHour, spot.CheckpointEvery, spot.Restart)
+		return x.amount(price.Mul(parts+int64(math.Round(over*parts)), parts)), over
+	}
+	now, over := paid(rate.PerHour)
+	if x.err != nil || now >= list {
 		return nil
 	}
-	if paid >= list {
-		return nil
+	overhead, cost := Percent(over), Percent(money.Ratio(now, list))
+	if rate.Ranged() {
+		least, low := paid(rate.Low)
+		most, high := paid(rate.High)
+		overhead += " (" + Percent(low) + " to " + Percent(high) + ")"
+		cost += " (" + Percent(money.Ratio(least, list)) + " to " + Percent(money.Ratio(most, list)) + ")"
+		d.Fix.Note = Sentence(d.Fix.Note, "how often it is interrupted is not measured here: state spot.interruptions_per_hour or spot.runs")
 	}
-	d.Because = "on-demand training; spot costs " + Percent(money.Ratio(paid, list)) + " of it, restarts included"
-	d.Evidence = append(d.Evidence, Priced("on_demand_usd_per_hour", list, "price book"), Priced("spot_usd_per_hour", spot, "price book"),
-		usage.Fact("restart_overhead", Percent(x.Thresholds.SpotOverhead), "threshold"))
-	d.ClaimShare(s, ledger.Compute, int64(list-paid), int64(list), SavingsOnly)
+	d.Because = "on-demand training; spot costs " + Percent(money.Ratio(now, list)) + " of it, restarts included"
+	d.Evidence = append(d.Evidence, Priced("on_demand_usd_per_hour", list, "price book"), Priced("spot_usd_per_hour", price, "price book"),
+		usage.Fact("interruptions", rate.String(), rate.Source), usage.Fact("restart_overhead", overhead, "formula"),
+		usage.Fact("cost_on_spot", cost, "price book"))
+	d.ClaimShare(s, ledger.Compute, int64(list-now), int64(list), SavingsOnly)
 	x.cover.toSpot[s.at] = true
 	return d
 }

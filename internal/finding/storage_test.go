@@ -32,14 +32,14 @@ func TestVolumes(t *testing.T) {
 		{
 			name:  "unattached, no I/O",
 			build: func(f *fixture) { f.window(f.volume("vol-1", "gp3", 500), 14*day) },
-			want:  []string{"volume-unattached vol-1 40.00"},
+			want:  []string{"volume-unattached vol-1 15.00 wasting 40.00"},
 		},
 		{
 			name: "provisioned IOPS and throughput are saved too",
 			build: func(f *fixture) {
 				f.window(f.volume("vol-1", "gp3", 500, func(_ *inventory.Resource, d *inventory.Volume) { d.IOPS, d.ThroughputMiBps = 4000, 225 }), 14*day)
 			},
-			want: []string{"volume-unattached vol-1 49.00"},
+			want: []string{"volume-unattached vol-1 24.00 wasting 49.00"},
 		},
 		{
 			name: "detached yesterday: its I/O says so",
@@ -65,7 +65,7 @@ func TestVolumes(t *testing.T) {
 				w := f.window(f.volume("vol-1", "gp3", 500), 14*day)
 				w.Add("", usage.DiskOps, usage.Point{Time: ago(9 * day), Mean: 12, Max: 12})
 			},
-			want: []string{"volume-unattached vol-1 40.00"},
+			want: []string{"volume-unattached vol-1 15.00 wasting 40.00"},
 		},
 		{
 			name: "detached yesterday: its state says so",
@@ -109,7 +109,7 @@ func TestVolumes(t *testing.T) {
 		{
 			name:  "an unattached gp2 volume is counted once",
 			build: func(f *fixture) { f.window(f.volume("vol-1", "gp2", 100), 14*day) },
-			want:  []string{"volume-unattached vol-1 10.00", "volume-gp2 vol-1 0.00 after volume-unattached vol-1"},
+			want:  []string{"volume-unattached vol-1 5.00 wasting 10.00", "volume-gp2 vol-1 0.00 after volume-unattached vol-1"},
 		},
 		{
 			name: "a region without prices",

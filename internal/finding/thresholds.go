@@ -3,6 +3,8 @@ package finding
 import (
 	"fmt"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/plan/spot"
 )
 
 const day = 24 * time.Hour
@@ -69,9 +71,9 @@ type Thresholds struct {
 	// LogRetentionDays is the retention that is proposed: 30.
 	LogRetentionDays int `yaml:"log_retention_days"`
 
-	// SpotOverhead is the share of a spot machine's time that restarts and lost
-	// work cost: 0.1, a cautious figure for hourly checkpoints.
-	SpotOverhead float64 `yaml:"spot_overhead_share"`
+	// Interruptions is how often a spot machine is taken away; the zero value is
+	// [spot.Unmeasured], the rate of estimates.
+	Interruptions spot.Interruptions `yaml:"-"`
 	// RightsizeSaving is the least share of a machine's cost that makes a change of
 	// type worth its work: 0.1.
 	RightsizeSaving float64 `yaml:"rightsize_saving_share"`
@@ -106,7 +108,7 @@ func DefaultThresholds() Thresholds {
 		VolumeUnattached: 7 * day, SnapshotAge: 90 * day, ImageUnused: 90 * day, CheckpointStale: 90 * day,
 		InfrequentDays: 30, ArchiveDays: 90, ExpireDays: 180, NoncurrentDays: 30, MultipartDays: 7,
 		LogGroupGiB: 1, LogRetentionDays: 30,
-		SpotOverhead: 0.1, RightsizeSaving: 0.1, InferenceTarget: 70, ModelCost: 1000, Transfer: 10, Downloads: 3, CommitmentGap: 1000,
+		Interruptions: spot.Unmeasured(), RightsizeSaving: 0.1, InferenceTarget: 70, ModelCost: 1000, Transfer: 10, Downloads: 3, CommitmentGap: 1000,
 		ReservationUnused: 0.1, ReservationWindow: 7 * day,
 	}
 }
@@ -137,7 +139,7 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 	fill(&t.MultipartDays, d.MultipartDays)
 	fill(&t.LogGroupGiB, d.LogGroupGiB)
 	fill(&t.LogRetentionDays, d.LogRetentionDays)
-	fill(&t.SpotOverhead, d.SpotOverhead)
+	fill(&t.Interruptions, d.Interruptions)
 	fill(&t.RightsizeSaving, d.RightsizeSaving)
 	fill(&t.InferenceTarget, d.InferenceTarget)
 	fill(&t.ModelCost, d.ModelCost)
@@ -150,7 +152,7 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 		name  string
 		value float64
 	}{
-		{"coverage_share", t.Coverage}, {"always_on_share", t.AlwaysOn}, {"spot_overhead_share", t.SpotOverhead},
+		{"coverage_share", t.Coverage}, {"always_on_share", t.AlwaysOn},
 		{"rightsize_saving_share", t.RightsizeSaving}, {"reservation_unused_share", t.ReservationUnused},
 	} {
 		if !(share.value > 0 && share.value <= 1) {

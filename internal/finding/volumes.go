@@ -3,6 +3,7 @@ package finding
 import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -23,7 +24,7 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 		Confidence: High,
 		Evidence:   []usage.Evidence{Fact(s, "state", "available"), Aged(s, "age", age)},
 		Fix: Fix{Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{s.ID}}}, Risk: Low, Undo: UndoPartial,
-			Note: "a volume can be made again from the snapshot, which costs at most the snapshot price of its size while it is kept"},
+			Note: "a volume can be made again from the snapshot, whose price is counted as if the volume were full"},
 	}}
 	if detached, known := x.since(s); known {
 		if detached < x.Thresholds.VolumeUnattached {
@@ -54,6 +55,35 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 	if s.Lifetime == inventory.Persistent {
 		d.Fix.Risk = Medium
 	}
-	d.ClaimShare(s, "", 1, 1, WasteAndSavings)
+	x.keepSnapshot(d, s)
 	return d
+}
+
+// keepSnapshot claims a volume that is deleted after a snapshot of it: all that it costs
+// is waste, and what is saved is that less the snapshot. A snapshot holds the blocks that
+// were written, at most the volume's size, which is what is counted. Where the snapshot may
+// cost more than the volume, or has no price, the saving is not known.
+func (x *Index) keepSnapshot(d *Draft, v *Subject) {
+	vol, ok := v.Detail.(*inventory.Volume)
+	total, unpriced := x.Cost(v, "")
+	if !ok || unpriced != "" {
+		d.ClaimShare(v, "", 1, 1, WasteAndSavings)
+		return
+	}
+	p, err := x.Rate(price.ItemSnapshot, v.Region)
+	if err != nil {
+		d.Unknown = "no price for the snapshot: " + err.Error()
+		d.ClaimShare(v, "", 1, 1, WasteAndSavings)
+		return
+	}
+	kept := x.amount(p.Cost(vol.SizeGiB, 1))
+	d.Evidence = append(d.Evidence, Priced("snapshot_usd_per_month_at_most", kept, p.Source))
+	if kept >= total {
+		d.Unknown = "the snapshot of a full volume costs as much as the volume"
+		d.ClaimShare(v, "", 1, 1, WasteAndSavings)
+		return
+	}
+	d.ClaimShare(v, "", 1, 1, WasteOnly)
+	d.ClaimShare(v, "", int64(total-kept), int64(total), SavingsOnly)
+	d.ClaimReplaced(v, 1, 1) // all that is left of it is the snapshot
 }

@@ -224,8 +224,9 @@ type Notebook struct {
 
 // Endpoint is a managed inference endpoint.
 type Endpoint struct {
-	Variants []Variant
-	Async    bool
+	Variants     []Variant
+	Async        bool
+	LastModified time.Time // zero is unknown
 	// Components says that inference components serve, whose requests are not counted as
 	// the endpoint's.
 	Components bool

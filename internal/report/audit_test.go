@@ -66,6 +66,7 @@ type found struct {
 	rule       string
 	step       finding.Step
 	waste      string
+	unmeasured bool
 	saving     finding.Saving
 	cost       string
 	confidence finding.Level
@@ -81,7 +82,7 @@ func (w *world) find(r *inventory.Resource, f found) *finding.Finding {
 		f.evidence = []usage.Evidence{usage.Fact("state", string(r.State), "ec2")}
 	}
 	w.a.Findings = append(w.a.Findings, finding.Finding{
-		ID: id, Rule: f.rule, Step: f.step, Resource: r, Waste: usd(cmp.Or(f.waste, "0")), Savings: f.saving,
+		ID: id, Rule: f.rule, Step: f.step, Resource: r, Waste: usd(cmp.Or(f.waste, "0")), WasteUnknown: f.unmeasured, Savings: f.saving,
 		Cost: usd(cmp.Or(f.cost, "0")), Confidence: cmp.Or(f.confidence, finding.High), Because: f.because, Evidence: f.evidence,
 		Fix: finding.Fix{Change: change.Change{Verb: cmp.Or(f.fix.Change.Verb, change.Stop), Arguments: f.fix.Change.Arguments}, Command: f.fix.Command, Risk: cmp.Or(f.fix.Risk, finding.Low),
 			Undo: cmp.Or(f.fix.Undo, finding.UndoFull), Note: f.fix.Note},

@@ -100,13 +100,19 @@ func (d *Document) cost(a *round.Result) {
 
 // waste shows what was wasted over the window, and what the findings waste now.
 func (d *Document) waste(a *round.Result) {
-	unknown := 0
+	unknown, unmeasured := 0, 0
+	for _, f := range a.Findings {
+		if f.WasteUnknown {
+			unmeasured++
+		}
+	}
 	for _, f := range d.Findings {
 		if !f.MonthlyWasteUSD.Known() {
 			unknown++
 		}
 	}
 	d.Totals.FindingsWasteUSD = known(a.Totals.FindingsWaste, unknown == 0 && d.MonthlyCostUSD.Known())
+	unknown -= unmeasured // they are among the hours that nothing measured
 	w := newWindow(a.Window)
 	if d.Window = w; w == nil {
 		d.MonthlyWasteNote = "usage was read over no window"
@@ -185,6 +191,9 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 	case f.Waste == 0:
 		// Nothing bounds what it saves because nothing says what it costs.
 		out.MonthlyWasteUSD = known(0, !wasteful(f.Step) || out.MonthlyCostUSD.Known())
+	}
+	if f.WasteUnknown {
+		out.MonthlyWasteUSD = Dollars{}
 	}
 	if !f.Savings.Known {
 		out.SavingsUnknown = cmp.Or(valid(f.Savings.Why), "what it saves is not known")

@@ -54,6 +54,8 @@ func TestFindingMoney(t *testing.T) {
 			amounts{"734.38", "734.38", "734.38", "734.38", "", ""}},
 		{"bounded", found{step: finding.StepIdle, waste: "10", saving: finding.Saving{Bounded: true, UpperBound: usd("10"), Why: "plans not read"}}, "10", "",
 			amounts{"", "10.00", "10.00", "10.00", "plans not read", ""}},
+		{"waste that nothing measured is not zero", found{step: finding.StepIdle, unmeasured: true, saving: finding.Saving{Bounded: true, UpperBound: usd("10"), Why: "nothing measured its use"}}, "10", "",
+			amounts{"", "10.00", "", "10.00", "nothing measured its use", ""}},
 		{"unpriced waste is not zero", found{step: finding.StepIdle, saving: finding.Saving{Why: "no price"}}, "", "no price for p9",
 			amounts{"", "", "", "", "no price", "no price for p9"}},
 		{"advice on a priced machine wastes nothing", found{step: finding.StepModel, saving: finding.Saving{Why: "depends on the model"}}, "5", "",

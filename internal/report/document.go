@@ -234,7 +234,8 @@ type Finding struct {
 	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
 	SavingsUnknown       string  `json:"savings_unknown,omitempty"`
 	// MonthlyWasteUSD is what is spent on nothing, at the rate of now; null when it has no
-	// price.
+	// price, and when nothing measured the use of the resource. In the second case
+	// SavingsUpperBoundUSD bounds it too.
 	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
 	// MonthlyCostUSD is what the resource costs; null when that is not known, and
 	// then CostUnknown says why.

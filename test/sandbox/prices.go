@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 )
 
@@ -40,9 +41,9 @@ var hourly = map[string]string{
 // Source: skypilot-catalog v8 aws @00148f2a.
 var spots = map[string]string{"g5.xlarge/us-east-1": "0.436"}
 
-// spotOverhead is what restarts add to a run on spot: a tenth, the default of the
-// rule.
-const spotOverhead = "1.1"
+// spotFactor is how many hours on spot an hour of work takes: 0.33 interruptions an hour,
+// 10 minutes from checkpoint to checkpoint, 10 minutes for a restart.
+var spotFactor = (1/0.33 + 1.0/6) * (math.Exp(0.33/6) - 1) * 6
 
 // rates are what storage and network cost, us-east-1 (and us-west-2, which is the
 // same for these), USD. Source: AWS price pages, 2026-07.
@@ -94,7 +95,7 @@ func instead(machineType, other, region string) string {
 // onSpot returns what spot saves a month, restarts included.
 func onSpot(machineType, region string) string {
 	spot := rat(spots[machineType+"/"+region])
-	saved := new(big.Rat).Sub(rat(hourly[machineType+"/"+region]), spot.Mul(spot, rat(spotOverhead)))
+	saved := new(big.Rat).Sub(rat(hourly[machineType+"/"+region]), spot.Mul(spot, new(big.Rat).SetFloat64(spotFactor)))
 	return dollars(saved.Mul(saved, big.NewRat(hoursAMonth, 1)))
 }
 

@@ -213,7 +213,7 @@ func (b *seeder) second(ctx context.Context) error {
 	}
 	b.truth.Other = []Planted{
 		{Rule: "volume-unattached", Resource: Resource{Kind: inventory.KindVolume, ID: *v.VolumeId, Region: east, Owner: dana},
-			SavingsUSD: cost(term{"100", "ebs:gp3"})},
+			WasteUSD: cost(term{"100", "ebs:gp3"}), SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"})},
 		{Rule: "address-unused", Resource: Resource{Kind: inventory.KindAddress, ID: *a.AllocationId, Region: east, Owner: dana},
 			SavingsUSD: cost(term{"730", "address"})},
 	}

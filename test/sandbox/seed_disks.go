@@ -46,12 +46,14 @@ func (b *seeder) disks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.plant(v, "volume-unattached", Planted{SavingsUSD: cost(term{"500", "ebs:gp3"}, term{"3000", "ebs:gp3:iops"}, term{"125", "ebs:gp3:throughput"})})
+	b.plant(v, "volume-unattached", Planted{
+		WasteUSD:   cost(term{"500", "ebs:gp3"}, term{"3000", "ebs:gp3:iops"}, term{"125", "ebs:gp3:throughput"}),
+		SavingsUSD: cost(term{"500", "ebs:gp3"}, term{"3000", "ebs:gp3:iops"}, term{"125", "ebs:gp3:throughput"}, term{"-500", "snapshot"})})
 
 	if v, err = b.volume(ctx, west, "feed-scratch", chen, days(200), ec2.CreateVolumeInput{Size: gib(200), VolumeType: ec2types.VolumeTypeGp2}); err != nil {
 		return err
 	}
-	b.plant(v, "volume-unattached", Planted{SavingsUSD: cost(term{"200", "ebs:gp2"}), Note: "all of it goes"})
+	b.plant(v, "volume-unattached", Planted{WasteUSD: cost(term{"200", "ebs:gp2"}), SavingsUSD: cost(term{"200", "ebs:gp2"}, term{"-200", "snapshot"}), Note: "its snapshot stays"})
 	b.plant(v, "volume-gp2", Planted{SavingsUSD: "0.00", Note: "the dollars are counted by volume-unattached"})
 
 	if v, err = b.volume(ctx, east, "tokenizer-data", bo, days(80), ec2.CreateVolumeInput{Size: gib(300), VolumeType: ec2types.VolumeTypeGp3}); err != nil {

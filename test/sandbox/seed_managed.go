@@ -43,7 +43,7 @@ func (b *seeder) notebooks(ctx context.Context) error {
 			"CreationTime": b.ago(days(60)), "LastModifiedTime": b.ago(x.modified), "NotebookInstanceStatus": "InService"}})
 		r := b.record(inventory.KindNotebook, x.name, east, x.owner)
 		if x.idle {
-			b.plant(r, "notebook-idle", Planted{SavingsUSD: month("ml.t3.medium", east, 1), Note: "its disk goes on costing"})
+			b.plant(r, "notebook-idle", Planted{Unknown: true, UpperBoundUSD: month("ml.t3.medium", east, 1), Note: "nothing measured its use; its disk goes on costing"})
 		} else {
 			b.innocent(r, "changed yesterday", "notebook-idle")
 		}
@@ -93,7 +93,8 @@ func (b *seeder) endpoints(ctx context.Context) error {
 			note: "asynchronous: no invocations between batches"},
 		{name: "feed-rank", owner: chen, kind: "ml.g4dn.xlarge", measured: true, calls: 9_000, gpu: 68, cpu: 50,
 			not: []string{"endpoint-idle", "inference-overprovisioned"}, note: "it serves"},
-		{name: "dark", owner: emil, kind: "ml.g4dn.xlarge", not: []string{"endpoint-idle"}, note: "nothing measured: unknown"},
+		{name: "dark", owner: emil, kind: "ml.g4dn.xlarge", rule: "endpoint-idle",
+			want: Planted{Unknown: true, UpperBoundUSD: month("ml.g4dn.xlarge", east, 1), Note: "nothing measured its use"}},
 		{name: "assistant-large", owner: dana, kind: "ml.g4dn.12xlarge", measured: true, calls: 500, gpu: 6, cpu: 8,
 			rule: "inference-overprovisioned", want: Planted{Unknown: true, UpperBoundUSD: instead("ml.g4dn.12xlarge", "ml.g4dn.xlarge", east)},
 			not: []string{"endpoint-idle"}},

@@ -163,6 +163,7 @@ func (p *place) endpoints(ctx context.Context) {
 		r := p.resource(inventory.KindEndpoint, awssdk.ToString(e.EndpointName))
 		r.Name, r.CreatedAt, r.State = r.ID, utc(e.CreationTime), endpointStates[e.EndpointStatus]
 		d := p.endpoint(ctx, e)
+		d.LastModified = utc(e.LastModifiedTime)
 		if len(d.Variants) > 0 {
 			r.Type = d.Variants[0].Type
 		}

@@ -13,10 +13,11 @@ import (
 // endpoints, whose work does not show as invocations of the endpoint, and
 // serverless ones, which cost nothing idle, are left out. Invocations are
 // published only when there are some, so another metric must prove that the
-// endpoint was measured.
+// endpoint was measured. One of which nothing at all was measured is a finding of low
+// confidence by the age of its last change, without dollars that are known.
 func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	e, ok := s.Detail.(*inventory.Endpoint)
-	if !ok || s.State != inventory.StateRunning || e.Async || !finding.Spans(s.Window, x.Thresholds.EndpointIdle) {
+	if !ok || s.State != inventory.StateRunning || e.Async {
 		return nil
 	}
 	machines := false
@@ -26,21 +27,61 @@ func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if age, known := x.Age(s); !machines || (known && age < x.Thresholds.EndpointIdle) {
 		return nil
 	}
-	w := s.Window
-	requests := w.Machine.Stats(usage.Requests)
-	if requests != nil && (requests.Max > 0 || requests.Sum > 0) {
-		return nil
-	}
-	// An endpoint whose accelerator works serves somebody, whatever is counted.
-	if finding.Computed(w) {
-		return nil
-	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "no invocation for " + usage.Span(w.To.Sub(w.From)),
 		Fix: finding.Fix{Change: change.Change{Verb: change.Delete}, Undo: finding.UndoPartial,
 			Note: "its configuration and model stay, it can be created again from them"},
 	}}
+	w, as := s.Window, finding.WasteAndSavings
+	if !sampled(w) {
+		quiet := x.Now.Sub(e.LastModified)
+		// Without a window its metrics could not be read, which says nothing of its use.
+		if w == nil || e.LastModified.IsZero() || quiet < x.Thresholds.EndpointIdle {
+			return nil
+		}
+		d.Because = "in service, last modified " + usage.Span(quiet) + " ago (weak evidence)"
+		d.Evidence = []usage.Evidence{finding.Aged(s, "last_modified", quiet)}
+		d.Fix.Change, as = change.Change{Verb: change.Notify}, finding.SavingsOnly
+		unmeasured(d)
+	} else if !uninvoked(x, s, d) {
+		return nil
+	}
+	var note string
+	d.Fix.Risk, note = finding.Risk(s.Resource, finding.Medium)
+	d.Fix.Note = finding.Sentence(note, d.Fix.Note)
+	d.ClaimShare(s, ledger.Compute, 1, 1, as)
+	return d
+}
+
+// sampled says whether anything of an endpoint was measured.
+func sampled(w *usage.Window) bool {
+	if w == nil {
+		return false
+	}
+	for _, sig := range []usage.Signal{usage.Requests, usage.CPUUtil, usage.GPUUtil, usage.MemUsed, usage.HostMemUsed} {
+		if w.Machine.Stats(sig) != nil {
+			return true
+		}
+	}
+	return len(w.GPUs) > 0
+}
+
+// uninvoked says whether an endpoint was measured and had no invocation, and adds the
+// reason and the evidence to the draft.
+func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
+	w := s.Window
+	if !finding.Spans(w, x.Thresholds.EndpointIdle) {
+		return false
+	}
+	requests := w.Machine.Stats(usage.Requests)
+	if requests != nil && (requests.Max > 0 || requests.Sum > 0) {
+		return false
+	}
+	// An endpoint whose accelerator works serves somebody, whatever is counted.
+	if finding.Computed(w) {
+		return false
+	}
+	d.Because = "no invocation for " + usage.Span(w.To.Sub(w.From))
 	switch sig, proof := x.Alive(w, usage.CPUUtil, usage.GPUUtil, usage.HostMemUsed); {
 	case x.Covered(w, requests) && w.Fresh(requests, x.Now):
 		d.Evidence = []usage.Evidence{finding.Sampled("invocations", "0", w, requests)}
@@ -50,13 +91,17 @@ func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 			finding.Sampled(sig.String()+"_max", usage.Number(proof.Max, 1), w, proof),
 		}
 	default:
-		return nil
+		return false
 	}
-	var note string
-	d.Fix.Risk, note = finding.Risk(s.Resource, finding.Medium)
-	d.Fix.Note = finding.Sentence(note, d.Fix.Note)
-	d.ClaimShare(s, ledger.Compute, 1, 1, finding.WasteAndSavings)
-	return d
+	return true
+}
+
+// unmeasured makes of a draft one whose evidence is a date alone: what it wastes and
+// saves is unknown, at most all that it costs.
+func unmeasured(d *finding.Draft) {
+	d.Confidence, d.WasteUnknown = finding.Low, true
+	d.Unknown = "nothing measured its use"
+	d.Fix.Note = finding.Sentence("ask its owner first", d.Fix.Note)
 }
 
 // notebookIdle finds notebooks in service that nobody uses. Telemetry decides
@@ -95,22 +140,22 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		d.Evidence = []usage.Evidence{finding.Aged(s, "last_activity", quiet)}
 	case !n.LastModified.IsZero() && x.Now.Sub(n.LastModified) >= x.Thresholds.NotebookIdle:
 		quiet := x.Now.Sub(n.LastModified)
-		d.Confidence, d.Because = finding.Low, "in service, last modified "+usage.Span(quiet)+" ago (weak evidence)"
+		d.Because = "in service, last modified " + usage.Span(quiet) + " ago (weak evidence)"
 		d.Evidence = []usage.Evidence{finding.Aged(s, "last_modified", quiet)}
+		unmeasured(d)
 	default:
 		return nil
 	}
 	if age, known := x.Age(s); known && age < x.Thresholds.MinAge {
 		return nil
 	}
-	d.Fix.Risk = finding.Low
-	if d.Confidence == finding.Low {
-		d.Fix.Risk = finding.Medium
-		d.Fix.Note = finding.Sentence("ask its owner first", d.Fix.Note)
+	usual, as := finding.Low, finding.WasteAndSavings
+	if d.WasteUnknown {
+		usual, as = finding.Medium, finding.SavingsOnly
 	}
-	level, note := finding.Risk(s.Resource, d.Fix.Risk)
+	level, note := finding.Risk(s.Resource, usual)
 	d.Fix.Risk, d.Fix.Note = level, finding.Sentence(note, d.Fix.Note)
-	d.ClaimShare(s, ledger.Compute, 1, 1, finding.WasteAndSavings)
+	d.ClaimShare(s, ledger.Compute, 1, 1, as)
 	return d
 }
 
