@@ -38,8 +38,12 @@ type Request struct {
 	// Amount is the most it may cost; zero where it costs nothing.
 	Amount money.Amount
 	// Roles of which an approver has to have one; empty means "approver".
-	Roles              []string
-	AskedBy            string
+	Roles []string
+	// Run is the key that the caller gave the run; may be empty.
+	Run     string
+	AskedBy string
+	// AskedProof and Proof say how whoever asked and whoever decided were identified.
+	AskedProof, Proof  Proof
 	AskedAt, ExpiresAt time.Time
 	State              State
 	DecidedBy, Reason  string
@@ -48,6 +52,31 @@ type Request struct {
 	// Version counts changes, for conditional writes.
 	Version int64
 }
+
+// ProofKind is how a person's identity is proven.
+type ProofKind string
+
+// The kinds. The zero kind proves nothing, as SelfDeclared does.
+const (
+	// SelfDeclared is a name in the environment, in a file, or of the operating system.
+	SelfDeclared ProofKind = "self-declared"
+	// GitHubReview is a review that GitHub's API gave out.
+	GitHubReview ProofKind = "github-review"
+	// AWSCaller is the answer of STS to GetCallerIdentity.
+	AWSCaller ProofKind = "aws-caller"
+)
+
+// Proof is how a person was identified.
+type Proof struct {
+	Kind ProofKind `json:"kind,omitempty"`
+	// Subject is the identity as its provider gives it: an ARN, a login.
+	Subject string `json:"subject,omitempty"`
+	// Detail is what was looked at: the URL of a review, the endpoint that answered.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Verified says whether a provider vouched for the identity.
+func (p Proof) Verified() bool { return p.Kind != "" && p.Kind != SelfDeclared }
 
 // Errors of decisions and uses.
 var (

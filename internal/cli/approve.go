@@ -199,3 +199,17 @@ func rolesOf(approvers map[string][]string, who string) []string {
 	}
 	return roles
 }
+
+// approversOf are who has one of the roles, in order; whoever asks is not among them.
+func approversOf(approvers map[string][]string, roles []string, asker string) (names []string) {
+	if len(roles) == 0 {
+		roles = []string{approval.DefaultRole}
+	}
+	for name, has := range approvers {
+		if !approval.MaybeSame(name, asker) && slices.ContainsFunc(has, func(r string) bool { return slices.Contains(roles, r) }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
