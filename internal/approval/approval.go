@@ -53,31 +53,6 @@ type Request struct {
 	Version int64
 }
 
-// ProofKind is how a person's identity is proven.
-type ProofKind string
-
-// The kinds. The zero kind proves nothing, as SelfDeclared does.
-const (
-	// SelfDeclared is a name in the environment, in a file, or of the operating system.
-	SelfDeclared ProofKind = "self-declared"
-	// GitHubReview is a review that GitHub's API gave out.
-	GitHubReview ProofKind = "github-review"
-	// AWSCaller is the answer of STS to GetCallerIdentity.
-	AWSCaller ProofKind = "aws-caller"
-)
-
-// Proof is how a person was identified.
-type Proof struct {
-	Kind ProofKind `json:"kind,omitempty"`
-	// Subject is the identity as its provider gives it: an ARN, a login.
-	Subject string `json:"subject,omitempty"`
-	// Detail is what was looked at: the URL of a review, the endpoint that answered.
-	Detail string `json:"detail,omitempty"`
-}
-
-// Verified says whether a provider vouched for the identity.
-func (p Proof) Verified() bool { return p.Kind != "" && p.Kind != SelfDeclared }
-
 // Errors of decisions and uses.
 var (
 	ErrNotFound = errors.New("no such request")

@@ -149,13 +149,14 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		return err
 	}
 	var hub *pullRequest
-	var who string
+	var who approval.Person
 	if f.github {
 		if hub, err = a.pullRequest(cfg); err != nil {
 			return err
 		}
-		who = hub.people.Name(hub.pull.Author)
-	} else if who, err = a.person(cfg); err != nil {
+		_, named := hub.people.Identities[hub.pull.Author]
+		who = approval.Person{Name: hub.people.Name(hub.pull.Author), Proof: approval.Proof{Kind: approval.GitHubReview, Subject: hub.pull.Author, Detail: "author of " + hub.pull.String(), Mapped: named}}
+	} else if who, err = a.declared(cfg); err != nil {
 		return err
 	}
 	e, err := a.estimate(ctx, cfg, name, f.estimateFlags)
@@ -193,6 +194,11 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	if err != nil {
 		return stateFailure(err)
 	}
+	if !f.dryRun {
+		if r, err := c.request(ctx, d); err == nil && r != nil && r.AskedAt.Equal(params.Now) {
+			a.tellApprovers(ctx, cfg, *r)
+		}
+	}
 	if hub != nil && !f.dryRun {
 		r, err := c.request(ctx, d)
 		if err == nil {
@@ -204,7 +210,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	}
 	approvers := []string{}
 	if d.Decision == gate.Held || len(d.WouldPass) > 0 {
-		approvers = append(approvers, approversOf(cfg.Approvers, params.Roles, who)...)
+		approvers = append(approvers, approversOf(cfg.Approvers, params.Roles, who.Name)...)
 	}
 	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID),
 		DryRun: f.dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...), UnusedHolds: append([]string{}, d.Unused...), Approvers: approvers}
@@ -233,7 +239,7 @@ func (a *app) gateParams(cfg config.Config, s *store.Store) (gate.Params, error)
 	if err := a.checkQuotas(cfg, budgets.Set.Quotas()); err != nil {
 		return gate.Params{}, err
 	}
-	return gate.Params{Desk: approval.Desk{Store: s.Approvals()}, Budgets: budgets, Store: s.Gate(),
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.checked(cfg, true, nil)}, Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: a.Now().UTC()}, nil
 }
 
@@ -255,9 +261,13 @@ func (a *app) checkQuotas(cfg config.Config, quotas []budget.Quota) error {
 }
 
 // askOf is what the gate is asked about an estimate.
-func askOf(e *estimate.Estimate, who, key string) gate.Ask {
+func askOf(e *estimate.Estimate, who approval.Person, key string) gate.Ask {
 	ask := gate.Ask{Kind: e.Kind, Name: e.Name, SpecHash: e.SpecHash, Owner: e.Owner, Purpose: e.Purpose, P50: e.P50, P95: e.P95, Hourly: e.Hourly,
-		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who, Unknown: e.Open, Key: key}
+		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who.Name, AskedProof: who.Proof, Unknown: e.Open, Key: key}
+	unit := approval.Request{Kind: e.Kind}.AmountUnit()
+	for _, l := range e.Lines {
+		ask.Costs = append(ask.Costs, approval.Cost{What: strings.TrimPrefix(l.Resource+": "+l.What, ": ") + " (" + l.QuantityP95 + " " + l.Unit + " at $" + l.UnitPrice.String() + ")", Amount: &l.P95, Unit: unit + " at p95"})
+	}
 	for _, alt := range e.Alternatives {
 		other := gate.Alternative{What: fmt.Sprintf("%d × %s %s in %s", alt.Count, alt.Type, alt.Capacity, alt.Region), P50: alt.P50, P95: alt.P95, Hourly: alt.Hourly, Machines: alt.Count}
 		if alt.GPU != "" {

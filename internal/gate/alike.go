@@ -137,7 +137,7 @@ func (d *decision) pending(ctx context.Context) (string, error) {
 // because says why a run is admitted.
 func (d *decision) because(approved *approval.Request) []string {
 	if approved != nil {
-		return []string{fmt.Sprintf("%s approved up to $%s", approved.DecidedBy, approved.Amount.Cents())}
+		return []string{fmt.Sprintf("%s approved up to $%s (%s)", approved.DecidedBy, approved.Amount.Cents(), approved.Proof)}
 	}
 	return []string{fmt.Sprintf("it may cost up to $%s; over $%s somebody would have to approve it", d.P95.Cents(), d.Threshold.Cents())}
 }

@@ -256,7 +256,19 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 			d.reasons = append(d.reasons, strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
 		case found != nil || r.Amount < d.P95:
 		case state == approval.Approved:
-			found = &r
+			err := d.Desk.Proven(ctx, r)
+			var refusal *approval.Refusal
+			switch {
+			case errors.As(err, &refusal): // it has to be asked again
+				d.reasons = append(d.reasons, refusal.Why)
+				if err := d.void(ctx, r); err != nil {
+					return nil, err
+				}
+			case err != nil:
+				return nil, err
+			default:
+				found = &r
+			}
 		case state == approval.Used:
 			h, err := d.Budgets.Store.Keyed(ctx, approvalKey(r.ID))
 			if err != nil && !errors.Is(err, budget.ErrNotFound) {
@@ -275,8 +287,7 @@ func (d *decision) void(ctx context.Context, r approval.Request) error {
 	if d.DryRun {
 		return nil
 	}
-	r.State = approval.Void
-	_, err := d.Desk.Store.PutRequest(ctx, r)
+	err := d.Desk.Void(ctx, r)
 	if errors.Is(err, approval.ErrConflict) {
 		return errAgain
 	}
@@ -362,13 +373,11 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 	if err := d.replaceRequests(ctx); err != nil {
 		return Decision{}, err
 	}
-	plan, err := json.Marshal(map[string]any{"kind": d.Kind, "name": d.Name, "spec_hash": d.SpecHash, "owner": d.Owner, "purpose": d.Purpose,
-		"p50_usd": d.P50.Cents(), "p95_usd": d.P95.Cents(), "hourly_usd": d.Hourly.Cents(), "gpus": d.GPUs, "machines": d.Machines,
-		"max_runtime": d.MaxRuntime.String(), "reasons": reasons, "budget": d.lines})
+	plan, err := json.Marshal(d.plan(reasons))
 	if err != nil {
 		return Decision{}, fmt.Errorf("write the plan: %w", err)
 	}
-	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Roles: d.Roles, Run: d.Key, AskedBy: d.AskedBy}
+	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Roles: d.Roles, Run: d.Key, AskedBy: d.AskedBy, AskedProof: d.AskedProof}
 	if d.Expiry > 0 {
 		request.ExpiresAt = d.Now.Add(d.Expiry).UTC()
 	}

@@ -29,6 +29,8 @@ type Ask struct {
 	// is held for that long. Zero is not known.
 	MaxRuntime time.Duration
 	AskedBy    string
+	// AskedProof is how whoever asks was identified.
+	AskedProof approval.Proof
 	// Unknown is what costs money and could not be estimated, such as data of an unknown
 	// size; somebody has to approve it. What has no known price has no estimate at all.
 	Unknown []string
@@ -36,6 +38,8 @@ type Ask struct {
 	// same spec answers with them; an edited spec replaces them while nothing has been
 	// charged. Without a key each admission is a run of its own.
 	Key string
+	// Costs are the lines of the estimate, for whoever approves it.
+	Costs []approval.Cost
 	// Instead are other machines on which the same can run, the cheapest first.
 	Instead []Alternative
 }
