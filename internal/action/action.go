@@ -376,7 +376,8 @@ func (r *Refusal) Error() string { return r.Why }
 
 // Message is what people are told.
 type Message struct {
-	// Kind is "warning", "acted", "alarm" or "notice".
+	// Kind is "warning", "acted", "alarm", "notice", or "approval" where somebody has to
+	// approve Item.
 	Kind     string
 	To       string // the recipient as the policy names it, resolved: "ana", "team vision", "#ml-cost"
 	Resource *inventory.Resource
@@ -391,6 +392,8 @@ type Message struct {
 	// Undo is full, partial or none; Know what to know before.
 	Undo, Know string
 	Evidence   []usage.Evidence
+	// Plan is what would be approved, line by line; only of an approval.
+	Plan []string
 }
 
 // Notifier reaches people. Implementations: internal/notify.

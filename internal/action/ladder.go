@@ -28,6 +28,9 @@ type Ladder struct {
 	// Approve uses an approval up for an item, whose steps are planned; an error
 	// means that there is none. Nil refuses whatever needs one.
 	Approve func(ctx context.Context, it Item, p Proposal) error
+	// Ask asks for the approval that an item will need, at once, so that grace runs
+	// beside it; nil asks when the item is due. Its steps are planned.
+	Ask func(ctx context.Context, it Item, p Proposal) error
 	// Know says how far an action can be undone (full, partial, none) and what to
 	// know before; nil is the general knowledge about its verb.
 	Know func(r *inventory.Resource, do policy.Do) (undo, know string)
@@ -274,6 +277,11 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 			return err
 		}
 	}
+	if want == Warn || want == Wait {
+		if err := s.askEarly(ctx, next, *p); err != nil {
+			return err
+		}
+	}
 	if !s.Enforce {
 		s.preview(next, *p, want)
 		return nil
@@ -365,6 +373,22 @@ func (s *pass) plannable(ctx context.Context, it Item, p Proposal) (bool, error)
 		return false, unread{ResultObserved, err}
 	}
 	return true, nil
+}
+
+// askEarly asks for the approval that a person's proposal will need.
+func (s *pass) askEarly(ctx context.Context, it Item, p Proposal) error {
+	if s.Ask == nil || s.Cloud == nil || !s.Enforce || !p.ByPerson || !NeedsApproval(p) {
+		return nil
+	}
+	steps, refusal, err := s.plan(ctx, p)
+	if refusal != nil || err != nil {
+		return nil // it is said where it is due, or before it is warned of
+	}
+	it.Steps = steps
+	if err := s.Ask(ctx, it, p); err != nil {
+		return fmt.Errorf("ask for the approval of %s: %w", it.Ref.ID, err)
+	}
+	return nil
 }
 
 // plan returns the calls that a proposal takes, or why the cloud refuses it.

@@ -38,8 +38,12 @@ type Request struct {
 	// Amount is the most it may cost; zero where it costs nothing.
 	Amount money.Amount
 	// Roles of which an approver has to have one; empty means "approver".
-	Roles              []string
-	AskedBy            string
+	Roles []string
+	// Run is the key that the caller gave the run; may be empty.
+	Run     string
+	AskedBy string
+	// AskedProof and Proof say how whoever asked and whoever decided were identified.
+	AskedProof, Proof  Proof
 	AskedAt, ExpiresAt time.Time
 	State              State
 	DecidedBy, Reason  string

@@ -23,7 +23,7 @@ const DefaultExpiry = 24 * time.Hour
 
 // Refusal is why a request cannot be decided or used. It is an answer, not a failure.
 type Refusal struct {
-	// Rule is "self", "role", "state", "expired", "plan", "amount".
+	// Rule is "self", "role", "state", "expired", "plan", "amount", "proof".
 	Rule string
 	Why  string
 }
@@ -40,6 +40,9 @@ func refuse(rule, format string, a ...any) error {
 type Desk struct {
 	Store  Store
 	Random io.Reader
+	// Check says, as a *Refusal, why the proof of an approved request does not let it be
+	// used; nil takes what stands in the store.
+	Check func(ctx context.Context, r Request) error
 }
 
 // Ask files a request, or returns the open one for the same plan and asker, so that
@@ -83,7 +86,14 @@ func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error
 type Person struct {
 	Name  string
 	Roles []string
+	Proof Proof
 }
+
+// Asker is who asked.
+func (r Request) Asker() Person { return Person{Name: r.AskedBy, Proof: r.AskedProof} }
+
+// Decider is who decided, without roles.
+func (r Request) Decider() Person { return Person{Name: r.DecidedBy, Proof: r.Proof} }
 
 // Same says whether two names are one person's: case, and the domain of an address
 // of one of them, make no difference.
@@ -96,8 +106,10 @@ func Same(a, b string) bool {
 
 // MaybeSame says whether two names may be one person's, so that neither decides for the
 // other: beside what Same looks at, what nobody sees makes no difference, nor that a
-// name is a login of GitHub which is given no other name.
-func MaybeSame(a, b string) bool { return Same(bare(a), bare(b)) }
+// name is a login of GitHub which is given no other name, nor letters that look alike.
+func MaybeSame(a, b string) bool {
+	return Same(bare(a), bare(b)) || Same(Skeleton(a), Skeleton(b))
+}
 
 // bare is a name without what tells no people apart.
 func bare(name string) string {
@@ -129,10 +141,12 @@ func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reas
 		return r, refuse("state", "request %s is %s already", r.ID, state)
 	case MaybeSame(by.Name, r.AskedBy):
 		return r, refuse("self", "%s asked for %s and cannot decide it", by.Name, r.ID)
+	case allow && One(by, r.Asker()) != "":
+		return r, refuse("self", "request %s: %s", r.ID, One(by, r.Asker()))
 	case !slices.ContainsFunc(by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
 		return r, refuse("role", "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))
 	}
-	r.State, r.DecidedBy, r.DecidedAt, r.Reason = Denied, by.Name, now.UTC(), reason
+	r.State, r.DecidedBy, r.DecidedAt, r.Reason, r.Proof = Denied, by.Name, now.UTC(), reason, by.Proof
 	if allow {
 		r.State = Approved
 	}
@@ -158,7 +172,10 @@ func (d Desk) Use(ctx context.Context, planHash string, amount money.Amount, now
 		if amount > r.Amount {
 			return r, refuse("amount", "%s is over the %s that %s approved; it has to be approved anew", amount.Dollars(), r.Amount.Dollars(), r.DecidedBy)
 		}
-		r.State, r.UsedAt = Used, now.UTC()
+		if err := d.Proven(ctx, r); err != nil {
+			return r, err
+		}
+		r.State, r.UsedAt, r.Proof.Signed = Used, now.UTC(), ""
 		return d.Store.PutRequest(ctx, r)
 	}
 	switch newest := all[0]; newest.At(now) {
@@ -171,6 +188,21 @@ func (d Desk) Use(ctx context.Context, planHash string, amount money.Amount, now
 	default:
 		return newest, refuse("state", "the approval %s was used at %s", newest.ID, newest.UsedAt.Format(time.RFC3339))
 	}
+}
+
+// Proven says, as a *Refusal, why the proof of an approved request is none here.
+func (d Desk) Proven(ctx context.Context, r Request) error {
+	if d.Check == nil {
+		return nil
+	}
+	return d.Check(ctx, r)
+}
+
+// Void ends a request that cannot be used as it was approved.
+func (d Desk) Void(ctx context.Context, r Request) error {
+	r.State = Void
+	_, err := d.Store.PutRequest(ctx, r)
+	return err
 }
 
 // At returns the state at a time: what nobody decided or used before it expired is

@@ -185,7 +185,7 @@ func TestConcurrentUses(t *testing.T) {
 // TestNoWayAround asks, decides and uses at random: nothing is used that another
 // person with the role has not approved for that plan and amount before.
 func TestNoWayAround(t *testing.T) {
-	people := []Person{{"ana", []string{DefaultRole}}, {"bo", []string{DefaultRole}}, {"cy", nil}}
+	people := []Person{{Name: "ana", Roles: []string{DefaultRole}}, {Name: "bo", Roles: []string{DefaultRole}}, {Name: "cy"}}
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, d := context.Background(), Desk{Store: &memory{}}
 		at, uses := now, map[string]int{}
@@ -327,5 +327,57 @@ func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
 	}
 	if w := Sum(nil, now); w != (Waits{}) {
 		t.Errorf("nothing was asked: %+v", w)
+	}
+}
+
+// TestLookAlikesAreOnePerson: letters of other scripts, accents and digits make nobody
+// else of a person, and two such names in one list are refused.
+func TestLookAlikesAreOnePerson(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		same bool
+	}{
+		{"ana", "аna", true}, {"ana", "аԁа", false}, {"carol", "саго1", true}, {"bo", "b0", true}, {"Bo", "βο", true}, {"bill", "bi1I", true},
+		{"ana", "áná", true}, {"ana", "ａｎａ", true}, {"github:ana", "аna", true}, {"ana", "ann", false}, {"bo", "bob", false}, {"яна", "ана", false},
+	} {
+		if got := MaybeSame(tc.a, tc.b); got != tc.same {
+			t.Errorf("%q and %q may be one: %v, want %v", tc.a, tc.b, got, tc.same)
+		}
+		if err := LookAlikes([]string{tc.a, "zoe", tc.b}); (err != nil) != (tc.same && !Same(tc.a, tc.b) && !strings.HasPrefix(tc.a, "github:")) {
+			t.Errorf("%q beside %q: %v", tc.a, tc.b, err)
+		}
+	}
+}
+
+// TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration: what a provider vouches for is
+// somebody else only where the same provider tells the two apart, or people names both.
+func TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration(t *testing.T) {
+	aws := func(name, arn string, mapped bool) Person {
+		return Person{Name: name, Proof: Proof{Kind: AWSCaller, Subject: "arn:aws:" + arn, Mapped: mapped}}
+	}
+	hub := func(name string, mapped bool) Person {
+		return Person{Name: name, Proof: Proof{Kind: GitHubReview, Subject: name, Mapped: mapped}}
+	}
+	for name, tc := range map[string]struct {
+		a, b Person
+		two  bool
+	}{
+		"two names":                     {Person{Name: "ana"}, Person{Name: "bo"}, true},
+		"two users":                     {aws("a", "iam::1:user/ana", false), aws("b", "iam::1:user/bo", false), true},
+		"one user under two names":      {aws("a", "iam::1:user/ana", false), aws("b", "iam::1:user/ana", false), false},
+		"two sessions of a role":        {aws("a", "sts::1:assumed-role/dev/ana", false), aws("b", "sts::1:assumed-role/dev/bo", false), false},
+		"a user and a role":             {aws("a", "iam::1:user/ana", false), aws("b", "sts::1:assumed-role/dev/bo", false), false},
+		"sessions that are named":       {aws("ana", "sts::1:assumed-role/dev/ana", true), aws("bo", "sts::1:assumed-role/dev/bo", true), true},
+		"two logins":                    {hub("ana", false), hub("bo", false), true},
+		"a login and a user":            {hub("ana", false), aws("b", "iam::1:user/bo", false), false},
+		"one of them named":             {hub("ana", true), aws("b", "iam::1:user/bo", false), false},
+		"both named":                    {hub("ana", true), aws("bo", "iam::1:user/bo", true), true},
+		"a name and a user":             {Person{Name: "ana"}, aws("b", "iam::1:user/bo", false), false},
+		"a name in people and a user":   {Person{Name: "ana", Proof: Proof{Mapped: true}}, aws("bo", "iam::1:user/bo", true), true},
+		"one named person of providers": {hub("ana", true), aws("ana", "iam::1:user/ana", true), false},
+	} {
+		if got := One(tc.a, tc.b); (got == "") != tc.two || One(tc.b, tc.a) == "" != tc.two {
+			t.Errorf("%s: %q, want two people: %v", name, got, tc.two)
+		}
 	}
 }

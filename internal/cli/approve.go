@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,7 @@ func (a *app) newDeny() *cobra.Command {
 }
 
 func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
-	var reason string
+	var reason, proof string
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return usageError("%s takes the id of one request; `curfew approvals` lists them", c.CommandPath())
@@ -48,18 +47,18 @@ func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
 		if !allow && strings.TrimSpace(reason) == "" {
 			return usageError("curfew deny %s: give --reason", args[0])
 		}
-		return a.decide(c.Context(), args[0], allow, reason)
+		if err := oneOf("proof", proof, "auto", "aws", "none"); err != nil {
+			return err
+		}
+		return a.decide(c.Context(), args[0], allow, reason, proof)
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for whoever asked")
+	c.Flags().StringVar(&proof, "proof", "auto", "how to prove who you are: aws (your AWS credentials), none (a name alone), auto (aws for fixes)")
 	return c
 }
 
-func (a *app) decide(ctx context.Context, id string, allow bool, reason string) error {
+func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof string) error {
 	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	who, err := a.person(cfg)
 	if err != nil {
 		return err
 	}
@@ -68,18 +67,26 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason string) 
 		return err
 	}
 	defer s.Close()
-	now := a.Now().UTC()
-	desk := approval.Desk{Store: s.Approvals()}
-	r, err := desk.Decide(ctx, id, approval.Person{Name: who, Roles: rolesOf(cfg.Approvers, who)}, allow, action.Redact(reason), now)
+	r, err := s.Approvals().Request(ctx, id)
 	if err != nil {
 		return approvalFailure(id, err)
 	}
-	entry := auditEntry(now, who, string(r.State), r)
+	who, err := a.approver(ctx, cfg, r, proof, allow)
+	if err != nil {
+		return err
+	}
+	now := a.Now().UTC()
+	desk := approval.Desk{Store: s.Approvals()}
+	r, err = desk.Decide(ctx, r.ID, who, allow, action.Redact(reason), now)
+	if err != nil {
+		return approvalFailure(id, err)
+	}
+	entry := auditEntry(now, who.Name, string(r.State), r)
 	if err := s.Actions().Record(ctx, entry); err != nil {
 		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
 	if allow {
-		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s, until %s\n", r.ID, r.Subject, exact(r.Amount), a.when(r.ExpiresAt))
+		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, exact(r.Amount), r.AmountUnit(), a.when(r.ExpiresAt), who.Name, who.Proof)
 	} else {
 		plain.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
 	}
@@ -104,16 +111,25 @@ func (a *app) newApprovals() *cobra.Command {
 	var all bool
 	var output string
 	c := &cobra.Command{
-		Use:   "approvals",
-		Short: "What waits for an approval, and how long people waited",
+		Use:   "approvals [REQUEST]",
+		Short: "Show what waits for an approval, with its plan",
+		Long: `Lists the requests that wait for an approval or can be used. Under each stands the plan
+that an approval is for: every resource, the exact change as the difference of documents,
+the commands, the dollars with their units, what is lost and how far it can be undone.`,
 		Example: `  curfew approvals
+  curfew approvals 4f1c
   curfew approvals --all -o json`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError("%s takes the id of one request at most", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "table", "json"); err != nil {
 				return err
 			}
-			return a.approvals(c.Context(), all, output)
+			return a.approvals(c.Context(), strings.Join(args, ""), all || len(args) > 0, output)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "those decided, used and expired as well")
@@ -123,23 +139,52 @@ func (a *app) newApprovals() *cobra.Command {
 
 // requestView is a request in a document.
 type requestView struct {
-	ID        string     `json:"id"`
-	Kind      string     `json:"kind"`
-	Subject   string     `json:"subject"`
-	State     string     `json:"state"`
-	AmountUSD string     `json:"amount_usd"`
-	PlanHash  string     `json:"plan_hash"`
-	Roles     []string   `json:"roles"`
-	AskedBy   string     `json:"asked_by"`
-	AskedAt   time.Time  `json:"asked_at"`
-	ExpiresAt time.Time  `json:"expires_at"`
-	DecidedBy string     `json:"decided_by,omitempty"`
-	DecidedAt *time.Time `json:"decided_at,omitempty"`
-	Reason    string     `json:"reason,omitempty"`
-	UsedAt    *time.Time `json:"used_at,omitempty"`
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	// AmountUnit is what AmountUSD is for: "an hour", "a month", "in all".
+	AmountUnit string `json:"amount_unit"`
+	// Plan is what would be done, whole; null where an older version kept none.
+	Plan      *approval.Plan `json:"plan"`
+	Subject   string         `json:"subject"`
+	State     string         `json:"state"`
+	AmountUSD string         `json:"amount_usd"`
+	PlanHash  string         `json:"plan_hash"`
+	Roles     []string       `json:"roles"`
+	AskedBy   string         `json:"asked_by"`
+	AskedAt   time.Time      `json:"asked_at"`
+	ExpiresAt time.Time      `json:"expires_at"`
+	DecidedBy string         `json:"decided_by,omitempty"`
+	// Proof and AskedProof say how they were identified.
+	Proof      *proofView `json:"proof,omitempty"`
+	AskedProof *proofView `json:"asked_proof,omitempty"`
+	DecidedAt  *time.Time `json:"decided_at,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	UsedAt     *time.Time `json:"used_at,omitempty"`
 }
 
-func (a *app) approvals(ctx context.Context, all bool, output string) error {
+// proofView is a proof in a document, without what was signed.
+type proofView struct {
+	Kind     string `json:"kind"`
+	Subject  string `json:"subject"`
+	By       string `json:"verified_by,omitempty"`
+	Verified bool   `json:"verified"`
+}
+
+func proofOf(who string, p approval.Proof) *proofView {
+	if who == "" {
+		return nil
+	}
+	return &proofView{Kind: string(first(string(p.Kind), string(approval.SelfDeclared))), Subject: first(p.Subject, who), By: p.Detail, Verified: p.Verified()}
+}
+
+func planView(r approval.Request) *approval.Plan {
+	if p, ok := r.Shown(); ok {
+		return &p
+	}
+	return nil
+}
+
+func (a *app) approvals(ctx context.Context, id string, all bool, output string) error {
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -153,11 +198,16 @@ func (a *app) approvals(ctx context.Context, all bool, output string) error {
 	waits := approval.Sum(requests, now)
 	decided := slices.ContainsFunc(requests, func(r approval.Request) bool { return !r.DecidedAt.IsZero() })
 	views := []requestView{}
+	var shown []approval.Request
 	for _, r := range requests {
 		if state := r.At(now); all || state == approval.Pending || state == approval.Approved {
-			views = append(views, requestView{ID: r.ID, Kind: r.Kind, Subject: r.Subject, State: string(state), AmountUSD: r.Amount.Cents(),
+			if id != "" && !strings.HasPrefix(r.ID, id) {
+				continue
+			}
+			shown = append(shown, r)
+			views = append(views, requestView{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Plan: planView(r), Subject: r.Subject, State: string(state), AmountUSD: r.Amount.Cents(),
 				PlanHash: r.PlanHash, Roles: r.Roles, AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
-				DecidedBy: r.DecidedBy, DecidedAt: optionalTime(r.DecidedAt), Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)})
+				DecidedBy: r.DecidedBy, Proof: proofOf(r.DecidedBy, r.Proof), AskedProof: proofOf(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt), Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)})
 		}
 	}
 	if output == "json" {
@@ -172,12 +222,15 @@ func (a *app) approvals(ctx context.Context, all bool, output string) error {
 	if len(views) == 0 {
 		plain.Fprintln(a.Stdout, "nothing waits for an approval")
 	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, v := range views {
-		plain.Fprintf(w, "%s\t%s\t%s\t$%s\tasked by %s\tuntil %s\t%s\n", v.ID, v.State, v.Subject, v.AmountUSD, v.AskedBy, a.when(v.ExpiresAt), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
-	}
-	if err := w.Flush(); err != nil {
-		return err
+	for i, v := range views {
+		plain.Fprintf(a.Stdout, "%s  %s  %s  $%s %s  asked by %s  until %s  %s\n", v.ID, v.State, v.Subject, v.AmountUSD, v.AmountUnit, v.AskedBy, a.when(v.ExpiresAt), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
+		for _, line := range planLines(shown[i]) {
+			plain.Fprintf(a.Stdout, "    %s\n", line)
+		}
+		plain.Fprintf(a.Stdout, "    asked by: %s (%s)\n", v.AskedBy, shown[i].AskedProof)
+		if v.DecidedBy != "" {
+			plain.Fprintf(a.Stdout, "    decided by: %s (%s)\n", v.DecidedBy, shown[i].Proof)
+		}
 	}
 	if waits.Asked > 0 {
 		wait := "nobody has decided any"
@@ -198,4 +251,18 @@ func rolesOf(approvers map[string][]string, who string) []string {
 		}
 	}
 	return roles
+}
+
+// approversOf are who has one of the roles, in order; whoever asks is not among them.
+func approversOf(approvers map[string][]string, roles []string, asker string) (names []string) {
+	if len(roles) == 0 {
+		roles = []string{approval.DefaultRole}
+	}
+	for name, has := range approvers {
+		if !approval.MaybeSame(name, asker) && slices.ContainsFunc(has, func(r string) bool { return slices.Contains(roles, r) }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

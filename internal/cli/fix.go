@@ -213,6 +213,9 @@ func (a *app) printFix(s stored) {
 	if r.Lifetime != string(inventory.Ephemeral) {
 		line("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
 	}
+	if needsApproval(s.Finding) {
+		prose("approval", "needed: a second person approves exactly this plan. `curfew fix "+s.ID[:min(8, len(s.ID))]+" --enforce` asks at once, and the grace period runs meanwhile")
+	}
 	label := "by hand"
 	for _, cmd := range byHand(s.Finding) {
 		if !plain.Safe(cmd) {
@@ -231,12 +234,14 @@ type fixDoc struct {
 	// ByHand are commands of the AWS CLI; empty where a person has to decide more
 	// than a command can say.
 	ByHand []string `json:"by_hand"`
+	// NeedsApproval says that a second person has to approve it.
+	NeedsApproval bool `json:"needs_approval"`
 }
 
 func fixDocs(chosen []stored) []fixDoc {
 	docs := []fixDoc{}
 	for _, s := range chosen {
-		docs = append(docs, fixDoc{Finding: s.Finding, ScannedAt: s.scanned.UTC(), ByHand: append([]string{}, byHand(s.Finding)...)})
+		docs = append(docs, fixDoc{Finding: s.Finding, ScannedAt: s.scanned.UTC(), ByHand: append([]string{}, byHand(s.Finding)...), NeedsApproval: needsApproval(s.Finding)})
 	}
 	return docs
 }

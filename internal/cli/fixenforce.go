@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -71,15 +69,14 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		return err
 	}
 	defer s.Close()
-	who, err := a.person(cfg)
-	if err != nil {
-		return err
-	}
 	ladders, err := a.ladders(cfg, s, cloud.Actions(), true)
 	if err != nil {
 		return err
 	}
-	held := &holding{desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), who: who, now: a.Now}
+	held := &holding{app: a, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]stored{}}
+	for _, s := range chosen {
+		held.found[refOf(s.Resource)] = s
+	}
 	bar := a.newProgress(f.cloud)
 	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: round.KindsOf(requests, rulesOf(f.cloud))}
 	if cfg.Thresholds.Interruptions, err = a.interruptions(cfg); err != nil {
@@ -89,7 +86,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	setting.Requests = requests
 	setting.Ladder = func(account string) *action.Ladder {
 		l := ladders(account)
-		l.Approve = held.approve
+		l.Approve, l.Ask = held.approve, held.early
 		return l
 	}
 	out, err := round.New(setting).Round(ctx)
@@ -102,7 +99,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := a.printOutcome(out, missed, f.output); err != nil {
+	if err := a.printOutcome(out, missed, held.beside, f.output); err != nil {
 		return err
 	}
 	if broken != nil {
@@ -150,51 +147,6 @@ func fixExit(out *round.Result, held *holding, missed []lineView, requested int)
 	return nil
 }
 
-// holding asks for approvals and uses them up.
-type holding struct {
-	desk  approval.Desk
-	store action.Store // its audit log
-	who   string
-	now   func() time.Time
-	asked []string // requests that wait
-}
-
-// approve uses up the approval of exactly what an item is about to do, or asks for
-// one.
-func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal) error {
-	now := h.now().UTC()
-	amount, priced := p.Hourly.Get()
-	if !priced {
-		return errors.New("nobody knows what it costs, so no amount can be approved")
-	}
-	// The amount and the expiry are the request's own.
-	p.Hourly = inventory.Fact[money.Amount]{}
-	hash := action.PlanHash(p, it.Steps, time.Time{})
-	r, err := h.desk.Use(ctx, hash, amount, now)
-	if err == nil {
-		return h.store.Record(ctx, auditEntry(now, h.who, "used", r))
-	}
-	if errors.Is(err, approval.ErrConflict) || (r.At(now) == approval.Denied) {
-		return err
-	}
-	var steps []string
-	for _, s := range it.Steps {
-		steps = append(steps, strings.TrimSpace(s.Name+" "+s.Params))
-	}
-	r, askErr := h.desk.Ask(ctx, approval.Request{Kind: "fix", Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
-		Plan: strings.Join(steps, "; "), Amount: amount, AskedBy: h.who}, now)
-	if askErr != nil {
-		return askErr
-	}
-	h.asked = append(h.asked, r.ID)
-	if r.AskedAt.Equal(now) {
-		if err := h.store.Record(ctx, auditEntry(now, h.who, "asked", r)); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
 // byPeople is the rule by which a cloud refuses what only people carry out.
 const byPeople = "no-such-verb"
 
@@ -202,7 +154,7 @@ func byHandWhy(finding string) string {
 	return "only a person carries this fix out; `curfew fix " + finding[:8] + "` shows the commands"
 }
 
-func (a *app) printOutcome(out *round.Result, missed []lineView, output string) error {
+func (a *app) printOutcome(out *round.Result, missed []lineView, beside []string, output string) error {
 	lines := []lineView{}
 	var next time.Time
 	for _, r := range out.Reports {
@@ -223,7 +175,7 @@ func (a *app) printOutcome(out *round.Result, missed []lineView, output string) 
 			Why: byHandWhy(w.Finding)})
 	}
 	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "lines": lines, "next_at": optionalTime(next),
+		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "lines": lines, "next_at": optionalTime(next), "approvals_asked": append([]string{}, beside...),
 			"blind_spots": append([]inventory.BlindSpot{}, out.BlindSpots...)})
 	}
 	for _, l := range lines {
@@ -235,6 +187,9 @@ func (a *app) printOutcome(out *round.Result, missed []lineView, output string) 
 		if l.Item != "" {
 			plain.Fprintf(a.Stdout, "    curfew audit --item %s\n", l.Item)
 		}
+	}
+	for _, id := range beside {
+		plain.Fprintf(a.Stdout, "needs approval: request %s; another person runs `curfew approve %s` while the grace period runs\n", id, id)
 	}
 	for _, b := range out.BlindSpots {
 		plain.Fprintf(a.Stdout, "not seen: %s (%s): %s\n", b.What, b.Why, b.Effect)

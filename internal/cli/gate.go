@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,8 +28,8 @@ import (
 // gateFlags are the flags of gate.
 type gateFlags struct {
 	estimateFlags
-	key, votes string
-	github     bool
+	key, votes     string
+	github, dryRun bool
 }
 
 func (a *app) newGate() *cobra.Command {
@@ -39,8 +40,13 @@ func (a *app) newGate() *cobra.Command {
 		Long: `Estimates a file as ` + "`curfew estimate`" + ` does, holds it against the budgets and quotas that
 its owner falls under, and decides: allow (exit 0, the money is held), ask (exit 3,
 somebody else has to approve), deny (exit 4). An approval is for exactly this file at no
-more than that amount, expires, and is used once.`,
-		Example: `  curfew gate job.yaml
+more than that amount, expires, and is used once. A denial says what would pass.
+
+--dry-run decides and writes nothing: no money is held, nobody is asked. With --key the
+run has one request and one hold, however often it asks; without one every admission
+holds money again, and holds of the same work that are unused are reported.`,
+		Example: `  curfew gate job.yaml --dry-run                       would it pass?
+  curfew gate job.yaml
   curfew approve 4f1c && curfew gate job.yaml          after somebody else approved
   curfew gate job.yaml --key "$CI_PIPELINE_ID" -o json  a run asked for again is the same run
   curfew gate job.yaml --github                        in a workflow: comment, and count reviews
@@ -58,6 +64,7 @@ more than that amount, expires, and is used once.`,
 	fl.StringVar(&f.key, "key", "", "names the run, so that asking again with it is the same run and not another (with --github: the pull request and the file)")
 	fl.StringVar(&f.votes, "votes", "", "decisions of approvers as YAML `file`, for CI whose reviews curfew cannot read")
 	fl.BoolVar(&f.github, "github", false, "comment on the pull request of the workflow, and count its reviews")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "decide, and hold, ask and record nothing")
 	c.AddCommand(a.newGateReport())
 	return c
 }
@@ -71,6 +78,13 @@ type gateDoc struct {
 	// ApprovalID is the request that waits or was used, HoldID what is held; null: none.
 	ApprovalID *string `json:"approval_id"`
 	HoldID     *string `json:"hold_id"`
+	DryRun     bool    `json:"dry_run"`
+	// WouldPass is what passes in place of what is denied.
+	WouldPass []gate.Way `json:"would_pass"`
+	// UnusedHolds are holds of the same work under which nothing was charged.
+	UnusedHolds []string `json:"unused_holds"`
+	// Approvers are who may approve what is asked for.
+	Approvers []string `json:"approvers"`
 
 	Budget []gate.Line `json:"budget"`
 }
@@ -135,13 +149,14 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		return err
 	}
 	var hub *pullRequest
-	var who string
+	var who approval.Person
 	if f.github {
 		if hub, err = a.pullRequest(cfg); err != nil {
 			return err
 		}
-		who = hub.people.Name(hub.pull.Author)
-	} else if who, err = a.person(cfg); err != nil {
+		_, named := hub.people.Identities[hub.pull.Author]
+		who = approval.Person{Name: hub.people.Name(hub.pull.Author), Proof: approval.Proof{Kind: approval.GitHubReview, Subject: hub.pull.Author, Detail: "author of " + hub.pull.String(), Mapped: named}}
+	} else if who, err = a.declared(cfg); err != nil {
 		return err
 	}
 	e, err := a.estimate(ctx, cfg, name, f.estimateFlags)
@@ -163,11 +178,12 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	if hub != nil && f.key == "" { // checks of one pull request are about one run
 		f.key = hub.pull.String() + " " + filepath.ToSlash(name)
 	}
+	params.DryRun = f.dryRun
 	c := &counter{store: s, ask: askOf(e, who, f.key), params: params}
-	if hub != nil {
+	if hub != nil && !f.dryRun {
 		c.ballots = append(c.ballots, hub.ballot)
 	}
-	if f.votes != "" {
+	if f.votes != "" && !f.dryRun {
 		list, err := a.readVotes(f.votes, cfg)
 		if err != nil {
 			return err
@@ -178,7 +194,12 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	if err != nil {
 		return stateFailure(err)
 	}
-	if hub != nil {
+	if !f.dryRun {
+		if r, err := c.request(ctx, d); err == nil && r != nil && r.AskedAt.Equal(params.Now) {
+			a.tellApprovers(ctx, cfg, *r)
+		}
+	}
+	if hub != nil && !f.dryRun {
 		r, err := c.request(ctx, d)
 		if err == nil {
 			err = hub.comment(ctx, filepath.ToSlash(name), e, d, r)
@@ -187,8 +208,13 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 			plain.Fprintf(a.Stderr, "curfew: the pull request was not told: %v\n", err)
 		}
 	}
-	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID)}
-	if err := a.show(f.output, doc, func() report.Sheet { return gateSheet(e, d) }); err != nil {
+	approvers := []string{}
+	if d.Decision == gate.Held || len(d.WouldPass) > 0 {
+		approvers = append(approvers, approversOf(cfg.Approvers, params.Roles, who.Name)...)
+	}
+	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID),
+		DryRun: f.dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...), UnusedHolds: append([]string{}, d.Unused...), Approvers: approvers}
+	if err := a.show(f.output, doc, func() report.Sheet { return gateSheet(e, d, approvers, f.dryRun) }); err != nil {
 		return err
 	}
 	switch d.Decision {
@@ -213,7 +239,7 @@ func (a *app) gateParams(cfg config.Config, s *store.Store) (gate.Params, error)
 	if err := a.checkQuotas(cfg, budgets.Set.Quotas()); err != nil {
 		return gate.Params{}, err
 	}
-	return gate.Params{Desk: approval.Desk{Store: s.Approvals()}, Budgets: budgets, Store: s.Gate(),
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.checked(cfg, true, nil)}, Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: a.Now().UTC()}, nil
 }
 
@@ -235,9 +261,22 @@ func (a *app) checkQuotas(cfg config.Config, quotas []budget.Quota) error {
 }
 
 // askOf is what the gate is asked about an estimate.
-func askOf(e *estimate.Estimate, who, key string) gate.Ask {
+func askOf(e *estimate.Estimate, who approval.Person, key string) gate.Ask {
 	ask := gate.Ask{Kind: e.Kind, Name: e.Name, SpecHash: e.SpecHash, Owner: e.Owner, Purpose: e.Purpose, P50: e.P50, P95: e.P95, Hourly: e.Hourly,
-		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who, Unknown: e.Open, Key: key}
+		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who.Name, AskedProof: who.Proof, Unknown: e.Open, Key: key}
+	unit := approval.Request{Kind: e.Kind}.AmountUnit()
+	for _, l := range e.Lines {
+		ask.Costs = append(ask.Costs, approval.Cost{What: strings.TrimPrefix(l.Resource+": "+l.What, ": ") + " (" + l.QuantityP95 + " " + l.Unit + " at $" + l.UnitPrice.String() + ")", Amount: &l.P95, Unit: unit + " at p95"})
+	}
+	for _, alt := range e.Alternatives {
+		other := gate.Alternative{What: fmt.Sprintf("%d × %s %s in %s", alt.Count, alt.Type, alt.Capacity, alt.Region), P50: alt.P50, P95: alt.P95, Hourly: alt.Hourly, Machines: alt.Count}
+		if alt.GPU != "" {
+			other.GPUs = map[string]int{alt.GPU: alt.GPUs * alt.Count}
+		}
+		if alt.Unknown == 0 {
+			ask.Instead = append(ask.Instead, other)
+		}
+	}
 	// What is held does not expire before the last of it is done.
 	ask.MaxRuntime = min(e.Longest(), budget.MaxRun)
 	return ask
@@ -324,7 +363,7 @@ func (c *counter) request(ctx context.Context, d gate.Decision) (*approval.Reque
 	return &r, err
 }
 
-func gateSheet(e *estimate.Estimate, d gate.Decision) report.Sheet {
+func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, dryRun bool) report.Sheet {
 	s := estimateSheet("gate", e)
 	s.Title = map[gate.Verdict]string{gate.Allow: "ALLOW  ", gate.Held: "ASK  ", gate.Denied: "DENY  "}[d.Decision] + s.Title
 	s.Because = d.Reasons
@@ -336,10 +375,30 @@ func gateSheet(e *estimate.Estimate, d gate.Decision) report.Sheet {
 		}
 		tables = append(tables, g)
 	}
+	by := "somebody else"
+	if len(approvers) > 0 {
+		by = strings.Join(approvers, " or ")
+	}
+	if len(d.WouldPass) > 0 {
+		g := report.Grid{Title: "would pass", Head: []string{"how", "what", "p95", "decision"}, Right: []bool{false, false, true, false}}
+		for _, w := range d.WouldPass {
+			decision := "allow"
+			switch {
+			case w.Kind == "raise":
+				decision = "by whoever sets the budget"
+			case w.Decision == gate.Held:
+				decision = "ask: approved by " + by
+			}
+			g.Rows = append(g.Rows, []string{w.Kind, w.What, exact(w.P95), decision})
+		}
+		tables = append(tables, g)
+	}
 	s.Tables = append(tables, s.Tables...)
 	switch {
+	case dryRun:
+		s.Title += "   (dry run: nothing is held or asked)"
 	case d.Decision == gate.Held:
-		s.Commands = []string{"curfew approve " + d.ApprovalID + "   # by somebody else; then the gate lets it pass once"}
+		s.Commands = []string{"curfew approve " + d.ApprovalID + "   # by " + by + "; then the gate lets it pass once"}
 	case d.HoldID != "":
 		s.Commands = []string{"curfew budget settle " + d.HoldID + "   # when it is done", "curfew budget release " + d.HoldID + "   # if it does not start"}
 	}

@@ -79,7 +79,7 @@ func (a *app) readVotes(name string, cfg config.Config) (*voteFile, error) {
 func (f *voteFile) ballot(_ context.Context, request string) (votes []vote, aside []string, err error) {
 	for _, v := range f.Votes {
 		if strings.HasPrefix(request, v.request) {
-			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: rolesOf(f.approvers, v.by)}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
+			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: rolesOf(f.approvers, v.by), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.by, Detail: "a file of votes"}}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
 		}
 	}
 	return votes, nil, nil
@@ -94,7 +94,7 @@ type pullRequest struct {
 
 // pullRequest reads what the workflow tells of itself (GITHUB_EVENT_PATH and so on).
 func (a *app) pullRequest(cfg config.Config) (*pullRequest, error) {
-	people := github.People{Identities: cfg.GitHub.Identities, Approvers: cfg.Approvers}
+	people := github.People{Identities: cfg.Logins(), Approvers: cfg.Approvers}
 	if err := people.Validate(); err != nil {
 		return nil, usageError("approvers and github.identities: %w", err)
 	}
@@ -124,6 +124,8 @@ func (p *pullRequest) ballot(ctx context.Context, _ string) (votes []vote, aside
 		return nil, nil, fmt.Errorf("read the reviews of %s: %w", p.pull, err)
 	}
 	for _, v := range b.Votes {
+		_, named := p.people.Identities[v.Login]
+		v.By.Proof = approval.Proof{Kind: approval.GitHubReview, Subject: v.Login, Detail: v.URL, Mapped: named}
 		votes = append(votes, vote{by: v.By, allow: v.Allow, reason: "review " + v.URL, at: v.At, once: true})
 	}
 	for _, o := range b.Aside {

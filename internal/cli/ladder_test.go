@@ -61,6 +61,7 @@ const ladderConfig = noTurns + `notify:
   slack: {token_env: SLACK_TOKEN, base_url: "%s/api/", users: {ana: U0ANA}}
 enforce: {window: 2h}
 approvers: {bo: [approver], ana: [approver]}
+approvals: {accept: [self-declared]}
 `
 
 // newLadder starts an account and people who are told over real HTTP. It is 12:00.

@@ -40,6 +40,10 @@ type Config struct {
 	Identity string `yaml:"identity"`
 	// Approvers gives people the roles by which they decide requests.
 	Approvers map[string][]string `yaml:"approvers"`
+	// People name the identities that one person has at several providers.
+	People map[string]Identities `yaml:"people"`
+	// Approvals is which identities open fixes.
+	Approvals Approvals `yaml:"approvals"`
 	// Policies are files of policies, or directories of them. Like every path in a
 	// file, they are relative to the file's directory.
 	Policies []string `yaml:"policies"`
@@ -232,6 +236,9 @@ func Decode(name string, src []byte, c *Config) error {
 		}
 	}
 	if err := c.checkBooks(f, root); err != nil {
+		return err
+	}
+	if err := c.checkPeople(f, root); err != nil {
 		return err
 	}
 	if err := c.checkMachines(f, root); err != nil {

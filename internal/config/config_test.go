@@ -29,6 +29,13 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{name: "not a duration", src: "scan:\n  window: 14 days\n", line: 2, column: 11, message: "is not a duration"},
 		{name: "zero window", src: "scan:\n  window: 0d\n", line: 2, column: 11, message: "more than zero"},
 		{name: "negative pages", src: "aws: {list_pages: -1}\n", line: 1, column: 19, message: "more than zero"},
+		{name: "approvers that look alike", src: "approvers:\n  ana: [approver]\n  аna: [approver]\n", line: 2, column: 3, message: "look the same"},
+		{name: "an approver like a person", src: "approvers: {bo: [approver]}\npeople: {b0: {}}\n", line: 2, column: 9, message: "look the same"},
+		{name: "one identity of two", src: "people:\n  ana: {aws: [\"arn:aws:iam::1:user/x\"]}\n  bo: {aws: [\"arn:aws:iam::1:user/x\"]}\n", line: 2, column: 3, message: "is of ana and of bo"},
+		{name: "not an ARN", src: "people: {ana: {aws: [ana]}}\n", line: 1, column: 9, message: "is no ARN"},
+		{name: "a pattern of ARNs", src: "people: {ana: {aws: [\"arn:aws:iam::1:user/*\"]}}\n", line: 1, column: 9, message: "is no ARN"},
+		{name: "another proof", src: "approvals:\n  accept: [anything]\n", line: 2, column: 11, message: "self-declared"},
+		{name: "an STS of somebody", src: "approvals:\n  sts_endpoint: https://sts.example.com\n", line: 2, column: 17, message: "pinned"},
 		{name: "second document", src: "data_dir: a\n---\ndata_dir: b\n", line: 3, column: 1, message: "second document"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -74,7 +81,8 @@ func TestEnvironmentOverrides(t *testing.T) {
 	if c.Scan.Window != 72*time.Hour || c.AWS.ListPages != 9 || len(c.AWS.Regions) != 2 || c.AWS.Regions[1] != "eu-west-1" {
 		t.Errorf("got %+v %+v", c.AWS, c.Scan)
 	}
-	for name, value := range map[string]string{"CURFEW_SCAN_WINDOW": "soon", "CURFEW_AWS_LIST_PAGES": "0", "CURFEW_AWS_REQUESTS_PER_SECOND": "fast"} {
+	for name, value := range map[string]string{"CURFEW_SCAN_WINDOW": "soon", "CURFEW_AWS_LIST_PAGES": "0", "CURFEW_AWS_REQUESTS_PER_SECOND": "fast",
+		"CURFEW_APPROVALS_ACCEPT": "self-declared", "CURFEW_APPROVALS_STS_ENDPOINT": "http://127.0.0.1:1", "CURFEW_PEOPLE": "{}"} {
 		_, err := Load("", func(k string) (string, bool) { return value, k == name })
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: got %v, want an error that names it", name, value, err)

@@ -82,6 +82,9 @@ func override(c *Config, lookup func(string) (string, bool)) error {
 		if !ok {
 			continue
 		}
+		if l.path == "people" || strings.HasPrefix(l.path, "approvals.") {
+			return &document.Error{File: l.env(), Message: l.path + " says whose word counts: it is set in a file, not in the environment"}
+		}
 		if err := l.set(s); err != nil {
 			return &document.Error{File: l.env(), Message: err.Error()}
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,6 +93,9 @@ type decision struct {
 	after   string
 	reasons []string
 	lines   []Line
+	// replaced are holds of the same key for another spec, unused holds of the same spec.
+	// Nothing was charged under either.
+	replaced, unused []budget.Hold
 }
 
 func (d *decision) decide(ctx context.Context) (Decision, error) {
@@ -111,16 +115,13 @@ func (d *decision) decide(ctx context.Context) (Decision, error) {
 	} else if !errors.Is(err, budget.ErrNotFound) {
 		return Decision{}, err
 	}
-	standings, err := d.Budgets.Look(ctx, h, d.Now)
-	var over *budget.Overdrawn
-	if err != nil && !errors.As(err, &over) {
+	if err := d.alike(ctx, h.ID); err != nil {
 		return Decision{}, err
 	}
-	asks, err := d.weigh(standings)
-	if err != nil {
-		return Decision{}, err
-	}
+	over, asks, err := d.judge(ctx, h)
 	switch {
+	case err != nil:
+		return Decision{}, err
 	case over != nil:
 		return d.deny(ctx, over, "")
 	case len(asks) == 0:
@@ -129,6 +130,18 @@ func (d *decision) decide(ctx context.Context) (Decision, error) {
 		return d.ask(ctx, asks)
 	}
 	return d.admit(ctx, approved)
+}
+
+// judge says where a hold does not fit, and why somebody has to be asked.
+func (d *decision) judge(ctx context.Context, h budget.Hold) (over *budget.Overdrawn, asks []string, err error) {
+	desk := d.Budgets
+	desk.Store = without{desk.Store, d.replaced}
+	standings, err := desk.Look(ctx, h, d.Now)
+	if err != nil && !errors.As(err, &over) {
+		return nil, nil, err
+	}
+	asks, err = d.weigh(standings)
+	return over, asks, err
 }
 
 // hold is what is to be reserved, by an approval or without one.
@@ -235,10 +248,7 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 		state := r.At(d.Now)
 		switch {
 		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
-			r.State = approval.Void
-			if _, err := d.Desk.Store.PutRequest(ctx, r); errors.Is(err, approval.ErrConflict) {
-				return nil, errAgain
-			} else if err != nil {
+			if err := d.void(ctx, r); err != nil {
 				return nil, err
 			}
 			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for $%s; it now costs up to $%s and has to be approved anew", r.ID, r.Amount.Cents(), d.P95.Cents()))
@@ -246,7 +256,19 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 			d.reasons = append(d.reasons, strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
 		case found != nil || r.Amount < d.P95:
 		case state == approval.Approved:
-			found = &r
+			err := d.Desk.Proven(ctx, r)
+			var refusal *approval.Refusal
+			switch {
+			case errors.As(err, &refusal): // it has to be asked again
+				d.reasons = append(d.reasons, refusal.Why)
+				if err := d.void(ctx, r); err != nil {
+					return nil, err
+				}
+			case err != nil:
+				return nil, err
+			default:
+				found = &r
+			}
 		case state == approval.Used:
 			h, err := d.Budgets.Store.Keyed(ctx, approvalKey(r.ID))
 			if err != nil && !errors.Is(err, budget.ErrNotFound) {
@@ -258,6 +280,18 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 		}
 	}
 	return found, nil
+}
+
+// void ends a request that was about something else.
+func (d *decision) void(ctx context.Context, r approval.Request) error {
+	if d.DryRun {
+		return nil
+	}
+	err := d.Desk.Void(ctx, r)
+	if errors.Is(err, approval.ErrConflict) {
+		return errAgain
+	}
+	return err
 }
 
 // weigh fills in the lines and returns why somebody has to be asked.
@@ -322,19 +356,28 @@ func (d *decision) deny(ctx context.Context, over *budget.Overdrawn, id string) 
 	if id == "" {
 		id = hashOf(d.hash, d.Now.UTC().Format(time.RFC3339Nano))[:24]
 	}
-	return d.record(ctx, id, d.Now, Decision{Decision: Denied, Reasons: []string{over.Error()}})
+	ways, err := d.ways(ctx, over)
+	if err != nil {
+		return Decision{}, err
+	}
+	return d.record(ctx, id, d.Now, Decision{Decision: Denied, Reasons: append([]string{over.Error()}, d.unusedReasons()...), WouldPass: ways})
 }
 
 // ask files a request, or finds the open one.
 func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
-	reasons := append(asks, d.reasons...)
-	plan, err := json.Marshal(map[string]any{"kind": d.Kind, "name": d.Name, "spec_hash": d.SpecHash, "owner": d.Owner, "purpose": d.Purpose,
-		"p50_usd": d.P50.Cents(), "p95_usd": d.P95.Cents(), "hourly_usd": d.Hourly.Cents(), "gpus": d.GPUs, "machines": d.Machines,
-		"max_runtime": d.MaxRuntime.String(), "reasons": reasons, "budget": d.lines})
+	reasons := slices.Concat(asks, d.reasons, d.unusedReasons())
+	if d.DryRun {
+		id, err := d.pending(ctx)
+		return Decision{Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs()}, err
+	}
+	if err := d.replaceRequests(ctx); err != nil {
+		return Decision{}, err
+	}
+	plan, err := json.Marshal(d.plan(reasons))
 	if err != nil {
 		return Decision{}, fmt.Errorf("write the plan: %w", err)
 	}
-	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Roles: d.Roles, AskedBy: d.AskedBy}
+	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Roles: d.Roles, Run: d.Key, AskedBy: d.AskedBy, AskedProof: d.AskedProof}
 	if d.Expiry > 0 {
 		request.ExpiresAt = d.Now.Add(d.Expiry).UTC()
 	}
@@ -352,6 +395,12 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 // live.
 func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decision, error) {
 	var over *budget.Overdrawn
+	if d.DryRun {
+		return d.wouldAdmit(approved), nil
+	}
+	if err := d.replaceHolds(ctx); err != nil {
+		return Decision{}, err
+	}
 	h, err := d.Budgets.Reserve(ctx, d.hold(approved), d.Now)
 	switch {
 	case errors.As(err, &over):
@@ -365,17 +414,15 @@ func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decis
 	case h.State != budget.Pending:
 		return Decision{}, errAgain
 	}
+	h.Run = d.Key // of several runs that found one approval, whose hold it is to be
 	if approved != nil {
 		if err := d.use(ctx, approved); err != nil {
 			return Decision{}, err
 		}
-		d.reasons = append(d.reasons, fmt.Sprintf("%s approved up to $%s", approved.DecidedBy, approved.Amount.Cents()))
-	} else {
-		d.reasons = append(d.reasons, fmt.Sprintf("it may cost up to $%s; over $%s somebody would have to approve it", d.P95.Cents(), d.Threshold.Cents()))
-		if d.Key == "" {
-			h.Key = "done/" + h.ID // the next one is a run of its own
-		}
+	} else if d.Key == "" {
+		h.Key = "done/" + h.ID // the next one is a run of its own
 	}
+	d.reasons = slices.Concat(d.reasons, d.because(approved), d.unusedReasons())
 	out, err := d.record(ctx, h.ID, d.Now, Decision{Decision: Allow, Reasons: d.reasons, ApprovalID: h.Approval, HoldID: h.ID})
 	if err != nil {
 		return Decision{}, err
@@ -410,9 +457,12 @@ func (d *decision) use(ctx context.Context, r *approval.Request) error {
 }
 
 func (d *decision) record(ctx context.Context, id string, at time.Time, out Decision) (Decision, error) {
-	out.Budget = append([]Line{}, d.lines...)
+	out.Budget, out.Unused = append([]Line{}, d.lines...), d.unusedIDs()
+	if d.DryRun {
+		return out, nil
+	}
 	err := d.Store.PutDecision(ctx, Record{ID: id, At: at.UTC(), Kind: d.Kind, Name: d.Name, PlanHash: d.hash, AskedBy: d.AskedBy, Owner: d.Owner,
-		Purpose: d.Purpose, Decision: out.Decision, Amount: d.P95, ApprovalID: out.ApprovalID, HoldID: out.HoldID, Reasons: out.Reasons})
+		Purpose: d.Purpose, Decision: out.Decision, Amount: d.P95, ApprovalID: out.ApprovalID, HoldID: out.HoldID, Reasons: out.Reasons, Settings: d.Settings})
 	if err != nil {
 		return Decision{}, fmt.Errorf("record the decision: %w", err)
 	}

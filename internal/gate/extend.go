@@ -110,6 +110,16 @@ func (d *decision) granted(ctx context.Context) (*approval.Request, error) {
 	}
 	for _, r := range requests {
 		if state := r.At(d.Now); r.Amount >= d.P95 && (state == approval.Approved || state == approval.Used) {
+			var refusal *approval.Refusal
+			if err := d.Desk.Proven(ctx, r); state == approval.Approved && errors.As(err, &refusal) {
+				d.reasons = append(d.reasons, refusal.Why)
+				if err := d.void(ctx, r); err != nil {
+					return nil, err
+				}
+				continue
+			} else if state == approval.Approved && err != nil {
+				return nil, err
+			}
 			return &r, nil
 		}
 	}

@@ -29,12 +29,28 @@ type Ask struct {
 	// is held for that long. Zero is not known.
 	MaxRuntime time.Duration
 	AskedBy    string
+	// AskedProof is how whoever asks was identified.
+	AskedProof approval.Proof
 	// Unknown is what costs money and could not be estimated, such as data of an unknown
 	// size; somebody has to approve it. What has no known price has no estimate at all.
 	Unknown []string
-	// Key names the run. Asking again with the same key for the same spec answers with
-	// the same hold; without one each admission is a run of its own.
+	// Key names the run: it has one open request and one live hold. Asking again for the
+	// same spec answers with them; an edited spec replaces them while nothing has been
+	// charged. Without a key each admission is a run of its own.
 	Key string
+	// Costs are the lines of the estimate, for whoever approves it.
+	Costs []approval.Cost
+	// Instead are other machines on which the same can run, the cheapest first.
+	Instead []Alternative
+}
+
+// Alternative is another machine for an ask, with what it costs there.
+type Alternative struct {
+	// What people call it: "1 × g5.xlarge spot in us-west-2".
+	What             string
+	P50, P95, Hourly money.Amount
+	GPUs             map[string]int
+	Machines         int
 }
 
 // Verdict is the answer. The zero Verdict is no answer, and not allow.
@@ -61,6 +77,10 @@ type Params struct {
 	// Expiry is how long a request stands; zero means approval.DefaultExpiry.
 	Expiry time.Duration
 	Now    time.Time
+	// DryRun decides and writes nothing: no hold, no request, no record.
+	DryRun bool
+	// Settings names the configuration that these come from, for the record.
+	Settings string
 }
 
 // DefaultThreshold is the P95 over which somebody has to approve by default: the gate is
@@ -79,6 +99,10 @@ type Decision struct {
 	// HoldID is what was reserved; a machine started under it carries it in the tag
 	// inventory.TagHold. Only where the decision is allow.
 	HoldID string `json:"hold_id,omitempty"`
+	// WouldPass says after a denial what passes instead.
+	WouldPass []Way `json:"would_pass,omitempty"`
+	// Unused are live holds for exactly the same work, under which nothing was charged.
+	Unused []string `json:"unused_holds,omitempty"`
 }
 
 // Line is one window of a budget before and after a run.
@@ -113,6 +137,8 @@ type Record struct {
 	ApprovalID string
 	HoldID     string
 	Reasons    []string
+	// Settings names the configuration that decided: "shared 3 (sha256 ab12…)".
+	Settings string
 }
 
 // Store keeps decisions. The implementation is in internal/store.

@@ -40,6 +40,7 @@ type Row struct {
 const (
 	RowWhy  = "Why"
 	RowWhen = "When"
+	RowPlan = "Plan" // its lines are indented
 )
 
 // Longest texts from outside, in characters.
@@ -49,6 +50,7 @@ const (
 	maxName     = 100
 	maxSentence = 500
 	maxEvidence = 8
+	maxPlan     = 60
 )
 
 // done are the verbs in the past participle.
@@ -68,6 +70,7 @@ func Compose(m action.Message) Letter {
 	if !l.When.IsZero() {
 		l.add(RowWhen, l.When.Format("Mon 2 Jan 2006, 15:04 MST")+", at the earliest")
 	}
+	l.add(RowPlan, plan(m.Plan)...)
 	if r := m.Resource; r != nil {
 		l.add("Cost", cost(m.Hourly))
 		l.add("What", what(r))
@@ -80,6 +83,8 @@ func Compose(m action.Message) Letter {
 	switch {
 	case m.Kind == "acted":
 		l.Keep = ""
+	case m.Kind == "approval":
+		l.Ask, l.Keep = "To approve it:", "curfew approve "+plain.Line(m.Item)
 	case l.Keep != "":
 		l.Ask = "Still needed? Then keep it:"
 	}
@@ -122,6 +127,9 @@ func (l *Letter) add(name string, lines ...string) {
 
 func subject(m action.Message) string {
 	because := cmp.Or(plain.Cut(plain.Line(m.Because), maxName), "see below")
+	if m.Kind == "approval" {
+		return "approval needed: " + because
+	}
 	if m.Resource == nil {
 		return because
 	}
@@ -244,6 +252,20 @@ func Span(d time.Duration) string {
 		t = strings.TrimSuffix(t, "0m")
 	}
 	return s + t
+}
+
+// plan is what would be approved, each line in full width and without what a terminal or
+// a channel takes for more than text.
+func plan(lines []string) []string {
+	var out []string
+	for i, line := range lines {
+		if i == maxPlan {
+			return append(out, fmt.Sprintf("and %d more lines: `curfew approvals` shows all", len(lines)-i))
+		}
+		text := strings.TrimLeft(line, " ")
+		out = append(out, line[:len(line)-len(text)]+plain.Cut(plain.Line(text), maxSentence))
+	}
+	return out
 }
 
 func sentence(s string) string { return plain.Cut(plain.Line(s), maxSentence) }

@@ -14,22 +14,25 @@ type approvals struct{ *database }
 
 // requestRow is a request.
 type requestRow struct {
-	ID        string             `db:"id"`
-	Kind      string             `db:"kind"`
-	Subject   string             `db:"subject"`
-	PlanHash  string             `db:"plan_hash"`
-	Plan      string             `db:"plan"`
-	Amount    money.Amount       `db:"amount"`
-	Roles     document[[]string] `db:"roles"`
-	AskedBy   string             `db:"asked_by"`
-	AskedAt   instant            `db:"asked_at"`
-	ExpiresAt instant            `db:"expires_at"`
-	State     approval.State     `db:"state"`
-	DecidedBy string             `db:"decided_by"`
-	Reason    string             `db:"reason"`
-	DecidedAt instant            `db:"decided_at"`
-	UsedAt    instant            `db:"used_at"`
-	Version   int64              `db:"version"`
+	ID        string                   `db:"id"`
+	Kind      string                   `db:"kind"`
+	Subject   string                   `db:"subject"`
+	PlanHash  string                   `db:"plan_hash"`
+	Plan      string                   `db:"plan"`
+	Amount    money.Amount             `db:"amount"`
+	Roles     document[[]string]       `db:"roles"`
+	Run       string                   `db:"run"`
+	AskedBy   string                   `db:"asked_by"`
+	AskedHow  document[approval.Proof] `db:"asked_proof"`
+	Proof     document[approval.Proof] `db:"proof"`
+	AskedAt   instant                  `db:"asked_at"`
+	ExpiresAt instant                  `db:"expires_at"`
+	State     approval.State           `db:"state"`
+	DecidedBy string                   `db:"decided_by"`
+	Reason    string                   `db:"reason"`
+	DecidedAt instant                  `db:"decided_at"`
+	UsedAt    instant                  `db:"used_at"`
+	Version   int64                    `db:"version"`
 }
 
 var requests = describe("requests", requestRow{})
@@ -37,7 +40,7 @@ var requests = describe("requests", requestRow{})
 func (r requestRow) request() approval.Request {
 	return approval.Request{
 		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount, Roles: r.Roles.of,
-		AskedBy: r.AskedBy, AskedAt: r.AskedAt.Time, ExpiresAt: r.ExpiresAt.Time, State: r.State,
+		Run: r.Run, AskedBy: r.AskedBy, AskedProof: r.AskedHow.of, Proof: r.Proof.of, AskedAt: r.AskedAt.Time, ExpiresAt: r.ExpiresAt.Time, State: r.State,
 		DecidedBy: r.DecidedBy, Reason: r.Reason, DecidedAt: r.DecidedAt.Time, UsedAt: r.UsedAt.Time, Version: r.Version,
 	}
 }
@@ -46,7 +49,8 @@ func (r requestRow) request() approval.Request {
 func (a approvals) PutRequest(ctx context.Context, r approval.Request) (approval.Request, error) {
 	row := requestRow{
 		ID: r.ID, Kind: r.Kind, Subject: prose(r.Subject), PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount,
-		Roles:   document[[]string]{r.Roles},
+		Roles: document[[]string]{r.Roles}, Run: prose(r.Run),
+		AskedHow: document[approval.Proof]{r.AskedProof}, Proof: document[approval.Proof]{r.Proof},
 		AskedBy: r.AskedBy, AskedAt: at(r.AskedAt), ExpiresAt: at(r.ExpiresAt), State: r.State,
 		DecidedBy: r.DecidedBy, Reason: prose(r.Reason), DecidedAt: at(r.DecidedAt), UsedAt: at(r.UsedAt), Version: r.Version + 1,
 	}

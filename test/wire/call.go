@@ -103,6 +103,8 @@ func identify(r *http.Request) (*Call, error) {
 			return nil, fmt.Errorf("read form: %w", err)
 		}
 		c.Operation = c.Form.Get("Action")
+	case c.Service == "sts" && c.Query.Get("Action") != "": // presigned
+		c.Protocol, c.Form, c.Operation = Query, c.Query, c.Query.Get("Action")
 	case c.Service == "s3":
 		c.Protocol = RestXML
 		c.Operation = s3Operation(c)

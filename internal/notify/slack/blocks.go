@@ -31,7 +31,7 @@ func blocks(l notify.Letter) []api.Block {
 	for _, row := range l.Rows {
 		lines := strings.Join(row.Lines, "\n")
 		switch row.Name {
-		case notify.RowWhy:
+		case notify.RowWhy, notify.RowPlan:
 			out = append(out, section(plainText(lines, maxSection)))
 		case notify.RowWhen:
 			out = append(out, section(markup(date(l.When)+escape(" ("+lines+")"))))

@@ -1,0 +1,129 @@
+package approval
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// ProofKind is how a person's identity is proven.
+type ProofKind string
+
+// The kinds. The zero kind proves nothing, as SelfDeclared does.
+const (
+	// SelfDeclared is a name in the environment, in a file, or of the operating system.
+	SelfDeclared ProofKind = "self-declared"
+	// GitHubReview is a review that GitHub's API gave out.
+	GitHubReview ProofKind = "github-review"
+	// AWSCaller is the answer of STS to GetCallerIdentity.
+	AWSCaller ProofKind = "aws-caller"
+)
+
+// ProofAge is how old a signed proof may be when it is checked.
+const ProofAge = 15 * time.Minute
+
+// Proof is how a person was identified.
+type Proof struct {
+	Kind ProofKind `json:"kind,omitempty"`
+	// Subject is the identity as its provider gives it: an ARN, a login.
+	Subject string `json:"subject,omitempty"`
+	// Detail is what vouches for it: the URL of a review, the host that answered.
+	Detail string `json:"detail,omitempty"`
+	// Mapped says that the people section of the configuration names the identity.
+	Mapped bool `json:"mapped,omitempty"`
+	// Signed is what another process checks again: a presigned call that only the owner
+	// of the credentials can make. It is not for people.
+	Signed string `json:"signed,omitempty"`
+}
+
+// Verified says whether a provider vouched for the identity.
+func (p Proof) Verified() bool { return p.Kind != "" && p.Kind != SelfDeclared }
+
+// String says how an identity is proven.
+func (p Proof) String() string {
+	if !p.Verified() {
+		return string(SelfDeclared) + ", not verified"
+	}
+	s := string(p.Kind) + " " + p.Subject
+	if p.Detail != "" {
+		s += ", " + p.Detail
+	}
+	return s
+}
+
+// iamUser says whether an ARN is one user of IAM, who is nobody else. A session of a role
+// is named by whoever assumes it.
+func iamUser(arn string) bool {
+	parts := strings.SplitN(arn, ":", 6)
+	return len(parts) == 6 && parts[2] == "iam" && strings.HasPrefix(parts[5], "user/")
+}
+
+// One says why two identities may be one person's; empty where they are two people's.
+// Identities of two providers, and sessions of roles, are two people's only where the
+// people section of the configuration names them.
+func One(a, b Person) string {
+	switch {
+	case MaybeSame(a.Name, b.Name):
+		return "both are " + a.Name
+	case !a.Proof.Verified() && !b.Proof.Verified(), a.Proof.Mapped && b.Proof.Mapped:
+		return ""
+	case a.Proof.Kind == b.Proof.Kind && a.Proof.Kind == GitHubReview:
+		return ""
+	case a.Proof.Kind == b.Proof.Kind && a.Proof.Subject != b.Proof.Subject && iamUser(a.Proof.Subject) && iamUser(b.Proof.Subject):
+		return ""
+	}
+	return fmt.Sprintf("%s (%s) and %s (%s) may be one person: the people section of the configuration has to name both", a.Name, a.Proof, b.Name, b.Proof)
+}
+
+// alike are letters of other scripts that look like a Latin one, in lower case.
+var alike = func() map[rune]rune {
+	m := map[rune]rune{}
+	for latin, others := range map[rune]string{
+		'a': "аαɑ", 'b': "ьвβɓҍ", 'c': "сϲƈ", 'd': "ԁɗ", 'e': "еєεɛҽ", 'f': "ƒ", 'g': "ɡցɠ", 'h': "һհн", 'i': "іιɩı", 'j': "јϳ", 'k': "кκ", 'l': "ӏⅼ|ɭ",
+		'm': "м", 'n': "ոпη", 'o': "оοօσӧ0", 'p': "рρ", 'q': "ԛզ", 'r': "гɼ", 's': "ѕꜱʂ", 't': "тτ", 'u': "υսцʋ", 'v': "νѵ", 'w': "ԝωѡ", 'x': "хχ", 'y': "уүγу", 'z': "ᴢʐ",
+	} {
+		for _, r := range others {
+			m[r] = latin
+		}
+	}
+	m['1'], m['i'] = 'l', 'l' // as capitals and digits
+	return m
+}()
+
+// Skeleton is what a name looks like: names with one skeleton may be taken for each
+// other. It folds compatibility forms, case, accents, what leaves no mark, and letters of
+// other scripts that look like Latin ones.
+func Skeleton(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		r = unicode.ToLower(r)
+		if latin, ok := alike[r]; ok {
+			r = latin
+			if again, ok := alike[r]; ok {
+				r = again
+			}
+		}
+		return r
+	}, norm.NFKD.String(bare(name)))
+}
+
+// LookAlikes returns an error where two different names look the same.
+func LookAlikes(names []string) error {
+	seen := map[string]string{}
+	for _, name := range names {
+		key := Skeleton(name)
+		if strings.HasPrefix(strings.ToLower(name), "github:") {
+			key = "github:" + key // a login and a name of curfew may be one person's
+		}
+		if other, ok := seen[key]; ok && other != name && !Same(other, name) {
+			return fmt.Errorf("%+q and %+q look the same: rename one of them", other, name)
+		}
+		seen[key] = name
+	}
+	return nil
+}

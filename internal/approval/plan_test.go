@@ -1,0 +1,79 @@
+package approval
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// TestAPlanShowsWhatIsDone: each resource, its calls, the difference of the documents, the
+// commands, dollars with units, what is lost and undo, in that order.
+func TestAPlanShowsWhatIsDone(t *testing.T) {
+	saves := 199 * money.USD
+	p := Plan{Schema: PlanSchema, Because: "10 TiB are 400 days old", Loses: "objects are deleted after 365 days", Undo: "none", Notes: []string{"a restore takes 12h"},
+		Changes: []Change{{Resource: "aws/1/us-east-1/bucket/b", Verb: "put-lifecycle", Commands: []string{"aws s3api put-bucket-lifecycle-configuration"},
+			Calls: []Call{{Name: "put-lifecycle", Before: `{"Rules":[{"ID":"a","Status":"Enabled"}]}`, Document: `{"Rules":[{"ID":"a","Status":"Disabled"}]}`}}}},
+		Costs: []Cost{{What: "saves", Amount: &saves, Unit: "a month"}, {What: "storage after", Unit: "a month"}}}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := Request{Kind: "fix", Plan: string(text)}.Shown()
+	if diff := cmp.Diff(p, got); !ok || diff != "" {
+		t.Errorf("what is kept (-want +got):\n%s", diff)
+	}
+	want := `because: 10 TiB are 400 days old
+put-lifecycle aws/1/us-east-1/bucket/b
+  call: put-lifecycle
+      {
+        "Rules": [
+          {
+            "ID": "a",
+    -       "Status": "Enabled"
+    +       "Status": "Disabled"
+          }
+        ]
+      }
+  by hand: aws s3api put-bucket-lifecycle-configuration
+saves: $199.00 a month
+storage after: not known a month
+loses: objects are deleted after 365 days
+undo: none
+note: a restore takes 12h`
+	if diff := cmp.Diff(want, strings.Join(got.Lines(), "\n")); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	if _, ok := (Request{Plan: `{"schema":"other"}`}).Shown(); ok {
+		t.Error("another document is taken for a plan")
+	}
+}
+
+// TestADiffRestoresBoth: without what comes a difference is the first document, without
+// what goes the second.
+func TestADiffRestoresBoth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		document := func(name string) string {
+			return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 12).Draw(t, name), "\n")
+		}
+		a, b := document("a"), document("b")
+		side := func(leave string) (out []string) {
+			for _, line := range Diff(a, b) {
+				if !strings.HasPrefix(line, leave) {
+					out = append(out, line[2:])
+				}
+			}
+			return out
+		}
+		if got := strings.Join(side("+ "), "\n"); got != a {
+			t.Fatalf("before: %q, want %q", got, a)
+		}
+		if got := strings.Join(side("- "), "\n"); got != b {
+			t.Fatalf("after: %q, want %q", got, b)
+		}
+	})
+}

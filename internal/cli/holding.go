@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/notify"
+	"github.com/curfew-dev/curfew/internal/notify/mail"
+	"github.com/curfew-dev/curfew/internal/notify/slack"
+	"github.com/curfew-dev/curfew/internal/notify/webhook"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+// holding asks for approvals and uses them up.
+type holding struct {
+	app   *app
+	cfg   config.Config
+	desk  approval.Desk
+	store action.Store // its audit log
+	// who asks, by the proof that fixes need; nil until it is known.
+	who *approval.Person
+	// found are the findings that are fixed.
+	found map[inventory.Ref]stored
+	// asked are requests without which nothing goes on, beside those that wait while
+	// grace runs.
+	asked, beside []string
+}
+
+// identified is who asks: by a verified identity, unless names that nobody proves open
+// fixes here.
+func (h *holding) identified(ctx context.Context) (approval.Person, error) {
+	if h.who != nil {
+		return *h.who, nil
+	}
+	declared := h.cfg.Approvals.Accepts(approval.SelfDeclared)
+	who, err := h.app.declared(h.cfg)
+	if !declared {
+		if who, err = h.app.signedIn(ctx, h.cfg, "curfew fix"); err != nil {
+			return who, fmt.Errorf("it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]", err)
+		}
+		who.Proof.Signed = ""
+	}
+	if err != nil {
+		return who, err
+	}
+	h.who, h.desk.Check = &who, h.app.checked(h.cfg, declared, &who)
+	return who, nil
+}
+
+// hashed is the hash and the amount of what an item is about to do. The amount and the
+// expiry are the request's own.
+func hashed(it action.Item, p action.Proposal) (hash string, amount money.Amount, err error) {
+	amount, priced := p.Hourly.Get()
+	if !priced {
+		return "", 0, errors.New("nobody knows what it costs, so no amount can be approved")
+	}
+	p.Hourly = inventory.Fact[money.Amount]{}
+	return action.PlanHash(p, it.Steps, time.Time{}), amount, nil
+}
+
+// approve uses up the approval of exactly what an item is about to do, or asks for one.
+func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal) error {
+	hash, amount, err := hashed(it, p)
+	if err != nil {
+		return err
+	}
+	who, err := h.identified(ctx)
+	if err != nil {
+		return err
+	}
+	now := h.app.Now().UTC()
+	r, err := h.desk.Use(ctx, hash, amount, now)
+	if err == nil {
+		return h.store.Record(ctx, auditEntry(now, who.Name, "used", r))
+	}
+	var refusal *approval.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Rule == "proof":
+		if voided := h.desk.Void(ctx, r); voided != nil {
+			return voided
+		}
+	case errors.Is(err, approval.ErrConflict) || r.At(now) == approval.Denied:
+		return err
+	}
+	r, askErr := h.ask(ctx, it, p, hash, amount, who, now)
+	if askErr != nil {
+		return askErr
+	}
+	h.asked = append(h.asked, r.ID)
+	return err
+}
+
+// early asks for the approval that an item will need while its grace runs, and looks at
+// the proof of one that was given while it is fresh.
+func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) error {
+	hash, amount, err := hashed(it, p)
+	if err != nil {
+		return nil // it is said where it is due
+	}
+	who, err := h.identified(ctx)
+	if err != nil {
+		return err
+	}
+	now := h.app.Now().UTC()
+	all, err := h.desk.Store.Requests(ctx, hash)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		switch state := r.At(now); {
+		case state == approval.Denied:
+			return nil // it is said where it is due
+		case state == approval.Approved && r.Amount >= amount:
+			err := h.desk.Proven(ctx, r)
+			var refusal *approval.Refusal
+			if !errors.As(err, &refusal) {
+				return err
+			}
+			if err := h.desk.Void(ctx, r); err != nil {
+				return err
+			}
+			plain.Fprintf(h.app.Stderr, "curfew: %s\n", refusal.Why)
+		}
+	}
+	r, err := h.ask(ctx, it, p, hash, amount, who, now)
+	if err == nil {
+		h.beside = append(h.beside, r.ID)
+	}
+	return err
+}
+
+// ask files the request, or finds the open one, and tells approvers of a new one.
+func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, hash string, amount money.Amount, who approval.Person, now time.Time) (approval.Request, error) {
+	plan, err := json.Marshal(h.plan(it, p, amount))
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("write the plan: %w", err)
+	}
+	r, err := h.desk.Ask(ctx, approval.Request{Kind: fixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
+		Plan: string(plan), Amount: amount, AskedBy: who.Name, AskedProof: who.Proof}, now)
+	if err != nil || !r.AskedAt.Equal(now) {
+		return r, err
+	}
+	h.app.tellApprovers(ctx, h.cfg, r)
+	return r, h.store.Record(ctx, auditEntry(now, who.Name, "asked", r))
+}
+
+// plan is what an approver sees of an item.
+func (h *holding) plan(it action.Item, p action.Proposal, hourly money.Amount) approval.Plan {
+	c := approval.Change{Resource: it.Ref.String(), Verb: string(it.Do.Verb)}
+	for _, s := range it.Steps {
+		c.Calls = append(c.Calls, approval.Call{Name: s.Name, Document: action.Redact(s.Params), Before: action.Redact(s.Undo)})
+	}
+	plan := approval.Plan{Schema: approval.PlanSchema, Because: action.Redact(p.Because), Costs: []approval.Cost{{What: "costs now", Amount: &hourly, Unit: "an hour"}}}
+	plan.Undo, plan.Loses = know(p.Resource, it.Do)
+	if f, ok := h.found[it.Ref]; ok {
+		c.Commands = byHand(f.Finding)
+		saves := approval.Cost{What: "saves", Unit: "a month"}
+		if v, known := f.MonthlySavingsUSD.Get(); known {
+			saves.Amount = &v
+		} else if v, known := f.SavingsUpperBoundUSD.Get(); known {
+			saves = approval.Cost{What: "saves at most", Amount: &v, Unit: "a month"}
+		}
+		plan.Costs = append(plan.Costs, saves)
+		if note := f.Fix.Note; note != "" && note != plan.Loses {
+			plan.Notes = append(plan.Notes, note)
+		}
+	}
+	for _, ref := range it.Gang {
+		plan.Notes = append(plan.Notes, "of the same job group: "+ref.String())
+	}
+	plan.Changes = []approval.Change{c}
+	return plan
+}
+
+// tellApprovers sends a request with its plan to those of approvals.notify, else to
+// approvers whom notify.names knows. That nobody was reached holds nothing up: the request
+// stands in `curfew approvals`.
+func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.Request) {
+	router, err := notify.New(cfg.Notify, a.Lookup, slack.Open, mail.Open, webhook.Open)
+	if err != nil {
+		plain.Fprintf(a.Stderr, "curfew: no approver was told of request %s: %v\n", r.ID, err)
+		return
+	}
+	recipients := cfg.Approvals.Notify
+	if len(recipients) == 0 {
+		for _, name := range approversOf(cfg.Approvers, r.Roles, r.AskedBy) {
+			if router.Check(name) == nil && name != notify.Owner && name != notify.Team {
+				recipients = append(recipients, name)
+			}
+		}
+	}
+	for _, to := range recipients {
+		if _, err := router.Notify(ctx, to, approvalMessage(r)); err != nil {
+			plain.Fprintf(a.Stderr, "curfew: %s was not told of request %s: %v\n", to, r.ID, err)
+		}
+	}
+}
+
+// approvalMessage asks somebody to approve a request.
+func approvalMessage(r approval.Request) action.Message {
+	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, exact(r.Amount), r.AmountUnit())}
+	if r.Kind != fixKind {
+		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, exact(r.Amount), r.AmountUnit())
+	}
+	m.Plan = append(planLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339), "asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")
+	return m
+}
+
+// planLines is the plan of a request for people. What older versions kept is shown as it is.
+func planLines(r approval.Request) []string {
+	if plan, ok := r.Shown(); ok {
+		return plan.Lines()
+	}
+	if r.Plan == "" {
+		return nil
+	}
+	return strings.Split(r.Plan, "\n")
+}
+
+// needsApproval says whether a finding's fix needs a second person: whatever changes a
+// resource that is not explicitly ephemeral, and every deletion. The ladder decides it
+// again by what it reads.
+func needsApproval(f report.Finding) bool {
+	switch action := f.Fix.Action; {
+	case action == "" || action == "tag":
+		return false
+	case strings.Contains(action, "delete"), strings.Contains(action, "lifecycle"), strings.Contains(action, "retention"):
+		return true
+	}
+	return f.Resource.Lifetime != string(inventory.Ephemeral)
+}

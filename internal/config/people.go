@@ -1,0 +1,125 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/document"
+)
+
+// Identities are those of one person.
+type Identities struct {
+	// AWS are ARNs as GetCallerIdentity gives them: of users, and of sessions of roles.
+	AWS []string `yaml:"aws"`
+	// GitHub are logins.
+	GitHub []string `yaml:"github"`
+}
+
+// Approvals is which identities open fixes.
+type Approvals struct {
+	// Accept are kinds of proof that count beside those that a provider vouches for:
+	// self-declared.
+	Accept []string `yaml:"accept"`
+	// STSEndpoint replaces the pinned host of STS in a sandbox.
+	STSEndpoint string `yaml:"sts_endpoint"`
+	// Notify are recipients, by notify.names, who are told of every request; empty: the
+	// approvers that notify.names knows.
+	Notify []string `yaml:"notify"`
+}
+
+// Accepts says whether a kind of proof opens fixes.
+func (a Approvals) Accepts(kind approval.ProofKind) bool {
+	return approval.Proof{Kind: kind}.Verified() || slices.Contains(a.Accept, string(approval.SelfDeclared))
+}
+
+// Logins are the names of logins at GitHub: those of github.identities and of people.
+func (c *Config) Logins() map[string]string {
+	all := maps.Clone(c.GitHub.Identities)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for name, has := range c.People {
+		for _, login := range has.GitHub {
+			all[login] = name
+		}
+	}
+	return all
+}
+
+// AWSName is the person whose identity an ARN is.
+func (c *Config) AWSName(arn string) (name string, ok bool) {
+	for name, has := range c.People {
+		if slices.Contains(has.AWS, arn) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// checkPeople refuses names that look alike, identities of two people, and an STS
+// endpoint that is no sandbox's.
+func (c *Config) checkPeople(f *document.File, root ast.Node) error {
+	for _, section := range []struct {
+		key   string
+		names []string
+	}{{"approvers", slices.Sorted(maps.Keys(c.Approvers))}, {"people", slices.Sorted(maps.Keys(c.People))},
+		{"people", slices.Sorted(maps.Keys(both(c.Approvers, c.People)))}} {
+		if err := approval.LookAlikes(section.names); err != nil {
+			return placed(f, root, section.key, err)
+		}
+	}
+	owner := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.People)) {
+		has := c.People[name]
+		for _, id := range slices.Concat(has.AWS, has.GitHub) {
+			if other, twice := owner[strings.ToLower(id)]; twice {
+				return placed(f, root, "people", fmt.Errorf("%s is of %s and of %s", id, other, name))
+			}
+			owner[strings.ToLower(id)] = name
+		}
+		for _, arn := range has.AWS {
+			if !strings.HasPrefix(arn, "arn:") || strings.ContainsAny(arn, "*? ") {
+				return placed(f, root, "people", fmt.Errorf("%s: %q is no ARN such as arn:aws:iam::123456789012:user/ana", name, arn))
+			}
+		}
+	}
+	return c.Approvals.check(f, root)
+}
+
+func both[A, B any](a map[string]A, b map[string]B) map[string]bool {
+	out := map[string]bool{}
+	for name := range a {
+		out[name] = true
+	}
+	for name := range b {
+		out[name] = true
+	}
+	return out
+}
+
+func (a Approvals) check(f *document.File, root ast.Node) error {
+	for _, kind := range a.Accept {
+		if kind != string(approval.SelfDeclared) {
+			return placed(f, root, "approvals.accept", fmt.Errorf("%q: it is %s; what a provider vouches for always counts", kind, approval.SelfDeclared))
+		}
+	}
+	if a.STSEndpoint == "" {
+		return nil
+	}
+	u, err := url.Parse(a.STSEndpoint)
+	if err != nil || u.Host == "" || u.Path != "" && u.Path != "/" || u.User != nil || u.RawQuery != "" {
+		return placed(f, root, "approvals.sts_endpoint", errors.New("it is the base URL of a sandbox on this machine, such as http://127.0.0.1:5000"))
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return placed(f, root, "approvals.sts_endpoint", errors.New("only a sandbox on this machine may stand in for STS: the hosts of AWS are pinned"))
+	}
+	return nil
+}
