@@ -4,7 +4,10 @@
 // derives it again.
 package change
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 // Verb is what is done. Verbs that the ladder carries out have the names of the policy
 // language's verbs; people carry out the others by hand.
@@ -93,6 +96,22 @@ type Week struct {
 	Stop  string   `json:"stop"`
 	Days  []string `json:"days"`
 }
+
+// StopDays are the days on which it is stopped: those on which it was started, or the days
+// after them where it runs past midnight.
+func (w *Week) StopDays() []string {
+	if w.Stop > w.Start {
+		return w.Days
+	}
+	out := make([]string, len(w.Days))
+	for i, d := range w.Days {
+		out[i] = Weekdays[(slices.Index(Weekdays, d)+1)%len(Weekdays)]
+	}
+	return out
+}
+
+// Weekdays are the days of a week as schedules name them.
+var Weekdays = []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
 
 // Action names the change in one word, for people and documents.
 func (c Change) Action() string {

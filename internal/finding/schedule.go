@@ -2,6 +2,8 @@ package finding
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/change"
@@ -49,19 +51,22 @@ func alwaysOn(x *Index, s *Subject) *Draft {
 		return nil
 	}
 	week := weekOf(w, signals)
-	off, nightly, days := week.off()
+	nightly, days := week.off()
 	if nightly < dailyOff || days < patternDays {
 		return nil
 	}
+	on, hours := week.span()
+	off := hoursOfWeek - hours
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    fmt.Sprintf("always on, works %s of the hours; nothing at %d h of the week", Percent(busy), off),
+		Because:    fmt.Sprintf("works %s of the hours; a schedule stops it %d h a week", Percent(busy), off),
 		Evidence: []usage.Evidence{
 			Sampled("active_share", usage.Number(busy, 2), w, busiest),
 			Sampled("hours_off_per_week", usage.Number(float64(off), 0), w, busiest),
-			Sampled("work_between_utc", week.hours(), w, busiest),
+			Sampled("work_between_utc", on.Start+"-"+on.Stop, w, busiest),
 		},
-		Fix: Fix{Change: change.Change{Verb: change.Schedule}, Undo: UndoFull, Note: "stops it outside " + week.hours() + " UTC; its disks go on costing"},
+		Fix: Fix{Change: change.Change{Verb: change.Schedule, Arguments: change.Arguments{Week: on}}, Undo: UndoFull,
+			Note: "runs it " + on.Start + "-" + on.Stop + " UTC on " + strings.Join(on.Days, ", ") + "; its disks go on costing"},
 	}}
 	d.Fix.Note = Sentence(d.Fix.Note, restart(s))
 	losesLocalDisks(&d.Fix, s.Size)
@@ -147,36 +152,30 @@ func hourOfWeek(t time.Time) int {
 	return (int(t.Weekday())+6)%7*24 + t.Hour()
 }
 
-// off counts the hours of the week without work, the hours of the day that are
-// without work on every day, and the days with work.
-func (w *week) off() (hours, nightly, days int) {
+// off counts the hours of the day that are without work on every day, and the days with
+// work.
+func (w *week) off() (nightly, days int) {
 	for h := range 24 {
 		every := true
 		for d := range 7 {
-			if w[d*24+h] {
-				every = false
-			} else {
-				hours++
-			}
+			every = every && !w[d*24+h]
 		}
 		if every {
 			nightly++
 		}
 	}
 	for d := range 7 {
-		for h := range 24 {
-			if w[d*24+h] {
-				days++
-				break
-			}
+		if slices.Contains(w[d*24:d*24+24], true) {
+			days++
 		}
 	}
-	return hours, nightly, days
+	return nightly, days
 }
 
-// hours is the part of the day in which work was seen on any day, as the shortest
-// span of the clock: "06:00-18:00".
-func (w *week) hours() string {
+// span is when a schedule runs the machine: the shortest span of the clock in which work
+// was seen on any day, on the days on which there was work in it. hours is how many of the
+// week those are.
+func (w *week) span() (on *change.Week, hours int) {
 	var used [24]bool
 	for i, u := range w {
 		used[i%24] = used[i%24] || u
@@ -192,5 +191,16 @@ func (w *week) hours() string {
 			best, start = n, from
 		}
 	}
-	return fmt.Sprintf("%02d:00-%02d:00", (start+best)%24, start)
+	from, long := (start+best)%24, 24-best
+	on = &change.Week{Start: fmt.Sprintf("%02d:00", from), Stop: fmt.Sprintf("%02d:00", start)}
+	for d, name := range change.Weekdays {
+		for h := range long {
+			if w[(d*24+from+h)%hoursOfWeek] {
+				on.Days = append(on.Days, name)
+				hours += long
+				break
+			}
+		}
+	}
+	return on, hours
 }

@@ -431,11 +431,11 @@ func TestLogsAndRegistries(t *testing.T) {
 			want: []string{"repository-untagged trainer <=4.00"},
 		},
 		{
-			name: "no policy and images nobody pulls",
+			name: "no policy and images nobody pulls, which the rule leaves alone",
 			build: images(func(d *inventory.Repository) {
 				d.LifecyclePolicy, d.UnpulledImages, d.UnpulledBytes = inventory.Known(false), 3, inventory.Known(int64(30<<30))
 			}),
-			want: []string{"repository-no-lifecycle trainer <=3.00"},
+			want: []string{"repository-no-lifecycle trainer 0.00"},
 		},
 		{
 			name:  "no policy and all images in use",

@@ -150,6 +150,10 @@ type Stored struct {
 type Bucket struct {
 	Versioned Fact[bool]
 	Lifecycle Fact[[]LifecycleRule]
+	// LifecycleDocument is the lifecycle as the provider returned it, byte for byte;
+	// empty where there is none. MinimumSize is its setting of which small objects move.
+	LifecycleDocument Fact[string]
+	MinimumSize       string
 	// Sizes is the stored bytes by storage class (STANDARD, STANDARD_IA, GLACIER,
 	// DEEP_ARCHIVE, …).
 	Sizes   Fact[map[string]int64]
@@ -202,6 +206,11 @@ type Repository struct {
 	Images, UntaggedImages, UnpulledImages int
 	Bytes, UntaggedBytes, UnpulledBytes    Fact[int64]
 	LifecyclePolicy                        Fact[bool]
+	// LifecycleDocument is the policy as the provider returned it; empty where there is
+	// none.
+	LifecycleDocument Fact[string]
+	// UntaggedDigests name the images without a tag, sorted.
+	UntaggedDigests []string
 }
 
 // LogGroup is a group of log streams.

@@ -119,7 +119,11 @@ type Do struct {
 func Of(c change.Change) (Do, bool) {
 	d := Do{Verb: Verb(c.Verb), Change: c}
 	switch d.Verb {
-	case Stop, Delete, Release, PutLifecycle:
+	case Stop, Delete, Release:
+	case PutLifecycle:
+		if c.Document == "" {
+			return Do{}, false
+		}
 	case Terminate:
 		d.SaveDisks = len(c.Arguments.Snapshot) > 0
 	case PutRetention:

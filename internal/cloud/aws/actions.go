@@ -24,10 +24,6 @@ import (
 // returned them, byte for byte. Plan leaves the keys of steps empty; whoever writes the
 // intent sets them.
 type Actions struct {
-	// Lifecycle says which rules a bucket's lifecycle gets; nil means [LifecycleFor]
-	// without prefixes. It must be set before the first call.
-	Lifecycle func(r *inventory.Resource, do policy.Do) []LifecycleRule
-
 	cloud  *Cloud
 	limits *limits
 
@@ -48,8 +44,6 @@ func (c *Cloud) Actions() *Actions {
 type site struct {
 	*place
 	hands *hands
-	// lifecycle says which rules a bucket's lifecycle gets.
-	lifecycle func(r *inventory.Resource, do policy.Do) []LifecycleRule
 }
 
 // site returns where a resource is. The accounts are identified once.
@@ -80,10 +74,7 @@ func (a *Actions) site(ctx context.Context, ref inventory.Ref) (*site, error) {
 		return nil, fmt.Errorf("act on %s: %w: neither the credentials nor a role reach account %s", ref, inventory.ErrUnauthenticated, ref.Account)
 	}
 	p := scan.place(account, ref.Region)
-	s := &site{place: p, hands: p.hands(), lifecycle: a.Lifecycle}
-	if s.lifecycle == nil {
-		s.lifecycle = func(r *inventory.Resource, do policy.Do) []LifecycleRule { return LifecycleFor(r, do) }
-	}
+	s := &site{place: p, hands: p.hands()}
 	a.sites[key] = s
 	return s, nil
 }

@@ -73,6 +73,9 @@ func acted(t *testing.T, c *aws.Cloud, a *aws.Actions, ref inventory.Ref, do pol
 	if err != nil || len(o.Resources) != 1 {
 		t.Fatalf("read %s again: %v, %v", ref, o, err)
 	}
+	if do.Verb == policy.PutLifecycle {
+		do.Change = cloudtest.Lifecycle(t, o.Resources[0])
+	}
 	steps, err := a.Plan(t.Context(), o.Resources[0], do)
 	if err != nil {
 		t.Fatalf("plan to %s %s: %v", do.Verb, ref, err)

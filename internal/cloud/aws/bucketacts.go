@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -15,18 +14,10 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
-
-// lifecycleParams is the document that is put, and what it adds.
-type lifecycleParams struct {
-	Adds     []string `json:"adds"`
-	Document string   `json:"document"`
-	// MinimumSize is S3's setting of which small objects move at all. It belongs to the
-	// document but is not in it: a document that is put without it sets it anew.
-	MinimumSize string `json:"transition_default_minimum_object_size,omitempty"`
-}
 
 // bucketLifecycle is a bucket's lifecycle as it is.
 type bucketLifecycle struct {
@@ -34,38 +25,9 @@ type bucketLifecycle struct {
 	minimum string
 }
 
-// planBucketLifecycle adds rules to a bucket's lifecycle.
+// planBucketLifecycle puts the document of a finding in the place of the one that it was
+// made from.
 func planBucketLifecycle(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
-	fresh, err := s.bucketNow(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	now, err := s.lifecycleNow(ctx, r.ID)
-	if err != nil {
-		return nil, err
-	}
-	doc, err := parseLifecycle(now.text)
-	if err != nil {
-		return nil, refusal("unknown", "bucket %s: %s", r.ID, err)
-	}
-	rules := doc.lacking(s.lifecycle(fresh, do))
-	if len(rules) == 0 {
-		return nil, refusal("nothing-to-do", "the lifecycle of bucket %s does already what would be added", r.ID)
-	}
-	merged, err := doc.with(rules)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", r.ID, err)
-	}
-	params := lifecycleParams{Document: string(merged), MinimumSize: now.minimum}
-	for _, x := range rules {
-		params.Adds = append(params.Adds, x.String())
-	}
-	return []action.Step{{Name: stepLifecycle, Params: encoded(params), Undo: string(now.text)}}, nil
-}
-
-// bucketNow reads what of a bucket decides on its rules, and refuses another bucket under
-// the same name.
-func (s *site) bucketNow(ctx context.Context, r *inventory.Resource) (*inventory.Resource, error) {
 	made, err := s.bucketMade(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -73,13 +35,33 @@ func (s *site) bucketNow(ctx context.Context, r *inventory.Resource) (*inventory
 	if err := same(r.Ref(), r.CreatedAt, utc(made.CreationDate)); err != nil {
 		return nil, err
 	}
-	versioned, err := s.versioned(ctx, r.ID)
+	now, err := s.lifecycleNow(ctx, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	fresh := *r
-	fresh.Detail = &inventory.Bucket{Versioned: inventory.Known(versioned)}
-	return &fresh, nil
+	if len(now.text) > 0 && !now.moves(do.Change) {
+		return nil, otherDocument(r.Kind, r.ID)
+	}
+	return planDocument(r, string(now.text), do.Change)
+}
+
+// planDocument is the step that puts a change's document, where the one that is there is
+// still the one that the change was made from.
+func planDocument(r *inventory.Resource, now string, c change.Change) ([]action.Step, error) {
+	switch {
+	case c.Document == "":
+		return nil, refusal("unknown", "no finding says which lifecycle %s %s is to have", r.Kind, r.ID)
+	case change.Same(now, c.Document):
+		return nil, refusal("nothing-to-do", "%s %s has this lifecycle already", r.Kind, r.ID)
+	case !change.Same(now, c.Before):
+		return nil, otherDocument(r.Kind, r.ID)
+	}
+	return []action.Step{{Name: stepLifecycle, Params: encoded(c), Undo: now}}, nil
+}
+
+// otherDocument refuses to replace a document that was changed.
+func otherDocument(kind inventory.Kind, id string) error {
+	return refusal("changed", "the lifecycle of %s %s was changed since the fix was priced; scan again", kind, id)
 }
 
 // bucketMade reads a bucket's entry in the list of buckets; inventory.ErrNotFound where
@@ -92,15 +74,6 @@ func (p *place) bucketMade(ctx context.Context, name string) (types.Bucket, erro
 		}
 		return out.Buckets, out.ContinuationToken, nil
 	}, func(b types.Bucket) bool { return awssdk.ToString(b.Name) == name })
-}
-
-// versioned says whether a bucket keeps, or kept, versions.
-func (p *place) versioned(ctx context.Context, name string) (bool, error) {
-	out, err := p.s3.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &name})
-	if err != nil {
-		return false, failed("read whether bucket "+name+" keeps versions", err)
-	}
-	return out.Status != "", nil
 }
 
 // lifecycleNow reads a bucket's lifecycle as the bytes that S3 sends; none is no text.
@@ -179,65 +152,47 @@ func (s *site) putLifecycle(ctx context.Context, name string, l bucketLifecycle)
 	return failed("put the lifecycle of bucket "+name, err)
 }
 
-// lifecycleTask is a task on a bucket's lifecycle, with the bucket as it is now.
-type lifecycleTask struct {
-	params  lifecycleParams
-	now     bucketLifecycle
-	current *lifecycleDoc
-	former  *lifecycleDoc
-	// adds are the rules that the task adds.
-	adds []LifecycleRule
-}
-
-func (s *site) lifecycleTask(ctx context.Context, t action.Task) (*lifecycleTask, error) {
-	params, err := decoded[lifecycleParams](t, t.Step.Params)
-	if err != nil {
-		return nil, err
+// bucketTask reads what a task puts, and the lifecycle of its bucket as it is now.
+func (s *site) bucketTask(ctx context.Context, t action.Task) (put change.Change, now bucketLifecycle, err error) {
+	if put, err = decoded[change.Change](t, t.Step.Params); err != nil {
+		return put, now, err
 	}
 	made, err := s.bucketMade(ctx, t.Ref.ID)
 	if err != nil {
-		return nil, err
+		return put, now, err
 	}
 	if err := identical(t, utc(made.CreationDate)); err != nil {
-		return nil, err
+		return put, now, err
 	}
-	now, err := s.lifecycleNow(ctx, t.Ref.ID)
-	if err != nil {
-		return nil, err
-	}
-	x := &lifecycleTask{params: params, now: now}
-	var put *lifecycleDoc
-	for _, doc := range []struct {
-		text []byte
-		into **lifecycleDoc
-	}{{now.text, &x.current}, {[]byte(t.Step.Undo), &x.former}, {[]byte(params.Document), &put}} {
-		if *doc.into, err = parseLifecycle(doc.text); err != nil {
-			return nil, fmt.Errorf("bucket %s: %w", t.Ref.ID, err)
-		}
-	}
-	x.adds = slices.DeleteFunc(put.own(), func(r LifecycleRule) bool { return x.former.holds(r) })
-	return x, nil
+	now, err = s.lifecycleNow(ctx, t.Ref.ID)
+	return put, now, err
 }
 
-// done says whether all that the task adds is there.
-func (x *lifecycleTask) done() bool {
-	return !slices.ContainsFunc(x.adds, func(r LifecycleRule) bool { return !x.current.holds(r) })
+// has says whether a bucket has the document of a change, with its setting.
+func (l bucketLifecycle) has(c change.Change) bool {
+	return l.moves(c) && change.Same(string(l.text), c.Document)
+}
+
+// moves says whether the setting of which small objects move is a change's, where both say.
+func (l bucketLifecycle) moves(c change.Change) bool {
+	return l.minimum == c.Arguments.MinimumSize || l.minimum == "" || c.Arguments.MinimumSize == ""
 }
 
 func putBucketLifecycle(ctx context.Context, s *site, t action.Task) (string, error) {
-	x, err := s.lifecycleTask(ctx, t)
+	put, now, err := s.bucketTask(ctx, t)
 	switch {
-	case err != nil || x.done():
+	case err != nil || now.has(put):
 		return "", err
-	case string(x.now.text) != t.Step.Undo || x.now.minimum != x.params.MinimumSize:
-		return "", refusal("changed", "the lifecycle of bucket %s is another one than when this was planned", t.Ref.ID)
+	case !change.Same(string(now.text), put.Before) || len(now.text) > 0 && !now.moves(put):
+		return "", otherDocument(t.Ref.Kind, t.Ref.ID)
 	}
-	return "", s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(x.params.Document), x.params.MinimumSize})
+	return "", s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(put.Document), put.Arguments.MinimumSize})
 }
 
+// lookBucketLifecycle compares what S3 returns with what was put as documents.
 func lookBucketLifecycle(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
-	x, err := s.lifecycleTask(ctx, t)
-	if err != nil || !x.done() {
+	put, now, err := s.bucketTask(ctx, t)
+	if err != nil || !now.has(put) {
 		return action.NotDone, "", err
 	}
 	return action.Complete, "", nil
@@ -246,13 +201,12 @@ func lookBucketLifecycle(ctx context.Context, s *site, t action.Task) (action.Pr
 // restoreBucketLifecycle puts the former document back, byte for byte, where nobody has
 // changed the lifecycle since. What has expired meanwhile stays gone.
 func restoreBucketLifecycle(ctx context.Context, s *site, t action.Task) error {
-	x, err := s.lifecycleTask(ctx, t)
+	put, now, err := s.bucketTask(ctx, t)
 	switch {
-	case err != nil || string(x.now.text) == t.Step.Undo:
+	case err != nil || string(now.text) == t.Step.Undo:
 		return err
-	// A document that there was not has no setting of its own.
-	case !x.done() || x.params.MinimumSize != "" && x.now.minimum != x.params.MinimumSize || !slices.Equal(x.current.without(x.adds), x.former.without(x.adds)):
-		return refusal("changed", "somebody else has changed the lifecycle of bucket %s since; take the rules that begin with %s out by hand", t.Ref.ID, ruleMark)
+	case !now.has(put):
+		return refusal("changed", "the lifecycle of bucket %s was changed again since; take the rules that begin with %s out by hand", t.Ref.ID, change.RuleMark)
 	}
-	return s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(t.Step.Undo), x.params.MinimumSize})
+	return s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(t.Step.Undo), put.Arguments.MinimumSize})
 }

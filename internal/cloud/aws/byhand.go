@@ -2,6 +2,8 @@ package aws
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/change"
@@ -21,6 +23,9 @@ type Subject struct {
 // people.
 func ByHand(s Subject, c change.Change) []string {
 	h := hand{Subject: s, Change: c, id: plain.Shell(s.ID)}
+	if c.Verb == change.Tag {
+		return h.tagged()
+	}
 	switch s.Kind {
 	case inventory.KindInstance:
 		return h.machine()
@@ -83,8 +88,149 @@ func (h *hand) machine() []string {
 		}
 	case change.Scale:
 		return []string{h.aws("autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity", h.id)}
+	case change.Schedule:
+		return h.schedule()
+	case change.UseSpot:
+		return h.spot()
+	case change.Move:
+		return h.moved()
 	}
 	return nil
+}
+
+// scheduleRole is the role by which EventBridge Scheduler starts and stops machines.
+const scheduleRole = "curfew-schedule"
+
+// schedule starts and stops a machine by two schedules of EventBridge Scheduler, with a
+// role that may do nothing else (EventBridge Scheduler User Guide, "Universal targets").
+func (h *hand) schedule() []string {
+	w := h.Arguments.Week
+	if w == nil || h.Account == "" {
+		return nil
+	}
+	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"scheduler.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+	may := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["ec2:StartInstances","ec2:StopInstances"],"Resource":"arn:aws:ec2:%s:%s:instance/*"}]}`, h.Region, h.Account)
+	one := func(does, call, at string, days []string) string {
+		hour, minute, _ := strings.Cut(at, ":")
+		cron := fmt.Sprintf("cron(%d %d ? * %s *)", atoi(minute), atoi(hour), strings.ToUpper(strings.Join(days, ",")))
+		target := encoded(map[string]string{"Arn": "arn:aws:scheduler:::aws-sdk:ec2:" + call, "RoleArn": "arn:aws:iam::" + h.Account + ":role/" + scheduleRole,
+			"Input": encoded(map[string][]string{"InstanceIds": {h.ID}})})
+		return h.aws("scheduler create-schedule --name %s --schedule-expression %s --schedule-expression-timezone UTC --flexible-time-window Mode=OFF --target %s",
+			plain.Shell("curfew-"+does+"-"+h.ID), plain.Shell(cron), plain.Shell(target))
+	}
+	return []string{
+		"# once for the account, where the role is not there yet:",
+		fmt.Sprintf("aws iam create-role --role-name %s --assume-role-policy-document %s", scheduleRole, plain.Shell(trust)),
+		fmt.Sprintf("aws iam put-role-policy --role-name %s --policy-name %s --policy-document %s", scheduleRole, plain.Shell(scheduleRole+"-"+h.Region), plain.Shell(may)),
+		"# start and stop:",
+		one("start", "startInstances", w.Start, w.Days),
+		one("stop", "stopInstances", w.Stop, w.StopDays()),
+		"# or, where Instance Scheduler on AWS is installed, a schedule of it and its tag:",
+		fmt.Sprintf("scheduler-cli create-period --name %s --begintime %s --endtime %s --weekdays %s --stack INSTANCE-SCHEDULER-STACK --region %s",
+			plain.Shell("curfew-"+h.ID), w.Start, w.Stop, strings.ToLower(strings.Join(w.Days, ",")), plain.Shell(h.Region)),
+		fmt.Sprintf("scheduler-cli create-schedule --name %s --periods %s --timezone UTC --stack INSTANCE-SCHEDULER-STACK --region %s",
+			plain.Shell("curfew-"+h.ID), plain.Shell("curfew-"+h.ID), plain.Shell(h.Region)),
+		h.aws("ec2 create-tags --resources %s --tags %s", h.id, plain.Shell("Key=Schedule,Value=curfew-"+h.ID)),
+		"# undo:",
+		h.aws("scheduler delete-schedule --name %s", plain.Shell("curfew-start-"+h.ID)),
+		h.aws("scheduler delete-schedule --name %s", plain.Shell("curfew-stop-"+h.ID)),
+		h.aws("ec2 delete-tags --resources %s --tags Key=Schedule", h.id),
+	}
+}
+
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
+
+// spot launches the same machine once more at the spot price, from a template of it, and
+// ends the old one.
+func (h *hand) spot() []string {
+	name, file := plain.Shell("curfew-spot-"+h.ID), plain.Shell("curfew-spot-"+h.ID+".json")
+	return []string{
+		h.aws("ec2 get-launch-template-data --instance-id %s --query LaunchTemplateData --output json", h.id) + " > " + file,
+		h.aws("ec2 create-launch-template --launch-template-name %s --launch-template-data %s", name, plain.Shell("file://curfew-spot-"+h.ID+".json")),
+		"# when its work has saved a checkpoint:",
+		h.aws("ec2 run-instances --launch-template %s --instance-market-options %s", plain.Shell("LaunchTemplateName=curfew-spot-"+h.ID),
+			plain.Shell("MarketType=spot,SpotOptions={SpotInstanceType=one-time,InstanceInterruptionBehavior=terminate}")),
+		"# when the new machine has resumed from the checkpoint:",
+		h.aws("ec2 terminate-instances --instance-ids %s", h.id),
+	}
+}
+
+// moved copies a machine's image to another region and launches it there.
+func (h *hand) moved() []string {
+	to, name := h.Arguments.Region, plain.Shell("curfew-move-"+h.ID)
+	if to == "" {
+		return nil
+	}
+	return []string{
+		"image=$(" + h.aws("ec2 create-image --instance-id %s --name %s --query ImageId --output text", h.id, name) + ")",
+		h.aws(`ec2 wait image-available --image-ids "$image"`),
+		`copy=$(` + h.in(to, `ec2 copy-image --source-image-id "$image" --source-region %s --name %s --query ImageId --output text`, plain.Shell(h.Region), name) + ")",
+		h.in(to, `ec2 wait image-available --image-ids "$copy"`),
+		"# add --subnet-id, --security-group-ids and --iam-instance-profile of the new region:",
+		h.in(to, `ec2 run-instances --image-id "$copy" --instance-type %s`, plain.Shell(h.Type)),
+		"# when the new machine works:",
+		h.aws("ec2 terminate-instances --instance-ids %s", h.id),
+	}
+}
+
+// tagged writes the tags that are missing; their values are a person's.
+func (h *hand) tagged() []string {
+	if len(h.Arguments.Keys) == 0 {
+		return nil
+	}
+	const lead = "# with the values of its owner:"
+	words := func(format string) string {
+		out := make([]string, len(h.Arguments.Keys))
+		for i, k := range h.Arguments.Keys {
+			out[i] = plain.Shell(fmt.Sprintf(format, k))
+		}
+		return strings.Join(out, " ")
+	}
+	switch h.Kind {
+	case inventory.KindInstance, inventory.KindVolume, inventory.KindSnapshot, inventory.KindImage, inventory.KindAddress, inventory.KindNATGateway,
+		inventory.KindCapacityReservation:
+		return []string{lead, h.aws("ec2 create-tags --resources %s --tags %s", h.id, words("Key=%s,Value=VALUE"))}
+	case inventory.KindAutoScalingGroup:
+		return []string{lead, h.aws("autoscaling create-or-update-tags --tags %s",
+			words("ResourceId="+h.ID+",ResourceType=auto-scaling-group,PropagateAtLaunch=true,Key=%s,Value=VALUE"))}
+	}
+	arn := h.arn()
+	if arn == "" {
+		return nil
+	}
+	return []string{lead, h.aws("resourcegroupstaggingapi tag-resources --resource-arn-list %s --tags %s", plain.Shell(arn), words("%s=VALUE"))}
+}
+
+// arn is the resource's name in the tagging API; empty where it is not known.
+func (h *hand) arn() string {
+	if strings.HasPrefix(h.ID, "arn:") {
+		return h.ID
+	}
+	service := func(name, rest string) string {
+		return "arn:aws:" + name + ":" + h.Region + ":" + h.Account + ":" + rest + h.ID
+	}
+	switch h.Kind {
+	case inventory.KindBucket:
+		return "arn:aws:s3:::" + h.ID
+	case inventory.KindRepository:
+		return service("ecr", "repository/")
+	case inventory.KindLogGroup:
+		return service("logs", "log-group:")
+	case inventory.KindEndpoint:
+		return service("sagemaker", "endpoint/")
+	case inventory.KindTrainingJob:
+		return service("sagemaker", "training-job/")
+	case inventory.KindNotebook:
+		if !strings.Contains(h.ID, "/") {
+			return service("sagemaker", "notebook-instance/")
+		}
+	case inventory.KindLoadBalancer:
+		return service("elasticloadbalancing", "loadbalancer/")
+	}
+	return ""
 }
 
 // saved snapshots volumes one by one and waits for each.
@@ -149,16 +295,69 @@ func (h *hand) sagemaker() []string {
 		}
 		return []string{h.aws("sagemaker update-endpoint-weights-and-capacities --endpoint-name %s --desired-weights-and-capacities VariantName=%s,DesiredInstanceCount=%d",
 			h.id, plain.Shell(h.Arguments.Part), *h.Arguments.Count)}
+	case "notebook delete-app":
+		parts := strings.Split(h.ID, "/")
+		if len(parts) != 4 {
+			return nil
+		}
+		owner := "--user-profile-name"
+		if parts[2] == "JupyterLab" || parts[2] == "CodeEditor" { // they belong to spaces
+			owner = "--space-name"
+		}
+		return []string{h.aws("sagemaker delete-app --domain-id %s %s %s --app-type %s --app-name %s", plain.Shell(parts[0]), owner, plain.Shell(parts[1]),
+			plain.Shell(parts[2]), plain.Shell(parts[3]))}
+	case "training-job move":
+		if h.Arguments.Region == "" {
+			return nil
+		}
+		file := plain.Shell("curfew-move-" + h.ID + ".json")
+		return []string{
+			h.aws("sagemaker describe-training-job --training-job-name %s --output json --query %s", h.id, plain.Shell("{TrainingJobName: TrainingJobName, HyperParameters: HyperParameters, "+
+				"AlgorithmSpecification: AlgorithmSpecification, RoleArn: RoleArn, InputDataConfig: InputDataConfig, OutputDataConfig: OutputDataConfig, "+
+				"ResourceConfig: ResourceConfig, StoppingCondition: StoppingCondition, CheckpointConfig: CheckpointConfig}")) + " > " + file,
+			"# set the image and the buckets of output and checkpoints to the new region in " + file + ", then:",
+			h.in(h.Arguments.Region, "sagemaker create-training-job --cli-input-json %s", plain.Shell("file://curfew-move-"+h.ID+".json")),
+			h.aws("sagemaker stop-training-job --training-job-name %s", h.id),
+		}
 	case "training-job stop":
 		return []string{h.aws("sagemaker stop-training-job --training-job-name %s", h.id)}
 	}
 	return nil
 }
 
+// imagesOfCall is how many images one call deletes at most (Amazon ECR API reference,
+// BatchDeleteImage).
+const imagesOfCall = 100
+
 func (h *hand) stored() []string {
 	switch string(h.Kind) + " " + string(h.Verb) {
 	case "log-group put-retention":
 		return []string{h.aws("logs put-retention-policy --log-group-name %s --retention-in-days %d", h.id, h.Arguments.RetentionDays)}
+	case "bucket put-lifecycle":
+		document, err := change.LifecycleJSON(h.Document)
+		if err != nil {
+			return nil
+		}
+		minimum := ""
+		if m := h.Arguments.MinimumSize; m != "" {
+			minimum = " --transition-default-minimum-object-size " + plain.Shell(m)
+		}
+		return []string{h.aws("s3api put-bucket-lifecycle-configuration --bucket %s%s --lifecycle-configuration %s", h.id, minimum, plain.Shell(document))}
+	case "repository put-lifecycle":
+		if h.Document == "" {
+			return nil
+		}
+		return []string{h.aws("ecr put-lifecycle-policy --repository-name %s --lifecycle-policy-text %s", h.id, plain.Shell(h.Document))}
+	case "repository delete-untagged":
+		var out []string
+		for digests := range slices.Chunk(h.Arguments.Images, imagesOfCall) {
+			words := make([]string, len(digests))
+			for i, d := range digests {
+				words[i] = plain.Shell("imageDigest=" + d)
+			}
+			out = append(out, h.aws("ecr batch-delete-image --repository-name %s --image-ids %s", h.id, strings.Join(words, " ")))
+		}
+		return out
 	}
 	return nil
 }

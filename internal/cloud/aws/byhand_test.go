@@ -29,10 +29,55 @@ func TestByHand(t *testing.T) {
 			change.Change{Verb: change.ModifyReservation, Arguments: change.Arguments{Count: new(int64(2))}},
 			"aws ec2 modify-capacity-reservation --capacity-reservation-id cr-1 --instance-count 2 --region us-east-1"},
 		{"a type that nobody named", inventory.KindInstance, "i-1", change.Change{Verb: change.ChangeType}, ""},
+		{"a member of a group", inventory.KindInstance, "i-1", change.Change{Verb: change.Scale, Arguments: change.Arguments{Group: "g"}},
+			"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-1 --should-decrement-desired-capacity --region us-east-1"},
+		{"a group", inventory.KindAutoScalingGroup, "workers", change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(0))}},
+			"aws autoscaling set-desired-capacity --auto-scaling-group-name workers --desired-capacity 0 --region us-east-1"},
+		{"an endpoint", inventory.KindEndpoint, "chat", change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(2)), Part: "main"}},
+			"aws sagemaker update-endpoint-weights-and-capacities --endpoint-name chat --desired-weights-and-capacities VariantName=main,DesiredInstanceCount=2 --region us-east-1"},
+		{"tags of a bucket", inventory.KindBucket, "b", change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: []string{"team", "cost center"}}},
+			"# with the values of its owner:\naws resourcegroupstaggingapi tag-resources --resource-arn-list arn:aws:s3:::b --tags team=VALUE 'cost center=VALUE' --region us-east-1"},
+		{"images without a tag", inventory.KindRepository, "r", change.Change{Verb: change.DeleteUntagged, Arguments: change.Arguments{Images: []string{"sha256:a", "sha256:b"}}},
+			"aws ecr batch-delete-image --repository-name r --image-ids imageDigest=sha256:a imageDigest=sha256:b --region us-east-1"},
+		{"the lifecycle of a bucket, as the CLI takes it", inventory.KindBucket, "b",
+			change.Change{Verb: change.PutLifecycle, Document: change.WriteRules([]change.Rule{{ID: "curfew-x", AbortDays: 3}}), Arguments: change.Arguments{MinimumSize: "all_storage_classes_128K"}},
+			"aws s3api put-bucket-lifecycle-configuration --bucket b --transition-default-minimum-object-size all_storage_classes_128K --lifecycle-configuration " +
+				`'{"Rules":[{"AbortIncompleteMultipartUpload":{"DaysAfterInitiation":3},"Filter":{"Prefix":""},"ID":"curfew-x","Status":"Enabled"}]}' --region us-east-1`},
+		{"the lifecycle of a repository", inventory.KindRepository, "r", change.Change{Verb: change.PutLifecycle, Document: `{"rules":[]}`},
+			`aws ecr put-lifecycle-policy --repository-name r --lifecycle-policy-text '{"rules":[]}' --region us-east-1`},
 		{"what a person has to decide", inventory.KindBucket, "b", change.Change{Verb: change.PutLifecycle}, ""},
 	} {
-		if got := strings.Join(ByHand(Subject{Kind: tc.kind, ID: tc.id, Region: "us-east-1"}, tc.change), "\n"); got != tc.want {
+		if got := strings.Join(ByHand(Subject{Kind: tc.kind, ID: tc.id, Type: "g5.xlarge", Account: "123456789012", Region: "us-east-1"}, tc.change), "\n"); got != tc.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestByHandBothDirections: a schedule starts as well as it stops, past midnight too, and
+// each command is in the region that it is about.
+func TestByHandBothDirections(t *testing.T) {
+	m := Subject{Kind: inventory.KindInstance, ID: "i-1", Type: "g5.xlarge", Account: "123456789012", Region: "us-east-1"}
+	for _, tc := range []struct {
+		name   string
+		change change.Change
+		want   []string
+	}{
+		{"schedule", change.Change{Verb: change.Schedule, Arguments: change.Arguments{Week: &change.Week{Start: "20:00", Stop: "04:30", Days: []string{"Mon", "Sun"}}}},
+			[]string{"iam create-role --role-name curfew-schedule", "'cron(0 20 ? * MON,SUN *)'", "aws-sdk:ec2:startInstances", "'cron(30 4 ? * TUE,MON *)'", "aws-sdk:ec2:stopInstances",
+				`{\\\"InstanceIds\\\":[\\\"i-1\\\"]}`, "--endtime 04:30", "Key=Schedule,Value=curfew-i-1", "delete-schedule --name curfew-start-i-1", "delete-schedule --name curfew-stop-i-1"}},
+		{"spot", change.Change{Verb: change.UseSpot}, []string{"get-launch-template-data --instance-id i-1", "MarketType=spot", "terminate-instances --instance-ids i-1"}},
+		{"move", change.Change{Verb: change.Move, Arguments: change.Arguments{Region: "eu-west-1"}},
+			[]string{"create-image --instance-id i-1", "copy-image", "--source-region us-east-1", "run-instances --image-id \"$copy\" --instance-type g5.xlarge --region eu-west-1", "terminate-instances"}},
+	} {
+		got := strings.Join(ByHand(m, tc.change), "\n")
+		at := 0
+		for _, want := range tc.want {
+			i := strings.Index(got[at:], strings.ReplaceAll(want, `\\\"`, `\"`))
+			if i < 0 {
+				t.Errorf("%s: no %q after what comes before it:\n%s", tc.name, want, got)
+				break
+			}
+			at += i
 		}
 	}
 }

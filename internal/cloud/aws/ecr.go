@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,12 +57,12 @@ func (p *place) repository(ctx context.Context, repo types.Repository) *inventor
 	if err == nil {
 		images.fill(d)
 	}
-	_, err = p.ecr.GetLifecyclePolicy(ctx, &ecr.GetLifecyclePolicyInput{RepositoryName: repo.RepositoryName})
+	lifecycle, err := p.ecr.GetLifecyclePolicy(ctx, &ecr.GetLifecyclePolicyInput{RepositoryName: repo.RepositoryName})
 	switch {
 	case err == nil:
-		d.LifecyclePolicy = inventory.Known(true)
+		d.LifecyclePolicy, d.LifecycleDocument = inventory.Known(true), inventory.Known(awssdk.ToString(lifecycle.LifecyclePolicyText))
 	case is(err, "LifecyclePolicyNotFoundException"):
-		d.LifecyclePolicy = inventory.Known(false)
+		d.LifecyclePolicy, d.LifecycleDocument = inventory.Known(false), inventory.Known("")
 	default:
 		p.missed(ctx, "ecr:GetLifecyclePolicy", r.ID, err)
 	}
@@ -80,6 +81,7 @@ type imageSum struct {
 	images, untagged, unpulled                int
 	bytes, untaggedBytes, unpulledBytes       int64
 	unsized, untaggedUnsized, unpulledUnsized bool
+	digests                                   []string // of images without a tag
 	// lists: some image is a list of others, which are untagged and in use.
 	lists bool
 }
@@ -102,6 +104,7 @@ func (s *imageSum) add(i types.ImageDetail, now time.Time) {
 	switch {
 	case len(i.ImageTags) == 0 && awssdk.ToString(i.SubjectManifestDigest) == "": // not a signature of another image
 		s.untagged++
+		s.digests = append(s.digests, awssdk.ToString(i.ImageDigest))
 		s.untaggedBytes += size
 		s.untaggedUnsized = s.untaggedUnsized || !sized
 	case len(i.ImageTags) > 0 && !last.IsZero() && now.Sub(last) >= unpulled:
@@ -122,7 +125,8 @@ func (s *imageSum) fill(d *inventory.Repository) {
 	if s.lists {
 		return // which untagged images a list needs is not known without reading it
 	}
-	d.UntaggedImages = s.untagged
+	slices.Sort(s.digests)
+	d.UntaggedImages, d.UntaggedDigests = s.untagged, s.digests
 	if !s.untaggedUnsized {
 		d.UntaggedBytes = inventory.Known(s.untaggedBytes)
 	}

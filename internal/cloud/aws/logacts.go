@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -24,13 +23,10 @@ type retentionParams struct {
 	Days int `json:"retention_days"`
 }
 
-// planRetention makes a group keep its events for a time; without one that is the
-// findings' own. What is kept for a shorter time already stays as it is.
+// planRetention makes a group keep its events for a time. What is kept for a shorter time
+// already stays as it is.
 func planRetention(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	days := do.RetentionDays
-	if days == 0 {
-		days = finding.DefaultThresholds().LogRetentionDays
-	}
 	if !slices.Contains(retentions, days) {
 		return nil, refusal("not-enabled", "a log group cannot keep its events for %d days; it can for %v", days, retentions)
 	}
@@ -45,6 +41,8 @@ func planRetention(ctx context.Context, s *site, r *inventory.Resource, do polic
 	switch {
 	case g.LogGroupClass == types.LogGroupClassDelivery:
 		return nil, refusal("not-enabled", "log group %s only passes its events on; how long it keeps them cannot be set", r.ID)
+	case do.Change.Verb != "" && now != do.Change.Arguments.RetentionBefore && now != days:
+		return nil, refusal("changed", "log group %s keeps its events for %d days now; scan again", r.ID, now)
 	case now > 0 && now <= days:
 		return nil, refusal("nothing-to-do", "log group %s keeps its events for %d days already", r.ID, now)
 	}

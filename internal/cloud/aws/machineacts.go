@@ -43,7 +43,9 @@ func planMachine(ctx context.Context, s *site, r *inventory.Resource, do policy.
 		return nil, err
 	}
 	disks := deleted(i)
-	switch {
+	switch priced := do.Change.Arguments.Snapshot; {
+	case len(priced) > 0 && !slices.Equal(priced, disks):
+		return nil, refusal("changed", "other disks end with machine %s than when the fix was priced: %s", r.ID, strings.Join(disks, ", "))
 	case do.Verb != policy.Terminate:
 		return []action.Step{{Name: string(do.Verb), Params: "{}"}}, nil
 	case len(disks) == 0 || do.ScratchDisks && !do.SaveDisks:

@@ -2,93 +2,21 @@ package aws
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/ecr/types"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// untaggedDays is the age at which images without a tag expire: that after which one
-// that nobody pulls counts as unused.
-const untaggedDays = 90
-
-// registryRule is a rule of a repository's lifecycle (Amazon ECR User Guide, "Lifecycle
-// policy properties").
-type registryRule struct {
-	Priority    int               `json:"rulePriority"`
-	Description string            `json:"description,omitempty"`
-	Selection   registrySelection `json:"selection"`
-	Action      registryAction    `json:"action"`
-}
-
-type registrySelection struct {
-	TagStatus   string `json:"tagStatus"`
-	CountType   string `json:"countType"`
-	CountUnit   string `json:"countUnit,omitempty"`
-	CountNumber int    `json:"countNumber"`
-}
-
-type registryAction struct {
-	Type string `json:"type"`
-}
-
-// untaggedRule expires images without a tag. Its description is its name.
-func untaggedRule(priority int) registryRule {
-	return registryRule{Priority: priority, Description: ruleMark + "untagged",
-		Selection: registrySelection{TagStatus: "untagged", CountType: "sinceImagePushed", CountUnit: "days", CountNumber: untaggedDays},
-		Action:    registryAction{Type: "expire"}}
-}
-
-// registryPolicy is a repository's lifecycle with every rule as it is written.
-type registryPolicy struct {
-	Rules []json.RawMessage `json:"rules"`
-}
-
-// withUntagged returns a lifecycle policy with the rule for untagged images added and no
-// other rule changed; changed is false where a rule for them is there already. An empty
-// text is a repository without a policy.
-func withUntagged(text string) (merged string, changed bool, err error) {
-	var p registryPolicy
-	if text != "" {
-		if err := json.Unmarshal([]byte(text), &p); err != nil {
-			return "", false, fmt.Errorf("read the lifecycle policy as JSON: %w", err)
-		}
-	}
-	last := 0
-	for _, raw := range p.Rules {
-		var r registryRule
-		if err := json.Unmarshal(raw, &r); err != nil {
-			return "", false, fmt.Errorf("read a rule of the lifecycle policy: %w", err)
-		}
-		// A rule for any image is for those without a tag as well, and has to be the last.
-		if r.Selection.TagStatus != "tagged" {
-			return text, false, nil
-		}
-		last = max(last, r.Priority)
-	}
-	rule, err := json.Marshal(untaggedRule(last + 1))
-	if err != nil {
-		return "", false, fmt.Errorf("write a rule: %w", err)
-	}
-	out, err := json.Marshal(registryPolicy{Rules: append(p.Rules, rule)})
-	return string(out), true, err
-}
-
-// registryParams is the policy that is put, and what it adds.
-type registryParams struct {
-	Adds     []string `json:"adds"`
-	Document string   `json:"document"`
-}
-
-func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource, _ policy.Do) ([]action.Step, error) {
+// planRepositoryLifecycle puts the document of a finding in the place of the one that it
+// was made from.
+func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	repo, text, err := s.registryNow(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -96,15 +24,7 @@ func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource
 	if err := same(r.Ref(), r.CreatedAt, utc(repo.CreatedAt)); err != nil {
 		return nil, err
 	}
-	merged, changed, err := withUntagged(text)
-	switch {
-	case err != nil:
-		return nil, refusal("unknown", "repository %s: %s", r.ID, err)
-	case !changed:
-		return nil, refusal("nothing-to-do", "the lifecycle of repository %s says already what becomes of images without a tag", r.ID)
-	}
-	return []action.Step{{Name: stepLifecycle, Undo: text, Params: encoded(registryParams{
-		Adds: []string{fmt.Sprintf("%suntagged: images without a tag expire %d days after they were pushed", ruleMark, untaggedDays)}, Document: merged})}}, nil
+	return planDocument(r, text, do.Change)
 }
 
 // registryNow reads a repository and the text of its lifecycle policy; none is no text.
@@ -130,8 +50,8 @@ func (p *place) registryNow(ctx context.Context, name string) (repo types.Reposi
 }
 
 // registry reads the policy of a task's repository and what the task puts.
-func (s *site) registry(ctx context.Context, t action.Task) (now string, put registryParams, err error) {
-	if put, err = decoded[registryParams](t, t.Step.Params); err != nil {
+func (s *site) registry(ctx context.Context, t action.Task) (now string, put change.Change, err error) {
+	if put, err = decoded[change.Change](t, t.Step.Params); err != nil {
 		return "", put, err
 	}
 	repo, now, err := s.registryNow(ctx, t.Ref.ID)
@@ -141,32 +61,20 @@ func (s *site) registry(ctx context.Context, t action.Task) (now string, put reg
 	return now, put, identical(t, utc(repo.CreatedAt))
 }
 
-// sameJSON says whether two texts are the same document, however they are written.
-func sameJSON(a, b string) bool {
-	plain := func(text string) string {
-		var v any
-		if json.Unmarshal([]byte(text), &v) != nil {
-			return text
-		}
-		return encoded(v)
-	}
-	return strings.TrimSpace(plain(a)) == strings.TrimSpace(plain(b))
-}
-
 func putRepositoryLifecycle(ctx context.Context, s *site, t action.Task) (string, error) {
 	now, put, err := s.registry(ctx, t)
 	switch {
-	case err != nil || sameJSON(now, put.Document):
+	case err != nil || change.Same(now, put.Document):
 		return "", err
-	case now != t.Step.Undo:
-		return "", refusal("changed", "the lifecycle of repository %s is another one than when this was planned", t.Ref.ID)
+	case !change.Same(now, put.Before):
+		return "", otherDocument(t.Ref.Kind, t.Ref.ID)
 	}
 	return "", s.putRegistry(ctx, t.Ref.ID, put.Document)
 }
 
 func lookRepositoryLifecycle(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	now, put, err := s.registry(ctx, t)
-	if err != nil || !sameJSON(now, put.Document) {
+	if err != nil || !change.Same(now, put.Document) {
 		return action.NotDone, "", err
 	}
 	return action.Complete, "", nil
@@ -179,8 +87,8 @@ func restoreRepositoryLifecycle(ctx context.Context, s *site, t action.Task) err
 	switch {
 	case err != nil || now == t.Step.Undo:
 		return err
-	case !sameJSON(now, put.Document):
-		return refusal("changed", "somebody else has changed the lifecycle of repository %s since", t.Ref.ID)
+	case !change.Same(now, put.Document):
+		return refusal("changed", "the lifecycle of repository %s was changed again since", t.Ref.ID)
 	}
 	return s.putRegistry(ctx, t.Ref.ID, t.Step.Undo)
 }

@@ -103,12 +103,14 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	if err == nil {
 		d.Versioned = inventory.Known(versioning.Status != "") // suspended: the old versions are still there
 	}
-	lifecycle, err := p.s3.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: b.Name})
+	var document []byte
+	lifecycle, err := p.s3.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: b.Name}, s3.WithAPIOptions(captured(&document)))
 	switch {
 	case err == nil:
-		d.Lifecycle = inventory.Known(lifecycleRules(lifecycle.Rules))
+		d.Lifecycle, d.LifecycleDocument = inventory.Known(lifecycleRules(lifecycle.Rules)), inventory.Known(string(document))
+		d.MinimumSize = string(lifecycle.TransitionDefaultMinimumObjectSize)
 	case is(err, "NoSuchLifecycleConfiguration"):
-		d.Lifecycle = inventory.Known([]inventory.LifecycleRule{})
+		d.Lifecycle, d.LifecycleDocument = inventory.Known([]inventory.LifecycleRule{}), inventory.Known("")
 	default:
 		p.missed(ctx, "s3:GetBucketLifecycleConfiguration", name, err)
 	}

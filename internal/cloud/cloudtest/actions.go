@@ -138,6 +138,9 @@ func (a *actor) must(t *testing.T, ref inventory.Ref) *inventory.Resource {
 // plan plans a verb, which must not be refused, and writes the keys of its steps.
 func (a *actor) plan(t *testing.T, r *inventory.Resource, do policy.Do) []action.Task {
 	t.Helper()
+	if do.Verb == policy.PutLifecycle && do.Change.Document == "" {
+		do.Change = Lifecycle(t, r)
+	}
 	steps, err := a.Cloud.Plan(a.ctx, r, do)
 	if err != nil {
 		t.Fatalf("plan to %s %s: %v", do.Verb, r.Ref(), err)

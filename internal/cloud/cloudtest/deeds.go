@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -300,8 +301,12 @@ func lifecycle(t *testing.T, a *actor) {
 	ref := a.Make(t, Bucket)
 	rules := func() []inventory.LifecycleRule { return a.must(t, ref).Detail.(*inventory.Bucket).Lifecycle.Or(nil) }
 	before := rules()
-	tasks := a.plan(t, a.must(t, ref), policy.Do{Verb: policy.PutLifecycle})
+	put := policy.Do{Verb: policy.PutLifecycle, Change: Lifecycle(t, a.must(t, ref))}
+	tasks := a.plan(t, a.must(t, ref), put)
 	a.make(t, &tasks[0])
+	if got := a.must(t, ref).Detail.(*inventory.Bucket).LifecycleDocument.Or(""); !change.Same(got, put.Change.Document) {
+		t.Errorf("the provider's own document is\n%s\nand what was put is\n%s", got, put.Change.Document)
+	}
 	after := rules()
 	for _, r := range before {
 		if !slices.ContainsFunc(after, func(x inventory.LifecycleRule) bool { return cmp.Equal(x, r) }) {
@@ -312,8 +317,14 @@ func lifecycle(t *testing.T, a *actor) {
 		!slices.ContainsFunc(after, func(x inventory.LifecycleRule) bool { return x.Enabled && x.NoncurrentExpirationDays == 30 }) {
 		t.Errorf("uploads and versions do not end: %+v", after)
 	}
-	_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), policy.Do{Verb: policy.PutLifecycle})
+	_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), put)
 	refused(t, err, "nothing-to-do")
+	other := put
+	other.Change.Document = change.WriteRules([]change.Rule{{ID: "curfew-other", AbortDays: 3}})
+	_, err = a.Cloud.Plan(a.ctx, a.must(t, ref), other)
+	refused(t, err, "changed")
+	_, err = a.Cloud.Plan(a.ctx, a.must(t, ref), policy.Do{Verb: policy.PutLifecycle})
+	refused(t, err, "unknown")
 	if err := a.Cloud.Undo(a.ctx, tasks[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -322,8 +333,34 @@ func lifecycle(t *testing.T, a *actor) {
 	}
 }
 
+// Lifecycle is the change that aborts uploads and ends replaced versions of a bucket, or
+// expires images of a repository without a tag, beside the rules that are there.
+func Lifecycle(tb testing.TB, r *inventory.Resource) change.Change {
+	tb.Helper()
+	c := change.Change{Verb: change.PutLifecycle}
+	var err error
+	switch d := r.Detail.(type) {
+	case *inventory.Bucket:
+		c.Before, c.Arguments.MinimumSize = d.LifecycleDocument.Or("unknown"), d.MinimumSize
+		c.Document, err = change.WithRules(c.Before, []change.Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30}})
+	case *inventory.Repository:
+		c.Before = d.LifecycleDocument.Or("unknown")
+		c.Document, _, err = change.WithUntagged(c.Before, 90)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
 func repositoryLifecycle(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, Repository, policy.Do{Verb: policy.PutLifecycle})
+	ref := a.Make(t, Repository)
+	put := Lifecycle(t, a.must(t, ref))
+	tasks := a.plan(t, a.must(t, ref), policy.Do{Verb: policy.PutLifecycle, Change: put})
+	a.make(t, &tasks[0])
+	if got := a.must(t, ref).Detail.(*inventory.Repository).LifecycleDocument.Or(""); !change.Same(got, put.Document) {
+		t.Errorf("the provider's own document is %s, and what was put is %s", got, put.Document)
+	}
 	has := func() bool { return a.must(t, ref).Detail.(*inventory.Repository).LifecyclePolicy.Or(false) }
 	if !has() {
 		t.Fatal("the repository has no lifecycle policy")

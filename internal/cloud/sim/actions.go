@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -93,15 +93,12 @@ func steps(r *inventory.Resource, step string, do policy.Do) ([]action.Step, err
 		}
 	case stepRetention:
 		days, now := do.RetentionDays, r.Detail.(*inventory.LogGroup).RetentionDays.Or(0)
-		if days == 0 {
-			days = finding.DefaultThresholds().LogRetentionDays
-		}
 		if now > 0 && now <= days {
 			return nil, refusal("nothing-to-do", "log group %s keeps its events for %d days already", r.ID, now)
 		}
 		return one(retention{days}, retention{now})
 	case stepLifecycle:
-		return lifecycleSteps(r)
+		return lifecycleSteps(r, do.Change)
 	case stepTag:
 		if holds(r.Tags, do.Tags) {
 			return nil, refusal("nothing-to-do", "%s %s has these tags already", r.Kind, r.ID)
@@ -111,33 +108,30 @@ func steps(r *inventory.Resource, step string, do policy.Do) ([]action.Step, err
 	return one(struct{}{}, struct{}{})
 }
 
-// lifecycleSteps adds the rules that nothing does yet.
-func lifecycleSteps(r *inventory.Resource) ([]action.Step, error) {
-	if d, ok := r.Detail.(*inventory.Repository); ok {
-		if d.LifecyclePolicy.Or(true) {
-			return nil, refusal("nothing-to-do", "repository %s has a lifecycle policy already", r.ID)
-		}
-		return []action.Step{{Name: stepLifecycle, Params: "{}"}}, nil
+// lifecycleSteps puts the document of a change in the place of the one that it was made
+// from.
+func lifecycleSteps(r *inventory.Resource, c change.Change) ([]action.Step, error) {
+	now, known := documentOf(r).Get()
+	switch {
+	case !known || c.Document == "":
+		return nil, refusal("unknown", "which lifecycle %s %s is to have is not known", r.Kind, r.ID)
+	case change.Same(now, c.Document):
+		return nil, refusal("nothing-to-do", "%s %s has this lifecycle already", r.Kind, r.ID)
+	case !change.Same(now, c.Before):
+		return nil, refusal("changed", "the lifecycle of %s %s is another one than when the fix was priced", r.Kind, r.ID)
 	}
-	t, b := finding.DefaultThresholds(), r.Detail.(*inventory.Bucket)
-	now, known := b.Lifecycle.Get()
-	if !known {
-		return nil, refusal("unknown", "the lifecycle of bucket %s is not known", r.ID)
+	return []action.Step{{Name: stepLifecycle, Params: printed(c), Undo: now}}, nil
+}
+
+// documentOf returns the lifecycle of a bucket or a repository as it is written.
+func documentOf(r *inventory.Resource) inventory.Fact[string] {
+	switch d := r.Detail.(type) {
+	case *inventory.Bucket:
+		return d.LifecycleDocument
+	case *inventory.Repository:
+		return d.LifecycleDocument
 	}
-	has := func(does func(inventory.LifecycleRule) bool) bool {
-		return slices.ContainsFunc(now, func(x inventory.LifecycleRule) bool { return x.Enabled && x.Prefix == "" && !x.Filtered && does(x) })
-	}
-	var adds []inventory.LifecycleRule
-	if !has(func(x inventory.LifecycleRule) bool { return x.AbortMultipartDays > 0 }) {
-		adds = append(adds, inventory.LifecycleRule{ID: "curfew-incomplete-uploads", Enabled: true, AbortMultipartDays: t.MultipartDays})
-	}
-	if b.Versioned.Or(false) && !has(func(x inventory.LifecycleRule) bool { return x.NoncurrentExpirationDays > 0 || x.NoncurrentTransition }) {
-		adds = append(adds, inventory.LifecycleRule{ID: "curfew-replaced-versions", Enabled: true, NoncurrentExpirationDays: t.NoncurrentDays})
-	}
-	if len(adds) == 0 {
-		return nil, refusal("nothing-to-do", "the lifecycle of bucket %s does already what would be added", r.ID)
-	}
-	return []action.Step{{Name: stepLifecycle, Params: printed(lifecycle{adds}), Undo: printed(lifecycle{now})}}, nil
+	return inventory.Fact[string]{}
 }
 
 // mayHave refuses a step that a resource must not have now.
@@ -299,8 +293,8 @@ func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 			return refusal("changed", "log group %s keeps its events for %d days now", r.ID, now)
 		}
 	case stepLifecycle:
-		if b, ok := r.Detail.(*inventory.Bucket); ok && printed(lifecycle{b.Lifecycle.Or(nil)}) != t.Step.Undo {
-			return refusal("changed", "the lifecycle of bucket %s is another one than when this was planned", r.ID)
+		if documentOf(r).Or("") != t.Step.Undo {
+			return refusal("changed", "the lifecycle of %s %s is another one than when this was planned", r.Kind, r.ID)
 		}
 	}
 	return nil
@@ -374,18 +368,9 @@ func shows(r *inventory.Resource, t action.Task) bool {
 		if t.Step.Name == stepRetention {
 			return d.RetentionDays.Or(-1) == parse[retention](t.Step.Params).Days
 		}
-	case *inventory.Repository:
+	case *inventory.Repository, *inventory.Bucket:
 		if t.Step.Name == stepLifecycle {
-			return d.LifecyclePolicy.Or(false)
-		}
-	case *inventory.Bucket:
-		if t.Step.Name == stepLifecycle {
-			for _, want := range parse[lifecycle](t.Step.Params).Adds {
-				if !slices.ContainsFunc(d.Lifecycle.Or(nil), func(x inventory.LifecycleRule) bool { return x.ID == want.ID }) {
-					return false
-				}
-			}
-			return true
+			return change.Same(documentOf(r).Or(""), parse[change.Change](t.Step.Params).Document)
 		}
 	}
 	return t.Step.Name == stepTag && holds(r.Tags, parse[tags](t.Step.Params).Set)

@@ -1,8 +1,12 @@
 package sim
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
@@ -29,7 +33,7 @@ type pail struct {
 	owner        owner
 	age          float64
 	folders      []folder
-	lifecycle    []inventory.LifecycleRule
+	lifecycle    []change.Rule
 	versioned    bool
 	// noncurrent is what replaced versions hold; uploads how many multipart uploads
 	// were never completed, and what they hold.
@@ -40,10 +44,29 @@ type pail struct {
 }
 
 // kept is the lifecycle of a bucket that somebody looked after.
-func kept(noncurrentDays int, transitions map[string]int) []inventory.LifecycleRule {
-	return []inventory.LifecycleRule{{
-		ID: "keep-tidy", Enabled: true, TransitionDays: transitions, NoncurrentExpirationDays: noncurrentDays, AbortMultipartDays: 7,
-	}}
+func kept(noncurrentDays int, transitions ...change.Transition) []change.Rule {
+	return []change.Rule{{ID: "keep-tidy", Transitions: transitions, NoncurrentDays: noncurrentDays, AbortDays: 7}}
+}
+
+// setLifecycle gives a bucket a lifecycle; an empty document takes it away.
+func setLifecycle(b *inventory.Bucket, document string) {
+	rules, err := change.Rules(document)
+	if err != nil {
+		panic("read a lifecycle of the simulated account: " + err.Error()) // it was written here
+	}
+	known := []inventory.LifecycleRule{}
+	for _, r := range rules {
+		k := inventory.LifecycleRule{ID: r.ID, Enabled: true, Prefix: r.Prefix, TransitionDays: map[string]int{},
+			ExpirationDays: r.ExpireDays, NoncurrentExpirationDays: r.NoncurrentDays, AbortMultipartDays: r.AbortDays}
+		for _, t := range r.Transitions {
+			k.TransitionDays[t.Class] = t.Days
+		}
+		known = append(known, k)
+	}
+	b.Lifecycle, b.LifecycleDocument, b.MinimumSize = inventory.Known(known), inventory.Known(document), ""
+	if document != "" {
+		b.MinimumSize = "all_storage_classes_128K"
+	}
 }
 
 // buckets adds the object store.
@@ -65,7 +88,7 @@ func (a *account) buckets() {
 				{"checkpoints-llama-7b", 13 * tib, 6100, 400, 128, 330, "STANDARD"},
 				{"checkpoints-moe-pilot", 8 * tib, 2900, 100, 210, 400, "STANDARD"},
 			},
-			lifecycle:  []inventory.LifecycleRule{{ID: "abort", Enabled: true, AbortMultipartDays: 7}},
+			lifecycle:  []change.Rule{{ID: "abort", AbortDays: 7}},
 			noncurrent: inventory.Stored{Bytes: 9 * tib, Objects: 4100},
 			planted: waste("checkpoints of runs that ended months ago, and every overwritten version",
 				"checkpoint-stale", "bucket-noncurrent"),
@@ -82,20 +105,20 @@ func (a *account) buckets() {
 		{
 			name: "acme-ranking-features", region: ireland, owner: goran.production().as("data"), age: 510,
 			folders:   []folder{{"daily", 19 * tib, 160_000, 2000, 0, 400, "STANDARD"}, {"archive", 24 * tib, 52_000, 0, 91, 500, "GLACIER"}},
-			lifecycle: kept(0, map[string]int{"STANDARD_IA": 30, "GLACIER": 90}),
+			lifecycle: kept(0, change.Transition{Days: 30, Class: "STANDARD_IA"}, change.Transition{Days: 90, Class: "GLACIER"}),
 			planted:   honest("a bucket that somebody looked after"),
 		},
 		{
 			name: "acme-model-artifacts", region: east, owner: ops.production().as("artifacts"), age: 690, versioned: true,
 			folders:    []folder{{"releases", 2 * tib, 3100, 200, 1, 600, "STANDARD"}},
-			lifecycle:  kept(30, map[string]int{"STANDARD_IA": 60}),
+			lifecycle:  kept(30, change.Transition{Days: 60, Class: "STANDARD_IA"}),
 			noncurrent: inventory.Stored{Bytes: 120 * gib, Objects: 210},
 			planted:    honest("a bucket that somebody looked after"),
 		},
 		{
 			name: "acme-access-logs", region: east, owner: ops.production(), age: 690,
 			folders:   []folder{{"alb", 600 * gib, 410_000, 380_000, 0, 89, "STANDARD"}},
-			lifecycle: []inventory.LifecycleRule{{ID: "expire", Enabled: true, ExpirationDays: 90, AbortMultipartDays: 7}},
+			lifecycle: []change.Rule{{ID: "expire", ExpireDays: 90, AbortDays: 7}},
 			planted:   honest("expires after 90 days"),
 		},
 		{
@@ -119,10 +142,11 @@ func (a *account) bucket(p pail) {
 	}
 	sizes["STANDARD"] += p.noncurrent.Bytes + p.uploaded
 	d := &inventory.Bucket{
-		Versioned: inventory.Known(p.versioned), Lifecycle: inventory.Known(p.lifecycle), Sizes: inventory.Known(sizes),
+		Versioned: inventory.Known(p.versioned), Sizes: inventory.Known(sizes),
 		Objects: inventory.Known(objects + p.noncurrent.Objects), Prefixes: inventory.Known(prefixes),
 		Uploads: inventory.Known(inventory.Uploads{Complete: true}),
 	}
+	setLifecycle(d, change.WriteRules(p.lifecycle))
 	if p.versioned {
 		d.Noncurrent = inventory.Known(inventory.Listing{Stored: p.noncurrent, Complete: true})
 	}
@@ -155,6 +179,19 @@ func (a *account) prefix(f folder) inventory.Prefix {
 	}
 }
 
+// keepsTen is the lifecycle of a repository that somebody looked after.
+const keepsTen = `{"rules":[{"rulePriority":1,"selection":{"tagStatus":"any","countType":"imageCountMoreThan","countNumber":10},"action":{"type":"expire"}}]}`
+
+// digests names images of a repository.
+func digests(repository string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Appendf(nil, "%s %d", repository, i)))
+	}
+	slices.Sort(out)
+	return out
+}
+
 // registries adds image repositories and log groups.
 func (a *account) registries() {
 	for _, x := range []struct {
@@ -176,10 +213,15 @@ func (a *account) registries() {
 			waste("no policy, most images unused for a quarter", "repository-no-lifecycle")},
 		{"platform/base", east, ops, 18, 0, 0, 90 * gib, 0, 0, true, honest("a policy keeps the last builds")},
 	} {
+		document := ""
+		if x.policy {
+			document = keepsTen
+		}
 		a.add(inventory.Resource{
 			ID: x.name, Name: x.name, Kind: inventory.KindRepository, Region: x.region, State: inventory.StateAvailable, CreatedAt: a.ago(days(500)),
 			Detail: &inventory.Repository{
 				Images: x.images, UntaggedImages: x.untagged, UnpulledImages: x.unpulled, LifecyclePolicy: inventory.Known(x.policy),
+				LifecycleDocument: inventory.Known(document), UntaggedDigests: digests(x.name, x.untagged),
 				Bytes: inventory.Known(x.bytes), UntaggedBytes: inventory.Known(x.untaggedGiB * gib), UnpulledBytes: inventory.Known(x.unpulledGB * gib),
 			},
 		}, "", 0, x.owner, x.planted)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
@@ -108,11 +109,11 @@ func (w *world) apply(d deed, e *entry, undone bool) {
 	case d.Step.Name == stepRetention:
 		r.Detail.(*inventory.LogGroup).RetentionDays = inventory.Known(parse[retention](d.Step.Params).Days)
 	case d.Step.Name == stepLifecycle && r.Kind == inventory.KindRepository:
-		r.Detail.(*inventory.Repository).LifecyclePolicy = inventory.Known(true)
+		repository := r.Detail.(*inventory.Repository)
+		document := parse[change.Change](d.Step.Params).Document
+		repository.LifecyclePolicy, repository.LifecycleDocument = inventory.Known(document != ""), inventory.Known(document)
 	case d.Step.Name == stepLifecycle:
-		b := r.Detail.(*inventory.Bucket)
-		rules, _ := b.Lifecycle.Get()
-		b.Lifecycle = inventory.Known(append(slices.Clone(rules), parse[lifecycle](d.Step.Params).Adds...))
+		setLifecycle(r.Detail.(*inventory.Bucket), parse[change.Change](d.Step.Params).Document)
 	case d.Step.Name == stepTag:
 		r.Tags = maps.Clone(r.Tags)
 		maps.Copy(r.Tags, parse[tags](d.Step.Params).Set)
@@ -180,9 +181,6 @@ type (
 	}
 	retention struct {
 		Days int `json:"retention_days"`
-	}
-	lifecycle struct {
-		Adds []inventory.LifecycleRule `json:"adds"`
 	}
 	tags struct {
 		Set map[string]string `json:"set"`

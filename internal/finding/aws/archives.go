@@ -68,7 +68,7 @@ func repositoryUntagged(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    finding.Count(int64(r.UntaggedImages), "untagged image") + " of " + usage.Number(float64(r.Images), 0),
 		Evidence: []usage.Evidence{finding.Fact(s, "untagged_images", usage.Number(float64(r.UntaggedImages), 0)),
 			finding.Fact(s, "images", usage.Number(float64(r.Images), 0))},
-		Fix: finding.Fix{Change: change.Change{Verb: change.DeleteUntagged}, Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: change.Change{Verb: change.DeleteUntagged, Arguments: change.Arguments{Images: r.UntaggedDigests}}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "images that are pulled by digest have no tag either: look for such uses first"},
 	}}
 	claimImages(x, d, s, r.UntaggedBytes, "untagged_bytes")
@@ -95,7 +95,13 @@ func claimImages(x *finding.Index, d *finding.Draft, s *finding.Subject, bytes i
 	}
 }
 
-// repositoryNoLifecycle finds repositories in which images pile up for ever.
+// untaggedDays is the age at which images without a tag expire: that after which one that
+// nobody pulls counts as unused.
+const untaggedDays = 90
+
+// repositoryNoLifecycle finds repositories in which images without a tag pile up. The rule
+// that it puts expires them by the time of their push; it leaves images with a tag alone,
+// because ECR expires none by its last pull.
 func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	r, ok := s.Detail.(*inventory.Repository)
 	if !ok || r.Images == 0 {
@@ -106,17 +112,25 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "no lifecycle policy, " + finding.Count(int64(r.UnpulledImages), "image") + " not pulled for 90 days",
+		Because:    "no lifecycle policy, " + finding.Count(int64(r.UntaggedImages), "untagged image") + " of " + usage.Number(float64(r.Images), 0),
 		Evidence: []usage.Evidence{finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", usage.Number(float64(r.Images), 0)),
 			finding.Fact(s, "unpulled_images", usage.Number(float64(r.UnpulledImages), 0))},
 		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
-			Note: "expires untagged images and those nobody pulled for 90 days; what has expired is gone"},
+			Note: "expires untagged images " + finding.Count(untaggedDays, "day") + " after they were pushed; what has expired is gone"},
 	}}
-	if r.UnpulledImages == 0 {
-		d.Because = "no lifecycle policy, " + finding.Count(int64(r.Images), "image")
+	if before, known := r.LifecycleDocument.Get(); known {
+		if document, changed, err := change.WithUntagged(before, untaggedDays); err == nil && changed {
+			d.Fix.Change.Document, d.Fix.Change.Before = document, before
+		}
+	}
+	if r.UnpulledImages > 0 {
+		d.Fix.Note = finding.Sentence(d.Fix.Note, finding.Count(int64(r.UnpulledImages), "tagged image")+" not pulled for 90 days stay: delete them by hand")
+	}
+	if r.UntaggedImages == 0 {
 		d.Stands, d.Savings = true, finding.Saving{Known: true}
 		return d
 	}
-	claimImages(x, d, s, r.UnpulledBytes, "unpulled_bytes")
+	claimImages(x, d, s, r.UntaggedBytes, "untagged_bytes")
+	d.Unknown = "untagged images under " + finding.Count(untaggedDays, "day") + " stay, and layers that other images share go on costing"
 	return d
 }

@@ -85,7 +85,7 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    n + ", no rule aborts them",
 		Evidence:   []usage.Evidence{finding.Fact(s, "incomplete_uploads", usage.Number(float64(uploads.Count), 0))},
-		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: putLifecycle(b, change.Rule{ID: change.RuleMark + "incomplete-uploads", AbortDays: x.Thresholds.MultipartDays}), Risk: finding.Low, Undo: finding.UndoNone,
 			Note: "aborts uploads " + finding.Count(int64(x.Thresholds.MultipartDays), "day") + " after they began; merged into the rules that are there"},
 	}}
 	if !uploads.Oldest.IsZero() {
@@ -131,7 +131,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    "versioned, replaced versions are kept for ever",
 		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
-		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: putLifecycle(b, change.Rule{ID: change.RuleMark + "replaced-versions", NoncurrentDays: x.Thresholds.NoncurrentDays}), Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + finding.Count(int64(x.Thresholds.NoncurrentDays), "day") + " after they were replaced; what has expired is gone"},
 	}}
 	old, known := b.Noncurrent.Get()
@@ -239,6 +239,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 			newest = quiet
 		}
 		names = append(names, p.Name)
+		m.rules = append(m.rules, archiveRule(x.Thresholds, p.Name))
 	}
 	if len(names) == 0 {
 		return nil
@@ -247,7 +248,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.High,
 		Because:    finding.Size(m.archive.Bytes) + " of checkpoints untouched for " + usage.Span(newest),
 		Evidence:   []usage.Evidence{finding.Fact(s, "prefixes", firstFew(names)), finding.Aged(s, "newest_object", newest)},
-		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial,
+		Fix: finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
 	}}
 	priceMoves(x, d, s, b, &m)

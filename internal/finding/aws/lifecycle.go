@@ -35,6 +35,8 @@ func (s *stored) add(o inventory.Stored) {
 // moves is what a bucket's proposal does with what is in the standard class now.
 type moves struct {
 	infrequent, archive, expire, small stored
+	// rules do that: they are what is put.
+	rules []change.Rule
 }
 
 // inStandard says whether a prefix lies in the standard class.
@@ -69,22 +71,31 @@ func less(a, b inventory.Stored) inventory.Stored {
 
 // propose adapts the proposals to what is under each prefix: data goes to
 // infrequent access and then to the archive, experiments expire, checkpoints are
-// another rule's matter, small objects stay.
+// another rule's matter, small objects stay. The rules that do so come with them.
 func propose(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) moves {
 	var m moves
+	whole := alike(b, prefixes)
+	if whole {
+		m.rules = []change.Rule{colderRule(x.Thresholds, "")}
+	}
 	for i := range prefixes {
 		p := &prefixes[i]
-		if !inStandard(b, p) {
+		// No rule is for the objects beside the prefixes alone.
+		if !inStandard(b, p) || p.Name == "" && !whole {
 			continue
 		}
 		switch kindOf(p.Name) {
 		case checkpointPrefix:
 			continue
 		case experimentPrefix:
+			m.rules = append(m.rules, expireRule(x.Thresholds, p.Name))
 			gone := older(p, x.Thresholds.ExpireDays)
 			m.expire.add(gone)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), gone))
 		default:
+			if !whole {
+				m.rules = append(m.rules, colderRule(x.Thresholds, p.Name))
+			}
 			cold := older(p, x.Thresholds.ArchiveDays)
 			m.archive.add(cold)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), cold))
@@ -148,10 +159,12 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if !known || !listed(x, b, prefixes) {
 		d.Confidence = finding.Medium
 		d.Unknown = "how old the objects are is not known; all of them archived"
+		d.Fix.Change = putLifecycle(b, colderRule(x.Thresholds, ""))
 		priceMoves(x, d, s, b, &moves{archive: stored{inventory.Stored{Bytes: total}}})
 		return d
 	}
 	m := propose(x, b, prefixes)
+	d.Fix.Change = putLifecycle(b, m.rules...)
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
 		d.Fix.Note = "expires experiments after " + finding.Count(int64(x.Thresholds.ExpireDays), "day") + ": what has expired is gone"

@@ -1,4 +1,4 @@
-package aws
+package change
 
 import (
 	"bytes"
@@ -9,97 +9,35 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 const lifecycleHead = `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">`
 
 func lifecycleOf(rules string) string { return lifecycleHead + rules + "</LifecycleConfiguration>" }
 
-// standard is what a versioned bucket gets.
-func standardRules() []LifecycleRule {
-	return LifecycleFor(&inventory.Resource{Detail: &inventory.Bucket{Versioned: inventory.Known(true)}}, policy.Do{}, "raw/")
+// someRules do everything that a rule can do.
+func someRules() []Rule {
+	return []Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30},
+		{ID: "curfew-colder", Prefix: "raw/", Transitions: []Transition{{30, "STANDARD_IA"}, {90, "GLACIER"}}, ExpireDays: 180}}
 }
 
-func TestLifecycleFor(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		detail   inventory.Detail
-		prefixes []string
-		want     []string
-	}{
-		{"plain", &inventory.Bucket{Versioned: inventory.Known(false)}, nil,
-			[]string{"curfew-incomplete-uploads: the whole bucket: uploads that are incomplete for 7 days are aborted"}},
-		{"versioned", &inventory.Bucket{Versioned: inventory.Known(true)}, nil,
-			[]string{"curfew-incomplete-uploads: the whole bucket: uploads that are incomplete for 7 days are aborted",
-				"curfew-replaced-versions: the whole bucket: versions are deleted 30 days after they were replaced"}},
-		{"versions are not known", &inventory.Bucket{}, nil,
-			[]string{"curfew-incomplete-uploads: the whole bucket: uploads that are incomplete for 7 days are aborted"}},
-		{"with a prefix that a finding names", &inventory.Bucket{}, []string{"raw/"},
-			[]string{"curfew-incomplete-uploads: the whole bucket: uploads that are incomplete for 7 days are aborted",
-				"curfew-colder-1: under raw/: objects move to STANDARD_IA after 30 days, objects move to GLACIER after 90 days"}},
-	} {
-		var got []string
-		for _, r := range LifecycleFor(&inventory.Resource{Detail: tc.detail}, policy.Do{}, tc.prefixes...) {
-			got = append(got, r.String())
-		}
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+// others returns the rules of a document that are not among some, as they are written.
+func (d *lifecycleDoc) others(than []Rule) []string {
+	var out []string
+	for _, x := range d.rules {
+		if !slices.ContainsFunc(than, func(r Rule) bool { return r.ID == x.ID }) {
+			out = append(out, string(d.text[x.from:x.to]))
 		}
 	}
+	slices.Sort(out)
+	return out
 }
 
-func TestLacking(t *testing.T) {
-	const (
-		uploads  = "curfew-incomplete-uploads"
-		versions = "curfew-replaced-versions"
-		colder   = "curfew-colder-1"
-	)
-	rule := func(filter, does string) string {
-		return lifecycleOf("<Rule><ID>x</ID>" + filter + "<Status>Enabled</Status>" + does + "</Rule>")
-	}
-	abort := "<AbortIncompleteMultipartUpload><DaysAfterInitiation>3</DaysAfterInitiation></AbortIncompleteMultipartUpload>"
-	for _, tc := range []struct {
-		name, document string
-		want           []string
-	}{
-		{"none", "", []string{uploads, versions, colder}},
-		{"uploads end", rule("<Filter/>", abort), []string{versions, colder}},
-		{"uploads end, in the form of before 2016", rule("<Prefix></Prefix>", abort), []string{versions, colder}},
-		{"uploads end, by a rule that is off", strings.Replace(rule("<Filter/>", abort), "Enabled", "Disabled", 1), []string{uploads, versions, colder}},
-		{"uploads end somewhere", rule("<Filter><Prefix>tmp/</Prefix></Filter>", abort), []string{uploads, versions, colder}},
-		{"uploads end with a tag", rule("<Filter><Tag><Key>a</Key><Value>b</Value></Tag></Filter>", abort), []string{uploads, versions, colder}},
-		{"versions end", rule("<Filter/>", "<NoncurrentVersionExpiration><NoncurrentDays>90</NoncurrentDays></NoncurrentVersionExpiration>"), []string{uploads, colder}},
-		{"versions move", rule("<Filter/>", "<NoncurrentVersionTransition><NoncurrentDays>9</NoncurrentDays><StorageClass>GLACIER</StorageClass></NoncurrentVersionTransition>"), []string{uploads, colder}},
-		{"objects move above", rule("<Filter/>", "<Transition><Days>9</Days><StorageClass>GLACIER</StorageClass></Transition>"), []string{uploads, versions}},
-		{"objects expire below", rule("<Filter><Prefix>raw/old/</Prefix></Filter>", "<Expiration><Days>9</Days></Expiration>"), []string{uploads, versions}},
-		{"objects expire beside", rule("<Filter><Prefix>rare/</Prefix></Filter>", "<Expiration><Days>9</Days></Expiration>"), []string{uploads, versions, colder}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			doc, err := parseLifecycle([]byte(tc.document))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, r := range doc.lacking(standardRules()) {
-				got = append(got, r.ID)
-			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("it lacks %v, want %v", got, tc.want)
-			}
-			merged, err := doc.with(standardRules())
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := parseLifecycle(merged)
-			if err != nil || len(again.lacking(standardRules())) != 0 {
-				t.Errorf("with the rules it still lacks some: %v\n%s", err, merged)
-			}
-		})
-	}
+// holds says whether a rule is in the document.
+func (d *lifecycleDoc) holds(r Rule) bool {
+	return slices.ContainsFunc(d.rules, func(x ruleSpan) bool { return cmp.Equal(x.plain(), r) })
 }
 
 func TestLifecyclesThatAreRefused(t *testing.T) {
@@ -120,14 +58,14 @@ func TestLifecyclesThatAreRefused(t *testing.T) {
 		}
 	}
 	doc := &lifecycleDoc{}
-	if _, err := doc.with([]LifecycleRule{{ID: "mine"}}); err == nil {
+	if _, err := doc.with([]Rule{{ID: "mine"}}); err == nil {
 		t.Error("a rule without the mark was added")
 	}
-	full, err := parseLifecycle([]byte(lifecycleOf(strings.Repeat("<Rule><Filter/><Status>Enabled</Status></Rule>", maxLifecycleRules))))
+	full, err := parseLifecycle([]byte(lifecycleOf(strings.Repeat("<Rule><Filter/><Status>Enabled</Status></Rule>", maxRules))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := full.with(standardRules()); err == nil {
+	if _, err := full.with(someRules()); err == nil {
 		t.Error("a lifecycle has more rules than S3 takes")
 	}
 }
@@ -162,7 +100,7 @@ func TestMergedLifecycles(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, document)
 		}
-		add := []LifecycleRule{{ID: "curfew-incomplete-uploads", AbortDays: rapid.IntRange(1, 99).Draw(t, "abort")},
+		add := []Rule{{ID: "curfew-incomplete-uploads", AbortDays: rapid.IntRange(1, 99).Draw(t, "abort")},
 			{ID: "curfew-colder-1", Prefix: text.Draw(t, "added prefix"), Transitions: []Transition{{30, "STANDARD_IA"}}}}
 		merged, err := doc.with(add)
 		if err != nil {
@@ -173,7 +111,7 @@ func TestMergedLifecycles(t *testing.T) {
 			t.Fatalf("%v: %s", err, merged)
 		}
 		slices.Sort(kept)
-		if got := again.without(add); !slices.Equal(got, kept) {
+		if got := again.others(add); !slices.Equal(got, kept) {
 			t.Fatalf("other rules are %q, want %q", got, kept)
 		}
 		for _, r := range add {
@@ -203,7 +141,7 @@ func FuzzLifecycle(f *testing.F) {
 		if err != nil {
 			return
 		}
-		rules := standardRules()
+		rules := someRules()
 		merged, err := doc.with(rules)
 		if err != nil {
 			return
@@ -215,7 +153,7 @@ func FuzzLifecycle(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v: %q", err, merged)
 		}
-		if before, after := doc.without(rules), again.without(rules); !slices.Equal(before, after) {
+		if before, after := doc.others(rules), again.others(rules); !slices.Equal(before, after) {
 			t.Fatalf("other rules are %q, were %q", after, before)
 		}
 		for _, r := range rules {
@@ -240,7 +178,7 @@ func TestWithUntagged(t *testing.T) {
 		{"no JSON", `<rules/>`, "", false, true},
 		{"a rule that is none", `{"rules": [7]}`, "", false, true},
 	} {
-		got, changed, err := withUntagged(tc.text)
+		got, changed, err := WithUntagged(tc.text, 90)
 		if changed != tc.changed || (err != nil) != tc.fails || tc.changed && got != tc.want {
 			t.Errorf("%s: %s, changed: %v, %v; want %s", tc.name, got, changed, err, tc.want)
 		}
@@ -254,7 +192,7 @@ func FuzzWithUntagged(f *testing.F) {
 	f.Add(`{"rules":[{"rulePriority":3,"selection":{"tagStatus":"tagged","countNumber":1e2}}]}`)
 	f.Add(`{"rules":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		merged, changed, err := withUntagged(text)
+		merged, changed, err := WithUntagged(text, 90)
 		if err != nil || !changed {
 			return
 		}
@@ -271,11 +209,11 @@ func FuzzWithUntagged(f *testing.F) {
 			t.Fatalf("%d rules, there were %d", len(after.Rules), len(before.Rules))
 		}
 		for i, r := range before.Rules {
-			if !sameJSON(string(r), string(after.Rules[i])) {
+			if !Same(string(r), string(after.Rules[i])) {
 				t.Fatalf("rule %d is %s, it was %s", i, after.Rules[i], r)
 			}
 		}
-		if _, again, err := withUntagged(merged); err != nil || again {
+		if _, again, err := WithUntagged(merged, 90); err != nil || again {
 			t.Fatalf("it is added twice: %v", err)
 		}
 	})

@@ -1,0 +1,239 @@
+package change
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// RuleMark begins the name of every rule that curfew adds to a lifecycle.
+const RuleMark = "curfew-"
+
+// maxRules is how many rules a bucket's lifecycle has at most (Amazon S3 User
+// Guide, "Lifecycle configuration elements").
+const maxRules = 1000
+
+// Rule is a rule that is added to a bucket's lifecycle. A field that is zero is not in the
+// rule. Ages are in days.
+type Rule struct {
+	// ID names the rule.
+	ID string
+	// Prefix is empty for the whole bucket.
+	Prefix string
+	// AbortDays is the age at which incomplete uploads are aborted, NoncurrentDays the
+	// time after which a version that was replaced is deleted, ExpireDays the age at
+	// which objects are deleted.
+	AbortDays, NoncurrentDays, ExpireDays int
+	// Transitions move objects by age, in the order of their ages.
+	Transitions []Transition
+}
+
+// Transition moves objects of an age in days to a storage class.
+type Transition struct {
+	Days  int
+	Class string
+}
+
+// lifecycleRule is what is read of a rule of a document.
+type lifecycleRule struct {
+	ID     string    `xml:"ID"`
+	Prefix *string   `xml:"Prefix"` // of rules of before 2016
+	Filter *struct { // what narrows the rule
+		Prefix string `xml:"Prefix"`
+		And    *struct {
+			Prefix string `xml:"Prefix"`
+		} `xml:"And"`
+	} `xml:"Filter"`
+	Transitions []struct {
+		Days  int    `xml:"Days"`
+		Class string `xml:"StorageClass"`
+	} `xml:"Transition"`
+	Expire     int `xml:"Expiration>Days"`
+	Abort      int `xml:"AbortIncompleteMultipartUpload>DaysAfterInitiation"`
+	Noncurrent int `xml:"NoncurrentVersionExpiration>NoncurrentDays"`
+}
+
+// plain returns the rule as curfew writes one.
+func (r *lifecycleRule) plain() Rule {
+	out := Rule{ID: r.ID, AbortDays: r.Abort, NoncurrentDays: r.Noncurrent, ExpireDays: r.Expire}
+	switch {
+	case r.Filter != nil && r.Filter.And != nil:
+		out.Prefix = r.Filter.And.Prefix
+	case r.Filter != nil:
+		out.Prefix = r.Filter.Prefix
+	case r.Prefix != nil:
+		out.Prefix = *r.Prefix
+	}
+	for _, t := range r.Transitions {
+		out.Transitions = append(out.Transitions, Transition{t.Days, t.Class})
+	}
+	return out
+}
+
+// WithRules returns a bucket's lifecycle with rules added and nothing else changed: every
+// byte of other rules stays. A rule with the name of one that is added is replaced; names
+// begin with [RuleMark]. An empty document is a bucket without a lifecycle.
+func WithRules(document string, rules []Rule) (string, error) {
+	doc, err := parseLifecycle([]byte(document))
+	if err != nil {
+		return "", err
+	}
+	out, err := doc.with(rules)
+	return string(out), err
+}
+
+// Rules returns the rules of a bucket's lifecycle, as far as [Rule] says what they do.
+func Rules(document string) ([]Rule, error) {
+	doc, err := parseLifecycle([]byte(document))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Rule, len(doc.rules))
+	for i, r := range doc.rules {
+		out[i] = r.plain()
+	}
+	return out, nil
+}
+
+// WriteRules writes a lifecycle that has these rules and no others.
+func WriteRules(rules []Rule) string {
+	if len(rules) == 0 {
+		return ""
+	}
+	return xml.Header + "<" + lifecycleRoot + ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + written(rules, false) + "</" + lifecycleRoot + ">"
+}
+
+// lifecycleDoc is a bucket's lifecycle as S3 returned it, with where its rules are. Its
+// bytes are never written anew.
+type lifecycleDoc struct {
+	text  []byte
+	rules []ruleSpan
+	// end is where the root ends: further rules go before it.
+	end int
+}
+
+type ruleSpan struct {
+	from, to int
+	lifecycleRule
+}
+
+// lifecycleRoot is the document's element.
+const lifecycleRoot = "LifecycleConfiguration"
+
+// parseLifecycle reads a document; an empty text is a bucket without a lifecycle.
+func parseLifecycle(text []byte) (*lifecycleDoc, error) {
+	doc := &lifecycleDoc{text: text}
+	if len(text) == 0 {
+		return doc, nil
+	}
+	d := xml.NewDecoder(bytes.NewReader(text))
+	depth, started := 0, 0
+	closed := false
+	for {
+		before := int(d.InputOffset())
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) && closed {
+			return doc, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the lifecycle as XML: %w", err)
+		}
+		switch t := token.(type) {
+		case xml.Directive:
+			return nil, errors.New("read the lifecycle: it begins with a directive, which S3 does not write")
+		case xml.StartElement:
+			if depth == 0 && (closed || !bytes.HasPrefix(text[before:], []byte("<"+lifecycleRoot))) {
+				return nil, fmt.Errorf("read the lifecycle: its root is %s, not %s alone", t.Name.Local, lifecycleRoot)
+			}
+			if depth == 1 && t.Name.Local == "Rule" {
+				started = before
+			}
+			depth++
+		case xml.EndElement:
+			depth--
+			switch {
+			case depth == 0 && int(d.InputOffset()) == before:
+				return nil, errors.New("read the lifecycle: it is empty, which S3 does not write")
+			case depth == 0:
+				doc.end, closed = before, true
+			case depth == 1 && t.Name.Local == "Rule":
+				r := ruleSpan{from: started, to: int(d.InputOffset())}
+				if err := xml.Unmarshal(text[r.from:r.to], &r.lifecycleRule); err != nil {
+					return nil, fmt.Errorf("read a rule of the lifecycle: %w", err)
+				}
+				doc.rules = append(doc.rules, r)
+			}
+		}
+	}
+}
+
+// with returns the document with rules added and nothing else changed: every byte of
+// other rules stays. A rule of curfew's with the same name is replaced.
+func (d *lifecycleDoc) with(rules []Rule) ([]byte, error) {
+	for _, r := range rules {
+		if !strings.HasPrefix(r.ID, RuleMark) {
+			return nil, fmt.Errorf("add rule %q to a lifecycle: its name does not begin with %s", r.ID, RuleMark)
+		}
+	}
+	if len(d.text) == 0 {
+		return []byte(WriteRules(rules)), nil
+	}
+	var out bytes.Buffer
+	at, kept, old := 0, 0, false
+	for _, x := range d.rules {
+		if slices.ContainsFunc(rules, func(r Rule) bool { return r.ID == x.ID }) {
+			out.Write(d.text[at:x.from])
+			at = x.to
+			continue
+		}
+		kept++
+		old = old || x.Prefix != nil && x.Filter == nil
+	}
+	if kept+len(rules) > maxRules {
+		return nil, fmt.Errorf("add %d rules to a lifecycle of %d: there can be %d", len(rules), kept, maxRules)
+	}
+	out.Write(d.text[at:d.end])
+	out.WriteString(written(rules, old))
+	out.Write(d.text[d.end:])
+	return out.Bytes(), nil
+}
+
+// written writes rules as XML. A lifecycle of before 2016 has prefixes without a filter,
+// and S3 takes no document with both.
+func written(rules []Rule, old bool) string {
+	var b strings.Builder
+	for _, r := range rules {
+		b.WriteString("<Rule><ID>" + escaped(r.ID) + "</ID>")
+		prefix := "<Prefix>" + escaped(r.Prefix) + "</Prefix>"
+		if !old {
+			prefix = "<Filter>" + prefix + "</Filter>"
+		}
+		b.WriteString(prefix + "<Status>Enabled</Status>")
+		for _, t := range r.Transitions {
+			fmt.Fprintf(&b, "<Transition><Days>%d</Days><StorageClass>%s</StorageClass></Transition>", t.Days, escaped(t.Class))
+		}
+		if r.ExpireDays > 0 {
+			fmt.Fprintf(&b, "<Expiration><Days>%d</Days></Expiration>", r.ExpireDays)
+		}
+		if r.NoncurrentDays > 0 {
+			fmt.Fprintf(&b, "<NoncurrentVersionExpiration><NoncurrentDays>%d</NoncurrentDays></NoncurrentVersionExpiration>", r.NoncurrentDays)
+		}
+		if r.AbortDays > 0 {
+			fmt.Fprintf(&b, "<AbortIncompleteMultipartUpload><DaysAfterInitiation>%d</DaysAfterInitiation></AbortIncompleteMultipartUpload>", r.AbortDays)
+		}
+		b.WriteString("</Rule>")
+	}
+	return b.String()
+}
+
+func escaped(s string) string {
+	var b strings.Builder
+	if err := xml.EscapeText(&b, []byte(s)); err != nil {
+		panic("escape a text: " + err.Error()) // a builder takes everything
+	}
+	return b.String()
+}
