@@ -208,6 +208,7 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 		e.ask(woken, now)
 		r.Proposals = append(r.Proposals, e.propose(woken, r.Unread)...)
 	}
+	e.ofGroups(r.Proposals)
 	for _, res := range r.Resources {
 		s := e.subjects[res.Ref()]
 		if e.Policies == nil {
@@ -325,7 +326,7 @@ func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]ac
 	only := map[inventory.Ref]bool{}
 	for _, it := range items {
 		only[it.Ref] = true
-		for _, ref := range it.Gang {
+		for _, ref := range append(e.membersOf(it), it.Gang...) {
 			only[ref] = true
 		}
 		if s := e.subjects[it.Ref]; s != nil {

@@ -98,6 +98,7 @@ type actionDoc struct {
 	Tags          map[string]string `json:"tags,omitempty"`
 	RetentionDays int               `json:"retention_days,omitempty"`
 	To            int               `json:"to,omitempty"`
+	Members       []string          `json:"members,omitempty"`
 }
 
 // stepDoc is an action.Step as it is kept.
