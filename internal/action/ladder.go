@@ -514,7 +514,7 @@ func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
 
 // actor is who acts: the policy, or the person who asked.
 func (l *Ladder) actor(it Item) string {
-	if strings.HasPrefix(it.Source, findings) {
+	if byPerson(it.Source) {
 		return l.Actor
 	}
 	return "policy " + it.Source

@@ -122,6 +122,8 @@ type Result struct {
 	// Gone are requests whose findings do not hold any more; Manual are those whose fix
 	// no call carries out.
 	Gone, Manual []Request
+	// Untagged are the resources that lack tags, in their order; only with a Tagging.
+	Untagged []Untagged
 	// Reports is what the ladder did, for each account.
 	Reports []action.Report
 	kinds   map[inventory.Kind]bool // that were asked for; nil is all
@@ -204,6 +206,9 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 		}
 		e.requests(r, now)
 	}
+	if e.Tagging != nil {
+		e.untagged(r, now)
+	}
 	if e.Policies != nil {
 		e.ask(woken, now)
 		r.Proposals = append(r.Proposals, e.propose(woken, r.Unread)...)
@@ -264,6 +269,10 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 		if q.Resource.Account == account {
 			look.Sources = append(look.Sources, FindingSource(q.Finding))
 		}
+	}
+	if e.Tagging != nil {
+		look.Sources, look.Within = append(look.Sources, TagSource), r.read
+		look.Selected[TagSource] = math.MaxInt32 // a share of them is no limit
 	}
 	for _, p := range r.Proposals {
 		if p.Resource.Account == account {
