@@ -38,7 +38,8 @@ func (it Item) Kept() (Item, error) {
 
 // clone returns the item with slices and maps of its own.
 func (it Item) clone() Item {
-	it.Gang, it.Recipients, it.Steps, it.Do.Tags = slices.Clone(it.Gang), slices.Clone(it.Recipients), slices.Clone(it.Steps), maps.Clone(it.Do.Tags)
+	it.Gang, it.Recipients, it.Steps = slices.Clone(it.Gang), slices.Clone(it.Recipients), slices.Clone(it.Steps)
+	it.Do.Tags, it.Do.Members = maps.Clone(it.Do.Tags), slices.Clone(it.Do.Members)
 	return it
 }
 

@@ -18,20 +18,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // The environment of a process that makes rounds in a directory and is killed at the
 // n-th boundary of its calls to the outside.
 const (
-	killDir = "CURFEW_TEST_LADDER_DIR"
-	killAt  = "CURFEW_TEST_LADDER_KILL_AT"
+	killDir  = "CURFEW_TEST_LADDER_DIR"
+	killAt   = "CURFEW_TEST_LADDER_KILL_AT"
+	killVerb = "CURFEW_TEST_LADDER_VERB"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(killDir); dir != "" {
 		at, err := strconv.Atoi(os.Getenv(killAt))
 		if err == nil {
-			err = mortalStory(dir, at)
+			err = mortalStory(dir, policy.Verb(os.Getenv(killVerb)), at)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -118,17 +120,37 @@ func (p mortalPeople) Notify(ctx context.Context, to string, m action.Message) (
 	return between(p.m, func() (string, error) { return p.Notifier.Notify(ctx, to, m) })
 }
 
-// storied opens the world that is kept in a directory: two machines under one policy,
-// whose disks are saved first.
-func storied(dir string, at time.Time) *world {
+// tagged are the tags that the story of tags writes.
+var tagged = map[string]string{"team": "vision"}
+
+// stories are what is done in each: the calls, the least boundaries that they have, and
+// what stands in the audit log in this order.
+var stories = map[policy.Verb]struct {
+	do         policy.Do
+	steps      []string
+	boundaries int
+	audit      []string
+}{
+	policy.Terminate: {policy.Do{Verb: policy.Terminate, SaveDisks: true}, []string{"snapshot", "terminate"}, 100,
+		[]string{"observed", "warned", "intent", "confirmed", "intent", "confirmed"}},
+	policy.Scale: {policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, []string{"scale"}, 60, []string{"observed", "warned", "intent", "confirmed"}},
+	policy.Tag:   {policy.Do{Verb: policy.Tag, Tags: tagged}, []string{"tag"}, 40, []string{"observed", "intent", "confirmed"}},
+}
+
+// storied opens the world that is kept in a directory: two machines under one policy. Where
+// they are terminated their disks are saved first.
+func storied(dir string, verb policy.Verb, at time.Time) *world {
 	w := newWorld()
 	w.clock = actiontest.NewClock(at)
 	w.clock.Uptime += at.Sub(start)
 	w.store = actiontest.OpenStore(filepath.Join(dir, "store.json"))
 	w.cloud = actiontest.OpenCloud(filepath.Join(dir, "cloud.json"), w.now)
 	w.people = actiontest.OpenPeople(filepath.Join(dir, "people.json"))
-	w.wants.Do.SaveDisks = true
-	w.when = nil
+	w.wants.Do = stories[verb].do
+	if verb == policy.Tag {
+		w.wants.Class = "finding"
+		w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
+	}
 	w.connect(w.store, w.cloud, w.people)
 	return w
 }
@@ -137,10 +159,10 @@ func storied(dir string, at time.Time) *world {
 var story = []time.Duration{0, 15 * time.Minute, 16 * time.Minute, 17 * time.Minute, 18 * time.Minute, 19 * time.Minute}
 
 // mortalStory makes all rounds, unless it is killed before.
-func mortalStory(dir string, boundary int) error {
+func mortalStory(dir string, verb policy.Verb, boundary int) error {
 	m := &mortal{left: boundary}
 	for _, after := range story {
-		w := storied(dir, start.Add(after))
+		w := storied(dir, verb, start.Add(after))
 		w.connect(mortalStore{w.store, m}, mortalCloud{w.cloud, m}, mortalPeople{w.people, m})
 		w.sample()
 		if err := os.WriteFile(filepath.Join(dir, "at"), []byte(after.String()), 0o600); err != nil {
@@ -156,19 +178,30 @@ func mortalStory(dir string, boundary int) error {
 // TestKilledAnywhere: a process that is killed before or after any of its calls, of
 // whatever round, leaves nothing done twice and nothing forgotten.
 func TestKilledAnywhere(t *testing.T) {
+	for verb := range stories {
+		t.Run(string(verb), func(t *testing.T) { killedAnywhere(t, verb) })
+	}
+}
+
+func killedAnywhere(t *testing.T, verb policy.Verb) {
 	boundaries := 0
 	for n := 1; ; n++ {
 		dir := memoryDir(t)
-		w := storied(dir, start)
+		w := storied(dir, verb, start)
 		w.idle("i-1", "i-2")
 		w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
+		if verb == policy.Scale {
+			for _, id := range []string{"i-1", "i-2"} {
+				w.cloud.Change(id, func(r *actiontest.Resource) { r.Group = "workers" })
+			}
+		}
 		w.cloud.Slow(1)
 		child := exec.Command(os.Args[0], "-test.run=^$")
-		child.Env = append(os.Environ(), killDir+"="+dir, killAt+"="+strconv.Itoa(n))
+		child.Env = append(os.Environ(), killDir+"="+dir, killAt+"="+strconv.Itoa(n), killVerb+"="+string(verb))
 		out, err := child.CombinedOutput()
 		if err == nil {
 			boundaries = n - 1
-			survived(t, w)
+			survived(t, w, verb)
 			break
 		}
 		status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
@@ -184,18 +217,18 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Another process goes on a minute later, for as long as it takes.
-		w = storied(dir, start.Add(died))
+		w = storied(dir, verb, start.Add(died))
 		for range 40 {
 			w.rounds(t, time.Minute, time.Minute)
-			if len(w.cloud.Resources()) == 0 && settled(w) {
+			if left(w, verb) == 0 && settled(w) {
 				break
 			}
 		}
-		if survived(t, w); t.Failed() {
+		if survived(t, w, verb); t.Failed() {
 			t.Fatalf("killed at boundary %d, %s into it", n, died)
 		}
 	}
-	if boundaries < 100 {
+	if boundaries < stories[verb].boundaries {
 		t.Errorf("only %d boundaries: the story does not reach its end", boundaries)
 	}
 }
@@ -217,12 +250,23 @@ func settled(w *world) bool {
 	return err == nil && len(items) == 0
 }
 
-// survived checks the end of the story: both machines saved and gone, each call with
-// one effect, all of it in the audit log in its order.
-func survived(t *testing.T, w *world) {
+// left counts the machines to which nothing was done.
+func left(w *world, verb policy.Verb) int {
+	n := 0
+	for _, r := range w.cloud.Resources() {
+		if verb != policy.Tag || r.Tags["team"] != tagged["team"] {
+			n++
+		}
+	}
+	return n
+}
+
+// survived checks the end of the story: both machines saved and gone, or tagged, each call
+// with one effect, all of it in the audit log in its order.
+func survived(t *testing.T, w *world, verb policy.Verb) {
 	t.Helper()
-	if left := w.cloud.Resources(); len(left) != 0 {
-		t.Errorf("forgotten: %+v", left)
+	if n := left(w, verb); n != 0 {
+		t.Errorf("%d are forgotten: %+v", n, w.cloud.Resources())
 	}
 	carried := map[string]int{}
 	for _, c := range w.cloud.Calls() {
@@ -231,14 +275,14 @@ func survived(t *testing.T, w *world) {
 		}
 	}
 	for _, id := range []string{"i-1", "i-2"} {
-		for _, step := range []string{"snapshot", "terminate"} {
+		for _, step := range stories[verb].steps {
 			if n := carried[step+" "+id]; n != 1 {
 				t.Errorf("%s of %s took effect %d times", step, id, n)
 			}
 		}
 		at := 0
 		audit := w.entries(id)
-		for _, next := range []string{"observed", "warned", "intent", "confirmed", "intent", "confirmed"} {
+		for _, next := range stories[verb].audit {
 			for at < len(audit) && audit[at].What != next {
 				at++
 			}
@@ -266,7 +310,7 @@ func survived(t *testing.T, w *world) {
 	for _, m := range w.people.Told() {
 		warned[m.Resource] = warned[m.Resource] || m.Kind == "warning"
 	}
-	if !warned["i-1"] || !warned["i-2"] {
+	if verb != policy.Tag && (!warned["i-1"] || !warned["i-2"]) {
 		t.Errorf("warned of %v", warned)
 	}
 }

@@ -538,7 +538,7 @@ func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
 
 // actor is who acts: the policy, or the person who asked.
 func (l *Ladder) actor(it Item) string {
-	if strings.HasPrefix(it.Source, findings) {
+	if byPerson(it.Source) {
 		return l.Actor
 	}
 	return "policy " + it.Source
@@ -593,6 +593,8 @@ func generally(_ *inventory.Resource, do policy.Do) (undo, know string) {
 		return "none", "The machine is gone, with every disk that is deleted with it."
 	case policy.Delete, policy.Release:
 		return "none", "It is gone; of a volume a snapshot stays."
+	case policy.Scale:
+		return "partial", "Taking it back starts other machines; the disks of those that ended are gone."
 	case policy.PutRetention, policy.PutLifecycle:
 		return "none", "The rules can be put back as they were; what they have let expire by then cannot."
 	}

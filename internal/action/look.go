@@ -18,7 +18,8 @@ type Look struct {
 	// looks at one machine of a gang looks at all of it, or else the gang is refused.
 	Proposals []Proposal
 	// Sources are those that the round speaks for: names of policies, or the findings
-	// that a person wants fixed. Nil is all policies, and no finding.
+	// that a person wants fixed. Nil is all policies, and no
+	// request of a person.
 	Sources []string
 	// Seen are the resources that were looked at, those that are gone among them; nil is
 	// all of the account.
@@ -31,13 +32,16 @@ type Look struct {
 	Selected map[string]int
 }
 
-// findings begins the sources that are a person's request and not a policy.
-const findings = "finding:"
+// byPerson says whether a source is a person's request and not a policy, which has no
+// colon in its name.
+func byPerson(source string) bool {
+	return strings.HasPrefix(source, "finding:") || strings.HasPrefix(source, "tag:")
+}
 
 // speaksFor says whether the look is one of a source's.
 func (k *Look) speaksFor(source string) bool {
 	if k.Sources == nil {
-		return !strings.HasPrefix(source, findings)
+		return !byPerson(source)
 	}
 	return slices.Contains(k.Sources, source)
 }

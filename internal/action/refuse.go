@@ -178,7 +178,9 @@ func ungoverned(c *petition) string {
 
 func groupMember(c *petition) string {
 	m := c.Resource.Manager
-	if !c.Do.Verb.Destructive() || m == (inventory.Manager{}) {
+	// Scaling ends it through its group.
+	throughIt := c.Do.Verb == policy.Scale && m.Kind == inventory.ManagerAutoScaling
+	if !c.Do.Verb.Destructive() || m == (inventory.Manager{}) || throughIt {
 		return ""
 	}
 	return cmp.Or(m.Name, m.Kind) + " manages it and would replace it; change its size there"
@@ -186,7 +188,7 @@ func groupMember(c *petition) string {
 
 func protected(c *petition) string {
 	in := instance(c.Resource)
-	if in == nil || (c.Do.Verb != policy.Terminate && c.Do.Verb != policy.Delete) {
+	if in == nil || (c.Do.Verb != policy.Terminate && c.Do.Verb != policy.Delete && c.Do.Verb != policy.Scale) {
 		return ""
 	}
 	if on, _ := in.TerminationProtected.Get(); on {

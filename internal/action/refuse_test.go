@@ -93,6 +93,18 @@ var forbidden = []struct {
 	{"group-member", "a person at a member of a group", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.ByPerson, p.Resource.Manager = true, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 	}},
+	{"group-member", "a machine of a fleet that is scaled", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Do, p.Resource.Manager = policy.Do{Verb: policy.Scale}, inventory.Manager{Kind: inventory.ManagerFleet, Name: "f"}
+		it.Do = p.Do
+	}},
+	{"protected", "a protected machine of a group that is scaled", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Do, p.Resource.Manager = policy.Do{Verb: policy.Scale}, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
+		p.Resource.Detail, it.Do = &inventory.Instance{TerminationProtected: inventory.Known(true)}, p.Do
+	}},
+	{"busy", "a group whose machines nobody judged", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Do = inventory.KindAutoScalingGroup, nil, nil, "age", policy.Do{Verb: policy.Scale}
+		it.Ref, it.Do = p.Resource.Ref(), p.Do
+	}},
 	{"protected", "termination protection", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Resource.Detail = &inventory.Instance{TerminationProtected: inventory.Known(true)}
 	}},
@@ -168,6 +180,9 @@ func TestAllowed(t *testing.T) {
 		}},
 		{"a busy machine of a rule that says so", func(p *Proposal, _ *[]Keep) {
 			p.Class, p.Duty.State, p.Do.EvenIfBusy = "age", duty.Busy, true
+		}},
+		{"a machine that ends through its group", func(p *Proposal, _ *[]Keep) {
+			p.Do, p.Resource.Manager = policy.Do{Verb: policy.Scale}, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 		}},
 		{"a stalled machine", func(p *Proposal, _ *[]Keep) { p.Duty.State = duty.Stalled }},
 		{"a stopped machine", func(p *Proposal, _ *[]Keep) { p.Class, p.Resource.State, p.Duty = "age", inventory.StateStopped, nil }},

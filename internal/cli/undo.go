@@ -216,14 +216,7 @@ func (a *app) printUndo(lines []undoView, f fixFlags) error {
 		would = would || l.Result == string(action.ResultWouldUndo)
 	}
 	if would {
-		words := []string{"curfew fix --undo", strings.Join(f.undo, ","), "--enforce"}
-		for _, role := range f.assumeRoles {
-			words = append(words, "--assume-role", plain.Shell(role))
-		}
-		if f.profile != "" {
-			words = append(words, "--profile", plain.Shell(f.profile))
-		}
-		plain.Fprintf(a.Stdout, "dry run: nothing was changed\nnext: %s\n", strings.Join(words, " "))
+		plain.Fprintf(a.Stdout, "dry run: nothing was changed\nnext: curfew fix --undo %s --enforce%s\n", strings.Join(f.undo, ","), reaching(f.sourceFlags))
 	}
 	return nil
 }

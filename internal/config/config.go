@@ -49,6 +49,8 @@ type Config struct {
 	Policies []string `yaml:"policies"`
 	// Governance says which resources policies may act on.
 	Governance policy.Governance `yaml:"governance"`
+	// Owners says which tags resources get that lack them.
+	Owners policy.Owners `yaml:"owners"`
 	// Enforce is how passes of the policies are made.
 	Enforce Enforce `yaml:"enforce"`
 	// Notify is how people are reached.
@@ -234,6 +236,9 @@ func Decode(name string, src []byte, c *Config) error {
 		if err := l.check(); err != nil {
 			return placed(f, root, l.path, err)
 		}
+	}
+	if where, err := c.Owners.Check(c.Tags); err != nil {
+		return placed(f, root, "owners."+where, err)
 	}
 	if err := c.checkBooks(f, root); err != nil {
 		return err

@@ -160,6 +160,9 @@ func (r *Resource) tag(key string) string {
 	return ""
 }
 
+// SameTag says whether two keys of tags are alike, as [TagMapping] compares them.
+func SameTag(a, b string) bool { return normal(a) == normal(b) }
+
 func normal(s string) string {
 	return strings.Map(func(c rune) rune {
 		switch {

@@ -108,7 +108,7 @@ const production = "production"
 var ending = []Verb{Stop, Hibernate, Terminate}
 
 // unsupported are the verbs that no cloud carries out yet.
-var unsupported = []Verb{Checkpoint, Hibernate, Suspend, Scale}
+var unsupported = []Verb{Checkpoint, Hibernate, Suspend}
 
 // refused says why the ladder refuses whatever the policy proposes (docs/safety.md).
 func (p *Policy) refused() string {

@@ -212,6 +212,12 @@ func anyPolicy(t *rapid.T) *Policy {
 			p.Do.To = rapid.IntRange(0, 9).Draw(t, o.name)
 		}
 	}
+	if p.Do.Verb == Scale {
+		p.Select.Kind = pick(t, "scaled", []string{"autoscaling-group"}, []string{"endpoint", "autoscaling-group"}, []string{"instance"})
+		if p.Select.Kind[0] == "instance" {
+			p.Do.To = ThroughGroup
+		}
+	}
 	p.Warn = nil
 	if p.Do.Verb.Destructive() || rapid.Bool().Draw(t, "warn") {
 		p.Warn = &Warning{Notify: texts("notify"), Grace: aDuration(t)}

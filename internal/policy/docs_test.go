@@ -143,7 +143,7 @@ func TestManualExamplesAreValid(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if read != 2 {
-		t.Errorf("%d files in the manual, want 2", read)
+	if read != 3 {
+		t.Errorf("%d files in the manual, want 3", read)
 	}
 }

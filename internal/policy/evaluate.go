@@ -255,6 +255,9 @@ func (s *Set) Kinds() map[inventory.Kind]bool {
 		for _, k := range p.Select.Kind {
 			out[inventory.Kind(k)] = true
 		}
+		if p.Do.Verb == Scale && out[inventory.KindAutoScalingGroup] {
+			out[inventory.KindInstance] = true // what a group does is what its machines do
+		}
 	}
 	return out
 }

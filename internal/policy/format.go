@@ -73,7 +73,7 @@ func (d *Do) write(b *strings.Builder) {
 	if d.Verb == PutRetention {
 		fmt.Fprintf(b, "        retention_days: %d\n", d.RetentionDays)
 	}
-	if d.Verb == Scale {
+	if d.Verb == Scale && d.To != ThroughGroup {
 		fmt.Fprintf(b, "        to: %d\n", d.To)
 	}
 }

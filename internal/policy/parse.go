@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -129,11 +131,34 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 	if p.Where == "" && p.When == "" && p.Schedule == nil {
 		return nil, d.At(given["name"], "policy %q has no condition: give it where, when or schedule", p.Name)
 	}
+	if p.Do.Verb == Scale {
+		if err := p.scales(); err != nil {
+			return nil, d.At(given["then"], "%s", err)
+		}
+	}
 	if p.where, err = d.condition(where, p.Where, p.Schedule != nil); err != nil {
 		return nil, err
 	}
 	p.when, err = d.condition(when, p.When, p.Schedule != nil)
 	return p, err
+}
+
+// scales says what is wrong with a policy that scales. A size is that of a group or an
+// endpoint; a machine ends through its group, which becomes one smaller.
+func (p *Policy) scales() error {
+	machines := slices.Equal(p.Select.Kind, []string{string(inventory.KindInstance)})
+	sized := len(p.Select.Kind) > 0 && !slices.ContainsFunc(p.Select.Kind, func(k string) bool {
+		return k != string(inventory.KindAutoScalingGroup) && k != string(inventory.KindEndpoint)
+	})
+	switch {
+	case !machines && !sized:
+		return errors.New("do: scale needs select: {kind: …}: autoscaling-group or endpoint with to, or instance without it")
+	case machines && p.Do.To != ThroughGroup:
+		return errors.New("do: scale of machines has no to: each ends through its group, which becomes one smaller")
+	case sized && p.Do.To == ThroughGroup:
+		return errors.New("do: scale needs to: how many machines are left")
+	}
+	return nil
 }
 
 // condition compiles a condition and puts its mistakes where they are in the file.
@@ -288,11 +313,11 @@ var options = []struct {
 	required bool
 }{
 	{"even_if_busy", []string{string(Suspend), string(Scale), string(Stop), string(Hibernate), string(Terminate), string(Delete)}, false},
-	{"scratch_disks", []string{string(Stop), string(Hibernate), string(Terminate)}, false},
+	{"scratch_disks", []string{string(Scale), string(Stop), string(Hibernate), string(Terminate)}, false},
 	{"save_disks", []string{string(Stop), string(Terminate)}, false},
 	{"tags", []string{string(Tag)}, true},
 	{"retention_days", []string{string(PutRetention)}, true},
-	{"to", []string{string(Scale)}, true},
+	{"to", []string{string(Scale)}, false},
 }
 
 // verbs are those that a policy may use. A lifecycle comes with a finding, which knows
@@ -317,6 +342,9 @@ func (d *reader) do(n ast.Node, do *Do) error {
 	)
 	if err != nil {
 		return err
+	}
+	if do.Verb == Scale && given["to"] == nil {
+		do.To = ThroughGroup
 	}
 	for _, o := range options {
 		key, belongs := given[o.name], slices.Contains(o.verbs, string(do.Verb))

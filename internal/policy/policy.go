@@ -108,10 +108,14 @@ type Do struct {
 	ScratchDisks, SaveDisks bool
 	// Tags are written by the verb tag.
 	Tags map[string]string
-	// RetentionDays is for put-retention; To is the size for scale.
+	// RetentionDays is for put-retention; To is the size for scale, at least 0, or
+	// ThroughGroup.
 	RetentionDays, To int
 	// Change is the fix that a finding priced; zero where a policy asks.
 	Change change.Change
+	// Members are the machines that scale ends in place of a size; no policy names them.
+	// Nil: the group goes down to To and chooses itself.
+	Members []string
 }
 
 // Of returns what carries a finding's fix out; false where only a person can. The cloud
@@ -138,6 +142,10 @@ func Of(c change.Change) (Do, bool) {
 	}
 	return d, true
 }
+
+// ThroughGroup is Do.To where a machine is scaled: there is no size, it ends through its
+// group.
+const ThroughGroup = -1
 
 // Limits are the caps of safety.md 5.
 type Limits struct {

@@ -122,6 +122,8 @@ type Result struct {
 	// Gone are requests whose findings do not hold any more; Manual are those whose fix
 	// no call carries out.
 	Gone, Manual []Request
+	// Untagged are the resources that lack tags, in their order; only with a Tagging.
+	Untagged []Untagged
 	// Reports is what the ladder did, for each account.
 	Reports []action.Report
 	kinds   map[inventory.Kind]bool // that were asked for; nil is all
@@ -204,10 +206,14 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 		}
 		e.requests(r, now)
 	}
+	if e.Tagging != nil {
+		e.untagged(r, now)
+	}
 	if e.Policies != nil {
 		e.ask(woken, now)
 		r.Proposals = append(r.Proposals, e.propose(woken, r.Unread)...)
 	}
+	e.ofGroups(r.Proposals)
 	for _, res := range r.Resources {
 		s := e.subjects[res.Ref()]
 		if e.Policies == nil {
@@ -263,6 +269,10 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 		if q.Resource.Account == account {
 			look.Sources = append(look.Sources, FindingSource(q.Finding))
 		}
+	}
+	if e.Tagging != nil {
+		look.Sources, look.Within = append(look.Sources, TagSource), r.read
+		look.Selected[TagSource] = math.MaxInt32 // a share of them is no limit
 	}
 	for _, p := range r.Proposals {
 		if p.Resource.Account == account {
@@ -325,7 +335,7 @@ func (e *Engine) verify(ctx context.Context, items []action.Item) (map[string]ac
 	only := map[inventory.Ref]bool{}
 	for _, it := range items {
 		only[it.Ref] = true
-		for _, ref := range it.Gang {
+		for _, ref := range append(e.membersOf(it), it.Gang...) {
 			only[ref] = true
 		}
 		if s := e.subjects[it.Ref]; s != nil {

@@ -47,6 +47,8 @@ type Setting struct {
 	Audit *Audit
 	// Requests are fixes that people ask for; they need an Audit.
 	Requests []Request
+	// Tagging is what a person wants written where tags are missing; nil is nothing.
+	Tagging *Tagging
 	// Policies propose; Governance says which resources they may act on.
 	Policies   *policy.Set
 	Governance policy.Governance

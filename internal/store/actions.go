@@ -100,6 +100,7 @@ type actionDoc struct {
 	RetentionDays int               `json:"retention_days,omitempty"`
 	To            int               `json:"to,omitempty"`
 	Change        change.Change     `json:"change,omitzero"`
+	Members       []string          `json:"members,omitempty"`
 }
 
 // stepDoc is an action.Step as it is kept.

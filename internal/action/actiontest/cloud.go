@@ -223,7 +223,9 @@ func (c *Cloud) Plan(_ context.Context, r *inventory.Resource, do policy.Do) (st
 func (r *Resource) plan(do policy.Do) ([]action.Step, error) {
 	ends := do.Verb == policy.Terminate || (do.Verb == policy.Delete && r.Kind == inventory.KindInstance)
 	switch {
-	case r.Group != "" && do.Verb.Destructive():
+	case do.Verb == policy.Scale && r.Group == "":
+		return nil, refuse("no-such-verb", "it belongs to no group")
+	case r.Group != "" && do.Verb.Destructive() && do.Verb != policy.Scale:
 		return nil, refuse("group-member", "its group would replace it")
 	case r.Protected && ends:
 		return nil, refuse("protected", "it is protected against termination")
@@ -248,7 +250,7 @@ func (r *Resource) plan(do policy.Do) ([]action.Step, error) {
 			return named("snapshot", "delete"), nil
 		}
 		return named("delete"), nil
-	case policy.Stop, policy.Release:
+	case policy.Stop, policy.Release, policy.Scale:
 		return named(string(do.Verb)), nil
 	case policy.PutRetention:
 		return []action.Step{{Name: "put-retention", Params: fmt.Sprint(do.RetentionDays), Undo: fmt.Sprint(r.RetentionDays)}}, nil
@@ -299,7 +301,7 @@ func (v *cloudState) make(t action.Task) (receipt string, carried bool, err erro
 	switch t.Step.Name {
 	case "stop":
 		r.State = inventory.StateStopping
-	case "terminate", "delete", "release":
+	case "terminate", "delete", "release", "scale":
 		r.State = inventory.StateDeleting
 	case "put-retention":
 		_, err = fmt.Sscan(t.Step.Params, &r.RetentionDays)
@@ -361,7 +363,7 @@ func (c *Cloud) Look(_ context.Context, t action.Task) (p action.Progress, recei
 			if r.State == inventory.StateStopping {
 				r.State = inventory.StateStopped
 			}
-		case "terminate", "delete", "release":
+		case "terminate", "delete", "release", "scale":
 			delete(v.Resources, e.Resource)
 		}
 	})

@@ -111,6 +111,9 @@ var planners = map[what]planner{
 	{inventory.KindNotebook, string(policy.Delete)}:         planNotebook,
 	{inventory.KindEndpoint, string(policy.Delete)}:         planEndpoint,
 	{inventory.KindTrainingJob, string(policy.Stop)}:        planTrainingJob,
+	{inventory.KindAutoScalingGroup, string(policy.Scale)}:  planGroup,
+	{inventory.KindInstance, string(policy.Scale)}:          planMember,
+	{inventory.KindEndpoint, string(policy.Scale)}:          planEndpointScale,
 }
 
 // The names of steps.
@@ -125,24 +128,28 @@ const (
 	stepRetention    = "put-retention"
 	stepLifecycle    = "put-lifecycle"
 	stepTag          = "tag"
+	stepScale        = "scale"
 )
 
 // deeds is every step there is, but for tagging.
 var deeds = map[what]deed{
-	{inventory.KindInstance, stepSnapshot}:    {do: snapshotMachine, look: lookSnapshots, lost: keptSnapshots},
-	{inventory.KindInstance, stepStop}:        {do: stopMachine, look: lookStopped, undo: startMachine},
-	{inventory.KindInstance, stepHibernate}:   {do: stopMachine, look: lookStopped, undo: startMachine},
-	{inventory.KindInstance, stepTerminate}:   {do: terminateMachine, look: lookTerminated, lost: "a machine that is terminated is gone; what was saved of its disks lies in snapshots tagged " + actionTag},
-	{inventory.KindVolume, stepSnapshot}:      {do: snapshotVolume, look: lookSnapshots, lost: keptSnapshots},
-	{inventory.KindVolume, stepDeleteVolume}:  {do: deleteVolume, look: lookVolumeGone, lost: "the volume is gone; make another from its snapshot: aws ec2 create-volume --snapshot-id … --availability-zone …"},
-	{inventory.KindAddress, stepRelease}:      {do: releaseAddress, look: lookReleased, lost: "the address was given back; where nobody else has it yet: aws ec2 allocate-address --address …"},
-	{inventory.KindLogGroup, stepRetention}:   {do: putRetention, look: lookRetention, undo: restoreRetention},
-	{inventory.KindBucket, stepLifecycle}:     {do: putBucketLifecycle, look: lookBucketLifecycle, undo: restoreBucketLifecycle},
-	{inventory.KindRepository, stepLifecycle}: {do: putRepositoryLifecycle, look: lookRepositoryLifecycle, undo: restoreRepositoryLifecycle},
-	{inventory.KindNotebook, stepStop}:        {do: stopNotebook, look: lookNotebookStopped, undo: startNotebook},
-	{inventory.KindNotebook, stepDelete}:      {do: deleteNotebook, look: lookNotebookGone, lost: "the notebook is gone, and its disk with it"},
-	{inventory.KindEndpoint, stepDelete}:      {do: deleteEndpoint, look: lookEndpointGone, lost: "the endpoint is gone, its configuration is not: aws sagemaker create-endpoint --endpoint-name … --endpoint-config-name …"},
-	{inventory.KindTrainingJob, stepStop}:     {do: stopTrainingJob, look: lookTrainingStopped, lost: "a training job that was stopped cannot go on; start another from its checkpoint"},
+	{inventory.KindInstance, stepSnapshot}:      {do: snapshotMachine, look: lookSnapshots, lost: keptSnapshots},
+	{inventory.KindInstance, stepStop}:          {do: stopMachine, look: lookStopped, undo: startMachine},
+	{inventory.KindInstance, stepHibernate}:     {do: stopMachine, look: lookStopped, undo: startMachine},
+	{inventory.KindInstance, stepTerminate}:     {do: terminateMachine, look: lookTerminated, lost: "a machine that is terminated is gone; what was saved of its disks lies in snapshots tagged " + actionTag},
+	{inventory.KindVolume, stepSnapshot}:        {do: snapshotVolume, look: lookSnapshots, lost: keptSnapshots},
+	{inventory.KindVolume, stepDeleteVolume}:    {do: deleteVolume, look: lookVolumeGone, lost: "the volume is gone; make another from its snapshot: aws ec2 create-volume --snapshot-id … --availability-zone …"},
+	{inventory.KindAddress, stepRelease}:        {do: releaseAddress, look: lookReleased, lost: "the address was given back; where nobody else has it yet: aws ec2 allocate-address --address …"},
+	{inventory.KindLogGroup, stepRetention}:     {do: putRetention, look: lookRetention, undo: restoreRetention},
+	{inventory.KindBucket, stepLifecycle}:       {do: putBucketLifecycle, look: lookBucketLifecycle, undo: restoreBucketLifecycle},
+	{inventory.KindRepository, stepLifecycle}:   {do: putRepositoryLifecycle, look: lookRepositoryLifecycle, undo: restoreRepositoryLifecycle},
+	{inventory.KindNotebook, stepStop}:          {do: stopNotebook, look: lookNotebookStopped, undo: startNotebook},
+	{inventory.KindNotebook, stepDelete}:        {do: deleteNotebook, look: lookNotebookGone, lost: "the notebook is gone, and its disk with it"},
+	{inventory.KindEndpoint, stepDelete}:        {do: deleteEndpoint, look: lookEndpointGone, lost: "the endpoint is gone, its configuration is not: aws sagemaker create-endpoint --endpoint-name … --endpoint-config-name …"},
+	{inventory.KindAutoScalingGroup, stepScale}: {do: scaleGroup, look: lookGroup, undo: restoreGroup},
+	{inventory.KindInstance, stepScale}:         {do: scaleGroup, look: lookGroup, undo: restoreGroup},
+	{inventory.KindEndpoint, stepScale}:         {do: scaleEndpoint, look: lookEndpointScale, undo: restoreEndpoint},
+	{inventory.KindTrainingJob, stepStop}:       {do: stopTrainingJob, look: lookTrainingStopped, lost: "a training job that was stopped cannot go on; start another from its checkpoint"},
 }
 
 const keptSnapshots = "the snapshots that were made are kept; delete them when nobody needs them any more"

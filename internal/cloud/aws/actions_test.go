@@ -489,7 +489,7 @@ func TestEveryVerbIsKnownBefore(t *testing.T) {
 			t.Errorf("stopping a machine with %v: %q, %q", gpus, undo, know)
 		}
 	}
-	if undo, know := Know(&inventory.Resource{Kind: inventory.KindInstance}, policy.Scale); undo != "none" || know != "" {
+	if undo, know := Know(&inventory.Resource{Kind: inventory.KindInstance}, policy.Suspend); undo != "none" || know != "" {
 		t.Errorf("what is not done here: %q, %q", undo, know)
 	}
 }

@@ -45,6 +45,12 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 		return finding.UndoNone, "its disk is deleted with it"
 	case what{inventory.KindEndpoint, string(policy.Delete)}:
 		return finding.UndoPartial, "its configuration stays, from which it can be made again; until then nothing answers"
+	case what{inventory.KindAutoScalingGroup, string(policy.Scale)}:
+		return finding.UndoPartial, "the group chooses which machines end, unless they are named, and ends their disks with them; taking it back launches other machines"
+	case what{inventory.KindInstance, string(policy.Scale)}:
+		return finding.UndoPartial, "its group ends the machine and the disks that go with it, and becomes one smaller; taking it back launches another machine"
+	case what{inventory.KindEndpoint, string(policy.Scale)}:
+		return finding.UndoFull, "latency rises as fewer machines serve; where Application Auto Scaling scales it, lower its minimum too"
 	case what{inventory.KindTrainingJob, string(policy.Stop)}:
 		return finding.UndoNone, "the job cannot go on; another can start from its checkpoint"
 	}

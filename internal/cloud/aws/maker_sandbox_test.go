@@ -8,6 +8,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -70,15 +71,22 @@ func (m *maker) disk(machine inventory.Ref) inventory.Ref {
 	return m.ref(inventory.KindVolume, out.Volumes[0].VolumeId)
 }
 
-// grouped makes a group of one machine.
-func (m *maker) grouped() inventory.Ref {
+// group makes a group of n machines that needs one, each with a disk that ends with it.
+func (m *maker) group(n int32) inventory.Ref {
 	api, name := autoscaling.NewFromConfig(scratch.Config(elsewhere)), m.name()
 	_, err := api.CreateLaunchConfiguration(m.Context(), &autoscaling.CreateLaunchConfigurationInput{LaunchConfigurationName: &name,
-		ImageId: awssdk.String("ami-0000000000000base"), InstanceType: awssdk.String("c5.xlarge")})
+		ImageId: awssdk.String("ami-0000000000000base"), InstanceType: awssdk.String("c5.xlarge"),
+		BlockDeviceMappings: []astypes.BlockDeviceMapping{{DeviceName: awssdk.String("/dev/sda1"), Ebs: &astypes.Ebs{VolumeSize: awssdk.Int32(10), DeleteOnTermination: awssdk.Bool(true)}}}})
 	m.must(err)
 	_, err = api.CreateAutoScalingGroup(m.Context(), &autoscaling.CreateAutoScalingGroupInput{AutoScalingGroupName: &name, LaunchConfigurationName: &name,
-		MinSize: awssdk.Int32(1), MaxSize: awssdk.Int32(1), AvailabilityZones: []string{elsewhere + "a"}})
+		MinSize: awssdk.Int32(1), MaxSize: &n, DesiredCapacity: &n, AvailabilityZones: []string{elsewhere + "a"}})
 	m.must(err)
+	return m.ref(inventory.KindAutoScalingGroup, &name)
+}
+
+// grouped makes a group of some machines, and returns the first of them.
+func (m *maker) grouped(n int32) inventory.Ref {
+	api, name := autoscaling.NewFromConfig(scratch.Config(elsewhere)), m.group(n).ID
 	out, err := api.DescribeAutoScalingGroups(m.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
 	m.must(err)
 	return m.ref(inventory.KindInstance, out.AutoScalingGroups[0].Instances[0].InstanceId)
@@ -114,12 +122,12 @@ func (m *maker) notebook() inventory.Ref {
 	return m.ref(inventory.KindNotebook, &name)
 }
 
-func (m *maker) endpoint() inventory.Ref {
+func (m *maker) endpoint(machines int32) inventory.Ref {
 	api, name := sagemaker.NewFromConfig(scratch.Config(elsewhere)), m.name()
 	_, err := api.CreateModel(m.Context(), &sagemaker.CreateModelInput{ModelName: &name, ExecutionRoleArn: awssdk.String("arn:aws:iam::123456789012:role/sagemaker")})
 	m.must(err)
 	_, err = api.CreateEndpointConfig(m.Context(), &sagemaker.CreateEndpointConfigInput{EndpointConfigName: &name, ProductionVariants: []smtypes.ProductionVariant{{
-		VariantName: awssdk.String("main"), ModelName: &name, InstanceType: "ml.g4dn.xlarge", InitialInstanceCount: awssdk.Int32(1)}}})
+		VariantName: awssdk.String("main"), ModelName: &name, InstanceType: "ml.g4dn.xlarge", InitialInstanceCount: &machines}}})
 	m.must(err)
 	_, err = api.CreateEndpoint(m.Context(), &sagemaker.CreateEndpointInput{EndpointName: &name, EndpointConfigName: &name})
 	m.must(err)
@@ -151,7 +159,11 @@ func (m *maker) make(s cloudtest.Subject) inventory.Ref {
 	case cloudtest.Local:
 		return m.launch("g5.xlarge", nil)
 	case cloudtest.Grouped:
-		return m.grouped()
+		return m.grouped(1)
+	case cloudtest.Group:
+		return m.group(3)
+	case cloudtest.Member:
+		return m.grouped(3)
 	case cloudtest.Attached:
 		return m.disk(m.launch("t3.medium", nil))
 	case cloudtest.Volume:
@@ -177,7 +189,9 @@ func (m *maker) make(s cloudtest.Subject) inventory.Ref {
 	case cloudtest.Notebook:
 		return m.notebook()
 	case cloudtest.Endpoint:
-		return m.endpoint()
+		return m.endpoint(1)
+	case cloudtest.Fleet:
+		return m.endpoint(3)
 	case cloudtest.TrainingJob:
 		return m.trainingJob()
 	}

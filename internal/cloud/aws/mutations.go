@@ -86,6 +86,10 @@ var mutations = []Mutation{
 	{Service: "sagemaker", Name: "AddTags", Actions: []string{"AddTags"}, Tagged: true},
 	{Service: "sagemaker", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Tagged: true},
 
+	{Service: "sagemaker", Name: "UpdateEndpointWeightsAndCapacities", Actions: []string{"UpdateEndpointWeightsAndCapacities"}, Harm: Halts, Tagged: true},
+
+	{Service: "autoscaling", Name: "UpdateAutoScalingGroup", Actions: []string{"UpdateAutoScalingGroup"}, Harm: Halts, Tagged: true},
+	{Service: "autoscaling", Name: "TerminateInstanceInAutoScalingGroup", Actions: []string{"TerminateInstanceInAutoScalingGroup"}, Harm: Destroys, Tagged: true},
 	{Service: "autoscaling", Name: "CreateOrUpdateTags", Actions: []string{"CreateOrUpdateTags"}, Tagged: true},
 	{Service: "autoscaling", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Tagged: true},
 	{Service: "elasticloadbalancing", Name: "AddTags", Actions: []string{"AddTags"}, Tagged: true},

@@ -61,6 +61,9 @@ func planTags(ctx context.Context, s *site, r *inventory.Resource, do policy.Do)
 			former[k] = old
 		}
 	}
+	if n := len(fresh.Tags) + len(set) - len(former); n > maxTags {
+		return nil, refusal("not-enabled", "%s %s would have %d tags, and has %d at most", r.Kind, r.ID, n, maxTags)
+	}
 	if len(set) == 0 {
 		return nil, refusal("nothing-to-do", "%s %s has these tags already", r.Kind, r.ID)
 	}

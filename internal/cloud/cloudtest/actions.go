@@ -28,6 +28,10 @@ const (
 	Grouped Subject = "machine of a group"
 	// Local is a machine with instance-store disks.
 	Local Subject = "machine with instance-store disks"
+	// Group is an Auto Scaling group that wants more machines than its minimum, which is one at
+	// least, and Member a machine of one.
+	Group  Subject = "group"
+	Member Subject = "member of a group"
 	// Volume is attached to nothing, Attached to a machine.
 	Volume   Subject = "volume"
 	Attached Subject = "attached volume"
@@ -43,6 +47,8 @@ const (
 	Notebook    Subject = "notebook"
 	Endpoint    Subject = "endpoint"
 	TrainingJob Subject = "training job"
+	// Fleet is an endpoint of three machines in one variant.
+	Fleet Subject = "endpoint of several machines"
 )
 
 // ActionsCase is a provider under test.
@@ -94,6 +100,11 @@ var deeds = []struct {
 	{"a notebook is stopped, started and deleted", notebook},
 	{"an endpoint is deleted", endpoint},
 	{"a training job is stopped", trainingJob},
+	{"a group becomes smaller and is given back its size", scaleGroup},
+	{"a machine ends through its group, which becomes smaller", scaleMember},
+	{"named machines of a group end and no others", scaleNamed},
+	{"an endpoint becomes smaller and is given back its size", scaleEndpoint},
+	{"what must not become smaller does not", scaleRefusals},
 	{"tags are written and restored", tagging},
 	{"planning changes nothing", planning},
 	{"reading again shows what was asked for and nothing else", recheck},

@@ -35,15 +35,16 @@ func (c *Cloud) Actions(clock func() time.Time) *Actions {
 
 // verbs are what can be done to each kind, but for tagging, and the step that does it.
 var verbs = map[inventory.Kind]map[policy.Verb]string{
-	inventory.KindInstance:    {policy.Stop: stepStop, policy.Hibernate: stepStop, policy.Terminate: stepTerminate},
-	inventory.KindVolume:      {policy.Delete: stepDeleteVolume},
-	inventory.KindAddress:     {policy.Release: stepRelease},
-	inventory.KindLogGroup:    {policy.PutRetention: stepRetention},
-	inventory.KindBucket:      {policy.PutLifecycle: stepLifecycle},
-	inventory.KindRepository:  {policy.PutLifecycle: stepLifecycle},
-	inventory.KindNotebook:    {policy.Stop: stepStop, policy.Delete: stepDelete},
-	inventory.KindEndpoint:    {policy.Delete: stepDelete},
-	inventory.KindTrainingJob: {policy.Stop: stepStop},
+	inventory.KindInstance:         {policy.Stop: stepStop, policy.Hibernate: stepStop, policy.Terminate: stepTerminate, policy.Scale: stepScale},
+	inventory.KindAutoScalingGroup: {policy.Scale: stepScale},
+	inventory.KindVolume:           {policy.Delete: stepDeleteVolume},
+	inventory.KindAddress:          {policy.Release: stepRelease},
+	inventory.KindLogGroup:         {policy.PutRetention: stepRetention},
+	inventory.KindBucket:           {policy.PutLifecycle: stepLifecycle},
+	inventory.KindRepository:       {policy.PutLifecycle: stepLifecycle},
+	inventory.KindNotebook:         {policy.Stop: stepStop, policy.Delete: stepDelete},
+	inventory.KindEndpoint:         {policy.Delete: stepDelete, policy.Scale: stepScale},
+	inventory.KindTrainingJob:      {policy.Stop: stepStop},
 }
 
 // Plan implements [action.Cloud].
@@ -65,6 +66,9 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 	}
 	if err := same(r.Ref(), r.CreatedAt, e.resource.CreatedAt); err != nil {
 		return nil, err
+	}
+	if step == stepScale {
+		return w.planScale(e, do)
 	}
 	if err := mayHave(e.resource, step, do); err != nil {
 		return nil, err
@@ -136,7 +140,7 @@ func documentOf(r *inventory.Resource) inventory.Fact[string] {
 
 // mayHave refuses a step that a resource must not have now.
 func mayHave(r *inventory.Resource, step string, do policy.Do) error {
-	if step == stepTag {
+	if step == stepTag || step == stepScale {
 		return nil
 	}
 	if m := r.Manager; m != (inventory.Manager{}) {
@@ -288,6 +292,12 @@ func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 		if r.Kind == inventory.KindNotebook && r.State == inventory.StateRunning {
 			return refusal("state", "notebook %s is %s: it is deleted once it is stopped", r.ID, r.State)
 		}
+	case stepScale:
+		planned, err := w.planScale(w.find(t.Ref), t.Do)
+		if err == nil && len(parse[sizing](t.Step.Params).End) == 0 && planned[0] != (action.Step{Name: stepScale, Params: t.Step.Params, Undo: t.Step.Undo}) {
+			err = refusal("changed", "%s %s has another size than when this was planned", r.Kind, r.ID)
+		}
+		return err
 	case stepRetention:
 		if now := r.Detail.(*inventory.LogGroup).RetentionDays.Or(0); now != parse[retention](t.Step.Undo).Days {
 			return refusal("changed", "log group %s keeps its events for %d days now", r.ID, now)
@@ -330,6 +340,14 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 		return p, receiptOf(t), nil
 	}
 	e := w.find(t.Ref)
+	if t.Step.Name == stepScale && (e != nil || t.Ref.Kind == inventory.KindInstance) {
+		if e != nil {
+			if err := identical(t, e.resource.CreatedAt); err != nil {
+				return action.NotDone, "", err
+			}
+		}
+		return w.scaled(t, e), "", nil
+	}
 	switch t.Step.Name {
 	case stepTerminate, stepDelete, stepDeleteVolume, stepRelease:
 		if e == nil {
@@ -415,7 +433,12 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 	a.cloud.mu.Lock()
 	defer a.cloud.mu.Unlock()
 	now := a.clock().UTC()
-	e := a.cloud.at(now).find(t.Ref)
+	w := a.cloud.at(now)
+	ref := t.Ref
+	if group := parse[sizing](t.Step.Params).Group; t.Step.Name == stepScale && group != "" {
+		ref.Kind, ref.ID = inventory.KindAutoScalingGroup, group
+	}
+	e := w.find(ref)
 	if e == nil {
 		return "", refusal("gone", "%s %s is not there any more", t.Ref.Kind, t.Ref.ID)
 	}
@@ -425,7 +448,7 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 	calls := ""
 	for i := range a.cloud.deeds {
 		if d := &a.cloud.deeds[i]; d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name && d.undone.IsZero() {
-			if err := identical(t, e.resource.CreatedAt); err != nil {
+			if err := identical(t, e.resource.CreatedAt); err != nil && ref == t.Ref {
 				return "", err
 			}
 			if calls = strings.TrimSpace("take back " + t.Step.Name + " " + t.Step.Params); really {

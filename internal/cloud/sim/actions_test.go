@@ -60,6 +60,15 @@ var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 		d, ok := r.Detail.(*inventory.Notebook)
 		return ok && !d.App && r.State == inventory.StateRunning
 	},
+	cloudtest.Group: func(r *inventory.Resource) bool {
+		d, ok := r.Detail.(*inventory.AutoScalingGroup)
+		return ok && d.Desired > d.Min && d.Min > 0
+	},
+	cloudtest.Member: instance(func(r *inventory.Resource, _ *inventory.Instance) bool { return r.Manager.Name == "ranker-fleet" }),
+	cloudtest.Fleet: func(r *inventory.Resource) bool {
+		d, ok := r.Detail.(*inventory.Endpoint)
+		return ok && d.Variants[0].Count > 1
+	},
 	cloudtest.Endpoint:    of[*inventory.Endpoint],
 	cloudtest.TrainingJob: of[*inventory.TrainingJob],
 }

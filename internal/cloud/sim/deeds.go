@@ -32,6 +32,7 @@ const (
 	stepRetention    = "put-retention"
 	stepLifecycle    = "put-lifecycle"
 	stepTag          = "tag"
+	stepScale        = "scale"
 )
 
 // How long the provider takes with what is not done at once.
@@ -79,6 +80,8 @@ func (w *world) enact(deeds []deed) {
 func (w *world) apply(d deed, e *entry, undone bool) {
 	r, over := e.resource, !w.now.Before(d.at.Add(ending))
 	switch {
+	case d.Step.Name == stepScale:
+		w.scale(d, e, undone)
 	case undone && d.Step.Name == stepStop:
 		// It is launched again.
 		r.State, r.StateSince = inventory.StateRunning, d.undone

@@ -1,0 +1,320 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// groupParams is what an Auto Scaling group becomes.
+type groupParams struct {
+	Group string `json:"group"`
+	groupSize
+	// End are the machines that end, and no others; empty: the group chooses.
+	End []string `json:"end,omitempty"`
+}
+
+// groupSize is how many machines a group wants, and the least that it may have.
+type groupSize struct {
+	Desired int32 `json:"desired"`
+	Min     int32 `json:"min"`
+}
+
+func groupSizeOf(g types.AutoScalingGroup) groupSize {
+	return groupSize{Desired: awssdk.ToInt32(g.DesiredCapacity), Min: awssdk.ToInt32(g.MinSize)}
+}
+
+// groupNow reads a group; one that is not there is inventory.ErrNotFound.
+func (p *place) groupNow(ctx context.Context, name string) (types.AutoScalingGroup, error) {
+	return listed(ctx, "group "+name, func(token *string) ([]types.AutoScalingGroup, *string, error) {
+		out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}, NextToken: token})
+		if err != nil {
+			return nil, nil, err
+		}
+		return out.AutoScalingGroups, out.NextToken, nil
+	}, func(g types.AutoScalingGroup) bool { return awssdk.ToString(g.AutoScalingGroupName) == name })
+}
+
+// planGroup makes a group smaller: by the machines that are named, else to a size, and
+// then the group chooses which of its machines end.
+func planGroup(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
+	g, err := s.groupNow(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := same(r.Ref(), r.CreatedAt, utc(g.CreatedTime)); err != nil {
+		return nil, err
+	}
+	return s.planSize(ctx, g, do)
+}
+
+// planMember ends a machine through its group, which becomes one smaller.
+func planMember(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
+	i, err := s.machine(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := same(r.Ref(), r.CreatedAt, utc(i.LaunchTime)); err != nil {
+		return nil, err
+	}
+	m := managerOf(i.Operator, i.Tags)
+	if m.Kind != inventory.ManagerAutoScaling {
+		return nil, refusal("no-such-verb", "machine %s belongs to no Auto Scaling group that could be made smaller", r.ID)
+	}
+	g, err := s.groupNow(ctx, m.Name)
+	if err != nil {
+		return nil, err
+	}
+	do.Members = []string{r.ID}
+	return s.planSize(ctx, g, do)
+}
+
+func (s *site) planSize(ctx context.Context, g types.AutoScalingGroup, do policy.Do) ([]action.Step, error) {
+	name, now := awssdk.ToString(g.AutoScalingGroupName), groupSizeOf(g)
+	want := groupParams{Group: name, groupSize: groupSize{Desired: int32(min(max(do.To, -1), 1<<30)), Min: now.Min}, End: do.Members} //nolint:gosec // it is bounded
+	if len(do.Members) > 0 {
+		want.Desired = now.Desired - int32(len(do.Members)) //nolint:gosec // a group has few machines
+	} else {
+		want.Min = min(now.Min, want.Desired)
+	}
+	switch {
+	case awssdk.ToString(g.Status) != "":
+		return nil, refusal("gone", "group %s is being deleted", name)
+	case !countsMachines(g):
+		return nil, refusal("unknown", "how many machines the size of group %s stands for is not known: it counts by weights or by what they have", name)
+	case want.Desired >= now.Desired:
+		return nil, refusal("nothing-to-do", "group %s wants %d machines already; this only makes groups smaller", name, now.Desired)
+	case want.Desired < want.Min || want.Desired < 0:
+		return nil, refusal("at-minimum", "group %s has to keep %d machines: lower its minimum first", name, now.Min)
+	}
+	if err := s.mayShrink(ctx, g, want, do); err != nil {
+		return nil, err
+	}
+	return []action.Step{{Name: stepScale, Params: encoded(want), Undo: encoded(now)}}, nil
+}
+
+// mayShrink refuses to make a group smaller that something else manages, or where a
+// machine might end that is protected or whose disks hold data. A question that gets no
+// answer refuses.
+func (s *site) mayShrink(ctx context.Context, g types.AutoScalingGroup, want groupParams, do policy.Do) error {
+	var tags []ec2types.Tag
+	for _, t := range g.Tags {
+		tags = append(tags, ec2types.Tag{Key: t.Key, Value: t.Value})
+	}
+	if err := unmanaged("group", want.Group, nil, tags); err != nil {
+		return err
+	}
+	var candidates []string
+	for _, i := range g.Instances {
+		id := awssdk.ToString(i.InstanceId)
+		named := slices.Contains(want.End, id)
+		switch {
+		case len(want.End) > 0 && !named:
+		case named && i.LifecycleState != types.LifecycleStateInService:
+			return refusal("state", "machine %s of group %s is %s: only one in service is ended", id, want.Group, i.LifecycleState)
+		case awssdk.ToBool(i.ProtectedFromScaleIn) && named:
+			return refusal("protected", "machine %s is protected from scale-in in group %s", id, want.Group)
+		case !awssdk.ToBool(i.ProtectedFromScaleIn):
+			candidates = append(candidates, id)
+		}
+	}
+	ends := int(awssdk.ToInt32(g.DesiredCapacity) - want.Desired)
+	switch {
+	case len(want.End) > 0 && len(candidates) < len(want.End):
+		return refusal("changed", "not all of %s are machines of group %s", strings.Join(want.End, ", "), want.Group)
+	case len(g.Instances) > 0 && len(candidates) < ends:
+		return refusal("protected", "%d machines of group %s would end, and only %d are not protected from scale-in", ends, want.Group, len(candidates))
+	case len(candidates) == 0:
+		return nil
+	}
+	return s.mayLose(ctx, candidates, do)
+}
+
+// mayLose refuses where one of some machines of a group is protected against being
+// terminated, which a group does not heed, or has disks that end with it and hold data.
+func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
+	out, err := s.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
+	if err != nil {
+		return unanswered(ctx, "what the machines of the group are", err)
+	}
+	found := 0
+	for _, reservation := range out.Reservations {
+		for _, i := range reservation.Instances {
+			found++
+			id := awssdk.ToString(i.InstanceId)
+			others := slices.DeleteFunc(slices.Clone(i.Tags), func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == groupTag })
+			if err := unmanaged("machine", id, i.Operator, others); err != nil {
+				return err
+			}
+			switch on, err := s.attribute(ctx, id, ec2types.InstanceAttributeNameDisableApiTermination); {
+			case err != nil:
+				return unanswered(ctx, "whether machine "+id+" is protected", err)
+			case on.Or(true):
+				return refusal("protected", "machine %s is, or may be, protected against termination", id)
+			}
+			if do.ScratchDisks {
+				continue
+			}
+			if disks := deleted(i); len(disks) > 0 {
+				return refusal("unsaved-disk", "%s would be deleted with machine %s of the group: declare them scratch", strings.Join(disks, ", "), id)
+			}
+			switch local, err := s.localDisks(ctx, i.InstanceType); {
+			case err != nil:
+				return unanswered(ctx, "whether "+string(i.InstanceType)+" has instance-store disks", err)
+			case local:
+				return refusal("unsaved-disk", "what lies on the instance-store disks of machine %s would be lost: declare them scratch", id)
+			}
+		}
+	}
+	if found < len(ids) {
+		return refusal("unknown", "%d of the group's %d machines that might end cannot be read", len(ids)-found, len(ids))
+	}
+	return nil
+}
+
+// sizing reads a task's group, and what it is to become. Another group under the same name
+// is refused, and so is another machine under that of a member.
+func (s *site) sizing(ctx context.Context, t action.Task) (g types.AutoScalingGroup, want groupParams, was groupSize, err error) {
+	if want, err = decoded[groupParams](t, t.Step.Params); err != nil {
+		return g, want, was, err
+	}
+	if was, err = decoded[groupSize](t, t.Step.Undo); err != nil {
+		return g, want, was, err
+	}
+	if g, err = s.groupNow(ctx, want.Group); err != nil {
+		return g, want, was, err
+	}
+	if t.Ref.Kind == inventory.KindAutoScalingGroup {
+		return g, want, was, identical(t, utc(g.CreatedTime))
+	}
+	i, err := s.machine(ctx, t.Ref.ID)
+	switch {
+	case errors.Is(err, inventory.ErrNotFound):
+		return g, want, was, nil // it has ended, and its group is there
+	case err != nil:
+		return g, want, was, err
+	}
+	return g, want, was, identical(t, utc(i.LaunchTime))
+}
+
+// left are those of the machines to end that a group has in service.
+func left(g types.AutoScalingGroup, want groupParams) []string {
+	var ids []string
+	for _, i := range g.Instances {
+		if id := awssdk.ToString(i.InstanceId); slices.Contains(want.End, id) && i.LifecycleState == types.LifecycleStateInService {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
+	g, want, was, err := s.sizing(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	now, ends := groupSizeOf(g), left(g, want)
+	if len(want.End) == 0 {
+		switch now {
+		case want.groupSize:
+			return "", nil
+		case was:
+		default:
+			return "", refusal("changed", "group %s wants %d machines and at least %d now: another size than when this was planned", want.Group, now.Desired, now.Min)
+		}
+		if err := s.mayShrink(ctx, g, want, t.Do); err != nil {
+			return "", err
+		}
+		return "", s.resize(ctx, want.Group, want.groupSize)
+	}
+	if len(ends) == 0 {
+		return "", nil
+	}
+	again := want
+	again.End, again.Desired = ends, now.Desired-int32(len(ends)) //nolint:gosec // a group has few machines
+	if again.Desired < now.Min {
+		return "", refusal("at-minimum", "group %s has to keep %d machines", want.Group, now.Min)
+	}
+	if err := s.mayShrink(ctx, g, again, t.Do); err != nil {
+		return "", err
+	}
+	for _, id := range ends {
+		_, err := s.hands.autoscaling.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, ShouldDecrementDesiredCapacity: awssdk.Bool(true)})
+		if err != nil {
+			return "", failed("end machine "+id+" of group "+want.Group, err)
+		}
+	}
+	return "", nil
+}
+
+func (s *site) resize(ctx context.Context, group string, to groupSize) error {
+	_, err := s.hands.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: &group, DesiredCapacity: &to.Desired, MinSize: &to.Min})
+	return failed("change the size of group "+group, err)
+}
+
+// lookGroup is complete once the group wants no more machines than it was to, and has no
+// more; of machines that were named, once EC2 says that they are terminated.
+func lookGroup(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
+	g, want, _, err := s.sizing(ctx, t)
+	if err != nil {
+		return action.NotDone, "", err
+	}
+	if len(want.End) == 0 {
+		switch {
+		case groupSizeOf(g).Desired > want.Desired:
+			return action.NotDone, "", nil
+		case len(g.Instances) > int(want.Desired):
+			return action.InProgress, "", nil
+		}
+		return action.Complete, "", nil
+	}
+	if len(left(g, want)) > 0 {
+		return action.NotDone, "", nil
+	}
+	for _, id := range want.End {
+		i, err := twice(ctx, func() (ec2types.Instance, error) { return s.machine(ctx, id) })
+		switch {
+		case errors.Is(err, inventory.ErrNotFound):
+		case err != nil:
+			return action.NotDone, "", err
+		case stateOf(i) != ec2types.InstanceStateNameTerminated:
+			return action.InProgress, string(stateOf(i)), nil
+		}
+	}
+	return action.Complete, "", nil
+}
+
+// restoreGroup gives a group back the size that it had; it launches other machines. After
+// machines that were named it grows by as many, and never past what it wanted before: other
+// machines of it may have ended, or been given back, meanwhile.
+func restoreGroup(ctx context.Context, s *site, t action.Task) error {
+	g, want, was, err := s.sizing(ctx, t)
+	if err != nil {
+		return err
+	}
+	now := groupSizeOf(g)
+	to := was
+	switch {
+	case now == was:
+		return nil
+	case len(want.End) > 0:
+		if now.Desired >= was.Desired {
+			return nil
+		}
+		to = groupSize{Desired: min(now.Desired+int32(len(want.End)), was.Desired), Min: now.Min} //nolint:gosec // a group has few machines
+	case now != want.groupSize:
+		return refusal("changed", "somebody else has changed the size of group %s since: it wants %d machines and at least %d", want.Group, now.Desired, now.Min)
+	}
+	return s.resize(ctx, want.Group, to)
+}

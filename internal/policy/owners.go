@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	glob "path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Owners is the section of the configuration that says which tags resources get that lack
+// them. A tag that a resource has is never changed.
+type Owners struct {
+	// Rules are asked in order; the first that matches and sets a key gives its value.
+	Rules OwnerRules `yaml:"rules"`
+	// Defaults are the values of keys that no rule sets.
+	Defaults map[string]string `yaml:"defaults"`
+}
+
+// OwnerRules are the rules of [Owners].
+type OwnerRules []OwnerRule
+
+// OwnerRule gives tags to the resources that it matches by all of its values.
+type OwnerRule struct {
+	Select Select
+	// Name is a pattern of the resource's name or id, in which * stands for any text and ?
+	// for one letter; empty matches all.
+	Name string
+	// Set are the tags.
+	Set    map[string]string
+	Reason string
+}
+
+// OwnerTag is one tag that a resource is to get, and where its value comes from.
+type OwnerTag struct {
+	Key, Value string
+	// Empty says that the tag is there without a value.
+	Empty bool
+	// From is "owners.rules[0]", with the rule's reason, or "owners.defaults".
+	From string
+}
+
+// The bounds of tags (AWS Tagging Best Practices, "Tag naming limits").
+const (
+	maxTagKey   = 128
+	maxTagValue = 256
+)
+
+// Missing returns the tags that a resource is to get: those that are required and those
+// that its rules and the defaults set, as far as it has no value for them; and the
+// required ones that it lacks even then. A tag that would change an owner that is known is
+// left out. Where its tags are not known, known is false.
+func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.TagMapping) (add []OwnerTag, left []string, known bool) {
+	if r.Tags == nil {
+		return nil, nil, false
+	}
+	given := map[string]OwnerTag{}
+	offer := func(set map[string]string, from string) {
+		for _, k := range slices.Sorted(maps.Keys(set)) {
+			if _, taken := find(given, k); !taken {
+				given[k] = OwnerTag{Key: k, Value: set[k], From: from}
+			}
+		}
+	}
+	for i := range o.Rules {
+		if rule := &o.Rules[i]; rule.match(r) {
+			from := "owners.rules[" + strconv.Itoa(i) + "]"
+			if rule.Reason != "" {
+				from += " (" + rule.Reason + ")"
+			}
+			offer(rule.Set, from)
+		}
+	}
+	offer(o.Defaults, "owners.defaults")
+	after := inventory.Resource{Tags: maps.Clone(r.Tags), Owner: r.Owner}
+	missing, _ := r.Missing(slices.Collect(maps.Keys(given)))
+	for _, k := range slices.Sorted(slices.Values(missing)) {
+		tag := given[k]
+		for have, value := range r.Tags {
+			if inventory.SameTag(have, k) && strings.TrimSpace(value) == "" {
+				tag.Key, tag.Empty = have, true
+			}
+		}
+		with := inventory.Resource{Tags: maps.Clone(after.Tags)}
+		with.Tags[tag.Key] = tag.Value
+		_ = m.Apply(&with) // a keep that cannot be read is no matter here
+		if extends(with.Owner, r.Owner) {
+			add, after = append(add, tag), with
+		}
+	}
+	left, _ = after.Missing(required)
+	return add, left, true
+}
+
+// extends says whether an owner is what another is, as far as that is known.
+func extends(o, known inventory.Owner) bool {
+	same := func(is, was string) bool { return was == "" || is == was }
+	return same(o.Team, known.Team) && same(o.Project, known.Project) && same(o.User, known.User) &&
+		same(o.Environment, known.Environment) && same(o.CostCenter, known.CostCenter)
+}
+
+// find looks a key up as tags are compared.
+func find(given map[string]OwnerTag, key string) (OwnerTag, bool) {
+	for k, t := range given {
+		if inventory.SameTag(k, key) {
+			return t, true
+		}
+	}
+	return OwnerTag{}, false
+}
+
+func (o *OwnerRule) match(r *inventory.Resource) bool {
+	if o.Select.match(r) != usage.True {
+		return false
+	}
+	if o.Name == "" {
+		return true
+	}
+	for _, name := range []string{r.Name, r.ID} {
+		// A slash is a letter like any other.
+		if ok, err := glob.Match(strings.ReplaceAll(o.Name, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00")); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Check says what is wrong, and where: tags that a provider does not take, those that
+// decide what policies may do, and those by which the mapping does not know an owner.
+func (o Owners) Check(m inventory.TagMapping) (where string, err error) {
+	for i, rule := range o.Rules {
+		if err := checkTags(rule.Set, m); err != nil {
+			return "rules[" + strconv.Itoa(i) + "].set", err
+		}
+	}
+	return "defaults", checkTags(o.Defaults, m)
+}
+
+func checkTags(set map[string]string, m inventory.TagMapping) error {
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		v := set[k]
+		switch {
+		case k == "" || utf8.RuneCountInString(k) > maxTagKey || strings.HasPrefix(strings.ToLower(k), "aws:"):
+			return fmt.Errorf("tag %q: a key has 1 to %d letters and does not begin with aws:", k, maxTagKey)
+		case strings.TrimSpace(v) == "" || utf8.RuneCountInString(v) > maxTagValue:
+			return fmt.Errorf("tag %q: a value has 1 to %d letters", k, maxTagValue)
+		}
+		r := inventory.Resource{Tags: map[string]string{k: v}}
+		err := m.Apply(&r)
+		if err != nil || r.Managed || r.Lifetime != "" || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.Gang != "" || inventory.SameTag(k, inventory.TagHold) {
+			return fmt.Errorf("tag %q decides what policies may do to a resource: write it yourself", k)
+		}
+		owner := map[string]string{"team": r.Owner.Team, "project": r.Owner.Project, "user": r.Owner.User, "environment": r.Owner.Environment, "cost-center": r.Owner.CostCenter}
+		for field, value := range owner {
+			if inventory.SameTag(field, k) && value == "" {
+				return fmt.Errorf("tag %q names no owner: tags.%s of the configuration does not list it", k, strings.ReplaceAll(field, "-", "_"))
+			}
+		}
+	}
+	return nil
+}
+
+// UnmarshalYAML reads the list strictly. Mistakes are a *document.Error without a file.
+func (o *OwnerRules) UnmarshalYAML(n ast.Node) error {
+	d := &reader{&document.File{}}
+	return d.Items(n, "owners.rules", func(item ast.Node) error {
+		var rule OwnerRule
+		err := d.selection(item, "an owner rule", &rule.Select,
+			document.Optional("name", func(n ast.Node) (err error) {
+				if rule.Name, err = d.Text(n, "name"); err == nil {
+					if _, bad := glob.Match(rule.Name, ""); bad != nil {
+						err = d.At(n, "name %q is not a pattern", rule.Name)
+					}
+				}
+				return err
+			}),
+			document.Required("set", func(n ast.Node) (err error) { rule.Set, err = d.tags(n); return err }),
+			document.Optional("reason", func(n ast.Node) (err error) { rule.Reason, err = d.Text(n, "reason"); return err }))
+		if err == nil && rule.Name == "" && rule.Select.isEmpty() {
+			err = d.At(item, "an owner rule needs a name or a value to select by; owners.defaults are for all")
+		}
+		*o = append(*o, rule)
+		return err
+	})
+}

@@ -1,0 +1,65 @@
+package round
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// TagSource is the source of proposals to write tags that a person asks for.
+const TagSource = "tag:owner"
+
+// Tagging is what a person wants written on resources that lack tags.
+type Tagging struct {
+	Owners   policy.Owners
+	Required []string
+	// Tags says which tags name the owner.
+	Tags inventory.TagMapping
+	// Wanted says which resources are meant; nil is all.
+	Wanted func(*inventory.Resource) bool
+}
+
+// Untagged is a resource that lacks tags.
+type Untagged struct {
+	Resource *inventory.Resource
+	// Add are the tags that it gets; Left are the required ones for which neither a rule
+	// nor a default has a value.
+	Add  []policy.OwnerTag
+	Left []string
+	// Unknown says that its tags could not be read, so that nothing is written.
+	Unknown bool
+}
+
+// untagged finds the resources that lack tags, and proposes to write those that are known.
+// Tags take nothing away, so that the limits of policies do not hold them back.
+func (e *Engine) untagged(r *Result, now time.Time) {
+	for _, res := range r.Resources {
+		if res.State == inventory.StateDeleting || res.Kind == inventory.KindCommitment || e.Tagging.Wanted != nil && !e.Tagging.Wanted(res) {
+			continue
+		}
+		add, left, known := e.Tagging.Owners.Missing(res, e.Tagging.Required, e.Tagging.Tags)
+		if known && len(add) == 0 && len(left) == 0 {
+			continue
+		}
+		r.Untagged = append(r.Untagged, Untagged{Resource: res, Add: add, Left: left, Unknown: !known})
+		if len(add) == 0 {
+			continue
+		}
+		do := policy.Do{Verb: policy.Tag, Tags: map[string]string{}}
+		var because []string
+		for _, t := range add {
+			do.Tags[t.Key] = t.Value
+			because = append(because, t.Key+"="+t.Value+" by "+t.From)
+		}
+		r.Proposals = append(r.Proposals, action.Proposal{
+			Source: TagSource, Resource: res, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true, Condition: usage.True, ReadAt: now,
+			Limits: policy.Limits{PerHour: math.MaxInt32, Share: 1, DollarsPerHour: math.MaxInt64}, Class: policy.ClassState,
+			Because: "no tag " + strings.Join(because, ", "), Hourly: e.subjects[res.Ref()].hourly,
+		})
+	}
+}
