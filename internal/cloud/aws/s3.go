@@ -103,10 +103,11 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	if err == nil {
 		d.Versioned = inventory.Known(versioning.Status != "") // suspended: the old versions are still there
 	}
+	var rules []reaching
 	lifecycle, err := p.s3.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: b.Name})
 	switch {
 	case err == nil:
-		d.Lifecycle = inventory.Known(lifecycleRules(lifecycle.Rules))
+		d.Lifecycle, rules = inventory.Known(lifecycleRules(lifecycle.Rules)), reachingRules(lifecycle.Rules)
 	case is(err, "NoSuchLifecycleConfiguration"):
 		d.Lifecycle = inventory.Known([]inventory.LifecycleRule{})
 	default:
@@ -125,9 +126,12 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	if size != nil && size.total() < listedFrom {
 		return r
 	}
-	listing, listed := p.prefixes(ctx, name)
+	listing, listed := p.inventoried(ctx, name, rules), true
+	if listing == nil {
+		listing, listed = p.prefixes(ctx, name, size, rules)
+	}
 	if listed {
-		d.Prefixes = inventory.Known(listing.prefixes())
+		d.Prefixes, d.SeenBy = inventory.Known(listing.prefixes()), listing.seenBy
 	}
 	var versions *versionSum
 	if d.Versioned.Or(false) {
@@ -176,7 +180,9 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 			}
 		}
 		for _, t := range r.Transitions {
-			l.TransitionDays[string(t.StorageClass)] = int(awssdk.ToInt32(t.Days))
+			if t.Date == nil {
+				l.TransitionDays[string(t.StorageClass)] = int(awssdk.ToInt32(t.Days))
+			}
 		}
 		if e := r.Expiration; e != nil {
 			l.ExpirationDays = int(awssdk.ToInt32(e.Days))
