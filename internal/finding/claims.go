@@ -17,6 +17,8 @@ type Draft struct {
 	claims []claim
 	// Unknown is why the saving is not known though the claims bound it.
 	Unknown string
+	// Least is the least that is saved where Unknown says why the saving is not known.
+	Least money.Amount
 	// Bound bounds the saving of a finding whose meters have no price.
 	Bound money.Amount
 	// Stands is a finding that claims nothing; its Savings stand as they are.
@@ -295,7 +297,8 @@ func (x *Index) takeSavings(d *Draft, p *purse) error {
 		d.Savings = Saving{Why: "no price for " + Describe(d.Resource) + ": " + unpriced}
 	case d.Unknown != "":
 		if total, err := total.Add(d.Bound); err == nil {
-			d.Savings = Saving{UpperBound: total, Bounded: true, Why: d.Unknown}
+			// What findings before took is not there for the least either.
+			d.Savings = Saving{LowerBound: max(0, d.Least-(d.gross-total)), UpperBound: total, Bounded: true, Why: d.Unknown}
 		} else {
 			return err
 		}

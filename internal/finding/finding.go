@@ -61,11 +61,11 @@ const (
 )
 
 // Saving is dollars a month. Where it cannot be known, Known is false, Why says
-// so and UpperBound is the most it can be.
+// so, LowerBound is the least and UpperBound the most it can be.
 type Saving struct {
-	Known      bool
-	Amount     money.Amount
-	UpperBound money.Amount
+	Known                  bool
+	Amount                 money.Amount
+	LowerBound, UpperBound money.Amount
 	// Bounded says that UpperBound holds; without it not even a bound is known
 	// (an unpriced resource).
 	Bounded bool

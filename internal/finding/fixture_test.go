@@ -141,7 +141,7 @@ func checkShape(t testing.TB, f Finding) {
 	if f.WasteUnknown && (f.Waste != 0 || f.Savings.Known || f.Confidence != Low) {
 		t.Errorf("%s of %s: unknown waste beside known dollars: %+v", f.Rule, f.Resource.ID, f)
 	}
-	if f.Savings.Amount < 0 || f.Waste < 0 || f.Savings.UpperBound < 0 {
+	if f.Savings.Amount < 0 || f.Waste < 0 || f.Savings.UpperBound < 0 || f.Savings.LowerBound < 0 || f.Savings.LowerBound > f.Savings.UpperBound {
 		t.Errorf("%s of %s: negative dollars: %+v", f.Rule, f.Resource.ID, f)
 	}
 	for _, e := range f.Evidence {
@@ -161,6 +161,9 @@ func show(found []Finding) []string {
 		case f.Savings.Known:
 			s += f.Savings.Amount.Cents()
 		case f.Savings.Bounded:
+			if f.Savings.LowerBound > 0 {
+				s += f.Savings.LowerBound.Cents() + ".."
+			}
 			s += "<=" + f.Savings.UpperBound.Cents()
 		default:
 			s += "?"

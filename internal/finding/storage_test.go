@@ -191,7 +191,7 @@ func TestBucketLifecycle(t *testing.T) {
 					b.Prefixes = inventory.Known([]inventory.Prefix{p})
 				})
 			},
-			want: []string{"bucket-no-lifecycle data <=198.66"},
+			want: []string{"bucket-no-lifecycle data 19.87..<=198.66"},
 		},
 		{
 			name: "the listing holds a tenth of the bucket: a bound",
@@ -200,7 +200,7 @@ func TestBucketLifecycle(t *testing.T) {
 					b.Prefixes = inventory.Known([]inventory.Prefix{prefix("imagenet/", tib, 1000, all(tib, 1000))})
 				})
 			},
-			want: []string{"bucket-no-lifecycle data <=198.66"},
+			want: []string{"bucket-no-lifecycle data 19.87..<=198.66"},
 		},
 		{
 			name: "young data: nothing to move yet",
@@ -299,9 +299,84 @@ func TestBucketLifecycle(t *testing.T) {
 	})
 }
 
+// TestPartialLifecycles holds that a rule hides only what it moves or expires itself.
+func TestPartialLifecycles(t *testing.T) {
+	half := int64(bigSize / 2)
+	bucket := func(rules []inventory.LifecycleRule, prefixes ...inventory.Prefix) func(f *fixture) {
+		return func(f *fixture) {
+			f.bucket("data", func(b *inventory.Bucket) {
+				b.Lifecycle = inventory.Known(rules)
+				if len(prefixes) > 0 {
+					b.Prefixes = inventory.Known(prefixes)
+				}
+			})
+		}
+	}
+	archive := func(prefix string, filtered bool) inventory.LifecycleRule {
+		return inventory.LifecycleRule{Enabled: true, Prefix: prefix, Filtered: filtered, TransitionDays: map[string]int{"GLACIER": 90}}
+	}
+	two := func(change ...func(p *inventory.Prefix)) []inventory.Prefix {
+		out := []inventory.Prefix{prefix("imagenet/", half, 5000, all(half, 5000)), prefix("logs/", half, 5000, all(half, 5000))}
+		for _, c := range change {
+			c(&out[0])
+		}
+		return out
+	}
+	some := inventory.Stored{Bytes: half / 2, Objects: 2500}
+	runScenarios(t, []scenario{
+		{name: "a rule for another prefix", build: bucket([]inventory.LifecycleRule{archive("other/", false)}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
+		{name: "a rule that only aborts uploads", build: bucket([]inventory.LifecycleRule{{Enabled: true, AbortMultipartDays: 7}}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
+		{name: "a rule that only ends replaced versions", build: bucket([]inventory.LifecycleRule{{Enabled: true, NoncurrentExpirationDays: 7}}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
+		{name: "a rule for one of two prefixes", build: bucket([]inventory.LifecycleRule{archive("logs/", false)}, two()...), want: []string{"bucket-no-lifecycle data 99.33 wasting 0.00"}},
+		{name: "a rule for each prefix", build: bucket([]inventory.LifecycleRule{archive("logs/", false), archive("imagenet/", false)}, two()...)},
+		{name: "a rule for the whole bucket", build: bucket([]inventory.LifecycleRule{archive("", false)}, two()...)},
+		{name: "the whole bucket, and how old it is is not known", build: bucket([]inventory.LifecycleRule{archive("", false)})},
+		{
+			name:  "one prefix, and what is where is not known",
+			build: bucket([]inventory.LifecycleRule{archive("logs/", false)}),
+			want:  []string{"bucket-no-lifecycle data <=198.66"},
+		},
+		{
+			name: "a rule reaches half of a prefix",
+			build: bucket([]inventory.LifecycleRule{archive("imagenet/raw/", false), archive("logs/", false)}, two(func(p *inventory.Prefix) {
+				p.Standard, p.Reached, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
+			})...),
+			want: []string{"bucket-no-lifecycle data 49.66 wasting 0.00"},
+		},
+		{
+			name: "a rule that tags narrow: a minimum and a maximum",
+			build: bucket([]inventory.LifecycleRule{archive("imagenet/", true), archive("logs/", false)}, two(func(p *inventory.Prefix) {
+				p.Standard, p.Perhaps, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
+			})...),
+			want: []string{"bucket-no-lifecycle data 49.66..<=99.33"},
+		},
+		{
+			name: "half of a prefix is in the archive already",
+			build: bucket(nil, two(func(p *inventory.Prefix) {
+				p.Standard, p.Older, p.Class = some, all(some.Bytes, some.Objects), "GLACIER"
+			})...),
+			want: []string{"bucket-no-lifecycle data 148.99 wasting 0.00"},
+		},
+		{
+			name: "a listing past its bound: a minimum and a maximum",
+			build: bucket(nil, two(func(p *inventory.Prefix) {
+				p.Complete, p.Stored, p.Older = false, some, all(some.Bytes, some.Objects)
+			})...),
+			want: []string{"bucket-no-lifecycle data 148.99..<=198.66"},
+		},
+		{
+			name: "past its bound with a rule for the other prefix",
+			build: bucket([]inventory.LifecycleRule{archive("logs/", false)}, two(func(p *inventory.Prefix) {
+				p.Complete, p.Stored, p.Older = false, some, all(some.Bytes, some.Objects)
+			})...),
+			want: []string{"bucket-no-lifecycle data 49.66..<=99.33"},
+		},
+	})
+}
+
 func TestBucketLeftovers(t *testing.T) {
 	ruled := func(b *inventory.Bucket) {
-		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{Enabled: true, Prefix: "other/", ExpirationDays: 10}})
+		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{Enabled: true, TransitionDays: map[string]int{"STANDARD_IA": 30}}})
 	}
 	stale := func(b *inventory.Bucket) {
 		p := prefix("llm/checkpoints/", bigSize, 100, all(bigSize, 100))

@@ -164,6 +164,9 @@ type Bucket struct {
 	Noncurrent Fact[Listing]
 	// Prefixes is what a bounded listing saw under each top-level prefix.
 	Prefixes Fact[[]Prefix]
+	// SeenBy says how the objects were seen, for people: "listing of 5 calls",
+	// "S3 Inventory of 2026-11-20".
+	SeenBy string
 }
 
 // Uploads are incomplete multipart uploads.
@@ -187,11 +190,17 @@ type Listing struct {
 type Prefix struct {
 	Name string
 	Listing
-	// Small counts objects under 128 KiB, which gain nothing in infrequent access
-	// and are not moved.
+	// Standard is what of it lies in the standard class. Where it is zero and Class says
+	// the standard class, all of it does.
+	Standard Stored
+	// Reached is what of Standard an enabled lifecycle rule moves or expires, Perhaps what
+	// only rules do that tags or dates narrow, which a listing does not show.
+	Reached, Perhaps Stored
+	// Small counts objects of the standard class under 128 KiB, which gain nothing in
+	// infrequent access and are not moved.
 	Small Stored
-	// Older maps an age in days (30, 90, 180) to what is older than that, small
-	// objects left out.
+	// Older maps an age in days (30, 90, 180) to what of the standard class is older than
+	// that and reached by no rule, small objects left out.
 	Older map[int]Stored
 	// Newest and Oldest are modification times; zero when nothing was seen.
 	Newest, Oldest time.Time

@@ -35,6 +35,9 @@ func TestEmbeddedPrices(t *testing.T) {
 		{"p2.xlarge", "0.90", func() (Price, error) { return b.OnDemand("p2.xlarge", "us-east-1") }},
 		{"c5.9xlarge in proportion", "1.728", func() (Price, error) { return b.OnDemand("c5.9xlarge", "eu-west-1") }},
 		{"t3.nano in proportion", "0.0052", func() (Price, error) { return b.OnDemand("t3.nano", "us-east-1") }},
+		{"Graviton", "0.1632", func() (Price, error) { return b.OnDemand("m7g.xlarge", "us-east-1") }},
+		{"AMD", "0.0765", func() (Price, error) { return b.OnDemand("c6a.large", "us-east-1") }},
+		{"with local disks", "0.343", func() (Price, error) { return b.OnDemand("i4i.xlarge", "us-east-1") }},
 		{"metal at its own price", "4.7124", func() (Price, error) { return b.OnDemand("c7i.metal-24xl", "us-east-1") }},
 		{"spot", "8.0001", func() (Price, error) { return b.Spot("p4d.24xlarge", "us-east-1") }},
 		{"SageMaker", "1.408", func() (Price, error) { return b.Managed("sagemaker", "g5.xlarge", "us-west-2") }},
@@ -49,6 +52,31 @@ func TestEmbeddedPrices(t *testing.T) {
 		p, err := tc.price()
 		if err != nil || p.Rate.String() != tc.want {
 			t.Errorf("%s: got %s, %v; want %s", tc.name, p.Rate, err, tc.want)
+		}
+	}
+}
+
+// TestGeneralFamilies: the t, m, c, r, i and d families of Intel, AMD and Graviton are in
+// the book with all their sizes from large on.
+func TestGeneralFamilies(t *testing.T) {
+	b := book(t)
+	for _, family := range strings.Fields("t2 t3 t3a t4g m4 m5 m5a m5ad m5d m5dn m5n m6a m6g m6gd m6i m6id m7a m7g m7gd m7i m8a m8g m8i c4 c5 c5a c5ad c5d c5n c6a c6g c6gd c6gn c6i c6id " +
+		"c7a c7g c7gd c7gn c7i c8a c8g c8i r4 r5 r5a r5b r5d r5n r6a r6g r6gd r6i r6id r7a r7g r7gd r7i r8a r8g r8i i3 i3en i4g i4i i7i i7ie i8g d2 d3 d3en") {
+		sizes := 0
+		for _, m := range b.Machines() {
+			if m.Family != family {
+				continue
+			}
+			sizes++
+			if p, err := b.OnDemand(m.Type, "us-east-1"); err != nil || p.Source == "" || p.AsOf.IsZero() {
+				t.Errorf("%s: %+v, %v", m.Type, p, err)
+			}
+			if arm := strings.Contains(family[2:], "g"); arm != (m.Arch == "arm64") {
+				t.Errorf("%s is %s", m.Type, m.Arch)
+			}
+		}
+		if sizes < 4 {
+			t.Errorf("%d sizes of %s", sizes, family)
 		}
 	}
 }
@@ -198,7 +226,7 @@ func TestMachineFacts(t *testing.T) {
 	for i, m := range machines {
 		a, ok := b.Accelerator(m.Accelerator)
 		switch {
-		case m.Source == "" || m.AsOf.IsZero() || m.Cloud != AWS || m.Arch == "" || m.ReleaseYear == 0 || !strings.HasPrefix(m.Type, m.Family+"."):
+		case m.Source == "" || m.AsOf.IsZero() || m.Cloud != AWS || m.Arch == "" || (m.ReleaseYear == 0 && m.Accelerator != "") || !strings.HasPrefix(m.Type, m.Family+"."):
 			t.Errorf("%s is not whole: %+v", m.Type, m)
 		case m.Accelerator != "" && !ok:
 			t.Errorf("%s has an accelerator %q that is not known", m.Type, m.Accelerator)

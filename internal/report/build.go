@@ -188,6 +188,10 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		out.MonthlySavingsUSD, out.SavingsUpperBoundUSD = USD(f.Savings.Amount), USD(f.Savings.Amount)
 	case f.Savings.Bounded:
 		out.SavingsUpperBoundUSD = USD(f.Savings.UpperBound)
+		if f.Savings.LowerBound > 0 {
+			least := USD(f.Savings.LowerBound)
+			out.SavingsLowerBoundUSD = &least
+		}
 	case f.Waste == 0:
 		// Nothing bounds what it saves because nothing says what it costs.
 		out.MonthlyWasteUSD = known(0, !wasteful(f.Step) || out.MonthlyCostUSD.Known())

@@ -232,7 +232,10 @@ type Finding struct {
 	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
 	// SavingsUpperBoundUSD is the most the fix saves; null when there is no bound.
 	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
-	SavingsUnknown       string  `json:"savings_unknown,omitempty"`
+	// SavingsLowerBoundUSD is the least that the fix saves where that is known of a saving
+	// that is not; it is left out otherwise.
+	SavingsLowerBoundUSD *Dollars `json:"savings_lower_bound_usd,omitempty"`
+	SavingsUnknown       string   `json:"savings_unknown,omitempty"`
 	// MonthlyWasteUSD is what is spent on nothing, at the rate of now; null when it has no
 	// price, and when nothing measured the use of the resource. In the second case
 	// SavingsUpperBoundUSD bounds it too.

@@ -50,6 +50,9 @@ var (
 		r.Transitions = []s3types.Transition{{Days: aws.Int32(30), StorageClass: s3types.TransitionStorageClassStandardIa},
 			{Days: aws.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}
 	})
+	exportsToArchive = lifecycleRule("exports", "exports/", func(r *s3types.LifecycleRule) {
+		r.Transitions = []s3types.Transition{{Days: aws.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}
+	})
 	abortUploads = lifecycleRule("uploads", "", func(r *s3types.LifecycleRule) {
 		r.AbortIncompleteMultipartUpload = &s3types.AbortIncompleteMultipartUpload{DaysAfterInitiation: aws.Int32(7)}
 	})
@@ -62,6 +65,9 @@ func (b *seeder) buckets(ctx context.Context) error {
 	for _, x := range []bucket{
 		{name: "acme-vision-datasets", region: east, owner: ana, objects: []objects{{"datasets/imagenet/", 160, 64 * gib, days(200)}},
 			rule: "bucket-no-lifecycle", want: Planted{SavingsUSD: archived("10240"), Note: "10,240 GiB in Standard, all of it 200 days old"}},
+		{name: "acme-vision-frames", region: east, owner: ben, objects: []objects{{"frames/", 16, 640 * gib, days(200)}, {"exports/", 4, gib, days(200)}},
+			rules: []s3types.LifecycleRule{abortUploads, exportsToArchive}, rule: "bucket-no-lifecycle",
+			want: Planted{SavingsUSD: archived("10240"), Note: "a rule archives exports/, nothing moves the 10,240 GiB of frames/"}},
 		{name: "acme-language-checkpoints", region: east, owner: bo, objects: []objects{
 			{"checkpoints/run-1/", 20, 40 * gib, days(150)}, {"checkpoints/run-2/", 20, 40 * gib, days(120)}},
 			rules: []s3types.LifecycleRule{abortUploads}, rule: "checkpoint-stale", want: Planted{SavingsUSD: archived("1600"), Note: "1,600 GiB, the newest 120 days old"}},

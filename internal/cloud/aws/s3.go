@@ -104,11 +104,13 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 		d.Versioned = inventory.Known(versioning.Status != "") // suspended: the old versions are still there
 	}
 	var document []byte
+	var rules []reaching
 	lifecycle, err := p.s3.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: b.Name}, s3.WithAPIOptions(captured(&document)))
 	switch {
 	case err == nil:
 		d.Lifecycle, d.LifecycleDocument = inventory.Known(lifecycleRules(lifecycle.Rules)), inventory.Known(string(document))
 		d.MinimumSize = string(lifecycle.TransitionDefaultMinimumObjectSize)
+		rules = reachingRules(lifecycle.Rules)
 	case is(err, "NoSuchLifecycleConfiguration"):
 		d.Lifecycle, d.LifecycleDocument = inventory.Known([]inventory.LifecycleRule{}), inventory.Known("")
 	default:
@@ -127,9 +129,12 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	if size != nil && size.total() < listedFrom {
 		return r
 	}
-	listing, listed := p.prefixes(ctx, name)
+	listing, listed := p.inventoried(ctx, name, rules), true
+	if listing == nil {
+		listing, listed = p.prefixes(ctx, name, size, rules)
+	}
 	if listed {
-		d.Prefixes = inventory.Known(listing.prefixes())
+		d.Prefixes, d.SeenBy = inventory.Known(listing.prefixes()), listing.seenBy
 	}
 	var versions *versionSum
 	if d.Versioned.Or(false) {
@@ -178,7 +183,9 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 			}
 		}
 		for _, t := range r.Transitions {
-			l.TransitionDays[string(t.StorageClass)] = int(awssdk.ToInt32(t.Days))
+			if t.Date == nil {
+				l.TransitionDays[string(t.StorageClass)] = int(awssdk.ToInt32(t.Days))
+			}
 		}
 		if e := r.Expiration; e != nil {
 			l.ExpirationDays = int(awssdk.ToInt32(e.Days))

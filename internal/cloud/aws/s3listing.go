@@ -30,7 +30,10 @@ var ages = []int{30, 90, 180}
 // listing is what a bounded listing of a bucket saw.
 type listing struct {
 	now      time.Time
+	rules    []reaching
 	complete bool
+	// seenBy says how the objects were seen.
+	seenBy   string
 	byPrefix map[string]*prefix
 	crowded  bool // there are more prefixes than are kept apart
 	classes  map[string]inventory.Stored
@@ -43,17 +46,29 @@ type prefix struct {
 	after   string           // the last key seen; the listing goes on behind it
 }
 
+// largeFactor is how many times the bound of calls the listing of a bucket has that holds
+// largeBucket or more: what can be saved there is worth the calls.
+const (
+	largeFactor = 20
+	largeBucket = 1 << 40
+)
+
 // prefixes lists a bucket within the bound. A small bucket takes one call. A large one
 // has its first page, one list of its top-level prefixes, and then a page of each
 // prefix in turn, so that the pages are not all spent on the first of them.
-func (p *place) prefixes(ctx context.Context, bucket string) (*listing, bool) {
-	l := &listing{now: p.now(), byPrefix: map[string]*prefix{}, classes: map[string]inventory.Stored{}}
-	budget := p.scan.cloud.options.ListPages
+func (p *place) prefixes(ctx context.Context, bucket string, size *bucketSize, rules []reaching) (*listing, bool) {
+	l := newListing(p.now(), rules)
+	budget, calls := p.scan.cloud.options.ListPages, 0
+	if size != nil && size.classes[standardClass] >= largeBucket {
+		budget *= largeFactor
+	}
+	defer func() { l.seenBy = "listing of " + count(calls, "call") }()
 	list := func(in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, bool) {
 		in.Bucket, in.MaxKeys = &bucket, awssdk.Int32(objectsPage)
 		out, err := p.s3.ListObjectsV2(ctx, in)
 		p.missed(ctx, "s3:ListObjectsV2", bucket, err)
 		budget--
+		calls++
 		return out, err == nil
 	}
 	out, ok := list(&s3.ListObjectsV2Input{})
@@ -105,6 +120,10 @@ func (p *place) prefixes(ctx context.Context, bucket string) (*listing, bool) {
 	return l, true
 }
 
+func newListing(now time.Time, rules []reaching) *listing {
+	return &listing{now: now, rules: rules, byPrefix: map[string]*prefix{}, classes: map[string]inventory.Stored{}}
+}
+
 // topPrefix is the part of a key up to and with its first slash; empty for a key
 // without one.
 func topPrefix(key string) string {
@@ -150,8 +169,20 @@ func (l *listing) add(objects []types.Object) (last string) {
 				f.Newest = modified
 			}
 		}
+		if class != standardClass {
+			continue
+		}
+		f.Standard = plus(f.Standard, size)
 		if size < smallObject {
 			f.Small = plus(f.Small, size)
+			continue
+		}
+		switch reaches(l.rules, last, size) {
+		case reached:
+			f.Reached = plus(f.Reached, size)
+			continue
+		case perhaps:
+			f.Perhaps = plus(f.Perhaps, size)
 			continue
 		}
 		for _, days := range ages {

@@ -111,7 +111,7 @@ func TestListingIsBoundedAndHonest(t *testing.T) {
 		web := httptest.NewServer(srv)
 		defer web.Close()
 		bound := rapid.IntRange(1, 12).Draw(t, "bound")
-		l, ok := lister(web.URL, bound).prefixes(t.Context(), "bucket")
+		l, ok := lister(web.URL, bound).prefixes(t.Context(), "bucket", nil, nil)
 		if !ok {
 			t.Fatal("the bucket could not be listed")
 		}
@@ -153,7 +153,7 @@ func TestLargeBucketIsSeenPrefixByPrefix(t *testing.T) {
 	}
 	web := httptest.NewServer(srv)
 	defer web.Close()
-	l, ok := lister(web.URL, 5).prefixes(t.Context(), "bucket")
+	l, ok := lister(web.URL, 5).prefixes(t.Context(), "bucket", nil, nil)
 	if !ok || l.complete {
 		t.Fatalf("listed %v, to its end %v", ok, l.complete)
 	}

@@ -222,14 +222,15 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	for i := range prefixes {
 		p := &prefixes[i]
 		// A listing that stopped at its bound may have missed the newest object.
-		if kindOf(p.Name) != checkpointPrefix || !p.Complete || p.Newest.IsZero() || !inStandard(b, p) || handled(rules, p.Name) {
+		here := standardOf(b, p)
+		if kindOf(p.Name) != checkpointPrefix || !p.Complete || p.Newest.IsZero() || handled(rules, p.Name) {
 			continue
 		}
 		quiet := x.Now.Sub(p.Newest)
 		if quiet < x.Thresholds.CheckpointStale {
 			continue
 		}
-		moving := inventory.Stored{Bytes: p.Bytes - p.Small.Bytes, Objects: p.Objects - p.Small.Objects}
+		moving := inventory.Stored{Bytes: here.Bytes - p.Small.Bytes, Objects: here.Objects - p.Small.Objects}
 		if moving.Bytes <= 0 {
 			continue
 		}

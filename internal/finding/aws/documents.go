@@ -69,7 +69,7 @@ func archiveRule(t finding.Thresholds, prefix string) change.Rule {
 // all of it is data that lies in the standard class.
 func alike(b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	for i := range prefixes {
-		if kindOf(prefixes[i].Name) != dataPrefix || !inStandard(b, &prefixes[i]) {
+		if kindOf(prefixes[i].Name) != dataPrefix || standardOf(b, &prefixes[i]).Bytes == 0 {
 			return false
 		}
 	}

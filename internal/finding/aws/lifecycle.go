@@ -1,6 +1,8 @@
 package aws
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/change"
@@ -37,20 +39,46 @@ type moves struct {
 	infrequent, archive, expire, small stored
 	// rules do that: they are what is put.
 	rules []change.Rule
+	// open is what lies in the standard class and no rule moves, perhaps what only rules
+	// may move that tags or dates narrow, reached what rules move.
+	open, perhaps, reached int64
 }
 
-// inStandard says whether a prefix lies in the standard class.
-func inStandard(b *inventory.Bucket, p *inventory.Prefix) bool {
-	if p.Class != "" {
-		return p.Class == standard
+// bytes is what the proposal moves or expires.
+func (m *moves) bytes() int64 { return m.infrequent.Bytes + m.archive.Bytes + m.expire.Bytes }
+
+// standardOf is what of a prefix lies in the standard class.
+func standardOf(b *inventory.Bucket, p *inventory.Prefix) inventory.Stored {
+	switch {
+	case p.Standard.Objects > 0:
+		return p.Standard
+	case p.Class == standard:
+		return p.Stored
+	case p.Class != "":
+		return inventory.Stored{}
 	}
 	sizes, known := b.Sizes.Get()
 	for class, n := range sizes {
 		if class != standard && n > 0 {
-			return false
+			return inventory.Stored{}
 		}
 	}
-	return known
+	if !known {
+		return inventory.Stored{}
+	}
+	return p.Stored
+}
+
+// moving says whether a rule moves or expires objects by their age.
+func moving(r *inventory.LifecycleRule) bool {
+	return r.Enabled && (r.ExpirationDays > 0 || len(r.TransitionDays) > 0)
+}
+
+// covered says whether a rule moves or expires everything under a prefix.
+func covered(rules []inventory.LifecycleRule, prefix string) bool {
+	return slices.ContainsFunc(rules, func(r inventory.LifecycleRule) bool {
+		return moving(&r) && !r.Filtered && strings.HasPrefix(prefix, r.Prefix)
+	})
 }
 
 // older returns what is older than an age under a prefix: exactly, or where that
@@ -69,24 +97,34 @@ func less(a, b inventory.Stored) inventory.Stored {
 	return inventory.Stored{Bytes: max(0, a.Bytes-b.Bytes), Objects: max(0, a.Objects-b.Objects)}
 }
 
-// propose adapts the proposals to what is under each prefix: data goes to
-// infrequent access and then to the archive, experiments expire, checkpoints are
-// another rule's matter, small objects stay. The rules that do so come with them.
-func propose(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) moves {
+// propose adapts the proposals to what is under each prefix that no rule covers: data goes
+// to infrequent access and then to the archive, experiments expire, checkpoints are
+// another rule's matter, small objects stay. The rules that do so come with them: one for
+// the bucket where that is asked for, else one for each prefix.
+func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix, whole bool) moves {
 	var m moves
-	whole := alike(b, prefixes)
 	if whole {
 		m.rules = []change.Rule{colderRule(x.Thresholds, "")}
 	}
 	for i := range prefixes {
 		p := &prefixes[i]
+		here := standardOf(b, p)
 		// No rule is for the objects beside the prefixes alone.
-		if !inStandard(b, p) || p.Name == "" && !whole {
+		if here.Bytes == 0 || p.Name == "" && !whole {
 			continue
 		}
-		switch kindOf(p.Name) {
-		case checkpointPrefix:
+		if covered(rules, p.Name) {
+			m.reached += here.Bytes
 			continue
+		}
+		m.reached += p.Reached.Bytes
+		kind := kindOf(p.Name)
+		if kind == checkpointPrefix {
+			continue
+		}
+		m.perhaps += p.Perhaps.Bytes
+		m.open += max(0, here.Bytes-p.Reached.Bytes-p.Perhaps.Bytes-p.Small.Bytes)
+		switch kind {
 		case experimentPrefix:
 			m.rules = append(m.rules, expireRule(x.Thresholds, p.Name))
 			gone := older(p, x.Thresholds.ExpireDays)
@@ -108,7 +146,10 @@ func propose(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix)
 // listed says whether the listing of a bucket saw all of it: no prefix stopped at
 // its bound, and together they hold what the bucket's size says.
 func listed(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) bool {
-	var total int64
+	total := int64(0)
+	if old, known := b.Noncurrent.Get(); known && old.Complete {
+		total = old.Bytes // the bucket's size holds replaced versions too
+	}
 	for i := range prefixes {
 		if !prefixes[i].Complete {
 			return false
@@ -123,48 +164,58 @@ func listed(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) 
 	return known && float64(total) >= x.Thresholds.Coverage*float64(size)
 }
 
-// bucketNoLifecycle finds buckets whose objects stay in the standard class for
-// ever, and proposes rules by prefix. The saving counts what lies there now: the
-// cheaper class's own price, what it adds for each object, and small objects that
-// stay; the fees of moving are told beside it with the time that repays them.
+// bucketNoLifecycle finds what of a bucket stays in the standard class for ever, and
+// proposes rules by prefix. A rule hides only what it moves or expires itself: one for
+// another prefix, one that only aborts uploads, or a disabled one hides nothing. The saving
+// counts what lies there now: the cheaper class's own price, what it adds for each object,
+// and small objects that stay; the fees of moving are told beside it with the time that
+// repays them. Where not all was seen, the saving is a minimum, of what was seen, and a
+// maximum, of everything archived.
 func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok || empty(b) {
 		return nil
 	}
 	rules, known := b.Lifecycle.Get()
-	if !known {
+	total, sized := standardBytes(b)
+	if !known || covered(rules, "") || (sized && total == 0) {
 		return nil
 	}
-	for _, r := range rules {
-		if r.Enabled {
-			return nil
+	enabled := 0
+	for i := range rules {
+		if moving(&rules[i]) {
+			enabled++
 		}
 	}
-	total, sized := standardBytes(b)
-	if sized && total == 0 {
+	prefixes, known := b.Prefixes.Get()
+	m := propose(x, b, rules, prefixes, !known || enabled == 0 && alike(b, prefixes))
+	all := known && listed(x, b, prefixes)
+	if all && enabled > 0 && m.open+m.perhaps == 0 {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "no lifecycle rule",
-		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", "0")},
-		Fix:        finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial},
+		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", usage.Number(float64(enabled), 0))},
+		Fix:        finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial},
 	}}
-	if sized {
+	switch {
+	case sized && enabled == 0:
 		d.Because = finding.Size(total) + " in the standard class, no lifecycle rule"
+	case all:
+		d.Because = finding.Size(m.open+m.perhaps) + " in the standard class, no rule moves it"
+	case sized:
+		d.Because = "up to " + finding.Size(total-m.reached) + " in the standard class, no rule moves it"
+	}
+	if sized {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "standard_bytes", usage.Number(float64(total), 0)))
 	}
-	prefixes, known := b.Prefixes.Get()
-	if !known || !listed(x, b, prefixes) {
-		d.Confidence = finding.Medium
-		d.Unknown = "how old the objects are is not known; all of them archived"
-		d.Fix.Change = putLifecycle(b, colderRule(x.Thresholds, ""))
-		priceMoves(x, d, s, b, &moves{archive: stored{inventory.Stored{Bytes: total}}})
-		return d
+	if m.reached > 0 {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "moved_by_rules", finding.Size(m.reached)))
 	}
-	m := propose(x, b, prefixes)
-	d.Fix.Change = putLifecycle(b, m.rules...)
+	if b.SeenBy != "" {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", b.SeenBy))
+	}
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
 		d.Fix.Note = "expires experiments after " + finding.Count(int64(x.Thresholds.ExpireDays), "day") + ": what has expired is gone"
@@ -172,20 +223,54 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
 	}
+	switch {
+	case !all:
+		return unseen(x, d, s, b, &m, total, enabled > 0 && !known)
+	case m.perhaps > 0:
+		d.Unknown = "rules that tags or dates narrow may move " + finding.Size(m.perhaps) + " of it already"
+		most := m
+		most.archive.Bytes += m.perhaps
+		atLeast(x, d, s, b, &m)
+		priceMoves(x, d, s, b, &most)
+		return d
+	}
 	priceMoves(x, d, s, b, &m)
 	return d
 }
 
-// priceMoves adds to a draft what its moves save a month and cost once, as evidence,
-// note and claim.
-func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
-	moved := m.infrequent.Bytes + m.archive.Bytes + m.expire.Bytes
-	saved, err := standardSaved(x, s, b, moved)
-	if err != nil {
-		d.NoPrice(s, err)
-		return
+// unseen prices a bucket of which not all objects were seen: at least what was seen to be
+// old, at most all that rules were not seen to move, archived.
+func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves, total int64, blind bool) *finding.Draft {
+	d.Confidence = finding.Medium
+	d.Unknown = "how old the objects are is not known; all of them archived"
+	if blind {
+		d.Confidence = finding.Low // which of it the rules move is not known either
+		d.Unknown = "how old the objects are is not known, nor which of them the rules move; all of them archived"
 	}
-	keeps, fees := money.Amount(0), money.Amount(0)
+	if m.bytes() > 0 && !(m.expire.Bytes > 0 && b.Versioned.Or(true)) {
+		atLeast(x, d, s, b, m)
+	}
+	most := moves{expire: m.expire}
+	most.archive.Bytes = max(0, total-m.reached-m.expire.Bytes)
+	priceMoves(x, d, s, b, &most)
+	return d
+}
+
+// atLeast adds what moves save at least to a draft whose saving is only bounded.
+func atLeast(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
+	if monthly, _, err := worth(x, s, b, m); err == nil && monthly > 0 {
+		d.Least = monthly
+		d.Evidence = append(d.Evidence, finding.Priced("monthly_saving_at_least_usd", monthly, "price book"))
+	}
+}
+
+// worth is what moves save a month at today's sizes, and what they cost once.
+func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) (monthly, fees money.Amount, err error) {
+	saved, err := standardSaved(x, s, b, m.bytes())
+	if err != nil {
+		return 0, 0, err
+	}
+	keeps := money.Amount(0)
 	add := func(to *money.Amount, item price.Item, n, per int64) {
 		if n == 0 || err != nil {
 			return
@@ -204,11 +289,17 @@ func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inven
 	add(&keeps, "s3:STANDARD", m.archive.Objects*archiveNameBytes, gib)
 	add(&fees, "s3:transition:STANDARD_IA", m.infrequent.Objects, 1)
 	add(&fees, "s3:transition:GLACIER", m.archive.Objects, 1)
+	return max(0, saved-keeps), fees, err
+}
+
+// priceMoves adds to a draft what its moves save a month and cost once, as evidence,
+// note and claim.
+func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
+	monthly, fees, err := worth(x, s, b, m)
 	if err != nil {
 		d.NoPrice(s, err)
 		return
 	}
-	monthly := max(0, saved-keeps)
 	explain(x, d, s, m, monthly, fees)
 	if !d.ClaimAmount(s, standardMeter, monthly, finding.SavingsOnly) {
 		d.NoPrice(s, nil)
