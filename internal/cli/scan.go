@@ -43,6 +43,8 @@ type sourceFlags struct {
 	columns     string
 	step        string
 	resource    string
+	// transient says that nothing is kept.
+	transient bool
 }
 
 func (f *sourceFlags) add(fl *pflag.FlagSet) {
@@ -148,6 +150,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return err
 	}
+	f.transient = f.noSave
 	setting, err := a.setting(ctx, cfg, f.sourceFlags)
 	if err != nil {
 		return err
@@ -268,6 +271,9 @@ func (a *app) lister(ctx context.Context, f sourceFlags, cfg config.Config, book
 		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, Profile: cfg.AWS.Profile,
 		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
 		Size: book.Size,
+	}
+	if cfg.DataDir != "" {
+		o.Bills = keptBills{cfg.DataDir, f.transient}
 	}
 	if len(f.regions) > 0 {
 		o.Regions = f.regions
