@@ -103,11 +103,69 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"plan commit --from ledger --since 2020-01-01 --until 2020-02-01": "the ledger has no hour",
-		"plan commit --from bill":                                         "give --offers FILE",
-		"plan commit --from thin-air":                                     "--from",
-		"plan commit --from ledger --usage x.csv":                         "one or the other",
+		"plan commit --from bill":                 "give --offers FILE",
+		"plan commit --from thin-air":             "--from",
+		"plan commit --from ledger --usage x.csv": "one or the other",
 	} {
 		if code, _, errs := d.run(strings.Fields(args)...); code == ExitDone || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d: %s", args, code, errs)
+		}
+	}
+}
+
+// TestPlansFromAScan: machines are right-sized and serving fleets planned from the account
+// itself. What is planned carries the load at the target, and no fleet in the band changes.
+func TestPlansFromAScan(t *testing.T) {
+	d := newDesktop(t)
+	code, out, errs := d.run("plan", "capacity", "--from", "scan", "--demo", "-o", "json")
+	if code != ExitDone {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	var doc struct {
+		Fleets []struct {
+			Type     string
+			Machines int
+			Load     float64 `json:"load_machines"`
+			Busy     float64 `json:"utilization"`
+			Replicas int
+			After    float64 `json:"utilization_after"`
+			Saving   *string `json:"monthly_saving_usd"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Fleets) == 0 {
+		t.Fatalf("%d fleets, %v", len(doc.Fleets), err)
+	}
+	grown := 0
+	for _, f := range doc.Fleets {
+		if inBand := f.Busy >= 0.6 && f.Busy <= 0.8; inBand != (f.Replicas == f.Machines) {
+			t.Errorf("%d machines at %v become %d", f.Machines, f.Busy, f.Replicas)
+		}
+		if f.After > 0.8 || f.Saving == nil {
+			t.Errorf("%+v: too busy afterwards, or without a price", f)
+		}
+		if f.Replicas > f.Machines {
+			grown++
+			if !strings.HasPrefix(*f.Saving, "-") {
+				t.Errorf("%+v: more machines save %s", f, *f.Saving)
+			}
+		}
+	}
+	if grown == 0 {
+		t.Error("the saturated fleet of the demo does not grow")
+	}
+	code, out, errs = d.run("plan", "rightsize", "--from", "scan", "--demo", "-o", "json")
+	if code != ExitDone || !strings.Contains(out, `"defect-train-02"`) || !strings.Contains(out, `"g6.8xlarge"`) {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	for args, want := range map[string]string{
+		"plan rightsize --from ledger":                  "--from scan",
+		"plan capacity --from ledger":                   "--from scan",
+		"plan rightsize --from scan --usage x.csv":      "one or the other",
+		"plan capacity --from scan --qps 5":             "one or the other",
+		"plan capacity --from scan --demo --headroom 2": "--headroom",
+		"plan capacity --from scan --cloud nowhere":     "--cloud",
+	} {
+		if code, _, errs := d.run(strings.Fields(args)...); code != ExitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d: %s", args, code, errs)
 		}
 	}
