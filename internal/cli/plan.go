@@ -18,8 +18,9 @@ func (a *app) newPlan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Which machine, how many slices, what to commit to, spot or not, how many replicas",
-		Long: `Planners over files: nothing is read from an account and nothing is changed. Each shows
-its work: what it assumes, what the data covers, and what would change the answer.`,
+		Long: `Planners over files, or with --from over what curfew knows: a scan of the account, its
+ledger, imported bills. Nothing is changed. Each shows its work: what it assumes, what the
+data covers, and what would change the answer.`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -18,6 +18,8 @@ import (
 
 // capacityFlags are the flags of plan capacity.
 type capacityFlags struct {
+	source                                                  sourceFlags
+	from                                                    string
 	qps, qpsPerGPU                                          float64
 	maxBatch, replicas                                      int
 	headroom, profile, p99, arrivals, price, coldStart, out string
@@ -30,19 +32,38 @@ func (a *app) newPlanCapacity() *cobra.Command {
 		Short: "How many replicas a rate of requests needs, and what they cost",
 		Long: `From requests a second and what one replica serves, or the time of a batch (a·n + b), to
 replicas, latency and cost. One replica is computed as a batch-service queue, several are
-simulated, and --arrivals replays what was recorded in place of Poisson arrivals.`,
-		Example: `  curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
+simulated, and --arrivals replays what was recorded in place of Poisson arrivals. Without
+--headroom, --p99 and --replicas it aims at 70 % utilization. --from scan plans the machines
+of each serving fleet of the account.`,
+		Example: `  curfew plan capacity --from scan
+  curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
   curfew plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms --price 1.006
   curfew plan capacity --arrivals requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", f.out, planOutputs...); err != nil {
 				return err
 			}
-			return a.planCapacity(f)
+			if f.from == "" {
+				return a.planCapacity(f)
+			}
+			if err := fromScan("capacity", f.from, f.qps != 0 || f.qpsPerGPU != 0 || f.arrivals != "" || f.profile != "" || f.p99 != "" || f.replicas != 0); err != nil {
+				return err
+			}
+			target := capacity.DefaultTarget
+			if f.headroom != "" {
+				headroom, err := capacity.ParseHeadroom(f.headroom)
+				if err != nil {
+					return usageError("--headroom: %w", err)
+				}
+				target = 1 - headroom
+			}
+			return a.capacityScan(c.Context(), f, target)
 		},
 	}
 	fl := c.Flags()
+	f.source.addAccount(fl)
+	fl.StringVar(&f.from, "from", "", "scan: plan the serving fleets of the account by their measured load")
 	fl.Float64Var(&f.qps, "qps", 0, "requests a second (default with --arrivals: their own rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests a second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70 % utilization, unless --p99 or --replicas is given)")

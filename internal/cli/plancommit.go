@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +16,11 @@ import (
 
 // commitFlags are the flags of plan commit.
 type commitFlags struct {
-	usage, offers, existing, output string
-	online                          bool
-	drop                            float64
+	periodFlags
+	usage, from, offers, existing, output string
+	online                                bool
+	drop, leaveRate                       float64
+	minHistory                            int
 }
 
 func (a *app) newPlanCommit() *cobra.Command {
@@ -28,18 +31,26 @@ func (a *app) newPlanCommit() *cobra.Command {
 		Long: `Replays every hour of recorded use in the order in which the provider applies
 commitments, and finds the cheapest set of offers with a proven bound on what any other
 choice costs. Idle machines come off first. A commitment is advised only where its use
-stays above 60 %.`,
-		Example: `  curfew plan commit --usage hourly.csv --offers offers.csv
+stays above 60 %, on enough history, and where it is expected to save although work may
+leave its machine type before the term ends. --from reads curfew's own ledger, or imported
+bills, and the offers of the price book.`,
+		Example: `  curfew plan commit --from ledger --since 90d
+  curfew plan commit --from bill --offers offers.csv --since 6mo
+  curfew plan commit --usage hourly.csv --offers offers.csv
   curfew plan commit --usage hourly.csv.gz --offers offers.csv --existing now.csv --online -o html > commit.html`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", f.output, planOutputs...); err != nil {
 				return err
 			}
-			return a.planCommit(f)
+			return a.planCommit(c.Context(), f, c.Flags().Changed("leave-rate"))
 		},
 	}
 	fl := c.Flags()
+	f.add(c, "90d")
+	fl.StringVar(&f.from, "from", "", "where the hours come from in place of --usage: ledger, or bill (imported)")
+	fl.IntVar(&f.minHistory, "min-history", 1440, "how many hours of history advice needs; 0 is none")
+	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "the rate a year at which work leaves a machine type (default: by its age)")
 	fl.StringVar(&f.usage, "usage", "", "hourly use as CSV `file`: time,key,quantity,on_demand_rate, and idle")
 	fl.StringVar(&f.offers, "offers", "", "offers as CSV `file`: key,kind,term_months,payment,hourly_rate,upfront,discount")
 	fl.StringVar(&f.existing, "existing", "", "commitments that exist, with their expiries, as CSV `file`")
@@ -60,15 +71,48 @@ func readPlan[T any](a *app, name string, read func(string, io.Reader) (T, error
 	return v, planFailure(errors.Join(err, in.Close()))
 }
 
-func (a *app) planCommit(f commitFlags) error {
-	if f.usage == "" || f.offers == "" {
-		return usageError("curfew plan commit: give --usage FILE and --offers FILE")
+func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
+	switch {
+	case f.from != "" && f.usage != "":
+		return usageError("curfew plan commit: --from and --usage are one or the other")
+	case f.from == "" && (f.usage == "" || f.offers == ""):
+		return usageError("curfew plan commit: give --usage FILE and --offers FILE, or --from ledger")
+	case f.from == "bill" && f.offers == "":
+		return usageError("curfew plan commit --from bill: give --offers FILE: a bill is dollars by region, to which savings plans apply (key compute/REGION or *)")
+	case f.minHistory < 0 || !(f.leaveRate >= 0 && f.leaveRate <= 100):
+		return usageError("curfew plan commit: --min-history and --leave-rate (0 to 100 a year) must not be negative")
 	}
-	use, err := readPlan(a, f.usage, commit.ReadUsage)
+	if f.from != "" {
+		if err := oneOf("from", f.from, "ledger", "bill"); err != nil {
+			return err
+		}
+	}
+	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	offers, err := readPlan(a, f.offers, commit.ReadOffers)
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	var use []commit.Usage
+	var notes []string
+	if f.from == "" {
+		use, err = readPlan(a, f.usage, commit.ReadUsage)
+	} else {
+		use, notes, err = a.recordedHours(ctx, cfg, f)
+	}
+	if err != nil {
+		return err
+	}
+	var offers []commit.Offer
+	if f.offers != "" {
+		offers, err = readPlan(a, f.offers, commit.ReadOffers)
+	} else {
+		var more []string
+		offers, more, err = bookOffers(book, use)
+		notes = append(notes, more...)
+	}
 	if err != nil {
 		return err
 	}
@@ -78,10 +122,20 @@ func (a *app) planCommit(f commitFlags) error {
 			return err
 		}
 	}
-	r, err := commit.Plan(use, offers, existing, commit.Options{Drop: f.drop})
+	options := commit.Options{Drop: f.drop, MinHours: f.minHistory}
+	if f.minHistory == 0 {
+		options.MinHours = -1
+	}
+	var given *float64
+	if leave {
+		given = &f.leaveRate
+	}
+	options.Leave = leaving(book, a.Now(), given)
+	r, err := commit.Plan(use, offers, existing, options)
 	if err != nil {
 		return planFailure(err)
 	}
+	r.Assumptions = append(notes, r.Assumptions...)
 	if f.online {
 		online, err := commit.Online(use, offers, existing)
 		if err != nil {
@@ -130,8 +184,8 @@ func commitSheet(r commit.Report) report.Sheet {
 }
 
 func commitments(title string, all []commit.Commitment) report.Grid {
-	g := report.Grid{Title: title, Head: []string{"what", "kind", "term", "payment", "used", "least month", "breaks even", "advised"},
-		Right: []bool{false, false, true, false, true, true, true, false}}
+	g := report.Grid{Title: title, Head: []string{"what", "kind", "term", "payment", "used", "least month", "breaks even", "if the type is left", "advised"},
+		Right: []bool{false, false, true, false, true, true, true, false, false}}
 	for _, c := range all {
 		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
 		if c.Kind == commit.SavingsPlan {
@@ -141,12 +195,19 @@ func commitments(title string, all []commit.Commitment) report.Grid {
 		if c.BreakEvenDays != nil {
 			breakEven = usage.Number(*c.BreakEvenDays, 0) + " d"
 		}
+		risk := ""
+		if k := c.Risk; k != nil {
+			risk = "$" + k.SavingUSD + " expected at " + percent(k.LeavePerYear) + " a year"
+			if k.PaysFromMonths != nil {
+				risk += ", pays from month " + usage.Number(*k.PaysFromMonths, 0)
+			}
+		}
 		advised := "yes"
 		if !c.Advised {
 			advised = strings.TrimSpace("no: " + c.Why)
 		}
 		g.Rows = append(g.Rows, []string{what, string(c.Kind), fmt.Sprintf("%d months", c.TermMonths), string(c.Payment), percent(c.Utilization),
-			percent(c.LowestMonth), breakEven, advised})
+			percent(c.LowestMonth), breakEven, risk, advised})
 	}
 	return g
 }

@@ -104,7 +104,8 @@ func marketSheet(r market.Report) report.Sheet {
 
 // rightsizeFlags are the flags of plan rightsize.
 type rightsizeFlags struct {
-	usage, columns, step, resource, machine, region, output string
+	source                                                        sourceFlags
+	usage, from, columns, step, resource, machine, region, output string
 }
 
 func (a *app) newPlanRightsize() *cobra.Command {
@@ -115,7 +116,8 @@ func (a *app) newPlanRightsize() *cobra.Command {
 		Long: `Reads recorded usage and says how well GPUs are used, why not better where the series
 tell, and which machine types would fit the memory and the measured compute, with prices
 and what speaks against each.`,
-		Example: `  curfew plan rightsize --usage gpus.csv.gz --type p3.8xlarge
+		Example: `  curfew plan rightsize --from scan --regions us-east-1
+  curfew plan rightsize --usage gpus.csv.gz --type p3.8xlarge
   nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,memory.total --format=csv -l 60 > g.csv
   curfew plan rightsize --usage g.csv --resource box --type g5.12xlarge -o html > rightsize.html`,
 		Args: noArgs,
@@ -123,10 +125,19 @@ and what speaks against each.`,
 			if err := oneOf("output", f.output, planOutputs...); err != nil {
 				return err
 			}
-			return a.planRightsize(c.Context(), f)
+			if f.from == "" {
+				return a.planRightsize(c.Context(), f)
+			}
+			if err := fromScan("rightsize", f.from, f.usage != ""); err != nil {
+				return err
+			}
+			return a.rightsizeScan(c.Context(), f)
 		},
 	}
 	fl := c.Flags()
+	f.source.addAccount(fl)
+	fl.StringVar(&f.source.profile, "profile", "", "AWS profile")
+	fl.StringVar(&f.from, "from", "", "scan: read and measure the account in place of --usage")
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
 	fl.StringVar(&f.columns, "map", "", "columns under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")

@@ -27,7 +27,7 @@ func (a *app) newPrice() *cobra.Command {
 		Args:  noSuchVerb,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newPriceList(), a.newPriceShow(), a.newPriceUpdate())
+	c.AddCommand(a.newPriceList(), a.newPriceShow(), a.newPriceUpdate(), a.newPriceWatching())
 	return c
 }
 

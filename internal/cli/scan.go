@@ -43,18 +43,25 @@ type sourceFlags struct {
 	columns     string
 	step        string
 	resource    string
+	// transient says that nothing is kept.
+	transient bool
 }
 
 func (f *sourceFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
-	fl.BoolVar(&f.demo, "demo", false, "the built-in simulated account (the same as --cloud sim)")
-	fl.StringSliceVar(&f.regions, "regions", nil, "regions to read, or all (default: the configured region)")
-	fl.StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
+	f.addAccount(fl)
 	fl.StringVar(&f.profile, "profile", "", "AWS profile")
 	fl.StringArrayVar(&f.usage, "usage", nil, "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
 	fl.StringVar(&f.columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
+}
+
+// addAccount adds the flags that say which account is read, but for the profile.
+func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
+	fl.StringVar(&f.cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
+	fl.BoolVar(&f.demo, "demo", false, "the built-in simulated account (the same as --cloud sim)")
+	fl.StringSliceVar(&f.regions, "regions", nil, "regions to read, or all (default: the configured region)")
+	fl.StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
 }
 
 // check settles which cloud is meant, of those on which something can be carried out.
@@ -148,6 +155,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return err
 	}
+	f.transient = f.noSave
 	setting, err := a.setting(ctx, cfg, f.sourceFlags)
 	if err != nil {
 		return err
@@ -271,6 +279,9 @@ func (a *app) lister(ctx context.Context, f sourceFlags, cfg config.Config, book
 		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, Profile: cfg.AWS.Profile,
 		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
 		Size: book.Size,
+	}
+	if cfg.DataDir != "" {
+		o.Bills = keptBills{cfg.DataDir, f.transient}
 	}
 	if len(f.regions) > 0 {
 		o.Regions = f.regions

@@ -133,6 +133,36 @@ func (x *Index) enlist(s *Subject) {
 	})
 }
 
+// Fleet are machines that serve together: of one owner, purpose, type and region.
+type Fleet struct {
+	// Resource is one of them, Machines how many work.
+	Resource *inventory.Resource
+	Machines int
+	// Load is the sum of their p95 utilization, in machines: 1.5 is one and a half at work.
+	Load float64
+	// Least is how many have to stay, whatever the load: those that hold the memory, and two
+	// in production.
+	Least int
+}
+
+// Fleets returns the serving fleets of an account of which every member was measured, in
+// the order of their resources.
+func Fleets(a *Account, t Thresholds) ([]Fleet, error) {
+	t, err := t.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	x := newIndex(a, t, nil)
+	var out []Fleet
+	for i := range x.subjects {
+		s := &x.subjects[i]
+		if f := x.fleetOf(s); f != nil && f.spokesman() == s {
+			out = append(out, Fleet{s.Resource, len(f.members), f.load / 100 / float64(f.gpus), f.needed(math.Inf(1))})
+		}
+	}
+	return out, x.err
+}
+
 // spokesman is the member at which what is said of the fleet stands.
 func (f *servers) spokesman() *Subject {
 	return slices.MinFunc(f.members, func(a, b *member) int { return inventory.CompareRefs(a.ref, b.ref) }).Subject

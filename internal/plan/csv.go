@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -60,7 +61,8 @@ type Layout struct {
 // *FileError yet, are a *FileError with the line. A file without a header is an
 // error, one without rows is not.
 func ReadCSV(name string, r io.Reader, l Layout, each func(Row) error) error {
-	in := csv.NewReader(r)
+	bounded := document.NewRecords(r)
+	in := csv.NewReader(bounded)
 	in.ReuseRecord, in.TrimLeadingSpace, in.FieldsPerRecord = true, true, 0
 	head, err := in.Read()
 	if err != nil {
@@ -76,6 +78,7 @@ func ReadCSV(name string, r io.Reader, l Layout, each func(Row) error) error {
 		return err
 	}
 	for {
+		bounded.Next()
 		fields, err := in.Read()
 		if errors.Is(err, io.EOF) {
 			return nil

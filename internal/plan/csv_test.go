@@ -106,3 +106,12 @@ func FuzzReadCSV(f *testing.F) {
 		}
 	})
 }
+
+// TestRecordsAreBounded: a file without line ends is refused before it is in memory.
+func TestRecordsAreBounded(t *testing.T) {
+	for _, text := range []string{strings.Repeat("n", 4<<20), "name,count\na,1\n" + strings.Repeat("n", 4<<20), "name,count\n\"" + strings.Repeat("n\n", 4<<20)} {
+		if _, err := read(text, layout); err == nil || !strings.Contains(err.Error(), "w.csv: the file cannot be read: a record is over 1048576 bytes long") {
+			t.Errorf("got %.100v", err)
+		}
+	}
+}

@@ -21,6 +21,7 @@ type Book struct {
 	accelerators map[string]Accelerator // by canonical name
 	base         map[key]Entry          // as embedded; shared between books, never written
 	overlay      map[key]Entry          // the user's own
+	commitments  []Commitment           // as embedded
 }
 
 // Machine returns what is known of a machine type and whether anything is.

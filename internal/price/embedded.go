@@ -28,7 +28,7 @@ func Embedded() (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base}, nil
+	return &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base, commitments: b.commitments}, nil
 }
 
 var embedded = sync.OnceValues(func() (*Book, error) {
@@ -50,6 +50,13 @@ var embedded = sync.OnceValues(func() (*Book, error) {
 			b.machines[m.Type] = m
 			return nil
 		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = part("data/commitments.csv", func(r io.Reader) (err error) {
+		b.commitments, err = readCommitments(r)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -52,6 +52,9 @@ type Options struct {
 	// EC2 does not describe: those of managed services, and all where it may not be asked.
 	// Nil knows none.
 	Size func(machineType string) inventory.Size
+	// Bills keeps what Cost Explorer said, so that it is asked once a day; nil asks anew in
+	// each scan.
+	Bills BillKeeper
 	// HTTP is the client that carries the calls; nil means the SDK's.
 	HTTP awssdk.HTTPClient
 }

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -42,11 +43,65 @@ const (
 	reservedRecord  = "DiscountedUsage"
 )
 
+// BillKeeper keeps what Cost Explorer said of an account. Each request costs a cent, and
+// what was billed until yesterday changes little within a day.
+type BillKeeper interface {
+	// Bill returns what was kept of an account last; nil is nothing.
+	Bill(account string) []byte
+	KeepBill(account string, doc []byte) error
+}
+
+// keptBill is an accountBill as it is kept.
+type keptBill struct {
+	Start    time.Time           `json:"start"`
+	End      time.Time           `json:"end"`
+	Services map[string]*big.Rat `json:"services"`
+	Planned  bool                `json:"planned"`
+	Reserved bool                `json:"reserved"`
+}
+
+// keptBill returns what was kept of the account for the same days.
+func (p *place) keptBill(start, end time.Time) (accountBill, bool) {
+	keeper := p.scan.cloud.options.Bills
+	if keeper == nil {
+		return accountBill{}, false
+	}
+	var k keptBill
+	if err := json.Unmarshal(keeper.Bill(p.account.id), &k); err != nil || !k.Start.Equal(start) || !k.End.Equal(end) || k.Services == nil {
+		return accountBill{}, false
+	}
+	for _, v := range k.Services {
+		if v == nil {
+			return accountBill{}, false
+		}
+	}
+	return accountBill{account: p.account.id, start: start, end: end, byService: k.Services, planned: k.Planned, reserved: k.Reserved}, true
+}
+
+// keep keeps an answer for the rest of the day.
+func (p *place) keep(b accountBill) {
+	keeper := p.scan.cloud.options.Bills
+	if keeper == nil {
+		return
+	}
+	doc, err := json.Marshal(keptBill{b.start, b.end, b.byService, b.planned, b.reserved})
+	if err == nil {
+		err = keeper.KeepBill(p.account.id, doc)
+	}
+	if err != nil {
+		p.scan.blind(inventory.BlindSpot{What: "Cost Explorer", Why: oneLine(err.Error()), Effect: "its answer is not kept: the next scan asks again, which costs $0.01"})
+	}
+}
+
 // billedCosts asks Cost Explorer what the account itself was billed, linked accounts
-// left out, so that several accounts add up.
+// left out, so that several accounts add up. It asks once a day where answers are kept.
 func (p *place) billedCosts(ctx context.Context) {
 	end := p.now().Truncate(24 * time.Hour)
 	bill := accountBill{account: p.account.id, start: end.AddDate(0, 0, -billedDays), end: end, byService: map[string]*big.Rat{}}
+	if kept, ok := p.keptBill(bill.start, end); ok {
+		p.billed(kept)
+		return
+	}
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := p.costs.GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
 			TimePeriod:  &types.DateInterval{Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly))},
@@ -66,9 +121,14 @@ func (p *place) billedCosts(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	p.keep(bill)
+	p.billed(bill)
+}
+
+func (p *place) billed(b accountBill) {
 	p.scan.mu.Lock()
 	defer p.scan.mu.Unlock()
-	p.scan.billed = append(p.scan.billed, bill)
+	p.scan.billed = append(p.scan.billed, b)
 }
 
 func (b *accountBill) add(results []types.ResultByTime) error {

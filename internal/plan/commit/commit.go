@@ -102,6 +102,11 @@ type Existing struct {
 type Options struct {
 	// Drop is a fall of demand to look at beside the usual ones, 0 to 1; 0 is none.
 	Drop float64
+	// MinHours is how many hours with a row advice needs; 0 is 1,440, below 0 is none. What
+	// is computed does not depend on it.
+	MinHours int
+	// Leave says how likely work is to leave the type of a key; nil weighs no such risk.
+	Leave func(key string) Leaving
 	// Effort bounds the search of each group of keys, in evaluations of the whole
 	// window; 0 is 1,500. Where it ends the search, the report says how far the bound is.
 	Effort int

@@ -144,7 +144,7 @@ func TestAdvisedOnlyWhereUsed(t *testing.T) {
 		{"falls", slices.Concat(month(1), month(0.5)), false, "in the month that uses it least"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := best(t, steady("a", 1, tc.need...), cheap, nil, Options{})
+			r := best(t, steady("a", 1, tc.need...), cheap, nil, Options{MinHours: -1})
 			c := r.Commitments[0]
 			if c.Advised != tc.advised || !strings.Contains(c.Why, tc.why) {
 				t.Errorf("utilization %v, lowest %v: advised %v, %q", c.Utilization, c.LowestMonth, c.Advised, c.Why)

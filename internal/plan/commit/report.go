@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -86,7 +87,12 @@ type Commitment struct {
 	BreakEvenDays *float64 `json:"break_even_days"`
 	// Expires is when one that exists ends.
 	Expires *time.Time `json:"expires,omitempty"`
-	// Advised says that its use stays above 60 %; Why says what speaks against it.
+	// HistoryHours is for how many hours anything is recorded of what it covers.
+	HistoryHours int `json:"history_hours"`
+	// Risk is that the types it covers are left; null where nobody says how likely that is.
+	Risk *Risk `json:"risk"`
+	// Advised says that its use stays above 60 %, on enough history, and that it is
+	// expected to save although types are left; Why says what speaks against it.
 	Advised bool   `json:"advised"`
 	Why     string `json:"why,omitempty"`
 }
@@ -116,7 +122,7 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 		IdleUSD: d.idle.Cents(), Commitments: []Commitment{}, Existing: []Commitment{}, layers: layers}
 	var advised []purchase
 	for i, l := range lines {
-		c, err := d.commitment(l, out.lines[i])
+		c, err := d.commitment(l, out.lines[i], o)
 		if err != nil {
 			return Report{}, err
 		}
@@ -164,7 +170,7 @@ func (o outcome) utilization(hours int) float64 {
 }
 
 // commitment writes one line down.
-func (d *demand) commitment(l line, y tally) (Commitment, error) {
+func (d *demand) commitment(l line, y tally, options Options) (Commitment, error) {
 	o := l.offer
 	c := Commitment{Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment, CostUSD: y.charge.Cents(), CoveredUSD: y.covered.Cents()}
 	c.Utilization, c.LowestMonth = y.utilization(d.hours)
@@ -202,6 +208,13 @@ func (d *demand) commitment(l line, y tally) (Commitment, error) {
 		c.Why = fmt.Sprintf("%s of it is used: a commitment is advised only where that stays above %s", percent(c.Utilization), percent(leastUtilization))
 	case c.LowestMonth <= leastUtilization:
 		c.Why = fmt.Sprintf("%s of it is used in the month that uses it least: a commitment is advised only where that stays above %s", percent(c.LowestMonth), percent(leastUtilization))
+	}
+	c.HistoryHours = d.history(l)
+	if c.Risk, err = d.risk(l, y, options.Leave); err != nil {
+		return c, err
+	}
+	if c.Why == "" && l.existing == nil {
+		c.Why = c.against(cmp.Or(options.MinHours, minHours))
 	}
 	c.Advised = c.Why == ""
 	return c, nil
@@ -288,8 +301,11 @@ func (r *Report) explain(d *demand, gap money.Amount) {
 	if missing := len(d.keys)*(d.hours-d.empty) - d.rows; missing > 0 {
 		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours of keys have no row beside others that have one: they count as no use", money.Thousands(int64(missing))))
 	}
-	if d.hours < 60*24 {
+	if d.hours < minHours {
 		r.CoverageNotes = append(r.CoverageNotes, "a window under 60 days says little of a year")
+	}
+	if slices.ContainsFunc(r.Commitments, func(c Commitment) bool { return c.Risk != nil }) {
+		r.Assumptions = append(r.Assumptions, "work leaves a machine type at the rate a year that stands with each commitment; from then on it is paid and not used")
 	}
 	if r.LossDrop != nil {
 		r.Changes = append(r.Changes, fmt.Sprintf("from a fall of demand by %s on, the new commitments cost more than they save", percent(*r.LossDrop)))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -51,6 +52,44 @@ func FromUsage(ctx context.Context, r io.ReadSeeker, f usage.Format, machineType
 		}
 	}
 	return sum.report(f.Name)
+}
+
+// Measured is a machine with what was measured of it.
+type Measured struct {
+	Name, Type, Region string
+	Purpose            inventory.Purpose
+	Window             *usage.Window
+}
+
+// FromWindows judges machines of an account, each in its own region and for its own
+// purpose. Those whose type the book does not know, or that have no accelerators, are left
+// out and named. It returns an error where nothing is left.
+func FromWindows(name string, machines []Measured, book *price.Book, p Params) (Report, error) {
+	if p.Most <= 0 {
+		p.Most = 5
+	}
+	p.Tensor = true
+	sum := total{p: p}
+	var without []string
+	for _, m := range machines {
+		if from, ok := book.Machine(m.Type); !ok || from.GPUs() == 0 {
+			without = append(without, m.Name)
+			continue
+		}
+		sum.p.Region, sum.p.Purpose = m.Region, m.Purpose
+		if err := sum.add(m.Name, m.Type, m.Window, book); err != nil {
+			return Report{}, err
+		}
+	}
+	if len(sum.resources) == 0 {
+		return Report{}, fmt.Errorf("right-size %s: it has no machine with accelerators that the price book knows", name)
+	}
+	sum.p.Region, sum.p.Purpose = "the region of each machine", p.Purpose
+	r, err := sum.report(name)
+	if len(without) > 0 {
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d machines have no accelerator that the price book knows: %s", len(without), strings.Join(without[:min(len(without), 5)], ", ")))
+	}
+	return r, err
 }
 
 // seen is when a resource was sampled and what the file says it is.

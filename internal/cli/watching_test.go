@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWatchingIsDocumented holds the table of docs/costs.md against what the command says.
+func TestWatchingIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/costs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gpus := range []int{0, 1, 8} {
+		w, err := priceWatching(100, gpus, 5*time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row := fmt.Sprintf("| %d | %d | $%s a month | $%s a month |", gpus, w.Metrics, w.Enforce, w.Scan); !strings.Contains(string(doc), row) {
+			t.Errorf("docs/costs.md lacks %s", row)
+		}
+	}
+	d := newDesktop(t)
+	if code, out, errs := d.run("price", "watching", "--machines", "100", "--gpus", "8", "--every", "5m"); code != ExitDone || !strings.Contains(out, "$386.05 a month by enforce") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if code, _, errs := d.run("price", "watching", "--every", "soon"); code != ExitUsage || !strings.Contains(errs, "--every") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// TestKeptBills: an account's answer is kept in its own file, and a name that is no account's
+// is not kept.
+func TestKeptBills(t *testing.T) {
+	k := keptBills{dir: t.TempDir()}
+	if err := k.KeepBill("123456789012", []byte("a")); err != nil || string(k.Bill("123456789012")) != "a" || k.Bill("210987654321") != nil {
+		t.Errorf("kept %q, %v", k.Bill("123456789012"), err)
+	}
+	k.read = true
+	if err := k.KeepBill("123456789012", []byte("b")); err != nil || string(k.Bill("123456789012")) != "a" {
+		t.Errorf("a scan that keeps nothing kept %q, %v", k.Bill("123456789012"), err)
+	}
+	k.read = false
+	if err := k.KeepBill("../../x", []byte("a")); err != nil || k.Bill("../../x") != nil {
+		t.Errorf("kept outside: %v", err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(k.dir, "billed", "*")); len(files) != 1 {
+		t.Errorf("files %v", files)
+	}
+}

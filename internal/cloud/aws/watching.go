@@ -1,0 +1,56 @@
+package aws
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// listPage is how many metrics CloudWatch lists in one answer (API reference).
+const listPage = 500
+
+// Pass is what one pass over machines asks for, and what the provider charges for it.
+type Pass struct {
+	// Metrics are the metrics that GetMetricData is asked for, Lists the requests of
+	// ListMetrics.
+	Metrics, Lists int
+	Cost           money.Amount
+}
+
+// Watching returns what one pass over so many machines with so many GPUs each asks of
+// CloudWatch, whose agent publishes each GPU apart. It makes no call: the series are those
+// that a pass over such machines asks for. Everything else that a pass calls is free, but
+// for Cost Explorer and what a scan reads of buckets.
+func Watching(machines, gpus int) (Pass, error) {
+	if machines < 0 || machines > 1_000_000 || gpus < 0 || gpus > 64 {
+		return Pass{}, fmt.Errorf("%d machines with %d GPUs: up to 1,000,000 with up to 64 are expected", machines, gpus)
+	}
+	size := inventory.Size{GPUs: inventory.Known(gpus), GPUMemory: inventory.Known[int64](80 << 30)}
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	m := (&place{}).meters(usage.Interval{From: now.Add(-time.Hour), To: now})
+	s := m.instance(&inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, Size: size, State: inventory.StateRunning})
+	sources := gpuSources{}
+	for i := range gpus {
+		name := strconv.Itoa(i)
+		sources[name] = []metric{{agentNamespace, "", dims("InstanceId", "i-1", "index", name)}}
+	}
+	m.gpuFamily(s, busyFamilies[0], sources)
+	p := Pass{}
+	for _, x := range s.series {
+		p.Metrics += machines * len(x.statistics)
+	}
+	if gpus > 0 && machines > 0 {
+		// The family that is there has a metric for each GPU, the others have none.
+		p.Lists = len(busyFamilies) + len(deepFamilies) - 1 + (machines*gpus+listPage-1)/listPage
+	}
+	var err error
+	p.Cost, err = money.Rate(chargeMetric).Times(int64(p.Metrics + p.Lists))
+	return p, err
+}
+
+// ExplorerRequest is what Cost Explorer charges for a request.
+func ExplorerRequest() (money.Amount, error) { return money.Rate(chargeExplorer).Times(1) }

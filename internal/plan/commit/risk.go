@@ -1,0 +1,102 @@
+package commit
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// minHours is how much history advice needs: 60 days, the longest look-back of AWS's own
+// recommendations.
+const minHours = 1440
+
+// Leaving is how likely work is to leave a machine type for another one.
+type Leaving struct {
+	// PerYear is the rate: of machines of the type, a share of 1 − e^(−PerYear) is left
+	// within a year. It is not below 0.
+	PerYear float64
+	// Why says what the rate rests on.
+	Why string
+}
+
+// Risk is what becomes of a commitment when work leaves its type at a steady rate before
+// the term ends. After that it is paid and not used.
+type Risk struct {
+	LeavePerYear float64 `json:"leave_per_year"`
+	Why          string  `json:"why"`
+	// UsedShare is the share of the term for which the type is expected to be used:
+	// (1 − e^(−rT)) / rT.
+	UsedShare float64 `json:"expected_used_share"`
+	// PaysFromMonths is for how many months of the term it has to be used, as in the
+	// window, to cost no more than on demand; null where the whole term does not do.
+	PaysFromMonths *float64 `json:"pays_from_months"`
+	// SavingUSD is the expected saving over the whole term, below 0 a loss.
+	SavingUSD string `json:"expected_saving_usd"`
+
+	saving money.Amount
+}
+
+// risk weighs that the types that a commitment covers are left. A savings plan that covers
+// several follows the work between them: the type that is left least counts.
+func (d *demand) risk(l line, y tally, leave func(key string) Leaving) (*Risk, error) {
+	if leave == nil || l.existing != nil || len(l.keys) == 0 {
+		return nil, nil
+	}
+	at := leave(d.keys[l.keys[0]])
+	for _, k := range l.keys[1:] {
+		if other := leave(d.keys[k]); other.PerYear < at.PerYear {
+			at = other
+		}
+	}
+	if len(l.keys) > 1 {
+		at.Why += fmt.Sprintf("; it covers %d keys, of which the one that is left least counts", len(l.keys))
+	}
+	r := &Risk{LeavePerYear: at.PerYear, Why: at.Why, UsedShare: 1}
+	if rt := at.PerYear * float64(l.offer.TermMonths) / 12; rt > 1e-9 {
+		r.UsedShare = -math.Expm1(-rt) / rt
+	}
+	if months := money.Ratio(y.charge, y.covered) * float64(l.offer.TermMonths); y.covered > 0 && months <= float64(l.offer.TermMonths) {
+		r.PaysFromMonths = &months
+	}
+	term := l.offer.TermMonths * money.HoursPerMonth
+	covered, err := y.covered.Mul(term, int64(d.hours))
+	if err == nil {
+		covered, err = covered.Mul(int64(math.Round(r.UsedShare*1e6)), 1e6)
+	}
+	charged, errCharge := y.charge.Mul(term, int64(d.hours))
+	if err != nil || errCharge != nil {
+		return nil, fmt.Errorf("weigh a commitment to %s over its term: %w", l.offer.Key, money.ErrOverflow)
+	}
+	r.saving = covered - charged // both are positive
+	r.SavingUSD = r.saving.Cents()
+	return r, nil
+}
+
+// history is for how many hours anything is recorded of the keys of a line.
+func (d *demand) history(l line) int {
+	n := 0
+	for t := range d.hours {
+		for _, k := range l.keys {
+			if d.rate[k][t] > 0 {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// against says what speaks against a commitment besides its use: too little history, and
+// that its types are left before it pays.
+func (c *Commitment) against(least int) string {
+	switch {
+	case c.HistoryHours < least:
+		return fmt.Sprintf("%s hours of history, and advice needs %s", money.Thousands(int64(c.HistoryHours)), money.Thousands(int64(least)))
+	case c.Risk != nil && c.Risk.saving <= 0:
+		return fmt.Sprintf("it is expected to be used for %s of its %s months (%s), and then loses %s", percent(c.Risk.UsedShare),
+			usage.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.saving).Dollars())
+	}
+	return ""
+}
