@@ -23,11 +23,11 @@ import (
 func (a *app) newPolicy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "Check, test, explain and tune policies",
+		Short: "Write, check, test, explain and tune policies",
 		Args:  noSuchVerb,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newPolicyCheck(), a.newPolicyTest(), a.newPolicyExplain(), a.newPolicyTune())
+	c.AddCommand(a.newInit("init"), a.newPolicyCheck(), a.newPolicyTest(), a.newPolicyExplain(), a.newPolicyTune())
 	return c
 }
 
