@@ -80,6 +80,9 @@ func unsavedDisk(c *petition) string {
 	if len(undeclared) == 0 || c.assume.NoDisks {
 		return ""
 	}
+	if c.ByPerson {
+		return listed(undeclared) + " would be lost: declare them scratch (--scratch-disks), or have them saved (--save-disks)"
+	}
 	return fmt.Sprintf("%s would be lost: declare them scratch (disks in the policy, instance_store in governance, the tag %s=scratch), or have them saved",
 		listed(undeclared), inventory.TagDisks)
 }

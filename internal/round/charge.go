@@ -95,6 +95,16 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 	return out
 }
 
+// Hourly returns what a resource costs an hour as it runs now; unknown where one of its
+// meters has no price.
+func (r *Result) Hourly(ref inventory.Ref) inventory.Fact[money.Amount] {
+	v, err := hourly(r.Charges[ref])
+	if err != nil {
+		return inventory.Fact[money.Amount]{}
+	}
+	return v
+}
+
 // hoursPerMonth is the month of a run rate.
 const hoursPerMonth = 730
 
