@@ -60,7 +60,7 @@ golden: ## write the golden files anew
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
 
 aws-sandbox: ## a seeded AWS API on loopback to try curfew on
-	@go run ./test/aws-sandbox
+	@go run ./test/aws-sandbox -live
 
 clean: ## remove what was built
 	rm -rf bin demo.html

@@ -389,6 +389,11 @@ type Message struct {
 	Hourly inventory.Fact[money.Amount]
 	// Keep is the command that exempts the resource.
 	Keep string
+	// Loses are the disks whose content the action destroys.
+	Loses []Loss
+	// Consent is the command by which the owner lets that happen, where nothing is done
+	// without it; empty otherwise.
+	Consent string
 	// Undo is full, partial or none; Know what to know before.
 	Undo, Know string
 	Evidence   []usage.Evidence

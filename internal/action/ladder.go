@@ -264,7 +264,10 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 		return s.withdraw(ctx, next, "its condition does not hold any more, or is not known, or another machine or action took its place")
 	}
 	p.Together = p.gathered(s.together)
-	if refusal := s.Assume.Refuse(*p, next, s.r.Now, s.keeps); refusal != nil {
+	switch refusal := s.Assume.Refuse(*p, next, s.r.Now, s.keeps); {
+	case refusal != nil && refusal.Rule == unsavedDiskRule:
+		return s.askConsent(ctx, next, *p, refusal)
+	case refusal != nil:
 		return s.refuse(ctx, next, refusal)
 	}
 	if s.report.Frozen != nil {
@@ -481,6 +484,9 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 	m := Message{Kind: kind, Resource: p.Resource, Item: it.ID, Verb: it.Do.Verb, Because: Redact(p.Because), Hourly: p.Hourly,
 		Evidence: redactAll(p.Evidence), Keep: "curfew keep " + it.Ref.String() + " --for 24h --reason TEXT"}
 	m.Undo, m.Know = know(p.Resource, p.Do)
+	if m.Loses = Losses(p.Resource, p.Do); len(m.Loses) > 0 && kind != "acted" {
+		m.Know = strings.TrimPrefix(m.Know+"; what is on these disks is lost: "+listed(m.Loses), "; ")
+	}
 	return m
 }
 

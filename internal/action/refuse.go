@@ -54,6 +54,7 @@ var rules = []rule{
 	{"protected", protected},
 	{"no-grace", noGrace},
 	{"busy", busy},
+	{unsavedDiskRule, unsavedDisk},
 	{"gang", gangIncomplete},
 	{"unpriced", unpriced},
 }
@@ -162,7 +163,7 @@ func selfGoverned(c *petition) string {
 	}
 	r := inventory.Resource{Tags: c.Do.Tags}
 	err := inventory.DefaultTagMapping().Apply(&r)
-	if err != nil || r.Managed || r.Lifetime != "" || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() {
+	if err != nil || r.Managed || r.Lifetime != "" || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.ScratchDisks {
 		return "its tags decide what policies may do to it, and a policy must not write those"
 	}
 	return ""
@@ -213,6 +214,9 @@ func busy(c *petition) string {
 		return ""
 	}
 	const without = "; there is neither a confirmed checkpoint of the last hour nor even_if_busy"
+	if c.Do.EvenIfUnknown && (c.Duty == nil || c.Duty.State == duty.Unknown || c.unsampled() != "") {
+		return ""
+	}
 	switch {
 	case c.Duty == nil:
 		return "nobody knows whether it is busy" + without

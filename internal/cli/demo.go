@@ -61,7 +61,14 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 	}
 	defer s.Close()
 	clock := &demoClock{wall: a.Now().UTC().Truncate(time.Minute)}
-	cloud := sim.New(sim.Options{Seed: simSeed, Now: clock.now(), Tags: cfg.Tags})
+	if f.output == "json" {
+		clock.wall = clock.wall.Truncate(time.Hour).Add(-2 * oneDay) // costs are by the hour, and of the past
+	}
+	laidOut := clock.now()
+	if f.output == "json" {
+		laidOut = laidOut.Add(oneDay)
+	}
+	cloud := sim.New(sim.Options{Seed: f.seed, Now: laidOut, Tags: cfg.Tags})
 	people := &demoPeople{}
 	setting := round.Setting{
 		Clock: clock.now, Lister: cloud, Sources: []usage.Source{cloud}, Prices: book, Duty: cfg.Duty, Source: "demo",
@@ -71,6 +78,14 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 			return &action.Ladder{Store: s.Actions(), Cloud: cloud.Actions(clock.now), Notifier: people, Account: account, Actor: "demo", Enforce: true,
 				Clock: clock.read, MaxRoundGap: 100 * 24 * time.Hour}
 		},
+	}
+	if f.output == "json" {
+		day := demoDay{set: set, seed: f.seed, cloud: cloud, clock: clock, setting: setting, store: s}
+		doc, err := day.run(ctx)
+		if err != nil {
+			return err
+		}
+		return a.printJSON(doc)
 	}
 	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, under a clock that jumps to what is next\n", plural(int64(len(set.Policies)), "policy", "policies"))
 	seen := map[string]bool{}

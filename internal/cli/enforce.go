@@ -44,6 +44,8 @@ type enforceFlags struct {
 	output   string
 	// trace and at are those of --cloud trace; decisions is a file to write them to.
 	trace, at, decisions string
+	// seed varies the simulated account.
+	seed uint64
 }
 
 func (a *app) newEnforce() *cobra.Command {
@@ -60,6 +62,7 @@ It never sleeps; it prints when to run it again. From cron, every five minutes:
 Without --enforce it only shows what it would do. A policy acts when its own mode is
 enforce and --enforce is given; unknown never acts. docs/safety.md has the whole ladder.`,
 		Example: `  curfew enforce --demo                         the ladder on the simulated account, under a clock that jumps
+  curfew enforce --demo --seed 7 -o json        a simulated day: true work, dollars before and after, what was done
   curfew enforce --once --policy policies/
   curfew enforce --once --enforce --regions us-east-1,us-west-2`,
 		Args: noArgs,
@@ -75,6 +78,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
+	fl.Uint64Var(&f.seed, "seed", simSeed, "with --demo: the `number` that varies the simulated account")
 	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions that acting uses beside scan's, and do nothing else")
 	return c
 }

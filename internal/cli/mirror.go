@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // tagWarning is the tag that mirrors a warning. Nothing reads it: grace is in the
@@ -35,16 +34,6 @@ func (n mirrored) Notify(ctx context.Context, recipient string, m action.Message
 }
 
 func (n mirrored) tag(ctx context.Context, m action.Message) error {
-	do := policy.Do{Verb: policy.Tag, Tags: map[string]string{tagWarning: string(m.Verb) + " not before " + m.ActsAt.UTC().Format(time.RFC3339)}}
-	steps, err := n.cloud.Plan(ctx, m.Resource, do)
-	if err != nil {
-		return err
-	}
-	for i, s := range steps {
-		s.Key = m.Item + "-warning"
-		if _, err := n.cloud.Do(ctx, action.Task{Ref: m.Resource.Ref(), Identity: action.Identity(m.Resource), Do: do, Step: s, Earlier: steps[:i]}); err != nil {
-			return err
-		}
-	}
-	return nil
+	tags := map[string]string{tagWarning: string(m.Verb) + " not before " + m.ActsAt.UTC().Format(time.RFC3339)}
+	return writeTags(ctx, n.cloud, m.Resource, tags, m.Item+"-warning")
 }

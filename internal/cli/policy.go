@@ -23,11 +23,11 @@ import (
 func (a *app) newPolicy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "Check, test, explain and tune policies",
+		Short: "Write, check, test, explain and tune policies",
 		Args:  noSuchVerb,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newPolicyCheck(), a.newPolicyTest(), a.newPolicyExplain(), a.newPolicyTune())
+	c.AddCommand(a.newInit("init"), a.newPolicyCheck(), a.newPolicyTest(), a.newPolicyExplain(), a.newPolicyTune())
 	return c
 }
 
@@ -138,11 +138,16 @@ func (a *app) newPolicyCheck() *cobra.Command {
 		Short: "Validate policies, and say what they might do that was not meant",
 		Long: `Reads policies strictly (file:line:column of every mistake) and warns of what is valid
 and dangerous: a policy that can match inference or production, that acts on anything
-not ephemeral, that asks for no duty. --strict makes warnings fail.`,
+not ephemeral, that asks for no duty, that declares disks scratch. --strict makes
+warnings fail. --against last counts what each policy selects among what the last scan
+saw, what it could act on once its condition holds, and what would be refused, by rule.`,
 		Example: `  curfew policy check examples/policies
+  curfew policy check --against last
   curfew policy check --strict policies/idle.yaml`,
 	}
 	var strict bool
+	var against string
+	c.Flags().StringVar(&against, "against", "", "count what policies would find in the `last` scan")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -162,17 +167,34 @@ not ephemeral, that asks for no duty. --strict makes warnings fail.`,
 			return err
 		}
 		warnings := policy.Check(set, cfg.Governance)
+		var seen *keptInventory
+		if against != "" {
+			if err := oneOf("against", against, lastScan); err != nil {
+				return err
+			}
+			if seen, err = newestInventory(cfg.DataDir); err != nil {
+				return err
+			}
+		}
 		if output == "json" {
 			docs := []map[string]any{}
 			for _, w := range warnings {
 				docs = append(docs, map[string]any{"policy": w.Policy, "rule": w.Rule, "file": w.File, "line": w.Line, "message": w.Message})
 			}
-			err = a.printJSON(map[string]any{"schema": "curfew.policycheck/v1", "policies": len(set.Policies), "warnings": docs})
+			doc := map[string]any{"schema": "curfew.policycheck/v1", "policies": len(set.Policies), "warnings": docs}
+			if seen != nil {
+				doc["against"] = map[string]any{"cloud": seen.Cloud, "at": seen.At, "resources": len(seen.Resources),
+					"policies": reaches(set, seen, cfg, a.Now().UTC())}
+			}
+			err = a.printJSON(doc)
 		} else {
 			for _, w := range warnings {
 				plain.Fprintln(a.Stdout, w)
 			}
 			_, err = plain.Fprintf(a.Stdout, "%s, %s\n", plural(int64(len(set.Policies)), "policy is valid", "policies are valid"), plural(int64(len(warnings)), "warning", "warnings"))
+			if err == nil && seen != nil {
+				err = a.printReaches(seen, reaches(set, seen, cfg, a.Now().UTC()))
+			}
 		}
 		if err == nil && strict && len(warnings) > 0 {
 			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}

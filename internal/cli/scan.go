@@ -181,7 +181,11 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 		return err
 	}
 	if keeps {
-		if err := saveScan(cfg.DataDir, f.cloud, audit, report.Options{Version: a.Version, Profile: f.profile}); err != nil {
+		err := saveScan(cfg.DataDir, f.cloud, audit, report.Options{Version: a.Version, Profile: f.profile})
+		if err == nil {
+			err = saveInventory(cfg.DataDir, f.cloud, audit)
+		}
+		if err != nil {
 			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),
 				hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
 		}

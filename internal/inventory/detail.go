@@ -39,6 +39,9 @@ type Instance struct {
 	CapacityReservationID string
 	// TerminationProtected is the provider's own protection.
 	TerminationProtected Fact[bool]
+	// SpotOnce says that the machine is of a one-time spot request, so that it cannot be
+	// stopped, only terminated.
+	SpotOnce Fact[bool]
 }
 
 // DeletedDisks returns the volumes that end with the machine, sorted.
@@ -57,6 +60,12 @@ func (i *Instance) DeletedDisks() []string {
 type Disk struct {
 	VolumeID            string
 	DeleteOnTermination bool
+	// Device is the name under which it is attached ("/dev/xvda"); empty is unknown.
+	Device string
+	// Root says that the machine boots from it.
+	Root bool
+	// SizeGiB is unknown where the volume was not read.
+	SizeGiB Fact[int64]
 }
 
 // Volume is a block device. Type is gp2, gp3, io1, io2, st1, sc1, standard.

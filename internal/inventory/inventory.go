@@ -145,13 +145,16 @@ type Resource struct {
 	StateSince time.Time
 	// Tags are nil when they could not be read, which is not the same as empty.
 	Tags map[string]string
-	// Owner, Lifetime, Purpose, Managed, KeepUntil, LeaseUntil and Gang are derived from Tags by
+	// Owner, Lifetime, Purpose, Managed, ScratchDisks, KeepUntil, LeaseUntil and Gang are derived from Tags by
 	// [TagMapping.Apply].
 	Owner    Owner
 	Lifetime Lifetime
 	Purpose  Purpose
 	// Managed is true only with curfew:managed=true.
 	Managed bool
+	// ScratchDisks is true only with curfew:disks=scratch: its owner consents that the
+	// disks of this machine are lost.
+	ScratchDisks bool
 	// KeepUntil exempts the resource until then (curfew:keep-until). Zero: no
 	// exemption.
 	KeepUntil time.Time

@@ -19,6 +19,8 @@ type Size struct {
 	// InstanceStorageGB is all its own disks together, which end with it, in units of 10^9
 	// bytes as providers state them. Zero is known to have none.
 	InstanceStorageGB Fact[int64]
+	// InstanceDisks is how many disks that is.
+	InstanceDisks Fact[int]
 }
 
 // Accelerated says whether it has accelerators or may have some.

@@ -16,6 +16,7 @@ const (
 	TagDataURI   = "curfew:data"        // s3://bucket/prefix the machine works on
 	TagLease     = "curfew:lease-until" // RFC 3339 time or a date: the right to run until then
 	TagGang      = "curfew:gang"        // the run whose machines work together
+	TagDisks     = "curfew:disks"       // scratch: the disks of this machine may be lost
 	TagHold      = "curfew:hold"        // the hold of a budget under which it was started
 )
 
@@ -96,6 +97,7 @@ func (m TagMapping) Apply(r *Resource) error {
 		}
 	}
 	r.Managed = strings.EqualFold(norm[normal(TagManaged)], "true")
+	r.ScratchDisks = strings.EqualFold(norm[normal(TagDisks)], "scratch")
 	r.Gang = first(m.Gang)
 	r.LeaseUntil = time.Time{}
 	if t, err := parseKeep(norm[normal(TagLease)]); err == nil {

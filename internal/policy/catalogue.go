@@ -35,6 +35,23 @@ type fact struct {
 	turns func(*evaluation) time.Time
 	// scheduled says that only policies with a schedule have it.
 	scheduled bool
+	// tagged says that a tag says it, so that where tags were read it is known whether
+	// there is one: has of it can be false.
+	tagged bool
+}
+
+// presence is the variable behind has of a tagged fact. No condition can spell it.
+func (f *fact) presence() string { return "@has." + f.name }
+
+// said says whether a tag says a tagged fact; unknown where tags could not be read.
+func (f *fact) said(e *evaluation) usage.Answer {
+	switch {
+	case f.read(e) != nil:
+		return usage.True
+	case e.r.Tags == nil:
+		return usage.Unknown
+	}
+	return usage.False
 }
 
 // evaluation is one policy asked about one resource.
@@ -100,17 +117,17 @@ var facts = []fact{
 		read: func(e *evaluation) ref.Val { return text(string(e.r.State)) }},
 	{name: "resource.lifetime", typ: cel.StringType, unknown: "never; persistent where no tag says ephemeral", values: lifetimes,
 		read: func(e *evaluation) ref.Val { return types.String(lifetime(e.r)) }},
-	{name: "resource.purpose", typ: cel.StringType, unknown: "no tag says it", values: purposes,
+	{name: "resource.purpose", typ: cel.StringType, unknown: "no tag says it", values: purposes, tagged: true,
 		read: func(e *evaluation) ref.Val { return text(string(e.r.Purpose)) }},
-	{name: "resource.team", typ: cel.StringType, unknown: "no tag says it",
+	{name: "resource.team", typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Team) }},
-	{name: "resource.project", typ: cel.StringType, unknown: "no tag says it",
+	{name: "resource.project", typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Project) }},
-	{name: "resource.user", typ: cel.StringType, unknown: "no tag says it",
+	{name: "resource.user", typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
-	{name: "resource.environment", typ: cel.StringType, unknown: "no tag says it", lower: true,
+	{name: "resource.environment", typ: cel.StringType, unknown: "no tag says it", lower: true, tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Environment) }},
-	{name: "resource.cost_center", typ: cel.StringType, unknown: "no tag says it",
+	{name: "resource.cost_center", typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.CostCenter) }},
 	{name: "resource.tags", typ: cel.MapType(cel.StringType, cel.StringType), unknown: "tags could not be read",
 		read: tags},
@@ -248,6 +265,17 @@ var factIndex = func() map[string]*fact {
 	m := make(map[string]*fact, len(facts))
 	for i := range facts {
 		m[facts[i].name] = &facts[i]
+	}
+	return m
+}()
+
+// presences finds a tagged fact by the variable behind its has.
+var presences = func() map[string]*fact {
+	m := map[string]*fact{}
+	for i := range facts {
+		if facts[i].tagged {
+			m[facts[i].presence()] = &facts[i]
+		}
 	}
 	return m
 }()

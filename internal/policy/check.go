@@ -18,7 +18,7 @@ type Caution struct {
 	File string
 	Line int
 	// Rule names what is looked for: "inference", "production", "no-duration", "busy",
-	// "unsupported", "refused", "persistent", "limits", "everything", "ungoverned".
+	// "disks", "unsupported", "refused", "persistent", "limits", "everything", "ungoverned".
 	Rule    string
 	Message string
 }
@@ -66,16 +66,32 @@ var checks = []struct {
 		return "it is not restricted to lifetime: ephemeral; persistent resources are never acted on by a policy"
 	}},
 	{"no-duration", func(p *Policy, _ Governance) string {
-		if !slices.Contains(ending, p.Do.Verb) || p.Do.EvenIfBusy || p.Horizon() > 0 {
+		if !slices.Contains(ending, p.Do.Verb) || p.Do.EvenIfBusy || p.Do.EvenIfUnknown || p.Horizon() > 0 {
 			return ""
 		}
 		return "it does not ask how long it has lasted (duty.lasting), so that a moment without work suffices"
 	}},
 	{"busy", func(p *Policy, _ Governance) string {
-		if !p.Do.EvenIfBusy {
+		switch {
+		case p.Do.EvenIfBusy:
+			return "even_if_busy: it ends work that is not saved"
+		case p.Do.EvenIfUnknown:
+			return "even_if_unknown: it ends machines that nobody measures, which may be at work"
+		}
+		return ""
+	}},
+	{"disks", func(p *Policy, _ Governance) string {
+		var scratch []string
+		if p.Do.LosesInstanceStore() {
+			scratch = append(scratch, "instance-store disks")
+		}
+		if p.Do.Losable(true) {
+			scratch = append(scratch, "root disks of machines that are terminated")
+		}
+		if len(scratch) == 0 {
 			return ""
 		}
-		return "even_if_busy: it ends work that is not saved"
+		return "it declares scratch: what is on " + strings.Join(scratch, " and ") + " is lost"
 	}},
 	{"unsupported", func(p *Policy, _ Governance) string {
 		if !slices.Contains(unsupported, p.Do.Verb) {
@@ -117,7 +133,7 @@ func (p *Policy) refused() string {
 	}
 	r := inventory.Resource{Tags: p.Do.Tags}
 	err := inventory.DefaultTagMapping().Apply(&r)
-	if err != nil || r.Managed || r.Lifetime != inventory.LifetimeUnknown || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() {
+	if err != nil || r.Managed || r.Lifetime != inventory.LifetimeUnknown || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.ScratchDisks {
 		return "its tags decide what policies may do; no policy may write those"
 	}
 	return ""

@@ -58,6 +58,8 @@ func TestCheck(t *testing.T) {
 		{"governance of some tags", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "prod"}}}}, []string{"ungoverned"}},
 		{"governance of any tag", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "*"}}}}, nil},
 		{"volumes need no governance", "kind: instance,", "kind: volume,", nil, []string{}},
+		{"ends what nobody measures", "do: stop}", "do: stop, even_if_unknown: true}", nil, []string{"busy", "ungoverned"}},
+		{"loses what is on instance-store disks", "do: stop}", "do: stop, disks: {instance_store: scratch, root: snapshot}}", nil, []string{"disks", "ungoverned"}},
 		{"a notice about everything", careful, "when: resource.age > duration(\"1h\")", nil, []string{"everything"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -82,7 +84,7 @@ func TestCheck(t *testing.T) {
 // TestEveryCheckFinds holds that no check is without a case above.
 func TestEveryCheckFinds(t *testing.T) {
 	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
-	busy := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true}]")
+	busy := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true, scratch_disks: true}]")
 	kept := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: put-retention, retention_days: 1}]")
 	found := map[string]bool{}
 	for _, c := range Check(&Set{Policies: []*Policy{worst, busy, kept}}, nil) {
@@ -200,10 +202,16 @@ func anyPolicy(t *rapid.T) *Policy {
 		switch o.name {
 		case "even_if_busy":
 			p.Do.EvenIfBusy = true
+		case "even_if_unknown":
+			p.Do.EvenIfUnknown = true
+		case "disks":
+			p.Do.ScratchInstanceStore = rapid.Bool().Draw(t, "instance store")
+			p.Do.ScratchRoot = !p.Do.ScratchInstanceStore || rapid.Bool().Draw(t, "root")
+			p.Do.SaveDisks = p.Do.ScratchInstanceStore && !p.Do.ScratchRoot && rapid.Bool().Draw(t, "snapshot")
 		case "scratch_disks":
-			p.Do.ScratchDisks = true
+			p.Do.ScratchDisks = !p.Do.ScratchInstanceStore && !p.Do.ScratchRoot
 		case "save_disks":
-			p.Do.SaveDisks = true
+			p.Do.SaveDisks = p.Do.SaveDisks || !p.Do.ScratchInstanceStore && !p.Do.ScratchRoot
 		case "tags":
 			p.Do.Tags = map[string]string{text.Draw(t, "key"): text.Draw(t, "value")}
 		case "retention_days":

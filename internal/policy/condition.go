@@ -42,6 +42,9 @@ var unknown = types.NewUnknown(0, types.NewAttributeTrail("fact"))
 
 // ResolveName returns a fact.
 func (a *activation) ResolveName(name string) (any, bool) {
+	if f, ok := presences[name]; ok {
+		return a.said(f), true
+	}
 	if a.given != nil {
 		if v, ok := a.given[name]; ok {
 			return v, true
@@ -57,6 +60,20 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return v, true
 	}
 	return unknown, true
+}
+
+// said is whether a tag says a fact. Of given facts, those that are missing may be said.
+func (a *activation) said(f *fact) any {
+	answer := usage.Unknown
+	if a.given == nil {
+		answer = f.said(&a.evaluation)
+	} else if _, ok := a.given[f.name]; ok {
+		answer = usage.True
+	}
+	if v := truth(answer); v != nil {
+		return v
+	}
+	return unknown
 }
 
 // Parent returns nil: there is no wider scope.

@@ -36,16 +36,22 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	}
 	for _, f := range facts {
 		options = append(options, cel.Variable(f.name, f.typ))
+		if f.tagged {
+			options = append(options, cel.Variable(f.presence(), cel.BoolType))
+		}
 	}
 	return cel.NewCustomEnv(options...)
 })
 
 // expandHas makes has(resource.tags.team) and has(resource.tags["team"]) ask whether
-// the tag is there, and has(fact) true where the fact is known. All three are unknown
-// where what they look into is.
+// the tag is there, has(resource.team) whether a tag says the team, and has(fact) true
+// where any other fact is known. All are unknown where what they look into is.
 func expandHas(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
 	arg := args[0]
-	if _, isFact := factIndex[path(arg)]; isFact {
+	if f, isFact := factIndex[path(arg)]; isFact {
+		if f.tagged {
+			return eh.NewIdent(f.presence()), nil
+		}
 		return eh.NewCall(operators.Equals, arg, eh.Copy(arg)), nil
 	}
 	switch arg.Kind() {

@@ -89,7 +89,8 @@ func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.
 }
 
 // TestExamplesGoTogether holds that all examples can be used at once, and that nothing
-// but what is meant is to be said of them.
+// but what is meant is to be said of them: which disks they declare scratch, and what may
+// end although it works.
 func TestExamplesGoTogether(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
 	if err != nil {
@@ -106,7 +107,7 @@ func TestExamplesGoTogether(t *testing.T) {
 	}
 	meant := map[string]string{"dead-mans-switch": "busy", "long-expired-lease": "busy"}
 	for _, c := range Check(all, Governance{{Select: Select{Kind: kinds}}}) {
-		if meant[c.Policy] != c.Rule {
+		if c.Rule != "disks" && meant[c.Policy] != c.Rule {
 			t.Error(c)
 		}
 	}

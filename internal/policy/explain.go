@@ -245,7 +245,15 @@ func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
 			}
 			return
 		}
-		if f := factIndex[path(n)]; f != nil && n.Kind() == ast.IdentKind {
+		f, asked := presences[path(n)]
+		if asked && f.said(t.e) == usage.False {
+			add(&known, "no tag says "+f.name)
+			return
+		}
+		if f == nil {
+			f = factIndex[path(n)]
+		}
+		if f != nil && n.Kind() == ast.IdentKind {
 			if v := f.read(t.e); v != nil {
 				add(&known, f.name+" is "+show(v))
 			} else {

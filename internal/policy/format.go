@@ -59,10 +59,24 @@ func (p *Policy) write(b *strings.Builder) {
 
 func (d *Do) write(b *strings.Builder) {
 	fmt.Fprintf(b, "      - do: %s\n", d.Verb)
+	disks := d.ScratchInstanceStore || d.ScratchRoot
+	if disks {
+		var store, root string
+		if d.ScratchInstanceStore {
+			store = scratch
+		}
+		switch {
+		case d.ScratchRoot:
+			root = scratch
+		case d.SaveDisks:
+			root = snapshot
+		}
+		fmt.Fprintf(b, "        disks: %s\n", flow([]string{pair("instance_store", store), pair("root", root)}))
+	}
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"even_if_busy", d.EvenIfBusy}, {"scratch_disks", d.ScratchDisks}, {"save_disks", d.SaveDisks}} {
+	}{{"even_if_busy", d.EvenIfBusy}, {"even_if_unknown", d.EvenIfUnknown}, {"scratch_disks", d.ScratchDisks}, {"save_disks", d.SaveDisks && !disks}} {
 		if f.set {
 			fmt.Fprintf(b, "        %s: true\n", f.name)
 		}

@@ -18,19 +18,27 @@ type Governance []Governed
 type Governed struct {
 	Select Select
 	Reason string
+	// ScratchInstanceStore declares that the instance-store disks of these machines hold
+	// nothing that matters (instance_store: scratch).
+	ScratchInstanceStore bool
 }
 
 // Governs says whether policies may act on a resource: it carries curfew:managed=true,
 // or an entry matches it. What is not known of it does not match.
 func (g Governance) Governs(r *inventory.Resource) bool {
-	if r == nil {
-		return false
-	}
-	if r.Managed {
-		return true
-	}
+	return r != nil && (r.Managed || g.matches(r, func(*Governed) bool { return true }))
+}
+
+// ScratchInstanceStore says whether an entry that matches a resource declares its
+// instance-store disks to hold nothing that matters.
+func (g Governance) ScratchInstanceStore(r *inventory.Resource) bool {
+	return r != nil && g.matches(r, func(e *Governed) bool { return e.ScratchInstanceStore })
+}
+
+// matches says whether an entry that has something matches a resource.
+func (g Governance) matches(r *inventory.Resource, has func(*Governed) bool) bool {
 	for i := range g {
-		if !g[i].Select.isEmpty() && g[i].Select.match(r) == usage.True {
+		if has(&g[i]) && !g[i].Select.isEmpty() && g[i].Select.match(r) == usage.True {
 			return true
 		}
 	}
@@ -52,7 +60,8 @@ func (g *Governance) UnmarshalYAML(n ast.Node) error {
 
 func (d *reader) governed(n ast.Node, g *Governed) error {
 	err := d.selection(n, "an entry of governance", &g.Select,
-		document.Optional("reason", func(n ast.Node) (err error) { g.Reason, err = d.Text(n, "reason"); return err }))
+		document.Optional("reason", func(n ast.Node) (err error) { g.Reason, err = d.Text(n, "reason"); return err }),
+		document.Optional("instance_store", func(n ast.Node) (err error) { g.ScratchInstanceStore, err = d.scratchOnly(n); return err }))
 	if err == nil && g.Select.isEmpty() {
 		err = d.At(n, "an entry of governance needs at least one value to select by; an empty one would govern everything")
 	}

@@ -313,6 +313,8 @@ var options = []struct {
 	required bool
 }{
 	{"even_if_busy", []string{string(Suspend), string(Scale), string(Stop), string(Hibernate), string(Terminate), string(Delete)}, false},
+	{"even_if_unknown", []string{string(Suspend), string(Scale), string(Stop), string(Hibernate), string(Terminate), string(Delete)}, false},
+	{"disks", []string{string(Scale), string(Stop), string(Hibernate), string(Terminate)}, false},
 	{"scratch_disks", []string{string(Scale), string(Stop), string(Hibernate), string(Terminate)}, false},
 	{"save_disks", []string{string(Stop), string(Terminate)}, false},
 	{"tags", []string{string(Tag)}, true},
@@ -331,6 +333,11 @@ func (d *reader) do(n ast.Node, do *Do) error {
 	given, err := d.Mapping(n, "a step with do",
 		document.Required("do", func(n ast.Node) error { return document.Choice(d.File, n, "do", verbs, &do.Verb) }),
 		document.Optional("even_if_busy", func(n ast.Node) (err error) { do.EvenIfBusy, err = d.Flag(n, "even_if_busy"); return err }),
+		document.Optional("even_if_unknown", func(n ast.Node) (err error) {
+			do.EvenIfUnknown, err = d.Flag(n, "even_if_unknown")
+			return err
+		}),
+		document.Optional("disks", func(n ast.Node) error { return d.disks(n, do) }),
 		document.Optional("scratch_disks", func(n ast.Node) (err error) { do.ScratchDisks, err = d.Flag(n, "scratch_disks"); return err }),
 		document.Optional("save_disks", func(n ast.Node) (err error) { do.SaveDisks, err = d.Flag(n, "save_disks"); return err }),
 		document.Optional("tags", func(n ast.Node) (err error) { do.Tags, err = d.tags(n); return err }),
@@ -346,6 +353,11 @@ func (d *reader) do(n ast.Node, do *Do) error {
 	if do.Verb == Scale && given["to"] == nil {
 		do.To = ThroughGroup
 	}
+	for _, old := range []string{"scratch_disks", "save_disks"} {
+		if key := given[old]; key != nil && given["disks"] != nil {
+			return d.At(key, "%s and disks say the same thing: give disks alone", old)
+		}
+	}
 	for _, o := range options {
 		key, belongs := given[o.name], slices.Contains(o.verbs, string(do.Verb))
 		switch {
@@ -356,6 +368,45 @@ func (d *reader) do(n ast.Node, do *Do) error {
 		}
 	}
 	return nil
+}
+
+// Fates of disks.
+const (
+	scratch  = "scratch"
+	snapshot = "snapshot"
+)
+
+// disks reads what happens to the disks that a machine takes along.
+func (d *reader) disks(n ast.Node, do *Do) error {
+	given, err := d.Mapping(n, "disks",
+		document.Optional("instance_store", func(n ast.Node) (err error) {
+			do.ScratchInstanceStore, err = d.scratchOnly(n)
+			return err
+		}),
+		document.Optional("root", func(n ast.Node) error {
+			var fate string
+			err := document.Choice(d.File, n, "root", []string{scratch, snapshot}, &fate)
+			do.ScratchRoot, do.SaveDisks = fate == scratch, fate == snapshot
+			return err
+		}))
+	if err == nil && len(given) == 0 {
+		err = d.At(n, "disks needs instance_store or root")
+	}
+	return err
+}
+
+// scratchOnly reads what is declared of instance-store disks.
+func (d *reader) scratchOnly(n ast.Node) (bool, error) {
+	v, err := d.Text(n, "instance_store")
+	switch {
+	case err != nil:
+		return false, err
+	case v == snapshot:
+		return false, d.At(n, "instance_store: no snapshot can save instance-store disks; declare them scratch, or leave the key out")
+	case v != scratch:
+		return false, d.At(n, "instance_store %q does not exist; it is scratch", v)
+	}
+	return true, nil
 }
 
 func (d *reader) limits(n ast.Node, l *Limits) error {

@@ -101,11 +101,16 @@ type Warning struct {
 // Do is what is carried out.
 type Do struct {
 	Verb Verb
-	// EvenIfBusy allows to end machines that are busy or whose duty is unknown.
-	EvenIfBusy bool
+	// EvenIfBusy allows to end machines that are busy or whose duty is unknown,
+	// EvenIfUnknown only those whose duty is unknown.
+	EvenIfBusy, EvenIfUnknown bool
 	// ScratchDisks declares instance-store and delete-on-termination disks to hold
-	// nothing that matters. SaveDisks snapshots the latter before.
+	// nothing that matters. SaveDisks takes snapshots of the latter before a machine is
+	// terminated.
 	ScratchDisks, SaveDisks bool
+	// ScratchInstanceStore declares the instance-store disks alone, ScratchRoot the root
+	// disk alone.
+	ScratchInstanceStore, ScratchRoot bool
 	// Tags are written by the verb tag.
 	Tags map[string]string
 	// RetentionDays is for put-retention; To is the size for scale, at least 0, or
@@ -146,6 +151,15 @@ func Of(c change.Change) (Do, bool) {
 // ThroughGroup is Do.To where a machine is scaled: there is no size, it ends through its
 // group.
 const ThroughGroup = -1
+
+// LosesInstanceStore says whether the content of instance-store disks may be lost.
+func (d Do) LosesInstanceStore() bool { return d.ScratchDisks || d.ScratchInstanceStore }
+
+// Losable says whether the content of a disk that is deleted with its machine may be lost
+// without a snapshot; root says that it is the root disk.
+func (d Do) Losable(root bool) bool {
+	return !d.SaveDisks && (d.ScratchDisks || d.ScratchRoot && root)
+}
 
 // Limits are the caps of safety.md 5.
 type Limits struct {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // charge prices what is there and posts what the round saw; an audit charges its window by
@@ -91,4 +93,14 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 		})
 	}
 	return out
+}
+
+// Hourly returns what a resource costs an hour as it runs now; unknown where one of its
+// meters has no price.
+func (r *Result) Hourly(ref inventory.Ref) inventory.Fact[money.Amount] {
+	v, err := ledger.AnHour(r.Charges[ref])
+	if err != nil {
+		return inventory.Fact[money.Amount]{}
+	}
+	return v
 }

@@ -107,7 +107,7 @@ policies:
     when: `+when+`
     then:
       - warn: {notify: [owner], grace: 15m}
-      - do: terminate
+      - {do: terminate, disks: {instance_store: scratch, root: scratch}}
     limits: {per_hour: 100, share: "100%", dollars_per_hour: 1000}
     mode: enforce
 `))

@@ -91,7 +91,7 @@ func (e *Engine) propose(woken []*subject, unread map[string]bool) []action.Prop
 func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 	f := &s.facts
 	out := action.Proposal{
-		Source: p.Name, Resource: s.Resource, Do: p.Do, Mode: p.Mode, Limits: p.Limits,
+		Source: p.Name, Resource: s.Resource, Do: Settle(p.Do, s.Resource, e.Governance), Mode: p.Mode, Limits: p.Limits,
 		Governed: e.Governance.Governs(s.Resource), Gang: f.Gang, Checkpoint: f.Checkpoint,
 		Hourly: f.Hourly, Condition: usage.True, ReadAt: f.Now, Class: p.Class(), Because: p.When,
 	}
@@ -110,6 +110,28 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 		}
 	}
 	return out
+}
+
+// Settle returns what a policy's action means for one resource: a machine that cannot be
+// stopped is terminated in its place, and disks are scratch where governance or the
+// machine's own tag says so.
+func Settle(do policy.Do, r *inventory.Resource, g policy.Governance) policy.Do {
+	in, ok := r.Detail.(*inventory.Instance)
+	if !ok {
+		return do
+	}
+	switch do.Verb {
+	case policy.Stop:
+		if in.SpotOnce.Or(false) {
+			do.Verb = policy.Terminate
+		}
+	case policy.Hibernate, policy.Terminate:
+	default:
+		return do
+	}
+	do.ScratchInstanceStore = do.ScratchInstanceStore || g.ScratchInstanceStore(r)
+	do.ScratchDisks = do.ScratchDisks || r.ScratchDisks
+	return do
 }
 
 // FindingSource is the source of proposals that a person makes about a finding.

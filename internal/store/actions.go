@@ -92,10 +92,15 @@ type itemRow struct {
 
 // actionDoc is a policy.Do as it is kept.
 type actionDoc struct {
-	Verb          policy.Verb       `json:"verb"`
-	EvenIfBusy    bool              `json:"even_if_busy,omitempty"`
-	ScratchDisks  bool              `json:"scratch_disks,omitempty"`
-	SaveDisks     bool              `json:"save_disks,omitempty"`
+	Verb          policy.Verb `json:"verb"`
+	EvenIfBusy    bool        `json:"even_if_busy,omitempty"`
+	EvenIfUnknown bool        `json:"even_if_unknown,omitempty"`
+	ScratchDisks  bool        `json:"scratch_disks,omitempty"`
+	SaveDisks     bool        `json:"save_disks,omitempty"`
+
+	ScratchInstanceStore bool `json:"scratch_instance_store,omitempty"`
+	ScratchRoot          bool `json:"scratch_root,omitempty"`
+
 	Tags          map[string]string `json:"tags,omitempty"`
 	RetentionDays int               `json:"retention_days,omitempty"`
 	To            int               `json:"to,omitempty"`

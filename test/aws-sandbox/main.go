@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 	flags.SetOutput(notes)
 	port := flags.Int("port", 0, "port on loopback; 0 takes a free one")
 	noSeed := flags.Bool("no-seed", false, "start with an empty account")
+	live := flags.Bool("live", false, "add machines that report what they do while it serves, for policies to act on")
 	verbose := flags.Bool("verbose", false, "show moto's log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -58,10 +59,37 @@ func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 		fmt.Fprintf(notes, "seeded %d resources, %d pieces of waste and %d look-alikes in %s\n", len(truth.Resources), len(truth.Planted),
 			len(truth.LookAlikes), time.Since(began).Round(100*time.Millisecond))
 	}
+	if *live {
+		machines, err := s.SeedLadder(ctx, liveRegion)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(notes, "%d machines in %s report each minute\n", len(machines.IDs), liveRegion)
+		go report(ctx, machines, notes)
+	}
 	for _, e := range s.Env() {
 		fmt.Fprintf(out, "export %s\n", e)
 	}
 	fmt.Fprintln(notes, "\npaste these lines into another shell, then: curfew scan --regions us-east-1,us-west-2,eu-west-1\nserving until interrupted (ctrl-c)")
 	<-ctx.Done()
 	return nil
+}
+
+// liveRegion is where the machines of -live are.
+const liveRegion = "us-east-1"
+
+// report lets machines report each minute until ctx is done.
+func report(ctx context.Context, machines *sandbox.Ladder, notes io.Writer) {
+	minute := time.NewTicker(time.Minute)
+	defer minute.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-minute.C:
+			if err := machines.Advance(ctx, now); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(notes, "aws-sandbox: report what machines do:", err)
+			}
+		}
+	}
 }

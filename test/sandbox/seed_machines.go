@@ -237,6 +237,9 @@ func (b *seeder) launch(ctx context.Context, m machine) (string, error) {
 	id := *out.Instances[0].InstanceId
 	launched := b.ago(m.age)
 	b.ageMachine(id, launched)
+	if m.spot {
+		b.requestSpot(m.region, id)
+	}
 	if err := b.ageDisks(ctx, api, m, id, launched); err != nil {
 		return "", err
 	}
@@ -252,6 +255,16 @@ func (b *seeder) launch(ctx context.Context, m machine) (string, error) {
 	}
 	b.bookMachine(m, id)
 	return id, nil
+}
+
+// requestSpot gives a spot machine the one-time request that moto leaves out.
+func (b *seeder) requestSpot(region, id string) {
+	request := "sir-" + id[len(id)-8:]
+	b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+		Add: map[string]any{"spotInstanceRequestId": request}})
+	b.Wire.State.At(wire.DefaultAccount, region, func(p *wire.Place) {
+		p.SpotRequests = append(p.SpotRequests, wire.SpotRequest{ID: request, Type: "one-time", State: "active", Instance: id})
+	})
 }
 
 // ageMachine makes a machine as old as it should be, and says what moto does not:

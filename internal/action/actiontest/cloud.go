@@ -32,6 +32,8 @@ type Resource struct {
 	Protected, Unsaved bool
 	RetentionDays      int
 	Hourly             money.Amount
+	// LocalGB is the size of its instance-store disk; 0 is none.
+	LocalGB int64
 	// Duty is what it does, as measured at the time SampledAt.
 	Duty      duty.State
 	SampledAt time.Time
@@ -179,6 +181,9 @@ func (r Resource) Inventory() *inventory.Resource {
 		CreatedAt: r.CreatedAt, Tags: maps.Clone(r.Tags)}
 	if r.Kind == inventory.KindInstance {
 		out.Detail = &inventory.Instance{}
+	}
+	if r.LocalGB > 0 {
+		out.Size.InstanceStorageGB, out.Size.InstanceDisks = inventory.Known(r.LocalGB), inventory.Known(1)
 	}
 	if r.Group != "" {
 		out.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: r.Group}

@@ -218,6 +218,15 @@ func TestActionsOnSpotMachines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			in := o.Resources[0].Detail.(*inventory.Instance)
+			if once, known := in.SpotOnce.Get(); known != (tc.kind == "one-time" || tc.kind == "persistent" || tc.kind == "strange") || once != (tc.kind == "one-time") {
+				t.Errorf("one-time: %t, known: %t", once, known)
+			}
+			for _, d := range in.Disks {
+				if d.DeleteOnTermination && (d.SizeGiB.Or(0) == 0 || d.Device == "") {
+					t.Errorf("disk %+v has no size or no name", d)
+				}
+			}
 			_, err = a.Plan(t.Context(), o.Resources[0], policy.Do{Verb: tc.verb, ScratchDisks: true})
 			var refused *action.Refusal
 			switch {

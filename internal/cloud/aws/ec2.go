@@ -29,12 +29,17 @@ const groupTag = "aws:autoscaling:groupName"
 
 func (p *place) instances(ctx context.Context) {
 	var found []*inventory.Resource
+	spot := map[string]*inventory.Instance{}
 	err := p.eachInstance(ctx, nil, func(i types.Instance) {
 		p.nameHost(awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.InstanceId))
-		found = append(found, p.instance(i))
+		found = append(found, p.spotted(i, spot))
 	})
 	p.failed(ctx, "ec2:DescribeInstances", err)
 	p.describeTypes(ctx, found)
+	p.describeSpot(ctx, spot)
+	if !p.scan.asked(inventory.KindVolume) {
+		p.describeDisks(ctx, found)
+	}
 	for _, r := range found {
 		p.scan.add(r)
 	}
@@ -116,10 +121,20 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	}
 	for _, m := range i.BlockDeviceMappings {
 		if m.Ebs != nil {
-			d.Disks = append(d.Disks, inventory.Disk{VolumeID: awssdk.ToString(m.Ebs.VolumeId), DeleteOnTermination: awssdk.ToBool(m.Ebs.DeleteOnTermination)})
+			d.Disks = append(d.Disks, inventory.Disk{VolumeID: awssdk.ToString(m.Ebs.VolumeId), DeleteOnTermination: awssdk.ToBool(m.Ebs.DeleteOnTermination),
+				Device: awssdk.ToString(m.DeviceName), Root: isRoot(i, m)})
 		}
 	}
 	r.Detail = d
+	return r
+}
+
+// spotted maps a machine, and notes of which spot request it is.
+func (p *place) spotted(i types.Instance, requests map[string]*inventory.Instance) *inventory.Resource {
+	r := p.instance(i)
+	if id := awssdk.ToString(i.SpotInstanceRequestId); id != "" && i.InstanceLifecycle == types.InstanceLifecycleTypeSpot {
+		requests[id] = r.Detail.(*inventory.Instance)
+	}
 	return r
 }
 

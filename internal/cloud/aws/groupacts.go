@@ -163,11 +163,11 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 			case on.Or(true):
 				return refusal("protected", "machine %s is, or may be, protected against termination", id)
 			}
-			if do.ScratchDisks {
-				continue
-			}
-			if disks := deleted(i); len(disks) > 0 {
+			if disks := unsaved(i, do); len(disks) > 0 {
 				return refusal("unsaved-disk", "%s would be deleted with machine %s of the group: declare them scratch", strings.Join(disks, ", "), id)
+			}
+			if do.LosesInstanceStore() {
+				continue
 			}
 			switch local, err := s.localDisks(ctx, i.InstanceType); {
 			case err != nil:

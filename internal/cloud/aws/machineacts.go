@@ -48,10 +48,10 @@ func planMachine(ctx context.Context, s *site, r *inventory.Resource, do policy.
 		return nil, refusal("changed", "other disks end with machine %s than when the fix was priced: %s", r.ID, strings.Join(disks, ", "))
 	case do.Verb != policy.Terminate:
 		return []action.Step{{Name: string(do.Verb), Params: "{}"}}, nil
-	case len(disks) == 0 || do.ScratchDisks && !do.SaveDisks:
+	case len(unsaved(i, do)) == 0:
 		return []action.Step{{Name: stepTerminate, Params: encoded(terminateParams{DeletedDisks: disks})}}, nil
 	case !do.SaveDisks:
-		return nil, refusal("unsaved-disk", "%s would be deleted with machine %s: declare them scratch, or have them saved", strings.Join(disks, ", "), r.ID)
+		return nil, refusal("unsaved-disk", "%s would be deleted with machine %s: declare them scratch, or have them saved", strings.Join(unsaved(i, do), ", "), r.ID)
 	}
 	return []action.Step{
 		{Name: stepSnapshot, Params: encoded(snapshotParams{Volumes: disks})},
@@ -85,15 +85,25 @@ func stateOf(i types.Instance) types.InstanceStateName {
 }
 
 // deleted returns the disks that end with a machine. Where EC2 does not say, they do.
-func deleted(i types.Instance) []string {
+func deleted(i types.Instance) []string { return unsaved(i, policy.Do{}) }
+
+// unsaved returns the disks that end with a machine and that an action does not declare
+// scratch.
+func unsaved(i types.Instance, do policy.Do) []string {
 	disks := []string{}
 	for _, m := range i.BlockDeviceMappings {
-		if m.Ebs != nil && (m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination) {
+		if m.Ebs != nil && (m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination) && !do.Losable(isRoot(i, m)) {
 			disks = append(disks, awssdk.ToString(m.Ebs.VolumeId))
 		}
 	}
 	slices.Sort(disks)
 	return disks
+}
+
+// isRoot says whether a machine boots from a disk. Where EC2 does not say, it does not.
+func isRoot(i types.Instance, m types.InstanceBlockDeviceMapping) bool {
+	name := awssdk.ToString(i.RootDeviceName)
+	return name != "" && awssdk.ToString(m.DeviceName) == name
 }
 
 // unmanaged refuses what a manager would replace, or misses when it is gone.
@@ -136,7 +146,7 @@ func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) erro
 	if do.Verb == policy.Hibernate && (i.HibernationOptions == nil || !awssdk.ToBool(i.HibernationOptions.Configured)) {
 		return refusal("not-enabled", "machine %s was not launched with hibernation", id)
 	}
-	if do.ScratchDisks {
+	if do.LosesInstanceStore() {
 		return nil
 	}
 	switch local, err := p.localDisks(ctx, i.InstanceType); {
@@ -251,7 +261,7 @@ func terminateMachine(ctx context.Context, s *site, t action.Task) (string, erro
 	if err := s.mayEnd(ctx, i, t.Do); err != nil {
 		return "", err
 	}
-	if disks := deleted(i); len(disks) > 0 && (!t.Do.ScratchDisks || t.Do.SaveDisks) {
+	if disks := unsaved(i, t.Do); len(disks) > 0 {
 		if err := s.saved(ctx, t, disks); err != nil {
 			return "", err
 		}

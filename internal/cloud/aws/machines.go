@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,6 +49,55 @@ func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resourc
 			size = p.scan.cloud.size(r.Type)
 		}
 		r.Size = size
+	}
+}
+
+// describeSpot says which spot machines are of a one-time request, and so cannot be
+// stopped. What EC2 does not say stays unknown.
+func (p *place) describeSpot(ctx context.Context, requests map[string]*inventory.Instance) {
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(requests)), filterValues) {
+		byID := []types.Filter{{Name: awssdk.String("spot-instance-request-id"), Values: some}}
+		err := pages(ctx, func(token *string) (*string, error) {
+			out, err := p.ec2.DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{Filters: byID, NextToken: token})
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range out.SpotInstanceRequests {
+				if in := requests[awssdk.ToString(r.SpotInstanceRequestId)]; in != nil && r.Type != "" {
+					in.SpotOnce = inventory.Known(r.Type == types.SpotInstanceTypeOneTime)
+				}
+			}
+			return out.NextToken, nil
+		})
+		if err != nil {
+			p.failed(ctx, "ec2:DescribeSpotInstanceRequests", err)
+			return
+		}
+	}
+}
+
+// describeDisks fills in the sizes of disks that end with machines, where volumes are not
+// listed themselves. Where they cannot be read, they stay unknown.
+func (p *place) describeDisks(ctx context.Context, machines []*inventory.Resource) {
+	disks := map[string]*inventory.Disk{}
+	for _, r := range machines {
+		in := r.Detail.(*inventory.Instance)
+		for i := range in.Disks {
+			if in.Disks[i].DeleteOnTermination {
+				disks[in.Disks[i].VolumeID] = &in.Disks[i]
+			}
+		}
+	}
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(disks)), filterValues) {
+		out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{{Name: awssdk.String("volume-id"), Values: some}}})
+		if err != nil {
+			return // the volume that is warned about has no size then
+		}
+		for _, v := range out.Volumes {
+			if d := disks[awssdk.ToString(v.VolumeId)]; d != nil && v.Size != nil {
+				d.SizeGiB = inventory.Known(int64(*v.Size))
+			}
+		}
 	}
 }
 
@@ -106,6 +156,13 @@ func describedSize(t types.InstanceTypeInfo) inventory.Size {
 	switch d := t.InstanceStorageInfo; {
 	case d != nil:
 		s.InstanceStorageGB = known(d.TotalSizeInGB)
+		disks := 0
+		for _, x := range d.Disks {
+			disks += int(awssdk.ToInt32(x.Count))
+		}
+		if disks > 0 {
+			s.InstanceDisks = inventory.Known(disks)
+		}
 	case t.InstanceStorageSupported != nil && !*t.InstanceStorageSupported:
 		s.InstanceStorageGB = inventory.Known(int64(0))
 	}

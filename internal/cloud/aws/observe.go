@@ -220,23 +220,33 @@ func (s *scan) asked(kinds ...inventory.Kind) bool {
 	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }
 
-// link fills in what only all lists together say: which images need a snapshot, and what
-// metrics call things by.
+// link fills in what only all lists together say: which images need a snapshot, how large
+// the disks of machines are, and what metrics call things by.
 func (s *scan) link() {
 	for _, p := range s.places {
 		p.name(s.resources)
 	}
 	type key struct{ account, region, id string }
-	needs := map[key][]string{}
+	needs, sizes := map[key][]string{}, map[key]int64{}
 	for _, r := range s.resources {
-		if img, ok := r.Detail.(*inventory.Image); ok {
-			for _, id := range img.SnapshotIDs {
+		switch d := r.Detail.(type) {
+		case *inventory.Image:
+			for _, id := range d.SnapshotIDs {
 				k := key{r.Account, r.Region, id}
 				needs[k] = append(needs[k], r.ID)
 			}
+		case *inventory.Volume:
+			sizes[key{r.Account, r.Region, r.ID}] = d.SizeGiB
 		}
 	}
 	for _, r := range s.resources {
+		if in, ok := r.Detail.(*inventory.Instance); ok {
+			for i := range in.Disks {
+				if gib := sizes[key{r.Account, r.Region, in.Disks[i].VolumeID}]; gib > 0 {
+					in.Disks[i].SizeGiB = inventory.Known(gib)
+				}
+			}
+		}
 		if snap, ok := r.Detail.(*inventory.Snapshot); ok {
 			snap.Images = needs[key{r.Account, r.Region, r.ID}]
 			slices.Sort(snap.Images)

@@ -207,6 +207,23 @@ func equal(t *testing.T, want, got map[string]*inventory.Resource) {
 	}
 }
 
+// unsized leaves the sizes of machines' disks out.
+func unsized(in map[string]*inventory.Resource) map[string]*inventory.Resource {
+	out := map[string]*inventory.Resource{}
+	for ref, r := range in {
+		if d, ok := r.Detail.(*inventory.Instance); ok {
+			own, machine := *r, *d
+			machine.Disks = slices.Clone(d.Disks)
+			for i := range machine.Disks {
+				machine.Disks[i].SizeGiB = inventory.Fact[int64]{}
+			}
+			own.Detail, r = &machine, &own
+		}
+		out[ref] = r
+	}
+	return out
+}
+
 func TestDenialIsABlindSpotAndTheRestIsUnchanged(t *testing.T) {
 	whole := mustObserve(t, options())
 	for _, x := range []struct {
@@ -226,7 +243,11 @@ func TestDenialIsABlindSpotAndTheRestIsUnchanged(t *testing.T) {
 			remove := account.Wire.Inject(wire.Fault{Service: x.service, Operation: x.operation, Kind: wire.AccessDenied})
 			defer remove()
 			o := mustObserve(t, options())
-			equal(t, without(whole, x.kinds...), without(o, x.kinds...))
+			whole, got := without(whole, x.kinds...), without(o, x.kinds...)
+			if x.operation == "DescribeVolumes" {
+				whole, got = unsized(whole), unsized(got) // nor how large the disks of machines are
+			}
+			equal(t, whole, got)
 			if o.CommitmentsKnown != x.commitments {
 				t.Errorf("commitments known: %v, want %v", o.CommitmentsKnown, x.commitments)
 			}

@@ -93,8 +93,9 @@ func (s *scan) partsOf(kinds map[*place][]inventory.Kind) []part {
 func (p *place) instancesAgain(ctx context.Context) {
 	var hosts []string
 	var found []*inventory.Resource
+	spot := map[string]*inventory.Instance{}
 	err := p.filtered(ctx, "instance-id", p.named(inventory.KindInstance), func(i types.Instance) {
-		found = append(found, p.instance(i))
+		found = append(found, p.spotted(i, spot))
 		if host := awssdk.ToString(i.PrivateDnsName); host != "" {
 			hosts = append(hosts, host)
 		}
@@ -110,6 +111,8 @@ func (p *place) instancesAgain(ctx context.Context) {
 		return
 	}
 	p.describeTypes(ctx, found)
+	p.describeSpot(ctx, spot)
+	p.describeDisks(ctx, found)
 	each(ctx, found, func(r *inventory.Resource) {
 		protected, err := p.attribute(ctx, r.ID, types.InstanceAttributeNameDisableApiTermination)
 		p.missed(ctx, "ec2:DescribeInstanceAttribute", r.ID, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/price"
 )
 
 // Actions carries out steps on the simulated account: what is done with them shows in
@@ -188,26 +189,27 @@ func mayEnd(r *inventory.Resource, d *inventory.Instance, step string, do policy
 		return refusal("state", "machine %s is %s: only one that runs can be stopped", r.ID, r.State)
 	case step == stepStop && d.Market == inventory.Spot:
 		return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated", r.ID)
-	case !do.ScratchDisks && hasLocalDisks(r.Type):
+	case step == stepTerminate && !do.SaveDisks && len(unsaved(r, do)) > 0:
+		return refusal("unsaved-disk", "%s would be deleted with machine %s", strings.Join(unsaved(r, do), ", "), r.ID)
+	case do.LosesInstanceStore():
+		return nil
+	}
+	switch gb, known := localDisks(r.Type).Get(); {
+	case !known:
+		return refusal("unknown", "whether a %s has instance-store disks is not known", r.Type)
+	case gb > 0:
 		return refusal("unsaved-disk", "machine %s is a %s: what lies on its instance-store disks is lost when it stops", r.ID, r.Type)
-	case step == stepTerminate && !do.ScratchDisks && !do.SaveDisks && len(deleted(r)) > 0:
-		return refusal("unsaved-disk", "%s would be deleted with machine %s", strings.Join(deleted(r), ", "), r.ID)
 	}
 	return nil
 }
 
-// withoutLocalDisks are the accelerated families of the account without instance-store
-// disks (AWS, EC2 instance types).
-var withoutLocalDisks = map[string]bool{"p3": true, "inf2": true}
-
-// hasLocalDisks says whether machines of a type have instance-store disks: most with
-// accelerators do, and others by a d in their name.
-func hasLocalDisks(machineType string) bool {
-	family, _, _ := strings.Cut(machineType, ".")
-	if hardwareOf(machineType) != (hardware{}) || strings.HasPrefix(family, "trn") {
-		return !withoutLocalDisks[family]
+// localDisks returns the size of a machine type's instance-store disks, by the price book.
+func localDisks(machineType string) inventory.Fact[int64] {
+	book, err := price.Embedded()
+	if err != nil {
+		return inventory.Fact[int64]{}
 	}
-	return strings.Contains(strings.TrimLeft(family, "abcdefghijklmnopqrstuvwxyz"), "d")
+	return book.Size(machineType).InstanceStorageGB
 }
 
 // Do implements [action.Cloud].
@@ -278,7 +280,7 @@ func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 	case stepTerminate, stepDeleteVolume:
 		disks := []string{r.ID}
 		if t.Step.Name == stepTerminate {
-			if disks = deleted(r); len(disks) == 0 || t.Do.ScratchDisks && !t.Do.SaveDisks {
+			if disks = unsaved(r, t.Do); len(disks) == 0 {
 				return nil
 			}
 		}

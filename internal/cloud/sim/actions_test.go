@@ -21,13 +21,13 @@ import (
 // subjects says which of the account's resources the suite's subjects are.
 var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 	cloudtest.Machine: instance(func(r *inventory.Resource, d *inventory.Instance) bool {
-		return !d.TerminationProtected.Or(true) && r.Manager == (inventory.Manager{}) && d.Market == inventory.OnDemand && !hasLocalDisks(r.Type) &&
+		return !d.TerminationProtected.Or(true) && r.Manager == (inventory.Manager{}) && d.Market == inventory.OnDemand && localDisks(r.Type).Or(1) == 0 &&
 			len(d.Disks) == 1 && d.Disks[0].DeleteOnTermination
 	}),
 	cloudtest.Protected: instance(func(_ *inventory.Resource, d *inventory.Instance) bool { return d.TerminationProtected.Or(false) }),
 	cloudtest.Grouped:   instance(func(r *inventory.Resource, _ *inventory.Instance) bool { return r.Manager != (inventory.Manager{}) }),
 	cloudtest.Local: instance(func(r *inventory.Resource, d *inventory.Instance) bool {
-		return hasLocalDisks(r.Type) && r.Manager == (inventory.Manager{}) && !d.TerminationProtected.Or(true) && d.Market == inventory.OnDemand
+		return localDisks(r.Type).Or(0) > 0 && r.Manager == (inventory.Manager{}) && !d.TerminationProtected.Or(true) && d.Market == inventory.OnDemand
 	}),
 	cloudtest.Volume: func(r *inventory.Resource) bool {
 		return of[*inventory.Volume](r) && r.State == inventory.StateAvailable

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // deed is a step that was carried out. The account at a moment is what was laid out, with
@@ -137,7 +138,20 @@ func (w *world) disks(e *entry) []*entry {
 }
 
 // deleted returns the names of the disks that end with a machine.
-func deleted(r *inventory.Resource) []string { return r.Detail.(*inventory.Instance).DeletedDisks() }
+func deleted(r *inventory.Resource) []string { return unsaved(r, policy.Do{}) }
+
+// unsaved returns the names of the disks that end with a machine and that an action does
+// not declare scratch.
+func unsaved(r *inventory.Resource, do policy.Do) []string {
+	var ids []string
+	for _, d := range r.Detail.(*inventory.Instance).Disks {
+		if d.DeleteOnTermination && !do.Losable(d.Root) {
+			ids = append(ids, d.VolumeID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
 
 // snapshot adds what a snapshot deed made: one of each volume.
 func (w *world) snapshot(d deed, of *entry) {

@@ -76,8 +76,8 @@ func (a *account) launch(m machine) *entry {
 	}
 	d := &inventory.Instance{
 		Market: m.market, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
-		TerminationProtected: inventory.Known(m.protected),
-		ImageID:              "ami-0" + newKey(0, "public/"+m.region).hex(16),
+		TerminationProtected: inventory.Known(m.protected), SpotOnce: inventory.Known(m.market == inventory.Spot),
+		ImageID: "ami-0" + newKey(0, "public/"+m.region).hex(16),
 	}
 	if m.image != "" {
 		d.ImageID = a.image(m.image, m.region).resource.ID
@@ -106,7 +106,8 @@ func (a *account) launch(m machine) *entry {
 		}
 		v.resource.State, v.resource.Manager = inventory.StateInUse, e.resource.Manager
 		v.resource.Detail.(*inventory.Volume).AttachedTo = []string{e.resource.ID}
-		d.Disks = append(d.Disks, inventory.Disk{VolumeID: v.resource.ID, DeleteOnTermination: x.keepsNoPromises})
+		d.Disks = append(d.Disks, inventory.Disk{VolumeID: v.resource.ID, DeleteOnTermination: x.keepsNoPromises,
+			Device: "/dev/xvd" + string(rune('a'+i)), Root: i == 0, SizeGiB: inventory.Known(x.gib)})
 	}
 	return e
 }

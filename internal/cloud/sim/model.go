@@ -17,6 +17,9 @@ type State struct {
 	Requests float64
 	// GPUs holds each GPU of the machine, in the order of their indexes.
 	GPUs []GPU
+	// Works says that somebody's work goes on: it computes, serves, moves data, or a
+	// person uses it. It is the truth, which nothing measures.
+	Works bool
 }
 
 // GPU is what one GPU does at one moment, in the units of the usage signals.
@@ -114,6 +117,7 @@ func rest(m moment, s *State) {
 func train(util, memory float64) behaviour {
 	return func(m moment, s *State) {
 		rest(m, s)
+		s.Works = true
 		saving := m.unix%7200 < 300
 		s.CPU, s.HostMemory = m.wave(streamCPU, 300, 18, 34), 41
 		s.Network = m.wave(streamNet, 300, 18e6, 45e6)
@@ -135,6 +139,7 @@ func train(util, memory float64) behaviour {
 func trainQuietly(util, memory float64) behaviour {
 	return func(m moment, s *State) {
 		rest(m, s)
+		s.Works = true
 		s.CPU = m.wave(streamCPU, 300, 2.2, 4.4)
 		for i := range s.GPUs {
 			m.computes(&s.GPUs[i], util+m.wave(streamGPU+uint64(i), 300, -3, 3), memory, 1)
@@ -195,6 +200,7 @@ func office(offset int, memory float64) behaviour {
 		if !m.weekday(offset) || h < 9 || h >= 18 {
 			return
 		}
+		s.Works = true
 		s.Network = m.wave(streamNet, 300, 2e3, 4e4)
 		if h < 10 || h >= 16 {
 			s.CPU = m.wave(streamCPU, 300, 1.5, 4.2)
@@ -235,6 +241,7 @@ func experiment(share, memory float64) behaviour {
 		if m.key.uniform(streamBlock, block) >= share {
 			return
 		}
+		s.Works = true
 		level := m.key.between(streamLoad, block, 58, 90)
 		s.CPU, s.HostMemory = m.wave(streamCPU, 300, 12, 30), 30
 		s.Network = m.wave(streamNet, 300, 2e6, 3e7)
@@ -259,6 +266,7 @@ func (m moment) demand(offset int) float64 {
 func serve(low, high, memory, rate float64) behaviour {
 	return func(m moment, s *State) {
 		rest(m, s)
+		s.Works = true
 		d := m.demand(0)
 		s.CPU = 7 + 22*d + m.wave(streamCPU, 300, -2, 4)
 		s.HostMemory = 34
@@ -274,6 +282,7 @@ func serve(low, high, memory, rate float64) behaviour {
 // download copies a dataset: CPUs and network work, the GPUs wait for it to end.
 func download(m moment, s *State) {
 	rest(m, s)
+	s.Works = true
 	s.CPU = m.wave(streamCPU, 300, 42, 71)
 	s.HostMemory = 55
 	s.Network = m.wave(streamNet, 300, 1.4e8, 2.6e8)
@@ -283,6 +292,7 @@ func download(m moment, s *State) {
 func compute(level float64) behaviour {
 	return func(m moment, s *State) {
 		rest(m, s)
+		s.Works = true
 		s.CPU = min(level*m.wave(streamCPU, 300, 0.6, 1.4), 98)
 		s.HostMemory = 48
 		s.Network = m.wave(streamNet, 300, 4e5, 6e6)
@@ -292,12 +302,14 @@ func compute(level float64) behaviour {
 // jump is a machine that people pass through: next to no CPU, but traffic.
 func jump(m moment, s *State) {
 	rest(m, s)
+	s.Works = true
 	s.Network = m.wave(streamNet, 300, 6e2, 4e3)
 }
 
 // gateway is a NAT gateway or balancer in use.
 func gateway(rate, requests float64) behaviour {
 	return func(m moment, s *State) {
+		s.Works = true
 		d := 0.2 + 0.8*m.demand(0)
 		s.Network = rate * d * m.wave(streamNet, 300, 0.8, 1.2)
 		s.Requests = requests * d * m.wave(streamLoad, 300, 0.8, 1.2)

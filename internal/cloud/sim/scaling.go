@@ -64,7 +64,7 @@ func (w *world) planScale(e *entry, do policy.Do) ([]action.Step, error) {
 			return nil, refusal("changed", "machine %s is none of group %s", id, want.Group)
 		case m.resource.Detail.(*inventory.Instance).TerminationProtected.Or(true):
 			return nil, refusal("protected", "machine %s is, or may be, protected against being terminated", id)
-		case !do.ScratchDisks && (hasLocalDisks(m.resource.Type) || len(deleted(m.resource)) > 0):
+		case !do.LosesInstanceStore() && localDisks(m.resource.Type).Or(1) > 0 || len(unsaved(m.resource, do)) > 0:
 			return nil, refusal("unsaved-disk", "the disks of machine %s would be lost with it", id)
 		}
 	}

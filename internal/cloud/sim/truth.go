@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -30,6 +31,36 @@ func (c *Cloud) Truth() []Planted {
 		out = append(out, e.planted)
 	}
 	slices.SortFunc(out, func(a, b Planted) int { return inventory.CompareRefs(a.Ref, b.Ref) })
+	return out
+}
+
+// Work is what a machine was made to do over a time.
+type Work struct {
+	// Worked and Rested add up to the time in which it ran as it was laid out.
+	Worked, Rested time.Duration
+}
+
+// Work returns what every machine, notebook, endpoint and training job of the account was
+// made to do in [from, to), by five minutes. What was done to them does not change it: a
+// machine that was stopped has the work that it would have done.
+func (c *Cloud) Work(from, to time.Time) map[inventory.Ref]Work {
+	out := map[inventory.Ref]Work{}
+	for _, e := range layout(c.options.Seed, c.options.Now).entries {
+		if e.model == nil || !e.resource.Kind.Traits().Compute {
+			continue
+		}
+		var w Work
+		for at := from.UTC(); at.Before(to); at = at.Add(sampling) {
+			switch s, runs := e.at(at); {
+			case !runs:
+			case s.Works:
+				w.Worked += sampling
+			default:
+				w.Rested += sampling
+			}
+		}
+		out[e.resource.Ref()] = w
+	}
 	return out
 }
 

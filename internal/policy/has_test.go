@@ -1,0 +1,42 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// TestHasOfATaggedFact: where tags were read it is known that none says a fact, so that a
+// policy can leave production out without leaving out what nobody tagged.
+func TestHasOfATaggedFact(t *testing.T) {
+	const where = `!has(resource.environment) || resource.environment != "production"`
+	for _, tc := range []struct {
+		name string
+		set  func(*Facts)
+		want usage.Answer
+		why  string
+	}{
+		{"no tag says it", func(f *Facts) { f.Resource.Owner.Environment = "" }, usage.True, "has(resource.environment) is false: no tag says resource.environment"},
+		{"another one", func(f *Facts) { f.Resource.Owner.Environment = "dev" }, usage.True, `resource.environment is "dev"`},
+		{"production", func(f *Facts) { f.Resource.Owner.Environment = "production" }, usage.False, ""},
+		{"tags could not be read", func(f *Facts) { f.Resource.Owner.Environment, f.Resource.Tags = "", nil }, usage.Unknown,
+			"resource.environment is unknown: no tag says it"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, f := policyOf(t, "where: '"+where+"'"), machine()
+			tc.set(f)
+			if got := p.Evaluate(f).Answer; got != tc.want {
+				t.Errorf("Evaluate = %s, want %s", got, tc.want)
+			}
+			parts := p.Explain(f).Parts
+			got := parts[len(parts)-1]
+			if got.Answer != tc.want || tc.why != "" && !strings.HasPrefix(got.Why, tc.why) {
+				t.Errorf("Explain = %s: %s, want %s: %s", got.Answer, got.Why, tc.want, tc.why)
+			}
+		})
+	}
+	if p := policyOf(t, "select: {kind: instance, lifetime: ephemeral}\nwhere: '"+where+"'\nwhen: duty.lasting > duration(\"1h\")"); p.canMatch("resource.environment", production) {
+		t.Error("a policy that leaves production out is said to match it")
+	}
+}
