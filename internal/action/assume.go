@@ -15,6 +15,8 @@ type Assumptions struct {
 	// Unpriced allows a policy to end what nobody knows the price of. The cap in dollars
 	// does not count it then; those by count and share do.
 	Unpriced bool
+	// Confirmed says that a person confirms at once whatever blows a fuse.
+	Confirmed bool
 }
 
 // Refuse is what [Refuse] returns under the assumptions.

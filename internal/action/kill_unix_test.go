@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
@@ -78,8 +79,17 @@ func (s mortalStore) Save(ctx context.Context, it action.Item, entries ...action
 	return between(s.m, func() (action.Item, error) { return s.Store.Save(ctx, it, entries...) })
 }
 
-func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
-	return between(s.m, func() ([]action.Item, error) { return s.Store.Admit(ctx, b) })
+func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
+	return between(s.m, func() ([]action.Admitted, error) { return s.Store.Admit(ctx, b) })
+}
+
+func (s mortalStore) Blow(ctx context.Context, f action.Fuse) error {
+	_, err := between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.Blow(ctx, f) })
+	return err
+}
+
+func (s mortalStore) Fuses(ctx context.Context) ([]action.Fuse, error) {
+	return between(s.m, func() ([]action.Fuse, error) { return s.Store.Fuses(ctx) })
 }
 
 func (s mortalStore) Frozen(ctx context.Context) (*action.Freeze, error) {
@@ -119,7 +129,7 @@ func (p mortalPeople) Notify(ctx context.Context, to string, m action.Message) (
 }
 
 // storied opens the world that is kept in a directory: two machines under one policy,
-// whose disks are saved first.
+// whose disks are saved first, and of which a cap allows one an hour.
 func storied(dir string, at time.Time) *world {
 	w := newWorld()
 	w.clock = actiontest.NewClock(at)
@@ -127,14 +137,15 @@ func storied(dir string, at time.Time) *world {
 	w.store = actiontest.OpenStore(filepath.Join(dir, "store.json"))
 	w.cloud = actiontest.OpenCloud(filepath.Join(dir, "cloud.json"), w.now)
 	w.people = actiontest.OpenPeople(filepath.Join(dir, "people.json"))
-	w.wants.Do.SaveDisks = true
+	w.wants.Do.SaveDisks, w.wants.Limits.DollarsPerHour = true, 5*money.USD
 	w.when = nil
 	w.connect(w.store, w.cloud, w.people)
 	return w
 }
 
 // story are the rounds' times after the beginning.
-var story = []time.Duration{0, 15 * time.Minute, 16 * time.Minute, 17 * time.Minute, 18 * time.Minute, 19 * time.Minute}
+var story = []time.Duration{0, 15 * time.Minute, 16 * time.Minute, 17 * time.Minute, 18 * time.Minute, 19 * time.Minute,
+	75 * time.Minute, 76 * time.Minute, 77 * time.Minute, 78 * time.Minute, 79 * time.Minute}
 
 // mortalStory makes all rounds, unless it is killed before.
 func mortalStory(dir string, boundary int) error {
@@ -185,8 +196,12 @@ func TestKilledAnywhere(t *testing.T) {
 		}
 		// Another process goes on a minute later, for as long as it takes.
 		w = storied(dir, start.Add(died))
-		for range 40 {
-			w.rounds(t, time.Minute, time.Minute)
+		for i := range 60 {
+			step := time.Minute
+			if i >= 25 { // what the cap has deferred comes an hour later
+				step = 4 * time.Minute
+			}
+			w.rounds(t, step, step)
 			if len(w.cloud.Resources()) == 0 && settled(w) {
 				break
 			}

@@ -88,8 +88,10 @@ type pass struct {
 	together map[subject]bool
 	// underway are subjects whose calls the provider is carrying out.
 	underway map[subject]bool
-	due      []candidate
-	report   Report
+	// fuses are the newest of each source in the account.
+	fuses  map[string]*Fuse
+	due    []candidate
+	report Report
 }
 
 // subject is what only one open item can be about.
@@ -116,7 +118,7 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 		own.Clock, shared, l = clock, common, &own
 	}
 	s := &pass{Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
-		underway: map[subject]bool{}}
+		underway: map[subject]bool{}, fuses: map[string]*Fuse{}}
 	if s.gap <= 0 {
 		s.gap = DefaultMaxRoundGap
 	}
@@ -136,6 +138,15 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 		}
 		if s.keeps, err = l.Store.Keeps(ctx, s.r.Now); err != nil {
 			return nil, nil, fmt.Errorf("read what is kept: %w", err)
+		}
+		fuses, err := l.Store.Fuses(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read which fuses have blown: %w", err)
+		}
+		for i := range fuses {
+			if fuses[i].Account == l.Account {
+				s.fuses[fuses[i].Source] = &fuses[i]
+			}
 		}
 		if items, err = s.items(ctx); err != nil {
 			return nil, nil, err
@@ -267,6 +278,12 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 	if s.report.Frozen != nil {
 		s.line(next, ResultFrozen, s.report.Frozen.String())
 		return nil
+	}
+	if c := (candidate{it: next, p: *p}); want == Warn && p.Mode == policy.Enforce && p.Do.Verb != policy.Notify {
+		if over := c.alone(); over != nil {
+			s.hold(c, over, time.Time{})
+			return nil
+		}
 	}
 	if want == Warn || (want == Verify && !s.Enforce) {
 		// Nobody is warned of what could not be carried out.

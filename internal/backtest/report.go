@@ -123,6 +123,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
+		if p.Caps {
+			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy selects is due at once, is confirmed by a person at once.")
+		}
 	}
 	fleet := Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
 	for _, d := range p.Deciders {
@@ -288,8 +291,11 @@ func (r *Result) silence() string {
 	var why []string
 	for _, w := range r.WhyNot[:min(len(r.WhyNot), most)] {
 		reason := w.Reason
-		if w.Answer == "refused" {
+		switch w.Answer {
+		case "refused":
 			reason = "by the rule " + reason
+		case "deferred":
+			reason = "by the cap " + reason
 		}
 		why = append(why, fmt.Sprintf("%s for %s h on %d resources (%s)", w.Answer, usage.Number(w.Hours, 1), w.Resources, reason))
 	}

@@ -109,7 +109,7 @@ func fixExit(out *round.Result, held *holding) error {
 			if len(held.asked) > 0 && strings.HasPrefix(l.Why, "unapproved: ") {
 				continue // it waits for somebody
 			}
-			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFrozen {
+			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFuse || l.Result == action.ResultFrozen {
 				refused = cmp.Or(refused, l.Resource.ID+": "+l.Why)
 			}
 		}
