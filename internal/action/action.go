@@ -357,8 +357,15 @@ type Message struct {
 	// ActsAt is the earliest time at which it is carried out; zero for notices.
 	ActsAt time.Time
 	Hourly inventory.Fact[money.Amount]
-	// Keep is the command that exempts the resource.
-	Keep string
+	// Creator is who made the resource, as the provider's log says, where no tag says whose
+	// it is; empty where that is not known.
+	Creator string
+	// Lost is what is gone once it was carried out ("nothing" is known to be nothing); empty
+	// where that is not known.
+	Lost string
+	// Keep is the command that exempts the resource, and KeepTag the provider's own command
+	// that writes the tag which does; it is empty where there is none.
+	Keep, KeepTag string
 	// Undo is full, partial or none; Know what to know before.
 	Undo, Know string
 	Evidence   []usage.Evidence

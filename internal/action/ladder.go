@@ -31,6 +31,9 @@ type Ladder struct {
 	// Know says how far an action can be undone (full, partial, none) and what to
 	// know before; nil is the general knowledge about its verb.
 	Know func(r *inventory.Resource, do policy.Do) (undo, know string)
+	// KeepByHand returns the provider's own command that writes the tag which exempts a
+	// resource until a time; empty where there is none. Nil knows none.
+	KeepByHand func(r *inventory.Resource, until time.Time) string
 	// Account is "cloud/account"; Actor the person who gave the command.
 	Account, Actor string
 	// Enforce allows to warn and to act. Without it a round only shows what it would
@@ -474,6 +477,10 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 	m := Message{Kind: kind, Resource: p.Resource, Item: it.ID, Verb: it.Do.Verb, Because: Redact(p.Because), Hourly: p.Hourly,
 		Evidence: redactAll(p.Evidence), Keep: "curfew keep " + it.Ref.String() + " --for 24h --reason TEXT"}
 	m.Undo, m.Know = know(p.Resource, p.Do)
+	m.Lost = lostBy(p.Resource, p.Do)
+	if s.KeepByHand != nil {
+		m.KeepTag = s.KeepByHand(p.Resource, s.Clock().Wall.Add(keptByTag).Truncate(time.Minute))
+	}
 	return m
 }
 

@@ -335,7 +335,7 @@ func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enf
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
 			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{router, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
-			Clock: a.clock, Know: know, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
+			Clock: a.clock, Know: know, KeepByHand: aws.KeepByHand, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
 		}
 	}, nil
 }

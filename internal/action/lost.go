@@ -1,0 +1,63 @@
+package action
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// keptByTag is for how long the tag in a warning would exempt a resource, as long as the
+// command beside it.
+const keptByTag = 24 * time.Hour
+
+// lostBy is what is gone once an action was carried out, for the people who are warned;
+// empty where nobody knows, or nothing is done.
+func lostBy(r *inventory.Resource, do policy.Do) string {
+	var lost []string
+	switch do.Verb {
+	case policy.Stop:
+		lost = append(lost, "what runs on it, and what is only in memory")
+	case policy.Terminate:
+		lost = append(lost, "the machine, what runs on it, and what is only in memory")
+	case policy.Delete:
+		if r.Kind == inventory.KindVolume {
+			return "the volume; a snapshot is made first and stays"
+		}
+		return "the " + string(r.Kind) + " with what is on it"
+	case policy.Release:
+		return "the " + string(r.Kind)
+	case policy.Scale:
+		return "the machines over the new size, with what runs on them"
+	case policy.PutLifecycle, policy.PutRetention:
+		return "what the new rules let expire"
+	case policy.Tag, policy.Checkpoint, policy.Suspend, policy.Hibernate:
+		return "nothing"
+	default:
+		return ""
+	}
+	return strings.Join(append(lost, lostDisks(r, do)...), "; ")
+}
+
+// lostDisks are the disks of a machine whose content an action takes away.
+func lostDisks(r *inventory.Resource, do policy.Do) (lost []string) {
+	in := instance(r)
+	if in == nil {
+		return nil
+	}
+	if gb, known := r.Size.InstanceStorageGB.Get(); known && gb > 0 {
+		lost = append(lost, fmt.Sprintf("what is on its %d GB of instance storage", gb))
+	}
+	for _, d := range in.Disks {
+		switch {
+		case do.Verb != policy.Terminate || !d.DeleteOnTermination:
+		case do.SaveDisks:
+			lost = append(lost, "disk "+d.VolumeID+" (a snapshot is made first)")
+		default:
+			lost = append(lost, "disk "+d.VolumeID)
+		}
+	}
+	return lost
+}
