@@ -332,9 +332,13 @@ func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enf
 		gap = min(gap, blindGap)
 	}
 	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var people action.Notifier = router
+	if hands, ok := cloud.(*aws.Actions); ok {
+		people = &attributed{Notifier: router, creator: hands.Creator, log: log}
+	}
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
-			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{router, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
+			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{people, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
 			Clock: a.clock, Know: know, KeepByHand: aws.KeepByHand, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
 		}
 	}, nil

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +79,33 @@ func TestKeepWithoutTheState(t *testing.T) {
 	l.pass(16 * time.Minute)
 	if got := l.enforce(ExitDone); !strings.Contains(got[sandbox.Idle], "refused") || l.state(sandbox.Idle) != "running" {
 		t.Errorf("after the grace: %v, %s", got, l.state(sandbox.Idle))
+	}
+}
+
+// TestUnownedMachinesAreWarnedAbout: without a tag that says whose it is, those whom the
+// configuration names are warned, and only then grace runs.
+func TestUnownedMachinesAreWarnedAbout(t *testing.T) {
+	l := newLadder(t)
+	for _, tag := range []string{"owner", "user", "User", "Owner", "team", "Team"} {
+		l.retag(sandbox.Idle, tag, "")
+	}
+	l.pass(40 * time.Minute)
+	code, out, errs := l.curfewAny("enforce", "--once", "--enforce", "--policy", "policies.yaml")
+	if code != ExitPartial || !strings.Contains(out, "let notify.unowned or notify.accounts answer for it") {
+		t.Fatalf("nobody answers: exit %d\n%s%s", code, out, errs)
+	}
+	config, err := os.ReadFile(filepath.Join(l.dir, "curfew.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.write("curfew.yaml", strings.Replace(string(config), "notify:\n", "notify:\n  unowned: [\"slack:#ml-platform\"]\n", 1))
+	l.pass(time.Minute)
+	if got := l.enforce(ExitDone); got[sandbox.Idle] != "warned" {
+		t.Errorf("with somebody who answers: %v", got)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last := strings.Join(l.told, "\n"); !strings.Contains(last, "channel=%23ml-platform") {
+		t.Errorf("told:\n%s", last)
 	}
 }
