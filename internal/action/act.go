@@ -300,7 +300,8 @@ func (s *pass) hold(c candidate, d *Deferral, again time.Time) {
 	if d.Never {
 		l.Result = ResultOverCap
 	}
-	s.fail(c.it, l)
+	s.say(c.it, l)
+	s.report.Partial = s.report.Partial || s.Enforce // a preview has shown all of it
 }
 
 // intend gives the step of an item its key and its time. The round is part of the

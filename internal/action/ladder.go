@@ -282,13 +282,13 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 		s.line(next, ResultFrozen, s.report.Frozen.String())
 		return nil
 	}
-	if c := (candidate{it: next, p: *p}); want == Warn && p.Mode == policy.Enforce && p.Do.Verb != policy.Notify {
-		if over := c.alone(); over != nil {
-			s.hold(c, over, time.Time{})
-			return nil
-		}
-	}
 	if want == Warn || (want == Verify && !s.Enforce) {
+		if c := (candidate{it: next, p: *p}); p.Mode == policy.Enforce && p.Do.Verb != policy.Notify {
+			if over := c.alone(); over != nil {
+				s.hold(c, over, time.Time{})
+				return nil
+			}
+		}
 		// Nobody is warned of what could not be carried out.
 		if ok, err := s.plannable(ctx, next, *p); err != nil || !ok {
 			return err
