@@ -39,10 +39,13 @@ func (s *pass) act(ctx context.Context) error {
 		return nil
 	}
 	if !s.Enforce {
-		s.wouldAct()
-		return nil
+		return s.wouldAct(ctx)
 	}
-	if s.due = s.whole(s.due); len(s.due) == 0 {
+	due, err := s.unfused(ctx, s.due)
+	if err != nil {
+		return err
+	}
+	if s.due = s.whole(due); len(s.due) == 0 {
 		return nil
 	}
 	ready, err := s.verify(ctx, s.due)
@@ -50,13 +53,7 @@ func (s *pass) act(ctx context.Context) error {
 		return err
 	}
 	ready = s.whole(ready)
-	var sources []string
-	for _, c := range ready {
-		if !slices.Contains(sources, c.it.Source) {
-			sources = append(sources, c.it.Source)
-		}
-	}
-	for _, source := range sources {
+	for _, source := range sourcesOf(ready) {
 		if err := s.actFor(ctx, source, ready); err != nil {
 			return err
 		}
@@ -72,7 +69,7 @@ func (s *pass) actFor(ctx context.Context, source string, ready []candidate) err
 		case c.it.Source != source:
 		case !c.first:
 			calls = append(calls, c)
-		case s.approved(ctx, &c):
+		case c.alone() != nil || s.approved(ctx, &c):
 			first = append(first, c)
 		}
 	}
@@ -236,8 +233,23 @@ func (s *pass) approved(ctx context.Context, c *candidate) bool {
 	return true
 }
 
-// admit writes the intents of one source, all or none: under a freeze, or over a
-// cap, nothing is carried out.
+// admission is what a candidate asks of the caps.
+func admission(c *candidate) Admission {
+	due := c.it.DueAt()
+	if due.IsZero() { // what needs no warning is due when it was first seen
+		due = c.it.FirstAt
+	}
+	return Admission{Item: c.it, Hourly: max(0, c.p.Hourly.Or(0)), Due: due}
+}
+
+// alone returns the cap that a candidate is over by itself, so that no hour ever admits
+// it: no approval is used up for it, and nobody is warned of it. Nil is none.
+func (c candidate) alone() *Deferral {
+	return Batch{Limits: c.p.Limits, Admissions: []Admission{admission(&c)}}.Defer(0, 0)[0]
+}
+
+// admit writes the intents of what the caps allow of one source. Under a freeze nothing
+// is; what is deferred stays warned, and is verified again later.
 func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]candidate, error) {
 	if len(first) == 0 {
 		return nil, nil
@@ -245,29 +257,34 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 	b := Batch{Account: s.Account, Source: source, Round: s.r.Number, Now: s.Clock().Wall, Limits: withDefaults(first[0].p.Limits), Selected: s.Selected[source]}
 	for i := range first {
 		c := &first[i]
+		adm := admission(c)
 		c.it.Phase, c.it.Because, c.it.Class = Acting, c.p.Because, c.p.Class
 		c.it.Steps, c.it.Step = slices.Clone(c.steps), 0
 		s.intend(&c.it)
-		b.Admissions = append(b.Admissions, Admission{Item: s.stamp(c.it), Hourly: max(0, c.p.Hourly.Or(0))})
-		b.Entries = append(b.Entries, s.intent(c.it, &c.p))
+		adm.Item, adm.Entries = s.stamp(c.it), []Entry{s.intent(c.it, &c.p)}
+		b.Admissions = append(b.Admissions, adm)
 	}
-	items, err := s.Store.Admit(ctx, b)
-	if err == nil {
-		for i := range first {
-			first[i].it = items[i]
-		}
-		return first, nil
-	}
-	var over *CapError
 	result, why := ResultWaiting, "another process changed one of these meanwhile; they are looked at again in the next round"
+	answers, err := s.Store.Admit(ctx, b)
 	switch {
-	case errors.As(err, &over):
-		result, why = ResultOverCap, over.Error()
+	case err == nil:
+		var admitted []candidate
+		for i, c := range first {
+			if d := answers[i].Deferred; d != nil {
+				s.hold(c, d, b.Now.Add(freshFor))
+				continue
+			}
+			c.it = answers[i].Item
+			admitted = append(admitted, c)
+		}
+		return admitted, nil
 	case errors.Is(err, ErrFrozen):
 		if s.report.Frozen, err = s.Store.Frozen(ctx); err != nil {
 			return nil, fmt.Errorf("read whether actions are frozen: %w", err)
 		}
 		result, why = ResultFrozen, "all actions were frozen meanwhile"
+	case errors.Is(err, ErrFuse):
+		result, why = ResultFuse, "its fuse has blown meanwhile in another process"
 	case !errors.Is(err, ErrConflict):
 		return nil, fmt.Errorf("write what is intended for %s: %w", source, err)
 	}
@@ -275,6 +292,16 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 		s.say(c.it, Line{Result: result, Why: why, NextAt: b.Now.Add(freshFor)})
 	}
 	return nil, nil
+}
+
+// hold reports what a cap holds back.
+func (s *pass) hold(c candidate, d *Deferral, again time.Time) {
+	l := Line{Result: ResultDeferred, Why: d.String(), Cap: d.Cap, NextAt: again}
+	if d.Never {
+		l.Result = ResultOverCap
+	}
+	s.say(c.it, l)
+	s.report.Partial = s.report.Partial || s.Enforce // a preview has shown all of it
 }
 
 // intend gives the step of an item its key and its time. The round is part of the
@@ -397,24 +424,36 @@ func (s *pass) reread(ctx context.Context, c *candidate) (bool, error) {
 	return true, nil
 }
 
-// wouldAct reports what would be acted on, and which cap would hold it back.
-func (s *pass) wouldAct() {
-	batches := map[string]*Batch{}
-	for _, c := range s.due {
-		b := batches[c.it.Source]
-		if b == nil {
-			b = &Batch{Source: c.it.Source, Limits: c.p.Limits, Selected: s.Selected[c.it.Source]}
-			batches[c.it.Source] = b
+// wouldAct reports what would be acted on, all of it, and what would hold it back.
+func (s *pass) wouldAct(ctx context.Context) error {
+	for _, source := range sourcesOf(s.due) {
+		b := Batch{Source: source, Now: s.r.Now, Selected: s.Selected[source]}
+		var of []candidate
+		for _, c := range s.due {
+			if c.it.Source == source {
+				of, b.Limits, b.Admissions = append(of, c), c.p.Limits, append(b.Admissions, admission(&c))
+			}
 		}
-		b.Admissions = append(b.Admissions, Admission{Item: c.it, Hourly: max(0, c.p.Hourly.Or(0))})
-	}
-	for _, c := range s.due {
-		why := c.p.Because
-		if over := batches[c.it.Source].Over(0, 0); over != nil {
-			why = over.Error()
+		fuse, err := s.fuse(ctx, source, of)
+		if err != nil {
+			return err
 		}
-		s.line(c.it, ResultWouldAct, why)
+		if fuse != nil {
+			s.report.Fuses = appendFuse(s.report.Fuses, *fuse)
+		}
+		deferred := b.Defer(0, 0)
+		for i, c := range of {
+			l := Line{Result: ResultWouldAct, Why: c.p.Because}
+			switch d := deferred[i]; {
+			case fuse != nil:
+				l.Why, l.Cap = fuse.String(), CapFuse
+			case d != nil:
+				l.Why, l.Cap = d.String(), d.Cap
+			}
+			s.say(c.it, l)
+		}
 	}
+	return nil
 }
 
 // task is the call of an item's step as a cloud is asked for it.

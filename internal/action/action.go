@@ -196,40 +196,6 @@ var (
 	ErrNotFound = errors.New("no such item")
 )
 
-// CapError says which cap a batch of actions is over. Nothing of the batch was
-// admitted.
-type CapError struct {
-	Source string
-	// Cap is "count", "share" or "dollars"; Limit and Want are what is allowed and
-	// what it would come to, with what the last hour holds already.
-	Cap, Limit, Want string
-}
-
-// Error says which cap is exceeded by what.
-func (e *CapError) Error() string {
-	return e.Source + ": " + e.Want + " are over the cap of " + e.Limit + "; nothing was carried out"
-}
-
-// Admission is an item that is to be acted on now: its new state, in phase Acting
-// with the intent of its first step, and what the caps count.
-type Admission struct {
-	Item   Item
-	Hourly money.Amount // what the resource costs an hour
-}
-
-// Batch is what one source wants to act on in one round.
-type Batch struct {
-	Account, Source string
-	Round           int64
-	// Now is by the store's clock where it has one.
-	Now    time.Time
-	Limits policy.Limits
-	// Selected is how many machines the policy selects.
-	Selected   int
-	Admissions []Admission
-	Entries    []Entry
-}
-
 // Store keeps the ladder's state. One store binds every process that acts on an
 // account. Every write that decides something is conditional on what was read. The
 // implementation is internal/store, its conformance suite internal/store/storetest.
@@ -251,12 +217,20 @@ type Store interface {
 	// version; ErrConflict otherwise. Only one open item of a resource and source
 	// can exist; a second is ErrConflict.
 	Save(ctx context.Context, it Item, entries ...Entry) (Item, error)
-	// Admit writes the intents of a whole batch, or nothing of it: ErrFrozen under a
-	// freeze, *CapError where the batch together with what the source was admitted in
-	// the last hour is over a limit, ErrConflict where an item has changed. One
-	// single action is always allowed by count and share when the last hour holds
-	// none. Concurrent batches of any processes never exceed a cap together.
-	Admit(ctx context.Context, b Batch) ([]Item, error)
+	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), beside
+	// what the source was admitted in the last hour, and returns what became of each
+	// admission, in their order. It writes nothing at all under a freeze (ErrFrozen), while
+	// a fuse of the source stands (ErrFuse), and where an item that the caps allow has
+	// changed (ErrConflict). Concurrent batches of any processes never exceed a cap
+	// together.
+	Admit(ctx context.Context, b Batch) ([]Admitted, error)
+	// Blow keeps that a fuse has blown, and records it; one that stands already stays as
+	// it is. Confirm keeps the confirmation of the one that stands, and records it;
+	// ErrConflict where none does that blew at that time. Fuses returns the newest of each
+	// source in each account, confirmed or not, in the order of accounts and sources.
+	Blow(ctx context.Context, f Fuse) error
+	Confirm(ctx context.Context, f Fuse) error
+	Fuses(ctx context.Context) ([]Fuse, error)
 	// Freeze, Unfreeze and Frozen: nil is not frozen. A freeze binds every account
 	// and survives restarts. Either is recorded in the same transaction.
 	Freeze(ctx context.Context, f Freeze) error
@@ -387,13 +361,20 @@ type Message struct {
 	// ActsAt is the earliest time at which it is carried out; zero for notices.
 	ActsAt time.Time
 	Hourly inventory.Fact[money.Amount]
-	// Keep is the command that exempts the resource.
-	Keep string
 	// Loses are the disks whose content the action destroys.
 	Loses []Loss
 	// Consent is the command by which the owner lets that happen, where nothing is done
 	// without it; empty otherwise.
 	Consent string
+	// Creator is who made the resource, as the provider's log says, where no tag says whose
+	// it is; empty where that is not known.
+	Creator string
+	// Lost is what is gone once it was carried out ("nothing" is known to be nothing); empty
+	// where that is not known.
+	Lost string
+	// Keep is the command that exempts the resource, and KeepTag the provider's own command
+	// that writes the tag which does; it is empty where there is none.
+	Keep, KeepTag string
 	// Undo is full, partial or none; Know what to know before.
 	Undo, Know string
 	Evidence   []usage.Evidence

@@ -17,6 +17,8 @@ type Assumptions struct {
 	Unpriced bool
 	// NoDisks takes it that machines have no disks that end with them.
 	NoDisks bool
+	// Confirmed says that a person confirms at once whatever blows a fuse.
+	Confirmed bool
 }
 
 // Refuse is what [Refuse] returns under the assumptions.

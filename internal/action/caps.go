@@ -1,42 +1,171 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"time"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Over returns which cap a batch is over, together with what its source was admitted
-// in the last hour: that many actions on resources that cost so much an hour. Nil is
-// none. One single action is always allowed by count and share while the hour holds
-// none; by dollars it is not.
-func (b Batch) Over(actions int, hourly money.Amount) *CapError {
+// Admission is an item that is to be acted on now: its new state, in phase Acting with
+// the intent of its first step, and what the caps go by.
+type Admission struct {
+	Item   Item
+	Hourly money.Amount // what the resource costs an hour
+	// Due is since when it is due; zero is since now.
+	Due time.Time
+	// Entries are recorded when it is admitted.
+	Entries []Entry
+}
+
+// Admitted is what became of an admission.
+type Admitted struct {
+	// Item is as it is kept now, where it was admitted.
+	Item Item
+	// Deferred says which cap holds it back, so that nothing of it was written; nil where
+	// it was admitted.
+	Deferred *Deferral
+}
+
+// Batch is what one source wants to act on in one round.
+type Batch struct {
+	Account, Source string
+	Round           int64
+	// Now is by the store's clock where it has one.
+	Now    time.Time
+	Limits policy.Limits
+	// Selected is how many machines the policy selects.
+	Selected   int
+	Admissions []Admission
+}
+
+// Deferral says which cap an action is over.
+type Deferral struct {
+	// Cap is "count", "share" or "dollars"; Limit and Want are what is allowed and what it
+	// would come to.
+	Cap, Limit, Want string
+	// Never says that it is over the cap by itself, so that no later hour admits it.
+	Never bool
+}
+
+// String says what has to happen first.
+func (d *Deferral) String() string {
+	if d.Never {
+		return d.Want + " alone, over the cap of " + d.Limit + ": it is never carried out under these limits"
+	}
+	return "deferred: with the last hour it is " + d.Want + ", over the cap of " + d.Limit
+}
+
+// overdue is after how long nothing cheaper goes before an action that the caps defer.
+// What was admitted an hour ago counts no more, so that it then has the caps for itself.
+const overdue = time.Hour
+
+// job is what is admitted as a whole: one machine, or the machines of one run.
+type job struct {
+	members []int // of the batch
+	hourly  money.Amount
+	due     time.Time // since when; zero is since now
+}
+
+// Defer returns for each admission which cap defers it, nil where it is admitted. In the
+// last hour its source was admitted so many actions, on resources that cost so much an
+// hour. The dearest goes first and runs as a whole, up to what the hour leaves; a single
+// action is always allowed by count and share while the hour holds none.
+func (b Batch) Defer(actions int, hourly money.Amount) []*Deferral {
+	out := make([]*Deferral, len(b.Admissions))
+	var ahead *Deferral // of what was overdue and did not fit
+	for _, j := range b.jobs() {
+		over := b.over(j, 0, 0)
+		if over != nil {
+			over.Never = true
+		} else if over = b.over(j, actions, hourly); over == nil && ahead != nil {
+			over = &Deferral{Cap: ahead.Cap, Limit: ahead.Limit, Want: ahead.Want + " for what costs more and has waited longer"}
+		}
+		if over == nil {
+			actions, hourly = actions+len(j.members), hourly+j.hourly
+			continue
+		}
+		if !over.Never && ahead == nil && !j.due.IsZero() && b.Now.Sub(j.due) > overdue {
+			ahead = over
+		}
+		for _, i := range j.members {
+			out[i] = over
+		}
+	}
+	return out
+}
+
+// over returns the cap that a job is over beside what the hour holds already.
+func (b Batch) over(j job, actions int, hourly money.Amount) *Deferral {
 	l := withDefaults(b.Limits)
-	n := actions + len(b.Admissions)
+	n := actions + len(j.members)
 	share := int(math.Ceil(l.Share*float64(b.Selected) - 1e-9))
-	over := func(name, limit, want string) *CapError {
-		return &CapError{Source: b.Source, Cap: name, Limit: limit, Want: want}
+	within := strconv.Itoa(n) + " actions within an hour"
+	switch {
+	case n > 1 && n > l.PerHour:
+		return &Deferral{Cap: "count", Limit: strconv.Itoa(l.PerHour) + " an hour", Want: within}
+	case n > 1 && n > share:
+		return &Deferral{Cap: "share", Limit: fmt.Sprintf("%d, which is %g %% of the %d selected", share, 100*l.Share, b.Selected), Want: within}
 	}
-	if n > 1 {
-		within := strconv.Itoa(n) + " actions within an hour"
-		switch {
-		case n > l.PerHour:
-			return over("count", strconv.Itoa(l.PerHour)+" an hour", within)
-		case n > share:
-			return over("share", fmt.Sprintf("%d, which is %g %% of the %d selected", share, 100*l.Share, b.Selected), within)
-		}
-	}
-	for _, a := range b.Admissions {
-		sum, err := hourly.Add(a.Hourly)
-		if err != nil || sum > l.DollarsPerHour {
-			return over("dollars", l.DollarsPerHour.Dollars()+" an hour", "resources that cost "+sum.Dollars()+" an hour")
-		}
-		hourly = sum
+	if sum, err := hourly.Add(j.hourly); err != nil || sum > l.DollarsPerHour {
+		return &Deferral{Cap: "dollars", Limit: l.DollarsPerHour.Dollars() + " an hour", Want: "resources that cost " + max(sum, j.hourly).Dollars() + " an hour"}
 	}
 	return nil
+}
+
+// jobs returns what is admitted as a whole, the dearest first, and of equals what is due
+// for longest.
+func (b Batch) jobs() []job {
+	of := make([]int, len(b.Admissions)) // the job of each
+	at := make(map[inventory.Ref]int, len(b.Admissions))
+	for i, a := range b.Admissions {
+		of[i], at[a.Item.Ref] = i, i
+	}
+	for i, a := range b.Admissions {
+		if !a.Item.Do.Verb.Destructive() {
+			continue
+		}
+		for _, ref := range a.Item.Gang {
+			if k, ok := at[ref]; ok && of[k] != of[i] {
+				from, to := of[k], of[i]
+				for x := range of {
+					if of[x] == from {
+						of[x] = to
+					}
+				}
+			}
+		}
+	}
+	place := map[int]int{}
+	var out []job
+	for i, a := range b.Admissions {
+		k, known := place[of[i]]
+		if !known {
+			k = len(out)
+			place[of[i]], out = k, append(out, job{due: a.Due})
+		}
+		j := &out[k]
+		j.members = append(j.members, i)
+		if sum, err := j.hourly.Add(a.Hourly); err == nil {
+			j.hourly = sum
+		} else {
+			j.hourly = math.MaxInt64
+		}
+		if a.Due.Before(j.due) {
+			j.due = a.Due
+		}
+	}
+	slices.SortStableFunc(out, func(x, y job) int {
+		return cmp.Or(cmp.Compare(y.hourly, x.hourly), x.due.Compare(y.due),
+			cmp.Compare(b.Admissions[x.members[0]].Item.ID, b.Admissions[y.members[0]].Item.ID))
+	})
+	return out
 }
 
 // withDefaults completes limits: what a policy does not bound has the default bound.

@@ -71,8 +71,8 @@ func TestConsent(t *testing.T) {
 		t.Errorf("stopped %v after the consent", got)
 	}
 	for _, m := range ears.about("i-1")[1:] {
-		if m.Kind == "warning" && !strings.Contains(m.Know, "its instance-store disk, 250 GB") {
-			t.Errorf("the warning does not say what is lost: %q", m.Know)
+		if m.Kind == "warning" && !strings.Contains(m.Lost, "its instance-store disk, 250 GB") {
+			t.Errorf("the warning does not say what is lost: %q", m.Lost)
 		}
 	}
 	if got := w.audit("i-1"); strings.Count(got, "asked") != 1 {

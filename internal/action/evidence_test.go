@@ -152,6 +152,7 @@ func TestRealEvidence(t *testing.T) {
 
 // aGang puts eight machines into one run.
 func aGang(w *world) {
+	w.others = 10
 	for _, id := range []string{"i-0", "i-1", "i-2", "i-3", "i-4", "i-5", "i-6", "i-7"} {
 		r := machine(id)
 		r.Tags[inventory.TagGang] = "run-1"

@@ -61,6 +61,21 @@ func (e Entry) Kept() (Entry, error) {
 	return e, nil
 }
 
+// Blown returns a fuse as every store keeps it when it has blown, and what is recorded
+// of it.
+func (f Fuse) Blown() (Fuse, Entry) {
+	f.At, f.Items = instant(f.At), slices.Clone(f.Items)
+	f.ConfirmedAt, f.By, f.Reason, f.Until = time.Time{}, "", "", time.Time{}
+	return f, Entry{At: f.At, Account: f.Account, Actor: "policy " + f.Source, What: "fuse", Because: f.String()}
+}
+
+// Confirmed returns a fuse as every store keeps it when a person has confirmed it, and
+// what is recorded of that.
+func (f Fuse) Confirmed() (Fuse, Entry) {
+	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(f.Until), plain(f.Reason)
+	return f, Entry{At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: "confirm", Because: f.Reason, Outcome: "policy " + f.Source + ": " + f.meant()}
+}
+
 // Admissible refuses a batch that would be counted where it does not belong, or acted
 // on without an intent.
 func (b Batch) Admissible() error {

@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -80,8 +81,17 @@ func (s mortalStore) Save(ctx context.Context, it action.Item, entries ...action
 	return between(s.m, func() (action.Item, error) { return s.Store.Save(ctx, it, entries...) })
 }
 
-func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
-	return between(s.m, func() ([]action.Item, error) { return s.Store.Admit(ctx, b) })
+func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
+	return between(s.m, func() ([]action.Admitted, error) { return s.Store.Admit(ctx, b) })
+}
+
+func (s mortalStore) Blow(ctx context.Context, f action.Fuse) error {
+	_, err := between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.Blow(ctx, f) })
+	return err
+}
+
+func (s mortalStore) Fuses(ctx context.Context) ([]action.Fuse, error) {
+	return between(s.m, func() ([]action.Fuse, error) { return s.Store.Fuses(ctx) })
 }
 
 func (s mortalStore) Frozen(ctx context.Context) (*action.Freeze, error) {
@@ -138,7 +148,7 @@ var stories = map[policy.Verb]struct {
 }
 
 // storied opens the world that is kept in a directory: two machines under one policy. Where
-// they are terminated their disks are saved first.
+// they are terminated their disks are saved first, and a cap allows one an hour.
 func storied(dir string, verb policy.Verb, at time.Time) *world {
 	w := newWorld()
 	w.clock = actiontest.NewClock(at)
@@ -146,7 +156,8 @@ func storied(dir string, verb policy.Verb, at time.Time) *world {
 	w.store = actiontest.OpenStore(filepath.Join(dir, "store.json"))
 	w.cloud = actiontest.OpenCloud(filepath.Join(dir, "cloud.json"), w.now)
 	w.people = actiontest.OpenPeople(filepath.Join(dir, "people.json"))
-	w.wants.Do = stories[verb].do
+	w.wants.Do, w.wants.Limits.DollarsPerHour = stories[verb].do, 5*money.USD
+	w.when = nil
 	if verb == policy.Tag {
 		w.wants.Class = "finding"
 		w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
@@ -156,7 +167,8 @@ func storied(dir string, verb policy.Verb, at time.Time) *world {
 }
 
 // story are the rounds' times after the beginning.
-var story = []time.Duration{0, 15 * time.Minute, 16 * time.Minute, 17 * time.Minute, 18 * time.Minute, 19 * time.Minute}
+var story = []time.Duration{0, 15 * time.Minute, 16 * time.Minute, 17 * time.Minute, 18 * time.Minute, 19 * time.Minute,
+	75 * time.Minute, 76 * time.Minute, 77 * time.Minute, 78 * time.Minute, 79 * time.Minute}
 
 // mortalStory makes all rounds, unless it is killed before.
 func mortalStory(dir string, verb policy.Verb, boundary int) error {
@@ -218,8 +230,12 @@ func killedAnywhere(t *testing.T, verb policy.Verb) {
 		}
 		// Another process goes on a minute later, for as long as it takes.
 		w = storied(dir, verb, start.Add(died))
-		for range 40 {
-			w.rounds(t, time.Minute, time.Minute)
+		for i := range 60 {
+			step := time.Minute
+			if i >= 25 { // what the cap has deferred comes an hour later
+				step = 4 * time.Minute
+			}
+			w.rounds(t, step, step)
 			if left(w, verb) == 0 && settled(w) {
 				break
 			}

@@ -34,6 +34,9 @@ type Ladder struct {
 	// Know says how far an action can be undone (full, partial, none) and what to
 	// know before; nil is the general knowledge about its verb.
 	Know func(r *inventory.Resource, do policy.Do) (undo, know string)
+	// KeepByHand returns the provider's own command that writes the tag which exempts a
+	// resource until a time; empty where there is none. Nil knows none.
+	KeepByHand func(r *inventory.Resource, until time.Time) string
 	// Account is "cloud/account"; Actor the person who gave the command.
 	Account, Actor string
 	// Enforce allows to warn and to act. Without it a round only shows what it would
@@ -91,8 +94,10 @@ type pass struct {
 	together map[subject]bool
 	// underway are subjects whose calls the provider is carrying out.
 	underway map[subject]bool
-	due      []candidate
-	report   Report
+	// fuses are the newest of each source in the account.
+	fuses  map[string]*Fuse
+	due    []candidate
+	report Report
 }
 
 // subject is what only one open item can be about.
@@ -119,7 +124,7 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 		own.Clock, shared, l = clock, common, &own
 	}
 	s := &pass{Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
-		underway: map[subject]bool{}}
+		underway: map[subject]bool{}, fuses: map[string]*Fuse{}}
 	if s.gap <= 0 {
 		s.gap = DefaultMaxRoundGap
 	}
@@ -139,6 +144,15 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 		}
 		if s.keeps, err = l.Store.Keeps(ctx, s.r.Now); err != nil {
 			return nil, nil, fmt.Errorf("read what is kept: %w", err)
+		}
+		fuses, err := l.Store.Fuses(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read which fuses have blown: %w", err)
+		}
+		for i := range fuses {
+			if fuses[i].Account == l.Account {
+				s.fuses[fuses[i].Source] = &fuses[i]
+			}
 		}
 		if items, err = s.items(ctx); err != nil {
 			return nil, nil, err
@@ -275,6 +289,12 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 		return nil
 	}
 	if want == Warn || (want == Verify && !s.Enforce) {
+		if c := (candidate{it: next, p: *p}); p.Mode == policy.Enforce && p.Do.Verb != policy.Notify {
+			if over := c.alone(); over != nil {
+				s.hold(c, over, time.Time{})
+				return nil
+			}
+		}
 		// Nobody is warned of what could not be carried out.
 		if ok, err := s.plannable(ctx, next, *p); err != nil || !ok {
 			return err
@@ -484,8 +504,10 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 	m := Message{Kind: kind, Resource: p.Resource, Item: it.ID, Verb: it.Do.Verb, Because: Redact(p.Because), Hourly: p.Hourly,
 		Evidence: redactAll(p.Evidence), Keep: "curfew keep " + it.Ref.String() + " --for 24h --reason TEXT"}
 	m.Undo, m.Know = know(p.Resource, p.Do)
-	if m.Loses = Losses(p.Resource, p.Do); len(m.Loses) > 0 && kind != "acted" {
-		m.Know = strings.TrimPrefix(m.Know+"; what is on these disks is lost: "+listed(m.Loses), "; ")
+	m.Loses = Losses(p.Resource, p.Do)
+	m.Lost = lostBy(p.Resource, p.Do)
+	if s.KeepByHand != nil {
+		m.KeepTag = s.KeepByHand(p.Resource, s.Clock().Wall.Add(keptByTag).Truncate(time.Minute))
 	}
 	return m
 }

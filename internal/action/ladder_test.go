@@ -366,98 +366,6 @@ func TestClimb(t *testing.T) {
 	})
 }
 
-func TestCaps(t *testing.T) {
-	t.Run("a policy that matches everything", func(t *testing.T) {
-		w := newWorld()
-		w.wants.Limits = policy.Limits{} // the defaults
-		for i := range 30 {
-			w.idle("i-" + string(rune('a'+i)))
-		}
-		w.round(t)
-		r := w.rounds(t, time.Hour, time.Minute)
-		w.untouched(t)
-		for _, l := range r.Lines {
-			if l.Result != action.ResultOverCap || !strings.Contains(l.Why, "over the cap of") {
-				t.Fatalf("%s: %s: %s", l.Resource.ID, l.Result, l.Why)
-			}
-		}
-		w.ladder.Enforce = false
-		if r := w.round(t); len(r.Lines) != 30 || r.Lines[0].Result != action.ResultWouldAct || !strings.Contains(r.Lines[0].Why, "over the cap") {
-			t.Errorf("the preview shows %d lines, first %+v", len(r.Lines), r.Lines[0])
-		}
-	})
-	t.Run("a single one is always allowed", func(t *testing.T) {
-		w := newWorld()
-		w.wants.Limits = policy.Limits{PerHour: 1, Share: 0.001, DollarsPerHour: money.USD * 10}
-		w.idle("i-1")
-		w.round(t)
-		want(t, w.rounds(t, 15*time.Minute, time.Minute), "i-1", action.ResultConfirmed)
-	})
-	t.Run("by dollars it is not", func(t *testing.T) {
-		w := newWorld()
-		w.wants.Limits = policy.Limits{PerHour: 1, Share: 1, DollarsPerHour: money.USD * 2}
-		w.idle("i-1")
-		w.round(t)
-		want(t, w.rounds(t, 15*time.Minute, time.Minute), "i-1", action.ResultOverCap)
-		w.untouched(t)
-	})
-	t.Run("the hour counts", func(t *testing.T) {
-		w := newWorld()
-		w.wants.Limits = policy.Limits{PerHour: 1, Share: 1}
-		w.idle("i-1")
-		w.round(t)
-		w.rounds(t, 10*time.Minute, time.Minute)
-		w.idle("i-2")
-		w.rounds(t, 64*time.Minute, time.Minute)
-		if got := w.cloud.Carried(""); !slices.Equal(got, []string{"i-1"}) {
-			t.Fatalf("within the hour: %v", got)
-		}
-		w.rounds(t, 2*time.Minute, time.Minute)
-		if got := w.cloud.Carried(""); !slices.Equal(got, []string{"i-1", "i-2"}) {
-			t.Errorf("after the hour: %v", got)
-		}
-	})
-}
-
-func TestOver(t *testing.T) {
-	batch := func(n, selected int, each money.Amount, l policy.Limits) action.Batch {
-		return action.Batch{Source: "idle", Limits: l, Selected: selected, Admissions: slices.Repeat([]action.Admission{{Hourly: each}}, n)}
-	}
-	loose := policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 1000 * money.USD}
-	for _, tc := range []struct {
-		name   string
-		b      action.Batch
-		before int
-		spent  money.Amount
-		want   string
-	}{
-		{"nothing", batch(0, 0, 0, loose), 0, 0, ""},
-		{"one of none selected", batch(1, 0, 0, loose), 0, 0, ""},
-		{"two of none selected", batch(2, 0, 0, loose), 0, 0, "share"},
-		{"one after one", batch(1, 1, 0, loose), 1, 0, "share"},
-		{"exactly the count", batch(100, 1000, 0, loose), 0, 0, ""},
-		{"over the count with the hour before", batch(60, 1000, 0, loose), 41, 0, "count"},
-		{"the share is rounded up", batch(3, 11, 0, policy.Limits{Share: 0.2}), 0, 0, ""},
-		{"over the share", batch(4, 11, 0, policy.Limits{Share: 0.2}), 0, 0, "share"},
-		{"a share without a remainder is not rounded up", batch(8, 70, 0, policy.Limits{Share: 0.1}), 0, 0, "share"},
-		{"exactly the dollars", batch(2, 2, 500*money.USD, loose), 0, 0, ""},
-		{"over the dollars by a nano", batch(2, 2, 500*money.USD, loose), 0, 1, "dollars"},
-		{"dollars that overflow", batch(2, 2, 1<<62, loose), 0, 1 << 62, "dollars"},
-		{"no limits are the defaults", batch(11, 1000, 0, policy.Limits{}), 0, 0, "count"},
-		{"limits under zero are the defaults", batch(11, 1000, 0, policy.Limits{PerHour: -1, Share: -1, DollarsPerHour: -1}), 0, 0, "count"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got := ""
-			if over := tc.b.Over(tc.before, tc.spent); over != nil {
-				got = over.Cap
-			}
-			if got != tc.want {
-				t.Errorf("Over = %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestFreezeHolds(t *testing.T) {
 	dir := t.TempDir()
 	w := newWorld()
@@ -583,6 +491,7 @@ func TestGang(t *testing.T) {
 	names := []string{"i-0", "i-1", "i-2", "i-3", "i-4", "i-5", "i-6", "i-7"}
 	run := func() *world {
 		w := newWorld()
+		w.others = 10
 		w.idle(names...)
 		for _, id := range names {
 			w.cloud.Change(id, func(r *actiontest.Resource) { r.Tags[inventory.TagGang] = "run-1" })

@@ -372,7 +372,7 @@ func TestCapsOfTheUnpriced(t *testing.T) {
 	}{
 		{"dollars count what has a price", false, policy.Limits{PerHour: 9, Share: 1, DollarsPerHour: money.USD}, 0},
 		{"dollars do not count what has none", true, policy.Limits{PerHour: 9, Share: 1, DollarsPerHour: money.USD}, 2},
-		{"the count does", true, policy.Limits{PerHour: 1, Share: 1, DollarsPerHour: money.USD}, 0},
+		{"the count does", true, policy.Limits{PerHour: 1, Share: 1, DollarsPerHour: money.USD}, 1},
 	} {
 		w := newWorld()
 		w.idle("i-1", "i-2")

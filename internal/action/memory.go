@@ -27,6 +27,7 @@ type Memory struct {
 	accounts map[string]*memoryAccount
 	freeze   *Freeze
 	keeps    map[inventory.Ref]Keep
+	fuses    []Fuse  // the newest of each source, in order
 	entries  []Entry // they are only appended to
 }
 
@@ -237,7 +238,7 @@ func (m *Memory) replace(old, now *Item) {
 }
 
 // Admit implements [Store].
-func (m *Memory) Admit(ctx context.Context, b Batch) ([]Item, error) {
+func (m *Memory) Admit(ctx context.Context, b Batch) ([]Admitted, error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -249,44 +250,119 @@ func (m *Memory) Admit(ctx context.Context, b Batch) ([]Item, error) {
 	return out, nil
 }
 
-func (m *Memory) admit(b Batch) (out []Item, err error) {
+func (m *Memory) admit(b Batch) ([]Admitted, error) {
 	if err := b.Admissible(); err != nil {
 		return nil, err
 	}
 	if f := m.freeze; f != nil {
 		return nil, fmt.Errorf("%w by %s since %s: %s", ErrFrozen, f.By, f.At.Format(time.RFC3339), f.Reason)
 	}
-	admitted := m.account(b.Account).admitted[b.Source]
-	if admitted == nil {
-		admitted = &admissions{}
-		m.account(b.Account).admitted[b.Source] = admitted
+	if f := m.fuse(b.Account, b.Source); f != nil && f.Stands() {
+		return nil, ErrFuse
 	}
-	n, sum, err := admitted.after(instant(b.Now.Add(-time.Hour)))
+	before := m.account(b.Account).admitted[b.Source]
+	if before == nil {
+		before = &admissions{}
+		m.account(b.Account).admitted[b.Source] = before
+	}
+	n, sum, err := before.after(instant(b.Now.Add(-time.Hour)))
 	if err != nil {
 		return nil, err
 	}
-	if over := b.Over(n, sum); over != nil {
-		return nil, over
-	}
-	kept, err := m.keepable(b.Entries)
-	if err != nil {
-		return nil, err
-	}
+	out := make([]Admitted, len(b.Admissions))
+	var entries []Entry
 	var undo []func()
-	for _, adm := range b.Admissions {
-		it, back, err := m.put(adm.Item)
+	for i, d := range b.Defer(n, sum) {
+		if out[i].Deferred = d; d != nil {
+			continue
+		}
+		it, back, err := m.put(b.Admissions[i].Item)
+		var kept []Entry
+		if err == nil {
+			undo = append(undo, back)
+			kept, err = m.keepable(b.Admissions[i].Entries)
+		}
 		if err != nil {
 			for _, back := range slices.Backward(undo) {
 				back()
 			}
-			return nil, fmt.Errorf("item %s: %w", adm.Item.ID, err)
+			return nil, fmt.Errorf("item %s: %w", b.Admissions[i].Item.ID, err)
 		}
-		out, undo = append(out, it), append(undo, back)
+		out[i].Item, entries = it, append(entries, kept...)
 	}
-	for _, adm := range b.Admissions {
-		admitted.add(instant(b.Now), adm.Hourly)
+	for i, adm := range b.Admissions {
+		if out[i].Deferred == nil {
+			before.add(instant(b.Now), adm.Hourly)
+		}
+	}
+	m.record(entries)
+	return out, nil
+}
+
+// fuse returns the newest fuse of a source in an account; nil is none.
+func (m *Memory) fuse(account, source string) *Fuse {
+	for i := range m.fuses {
+		if m.fuses[i].Account == account && m.fuses[i].Source == source {
+			return &m.fuses[i]
+		}
+	}
+	return nil
+}
+
+// Blow implements [Store].
+func (m *Memory) Blow(ctx context.Context, f Fuse) error {
+	f, e := f.Blown()
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	kept, err := m.keepable([]Entry{e})
+	if err != nil {
+		return err
+	}
+	switch old := m.fuse(f.Account, f.Source); {
+	case old != nil && old.Stands():
+		return nil
+	case old != nil:
+		*old = f
+	default:
+		m.fuses = append(m.fuses, f)
+		slices.SortFunc(m.fuses, func(a, b Fuse) int { return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Source, b.Source)) })
 	}
 	m.record(kept)
+	return nil
+}
+
+// Confirm implements [Store].
+func (m *Memory) Confirm(ctx context.Context, f Fuse) error {
+	f, e := f.Confirmed()
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	kept, err := m.keepable([]Entry{e})
+	if err != nil {
+		return err
+	}
+	old := m.fuse(f.Account, f.Source)
+	if old == nil || !old.Stands() || !old.At.Equal(f.At) {
+		return ErrConflict
+	}
+	old.ConfirmedAt, old.By, old.Reason, old.Until = f.ConfirmedAt, f.By, f.Reason, f.Until
+	m.record(kept)
+	return nil
+}
+
+// Fuses implements [Store].
+func (m *Memory) Fuses(ctx context.Context) ([]Fuse, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	out := slices.Clone(m.fuses)
+	for i := range out {
+		out[i].Items = slices.Clone(out[i].Items)
+	}
 	return out, nil
 }
 

@@ -45,7 +45,7 @@ func TestForgetfulMemory(t *testing.T) {
 	// The caps still count what was forgotten.
 	w.idle("i-4")
 	w.round(t)
-	want(t, w.rounds(t, 17*time.Minute, time.Minute), "i-4", action.ResultOverCap)
+	want(t, w.rounds(t, 17*time.Minute, time.Minute), "i-4", action.ResultDeferred)
 	if err := m.Freeze(t.Context(), action.Freeze{By: "ana"}); err == nil {
 		t.Error("it takes a freeze without a time")
 	}

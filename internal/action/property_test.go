@@ -55,7 +55,7 @@ func (s watchedStore) Save(ctx context.Context, it action.Item, entries ...actio
 	return s.Store.Save(ctx, it, entries...)
 }
 
-func (s watchedStore) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+func (s watchedStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
 	s.w.boundary()
 	defer s.w.boundary()
 	return s.Store.Admit(ctx, b)
@@ -103,6 +103,9 @@ func (c watchedCloud) Do(ctx context.Context, t action.Task) (string, error) {
 	}
 	if f, _ := w.store.Frozen(ctx); f != nil {
 		fail("all is frozen")
+	}
+	if all, _ := w.store.Fuses(ctx); len(all) > 0 && all[0].Stands() {
+		fail("its fuse has blown")
 	}
 	keeps, _ := w.store.Keeps(ctx, w.now())
 	for _, k := range keeps {
@@ -217,8 +220,8 @@ func (w *watched) capped() {
 				n++
 			}
 		}
-		if n > w.wants.Limits.PerHour {
-			w.t.Fatalf("%d actions in the hour to %s, allowed are %d", n, t, w.wants.Limits.PerHour)
+		if each := 3 * money.USD; n > w.wants.Limits.PerHour || money.Amount(n)*each > w.wants.Limits.DollarsPerHour {
+			w.t.Fatalf("%d actions of %s in the hour to %s, allowed are %+v", n, each, t, w.wants.Limits)
 		}
 	}
 }
@@ -229,7 +232,7 @@ func TestNothingBreaksTheLadder(t *testing.T) {
 	acted := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := &watched{world: newWorld(), t: t, warnedAt: map[string]time.Duration{}}
-		w.wants.Limits = policy.Limits{PerHour: 2, Share: 1, DollarsPerHour: 100 * money.USD}
+		w.wants.Limits = policy.Limits{PerHour: 2, Share: 1, DollarsPerHour: rapid.SampledFrom([]money.Amount{100, 5}).Draw(t, "dollars") * money.USD}
 		w.wants.Do.SaveDisks = rapid.Bool().Draw(t, "save the disks first")
 		ids := []string{"i-1", "i-2", "i-3"}
 		w.idle(ids...)
@@ -287,6 +290,16 @@ func TestNothingBreaksTheLadder(t *testing.T) {
 			},
 			"freeze":   func(*rapid.T) { _ = w.ladder.Freeze(context.Background(), "an incident") },
 			"unfreeze": func(*rapid.T) { _ = w.ladder.Unfreeze(context.Background(), "it is over") },
+			"the fuse blows": func(t *rapid.T) {
+				_ = w.store.Blow(context.Background(), action.Fuse{Account: actiontest.Account, Source: w.wants.Source, At: w.now(), Due: 6, Selected: 6})
+				if rapid.Bool().Draw(t, "confirmed") {
+					round()
+					_, _ = w.ladder.Confirm(context.Background(), w.wants.Source, "it is meant", time.Time{})
+				}
+			},
+			"confirm": func(*rapid.T) {
+				_, _ = w.ladder.Confirm(context.Background(), w.wants.Source, "it is meant", time.Time{})
+			},
 			"no channel": func(*rapid.T) {
 				w.people.Refuse("ana", true)
 				w.pass(time.Minute, true)

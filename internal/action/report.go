@@ -22,11 +22,16 @@ const (
 	ResultRefused   Result = "refused"    // a rule forbids it
 	ResultWithdrawn Result = "withdrawn"  // it does not hold any more
 	ResultFailed    Result = "failed"
-	ResultOverCap   Result = "over-cap"
+	ResultDeferred  Result = "deferred" // a cap holds it back for now; it stays warned
+	ResultOverCap   Result = "over-cap" // over a cap by itself: never carried out under these limits
+	ResultFuse      Result = "fuse"     // too much was due at once; a person has to confirm
 	ResultFrozen    Result = "frozen"
 	ResultUndone    Result = "undone"
 	ResultWouldUndo Result = "would-undo" // without --enforce nothing is
 )
+
+// CapFuse is what a fuse is called among the caps.
+const CapFuse = "fuse"
 
 // Line is what became of one resource, for people.
 type Line struct {
@@ -39,6 +44,9 @@ type Line struct {
 	// Rule names the rule that forbids it, where Result is ResultRefused: that of a
 	// [Refusal], or "unapproved".
 	Rule string
+	// Cap names what holds it back, where Result is ResultDeferred, ResultOverCap,
+	// ResultFuse or, without --enforce, ResultWouldAct: that of a [Deferral], or CapFuse.
+	Cap string
 	// Assumed is what was assumed of the resource so that it may be acted on, in words;
 	// empty outside of recorded accounts, which nobody can ask (see [Assumptions]).
 	Assumed string
@@ -59,6 +67,8 @@ type Report struct {
 	NextAt time.Time
 	// Frozen is the freeze that held everything back; nil is none.
 	Frozen *Freeze
+	// Fuses have blown and hold their sources back, or would without --enforce.
+	Fuses []Fuse
 	// Partial says that something failed or could not be read; its line says what.
 	Partial bool
 }

@@ -111,7 +111,7 @@ type interrupted struct {
 	then func()
 }
 
-func (s interrupted) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+func (s interrupted) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
 	items, err := s.Store.Admit(ctx, b)
 	s.then()
 	return items, err
@@ -496,7 +496,7 @@ func TestManyProcesses(t *testing.T) {
 		for range 4 {
 			l := *w.ladder
 			wg.Go(func() {
-				if _, err := l.Round(context.Background(), action.Look{Proposals: proposals, Selected: map[string]int{w.wants.Source: 6}}); err != nil {
+				if _, err := l.Round(context.Background(), action.Look{Proposals: proposals, Selected: map[string]int{w.wants.Source: 12}}); err != nil {
 					t.Errorf("round: %v", err)
 				}
 			})

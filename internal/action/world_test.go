@@ -32,6 +32,8 @@ type world struct {
 	judged func(r actiontest.Resource, now time.Time) *duty.Verdict
 	// unpriced says that nobody knows what anything costs.
 	unpriced bool
+	// others are so many machines that the policy selects and that always work.
+	others int
 	// reading happens while resources are verified.
 	reading func()
 }
@@ -136,7 +138,7 @@ func (w *world) round(t testing.TB) action.Report {
 }
 
 func (w *world) tryRound() (action.Report, error) {
-	look := action.Look{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: len(w.cloud.Resources())}}
+	look := action.Look{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: len(w.cloud.Resources()) + w.others}}
 	if w.wants.ByPerson {
 		look.Sources = []string{w.wants.Source}
 	}

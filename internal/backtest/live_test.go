@@ -320,7 +320,7 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			steps[d.Step]++
 		}
 	})
-	for _, step := range []string{"warn", "stop", "withdraw", "refuse"} {
+	for _, step := range []string{"warn", "stop", "withdraw", "refuse", "defer"} {
 		if steps[step] == 0 {
 			t.Errorf("too few decisions to tell: %v", steps)
 		}

@@ -24,15 +24,16 @@ type Decision struct {
 	Policy   string    `json:"policy"`
 	// Step is "warn", the verb that was carried out, "withdraw", "refuse" or "defer".
 	Step string `json:"step"`
-	// Refusal is the rule that refused it.
+	// Refusal is the rule that refused it, Cap the cap that deferred it.
 	Refusal string `json:"refusal,omitempty"`
+	Cap     string `json:"cap,omitempty"`
 }
 
 // Decisions are the steps that the lines of a round report. Lines that only wait are none.
 func Decisions(at time.Time, lines []action.Line) []Decision {
 	var out []Decision
 	for _, l := range lines {
-		d := Decision{Time: at.UTC(), Resource: l.Resource.ID, Policy: l.Source, Refusal: l.Rule}
+		d := Decision{Time: at.UTC(), Resource: l.Resource.ID, Policy: l.Source, Refusal: l.Rule, Cap: l.Cap}
 		switch l.Result {
 		case action.ResultWarned:
 			d.Step = "warn"
@@ -42,7 +43,7 @@ func Decisions(at time.Time, lines []action.Line) []Decision {
 			d.Step = "withdraw"
 		case action.ResultRefused:
 			d.Step = "refuse"
-		case action.ResultOverCap:
+		case action.ResultDeferred, action.ResultOverCap, action.ResultFuse:
 			d.Step = "defer"
 		default:
 			continue
@@ -59,7 +60,7 @@ func CompareDecisions(a, b Decision) int {
 
 // WhyNot is a reason why a policy did nothing, and for how long.
 type WhyNot struct {
-	// Answer is "false", "unknown" or "refused".
+	// Answer is "false", "unknown", "refused" or, where the caps bind, "deferred".
 	Answer string `json:"answer"`
 	Reason string `json:"reason"`
 	// Resources is how many it was so with, Hours for how long, all of them together.
@@ -170,7 +171,7 @@ type telling struct {
 	end     int64 // of what is known of the resource
 	unknown bool  // its verdict is
 	// why is where the time is counted in which nothing is done, nil where the policy acts,
-	// and refused where it is refused.
+	// and refused where it is refused, or deferred.
 	why, refused *idled
 	// whys are why by what was said, for what is said again.
 	whys map[saying]*idled
@@ -294,8 +295,11 @@ func (a *acting) lines(now time.Time, lines []action.Line) {
 		i, _ := a.account.Index(d.Resource)
 		if told := a.told[i]; told != nil {
 			a.spend(told, now.UnixMicro())
-			if told.refused = nil; d.Refusal != "" {
+			switch told.refused = nil; {
+			case d.Refusal != "":
 				told.refused = a.reason(i, "refused", d.Refusal)
+			case d.Cap != "":
+				told.refused = a.reason(i, "deferred", d.Cap)
 			}
 		}
 		a.acted = a.acted || d.Step == string(a.verb) || d.Step == "warn" && a.verb == policy.Notify
@@ -328,7 +332,7 @@ func (a *acting) tell(t round.Told, why func() string) {
 	case t.Again:
 		told.why = told.whys[saying{t.Answer, t.State}]
 	default:
-		told.why = a.reason(t.Resource, t.Answer.String(), plain(why()))
+		told.why = a.reason(t.Resource, t.Answer.String(), policy.Reason(why()))
 		told.whys[saying{t.Answer, t.State}] = told.why
 	}
 }

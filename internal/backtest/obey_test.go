@@ -355,7 +355,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestCaps holds that limits bind only with Caps, and then all at once or not at all.
+// TestCaps holds that limits bind only with Caps, and then defer what is over them.
 func TestCaps(t *testing.T) {
 	limited := func(limits string) *policy.Set {
 		return policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, {do: stop}]\n    limits: "+limits+"\n")
@@ -364,9 +364,9 @@ func TestCaps(t *testing.T) {
 	price := 2 * money.USD
 	for limits, released := range map[string]float64{
 		`{per_hour: 4, share: "100%", dollars_per_hour: 100}`: 12,
-		`{per_hour: 3, share: "100%", dollars_per_hour: 100}`: 0,
-		`{per_hour: 4, share: "75%", dollars_per_hour: 100}`:  0,
-		`{per_hour: 4, share: "100%", dollars_per_hour: 7}`:   0,
+		`{per_hour: 3, share: "100%", dollars_per_hour: 100}`: 9,
+		`{per_hour: 4, share: "75%", dollars_per_hour: 100}`:  9,
+		`{per_hour: 4, share: "100%", dollars_per_hour: 7}`:   9,
 		`{per_hour: 4, share: "100%", dollars_per_hour: 8}`:   12,
 	} {
 		p := params(0)

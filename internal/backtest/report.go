@@ -130,6 +130,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
+		if p.Caps {
+			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy selects is due at once, is confirmed by a person at once.")
+		}
 	}
 	if u := w.Report.Trace.Unpriced; u > 0 && u < w.Report.Trace.Resources {
 		w.Notes = append(w.Notes, fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one price for all.", u, w.Report.Trace.Resources))
@@ -301,8 +304,11 @@ func (r *Result) silence() string {
 	var why []string
 	for _, w := range r.WhyNot[:min(len(r.WhyNot), most)] {
 		reason := w.Reason
-		if w.Answer == "refused" {
+		switch w.Answer {
+		case "refused":
 			reason = "by the rule " + reason
+		case "deferred":
+			reason = "by the cap " + reason
 		}
 		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, usage.Number(w.Hours, 1), money.Counted(w.Resources, "resource"), reason))
 	}

@@ -11,29 +11,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 )
-
-func TestPlainReasons(t *testing.T) {
-	for why, want := range map[string]string{
-		`when: duty.lasting >= duration("5m") is false: duty.lasting is 2m13s`:                                                                               `when: duty.lasting >= duration("5m") is false`,
-		`when: duty.state in ["idle", "held"] is false: duty.state is "busy"`:                                                                                `when: duty.state is busy`,
-		`when: duty.why.contains("held") is false: duty.why is "it was launched 4m 38s ago"`:                                                                 `when: duty.why is it was launched …m …s ago`,
-		`when: duty.state is unknown: GPU 3: its newest sample is too old; duty.lasting is unknown: GPU 3: its newest sample is too old`:                     `when: duty is unknown: its newest sample is too old`,
-		`when: duty.state is unknown: GPU 0:12: samples cover 72 % of the time since it rests, duty.lasting is unknown: GPU 0:12: samples cover 72 % of the`: `when: duty is unknown: samples cover … % of the time since it rests`,
-		`when: duty.lasting is unknown: 7 of 8 GPUs were measured`:                                                                                           `when: duty is unknown: 7 of 8 GPUs were measured`,
-		`when: resource.age is unknown: the time of its creation, or launch, is unknown`:                                                                     `when: resource.age is unknown: the time of its creation, or launch, is unknown`,
-		`where: resource.tags.team == "vision" is false: tag team is "audio"`:                                                                                `where: tag team is audio`,
-		`schedule: it is Thu 1 Jan 01:00, on until Fri 2 Jan 00:31`:                                                                                          `schedule: not due`,
-		`select: lifetime is persistent, kind is node`:                                                                                                       `select: lifetime is persistent, kind is node`,
-		`unknown`: `unknown`,
-	} {
-		if got := plain(why); got != want {
-			t.Errorf("%s becomes %q, want %q", why, got, want)
-		}
-	}
-}
 
 // spent is for how long which answer was given, in hours: "false", "unknown", "refused",
 // "true" while nothing forbids it, "away" while it was released, and "no verdict" beside.
@@ -206,4 +187,24 @@ func TestOfOracleWhy(t *testing.T) {
 			t.Errorf("idle below %v: of oracle %v, because %q", below, r.OfOracle, r.OfOracleWhy)
 		}
 	}
+}
+
+// TestWhyNotDeferred: where the caps bind, the time that they take is a reason as well.
+func TestWhyNotDeferred(t *testing.T) {
+	trace := minutely("gpu_util", 90, []string{"a", "b", "c"}, func(string, int) string { return "0" })
+	price := 2 * money.USD
+	p := params(0)
+	p.Baselines, p.Price, p.Caps = false, &price, true
+	p.Policies = policies(t, "  - name: p\n    when: duty.lasting >= duration(\"10m\")\n    then: [{warn: {grace: 5m}}, {do: stop}]\n"+
+		"    limits: {per_hour: 2, share: \"100%\", dollars_per_hour: 100}\n")
+	r := replayed(t, trace, p)
+	for _, w := range r.Results[0].WhyNot {
+		if w.Answer == "deferred" {
+			if w.Reason != "count" || w.Resources != 1 || math.Abs(w.Hours-1) > 0.1 {
+				t.Errorf("deferred: %+v, want the count to hold one resource for an hour", w)
+			}
+			return
+		}
+	}
+	t.Errorf("nothing is deferred: %+v", r.Results[0].WhyNot)
 }

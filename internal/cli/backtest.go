@@ -214,6 +214,11 @@ func (a *app) printBacktest(r backtest.Report) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	for _, res := range r.Results {
+		if err := a.printWhyNot(res); err != nil {
+			return err
+		}
+	}
 	for _, n := range r.Notes {
 		plain.Fprintf(a.Stdout, "\n  %s", a.wrapped(n, 2))
 	}
@@ -221,6 +226,23 @@ func (a *app) printBacktest(r backtest.Report) error {
 		plain.Fprintln(a.Stdout)
 	}
 	return nil
+}
+
+// printWhyNot says for how long a policy did nothing, and why.
+func (a *app) printWhyNot(res backtest.Result) error {
+	const most = 6
+	if len(res.WhyNot) == 0 {
+		return nil
+	}
+	plain.Fprintf(a.Stdout, "\n  why %s did nothing\n", res.Name)
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for _, n := range res.WhyNot[:min(len(res.WhyNot), most)] {
+		plain.Fprintf(w, "    %s\t%s h\t%s\t%s\n", n.Answer, hoursText(n.Hours), plural(int64(n.Resources), "resource", "resources"), n.Reason)
+	}
+	if more := len(res.WhyNot) - most; more > 0 {
+		plain.Fprintf(w, "    and %s\n", plural(int64(more), "other reason", "other reasons"))
+	}
+	return w.Flush()
 }
 
 func savedText(usd *string) string {

@@ -97,6 +97,16 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		}
 		a.printDemo(pass, clock.now(), people.told, seen)
 		next := pass.NextAt()
+		for _, rep := range pass.Reports {
+			for _, f := range rep.Fuses { // somebody in the simulated company is asked, and means it
+				l := action.Ladder{Store: s.Actions(), Account: f.Account, Actor: "demo", Clock: clock.read}
+				if _, err := l.Confirm(ctx, f.Source, "the demonstration means it", time.Time{}); err != nil {
+					return err
+				}
+				plain.Fprintf(a.Stdout, "    %s\n    confirmed by demo\n", a.wrapped(f.String(), 4))
+				next = clock.now()
+			}
+		}
 		if next.IsZero() {
 			break
 		}
@@ -195,6 +205,10 @@ type demoPeople struct{ told int }
 
 // Notify implements action.Notifier.
 func (p *demoPeople) Notify(_ context.Context, recipient string, m action.Message) (string, error) {
+	if m.Resource == nil { // about a policy, whose people read it
+		p.told++
+		return "demo:platform", nil
+	}
 	who := m.Resource.Owner.User
 	if who == "" || recipient == "team" {
 		who = m.Resource.Owner.Team

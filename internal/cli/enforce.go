@@ -140,7 +140,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return stateFailure(scanFailure(&cutOff{broken, pass.Lines()}))
 	case len(pass.Unposted) > 0:
 		return unposted(pass, "nothing was acted on there")
-	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Lines(), overCap)):
+	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Counts, fused)):
 		return &failure{exit: ExitDenied}
 	case pass.Partial():
 		return &failure{exit: ExitPartial}
@@ -148,7 +148,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	return nil
 }
 
-func overCap(l action.Line) bool { return l.Result == action.ResultOverCap }
+func fused(c round.Count) bool { return c.Fuse != nil }
 
 // policies reads the policy files of flags, or of the configuration.
 func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
@@ -336,16 +336,20 @@ func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enf
 		gap = min(gap, blindGap)
 	}
 	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var people action.Notifier = router
+	if hands, ok := cloud.(*aws.Actions); ok {
+		people = &attributed{Notifier: router, creator: hands.Creator, log: log}
+	}
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
-			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{router, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
-			Clock: a.clock, Know: know, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
+			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{people, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
+			Clock: a.clock, Know: know, KeepByHand: aws.KeepByHand, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
 		}
 	}, nil
 }
 
 // results orders the lines of a pass: what needs a look first.
-var results = []string{"failed", "refused", "over-cap", "frozen", "acted", "confirmed", "would-act", "warned", "would-warn", "waiting", "observed", "withdrawn"}
+var results = []string{"failed", "refused", "fuse", "over-cap", "deferred", "frozen", "acted", "confirmed", "would-act", "warned", "would-warn", "waiting", "observed", "withdrawn"}
 
 func (a *app) printPass(p *round.Result, f enforceFlags) error {
 	mode := "dry run, nothing is sent and nothing changes"
@@ -384,6 +388,9 @@ func (a *app) printPass(p *round.Result, f enforceFlags) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := a.printCounts(p.Counts); err != nil {
+		return err
+	}
 	for _, b := range p.BlindSpots {
 		plain.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
 	}
@@ -401,6 +408,7 @@ type passView struct {
 	Accounts   []string              `json:"accounts"`
 	Resources  int                   `json:"resources"`
 	Frozen     *frozenView           `json:"frozen,omitempty"`
+	Policies   []countView           `json:"policies"`
 	Lines      []lineView            `json:"lines"`
 	NextAt     *time.Time            `json:"next_at"`
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
@@ -419,12 +427,14 @@ type lineView struct {
 	Verb     string     `json:"verb"`
 	Result   string     `json:"result"`
 	Why      string     `json:"why"`
+	Rule     string     `json:"rule,omitempty"`
+	Cap      string     `json:"cap,omitempty"`
 	DueAt    *time.Time `json:"due_at"`
 }
 
 func passDoc(p *round.Result, f enforceFlags) passView {
 	v := passView{Schema: "curfew.enforce/v1", DryRun: !f.enforce, Accounts: p.Accounts, Resources: len(p.Resources),
-		Lines: []lineView{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
+		Policies: countsOf(p.Counts), Lines: []lineView{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
 	if z := p.Frozen(); z != nil {
 		v.Frozen = &frozenView{By: z.By, Reason: z.Reason, At: z.At.UTC()}
 	}
@@ -437,7 +447,7 @@ func passDoc(p *round.Result, f enforceFlags) passView {
 // lineOf is a line in a document.
 func lineOf(l action.Line) lineView {
 	return lineView{Item: l.Item, Resource: l.Resource.String(), Policy: l.Source, Verb: string(l.Verb),
-		Result: string(l.Result), Why: l.Why, DueAt: optionalTime(l.DueAt)}
+		Result: string(l.Result), Why: l.Why, Rule: l.Rule, Cap: l.Cap, DueAt: optionalTime(l.DueAt)}
 }
 
 func optionalTime(t time.Time) *time.Time {

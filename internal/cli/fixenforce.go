@@ -127,7 +127,7 @@ func fixExit(out *round.Result, held *holding, missed []lineView, requested int)
 				partial = true // a person carries it out
 				continue
 			}
-			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFrozen {
+			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFuse || l.Result == action.ResultFrozen {
 				refused = cmp.Or(refused, l.Resource.ID+": "+l.Why)
 			}
 		}

@@ -410,7 +410,7 @@ func TestReasonsAreRedacted(t *testing.T) {
 	asked = d.gate(ExitHeld, "other.yaml")
 	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %s, by: bo, allow: false, reason: %q}\n", asked.ApprovalID, reason))
 	give("ana", "gate", "other.yaml", "--votes", "votes.yaml")
-	give("ana", "keep", "aws/1/us-east-1/instance/i-1", "--for", "1h", "--reason", reason, "-o", "json")
+	give("ana", "keep", "sim/1/us-east-1/instance/i-1", "--for", "1h", "--reason", reason, "-o", "json")
 	give("ana", "freeze", "--reason", reason)
 	give("ana", "unfreeze", "--reason", reason)
 	for _, args := range []string{"approvals --all", "approvals --all -o json", "keep", "keep -o json", "audit", "audit -o json"} {

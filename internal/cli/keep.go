@@ -21,12 +21,16 @@ import (
 
 func (a *app) newKeep() *cobra.Command {
 	var duration, reason, output string
+	var f sourceFlags
 	c := &cobra.Command{
 		Use:   "keep RESOURCE --for 24h --reason TEXT",
 		Short: "Exempt a resource from every policy, at once",
 		Long: `Exempts a resource until a time, at once: no policy acts on it, and a warning that
 was given is withdrawn. RESOURCE is an id such as i-0abc, a name, or the whole identity
 cloud/account/region/kind/id. A keep ends by itself and is part of the audit log.
+Where this state has never seen the resource, somebody else's acts on it: then its tag
+curfew:keep-until is written as well, which every curfew reads. If that is denied, the
+command exits with 1 and prints the provider's own command for whoever may tag it.
 Without RESOURCE the keeps that hold are listed.`,
 		Example: `  curfew keep i-0f3a --for 24h --reason "demo on Thursday"
   curfew keep vision-train-7 --for 2026-12-01T08:00:00Z --reason "paper deadline"
@@ -41,16 +45,19 @@ Without RESOURCE the keeps that hold are listed.`,
 			if len(args) > 1 {
 				return usageError("curfew keep takes one resource, got %d", len(args))
 			}
-			return a.keep(c.Context(), args[0], duration, reason, output)
+			return a.keep(c.Context(), f, args[0], duration, reason, output)
 		},
 	}
 	c.Flags().StringVar(&duration, "for", "", "how long: `24h`, 7d, or an RFC 3339 time")
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	c.Flags().StringSliceVar(&f.regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
+	c.Flags().StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
+	c.Flags().StringVar(&f.profile, "profile", "", "AWS profile")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
 
-func (a *app) keep(ctx context.Context, name, duration, reason, output string) error {
+func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, output string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -71,6 +78,12 @@ func (a *app) keep(ctx context.Context, name, duration, reason, output string) e
 		return err
 	}
 	ref, err := a.resolve(cfg, name)
+	if missing := (*failure)(nil); errors.As(err, &missing) && missing.code == "not_found" {
+		found, failed := a.find(ctx, cfg, f, name)
+		if !errors.Is(failed, inventory.ErrNotFound) {
+			ref, err = found, failed
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -80,14 +93,30 @@ func (a *app) keep(ctx context.Context, name, duration, reason, output string) e
 	}
 	defer s.Close()
 	k := action.Keep{Ref: ref, Until: end, Reason: action.Redact(reason), By: who, At: now}
+	seen, err := hasSeen(ctx, s, ref, now)
+	if err != nil {
+		return err
+	}
 	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: a.clock, KeepMax: cfg.Enforce.KeepMax}
 	if err := l.Keep(ctx, k); err != nil {
 		return &failure{exit: ExitDenied, code: "not_kept", err: err, hint: "enforce.keep_max in curfew.yaml sets the longest keep; it can be renewed"}
 	}
-	if output == "json" {
-		return a.printJSON(keepDoc(k))
+	tagged := !seen && ref.Cloud == "aws"
+	if tagged {
+		if err := a.keepTag(ctx, cfg, f, ref, end); err != nil {
+			return err
+		}
 	}
-	plain.Fprintf(a.Stdout, "%s is kept until %s\n", ref, end.Format("2006-01-02 15:04 UTC"))
+	if output == "json" {
+		doc := keepDoc(k)
+		doc.Tagged = tagged
+		return a.printJSON(doc)
+	}
+	by := ""
+	if tagged {
+		by = ", by its tag " + inventory.TagKeepUntil
+	}
+	plain.Fprintf(a.Stdout, "%s is kept until %s%s\n", ref, end.Format("2006-01-02 15:04 UTC"), by)
 	return nil
 }
 
@@ -99,6 +128,8 @@ type keepView struct {
 	Reason   string    `json:"reason"`
 	By       string    `json:"by"`
 	At       time.Time `json:"at"`
+	// Tagged says that its tag keeps it, because this state has never seen it.
+	Tagged bool `json:"tagged,omitempty"`
 }
 
 func keepDoc(k action.Keep) keepView {

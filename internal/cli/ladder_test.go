@@ -308,8 +308,8 @@ func TestLadderHolds(t *testing.T) {
 			l.curfew(ExitDone, "freeze", "--reason", "incident")
 			return func() { l.curfew(ExitDone, "unfreeze", "--reason", "over") }
 		}},
-		{"the policy matches too much", func() func() {
-			l.write("policies.yaml", strings.Replace(ladderPolicies, `share: "100%"`, `share: "1%"`, 1))
+		{"the caps allow none of them", func() func() {
+			l.write("policies.yaml", strings.Replace(ladderPolicies, `dollars_per_hour: 500`, `dollars_per_hour: 0.01`, 1))
 			return func() { l.write("policies.yaml", ladderPolicies) }
 		}},
 		{"the usage cannot be read", func() func() { return fault("cloudwatch", "GetMetricData") }},

@@ -110,12 +110,8 @@ func until(now time.Time, text string) (time.Time, error) {
 
 // stateFailure says what to do when the state cannot be used.
 func stateFailure(err error) error {
-	var cap *action.CapError
-	switch {
-	case errors.Is(err, action.ErrFrozen):
+	if errors.Is(err, action.ErrFrozen) {
 		return &failure{exit: ExitDenied, code: "frozen", err: err, hint: "`curfew unfreeze --reason TEXT` lifts it"}
-	case errors.As(err, &cap):
-		return &failure{exit: ExitDenied, code: "over_cap", err: err, hint: "raise the policy's limits, or narrow it"}
 	}
 	return err
 }

@@ -25,6 +25,11 @@ type Config struct {
 	// Names are recipients of policies and where each is reached, in the order they
 	// are tried: "slack:#oncall", "mail:oncall@example.com", "webhook".
 	Names map[string][]string `yaml:"names"`
+	// Accounts are those who answer for the resources of an account, and Unowned those who
+	// answer for all resources, where nobody else is reached: neither user nor team, nor who
+	// made it. Warnings go there too, and grace runs from then on.
+	Accounts map[string][]string `yaml:"accounts"`
+	Unowned  []string            `yaml:"unowned"`
 }
 
 // Slack is a workspace, written to with the token of an app that may chat:write.
@@ -111,7 +116,7 @@ func fieldError(path, format string, args ...any) error {
 // Validate returns the first mistake as a *FieldError. It reads neither the
 // environment nor files.
 func (c Config) Validate() error {
-	for _, check := range []func() error{c.Slack.validate, c.Mail.validate, c.Webhook.validate, c.validateNames} {
+	for _, check := range []func() error{c.Slack.validate, c.Mail.validate, c.Webhook.validate, c.validateNames, c.validateUnowned} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -214,22 +219,47 @@ func (w Webhook) validate() error {
 }
 
 func (c Config) validateNames() error {
-	used := map[string]bool{SlackChannel: c.Slack.Used(), MailChannel: c.Mail.Used(), WebhookChannel: c.Webhook.Used()}
 	for _, name := range slices.Sorted(maps.Keys(c.Names)) {
 		if name == Owner || name == Team || plain.Line(name) != name || name == "" {
 			return fieldError("names", "%q cannot be a name: owner and team have their own meaning, and a name is one line", name)
 		}
-		if len(c.Names[name]) == 0 {
-			return fieldError("names", "%q reaches nobody; list addresses such as %q", name, "slack:#oncall")
+		if err := c.validateAddresses(c.Names[name]); err != nil {
+			return fieldError("names", "%q %s", name, err)
 		}
-		for _, s := range c.Names[name] {
-			a, err := ParseAddress(s)
-			if err != nil {
-				return fieldError("names", "%q: %s", name, err)
-			}
-			if !used[a.Channel] {
-				return fieldError("names", "%q: %q needs the section notify.%s", name, s, a.Channel)
-			}
+	}
+	return nil
+}
+
+func (c Config) validateUnowned() error {
+	for _, account := range slices.Sorted(maps.Keys(c.Accounts)) {
+		if account == "" || plain.Line(account) != account {
+			return fieldError("accounts", "%q cannot be an account", account)
+		}
+		if err := c.validateAddresses(c.Accounts[account]); err != nil {
+			return fieldError("accounts", "%q %s", account, err)
+		}
+	}
+	if c.Unowned != nil {
+		if err := c.validateAddresses(c.Unowned); err != nil {
+			return fieldError("unowned", "%s", err)
+		}
+	}
+	return nil
+}
+
+// validateAddresses refuses a list that reaches nobody.
+func (c Config) validateAddresses(list []string) error {
+	if len(list) == 0 {
+		return fmt.Errorf("reaches nobody; list addresses such as %q", "slack:#oncall")
+	}
+	used := map[string]bool{SlackChannel: c.Slack.Used(), MailChannel: c.Mail.Used(), WebhookChannel: c.Webhook.Used()}
+	for _, s := range list {
+		a, err := ParseAddress(s)
+		if err != nil {
+			return fmt.Errorf("has a mistake: %w", err)
+		}
+		if !used[a.Channel] {
+			return fmt.Errorf("has %q, which needs the section notify.%s", s, a.Channel)
 		}
 	}
 	return nil

@@ -68,6 +68,12 @@ func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		name, src, path, says string
 	}{
+		{"unowned without addresses", "unowned: []", "unowned", "reaches nobody"},
+		{"unowned by a name", "unowned: [ana]", "unowned", "none of slack:#channel"},
+		{"unowned by a channel that is not there", "unowned: ['slack:#x']", "unowned", "needs the section notify.slack"},
+		{"an account without addresses", "accounts: {'1': []}", "accounts", "reaches nobody"},
+		{"an account by a channel that is not there", "accounts: {'1': [webhook]}", "accounts", "needs the section notify.webhook"},
+		{"an account without a name", "accounts: {'': [webhook]}", "accounts", "cannot be an account"},
 		{"slack without a token", "slack: {default_channel: '#x'}", "slack.token_env", "missing"},
 		{"two tokens", slack + "token_file: /t}", "slack.token_env", "one of them"},
 		{"the token itself", "slack: {token_env: xoxb-1-secret}", "slack.token_env", "does not belong here"},

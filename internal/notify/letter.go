@@ -25,8 +25,10 @@ type Letter struct {
 	// When is the earliest time at which something is done, in UTC; zero where
 	// nothing will be.
 	When time.Time
-	// Ask introduces Keep, the command that exempts the resource; both may be empty.
-	Ask, Keep string
+	// Ask introduces Keep, the command that exempts the resource, and AskTag the provider's
+	// own command that writes the tag which does; each pair may be empty.
+	Ask, Keep       string
+	AskTag, KeepTag string
 }
 
 // Row is one thing to know.
@@ -62,9 +64,12 @@ var done = map[policy.Verb]string{
 
 // Compose puts a message into words.
 func Compose(m action.Message) Letter {
-	l := Letter{Subject: "curfew: " + subject(m), Keep: plain.Line(m.Keep)}
+	l := Letter{Subject: "curfew: " + subject(m), Keep: plain.Line(m.Keep), KeepTag: plain.Line(m.KeepTag)}
 	if !m.ActsAt.IsZero() {
 		l.When = m.ActsAt.UTC()
+	}
+	if verb := done[m.Verb]; m.Kind == "warning" && verb != "" {
+		l.add("Do", map[bool]string{true: "it will be ", false: "it could be "}[!l.When.IsZero()]+verb)
 	}
 	l.add(RowWhy, append([]string{sentence(m.Because)}, evidence(m.Evidence)...)...)
 	if !l.When.IsZero() {
@@ -75,18 +80,28 @@ func Compose(m action.Message) Letter {
 		l.add("Cost", cost(m.Hourly))
 		l.add("What", what(r))
 	}
+	if m.Kind == "warning" {
+		l.add("Lost", sentence(m.Lost))
+	}
 	if done[m.Verb] != "" {
 		l.add("Undo", undo(m.Undo))
 	}
 	l.add("Know", sentence(m.Know))
-	l.add("For", plain.Cut(plain.Line(m.To), maxName))
+	made := plain.Cut(plain.Line(m.Creator), maxName)
+	if made != "" {
+		made = "no tag says whose it is; " + made + " made it, by the provider's log"
+	}
+	l.add("For", plain.Cut(plain.Line(m.To), maxName), made)
 	switch {
 	case m.Kind == "acted":
-		l.Keep = ""
+		l.Keep, l.KeepTag = "", ""
 	case m.Kind == "approval":
-		l.Ask, l.Keep = "To approve it:", "curfew approve "+plain.Line(m.Item)
+		l.Ask, l.Keep, l.KeepTag = "To approve it:", "curfew approve "+plain.Line(m.Item), ""
 	case l.Keep != "":
 		l.Ask = "Still needed? Then keep it:"
+	}
+	if l.KeepTag != "" {
+		l.AskTag = "Or write the tag " + inventory.TagKeepUntil + ", with the provider's own command:"
 	}
 	return l
 }
@@ -107,10 +122,21 @@ func (l Letter) Body() string {
 			name = ""
 		}
 	}
-	if l.Keep != "" {
-		fmt.Fprintf(&b, "\n%s\n    %s\n", l.Ask, l.Keep)
+	for _, way := range l.Ways() {
+		fmt.Fprintf(&b, "\n%s\n    %s\n", way.Name, way.Lines[0])
 	}
 	return b.String()
+}
+
+// Ways are the commands that exempt the resource, each with what introduces it.
+func (l Letter) Ways() []Row {
+	var out []Row
+	for _, way := range [...]Row{{l.Ask, []string{l.Keep}}, {l.AskTag, []string{l.KeepTag}}} {
+		if way.Lines[0] != "" {
+			out = append(out, way)
+		}
+	}
+	return out
 }
 
 func (l *Letter) add(name string, lines ...string) {

@@ -132,13 +132,19 @@ func (r *Router) route(recipient string, m action.Message) ([]stop, error) {
 			}
 		}
 	}
-	if recipient != Owner && recipient != Team {
-		for _, s := range r.config.Names[recipient] {
+	listed := func(to string, list []string) error {
+		for _, s := range list {
 			a, err := ParseAddress(s)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			add(recipient, a)
+			add(to, a)
+		}
+		return nil
+	}
+	if recipient != Owner && recipient != Team {
+		if err := listed(recipient, r.config.Names[recipient]); err != nil {
+			return nil, err
 		}
 	} else {
 		var owner inventory.Owner
@@ -150,6 +156,17 @@ func (r *Router) route(recipient string, m action.Message) ([]stop, error) {
 		}
 		if owner.Team != "" {
 			add("team "+owner.Team, r.config.team(owner.Team)...)
+		}
+		if recipient == Owner && owner.User == "" && owner.Team == "" && m.Creator != "" {
+			add(m.Creator, r.config.user(m.Creator)...)
+		}
+		if m.Resource != nil {
+			if err := listed("account "+m.Resource.Account, r.config.Accounts[m.Resource.Account]); err != nil {
+				return nil, err
+			}
+		}
+		if err := listed("whoever answers for what nobody owns", r.config.Unowned); err != nil {
+			return nil, err
 		}
 		// A warning starts the grace of whoever is told: the default channel is told
 		// on nobody's behalf unless it is configured to answer.
@@ -175,9 +192,9 @@ func (r *Router) nobody(recipient string, res *inventory.Resource) string {
 	case res.Tags == nil && res.Owner == (inventory.Owner{}):
 		return "the tags of " + Named(res) + " could not be read"
 	case res.Owner.Team == "" && (res.Owner.User == "" || recipient == Team):
-		return "no tag of " + Named(res) + " says whose it is; tag it, or let slack.default_owns answer for it"
+		return "no tag of " + Named(res) + " says whose it is; tag it, or let notify.unowned or notify.accounts answer for it"
 	}
-	return "no rule of notify leads to the " + recipient + " of " + Named(res) + "; add them to its users or teams"
+	return "no rule of notify leads to the " + recipient + " of " + Named(res) + "; add them to its users or teams, or let notify.unowned answer"
 }
 
 // deliver tries until the channel accepts, refuses for good, or the attempts are

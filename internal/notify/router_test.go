@@ -80,6 +80,14 @@ func TestRoutes(t *testing.T) {
 	unread.Resource.Tags = nil
 	notice := owned("", "")
 	notice.Kind = "notice"
+	unowned, accounts := decode(t, complete), decode(t, complete)
+	unowned.Unowned = []string{"mail:platform@example.com", "webhook"}
+	accounts.Unowned, accounts.Accounts = unowned.Unowned, map[string][]string{"123456789012": {"slack:#vision-costs"}, "2": {"webhook"}}
+	made := func(by, team, user string) action.Message {
+		m := owned(team, user)
+		m.Creator = by
+		return m
+	}
 	for _, tt := range []struct {
 		name      string
 		config    Config
@@ -104,6 +112,16 @@ func TestRoutes(t *testing.T) {
 		{"the default channel takes no warning", c, "owner", owned("unknown", ""), "nobody to warn", ""},
 		{"the default channel takes the rest", c, "owner", notice, "slack:#ml-cost", "#ml-cost"},
 		{"the default channel that owns takes warnings", owns, "owner", owned("", ""), "slack:#ml-cost", "#ml-cost"},
+		{"somebody answers for what nobody owns", unowned, "owner", owned("", ""), "mail:platform@example.com", "whoever answers for what nobody owns"},
+		{"and for an owner whom no rule reaches", unowned, "team", owned("unknown", ""), "mail:platform@example.com", "whoever answers for what nobody owns"},
+		{"but not for what has an owner", unowned, "owner", owned("vision", "ana"), "slack:U123", "ana"},
+		{"and not for a name", unowned, "boss", owned("", ""), "nobody to warn", ""},
+		{"and for what is about no resource", unowned, "owner", action.Message{Kind: "alarm"}, "mail:platform@example.com", "whoever answers for what nobody owns"},
+		{"those of the account come first", accounts, "owner", owned("", ""), "slack:#vision-costs", "account 123456789012"},
+		{"who made what nobody owns comes before them", accounts, "owner", made("ana", "", ""), "slack:U123", "ana"},
+		{"who made it is not asked where there is an owner", accounts, "owner", made("ana", "unknown", ""), "slack:#vision-costs", "account 123456789012"},
+		{"nor where the team is meant", accounts, "team", made("ana", "", ""), "slack:#vision-costs", "account 123456789012"},
+		{"a maker of another domain is not written to", c, "owner", made("ana@evil.example", "", ""), "nobody to warn", ""},
 		{"but nobody's name", owns, "boss", owned("", ""), "nobody to warn", ""},
 		{"no channel at all", Config{}, "owner", owned("vision", "ana"), "nobody to warn: no channel is configured", ""},
 	} {

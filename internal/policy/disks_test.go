@@ -26,7 +26,7 @@ func TestDisks(t *testing.T) {
 		{step: "do: stop, disks: {instance_store: lost}", err: `instance_store "lost" does not exist; it is scratch`},
 		{step: "do: stop, disks: {root: keep}", err: "root"},
 		{step: "do: stop, disks: {}", err: "disks needs instance_store or root"},
-		{step: "do: delete, disks: {root: snapshot}", err: "disks belongs to stop, hibernate or terminate"},
+		{step: "do: delete, disks: {root: snapshot}", err: "disks belongs to scale, stop, hibernate or terminate"},
 	} {
 		set, err := Parse("x.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: 'true'\n    then: [{warn: {grace: 1m}}, {"+tc.step+"}]\n"))
 		switch {

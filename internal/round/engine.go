@@ -126,7 +126,9 @@ type Result struct {
 	Untagged []Untagged
 	// Reports is what the ladder did, for each account.
 	Reports []action.Report
-	kinds   map[inventory.Kind]bool // that were asked for; nil is all
+	// Counts is what each policy came to, in their order.
+	Counts []Count
+	kinds  map[inventory.Kind]bool // that were asked for; nil is all
 	// Unposted are the accounts that could not be charged, and so not acted on.
 	Unposted map[string]error
 }
@@ -182,6 +184,7 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	err := e.act(ctx, r, woken)
+	r.Counts = e.counts(r)
 	r.FinishedAt = e.Clock().UTC()
 	if err == nil {
 		err = ctx.Err()

@@ -110,11 +110,5 @@ func (r *replay) why() string {
 		v := duty.Gang(verdicts)
 		f.Duty = &v
 	}
-	out := r.Policies.Policies[r.policy].Explain(&f)
-	for _, part := range out.Parts {
-		if part.Answer == out.Answer && (part.Answer != usage.True || part.Name != "select") {
-			return part.Name + ": " + part.Why
-		}
-	}
-	return out.Answer.String()
+	return r.Policies.Policies[r.policy].Explain(&f).Why()
 }

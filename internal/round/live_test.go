@@ -178,9 +178,11 @@ func TestAGangIsJudgedWhole(t *testing.T) {
 		{"one is kept by its tag", func(f *fleet) { f.machines[7].KeepUntil = now.Add(days) }, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFleet(8)
-			for _, r := range f.machines {
-				r.Gang = "run-1"
+			f := newFleet(8 + 9) // nine others work, so that no fuse blows
+			for i, r := range f.machines {
+				if f.busy[r.ID] = i >= 8; i < 8 {
+					r.Gang = "run-1"
+				}
 			}
 			f.machines[7].Region = "us-west-2"
 			tc.change(f)
@@ -265,7 +267,7 @@ type failing struct {
 	admissions int
 }
 
-func (s *failing) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+func (s *failing) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
 	s.admissions++
 	return s.Store.Admit(ctx, b)
 }

@@ -224,24 +224,31 @@ func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 	return row.item(), nil
 }
 
-// Admit writes the intents of a whole batch, or nothing of it. What the caps count is
-// what the source was admitted in the account in the hour up to the batch's time, and
-// later where another process's clock is ahead.
-func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+// Admit writes the intents of what the caps allow of a batch. What the caps count is what
+// the source was admitted in the account in the hour up to the batch's time, and later
+// where another process's clock is ahead.
+func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
 	if err := b.Admissible(); err != nil {
 		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
 	}
-	var admitted []action.Item
+	var admitted []action.Admitted
 	err := a.transact(ctx, func(t *tx) error {
 		frozen, err := t.lockFreeze(ctx)
 		if err != nil {
 			return err
 		}
-		if frozen.At.IsZero() {
-			admitted, err = t.admit(ctx, b)
+		if !frozen.At.IsZero() {
+			return fmt.Errorf("%w by %s since %s: %s", action.ErrFrozen, frozen.By, frozen.At.Format(time.RFC3339), frozen.Reason)
+		}
+		fuse, err := t.fuse(ctx, b.Account, b.Source)
+		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%w by %s since %s: %s", action.ErrFrozen, frozen.By, frozen.At.Format(time.RFC3339), frozen.Reason)
+		if fuse != nil && fuse.Stands() {
+			return action.ErrFuse
+		}
+		admitted, err = t.admit(ctx, b)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
@@ -249,8 +256,9 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Item, erro
 	return admitted, nil
 }
 
-// admit admits a batch while nothing is frozen and no other batch is on its way.
-func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
+// admit admits of a batch what the caps allow while nothing is frozen and no other batch
+// is on its way.
+func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
 	var hour []money.Amount
 	query := "SELECT hourly FROM admissions WHERE account = ? AND source = ? AND at > ?"
 	if err := t.list(ctx, &hour, query, b.Account, b.Source, at(b.Now.Add(-time.Hour))); err != nil {
@@ -260,11 +268,13 @@ func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if over := b.Over(len(hour), sum); over != nil {
-		return nil, over
-	}
-	var admitted []action.Item
-	for _, adm := range b.Admissions {
+	admitted := make([]action.Admitted, len(b.Admissions))
+	var entries []action.Entry
+	for i, deferred := range b.Defer(len(hour), sum) {
+		adm := b.Admissions[i]
+		if admitted[i].Deferred = deferred; deferred != nil {
+			continue
+		}
 		it, err := t.putItem(ctx, adm.Item)
 		if err != nil {
 			return nil, fmt.Errorf("item %s: %w", adm.Item.ID, err)
@@ -273,7 +283,7 @@ func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Item, error) {
 			it.ID, it.Version, b.Account, b.Source, at(b.Now), adm.Hourly); err != nil {
 			return nil, err
 		}
-		admitted = append(admitted, it)
+		admitted[i].Item, entries = it, append(entries, adm.Entries...)
 	}
-	return admitted, t.record(ctx, b.Entries)
+	return admitted, t.record(ctx, entries)
 }

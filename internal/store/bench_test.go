@@ -45,11 +45,15 @@ func stocked(b *testing.B) (*store.Store, []action.Item) {
 	}
 	for i := range fleet {
 		it := acting(fmt.Sprintf("%016x", i))
-		all.Admissions, all.Entries = append(all.Admissions, action.Admission{Item: it}), append(all.Entries, benchEntry(it))
+		all.Admissions = append(all.Admissions, action.Admission{Item: it, Entries: []action.Entry{benchEntry(it)}})
 	}
-	items, err := s.Actions().Admit(b.Context(), all)
+	admitted, err := s.Actions().Admit(b.Context(), all)
 	if err != nil {
 		b.Fatal(err)
+	}
+	var items []action.Item
+	for _, a := range admitted {
+		items = append(items, a.Item)
 	}
 	b.ResetTimer()
 	return s, items
@@ -73,7 +77,7 @@ func BenchmarkAdmit(b *testing.B) {
 		batch := action.Batch{Account: benchAccount, Source: benchSource, Now: noon.Add(time.Duration(i+1) * time.Hour), Selected: fleet}
 		for j := range 10 {
 			it := acting(fmt.Sprintf("new-%d-%d", i, j))
-			batch.Admissions, batch.Entries = append(batch.Admissions, action.Admission{Item: it}), append(batch.Entries, benchEntry(it))
+			batch.Admissions = append(batch.Admissions, action.Admission{Item: it, Entries: []action.Entry{benchEntry(it)}})
 		}
 		if _, err := s.Actions().Admit(b.Context(), batch); err != nil {
 			b.Fatal(err)

@@ -52,8 +52,14 @@ func (p *People) Told() (out []Told) {
 // Notify implements [action.Notifier].
 func (p *People) Notify(_ context.Context, recipient string, m action.Message) (name string, err error) {
 	err = p.state.do(func(v *peopleState) error {
+		about := ""
 		name = recipient
-		if recipient == "owner" {
+		if m.Resource != nil {
+			about = m.Resource.ID
+		}
+		if recipient == "owner" && m.Resource == nil {
+			name = ""
+		} else if recipient == "owner" {
 			if name = m.Resource.Owner.User; name == "" {
 				name = m.Resource.Owner.Team
 			}
@@ -65,7 +71,7 @@ func (p *People) Notify(_ context.Context, recipient string, m action.Message) (
 			return errors.New("the channel of " + name + " refused the message")
 		}
 		name = "test:" + name
-		v.Told = append(v.Told, Told{m.Kind, name, m.Resource.ID, m.Item})
+		v.Told = append(v.Told, Told{m.Kind, name, about, m.Item})
 		return nil
 	})
 	if err != nil {

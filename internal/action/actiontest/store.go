@@ -27,6 +27,7 @@ type storeState struct {
 	Clocks   map[string]action.Clock
 	Items    map[string]action.Item
 	Admitted []admitted
+	Fuses    []action.Fuse
 	Freeze   *action.Freeze
 	Keeps    []action.Keep
 	Entries  []action.Entry
@@ -154,10 +155,13 @@ func (s *Store) Save(ctx context.Context, it action.Item, entries ...action.Entr
 }
 
 // Admit implements [action.Store].
-func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Item, err error) {
+func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Admitted, err error) {
 	err = s.state.in(ctx, func(v *storeState) error {
 		if v.Freeze != nil {
 			return action.ErrFrozen
+		}
+		if f := v.fuse(b.Account, b.Source); f != nil && f.Stands() {
+			return action.ErrFuse
 		}
 		n, hourly := 0, money.Amount(0)
 		for _, a := range v.Admitted {
@@ -165,24 +169,75 @@ func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Item, e
 				n, hourly = n+1, hourly+a.Hourly
 			}
 		}
-		if over := b.Over(n, hourly); over != nil {
-			return over
-		}
-		for _, a := range b.Admissions {
+		for i, d := range b.Defer(n, hourly) {
+			a := b.Admissions[i]
+			if d != nil {
+				out = append(out, action.Admitted{Deferred: d})
+				continue
+			}
 			it, err := v.put(a.Item)
 			if err != nil {
 				return err
 			}
-			out = append(out, it)
+			out = append(out, action.Admitted{Item: it})
 			v.Admitted = append(v.Admitted, admitted{b.Account, b.Source, b.Now, a.Hourly})
+			v.record(a.Entries)
 		}
-		v.record(b.Entries)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// fuse returns the newest fuse of a source in an account.
+func (v *storeState) fuse(account, source string) *action.Fuse {
+	i := slices.IndexFunc(v.Fuses, func(f action.Fuse) bool { return f.Account == account && f.Source == source })
+	if i < 0 {
+		return nil
+	}
+	return &v.Fuses[i]
+}
+
+// Blow implements [action.Store].
+func (s *Store) Blow(ctx context.Context, f action.Fuse) error {
+	return s.state.in(ctx, func(v *storeState) error {
+		switch old := v.fuse(f.Account, f.Source); {
+		case old == nil:
+			v.Fuses = append(v.Fuses, f)
+		case old.Stands():
+			return nil
+		default:
+			*old = f
+		}
+		_, e := f.Blown()
+		v.record([]action.Entry{e})
+		return nil
+	})
+}
+
+// Confirm implements [action.Store].
+func (s *Store) Confirm(ctx context.Context, f action.Fuse) error {
+	return s.state.in(ctx, func(v *storeState) error {
+		old := v.fuse(f.Account, f.Source)
+		if old == nil || !old.Stands() {
+			return action.ErrConflict
+		}
+		*old = f
+		_, e := f.Confirmed()
+		v.record([]action.Entry{e})
+		return nil
+	})
+}
+
+// Fuses implements [action.Store].
+func (s *Store) Fuses(ctx context.Context) (out []action.Fuse, err error) {
+	err = s.state.in(ctx, func(v *storeState) error {
+		out = slices.Clone(v.Fuses)
+		return nil
+	})
+	return out, err
 }
 
 // Freeze implements [action.Store].

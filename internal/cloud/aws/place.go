@@ -5,6 +5,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudtrail"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/costexplorer"
@@ -47,6 +48,7 @@ type place struct {
 	sagemaker    *sagemaker.Client
 	savingsplans *savingsplans.Client
 	secretsman   *secretsmanager.Client
+	trail        *cloudtrail.Client
 
 	// hosts maps the private DNS names of machines to their ids, for metrics that name
 	// the host only; a name that several machines have maps to none. It is complete once
@@ -82,6 +84,7 @@ func (s *scan) place(a *account, region string) *place {
 	p.sagemaker = sagemaker.NewFromConfig(cfg("sagemaker"))
 	p.savingsplans = savingsplans.NewFromConfig(cfg("savingsplans"))
 	p.secretsman = secretsmanager.NewFromConfig(cfg("secretsmanager"))
+	p.trail = cloudtrail.NewFromConfig(cfg("cloudtrail"))
 	return p
 }
 

@@ -67,6 +67,8 @@ var operations = []Operation{
 	{Service: "ec2", Name: "DescribeInstanceTypes", Actions: []string{"DescribeInstanceTypes"}, Scan: true, Act: true, Effect: "what machines have is known from the price book alone"},
 	{Service: "ec2", Name: "DescribeSpotInstanceRequests", Actions: []string{"DescribeSpotInstanceRequests"}, Scan: true, Act: true, Item: "machine", Effect: "whether spot machines can be stopped is not known, and they are left alone"},
 
+	{Service: "cloudtrail", Name: "LookupEvents", Actions: []string{"LookupEvents"}, Act: true, Item: "resource", Effect: "who made what has no owner is not known"},
+
 	{Service: "elasticloadbalancing", Name: "DescribeLoadBalancers", Actions: []string{"DescribeLoadBalancers"}, Scan: true, Kinds: []inventory.Kind{inventory.KindLoadBalancer}, Effect: "load balancers are not seen there"},
 	{Service: "elasticloadbalancing", Name: "DescribeTags", Actions: []string{"DescribeTags"}, Scan: true, Item: "load balancer", Effect: unknownTags},
 	{Service: "elasticloadbalancing", Name: "DescribeTargetGroups", Actions: []string{"DescribeTargetGroups"}, Scan: true, Effect: "what is behind load balancers is not known there"},

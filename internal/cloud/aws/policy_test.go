@@ -41,7 +41,7 @@ func TestOperationsOnlyRead(t *testing.T) {
 		}
 		seen[o.API()] = true
 		reads := o.API() == "sts:AssumeRole"
-		for _, verb := range []string{"Describe", "Get", "List", "Head"} {
+		for _, verb := range []string{"Describe", "Get", "List", "Head", "Lookup"} {
 			reads = reads || strings.HasPrefix(o.Name, verb)
 		}
 		if !reads {
@@ -66,7 +66,7 @@ func TestOperationsOnlyRead(t *testing.T) {
 func TestCallsInTheSourceAreListed(t *testing.T) {
 	services := map[string]string{"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",
 		"ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem", "elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es",
-		"rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "savingsplans": "savingsplans", "secretsman": "secretsmanager"}
+		"rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "savingsplans": "savingsplans", "secretsman": "secretsmanager", "trail": "cloudtrail"}
 	text := sources(t)
 	called := map[string]bool{}
 	for _, m := range regexp.MustCompile(`p\.(\w+)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(text, -1) {

@@ -64,7 +64,9 @@ func Warning() action.Message {
 		Because: "no GPU has worked for 3 hours, and nobody is logged in",
 		ActsAt:  ActsAt,
 		Hourly:  inventory.Known(3060 * money.USD / 1000),
+		Lost:    "the machine, what runs on it, and what is only in memory; disk vol-0abc",
 		Keep:    `curfew keep i-0abc --for 24h --reason "why"`,
+		KeepTag: "aws ec2 create-tags --resources i-0abc --tags Key=curfew:keep-until,Value=2026-11-22T15:04:00Z --region us-east-1",
 		Undo:    "none",
 		Know:    "its disks are declared scratch and go with it",
 		Evidence: []usage.Evidence{
@@ -84,7 +86,7 @@ func Hostile() action.Message {
 	r.ID, r.Name, r.Type, r.Account, r.Region, r.Zone = hostile, hostile, hostile, hostile, hostile, hostile
 	r.Owner = inventory.Owner{Team: hostile, User: hostile}
 	m.Resource, m.To, m.Item, m.Because, m.Know = &r, hostile, hostile, hostile, hostile
-	m.Keep = "curfew keep " + hostile
+	m.Keep, m.KeepTag, m.Lost, m.Creator = "curfew keep "+hostile, "aws "+hostile, hostile, hostile
 	m.Evidence = []usage.Evidence{{Signal: hostile, Value: hostile, Source: hostile, Coverage: usage.NoCoverage}}
 	return m
 }
@@ -96,6 +98,9 @@ func Cases() []Case {
 	r.Owner, r.Name, r.Zone = inventory.Owner{}, "", ""
 	unowned.Resource, unowned.Hourly, unowned.Undo = &r, inventory.Fact[money.Amount]{}, ""
 	unowned.Evidence, unowned.Know, unowned.Keep, unowned.To = nil, "", "", "#ml-cost"
+
+	made := unowned
+	made.Creator, made.To, made.Lost = "ana", "ana", ""
 
 	only := Warning()
 	only.ActsAt, only.Verb, only.Undo = time.Time{}, policy.Stop, "full"
@@ -116,6 +121,7 @@ func Cases() []Case {
 	return []Case{
 		{"warning", Warning()},
 		{"warning-unowned", unowned},
+		{"warning-made", made},
 		{"warning-without-action", only},
 		{"warning-long", many},
 		{"acted", acted},

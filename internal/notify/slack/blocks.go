@@ -42,8 +42,8 @@ func blocks(l notify.Letter) []api.Block {
 	if len(fields) > 0 {
 		out = append(out, api.NewSectionBlock(nil, fields, nil))
 	}
-	if l.Keep != "" {
-		out = append(out, section(plainText(l.Ask, maxSection)), section(command(l.Keep)))
+	for _, way := range l.Ways() {
+		out = append(out, section(plainText(way.Name, maxSection)), section(command(way.Lines[0])))
 	}
 	return out
 }

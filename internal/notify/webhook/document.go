@@ -37,11 +37,18 @@ type Document struct {
 	ActsAt *time.Time `json:"acts_at"`
 	// HourlyUSD is what the resource costs an hour, in cents; null where that is not
 	// known.
-	HourlyUSD *string    `json:"hourly_usd"`
-	Keep      string     `json:"keep,omitempty"`
-	Undo      string     `json:"undo,omitempty"`
-	Know      string     `json:"know,omitempty"`
-	Evidence  []Evidence `json:"evidence"`
+	HourlyUSD *string `json:"hourly_usd"`
+	// Keep is the command that exempts the resource, KeepTag the provider's own command
+	// that writes the tag which does.
+	Keep    string `json:"keep,omitempty"`
+	KeepTag string `json:"keep_tag,omitempty"`
+	// Lost is what is gone once it was carried out; Creator who made the resource, by the
+	// provider's log, where no tag says whose it is.
+	Lost     string     `json:"lost,omitempty"`
+	Creator  string     `json:"creator,omitempty"`
+	Undo     string     `json:"undo,omitempty"`
+	Know     string     `json:"know,omitempty"`
+	Evidence []Evidence `json:"evidence"`
 }
 
 // Resource is what the message is about.
@@ -71,7 +78,7 @@ func newDocument(m action.Message) Document {
 	d := Document{
 		Schema: Schema, Kind: m.Kind, Subject: l.Subject, Text: l.Text(),
 		To: m.To, Item: m.Item, Verb: string(m.Verb), Because: m.Because,
-		Keep: m.Keep, Undo: m.Undo, Know: m.Know, Evidence: make([]Evidence, 0, len(m.Evidence)),
+		Keep: m.Keep, KeepTag: m.KeepTag, Lost: m.Lost, Creator: m.Creator, Undo: m.Undo, Know: m.Know, Evidence: make([]Evidence, 0, len(m.Evidence)),
 	}
 	if !l.When.IsZero() {
 		d.ActsAt = &l.When

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -19,14 +20,13 @@ var caps = []test{
 	{"intents are written with their entries", func(t *testing.T, b *Backend) {
 		known := must(b.Actions.Save(t.Context(), machine("known")))(t)
 		want := batch("new")
-		want.Admissions = append(want.Admissions, action.Admission{Item: intended(known)})
-		want.Entries = []action.Entry{entry("intent", known)}
+		want.Admissions = append(want.Admissions, action.Admission{Item: intended(known), Entries: []action.Entry{entry("intent", known)}})
 		got := must(b.Actions.Admit(t.Context(), want))(t)
-		if len(got) != 2 || got[0].Version != 1 || got[1].Version != 2 {
+		if len(got) != 2 || got[0].Item.Version != 1 || got[1].Item.Version != 2 || got[0].Deferred != nil || got[1].Deferred != nil {
 			t.Fatalf("admitted %+v", got)
 		}
-		for _, it := range got {
-			if read := must(b.Reopen(t).Actions.Item(t.Context(), it.ID))(t); read.Phase != action.Acting || read.Steps[0].Key == "" {
+		for _, a := range got {
+			if read := must(b.Reopen(t).Actions.Item(t.Context(), a.Item.ID))(t); read.Phase != action.Acting || read.Steps[0].Key == "" {
 				t.Errorf("kept as %+v", read)
 			}
 		}
@@ -54,12 +54,40 @@ var caps = []test{
 			}
 		}
 	}},
+	{"what is over a cap is deferred and the rest admitted, in one transaction", func(t *testing.T, b *Backend) {
+		asked := batch()
+		asked.Limits.DollarsPerHour = 10 * money.USD
+		for _, one := range []struct {
+			id     string
+			hourly money.Amount
+		}{{"new", 6}, {"dear", 8}, {"fits", 2}} {
+			it := machine(one.id)
+			asked.Admissions = append(asked.Admissions, action.Admission{Item: intended(it), Hourly: one.hourly * money.USD, Entries: []action.Entry{entry("intent", it)}})
+		}
+		got := must(b.Actions.Admit(t.Context(), asked))(t)
+		if d := got[0].Deferred; len(got) != 3 || d == nil || d.Cap != "dollars" || d.Never || got[1].Item.Version != 1 || got[2].Item.Version != 1 {
+			t.Fatalf("got %+v", got)
+		}
+		if _, err := b.Actions.Item(t.Context(), "new"); !errors.Is(err, action.ErrNotFound) {
+			t.Errorf("what is deferred: %v, want ErrNotFound", err)
+		}
+		if n := len(lines(t, b, action.Query{What: "intent"})); n != 2 {
+			t.Errorf("%d intents are recorded", n)
+		}
+		asked.Admissions = asked.Admissions[:1]
+		if got := must(b.Actions.Admit(t.Context(), asked))(t); got[0].Deferred == nil {
+			t.Error("what was admitted beside a deferral does not count")
+		}
+		asked.Now = asked.Now.Add(time.Hour)
+		if got := must(b.Actions.Admit(t.Context(), asked))(t); got[0].Deferred != nil {
+			t.Errorf("an hour later: %+v", got[0].Deferred)
+		}
+	}},
 	{"an item that has changed admits nothing of the batch", func(t *testing.T, b *Backend) {
 		it := must(b.Actions.Save(t.Context(), machine("changed")))(t)
 		must(b.Actions.Save(t.Context(), it))(t)
 		asked := batch("new")
-		asked.Admissions = append(asked.Admissions, action.Admission{Item: intended(it)})
-		asked.Entries = []action.Entry{entry("intent", it)}
+		asked.Admissions = append(asked.Admissions, action.Admission{Item: intended(it), Entries: []action.Entry{entry("intent", it)}})
 		if _, err := b.Actions.Admit(t.Context(), asked); !errors.Is(err, action.ErrConflict) {
 			t.Errorf("got %v, want ErrConflict", err)
 		}
@@ -76,7 +104,7 @@ var caps = []test{
 	{"a frozen batch admits nothing", func(t *testing.T, b *Backend) {
 		no(t, b.Actions.Freeze(t.Context(), action.Freeze{At: noon, By: "ana", Reason: "incident"}))
 		asked := batch("new")
-		asked.Limits.PerHour, asked.Entries = 0, []action.Entry{entry("intent", asked.Admissions[0].Item)}
+		asked.Admissions[0].Entries = []action.Entry{entry("intent", asked.Admissions[0].Item)}
 		if _, err := b.Actions.Admit(t.Context(), asked); !errors.Is(err, action.ErrFrozen) {
 			t.Errorf("got %v, want ErrFrozen", err)
 		}
@@ -112,26 +140,28 @@ func limits(t *testing.T, b *Backend) {
 		before   []ask
 		last     ask
 		want     string // the cap
+		deferred int
 	}{
 		{name: "within", limits: full, selected: 6, last: ask{n: 3}},
-		{name: "count", limits: full, selected: 100, last: ask{n: 4}, want: "count"},
-		{name: "count with the last hour", limits: full, selected: 100, before: []ask{{n: 2, ago: 59 * time.Minute}}, last: ask{n: 2}, want: "count"},
+		{name: "count", limits: full, selected: 100, last: ask{n: 4}, deferred: 1, want: "count"},
+		{name: "count with the last hour", limits: full, selected: 100, before: []ask{{n: 2, ago: 59 * time.Minute}}, last: ask{n: 2}, deferred: 1, want: "count"},
 		{name: "an hour ago is not in the last hour", limits: full, selected: 100, before: []ask{{n: 3, ago: time.Hour}}, last: ask{n: 3}},
-		{name: "a clock that is ahead counts", limits: full, selected: 100, before: []ask{{n: 3, ago: -24 * time.Hour}}, last: ask{n: 1}, want: "count"},
+		{name: "a clock that is ahead counts", limits: full, selected: 100, before: []ask{{n: 3, ago: -24 * time.Hour}}, last: ask{n: 1}, deferred: 1, want: "count"},
 		{name: "another source does not count", limits: full, selected: 100, before: []ask{{n: 3, source: "other"}}, last: ask{n: 3}},
 		{name: "another account does not count", limits: full, selected: 100, before: []ask{{n: 3, where: "aws/other"}}, last: ask{n: 3}},
-		{name: "share", limits: full, selected: 4, last: ask{n: 3}, want: "share"},
+		{name: "share", limits: full, selected: 4, last: ask{n: 3}, deferred: 1, want: "share"},
 		{name: "share is rounded up", limits: full, selected: 3, last: ask{n: 2}},
-		{name: "share with the last hour", limits: full, selected: 4, before: []ask{{n: 2}}, last: ask{n: 1}, want: "share"},
+		{name: "share with the last hour", limits: full, selected: 4, before: []ask{{n: 2}}, last: ask{n: 1}, deferred: 1, want: "share"},
 		{name: "a single one over the share", limits: full, selected: 0, last: ask{n: 1}},
-		{name: "a second single one over the share", limits: full, selected: 1, before: []ask{{n: 1}}, last: ask{n: 1}, want: "share"},
-		{name: "dollars", limits: full, selected: 100, last: ask{n: 2, hourly: 51 * money.USD}, want: "dollars"},
+		{name: "a second single one over the share", limits: full, selected: 1, before: []ask{{n: 1}}, last: ask{n: 1}, deferred: 1, want: "share"},
+		{name: "dollars", limits: full, selected: 100, last: ask{n: 2, hourly: 51 * money.USD}, deferred: 1, want: "dollars"},
 		{name: "dollars to the cent", limits: full, selected: 100, last: ask{n: 2, hourly: 50 * money.USD}},
-		{name: "dollars with the last hour", limits: full, selected: 100, before: []ask{{n: 1, hourly: 60 * money.USD}}, last: ask{n: 1, hourly: 41 * money.USD}, want: "dollars"},
-		{name: "a single one over the dollars", limits: full, selected: 100, last: ask{n: 1, hourly: 101 * money.USD}, want: "dollars"},
-		{name: "no limits are the default ones", limits: policy.Limits{}, selected: 1000, last: ask{n: 11}, want: "count"},
+		{name: "dollars with the last hour", limits: full, selected: 100, before: []ask{{n: 1, hourly: 60 * money.USD}}, last: ask{n: 1, hourly: 41 * money.USD}, deferred: 1, want: "dollars"},
+		{name: "a single one over the dollars", limits: full, selected: 100, last: ask{n: 1, hourly: 101 * money.USD}, deferred: 1, want: "dollars"},
+		{name: "no limits are the default ones", limits: policy.Limits{}, selected: 1000, last: ask{n: 11}, deferred: 1, want: "count"},
 	} {
 		var err error
+		var got []action.Admitted
 		for j, a := range append(tc.before, tc.last) {
 			asked := action.Batch{
 				Account: fmt.Sprintf("%s%s-%d", account, a.where, i), Source: source + a.source, Now: noon.Add(-a.ago), Limits: tc.limits, Selected: tc.selected,
@@ -144,23 +174,30 @@ func limits(t *testing.T, b *Backend) {
 				it.Account, it.Source = asked.Account, asked.Source
 				asked.Admissions = append(asked.Admissions, action.Admission{Item: it, Hourly: a.hourly})
 			}
-			if _, err = b.Actions.Admit(t.Context(), asked); j < len(tc.before) {
+			if got, err = b.Actions.Admit(t.Context(), asked); j < len(tc.before) {
 				no(t, err)
 			}
 		}
-		var over *action.CapError
+		caps, admitted := map[string]bool{}, 0
+		for _, a := range got {
+			if a.Deferred == nil {
+				admitted++
+			} else {
+				caps[a.Deferred.Cap] = true
+			}
+		}
 		switch {
-		case tc.want == "" && err != nil:
-			t.Errorf("%s: got %v", tc.name, err)
-		case tc.want != "" && (!errors.As(err, &over) || over.Cap != tc.want || over.Source != source):
-			t.Errorf("%s: got %v, want the cap %s", tc.name, err, tc.want)
+		case err != nil || admitted != tc.last.n-tc.deferred:
+			t.Errorf("%s: %d admitted of %d, want %d to be deferred: %v", tc.name, admitted, tc.last.n, tc.deferred, err)
+		case (len(caps) > 0) != (tc.want != "") || tc.want != "" && !caps[tc.want]:
+			t.Errorf("%s: deferred by %v, want the cap %s", tc.name, caps, tc.want)
 		}
 	}
 }
 
 // lastHour holds batches against a sum over all that were admitted before.
 func lastHour(t *testing.T, b *Backend) {
-	run, admitted, refused := 0, 0, 0
+	run, admitted, deferred := 0, 0, 0
 	rapid.Check(t, func(r *rapid.T) {
 		run++
 		type one struct {
@@ -186,24 +223,26 @@ func lastHour(t *testing.T, b *Backend) {
 					n, sum = n+1, sum+a.hourly
 				}
 			}
-			want := asked.Over(n, sum)
-			_, err := b.Actions.Admit(t.Context(), asked)
-			var over *action.CapError
-			if errors.As(err, &over) != (want != nil) || (want != nil && *over != *want) || (want == nil && err != nil) {
-				r.Fatalf("at %s with %d of %s in the hour: %v, want %v", asked.Now, n, sum, err, want)
+			want := asked.Defer(n, sum)
+			got, err := b.Actions.Admit(t.Context(), asked)
+			if err != nil || len(got) != len(want) {
+				r.Fatalf("at %s: %d of %d answers, %v", asked.Now, len(got), len(want), err)
 			}
-			if want != nil {
-				refused++
-				continue
-			}
-			admitted++
-			for _, a := range asked.Admissions {
-				all = append(all, one{asked.Source, asked.Now, a.Hourly})
+			for i, a := range got {
+				if diff := cmp.Diff(want[i], a.Deferred); diff != "" {
+					r.Fatalf("at %s with %d of %s in the hour (-want +got):\n%s", asked.Now, n, sum, diff)
+				}
+				if a.Deferred != nil {
+					deferred++
+					continue
+				}
+				admitted++
+				all = append(all, one{asked.Source, asked.Now, asked.Admissions[i].Hourly})
 			}
 		}
 	})
-	if admitted == 0 || refused == 0 {
-		t.Errorf("%d admitted and %d refused: the test says too little", admitted, refused)
+	if admitted == 0 || deferred == 0 {
+		t.Errorf("%d admitted and %d deferred: the test says too little", admitted, deferred)
 	}
 }
 
@@ -230,12 +269,12 @@ func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
 			for i := range 2 * want {
 				asked := batch(fmt.Sprintf("%d-%d", worker, i))
 				limit(&asked)
-				_, err := s.Admit(t.Context(), asked)
-				if over := (*action.CapError)(nil); errors.As(err, &over) {
-					return
-				}
+				got, err := s.Admit(t.Context(), asked)
 				if err != nil {
 					t.Error(err)
+					return
+				}
+				if got[0].Deferred != nil {
 					return
 				}
 				admitted.Add(1)

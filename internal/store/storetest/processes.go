@@ -63,12 +63,12 @@ func admitAll(ctx context.Context, s action.Store, worker int, out io.Writer) er
 	for i := range 2 * capOfProcesses {
 		asked := batch(fmt.Sprintf("%d-%d", worker, i))
 		asked.Limits.PerHour = capOfProcesses
-		_, err := s.Admit(ctx, asked)
-		if over := (*action.CapError)(nil); errors.As(err, &over) {
-			return nil
-		}
+		got, err := s.Admit(ctx, asked)
 		if err != nil {
 			return err
+		}
+		if got[0].Deferred != nil {
+			return nil
 		}
 		fmt.Fprintln(out, "admitted")
 	}
@@ -83,10 +83,10 @@ func climbForever(ctx context.Context, s action.Store, worker int, out io.Writer
 			var err error
 			if it.Phase = phase; phase == action.Acting {
 				b := batch()
-				b.Admissions, b.Entries = []action.Admission{{Item: intended(it)}}, []action.Entry{entry("intent", it)}
-				var admitted []action.Item
+				b.Admissions = []action.Admission{{Item: intended(it), Entries: []action.Entry{entry("intent", it)}}}
+				var admitted []action.Admitted
 				if admitted, err = s.Admit(ctx, b); err == nil {
-					it = admitted[0]
+					it = admitted[0].Item
 				}
 			} else {
 				it, err = s.Save(ctx, it, entry(string(phase), it))

@@ -1,9 +1,11 @@
-package backtest
+package policy
 
 import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 var (
@@ -12,10 +14,20 @@ var (
 	oneGPU  = regexp.MustCompile(`GPU( [^ :]+(:[^ :]+)?)?: `)
 )
 
-// plain makes alike reasons alike: what was measured differs from time to time, and what a
-// policy says does not. The reason is one part of an explained policy, such as
+// Why returns the part of an explained answer that decided, with its reason, such as
 // "when: duty.lasting >= duration("5m") is false: duty.lasting is 2m13s".
-func plain(why string) string {
+func (o Outcome) Why() string {
+	for _, part := range o.Parts {
+		if part.Answer == o.Answer && (part.Answer != usage.True || part.Name != "select") {
+			return part.Name + ": " + part.Why
+		}
+	}
+	return o.Answer.String()
+}
+
+// Reason makes alike reasons alike, of those that [Outcome.Why] returns: what was measured
+// differs from time to time, and what a policy says does not.
+func Reason(why string) string {
 	part, why, ok := strings.Cut(why, ": ")
 	if !ok {
 		return part

@@ -1,0 +1,185 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fuseLeast is how many machines have to be due at once for the fuse to blow: more than
+// five.
+const fuseLeast = 5
+
+// Blows says whether so many actions due at once, of so many machines that a policy
+// selects, look like a bad policy: more than five, and over half of them.
+func Blows(due, selected int) bool { return due > fuseLeast && due > selected-due }
+
+// Fuse guards against a bad policy: once it has blown, nothing of its source is carried
+// out in its account until a person confirms that so much is meant.
+type Fuse struct {
+	Account, Source string
+	At              time.Time
+	// Due of the Selected machines were due at once; Items are their items, which a
+	// confirmation means.
+	Due, Selected int
+	Items         []string
+	// ConfirmedAt is zero while it stands; By confirmed it because of Reason. Until, where
+	// it is not zero, the fuse does not blow again.
+	ConfirmedAt time.Time
+	By, Reason  string
+	Until       time.Time
+}
+
+// Stands says whether nobody has confirmed it yet.
+func (f *Fuse) Stands() bool { return f.ConfirmedAt.IsZero() }
+
+// Name names the fuse.
+func (f *Fuse) Name() string { return f.Source + " in " + f.Account }
+
+// meant is what a person has confirmed.
+func (f *Fuse) meant() string {
+	if f.Until.IsZero() {
+		return fmt.Sprintf("the %d of %d machines", f.Due, f.Selected)
+	}
+	return fmt.Sprintf("the %d of %d machines, and whatever it selects until %s", f.Due, f.Selected, clockTime(f.Until))
+}
+
+// String says why nothing is carried out, and what a person can do.
+func (f *Fuse) String() string {
+	return fmt.Sprintf("the fuse has blown: %d of the %d machines that %s selects are due at once, so nothing is carried out until a person confirms it: curfew confirm %s --reason TEXT",
+		f.Due, f.Selected, f.Source, f.Source)
+}
+
+// ErrFuse is wrapped by the error of a batch whose source has a fuse that stands.
+var ErrFuse = errors.New("its fuse has blown")
+
+// fuse returns the fuse of a source that stands, blows it where too much is due at once,
+// or returns nil. A dry run only says that it would blow.
+func (s *pass) fuse(ctx context.Context, source string, due []candidate) (*Fuse, error) {
+	if s.Assume.Confirmed {
+		return nil, nil
+	}
+	old := s.fuses[source]
+	if old != nil && old.Stands() {
+		return old, nil
+	}
+	var fresh []string
+	for _, c := range due {
+		if c.first && c.it.Source == source && (old == nil || !slices.Contains(old.Items, c.it.ID)) {
+			fresh = append(fresh, c.it.ID)
+		}
+	}
+	now := s.Clock().Wall
+	if !Blows(len(fresh), s.Selected[source]) || (old != nil && now.Before(old.Until)) {
+		return nil, nil
+	}
+	f := &Fuse{Account: s.Account, Source: source, At: now, Due: len(fresh), Selected: s.Selected[source], Items: fresh}
+	if !s.Enforce {
+		return f, nil
+	}
+	if err := s.Store.Blow(ctx, *f); err != nil {
+		return nil, fmt.Errorf("record that the fuse of %s has blown: %w", source, err)
+	}
+	s.fuses[source] = f
+	if s.Log != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("policy", source), slog.String("why", f.String()))
+	}
+	s.raise(ctx, f, due)
+	return f, nil
+}
+
+// raise tells the people whom the policy names that its fuse has blown; nothing depends
+// on it.
+func (s *pass) raise(ctx context.Context, f *Fuse, due []candidate) {
+	var to []string
+	for _, c := range due {
+		p := s.proposed[subject{c.it.Ref, c.it.Source}]
+		if c.it.Source != f.Source || p == nil {
+			continue
+		}
+		for _, name := range p.Notify {
+			if !slices.Contains(to, name) {
+				to = append(to, name)
+			}
+		}
+	}
+	m := Message{Kind: "alarm", Because: f.String()}
+	if _, err := s.tell(ctx, to, m); err != nil && s.Log != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "not everybody was told", slog.String("policy", f.Source), slog.String("why", Redact(err.Error())))
+	}
+}
+
+// unfused takes out what a fuse holds back, and reports it.
+func (s *pass) unfused(ctx context.Context, due []candidate) ([]candidate, error) {
+	blown := map[string]*Fuse{}
+	for _, source := range sourcesOf(due) {
+		f, err := s.fuse(ctx, source, due)
+		if err != nil {
+			return nil, err
+		}
+		blown[source] = f
+	}
+	return slices.DeleteFunc(slices.Clone(due), func(c candidate) bool {
+		f := blown[c.it.Source]
+		if f != nil {
+			s.report.Fuses = appendFuse(s.report.Fuses, *f)
+			s.say(c.it, Line{Result: ResultFuse, Why: f.String(), Cap: CapFuse})
+		}
+		return f != nil
+	}), nil
+}
+
+func appendFuse(all []Fuse, f Fuse) []Fuse {
+	if slices.ContainsFunc(all, func(o Fuse) bool { return o.Source == f.Source && o.Account == f.Account }) {
+		return all
+	}
+	return append(all, f)
+}
+
+// sourcesOf returns the sources of candidates, each once.
+func sourcesOf(all []candidate) []string {
+	var out []string
+	for _, c := range all {
+		if !slices.Contains(out, c.it.Source) {
+			out = append(out, c.it.Source)
+		}
+	}
+	return out
+}
+
+// Confirm says that what blew a policy's fuse is meant; the store records it. It needs a
+// reason. Until a time, if there is one, the fuse does not blow again: for a policy that
+// ends most of what it selects by design, such as one that works at night. It returns the
+// fuses that it confirmed: those of the ladder's account, or of all accounts where it has
+// none.
+func (l *Ladder) Confirm(ctx context.Context, source, reason string, until time.Time) ([]Fuse, error) {
+	if strings.TrimSpace(reason) == "" {
+		return nil, fmt.Errorf("confirm %s: give a reason, so that others know why so much is meant", source)
+	}
+	all, err := l.Store.Fuses(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("confirm %s: %w", source, err)
+	}
+	var out []Fuse
+	for _, f := range all {
+		if f.Source != source || !f.Stands() || (l.Account != "" && f.Account != l.Account) {
+			continue
+		}
+		f.ConfirmedAt, f.By, f.Reason, f.Until = l.Clock().Wall, l.Actor, Redact(reason), until
+		if err := l.Store.Confirm(ctx, f); err != nil {
+			return out, fmt.Errorf("confirm %s: %w", f.Name(), err)
+		}
+		out = append(out, f)
+	}
+	if out == nil {
+		return nil, fmt.Errorf("confirm %s: %w", source, ErrNoFuse)
+	}
+	return out, nil
+}
+
+// ErrNoFuse is wrapped by the error that there is nothing to confirm.
+var ErrNoFuse = errors.New("no fuse of it has blown")

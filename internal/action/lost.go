@@ -1,0 +1,57 @@
+package action
+
+import (
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// keptByTag is for how long the tag in a warning would exempt a resource, as long as the
+// command beside it.
+const keptByTag = 24 * time.Hour
+
+// lostBy is what is gone once an action was carried out, for the people who are warned;
+// empty where nobody knows, or nothing is done.
+func lostBy(r *inventory.Resource, do policy.Do) string {
+	var lost []string
+	switch do.Verb {
+	case policy.Stop:
+		lost = append(lost, "what runs on it, and what is only in memory")
+	case policy.Terminate:
+		lost = append(lost, "the machine, what runs on it, and what is only in memory")
+	case policy.Delete:
+		if r.Kind == inventory.KindVolume {
+			return "the volume; a snapshot is made first and stays"
+		}
+		return "the " + string(r.Kind) + " with what is on it"
+	case policy.Release:
+		return "the " + string(r.Kind)
+	case policy.Scale:
+		return "the machines over the new size, with what runs on them"
+	case policy.PutLifecycle, policy.PutRetention:
+		return "what the new rules let expire"
+	case policy.Tag, policy.Checkpoint, policy.Suspend, policy.Hibernate:
+		return "nothing"
+	default:
+		return ""
+	}
+	return strings.Join(append(lost, lostDisks(r, do)...), "; ")
+}
+
+// lostDisks are the disks of a machine whose content an action takes away, and those that
+// end with it and are saved before.
+func lostDisks(r *inventory.Resource, do policy.Do) (lost []string) {
+	for _, l := range Losses(r, do) {
+		lost = append(lost, "what is on "+l.String())
+	}
+	if in := instance(r); in != nil && do.Verb == policy.Terminate && do.SaveDisks {
+		for _, d := range in.Disks {
+			if d.DeleteOnTermination {
+				lost = append(lost, "disk "+d.VolumeID+" (a snapshot is made first)")
+			}
+		}
+	}
+	return lost
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+func (a *app) newConfirm() *cobra.Command {
+	var reason, duration, account, output string
+	c := &cobra.Command{
+		Use:   "confirm POLICY --reason TEXT",
+		Short: "Say that what has blown a policy's fuse is meant",
+		Long: `A fuse guards against a bad policy: once more than five machines, and over half of
+those that a policy selects, are due at once, nothing of the policy is carried out until a
+person confirms. The confirmation means the machines that were due then; they are carried
+out within the caps. --for says that the fuse is not to blow again for a time, for a
+policy that ends most of what it selects by design, such as one for nights.
+Without POLICY the fuses that have blown are listed.`,
+		Example: `  curfew confirm
+  curfew confirm idle-gpu-machines --reason "the fleet of the course that ended"
+  curfew confirm off-hours --for 30d --reason "it stops the development fleet every evening"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf("output", output, "table", "json"); err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				return usageError("curfew confirm takes one policy, got %d", len(args))
+			}
+			if len(args) == 0 {
+				return a.fuses(c.Context(), output)
+			}
+			return a.confirm(c.Context(), args[0], account, duration, reason, output)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why so much is meant, for those who look later")
+	c.Flags().StringVar(&duration, "for", "", "how long the fuse is not to blow again: `30d`, or an RFC 3339 time")
+	c.Flags().StringVar(&account, "account", "", "only in this `account`, such as aws/123456789012 (default: all where it has blown)")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	return c
+}
+
+func (a *app) confirm(ctx context.Context, policy, account, duration, reason, output string) error {
+	cfg, s, err := a.state(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	who, err := a.person(cfg)
+	if err != nil {
+		return err
+	}
+	var end time.Time
+	if duration != "" {
+		if end, err = until(a.Now().UTC(), duration); err != nil {
+			return usageError("--for: %w", err)
+		}
+	}
+	if strings.TrimSpace(reason) == "" {
+		return usageError("curfew confirm %s: give --reason, so that others know why so much is meant", policy)
+	}
+	l := action.Ladder{Store: s.Actions(), Account: account, Actor: who, Clock: a.clock}
+	confirmed, err := l.Confirm(ctx, policy, reason, end)
+	switch {
+	case errors.Is(err, action.ErrNoFuse):
+		return &failure{exit: ExitError, code: "not_found", err: err, hint: "`curfew confirm` lists the fuses that have blown"}
+	case err != nil:
+		return err
+	case output == "json":
+		return a.printFuses(confirmed)
+	}
+	for _, f := range confirmed {
+		plain.Fprintf(a.Stdout, "%s: confirmed, %d of %d machines; `curfew enforce` goes on within the caps\n", f.Name(), f.Due, f.Selected)
+	}
+	return nil
+}
+
+// fuses lists those that have blown and that nobody has confirmed.
+func (a *app) fuses(ctx context.Context, output string) error {
+	_, s, err := a.state(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	all, err := s.Actions().Fuses(ctx)
+	if err != nil {
+		return fmt.Errorf("list the fuses: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(f action.Fuse) bool { return !f.Stands() })
+	if output == "json" {
+		return a.printFuses(all)
+	}
+	if len(all) == 0 {
+		plain.Fprintln(a.Stdout, "no fuse has blown")
+	}
+	for _, f := range all {
+		plain.Fprintf(a.Stdout, "%s   since %s   %d of the %d machines that it selects were due at once\n", f.Name(), a.when(f.At), f.Due, f.Selected)
+	}
+	return nil
+}
+
+// blownView is a fuse in a document.
+type blownView struct {
+	Policy      string     `json:"policy"`
+	Account     string     `json:"account"`
+	At          time.Time  `json:"at"`
+	Due         int        `json:"due"`
+	Selected    int        `json:"selected"`
+	ConfirmedAt *time.Time `json:"confirmed_at"`
+	By          string     `json:"by,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
+	Until       *time.Time `json:"until"`
+}
+
+func (a *app) printFuses(all []action.Fuse) error {
+	out := []blownView{}
+	for _, f := range all {
+		out = append(out, blownView{f.Source, f.Account, f.At.UTC(), f.Due, f.Selected, optionalTime(f.ConfirmedAt), f.By, f.Reason, optionalTime(f.Until)})
+	}
+	return a.printJSON(map[string]any{"schema": "curfew.fuses/v1", "fuses": out})
+}
