@@ -75,6 +75,9 @@ type Spec struct {
 	// Unknown is what the file leaves open and money depends on, such as a fan-out that
 	// is known only at run time. It is empty for a job or session of curfew.
 	Unknown []string
+	// Selector are the labels that a node must have for the workload, each with the
+	// values that it may have; nil for a job or session.
+	Selector map[string][]string
 	// Digest is the SHA-256 of the whole file that a manifest stands in, so that an
 	// approval covers what a Spec has no field for; empty for a job or session.
 	Digest string
@@ -157,8 +160,8 @@ func (s *Spec) Hash() string {
 	h := sha256.New()
 	h.Write(s.Canonical())
 	// What only a manifest has follows the canonical file, which ends in a newline.
-	if s.Digest != "" || len(s.Unknown) > 0 {
-		_ = json.NewEncoder(h).Encode([]any{s.Digest, s.Unknown}) // a hash takes all that is written
+	if s.Digest != "" || len(s.Unknown) > 0 || len(s.Selector) > 0 {
+		_ = json.NewEncoder(h).Encode([]any{s.Digest, s.Unknown, s.Selector}) // a hash takes all that is written
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
