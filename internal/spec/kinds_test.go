@@ -84,3 +84,14 @@ spec:
 		}
 	}
 }
+
+func TestShown(t *testing.T) {
+	for uri, want := range map[string]string{
+		"s3://bucket/a": "s3://bucket/a", "https://h/p?sig=x": "https://h/p?[redacted]", "https://h/p#x": "https://h/p?[redacted]", "https://u:p@h/p": "https://[redacted]@h/p",
+		"https://u:p@q@h/p@r?x": "https://[redacted]@h/p@r?[redacted]", "none": "none", "https://h?x": "https://h?[redacted]",
+	} {
+		if got := Shown(uri); got != want {
+			t.Errorf("%s is shown as %s, want %s", uri, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -119,6 +120,24 @@ type Dataset struct {
 	URI string
 	// SizeBytes is how much of it; 0 not known.
 	SizeBytes int64
+}
+
+// Shown is an address as people may see it: without user, query and fragment, in which
+// signed URLs carry what lets anybody read.
+func Shown(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	bare, hidden := rest, ""
+	if i := strings.IndexAny(bare, "?#"); i >= 0 {
+		bare, hidden = bare[:i], "?[redacted]"
+	}
+	host, _, _ := strings.Cut(bare, "/")
+	if i := strings.LastIndexByte(host, '@'); i >= 0 {
+		bare = "[redacted]@" + strings.TrimPrefix(bare, host[:i+1])
+	}
+	return scheme + "://" + bare + hidden
 }
 
 // Artifacts is what the work leaves.
