@@ -251,8 +251,9 @@ func (w *workload) count(n ast.Node) (int, bool) {
 	if v, ok := whole(n); ok {
 		return v, ok
 	}
-	name, ok := strings.CutPrefix(strings.Join(strings.Fields(document.Scalar(n)), ""), "{{workflow.parameters.")
-	if name, ok = strings.CutSuffix(name, "}}"); !ok {
+	name, parameter := strings.CutPrefix(strings.Join(strings.Fields(document.Scalar(n)), ""), "{{workflow.parameters.")
+	name, closed := strings.CutSuffix(name, "}}")
+	if !parameter || !closed {
 		return 0, false
 	}
 	for _, body := range []ast.Node{w.get(w.root, "spec"), w.get(w.root, "spec", "workflowSpec")} {
