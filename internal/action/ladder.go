@@ -300,11 +300,6 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 			return err
 		}
 	}
-	if want == Warn || want == Wait {
-		if err := s.askEarly(ctx, next, *p); err != nil {
-			return err
-		}
-	}
 	if !s.Enforce {
 		s.preview(next, *p, want)
 		return nil
@@ -312,6 +307,11 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 	next, err := s.keepState(ctx, it, next, p)
 	if err != nil {
 		return err
+	}
+	if want == Warn || want == Wait {
+		if err := s.askEarly(ctx, next, *p); err != nil {
+			return err
+		}
 	}
 	switch want {
 	case Warn:
@@ -404,8 +404,11 @@ func (s *pass) askEarly(ctx context.Context, it Item, p Proposal) error {
 		return nil
 	}
 	steps, refusal, err := s.plan(ctx, p)
-	if refusal != nil || err != nil {
+	switch {
+	case refusal != nil:
 		return nil // it is said where it is due, or before it is warned of
+	case err != nil:
+		return unread{ResultWaiting, err}
 	}
 	it.Steps = steps
 	if err := s.Ask(ctx, it, p); err != nil {

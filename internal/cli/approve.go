@@ -67,6 +67,9 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 		return err
 	}
 	defer s.Close()
+	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
+		return err
+	}
 	r, err := s.Approvals().Request(ctx, id)
 	if err != nil {
 		return approvalFailure(id, err)

@@ -60,14 +60,17 @@ func (a *app) budgets(ctx context.Context, output string) error {
 	if err != nil {
 		return err
 	}
-	if len(cfg.Budgets) == 0 {
-		return &failure{exit: ExitUsage, code: "no_budgets", err: errors.New("no budget is given"), hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
-	}
 	s, err := a.open(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
+		return err
+	}
+	if len(cfg.Budgets) == 0 {
+		return &failure{exit: ExitUsage, code: "no_budgets", err: errors.New("no budget is given"), hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
+	}
 	d, err := desk(cfg, s)
 	if err != nil {
 		return err
@@ -215,19 +218,25 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if err != nil {
 		return err
 	}
-	who, err := a.person(cfg)
-	if err != nil {
-		return err
-	}
 	s, err := a.open(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	p, err := a.gateParams(cfg, s)
+	cfg, by, err := a.governed(ctx, cfg, s)
 	if err != nil {
 		return err
 	}
+	asker, err := a.asker(ctx, cfg, by)
+	if err != nil {
+		return err
+	}
+	p, err := a.gateParams(cfg, by, s)
+	if err != nil {
+		return err
+	}
+	p.AskedProof = asker.Proof
+	who := asker.Name
 	h, d, err := do(ctx, p, id, who)
 	var over *budget.Overdrawn
 	switch {

@@ -31,13 +31,14 @@ import (
 
 // estimateFlags are the flags of everything that estimates.
 type estimateFlags struct {
-	regions         []string
-	history, output string
+	regions                []string
+	history, nodes, output string
 }
 
 func (f *estimateFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringSliceVar(&f.regions, "regions", nil, "regions to look at where the file names none (default: those of curfew.yaml)")
+	fl.StringVar(&f.nodes, "nodes", "", "nodes of the cluster, for manifests that name no machine, as JSON `file` of `kubectl get nodes -o json`")
 	fl.StringVar(&f.history, "history", "", "past runs, to learn durations from, as CSV `file`: name,finished,work,machine,machines,spot_time,interruptions,completed")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 }
@@ -47,7 +48,8 @@ func (a *app) newEstimate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "estimate FILE",
 		Short: "What a job, a session or a plan of Terraform will cost",
-		Long: `Estimates a job or session file, Kubernetes manifests that ask for GPUs, or what
+		Long: `Estimates a job or session file, Kubernetes manifests that ask for GPUs (Pod, Job,
+CronJob, JobSet, PyTorchJob, MPIJob, RayJob, Argo Workflow, Deployment), or what
 ` + "`terraform show -json`" + ` prints: what it costs in one case of two (p50) and in nineteen of
 twenty (p95), line by line with quantity, unit price, source and date. A price that is
 not known is an error, never zero.`,
@@ -97,6 +99,12 @@ func (a *app) estimate(ctx context.Context, cfg config.Config, name string, f es
 	for _, regions := range [][]string{cfg.Estimate.Regions, cfg.AWS.Regions} {
 		if len(p.Defaults.Regions) == 0 {
 			p.Defaults.Regions = regions
+		}
+	}
+	p.Defaults.Runtime, p.Defaults.Nodes = cfg.Estimate.Runtime, cfg.Estimate.Nodes
+	if f.nodes != "" {
+		if p.Defaults.Nodes, err = readPlan(a, f.nodes, estimate.ReadNodes); err != nil {
+			return nil, err
 		}
 	}
 	if cfg.Spot.InterruptionsPerHour > 0 {

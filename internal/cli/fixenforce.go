@@ -69,6 +69,9 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		return err
 	}
 	defer s.Close()
+	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
+		return err
+	}
 	ladders, err := a.ladders(cfg, s, cloud.Actions(), true)
 	if err != nil {
 		return err

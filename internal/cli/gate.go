@@ -85,6 +85,8 @@ type gateDoc struct {
 	UnusedHolds []string `json:"unused_holds"`
 	// Approvers are who may approve what is asked for.
 	Approvers []string `json:"approvers"`
+	// Settings is which configuration decided.
+	Settings decider `json:"settings"`
 
 	Budget []gate.Line `json:"budget"`
 }
@@ -99,6 +101,7 @@ func orNull(text string) *string {
 
 // counter is where one file is decided about.
 type counter struct {
+	app    *app
 	store  *store.Store
 	ask    gate.Ask
 	params gate.Params
@@ -148,6 +151,15 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	if err != nil {
 		return err
 	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	cfg, by, err := a.governed(ctx, cfg, s)
+	if err != nil {
+		return err
+	}
 	var hub *pullRequest
 	var who approval.Person
 	if f.github {
@@ -156,22 +168,17 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		}
 		_, named := hub.people.Identities[hub.pull.Author]
 		who = approval.Person{Name: hub.people.Name(hub.pull.Author), Proof: approval.Proof{Kind: approval.GitHubReview, Subject: hub.pull.Author, Detail: "author of " + hub.pull.String(), Mapped: named}}
-	} else if who, err = a.declared(cfg); err != nil {
+	} else if who, err = a.asker(ctx, cfg, by); err != nil {
 		return err
 	}
 	e, err := a.estimate(ctx, cfg, name, f.estimateFlags)
 	if err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	if err := a.inTime(ctx, s); err != nil {
 		return err
 	}
-	params, err := a.gateParams(cfg, s)
+	params, err := a.gateParams(cfg, by, s)
 	if err != nil {
 		return err
 	}
@@ -179,7 +186,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		f.key = hub.pull.String() + " " + filepath.ToSlash(name)
 	}
 	params.DryRun = f.dryRun
-	c := &counter{store: s, ask: askOf(e, who, f.key), params: params}
+	c := &counter{app: a, store: s, ask: askOf(e, who, f.key), params: params}
 	if hub != nil && !f.dryRun {
 		c.ballots = append(c.ballots, hub.ballot)
 	}
@@ -213,8 +220,8 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		approvers = append(approvers, approversOf(cfg.Approvers, params.Roles, who.Name)...)
 	}
 	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID),
-		DryRun: f.dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...), UnusedHolds: append([]string{}, d.Unused...), Approvers: approvers}
-	if err := a.show(f.output, doc, func() report.Sheet { return gateSheet(e, d, approvers, f.dryRun) }); err != nil {
+		DryRun: f.dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...), UnusedHolds: append([]string{}, d.Unused...), Approvers: approvers, Settings: by}
+	if err := a.show(f.output, doc, func() report.Sheet { return gateSheet(e, d, approvers, by, f.dryRun) }); err != nil {
 		return err
 	}
 	switch d.Decision {
@@ -227,7 +234,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 }
 
 // gateParams is what decisions stand on.
-func (a *app) gateParams(cfg config.Config, s *store.Store) (gate.Params, error) {
+func (a *app) gateParams(cfg config.Config, by decider, s *store.Store) (gate.Params, error) {
 	limit, err := cfg.Gate.Limit()
 	if err != nil {
 		return gate.Params{}, usageError("gate.ask_over: %w", err)
@@ -239,7 +246,7 @@ func (a *app) gateParams(cfg config.Config, s *store.Store) (gate.Params, error)
 	if err := a.checkQuotas(cfg, budgets.Set.Quotas()); err != nil {
 		return gate.Params{}, err
 	}
-	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.checked(cfg, true, nil)}, Budgets: budgets, Store: s.Gate(),
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.checked(cfg, by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared), nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: a.Now().UTC()}, nil
 }
 
@@ -348,6 +355,12 @@ func (c *counter) cast(ctx context.Context, id string, v vote) (r approval.Reque
 	case err != nil:
 		return r, "", err
 	}
+	if v.by.Proof.Kind == approval.GitHubReview {
+		if c.app.reviewed == nil {
+			c.app.reviewed = map[string]bool{}
+		}
+		c.app.reviewed[r.ID] = true
+	}
 	if err := c.store.Actions().Record(ctx, auditEntry(c.params.Now, v.by.Name, string(r.State), r)); err != nil {
 		return r, "", fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
@@ -363,8 +376,13 @@ func (c *counter) request(ctx context.Context, d gate.Decision) (*approval.Reque
 	return &r, err
 }
 
-func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, dryRun bool) report.Sheet {
+func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decided decider, dryRun bool) report.Sheet {
 	s := estimateSheet("gate", e)
+	if decided.Advisory {
+		s.Assumptions = append(s.Assumptions[:len(s.Assumptions):len(s.Assumptions)], "advisory: budgets, thresholds, approvers and prices come from the local configuration, which whoever asks can change; `curfew settings set` binds everybody")
+	} else {
+		s.Assumptions = append(s.Assumptions[:len(s.Assumptions):len(s.Assumptions)], "decided by the shared settings: "+decided.String())
+	}
 	s.Title = map[gate.Verdict]string{gate.Allow: "ALLOW  ", gate.Held: "ASK  ", gate.Denied: "DENY  "}[d.Decision] + s.Title
 	s.Because = d.Reasons
 	var tables []report.Grid

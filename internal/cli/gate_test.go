@@ -217,6 +217,9 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 	if said := h.said(); len(said) != 1 || !strings.Contains(said[0], "396.61") || !strings.Contains(said[0], asked.ApprovalID) {
 		t.Fatalf("the pull request was told %q", said)
 	}
+	if said := h.said()[0]; !strings.Contains(said, "What is approved:") || !strings.Contains(said, "undo: partial") || !strings.Contains(said, "loses: ") {
+		t.Errorf("the pull request is not told the plan: %q", said)
+	}
 	h.review("octoana", "APPROVED", h.head)
 	if got := d.gate(ExitHeld, "job.yaml", "--github"); got.ApprovalID != asked.ApprovalID {
 		t.Errorf("the author's own review made it %+v", got)
@@ -388,6 +391,32 @@ func TestWhoDeniesIsHeardFirst(t *testing.T) {
 	got := d.gate(ExitDenied, "job.yaml", "--github", "--votes", "votes.yaml")
 	if !strings.Contains(strings.Join(got.Reasons, "\n"), "cy denied request "+asked.ApprovalID+": use the reserved machines") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSignedURLsAreRedacted: what lets anybody read a job's data is neither shown nor kept,
+// wherever the job is told of.
+func TestSignedURLsAreRedacted(t *testing.T) {
+	const signature = "5ignatureofsomebody"
+	d := newDesktop(t)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h")+"data:\n  - \"https://user:pw"+signature+"@data.example.com/set.tar?X-Amz-Signature="+signature+"&sig="+signature+"\"\n"+
+		"  - {uri: \"s3://bucket/set?versionId="+signature+"\", size: 10GiB}\nartifacts: {dir: /out, to: \"https://blob.example.com/out?sv="+signature+"\"}\n")
+	var said strings.Builder
+	for _, args := range []string{"estimate job.yaml", "estimate job.yaml -o json", "gate job.yaml", "gate job.yaml -o json", "gate job.yaml -o html", "approvals", "approvals -o json", "audit -o json"} {
+		_, out, errs := d.run(strings.Fields(args)...)
+		said.WriteString(out + errs)
+	}
+	if s := said.String(); strings.Contains(s, signature) || !strings.Contains(s, "blob.example.com/out?[redacted]") {
+		t.Errorf("what was said: %s", s)
+	}
+	files, err := filepath.Glob(filepath.Join(d.dir, "data", "curfew.db*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there is no state: %v", err)
+	}
+	for _, name := range files {
+		if state, err := os.ReadFile(name); err != nil || bytes.Contains(state, []byte(signature)) {
+			t.Errorf("%s holds a signature, or %v", name, err)
+		}
 	}
 }
 

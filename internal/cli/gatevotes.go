@@ -144,7 +144,11 @@ func (p *pullRequest) comment(ctx context.Context, key string, e *estimate.Estim
 	for _, l := range d.Budget {
 		say.Budgets = append(say.Budgets, github.Budget{Name: l.Budget, Before: l.Amount - l.LeftBefore, After: l.Amount - l.LeftAfter, Amount: l.Amount})
 	}
+	for _, w := range d.WouldPass {
+		say.WouldPass = append(say.WouldPass, w.Kind+": "+w.What+", at most "+exact(w.P95))
+	}
 	if r != nil {
+		say.Plan = planLines(*r)
 		say.Approval, say.Limit, say.Until = r.ID, r.Amount, r.ExpiresAt
 	}
 	_, err := p.client.Comment(ctx, say)

@@ -90,6 +90,8 @@ func (a *app) checked(cfg config.Config, declared bool, actor *approval.Person) 
 			if by, err = a.signer(ctx, cfg, r); err != nil {
 				return refuse("%v; approve it again, and run this within %s of that", err, approval.ProofAge)
 			}
+		case r.Proof.Kind == approval.GitHubReview && a.reviewed[r.ID]:
+			return nil
 		case !declared:
 			return refuse("its identity is %s; approve with AWS credentials, or set approvals.accept: [self-declared]", r.Proof)
 		default:

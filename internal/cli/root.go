@@ -23,6 +23,12 @@ type app struct {
 	// databaseURL is the database of --database-url.
 	databaseURL string
 	quiet       bool
+	// overlay is the price overlay of the shared settings, nil where there are none.
+	overlay *string
+	// reviewed are requests that this process decided by reviews that it read.
+	reviewed map[string]bool
+	// warned says that refused prices were told.
+	warned bool
 	// bars is where progress is drawn.
 	bars io.Writer
 }
@@ -56,7 +62,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags.StringVar(&a.databaseURL, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
 	root.AddCommand(a.newInit("init"), a.newScan(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
-		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newAudit(),
+		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newSettings(), a.newAudit(),
 		a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
 	root.Args = noSuchVerb
@@ -133,25 +139,50 @@ func (a *app) path(p string) string {
 // priceFile is the user's own prices, read over the embedded book.
 const priceFile = "prices.csv"
 
-// prices returns the embedded book with the user's updates.
+// prices returns the embedded book with the updates of the shared settings, or of the
+// user where there are none. What does not pass the quarantine is not used, and is told.
 func (a *app) prices(c config.Config) (*price.Book, error) {
-	book, err := price.Embedded()
-	if err != nil || c.DataDir == "" {
-		return book, err
+	name := filepath.Join(c.DataDir, priceFile)
+	if a.overlay != nil {
+		book, refused, err := a.quarantined(*a.overlay, "the prices of the shared settings")
+		return a.told(book, refused, "the prices of the shared settings", err)
 	}
-	f, err := os.Open(filepath.Join(c.DataDir, priceFile))
+	if c.DataDir == "" {
+		return price.Embedded()
+	}
+	text, err := os.ReadFile(name)
 	if os.IsNotExist(err) {
-		return book, nil
+		return price.Embedded()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the updated prices: %w", err)
 	}
-	defer f.Close()
-	if err := book.Load(f); err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", f.Name(), err),
+	book, refused, err := a.quarantined(string(text), name)
+	return a.told(book, refused, name, err)
+}
+
+// quarantined returns the book with the prices of a text that are plausible.
+func (a *app) quarantined(text, name string) (*price.Book, []price.Refusal, error) {
+	book, err := price.Embedded()
+	if err != nil || text == "" {
+		return book, nil, err
+	}
+	book, refused, err := book.Quarantined(strings.NewReader(text))
+	if err != nil {
+		return nil, nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err),
 			hint: "delete the file to go back to the built-in prices"}
 	}
-	return book, nil
+	return book, refused, nil
+}
+
+// told says once which prices are not used.
+func (a *app) told(book *price.Book, refused []price.Refusal, name string, err error) (*price.Book, error) {
+	if err == nil && len(refused) > 0 && !a.warned {
+		a.warned = true
+		r := refused[0]
+		plain.Fprintf(a.Stderr, "curfew: %s of %s not used; the first is %s in %s: %s\n", plural(int64(len(refused)), "price", "prices"), name, r.Entry.Type, r.Entry.Region, r.Reason)
+	}
+	return book, err
 }
 
 // color says whether output may be coloured: only on a terminal, and not with

@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -46,6 +47,10 @@ type Estimate struct {
 	Regions []string `yaml:"regions"`
 	// DataRegions are the regions of buckets.
 	DataRegions map[string]string `yaml:"data_regions"`
+	// Runtime is how long a workload of Kubernetes is expected to run that does not say.
+	Runtime time.Duration `yaml:"runtime"`
+	// Nodes are the machines of a cluster, the first that fit are taken.
+	Nodes []estimate.Node `yaml:"nodes"`
 }
 
 // Spot is how often spot machines are taken away, for findings and estimates alike.
@@ -122,6 +127,11 @@ func (c *Config) checkBooks(f *document.File, root ast.Node) error {
 	for i, u := range c.Units {
 		if err := u.check(); err != nil {
 			return placed(f, root, fmt.Sprintf("units[%d]", i), err)
+		}
+	}
+	for i, n := range c.Estimate.Nodes {
+		if n.Type == "" {
+			return placed(f, root, fmt.Sprintf("estimate.nodes[%d]", i), errors.New("a node needs an instance_type"))
 		}
 	}
 	if _, err := budget.NewSet(c.Budgets, c.Quotas); err != nil {

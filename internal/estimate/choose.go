@@ -16,9 +16,15 @@ import (
 
 // chooser looks for the machine and region that cost least.
 type chooser struct {
-	spec   *spec.Spec
-	book   *price.Book
-	params Params
+	spec *spec.Spec
+	// hash is that of the specification as it was given.
+	hash string
+	// nodes are the types of nodes that it may run on, where it names none itself.
+	nodes []string
+	// assumedRuntime is how long it runs by the configuration; 0: it says so itself.
+	assumedRuntime time.Duration
+	book           *price.Book
+	params         Params
 	// runs are those to learn the duration from, the shortest first.
 	runs []Run
 	// taken is how often one spot machine is taken away.
@@ -39,7 +45,16 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 		return nil, errors.New("estimate: the specification has no name or no nodes; it comes from spec.Parse")
 	}
 	p.Defaults.fill()
-	c := &chooser{spec: s, book: book, params: p, runs: pastRuns(s, p)}
+	hash := s.Hash()
+	s, nodes := placed(s, book, p.Defaults)
+	assumed := time.Duration(0)
+	if limit, _ := s.Cap(); s.Digest != "" && limit == 0 && s.Duration == 0 && p.Defaults.Runtime > 0 {
+		assumed = p.Defaults.Runtime
+		given := *s
+		given.Duration = assumed
+		s = &given
+	}
+	c := &chooser{hash: hash, nodes: nodes, assumedRuntime: assumed, spec: s, book: book, params: p, runs: pastRuns(s, p)}
 	c.taken = interruptions(s, p)
 	machines, err := c.machines()
 	if err != nil {
@@ -80,6 +95,9 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	slices.SortStableFunc(options, func(a, b *outcome) int {
 		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.whole, b.whole), cmp.Compare(a.p95, b.p95))
 	})
+	if len(c.nodes) > 1 {
+		dearest(options)
+	}
 	return c.write(options, append(options[0].unknown, unknown...))
 }
 
@@ -95,6 +113,17 @@ func (d *Defaults) fill() {
 // exactly as many GPUs, or else with the fewest more.
 func (c *chooser) machines() ([]candidate, error) {
 	r := c.spec.Resources
+	if len(c.nodes) > 1 {
+		var out []candidate
+		for _, t := range c.nodes {
+			m, known := c.book.Machine(t)
+			if !known {
+				m = price.Machine{Type: t}
+			}
+			out = append(out, candidate{machine: m, count: c.count(m)})
+		}
+		return out, nil
+	}
 	if r.InstanceType != "" {
 		m, known := c.book.Machine(r.InstanceType)
 		if !known {
@@ -106,7 +135,7 @@ func (c *chooser) machines() ([]candidate, error) {
 		return []candidate{{machine: m, count: c.count(m)}}, nil
 	}
 	if r.GPU == "" {
-		return nil, fmt.Errorf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) or the machine (node.kubernetes.io/instance-type)", c.spec.Name)
+		return nil, fmt.Errorf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) or the machine (node.kubernetes.io/instance-type), or give the nodes of the cluster (estimate.nodes, --nodes)", c.spec.Name)
 	}
 	gpu, known := c.book.Accelerator(r.GPU)
 	if !known {

@@ -240,7 +240,7 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 		if size == 0 {
 			size = c.params.DataBytes[set.URI]
 		}
-		if err := c.transfer(o, transfer{uri: set.URI, size: size, in: true, times50: 1 + int64(usual.restarts), times95: 1 + int64(worst.restarts)}); err != nil {
+		if err := c.transfer(o, transfer{uri: spec.Shown(set.URI), size: size, in: true, times50: 1 + int64(usual.restarts), times95: 1 + int64(worst.restarts)}); err != nil {
 			return err
 		}
 	}
@@ -250,12 +250,12 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 			size = c.params.CheckpointBytes
 		}
 		every := c.ordeal(1).every
-		if err := c.transfer(o, transfer{uri: p.To, size: size, times50: int64(usual.wall / every), times95: int64(worst.wall / every)}); err != nil {
+		if err := c.transfer(o, transfer{uri: spec.Shown(p.To), size: size, times50: int64(usual.wall / every), times95: int64(worst.wall / every)}); err != nil {
 			return err
 		}
 		// It is read back after each interruption. What is not known is said above.
 		if name, _ := bucket(p.To); size > 0 && c.params.DataRegions[name] != "" && worst.restarts > 0 {
-			if err := c.transfer(o, transfer{uri: p.To, size: size, in: true, times50: int64(usual.restarts), times95: int64(worst.restarts)}); err != nil {
+			if err := c.transfer(o, transfer{uri: spec.Shown(p.To), size: size, in: true, times50: int64(usual.restarts), times95: int64(worst.restarts)}); err != nil {
 				return err
 			}
 		}
@@ -264,7 +264,7 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 		}
 	}
 	if a := c.spec.Artifacts; a != nil {
-		if err := c.transfer(o, transfer{uri: a.To, times50: 1, times95: 1}); err != nil {
+		if err := c.transfer(o, transfer{uri: spec.Shown(a.To), times50: 1, times95: 1}); err != nil {
 			return err
 		}
 		return c.kept(o, a.To, "artifact", 0, 1)
@@ -340,6 +340,7 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 
 // kept adds what stays in a bucket after the run, for one month.
 func (c *chooser) kept(o *outcome, uri, what string, size, copies int64) error {
+	uri = spec.Shown(uri)
 	name, isS3 := bucket(uri)
 	region := c.params.DataRegions[name]
 	if region == "" {

@@ -138,6 +138,12 @@ type Params struct {
 type Defaults struct {
 	// Regions are those to look at; without them a specification must name its own.
 	Regions []string
+	// Runtime is how long a workload of Kubernetes is expected to run that says nothing of
+	// it; 0: it must say.
+	Runtime time.Duration
+	// Nodes are the machines of a cluster, for workloads that name none. The first that
+	// fit are taken, see [Node].
+	Nodes []Node
 	// DiskGiB is the root disk of a machine, Disk what it is.
 	DiskGiB int64
 	Disk    price.Item
@@ -146,6 +152,20 @@ type Defaults struct {
 	// CheckpointEvery is the interval where a checkpoint is kept and none is given,
 	// Restart the time from an interruption until work goes on.
 	CheckpointEvery, Restart time.Duration
+}
+
+// Node is a kind of machine that a cluster has.
+type Node struct {
+	// Labels are those of the node. A workload that asks for a label runs only where it
+	// is; of a configured node, a label that is not there is not known and does fit.
+	Labels map[string]string `yaml:"labels"`
+	// Type is the machine type, Region where it is; empty: not known.
+	Type   string `yaml:"instance_type"`
+	Region string `yaml:"region"`
+	// Spot says that it is bought as spot capacity.
+	Spot bool `yaml:"spot"`
+	// Whole says that Labels are all that the node has, because they were read from it.
+	Whole bool `yaml:"-"`
 }
 
 // DefaultDefaults are the defaults of every estimate.

@@ -3,6 +3,7 @@ package estimate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
@@ -18,7 +19,7 @@ const maxAlternatives = 10
 // write puts the cheapest option down, with the others beside it.
 func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error) {
 	o, s := options[0], c.spec
-	e := &Estimate{Schema: Schema, Kind: string(s.Kind), Name: s.Name, SpecHash: s.Hash(), Owner: s.Owner, Purpose: s.Purpose,
+	e := &Estimate{Schema: Schema, Kind: string(s.Kind), Name: s.Name, SpecHash: c.hash, Owner: s.Owner, Purpose: s.Purpose,
 		P50: o.p50, P95: o.p95, Hourly: o.hourly, Machine: o.bought(s), Region: o.region, Machines: o.count, Duration: &o.duration, Lines: o.lines,
 		Unknown: slices.Concat([]string{}, s.Unknown, unknown), Open: slices.Concat(s.Unknown, o.open)}
 	if why := o.unbounded(s); why != "" {
@@ -66,6 +67,12 @@ func (c *chooser) assumed(o *outcome) []string {
 	if c.spec.Resources.GPUs > 0 && c.spec.Resources.GPUs < o.machine.GPUs() && c.spec.Resources.InstanceType == "" {
 		n.add("no machine has exactly %d × %s: %s has %d, and all are paid", c.spec.Resources.GPUs, o.machine.Accelerator, o.machine.Type, o.machine.GPUs())
 	}
+	switch {
+	case len(c.nodes) > 1:
+		n.add("it names no machine and may run on %s nodes of the cluster: the dearest counts", strings.Join(c.nodes, ", "))
+	case len(c.nodes) == 1:
+		n.add("it names no machine and runs on %s nodes of the cluster", c.nodes[0])
+	}
 	if c.spec.DiskGiB == 0 {
 		n.add("each machine has a root disk of %d GiB", d.DiskGiB)
 	}
@@ -77,6 +84,10 @@ func (c *chooser) assumed(o *outcome) []string {
 		}
 		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", counted(w.runs, "completed run"), on, durationText(halfLife))
 	case Declared:
+		if c.assumedRuntime > 0 {
+			n.add("it says nothing of how long it runs: %s by estimate.runtime", durationText(c.assumedRuntime))
+			break
+		}
 		n.add("the work takes the declared %s without interruption", durationText(c.spec.Duration))
 	case Capped:
 		n.add("it runs until %s ends it", o.duration.CapBy)

@@ -52,7 +52,7 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 	}
 	cost = max(cost, amount)
 	ask := Ask{Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, h.Version, length.String()), Owner: h.Owner, Purpose: h.Purpose,
-		P50: amount, P95: cost, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: length, AskedBy: askedBy}
+		P50: amount, P95: cost, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: length, AskedBy: askedBy, AskedProof: p.AskedProof}
 	if err := ask.check(); err != nil {
 		return Decision{}, err
 	}

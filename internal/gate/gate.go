@@ -79,6 +79,8 @@ type Params struct {
 	Now    time.Time
 	// DryRun decides and writes nothing: no hold, no request, no record.
 	DryRun bool
+	// AskedProof is how whoever asks for an extension was identified.
+	AskedProof approval.Proof
 	// Settings names the configuration that these come from, for the record.
 	Settings string
 }

@@ -169,3 +169,16 @@ func BenchmarkText(b *testing.B) {
 		Text(m)
 	}
 }
+
+// TestAnApprovalCarriesItsPlan: the lines of the plan stand as they are, without what a
+// terminal takes for more, and the command approves that request.
+func TestAnApprovalCarriesItsPlan(t *testing.T) {
+	l := Compose(action.Message{Kind: "approval", Item: "4f1c2a", Because: "ana asks to delete vol-1, at most $0.03 an hour", Keep: "curfew keep x",
+		Plan: []string{"delete vol-1", "  call: delete-volume", "    - \"a\": 1\x1b[2J", "saves: $3.00 a month"}})
+	want := "curfew: approval needed: ana asks to delete vol-1, at most $0.03 an hour\n\n" +
+		"Why   ana asks to delete vol-1, at most $0.03 an hour\nPlan  delete vol-1\n        call: delete-volume\n          - \"a\": 1[2J\n      saves: $3.00 a month\n\n" +
+		"To approve it:\n    curfew approve 4f1c2a\n"
+	if got := l.Text(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -41,3 +41,15 @@ func (b *Book) Load(r io.Reader) error {
 	b.overlay = overlay
 	return nil
 }
+
+// Quarantined returns a book with the user's own prices over b that pass the checks of
+// [Book.Update] against it, and those that do not: whoever can write the file could make
+// anything cost nothing. The file is read as [Book.Load] does.
+func (b *Book) Quarantined(r io.Reader) (*Book, []Refusal, error) {
+	own := &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base}
+	if err := own.Load(r); err != nil {
+		return nil, nil, err
+	}
+	next, _, refused := b.Update(slices.Values(slices.SortedFunc(maps.Values(own.overlay), func(x, y Entry) int { return compareKeys(x.key(), y.key()) })))
+	return next, refused, nil
+}

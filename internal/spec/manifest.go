@@ -16,7 +16,8 @@ import (
 )
 
 // ParseManifest reads manifests of Kubernetes, one or several documents in a file: each
-// Pod, Job and CronJob, and each template of an Argo Workflow that is reached, whose
+// Pod, Job, CronJob, JobSet and Deployment, each role of a job of Kubeflow's training
+// operator or of Ray, and each template of an Argo Workflow that is reached, whose
 // containers are limited to `nvidia.com/gpu`. Documents without GPUs are passed over;
 // one of another kind that asks for GPUs is a *document.Error, and so is a file without any.
 //
@@ -87,6 +88,17 @@ func (w *workload) read() ([]*Spec, error) {
 		if s, err = w.job(w.get(body, "jobTemplate"), w.get(body, "jobTemplate", "spec")); s != nil {
 			s.Unknown = append(s.Unknown, "how often it runs: the estimate is of one run, and it begins by the schedule "+w.word(body, "schedule"))
 		}
+	case "JobSet":
+		return w.jobSet(body)
+	case "RayJob", "RayCluster", "RayService":
+		if kind == "RayService" {
+			body = w.get(body, "rayClusterConfig")
+		}
+		return w.ray(body, kind == "RayJob")
+	case "Deployment", "StatefulSet", "ReplicaSet":
+		return w.service(body)
+	case "PyTorchJob", "MPIJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob":
+		return w.replicaSpecs(body)
 	case "Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate":
 		return w.workflow(body)
 	case "CronWorkflow":
@@ -97,7 +109,7 @@ func (w *workload) read() ([]*Spec, error) {
 		return specs, err
 	default:
 		if n := w.find(w.root, func(key string) bool { return key == gpuResource || otherAccelerator.MatchString(key) }); n != nil {
-			return nil, w.At(n, "a %s asks for GPUs; a Pod, a Job, a CronJob or a Workflow can be estimated, because it ends", cmp.Or(kind, "document without a kind"))
+			return nil, w.At(n, "a %s asks for GPUs; a Pod, Job, CronJob, JobSet, PyTorchJob, MPIJob, RayJob, Workflow or Deployment can be estimated", cmp.Or(kind, "document without a kind"))
 		}
 	}
 	if s == nil || err != nil {
@@ -227,11 +239,31 @@ func (w *workload) limit(container ast.Node) (int, error) {
 	if n == nil {
 		return 0, nil
 	}
-	v, ok := whole(n)
+	v, ok := w.count(n)
 	if !ok || v > maxGPUs {
 		return 0, w.At(n, "%s is a whole number from 0 to %d", gpuResource, maxGPUs)
 	}
 	return v, nil
+}
+
+// count reads a whole number, or a parameter of a workflow that is given as one.
+func (w *workload) count(n ast.Node) (int, bool) {
+	if v, ok := whole(n); ok {
+		return v, ok
+	}
+	name, parameter := strings.CutPrefix(strings.Join(strings.Fields(document.Scalar(n)), ""), "{{workflow.parameters.")
+	name, closed := strings.CutSuffix(name, "}}")
+	if !parameter || !closed {
+		return 0, false
+	}
+	for _, body := range []ast.Node{w.get(w.root, "spec"), w.get(w.root, "spec", "workflowSpec")} {
+		for _, p := range w.items(body, "arguments", "parameters") {
+			if w.word(p, "name") == name {
+				return whole(w.get(p, "value"))
+			}
+		}
+	}
+	return 0, false
 }
 
 // deadline is activeDeadlineSeconds; 0 where it is not there or not a time.
@@ -273,6 +305,7 @@ func (w *workload) place(s *Spec, parts ...ast.Node) {
 		}
 		return strings.Join(all, "")
 	}
+	s.Selector = labels
 	s.Resources.GPU = strings.TrimPrefix(one("nvidia.com/gpu.product"), "NVIDIA-")
 	s.Resources.InstanceType = one("node.kubernetes.io/instance-type")
 	for _, capacity := range slices.Concat(labels["karpenter.sh/capacity-type"], labels["eks.amazonaws.com/capacityType"]) {

@@ -245,7 +245,7 @@ func (d *reader) data(n ast.Node, s *Spec) error {
 			}
 		}
 		if slices.ContainsFunc(s.Data, func(x Dataset) bool { return x.URI == set.URI }) {
-			return d.At(item, "data: %q is given twice", set.URI)
+			return d.At(item, "data: %q is given twice", Shown(set.URI))
 		}
 		s.Data = append(s.Data, set)
 	}
@@ -263,7 +263,12 @@ func (d *reader) matching(n ast.Node, what string, out *string, form *regexp.Reg
 }
 
 func (d *reader) uri(n ast.Node, what string, out *string) error {
-	return d.matching(n, what, out, objectURI, "it is an address such as s3://bucket/prefix")
+	v, err := d.Text(n, what)
+	if err == nil && !objectURI.MatchString(v) {
+		err = d.At(n, "%s %q: it is an address such as s3://bucket/prefix", what, Shown(v))
+	}
+	*out = v
+	return err
 }
 
 // directory reads an absolute path.

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -75,6 +76,9 @@ type Spec struct {
 	// Unknown is what the file leaves open and money depends on, such as a fan-out that
 	// is known only at run time. It is empty for a job or session of curfew.
 	Unknown []string
+	// Selector are the labels that a node must have for the workload, each with the
+	// values that it may have; nil for a job or session.
+	Selector map[string][]string
 	// Digest is the SHA-256 of the whole file that a manifest stands in, so that an
 	// approval covers what a Spec has no field for; empty for a job or session.
 	Digest string
@@ -118,6 +122,24 @@ type Dataset struct {
 	SizeBytes int64
 }
 
+// Shown is an address as people may see it: without user, query and fragment, in which
+// signed URLs carry what lets anybody read.
+func Shown(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	bare, hidden := rest, ""
+	if i := strings.IndexAny(bare, "?#"); i >= 0 {
+		bare, hidden = bare[:i], "?[redacted]"
+	}
+	host, _, _ := strings.Cut(bare, "/")
+	if i := strings.LastIndexByte(host, '@'); i >= 0 {
+		bare = "[redacted]@" + strings.TrimPrefix(bare, host[:i+1])
+	}
+	return scheme + "://" + bare + hidden
+}
+
 // Artifacts is what the work leaves.
 type Artifacts struct{ Dir, To string }
 
@@ -157,8 +179,8 @@ func (s *Spec) Hash() string {
 	h := sha256.New()
 	h.Write(s.Canonical())
 	// What only a manifest has follows the canonical file, which ends in a newline.
-	if s.Digest != "" || len(s.Unknown) > 0 {
-		_ = json.NewEncoder(h).Encode([]any{s.Digest, s.Unknown}) // a hash takes all that is written
+	if s.Digest != "" || len(s.Unknown) > 0 || len(s.Selector) > 0 {
+		_ = json.NewEncoder(h).Encode([]any{s.Digest, s.Unknown, s.Selector}) // a hash takes all that is written
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -117,7 +117,11 @@ func (v *invocations) begin(name string, times int, at ast.Node) error {
 	}
 	var steps []ast.Node
 	for _, group := range v.items(t, "steps") {
-		steps = append(steps, v.items(group)...)
+		if inner := v.items(group); inner != nil {
+			steps = append(steps, inner...)
+		} else {
+			steps = append(steps, group) // a list of steps, as of a task
+		}
 	}
 	for _, step := range append(steps, v.items(t, "dag", "tasks")...) {
 		if ref := v.word(step, "templateRef", "name"); ref != "" {

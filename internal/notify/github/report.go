@@ -32,6 +32,9 @@ type Report struct {
 	Approval string
 	Limit    money.Amount
 	Until    time.Time
+	// Plan is what would be approved, line by line, and WouldPass what passes in place of
+	// what is denied.
+	Plan, WouldPass []string
 	// SpecHash is the hash of what was judged.
 	SpecHash string
 }
@@ -78,6 +81,8 @@ func (r Report) markdown(head string) string {
 		return []string{cell(x.Name), usd(x.Before), usd(x.After), usd(x.Amount)}
 	})
 	list(&b, "Not known, and in no figure:", r.Unknown)
+	list(&b, "What is approved:", r.Plan)
+	list(&b, "What would pass:", r.WouldPass)
 	if len(r.Lines)+len(r.Assumptions) > 0 {
 		b.WriteString("\n<details><summary>The estimate</summary>\n")
 		table(&b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n", r.Lines, func(l Line) []string {

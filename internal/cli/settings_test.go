@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSharedSettingsBind: once an admin has set them, the asker's own threshold, budget,
+// approvers and prices decide nothing that the shared ones forbid, and the record says
+// which configuration decided.
+func TestSharedSettingsBind(t *testing.T) {
+	d := newDesktop(t)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+	decided := func(want int, args ...string) (doc struct {
+		Decision string
+		P95      string `json:"p95_usd"`
+		Settings decider
+	}) {
+		t.Helper()
+		code, out, errs := d.run(append([]string{"gate", "job.yaml", "-o", "json"}, args...)...)
+		if code != want {
+			t.Fatalf("gate %v: exit %d, want %d\n%s%s", args, code, want, out, errs)
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil && want != ExitUsage {
+			t.Fatal(err)
+		}
+		return doc
+	}
+	if got := decided(ExitHeld, "--dry-run"); !got.Settings.Advisory || got.Settings.Source != "local" || got.Settings.Hash == "" {
+		t.Errorf("without shared settings it is decided by %+v", got.Settings)
+	}
+	if code, _, errs := d.run("settings"); code != ExitDone {
+		t.Errorf("settings: %s", errs)
+	}
+	const shared = `approvers: {root: [admin], bo: [approver]}
+approvals: {accept: [self-declared]}
+budgets:
+  - {id: vision, team: vision, purpose: training, amount: 1000, period: {from: 2026-01-01, until: 2046-01-01}}
+`
+	d.write("shared.yaml", shared)
+	set := func(want int, who, file string, more ...string) {
+		t.Helper()
+		d.env["CURFEW_IDENTITY"] = who
+		args := []string{"settings", "set", "--reason", "test"}
+		if file != "" {
+			args = append(args, file)
+		}
+		if code, out, errs := d.run(append(args, more...)...); code != want {
+			t.Errorf("%s sets %s %v: exit %d, want %d\n%s%s", who, file, more, code, want, out, errs)
+		}
+		d.env["CURFEW_IDENTITY"] = "ana"
+	}
+	set(ExitDenied, "ana", "shared.yaml") // is no admin of it
+	d.write("nobody.yaml", strings.Replace(shared, "[admin]", "[viewer]", 1))
+	set(ExitUsage, "root", "nobody.yaml")
+	set(ExitUsage, "root", "", "--prices", "cheap.csv")
+	set(ExitDone, "root", "shared.yaml")
+	d.write("mine.yaml", strings.Replace(shared, "{root:", "{ana: [admin], root:", 1))
+	set(ExitDenied, "ana", "mine.yaml") // an admin by a version that is not set
+
+	// What the asker supplies is weaker, and refused.
+	plainConfig := "github: {identities: {}}\n"
+	for name, local := range map[string]string{"an approver": "approvers: {eve: [approver]}\n", "a threshold": "gate: {ask_over: 500}\n",
+		"a budget": strings.Replace(gateConfig[strings.Index(gateConfig, "budgets:"):], "amount: 1000", "amount: 9000", 1)} {
+		d.write("curfew.yaml", local)
+		if code, _, errs := d.run("gate", "job.yaml"); code != ExitDenied || !strings.Contains(errs, "weaker than the shared settings") {
+			t.Errorf("%s of the asker's own: exit %d, %s", name, code, errs)
+		}
+	}
+	d.write("curfew.yaml", plainConfig)
+	d.env["CURFEW_GATE_ASK_OVER"] = "5000"
+	if code, _, errs := d.run("gate", "job.yaml"); code != ExitDenied || !strings.Contains(errs, "gate.ask_over") {
+		t.Errorf("a threshold of the environment: exit %d, %s", code, errs)
+	}
+	d.env["CURFEW_GATE_ASK_OVER"] = "10"
+	got := decided(ExitHeld)
+	if got.Settings.Advisory || got.Settings.Source != "shared" || got.Settings.Version != 1 {
+		t.Errorf("decided by %+v", got.Settings)
+	}
+	delete(d.env, "CURFEW_GATE_ASK_OVER")
+
+	// Prices of the asker's own directory are not read.
+	usual := got.P95
+	_, list, _ := d.run("price", "show", "g5.xlarge", "-o", "json")
+	if list == "" {
+		t.Fatal("no price is shown")
+	}
+	overlay := "cloud,service,type,item,region,term,price,source,as_of\n"
+	if err := os.MkdirAll(filepath.Join(d.dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.write(filepath.Join("data", "prices.csv"), overlay)
+	if got := decided(ExitHeld); got.P95 != usual {
+		t.Errorf("the asker's own price file makes $%s of $%s", got.P95, usual)
+	}
+	if err := os.Remove(filepath.Join(d.dir, "data", "prices.csv")); err != nil {
+		t.Fatal(err)
+	}
+
+	// Every version is kept and audited; a verified identity is needed once it is not said
+	// that a name is enough.
+	d.write("strict.yaml", strings.Replace(shared, "approvals: {accept: [self-declared]}\n", "", 1))
+	set(ExitDone, "root", "strict.yaml")
+	set(ExitDenied, "root", "shared.yaml")
+	_, out, _ := d.run("settings", "-o", "json")
+	var view struct {
+		Versions []struct {
+			Version int
+			Who     string
+		}
+		Advisory bool
+	}
+	if err := json.Unmarshal([]byte(out), &view); err != nil || len(view.Versions) != 2 || view.Versions[0].Version != 2 || view.Advisory {
+		t.Errorf("versions %s, %v", out, err)
+	}
+	if _, out, _ := d.run("audit", "--what", "settings"); strings.Count(out, "root") < 2 {
+		t.Errorf("the audit log has %s", out)
+	}
+	if code, _, errs := d.run("gate", "job.yaml"); code != ExitUsage || !strings.Contains(errs, "verified identities alone") {
+		t.Errorf("a name that nobody proves asks: exit %d, %s", code, errs)
+	}
+}

@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+)
+
+// Setting is one version of what binds every process of a state.
+type Setting struct {
+	// Kind is what it sets; versions of a kind count from 1.
+	Kind    string
+	Version int64
+	At      time.Time
+	// Who set it, by a proven identity, and why.
+	Who, Reason string
+	// Body is the text of the file that was set.
+	Body string
+}
+
+// ErrSettingConflict says that another version was set meanwhile.
+var ErrSettingConflict = errors.New("another version was set meanwhile")
+
+type settingRow struct {
+	Kind    string  `db:"kind"`
+	Version int64   `db:"version"`
+	At      instant `db:"at"`
+	Who     string  `db:"who"`
+	Reason  string  `db:"reason"`
+	Body    string  `db:"body"`
+}
+
+var settingTable = describe("settings", settingRow{})
+
+func (r settingRow) setting() Setting {
+	return Setting{Kind: r.Kind, Version: r.Version, At: r.At.Time, Who: r.Who, Reason: r.Reason, Body: r.Body}
+}
+
+// Settings are the settings of a state.
+type Settings struct{ db *database }
+
+// Settings returns what admins set for every process.
+func (s *Store) Settings() Settings { return Settings{s.db} }
+
+// Put writes the version after the one that was read, and records it in the audit log
+// with e; ErrSettingConflict where it is there already. Nothing is overwritten.
+func (s Settings) Put(ctx context.Context, v Setting, e action.Entry) error {
+	row := settingRow{v.Kind, v.Version, at(v.At), prose(v.Who), prose(v.Reason), v.Body}
+	err := exact(v.Kind, v.Body)
+	if err == nil && (v.Kind == "" || v.Version < 1 || v.At.IsZero()) {
+		err = errors.New("it needs a kind, a version from 1 and a time")
+	}
+	if err == nil {
+		err = s.db.transact(ctx, func(t *tx) error {
+			var newest int64
+			if err := t.get(ctx, &newest, "SELECT COALESCE(MAX(version), 0) FROM settings WHERE kind = ?", v.Kind); err != nil {
+				return err
+			}
+			if newest != v.Version-1 {
+				return ErrSettingConflict
+			}
+			written, err := t.named(ctx, settingTable.insert+" ON CONFLICT (kind, version) DO NOTHING", row)
+			if err != nil {
+				return err
+			}
+			if written == 0 {
+				return ErrSettingConflict
+			}
+			return t.record(ctx, []action.Entry{e})
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("write version %d of the settings %s: %w", v.Version, v.Kind, err)
+	}
+	return nil
+}
+
+// Versions returns those of a kind, the newest first; none where nothing was set.
+func (s Settings) Versions(ctx context.Context, kind string) ([]Setting, error) {
+	return s.list(ctx, kind, "")
+}
+
+// Newest returns the version that holds; ok is false where nothing was set.
+func (s Settings) Newest(ctx context.Context, kind string) (v Setting, ok bool, err error) {
+	all, err := s.list(ctx, kind, " LIMIT 1")
+	if err != nil || len(all) == 0 {
+		return Setting{}, false, err
+	}
+	return all[0], true, nil
+}
+
+func (s Settings) list(ctx context.Context, kind, limit string) ([]Setting, error) {
+	var rows []settingRow
+	if err := s.db.list(ctx, &rows, settingTable.query+" WHERE kind = ? ORDER BY version DESC"+limit, kind); err != nil {
+		return nil, fmt.Errorf("read the settings %s: %w", kind, err)
+	}
+	return convert(rows, settingRow.setting), nil
+}
