@@ -86,8 +86,10 @@ type pass struct {
 	// of it no rule forbids.
 	proposed map[subject]*Proposal
 	together map[subject]bool
-	// underway are subjects whose calls the provider is carrying out.
+	// underway are subjects whose calls the provider is carrying out; called are the
+	// resources that a source made a call about in this round.
 	underway map[subject]bool
+	called   map[inventory.Ref]string
 	due      []candidate
 	report   Report
 }
@@ -116,7 +118,7 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 		own.Clock, shared, l = clock, common, &own
 	}
 	s := &pass{Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
-		underway: map[subject]bool{}}
+		underway: map[subject]bool{}, called: map[inventory.Ref]string{}}
 	if s.gap <= 0 {
 		s.gap = DefaultMaxRoundGap
 	}

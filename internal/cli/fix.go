@@ -88,7 +88,7 @@ func (a *app) fix(ids []string, output string) error {
 		return err
 	}
 	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": fixDocs(chosen)})
+		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": fixDocs(chosen, nil, nil)})
 	}
 	for i, s := range chosen {
 		if i > 0 {
@@ -214,21 +214,4 @@ func (a *app) printFix(s stored) {
 		line(label, cmd)
 		label = ""
 	}
-}
-
-// fixDoc is a fix in a document.
-type fixDoc struct {
-	Finding   report.Finding `json:"finding"`
-	ScannedAt time.Time      `json:"scanned_at"`
-	// ByHand are commands of the AWS CLI; empty where a person has to decide more
-	// than a command can say.
-	ByHand []string `json:"by_hand"`
-}
-
-func fixDocs(chosen []stored) []fixDoc {
-	docs := []fixDoc{}
-	for _, s := range chosen {
-		docs = append(docs, fixDoc{Finding: s.Finding, ScannedAt: s.scanned.UTC(), ByHand: append([]string{}, byHand(s.Finding)...)})
-	}
-	return docs
 }

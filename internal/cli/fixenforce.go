@@ -46,7 +46,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 			return usageError("curfew fix %s --enforce: it is of the %s account, on which nothing is carried out", s.ID[:8], s.Resource.Cloud)
 		}
 		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: refOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
-			ScratchDisks: f.scratch, SaveDisks: f.save})
+			Change: s.Fix.Change, ScratchDisks: f.scratch, SaveDisks: f.save})
 		// All of the scan's regions are read again: a gang may span several.
 		for _, region := range append(slices.Clone(s.regions), s.Resource.Region) {
 			if region != "" && !slices.Contains(f.regions, region) {
@@ -75,7 +75,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	held := &holding{desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), who: who, now: a.Now}
+	held := &holding{desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), who: who, now: a.Now, of: map[string]string{}}
 	bar := a.newProgress(f.cloud)
 	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: round.KindsOf(requests, rulesOf(f.cloud))}
 	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags}
@@ -91,7 +91,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		return stateFailure(scanFailure(err))
 	}
 	broken := err // what was done before it is shown all the same
-	if err := a.printOutcome(out, f.output); err != nil {
+	if err := a.printOutcome(out, f.output, fixDocs(chosen, out, held)); err != nil {
 		return err
 	}
 	if broken != nil {
@@ -102,7 +102,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 
 // fixExit is the exit code of a fix: what could not be done before what waits.
 func fixExit(out *round.Result, held *holding) error {
-	partial, refused := len(out.Manual) > 0, ""
+	partial, refused := len(out.Manual)+len(out.Changed) > 0, ""
 	for _, r := range out.Reports {
 		partial = partial || r.Partial
 		for _, l := range r.Lines {
@@ -137,6 +137,8 @@ type holding struct {
 	who   string
 	now   func() time.Time
 	asked []string // requests that wait
+	// of are those requests by their findings.
+	of map[string]string
 }
 
 // approve uses up the approval of exactly what an item is about to do, or asks for
@@ -167,6 +169,7 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 		return askErr
 	}
 	h.asked = append(h.asked, r.ID)
+	h.of[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
 	if r.AskedAt.Equal(now) {
 		if err := h.store.Record(ctx, auditEntry(now, h.who, "asked", r)); err != nil {
 			return err
@@ -182,7 +185,7 @@ func byHandWhy(finding string) string {
 	return "only a person carries this fix out; `curfew fix " + finding[:8] + "` shows the commands"
 }
 
-func (a *app) printOutcome(out *round.Result, output string) error {
+func (a *app) printOutcome(out *round.Result, output string, fixes []fixDoc) error {
 	lines := []lineView{}
 	var next time.Time
 	for _, r := range out.Reports {
@@ -197,7 +200,21 @@ func (a *app) printOutcome(out *round.Result, output string) error {
 			next = r.NextAt
 		}
 	}
+	told := func(w round.Request) bool {
+		return slices.ContainsFunc(lines, func(l lineView) bool {
+			return l.Policy == round.FindingSource(w.Finding) && l.Result != string(action.ResultWithdrawn)
+		})
+	}
+	for _, w := range out.Changed {
+		if !told(w) {
+			lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "changed",
+				Why: "its fix is another one than the last scan showed; run `curfew scan`, then `curfew fix " + w.Finding[:8] + "` again"})
+		}
+	}
 	for _, w := range out.Gone {
+		if told(w) {
+			continue
+		}
 		lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "gone",
 			Why: "the finding does not hold any more, or what it rests on could not be read"})
 	}
@@ -206,7 +223,7 @@ func (a *app) printOutcome(out *round.Result, output string) error {
 			Why: byHandWhy(w.Finding)})
 	}
 	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "lines": lines, "next_at": optionalTime(next),
+		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "fixes": fixes, "lines": lines, "next_at": optionalTime(next),
 			"blind_spots": append([]inventory.BlindSpot{}, out.BlindSpots...)})
 	}
 	for _, l := range lines {

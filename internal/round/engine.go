@@ -122,6 +122,8 @@ type Result struct {
 	// Gone are requests whose findings do not hold any more; Manual are those whose fix
 	// no call carries out.
 	Gone, Manual []Request
+	// Changed are requests whose fix is another one than the person was shown.
+	Changed []Request
 	// Reports is what the ladder did, for each account.
 	Reports []action.Report
 	kinds   map[inventory.Kind]bool // that were asked for; nil is all
