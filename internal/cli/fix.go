@@ -201,6 +201,9 @@ func (a *app) printFix(s stored) {
 	}
 	prose("saves", saves)
 	line("would do", s.Fix.Action+"   risk "+string(s.Fix.Risk)+", undo "+string(s.Fix.Undo))
+	for i, rule := range s.Fix.Change.Adds() {
+		prose([]string{"adds", ""}[min(i, 1)], rule)
+	}
 	prose("know", s.Fix.Note)
 	if r.Lifetime != string(inventory.Ephemeral) {
 		line("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
