@@ -69,7 +69,9 @@ func (s *pass) actFor(ctx context.Context, source string, ready []candidate) err
 		case c.it.Source != source:
 		case !c.first:
 			calls = append(calls, c)
-		case c.alone() != nil || s.approved(ctx, &c):
+		case s.called[c.it.Ref] != "" && c.replaces():
+			s.say(c.it, Line{Result: ResultWaiting, Why: "another fix of it was carried out in this pass; its document is another one now: scan again", NextAt: s.soon()})
+		case c.overCap() != nil || s.approved(ctx, &c):
 			first = append(first, c)
 		}
 	}
@@ -88,6 +90,23 @@ func (s *pass) actFor(ctx context.Context, source string, ready []candidate) err
 		}
 	}
 	return nil
+}
+
+// replaces says whether an item puts a document in the place of another one: of two such
+// items about one resource the second would undo the first.
+func (c *candidate) replaces() bool { return c.it.Do.Change.Document != "" }
+
+// alone says whether nobody else is under way with a document of the resource: intents are
+// written before it is asked, so that of two processes at least one sees the other.
+func (s *pass) alone(ctx context.Context, c *candidate) (bool, error) {
+	if !c.replaces() {
+		return true, nil
+	}
+	items, err := s.Store.Items(ctx, s.Account, ItemQuery{Refs: []inventory.Ref{c.it.Ref}})
+	if err != nil {
+		return false, fmt.Errorf("read what else is done to %s: %w", c.it.Ref.ID, err)
+	}
+	return !slices.ContainsFunc(items, func(o Item) bool { return o.ID != c.it.ID && o.Phase.underWay() && o.Do.Change.Document != "" }), nil
 }
 
 // verify reads everything about due items again, and returns those that still hold and
@@ -244,7 +263,7 @@ func admission(c *candidate) Admission {
 
 // alone returns the cap that a candidate is over by itself, so that no hour ever admits
 // it: no approval is used up for it, and nobody is warned of it. Nil is none.
-func (c candidate) alone() *Deferral {
+func (c candidate) overCap() *Deferral {
 	return Batch{Limits: c.p.Limits, Admissions: []Admission{admission(&c)}}.Defer(0, 0)[0]
 }
 
@@ -342,6 +361,7 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 	if free, err := s.free(ctx, &c); err != nil || !free {
 		return err
 	}
+	s.called[c.it.Ref] = c.it.Source
 	receipt, err := bounded{s.Cloud}.do(ctx, task(c.it))
 	ctx = context.WithoutCancel(ctx) // what was done is written down
 	it, now := c.it, s.Clock().Wall
@@ -389,6 +409,12 @@ func (s *pass) free(ctx context.Context, c *candidate) (bool, error) {
 		s.report.Frozen = frozen
 		s.line(c.it, ResultFrozen, frozen.String())
 		return false, nil
+	}
+	switch alone, err := s.alone(ctx, c); {
+	case err != nil:
+		return false, err
+	case !alone:
+		return false, s.refuse(ctx, c.it, &Refusal{Rule: "changed", Why: "another fix of its document is under way; scan again when it is done"})
 	}
 	now := s.Clock().Wall
 	keeps, err := s.Store.Keeps(ctx, now)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -187,5 +188,7 @@ func (it Item) quiet() bool { return !it.Do.Verb.Destructive() && it.Do.Verb != 
 func sameAction(a, b policy.Do) bool {
 	tags := maps.Equal(a.Tags, b.Tags)
 	a.Tags, b.Tags = nil, nil
-	return tags && reflect.DeepEqual(a, b)
+	same := a.Change.Equal(b.Change)
+	a.Change, b.Change = change.Change{}, change.Change{}
+	return tags && same && reflect.DeepEqual(a, b)
 }

@@ -92,8 +92,10 @@ type pass struct {
 	// of it no rule forbids.
 	proposed map[subject]*Proposal
 	together map[subject]bool
-	// underway are subjects whose calls the provider is carrying out.
+	// underway are subjects whose calls the provider is carrying out; called are the
+	// resources that a source made a call about in this round.
 	underway map[subject]bool
+	called   map[inventory.Ref]string
 	// fuses are the newest of each source in the account.
 	fuses  map[string]*Fuse
 	due    []candidate
@@ -124,7 +126,7 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 		own.Clock, shared, l = clock, common, &own
 	}
 	s := &pass{Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
-		underway: map[subject]bool{}, fuses: map[string]*Fuse{}}
+		underway: map[subject]bool{}, called: map[inventory.Ref]string{}, fuses: map[string]*Fuse{}}
 	if s.gap <= 0 {
 		s.gap = DefaultMaxRoundGap
 	}
@@ -290,7 +292,7 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 	}
 	if want == Warn || (want == Verify && !s.Enforce) {
 		if c := (candidate{it: next, p: *p}); p.Mode == policy.Enforce && p.Do.Verb != policy.Notify {
-			if over := c.alone(); over != nil {
+			if over := c.overCap(); over != nil {
 				s.hold(c, over, time.Time{})
 				return nil
 			}

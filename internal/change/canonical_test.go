@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -91,5 +92,24 @@ func TestAction(t *testing.T) {
 	a := Change{Verb: Scale, Arguments: Arguments{Count: new(int64(2))}}
 	if !a.Equal(Change{Verb: Scale, Arguments: Arguments{Count: new(int64(2))}}) || a.Equal(Change{Verb: Scale, Arguments: Arguments{Count: new(int64(3))}}) {
 		t.Error("changes are compared by their addresses")
+	}
+}
+
+func TestAdds(t *testing.T) {
+	before := WriteRules([]Rule{{ID: "theirs", ExpireDays: 9}})
+	after, err := WithRules(before, someRules())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"curfew-incomplete-uploads: the whole bucket: abort uploads that are incomplete for 7 days",
+		"curfew-replaced-versions: the whole bucket: delete versions 30 days after they were replaced",
+		"curfew-colder: under raw/: move objects to STANDARD_IA after 30 days, move objects to GLACIER after 90 days, delete objects after 180 days"}
+	if diff := cmp.Diff(want, Change{Verb: PutLifecycle, Before: before, Document: after}.Adds()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, c := range []Change{{Verb: PutLifecycle}, {Verb: PutLifecycle, Document: `{"rules":[]}`}, {Verb: Stop, Document: after}} {
+		if got := c.Adds(); got != nil {
+			t.Errorf("%+v adds %q", c, got)
+		}
 	}
 }

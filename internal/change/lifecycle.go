@@ -38,6 +38,51 @@ type Transition struct {
 	Class string
 }
 
+// String says what the rule does, for people.
+func (r Rule) String() string {
+	var does []string
+	for _, t := range r.Transitions {
+		does = append(does, fmt.Sprintf("move objects to %s after %d days", t.Class, t.Days))
+	}
+	if r.ExpireDays > 0 {
+		does = append(does, fmt.Sprintf("delete objects after %d days", r.ExpireDays))
+	}
+	if r.NoncurrentDays > 0 {
+		does = append(does, fmt.Sprintf("delete versions %d days after they were replaced", r.NoncurrentDays))
+	}
+	if r.AbortDays > 0 {
+		does = append(does, fmt.Sprintf("abort uploads that are incomplete for %d days", r.AbortDays))
+	}
+	under := "the whole bucket"
+	if r.Prefix != "" {
+		under = "under " + r.Prefix
+	}
+	return r.ID + ": " + under + ": " + strings.Join(does, ", ")
+}
+
+// Adds says in words what rules a change adds to the lifecycle of a bucket; nothing for
+// other changes.
+func (c Change) Adds() []string {
+	if c.Verb != PutLifecycle || !strings.HasPrefix(c.Document, "<") {
+		return nil
+	}
+	after, err := Rules(c.Document)
+	if err != nil {
+		return nil
+	}
+	before, err := Rules(c.Before)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, r := range after {
+		if !slices.ContainsFunc(before, func(b Rule) bool { return b.String() == r.String() }) {
+			out = append(out, r.String())
+		}
+	}
+	return out
+}
+
 // lifecycleRule is what is read of a rule of a document.
 type lifecycleRule struct {
 	ID     string    `xml:"ID"`

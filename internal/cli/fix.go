@@ -96,7 +96,7 @@ func (a *app) fix(ids []string, output string) error {
 		return err
 	}
 	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": fixDocs(chosen)})
+		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": fixDocs(chosen, nil, nil, nil)})
 	}
 	for i, s := range chosen {
 		if i > 0 {
@@ -209,6 +209,9 @@ func (a *app) printFix(s stored) {
 	}
 	prose("saves", saves)
 	line("would do", s.Fix.Action+"   risk "+string(s.Fix.Risk)+", undo "+string(s.Fix.Undo))
+	for i, rule := range s.Fix.Change.Adds() {
+		prose([]string{"adds", ""}[min(i, 1)], rule)
+	}
 	prose("know", s.Fix.Note)
 	if r.Lifetime != string(inventory.Ephemeral) {
 		line("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
@@ -225,23 +228,4 @@ func (a *app) printFix(s stored) {
 		line(label, cmd)
 		label = ""
 	}
-}
-
-// fixDoc is a fix in a document.
-type fixDoc struct {
-	Finding   report.Finding `json:"finding"`
-	ScannedAt time.Time      `json:"scanned_at"`
-	// ByHand are commands of the AWS CLI; empty where a person has to decide more
-	// than a command can say.
-	ByHand []string `json:"by_hand"`
-	// NeedsApproval says that a second person has to approve it.
-	NeedsApproval bool `json:"needs_approval"`
-}
-
-func fixDocs(chosen []stored) []fixDoc {
-	docs := []fixDoc{}
-	for _, s := range chosen {
-		docs = append(docs, fixDoc{Finding: s.Finding, ScannedAt: s.scanned.UTC(), ByHand: append([]string{}, byHand(s.Finding)...), NeedsApproval: needsApproval(s.Finding)})
-	}
-	return docs
 }

@@ -45,7 +45,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 			return usageError("curfew fix %s --enforce: it is of the %s account, on which nothing is carried out", s.ID[:8], s.Resource.Cloud)
 		}
 		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: refOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
-			ScratchDisks: f.scratch, SaveDisks: f.save})
+			Change: s.Fix.Change, ScratchDisks: f.scratch, SaveDisks: f.save})
 		// All of the scan's regions are read again: a gang may span several.
 		for _, region := range append(slices.Clone(s.regions), s.Resource.Region) {
 			if region != "" && !slices.Contains(f.regions, region) {
@@ -76,7 +76,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	held := &holding{app: a, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]stored{}}
+	held := &holding{app: a, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]stored{}, of: map[string]string{}}
 	for _, s := range chosen {
 		held.found[refOf(s.Resource)] = s
 	}
@@ -102,7 +102,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := a.printOutcome(out, missed, held.beside, f.output); err != nil {
+	if err := a.printOutcome(out, missed, held.beside, f.output, fixDocs(chosen, out, held, missed)); err != nil {
 		return err
 	}
 	if broken != nil {
@@ -113,7 +113,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 
 // fixExit is the exit code of a fix: what could not be done before what waits.
 func fixExit(out *round.Result, held *holding, missed []lineView, requested int) error {
-	partial, refused, unread := len(out.Manual) > 0, "", 0
+	partial, refused, unread := len(out.Manual)+len(out.Changed) > 0, "", 0
 	for _, l := range missed {
 		partial = partial || l.Result == string(round.Unread) || l.Result == string(round.Changed)
 		if l.Result == string(round.Unread) {
@@ -157,7 +157,7 @@ func byHandWhy(finding string) string {
 	return "only a person carries this fix out; `curfew fix " + finding[:8] + "` shows the commands"
 }
 
-func (a *app) printOutcome(out *round.Result, missed []lineView, beside []string, output string) error {
+func (a *app) printOutcome(out *round.Result, missed []lineView, beside []string, output string, fixes []fixDoc) error {
 	lines := []lineView{}
 	var next time.Time
 	for _, r := range out.Reports {
@@ -172,13 +172,24 @@ func (a *app) printOutcome(out *round.Result, missed []lineView, beside []string
 			next = r.NextAt
 		}
 	}
+	told := func(w round.Request) bool {
+		return slices.ContainsFunc(lines, func(l lineView) bool {
+			return l.Policy == round.FindingSource(w.Finding) && l.Result != string(action.ResultWithdrawn)
+		})
+	}
+	for _, w := range out.Changed {
+		if !told(w) {
+			lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "changed",
+				Why: "its fix is another one than the last scan showed; run `curfew scan`, then `curfew fix " + w.Finding[:8] + "` again"})
+		}
+	}
 	lines = append(lines, missed...)
 	for _, w := range out.Manual {
 		lines = append(lines, lineView{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: "by-hand",
 			Why: byHandWhy(w.Finding)})
 	}
 	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "lines": lines, "next_at": optionalTime(next), "approvals_asked": append([]string{}, beside...),
+		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": false, "fixes": fixes, "lines": lines, "next_at": optionalTime(next), "approvals_asked": append([]string{}, beside...),
 			"blind_spots": append([]inventory.BlindSpot{}, out.BlindSpots...)})
 	}
 	for _, l := range lines {

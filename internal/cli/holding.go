@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/notify/slack"
 	"github.com/curfew-dev/curfew/internal/notify/webhook"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/round"
 )
 
 // holding asks for approvals and uses them up.
@@ -34,6 +34,8 @@ type holding struct {
 	// asked are requests without which nothing goes on, beside those that wait while
 	// grace runs.
 	asked, beside []string
+	// of are all those requests by their findings.
+	of map[string]string
 }
 
 // identified is who asks: by a verified identity, unless names that nobody proves open
@@ -147,6 +149,9 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 	}
 	r, err := h.desk.Ask(ctx, approval.Request{Kind: fixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
 		Plan: string(plan), Amount: amount, AskedBy: who.Name, AskedProof: who.Proof}, now)
+	if err == nil {
+		h.of[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
+	}
 	if err != nil || !r.AskedAt.Equal(now) {
 		return r, err
 	}
@@ -225,17 +230,4 @@ func planLines(r approval.Request) []string {
 		return nil
 	}
 	return strings.Split(r.Plan, "\n")
-}
-
-// needsApproval says whether a finding's fix needs a second person: whatever changes a
-// resource that is not explicitly ephemeral, and every deletion. The ladder decides it
-// again by what it reads.
-func needsApproval(f report.Finding) bool {
-	switch action := f.Fix.Action; {
-	case action == "" || action == "tag":
-		return false
-	case strings.Contains(action, "delete"), strings.Contains(action, "lifecycle"), strings.Contains(action, "retention"):
-		return true
-	}
-	return f.Resource.Lifetime != string(inventory.Ephemeral)
 }

@@ -61,6 +61,10 @@ func (e *Engine) requests(r *Result, now time.Time) {
 			r.Gone = append(r.Gone, q)
 			continue
 		}
+		if q.Change.Verb != "" && !q.Change.Equal(f.Fix.Change) {
+			r.Changed = append(r.Changed, q)
+			continue
+		}
 		do, ok := policy.Of(f.Fix.Change)
 		if !ok {
 			r.Manual = append(r.Manual, q)

@@ -124,6 +124,8 @@ type Result struct {
 	Gone, Manual []Request
 	// Untagged are the resources that lack tags, in their order; only with a Tagging.
 	Untagged []Untagged
+	// Changed are requests whose fix is another one than the person was shown.
+	Changed []Request
 	// Reports is what the ladder did, for each account.
 	Reports []action.Report
 	// Counts is what each policy came to, in their order.

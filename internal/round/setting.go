@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -95,6 +96,9 @@ type Request struct {
 	Resource      inventory.Ref
 	Notify        []string
 	Grace         time.Duration
+	// Change is the change that the person was shown; where the finding's is another one by
+	// now, nothing is done. The zero Change is any.
+	Change change.Change
 	// ScratchDisks and SaveDisks are as in policy.Do.
 	ScratchDisks, SaveDisks bool
 }

@@ -146,7 +146,7 @@ func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) erro
 	if do.Verb == policy.Hibernate && (i.HibernationOptions == nil || !awssdk.ToBool(i.HibernationOptions.Configured)) {
 		return refusal("not-enabled", "machine %s was not launched with hibernation", id)
 	}
-	if do.LosesInstanceStore() {
+	if do.LosesInstanceStore() || stateOf(i) == types.InstanceStateNameStopped { // what was there was lost when it stopped
 		return nil
 	}
 	switch local, err := p.localDisks(ctx, i.InstanceType); {

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// fixDoc is a fix in curfew.fix/v1.
+type fixDoc struct {
+	Finding   report.Finding `json:"finding"`
+	ScannedAt time.Time      `json:"scanned_at"`
+	Account   string         `json:"account"`
+	Region    string         `json:"region"`
+	Change    changeDoc      `json:"change"`
+	// ByHand are the commands of Change; older readers look for them here.
+	ByHand        []string     `json:"by_hand"`
+	Loses         string       `json:"loses"`
+	Undo          finding.Undo `json:"undo"`
+	NeedsApproval bool         `json:"needs_approval"`
+	Refusals      []refusalDoc `json:"refusals"`
+	State         fixState     `json:"state"`
+	ApprovalID    string       `json:"approval_id,omitempty"`
+	Item          string       `json:"item,omitempty"`
+	NextAt        *time.Time   `json:"next_at"`
+}
+
+// changeDoc is what was priced, is approved, is sent, and is read back, with the commands
+// that do it by hand; none where a person has to decide more than a command can say.
+type changeDoc struct {
+	change.Change
+	Commands []string `json:"commands"`
+}
+
+// refusalDoc is a rule that forbids a fix.
+type refusalDoc struct {
+	Rule string `json:"rule"`
+	Why  string `json:"why"`
+}
+
+// fixState is where a fix stands.
+type fixState string
+
+const (
+	fixPreview   fixState = "preview"
+	fixAsked     fixState = "asked" // for an approval
+	fixWaiting   fixState = "waiting"
+	fixConfirmed fixState = "confirmed"
+	fixRefused   fixState = "refused"
+	fixFailed    fixState = "failed"
+	fixChanged   fixState = "changed" // since it was shown
+	fixGone      fixState = "gone"
+	fixUnread    fixState = "unread"
+)
+
+// fixDocs are chosen fixes after a pass; without one they are a preview.
+func fixDocs(chosen []stored, out *round.Result, held *holding, missed []lineView) []fixDoc {
+	docs := []fixDoc{}
+	for _, s := range chosen {
+		commands := append([]string{}, byHand(s.Finding)...)
+		d := fixDoc{Finding: s.Finding, ScannedAt: s.scanned.UTC(), Account: s.Resource.Account, Region: s.Resource.Region,
+			Change: changeDoc{s.Fix.Change, commands}, ByHand: commands, Loses: s.Fix.Note, Undo: s.Fix.Undo, State: fixPreview, Refusals: []refusalDoc{},
+			NeedsApproval: needsApproval(s.Finding)}
+		if out != nil {
+			d.after(out, held, missed)
+		}
+		docs = append(docs, d)
+	}
+	return docs
+}
+
+// needsApproval says whether a finding's fix needs a second person.
+func needsApproval(f report.Finding) bool {
+	do, carried := policy.Of(f.Fix.Change)
+	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,
+		Resource: &inventory.Resource{Kind: inventory.Kind(f.Resource.Kind), Lifetime: inventory.Lifetime(f.Resource.Lifetime)}})
+}
+
+// after says what became of a fix in a pass; missed are those whose findings do not hold.
+func (d *fixDoc) after(out *round.Result, held *holding, missed []lineView) {
+	asks := func(q round.Request) bool { return q.Finding == d.Finding.ID }
+	for _, l := range missed {
+		if l.Policy == round.FindingSource(d.Finding.ID) {
+			d.State, d.Item = fixConfirmed, l.Item // before
+			switch round.Missing(l.Result) {
+			case round.Gone:
+				d.State = fixGone
+			case round.Changed:
+				d.State = fixChanged
+			case round.Unread:
+				d.State = fixUnread
+			}
+		}
+	}
+	d.ApprovalID = held.of[d.Finding.ID]
+	switch {
+	case slices.ContainsFunc(out.Changed, asks):
+		d.State = fixChanged
+	case slices.ContainsFunc(out.Manual, asks):
+		d.refuse("by-hand", byHandWhy(d.Finding.ID))
+	}
+	for _, l := range out.Lines() {
+		if l.Source != round.FindingSource(d.Finding.ID) || d.State == fixChanged && l.Result == action.ResultWithdrawn {
+			continue
+		}
+		d.Item, d.NextAt = l.Item, optionalTime(l.NextAt)
+		switch l.Result {
+		case action.ResultConfirmed:
+			d.State = fixConfirmed
+		case action.ResultFailed:
+			d.State = fixFailed
+		case action.ResultWithdrawn:
+			d.State = fixChanged
+		case action.ResultRefused:
+			id := held.of[d.Finding.ID]
+			switch {
+			case l.Rule == "unapproved" && id != "":
+				d.State = fixAsked
+			case l.Rule == "changed":
+				d.State = fixChanged
+				fallthrough
+			default:
+				d.refuse(l.Rule, strings.TrimPrefix(l.Why, l.Rule+": "))
+			}
+		default:
+			d.State = fixWaiting
+		}
+	}
+}
+
+func (d *fixDoc) refuse(rule, why string) {
+	d.Refusals = append(d.Refusals, refusalDoc{rule, why})
+	if d.State != fixChanged {
+		d.State = fixRefused
+	}
+}
