@@ -209,6 +209,14 @@ func (x *Index) Rate(item price.Item, region string) (price.Price, error) {
 	return x.account.Prices.Rate(item, region)
 }
 
+// Managed returns the price of an hour of a managed service's machine.
+func (x *Index) Managed(service, machineType, region string) (price.Price, error) {
+	if x.account.Prices == nil {
+		return price.Price{}, price.ErrUnpriced
+	}
+	return x.account.Prices.Managed(service, machineType, region)
+}
+
 // Cost is what the priced meters of a category cost a month, and why the rest has
 // no price, if any has none. An empty category is all of them.
 func (x *Index) Cost(s *Subject, c ledger.Category) (total money.Amount, unpriced string) {

@@ -41,6 +41,14 @@ type Thresholds struct {
 	LoadBalancerRequests float64       `yaml:"load_balancer_requests"`
 	// NATWindow is how long a gateway carries 0 bytes: 30 days.
 	NATWindow time.Duration `yaml:"nat_window"`
+	// DatabaseIdle is how long a database, cache or warehouse has no connection or
+	// request: 7 days (Trusted Advisor).
+	DatabaseIdle time.Duration `yaml:"database_idle"`
+	// DatabaseCPU is the CPU peak, in percent, under which the next smaller size of a
+	// database may do: 30, which is 60 with half the vCPUs.
+	DatabaseCPU float64 `yaml:"database_cpu_pct"`
+	// TableIdle is how long nothing of a table's provisioned capacity is used: 14 days.
+	TableIdle time.Duration `yaml:"table_idle"`
 	// AlwaysOn is the share of the hours of a week under which a machine that is
 	// always on should have a schedule: a third.
 	AlwaysOn float64 `yaml:"always_on_share"`
@@ -105,6 +113,7 @@ func DefaultThresholds() Thresholds {
 		Coverage: 0.9, MinAge: day, StoppedAge: 30 * day, OverdueAge: 12 * time.Hour, TrainingAge: day,
 		TrainingStalled: 6 * time.Hour, EndpointIdle: 14 * day, NotebookIdle: 14 * day,
 		LoadBalancerWindow: 7 * day, LoadBalancerRequests: 100, NATWindow: 30 * day, AlwaysOn: 1.0 / 3,
+		DatabaseIdle: 7 * day, DatabaseCPU: 30, TableIdle: 14 * day,
 		VolumeUnattached: 7 * day, SnapshotAge: 90 * day, ImageUnused: 90 * day, CheckpointStale: 90 * day,
 		InfrequentDays: 30, ArchiveDays: 90, ExpireDays: 180, NoncurrentDays: 30, MultipartDays: 7,
 		LogGroupGiB: 1, LogRetentionDays: 30,
@@ -127,6 +136,9 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 	fill(&t.LoadBalancerWindow, d.LoadBalancerWindow)
 	fill(&t.LoadBalancerRequests, d.LoadBalancerRequests)
 	fill(&t.NATWindow, d.NATWindow)
+	fill(&t.DatabaseIdle, d.DatabaseIdle)
+	fill(&t.DatabaseCPU, d.DatabaseCPU)
+	fill(&t.TableIdle, d.TableIdle)
 	fill(&t.AlwaysOn, d.AlwaysOn)
 	fill(&t.VolumeUnattached, d.VolumeUnattached)
 	fill(&t.SnapshotAge, d.SnapshotAge)
@@ -167,14 +179,14 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 		"training_stalled": t.TrainingStalled, "endpoint_idle": t.EndpointIdle, "notebook_idle": t.NotebookIdle,
 		"load_balancer_window": t.LoadBalancerWindow, "nat_window": t.NATWindow, "volume_unattached": t.VolumeUnattached,
 		"snapshot_age": t.SnapshotAge, "image_unused": t.ImageUnused, "checkpoint_stale": t.CheckpointStale,
-		"reservation_window": t.ReservationWindow,
+		"reservation_window": t.ReservationWindow, "database_idle": t.DatabaseIdle, "table_idle": t.TableIdle,
 	} {
 		if d < 0 {
 			return t, fmt.Errorf("threshold %s is negative", name)
 		}
 	}
 	if min(t.InfrequentDays, t.ArchiveDays, t.ExpireDays, t.NoncurrentDays, t.MultipartDays, t.LogGroupGiB, t.LogRetentionDays, t.ModelCost, t.Transfer, t.CommitmentGap) < 0 || !(t.Downloads >= 0) ||
-		t.LoadBalancerRequests < 0 {
+		t.LoadBalancerRequests < 0 || !(t.DatabaseCPU >= 0) {
 		return t, fmt.Errorf("a threshold is negative: %+v", t)
 	}
 	return t, nil

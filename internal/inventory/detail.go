@@ -343,7 +343,30 @@ type FileSystem struct {
 	Deployment string
 }
 
-// Database is a managed database or search cluster. Type is the class.
+// Cluster is the managed control plane of a Kubernetes cluster.
+type Cluster struct {
+	// Version is the minor version of Kubernetes: "1.29".
+	Version string
+	// ExtendedSince is when the provider's extended support of the version began, which
+	// costs more; zero where it has not, or is not known.
+	ExtendedSince time.Time
+}
+
+// Table is a table of a managed key-value store. Indexes are the names of its secondary
+// indexes, whose units are in ReadUnits and WriteUnits, the provisioned capacity.
+type Table struct {
+	OnDemand              bool
+	ReadUnits, WriteUnits int64
+	Indexes               []string
+}
+
+// VPCEndpoint is an interface endpoint of a private network, charged in each zone.
+type VPCEndpoint struct {
+	Service, VPC string
+	Zones        int64
+}
+
+// Database is a managed database, cache, warehouse or search cluster. Type is the class.
 type Database struct {
 	Engine      string // postgres, opensearch, …
 	Count       int64
@@ -361,6 +384,7 @@ func (*Address) detail()             {}
 func (*AutoScalingGroup) detail()    {}
 func (*Bucket) detail()              {}
 func (*CapacityReservation) detail() {}
+func (*Cluster) detail()             {}
 func (*Commitment) detail()          {}
 func (*Database) detail()            {}
 func (*Endpoint) detail()            {}
@@ -374,5 +398,7 @@ func (*Notebook) detail()            {}
 func (*Repository) detail()          {}
 func (*Secret) detail()              {}
 func (*Snapshot) detail()            {}
+func (*Table) detail()               {}
 func (*TrainingJob) detail()         {}
+func (*VPCEndpoint) detail()         {}
 func (*Volume) detail()              {}

@@ -21,7 +21,9 @@ const (
 	KindAddress             Kind = "address"
 	KindAutoScalingGroup    Kind = "autoscaling-group"
 	KindBucket              Kind = "bucket"
+	KindCache               Kind = "cache"
 	KindCapacityReservation Kind = "capacity-reservation"
+	KindCluster             Kind = "cluster"
 	KindCommitment          Kind = "commitment"
 	KindDatabase            Kind = "database"
 	KindEndpoint            Kind = "endpoint"
@@ -37,8 +39,11 @@ const (
 	KindRepository          Kind = "repository"
 	KindSecret              Kind = "secret"
 	KindSnapshot            Kind = "snapshot"
+	KindTable               Kind = "table"
 	KindTrainingJob         Kind = "training-job"
 	KindVolume              Kind = "volume"
+	KindVPCEndpoint         Kind = "vpc-endpoint"
+	KindWarehouse           Kind = "warehouse"
 )
 
 // KindService is what a bill charges in a region for nothing that is listed; findings

@@ -33,7 +33,9 @@ var traits = map[Kind]Traits{
 	KindAddress:             {Metered: true, Attaches: true},
 	KindAutoScalingGroup:    {Compute: true, Container: true},
 	KindBucket:              {Metered: true, Fills: true},
+	KindCache:               {Metered: true, Stateful: true},
 	KindCapacityReservation: {Metered: true},
+	KindCluster:             {Metered: true, Stateful: true},
 	KindCommitment:          {Metered: true},
 	KindDatabase:            {Metered: true, Stateful: true},
 	KindEndpoint:            {Compute: true, Measured: true, Metered: true, Stateful: true},
@@ -49,8 +51,11 @@ var traits = map[Kind]Traits{
 	KindRepository:          {Metered: true, Fills: true},
 	KindSecret:              {Metered: true},
 	KindSnapshot:            {Metered: true, Fills: true},
+	KindTable:               {Metered: true, Stateful: true},
 	KindTrainingJob:         {Compute: true, Measured: true, Metered: true, Stateful: true},
 	KindVolume:              {Metered: true, Attaches: true},
+	KindVPCEndpoint:         {Metered: true, Stateful: true},
+	KindWarehouse:           {Metered: true, Stateful: true},
 }
 
 // kinds are the kinds in order.

@@ -76,6 +76,17 @@ const (
 	// ItemSageMakerStorage is the volume of a notebook, endpoint or training job.
 	ItemSageMakerStorage Item = "sagemaker:storage"
 
+	// ItemCluster is an hour of a control plane of EKS in standard support,
+	// ItemClusterExtended one in extended support.
+	ItemCluster         Item = "eks"
+	ItemClusterExtended Item = "eks:extended"
+	// ItemTableRead and ItemTableWrite are an hour of a provisioned capacity unit of
+	// DynamoDB.
+	ItemTableRead  Item = "dynamodb:read"
+	ItemTableWrite Item = "dynamodb:write"
+	// ItemVPCEndpoint is an hour of an interface endpoint in one zone.
+	ItemVPCEndpoint Item = "vpc-endpoint"
+
 	ItemSecret        Item = "secret"
 	ItemGetMetricData Item = "cloudwatch:getmetricdata"
 	ItemMetric        Item = "cloudwatch:metric"
@@ -105,6 +116,7 @@ var units = map[Item]string{
 	"s3:": "GiB-month", "s3:transition:": "request", "s3:retrieval:": "GiB", ItemS3List: "request", "s3:monitoring:": "object-month",
 	"logs:ingest:": "GiB", ItemLogsIngest: "GiB", ItemLogsStorage: "GiB-month", ItemECR: "GiB-month",
 	"efs:": "GiB-month", "fsx:": "GiB-month", "rds:storage:": "GiB-month", "opensearch:storage:": "GiB-month", ItemSageMakerStorage: "GiB-month",
+	ItemCluster: "hour", ItemClusterExtended: "hour", ItemTableRead: "unit-hour", ItemTableWrite: "unit-hour", ItemVPCEndpoint: "hour",
 	ItemSecret: "month", ItemGetMetricData: "metric", ItemMetric: "month", ItemCostExplorer: "request", "egress:": "GiB",
 	ItemDefaultVCPU: "hour", ItemDefaultMemory: "GiB-hour", ItemDefaultGPU: "hour", ItemDefaultStorage: "GiB-hour", ItemDefaultLB: "hour",
 	"default:egress:": "GiB",

@@ -332,9 +332,12 @@ func billed(b *round.Billed) *Billed {
 		return nil
 	}
 	out := &Billed{Start: b.Start.UTC(), End: b.End.UTC(), TotalUSD: USD(b.Total), Source: valid(b.Source),
-		ByService: make([]BilledService, 0, len(b.ByService))}
+		NotCoveredUSD: USD(0), ByService: make([]BilledService, 0, len(b.ByService))}
 	for _, s := range b.ByService {
-		out.ByService = append(out.ByService, BilledService{Service: valid(s.Service), CostUSD: USD(s.Cost)})
+		out.ByService = append(out.ByService, BilledService{Service: valid(s.Service), CostUSD: USD(s.Cost), NotCovered: s.NotCovered})
+		if s.NotCovered {
+			out.NotCoveredUSD.add(s.Cost)
+		}
 	}
 	slices.SortStableFunc(out.ByService, func(x, y BilledService) int {
 		return cmp.Or(cmp.Compare(y.CostUSD.amount, x.CostUSD.amount), cmp.Compare(x.Service, y.Service))

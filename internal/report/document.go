@@ -311,13 +311,17 @@ type Billed struct {
 	End       time.Time       `json:"end"`
 	TotalUSD  Dollars         `json:"total_usd"`
 	ByService []BilledService `json:"by_service"`
-	Source    string          `json:"source"`
+	// NotCoveredUSD is what was billed for services of which nothing is read.
+	NotCoveredUSD Dollars `json:"not_covered_usd"`
+	Source        string  `json:"source"`
 }
 
 // BilledService is one service's part of what was billed.
 type BilledService struct {
 	Service string  `json:"service"`
 	CostUSD Dollars `json:"cost_usd"`
+	// NotCovered says that nothing of the service is read: no finding is about it.
+	NotCovered bool `json:"not_covered,omitempty"`
 }
 
 // PriceSource is where prices came from and of which days they are.

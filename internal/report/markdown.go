@@ -82,6 +82,9 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 	}
 	if d.Billed != nil {
 		p("Billed: %s from %s to %s (%s). ", d.Billed.TotalUSD, d.Billed.Start.Format(time.DateOnly), d.Billed.End.Format(time.DateOnly), mdText(d.Billed.Source))
+		if line := d.Billed.notCovered(len(d.Billed.ByService)); line != "" {
+			p("Not covered: %s. ", mdText(line))
+		}
 	}
 	if len(d.APICalls) > 0 {
 		p("This scan: %s.", mdText(callsLine(&d)))

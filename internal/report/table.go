@@ -484,10 +484,39 @@ func (s *screen) facts() {
 	s.line()
 	if b := d.Billed; b != nil {
 		s.paragraph("billed", fmt.Sprintf("%s from %s to %s (%s)", b.TotalUSD, b.Start.Format(time.DateOnly), b.End.Format(time.DateOnly), b.Source), 2, s.paint.dim, s.paint.dim)
+		if line := b.notCovered(maxServices); line != "" {
+			s.paragraph("not covered", line, 2, s.paint.dim, s.paint.dim)
+		}
 	}
 	if len(d.APICalls) > 0 {
 		s.paragraph("this scan", callsLine(d), 2, s.paint.dim, s.paint.dim)
 	}
+}
+
+// maxServices is how many services that are not covered are named on a line.
+const maxServices = 5
+
+// notCovered names the services of which nothing is read with what was billed for them,
+// the largest first; empty where all are read.
+func (b *Billed) notCovered(most int) string {
+	var names []string
+	rest := 0
+	for _, x := range b.ByService {
+		switch {
+		case !x.NotCovered || x.CostUSD.Or(0) == 0:
+		case len(names) < most:
+			names = append(names, x.Service+" "+x.CostUSD.String())
+		default:
+			rest++
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	if rest > 0 {
+		names = append(names, plural(rest, "other service"))
+	}
+	return b.NotCoveredUSD.String() + " of it for services that curfew does not read: " + strings.Join(names, ", ")
 }
 
 // callsLine says what the audit's own calls cost.

@@ -83,6 +83,8 @@ type Billed struct {
 type ServiceCost struct {
 	Service string
 	Cost    money.Amount
+	// NotCovered says that nothing of the service is read, so that no finding is about it.
+	NotCovered bool
 }
 
 // Totals are an audit's sums, a month of 730 hours at list price.

@@ -54,7 +54,8 @@ var steps = []string{"tag-missing", "telemetry-missing",
 	"checkpoint-stale", "log-group-no-retention", "repository-no-lifecycle", "repository-untagged",
 	"compute-away-from-data", "training-on-demand",
 	"gpu-underutilized", "gpu-count-over", "gpu-memory-over", "inference-overprovisioned", "autoscaling-sticky",
-	"generation-old", "commitment-unused", "reservation-unused"}
+	"generation-old", "commitment-unused", "reservation-unused",
+	"database-idle", "database-oversized", "cache-idle", "table-idle", "vpc-endpoint-idle", "cluster-extended-support"}
 
 func TestEveryRuleIsPlanted(t *testing.T) {
 	for _, rule := range steps {

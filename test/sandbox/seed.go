@@ -74,6 +74,7 @@ func (s *Sandbox) Seed(ctx context.Context) (*Truth, error) {
 		{"training jobs", b.trainingJobs},
 		{"file systems", b.fileSystems},
 		{"databases", b.databases},
+		{"data services", b.dataServices},
 		{"secrets", b.secrets},
 		{"commitments", b.commitments},
 		{"second account", b.second},

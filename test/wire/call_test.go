@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/fsx"
@@ -115,6 +116,14 @@ var reads = []struct {
 	}},
 	{"elasticfilesystem:DescribeFileSystems", func(ctx context.Context, c aws.Config) error {
 		_, err := efs.NewFromConfig(c).DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{})
+		return err
+	}},
+	{"eks:ListClusters", func(ctx context.Context, c aws.Config) error {
+		_, err := eks.NewFromConfig(c).ListClusters(ctx, &eks.ListClustersInput{})
+		return err
+	}},
+	{"eks:DescribeCluster", func(ctx context.Context, c aws.Config) error {
+		_, err := eks.NewFromConfig(c).DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String("a")})
 		return err
 	}},
 	{"es:ListDomainNames", func(ctx context.Context, c aws.Config) error {

@@ -97,6 +97,12 @@ func s3ObjectOperation(c *Call) string {
 type route struct{ method, path, operation string }
 
 var routes = map[string][]route{
+	"eks": {
+		{"GET", "/clusters", "ListClusters"},
+		{"POST", "/clusters", "CreateCluster"},
+		{"GET", "/clusters/*", "DescribeCluster"},
+		{"DELETE", "/clusters/*", "DeleteCluster"},
+	},
 	"elasticfilesystem": {
 		{"GET", "/2015-02-01/file-systems", "DescribeFileSystems"},
 		{"POST", "/2015-02-01/file-systems", "CreateFileSystem"},

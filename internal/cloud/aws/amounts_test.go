@@ -105,6 +105,23 @@ func TestBilledAddsUp(t *testing.T) {
 	}
 }
 
+// TestUncoveredServicesAreNamed: a service of which nothing is listed says so.
+func TestUncoveredServicesAreNamed(t *testing.T) {
+	b := accountBill{byService: map[string]*big.Rat{}}
+	if err := b.add([]cetypes.ResultByTime{{Groups: []cetypes.Group{group(machinesService, "10", "USD"), group("Amazon Kinesis", "3", "USD"), group("Tax", "1", "USD")}}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := (&scan{billed: []accountBill{b}}).total(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range got.ByService {
+		if s.NotCovered != (s.Service != machinesService) {
+			t.Errorf("%s: not covered is %v", s.Service, s.NotCovered)
+		}
+	}
+}
+
 func TestBilledIsNotInvented(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -77,10 +77,14 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 
 // measurable says whether there may be metrics of a resource that tell something of it.
 func measurable(r *inventory.Resource) bool {
-	switch r.Detail.(type) {
+	switch d := r.Detail.(type) {
 	case *inventory.Instance, *inventory.Endpoint, *inventory.TrainingJob:
 		return r.State == inventory.StateRunning
-	case *inventory.Volume, *inventory.NATGateway:
+	case *inventory.Database:
+		return r.State == inventory.StateRunning && databaseMetrics(r) != nil
+	case *inventory.Table:
+		return r.State == inventory.StateRunning && !d.OnDemand
+	case *inventory.Volume, *inventory.NATGateway, *inventory.VPCEndpoint:
 		return r.State == inventory.StateAvailable
 	case *inventory.LoadBalancer, *inventory.AutoScalingGroup, *inventory.CapacityReservation:
 		return true
@@ -123,6 +127,12 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 			m.group(r)
 		case *inventory.CapacityReservation:
 			m.reservation(r)
+		case *inventory.Database:
+			m.database(r)
+		case *inventory.Table:
+			m.table(r, d)
+		case *inventory.VPCEndpoint:
+			m.vpcEndpoint(r, d)
 		}
 	}
 	if len(accelerated) > 0 {

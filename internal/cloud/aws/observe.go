@@ -162,6 +162,7 @@ var lists = []list{
 	{"images", (*place).images, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}}, // which snapshots they need
 	{"addresses", (*place).addresses, []inventory.Kind{inventory.KindAddress}},
 	{"NAT gateways", (*place).natGateways, []inventory.Kind{inventory.KindNATGateway}},
+	{"interface endpoints", (*place).interfaceEndpoints, []inventory.Kind{inventory.KindVPCEndpoint}},
 	{"load balancers", (*place).loadBalancers, []inventory.Kind{inventory.KindLoadBalancer}},
 	{"classic load balancers", (*place).classicLoadBalancers, []inventory.Kind{inventory.KindLoadBalancer}},
 	{"Auto Scaling groups", (*place).autoScalingGroups, []inventory.Kind{inventory.KindAutoScalingGroup}},
@@ -175,6 +176,10 @@ var lists = []list{
 	{"FSx file systems", (*place).fsxFileSystems, []inventory.Kind{inventory.KindFileSystem}},
 	{"databases", (*place).databases, []inventory.Kind{inventory.KindDatabase}},
 	{"search clusters", (*place).searchClusters, []inventory.Kind{inventory.KindDatabase}},
+	{"caches", (*place).caches, []inventory.Kind{inventory.KindCache}},
+	{"warehouses", (*place).warehouses, []inventory.Kind{inventory.KindWarehouse}},
+	{"clusters", (*place).clusters, []inventory.Kind{inventory.KindCluster}},
+	{"tables", (*place).tables, []inventory.Kind{inventory.KindTable}},
 	{"secrets", (*place).secrets, []inventory.Kind{inventory.KindSecret}},
 	{"capacity reservations", (*place).capacityReservations, []inventory.Kind{inventory.KindCapacityReservation}},
 	{"reserved instances", (*place).reservedInstances, []inventory.Kind{inventory.KindCommitment}},

@@ -43,7 +43,7 @@ func credentials(t *testing.T) {
 // refuse answers with an error in the protocol of the request.
 func refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
 	switch {
-	case r.Header.Get("X-Amz-Target") != "" || strings.Contains(r.Header.Get("Content-Type"), "json") || strings.HasPrefix(r.URL.Path, "/20"):
+	case r.Header.Get("X-Amz-Target") != "" || strings.Contains(r.Header.Get("Content-Type"), "json") || strings.HasPrefix(r.URL.Path, "/20") || r.URL.Path == "/clusters":
 		w.Header().Set("X-Amzn-Errortype", code)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)

@@ -9,14 +9,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/costexplorer"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/elasticache"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/fsx"
 	"github.com/aws/aws-sdk-go-v2/service/opensearch"
 	"github.com/aws/aws-sdk-go-v2/service/rds"
+	"github.com/aws/aws-sdk-go-v2/service/redshift"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
 	"github.com/aws/aws-sdk-go-v2/service/savingsplans"
@@ -37,6 +41,10 @@ type place struct {
 	cloudwatch   *cloudwatch.Client
 	costs        *costexplorer.Client
 	ec2          *ec2.Client
+	redshift     *redshift.Client
+	elasticache  *elasticache.Client
+	eks          *eks.Client
+	dynamodb     *dynamodb.Client
 	ecr          *ecr.Client
 	efs          *efs.Client
 	elb          *elbv2.Client
@@ -72,6 +80,10 @@ func (s *scan) place(a *account, region string) *place {
 	p.classic = elasticloadbalancing.NewFromConfig(cfg("elasticloadbalancing"))
 	p.cloudwatch = cloudwatch.NewFromConfig(cfg("cloudwatch"))
 	p.costs = costexplorer.NewFromConfig(cfg("ce"))
+	p.dynamodb = dynamodb.NewFromConfig(cfg("dynamodb"))
+	p.eks = eks.NewFromConfig(cfg("eks"))
+	p.elasticache = elasticache.NewFromConfig(cfg("elasticache"))
+	p.redshift = redshift.NewFromConfig(cfg("redshift"))
 	p.ec2 = ec2.NewFromConfig(cfg("ec2"))
 	p.ecr = ecr.NewFromConfig(cfg("ecr"))
 	p.efs = efs.NewFromConfig(cfg("elasticfilesystem"))

@@ -166,7 +166,9 @@ var kindDetails = map[inventory.Kind]reflect.Type{
 	inventory.KindAddress:             reflect.TypeFor[*inventory.Address](),
 	inventory.KindAutoScalingGroup:    reflect.TypeFor[*inventory.AutoScalingGroup](),
 	inventory.KindBucket:              reflect.TypeFor[*inventory.Bucket](),
+	inventory.KindCache:               reflect.TypeFor[*inventory.Database](),
 	inventory.KindCapacityReservation: reflect.TypeFor[*inventory.CapacityReservation](),
+	inventory.KindCluster:             reflect.TypeFor[*inventory.Cluster](),
 	inventory.KindCommitment:          reflect.TypeFor[*inventory.Commitment](),
 	inventory.KindDatabase:            reflect.TypeFor[*inventory.Database](),
 	inventory.KindEndpoint:            reflect.TypeFor[*inventory.Endpoint](),
@@ -182,8 +184,11 @@ var kindDetails = map[inventory.Kind]reflect.Type{
 	inventory.KindRepository:          reflect.TypeFor[*inventory.Repository](),
 	inventory.KindSecret:              reflect.TypeFor[*inventory.Secret](),
 	inventory.KindSnapshot:            reflect.TypeFor[*inventory.Snapshot](),
+	inventory.KindTable:               reflect.TypeFor[*inventory.Table](),
 	inventory.KindTrainingJob:         reflect.TypeFor[*inventory.TrainingJob](),
 	inventory.KindVolume:              reflect.TypeFor[*inventory.Volume](),
+	inventory.KindWarehouse:           reflect.TypeFor[*inventory.Database](),
+	inventory.KindVPCEndpoint:         reflect.TypeFor[*inventory.VPCEndpoint](),
 }
 
 // vocabulary is every state there is.

@@ -34,7 +34,7 @@ func windows(tb testing.TB, s *subject) {
 		}
 		back := s.Query.Window
 		switch r.Kind {
-		case inventory.KindNATGateway, inventory.KindCapacityReservation:
+		case inventory.KindNATGateway, inventory.KindCapacityReservation, inventory.KindVPCEndpoint:
 			back = max(back, longWindow)
 		}
 		if w.Step <= 0 {

@@ -25,6 +25,11 @@ func Rules() []finding.Rule {
 		{ID: "endpoint-idle", Step: finding.StepIdle, Kind: inventory.KindEndpoint, Judge: endpointIdle},
 		{ID: "notebook-idle", Step: finding.StepIdle, Kind: inventory.KindNotebook, Judge: notebookIdle},
 		{ID: "nat-gateway-idle", Step: finding.StepIdle, Kind: inventory.KindNATGateway, Judge: natGatewayIdle},
+		{ID: "database-idle", Step: finding.StepIdle, Kind: inventory.KindDatabase, Judge: databaseIdle},
+		{ID: "database-idle", Step: finding.StepIdle, Kind: inventory.KindWarehouse, Judge: databaseIdle},
+		{ID: "cache-idle", Step: finding.StepIdle, Kind: inventory.KindCache, Judge: cacheIdle},
+		{ID: "table-idle", Step: finding.StepIdle, Kind: inventory.KindTable, Judge: tableIdle},
+		{ID: "vpc-endpoint-idle", Step: finding.StepIdle, Kind: inventory.KindVPCEndpoint, Judge: vpcEndpointIdle},
 		{ID: "volume-gp2", Step: finding.StepStorage, Kind: inventory.KindVolume, Judge: volumeGP2},
 		{ID: "bucket-no-lifecycle", Step: finding.StepStorage, Kind: inventory.KindBucket, Judge: bucketNoLifecycle},
 		{ID: "bucket-multipart", Step: finding.StepStorage, Kind: inventory.KindBucket, Judge: bucketMultipart},
@@ -33,5 +38,7 @@ func Rules() []finding.Rule {
 		{ID: "log-group-no-retention", Step: finding.StepStorage, Kind: inventory.KindLogGroup, Judge: logGroupNoRetention},
 		{ID: "repository-no-lifecycle", Step: finding.StepStorage, Kind: inventory.KindRepository, Judge: repositoryNoLifecycle},
 		{ID: "repository-untagged", Step: finding.StepStorage, Kind: inventory.KindRepository, Judge: repositoryUntagged},
+		{ID: "database-oversized", Step: finding.StepRightsize, Kind: inventory.KindDatabase, Judge: databaseOversized},
+		{ID: "cluster-extended-support", Step: finding.StepCommit, Kind: inventory.KindCluster, Judge: clusterExtendedSupport},
 	}
 }

@@ -127,6 +127,17 @@ func (m *meter) read() {
 		m.fileSystem(d)
 	case *inventory.Database:
 		m.database(d)
+	case *inventory.Cluster:
+		m.cluster(d)
+	case *inventory.Table:
+		if r.State == inventory.StateRunning && !d.OnDemand {
+			m.rate("reads", inventory.CategoryStorage, d.ReadUnits*money.HoursPerMonth, price.ItemTableRead)
+			m.rate("writes", inventory.CategoryStorage, d.WriteUnits*money.HoursPerMonth, price.ItemTableWrite)
+		}
+	case *inventory.VPCEndpoint:
+		if r.State == inventory.StateAvailable {
+			m.rate("hours", inventory.CategoryNetwork, max(1, d.Zones)*money.HoursPerMonth, price.ItemVPCEndpoint)
+		}
 	case *inventory.Secret:
 		m.rate("months", inventory.CategoryOverhead, 1, price.ItemSecret)
 	}
@@ -262,11 +273,28 @@ func (m *meter) fileSystem(d *inventory.FileSystem) {
 	m.sizedGiB(d.CapacityGiB, price.Item(item+":"+strings.ToLower(cmp.Or(d.StorageType, "ssd"))))
 }
 
+// cluster meters a control plane, at the price of extended support from its beginning on.
+func (m *meter) cluster(d *inventory.Cluster) {
+	if m.resource.State != inventory.StateRunning {
+		return
+	}
+	item := price.ItemCluster
+	if !d.ExtendedSince.IsZero() {
+		item = price.ItemClusterExtended
+	}
+	m.rate("hours", inventory.CategoryOverhead, money.HoursPerMonth, item)
+}
+
 func (m *meter) database(d *inventory.Database) {
 	service := "rds"
-	if d.Engine == "opensearch" || d.Engine == "elasticsearch" {
+	switch {
+	case m.resource.Kind == inventory.KindCache:
+		service = "elasticache"
+	case m.resource.Kind == inventory.KindWarehouse:
+		service = "redshift"
+	case d.Engine == "opensearch" || d.Engine == "elasticsearch":
 		service = "opensearch"
-	} else if d.Engine != "" {
+	case d.Engine != "":
 		service += ":" + d.Engine
 	}
 	copies := max(d.Count, 1)
