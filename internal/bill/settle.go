@@ -267,16 +267,16 @@ func (a *Aggregate) notes(b *Bill) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if a.noCurrency > 0 {
-		note("%s without BillingCurrency: their costs are taken to be US dollars", count(a.noCurrency, "row"))
+		note("%s without BillingCurrency: their costs are taken to be US dollars", count(a.noCurrency))
 	}
 	if a.badTags > 0 {
-		note("%s with Tags that are no JSON object: no owner is read from them", count(a.badTags, "row"))
+		note("%s with Tags that are no JSON object: no owner is read from them", count(a.badTags))
 	}
 	if a.late > 0 {
-		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their usage", count(a.late, "row"))
+		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their usage", count(a.late))
 	}
 	if a.early > 0 {
-		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their usage", count(a.early, "row"))
+		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their usage", count(a.early))
 	}
 	var lacking [3]int64
 	for _, p := range b.Periods {
@@ -286,7 +286,7 @@ func (a *Aggregate) notes(b *Bill) []string {
 	}
 	for i, name := range [...]string{"EffectiveCost", "ListCost", "ContractedCost"} {
 		if lacking[i] > 0 {
-			note("%s is empty in %s, which are in no total of it", name, count(lacking[i], "row"))
+			note("%s is empty in %s, which are in no total of it", name, count(lacking[i]))
 		}
 	}
 	for _, p := range a.byID {
@@ -302,11 +302,11 @@ func (a *Aggregate) notes(b *Bill) []string {
 }
 
 // count returns "1 row", "2,000 rows".
-func count(n int64, what string) string {
+func count(n int64) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 row"
 	}
-	return money.Thousands(n) + " " + what + "s"
+	return money.Thousands(n) + " rows"
 }
 
 // Rows yields the rows of all periods.

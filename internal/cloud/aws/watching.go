@@ -48,9 +48,9 @@ func Watching(machines, gpus int) (Pass, error) {
 		p.Lists = len(busyFamilies) + len(deepFamilies) - 1 + (machines*gpus+listPage-1)/listPage
 	}
 	var err error
-	p.Cost, err = money.Rate(chargeMetric).Times(int64(p.Metrics + p.Lists))
+	p.Cost, err = chargeMetric.Times(int64(p.Metrics + p.Lists))
 	return p, err
 }
 
 // ExplorerRequest is what Cost Explorer charges for a request.
-func ExplorerRequest() (money.Amount, error) { return money.Rate(chargeExplorer).Times(1) }
+func ExplorerRequest() (money.Amount, error) { return chargeExplorer.Times(1) }
