@@ -138,23 +138,23 @@ func (b *beginning) scratch() (bool, error) {
 // config is the text of curfew.yaml.
 func (b *beginning) config() (string, error) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Written by curfew init. docs/configuration.md lists every key.\npolicies: [policies]\n")
+	out.WriteString("# Written by curfew init. docs/configuration.md lists every key.\npolicies: [policies]\n")
 	team, owner, _ := strings.Cut(b.tags, ",")
 	d := inventory.DefaultTagMapping()
-	fmt.Fprintf(&out, "\n# Which tags say whose a resource is; the first that has a value wins.\ntags:\n  team: %s\n  user: %s\n",
-		tagKeys(team, d.Team), tagKeys(owner, d.User))
+	out.WriteString("\n# Which tags say whose a resource is; the first that has a value wins.\ntags:\n  team: " + tagKeys(team, d.Team) +
+		"\n  user: " + tagKeys(owner, d.User) + "\n")
 	entry, err := b.governance()
 	if err != nil {
 		return "", err
 	}
 	if entry != "" {
-		fmt.Fprintf(&out, "\n# What policies may act on, besides machines that carry curfew:managed=true.\ngovernance:\n  - %s\n", entry)
+		out.WriteString("\n# What policies may act on, besides machines that carry curfew:managed=true.\ngovernance:\n  - " + entry + "\n")
 	}
 	told, err := b.told()
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(&out, "\n# How people are reached: docs/notifications.md.\nnotify:\n%s", told)
+	out.WriteString("\n# How people are reached: docs/notifications.md.\nnotify:\n" + told)
 	return out.String(), nil
 }
 
