@@ -149,7 +149,7 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 		v := set[k]
 		switch {
 		case k == "" || utf8.RuneCountInString(k) > maxTagKey || strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return fmt.Errorf("tag %q: a key has 1 to %d letters and does not begin with aws:", k, maxTagKey)
+			return fmt.Errorf("tag %q: a key has 1 to %d letters, and the prefix aws: is not allowed", k, maxTagKey)
 		case strings.TrimSpace(v) == "" || utf8.RuneCountInString(v) > maxTagValue:
 			return fmt.Errorf("tag %q: a value has 1 to %d letters", k, maxTagValue)
 		}

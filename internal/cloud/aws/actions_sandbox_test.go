@@ -10,10 +10,13 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
+	smtypes "github.com/aws/aws-sdk-go-v2/service/sagemaker/types"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
@@ -157,6 +160,16 @@ func TestActionsLeaveAloneWhatOthersHaveChanged(t *testing.T) {
 		{"repository", cloudtest.Repository, policy.Do{Verb: policy.PutLifecycle}, func(t *testing.T, ref inventory.Ref) {
 			_, err := registry.PutLifecyclePolicy(t.Context(), &ecr.PutLifecyclePolicyInput{RepositoryName: &ref.ID, LifecyclePolicyText: awssdk.String(
 				`{"rules": [{"rulePriority": 4, "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 5}, "action": {"type": "expire"}}]}`)})
+			m.must(err)
+		}},
+		{"size of a group", cloudtest.Group, policy.Do{Verb: policy.Scale, To: 1, ScratchDisks: true}, func(t *testing.T, ref inventory.Ref) {
+			_, err := autoscaling.NewFromConfig(scratch.Config(elsewhere)).UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
+				AutoScalingGroupName: &ref.ID, DesiredCapacity: awssdk.Int32(2)})
+			m.must(err)
+		}},
+		{"machines of an endpoint", cloudtest.Fleet, policy.Do{Verb: policy.Scale, To: 1}, func(t *testing.T, ref inventory.Ref) {
+			_, err := sagemaker.NewFromConfig(scratch.Config(elsewhere)).UpdateEndpointWeightsAndCapacities(t.Context(), &sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &ref.ID,
+				DesiredWeightsAndCapacities: []smtypes.DesiredWeightAndCapacity{{VariantName: awssdk.String("main"), DesiredInstanceCount: awssdk.Int32(2)}}})
 			m.must(err)
 		}},
 		{"tags", cloudtest.Machine, policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "language"}}, func(t *testing.T, ref inventory.Ref) {
@@ -557,5 +570,63 @@ func TestAnEmptyAnswerIsNoProof(t *testing.T) {
 			t.Errorf("%s: a login page accepted it", tc.call)
 		}
 		remove()
+	}
+}
+
+// TestScalingRefusesWhatItCannotAsk denies one question after the other, and protects
+// machines of a group in each way that there is.
+func TestScalingRefusesWhatItCannotAsk(t *testing.T) {
+	c := actingCloud(t)
+	a := c.Actions()
+	m := &maker{TB: t}
+	ref := m.group(2)
+	do := policy.Do{Verb: policy.Scale, To: 1, ScratchDisks: true}
+	o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := o.Resources[0]
+	for _, op := range []string{"DescribeAutoScalingGroups", "DescribeInstances", "DescribeInstanceAttribute"} {
+		remove := scratch.Wire.Inject(wire.Fault{Operation: op, Kind: wire.AccessDenied})
+		_, err := a.Plan(t.Context(), r, do)
+		remove()
+		if err == nil {
+			t.Errorf("planned without %s", op)
+		}
+	}
+	members := r.Detail.(*inventory.AutoScalingGroup).Instances
+	api := autoscaling.NewFromConfig(scratch.Config(elsewhere))
+	for _, tc := range []struct {
+		name    string
+		do      policy.Do
+		protect func()
+	}{
+		{"termination protection", do, func() {
+			_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(true)}})
+			m.must(err)
+		}},
+		{"scale-in protection of the one that is named", policy.Do{Verb: policy.Scale, Members: members[:1], ScratchDisks: true}, func() {
+			_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(false)}})
+			m.must(err)
+			_, err = api.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{AutoScalingGroupName: &ref.ID, InstanceIds: members[:1], ProtectedFromScaleIn: awssdk.Bool(true)})
+			m.must(err)
+		}},
+		{"scale-in protection of all", do, func() {
+			_, err := api.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{AutoScalingGroupName: &ref.ID, InstanceIds: members, ProtectedFromScaleIn: awssdk.Bool(true)})
+			m.must(err)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.name == "termination protection" {
+				if _, err := a.Plan(t.Context(), r, tc.do); err != nil {
+					t.Fatalf("before: %v", err)
+				}
+			}
+			tc.protect()
+			var refused *action.Refusal
+			if _, err := a.Plan(t.Context(), r, tc.do); !errors.As(err, &refused) || refused.Rule != "protected" {
+				t.Errorf("got %v, want a refusal", err)
+			}
+		})
 	}
 }

@@ -113,7 +113,7 @@ func machine(id string) action.Item {
 	return action.Item{
 		ID: id, Account: account, Source: source, Phase: action.Observed, FirstRound: 1, FirstAt: noon, UpdatedAt: noon,
 		Ref: inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id},
-		Do:  policy.Do{Verb: policy.Terminate},
+		Do:  policy.Do{Verb: policy.Terminate, Members: []string{"i-1", "i-2"}},
 	}
 }
 
