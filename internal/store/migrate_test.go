@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +38,11 @@ func TestMigrationsComeInPairs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := 0
-		for _, f := range files {
+		for n, f := range files {
 			names[i] = append(names[i], f.Name())
-			number, err := strconv.Atoi(strings.SplitN(f.Name(), "_", 2)[0])
-			if err != nil || number <= before {
-				t.Errorf("%s/%s: want a name that begins with a number after %05d", dir, f.Name(), before)
+			if number := fmt.Sprintf("%05d_", n+1); !strings.HasPrefix(f.Name(), number) {
+				t.Errorf("%s/%s: want a name that begins with %s", dir, f.Name(), number)
 			}
-			before = number
 			text, err := fs.ReadFile(store.Migrations, dir+"/"+f.Name())
 			if err != nil || bytes.Contains(text, []byte("+goose Down")) {
 				t.Errorf("%s/%s leads back, or cannot be read: %v", dir, f.Name(), err)
