@@ -317,7 +317,7 @@ func TestWhatTheTraceSays(t *testing.T) {
 		{"tags make it persistent", policyText, ",tags", ",curfew:lifetime=persistent", 0, ""},
 		{"kept for good", policyText, ",tags", ",curfew:keep-until=never", 0, ""},
 		{"kept for three minutes", policyText, ",tags", ",curfew:keep-until=1970-01-01T00:03:00Z", 2, ""},
-		{"its environment is not known", production, "", "", 0, "p never acted. Its answer was unknown for 0.1 h on 1 resources (where: resource.environment is unknown: no tag says it), false for 0 h"},
+		{"its environment is not known", production, "", "", 0, "p never acted. Its answer was unknown for 0.1 h on 1 resource (where: resource.environment is unknown: no tag says it), false for 0 h"},
 		{"its environment is known", production, ",tags", ",env=dev", 4, ""},
 	}
 	for _, test := range tests {
