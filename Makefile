@@ -12,7 +12,7 @@ TOOL     := go tool -modfile=tools/go.mod
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
 
-.PHONY: help demo build test check lint fuzz fuzz-long vuln bench fmt golden aws-sandbox clean
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long vuln bench fmt golden aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
 	go vet ./...
 	go test ./...
+
+test-slow: ## the ladder killed at every boundary, which make test does at every fifth
+	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere' ./internal/action
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 

@@ -408,7 +408,7 @@ func (s *pass) askEarly(ctx context.Context, it Item, p Proposal) error {
 	steps, refusal, err := s.plan(ctx, p)
 	switch {
 	case refusal != nil:
-		return nil // it is said where it is due, or before it is warned of
+		return nil //nolint:nilerr // it is said where it is due, or before it is warned of
 	case err != nil:
 		return unread{ResultWaiting, err}
 	}

@@ -101,14 +101,6 @@ func elementOf(text string) (*element, error) {
 	}
 }
 
-// kid returns the first element of a name in e; nil where there is none.
-func (e *element) kid(name string) *element {
-	if i := slices.IndexFunc(e.kids, func(k *element) bool { return k.name == name }); i >= 0 {
-		return e.kids[i]
-	}
-	return nil
-}
-
 func (e *element) canonical() string {
 	if e.name == "Filter" && len(e.kids) == 1 && e.kids[0].name == "Prefix" && e.kids[0].text == "" {
 		return "<Filter></Filter>" // an empty prefix narrows nothing

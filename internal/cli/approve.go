@@ -177,7 +177,7 @@ func proofOf(who string, p approval.Proof) *proofView {
 	if who == "" {
 		return nil
 	}
-	return &proofView{Kind: string(first(string(p.Kind), string(approval.SelfDeclared))), Subject: first(p.Subject, who), By: p.Detail, Verified: p.Verified()}
+	return &proofView{Kind: first(string(p.Kind), string(approval.SelfDeclared)), Subject: first(p.Subject, who), By: p.Detail, Verified: p.Verified()}
 }
 
 func planView(r approval.Request) *approval.Plan {

@@ -85,7 +85,7 @@ func (s *seededFixes) approve(got map[string]fixDoc) {
 
 // kindOfFix is one kind of fix that is carried out, and what the provider says itself.
 type kindOfFix struct {
-	rule, region, name string
+	rule, name string
 	// shows says whether the provider's own answer is what the change says.
 	shows func(s *seededFixes, f *fixDoc) bool
 	// document is what the provider holds in the place of the change's document.

@@ -107,7 +107,7 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) error {
 	hash, amount, err := hashed(it, p)
 	if err != nil {
-		return nil // it is said where it is due
+		return nil //nolint:nilerr // it is said where it is due
 	}
 	who, err := h.identified(ctx)
 	if err != nil {

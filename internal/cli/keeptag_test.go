@@ -38,6 +38,9 @@ func TestKeepWithoutTheState(t *testing.T) {
 	l.enforce(ExitDone) // warns, with a state of its own
 	l.mu.Lock()
 	for _, text := range l.told {
+		if strings.Contains(text, "curfew+consent") {
+			continue // asks for the disks of another machine, and warns of nothing
+		}
 		for _, part := range []string{"aws+ec2+create-tags", "curfew%3Akeep-until", "it+will+be+terminated", "Lost", "curfew+keep+aws%2F"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("a warning does not say %q:\n%s", part, text)

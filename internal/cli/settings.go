@@ -64,7 +64,7 @@ func (a *app) governed(ctx context.Context, cfg config.Config, s *store.Store) (
 	if cfg, err = cfg.Under(shared); err != nil {
 		return cfg, decider{}, &failure{exit: ExitDenied, code: "weaker_settings", err: err, hint: "`curfew settings` shows the shared ones; leave out of curfew.yaml what they set"}
 	}
-	prices, ok, err := s.Settings().Newest(ctx, pricesKind)
+	prices, _, err := s.Settings().Newest(ctx, pricesKind)
 	if err != nil {
 		return cfg, decider{}, err
 	}

@@ -147,7 +147,7 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 		}
 		return Identity{}, fmt.Errorf("ask %s who signed: %w", u.Host, err)
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, callerAnswer))
 	if err != nil {
 		return Identity{}, fmt.Errorf("ask %s who signed: %w", u.Host, err)

@@ -115,7 +115,7 @@ func (p *place) manifest(ctx context.Context, bucket, key string) (*manifest, er
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	var m manifest
 	return &m, json.NewDecoder(io.LimitReader(body, manifestBytes)).Decode(&m)
 }
