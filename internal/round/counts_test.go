@@ -39,13 +39,13 @@ policies:
     select: {kind: instance, lifetime: ephemeral}
     where: resource.environment == "dev"
     when: duty.state == "idle" && duty.lasting >= duration("30m")
-    then: [{warn: {notify: [owner], grace: 15m}}, {do: terminate}]
+    then: [{warn: {notify: [owner], grace: 15m}}, {do: terminate, disks: {instance_store: scratch}}]
     limits: {per_hour: 1, share: "100%", dollars_per_hour: 1000}
     mode: enforce
   - name: dear
     select: {kind: instance, lifetime: ephemeral}
     when: duty.state == "idle"
-    then: [{warn: {notify: [owner], grace: 15m}}, {do: stop}]
+    then: [{warn: {notify: [owner], grace: 15m}}, {do: stop, disks: {instance_store: scratch}}]
     limits: {per_hour: 9, share: "100%", dollars_per_hour: 0.01}
     mode: enforce
   - name: volumes
