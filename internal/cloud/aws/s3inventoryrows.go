@@ -27,6 +27,8 @@ const (
 	// parquetBytes bounds one file of an inventory in Parquet, which is held in memory:
 	// S3 writes files of up to a million objects.
 	parquetBytes = 256 << 20
+	// parquetObjects bounds its rows: few bytes may claim many.
+	parquetObjects = 16 << 20
 )
 
 // inventoryRows hands the current objects of one file of an inventory to add, in batches.
@@ -142,6 +144,9 @@ func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err er
 			}
 		}
 	}
+	if file.NumRows() > parquetObjects {
+		return errNoInventory
+	}
 	rows := parquet.NewGenericReader[parquetRow](file)
 	defer rows.Close()
 	buffer, batch := make([]parquetRow, inventoryBatch), make([]types.Object, 0, inventoryBatch)
@@ -166,6 +171,9 @@ func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err er
 		}
 		if err != nil {
 			return err
+		}
+		if n == 0 {
+			return io.ErrNoProgress
 		}
 	}
 }
