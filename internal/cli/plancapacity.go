@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -19,6 +20,7 @@ import (
 // capacityFlags are the flags of plan capacity.
 type capacityFlags struct {
 	source                                                  sourceFlags
+	period                                                  periodFlags // of --from ledger
 	from                                                    string
 	qps, qpsPerGPU                                          float64
 	maxBatch, replicas                                      int
@@ -34,8 +36,10 @@ func (a *app) newPlanCapacity() *cobra.Command {
 replicas, latency and cost. One replica is computed as a batch-service queue, several are
 simulated, and --arrivals replays what was recorded in place of Poisson arrivals. Without
 --headroom, --p99 and --replicas it aims at 70 % utilization. --from scan plans the machines
-of each serving fleet of the account.`,
+of each serving fleet of the account; --from ledger says which of them had more machines
+than worked at once.`,
 		Example: `  curfew plan capacity --from scan
+  curfew plan capacity --from ledger --since 30d
   curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
   curfew plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms --price 1.006
   curfew plan capacity --arrivals requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
@@ -47,7 +51,7 @@ of each serving fleet of the account.`,
 			if f.from == "" {
 				return a.planCapacity(f)
 			}
-			if err := fromScan("capacity", f.from, f.qps != 0 || f.qpsPerGPU != 0 || f.arrivals != "" || f.profile != "" || f.p99 != "" || f.replicas != 0); err != nil {
+			if err := fromAccount("capacity", f.from, f.qps != 0 || f.qpsPerGPU != 0 || f.arrivals != "" || f.profile != "" || f.p99 != "" || f.replicas != 0); err != nil {
 				return err
 			}
 			target := capacity.DefaultTarget
@@ -58,12 +62,16 @@ of each serving fleet of the account.`,
 				}
 				target = 1 - headroom
 			}
+			if f.from == "ledger" {
+				return a.planLedger(c.Context(), "capacity", capacity.Schema, f.period, f.out, inventory.Inference, target)
+			}
 			return a.capacityScan(c.Context(), f, target)
 		},
 	}
 	fl := c.Flags()
 	f.source.addAccount(fl)
-	fl.StringVar(&f.from, "from", "", "scan: plan the serving fleets of the account by their measured load")
+	fl.StringVar(&f.from, "from", "", "scan: plan the serving fleets of the account by their measured load; ledger: by the hours in which they worked")
+	f.period.add(c, "30d")
 	fl.Float64Var(&f.qps, "qps", 0, "requests a second (default with --arrivals: their own rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests a second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70 % utilization, unless --p99 or --replicas is given)")

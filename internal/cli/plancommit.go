@@ -79,6 +79,8 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 		return usageError("curfew plan commit: give --usage FILE and --offers FILE, or --from ledger")
 	case f.from == "bill" && f.offers == "":
 		return usageError("curfew plan commit --from bill: give --offers FILE: a bill is dollars by region, to which savings plans apply (key compute/REGION or *)")
+	case f.from == "scan":
+		return usageError("curfew plan commit --from scan: one scan is an hour, and a commitment lasts years: let passes of curfew scan fill the ledger, then --from ledger, or import bills and --from bill")
 	case f.minHistory < 0 || !(f.leaveRate >= 0 && f.leaveRate <= 100):
 		return usageError("curfew plan commit: --min-history and --leave-rate (0 to 100 a year) must not be negative")
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,8 +159,9 @@ func TestPlansFromAScan(t *testing.T) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	for args, want := range map[string]string{
-		"plan rightsize --from ledger":                  "--from scan",
-		"plan capacity --from ledger":                   "--from scan",
+		"plan rightsize --from bill":                    "it is scan or ledger",
+		"plan commit --from scan":                       "--from ledger",
+		"plan rightsize --from ledger --usage x.csv":    "one or the other",
 		"plan rightsize --from scan --usage x.csv":      "one or the other",
 		"plan capacity --from scan --qps 5":             "one or the other",
 		"plan capacity --from scan --demo --headroom 2": "--headroom",
@@ -168,5 +170,85 @@ func TestPlansFromAScan(t *testing.T) {
 		if code, _, errs := d.run(strings.Fields(args)...); code != ExitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d: %s", args, code, errs)
 		}
+	}
+}
+
+// TestPlansFromTheLedger: how many machines are too many comes from the hours in which they
+// worked at once, without a file. What nobody measured counts as work, and what has no
+// price is left out.
+func TestPlansFromTheLedger(t *testing.T) {
+	d := newDesktop(t)
+	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
+	since := until.AddDate(0, 0, -10)
+	account := ledger.Account{Cloud: "aws", ID: "111122223333"}
+	machines := []struct {
+		id, machineType string
+		purpose         inventory.Purpose
+		states          [2]duty.State // in the first and the second half of each day
+		unpriced        bool
+	}{
+		{"serve-1", "g5.xlarge", inventory.Inference, [2]duty.State{duty.Busy, duty.Idle}, false},
+		{"serve-2", "g5.xlarge", inventory.Inference, [2]duty.State{duty.Idle, duty.Busy}, false},
+		{"serve-3", "g5.xlarge", inventory.Inference, [2]duty.State{duty.Idle, duty.Idle}, false},
+		{"train-1", "p4d.24xlarge", inventory.Training, [2]duty.State{duty.Busy, duty.Busy}, false},
+		{"train-2", "p4d.24xlarge", inventory.Training, [2]duty.State{duty.Unknown, duty.Unknown}, false},
+		{"odd", "x9.large", inventory.Training, [2]duty.State{duty.Idle, duty.Idle}, true},
+	}
+	for at := since; !at.After(until); at = at.Add(12 * time.Hour) {
+		half := int(at.Add(-12*time.Hour).Sub(since)/(12*time.Hour)) % 2
+		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}}
+		var seen []ledger.Observation
+		for _, m := range machines {
+			o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: m.id},
+				State: inventory.StateRunning, StateSince: since.AddDate(0, -1, 0), CreatedAt: since.AddDate(0, -1, 0),
+				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "test", AsOf: since.AddDate(0, -2, 0)}}}
+			o.Type, o.Purpose, o.Owner = m.machineType, m.purpose, inventory.Owner{Team: "search"}
+			if m.unpriced {
+				o.Meters[0] = ledger.Meter{Name: "compute", Category: ledger.Compute, Unpriced: "no price"}
+			}
+			if at.After(since) && m.states[max(half, 0)] != duty.Unknown {
+				o.Duty = []ledger.Span{{From: at.Add(-12 * time.Hour), To: at, State: m.states[half]}}
+			}
+			seen = append(seen, o)
+		}
+		if _, err := ledger.Post(t.Context(), s.Ledger(), r, seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(verb string, args ...string) string {
+		t.Helper()
+		code, out, errs := d.run(append([]string{"plan", verb, "--from", "ledger", "--since", since.Format(time.DateOnly), "--until", until.Format(time.DateOnly), "-o", "json"}, args...)...)
+		if code != ExitDone {
+			t.Fatalf("plan %s: exit %d: %s", verb, code, errs)
+		}
+		var doc struct{ Groups []ledgerGroup }
+		if err := json.Unmarshal([]byte(out), &doc); err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, g := range doc.Groups {
+			lines = append(lines, fmt.Sprintf("%s %s %s: %d ran, %d worked, %d needed, %.2f not known, saves %s", g.Team, g.Purpose, g.Type, g.Machines, g.Working, g.Needed, g.UnknownShare, g.SavingUSD))
+		}
+		return strings.Join(lines, "\n")
+	}
+	// Each machine costs a dollar an hour: two of three serving machines save 2 × 730.
+	want := `search inference g5.xlarge: 3 ran, 1 worked, 1 needed, 0.00 not known, saves 1460.00
+search training p4d.24xlarge: 2 ran, 2 worked, 2 needed, 0.50 not known, saves 0.00`
+	if got := ask("rightsize"); got != want {
+		t.Errorf("rightsize:\n%s\nwant\n%s", got, want)
+	}
+	// At 70 % one machine's work takes two.
+	if got, want := ask("capacity"), "search inference g5.xlarge: 3 ran, 1 worked, 2 needed, 0.00 not known, saves 730.00"; got != want {
+		t.Errorf("capacity: %s, want %s", got, want)
+	}
+	if code, _, errs := d.run("plan", "capacity", "--from", "ledger", "--since", "2020-01-01", "--until", "2020-02-01"); code == ExitDone || !strings.Contains(errs, "the ledger has no hour of a machine with purpose inference") {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 }

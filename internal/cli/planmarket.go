@@ -105,6 +105,7 @@ func marketSheet(r market.Report) report.Sheet {
 // rightsizeFlags are the flags of plan rightsize.
 type rightsizeFlags struct {
 	source                                                        sourceFlags
+	period                                                        periodFlags // of --from ledger
 	usage, from, columns, step, resource, machine, region, output string
 }
 
@@ -115,8 +116,10 @@ func (a *app) newPlanRightsize() *cobra.Command {
 		Short: "The smallest accelerator and count that fit what was measured",
 		Long: `Reads recorded usage and says how well GPUs are used, why not better where the series
 tell, and which machine types would fit the memory and the measured compute, with prices
-and what speaks against each.`,
+and what speaks against each. --from ledger has no samples: it says how many machines of a kind
+were more than worked at once.`,
 		Example: `  curfew plan rightsize --from scan --regions us-east-1
+  curfew plan rightsize --from ledger --since 30d
   curfew plan rightsize --usage gpus.csv.gz --type p3.8xlarge
   nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,memory.total --format=csv -l 60 > g.csv
   curfew plan rightsize --usage g.csv --resource box --type g5.12xlarge -o html > rightsize.html`,
@@ -128,8 +131,11 @@ and what speaks against each.`,
 			if f.from == "" {
 				return a.planRightsize(c.Context(), f)
 			}
-			if err := fromScan("rightsize", f.from, f.usage != ""); err != nil {
+			if err := fromAccount("rightsize", f.from, f.usage != ""); err != nil {
 				return err
+			}
+			if f.from == "ledger" {
+				return a.planLedger(c.Context(), "rightsize", rightsize.Schema, f.period, f.output, "", 1)
 			}
 			return a.rightsizeScan(c.Context(), f)
 		},
@@ -137,7 +143,8 @@ and what speaks against each.`,
 	fl := c.Flags()
 	f.source.addAccount(fl)
 	fl.StringVar(&f.source.profile, "profile", "", "AWS profile")
-	fl.StringVar(&f.from, "from", "", "scan: read and measure the account in place of --usage")
+	fl.StringVar(&f.from, "from", "", "in place of --usage, scan: read and measure the account; ledger: how many machines worked at once")
+	f.period.add(c, "30d")
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
 	fl.StringVar(&f.columns, "map", "", "columns under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")

@@ -17,13 +17,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// fromScan checks --from of a planner of measurements.
-func fromScan(command, from string, file bool) error {
+// fromAccount checks --from of a planner of measurements.
+func fromAccount(command, from string, file bool) error {
 	switch {
-	case from == "ledger":
-		return usageError("curfew plan %s --from ledger: the ledger keeps dollars and what machines did, not how much they used: --from scan", command)
-	case from != "scan":
-		return usageError("curfew plan %s --from %q: it is scan", command, from)
+	case from != "scan" && from != "ledger":
+		return usageError("curfew plan %s --from %q: it is scan or ledger", command, from)
 	case file:
 		return usageError("curfew plan %s: --from and a file are one or the other", command)
 	}

@@ -332,6 +332,16 @@ func TestStoppedMachines(t *testing.T) {
 			want: []string{"instance-stopped i-1 0.00 wasting 8.00"},
 		},
 		{
+			name: "of two disks the one that stays is waste, and not saved",
+			build: func(f *fixture) {
+				d := stopped(f, 40*day).Detail.(*inventory.Instance)
+				f.add(inventory.Resource{ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, CreatedAt: ago(90 * day),
+					Detail: &inventory.Volume{SizeGiB: 200, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"}}})
+				d.Disks = append(d.Disks, inventory.Disk{VolumeID: "vol-2"})
+			},
+			want: []string{"instance-stopped i-1 3.00 wasting 24.00"},
+		},
+		{
 			name:  "its address is a finding of its own",
 			build: func(f *fixture) { stopped(f, 40*day); address(f) },
 			want:  []string{"instance-stopped i-1 3.00 wasting 8.00", "address-unused eipalloc-1 3.65"},

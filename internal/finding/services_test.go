@@ -93,7 +93,14 @@ func TestManagedServices(t *testing.T) {
 		{name: "a control plane in standard support", build: cluster(time.Time{})},
 		// 100 × 0.00013 and 40 × 0.00065 an hour.
 		{name: "a table of which nothing is used", build: table(forty, -1, 100), want: []string{"table-idle items 28.47"}},
-		{name: "a table that was read once", build: table(forty, 5, 100)},
+		// A peak of 216,000 units an hour is 60 a second of 140; 72,000 is 20.
+		{name: "a table that is used", build: table(forty, 216_000, 100)},
+		{name: "a table provisioned far over its use", build: table(forty, 72_000, 100), want: []string{"table-overprovisioned items <=26.10"}},
+		{name: "a table that scales by itself", build: func(f *fixture) {
+			table(forty, 72_000, -1)(f)
+			series(f.Windows[f.Resources[0].Ref()], "", usage.Capacity, func(at time.Time) float64 { return 50 + 50*float64(at.Day()%2) })
+		}},
+		{name: "a table whose consumption was not measured to its end", build: table(forty, 72_000, -1)},
 		{name: "a table that was not measured", build: table(forty, -1, -1)},
 		{name: "a table on demand", build: table(inventory.Table{OnDemand: true}, -1, 0)},
 		// Three zones at 0.01 an hour.

@@ -49,6 +49,9 @@ type Thresholds struct {
 	DatabaseCPU float64 `yaml:"database_cpu_pct"`
 	// TableIdle is how long nothing of a table's provisioned capacity is used: 14 days.
 	TableIdle time.Duration `yaml:"table_idle"`
+	// TableUsed is the peak of what a table consumes, in percent of what is provisioned,
+	// under which it is provisioned far over its use: 20.
+	TableUsed float64 `yaml:"table_used_pct"`
 	// AlwaysOn is the share of the hours of a week under which a machine that is
 	// always on should have a schedule: a third.
 	AlwaysOn float64 `yaml:"always_on_share"`
@@ -113,7 +116,7 @@ func DefaultThresholds() Thresholds {
 		Coverage: 0.9, MinAge: day, StoppedAge: 30 * day, OverdueAge: 12 * time.Hour, TrainingAge: day,
 		TrainingStalled: 6 * time.Hour, EndpointIdle: 14 * day, NotebookIdle: 14 * day,
 		LoadBalancerWindow: 7 * day, LoadBalancerRequests: 100, NATWindow: 30 * day, AlwaysOn: 1.0 / 3,
-		DatabaseIdle: 7 * day, DatabaseCPU: 30, TableIdle: 14 * day,
+		DatabaseIdle: 7 * day, DatabaseCPU: 30, TableIdle: 14 * day, TableUsed: 20,
 		VolumeUnattached: 7 * day, SnapshotAge: 90 * day, ImageUnused: 90 * day, CheckpointStale: 90 * day,
 		InfrequentDays: 30, ArchiveDays: 90, ExpireDays: 180, NoncurrentDays: 30, MultipartDays: 7,
 		LogGroupGiB: 1, LogRetentionDays: 30,
@@ -139,6 +142,7 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 	fill(&t.DatabaseIdle, d.DatabaseIdle)
 	fill(&t.DatabaseCPU, d.DatabaseCPU)
 	fill(&t.TableIdle, d.TableIdle)
+	fill(&t.TableUsed, d.TableUsed)
 	fill(&t.AlwaysOn, d.AlwaysOn)
 	fill(&t.VolumeUnattached, d.VolumeUnattached)
 	fill(&t.SnapshotAge, d.SnapshotAge)
@@ -186,7 +190,7 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 		}
 	}
 	if min(t.InfrequentDays, t.ArchiveDays, t.ExpireDays, t.NoncurrentDays, t.MultipartDays, t.LogGroupGiB, t.LogRetentionDays, t.ModelCost, t.Transfer, t.CommitmentGap) < 0 || !(t.Downloads >= 0) ||
-		t.LoadBalancerRequests < 0 || !(t.DatabaseCPU >= 0) {
+		t.LoadBalancerRequests < 0 || !(t.DatabaseCPU >= 0) || !(t.TableUsed >= 0) {
 		return t, fmt.Errorf("a threshold is negative: %+v", t)
 	}
 	return t, nil

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/round"
@@ -15,11 +16,32 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	if b.NotCoveredUSD.Cents() != "50.00" {
 		t.Errorf("%s is not covered, want 50.00", b.NotCoveredUSD)
 	}
-	want := "$50 of it for services that curfew does not read: Amazon MSK $35, Amazon Kinesis $12, 1 other service"
+	want := "$50 was billed for services that curfew does not read: Amazon MSK $35, Amazon Kinesis $12, 1 other service"
 	if got := b.notCovered(2); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := billed(&round.Billed{Total: usd("1"), ByService: []round.ServiceCost{{Service: "EC2 - Other", Cost: usd("1")}}}).notCovered(2); got != "" {
 		t.Errorf("everything is covered, and it says %q", got)
+	}
+}
+
+// TestNotCoveredServicesStandWithTheMoney: the first screen and the page say it beside the
+// figures that leave it out, before what is to be done.
+func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
+	a := realistic()
+	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{Service: "Amazon MSK", Cost: usd("35"), NotCovered: true})
+	want := "$35 was billed for services that curfew does not read: Amazon MSK $35"
+	for name, x := range map[string]struct {
+		render render
+		before string
+	}{"table": {Table, "\n  step "}, "html": {HTML, "What to do, in this order"}} {
+		got := text(t, x.render, a, Options{Width: 140})
+		at, steps := strings.Index(got, want), strings.Index(got, x.before)
+		if at < 0 || steps < 0 || at > steps {
+			t.Errorf("%s: %q at %d, %q at %d", name, want, at, x.before, steps)
+		}
+	}
+	if got := text(t, HTML, a, Options{}); !strings.Contains(got, "Amazon MSK (not covered)") || strings.Contains(text(t, HTML, realistic(), Options{}), "ot covered") {
+		t.Error("the page's bill does not say which services are not covered")
 	}
 }

@@ -65,6 +65,7 @@ type view struct {
 	WholeLabel       string
 	WasteShare       string
 	MoreSavings      string
+	NotCovered       string
 	StepBars         []bar
 	OwnerBars        []bar
 	CategoryBars     []bar
@@ -102,6 +103,7 @@ func HTML(w io.Writer, a *round.Result, o Options) error {
 		Scope: strings.Join(d.scope(), " · "), Took: d.took(),
 		Whole: d.whole(), StepBars: d.stepBars(), OwnerBars: d.ownerBars(), CategoryBars: d.categoryBars(),
 		MoreSavings: d.beyond(allSteps), IDLength: d.shortest(),
+		NotCovered: d.Billed.notCovered(maxServices),
 	}
 	if !d.FinishedAt.IsZero() {
 		v.Date = d.FinishedAt.Format("2 January 2006, 15:04 UTC")

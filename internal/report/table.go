@@ -22,6 +22,7 @@ func Table(w io.Writer, a *round.Result, o Options) error {
 	s := screen{doc: &d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
 	s.header()
 	s.money()
+	s.notCovered()
 	s.steps()
 	s.findings()
 	s.cautions()
@@ -484,12 +485,17 @@ func (s *screen) facts() {
 	s.line()
 	if b := d.Billed; b != nil {
 		s.paragraph("billed", fmt.Sprintf("%s from %s to %s (%s)", b.TotalUSD, b.Start.Format(time.DateOnly), b.End.Format(time.DateOnly), b.Source), 2, s.paint.dim, s.paint.dim)
-		if line := b.notCovered(maxServices); line != "" {
-			s.paragraph("not covered", line, 2, s.paint.dim, s.paint.dim)
-		}
 	}
 	if len(d.APICalls) > 0 {
 		s.paragraph("this scan", callsLine(d), 2, s.paint.dim, s.paint.dim)
+	}
+}
+
+// notCovered says below the money what was billed for services that it leaves out.
+func (s *screen) notCovered() {
+	if line := s.doc.Billed.notCovered(maxServices); line != "" {
+		s.line()
+		s.caution("not covered", s.doc.Billed.Start.Format(time.DateOnly)+" to "+s.doc.Billed.End.Format(time.DateOnly)+": "+line)
 	}
 }
 
@@ -497,8 +503,11 @@ func (s *screen) facts() {
 const maxServices = 5
 
 // notCovered names the services of which nothing is read with what was billed for them,
-// the largest first; empty where all are read.
+// the largest first; empty where all are read or no bill was.
 func (b *Billed) notCovered(most int) string {
+	if b == nil {
+		return ""
+	}
 	var names []string
 	rest := 0
 	for _, x := range b.ByService {
@@ -516,7 +525,7 @@ func (b *Billed) notCovered(most int) string {
 	if rest > 0 {
 		names = append(names, plural(rest, "other service"))
 	}
-	return b.NotCoveredUSD.String() + " of it for services that curfew does not read: " + strings.Join(names, ", ")
+	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(names, ", ")
 }
 
 // callsLine says what the audit's own calls cost.

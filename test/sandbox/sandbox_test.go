@@ -55,7 +55,7 @@ var steps = []string{"tag-missing", "telemetry-missing",
 	"compute-away-from-data", "training-on-demand",
 	"gpu-underutilized", "gpu-count-over", "gpu-memory-over", "inference-overprovisioned", "autoscaling-sticky",
 	"generation-old", "commitment-unused", "reservation-unused",
-	"database-idle", "database-oversized", "cache-idle", "table-idle", "vpc-endpoint-idle", "cluster-extended-support"}
+	"database-idle", "database-oversized", "cache-idle", "table-idle", "table-overprovisioned", "vpc-endpoint-idle", "cluster-extended-support"}
 
 func TestEveryRuleIsPlanted(t *testing.T) {
 	for _, rule := range steps {

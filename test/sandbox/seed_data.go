@@ -145,6 +145,7 @@ func (b *seeder) tables(ctx context.Context) error {
 		if x.consumed > 0 {
 			b.steady(east, "AWS/DynamoDB", "ConsumedReadCapacityUnits", d, b.ago(days(15)), func(t time.Time) wire.Datum { return counter(t, x.consumed) })
 			b.innocent(r, "in use", "table-idle")
+			b.plant(r, "table-overprovisioned", Planted{Unknown: true, UpperBoundUSD: "27.90", Note: "99 × 0.00013 and 39 × 0.00065 an hour at most: 400 units an hour need one of each"})
 		} else {
 			b.plant(r, "table-idle", Planted{SavingsUSD: "28.47", Note: "100 × 0.00013 and 40 × 0.00065 an hour"})
 		}

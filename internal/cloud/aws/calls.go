@@ -78,36 +78,45 @@ func units(input any) int {
 }
 
 // guard returns what the calls of every client that reads pass through: an operation
-// that is not known to only read is refused before anything is sent, the others are
-// counted, and each attempt waits for its turn under the limit.
+// that is not known to only read is refused before anything is sent. Each attempt waits
+// for its turn under the limit and is counted: a retry is a request that the provider sees
+// and charges too.
 func guard(service string, t *tally, limit *rate.Limiter) func(*middleware.Stack) error {
-	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) error {
+	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) (func(), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
 		op := index[api]
 		if op == nil {
-			return &RefusedError{API: api}
+			return nil, &RefusedError{API: api}
 		}
-		t.add(op, units(input))
-		return nil
+		n := units(input)
+		return func() { t.add(op, n) }, nil
 	})
 }
 
+// attemptsKey finds in a call's context what is told of each attempt.
+type attemptsKey struct{}
+
 // guarded returns what lets a call pass only where check does, and makes each of its
-// attempts wait for its turn.
-func guarded(service string, limit *rate.Limiter, name string, check func(ctx context.Context, input any) error) func(*middleware.Stack) error {
+// attempts wait for its turn. What check returns is called before each attempt; it may be
+// nil.
+func guarded(service string, limit *rate.Limiter, name string, check func(ctx context.Context, input any) (func(), error)) func(*middleware.Stack) error {
 	pass := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 		middleware.InitializeOutput, middleware.Metadata, error,
 	) {
-		if err := check(ctx, in.Parameters); err != nil {
+		attempt, err := check(ctx, in.Parameters)
+		if err != nil {
 			return middleware.InitializeOutput{}, middleware.Metadata{}, err
 		}
-		return next.HandleInitialize(ctx, in)
+		return next.HandleInitialize(context.WithValue(ctx, attemptsKey{}, attempt), in)
 	}
 	wait := func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 		middleware.FinalizeOutput, middleware.Metadata, error,
 	) {
 		if err := limit.Wait(ctx); err != nil {
 			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("wait for a turn to call %s: %w", service, err)
+		}
+		if attempt, _ := ctx.Value(attemptsKey{}).(func()); attempt != nil {
+			attempt()
 		}
 		return attempted(ctx, in, next)
 	}

@@ -12,15 +12,26 @@ import (
 type statement struct {
 	Sid, Effect string
 	Action      []string
-	Resource    string
+	Resource    any                       // a string, or a list of them
 	Condition   map[string]map[string]any `json:",omitempty"`
 }
 
+// inventoryObjects are the objects that S3 writes for an inventory: its manifest in a folder
+// named by the minute, and its files, each named by a UUID (Amazon S3 User Guide,
+// "Locating your inventory list"). No other object is asked for.
+var inventoryObjects = []string{
+	"arn:aws:s3:::*/????-??-??T??-??Z/manifest.json",
+	"arn:aws:s3:::*/data/????????-????-????-????-????????????.csv.gz",
+	"arn:aws:s3:::*/data/????????-????-????-????-????????????.parquet",
+}
+
 // PolicyJSON returns the IAM policy that an audit needs, no more and no less, as
-// indented JSON with a newline at its end. Assuming roles in other accounts needs
-// sts:AssumeRole on those roles beside it; fetching prices is not in it.
+// indented JSON with a newline at its end. Of objects it allows only S3 Inventory's own
+// files. Assuming roles in other accounts needs sts:AssumeRole on those roles beside it;
+// fetching prices is not in it.
 func PolicyJSON() []byte {
-	return policyJSON(statement{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"})
+	return policyJSON(statement{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"},
+		statement{Sid: "CurfewInventories", Effect: "Allow", Action: index["s3:GetObject"].IAM(), Resource: inventoryObjects})
 }
 
 // The conditions by tag (IAM User Guide, "AWS global condition context keys").

@@ -161,14 +161,14 @@ func (p *place) hands() *hands {
 // mutations is refused before anything is sent, one that is only rehearsed is collected
 // and not sent, and each attempt waits for its turn.
 func guardActions(service string, limit *rate.Limiter) func(*middleware.Stack) error {
-	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) error {
+	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) (func(), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
 		if !mutable[api] {
-			return &RefusedError{API: api, Acting: true}
+			return nil, &RefusedError{API: api, Acting: true}
 		}
 		if rehearsed(ctx, api, input) {
-			return errRehearsed
+			return nil, errRehearsed
 		}
-		return nil
+		return nil, nil
 	})
 }

@@ -404,13 +404,17 @@ func (p *place) missed(ctx context.Context, api, name string, err error) {
 	}
 	op := index[api]
 	code, _ := reason(err)
-	k := partialKey{op.Service + " " + p.String(), code + ": " + strings.Join(op.IAM(), ", "), op.Effect}
+	p.partly(partialKey{op.Service + " " + p.String(), code + ": " + strings.Join(op.IAM(), ", "), op.Effect}, op.Item, name)
+}
+
+// partly notes what is not known of one resource; the same of several is told together.
+func (p *place) partly(k partialKey, item, name string) {
 	s := p.scan
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.partial[k]
 	if f == nil {
-		f = &partialFailure{item: op.Item}
+		f = &partialFailure{item: item}
 		s.partial[k] = f
 	}
 	f.names = append(f.names, name)

@@ -182,6 +182,12 @@ func TestOnlyReadsAndThePolicyIsWhatWasCalled(t *testing.T) {
 	if diff := cmp.Diff(allowed, made); diff != "" {
 		t.Errorf("allowed -, called +\n%s", diff)
 	}
+	countsWhatWasMade(t, o)
+}
+
+// countsWhatWasMade holds the calls that are reported against those that were recorded.
+func countsWhatWasMade(t *testing.T, o *round.Observation) {
+	t.Helper()
 	for _, c := range o.Calls {
 		if got := account.Wire.Recorder.Count(c.API); got != c.Count {
 			t.Errorf("%s: %d calls are reported, %d were made", c.API, c.Count, got)
@@ -313,6 +319,7 @@ func TestPassingFaultsAreRetried(t *testing.T) {
 				t.Errorf("blind spots %+v", o.BlindSpots)
 			}
 			equal(t, without(whole), without(o))
+			countsWhatWasMade(t, o)
 		})
 	}
 }

@@ -100,14 +100,15 @@ func TestPolicy(t *testing.T) {
 	var policy struct {
 		Version   string
 		Statement []struct {
-			Effect, Resource string
-			Action           []string
+			Effect   string
+			Action   []string
+			Resource any
 		}
 	}
 	if err := json.Unmarshal(PolicyJSON(), &policy); err != nil {
 		t.Fatal(err)
 	}
-	if policy.Version != "2012-10-17" || len(policy.Statement) != 1 || policy.Statement[0].Effect != "Allow" || policy.Statement[0].Resource != "*" {
+	if policy.Version != "2012-10-17" || len(policy.Statement) != 2 || policy.Statement[0].Effect != "Allow" || policy.Statement[0].Resource != "*" {
 		t.Fatalf("the policy is %+v", policy)
 	}
 	actions := policy.Statement[0].Action
@@ -124,6 +125,27 @@ func TestPolicy(t *testing.T) {
 	} {
 		if got := slices.Contains(actions, tc.action); got != tc.want {
 			t.Errorf("the policy holds %s: %v, want %v", tc.action, got, tc.want)
+		}
+	}
+	inventories := policy.Statement[1]
+	if inventories.Effect != "Allow" || !slices.Equal(inventories.Action, []string{"s3:GetObject"}) {
+		t.Fatalf("%+v", inventories)
+	}
+	for key, want := range map[string]bool{
+		"source/weekly/2026-11-20T01-00Z/manifest.json":                                  true,
+		"of/source/weekly/data/d794c570-95bb-4271-9128-26023c8b4900.parquet":             true,
+		"of/source/weekly/data/d794c570-95bb-4271-9128-26023c8b4900.csv.gz":              true,
+		"of/source/weekly/2026-11-20T01-00Z/symlink.txt":                                 false,
+		"train/data/shard-0001.parquet":                                                  false,
+		"manifest.json":                                                                  false,
+		"of/source/weekly/data/d794c570-95bb-4271-9128-26023c8b4900.parquet/secrets.txt": false,
+	} {
+		got := slices.ContainsFunc(inventories.Resource.([]any), func(pattern any) bool {
+			expression := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern.(string)))
+			return regexp.MustCompile("^" + expression + "$").MatchString("arn:aws:s3:::lists/" + key)
+		})
+		if got != want {
+			t.Errorf("%s may be read: %v, want %v", key, got, want)
 		}
 	}
 }

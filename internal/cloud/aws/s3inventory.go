@@ -1,15 +1,11 @@
 package aws
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"io"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,8 +22,6 @@ const (
 	inventoryBytes = 512 << 20
 	// manifestBytes bounds a manifest.
 	manifestBytes = 8 << 20
-	// inventoryBatch is how many rows are taken at once.
-	inventoryBatch = 1000
 )
 
 // manifest is what S3 writes beside the files of an inventory (Amazon S3 User Guide,
@@ -44,30 +38,58 @@ type manifest struct {
 }
 
 // errNoInventory says that an inventory does not tell what is asked.
-var errNoInventory = errors.New("the inventory does not list all objects with size, date and class as CSV")
+var errNoInventory = errors.New("it does not tell size, date and class of all objects")
+
+// errNotRecent says that there is no inventory of the last days: it is paused, or the first
+// is not written yet. The bucket is listed, and nothing is missing.
+var errNotRecent = errors.New("there is none of the last days")
+
+// errORC says that an inventory is written in a format that is not read.
+var errORC = errors.New("it is written as ORC, which is not read: CSV and Parquet are")
 
 // inventoried reads the objects of a bucket from its newest S3 Inventory; nil where it has
 // none that tells their sizes, dates and classes, or it may not be read. Then the bucket is
-// listed.
+// listed, and a blind spot says why.
 func (p *place) inventoried(ctx context.Context, bucket string, rules []reaching) *listing {
 	out, err := p.s3.ListBucketInventoryConfigurations(ctx, &s3.ListBucketInventoryConfigurationsInput{Bucket: &bucket})
 	p.missed(ctx, "s3:ListBucketInventoryConfigurations", bucket, err)
 	if err != nil {
 		return nil
 	}
+	var failed error
 	for _, c := range out.InventoryConfigurationList {
 		if c.Destination == nil || c.Destination.S3BucketDestination == nil || !awssdk.ToBool(c.IsEnabled) ||
-			(c.Filter != nil && awssdk.ToString(c.Filter.Prefix) != "") || c.Destination.S3BucketDestination.Format != types.InventoryFormatCsv {
+			(c.Filter != nil && awssdk.ToString(c.Filter.Prefix) != "") {
 			continue
 		}
-		if l, err := p.readInventory(ctx, bucket, c, rules); err == nil {
+		l, err := p.readInventory(ctx, bucket, c, rules)
+		if err == nil {
 			return l
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
+		if !errors.Is(err, errNotRecent) {
+			failed = err
+		}
+	}
+	if failed != nil {
+		p.passedOver(bucket, failed)
 	}
 	return nil
+}
+
+// passedOver notes that a bucket is listed because its inventory cannot be read.
+func (p *place) passedOver(bucket string, err error) {
+	why := "its S3 Inventory is passed over: "
+	switch {
+	case errors.Is(err, errNoInventory), errors.Is(err, errORC):
+		why += err.Error()
+	default:
+		code, _ := reason(err)
+		why += code + ": s3:ListBucket and s3:GetObject where the inventory lies"
+	}
+	p.partly(partialKey{"s3 " + p.String(), why, "the bucket was listed instead: the ages of what the listing did not reach are not known"}, "bucket", bucket)
 }
 
 // readInventory reads the newest inventory of a configuration.
@@ -80,6 +102,9 @@ func (p *place) readInventory(ctx context.Context, bucket string, c types.Invent
 	}
 	// Folders are named by the time of the inventory, so those of the last days come last.
 	after := root + p.now().Add(-inventoryAge).Format("2006-01-02T15-04Z")
+	if to.Format == types.InventoryFormatOrc {
+		return nil, errORC
+	}
 	list, err := p.s3.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &from, Prefix: &root, Delimiter: awssdk.String("/"), StartAfter: &after})
 	if err != nil {
 		return nil, err
@@ -91,14 +116,17 @@ func (p *place) readInventory(ctx context.Context, bucket string, c types.Invent
 			continue // data and hive lie beside them
 		}
 		m, err := p.manifest(ctx, from, awssdk.ToString(folder.Prefix)+"manifest.json")
-		if err != nil {
+		if is(err, "NoSuchKey") {
 			continue // it is being written
+		}
+		if err != nil {
+			return nil, err
 		}
 		l := newListing(p.now(), rules)
 		l.seenBy = "S3 Inventory of " + at.Format(time.DateOnly)
 		return l, p.take(ctx, l, from, bucket, m)
 	}
-	return nil, errNoInventory
+	return nil, errNotRecent
 }
 
 // object opens an object of a bucket in the place's region.
@@ -122,19 +150,15 @@ func (p *place) manifest(ctx context.Context, bucket, key string) (*manifest, er
 
 // take adds the objects of an inventory to a listing.
 func (p *place) take(ctx context.Context, l *listing, from, bucket string, m *manifest) error {
-	columns, total := map[string]int{}, int64(0)
-	for i, name := range strings.Split(m.FileSchema, ",") {
-		columns[strings.TrimSpace(name)] = i
-	}
-	for _, need := range []string{"Key", "Size", "LastModifiedDate", "StorageClass"} {
-		if _, ok := columns[need]; !ok {
-			return errNoInventory
-		}
-	}
+	total := int64(0)
 	for _, f := range m.Files {
 		total += f.Size
 	}
-	if m.FileFormat != "CSV" || m.SourceBucket != bucket || total > inventoryBytes {
+	read := inventoryFormats[m.FileFormat]
+	switch {
+	case m.FileFormat == "ORC":
+		return errORC
+	case read == nil || m.SourceBucket != bucket || total > inventoryBytes:
 		return errNoInventory
 	}
 	for _, f := range m.Files {
@@ -142,7 +166,7 @@ func (p *place) take(ctx context.Context, l *listing, from, bucket string, m *ma
 		if err != nil {
 			return err
 		}
-		err = readInventoryFile(body, columns, l.add)
+		err = read(body, m.FileSchema, l.add)
 		if err = errors.Join(err, body.Close()); err != nil {
 			return err
 		}
@@ -150,51 +174,4 @@ func (p *place) take(ctx context.Context, l *listing, from, bucket string, m *ma
 	l.finish()
 	l.complete = !l.crowded
 	return nil
-}
-
-// readInventoryFile hands the current objects of a file to add, in batches.
-func readInventoryFile(r io.Reader, columns map[string]int, add func([]types.Object) string) error {
-	z, err := gzip.NewReader(r)
-	if err != nil {
-		return err
-	}
-	rows := csv.NewReader(z)
-	rows.ReuseRecord, rows.FieldsPerRecord = true, len(columns)
-	batch := make([]types.Object, 0, inventoryBatch)
-	for {
-		row, err := rows.Read()
-		if errors.Is(err, io.EOF) {
-			add(batch)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		field := func(name string) string {
-			if i, ok := columns[name]; ok {
-				return row[i]
-			}
-			return ""
-		}
-		if field("IsLatest") == "false" || field("IsDeleteMarker") == "true" {
-			continue
-		}
-		key, err := url.QueryUnescape(field("Key"))
-		if err != nil {
-			return err
-		}
-		size, err := strconv.ParseInt(field("Size"), 10, 64)
-		if err != nil || size < 0 {
-			return errNoInventory
-		}
-		modified, err := time.Parse(time.RFC3339, field("LastModifiedDate"))
-		if err != nil {
-			return err
-		}
-		batch = append(batch, types.Object{Key: &key, Size: &size, LastModified: &modified, StorageClass: types.ObjectStorageClass(field("StorageClass"))})
-		if len(batch) == inventoryBatch {
-			add(batch)
-			batch = batch[:0]
-		}
-	}
 }

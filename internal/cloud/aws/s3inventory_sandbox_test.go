@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,15 +13,19 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/test/wire"
 )
 
 // TestAgesComeFromS3Inventory: the newest inventory tells sizes, ages and classes, and
 // each object is held against the rules that are there. An inventory that is old or lacks a
-// column leaves the bucket to be listed.
+// column leaves the bucket to be listed, and so does one in ORC or one that may not be read;
+// a blind spot says so.
 func TestAgesComeFromS3Inventory(t *testing.T) {
 	environOf(t, scratch)
 	const region = "us-east-1"
@@ -45,7 +51,30 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			Transitions: []s3types.Transition{{Days: awssdk.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}},
 	}}
 	schema := "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size, LastModifiedDate, StorageClass"
-	inventoryOf := func(bucket, schema string, at time.Time) {
+	type row struct {
+		Bucket         string    `parquet:"bucket"`
+		Key            string    `parquet:"key"`
+		IsLatest       *bool     `parquet:"is_latest,optional"`
+		IsDeleteMarker *bool     `parquet:"is_delete_marker,optional"`
+		Size           int64     `parquet:"size,optional"`
+		Modified       time.Time `parquet:"last_modified_date,optional,timestamp(millisecond)"`
+		StorageClass   string    `parquet:"storage_class,optional"`
+	}
+	objects := func(bucket string) (rows []row) {
+		for _, o := range []struct {
+			key       string
+			latest    bool
+			gib, days int
+			class     string
+		}{
+			{"data/raw/a b", true, 10, 200, "STANDARD"}, {"data/tagged/a", true, 20, 200, "STANDARD"}, {"data/kept/a", true, 40, 100, "STANDARD"},
+			{"data/cold", true, 80, 400, "GLACIER"}, {"data/kept/a", false, 160, 300, "STANDARD"}, {"other", true, 1, 1, "STANDARD"},
+		} {
+			rows = append(rows, row{*name(bucket), o.key, &o.latest, awssdk.Bool(false), int64(o.gib) << 30, now.AddDate(0, 0, -o.days), o.class})
+		}
+		return rows
+	}
+	inventoryOf := func(bucket, schema string, at time.Time, format s3types.InventoryFormat) {
 		t.Helper()
 		must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: name(bucket)}))
 		put(bucket, "data/one", []byte("x"))
@@ -54,61 +83,93 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			InventoryConfiguration: &s3types.InventoryConfiguration{Id: awssdk.String("weekly"), IsEnabled: awssdk.Bool(true),
 				IncludedObjectVersions: s3types.InventoryIncludedObjectVersionsAll, Schedule: &s3types.InventorySchedule{Frequency: s3types.InventoryFrequencyWeekly},
 				Destination: &s3types.InventoryDestination{S3BucketDestination: &s3types.InventoryS3BucketDestination{
-					Bucket: awssdk.String("arn:aws:s3:::" + *name("lists")), Format: s3types.InventoryFormatCsv, Prefix: awssdk.String("of")}}}}))
-		var csv strings.Builder
-		for _, o := range []struct {
-			key, latest string
-			gib, days   int
-			class       string
-		}{
-			{"data/raw/a+b", "true", 10, 200, "STANDARD"}, {"data/tagged/a", "true", 20, 200, "STANDARD"}, {"data/kept%2Fa", "true", 40, 100, "STANDARD"},
-			{"data/cold", "true", 80, 400, "GLACIER"}, {"data/kept/a", "false", 160, 300, "STANDARD"}, {"other", "true", 1, 1, "STANDARD"},
-		} {
-			fmt.Fprintf(&csv, "%q,%q,%q,%q,%q,%q,%q,%q\n", *name(bucket), o.key, "", o.latest, "false", fmt.Sprint(o.gib<<30),
-				now.AddDate(0, 0, -o.days).Format(time.RFC3339), o.class)
-		}
+					Bucket: awssdk.String("arn:aws:s3:::" + *name("lists")), Format: format, Prefix: awssdk.String("of")}}}}))
 		var packed bytes.Buffer
-		z := gzip.NewWriter(&packed)
-		must(z.Write([]byte(csv.String())))
-		must(nil, z.Close())
+		file, extension := "Parquet", "parquet"
+		switch format {
+		case s3types.InventoryFormatParquet:
+			must(nil, parquet.Write(&packed, objects(bucket), parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(4)))
+		default:
+			file, extension = string(format), "csv.gz"
+			z := gzip.NewWriter(&packed)
+			for _, o := range objects(bucket) {
+				must(fmt.Fprintf(z, "%q,%q,%q,\"%t\",\"%t\",\"%d\",%q,%q\n", o.Bucket, url.QueryEscape(o.Key), "", *o.IsLatest, *o.IsDeleteMarker, o.Size,
+					o.Modified.Format(time.RFC3339), o.StorageClass))
+			}
+			must(nil, z.Close())
+		}
 		root := "of/" + *name(bucket) + "/weekly/"
-		put("lists", root+"data/1.csv.gz", packed.Bytes())
+		data := root + "data/d794c570-95bb-4271-9128-26023c8b4900." + extension
+		put("lists", data, packed.Bytes())
 		put("lists", root+at.Format("2006-01-02T15-04Z")+"/manifest.json", fmt.Appendf(nil,
-			`{"sourceBucket":%q,"destinationBucket":"x","version":"2016-11-30","fileFormat":"CSV","fileSchema":%q,"files":[{"key":%q,"size":%d}]}`,
-			*name(bucket), schema, root+"data/1.csv.gz", packed.Len()))
+			`{"sourceBucket":%q,"destinationBucket":"x","version":"2016-11-30","fileFormat":%q,"fileSchema":%q,"files":[{"key":%q,"size":%d}]}`,
+			*name(bucket), file, schema, data, packed.Len()))
 	}
-	inventoryOf("fresh", schema, now.AddDate(0, 0, -2))
-	inventoryOf("old", schema, now.AddDate(0, 0, -20))
-	inventoryOf("thin", "Bucket, Key", now.AddDate(0, 0, -2))
+	recent := now.AddDate(0, 0, -2)
+	inventoryOf("fresh", schema, recent, s3types.InventoryFormatCsv)
+	inventoryOf("columns", "message s3.inventory { required binary key (UTF8); }", recent, s3types.InventoryFormatParquet)
+	inventoryOf("old", schema, now.AddDate(0, 0, -20), s3types.InventoryFormatCsv)
+	inventoryOf("thin", "Bucket, Key", recent, s3types.InventoryFormatCsv)
+	inventoryOf("orc", "struct<key:string>", recent, s3types.InventoryFormatOrc)
 
 	c, err := aws.New(t.Context(), aws.Options{Regions: []string{region}, RequestsPerSecond: 10_000, Size: size})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := c.List(t.Context(), round.Query{Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true}})
-	if err != nil {
-		t.Fatal(err)
+	list := func() (map[string]*inventory.Bucket, []inventory.BlindSpot) {
+		t.Helper()
+		o, err := c.List(t.Context(), round.Query{Now: now, Kinds: map[inventory.Kind]bool{inventory.KindBucket: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]*inventory.Bucket{}
+		for _, r := range o.Resources {
+			seen[r.ID] = r.Detail.(*inventory.Bucket)
+		}
+		return seen, slices.DeleteFunc(o.BlindSpots, func(b inventory.BlindSpot) bool { return !strings.Contains(b.Why, "S3 Inventory") })
 	}
-	seen := map[string]*inventory.Bucket{}
-	for _, r := range o.Resources {
-		seen[r.ID] = r.Detail.(*inventory.Bucket)
-	}
-	for _, bucket := range []string{"old", "thin"} {
+	seen, blind := list()
+	for _, bucket := range []string{"old", "thin", "orc"} {
 		if b := seen[*name(bucket)]; b == nil || !strings.HasPrefix(b.SeenBy, "listing of 1 call") {
 			t.Errorf("%s: %+v; want it listed", bucket, b)
 		}
 	}
-	fresh := seen[*name("fresh")]
-	if want := "S3 Inventory of " + now.AddDate(0, 0, -2).Format(time.DateOnly); fresh == nil || fresh.SeenBy != want {
-		t.Fatalf("%+v; want it seen by %s", fresh, want)
+	effect := "the bucket was listed instead: the ages of what the listing did not reach are not known"
+	want := []inventory.BlindSpot{
+		{What: "s3 us-east-1", Why: "its S3 Inventory is passed over: it does not tell size, date and class of all objects on 1 bucket (inventory-test-thin)", Effect: effect},
+		{What: "s3 us-east-1", Why: "its S3 Inventory is passed over: it is written as ORC, which is not read: CSV and Parquet are on 1 bucket (inventory-test-orc)", Effect: effect},
+	}
+	byWhy := func(a, b inventory.BlindSpot) int { return strings.Compare(a.Why, b.Why) }
+	slices.SortFunc(blind, byWhy)
+	if diff := cmp.Diff(want, blind); diff != "" {
+		t.Errorf("blind spots (-want +got):\n%s", diff)
 	}
 	gib := func(n int64) inventory.Stored { return inventory.Stored{Bytes: n << 30, Objects: 1} }
-	prefixes := fresh.Prefixes.Or(nil)
-	if len(prefixes) != 2 || prefixes[0].Name != "" || prefixes[1].Name != "data/" {
-		t.Fatalf("prefixes %+v", prefixes)
+	for _, bucket := range []string{"fresh", "columns"} {
+		b := seen[*name(bucket)]
+		if want := "S3 Inventory of " + recent.Format(time.DateOnly); b == nil || b.SeenBy != want {
+			t.Errorf("%s: %+v; want it seen by %s", bucket, b, want)
+			continue
+		}
+		prefixes := b.Prefixes.Or(nil)
+		if len(prefixes) != 2 || prefixes[0].Name != "" || prefixes[1].Name != "data/" {
+			t.Fatalf("%s: prefixes %+v", bucket, prefixes)
+		}
+		p := prefixes[1]
+		if p.Standard.Bytes != 70<<30 || p.Bytes != 150<<30 || p.Reached != gib(10) || p.Perhaps != gib(20) || p.Older[90] != gib(40) || p.Older[180].Objects != 0 || !p.Complete {
+			t.Errorf("%s: %+v", bucket, p)
+		}
 	}
-	p := prefixes[1]
-	if p.Standard.Bytes != 70<<30 || p.Bytes != 150<<30 || p.Reached != gib(10) || p.Perhaps != gib(20) || p.Older[90] != gib(40) || p.Older[180].Objects != 0 || !p.Complete {
-		t.Errorf("%+v", p)
+
+	// Without the permission the buckets are listed, and that is said.
+	defer scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: "GetObject", Kind: wire.AccessDenied})()
+	seen, blind = list()
+	if b := seen[*name("columns")]; b == nil || !strings.HasPrefix(b.SeenBy, "listing of 1 call") {
+		t.Errorf("%+v; want it listed", b)
+	}
+	if !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool {
+		return b.Effect == effect && strings.HasSuffix(b.Why, "AccessDenied: s3:ListBucket and s3:GetObject where the inventory lies on 3 buckets (inventory-test-columns, inventory-test-fresh, inventory-test-thin)")
+	}) {
+		t.Errorf("nothing says that the buckets were listed: %+v", blind)
 	}
 }

@@ -39,6 +39,7 @@ func Rules() []finding.Rule {
 		{ID: "repository-no-lifecycle", Step: finding.StepStorage, Kind: inventory.KindRepository, Judge: repositoryNoLifecycle},
 		{ID: "repository-untagged", Step: finding.StepStorage, Kind: inventory.KindRepository, Judge: repositoryUntagged},
 		{ID: "database-oversized", Step: finding.StepRightsize, Kind: inventory.KindDatabase, Judge: databaseOversized},
+		{ID: "table-overprovisioned", Step: finding.StepRightsize, Kind: inventory.KindTable, Judge: tableOverprovisioned},
 		{ID: "cluster-extended-support", Step: finding.StepCommit, Kind: inventory.KindCluster, Judge: clusterExtendedSupport},
 	}
 }

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -189,6 +190,56 @@ func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}}
 	d.Fix.Undo = finding.UndoFull
 	d.ClaimShare(s, "", 1, 1, finding.WasteAndSavings)
+	return d
+}
+
+// tableOverprovisioned finds tables whose consumption never passed a small part of what is
+// provisioned. Reads and writes are measured together, and bursts shorter than a step are
+// not seen, so the saving is a bound: what is left when all of the peak were reads, which
+// cost less. Capacity that changed in the window scales by itself.
+func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
+	t, ok := s.Detail.(*inventory.Table)
+	w := s.Window
+	if !ok || s.State != inventory.StateRunning || t.OnDemand || t.ReadUnits+t.WriteUnits == 0 || !finding.Spans(w, x.Thresholds.TableIdle) {
+		return nil
+	}
+	used, capacity := w.Machine.Stats(usage.Requests), w.Machine.Stats(usage.Capacity)
+	if age, known := x.Age(s); (known && age < x.Thresholds.TableIdle) || !x.Covered(w, capacity) || !w.Fresh(capacity, x.Now) ||
+		capacity.Min < capacity.Max || used == nil || used.Max == 0 {
+		return nil
+	}
+	peak := used.Max / w.StepOf(used).Seconds()
+	all := float64(t.ReadUnits + t.WriteUnits)
+	if peak*100 >= x.Thresholds.TableUsed*all {
+		return nil
+	}
+	needed := int64(math.Ceil(peak))
+	d := &finding.Draft{Unknown: "reads and writes are not told apart, nor are bursts within " + usage.Span(w.StepOf(used)), Finding: finding.Finding{
+		Confidence: finding.Medium,
+		Because:    "at most " + usage.Number(peak*100/all, 1) + " % of its provisioned capacity is consumed",
+		Evidence: []usage.Evidence{{Signal: "consumed_units_max", Value: usage.Number(peak, 1), Window: w.To.Sub(w.From), Coverage: w.Coverage(capacity), Source: w.Source},
+			finding.Fact(s, "read_units", usage.Number(float64(t.ReadUnits), 0)), finding.Fact(s, "write_units", usage.Number(float64(t.WriteUnits), 0))},
+		Fix: advised(finding.Medium, "lower its capacity to the peak of reads and of writes with some to spare, or let it scale by itself, or switch it to on-demand"),
+	}}
+	d.Fix.Undo = finding.UndoFull
+	for _, m := range []struct {
+		meter         string
+		units, needed int64
+	}{{"reads", t.ReadUnits, needed}, {"writes", t.WriteUnits, needed - t.ReadUnits}} {
+		for i := range s.Charges {
+			c := &s.Charges[i]
+			if c.Meter != m.meter || c.Unpriced != "" || m.units == 0 {
+				continue
+			}
+			over := m.units - min(max(m.needed, 1), m.units)
+			amount, err := c.ListCost.Mul(over, m.units)
+			if err != nil {
+				d.NoPrice(s, err)
+				return d
+			}
+			d.ClaimAmount(s, m.meter, amount, finding.SavingsOnly)
+		}
+	}
 	return d
 }
 
