@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -211,6 +212,12 @@ func (a *app) printFix(s stored) {
 	line("would do", s.Fix.Action+"   risk "+string(s.Fix.Risk)+", undo "+string(s.Fix.Undo))
 	for i, rule := range s.Fix.Change.Adds() {
 		prose([]string{"adds", ""}[min(i, 1)], rule)
+	}
+	for i, id := range s.Fix.Change.Arguments.Members {
+		line([]string{"ends", ""}[min(i, 1)], id)
+	}
+	for i, k := range slices.Sorted(maps.Keys(s.Fix.Change.Arguments.Tags)) {
+		prose([]string{"writes", ""}[min(i, 1)], k+"="+s.Fix.Change.Arguments.Tags[k])
 	}
 	prose("know", s.Fix.Note)
 	if r.Lifetime != string(inventory.Ephemeral) {
