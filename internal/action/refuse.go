@@ -132,11 +132,29 @@ func kept(c *petition) string {
 		return "its tag " + inventory.TagKeepUntil + " keeps it until " + clockTime(until)
 	}
 	for _, k := range c.keeps {
-		if k.Ref == c.Resource.Ref() && c.now.Before(k.Until) {
+		switch {
+		case !c.now.Before(k.Until):
+		case k.Ref == c.Resource.Ref():
 			return k.By + " keeps it until " + clockTime(k.Until) + ": " + k.Reason
+		case c.mayEnd(k.Ref):
+			return k.By + " keeps its machine " + k.Ref.ID + " until " + clockTime(k.Until) + ": " + k.Reason
 		}
 	}
 	return ""
+}
+
+// mayEnd says whether a machine may end because its group becomes smaller.
+func (c *petition) mayEnd(ref inventory.Ref) bool {
+	g, ok := c.Resource.Detail.(*inventory.AutoScalingGroup)
+	if !ok || c.Do.Verb != policy.Scale {
+		return false
+	}
+	ids := c.Do.Members
+	if len(ids) == 0 { // the group chooses
+		ids = g.Instances
+	}
+	group := c.Resource.Ref()
+	return slices.Contains(ids, ref.ID) && ref == inventory.Ref{Cloud: group.Cloud, Account: group.Account, Region: group.Region, Kind: inventory.KindInstance, ID: ref.ID}
 }
 
 func persistent(c *petition) string {

@@ -28,6 +28,15 @@ func allowed() (Proposal, Item) {
 	return p, it
 }
 
+// smaller makes of a proposal one that ends machines of a group of three.
+func smaller(p *Proposal, it *Item, members []string) {
+	r := *p.Resource
+	r.ID, r.Kind, r.State, r.Detail = "g", inventory.KindAutoScalingGroup, inventory.StateAvailable,
+		&inventory.AutoScalingGroup{Min: 1, Desired: 3, Instances: []string{"i-1", "i-2", "i-3"}}
+	p.Resource, p.Do = &r, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, Members: members}
+	*it, _ = Climb(Item{Account: "aws/1"}, p, Round{Number: 1, Now: at})
+}
+
 // forbidden are cases that one rule alone forbids.
 var forbidden = []struct {
 	rule, name string
@@ -53,6 +62,14 @@ var forbidden = []struct {
 	{"kept", "a tag that cannot be read", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.KeepUntil = inventory.KeepForever }},
 	{"kept", "a keep", func(p *Proposal, _ *Item, keeps *[]Keep) {
 		*keeps = append(*keeps, Keep{Ref: p.Resource.Ref(), Until: at.Add(time.Second), By: "ana", Reason: "demo"})
+	}},
+	{"kept", "a keep of a machine that its group would end", func(p *Proposal, it *Item, keeps *[]Keep) {
+		smaller(p, it, []string{"i-1", "i-2"})
+		*keeps = []Keep{{Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-2"}, Until: at.Add(time.Hour)}}
+	}},
+	{"kept", "a keep of a machine of a group that chooses", func(p *Proposal, it *Item, keeps *[]Keep) {
+		smaller(p, it, nil)
+		*keeps = []Keep{{Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-3"}, Until: at.Add(time.Hour)}}
 	}},
 	{"kept", "a keep against a person", func(p *Proposal, _ *Item, keeps *[]Keep) {
 		p.ByPerson = true

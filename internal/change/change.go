@@ -78,8 +78,12 @@ type Arguments struct {
 	Count *int64 `json:"count,omitempty"`
 	Part  string `json:"part,omitempty"`
 	Group string `json:"group,omitempty"`
-	// Keys are tags whose values a person gives.
-	Keys []string `json:"keys,omitempty"`
+	// Members are the machines of a group that end, and no others; Count is how many
+	// remain then.
+	Members []string `json:"members,omitempty"`
+	// Tags are written with these values. Keys are tags whose values a person gives.
+	Tags map[string]string `json:"tags,omitempty"`
+	Keys []string          `json:"keys,omitempty"`
 	// Images are digests.
 	Images []string `json:"images,omitempty"`
 	// Region is where the resource goes, Image what it starts from.

@@ -150,13 +150,13 @@ func (k *keptResource) resource(tags inventory.TagMapping) *inventory.Resource {
 	return r
 }
 
-// newestInventory reads what the last scan saw, of whichever cloud.
-func newestInventory(dir string) (*keptInventory, error) {
+// inventories reads what the last scan of each cloud saw; none where nothing was scanned.
+func inventories(dir string) ([]keptInventory, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "inventories", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("look for the last scan: %w", err)
 	}
-	var newest *keptInventory
+	var all []keptInventory
 	for _, name := range files {
 		f, err := config.Open(name)
 		if err != nil {
@@ -173,8 +173,21 @@ func newestInventory(dir string) (*keptInventory, error) {
 		if err := errors.Join(err, f.Close()); err != nil || doc.Schema != inventorySchema {
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s holds no inventory of a scan", name), hint: "run `curfew scan` again"}
 		}
-		if newest == nil || doc.At.After(newest.At) {
-			newest = &doc
+		all = append(all, doc)
+	}
+	return all, nil
+}
+
+// newestInventory reads what the last scan saw, of whichever cloud.
+func newestInventory(dir string) (*keptInventory, error) {
+	all, err := inventories(dir)
+	if err != nil {
+		return nil, err
+	}
+	var newest *keptInventory
+	for i := range all {
+		if newest == nil || all[i].At.After(newest.At) {
+			newest = &all[i]
 		}
 	}
 	if newest == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +27,7 @@ func (a *app) newFix() *cobra.Command {
 		Use:   "fix FINDING…",
 		Short: "Carry a finding's fix out through the safety ladder, or show what it would do",
 		Long: `Looks a finding up in the last scan, by its id or any unique prefix of it, and shows
-the fix: what it does, what it saves, its risk, what to know before, how far it can
+the fix: what it does, what it saves, its risk, what refuses it, how far it can
 be undone, and the commands that do it by hand. That is all without --enforce.
 
 With --enforce it reads the resource again and climbs the ladder one step: it warns the
@@ -63,7 +64,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 			case f.enforce:
 				return a.carryOut(c.Context(), ids, f)
 			}
-			return a.fix(ids, f.output)
+			return a.fix(ids, f)
 		},
 	}
 	fl := c.Flags()
@@ -86,7 +87,7 @@ type stored struct {
 	regions []string
 }
 
-func (a *app) fix(ids []string, output string) error {
+func (a *app) fix(ids []string, f fixFlags) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -95,14 +96,22 @@ func (a *app) fix(ids []string, output string) error {
 	if err != nil {
 		return err
 	}
-	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": fixDocs(chosen, nil, nil, nil)})
+	kept, err := inventories(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	docs := fixDocs(chosen, nil, nil, nil)
+	for i, s := range chosen {
+		docs[i].Refusals = foreseen(s.Finding, kept, cfg, f, a.Now().UTC())
+	}
+	if f.output == "json" {
+		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": docs})
 	}
 	for i, s := range chosen {
 		if i > 0 {
 			plain.Fprintln(a.Stdout)
 		}
-		a.printFix(s)
+		a.printFix(s, docs[i].Refusals)
 	}
 	return nil
 }
@@ -178,7 +187,7 @@ func byHand(f report.Finding) []string {
 		Region: f.Resource.Region}, f.Fix.Change)
 }
 
-func (a *app) printFix(s stored) {
+func (a *app) printFix(s stored, refusals []refusalDoc) {
 	r := s.Resource
 	prose := func(label, text string) {
 		if text != "" {
@@ -212,12 +221,23 @@ func (a *app) printFix(s stored) {
 	for i, rule := range s.Fix.Change.Adds() {
 		prose([]string{"adds", ""}[min(i, 1)], rule)
 	}
+	for i, id := range s.Fix.Change.Arguments.Members {
+		line([]string{"ends", ""}[min(i, 1)], id)
+	}
+	for i, k := range slices.Sorted(maps.Keys(s.Fix.Change.Arguments.Tags)) {
+		prose([]string{"writes", ""}[min(i, 1)], k+"="+s.Fix.Change.Arguments.Tags[k])
+	}
 	prose("know", s.Fix.Note)
 	if r.Lifetime != string(inventory.Ephemeral) {
 		line("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
 	}
 	if needsApproval(s.Finding) {
 		prose("approval", "needed: a second person approves exactly this plan. `curfew fix "+s.ID[:min(8, len(s.ID))]+" --enforce` asks at once, and the grace period runs meanwhile")
+	}
+	for _, r := range refusals {
+		if r.Rule != byHandRule {
+			prose("refused", r.Rule+": "+r.Why)
+		}
 	}
 	label := "by hand"
 	for _, cmd := range byHand(s.Finding) {

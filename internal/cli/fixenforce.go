@@ -85,7 +85,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if cfg.Thresholds.Interruptions, err = a.interruptions(cfg); err != nil {
 		return err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags}
 	setting.Requests = requests
 	setting.Ladder = func(account string) *action.Ladder {
 		l := ladders(account)

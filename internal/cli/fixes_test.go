@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,24 +12,33 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
+	smtypes "github.com/aws/aws-sdk-go-v2/service/sagemaker/types"
 
 	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// seededFixes is the seeded account with people for all its owners; ana asks.
+// seededFixes is the seeded account with people for all its owners. Ana asks and bo
+// approves, each with AWS credentials of their own.
 type seededFixes struct {
 	*ladderTest
-	truth   *sandbox.Truth
-	regions string
+	truth       *sandbox.Truth
+	regions     string
+	asAna, asBo func()
+	// idle are machines that go on doing nothing while time passes, by their regions.
+	idle map[string]string
 }
 
 func newSeededFixes(t *testing.T) *seededFixes {
@@ -39,8 +50,66 @@ func newSeededFixes(t *testing.T) *seededFixes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.who = "ana"
-	return &seededFixes{l, truth, "--regions=" + strings.Join(truth.Regions, ",")}
+	s := &seededFixes{ladderTest: l, truth: truth, regions: "--regions=" + strings.Join(truth.Regions, ","), idle: map[string]string{}}
+	var ana, bo string
+	ana, s.asAna = l.keysOf("ana")
+	bo, s.asBo = l.keysOf("bo")
+	l.write("curfew.yaml", strings.Replace(l.read("curfew.yaml"), "approvals: {accept: [self-declared]}",
+		fmt.Sprintf("approvals: {sts_endpoint: %q}\npeople: {ana: {aws: [%q]}, bo: {aws: [%q]}}", os.Getenv("AWS_ENDPOINT_URL"), ana, bo), 1)+`owners:
+  defaults: {team: vision, project: ranking, environment: dev, cost-center: "4711"}
+`)
+	s.asAna()
+	return s
+}
+
+// endpoint makes an endpoint of machines that are far too many, measured for two weeks.
+func (s *seededFixes) endpoint(name string, machines int32) {
+	s.t.Helper()
+	api := sagemaker.NewFromConfig(s.sandbox.Config("us-east-1"))
+	var tags []smtypes.Tag
+	for k, v := range map[string]string{"owner": "ana", "team": "vision", "project": "detector", "environment": "dev", "cost-center": "1", inventory.TagLifetime: "persistent"} {
+		tags = append(tags, smtypes.Tag{Key: &k, Value: &v})
+	}
+	_, err := api.CreateModel(s.t.Context(), &sagemaker.CreateModelInput{ModelName: &name, ExecutionRoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"),
+		PrimaryContainer: &smtypes.ContainerDefinition{Image: aws.String(wire.DefaultAccount + ".dkr.ecr.us-east-1.amazonaws.com/server:1")}})
+	if err == nil {
+		_, err = api.CreateEndpointConfig(s.t.Context(), &sagemaker.CreateEndpointConfigInput{EndpointConfigName: &name, ProductionVariants: []smtypes.ProductionVariant{{
+			VariantName: aws.String("main"), ModelName: &name, InstanceType: "ml.g4dn.xlarge", InitialInstanceCount: &machines, InitialVariantWeight: aws.Float32(1)}}})
+	}
+	if err == nil {
+		_, err = api.CreateEndpoint(s.t.Context(), &sagemaker.CreateEndpointInput{EndpointName: &name, EndpointConfigName: &name, Tags: tags})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	of := []wire.Dimension{{Name: "EndpointName", Value: name}, {Name: "VariantName", Value: "main"}}
+	for metric, v := range map[string]float64{"CPUUtilization": 8, "GPUUtilization": 12, "GPUMemoryUtilization": 20, "MemoryUtilization": 20} {
+		s.report("us-east-1", "/aws/sagemaker/Endpoints", metric, of, v, 15*24*time.Hour, time.Hour)
+	}
+	s.report("us-east-1", "AWS/SageMaker", "Invocations", of, 500, 15*24*time.Hour, time.Hour)
+	made := s.clock().Add(-90 * 24 * time.Hour)
+	s.sandbox.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "EndpointName", ID: name, Set: map[string]any{"CreationTime": made, "LastModifiedTime": made}})
+}
+
+// report adds a steady value of a metric up to now.
+func (s *seededFixes) report(region, namespace, name string, of []wire.Dimension, v float64, since, step time.Duration) {
+	now := s.clock()
+	var data []wire.Datum
+	for at := now.Add(-since); !at.After(now); at = at.Add(step) {
+		data = append(data, wire.Datum{Time: at, Sum: v * 12, Min: v, Max: v, Count: 12})
+	}
+	s.sandbox.Wire.Metrics.Put(wire.DefaultAccount, region, namespace, name, of, data...)
+}
+
+// wait lets time pass in which machines that do nothing are measured.
+func (s *seededFixes) wait(d time.Duration) {
+	s.pass(d)
+	for id, region := range s.idle {
+		of := []wire.Dimension{{Name: "InstanceId", Value: id}}
+		for name, v := range map[string]float64{"CPUUtilization": 1, "NetworkIn": 100, "NetworkOut": 100} {
+			s.report(region, "AWS/EC2", name, of, v, d-time.Minute, time.Minute)
+		}
+	}
 }
 
 // scan audits the account and keeps the scan, as a person does.
@@ -74,13 +143,15 @@ func (s *seededFixes) fixes(args ...string) map[string]fixDoc {
 // approve lets another person approve what is asked for.
 func (s *seededFixes) approve(got map[string]fixDoc) {
 	s.t.Helper()
-	s.who = "bo"
+	s.asBo()
+	defer s.asAna()
 	for _, f := range got {
 		if f.State == fixAsked {
-			s.curfew(ExitDone, "approve", f.ApprovalID)
+			if out := s.curfew(ExitDone, "approve", f.ApprovalID); !strings.Contains(out, "by bo (aws-caller ") {
+				s.t.Errorf("approved by a name alone: %s", out)
+			}
 		}
 	}
-	s.who = "ana"
 }
 
 // kindOfFix is one kind of fix that is carried out, and what the provider says itself.
@@ -90,8 +161,12 @@ type kindOfFix struct {
 	shows func(s *seededFixes, f *fixDoc) bool
 	// document is what the provider holds in the place of the change's document.
 	document func(s *seededFixes, id string) string
-	// stays says that undo has nothing to take back.
-	stays bool
+	// undone says whether the provider shows again what there was.
+	undone func(s *seededFixes, f *fixDoc) bool
+	// stays says that undo has nothing to take back; quiet that nobody is warned.
+	stays, quiet bool
+	// unplanted says that the seed does not hold it.
+	unplanted bool
 }
 
 func bucketDocument(s *seededFixes, id string) string {
@@ -137,14 +212,73 @@ func endpointGone(s *seededFixes, f *fixDoc) bool {
 	return err != nil
 }
 
+func stateOf(s *seededFixes, f *fixDoc) types.InstanceStateName {
+	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeInstances(s.t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{f.Finding.Resource.ID}})
+	if err != nil || len(out.Reservations) != 1 {
+		return ""
+	}
+	return out.Reservations[0].Instances[0].State.Name
+}
+
 // machineIs says whether a machine is in the state that a change leads to.
 func machineIs(s *seededFixes, f *fixDoc) bool {
-	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeInstances(s.t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{f.Finding.Resource.ID}})
-	want := map[change.Verb]types.InstanceStateName{change.Stop: types.InstanceStateNameStopped, change.Terminate: types.InstanceStateNameTerminated}[f.Change.Verb]
-	return err == nil && len(out.Reservations) == 1 && out.Reservations[0].Instances[0].State.Name == want
+	want, known := map[change.Verb]types.InstanceStateName{change.Stop: types.InstanceStateNameStopped, change.Terminate: types.InstanceStateNameTerminated}[f.Change.Verb]
+	return known && stateOf(s, f) == want
+}
+
+func groupOf(s *seededFixes, f *fixDoc) (g astypes.AutoScalingGroup) {
+	out, err := autoscaling.NewFromConfig(s.sandbox.Config(f.Region)).DescribeAutoScalingGroups(s.t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{f.Finding.Resource.ID}})
+	if err == nil && len(out.AutoScalingGroups) == 1 {
+		g = out.AutoScalingGroups[0]
+	}
+	return g
+}
+
+func groupSize(s *seededFixes, f *fixDoc) int64 {
+	return int64(aws.ToInt32(groupOf(s, f).DesiredCapacity))
+}
+
+// groupLeft says whether exactly the members that a change names have left their group.
+func groupLeft(s *seededFixes, f *fixDoc) bool {
+	g, a := groupOf(s, f), f.Change.Arguments
+	return groupSize(s, f) == *a.Count && len(g.Instances) == int(*a.Count) && len(a.Members) == 2 &&
+		!slices.ContainsFunc(g.Instances, func(i astypes.Instance) bool { return slices.Contains(a.Members, *i.InstanceId) })
+}
+
+// machinesOf is how many machines an endpoint of one variant has.
+func machinesOf(s *seededFixes, f *fixDoc) int64 {
+	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(), &sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
+	if err != nil || len(out.ProductionVariants) != 1 {
+		return -1
+	}
+	return int64(aws.ToInt32(out.ProductionVariants[0].CurrentInstanceCount))
+}
+
+// tagsOf are those tags of a resource of EC2 that a change writes.
+func tagsOf(s *seededFixes, f *fixDoc) map[string]string {
+	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeTags(s.t.Context(), &ec2.DescribeTagsInput{Filters: []types.Filter{{Name: aws.String("resource-id"), Values: []string{f.Finding.Resource.ID}}}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	has := map[string]string{}
+	for _, t := range out.Tags {
+		if _, written := f.Change.Arguments.Tags[aws.ToString(t.Key)]; written {
+			has[aws.ToString(t.Key)] = aws.ToString(t.Value)
+		}
+	}
+	return has
+}
+
+func tagsWritten(s *seededFixes, f *fixDoc) bool {
+	return len(f.Change.Arguments.Tags) == 4 && maps.Equal(tagsOf(s, f), f.Change.Arguments.Tags)
 }
 
 var kindsOfFixes = []kindOfFix{
+	{rule: "tag-missing", shows: tagsWritten, quiet: true, undone: func(s *seededFixes, f *fixDoc) bool { return len(tagsOf(s, f)) == 0 }},
+	{rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft, undone: func(s *seededFixes, f *fixDoc) bool { return groupSize(s, f) == 3 }},
+	{rule: "inference-overprovisioned", name: "old-embedder", shows: func(s *seededFixes, f *fixDoc) bool { return machinesOf(s, f) == *f.Change.Arguments.Count }, unplanted: true,
+		undone: func(s *seededFixes, f *fixDoc) bool { return machinesOf(s, f) == 3 }},
+	{rule: "instance-idle", name: "feature-builder", shows: machineIs, undone: func(s *seededFixes, f *fixDoc) bool { return stateOf(s, f) == types.InstanceStateNameRunning }},
 	{rule: "bucket-no-lifecycle", name: "acme-vision-datasets", document: bucketDocument},
 	{rule: "checkpoint-stale", name: "acme-language-checkpoints", document: bucketDocument},
 	{rule: "bucket-multipart", name: "acme-language-uploads", document: bucketDocument},
@@ -161,6 +295,13 @@ var kindsOfFixes = []kindOfFix{
 // person, act and undo: what the provider answers itself is what the preview showed.
 func TestFixesDoWhatTheySay(t *testing.T) {
 	s := newSeededFixes(t)
+	s.endpoint("old-embedder", 3)
+	for _, r := range s.truth.Find("instance-idle") {
+		s.idle[r.ID] = r.Region
+		if r.Region == "eu-west-1" {
+			s.tagIn(r.Region, r.ID, inventory.TagLifetime, "persistent") // so that it is stopped
+		}
+	}
 	first := s.scan()
 	var planted []sandbox.Planted
 	ids := map[string]kindOfFix{}
@@ -177,6 +318,9 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 		ids[f.ID] = k
 		args = append(args, f.ID)
 		at := slices.IndexFunc(s.truth.Planted, func(p sandbox.Planted) bool { return p.Rule == k.rule && p.ID == f.Resource.ID })
+		if k.unplanted {
+			continue
+		}
 		if at < 0 {
 			t.Errorf("%s of %s was not planted, so its dollars are not known", k.rule, k.name)
 			continue
@@ -184,6 +328,15 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 		planted = append(planted, s.truth.Planted[at])
 	}
 	checkPlanted(t, first, planted) // the dollars of the seed are computed apart from the rules
+	// Two of three machines go, of the type of which another endpoint has one.
+	saved := func(rule, name string) money.Amount {
+		i := slices.IndexFunc(first.Findings, func(f report.Finding) bool { return f.Rule == rule && f.Resource.ID == name })
+		v, _ := first.Findings[i].MonthlySavingsUSD.Get()
+		return v
+	}
+	if two, one := saved("inference-overprovisioned", "old-embedder"), saved("endpoint-idle", "old-detector"); two != 2*one || one == 0 {
+		t.Errorf("two machines of an endpoint save %s, and one costs %s", two, one)
+	}
 
 	previews := s.fixes(args...)
 	before := map[string]string{}
@@ -205,11 +358,11 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 
 	enforce := append(append([]string{}, args...), "--enforce", "--scratch-disks")
 	for id, f := range s.fixes(enforce...) {
-		if f.State != fixWaiting {
+		if f.State != fixWaiting && !(ids[id].quiet && f.State == fixConfirmed) {
 			t.Errorf("%s, first run: %s %+v", ids[id].name, f.State, f.Refusals)
 		}
 	}
-	s.pass(16 * time.Minute)
+	s.wait(16 * time.Minute)
 	asked := s.fixes(enforce...)
 	for id, f := range asked {
 		if f.NeedsApproval != (f.State == fixAsked) {
@@ -224,7 +377,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 				after[id] = f
 			}
 		}
-		s.pass(2 * time.Minute)
+		s.wait(2 * time.Minute)
 	}
 	for id, k := range ids {
 		t.Run(k.rule, func(t *testing.T) {
@@ -249,7 +402,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 		k, fixed := ids[f.ID]
 		_, there := left[key(f.Rule, f.Resource.Region, f.Resource.ID)]
 		switch {
-		case fixed && there && k.document == nil:
+		case fixed && there:
 			t.Errorf("%s of %s is found again", f.Rule, k.name)
 		case !fixed && !there && !slices.ContainsFunc(kindsOfFixes, func(k kindOfFix) bool { return k.name == f.Resource.Name || k.name == f.Resource.ID }) && f.Rule == "bucket-no-lifecycle":
 			t.Errorf("%s of %s is gone, and nobody fixed it", f.Rule, f.Resource.ID)
@@ -264,12 +417,23 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 				want = ExitDenied
 			}
 			s.curfew(want, "fix", "--undo", f.Item, "--enforce", s.regions)
+			if k.undone != nil && !k.undone(s, &f) {
+				t.Errorf("after it was taken back it is not as it was: %+v", f.Change.Change)
+			}
 			if k.document != nil {
 				if now := k.document(s, f.Finding.Resource.ID); now != before[id] {
 					t.Errorf("after it was taken back there is\n%q\nand there was\n%q", now, before[id])
 				}
 			}
 		})
+	}
+}
+
+// tagIn writes a tag of a resource of EC2.
+func (s *seededFixes) tagIn(region, id, key, value string) {
+	s.t.Helper()
+	if _, err := ec2.NewFromConfig(s.sandbox.Config(region)).CreateTags(s.t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: &key, Value: &value}}}); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
@@ -354,5 +518,42 @@ func TestFixesMeetChange(t *testing.T) {
 	}
 	if f := s.fixes(left, "--enforce")[left]; f.State != fixChanged && f.State != fixGone {
 		t.Errorf("the second of two fixes: %s, want that it has changed", f.State)
+	}
+}
+
+// TestAPreviewShowsRefusals: what the last scan already shows to be in the way is shown in
+// the preview, by the rules that refuse the fix itself.
+func TestAPreviewShowsRefusals(t *testing.T) {
+	s := newSeededFixes(t)
+	for _, r := range s.truth.Find("instance-idle") {
+		s.idle[r.ID] = r.Region
+	}
+	doc := s.scan()
+	s.wait(2 * time.Minute)
+	group := s.lookup(doc, "autoscaling-sticky", "feed-workers")
+	i := slices.IndexFunc(doc.Findings, func(f report.Finding) bool { return f.ID == group })
+	member := s.lookup(doc, "instance-idle", doc.Findings[i].Fix.Change.Arguments.Members[0])
+	notebook := s.lookup(doc, "notebook-idle", "exploration-2025")
+	measure := s.lookup(doc, "telemetry-missing", "feed-experiment")
+	want := map[string]string{member: "unsaved-disk", notebook: "busy", measure: "by-hand"}
+	rules := func(f fixDoc) (out string) {
+		for _, r := range f.Refusals {
+			out += r.Rule
+		}
+		return out
+	}
+	all := []string{member, notebook, measure, s.lookup(doc, "tag-missing", "")}
+	previews, acted := s.fixes(all...), s.fixes(append(all, "--enforce")...)
+	for _, id := range all {
+		p, a := previews[id], acted[id]
+		if p.State != fixPreview || rules(p) != want[id] || rules(a) != want[id] {
+			t.Errorf("%s: the preview says %q, the fix %q, want %q: %+v", p.Finding.Rule, rules(p), rules(a), want[id], a.Refusals)
+		}
+	}
+	if f := s.fixes(member, "--scratch-disks")[member]; len(f.Refusals) != 0 {
+		t.Errorf("with scratch disks: %+v", f.Refusals)
+	}
+	if out := s.curfew(ExitDone, "fix", member); !strings.Contains(out, "refused    unsaved-disk: ") || strings.Contains(out, "refused    by-hand") {
+		t.Errorf("the table says\n%s", out)
 	}
 }

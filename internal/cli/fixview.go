@@ -7,11 +7,14 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // fixDoc is a fix in curfew.fix/v1.
@@ -46,6 +49,9 @@ type refusalDoc struct {
 	Why  string `json:"why"`
 }
 
+// byHandRule says that only people carry a fix out.
+const byHandRule = "by-hand"
+
 // fixState is where a fix stands.
 type fixState string
 
@@ -77,6 +83,32 @@ func fixDocs(chosen []stored, out *round.Result, held *holding, missed []lineVie
 	return docs
 }
 
+// foreseen are the refusals of a fix that the last scan already shows. What a machine does,
+// who keeps it, and what its provider answers is asked when the fix is carried out.
+func foreseen(f report.Finding, kept []keptInventory, cfg config.Config, flags fixFlags, now time.Time) []refusalDoc {
+	do, carried := policy.Of(f.Fix.Change)
+	if !carried || f.Resource.Cloud != "aws" {
+		return []refusalDoc{{byHandRule, "only a person carries this fix out"}}
+	}
+	do.ScratchDisks, do.SaveDisks = do.ScratchDisks || flags.scratch, do.SaveDisks || flags.save
+	does := duty.Verdict{State: duty.Idle, Until: now, Expires: now.Add(time.Hour)}
+	if kind := inventory.Kind(f.Resource.Kind); f.Confidence == finding.Low && (kind == inventory.KindEndpoint || kind == inventory.KindNotebook) {
+		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
+	}
+	for i := range kept {
+		at := slices.IndexFunc(kept[i].Resources, func(k keptResource) bool { return k.Ref == refOf(f.Resource) })
+		if at < 0 {
+			continue
+		}
+		k := &kept[i].Resources[at]
+		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: k.resource(cfg.Tags), Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
+			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: fact(k.HourlyUSD)}, action.Item{}, now, nil); refusal != nil {
+			return []refusalDoc{{refusal.Rule, refusal.Why}}
+		}
+	}
+	return []refusalDoc{}
+}
+
 // needsApproval says whether a finding's fix needs a second person.
 func needsApproval(f report.Finding) bool {
 	do, carried := policy.Of(f.Fix.Change)
@@ -105,7 +137,7 @@ func (d *fixDoc) after(out *round.Result, held *holding, missed []lineView) {
 	case slices.ContainsFunc(out.Changed, asks):
 		d.State = fixChanged
 	case slices.ContainsFunc(out.Manual, asks):
-		d.refuse("by-hand", byHandWhy(d.Finding.ID))
+		d.refuse(byHandRule, byHandWhy(d.Finding.ID))
 	}
 	for _, l := range out.Lines() {
 		if l.Source != round.FindingSource(d.Finding.ID) || d.State == fixChanged && l.Result == action.ResultWithdrawn {

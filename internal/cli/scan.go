@@ -171,7 +171,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if cfg.Thresholds.Interruptions, err = a.interruptions(cfg); err != nil {
 		return err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags, Bill: billed}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags, Bill: billed}
 	audit, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {

@@ -36,17 +36,18 @@ func (l *ladderTest) finds(rule, resource string, flags ...string) string {
 	return ""
 }
 
-// fixed returns the lines of a fix.
-func (l *ladderTest) fixed(want int, args ...string) []lineView {
+// fixed returns the lines of a fix, and where each fix stands.
+func (l *ladderTest) fixed(want int, args ...string) ([]lineView, []fixDoc) {
 	l.t.Helper()
 	var doc struct {
 		Lines []lineView `json:"lines"`
+		Fixes []fixDoc   `json:"fixes"`
 	}
 	text := l.curfew(want, append([]string{"fix", "-o", "json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		l.t.Fatalf("%v\n%s", err, text)
 	}
-	return doc.Lines
+	return doc.Lines, doc.Fixes
 }
 
 // TestUndoShowsFirst: what was stopped is started again only with --enforce, by the id
@@ -107,9 +108,12 @@ func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 	}
 	result := func(want int, id string, flags ...string) string {
 		t.Helper()
-		lines := l.fixed(want, append([]string{id, "--enforce"}, flags...)...)
-		if len(lines) != 1 || lines[0].Why == "" {
-			t.Fatalf("%d lines, want one with a reason: %+v", len(lines), lines)
+		lines, fixes := l.fixed(want, append([]string{id, "--enforce"}, flags...)...)
+		if len(lines) != 1 || lines[0].Why == "" || len(fixes) != 1 {
+			t.Fatalf("%d lines, want one with a reason: %+v, %d fixes", len(lines), lines, len(fixes))
+		}
+		if state := string(fixes[0].State); state != lines[0].Result && lines[0].Result != "observed" {
+			t.Errorf("the fix is %s, and its line says %s", state, lines[0].Result)
 		}
 		return lines[0].Result
 	}

@@ -202,3 +202,38 @@ func TestScheduleSavesTheHoursThatItStops(t *testing.T) {
 		}
 	})
 }
+
+// TestTagMissingCarriesTheTags: what the rules of owners give is written, what they do not
+// give is a person's, and without rules all is.
+func TestTagMissingCarriesTheTags(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		add  map[string]string
+		left []string
+		want change.Arguments
+		note string
+	}{
+		{"all", map[string]string{"team": "vision", "project": "ranking"}, nil, change.Arguments{Tags: map[string]string{"team": "vision", "project": "ranking"}}, ""},
+		{"some", map[string]string{"team": "vision"}, []string{"project"},
+			change.Arguments{Tags: map[string]string{"team": "vision"}, Keys: []string{"project"}}, "no rule of owners gives project"},
+		{"none", nil, []string{"team", "project"}, change.Arguments{Keys: []string{"team", "project"}}, "no rule of owners gives team, project"},
+	} {
+		f := newFixture(t)
+		f.running("i-1", "m5.large")
+		f.TagsFor = func(r *inventory.Resource) (map[string]string, []string) {
+			if r.ID != "i-1" {
+				t.Errorf("%s: asked about %s", tc.name, r.ID)
+			}
+			return tc.add, tc.left
+		}
+		fix := only(t, f.evaluate("team", "project"), "tag-missing").Fix
+		if want := (change.Change{Verb: change.Tag, Arguments: tc.want}); !fix.Change.Equal(want) || !strings.Contains(fix.Note, tc.note) {
+			t.Errorf("%s: %+v, %s; want %+v", tc.name, fix.Change, fix.Note, want)
+		}
+	}
+	f := newFixture(t)
+	f.running("i-1", "m5.large")
+	if got := only(t, f.evaluate("team"), "tag-missing").Fix.Change; !got.Equal(change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: []string{"team"}}}) {
+		t.Errorf("without rules: %+v", got)
+	}
+}

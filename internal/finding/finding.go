@@ -152,6 +152,9 @@ type Account struct {
 	CommitmentsKnown bool
 	// Bill is what was billed; nil is that no bill was supplied.
 	Bill *Bill
+	// TagsFor returns the tags that a resource is to get by rules of its owners, and the
+	// required ones that it lacks even then. Nil knows no values.
+	TagsFor func(r *inventory.Resource) (add map[string]string, left []string)
 }
 
 // Advice takes the place of fixes in a cloud that curfew only reads: people carry out what

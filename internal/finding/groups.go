@@ -34,12 +34,17 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	if spare == 0 {
 		return nil
 	}
+	ends := make([]string, spare)
+	for i, m := range idle[:spare] {
+		ends[i] = m.ID
+	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Because:    usage.Number(float64(len(idle)), 0) + " of " + Count(g.Desired, "machine") + " idle, minimum " + usage.Number(float64(g.Min), 0),
 		Evidence: []usage.Evidence{Fact(s, "desired", usage.Number(float64(g.Desired), 0)), Fact(s, "min", usage.Number(float64(g.Min), 0)),
 			usage.Fact("idle_members", usage.Number(float64(len(idle)), 0), "metrics")},
-		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(g.Desired - spare)}}, Undo: UndoPartial, Note: "lower its desired capacity; " + scaleInChooses + "; add a policy that follows demand down"},
+		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(g.Desired - spare), Members: ends}}, Undo: UndoPartial,
+			Note: "ends these idle members and no others, with their disks, and lowers its desired capacity; add a policy that follows demand down"},
 	}}
 	if policies, known := g.ScalingPolicies.Get(); known {
 		d.Evidence = append(d.Evidence, Fact(s, "scaling_policies", usage.Number(float64(policies), 0)))

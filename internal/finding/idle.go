@@ -96,7 +96,7 @@ func (x *Index) ending(s *Subject) Fix {
 	switch {
 	case groupOf(s) != "":
 		f.Change, f.Undo = change.Change{Verb: change.Scale, Arguments: change.Arguments{Group: groupOf(s)}}, UndoPartial
-		f.Note = "a member of Auto Scaling group " + groupOf(s) + ": changed only through the group; " + scaleInChooses
+		f.Note = "a member of Auto Scaling group " + groupOf(s) + ": ended only through the group, which becomes one smaller; its disks end with it"
 	case warning != "": // people may depend on it: nothing harder than a stop
 	case d.Market == inventory.Spot:
 		f.Change.Verb, f.Undo, f.Note = change.Terminate, UndoNone, "refused while its disks hold unsaved data; a spot machine may not come back"
@@ -124,9 +124,6 @@ func groupOf(s *Subject) string {
 	}
 	return s.Manager.Name
 }
-
-// scaleInChooses is what to know before a group is made smaller.
-const scaleInChooses = "the group chooses which machine it ends, with its disks: protect the busy ones first"
 
 // restart says of a machine that is stopped what may keep it from starting again.
 func restart(s *Subject) string {

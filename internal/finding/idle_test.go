@@ -579,9 +579,9 @@ func TestFixesOfIdleMachines(t *testing.T) {
 		{name: "a member is scaled through its group", machine: "g6.2xlarge",
 			change: func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup },
 			action: "scale", undo: UndoPartial, risk: Medium, note: "only through the group"},
-		{name: "the group chooses whom it ends", machine: "g6.2xlarge",
+		{name: "its disks end with a member", machine: "g6.2xlarge",
 			change: func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup },
-			action: "scale", undo: UndoPartial, risk: Medium, note: "protect the busy ones"},
+			action: "scale", undo: UndoPartial, risk: Medium, note: "disks end with it"},
 		{name: "a disk that was not seen is not deleted with the machine", machine: "m5.large",
 			change: func(r *inventory.Resource, d *inventory.Instance) {
 				ephemeral(r, d)

@@ -24,12 +24,23 @@ func tagMissing(x *Index, s *Subject) *Draft {
 		return nil
 	}
 	list := strings.Join(missing, ", ")
-	return &Draft{Stands: true, Finding: Finding{
+	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Known: true}, Cost: total, Confidence: High,
 		Because:  "no tag " + list,
 		Evidence: []usage.Evidence{Fact(s, "tags_missing", list)},
 		Fix:      Fix{Change: change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: missing}}, Risk: None, Undo: UndoFull, Note: "writes only tags; its cost can then be attributed"},
 	}}
+	if x.account.TagsFor == nil {
+		return d
+	}
+	add, left := x.account.TagsFor(s.Resource)
+	if len(add) > 0 {
+		d.Fix.Change.Arguments = change.Arguments{Tags: add, Keys: left}
+	}
+	if len(left) > 0 {
+		d.Fix.Note = Sentence(d.Fix.Note, "no rule of owners gives "+strings.Join(left, ", "))
+	}
+	return d
 }
 
 // telemetryMissing finds running accelerated machines whose accelerators nobody

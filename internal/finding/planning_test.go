@@ -2,10 +2,12 @@ package finding
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -213,8 +215,15 @@ func TestStickyGroups(t *testing.T) {
 	})
 	f := newFixture(t)
 	group(1, 3, duty.Idle, duty.Busy, duty.Idle)(f)
-	if got := only(t, f.evaluate(), "autoscaling-sticky").Fix; got.Undo != UndoPartial || !strings.Contains(got.Note, "protect the busy ones") {
-		t.Errorf("%+v; want an undo in part and a note that the group chooses whom it ends", got)
+	fix := only(t, f.evaluate(), "autoscaling-sticky").Fix
+	want := change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(1)), Members: []string{"i-1", "i-3"}}}
+	if !fix.Change.Equal(want) || fix.Undo != UndoPartial || !strings.Contains(fix.Note, "no others") {
+		t.Errorf("%+v; want the idle members by name, and an undo in part", fix)
+	}
+	g := newFixture(t)
+	group(2, 3, duty.Busy, duty.Idle, duty.Idle)(g)
+	if got := only(t, g.evaluate(), "autoscaling-sticky").Fix.Change.Arguments; !slices.Equal(got.Members, []string{"i-2"}) || *got.Count != 2 {
+		t.Errorf("with a minimum of 2 it ends %v", got.Members)
 	}
 }
 

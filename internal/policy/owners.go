@@ -100,6 +100,18 @@ func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.Ta
 	return add, left, true
 }
 
+// TagValues are the values of tags by their keys; nil for none.
+func TagValues(tags []OwnerTag) map[string]string {
+	if len(tags) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(tags))
+	for _, t := range tags {
+		out[t.Key] = t.Value
+	}
+	return out
+}
+
 // extends says whether an owner is what another is, as far as that is known.
 func extends(o, known inventory.Owner) bool {
 	same := func(is, was string) bool { return was == "" || is == was }

@@ -5,6 +5,7 @@
 package policy
 
 import (
+	"math"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/change"
@@ -118,8 +119,8 @@ type Do struct {
 	RetentionDays, To int
 	// Change is the fix that a finding priced; zero where a policy asks.
 	Change change.Change
-	// Members are the machines that scale ends in place of a size; no policy names them.
-	// Nil: the group goes down to To and chooses itself.
+	// Members are the machines that scale ends in place of a size; no policy names them,
+	// and To is ThroughGroup. Nil: the group goes down to To and chooses itself.
 	Members []string
 }
 
@@ -138,10 +139,19 @@ func Of(c change.Change) (Do, bool) {
 	case PutRetention:
 		d.RetentionDays = c.Arguments.RetentionDays
 	case Scale:
-		if c.Arguments.Count == nil {
+		switch a := c.Arguments; {
+		case a.Group != "" || len(a.Members) > 0:
+			d.To, d.Members = ThroughGroup, a.Members
+		case a.Count != nil && *a.Count >= 0 && *a.Count <= math.MaxInt32:
+			d.To = int(*a.Count)
+		default: // without a size it is never "to 0"
 			return Do{}, false
 		}
-		d.To = int(*c.Arguments.Count)
+	case Tag:
+		if len(c.Arguments.Tags) == 0 {
+			return Do{}, false
+		}
+		d.Tags = c.Arguments.Tags
 	default:
 		return Do{}, false
 	}

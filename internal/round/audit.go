@@ -33,6 +33,10 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts,
 		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown, Advice: r.Advice,
 	}
+	account.TagsFor = func(res *inventory.Resource) (map[string]string, []string) {
+		add, left, _ := e.Audit.Owners.Missing(res, e.Audit.Required, e.Audit.Tags)
+		return policy.TagValues(add), left
+	}
 	if e.Audit.Bill != nil {
 		account.Bill = &e.Audit.Bill.Bill
 	}

@@ -68,8 +68,11 @@ type Audit struct {
 	Thresholds finding.Thresholds
 	// Rules are those of the account's cloud, besides the general ones.
 	Rules []finding.Rule
-	// Required are the tags without which spend cannot be attributed.
+	// Required are the tags without which spend cannot be attributed. Owners say which
+	// tags resources get that lack them; Tags says which tags name the owner.
 	Required []string
+	Owners   policy.Owners
+	Tags     inventory.TagMapping
 	// Bill is what was billed; nil where no bill was supplied.
 	Bill *Bill
 }

@@ -50,10 +50,9 @@ func (e *Engine) untagged(r *Result, now time.Time) {
 		if len(add) == 0 {
 			continue
 		}
-		do := policy.Do{Verb: policy.Tag, Tags: map[string]string{}}
+		do := policy.Do{Verb: policy.Tag, Tags: policy.TagValues(add)}
 		var because []string
 		for _, t := range add {
-			do.Tags[t.Key] = t.Value
 			because = append(because, t.Key+"="+t.Value+" by "+t.From)
 		}
 		r.Proposals = append(r.Proposals, action.Proposal{

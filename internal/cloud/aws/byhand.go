@@ -38,6 +38,13 @@ func ByHand(s Subject, c change.Change) []string {
 	case inventory.KindBucket, inventory.KindRepository, inventory.KindLogGroup:
 		return h.stored()
 	case inventory.KindAutoScalingGroup:
+		if c.Verb == change.Scale && len(c.Arguments.Members) > 0 {
+			var out []string
+			for _, id := range c.Arguments.Members {
+				out = append(out, h.endMember(plain.Shell(id)))
+			}
+			return out
+		}
 		if c.Verb == change.Scale && c.Arguments.Count != nil {
 			return []string{h.aws("autoscaling set-desired-capacity --auto-scaling-group-name %s --desired-capacity %d", h.id, *c.Arguments.Count)}
 		}
@@ -66,6 +73,11 @@ func (h *hand) in(region, format string, a ...any) string {
 	return "aws " + fmt.Sprintf(format, a...) + " --region " + plain.Shell(region)
 }
 
+// endMember ends a machine of an Auto Scaling group, which becomes one smaller.
+func (h *hand) endMember(id string) string {
+	return h.aws("autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity", id)
+}
+
 func (h *hand) machine() []string {
 	switch a := h.Arguments; h.Verb {
 	case change.Stop:
@@ -87,7 +99,7 @@ func (h *hand) machine() []string {
 			h.aws("ec2 start-instances --instance-ids %s", h.id),
 		}
 	case change.Scale:
-		return []string{h.aws("autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity", h.id)}
+		return []string{h.endMember(h.id)}
 	case change.Schedule:
 		return h.schedule()
 	case change.UseSpot:
@@ -176,61 +188,53 @@ func (h *hand) moved() []string {
 	}
 }
 
-// tagged writes the tags that are missing; their values are a person's.
+// tagged writes the tags that are missing: those whose values are known, and those whose
+// values a person gives.
 func (h *hand) tagged() []string {
-	if len(h.Arguments.Keys) == 0 {
+	service, name := h.tagger()
+	if name == "" {
 		return nil
 	}
-	const lead = "# with the values of its owner:"
-	words := func(format string) string {
-		out := make([]string, len(h.Arguments.Keys))
-		for i, k := range h.Arguments.Keys {
-			out[i] = plain.Shell(fmt.Sprintf(format, k))
+	var out []string
+	if len(h.Arguments.Tags) > 0 {
+		out = append(out, tagCommand(service, name, h.Region, h.Arguments.Tags))
+	}
+	if len(h.Arguments.Keys) > 0 {
+		values := map[string]string{}
+		for _, k := range h.Arguments.Keys {
+			values[k] = "VALUE"
 		}
-		return strings.Join(out, " ")
+		out = append(out, "# with the values of its owner:", tagCommand(service, name, h.Region, values))
 	}
-	switch h.Kind {
-	case inventory.KindInstance, inventory.KindVolume, inventory.KindSnapshot, inventory.KindImage, inventory.KindAddress, inventory.KindNATGateway,
-		inventory.KindCapacityReservation:
-		return []string{lead, h.aws("ec2 create-tags --resources %s --tags %s", h.id, words("Key=%s,Value=VALUE"))}
-	case inventory.KindAutoScalingGroup:
-		return []string{lead, h.aws("autoscaling create-or-update-tags --tags %s",
-			words("ResourceId="+h.ID+",ResourceType=auto-scaling-group,PropagateAtLaunch=true,Key=%s,Value=VALUE"))}
-	}
-	arn := h.arn()
-	if arn == "" {
-		return nil
-	}
-	return []string{lead, h.aws("resourcegroupstaggingapi tag-resources --resource-arn-list %s --tags %s", plain.Shell(arn), words("%s=VALUE"))}
+	return out
 }
 
-// arn is the resource's name in the tagging API; empty where it is not known.
-func (h *hand) arn() string {
-	if strings.HasPrefix(h.ID, "arn:") {
-		return h.ID
+// tagger returns the service that writes tags of the resource, and the name by which it
+// knows it. S3 replaces all tags of a bucket at once, so that the tagging API adds them.
+func (h *hand) tagger() (service, name string) {
+	p := &place{region: h.Region, account: &account{id: h.Account}}
+	r := &inventory.Resource{ID: h.ID, Kind: h.Kind, Type: h.Type, Region: h.Region}
+	switch {
+	case strings.HasPrefix(h.ID, "arn:") && h.Kind != inventory.KindLoadBalancer:
+		return "tagging", h.ID
+	case h.Kind == inventory.KindVPCEndpoint:
+		return "ec2", h.ID
+	case h.Kind == inventory.KindBucket:
+		return "tagging", p.arn("s3", h.ID)
+	case h.Kind == inventory.KindCluster:
+		return "tagging", p.arn("eks", "cluster/"+h.ID)
+	case h.Kind == inventory.KindTable:
+		return "tagging", p.arn("dynamodb", "table/"+h.ID)
+	case h.Kind == inventory.KindWarehouse:
+		return "tagging", p.arn("redshift", "cluster:"+h.ID)
+	case h.Kind == inventory.KindCache:
+		return "tagging", p.arn("elasticache", "cluster:"+h.ID)
+	case h.Kind == inventory.KindDatabase && strings.HasSuffix(h.Type, ".search"):
+		r.Detail = &inventory.Database{Engine: "opensearch"}
+	case h.Kind == inventory.KindNotebook:
+		r.Detail = &inventory.Notebook{App: strings.Contains(h.ID, "/")}
 	}
-	service := func(name, rest string) string {
-		return "arn:aws:" + name + ":" + h.Region + ":" + h.Account + ":" + rest + h.ID
-	}
-	switch h.Kind {
-	case inventory.KindBucket:
-		return "arn:aws:s3:::" + h.ID
-	case inventory.KindRepository:
-		return service("ecr", "repository/")
-	case inventory.KindLogGroup:
-		return service("logs", "log-group:")
-	case inventory.KindEndpoint:
-		return service("sagemaker", "endpoint/")
-	case inventory.KindTrainingJob:
-		return service("sagemaker", "training-job/")
-	case inventory.KindNotebook:
-		if !strings.Contains(h.ID, "/") {
-			return service("sagemaker", "notebook-instance/")
-		}
-	case inventory.KindLoadBalancer:
-		return service("elasticloadbalancing", "loadbalancer/")
-	}
-	return ""
+	return p.tagService(r)
 }
 
 // saved snapshots volumes one by one and waits for each.
@@ -295,6 +299,8 @@ func (h *hand) sagemaker() []string {
 		}
 		return []string{h.aws("sagemaker update-endpoint-weights-and-capacities --endpoint-name %s --desired-weights-and-capacities VariantName=%s,DesiredInstanceCount=%d",
 			h.id, plain.Shell(h.Arguments.Part), *h.Arguments.Count)}
+	case "endpoint change-type":
+		return h.otherMachine()
 	case "notebook delete-app":
 		parts := strings.Split(h.ID, "/")
 		if len(parts) != 4 {
@@ -323,6 +329,30 @@ func (h *hand) sagemaker() []string {
 		return []string{h.aws("sagemaker stop-training-job --training-job-name %s", h.id)}
 	}
 	return nil
+}
+
+// otherMachine puts a new configuration of an endpoint in place, which differs from the
+// present one in its machines alone, and says how to go back.
+func (h *hand) otherMachine() []string {
+	to := h.Arguments.Type
+	if to == "" {
+		return nil
+	}
+	if !strings.HasPrefix(to, "ml.") {
+		to = "ml." + to
+	}
+	// A configuration's name has 63 letters at most.
+	name := "curfew-" + h.ID[:min(len(h.ID), 24)] + "-" + strings.ReplaceAll(to, ".", "-")
+	file := plain.Shell(name + ".json")
+	program := fmt.Sprintf(`del(.EndpointConfigArn, .CreationTime) | .EndpointConfigName = %q | .ProductionVariants[].InstanceType = %q`, name, to)
+	return []string{
+		"old=$(" + h.aws("sagemaker describe-endpoint --endpoint-name %s --query EndpointConfigName --output text", h.id) + ")",
+		h.aws(`sagemaker describe-endpoint-config --endpoint-config-name "$old" --output json`) + " | jq " + plain.Shell(program) + " > " + file,
+		h.aws("sagemaker create-endpoint-config --cli-input-json %s", plain.Shell("file://"+name+".json")),
+		h.aws("sagemaker update-endpoint --endpoint-name %s --endpoint-config-name %s", h.id, plain.Shell(name)),
+		"# undo:",
+		h.aws(`sagemaker update-endpoint --endpoint-name %s --endpoint-config-name "$old"`, h.id),
+	}
 }
 
 // imagesOfCall is how many images one call deletes at most (Amazon ECR API reference,

@@ -9,6 +9,7 @@ import (
 )
 
 func TestByHand(t *testing.T) {
+	tagged := change.Change{Verb: change.Tag, Arguments: change.Arguments{Tags: map[string]string{"team": "vision"}}}
 	for _, tc := range []struct {
 		name   string
 		kind   inventory.Kind
@@ -36,7 +37,33 @@ func TestByHand(t *testing.T) {
 		{"an endpoint", inventory.KindEndpoint, "chat", change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(2)), Part: "main"}},
 			"aws sagemaker update-endpoint-weights-and-capacities --endpoint-name chat --desired-weights-and-capacities VariantName=main,DesiredInstanceCount=2 --region us-east-1"},
 		{"tags of a bucket", inventory.KindBucket, "b", change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: []string{"team", "cost center"}}},
-			"# with the values of its owner:\naws resourcegroupstaggingapi tag-resources --resource-arn-list arn:aws:s3:::b --tags team=VALUE 'cost center=VALUE' --region us-east-1"},
+			"# with the values of its owner:\naws resourcegroupstaggingapi tag-resources --resource-arn-list arn:aws:s3:::b --tags 'cost center=VALUE,team=VALUE' --region us-east-1"},
+		{"tags that rules know, and one that they do not", inventory.KindInstance, "i-1",
+			change.Change{Verb: change.Tag, Arguments: change.Arguments{Tags: map[string]string{"team": "vision", "project": "ranking"}, Keys: []string{"user"}}},
+			"aws ec2 create-tags --resources i-1 --tags Key=project,Value=ranking Key=team,Value=vision --region us-east-1\n# with the values of its owner:\n" +
+				"aws ec2 create-tags --resources i-1 --tags Key=user,Value=VALUE --region us-east-1"},
+		{"a value that the shorthand cannot hold", inventory.KindFileSystem, "fs-1", change.Change{Verb: change.Tag, Arguments: change.Arguments{Tags: map[string]string{"team": "a,b"}}},
+			`aws fsx tag-resource --resource-arn arn:aws:fsx:us-east-1:123456789012:file-system/fs-1 --tags '[{"Key":"team","Value":"a,b"}]' --region us-east-1`},
+		{"tags of a database", inventory.KindDatabase, "db-1", tagged,
+			"aws rds add-tags-to-resource --resource-name arn:aws:rds:us-east-1:123456789012:db:db-1 --tags Key=team,Value=vision --region us-east-1"},
+		{"tags of a secret", inventory.KindSecret, "prod/key", tagged,
+			"aws secretsmanager tag-resource --secret-id prod/key --tags Key=team,Value=vision --region us-east-1"},
+		{"tags of a log group", inventory.KindLogGroup, "/a", tagged,
+			"aws logs tag-resource --resource-arn arn:aws:logs:us-east-1:123456789012:log-group:/a --tags team=vision --region us-east-1"},
+		{"tags of a cluster", inventory.KindCluster, "c", tagged,
+			"aws resourcegroupstaggingapi tag-resources --resource-arn-list arn:aws:eks:us-east-1:123456789012:cluster/c --tags team=vision --region us-east-1"},
+		{"the machines of a group that end", inventory.KindAutoScalingGroup, "workers",
+			change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(1)), Members: []string{"i-1", "i-2"}}},
+			"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-1 --should-decrement-desired-capacity --region us-east-1\n" +
+				"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-2 --should-decrement-desired-capacity --region us-east-1"},
+		{"a group without a size", inventory.KindAutoScalingGroup, "workers", change.Change{Verb: change.Scale}, ""},
+		{"an endpoint on another machine", inventory.KindEndpoint, "chat", change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.xlarge"}},
+			"old=$(aws sagemaker describe-endpoint --endpoint-name chat --query EndpointConfigName --output text --region us-east-1)\n" +
+				`aws sagemaker describe-endpoint-config --endpoint-config-name "$old" --output json --region us-east-1 | jq 'del(.EndpointConfigArn, .CreationTime) | ` +
+				`.EndpointConfigName = "curfew-chat-ml-g5-xlarge" | .ProductionVariants[].InstanceType = "ml.g5.xlarge"' > curfew-chat-ml-g5-xlarge.json` + "\n" +
+				"aws sagemaker create-endpoint-config --cli-input-json file://curfew-chat-ml-g5-xlarge.json --region us-east-1\n" +
+				"aws sagemaker update-endpoint --endpoint-name chat --endpoint-config-name curfew-chat-ml-g5-xlarge --region us-east-1\n# undo:\n" +
+				`aws sagemaker update-endpoint --endpoint-name chat --endpoint-config-name "$old" --region us-east-1`},
 		{"images without a tag", inventory.KindRepository, "r", change.Change{Verb: change.DeleteUntagged, Arguments: change.Arguments{Images: []string{"sha256:a", "sha256:b"}}},
 			"aws ecr batch-delete-image --repository-name r --image-ids imageDigest=sha256:a imageDigest=sha256:b --region us-east-1"},
 		{"the lifecycle of a bucket, as the CLI takes it", inventory.KindBucket, "b",

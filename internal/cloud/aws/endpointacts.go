@@ -66,7 +66,9 @@ func planEndpointScale(ctx context.Context, s *site, r *inventory.Resource, do p
 	if err := serves(r.ID, out.EndpointStatus); err != nil {
 		return nil, err
 	}
-	switch {
+	switch part := do.Change.Arguments.Part; {
+	case part != "" && part != now.Variant:
+		return nil, refusal("changed", "endpoint %s has variant %s in the place of %s", r.ID, now.Variant, part)
 	case do.To < 1:
 		return nil, refusal("at-minimum", "endpoint %s has to keep one machine; deleting it ends the last", r.ID)
 	case do.To >= int(now.Count) || do.To >= int(wanted):

@@ -187,15 +187,21 @@ func restoreTags(ctx context.Context, s *site, t action.Task) error {
 	return nil
 }
 
+// arn is a resource's name in all of AWS. Buckets are the same in all regions and accounts.
+func (p *place) arn(service, rest string) string {
+	partition, region, id := partitions[0].name, p.region, p.account.id
+	if x := partitionOf(p.region); x != nil {
+		partition = x.name
+	}
+	if service == "s3" {
+		region, id = "", ""
+	}
+	return strings.Join([]string{"arn", partition, service, region, id, rest}, ":")
+}
+
 // tagService returns the service that tags a resource, and the name by which it knows it.
 func (p *place) tagService(r *inventory.Resource) (service, name string) {
-	arn := func(service, rest string) string {
-		partition := partitions[0].name
-		if x := partitionOf(p.region); x != nil {
-			partition = x.name
-		}
-		return strings.Join([]string{"arn", partition, service, p.region, p.account.id, rest}, ":")
-	}
+	arn := p.arn
 	switch r.Kind {
 	case inventory.KindInstance, inventory.KindVolume, inventory.KindSnapshot, inventory.KindImage, inventory.KindNATGateway, inventory.KindCapacityReservation:
 		return "ec2", r.ID

@@ -2,6 +2,10 @@ package aws
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -14,36 +18,83 @@ import (
 func KeepByHand(r *inventory.Resource, until time.Time) string {
 	p := &place{region: r.Region, account: &account{id: r.Account}}
 	service, name := p.tagService(r)
-	key, value := inventory.TagKeepUntil, until.UTC().Format(time.RFC3339)
-	pair, name := plain.Shell("Key="+key+",Value="+value), plain.Shell(name)
-	aws := func(format string, a ...any) string {
-		return "aws " + fmt.Sprintf(format, a...) + " --region " + plain.Shell(r.Region)
+	return tagCommand(service, name, r.Region, map[string]string{inventory.TagKeepUntil: until.UTC().Format(time.RFC3339)})
+}
+
+// tagCommand returns the AWS CLI command by which a service writes tags of a resource and
+// leaves the others alone; empty for a service that has none.
+func tagCommand(service, name, region string, tags map[string]string) string {
+	calls := map[string]string{
+		"ec2": "ec2 create-tags --resources %s --tags %s", "ecr": "ecr tag-resource --resource-arn %s --tags %s",
+		"logs": "logs tag-resource --resource-arn %s --tags %s", "sagemaker": "sagemaker add-tags --resource-arn %s --tags %s",
+		"elb": "elb add-tags --load-balancer-names %s --tags %s", "elbv2": "elbv2 add-tags --resource-arns %s --tags %s",
+		"efs": "efs tag-resource --resource-id %s --tags %s", "fsx": "fsx tag-resource --resource-arn %s --tags %s",
+		"rds": "rds add-tags-to-resource --resource-name %s --tags %s", "es": "opensearch add-tags --arn %s --tag-list %s",
+		"secretsmanager": "secretsmanager tag-resource --secret-id %s --tags %s",
+		"tagging":        "resourcegroupstaggingapi tag-resources --resource-arn-list %s --tags %s",
 	}
-	switch service {
-	case "ec2":
-		return aws("ec2 create-tags --resources %s --tags %s", name, pair)
-	case "ecr":
-		return aws("ecr tag-resource --resource-arn %s --tags %s", name, pair)
-	case "logs":
-		return aws("logs tag-resource --resource-arn %s --tags %s", name, plain.Shell(key+"="+value))
-	case "sagemaker":
-		return aws("sagemaker add-tags --resource-arn %s --tags %s", name, pair)
-	case "autoscaling":
-		return aws("autoscaling create-or-update-tags --tags %s", plain.Shell("ResourceId="+r.ID+",ResourceType=auto-scaling-group,PropagateAtLaunch=false,Key="+key+",Value="+value))
-	case "elb":
-		return aws("elb add-tags --load-balancer-names %s --tags %s", name, pair)
-	case "elbv2":
-		return aws("elbv2 add-tags --resource-arns %s --tags %s", name, pair)
-	case "efs":
-		return aws("efs tag-resource --resource-id %s --tags %s", name, pair)
-	case "fsx":
-		return aws("fsx tag-resource --resource-arn %s --tags %s", name, pair)
-	case "rds":
-		return aws("rds add-tags-to-resource --resource-name %s --tags %s", name, pair)
-	case "es":
-		return aws("opensearch add-tags --arn %s --tag-list %s", name, pair)
-	case "secretsmanager":
-		return aws("secretsmanager tag-resource --secret-id %s --tags %s", name, pair)
+	command := ""
+	switch call, known := calls[service]; {
+	case service == "autoscaling":
+		command = "autoscaling create-or-update-tags --tags " + tagWords(tags, func(k, v string) any {
+			return groupTagWord{name, "auto-scaling-group", false, k, v}
+		}, "ResourceId="+name+",ResourceType=auto-scaling-group,PropagateAtLaunch=false,")
+	case !known:
+		return ""
+	case service == "logs" || service == "tagging":
+		command = fmt.Sprintf(call, plain.Shell(name), tagMap(tags))
+	default:
+		command = fmt.Sprintf(call, plain.Shell(name), tagWords(tags, func(k, v string) any { return tagWord{k, v} }, ""))
 	}
-	return ""
+	return "aws " + command + " --region " + plain.Shell(region)
+}
+
+// tagWord and groupTagWord are tags as the AWS CLI takes them in JSON.
+type tagWord struct{ Key, Value string }
+
+type groupTagWord struct {
+	ResourceID        string `json:"ResourceId"`
+	ResourceType      string
+	PropagateAtLaunch bool
+	Key, Value        string
+}
+
+// plainWord is what the shorthand of the AWS CLI takes as it is; all else is written in
+// JSON.
+var plainWord = regexp.MustCompile(`^[\w.:/@+-]([\w.:/@+ -]*[\w.:/@+-])?$`)
+
+func plainTags(tags map[string]string) bool {
+	for k, v := range tags {
+		if !plainWord.MatchString(k) || !plainWord.MatchString(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// tagWords writes a list of tags as words of the shell; before stands before each in the
+// shorthand.
+func tagWords(tags map[string]string, one func(key, value string) any, before string) string {
+	var list []any
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		list = append(list, one(k, tags[k]))
+		words = append(words, plain.Shell(before+"Key="+k+",Value="+tags[k]))
+	}
+	if plainTags(tags) {
+		return strings.Join(words, " ")
+	}
+	return plain.Shell(encoded(list))
+}
+
+// tagMap writes tags as the one word in which the AWS CLI takes a map.
+func tagMap(tags map[string]string) string {
+	if !plainTags(tags) {
+		return plain.Shell(encoded(tags))
+	}
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		words = append(words, k+"="+tags[k])
+	}
+	return plain.Shell(strings.Join(words, ","))
 }
