@@ -16,7 +16,7 @@ import (
 )
 
 // side is how many schedules run at a time: mostly they wait.
-const side = 6
+const side = 10
 
 // number reads an environment variable.
 func number(t *testing.T, name string, otherwise uint64) uint64 {
