@@ -488,6 +488,11 @@ func (w *world) mortal(ctx context.Context, h *host, at int64, o order, out, err
 	return 0, false
 }
 
+// named returns a machine by its name.
+func (w *world) named(name string) *machine {
+	return w.machines[slices.IndexFunc(w.machines, func(m *machine) bool { return m.name == name })]
+}
+
 func (w *world) databaseURL() string {
 	return fmt.Sprintf("postgres://curfew@127.0.0.1:%d/%s?sslmode=disable", w.tcp.Port(), w.database.name)
 }
