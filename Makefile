@@ -12,7 +12,11 @@ TOOL     := go tool -modfile=tools/go.mod
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long vuln bench fmt golden aws-sandbox clean
+# How many schedules of the storm, from which seed; without a seed a random one is printed.
+SCHEDULES ?= 2000
+SEED ?=
+
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln bench fmt golden aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +51,9 @@ fuzz: ## every fuzz target, FUZZBUDGET seconds in all
 
 fuzz-long: ## every fuzz target, an hour in all
 	./test/fuzz.sh 3600
+
+storm: ## SCHEDULES random schedules of faults, wrong clocks and kills, from SEED
+	STORM_SCHEDULES=$(SCHEDULES) STORM_SEED=$(SEED) go test ./test/storm -run '^TestStorm$$' -v -count=1 -timeout 0
 
 vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh

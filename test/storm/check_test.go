@@ -1,0 +1,235 @@
+package storm
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// check looks at the provider and at the state, and returns what must not be.
+func (w *world) check(ctx context.Context) (wrong []string, err error) {
+	db, err := w.open()
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
+	w.checkCalls(bad)
+	for _, do := range []func(context.Context, *sql.DB, func(string, ...any)) error{w.checkOutcomes, w.checkBudget, w.checkCharges, w.checkSnapshots} {
+		if err := do(ctx, db, bad); err != nil {
+			return wrong, err
+		}
+	}
+	return wrong, nil
+}
+
+// checkCalls holds every call that ended a machine against what was true when it came.
+func (w *world) checkCalls(bad func(string, ...any)) {
+	ended := map[string]call{}
+	var admitted []time.Time
+	for _, c := range w.calls {
+		if c.action != "TerminateInstances" && c.action != "StopInstances" || c.again {
+			continue
+		}
+		for _, id := range c.ids {
+			i := slices.IndexFunc(w.machines, func(m *machine) bool { return m.id == id })
+			if i < 0 {
+				bad("%s of %s, which nobody made", c.action, id)
+				continue
+			}
+			if before, twice := ended[id]; twice && before.command != c.command && c.staled == 0 && !c.running[id] {
+				bad("#%d %s of %s, which #%d had done", c.command, c.action, id, before.command)
+			}
+			if _, twice := ended[id]; !twice {
+				ended[id] = c
+				admitted = append(admitted, c.at)
+				w.checkEnd(w.machines[i], c, bad)
+			}
+		}
+	}
+	slices.SortFunc(admitted, time.Time.Compare)
+	for i, at := range admitted {
+		// An hour by clocks that may differ by half a minute.
+		if j := i + w.perHour; j < len(admitted) && admitted[j].Sub(at) < time.Hour-2*time.Minute {
+			bad("more than %d were ended in the hour from %s", w.perHour, at.Format(time.TimeOnly))
+		}
+	}
+}
+
+// checkEnd holds the call that ended a machine against what was true of the machine.
+func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
+	say := func(format string, a ...any) {
+		bad("#%d on %s ended %s %s at %s: %s", c.command, c.host.name, m.name, m.id, c.at.Format(time.TimeOnly), fmt.Sprintf(format, a...))
+	}
+	if m.never {
+		say("nothing may end it")
+	}
+	if m.kept > 0 && m.kept < c.command && (m.keptBy == "command" || c.staled == 0) {
+		say("it was kept by %s after #%d", m.keptBy, m.kept)
+	}
+	for _, f := range w.freezes {
+		if f.from < c.command && (f.to == 0 || c.command <= f.to) {
+			say("everything was frozen by #%d", f.from)
+		}
+	}
+	warned := slices.ContainsFunc(w.warned[m.id], func(at time.Time) bool { return c.at.Sub(at) >= grace-time.Minute })
+	if !warned {
+		say("nobody was warned %s before: %v", grace, w.warned[m.id])
+	}
+	now := int(c.at.Sub(w.began) / time.Minute)
+	for t := now - int((idleFor+grace)/time.Minute) + 2; t < now-2; t++ {
+		if m.busy[t] {
+			say("it worked %d minutes before", now-t)
+			break
+		}
+	}
+}
+
+// checkOutcomes: what is confirmed is so, and what is so has its intent.
+func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
+	said := map[string]map[string]int{} // by machine and word
+	most := map[string]map[string]int{} // the same of one of its items
+	rows, err := db.QueryContext(ctx, "SELECT resource, item, what, COUNT(*) FROM audit GROUP BY resource, item, what")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var resource, item, what string
+		var n int
+		if err := rows.Scan(&resource, &item, &what, &n); err != nil {
+			return err
+		}
+		if said[resource] == nil {
+			said[resource], most[resource] = map[string]int{}, map[string]int{}
+		}
+		said[resource][what] += n
+		most[resource][what] = max(most[resource][what], n)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, m := range w.machines {
+		state, got := w.state(m.id), said[m.ref]
+		ended := state != "running"
+		steps := 1
+		if m.name == "unsaved" && strings.Contains(w.verb, "terminate") {
+			steps = 2
+		}
+		switch {
+		case most[m.ref]["confirmed"] >= steps && !ended:
+			bad("%s %s is confirmed and %s", m.name, m.id, state)
+		case ended && got["intent"] == 0:
+			bad("%s %s is %s without an intent", m.name, m.id, state)
+		case ended && most[m.ref]["confirmed"] != steps:
+			bad("%s %s is %s, confirmed %d times of %d", m.name, m.id, state, most[m.ref]["confirmed"], steps)
+		}
+		called := slices.ContainsFunc(w.calls, func(c call) bool { return slices.Contains(c.ids, m.id) && c.action != "CreateSnapshots" })
+		if ended && !called {
+			bad("%s %s is %s, and nobody called", m.name, m.id, state)
+		}
+		if ended {
+			w.base.ended.Add(1)
+		}
+	}
+	return nil
+}
+
+// checkBudget: what is held and settled fits the budget, and what was let in is held.
+func (w *world) checkBudget(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
+	var held int64
+	var n int
+	if err := db.QueryRowContext(ctx, "SELECT COUNT(*), CAST(COALESCE(SUM(CASE WHEN state = 'held' THEN amount WHEN state = 'settled' THEN actual ELSE 0 END), 0) AS BIGINT) FROM holds").Scan(&n, &held); err != nil {
+		return err
+	}
+	if amount := money.Amount(held); amount > budgetUSD*money.USD {
+		bad("%s is held and spent of a budget of $%d", amount.Cents(), budgetUSD)
+	}
+	if n < w.allowed {
+		bad("%d were let in, and %d are held", w.allowed, n)
+	}
+	w.base.holds.Add(int64(n))
+	return nil
+}
+
+// checkCharges: a machine is charged for the time in which it ran and was observed.
+func (w *world) checkCharges(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
+	rows, err := db.QueryContext(ctx, "SELECT r.resource_id, CAST(SUM(e.seconds) AS BIGINT), CAST(SUM(e.amount) AS BIGINT) FROM ledger_entries e JOIN ledger_resources r ON r.id = e.resource GROUP BY r.resource_id")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	charged := map[string]float64{}
+	for rows.Next() {
+		var id string
+		var seconds, amount int64
+		if err := rows.Scan(&id, &seconds, &amount); err != nil {
+			return err
+		}
+		charged[id] = float64(amount) / float64(money.USD)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	const hourly, slack = 0.42, 2.0 / 60 * 0.42
+	for _, m := range w.machines {
+		until := w.clock()
+		for _, c := range w.calls {
+			if (c.action == "TerminateInstances" || c.action == "StopInstances") && slices.Contains(c.ids, m.id) {
+				until = c.at
+				break
+			}
+		}
+		most := until.Sub(w.began.Add(-age)).Hours() * hourly
+		least := 0.0
+		if last := w.lastOK; !w.firstOK.IsZero() {
+			if until.Before(last) {
+				last = until
+			}
+			least = math.Max(0, last.Sub(w.firstOK).Hours()*hourly)
+		}
+		if got := charged[m.id]; got > most+slack || got < least-slack {
+			bad("%s %s is charged $%.4f, it is between $%.4f and $%.4f", m.name, m.id, got, least, most)
+		}
+	}
+	return nil
+}
+
+// checkSnapshots: each disk that goes with its machine is saved before, and once for each
+// time that the ladder was climbed so far.
+func (w *world) checkSnapshots(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
+	var climbed int
+	if err := db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT item) FROM audit WHERE what = 'intent' AND resource = $1", w.named("unsaved").ref).Scan(&climbed); err != nil {
+		return err
+	}
+	out, err := w.direct.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"curfew:*"}}}})
+	if err != nil {
+		return err
+	}
+	repeated := slices.ContainsFunc(w.calls, func(c call) bool { return c.again && strings.HasPrefix(c.action, "CreateSnapshot") })
+	byVolume := map[string]int{}
+	for _, s := range out.Snapshots {
+		byVolume[*s.VolumeId]++
+	}
+	for volume, n := range byVolume {
+		if n > climbed && !repeated {
+			bad("%s was saved %d times of %d", volume, n, climbed)
+		}
+	}
+	for _, m := range w.machines {
+		if m.name == "unsaved" && strings.Contains(w.verb, "terminate") && w.state(m.id) != "running" && len(byVolume) == 0 {
+			bad("%s %s is gone, and its disk was not saved", m.name, m.id)
+		}
+	}
+	return nil
+}

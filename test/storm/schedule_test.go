@@ -1,0 +1,240 @@
+package storm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// skews are by how much clocks of hosts are ahead.
+var skews = []time.Duration{0, 0, 0, 10 * time.Second, -20 * time.Second, 61 * time.Minute, 100 * time.Minute, -61 * time.Minute, -5 * time.Minute, 5 * time.Hour, 30 * 24 * time.Hour}
+
+func (w *world) skew() time.Duration { return skews[w.rng.IntN(len(skews))] }
+
+// play carries out the schedule of the world's seed, and then lets everything settle in good
+// weather.
+func (w *world) play(ctx context.Context) error {
+	shared := w.database != nil
+	for i, h := range w.hosts {
+		if shared {
+			h.data = h.dir + "/data"
+			if i > 0 {
+				h.skew = w.skew()
+			}
+		} else {
+			h.boot = "b0" // one computer, on which several processes run
+		}
+	}
+	if !shared { // a file's first reading of a clock is believed, as docs/costs.md says
+		w.enforce(ctx, w.hosts[0], ending{})
+	}
+	for range 8 + w.rng.IntN(7) {
+		if err := w.pass(ctx, []time.Duration{0, 1, 3, 5, 8, 12, 16}[w.rng.IntN(7)]*time.Minute); err != nil {
+			return err
+		}
+		if !shared && w.rng.IntN(4) == 0 {
+			skew := w.skew()
+			for _, h := range w.hosts {
+				h.skew = skew
+			}
+		}
+		w.weather()
+		if err := w.step(ctx); err != nil {
+			return err
+		}
+		w.calm()
+	}
+	return w.settle(ctx)
+}
+
+// weather lets things go wrong from now on, or not.
+func (w *world) weather() {
+	chances := []float64{0, 0.02, 0.05, 0.15}
+	http, tcp := chances[w.rng.IntN(len(chances))], chances[w.rng.IntN(3)]/2
+	for _, h := range w.hosts {
+		h.proxy.Storm(w.rng.Uint64(), http)
+	}
+	if w.tcp != nil {
+		w.tcp.Storm(w.rng.Uint64(), tcp)
+	}
+	w.mu.Lock()
+	w.refusing = w.rng.IntN(15) == 0
+	w.mu.Unlock()
+}
+
+func (w *world) calm() {
+	for _, h := range w.hosts {
+		h.proxy.Calm()
+	}
+	if w.tcp != nil {
+		w.tcp.Calm()
+	}
+	w.mu.Lock()
+	w.refusing = false
+	w.mu.Unlock()
+}
+
+func (w *world) host() *host { return w.hosts[w.rng.IntN(len(w.hosts))] }
+
+// ending draws whether a command is ended before its time.
+func (w *world) ending() ending {
+	if w.rng.IntN(4) > 0 {
+		return ending{}
+	}
+	return ending{at: int64(1 + w.rng.IntN(25)), kill: w.rng.IntN(2) == 0}
+}
+
+var enforcing = []string{"enforce", "--once", "--enforce", "--policy", "policies.yaml", "-o", "json"}
+
+// enforce makes a pass.
+func (w *world) enforce(ctx context.Context, h *host, end ending) result {
+	at := w.clock()
+	r := w.curfew(ctx, h, end, enforcing...)
+	var doc struct {
+		BlindSpots []any `json:"blind_spots"`
+		Lines      []struct {
+			Resource, Result, Why string
+		}
+	}
+	if json.Unmarshal([]byte(r.out), &doc) == nil {
+		for _, l := range doc.Lines {
+			w.note("    %s %s %s", l.Resource[strings.LastIndex(l.Resource, "/")+1:], l.Result, l.Why)
+		}
+		if len(doc.BlindSpots) == 0 && h.skew.Abs() <= 20*time.Second && (r.exit == cliDone || r.exit == cliPartial || r.exit == cliDenied) && !strings.Contains(r.errs, "record the round") {
+			w.mu.Lock()
+			if w.firstOK.IsZero() {
+				w.firstOK = at
+			}
+			w.lastOK = at
+			w.mu.Unlock()
+		}
+	}
+	return r
+}
+
+// The exit codes after which a pass has read and charged.
+const (
+	cliDone    = 0
+	cliDenied  = 4
+	cliPartial = 5
+)
+
+// step is one thing that people or cron do.
+func (w *world) step(ctx context.Context) error {
+	switch n := w.rng.IntN(22); {
+	case n < 11:
+		w.enforce(ctx, w.host(), w.ending())
+	case n < 14:
+		var both sync.WaitGroup
+		for _, h := range w.hosts {
+			end := w.ending()
+			both.Go(func() { w.enforce(ctx, h, end) })
+		}
+		both.Wait()
+	case n < 17:
+		var all sync.WaitGroup
+		for _, h := range w.hosts {
+			file, end := fmt.Sprintf("job-%d.yaml", w.rng.IntN(jobs)), w.ending()
+			all.Go(func() { w.gate(ctx, h, end, file) })
+		}
+		all.Wait()
+	case n < 18:
+		return w.endHold(ctx)
+	case n < 19:
+		m := w.machines[w.rng.IntN(len(w.machines))]
+		if r := w.curfew(ctx, w.host(), ending{}, "keep", m.ref, "--for", "240h", "--reason", "storm"); r.exit == cliDone && m.kept == 0 {
+			m.kept, m.keptBy = r.number, "command"
+		}
+	case n < 20:
+		return w.tagKeep(ctx)
+	default:
+		return w.freeze(ctx)
+	}
+	return nil
+}
+
+func (w *world) gate(ctx context.Context, h *host, end ending, file string) {
+	r := w.curfew(ctx, h, end, "gate", file, "-o", "json")
+	if r.exit == cliDone && !r.killed {
+		w.mu.Lock()
+		w.allowed++
+		w.mu.Unlock()
+	}
+}
+
+// tagKeep exempts a machine as its owner does in the provider's console.
+func (w *world) tagKeep(ctx context.Context) error {
+	m := w.machines[w.rng.IntN(len(w.machines))]
+	_, err := w.direct.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.id}, Tags: []types.Tag{{Key: aws.String(inventory.TagKeepUntil),
+		Value: aws.String(w.began.Add(60 * 24 * time.Hour).Format(time.RFC3339))}}})
+	if err == nil && m.kept == 0 {
+		m.kept, m.keptBy = w.commands.Load(), "tag"
+		w.note("keep by tag of %s", m.id)
+	}
+	return err
+}
+
+// freeze stops everything, or lets it go on.
+func (w *world) freeze(ctx context.Context) error {
+	last := len(w.freezes) - 1
+	if last >= 0 && w.freezes[last].to == 0 {
+		w.freezes[last].to = w.commands.Load() // it may or may not take effect
+		w.curfew(ctx, w.host(), ending{}, "unfreeze", "--reason", "storm")
+		return nil
+	}
+	if r := w.curfew(ctx, w.host(), ending{}, "freeze", "--reason", "storm"); r.exit == cliDone {
+		w.freezes = append(w.freezes, event{from: r.number})
+	}
+	return nil
+}
+
+// endHold gives a hold back, or settles it.
+func (w *world) endHold(ctx context.Context) error {
+	db, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var id string
+	if db.QueryRowContext(ctx, "SELECT id FROM holds WHERE state = 'held' ORDER BY id LIMIT 1").Scan(&id) != nil {
+		return nil // there is none, or no state yet
+	}
+	if w.rng.IntN(2) == 0 {
+		w.curfew(ctx, w.host(), ending{}, "budget", "release", id)
+	} else {
+		w.curfew(ctx, w.host(), ending{}, "budget", "settle", id, "--actual", "2.5")
+	}
+	return nil
+}
+
+// settle makes passes in good weather on a host whose clock is right, until nothing is left
+// to do.
+func (w *world) settle(ctx context.Context) error {
+	w.calm()
+	if n := len(w.freezes); n > 0 && w.freezes[n-1].to == 0 {
+		w.freezes[n-1].to = w.commands.Load()
+	}
+	for _, h := range w.hosts {
+		h.skew = 0
+		h.proxy.Forget()
+	}
+	w.curfew(ctx, w.hosts[0], ending{}, "unfreeze", "--reason", "storm")
+	for range 4 {
+		if err := w.pass(ctx, 9*time.Minute); err != nil {
+			return err
+		}
+		if r := w.enforce(ctx, w.hosts[0], ending{}); r.exit != cliDone && r.exit != cliPartial {
+			return fmt.Errorf("a pass in good weather ends with %d: %s", r.exit, r.errs)
+		}
+	}
+	return nil
+}

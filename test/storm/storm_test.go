@@ -1,0 +1,113 @@
+// Package storm lets everything go wrong at once: schedules of passes, gates, keeps,
+// freezes and kills on hosts with wrong clocks, under faults of the network before the
+// provider and the database. Afterwards the provider and the state are looked at without
+// anything in between.
+package storm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// side is how many schedules run at a time: mostly they wait.
+const side = 10
+
+// number reads an environment variable.
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// TestStorm: whatever fails, nothing that worked or was kept is ended, nothing is done
+// twice, no budget is overspent, and no charge is lost or invented. STORM_SCHEDULES and
+// STORM_SEED say how many schedules from which seed; without them it is some fixed ones
+// and some that are never the same.
+func TestStorm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes its time")
+	}
+	schedules, seed := number(t, "STORM_SCHEDULES", 0), number(t, "STORM_SEED", rand.Uint64N(1<<40))
+	var seeds []uint64
+	if schedules == 0 {
+		for i := range uint64(8) {
+			seeds = append(seeds, 1+i, seed+i)
+		}
+	}
+	for i := range schedules {
+		seeds = append(seeds, seed+i)
+	}
+	fmt.Printf("storm: seed %d\n", seed)
+	s := newStand(t)
+	began := time.Now()
+	next := make(chan uint64)
+	var all sync.WaitGroup
+	for range side {
+		all.Go(func() {
+			for n := range next {
+				schedule(t, s, n)
+			}
+		})
+	}
+	failed := 0
+	for i, n := range seeds {
+		if schedules == 0 && time.Since(began) > 20*time.Second && i >= 4 {
+			break
+		}
+		next <- n
+		if i++; i%100 == 0 {
+			fmt.Printf("storm: %d schedules, %s, %d machines ended, %d holds\n", i, time.Since(began).Round(time.Second), s.ended.Load(), s.holds.Load())
+		}
+		if t.Failed() {
+			if failed++; failed > 20 {
+				break
+			}
+		}
+	}
+	close(next)
+	all.Wait()
+	t.Logf("%d machines ended, %d holds in %s", s.ended.Load(), s.holds.Load(), time.Since(began).Round(time.Second))
+	if s.ended.Load() == 0 || s.holds.Load() == 0 {
+		t.Error("nothing was ended, or let in: the schedules show nothing")
+	}
+}
+
+// schedule plays one schedule; an odd seed shares a PostgreSQL, an even one a file.
+func schedule(t *testing.T, s *stand, seed uint64) {
+	w, err := newWorld(t.Context(), s, seed)
+	if w != nil {
+		defer s.close(w)
+	}
+	if err == nil && seed%2 == 1 {
+		err = s.share(t.Context(), w)
+	}
+	if err == nil {
+		err = w.play(t.Context())
+	}
+	var wrong []string
+	if err == nil {
+		wrong, err = w.check(t.Context())
+	}
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	if len(wrong) > 0 {
+		log := ""
+		if w != nil {
+			log = strings.Join(w.log, "\n")
+		}
+		t.Errorf("STORM_SEED=%d STORM_SCHEDULES=1:\n%s\n%s", seed, strings.Join(wrong, "\n"), log)
+	}
+}

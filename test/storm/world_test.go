@@ -1,0 +1,506 @@
+package storm
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/curfew-dev/curfew/internal/cli"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/test/faultproxy"
+	"github.com/curfew-dev/curfew/test/wire"
+)
+
+const (
+	region      = "us-east-1"
+	machineType = "g5g.xlarge"
+	// idleFor and grace are those of the policy.
+	idleFor = 30 * time.Minute
+	grace   = 15 * time.Minute
+	// past is for how long machines were measured before a schedule begins.
+	past = 2 * time.Hour
+	age  = 8 * time.Hour
+)
+
+// machine is one of the account, with what is true of it.
+type machine struct {
+	name, id string
+	ref      string
+	// busy are the minutes, since the world began, in which it works.
+	busy map[int]bool
+	// never says that nothing may ever end it.
+	never bool
+	// kept is the number of the command after which a keep held, 0 for none.
+	kept int64
+	// keptBy is "tag" or "command".
+	keptBy string
+	// volumes are the disks that go with it.
+	volumes []string
+}
+
+// host is a computer on which people and cron run curfew.
+type host struct {
+	name  string
+	proxy *faultproxy.HTTP
+	boot  string
+	skew  time.Duration
+	dir   string
+	data  string
+	run   sync.Mutex
+	// command is the number of the command that runs.
+	command atomic.Int64
+}
+
+// call is one that reached the provider and changes a machine.
+type call struct {
+	at      time.Time
+	host    *host
+	command int64
+	action  string
+	ids     []string
+	status  int
+	// staled is how many stale answers the host had got within the command.
+	staled int64
+	again  bool // the network repeated it
+	// running says for each id that the machine ran when it came.
+	running map[string]bool
+}
+
+// event is something that holds from the end of a command to the beginning of another.
+type event struct{ from, to int64 }
+
+// world is an account, its people, and hosts, at a time that the test sets.
+type world struct {
+	seed  uint64
+	rng   *rand.Rand
+	dir   string
+	base  *stand
+	began time.Time
+
+	mu  sync.Mutex
+	now time.Time
+
+	account  string
+	keys     aws.Credentials
+	wire     *wire.Server
+	direct   *ec2.Client // moto, without anything in between
+	machines []*machine
+	hosts    []*host
+	verb     string
+	perHour  int
+	measured int // minutes
+
+	database *database // nil on SQLite
+	tcp      *faultproxy.TCP
+
+	commands atomic.Int64
+	calls    []call
+	warned   map[string][]time.Time // accepted warnings by machine id
+	freezes  []event
+	allowed  int // gates that let work in
+	log      []string
+	firstOK  time.Time // the first and the last pass that read everything
+	lastOK   time.Time
+	refusing bool
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *world) note(format string, a ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, w.now.Format("15:04:05 ")+fmt.Sprintf(format, a...))
+}
+
+const policies = `apiVersion: curfew.policy/v1
+policies:
+  - name: idle
+    select: {kind: instance}
+    where: resource.gpus > 0
+    when: duty.state in ["idle", "held"] && duty.lasting >= duration("30m")
+    then:
+      - warn: {notify: [owner], grace: 15m}
+      - do: %s
+        disks: {root: snapshot}
+    limits: {per_hour: %d, share: "100%%", dollars_per_hour: 500}
+    mode: enforce
+`
+
+const configuration = `aws: {requests_per_second: 10000, profile: %q, regions: [us-east-1]}
+notify:
+  slack: {token_env: SLACK_TOKEN, base_url: "%s/api/", users: {ana: U0ANA}}
+enforce: {window: 2h}
+approvers: {bo: [approver], ana: [approver]}
+approvals: {accept: [self-declared]}
+budgets:
+  - {id: vision, team: vision, purpose: training, amount: %d, period: {from: 2026-01-01, until: 2046-01-01}}
+`
+
+const job = `apiVersion: curfew.job/v1
+name: job-%d
+purpose: training
+owner: {team: vision, project: ranking, user: ana}
+resources: {instance_type: g5.xlarge}
+regions: [us-east-1]
+run: python train.py
+max_runtime: %dh
+`
+
+// budgetUSD is the budget of a world, and jobs are how many files there are in it.
+const (
+	budgetUSD = 25
+	jobs      = 4
+)
+
+// newWorld makes an account of its own and its hosts.
+func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), base: base, warned: map[string][]time.Time{}}
+	w.began = base.began
+	w.now = w.began
+	w.account = fmt.Sprintf("%012d", 100_000_000_000+base.worlds.Add(1))
+	var err error
+	if w.dir, err = os.MkdirTemp(base.dir, "w"); err != nil {
+		return nil, err
+	}
+	w.wire = wire.New(wire.Options{Upstream: base.motoURL, Now: w.clock})
+	slack := httptest.NewServer(http.HandlerFunc(w.slack))
+	base.onClose(w, slack.Close)
+	for i := range 3 {
+		h := &host{name: fmt.Sprintf("h%d", i), boot: fmt.Sprintf("b%d", i), dir: filepath.Join(w.dir, fmt.Sprintf("h%d", i)), data: filepath.Join(w.dir, "data")}
+		h.proxy = faultproxy.NewHTTP(w.provider(h))
+		base.onClose(w, h.proxy.Close)
+		w.hosts = append(w.hosts, h)
+	}
+	if err := w.signIn(ctx); err != nil {
+		return nil, err
+	}
+	w.verb = []string{"terminate", "terminate", "stop"}[w.rng.IntN(3)]
+	w.perHour = []int{1, 10, 10}[w.rng.IntN(3)]
+	for _, h := range w.hosts {
+		if err := os.MkdirAll(h.dir, 0o700); err != nil {
+			return nil, err
+		}
+		files := map[string]string{"curfew.yaml": fmt.Sprintf(configuration, w.profile(h), slack.URL, budgetUSD), "policies.yaml": fmt.Sprintf(policies, w.verb, w.perHour)}
+		for i := range jobs {
+			files[fmt.Sprintf("job-%d.yaml", i)] = fmt.Sprintf(job, i, 6+3*i)
+		}
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i, name := range []string{"idle", "turning", "unsaved", "persistent"} {
+		if err := w.launch(ctx, name, i); err != nil {
+			return nil, fmt.Errorf("launch %s: %w", name, err)
+		}
+	}
+	w.measured = -int(past / time.Minute)
+	w.measure()
+	return w, nil
+}
+
+func (w *world) profile(h *host) string { return "w" + w.account + h.name }
+
+// signIn gets keys of an account of its own, with a profile for each host.
+func (w *world) signIn(ctx context.Context) error {
+	cfg := aws.Config{Region: region, BaseEndpoint: aws.String(w.hosts[0].proxy.URL()), DisableRequestCompression: true,
+		Credentials: credentials.NewStaticCredentialsProvider("testing", "testing", "")}
+	out, err := sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::" + w.account + ":role/storm"), RoleSessionName: aws.String("storm")})
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	w.keys = aws.Credentials{AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey, SessionToken: *out.Credentials.SessionToken}
+	cfg.BaseEndpoint = aws.String(w.base.motoURL)
+	cfg.Credentials = credentials.StaticCredentialsProvider{Value: w.keys}
+	w.direct = ec2.NewFromConfig(cfg)
+	for _, h := range w.hosts {
+		w.base.profile(w.profile(h), fmt.Sprintf("region = us-east-1\noutput = json\naws_access_key_id = %s\naws_secret_access_key = %s\naws_session_token = %s\nendpoint_url = %s\n",
+			w.keys.AccessKeyID, w.keys.SecretAccessKey, w.keys.SessionToken, h.proxy.URL()))
+	}
+	return nil
+}
+
+// provider is the provider as a host reaches it behind its proxy: it keeps what changes
+// machines.
+func (w *world) provider(h *host) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		form, _ := url.ParseQuery(string(body)) // what is no form has no action
+		action := form.Get("Action")
+		if !slices.Contains([]string{"TerminateInstances", "StopInstances", "CreateSnapshot", "CreateSnapshots"}, action) {
+			w.wire.ServeHTTP(rw, r)
+			return
+		}
+		c := call{host: h, command: h.command.Load(), action: action, at: w.clock(), staled: h.proxy.Staled(), again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{}}
+		for k, v := range form {
+			if strings.HasPrefix(k, "InstanceId") || strings.HasPrefix(k, "VolumeId") || k == "InstanceSpecification.InstanceId" {
+				c.ids = append(c.ids, v...)
+			}
+		}
+		for _, id := range c.ids {
+			c.running[id] = strings.HasPrefix(id, "i-") && w.state(id) == "running"
+		}
+		got := httptest.NewRecorder()
+		w.wire.ServeHTTP(got, r)
+		c.status = got.Code
+		w.mu.Lock()
+		w.calls = append(w.calls, c)
+		w.mu.Unlock()
+		w.note("  %s: %s %v answered %d", h.name, action, c.ids, c.status)
+		maps.Copy(rw.Header(), got.Header())
+		rw.WriteHeader(got.Code)
+		_, _ = rw.Write(got.Body.Bytes())
+	})
+}
+
+// slack is the people's channel.
+func (w *world) slack(rw http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rw.Header().Set("Content-Type", "application/json")
+	if w.refusing {
+		fmt.Fprint(rw, `{"ok":false,"error":"is_archived"}`)
+		return
+	}
+	for _, m := range w.machines {
+		if bytes.Contains(body, []byte(m.id)) {
+			w.warned[m.id] = append(w.warned[m.id], w.now)
+		}
+	}
+	fmt.Fprint(rw, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
+}
+
+// launch makes a machine and plans what it does.
+func (w *world) launch(ctx context.Context, name string, i int) error {
+	m := &machine{name: name, busy: map[int]bool{}, never: name == "persistent"}
+	tags := map[string]string{"Name": name, "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
+		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagPurpose: string(inventory.Experimentation)}
+	if m.never {
+		tags[inventory.TagLifetime] = string(inventory.Persistent)
+	}
+	var list []types.Tag
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		list = append(list, types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
+	}
+	out, err := w.direct.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: machineType,
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(100), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(name == "unsaved")}}},
+		TagSpecifications:   []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: list}}})
+	if err != nil {
+		return err
+	}
+	m.id = *out.Instances[0].InstanceId
+	m.ref = inventory.Ref{Cloud: "aws", Account: w.account, Region: region, Kind: inventory.KindInstance, ID: m.id}.String()
+	w.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
+		Set: map[string]any{"launchTime": w.began.Add(-age)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+	if i == 1 || w.rng.IntN(3) == 0 { // it works now and then
+		for at := w.rng.IntN(60) - 60; at < 300; at += 1 + w.rng.IntN(90) {
+			for range 1 + w.rng.IntN(20) {
+				m.busy[at] = true
+				at++
+			}
+		}
+	}
+	w.machines = append(w.machines, m)
+	return nil
+}
+
+// measure lets the machines report what they did up to now.
+func (w *world) measure() {
+	until := int(w.clock().Sub(w.began) / time.Minute)
+	put := func(at time.Time, namespace, name string, value float64, dims ...wire.Dimension) {
+		w.wire.Metrics.Put(w.account, region, namespace, name, dims, wire.Datum{Time: at, Sum: value, Min: value, Max: value, Count: 1})
+	}
+	for ; w.measured < until; w.measured++ {
+		at := w.began.Add(time.Duration(w.measured) * time.Minute)
+		for _, m := range w.machines {
+			cpu, gpu, memory, network := 0.8, 0.0, 3.0, 720.0
+			if m.busy[w.measured] {
+				cpu, gpu, memory, network = 30, 92, 12_000, 1e8
+			}
+			host := wire.Dimension{Name: "InstanceId", Value: m.id}
+			if w.measured%5 == 0 {
+				put(at, "AWS/EC2", "CPUUtilization", cpu, host)
+				put(at, "AWS/EC2", "NetworkIn", network*2.5, host)
+				put(at, "AWS/EC2", "NetworkOut", network*2.5, host)
+			}
+			card := []wire.Dimension{host, {Name: "index", Value: "0"}, {Name: "name", Value: "NVIDIA T4G"}}
+			put(at, "CWAgent", "nvidia_smi_utilization_gpu", gpu, card...)
+			put(at, "CWAgent", "nvidia_smi_memory_used", memory, card...)
+			put(at, "CWAgent", "nvidia_smi_memory_total", 15360, card...)
+			put(at, "CWAgent", "nvidia_smi_power_draw", 10+0.6*gpu, card...)
+		}
+	}
+}
+
+// pass lets time go by.
+func (w *world) pass(ctx context.Context, d time.Duration) error {
+	w.mu.Lock()
+	w.now = w.now.Add(d)
+	now := w.now
+	w.mu.Unlock()
+	if d >= 2*time.Minute { // nothing is as stale as that
+		for _, h := range w.hosts {
+			h.proxy.Forget()
+		}
+	}
+	w.measure()
+	if w.database != nil {
+		return w.database.set(ctx, now)
+	}
+	return nil
+}
+
+// state is the provider's own word on a machine: "" where it knows none.
+func (w *world) state(id string) string {
+	out, err := w.direct.DescribeInstances(context.Background(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	if err != nil || len(out.Reservations) == 0 {
+		return ""
+	}
+	return string(out.Reservations[0].Instances[0].State.Name)
+}
+
+// order is a command line with everything that it takes from outside.
+type order struct {
+	Args            []string
+	Now             time.Time
+	Boot            string
+	Up              time.Duration
+	Dir, Data, User string
+}
+
+// run carries out a command line in this process.
+func (o order) run(ctx context.Context, out, errs io.Writer) int {
+	env := map[string]string{"CURFEW_IDENTITY": o.User, "SLACK_TOKEN": "xoxb-secret-token"}
+	began := time.Now()
+	since := func() time.Duration { return time.Since(began) }
+	return cli.Run(ctx, cli.Process{Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data, Version: "test",
+		Lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+		Now:    func() time.Time { return o.Now.Add(since()) },
+		Uptime: func() (string, time.Duration) { return o.Boot, o.Up + since() }})
+}
+
+// result is how a command ended; exit is -1 where it was killed or cut off.
+type result struct {
+	number    int64
+	exit      int
+	out, errs string
+	killed    bool
+}
+
+// ending is how a command is ended before its time: at its n-th call to the provider; 0 is
+// never.
+type ending struct {
+	at   int64
+	kill bool
+}
+
+// curfew gives a command on a host.
+func (w *world) curfew(ctx context.Context, h *host, end ending, args ...string) result {
+	h.run.Lock()
+	defer h.run.Unlock()
+	number := w.commands.Add(1)
+	h.command.Store(number)
+	now := w.clock()
+	o := order{Args: args, Now: now.Add(h.skew), Boot: h.boot, Up: 50*time.Hour + now.Sub(w.began), Dir: h.dir, Data: h.data, User: "ana"}
+	if w.database != nil {
+		o.Args = append(slices.Clone(args), "--database-url", w.databaseURL())
+	}
+	var out, errs bytes.Buffer
+	r := result{number: number}
+	if end.kill {
+		r.exit, r.killed = w.mortal(ctx, h, end.at, o, &out, &errs)
+	} else {
+		bounded, stop := context.WithTimeout(ctx, 2*time.Minute)
+		defer stop()
+		if end.at > 0 {
+			h.proxy.Watch(func(n int64) {
+				if n == end.at {
+					stop()
+				}
+			})
+			defer h.proxy.Watch(nil)
+		}
+		r.exit = o.run(bounded, &out, &errs)
+		r.killed = bounded.Err() != nil
+	}
+	r.out, r.errs = out.String(), errs.String()
+	w.note("#%d %s (%s) %s: exit %d %s", number, h.name, h.skew, strings.Join(args, " "), r.exit, strings.TrimSpace(r.errs))
+	return r
+}
+
+// mortal carries out a command line in a process of its own, which is killed at a call.
+func (w *world) mortal(ctx context.Context, h *host, at int64, o order, out, errs *bytes.Buffer) (exit int, killed bool) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return -1, false
+	}
+	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
+	child.Env = append(os.Environ(), childVariable+"="+string(text))
+	child.Stdout, child.Stderr = out, errs
+	if err := child.Start(); err != nil {
+		fmt.Fprint(errs, err)
+		return -1, false
+	}
+	h.proxy.Watch(func(n int64) {
+		if n == at {
+			_ = child.Process.Kill() // it may have ended by itself
+		}
+	})
+	defer h.proxy.Watch(nil)
+	err = child.Wait()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return ended.ExitCode(), ended.ExitCode() < 0
+	}
+	return 0, false
+}
+
+// named returns a machine by its name.
+func (w *world) named(name string) *machine {
+	return w.machines[slices.IndexFunc(w.machines, func(m *machine) bool { return m.name == name })]
+}
+
+func (w *world) databaseURL() string {
+	return fmt.Sprintf("postgres://curfew@127.0.0.1:%d/%s?sslmode=disable", w.tcp.Port(), w.database.name)
+}
+
+// open opens the state for plain SQL.
+func (w *world) open() (*sql.DB, error) {
+	if w.database != nil {
+		return w.database.open()
+	}
+	return sql.Open("sqlite", "file:"+filepath.Join(w.dir, "data", "curfew.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+}
