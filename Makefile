@@ -11,8 +11,12 @@ TOOL     := go tool -modfile=tools/go.mod
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
+# The packages that mutate changes, how many mutants of each, and what they are drawn by.
+MUTATE := action budget gate approval ledger bill duty policy store
+MUTANTS ?= 20
+SEED ?= 1
 
-.PHONY: help demo build test check lint fuzz fuzz-long vuln bench fmt golden aws-sandbox clean
+.PHONY: help demo build test check lint fuzz fuzz-long vuln mutate bench fmt golden aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +51,9 @@ fuzz-long: ## every fuzz target, an hour in all
 
 vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
+
+mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
+	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATE:%=./internal/%)
 
 bench: build ## speed, memory and calls at realistic sizes; bills beside DuckDB
 	go test -run '^$$' -bench . -benchmem ./...
