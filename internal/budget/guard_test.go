@@ -47,6 +47,49 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+// TestReadsBefore: the time before a window is read from the day on which a hold began
+// that counts in it, and not at all where none did.
+func TestReadsBefore(t *testing.T) {
+	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		change func(*budget.Hold)
+		from   time.Time
+	}{
+		"in the window": {func(*budget.Hold) {}, month},
+		"before it":     {func(h *budget.Hold) { h.From = month.Add(-30 * time.Hour) }, month.AddDate(0, 0, -2)},
+		"given back":    {func(h *budget.Hold) { h.From, h.State = month.Add(-30*time.Hour), budget.Released }, month},
+		"of others":     {func(h *budget.Hold) { h.From, h.Owner = month.Add(-30*time.Hour), speech }, month},
+	} {
+		h := run("a", 1)
+		h.ExpiresAt = h.Until
+		r, err := set(t, one).Reservation(h, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := run("b", 1)
+		tc.change(&other)
+		if reads := r.Reads([]budget.Hold{other}); len(reads) != 3 || reads[2].Window != (budget.Window{From: tc.from, To: month}) {
+			t.Errorf("%s: %+v, want from %s", name, reads, tc.from)
+		}
+	}
+}
+
+// TestTheHourEndsWithItsWindow: at the end of a window its hourly limit is over.
+func TestTheHourEndsWithItsWindow(t *testing.T) {
+	for at, fits := range map[time.Time]bool{now.Add(-1): false, now: true} {
+		h := run("a", 1)
+		h.ExpiresAt, h.Hourly, h.State = h.Until, 2*money.USD, budget.Pending
+		r, err := set(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 1}]`).Reservation(h, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Now, r.Lines[0].Window.To = at, now
+		if err := r.Check(nil, make([]budget.Spend, 3)); (err == nil) != fits {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+}
+
 func TestWhatARefusalSays(t *testing.T) {
 	o := budget.Overdrawn{Budget: "b", Limit: 10 * money.USD, Used: money.USD, Held: 2 * money.USD, Asked: 8 * money.USD}
 	for want, change := range map[string]func(*budget.Overdrawn){

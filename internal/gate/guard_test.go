@@ -101,6 +101,20 @@ func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
 	}
 }
 
+// TestTheNewestOfTwoApprovalsIsUsed, and admits one run; the other one stays.
+func TestTheNewestOfTwoApprovalsIsUsed(t *testing.T) {
+	h := newHouse(t, team)
+	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
+	newer := h.requests[0]
+	newer.ID, newer.Version = "newer", 0
+	if _, err := h.PutRequest(context.Background(), newer); err != nil {
+		t.Fatal(err)
+	}
+	if d := decide(t, h, job(400), now); d.Decision != Allow || d.ApprovalID != "newer" || h.used() != 1 {
+		t.Errorf("got %+v, %d approvals were used", d, h.used())
+	}
+}
+
 // TestAUsedApprovalExtendsNothingElse: of an extension too, an approval that was used up
 // carries out what it was for and nothing that costs more.
 func TestAUsedApprovalExtendsNothingElse(t *testing.T) {
@@ -153,8 +167,11 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 		if err := tc.end(h.params(now).Budgets, hold.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Extend(context.Background(), hold.ID, money.USD, hold.Until, "ana", h.params(now)); err == nil || !strings.Contains(err.Error(), tc.name) {
-			t.Errorf("a %s hold was extended: %v", tc.name, err)
+		for _, dollars := range []money.Amount{1, 400, 4000} {
+			d, err := Extend(context.Background(), hold.ID, dollars*money.USD, hold.Until, "ana", h.params(now))
+			if err == nil || !strings.Contains(err.Error(), tc.name) || len(h.requests) != 0 {
+				t.Errorf("a %s hold was extended to $%d: %+v, %v", tc.name, dollars, d, err)
+			}
 		}
 	}
 	h := newHouse(t, team)
