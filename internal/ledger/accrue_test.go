@@ -74,6 +74,13 @@ func spot(hourly money.Amount) Meter {
 	return m
 }
 
+// capped is a spot price that costs at most so many dollars an hour; 0 is not known.
+func capped(most money.Amount) Meter {
+	m := spot(money.USD / 2)
+	m.AtMost = most * dollarAnHour
+	return m
+}
+
 func from(s string, m Meter) Meter {
 	m.AsOf = clock(s)
 	return m
@@ -180,6 +187,14 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00"}},
 		{"a spot price that has a date holds from it", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("16:00", run, launched("08:00"), at(from("15:00", spot(money.USD/4))))},
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00", "15 compute unknown 3600s 0.25"}},
+		{"a spot price of which the most is not known has no bound", nil, []Observation{seen("12:00", run, at(capped(0))), seen("15:00", run, at(capped(0)))},
+			[]string{"12 compute unknown (unobserved) 3600s ?", "13 compute unknown (unobserved) 3600s ?", "14 compute unknown (unobserved) 3600s ?"}},
+		{"two gaps of an hour, of which the first has no bound", clocks("12:10", "12:30"), []Observation{seen("12:00", run, at(capped(0))), seen("12:20", run, launched("12:20"), at(capped(1)))},
+			[]string{"12 compute unknown (gone) 1200s ?"}},
+		{"two gaps of an hour, of which the last has no bound", clocks("12:10", "12:30"), []Observation{seen("12:00", run, at(capped(1))), seen("12:20", run, launched("12:20"), at(capped(0)))},
+			[]string{"12 compute unknown (gone) 1200s ?"}},
+		{"two gaps of an hour cost at most the dearer rate", clocks("12:10", "12:30"), []Observation{seen("12:00", run, at(capped(2))), seen("12:20", run, launched("12:20"), at(capped(1)))},
+			[]string{"12 compute unknown (gone) 1200s <=0.666666667"}},
 		{"no price is not zero", nil, []Observation{seen("12:00", run, at(unpriced)), seen("13:00", run, at(unpriced))}, []string{"12 compute unknown (no price) 3600s ?"}},
 		{"duty by its share", nil, []Observation{seen("12:00", run), seen("13:00", run, did(duty.Busy, "12:00", "12:15"), did(duty.Idle, "12:30", "13:00"))},
 			[]string{"12 compute busy 900s 0.25", "12 compute idle 1800s 0.50", "12 compute unknown 900s 0.25"}},
