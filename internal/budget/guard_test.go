@@ -90,6 +90,22 @@ func TestTheHourEndsWithItsWindow(t *testing.T) {
 	}
 }
 
+// TestWhoseAChargeIs: a charge is a hold's own unless it names another owner.
+func TestWhoseAChargeIs(t *testing.T) {
+	h := budget.Hold{Owner: vision}
+	for _, tc := range []struct {
+		charged inventory.Owner
+		own     bool
+	}{
+		{vision, true}, {inventory.Owner{}, true}, {inventory.Owner{Team: "VISION"}, true}, {inventory.Owner{Team: "vision", CostCenter: "7"}, true},
+		{speech, false}, {inventory.Owner{Team: "vision", Project: "other"}, false}, {inventory.Owner{User: "bo"}, false},
+	} {
+		if h.Owns(tc.charged) != tc.own {
+			t.Errorf("%+v: want own %v", tc.charged, tc.own)
+		}
+	}
+}
+
 func TestWhatARefusalSays(t *testing.T) {
 	o := budget.Overdrawn{Budget: "b", Limit: 10 * money.USD, Used: money.USD, Held: 2 * money.USD, Asked: 8 * money.USD}
 	for want, change := range map[string]func(*budget.Overdrawn){
