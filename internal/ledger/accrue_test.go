@@ -175,6 +175,8 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 storage  3600s 0.10"}},
 		{"what grew in a long gap costs as before for a while", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD))), seen("16:00", inventory.StateInUse, volume, launched("08:00"), at(disk(146*money.USD)))},
 			[]string{"12 storage  3600s 0.10", "13 storage  3600s 0.10", "14 storage  (price not seen) 3600s <=0.20", "15 storage  (price not seen) 3600s <=0.20"}},
+		{"a price that is newer is no growth", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD))), seen("16:00", inventory.StateInUse, volume, launched("08:00"), at(from("11:00", disk(146*money.USD))))},
+			hourly(4, "storage  3600s 0.10")},
 		{"a bucket fills all the time", nil, []Observation{seen("12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(73*money.USD))), seen("+1 12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(74*money.USD)))},
 			hourly(24, "storage  3600s 0.10")},
 		{"what shrank in a long gap cost no more than before", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(146*money.USD))), seen("15:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD)))},
