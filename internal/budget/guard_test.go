@@ -225,6 +225,13 @@ func TestIDsOfHolds(t *testing.T) {
 	if h, err := d.Reserve(ctx, run("", 1), now); err == nil {
 		t.Errorf("without a key: %+v", h)
 	}
+	for n, fits := range map[int]bool{-1: false, 0: true} {
+		h := run("d", 1)
+		h.GPUs = map[string]int{"H100": n}
+		if _, err := d.Reserve(ctx, h, now); (err == nil) != fits {
+			t.Errorf("with %d GPUs: %v", n, err)
+		}
+	}
 	backwards := run("c", 1)
 	backwards.Until = now.Add(-1)
 	if h, err := d.Reserve(ctx, backwards, now); err == nil {

@@ -115,6 +115,8 @@ func TestAccrue(t *testing.T) {
 		return Meter{Name: "storage", Category: Storage, Monthly: monthly, AsOf: clock("00:00")}
 	}
 	volume, notebook, bare := kind(inventory.KindVolume), kind(inventory.KindNotebook), at()
+	dark := unpriced
+	dark.MinimumSeconds = 60
 	dearer := compute(2 * money.USD)
 	dearer.AsOf = clock("12:45")
 	for _, tc := range []struct {
@@ -169,6 +171,12 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556"}},
 		{"a run over a minute is billed by the second", clocks("12:00"), []Observation{seen("12:01", run, launched("12:00:20")), seen("12:10", stop, launched("12:00:20"), since("12:01:21"))},
 			[]string{"12 compute unknown 61s 0.016944444"}},
+		{"a short run without a price costs no second at nothing", clocks("12:00"), []Observation{seen("12:00:30", run, launched("12:00:20"), at(dark)), seen("12:10", stop, launched("12:00:20"), since("12:00:40"))},
+			[]string{"12 compute unknown (no price) 20s ?"}},
+		{"what has no minimum is billed by the second", clocks("12:00"), []Observation{seen("12:00:30", run, launched("12:00:20"), at(compute(money.USD), disk(73*money.USD))), seen("12:10", stop, launched("12:00:20"), since("12:00:40"))},
+			[]string{"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556", "12 storage  20s 0.000555556"}},
+		{"a run that ends with the hour costs its minute in that hour", clocks("12:59"), []Observation{seen("12:59:55", run, launched("12:59:50")), seen("13:10", stop, launched("12:59:50"), since("13:00"))},
+			[]string{"12 compute idle 50s 0.013888889", "12 compute unknown 10s 0.002777778"}},
 		{"a new price holds from its date", nil, []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("08:00"), at(dearer))},
 			[]string{"12 compute unknown 2700s 0.75", "12 compute unknown 900s 0.50"}},
 		{"what grew at the same price did not on the price's date", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(from("12:30", disk(73*money.USD)))), seen("13:00", inventory.StateInUse, volume, launched("08:00"), at(from("12:30", disk(146*money.USD))))},
@@ -187,6 +195,8 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.25"}},
 		{"a spot price is not known for long", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("15:00", run, launched("08:00"), at(spot(money.USD/2)))},
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00"}},
+		{"a spot price is not known long before it was seen", clocks("08:00", "12:00"), []Observation{seen("12:00", run, launched("09:00"), at(spot(money.USD/2)))},
+			[]string{"09 compute unknown (price not seen) 3600s <=1.00", "10 compute unknown 3600s 0.50", "11 compute unknown 3600s 0.50"}},
 		{"a spot price that has a date holds from it", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("16:00", run, launched("08:00"), at(from("15:00", spot(money.USD/4))))},
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00", "15 compute unknown 3600s 0.25"}},
 		{"a spot price of which the most is not known has no bound", nil, []Observation{seen("12:00", run, at(capped(0))), seen("15:00", run, at(capped(0)))},
