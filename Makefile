@@ -12,7 +12,7 @@ TOOL     := go tool -modfile=tools/go.mod
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
 # The packages that mutate changes, how many mutants of each, and what they are drawn by.
-MUTATE := action budget gate approval ledger bill duty policy store
+MUTATE := action budget gate approval ledger bill duty policy store change round
 MUTANTS ?= 20
 SEED ?= 1
 
