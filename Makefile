@@ -11,12 +11,16 @@ TOOL     := go tool -modfile=tools/go.mod
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
-
-# How many schedules of the storm, from which seed; without a seed a random one is printed.
+# The packages that mutate changes, and how many mutants of each.
+MUTATE := action budget gate approval ledger bill duty policy store change round
+MUTANTS ?= 20
+# How many schedules of the storm.
 SCHEDULES ?= 2000
+# What mutants and schedules are drawn by; without one, mutate takes 1 and the storm a
+# random one that it prints.
 SEED ?=
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln bench fmt golden aws-sandbox clean
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt golden aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +61,9 @@ storm: ## SCHEDULES random schedules of faults, wrong clocks and kills, from SEE
 
 vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
+
+mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
+	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATE:%=./internal/%)
 
 bench: build ## speed, memory and calls at realistic sizes; bills beside DuckDB
 	go test -run '^$$' -bench . -benchmem ./...

@@ -461,6 +461,35 @@ func TestUndo(t *testing.T) {
 	if _, err := w.ladder.Undo(t.Context(), "nothing", "ben"); err == nil {
 		t.Error("undid what is not there")
 	}
+	t.Run("the last call first", func(t *testing.T) {
+		w := newWorld()
+		w.wants.Do.Verb = policy.Stop
+		w.idle("i-1")
+		w.round(t)
+		w.rounds(t, 15*time.Minute, time.Minute)
+		it := w.store.All()[0]
+		if it.Phase != action.Done {
+			t.Fatalf("it is %s", it.Phase)
+		}
+		first := it.Steps[0]
+		first.Name = "snapshot"
+		never := it.Steps[0]
+		never.Name, never.ConfirmedAt = "tag", time.Time{}
+		it.Steps, it.Step = []action.Step{first, it.Steps[0], never}, 1
+		if _, err := w.store.Save(t.Context(), it); err != nil {
+			t.Fatal(err)
+		}
+		w.ladder.Enforce = false
+		line, err := w.ladder.Undo(t.Context(), it.ID, "ben")
+		if want := "stop: take stop back; snapshot: take snapshot back"; err != nil || line.Why != want {
+			t.Errorf("it would undo %q, %v; want %q", line.Why, err, want)
+		}
+		w.ladder.Enforce = true
+		line, err = w.ladder.Undo(t.Context(), it.ID, "ben")
+		if got := w.cloud.Undone(); err != nil || line.Result != action.ResultUndone || !slices.Equal(got, []string{"stop", "snapshot"}) {
+			t.Errorf("undid %v: %+v, %v", got, line, err)
+		}
+	})
 	t.Run("what is under way", func(t *testing.T) {
 		w := newWorld()
 		w.idle("i-1")

@@ -89,7 +89,7 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 	}
 	_, err := d.Use(ctx, "h1", 400*money.USD, now)
 	refused(t, err, "state")
-	if r, err = d.Decide(ctx, r.ID[:4], boss, true, "", now.Add(time.Minute)); err != nil || r.State != Approved {
+	if r, err = d.Decide(ctx, r.ID[:4], boss, true, "", now.Add(time.Minute)); err != nil || r.State != Approved || r.DecidedBy != boss.Name || !r.DecidedAt.Equal(now.Add(time.Minute)) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if r, err = d.Use(ctx, "h1", 399*money.USD, now.Add(time.Hour)); err != nil || r.State != Used {
@@ -144,6 +144,41 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestAnApprovalWithoutProofIsNotUsed: neither one whose proof is refused nor one whose
+// proof cannot be checked.
+func TestAnApprovalWithoutProofIsNotUsed(t *testing.T) {
+	ctx := context.Background()
+	for _, why := range []error{refuse("proof", "its session is over"), errBroken} {
+		d := Desk{Store: &memory{}}
+		r := asked(t, d, 400*money.USD)
+		if _, err := d.Decide(ctx, r.ID, boss, true, "", now); err != nil {
+			t.Fatal(err)
+		}
+		d.Check = func(context.Context, Request) error { return why }
+		if _, err := d.Use(ctx, "h1", 400*money.USD, now); !errors.Is(err, why) {
+			t.Errorf("used although %v: %v", why, err)
+		}
+		if r, err := d.Store.Request(ctx, r.ID); err != nil || r.State != Approved {
+			t.Errorf("it is %s, %v", r.State, err)
+		}
+	}
+}
+
+func TestWhatAProofSays(t *testing.T) {
+	for want, p := range map[string]Proof{
+		"self-declared, not verified":        {},
+		"aws-caller arn:1":                   {Kind: AWSCaller, Subject: "arn:1"},
+		"github-review bo, https://host/r/1": {Kind: GitHubReview, Subject: "bo", Detail: "https://host/r/1"},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := (Proof{Kind: SelfDeclared, Subject: "bo"}).String(); got != "self-declared, not verified" {
+		t.Errorf("a name in the environment is %q", got)
 	}
 }
 
@@ -225,9 +260,11 @@ func TestNobodyApprovesTheirOwnUnderAnotherSpelling(t *testing.T) {
 	for _, by := range []string{"ana", "ANA", " ana ", "ana\u00a0", "an a", "a\u200bna", "ana@acme.example", "Ana@acme.example", "github:ana", "GitHub:Ana"} {
 		d := Desk{Store: &memory{}}
 		r := asked(t, d, money.USD)
-		_, err := d.Decide(context.Background(), r.ID, Person{Name: by, Roles: []string{DefaultRole}}, true, "", now)
-		if refused(t, err, "self"); t.Failed() {
-			t.Fatalf("%q decided what ana asked for", by)
+		for _, allow := range []bool{true, false} {
+			_, err := d.Decide(context.Background(), r.ID, Person{Name: by, Roles: []string{DefaultRole}}, allow, "", now)
+			if refused(t, err, "self"); t.Failed() {
+				t.Fatalf("%q decided what ana asked for", by)
+			}
 		}
 	}
 	for _, asker := range []string{"a\u200bna", "ana\x00", "ana\u202e", "ana\u3164", "a\ufe0fna"} {

@@ -53,6 +53,15 @@ note: a restore takes 12h`
 	}
 }
 
+// TestADiffOfNothing: an empty document has no lines that go.
+func TestADiffOfNothing(t *testing.T) {
+	for _, nothing := range []string{"", "{}", "null", " \n"} {
+		if diff := cmp.Diff([]string{"+ x"}, Diff(nothing, "x")); diff != "" {
+			t.Errorf("%q: %s", nothing, diff)
+		}
+	}
+}
+
 // TestADiffRestoresBoth: without what comes a difference is the first document, without
 // what goes the second.
 func TestADiffRestoresBoth(t *testing.T) {

@@ -91,8 +91,11 @@ func TestOrderAndForksMakeNoDifference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(a.Periods) != len(b.Periods) {
-			t.Fatalf("%d periods and %d", len(a.Periods), len(b.Periods))
+		if len(a.Periods) != len(b.Periods) || a.Lines != b.Lines {
+			t.Fatalf("%d periods of %d lines and %d of %d", len(a.Periods), a.Lines, len(b.Periods), b.Lines)
+		}
+		if diff := cmp.Diff(a.Notes, b.Notes); diff != "" {
+			t.Fatalf("the notes differ: %s", diff)
 		}
 		var sum Decimal
 		for i, p := range a.Periods {

@@ -455,7 +455,13 @@ quotas:
 	if over := overdrawn(t, err, "h100"); over.AskedCapacity != 9 {
 		t.Errorf("of H100-NVL, h100-80gb, H1000 and GH100 %d are H100, want 9", over.AskedCapacity)
 	}
-	h.GPUs = map[string]int{"H100": 9}
+	h.Key, h.GPUs, h.Machines = "c", nil, 9
+	live(t, d, h, now) // of another team
+	h.Key, h.Owner, h.Machines = "d", vision, 1
+	if _, err := d.Reserve(ctx, h, now); err != nil {
+		t.Errorf("another team's machines count against the quota: %v", err)
+	}
+	h.Key, h.Owner, h.GPUs = "b", speech, map[string]int{"H100": 9}
 	if _, err := d.Settle(ctx, first.ID, money.USD, now); err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,65 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+// TestReadsBefore: the time before a window is read from the day on which a hold began
+// that counts in it, and not at all where none did.
+func TestReadsBefore(t *testing.T) {
+	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		change func(*budget.Hold)
+		from   time.Time
+	}{
+		"in the window": {func(*budget.Hold) {}, month},
+		"before it":     {func(h *budget.Hold) { h.From = month.Add(-30 * time.Hour) }, month.AddDate(0, 0, -2)},
+		"given back":    {func(h *budget.Hold) { h.From, h.State = month.Add(-30*time.Hour), budget.Released }, month},
+		"of others":     {func(h *budget.Hold) { h.From, h.Owner = month.Add(-30*time.Hour), speech }, month},
+	} {
+		h := run("a", 1)
+		h.ExpiresAt = h.Until
+		r, err := set(t, one).Reservation(h, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := run("b", 1)
+		tc.change(&other)
+		if reads := r.Reads([]budget.Hold{other}); len(reads) != 3 || reads[2].Window != (budget.Window{From: tc.from, To: month}) {
+			t.Errorf("%s: %+v, want from %s", name, reads, tc.from)
+		}
+	}
+}
+
+// TestTheHourEndsWithItsWindow: at the end of a window its hourly limit is over.
+func TestTheHourEndsWithItsWindow(t *testing.T) {
+	for at, fits := range map[time.Time]bool{now.Add(-1): false, now: true} {
+		h := run("a", 1)
+		h.ExpiresAt, h.Hourly, h.State = h.Until, 2*money.USD, budget.Pending
+		r, err := set(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 1}]`).Reservation(h, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Now, r.Lines[0].Window.To = at, now
+		if err := r.Check(nil, make([]budget.Spend, 3)); (err == nil) != fits {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+}
+
+// TestWhoseAChargeIs: a charge is a hold's own unless it names another owner.
+func TestWhoseAChargeIs(t *testing.T) {
+	h := budget.Hold{Owner: vision}
+	for _, tc := range []struct {
+		charged inventory.Owner
+		own     bool
+	}{
+		{vision, true}, {inventory.Owner{}, true}, {inventory.Owner{Team: "VISION"}, true}, {inventory.Owner{Team: "vision", CostCenter: "7"}, true},
+		{speech, false}, {inventory.Owner{Team: "vision", Project: "other"}, false}, {inventory.Owner{User: "bo"}, false},
+	} {
+		if h.Owns(tc.charged) != tc.own {
+			t.Errorf("%+v: want own %v", tc.charged, tc.own)
+		}
+	}
+}
+
 func TestWhatARefusalSays(t *testing.T) {
 	o := budget.Overdrawn{Budget: "b", Limit: 10 * money.USD, Used: money.USD, Held: 2 * money.USD, Asked: 8 * money.USD}
 	for want, change := range map[string]func(*budget.Overdrawn){
@@ -165,6 +224,13 @@ func TestIDsOfHolds(t *testing.T) {
 	d.Random = nil
 	if h, err := d.Reserve(ctx, run("", 1), now); err == nil {
 		t.Errorf("without a key: %+v", h)
+	}
+	for n, fits := range map[int]bool{-1: false, 0: true} {
+		h := run("d", 1)
+		h.GPUs = map[string]int{"H100": n}
+		if _, err := d.Reserve(ctx, h, now); (err == nil) != fits {
+			t.Errorf("with %d GPUs: %v", n, err)
+		}
 	}
 	backwards := run("c", 1)
 	backwards.Until = now.Add(-1)

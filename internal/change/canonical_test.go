@@ -26,6 +26,8 @@ func TestSame(t *testing.T) {
 		{"an empty prefix narrows nothing", a, strings.Replace(a, "<Filter/>", "<Filter><Prefix></Prefix></Filter>", 1), true},
 		{"another age", a, strings.Replace(a, "<Days>9<", "<Days>90<", 1), false},
 		{"another prefix, by a space", a, strings.Replace(a, ">x/<", ">x/ <", 1), false},
+		{"another name, by a space", a, strings.Replace(a, ">a<", ">a <", 1), false},
+		{"a prefix with marks in it, and two prefixes", strings.Replace(a, ">x/<", ">x&lt;/Prefix&gt;&lt;Prefix&gt;y<", 1), strings.Replace(a, ">x/<", ">x</Prefix><Prefix>y<", 1), false},
 		{"a rule that is off", a, strings.Replace(a, "Enabled", "Disabled", 1), false},
 		{"one rule fewer", a, lifecycleOf(rule("a", "<Filter/>", expire)), false},
 		{"a field that curfew knows nothing of", a, strings.Replace(a, expire, expire+"<New>1</New>", 1), false},

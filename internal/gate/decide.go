@@ -185,7 +185,7 @@ func (d *decision) earlier(ctx context.Context) (h budget.Hold, ok bool, err err
 		if err != nil {
 			return budget.Hold{}, false, err
 		}
-		if found && h.Run == d.Key && h.State != budget.Pending && h.At(d.Now) == budget.Live {
+		if found && h.Run == d.Key && h.At(d.Now) == budget.Live {
 			return h, true, d.covers(h)
 		}
 		if found && h.Run == d.Key && h.State == budget.Settled {

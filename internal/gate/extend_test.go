@@ -91,18 +91,18 @@ func TestAnExtensionKilledAnywhere(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := Extend(context.Background(), hold.ID, 400*money.USD, now.Add(24*time.Hour), "ana", h.params(now))
+		d, err := Extend(context.Background(), hold.ID, 400*money.USD, now.Add(24*time.Hour), "ana", h.params(now))
 		h.fault = nil
 		if err == nil {
-			if kill < 7 {
-				t.Errorf("an extension has only %d points to die at", kill-1)
+			if kill < 7 || d.Decision != Allow {
+				t.Errorf("an extension has only %d points to die at, and is %+v", kill-1, d)
 			}
 			return
 		}
 		if !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
-		d := extended(t, h, hold.ID, 400, 24*time.Hour)
+		d = extended(t, h, hold.ID, 400, 24*time.Hour)
 		if live := h.live(t, now); d.Decision != Allow || h.used() != 1 || len(live) != 1 || live[0].Amount != 400*money.USD {
 			t.Errorf("killed at point %d: %+v, %d approvals used, holds %s", kill, d, h.used(), fmt.Sprint(live))
 		}

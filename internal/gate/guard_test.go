@@ -101,6 +101,88 @@ func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
 	}
 }
 
+// TestWhoseProofIsNoneAdmitsNothing: what was approved by somebody whose proof is refused
+// is asked anew, and is an error where the proof cannot be checked.
+func TestWhoseProofIsNoneAdmitsNothing(t *testing.T) {
+	for name, do := range map[string]func(h *house, id string, p Params) (Decision, error){
+		"launch": func(_ *house, _ string, p Params) (Decision, error) { return Decide(context.Background(), job(400), p) },
+		"extension": func(_ *house, id string, p Params) (Decision, error) {
+			return Extend(context.Background(), id, 400*money.USD, now.Add(12*time.Hour), "ana", p)
+		},
+	} {
+		h := newHouse(t, team)
+		id := running(t, h).ID
+		d, err := do(h, id, h.params(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.approve(t, d.ApprovalID, now)
+		p := h.params(now)
+		unread := 1
+		p.Desk.Check = func(context.Context, approval.Request) error {
+			if unread--; unread >= 0 {
+				return errKilled
+			}
+			return &approval.Refusal{Rule: "proof", Why: "its session is over"}
+		}
+		if d, err := do(h, id, p); !errors.Is(err, errKilled) || h.used() != 0 || h.requests[0].State != approval.Approved {
+			t.Errorf("%s: not to be checked: %+v, %v", name, d, err)
+		}
+		d, err = do(h, id, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, d, Held, "its session is over")
+		if h.used() != 0 || len(h.requests) != 2 || h.requests[1].State != approval.Void {
+			t.Errorf("%s: refused: the requests are %+v", name, h.requests)
+		}
+	}
+}
+
+// TestEveryDenialIsRecorded, by itself, and by an id.
+func TestEveryDenialIsRecorded(t *testing.T) {
+	h := newHouse(t, team)
+	for i := range 3 {
+		want(t, decide(t, h, job(4000), now.Add(time.Duration(i)*time.Minute)), Denied, "")
+	}
+	if _, nameless := h.records[""]; nameless || len(h.records) != 3 {
+		t.Errorf("3 denials are recorded as %+v", h.records)
+	}
+}
+
+// TestAnApproverSeesTheRun: how long, on what, and what it leaves of the budget.
+func TestAnApproverSeesTheRun(t *testing.T) {
+	h := newHouse(t, team)
+	decide(t, h, job(400), now)
+	plan, _ := h.requests[0].Shown()
+	for _, note := range []string{"runs for at most 12h", "machines: 1", "GPUs: 8 A100", "budget vision until 2026-12-01: $1000.00 of $1000.00 left before, $600.00 after"} {
+		if !strings.Contains(strings.Join(plan.Notes, "\n"), note) {
+			t.Errorf("no %q in %q", note, plan.Notes)
+		}
+	}
+	a := job(400)
+	a.MaxRuntime, a.Machines, a.GPUs = 0, 0, nil
+	h = newHouse(t, team)
+	decide(t, h, a, now)
+	if plan, _ := h.requests[0].Shown(); len(plan.Notes) != 2 {
+		t.Errorf("nobody knows how long it runs, nor on what: %q", plan.Notes)
+	}
+}
+
+// TestTheNewestOfTwoApprovalsIsUsed, and admits one run; the other one stays.
+func TestTheNewestOfTwoApprovalsIsUsed(t *testing.T) {
+	h := newHouse(t, team)
+	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
+	newer := h.requests[0]
+	newer.ID, newer.Version = "newer", 0
+	if _, err := h.PutRequest(context.Background(), newer); err != nil {
+		t.Fatal(err)
+	}
+	if d := decide(t, h, job(400), now); d.Decision != Allow || d.ApprovalID != "newer" || h.used() != 1 {
+		t.Errorf("got %+v, %d approvals were used", d, h.used())
+	}
+}
+
 // TestAUsedApprovalExtendsNothingElse: of an extension too, an approval that was used up
 // carries out what it was for and nothing that costs more.
 func TestAUsedApprovalExtendsNothingElse(t *testing.T) {
@@ -153,8 +235,11 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 		if err := tc.end(h.params(now).Budgets, hold.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Extend(context.Background(), hold.ID, money.USD, hold.Until, "ana", h.params(now)); err == nil || !strings.Contains(err.Error(), tc.name) {
-			t.Errorf("a %s hold was extended: %v", tc.name, err)
+		for _, dollars := range []money.Amount{1, 400, 4000} {
+			d, err := Extend(context.Background(), hold.ID, dollars*money.USD, hold.Until, "ana", h.params(now))
+			if err == nil || !strings.Contains(err.Error(), tc.name) || len(h.requests) != 0 {
+				t.Errorf("a %s hold was extended to $%d: %+v, %v", tc.name, dollars, d, err)
+			}
 		}
 	}
 	h := newHouse(t, team)

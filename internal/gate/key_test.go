@@ -43,6 +43,19 @@ func TestAKeyNamesARun(t *testing.T) {
 	}
 }
 
+// TestAnApprovedRunThatIsOverStopsNoOtherKey: the next run of the same plan asks again.
+func TestAnApprovedRunThatIsOverStopsNoOtherKey(t *testing.T) {
+	h := newHouse(t, team)
+	a := job(400)
+	a.Key = "build 7"
+	h.approve(t, decide(t, h, a, now).ApprovalID, now)
+	if _, err := h.params(now).Budgets.Settle(context.Background(), decide(t, h, a, now).HoldID, money.USD, now); err != nil {
+		t.Fatal(err)
+	}
+	a.Key = "build 8"
+	want(t, decide(t, h, a, now), Held, "")
+}
+
 // TestAKeyWhoseHoldIsGoneIsDecidedAnew: what was given back or expired did not run or is
 // not known to, and its key asks as a new run does.
 func TestAKeyWhoseHoldIsGoneIsDecidedAnew(t *testing.T) {

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,33 @@ func TestAnUnusedHoldIsReported(t *testing.T) {
 	}
 	if third := decide(t, h, job(40), now.Add(2*time.Minute)); len(third.Unused) != 0 {
 		t.Errorf("holds of runs that were charged are unused: %v", third.Unused)
+	}
+}
+
+// TestTheSmallestThatFits: a run under an hour is shortened by minutes, down to one, and
+// a machine has its part of the GPUs and no more.
+func TestTheSmallestThatFits(t *testing.T) {
+	for left, want := range map[int64]string{50: "max_runtime 50m", 1: "max_runtime 1m", 0: ""} {
+		h := newHouse(t, fmt.Sprintf(`budgets: [{id: vision, team: vision, purpose: training, amount: %d}]`, left+1))
+		h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.USD})
+		a := job(60)
+		a.Hourly, a.MaxRuntime, a.Machines, a.GPUs = 60*money.USD, time.Hour, 1, nil
+		got := ""
+		for _, w := range decide(t, h, a, now).WouldPass {
+			if w.Kind == "smaller" {
+				got = w.What
+			}
+		}
+		if got != want {
+			t.Errorf("with $%d left: %q, want %q", left, got, want)
+		}
+	}
+	h := newHouse(t, `quotas: [{id: a100, team: vision, gpus: {A100: 8}}]`)
+	a := job(40)
+	a.Machines, a.GPUs = 2, map[string]int{"A100": 16}
+	d := decide(t, h, a, now)
+	if !slices.ContainsFunc(d.WouldPass, func(w Way) bool { return w.What == "1 machine at once for as long" }) {
+		t.Errorf("one of two machines has half of their GPUs: %+v", d)
 	}
 }
 

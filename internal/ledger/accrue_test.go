@@ -74,6 +74,13 @@ func spot(hourly money.Amount) Meter {
 	return m
 }
 
+// capped is a spot price that costs at most so many dollars an hour; 0 is not known.
+func capped(most money.Amount) Meter {
+	m := spot(money.USD / 2)
+	m.AtMost = most * dollarAnHour
+	return m
+}
+
 func from(s string, m Meter) Meter {
 	m.AsOf = clock(s)
 	return m
@@ -108,6 +115,8 @@ func TestAccrue(t *testing.T) {
 		return Meter{Name: "storage", Category: Storage, Monthly: monthly, AsOf: clock("00:00")}
 	}
 	volume, notebook, bare := kind(inventory.KindVolume), kind(inventory.KindNotebook), at()
+	dark := unpriced
+	dark.MinimumSeconds = 60
 	dearer := compute(2 * money.USD)
 	dearer.AsOf = clock("12:45")
 	for _, tc := range []struct {
@@ -162,12 +171,20 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556"}},
 		{"a run over a minute is billed by the second", clocks("12:00"), []Observation{seen("12:01", run, launched("12:00:20")), seen("12:10", stop, launched("12:00:20"), since("12:01:21"))},
 			[]string{"12 compute unknown 61s 0.016944444"}},
+		{"a short run without a price costs no second at nothing", clocks("12:00"), []Observation{seen("12:00:30", run, launched("12:00:20"), at(dark)), seen("12:10", stop, launched("12:00:20"), since("12:00:40"))},
+			[]string{"12 compute unknown (no price) 20s ?"}},
+		{"what has no minimum is billed by the second", clocks("12:00"), []Observation{seen("12:00:30", run, launched("12:00:20"), at(compute(money.USD), disk(73*money.USD))), seen("12:10", stop, launched("12:00:20"), since("12:00:40"))},
+			[]string{"12 compute idle 40s 0.011111111", "12 compute unknown 20s 0.005555556", "12 storage  20s 0.000555556"}},
+		{"a run that ends with the hour costs its minute in that hour", clocks("12:59"), []Observation{seen("12:59:55", run, launched("12:59:50")), seen("13:10", stop, launched("12:59:50"), since("13:00"))},
+			[]string{"12 compute idle 50s 0.013888889", "12 compute unknown 10s 0.002777778"}},
 		{"a new price holds from its date", nil, []Observation{seen("12:00", run, launched("08:00")), seen("13:00", run, launched("08:00"), at(dearer))},
 			[]string{"12 compute unknown 2700s 0.75", "12 compute unknown 900s 0.50"}},
 		{"what grew at the same price did not on the price's date", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(from("12:30", disk(73*money.USD)))), seen("13:00", inventory.StateInUse, volume, launched("08:00"), at(from("12:30", disk(146*money.USD))))},
 			[]string{"12 storage  3600s 0.10"}},
 		{"what grew in a long gap costs as before for a while", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD))), seen("16:00", inventory.StateInUse, volume, launched("08:00"), at(disk(146*money.USD)))},
 			[]string{"12 storage  3600s 0.10", "13 storage  3600s 0.10", "14 storage  (price not seen) 3600s <=0.20", "15 storage  (price not seen) 3600s <=0.20"}},
+		{"a price that is newer is no growth", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD))), seen("16:00", inventory.StateInUse, volume, launched("08:00"), at(from("11:00", disk(146*money.USD))))},
+			hourly(4, "storage  3600s 0.10")},
 		{"a bucket fills all the time", nil, []Observation{seen("12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(73*money.USD))), seen("+1 12:00", inventory.StateAvailable, kind(inventory.KindBucket), launched("08:00"), at(disk(74*money.USD)))},
 			hourly(24, "storage  3600s 0.10")},
 		{"what shrank in a long gap cost no more than before", nil, []Observation{seen("12:00", inventory.StateInUse, volume, launched("08:00"), at(disk(146*money.USD))), seen("15:00", inventory.StateInUse, volume, launched("08:00"), at(disk(73*money.USD)))},
@@ -178,8 +195,21 @@ func TestAccrue(t *testing.T) {
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.25"}},
 		{"a spot price is not known for long", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("15:00", run, launched("08:00"), at(spot(money.USD/2)))},
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00"}},
+		{"a spot price is not known long before it was seen", clocks("08:00", "12:00"), []Observation{seen("12:00", run, launched("09:00"), at(spot(money.USD/2)))},
+			[]string{"09 compute unknown (price not seen) 3600s <=1.00", "10 compute unknown 3600s 0.50", "11 compute unknown 3600s 0.50"}},
+		{"a spot price is not known of a later run", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("18:00", stop, launched("15:00"), since("17:00"))},
+			[]string{"12 compute unknown (unobserved) 3600s <=1.00", "13 compute unknown (unobserved) 3600s <=1.00", "14 compute unknown (unobserved) 3600s <=1.00",
+				"15 compute unknown (price not seen) 3600s <=1.00", "16 compute unknown (price not seen) 3600s <=1.00"}},
 		{"a spot price that has a date holds from it", nil, []Observation{seen("12:00", run, launched("08:00"), at(spot(money.USD/2))), seen("16:00", run, launched("08:00"), at(from("15:00", spot(money.USD/4))))},
 			[]string{"12 compute unknown 3600s 0.50", "13 compute unknown 3600s 0.50", "14 compute unknown (price not seen) 3600s <=1.00", "15 compute unknown 3600s 0.25"}},
+		{"a spot price of which the most is not known has no bound", nil, []Observation{seen("12:00", run, at(capped(0))), seen("15:00", run, at(capped(0)))},
+			[]string{"12 compute unknown (unobserved) 3600s ?", "13 compute unknown (unobserved) 3600s ?", "14 compute unknown (unobserved) 3600s ?"}},
+		{"two gaps of an hour, of which the first has no bound", clocks("12:10", "12:30"), []Observation{seen("12:00", run, at(capped(0))), seen("12:20", run, launched("12:20"), at(capped(1)))},
+			[]string{"12 compute unknown (gone) 1200s ?"}},
+		{"two gaps of an hour, of which the last has no bound", clocks("12:10", "12:30"), []Observation{seen("12:00", run, at(capped(1))), seen("12:20", run, launched("12:20"), at(capped(0)))},
+			[]string{"12 compute unknown (gone) 1200s ?"}},
+		{"two gaps of an hour cost at most the dearer rate", clocks("12:10", "12:30"), []Observation{seen("12:00", run, at(capped(2))), seen("12:20", run, launched("12:20"), at(capped(1)))},
+			[]string{"12 compute unknown (gone) 1200s <=0.666666667"}},
 		{"no price is not zero", nil, []Observation{seen("12:00", run, at(unpriced)), seen("13:00", run, at(unpriced))}, []string{"12 compute unknown (no price) 3600s ?"}},
 		{"duty by its share", nil, []Observation{seen("12:00", run), seen("13:00", run, did(duty.Busy, "12:00", "12:15"), did(duty.Idle, "12:30", "13:00"))},
 			[]string{"12 compute busy 900s 0.25", "12 compute idle 1800s 0.50", "12 compute unknown 900s 0.25"}},

@@ -20,6 +20,7 @@ func TestCounts(t *testing.T) {
 	for i, r := range f.machines {
 		r.Tags = map[string]string{"team": "vision"}
 		r.Owner.Environment = "dev"
+		r.ScratchDisks = true
 		switch i {
 		case 0: // idle, and nobody says in which environment
 			r.Owner.Environment = ""
