@@ -59,6 +59,7 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 			d := newDesktop(t)
 			d.write("small.yaml", fmt.Sprintf(gateJob, "small", "4h"))
 			d.write("big.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+			d.write("policies.yaml", ladderPolicies)
 			d.write("shared.yaml", "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\n")
 			right := &host{desktop: d, boot: "a", fileTime: tc.fileTime}
 			if tc.url != nil {
@@ -92,6 +93,7 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 			refused("ana", "budget", "release", hold)
 			refused("bo", "approve", request)
 			refused("bo", "deny", request, "--reason", "no")
+			refused("ana", "enforce", "--once", "--enforce", "--policy", "policies.yaml")
 			refused("ana", "settings", "set", "shared.yaml", "--reason", "test")
 
 			// What it is shown is as of the state's time.
