@@ -46,14 +46,16 @@ func (e *SkewError) Error() string {
 	if e.Ahead < 0 {
 		way = "behind"
 	}
-	return fmt.Sprintf("the clock of this machine is %s %s the database's, so nothing is decided here: set it", usage.Span(e.Ahead.Abs()), way)
+	return fmt.Sprintf("the clock of this machine is %s %s the state's, so nothing is decided here: set it", usage.Span(e.Ahead.Abs()), way)
 }
 
 // SharedClock returns clocks that tell the time of a store, taken once, and go on with
 // those of the machine. Where the store has no clock they are the machine's own, and
 // shared is false. A *[SkewError] comes with them when the machine's clock differs by
 // more than the 30 seconds within which it may act.
-func SharedClock(ctx context.Context, s Store, own func() Clock) (clock func() Clock, shared bool, err error) {
+func SharedClock(ctx context.Context, s interface {
+	Now(context.Context) (time.Time, error)
+}, own func() Clock) (clock func() Clock, shared bool, err error) {
 	before := own()
 	now, err := s.Now(ctx)
 	if err != nil {

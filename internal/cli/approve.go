@@ -78,7 +78,10 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 	if err != nil {
 		return err
 	}
-	now := a.Now().UTC()
+	now, err := a.inTime(ctx, s)
+	if err != nil {
+		return err
+	}
 	desk := approval.Desk{Store: s.Approvals()}
 	r, err = desk.Decide(ctx, r.ID, who, allow, action.Redact(reason), now)
 	if err != nil {
@@ -153,10 +156,12 @@ type requestView struct {
 	AmountUSD string         `json:"amount_usd"`
 	PlanHash  string         `json:"plan_hash"`
 	Roles     []string       `json:"roles"`
-	AskedBy   string         `json:"asked_by"`
-	AskedAt   time.Time      `json:"asked_at"`
-	ExpiresAt time.Time      `json:"expires_at"`
-	DecidedBy string         `json:"decided_by,omitempty"`
+	// Approvers are who has one of the roles, by the settings that decide.
+	Approvers []string  `json:"approvers"`
+	AskedBy   string    `json:"asked_by"`
+	AskedAt   time.Time `json:"asked_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	DecidedBy string    `json:"decided_by,omitempty"`
 	// Proof and AskedProof say how they were identified.
 	Proof      *proofView `json:"proof,omitempty"`
 	AskedProof *proofView `json:"asked_proof,omitempty"`
@@ -188,16 +193,23 @@ func planView(r approval.Request) *approval.Plan {
 }
 
 func (a *app) approvals(ctx context.Context, id string, all bool, output string) error {
-	_, s, err := a.state(ctx)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	cfg, by, err := a.people(ctx, cfg, s)
+	if err != nil {
+		return err
+	}
 	requests, err := s.Approvals().Requests(ctx, "")
 	if err != nil {
 		return fmt.Errorf("list the requests: %w", err)
 	}
-	now := a.Now().UTC()
+	now, err := a.stateTime(ctx, s)
+	if err != nil {
+		return err
+	}
 	waits := approval.Sum(requests, now)
 	decided := slices.ContainsFunc(requests, func(r approval.Request) bool { return !r.DecidedAt.IsZero() })
 	views := []requestView{}
@@ -209,13 +221,13 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 			}
 			shown = append(shown, r)
 			views = append(views, requestView{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Plan: planView(r), Subject: r.Subject, State: string(state), AmountUSD: r.Amount.Cents(),
-				PlanHash: r.PlanHash, Roles: r.Roles, AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+				PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approversOf(cfg.Approvers, r.Roles, r.AskedBy)...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 				DecidedBy: r.DecidedBy, Proof: proofOf(r.DecidedBy, r.Proof), AskedProof: proofOf(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt), Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)})
 		}
 	}
 	if output == "json" {
 		doc := map[string]any{"schema": "curfew.approvals/v1", "requests": views,
-			"asked": waits.Asked, "approved": waits.Approved, "denied": waits.Denied, "expired": waits.Expired, "pending": waits.Pending,
+			"asked": waits.Asked, "approved": waits.Approved, "denied": waits.Denied, "expired": waits.Expired, "pending": waits.Pending, "settings": by,
 			"median_wait_seconds": nil, "longest_wait_seconds": nil}
 		if decided {
 			doc["median_wait_seconds"], doc["longest_wait_seconds"] = waits.Median.Seconds(), waits.Longest.Seconds()
@@ -231,6 +243,9 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 			plain.Fprintf(a.Stdout, "    %s\n", line)
 		}
 		plain.Fprintf(a.Stdout, "    asked by: %s (%s)\n", v.AskedBy, shown[i].AskedProof)
+		if v.DecidedBy == "" {
+			plain.Fprintf(a.Stdout, "    may approve: %s\n", first(strings.Join(v.Approvers, ", "), "nobody: approvers names nobody else with the role "+strings.Join(v.Roles, " or ")))
+		}
 		if v.DecidedBy != "" {
 			plain.Fprintf(a.Stdout, "    decided by: %s (%s)\n", v.DecidedBy, shown[i].Proof)
 		}

@@ -75,11 +75,15 @@ func (a *app) budgets(ctx context.Context, output string) error {
 	if err != nil {
 		return err
 	}
-	all, err := d.Statuses(ctx, a.Now().UTC())
+	now, err := a.stateTime(ctx, s)
+	if err != nil {
+		return err
+	}
+	all, err := d.Statuses(ctx, now)
 	if err != nil {
 		return fmt.Errorf("read where the budgets stand: %w", err)
 	}
-	doc := budget.NewReport(all, a.Now().UTC())
+	doc := budget.NewReport(all, now)
 	return a.show(output, doc, func() report.Sheet { return budgetSheet(doc, all) })
 }
 
@@ -147,20 +151,23 @@ func viewHold(h budget.Hold, state budget.HoldState) holdView {
 }
 
 func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
-	since, until, err := f.bounds(a.Now())
-	if err != nil {
-		return err
-	}
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	now, err := a.stateTime(ctx, s)
+	if err != nil {
+		return err
+	}
+	since, until, err := f.bounds(now)
+	if err != nil {
+		return err
+	}
 	holds, err := s.Budgets().Holds(ctx, since, until)
 	if err != nil {
 		return fmt.Errorf("list the holds: %w", err)
 	}
-	now := a.Now().UTC()
 	missed, err := (budget.Desk{Store: s.Budgets()}).Unobserved(ctx, holds, now)
 	if err != nil {
 		return fmt.Errorf("read what was charged under the holds: %w", err)
@@ -231,7 +238,7 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.gateParams(cfg, by, s)
+	p, err := a.gateParams(ctx, cfg, by, s)
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,18 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/test/postgres"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
+// withPostgres stops the server that tests started.
+type withPostgres struct{ *testing.M }
+
+func (m withPostgres) Run() int { return postgres.Run(m.M) }
+
 func TestMain(m *testing.M) {
 	syscall.Umask(0o022) // files that a group can write are refused
-	testscript.Main(m, map[string]func(){
+	testscript.Main(withPostgres{m}, map[string]func(){
 		"curfew": func() { os.Exit(Run(context.Background(), System("test"))) },
 	})
 }

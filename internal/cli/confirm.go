@@ -60,7 +60,11 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 	}
 	var end time.Time
 	if duration != "" {
-		if end, err = until(a.Now().UTC(), duration); err != nil {
+		now, err := a.inTime(ctx, s)
+		if err != nil {
+			return err
+		}
+		if end, err = until(now, duration); err != nil {
 			return usageError("--for: %w", err)
 		}
 	}

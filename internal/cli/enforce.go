@@ -112,11 +112,18 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if f.cloud == backtest.Cloud {
 		wire = a.recorded
 	}
-	setting, s, err := wire(ctx, cfg, f, set)
+	s, err := a.open(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
+		return err
+	}
+	setting, err := wire(ctx, cfg, s, f, set)
+	if err != nil {
+		return err
+	}
 	bar := a.newProgress(f.cloud)
 	setting.Query.Progress = bar.report
 	pass, err := round.New(setting).Round(ctx)
@@ -210,44 +217,37 @@ func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (ro
 }
 
 // live wires a pass that acts: the account, the state, the people to warn.
-func (a *app) live(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Setting, *store.Store, error) {
+func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
+	now, err := a.stateClock(ctx, s)
+	if now == nil || err != nil && f.enforce {
+		return round.Setting{}, err
+	}
 	setting, err := a.observing(ctx, cfg, f, set)
 	if err != nil {
-		return round.Setting{}, nil, err
+		return round.Setting{}, err
 	}
 	cloud, ok := setting.Lister.(*aws.Cloud)
 	if !ok {
-		return round.Setting{}, nil, usageError("--cloud %s: nothing is carried out there", f.cloud)
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return round.Setting{}, nil, err
+		return round.Setting{}, usageError("--cloud %s: nothing is carried out there", f.cloud)
 	}
 	setting.Books = ledger.Journal{Store: s.Ledger()}
-	setting.Facts, err = a.facts(ctx, cfg, s)
-	if err == nil {
-		setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	if setting.Facts, err = a.facts(ctx, cfg, s, now()); err != nil {
+		return round.Setting{}, err
 	}
-	if err != nil {
-		return round.Setting{}, nil, errors.Join(err, s.Close())
-	}
-	return setting, s, nil
+	setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	return setting, err
 }
 
 // recorded wires a pass over a trace: what is known at a time is the account, and what it
 // releases is away for those that come after it.
-func (a *app) recorded(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Setting, *store.Store, error) {
+func (a *app) recorded(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
 	setting, present, err := a.present(ctx, cfg, f.sourceFlags, f.trace, f.at, set)
 	if err != nil {
-		return round.Setting{}, nil, err
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return round.Setting{}, nil, err
+		return round.Setting{}, err
 	}
 	setting.Uncapped = true
 	setting.Ladder = ladderOf(s.Actions(), present, setting.Clock(), cfg.Enforce.MaxRoundGap, f.enforce)
-	return setting, s, nil
+	return setting, nil
 }
 
 // checkTrace settles which account is meant; a trace is one.
@@ -287,8 +287,7 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 
 // facts returns what the state knows of a resource besides: its budgets, and how far what
 // is paid for it is off its list price.
-func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store) (func(*policy.Facts), error) {
-	now := a.Now().UTC()
+func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
 	budget, err := budgetFacts(ctx, cfg, s, now)
 	if err != nil {
 		return nil, err

@@ -56,14 +56,6 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err := a.reach(cfg, &f.sourceFlags, chosen); err != nil {
 		return err
 	}
-	setting, err := a.setting(ctx, cfg, f.sourceFlags)
-	if err != nil {
-		return err
-	}
-	cloud, ok := setting.Lister.(*aws.Cloud)
-	if !ok {
-		return usageError("--cloud %s: fixes are carried out on real accounts", f.cloud)
-	}
 	s, err := a.open(ctx, cfg)
 	if err != nil {
 		return err
@@ -72,11 +64,23 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
 		return err
 	}
+	now, err := a.stateClock(ctx, s)
+	if err != nil {
+		return err
+	}
+	setting, err := a.setting(ctx, cfg, f.sourceFlags)
+	if err != nil {
+		return err
+	}
+	cloud, ok := setting.Lister.(*aws.Cloud)
+	if !ok {
+		return usageError("--cloud %s: fixes are carried out on real accounts", f.cloud)
+	}
 	ladders, err := a.ladders(cfg, s, cloud.Actions(), true)
 	if err != nil {
 		return err
 	}
-	held := &holding{app: a, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]stored{}, of: map[string]string{}}
+	held := &holding{app: a, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]stored{}, of: map[string]string{}}
 	for _, s := range chosen {
 		held.found[refOf(s.Resource)] = s
 	}

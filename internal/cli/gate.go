@@ -175,10 +175,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := a.inTime(ctx, s); err != nil {
-		return err
-	}
-	params, err := a.gateParams(cfg, by, s)
+	params, err := a.gateParams(ctx, cfg, by, s)
 	if err != nil {
 		return err
 	}
@@ -234,7 +231,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 }
 
 // gateParams is what decisions stand on.
-func (a *app) gateParams(cfg config.Config, by decider, s *store.Store) (gate.Params, error) {
+func (a *app) gateParams(ctx context.Context, cfg config.Config, by decider, s *store.Store) (gate.Params, error) {
 	limit, err := cfg.Gate.Limit()
 	if err != nil {
 		return gate.Params{}, usageError("gate.ask_over: %w", err)
@@ -246,8 +243,12 @@ func (a *app) gateParams(cfg config.Config, by decider, s *store.Store) (gate.Pa
 	if err := a.checkQuotas(cfg, budgets.Set.Quotas()); err != nil {
 		return gate.Params{}, err
 	}
+	now, err := a.inTime(ctx, s)
+	if err != nil {
+		return gate.Params{}, err
+	}
 	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.checked(cfg, by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared), nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
-		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: a.Now().UTC()}, nil
+		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now}, nil
 }
 
 // checkQuotas returns an error where a quota is of GPUs that no price book knows, which
@@ -444,15 +445,19 @@ func (a *app) newGateReport() *cobra.Command {
 }
 
 func (a *app) gateReport(ctx context.Context, f periodFlags, output string) error {
-	since, until, err := f.bounds(a.Now())
-	if err != nil {
-		return err
-	}
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	now, err := a.stateTime(ctx, s)
+	if err != nil {
+		return err
+	}
+	since, until, err := f.bounds(now)
+	if err != nil {
+		return err
+	}
 	records, err := s.Gate().Decisions(ctx, since, until)
 	if err != nil {
 		return fmt.Errorf("read what was decided: %w", err)
@@ -461,7 +466,7 @@ func (a *app) gateReport(ctx context.Context, f periodFlags, output string) erro
 	if err != nil {
 		return fmt.Errorf("list the requests: %w", err)
 	}
-	r := gate.Sum(records, requests, since, until, a.Now().UTC())
+	r := gate.Sum(records, requests, since, until, now)
 	share, known := r.AskedShare()
 	doc := map[string]any{"schema": "curfew.gate.report/v1", "from": r.From, "to": r.To, "runs": r.Runs, "asked": r.Asked, "denied": r.Denied, "waiting": r.Waiting,
 		"answered": r.Answered, "asked_share": nil, "wait_p50_seconds": nil, "wait_p95_seconds": nil}

@@ -23,7 +23,9 @@ import (
 
 // holding asks for approvals and uses them up.
 type holding struct {
-	app   *app
+	app *app
+	// now is the time of the state.
+	now   func() time.Time
 	cfg   config.Config
 	desk  approval.Desk
 	store action.Store // its audit log
@@ -80,7 +82,7 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 	if err != nil {
 		return err
 	}
-	now := h.app.Now().UTC()
+	now := h.now()
 	r, err := h.desk.Use(ctx, hash, amount, now)
 	if err == nil {
 		return h.store.Record(ctx, auditEntry(now, who.Name, "used", r))
@@ -113,7 +115,7 @@ func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) 
 	if err != nil {
 		return err
 	}
-	now := h.app.Now().UTC()
+	now := h.now()
 	all, err := h.desk.Store.Requests(ctx, hash)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // declared is who gives the command by a name that nobody proves.
@@ -160,8 +161,26 @@ CURFEW_IDENTITY is self-declared and opens no fix unless approvals.accept says s
 	return c
 }
 
+// peopleHere is the configuration with the roles and identities that count; a state that is
+// a file is not made for it.
+func (a *app) peopleHere(ctx context.Context, cfg config.Config) (config.Config, decider, error) {
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); cfg.DatabaseURL == "" && (cfg.DataDir == "" || err != nil) {
+		return cfg, decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return cfg, decider{}, err
+	}
+	defer s.Close()
+	return a.people(ctx, cfg, s)
+}
+
 func (a *app) whoami(ctx context.Context, output string) error {
 	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	cfg, by, err := a.peopleHere(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -176,7 +195,7 @@ func (a *app) whoami(ctx context.Context, output string) error {
 	opens := cfg.Approvals.Accepts(who.Proof.Kind)
 	if output == "json" {
 		doc := map[string]any{"schema": "curfew.whoami/v1", "name": who.Name, "declared": declared.Name, "proof": string(who.Proof.Kind), "verified": who.Proof.Verified(),
-			"subject": who.Proof.Subject, "verified_by": who.Proof.Detail, "in_people": who.Proof.Mapped, "roles": append([]string{}, who.Roles...), "opens_fixes": opens, "unverified_because": nil}
+			"subject": who.Proof.Subject, "verified_by": who.Proof.Detail, "in_people": who.Proof.Mapped, "roles": append([]string{}, who.Roles...), "opens_fixes": opens, "unverified_because": nil, "settings": by}
 		if failed != nil {
 			doc["unverified_because"] = failed.Error()
 		}
@@ -191,7 +210,14 @@ func (a *app) whoami(ctx context.Context, output string) error {
 		row("declared", declared.Name+" (self-declared, not verified)")
 	}
 	roles := strings.Join(who.Roles, ", ")
-	row("roles", first(roles, "none: the approvers section of curfew.yaml does not name you"))
+	where := "curfew.yaml"
+	if !by.Advisory {
+		where = fmt.Sprintf("the shared settings (version %d)", by.Version)
+	}
+	row("roles", first(roles, "none: the approvers section of "+where+" does not name you"))
+	if roles != "" && !by.Advisory {
+		row("", "by "+where)
+	}
 	switch {
 	case opens && roles != "":
 		row("approves", "gate requests and fixes that others asked for")

@@ -266,24 +266,32 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 func (a *app) newAudit() *cobra.Command {
 	var q action.Query
 	var since, until, output string
-	var verify bool
+	var anchor anchorFlags
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Who did what to which resource, why, and what came of it",
 		Long: `Reads the audit log: every warning, intent, outcome, refusal, keep, freeze and
 approval, oldest first. It is append-only and each entry holds the hash of the one before
 it; --verify checks that chain. -o json prints JSON lines, one entry each. An item is one
-action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it back.`,
+action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it back.
+
+--anchor writes the end of the log, signed, to a file or an object: its number, hash and
+time. --verify --anchor checks that the log still holds it, so that one which somebody
+cut off or built anew is noticed. Keep anchors where whoever can write the state cannot.
+The key is made on first use, audit.key in the data directory; its public part is printed
+and is what audit.public_key on another machine has to be.`,
 		Example: `  curfew audit --since 7d
   curfew audit --resource i-0f3a
-  curfew audit --what outcome -o json > audit.jsonl`,
+  curfew audit --what outcome -o json > audit.jsonl
+  curfew audit --anchor s3://my-bucket/curfew/anchor.json
+  curfew audit --verify --anchor s3://my-bucket/curfew/anchor.json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", output, "table", "json"); err != nil {
 				return err
 			}
-			if verify {
-				return a.verifyAudit(c.Context())
+			if anchor.verify || anchor.at != "" {
+				return a.anchored(c.Context(), anchor, output)
 			}
 			var err error
 			if q.Since, err = past(a.Now().UTC(), since); err != nil {
@@ -303,23 +311,11 @@ action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it 
 	fl.StringVar(&q.What, "what", "", "what happened: warned, intent, outcome, refused, keep, freeze, …")
 	fl.StringVar(&q.Item, "item", "", "one way up the ladder, by its id")
 	fl.IntVar(&q.Limit, "limit", 0, "the newest this many (default: all)")
-	fl.BoolVar(&verify, "verify", false, "check that no entry was changed or taken out")
+	fl.BoolVar(&anchor.verify, "verify", false, "check that no entry was changed or taken out")
+	fl.StringVar(&anchor.at, "anchor", "", "write the signed end of the log to a `FILE` or s3://bucket/key; with --verify check that the log holds it")
+	fl.StringVar(&anchor.profile, "profile", "", "AWS profile, for s3://")
 	fl.StringVarP(&output, "output", "o", "table", "table or json (JSON lines)")
 	return c
-}
-
-func (a *app) verifyAudit(ctx context.Context) error {
-	_, s, err := a.state(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	n, err := s.VerifyAudit(ctx)
-	if err != nil {
-		return &failure{exit: ExitError, code: "tampered", err: fmt.Errorf("verify the audit log: %w", err)}
-	}
-	_, err = plain.Fprintf(a.Stdout, "%s, unchanged\n", plural(n, "entry", "entries"))
-	return err
 }
 
 // past reads a time before now: a duration ago, or a time.

@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // The exit codes. When several apply, the order is 2, 1, 4, 5, 3.
@@ -43,6 +44,8 @@ type Process struct {
 	// Uptime names the boot of the machine and says how long ago it was, by a clock
 	// that nobody sets; nil where there is none.
 	Uptime func() (boot string, up time.Duration)
+	// FileTime is the clock of the file system that a directory is on; nil is Now.
+	FileTime func(dir string) (time.Time, error)
 	// Dir is the working directory.
 	Dir string
 	// ConfigDir and DataDir are the user's own; empty when there is no home.
@@ -58,7 +61,7 @@ type Process struct {
 func System(version string) Process {
 	p := Process{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Lookup: os.LookupEnv, Now: time.Now, Uptime: uptime, Version: version,
+		Lookup: os.LookupEnv, Now: time.Now, Uptime: uptime, FileTime: store.FileTime, Version: version,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	p.Dir, _ = os.Getwd()

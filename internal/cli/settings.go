@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,16 +51,12 @@ func (d decider) String() string {
 // governed is the configuration under the shared settings of the state: theirs, or what is
 // stricter here. A weaker one is refused. Prices are from then on those of the store.
 func (a *app) governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, decider, error) {
-	set, ok, err := s.Settings().Newest(ctx, settingsKind)
+	shared, set, err := a.shared(ctx, s)
 	if err != nil {
 		return cfg, decider{}, err
 	}
-	if !ok {
+	if set.Version == 0 {
 		return cfg, decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
-	}
-	shared, err := config.DecodeShared(fmt.Sprintf("shared settings %d", set.Version), []byte(set.Body))
-	if err != nil {
-		return cfg, decider{}, fmt.Errorf("read the shared settings: %w", err)
 	}
 	if cfg, err = cfg.Under(shared); err != nil {
 		return cfg, decider{}, &failure{exit: ExitDenied, code: "weaker_settings", err: err, hint: "`curfew settings` shows the shared ones; leave out of curfew.yaml what they set"}
@@ -127,8 +124,81 @@ are kept, and each is in the audit log.`,
 	}
 	set.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
 	set.Flags().StringVar(&prices, "prices", "", "price overlay as `file`, as `curfew price update` keeps it")
-	c.AddCommand(set)
+	var why string
+	clock := &cobra.Command{
+		Use:   "clock --reason TEXT",
+		Short: "Take the time of this machine for that of a state that is a file",
+		Long: `The time of the state only goes forward. Where a wrong clock has moved that of a file,
+commands are refused until it has passed. This takes the time of this machine for it. It
+needs the role admin where there are shared settings, and is in the audit log.`,
+		Example: "  curfew settings clock --reason \"the laptop began in 2031\"",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if strings.TrimSpace(why) == "" {
+				return usageError("curfew settings clock: give --reason")
+			}
+			return a.setClock(c.Context(), action.Redact(why))
+		},
+	}
+	clock.Flags().StringVar(&why, "reason", "", "why, for the audit log")
+	c.AddCommand(set, clock)
 	return c
+}
+
+func (a *app) setClock(ctx context.Context, reason string) error {
+	cfg, s, err := a.state(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	judge, set, err := a.shared(ctx, s)
+	if err != nil {
+		return err
+	}
+	who, err := a.declared(cfg)
+	if set.Version > 0 {
+		who, err = a.admin(ctx, cfg, judge, "clock")
+	}
+	if err != nil {
+		return err
+	}
+	was, err := a.stateTime(ctx, s)
+	if err != nil {
+		return err
+	}
+	now := a.Now().UTC()
+	err = s.SetClock(ctx, action.Entry{At: now, Actor: who.Name, What: "clock", Because: reason, Outcome: fmt.Sprintf("%s, was %s, by %s", now.Format(time.RFC3339), was.Format(time.RFC3339), who.Proof)})
+	if err != nil {
+		return err
+	}
+	plain.Fprintf(a.Stdout, "the time of the state is %s; it was %s\n", now.Format(time.RFC3339), was.Format(time.RFC3339))
+	return nil
+}
+
+// shared are the shared settings of the state; version 0: there are none.
+func (a *app) shared(ctx context.Context, s *store.Store) (config.Shared, store.Setting, error) {
+	set, ok, err := s.Settings().Newest(ctx, settingsKind)
+	if err != nil || !ok {
+		return config.Shared{}, store.Setting{}, err
+	}
+	shared, err := config.DecodeShared(fmt.Sprintf("shared settings %d", set.Version), []byte(set.Body))
+	if err != nil {
+		err = fmt.Errorf("read the shared settings: %w", err)
+	}
+	return shared, set, err
+}
+
+// people is the configuration with the roles and identities that count: those of the shared
+// settings where there are any, also where the local ones are weaker and decide nothing.
+func (a *app) people(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, decider, error) {
+	under, by, err := a.governed(ctx, cfg, s)
+	weaker := (*failure)(nil)
+	if !errors.As(err, &weaker) || weaker.code != "weaker_settings" {
+		return under, by, err
+	}
+	shared, set, err := a.shared(ctx, s)
+	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = shared.Approvers, shared.People, shared.Approvals, shared.GitHub
+	return cfg, decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash()}, err
 }
 
 func (a *app) settings(ctx context.Context, output string) error {
@@ -211,18 +281,16 @@ func (a *app) setSettings(ctx context.Context, name, prices, reason string) erro
 			return err
 		}
 	}
-	held, ok, err := s.Settings().Newest(ctx, settingsKind)
+	judge, held, err := a.shared(ctx, s)
 	if err != nil {
 		return err
 	}
-	judge := next
 	switch {
-	case ok:
-		if judge, err = config.DecodeShared("the shared settings", []byte(held.Body)); err != nil {
-			return fmt.Errorf("read the shared settings: %w", err)
-		}
+	case held.Version > 0:
 	case name == "":
 		return usageError("curfew settings set --prices: set the settings first, with who is an admin")
+	default:
+		judge = next
 	}
 	if name != "" && !slices.ContainsFunc(slices.Collect(maps.Values(next.Approvers)), func(roles []string) bool { return slices.Contains(roles, config.AdminRole) }) {
 		return usageError("%s: approvers names nobody with the role %s, so nobody could set it again", name, config.AdminRole)
@@ -231,7 +299,10 @@ func (a *app) setSettings(ctx context.Context, name, prices, reason string) erro
 	if err != nil {
 		return err
 	}
-	now := a.Now().UTC()
+	now, err := a.inTime(ctx, s)
+	if err != nil {
+		return err
+	}
 	for _, kind := range []string{settingsKind, pricesKind} {
 		body, given := bodies[kind]
 		if !given {

@@ -124,3 +124,108 @@ budgets:
 		t.Errorf("a name that nobody proves asks: exit %d, %s", code, errs)
 	}
 }
+
+// TestSharedSettingsBindEveryCommand: what acts refuses a weaker configuration too, and roles
+// are shown as they are shared, whatever the local configuration says of them.
+func TestSharedSettingsBindEveryCommand(t *testing.T) {
+	d := newDesktop(t)
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
+	d.write("shared.yaml", "approvers: {root: [admin], cy: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n"+
+		"  - {id: vision, team: vision, purpose: training, amount: 1000, period: {from: 2026-01-01, until: 2046-01-01}}\n")
+	d.write("curfew.yaml", "policies: []\n")
+	for _, name := range []string{"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"} {
+		t.Setenv(name, filepath.Join(d.dir, "none"))
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	whoami := func(who string) (doc struct {
+		Roles    []string
+		Settings decider
+	}) {
+		t.Helper()
+		d.env["CURFEW_IDENTITY"] = who
+		defer func() { d.env["CURFEW_IDENTITY"] = "ana" }()
+		code, out, errs := d.run("whoami", "-o", "json")
+		if err := json.Unmarshal([]byte(out), &doc); code != ExitDone || err != nil {
+			t.Fatalf("whoami: exit %d, %s%s", code, out, errs)
+		}
+		return doc
+	}
+	if got := whoami("cy"); len(got.Roles) != 0 || !got.Settings.Advisory {
+		t.Errorf("without shared settings cy is %+v", got)
+	}
+	d.env["CURFEW_IDENTITY"] = "root"
+	if code, _, errs := d.run("settings", "set", "shared.yaml", "--reason", "test"); code != ExitDone {
+		t.Fatal(errs)
+	}
+	d.env["CURFEW_IDENTITY"] = "ana"
+	asked := d.gate(ExitHeld, "job.yaml").ApprovalID
+	// The local file now names others, which is weaker.
+	d.write("curfew.yaml", "approvers: {eve: [approver]}\n")
+	if got := whoami("cy"); strings.Join(got.Roles, " ") != "approver" || got.Settings.Advisory || got.Settings.Version != 1 {
+		t.Errorf("cy is %+v", got)
+	}
+	if got := whoami("eve"); len(got.Roles) != 0 {
+		t.Errorf("eve gave herself the roles %v", got.Roles)
+	}
+	if _, out, errs := d.run("whoami"); !strings.Contains(out, "the shared settings (version 1) does not name you") {
+		t.Errorf("whoami: %s%s", out, errs)
+	}
+	var list struct {
+		Requests []requestView
+		Settings decider
+	}
+	_, out, errs := d.run("approvals", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Requests) != 1 || list.Requests[0].ID != asked || strings.Join(list.Requests[0].Approvers, " ") != "cy" || list.Settings.Version != 1 {
+		t.Errorf("approvals: %s%s", out, errs)
+	}
+	d.write("policies.yaml", ladderPolicies)
+	for _, args := range [][]string{
+		{"enforce", "--once", "--policy", "policies.yaml"}, {"enforce", "--once", "--enforce", "--policy", "policies.yaml"},
+		{"fix", "--undo", "4f1c"}, {"budget"}, {"approve", asked},
+	} {
+		if code, _, errs := d.run(args...); code != ExitDenied || !strings.Contains(errs, "weaker than the shared settings") {
+			t.Errorf("%v: exit %d, %s", args, code, errs)
+		}
+	}
+}
+
+// TestAFixIsPricedByTheSharedSettings: the amount that a fix asks an approval for is not of
+// prices in the asker's own directory.
+func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
+	s := newSeededFixes(t)
+	volume := s.lookup(s.scan(), "volume-unattached", "detector-scratch")
+	s.write("shared.yaml", "approvers: {root: [admin], bo: [approver], ana: [approver]}\napprovals: {accept: [self-declared]}\n")
+	amount := func(data string, cheap, shared bool) string {
+		t.Helper()
+		dir := filepath.Join(s.dir, data)
+		if err := os.CopyFS(filepath.Join(dir, "scans"), os.DirFS(filepath.Join(s.dir, "data", "scans"))); err != nil {
+			t.Fatal(err)
+		}
+		if cheap {
+			overlay := "cloud,service,name,region,term,above,usd,unit,accelerator,accelerators,source,as_of\n"
+			for _, kind := range []string{"gp2,us-east-1,on-demand,,0.07", "gp3,us-east-1,on-demand,,0.06"} {
+				overlay += "aws,rate,ebs:" + kind + ",GiB-month,,,mine,2026-11-20\n"
+			}
+			s.write(filepath.Join(data, "prices.csv"), overlay)
+		}
+		at := func(args ...string) []string { return append(args, "--data-dir", dir) }
+		if shared {
+			s.who = "root"
+			s.curfew(ExitDone, at("settings", "set", "shared.yaml", "--reason", "test")...)
+			s.who = "ana"
+		}
+		s.curfewAny(at("fix", volume, "--enforce")...)
+		var list struct{ Requests []requestView }
+		if err := json.Unmarshal([]byte(s.curfew(ExitDone, at("approvals", "-o", "json")...)), &list); err != nil || len(list.Requests) != 1 {
+			t.Fatalf("%d requests, %v", len(list.Requests), err)
+		}
+		return list.Requests[0].Plan.Costs[0].Amount.String()
+	}
+	book, own, shared := amount("book", false, false), amount("own", true, false), amount("shared", true, true)
+	if own == book {
+		t.Fatalf("prices of one's own change nothing: $%s", own)
+	}
+	if shared != book {
+		t.Errorf("it asks for $%s an hour by the asker's own prices, and for $%s by the shared ones", shared, book)
+	}
+}

@@ -26,7 +26,7 @@ func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error)
 		return nil, &failure{exit: ExitError, code: "no_state", err: errors.New("there is no directory to keep anything in"),
 			hint: "give --data-dir or --database-url"}
 	}
-	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: a.Now, Uptime: a.Uptime}})
+	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: a.Now, Uptime: a.Uptime, FileTime: a.FileTime}})
 	if err != nil {
 		return nil, &failure{exit: ExitError, code: "no_state", err: err}
 	}
@@ -43,13 +43,40 @@ func (a *app) state(ctx context.Context) (config.Config, *store.Store, error) {
 	return cfg, s, err
 }
 
-// inTime refuses to decide by a clock that is not that of the state: a hold of others
-// would seem to have expired.
-func (a *app) inTime(ctx context.Context, s *store.Store) error {
-	if _, _, err := action.SharedClock(ctx, s.Actions(), a.clock); err != nil {
-		return &failure{exit: ExitError, code: "clock", err: err}
+// stateClock returns clocks that tell the time of the state, which binds everybody who
+// uses it, and with them an error where this machine's clock is not to be decided by.
+func (a *app) stateClock(ctx context.Context, s *store.Store) (func() time.Time, error) {
+	clock, _, err := action.SharedClock(ctx, s.Ledger(), a.clock)
+	if err != nil {
+		f := &failure{exit: ExitError, code: "clock", err: err}
+		if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+			f.hint = "if this clock is right and the state is a file, `curfew settings clock --reason TEXT`"
+		}
+		err = f
 	}
-	return nil
+	if clock == nil {
+		return nil, err
+	}
+	return func() time.Time { return clock().Wall }, err
+}
+
+// inTime is the time of the state, for what is decided. It is refused to decide by a clock
+// that is not that of the state: a hold of others would seem to have expired.
+func (a *app) inTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	clock, err := a.stateClock(ctx, s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return clock(), nil
+}
+
+// stateTime is the time of the state, for what is only shown, whatever this machine's is.
+func (a *app) stateTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	clock, err := a.stateClock(ctx, s)
+	if clock == nil {
+		return time.Time{}, err
+	}
+	return clock(), nil
 }
 
 // person is who gives the command: the configured identity, else the user that the

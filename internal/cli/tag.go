@@ -103,6 +103,9 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 			return err
 		}
 		defer s.Close()
+		if _, err := a.inTime(ctx, s); err != nil {
+			return err
+		}
 		if setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), true); err != nil {
 			return err
 		}

@@ -113,15 +113,18 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	book, err := a.prices(cfg)
-	if err != nil {
-		return err
-	}
 	s, err := a.open(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
+		return err
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
 	var items []action.Item
 	var refs []inventory.Ref
 	for _, id := range f.undo {

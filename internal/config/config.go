@@ -84,8 +84,20 @@ type Config struct {
 	// Duty are the thresholds of busy, held and idle.
 	Duty duty.Thresholds `yaml:"duty"`
 
+	// Audit is who vouches for the audit log.
+	Audit Audit `yaml:"audit"`
+
 	// found says that the file was found and not named by the user.
 	found bool
+}
+
+// Audit is how the end of the audit log is signed.
+type Audit struct {
+	// Key is the file of the Ed25519 key that signs, PKCS #8 as PEM; empty: audit.key in
+	// DataDir, which is made.
+	Key string `yaml:"key"`
+	// PublicKey is whose signature counts, "ed25519:" and base64; empty: that of Key.
+	PublicKey string `yaml:"public_key"`
 }
 
 // AWS is what to read, and how fast.

@@ -119,6 +119,7 @@ func (c *Config) resolve(file string) {
 	}
 	at(&c.DataDir)
 	at(&c.Spot.Runs)
+	at(&c.Audit.Key)
 	for i := range c.Policies {
 		at(&c.Policies[i])
 	}

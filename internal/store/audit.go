@@ -184,15 +184,38 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 	}
 }
 
-// VerifyAudit reads the whole audit log and returns how many entries it holds, or
-// [ErrTampered] with the first that is not as it was recorded. What it cannot notice
-// is a log that somebody wrote anew from some entry to its end.
-func (s *Store) VerifyAudit(ctx context.Context) (int64, error) {
+// Head is an entry of the audit log that somebody noted outside of it, so that a log which
+// was written anew as a whole is noticed too.
+type Head struct {
+	// Entry is its number, from 1, and Hash its hash; First is that of the first entry.
+	Entry       int64
+	Hash, First string
+}
+
+// Errors of a log that does not hold a head: each is an [ErrTampered].
+var (
+	// ErrRebuilt says that no entry is left, from the first on, or that it is another log.
+	ErrRebuilt = fmt.Errorf("%w: the chain was built anew from the first entry, or it is the log of another state", ErrTampered)
+	// ErrTruncated says that the log ends before the head.
+	ErrTruncated = fmt.Errorf("%w: its end was cut off", ErrTampered)
+	// ErrRewritten says that the entry is another one.
+	ErrRewritten = fmt.Errorf("%w: entries were changed and the chain after them built anew", ErrTampered)
+)
+
+// VerifyAudit reads the whole audit log and returns its end, whose Entry is how many
+// entries it holds, or [ErrTampered] with the first that is not as it was recorded. A log
+// that somebody wrote anew from some entry to its end is noticed by a head in that part.
+func (s *Store) VerifyAudit(ctx context.Context, heads ...Head) (Head, error) {
 	var head headRow
 	if err := s.db.get(ctx, &head, headQuery); err != nil {
-		return 0, fmt.Errorf("verify the audit log: %w", err)
+		return Head{}, fmt.Errorf("verify the audit log: %w", err)
 	}
 	var at headRow
+	var first string
+	hashes := map[int64]string{}
+	for _, h := range heads {
+		hashes[h.Entry] = ""
+	}
 	err := s.db.pages(ctx, 0, head.Entry, "", nil, func(r entryRow) error {
 		hash, err := r.chain(at.Hash)
 		if err != nil {
@@ -202,13 +225,30 @@ func (s *Store) VerifyAudit(ctx context.Context) (int64, error) {
 			return fmt.Errorf("entry %d: %w", at.Entry+1, ErrTampered)
 		}
 		at = headRow{r.ID, hash}
+		if r.ID == 1 {
+			first = hash
+		}
+		if _, asked := hashes[r.ID]; asked {
+			hashes[r.ID] = hash
+		}
 		return nil
 	})
 	if err == nil && at != head {
 		err = fmt.Errorf("entry %d: %w", at.Entry+1, ErrTampered)
 	}
-	if err != nil {
-		return at.Entry, fmt.Errorf("verify the audit log: %w", err)
+	for _, h := range heads {
+		switch {
+		case err != nil:
+		case at.Entry > 0 && first != h.First:
+			err = fmt.Errorf("entry 1: %w", ErrRebuilt)
+		case at.Entry < h.Entry:
+			err = fmt.Errorf("it ends at entry %d, and held entry %d: %w", at.Entry, h.Entry, ErrTruncated)
+		case hashes[h.Entry] != h.Hash:
+			err = fmt.Errorf("between entry 2 and entry %d: %w", h.Entry, ErrRewritten)
+		}
 	}
-	return at.Entry, nil
+	if err != nil {
+		err = fmt.Errorf("verify the audit log: %w", err)
+	}
+	return Head{at.Entry, at.Hash, first}, err
 }

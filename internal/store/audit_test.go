@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -25,8 +26,8 @@ func TestAuditIsAppendOnly(t *testing.T) {
 					t.Errorf("%s: got %v, want a refusal", statement, err)
 				}
 			}
-			if n, err := open(t, at).VerifyAudit(t.Context()); n != 100 || err != nil {
-				t.Errorf("%d entries, error %v; want 100", n, err)
+			if end, err := open(t, at).VerifyAudit(t.Context()); end.Entry != 100 || err != nil {
+				t.Errorf("%d entries, error %v; want 100", end.Entry, err)
 			}
 		})
 	}
@@ -72,6 +73,54 @@ func TestVerifyAuditFindsChanges(t *testing.T) {
 				if _, err := s.VerifyAudit(t.Context()); !errors.Is(err, store.ErrTampered) || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%s: got %v, want ErrTampered at %s", tc.name, err, tc.want)
 				}
+			}
+		})
+	}
+}
+
+// TestAHeadIsFound: a log whose chain holds in itself is held against a head from outside.
+func TestAHeadIsFound(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			at := d.open(t)
+			s := open(t, at)
+			record := func(s *store.Store, n int, actor string) store.Head {
+				t.Helper()
+				for range n {
+					if err := s.Actions().Record(t.Context(), action.Entry{At: noon, Actor: actor, What: "keep"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				end, err := s.VerifyAudit(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return end
+			}
+			none, head := store.Head{}, record(s, 7, "ana")
+			if end := record(s, 3, "bo"); end.Entry != 10 || end.First != head.First {
+				t.Errorf("the end is %+v", end)
+			}
+			if end, err := s.VerifyAudit(t.Context(), head, head); err != nil || end.Entry != 10 {
+				t.Errorf("of %d entries: %v", end.Entry, err)
+			}
+			for _, tc := range []struct {
+				name string
+				head store.Head
+				want error
+				says string
+			}{
+				{"an entry to come", store.Head{Entry: 11, Hash: head.Hash, First: head.First}, store.ErrTruncated, "it ends at entry 10, and held entry 11"},
+				{"another hash", store.Head{Entry: 7, Hash: head.First, First: head.First}, store.ErrRewritten, "entry 7"},
+				{"another first", store.Head{Entry: 7, Hash: head.Hash, First: head.Hash}, store.ErrRebuilt, "entry 1"},
+				{"nothing", none, store.ErrRebuilt, "entry 1"},
+			} {
+				if _, err := s.VerifyAudit(t.Context(), head, tc.head); !errors.Is(err, tc.want) || !errors.Is(err, store.ErrTampered) || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("%s: %v", tc.name, err)
+				}
+			}
+			if _, err := open(t, d.open(t)).VerifyAudit(t.Context(), head); !errors.Is(err, store.ErrTruncated) {
+				t.Errorf("an empty log: %v", err)
 			}
 		})
 	}

@@ -126,7 +126,7 @@ func BenchmarkEntries(b *testing.B) {
 func BenchmarkVerifyAudit(b *testing.B) {
 	s, _ := stocked(b)
 	for b.Loop() {
-		if n, err := s.VerifyAudit(b.Context()); err != nil || n != fleet {
+		if n, err := s.VerifyAudit(b.Context()); err != nil || n.Entry != fleet {
 			b.Fatal(n, err)
 		}
 	}

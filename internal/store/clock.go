@@ -5,17 +5,21 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// clockSlack is by how much a host's clock may be ahead of what its uptime says before
-// the store takes it for wrong: clocks are slewed, and readings are not taken at once.
+// clockSlack is by how much a host's clock may differ from what its uptime says before the
+// store takes it for wrong: clocks are slewed, and readings are not taken at once.
 const clockSlack = time.Minute
 
-// Now returns the time of the state. PostgreSQL has a clock of its own, which is the same
-// for every host. SQLite has only the host's: its time goes on as the uptime does, so
-// that a wall clock which is set ahead while the host runs does not take it along. A wall
-// clock that is behind, and another boot, begin anew.
+// Now returns the time of the state, which only goes forward. PostgreSQL has a clock of its
+// own, which is the same for every host. A file has that of its file system, which is the
+// server's where several hosts share it. Within one boot of a host it goes on as the uptime
+// does, so that no clock that is set takes it along, and it is never before what any host
+// has read.
 func (c charges) Now(ctx context.Context) (time.Time, error) {
 	now, err := c.now(ctx)
 	if err != nil {
@@ -30,26 +34,95 @@ func (d *database) now(ctx context.Context) (time.Time, error) {
 		err := d.get(ctx, &micros, d.clock)
 		return time.UnixMicro(micros).UTC(), err
 	}
-	next := clockRow{Wall: at(d.host.Now())}
-	if d.host.Uptime != nil {
-		next.Boot, next.Uptime = d.host.Uptime()
-	}
-	now := next.Wall.Time
+	var now time.Time
 	err := d.transact(ctx, func(t *tx) error {
+		// Read within the transaction, or who waited for another would seem to be behind.
+		next, err := d.reading()
+		if err != nil {
+			return err
+		}
+		now = next.Wall.Time
 		var last clockRow
 		switch err := t.get(ctx, &last, "SELECT wall, boot, uptime FROM clocks WHERE id = 1"); {
 		case errors.Is(err, sql.ErrNoRows):
+			return t.putClock(ctx, next)
 		case err != nil:
 			return err
-		case last.Boot != "" && last.Boot == next.Boot:
-			due := last.Wall.Add(next.Uptime - last.Uptime)
-			if next.Wall.After(due.Add(clockSlack)) {
-				now = due
-				return nil
-			}
 		}
-		return t.exec(ctx, "INSERT INTO clocks (id, wall, boot, uptime) VALUES (1, ?, ?, ?)"+
-			" ON CONFLICT (id) DO UPDATE SET wall = excluded.wall, boot = excluded.boot, uptime = excluded.uptime", next.Wall, next.Boot, next.Uptime)
+		due, known := last.Wall.Time, last.Boot != "" && last.Boot == next.Boot
+		if known {
+			due = due.Add(next.Uptime - last.Uptime)
+		}
+		if off := now.Sub(due); off < 0 && (!known || off < -clockSlack) || known && off > clockSlack {
+			now = due
+			return nil
+		}
+		return t.putClock(ctx, next)
 	})
 	return now, err
+}
+
+// reading reads the clocks of the host, and of the file system in place of the wall clock.
+func (d *database) reading() (clockRow, error) {
+	r := clockRow{Wall: at(d.host.Now())}
+	if d.host.FileTime != nil {
+		now, err := d.host.FileTime(d.dir)
+		if err != nil {
+			return r, fmt.Errorf("read the clock of the file system: %w", err)
+		}
+		r.Wall = at(now)
+	}
+	if d.host.Uptime != nil {
+		r.Boot, r.Uptime = d.host.Uptime()
+	}
+	return r, nil
+}
+
+func (t *tx) putClock(ctx context.Context, r clockRow) error {
+	return t.exec(ctx, "INSERT INTO clocks (id, wall, boot, uptime) VALUES (1, ?, ?, ?)"+
+		" ON CONFLICT (id) DO UPDATE SET wall = excluded.wall, boot = excluded.boot, uptime = excluded.uptime", r.Wall, r.Boot, r.Uptime)
+}
+
+// ErrOwnClock says that nobody sets the time of a database that has a clock.
+var ErrOwnClock = errors.New("the database has a clock of its own: set that of its server")
+
+// SetClock takes the time of this host for that of the state, and records it. It is for a
+// file whose time a wrong clock moved; a database is [ErrOwnClock].
+func (s *Store) SetClock(ctx context.Context, e action.Entry) error {
+	if s.db.clock != "" {
+		return ErrOwnClock
+	}
+	next, err := s.db.reading()
+	if err == nil {
+		err = s.db.transact(ctx, func(t *tx) error {
+			if err := t.putClock(ctx, next); err != nil {
+				return err
+			}
+			return t.record(ctx, []action.Entry{e})
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("set the time of the state: %w", err)
+	}
+	return nil
+}
+
+// FileTime returns the clock of the file system that a directory is on, by a file that is
+// written there: on a network file system the server's, else the machine's own.
+func FileTime(dir string) (time.Time, error) {
+	f, err := os.CreateTemp(dir, ".clock-")
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.Write([]byte{0})
+	// A server has set the time once the file is closed.
+	if err := errors.Join(err, f.Close()); err != nil {
+		return time.Time{}, err
+	}
+	info, err := os.Stat(f.Name())
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
 }

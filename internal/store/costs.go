@@ -113,27 +113,30 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 	keys := strings.Join(append([]string{"s.period"}, columns...), ", ")
 	query := "SELECT " + keys + ", " + sums(charged("seconds"), charged("amount"), charged("at_most"), charged("unbounded"),
 		gap("seconds"), gap("at_most"), gap("unbounded")) + from + f.where() + " GROUP BY " + keys + " ORDER BY " + keys
-	rows, err := c.read.QueryContext(ctx, c.read.Rebind(query), append(args, f.args...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // its error is that of reading
 	var out []ledger.Sum
-	for rows.Next() {
-		var period int64
-		sum, values := ledger.Sum{Key: make([]string, len(q.By))}, []any{&period}
-		for i := range sum.Key {
-			values = append(values, &sum.Key[i])
+	err := answered(ctx, "add up costs", func(ctx context.Context) error {
+		rows, err := c.read.QueryContext(ctx, c.read.Rebind(query), append(args, f.args...)...)
+		if err != nil {
+			return err
 		}
-		values = append(values, &sum.Sums.Seconds, &sum.Sums.Amount, &sum.Sums.AtMost, &sum.Sums.Unbounded,
-			&sum.Unknown.Seconds, &sum.Unknown.AtMost, &sum.Unknown.Unbounded)
-		if err := rows.Scan(values...); err != nil {
-			return nil, err
+		defer func() { _ = rows.Close() }() // its error is that of reading
+		for rows.Next() {
+			var period int64
+			sum, values := ledger.Sum{Key: make([]string, len(q.By))}, []any{&period}
+			for i := range sum.Key {
+				values = append(values, &sum.Key[i])
+			}
+			values = append(values, &sum.Sums.Seconds, &sum.Sums.Amount, &sum.Sums.AtMost, &sum.Sums.Unbounded,
+				&sum.Unknown.Seconds, &sum.Unknown.AtMost, &sum.Unknown.Unbounded)
+			if err := rows.Scan(values...); err != nil {
+				return err
+			}
+			sum.Period = time.UnixMicro(period).UTC()
+			out = append(out, sum)
 		}
-		sum.Period = time.UnixMicro(period).UTC()
-		out = append(out, sum)
-	}
-	return out, rows.Err()
+		return rows.Err()
+	})
+	return out, err
 }
 
 // query selects a segment's sums: those of series, or of groups. The hours of series

@@ -40,6 +40,7 @@ type database struct {
 	dialect
 	write, read *sqlx.DB
 	host        Host
+	dir         string // of a file
 }
 
 func (d *database) close() error {

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,4 +159,38 @@ func TestSilentDatabases(t *testing.T) {
 			t.Errorf("given up: %v", err)
 		}
 	})
+}
+
+// TestEveryStatementHasADeadline: none is written past [answered] and [timed].
+func TestEveryStatementHasADeadline(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	statement := regexp.MustCompile(`\.((Query|QueryRow|Queryx|Exec|NamedExec|Select|Get|Prepare|Ping)Context|BeginTxx|Conn|Commit|Rollback|GetVersions)\b|on\.Exec\(`)
+	found := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(src), "\n")
+		for i, line := range lines {
+			if !statement.MatchString(line) || strings.Contains(line, "sql.Conn") || strings.Contains(line, "pgx.Conn") && !strings.Contains(line, "Exec") {
+				continue
+			}
+			found++
+			within := strings.Join(lines[max(0, i-2):i+1], "\n")
+			// A transaction that a context began is ended by it.
+			if !strings.Contains(within, "answered(") && !strings.Contains(within, "timed(") && !strings.Contains(line, "held.Rollback") {
+				t.Errorf("%s:%d waits for ever: %s", name, i+1, strings.TrimSpace(line))
+			}
+		}
+	}
+	if found < 12 {
+		t.Errorf("%d statements were found", found)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/pressly/goose/v3"
 )
@@ -49,20 +50,32 @@ func current(ctx context.Context, name goose.Dialect, db *sql.DB) bool {
 // errMigrating says that another process holds the lock of migrations.
 var errMigrating = fmt.Errorf("another process has been bringing it to another schema for over %s; try again", patience)
 
+// migrateIn is how long bringing a database to the newest schema may take; a large one
+// takes longer than any other statement.
+const migrateIn = 10 * time.Minute
+
 // migrate brings a database to the newest schema. It refuses one that is newer.
 func migrate(ctx context.Context, name goose.Dialect, db *sql.DB) error {
 	p, err := migrator(name, db)
 	if err != nil {
 		return err
 	}
-	has, knows, err := p.GetVersions(ctx)
+	var has, knows int64
+	err = answered(ctx, "read the schema's version", func(ctx context.Context) (err error) {
+		has, knows, err = p.GetVersions(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if has > knows {
 		return fmt.Errorf("a newer curfew wrote it (schema %d, this one knows %d): use that version, or a newer one", has, knows)
 	}
-	_, err = p.Up(ctx)
+	bounded, end := context.WithTimeout(ctx, migrateIn)
+	defer end()
+	if _, err = p.Up(bounded); err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("bring the database to schema %d: it was not done within %s: %w", knows, migrateIn, err)
+	}
 	if partial := (*goose.PartialError)(nil); errors.As(err, &partial) {
 		return fmt.Errorf("migrate to schema %d: %w", partial.Failed.Source.Version, partial.Err)
 	}

@@ -110,8 +110,8 @@ func TestUpgrade(t *testing.T) {
 				if diff := cmp.Diff(booksOf(t, file), recallBooks(t, s)); diff != "" {
 					t.Errorf("the books (-want +got):\n%s", diff)
 				}
-				if n, err := s.VerifyAudit(t.Context()); err != nil || n == 0 {
-					t.Errorf("the audit log: %d entries, %v", n, err)
+				if n, err := s.VerifyAudit(t.Context()); err != nil || n.Entry == 0 {
+					t.Errorf("the audit log: %d entries, %v", n.Entry, err)
 				}
 				for _, query := range schemas[d.name] {
 					if diff := cmp.Diff(texts(t, raw(t, fresh), query), texts(t, raw(t, at), query)); diff != "" {

@@ -36,6 +36,9 @@ type Host struct {
 	// Uptime returns the name of the machine's boot and the time since then; nil, or an
 	// empty name, is not known.
 	Uptime func() (boot string, up time.Duration)
+	// FileTime is the clock of the file system that a directory is on, such as [FileTime];
+	// nil takes the wall clock for it.
+	FileTime func(dir string) (time.Time, error)
 }
 
 // Store is an open database. It is safe for concurrent use.

@@ -70,8 +70,8 @@ func TestOpenAtOnce(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if n, err := open(t, at).VerifyAudit(t.Context()); n != 6 || err != nil {
-				t.Errorf("%d entries, error %v; want 6", n, err)
+			if n, err := open(t, at).VerifyAudit(t.Context()); n.Entry != 6 || err != nil {
+				t.Errorf("%d entries, error %v; want 6", n.Entry, err)
 			}
 		})
 	}

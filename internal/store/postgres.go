@@ -71,8 +71,10 @@ func openPostgres(ctx context.Context, url string) (*database, error) {
 		c.ConnectTimeout = connectIn
 	}
 	db := sqlx.NewDb(stdlib.OpenDB(*c, stdlib.OptionAfterConnect(func(ctx context.Context, on *pgx.Conn) error {
-		_, err := on.Exec(ctx, sessionLimits)
-		return err
+		return answered(ctx, "set the limits of a session", func(ctx context.Context) error {
+			_, err := on.Exec(ctx, sessionLimits)
+			return err
+		})
 	})), "pgx")
 	db.SetMaxOpenConns(postgresConnections)
 	db.SetMaxIdleConns(postgresConnections)
@@ -90,7 +92,11 @@ func migratePostgres(ctx context.Context, db *sql.DB) error {
 	if current(ctx, goose.DialectPostgres, db) {
 		return nil
 	}
-	lock, err := db.Conn(ctx)
+	var lock *sql.Conn
+	err := answered(ctx, "connect", func(ctx context.Context) (err error) {
+		lock, err = db.Conn(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -98,7 +104,10 @@ func migratePostgres(ctx context.Context, db *sql.DB) error {
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for held := false; !held; {
-		if err := lock.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&held); err != nil {
+		err := answered(ctx, "take the lock of migrations", func(ctx context.Context) error {
+			return lock.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&held)
+		})
+		if err != nil {
 			return err
 		}
 		if !held && pause(waiting) != nil {
@@ -107,7 +116,10 @@ func migratePostgres(ctx context.Context, db *sql.DB) error {
 	}
 	defer func() {
 		// A connection that cannot do this has ended, and its lock with it.
-		_, _ = lock.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock))
+		_ = answered(context.WithoutCancel(ctx), "give back the lock of migrations", func(ctx context.Context) error {
+			_, err := lock.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", int64(migrationLock))
+			return err
+		})
 	}()
 	return migrate(ctx, goose.DialectPostgres, db)
 }

@@ -56,8 +56,8 @@ func TestSettingsAreVersioned(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("versions (-want +got), %v:\n%s", err, diff)
 	}
-	if n, err := s.VerifyAudit(t.Context()); n != 2 || err != nil {
-		t.Errorf("%d entries, %v", n, err)
+	if n, err := s.VerifyAudit(t.Context()); n.Entry != 2 || err != nil {
+		t.Errorf("%d entries, %v", n.Entry, err)
 	}
 	if other, ok, err := s.Settings().Newest(t.Context(), "prices"); ok || err != nil {
 		t.Errorf("another kind has %+v, %v", other, err)

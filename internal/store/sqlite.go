@@ -55,7 +55,7 @@ func openSQLite(ctx context.Context, dir string, host Host) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state in %s: %w", path, explainSQLite(err))
 	}
-	db.host = host
+	db.host, db.dir = host, filepath.Dir(path)
 	return db, nil
 }
 
