@@ -63,7 +63,7 @@ vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
 
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
-	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATE:%=./internal/%)
+	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(MUTATE:%=./internal/%)
 
 bench: build ## speed, memory and calls at realistic sizes; bills beside DuckDB
 	go test -run '^$$' -bench . -benchmem ./...
