@@ -36,9 +36,9 @@ func tagMissing(x *Index, s *Subject) *Draft {
 	add, left := x.account.TagsFor(s.Resource)
 	if len(add) > 0 {
 		d.Fix.Change.Arguments = change.Arguments{Tags: add, Keys: left}
-	}
-	if len(left) > 0 {
-		d.Fix.Note = Sentence(d.Fix.Note, "no rule of owners gives "+strings.Join(left, ", "))
+		if len(left) > 0 {
+			d.Fix.Note = Sentence(d.Fix.Note, "no rule of owners gives "+strings.Join(left, ", "))
+		}
 	}
 	return d
 }
