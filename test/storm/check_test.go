@@ -36,8 +36,14 @@ func (w *world) check(ctx context.Context) (wrong []string, err error) {
 // checkCalls holds every call that ended a machine against what was true when it came.
 func (w *world) checkCalls(bad func(string, ...any)) {
 	ended := map[string]call{}
+	saved := map[string]time.Time{} // the cap admits an action at its first call
 	var admitted []time.Time
 	for _, c := range w.calls {
+		if c.action == "CreateSnapshots" {
+			for _, id := range c.ids {
+				saved[id] = c.at
+			}
+		}
 		if c.action != "TerminateInstances" && c.action != "StopInstances" || c.again {
 			continue
 		}
@@ -52,7 +58,11 @@ func (w *world) checkCalls(bad func(string, ...any)) {
 			}
 			if _, twice := ended[id]; !twice {
 				ended[id] = c
-				admitted = append(admitted, c.at)
+				at, did := saved[id]
+				if !did {
+					at = c.at
+				}
+				admitted = append(admitted, at)
 				w.checkEnd(w.machines[i], c, bad)
 			}
 		}
