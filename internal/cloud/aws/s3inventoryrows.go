@@ -148,7 +148,7 @@ func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err er
 		return errNoInventory
 	}
 	rows := parquet.NewGenericReader[parquetRow](file)
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // it only frees buffers
 	buffer, batch := make([]parquetRow, inventoryBatch), make([]types.Object, 0, inventoryBatch)
 	for {
 		clear(buffer)
