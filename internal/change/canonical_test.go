@@ -115,3 +115,14 @@ func TestAdds(t *testing.T) {
 		}
 	}
 }
+
+// TestAWeekThatStopsWhenItStarts ends on the next day.
+func TestAWeekThatStopsWhenItStarts(t *testing.T) {
+	w := Week{Start: "08:00", Stop: "08:00", Days: []string{"Mon", "Sun"}}
+	if got := strings.Join(w.StopDays(), " "); got != "Tue Mon" {
+		t.Errorf("it stops on %s", got)
+	}
+	if got := (Change{Verb: Stop, Arguments: Arguments{Snapshot: []string{"vol-1"}}}).Action(); got != "stop" {
+		t.Errorf("what is only stopped is called %s", got)
+	}
+}

@@ -86,12 +86,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // pkg is a package as the go command lists it.
 type pkg struct {
-	ImportPath, Dir string
-	GoFiles         []string
+	ImportPath, Dir                    string
+	GoFiles, TestImports, XTestImports []string
 }
 
 func list(ctx context.Context, patterns []string) ([]pkg, error) {
-	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles", "--"}, patterns...)...).Output()
+	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports", "--"}, patterns...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
@@ -179,7 +179,11 @@ func (p pkg) tests(ctx context.Context, m *mutant, limit time.Duration) (verdict
 		}
 		args = append(args, "-overlay="+overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, p.ImportPath)...)
+	args = append(args, p.ImportPath)
+	if slices.Contains(slices.Concat(p.TestImports, p.XTestImports), "pgregory.net/rapid") {
+		args = append(args, "-rapid.nofailfile") // it writes failures into the tree
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = p.Dir
 	// The go command ends its tests when it is interrupted, not when it is killed.
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 10*time.Second
