@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -194,6 +195,7 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 	s := newSeededFixes(t)
 	volume := s.lookup(s.scan(), "volume-unattached", "detector-scratch")
+	s.write("curfew.yaml", regexp.MustCompile(`(?m)^approvals: .*\npeople: .*$`).ReplaceAllString(s.read("curfew.yaml"), "approvals: {accept: [self-declared]}"))
 	s.write("shared.yaml", "approvers: {root: [admin], bo: [approver], ana: [approver]}\napprovals: {accept: [self-declared]}\n")
 	amount := func(data string, cheap, shared bool) string {
 		t.Helper()

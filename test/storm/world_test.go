@@ -58,7 +58,6 @@ type machine struct {
 	// keptBy is "tag" or "command".
 	keptBy string
 	// volumes are the disks that go with it.
-	volumes []string
 }
 
 // host is a computer on which people and cron run curfew.
