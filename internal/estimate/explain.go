@@ -50,7 +50,7 @@ func (o *outcome) unbounded(s *spec.Spec) string {
 	case w.basis == Declared:
 		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost", durationText(s.Duration))
 	case w.thin:
-		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", counted(w.runs, "past run"), durationText(w.p95))
+		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", money.Counted(w.runs, "past run"), durationText(w.p95))
 	}
 	return ""
 }
@@ -82,7 +82,7 @@ func (c *chooser) assumed(o *outcome) []string {
 		if w.same {
 			on = "the same machines"
 		}
-		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", counted(w.runs, "completed run"), on, durationText(halfLife))
+		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", money.Counted(w.runs, "completed run"), on, durationText(halfLife))
 	case Declared:
 		if c.assumedRuntime > 0 {
 			n.add("it says nothing of how long it runs: %s by estimate.runtime", durationText(c.assumedRuntime))
@@ -109,7 +109,7 @@ func (c *chooser) assumed(o *outcome) []string {
 			n.add("no checkpoint is kept: an interruption loses all work")
 		}
 		if c.spec.Kind == spec.Job {
-			n.add("it is given up after %s", counted(c.spec.Retries.Interruptions, "interruption"))
+			n.add("it is given up after %s", money.Counted(c.spec.Retries.Interruptions, "interruption"))
 		}
 		if c.spec.Capacity == spec.Auto {
 			n.add("at the worst there is no spot capacity and all runs on demand")
@@ -129,7 +129,7 @@ func (c *chooser) assumed(o *outcome) []string {
 func (c *chooser) covered(o *outcome, options int) []string {
 	n := notes{}
 	if w := o.work; w.thin {
-		n.add("%s do not carry a 95 %% quantile: p95 is the bound of the duration, or the longest run where there is none", counted(w.runs, "past run"))
+		n.add("%s do not carry a 95 %% quantile: p95 is the bound of the duration, or the longest run where there is none", money.Counted(w.runs, "past run"))
 	}
 	if o.work.beyond {
 		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done", durationText(o.work.p50), o.duration.CapBy, o.duration.Cap)
@@ -138,12 +138,12 @@ func (c *chooser) covered(o *outcome, options int) []string {
 		n.add("nothing ends it: it may cost more than the p95")
 	}
 	if skipped := c.skipped(); skipped > 0 {
-		n.add("%s of that name did not complete and say nothing of its duration", counted(skipped, "past run"))
+		n.add("%s of that name did not complete and say nothing of its duration", money.Counted(skipped, "past run"))
 	}
 	if c.spec.Capacity == spec.Auto && !o.hasSpot {
 		n.add("the price of %s on spot in %s is not known: it is estimated on demand", o.machine.Type, o.region)
 	}
-	n.add("%s in the allowed regions compared; those without a known price are passed over", counted(options, "machine"))
+	n.add("%s in the allowed regions compared; those without a known price are passed over", money.Counted(options, "machine"))
 	if age := c.params.Now.Sub(oldest(o.lines)); age > 90*24*time.Hour {
 		n.add("the oldest price is of %s; `curfew price update` reads new ones", oldest(o.lines).Format(time.DateOnly))
 	}
@@ -201,12 +201,4 @@ func (c *chooser) changes(o *outcome, options []*outcome) []string {
 		n.add("max_cost of %s is %s above the p95", most.Dollars(), (most - o.p95).Dollars())
 	}
 	return n
-}
-
-// counted says "1 run", "2 runs".
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return money.Thousands(int64(n)) + " " + what
 }

@@ -382,7 +382,7 @@ func (c *planner) finish() {
 		covered.add("not priced: %d × %s", n.Count, n.Type)
 	}
 	if len(e.Unknown) > 0 {
-		covered.add("%s in no amount", counted(len(e.Unknown), "cost"))
+		covered.add("%s in no amount", money.Counted(len(e.Unknown), "cost"))
 	}
 	if c.plan.Errored {
 		covered.add("Terraform could not finish the plan: there may be more changes")

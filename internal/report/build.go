@@ -94,7 +94,7 @@ func (d *Document) cost(a *round.Result) {
 	case !d.MonthlyCostUSD.Known():
 		d.MonthlyCostNote = "nothing that runs has a price"
 	case a.Totals.Unpriced > 0:
-		d.MonthlyCostNote = "without what has no price at " + plural(a.Totals.Unpriced, "resource")
+		d.MonthlyCostNote = "without what has no price at " + money.Counted(a.Totals.Unpriced, "resource")
 	}
 }
 
@@ -120,7 +120,7 @@ func (d *Document) waste(a *round.Result) {
 	}
 	without := ""
 	if unknown > 0 {
-		without = "without " + plural(unknown, "finding") + " on resources that have no price"
+		without = "without " + money.Counted(unknown, "finding") + " on resources that have no price"
 	}
 	complete := w.UnknownAtMostUSD.Known() || w.TotalUSD.Or(0) != 0
 	if d.MonthlyWasteUSD = known(a.Totals.Waste, complete && unknown == 0); !complete {
@@ -165,7 +165,7 @@ func (d *Document) categories(a *round.Result, m *meters) {
 		amount, missing := a.Totals.ByCategory[name], m.unpricedIn[name]
 		*d.Categories.named(name) = known(amount, missing == 0)
 		if missing > 0 {
-			d.CategoriesNotes[name] = "without " + plural(missing, "meter") + " that " + verb(missing, "has", "have") + " no price"
+			d.CategoriesNotes[name] = "without " + money.Counted(missing, "meter") + " that " + verb(missing, "has", "have") + " no price"
 		}
 	}
 }
@@ -481,7 +481,7 @@ func (m *meters) assumptions() []string {
 		"Data transfer is not counted: only a bill says what was transferred.",
 	}
 	for _, e := range slices.Sorted(maps.Keys(m.estimates)) {
-		out = append(out, fmt.Sprintf("Estimated for %s: %s.", plural(m.estimates[e], "meter"), strings.TrimSuffix(e, ".")))
+		out = append(out, fmt.Sprintf("Estimated for %s: %s.", money.Counted(m.estimates[e], "meter"), strings.TrimSuffix(e, ".")))
 	}
 	return out
 }

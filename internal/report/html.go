@@ -38,7 +38,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		return d.String()
 	},
 	"owner":    func(r Resource) string { return owner(&r) },
-	"plural":   plural,
+	"plural":   money.Counted,
 	"plain":    plain,
 	"callLine": callsLine,
 	"short":    short,

@@ -31,7 +31,7 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 		p("| findings | %s | %s | is wasted at today's rate |\n", d.Totals.FindingsWasteUSD, hourly(d.Totals.FindingsWasteUSD))
 		p("| can save | %s | | %s |\n", d.Totals.MonthlySavingsUSD, mdText(d.beyond(allSteps)))
 		if len(d.CannotJudge) > 0 {
-			p("| cannot judge | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), plural(len(d.CannotJudge), "machine"))
+			p("| cannot judge | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), money.Counted(len(d.CannotJudge), "machine"))
 		}
 		p("\n")
 	}
@@ -59,7 +59,7 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 				mdCode(owner(&f.Resource)), mdText(f.Because), mdText(string(f.Fix.Risk)), mdText(string(f.Fix.Undo)))
 		}
 		if more := len(d.Findings) - len(list); more > 0 {
-			p("\nAnd %s.\n", plural(more, "more finding"))
+			p("\nAnd %s.\n", money.Counted(more, "more finding"))
 		}
 		p("\n")
 	}
@@ -67,7 +67,7 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		p("### What these figures do not cover\n\n")
 		if n := len(d.CannotJudge); n > 0 {
-			p("- Cannot judge %s: %s\n", plural(n, "machine"), mdText(commonest(d.CannotJudge)))
+			p("- Cannot judge %s: %s\n", money.Counted(n, "machine"), mdText(commonest(d.CannotJudge)))
 		}
 		if gap != "" {
 			p("- Not known: %s\n", mdText(gap))

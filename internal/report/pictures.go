@@ -81,7 +81,7 @@ func (d *Document) stepBars() []bar {
 		saved := s.MonthlySavingsUSD.Or(0)
 		bound, _ := d.bounds(s.Step)
 		b := bar{
-			Label: stepName(s), Note: plural(s.Findings, "finding"),
+			Label: stepName(s), Note: money.Counted(s.Findings, "finding"),
 			Segments: stack(most, part("waste", s.MonthlyWasteUSD.Or(0))),
 			Lane:     stack(most, part("save", saved), part("bound", bound)),
 			Value:    "saves " + stepSaves(s), Aside: d.beyond(s.Step),
@@ -110,7 +110,7 @@ func (d *Document) ownerBars() []bar {
 			rest.MonthlyCostUSD.add(o.MonthlyCostUSD.Or(0))
 			rest.MonthlyWasteUSD.add(o.MonthlyWasteUSD.Or(0))
 		}
-		rest.Team = plural(len(list)-maxOwners, "more team")
+		rest.Team = money.Counted(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)
 	}
 	var most money.Amount
@@ -121,7 +121,7 @@ func (d *Document) ownerBars() []bar {
 	for _, o := range list {
 		cost, waste := o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0)
 		b := bar{
-			Label: fit(plain(o.Team), 40), Note: plural(o.Resources, "resource"),
+			Label: fit(plain(o.Team), 40), Note: money.Counted(o.Resources, "resource"),
 			Segments: stack(float64(most), part("waste", waste), part("cost", max(0, cost-waste))),
 			Value:    o.MonthlyCostUSD.String(),
 		}

@@ -312,7 +312,7 @@ func (s *screen) findings() {
 		}
 	}
 	if more := len(s.doc.Findings) - len(list); more > 0 {
-		s.line(gap, under, gap, cell{text: "and " + plural(more, "more finding"), paint: s.paint.dim})
+		s.line(gap, under, gap, cell{text: "and " + money.Counted(more, "more finding"), paint: s.paint.dim})
 	}
 }
 
@@ -360,7 +360,7 @@ func (s *screen) cautions() {
 		if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
 			amount = v.String() + " a month"
 		}
-		text := fmt.Sprintf("%s in %s, neither used nor wasted: %s", amount, plural(n, "machine"), commonest(d.CannotJudge))
+		text := fmt.Sprintf("%s in %s, neither used nor wasted: %s", amount, money.Counted(n, "machine"), commonest(d.CannotJudge))
 		if how := measure(d); how != "" {
 			text += "; to measure: " + how
 		}
@@ -381,7 +381,7 @@ func (s *screen) cautions() {
 		if more := len(d.Unpriced) - len(parts); more > 0 {
 			parts = append(parts, fmt.Sprintf("%d more", more))
 		}
-		s.caution("no price", plural(d.Totals.UnpricedResources, "resource")+", not in the figures: "+strings.Join(parts, "; "))
+		s.caution("no price", money.Counted(d.Totals.UnpricedResources, "resource")+", not in the figures: "+strings.Join(parts, "; "))
 	}
 	for i, b := range d.BlindSpots {
 		if i == maxCautions && !s.all {
@@ -523,7 +523,7 @@ func (b *Billed) notCovered(most int) string {
 		return ""
 	}
 	if rest > 0 {
-		names = append(names, plural(rest, "other service"))
+		names = append(names, money.Counted(rest, "other service"))
 	}
 	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(names, ", ")
 }
@@ -535,7 +535,7 @@ func callsLine(d *Document) string {
 		n += c.Count
 	}
 	cost, known := d.Totals.APICallsCostUSD.Get()
-	text := "read only, " + plural(n, "API call") + ", which "
+	text := "read only, " + money.Counted(n, "API call") + ", which "
 	switch {
 	case !known:
 		return text + "cost an unknown amount"

@@ -27,14 +27,6 @@ func fit(s string, width int) string {
 // wide returns the columns that s takes in a terminal.
 func wide(s string) int { return ansi.StringWidth(s) }
 
-func plural(n int, noun string) string {
-	s := money.Thousands(int64(n)) + " " + noun
-	if n == 1 {
-		return s
-	}
-	return s + "s"
-}
-
 func verb(n int, one, many string) string {
 	if n == 1 {
 		return one
@@ -149,7 +141,7 @@ func (d *Document) beyond(step int) string {
 		more = "up to " + dollars(most) + " more"
 	}
 	if open > 0 {
-		unknown = plural(open, "finding") + " without a figure"
+		unknown = money.Counted(open, "finding") + " without a figure"
 	}
 	return joined(", ", more, unknown)
 }
@@ -259,16 +251,16 @@ func (d *Document) scope() []string {
 	case 1:
 		out[0] += " " + plain(d.Accounts[0])
 	default:
-		out = append(out, plural(len(d.Accounts), "account"))
+		out = append(out, money.Counted(len(d.Accounts), "account"))
 	}
 	switch len(d.Regions) {
 	case 0:
 	case 1:
 		out = append(out, plain(d.Regions[0]))
 	default:
-		out = append(out, plural(len(d.Regions), "region"))
+		out = append(out, money.Counted(len(d.Regions), "region"))
 	}
-	return append(out, plural(d.Resources.Count, "resource"))
+	return append(out, money.Counted(d.Resources.Count, "resource"))
 }
 
 // again is the command that makes this audit with other flags.

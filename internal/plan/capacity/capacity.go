@@ -159,7 +159,7 @@ func (r *Report) divide(p Params) error {
 	}
 	r.Load = p.QPS / (p.QPSPerGPU * float64(r.Replicas))
 	if r.Load > 1 {
-		return fmt.Errorf("%w: %s requests a second, and %s can serve %s", ErrOverload, usage.Number(p.QPS, 1), counted(r.Replicas, "replica"), usage.Number(p.QPSPerGPU*float64(r.Replicas), 1))
+		return fmt.Errorf("%w: %s requests a second, and %s can serve %s", ErrOverload, usage.Number(p.QPS, 1), money.Counted(r.Replicas, "replica"), usage.Number(p.QPSPerGPU*float64(r.Replicas), 1))
 	}
 	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*p.share())
 	return nil
@@ -186,7 +186,7 @@ func (r *Report) queue(p Params) error {
 		}
 	} else if p.Arrivals == nil && s.load(n, p.QPS) >= 1 {
 		return fmt.Errorf("%w: %s requests a second, and %s can serve %s at the very most: %d are needed", ErrOverload,
-			usage.Number(p.QPS, 1), counted(n, "replica"), usage.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
+			usage.Number(p.QPS, 1), money.Counted(n, "replica"), usage.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
 	}
 	f := s.figures(n, p.QPS, 0)
 	r.Method, r.Replicas, r.Load = f.method, n, s.load(n, p.QPS)

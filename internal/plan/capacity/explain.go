@@ -20,7 +20,7 @@ func (r *Report) explain(p Params) {
 
 // title is the answer in one sentence.
 func (r *Report) title() string {
-	s := fmt.Sprintf("%s for %s requests a second, %s %% busy", counted(r.Replicas, "replica"), usage.Number(r.QPS, 2), usage.Number(100*r.Utilization, 1))
+	s := fmt.Sprintf("%s for %s requests a second, %s %% busy", money.Counted(r.Replicas, "replica"), usage.Number(r.QPS, 2), usage.Number(100*r.Utilization, 1))
 	switch {
 	case r.Met != nil && *r.Met:
 		s += fmt.Sprintf(": 99 of 100 are done in %s ms, within the objective of %s ms", usage.Number(*r.P99LatencyMS, 1), usage.Number(*r.ObjectiveMS, 1))
@@ -42,7 +42,7 @@ func (r *Report) assumed(p Params) []string {
 		note("a batch of n items takes %s n + %s on every replica, for every n", p.Profile.PerItem, p.Profile.Base)
 		takes := "the whole queue as one batch"
 		if p.MaxBatch > 0 {
-			takes = "up to " + counted(p.MaxBatch, "item") + " of the queue as one batch"
+			takes = "up to " + money.Counted(p.MaxBatch, "item") + " of the queue as one batch"
 		}
 		note("the replicas share one queue in order of arrival, and an idle one takes %s; nothing is shed", takes)
 	}
@@ -110,14 +110,14 @@ func (r *Report) changes(p Params) []string {
 	note := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
 	for _, c := range r.Curve {
 		if c.Replicas == r.Replicas-1 || c.Replicas == r.Replicas+1 {
-			note("with %s 99 of 100 requests are done in %s ms", counted(c.Replicas, "replica"), usage.Number(c.P99LatencyMS, 1))
+			note("with %s 99 of 100 requests are done in %s ms", money.Counted(c.Replicas, "replica"), usage.Number(c.P99LatencyMS, 1))
 		}
 	}
 	if r.Load > 0 {
-		note("over %s requests a second the queue of %s grows without end", usage.Number(r.QPS/r.Load, 1), counted(r.Replicas, "replica"))
+		note("over %s requests a second the queue of %s grows without end", usage.Number(r.QPS/r.Load, 1), money.Counted(r.Replicas, "replica"))
 	}
 	note("requests served one at a time, with times as different as an exponential's, wait a third of one on average at %s %% load of %s; aim below it",
-		usage.Number(100*r.Erlang.UtilizationTarget, 0), counted(r.Replicas, "replica"))
+		usage.Number(100*r.Erlang.UtilizationTarget, 0), money.Counted(r.Replicas, "replica"))
 	if q := r.Poisson; q != nil {
 		note("with Poisson arrivals of the same rate 99 of 100 are done in %s ms: the recorded ones take %s times as long", usage.Number(q.P99LatencyMS, 1), usage.Number(q.P99Ratio, 2))
 	}
@@ -136,12 +136,4 @@ func (r *Report) changes(p Params) []string {
 		}
 	}
 	return out
-}
-
-// counted says "1 replica", "2 replicas".
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return money.Thousands(int64(n)) + " " + what + "s"
 }

@@ -35,7 +35,7 @@ func (r Report) SVG() string {
 	var line, here float64
 	title, below := "p99 latency in ms by number of replicas", "replicas (share of time busy)"
 	if r.P99LatencyMS == nil {
-		title, below = fmt.Sprintf("Mean wait in service times by load of %s (Erlang C)", counted(r.Replicas, "replica")), "load"
+		title, below = fmt.Sprintf("Mean wait in service times by load of %s (Erlang C)", money.Counted(r.Replicas, "replica")), "load"
 		line, here = waitTarget, r.Load
 		for percent := 10; percent <= 95; percent += 5 {
 			label := ""
