@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// meter is what the agent of a machine measures: utilisation of its one GPU, minute
+// meter is what the agent of a machine measures: utilization of its one GPU, minute
 // by minute, up to a time.
 type meter struct {
 	busy  bool

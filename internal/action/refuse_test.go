@@ -53,7 +53,7 @@ var forbidden = []struct {
 		p.Do.EvenIfBusy = true
 		p.Duty.Expires = at.Add(-time.Second)
 	}},
-	{"verb", "a verb that nobody knows", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "vaporise", "vaporise" }},
+	{"verb", "a verb that nobody knows", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "vaporize", "vaporize" }},
 	{"verb", "no verb at all", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "", "" }},
 	{"identity", "another machine under the same id", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.CreatedAt = at.Add(-time.Minute) }},
 	{"identity", "another resource than the item's", func(_ *Proposal, it *Item, _ *[]Keep) { it.Ref.ID = "i-2" }},

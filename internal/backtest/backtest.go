@@ -35,8 +35,8 @@ type Params struct {
 	// Format says how to read the trace. Its Step is the time one sample stands for
 	// and must be known (see [usage.InferStep]).
 	Format usage.Format
-	// IdleBelow is the GPU utilisation in percent, 0 to 100, under which a sample is
-	// idle. At 0 only a utilisation of exactly 0 is.
+	// IdleBelow is the GPU utilization in percent, 0 to 100, under which a sample is
+	// idle. At 0 only a utilization of exactly 0 is.
 	IdleBelow float64
 	// RestartCost is the time of the resource that is lost when work comes back to a
 	// resource that was let go. 0 is a restart that costs nothing.
@@ -128,17 +128,17 @@ func (r Resource) traits() traits {
 	}
 }
 
-// ErrNothingMeasured says that a trace holds no sample of GPU utilisation.
+// ErrNothingMeasured says that a trace holds no sample of GPU utilization.
 var ErrNothingMeasured = errors.New("no sample of gpu_util")
 
 // Run reads a trace in any format and order of rows that [usage.Read] knows and
 // replays it. Memory grows with the number of changes between busy and idle, and of
 // samples that are early or late, one to five bytes each, and not with the number of
-// samples; where policies are replayed on more than utilisation, with all that was
+// samples; where policies are replayed on more than utilization, with all that was
 // measured.
 //
 // It returns ErrNothingMeasured, never a result of zero, for a trace without GPU
-// utilisation; a *usage.FileError for a malformed one; and the error of ctx.
+// utilization; a *usage.FileError for a malformed one; and the error of ctx.
 func Run(ctx context.Context, source io.Reader, p Params) (Report, error) {
 	if err := p.check(); err != nil {
 		return Report{}, fmt.Errorf("replay %s: %w", p.Format.Name, err)

@@ -166,7 +166,7 @@ func TestOrderOfRows(t *testing.T) {
 	slices.Reverse(reversed)
 	for name, other := range map[string][]row{"by time": byTime, "shuffled": shuffled, "reversed": reversed} {
 		got := replayed(t, csvOf(other), params(5*time.Minute))
-		got.Trace.MedianStepSeconds = want.Trace.MedianStepSeconds // of neighbouring rows
+		got.Trace.MedianStepSeconds = want.Trace.MedianStepSeconds // of neighboring rows
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-by resource +%s):\n%s", name, name, diff)
 		}
@@ -269,7 +269,7 @@ func TestRunErrors(t *testing.T) {
 	stop := errors.New("enough")
 	cancel(stop)
 	if _, err := Run(ctx, strings.NewReader(trace), params(0)); !errors.Is(err, stop) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	if _, err := Run(context.Background(), strings.NewReader("resource,time,gpu_util\n"), params(0)); !errors.Is(err, ErrNothingMeasured) {
 		t.Errorf("an empty trace: %v", err)

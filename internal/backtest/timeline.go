@@ -129,7 +129,7 @@ func (p *painter) track(t *track, step int64) {
 	}
 }
 
-// spans joins neighbouring parts in which the same state held longest.
+// spans joins neighboring parts in which the same state held longest.
 func (p *painter) spans() []Span {
 	var out []Span
 	for i := range p.parts {

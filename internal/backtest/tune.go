@@ -82,9 +82,9 @@ const (
 	enough = 30
 )
 
-// learnt is the history of a class: its stretches by the fold in which they were
+// classHistory is the history of a class: its stretches by the fold in which they were
 // known to be over, and by the one in which they began.
-type learnt struct {
+type classHistory struct {
 	traits
 	resources int
 	samples   int64
@@ -94,7 +94,7 @@ type learnt struct {
 	begun  [folds]rests
 }
 
-func (l *learnt) add(s dated, fold func(int64) int) {
+func (l *classHistory) add(s dated, fold func(int64) int) {
 	count := func(m *rests) {
 		if *m == nil {
 			*m = rests{}
@@ -106,7 +106,7 @@ func (l *learnt) add(s dated, fold func(int64) int) {
 }
 
 // history returns the stretches that were over before a fold.
-func (l *learnt) history(fold int) rests {
+func (l *classHistory) history(fold int) rests {
 	sum := rests{}
 	for _, m := range l.ended[:fold] {
 		for s, n := range m {
@@ -156,8 +156,8 @@ func Tune(ctx context.Context, source io.Reader, p Params) (*policy.Set, TuneRep
 // tuner learns waits.
 type tuner struct {
 	*trace
-	fleet   learnt
-	classes map[traits]*learnt
+	fleet   classHistory
+	classes map[traits]*classHistory
 }
 
 func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
@@ -169,7 +169,7 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 		}
 		return int((at - from) / length)
 	}
-	u := tuner{trace: t, classes: map[traits]*learnt{}}
+	u := tuner{trace: t, classes: map[traits]*classHistory{}}
 	sum := t.totals()
 	for i, r := range t.resources {
 		if r.Description != nil && r.Description.Lifetime == inventory.Persistent {
@@ -177,13 +177,13 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 		}
 		c := u.classes[r.traits()]
 		if c == nil {
-			c = &learnt{traits: r.traits(), hourly: t.hourly[i]}
+			c = &classHistory{traits: r.traits(), hourly: t.hourly[i]}
 			u.classes[c.traits] = c
 		}
 		if h := t.hourly[i]; c.hourly != nil && (h == nil || *h != *c.hourly) {
 			c.hourly = nil
 		}
-		for _, l := range []*learnt{c, &u.fleet} {
+		for _, l := range []*classHistory{c, &u.fleet} {
 			l.resources++
 			l.samples += sum.by[i].samples
 		}
@@ -237,8 +237,8 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 }
 
 // sorted returns the classes, that with most resources first.
-func (u *tuner) sorted() []*learnt {
-	return slices.SortedFunc(maps.Values(u.classes), func(a, b *learnt) int {
+func (u *tuner) sorted() []*classHistory {
+	return slices.SortedFunc(maps.Values(u.classes), func(a, b *classHistory) int {
 		return cmp.Or(cmp.Compare(b.resources, a.resources), cmp.Compare(a.traits.String(), b.traits.String()))
 	})
 }
@@ -248,9 +248,9 @@ func (t *trace) breakEven() int64 { return max(t.step, t.restart) }
 
 // wait returns how long to wait with resources of a class by what was known when a
 // fold began, and whose history says so.
-func (u *tuner) wait(c *learnt, fold int) (wait int64, basis string) {
+func (u *tuner) wait(c *classHistory, fold int) (wait int64, basis string) {
 	for _, h := range []struct {
-		*learnt
+		*classHistory
 		basis string
 	}{{c, "class"}, {&u.fleet, "fleet"}} {
 		past := h.history(fold)
@@ -267,7 +267,7 @@ func (u *tuner) wait(c *learnt, fold int) (wait int64, basis string) {
 }
 
 // test walks forward through the trace.
-func (u *tuner) test(c *learnt) tally {
+func (u *tuner) test(c *classHistory) tally {
 	var sum tally
 	for fold, begun := range c.begun {
 		if len(begun) > 0 {
@@ -279,7 +279,7 @@ func (u *tuner) test(c *learnt) tally {
 }
 
 // tuned says what was made of a class by the end of the trace.
-func (u *tuner) tuned(c *learnt, got []share) (Tuned, error) {
+func (u *tuner) tuned(c *classHistory, got []share) (Tuned, error) {
 	wait, basis := u.wait(c, folds+1)
 	if c == &u.fleet && basis == "class" {
 		basis = "fleet"
@@ -299,7 +299,7 @@ func (u *tuner) tuned(c *learnt, got []share) (Tuned, error) {
 }
 
 // share is the class with what a rule did with it.
-func (l *learnt) share(did tally) share {
+func (l *classHistory) share(did tally) share {
 	return share{hourly: l.hourly, counted: counted{samples: l.samples}, tally: did}
 }
 

@@ -136,7 +136,7 @@ func TestTuneIsTestedOnTheFuture(t *testing.T) {
 		tr := loaded(t, rowsOf(ps...), p.RestartCost)
 		from, to := tr.span()
 		fold := func(at int64) int { return min(folds, int((at-from)/((to-from+folds-1)/folds))) }
-		u := tuner{trace: tr, classes: map[traits]*learnt{}}
+		u := tuner{trace: tr, classes: map[traits]*classHistory{}}
 		for _, track := range tr.tracks {
 			track.stretches(tr.step, func(s dated) { u.fleet.add(s, fold) })
 		}

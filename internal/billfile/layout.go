@@ -54,7 +54,7 @@ type layout struct {
 	notes   []string
 }
 
-// newLayout recognises a header. The error has no place yet; column counts from 1.
+// newLayout recognizes a header. The error has no place yet; column counts from 1.
 func newLayout(names []string) (l *layout, column int, err error) {
 	l = &layout{header: names, at: make([]int, len(names))}
 	first := map[string]int{}

@@ -91,7 +91,7 @@ func (s *sink) parquet(g group) (err error) {
 	return nil
 }
 
-// columns recognises the columns of a file and says how each is read.
+// columns recognizes the columns of a file and says how each is read.
 func (s *sink) columns(file *parquet.File) (*record, []*parquetColumn, error) {
 	type found struct{ leaves []*leaf }
 	var names []string

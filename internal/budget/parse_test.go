@@ -83,7 +83,7 @@ func TestConfigDecodes(t *testing.T) {
 	if s, err := c.Check(); err != nil || len(s.Budgets()) != 5 {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	if err := decode("budgets:\n  - {id: a, amount: 1, colour: red}\n"); err == nil || !strings.HasPrefix(err.Error(), `curfew.yaml:2:24: a budget has no key "colour"`) {
+	if err := decode("budgets:\n  - {id: a, amount: 1, color: red}\n"); err == nil || !strings.HasPrefix(err.Error(), `curfew.yaml:2:24: a budget has no key "color"`) {
 		t.Errorf("got %v, want a mistake in line 2", err)
 	}
 }

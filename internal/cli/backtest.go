@@ -44,7 +44,7 @@ func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.price, "price", "", "price of a resource in `dollars` an hour")
 	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a resource that was let go")
-	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilisation in `percent` under which a sample is idle (default: only 0 is)")
+	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilization in `percent` under which a sample is idle (default: only 0 is)")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
 }
 

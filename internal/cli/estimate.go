@@ -215,7 +215,7 @@ func estimated(name string, src []byte, book *price.Book, p estimate.Params) (*e
 	return estimate.Join(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), parts)
 }
 
-// isTerraform recognises what `terraform show -json` prints.
+// isTerraform recognizes what `terraform show -json` prints.
 func isTerraform(src []byte) bool {
 	var top struct {
 		FormatVersion    string          `json:"format_version"`

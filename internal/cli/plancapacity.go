@@ -150,7 +150,7 @@ func capacitySheet(r capacity.Report) report.Sheet {
 		}
 	}
 	s.Figures = append(s.Figures, report.Figure{Label: "replicas", Value: strconv.Itoa(r.Replicas), Note: "by " + string(r.Method)},
-		report.Figure{Label: "utilisation", Value: percent(r.Utilization), Note: "of capacity asked for: " + percent(r.Load)})
+		report.Figure{Label: "utilization", Value: percent(r.Utilization), Note: "of capacity asked for: " + percent(r.Load)})
 	figure("mean batch", r.MeanBatch, "", "items")
 	figure("mean latency", r.MeanLatencyMS, " ms", "")
 	note := ""
@@ -166,7 +166,7 @@ func capacitySheet(r capacity.Report) report.Sheet {
 		s.Figures = append(s.Figures, report.Figure{Label: "a million requests", Value: "$" + *r.CostUSDPerMillion})
 	}
 	if len(r.Curve) > 0 {
-		g := report.Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilisation"}, Right: []bool{true, true, true}}
+		g := report.Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilization"}, Right: []bool{true, true, true}}
 		for _, p := range r.Curve {
 			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), usage.Number(p.P99LatencyMS, 1), percent(p.Utilization)})
 		}

@@ -161,7 +161,7 @@ func commitSheet(r commit.Report) report.Sheet {
 			{Label: "planned", Value: "$" + r.PlannedUSD, Note: proof},
 			{Label: "effective savings rate", Value: percent(r.EffectiveSavingsRate)},
 			{Label: "coverage", Value: percent(r.Coverage), Note: "of use, at on-demand prices"},
-			{Label: "utilisation", Value: percent(r.Utilization), Note: "of what commitments charge"},
+			{Label: "utilization", Value: percent(r.Utilization), Note: "of what commitments charge"},
 		},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	if len(r.Commitments) == 0 {
@@ -172,7 +172,7 @@ func commitSheet(r commit.Report) report.Sheet {
 		s.Tables = append(s.Tables, commitments("there already", r.Existing))
 	}
 	if len(r.WhatIf) > 0 {
-		g := report.Grid{Title: "if demand fell", Head: []string{"by", "on demand", "planned", "saved", "utilisation"}, Right: []bool{true, true, true, true, true}}
+		g := report.Grid{Title: "if demand fell", Head: []string{"by", "on demand", "planned", "saved", "utilization"}, Right: []bool{true, true, true, true, true}}
 		for _, w := range r.WhatIf {
 			g.Rows = append(g.Rows, []string{percent(w.Drop), "$" + w.OnDemandUSD, "$" + w.PlannedUSD, percent(w.EffectiveSavingsRate), percent(w.Utilization)})
 		}

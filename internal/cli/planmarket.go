@@ -196,8 +196,8 @@ func rightsizeSheet(r rightsize.Report) report.Sheet {
 		}
 		s.Figures = append(s.Figures, report.Figure{Label: label, Value: value})
 	}
-	figure("GPU utilisation, median", r.UtilP50, " %")
-	figure("GPU utilisation, 95th percentile", r.UtilP95, " %")
+	figure("GPU utilization, median", r.UtilP50, " %")
+	figure("GPU utilization, 95th percentile", r.UtilP95, " %")
 	figure("memory, peak", r.MemoryPeakGiB, " GiB")
 	s.Figures = append(s.Figures, report.Figure{Label: "GPUs that computed", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
 		report.Figure{Label: "samples", Value: plural(int64(r.Samples), "sample", "samples"), Note: "coverage " + percent(r.Coverage)})

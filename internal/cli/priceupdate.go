@@ -41,13 +41,13 @@ func (a *app) newPriceUpdate() *cobra.Command {
 		Use:   "update [FILE…]",
 		Short: "Bring newer prices into the book; implausible ones are refused with the reason",
 		Long: `Reads prices from the AWS Price List, from the EC2 spot price history, or from
-catalogue files (CSV, or JSON of default rates), holds each against the book and its peers,
+catalog files (CSV, or JSON of default rates), holds each against the book and its peers,
 and keeps what is plausible in the data directory, over the built-in book. A price
 that is zero, a placeholder, out of band or at odds with itself is refused and the
 one held before stays.`,
 		Example: `  curfew price update --from aws --regions us-east-1,eu-west-1
   curfew price update --from spot --regions us-east-1
-  curfew price update catalogue.csv --dry-run`,
+  curfew price update catalog.csv --dry-run`,
 		RunE: func(c *cobra.Command, files []string) error { return a.updatePrices(c.Context(), f, files) },
 	}
 	fl := c.Flags()
@@ -72,7 +72,7 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 		}
 	}
 	if len(files)+len(f.from) == 0 {
-		return usageError("curfew price update: give catalogue files, or --from aws or --from spot")
+		return usageError("curfew price update: give catalog files, or --from aws or --from spot")
 	}
 	cfg, err := a.config()
 	if err != nil {
@@ -114,10 +114,10 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	for _, name := range files {
 		file, err := os.Open(a.path(name))
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalogue %s: %w", name, unwrapPath(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, unwrapPath(err))}
 		}
 		o := price.Origin{Source: cmp.Or(f.source, filepath.Base(name)), AsOf: a.Now(), Cloud: f.cloud}
-		got, err := collect(price.ReadCatalogue(file, o))
+		got, err := collect(price.ReadCatalog(file, o))
 		if err := errors.Join(err, file.Close()); err != nil {
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "the book is as it was"}
 		}
@@ -157,7 +157,7 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 
 // priceLists are the parts of the AWS Price List that the book holds prices of, by
 // service; each is read for one region. The filters name Linux machines on shared
-// tenancy without a licence, and leave out what reservations pay.
+// tenancy without a license, and leave out what reservations pay.
 var priceLists = []struct {
 	service string
 	filters map[string]string

@@ -185,7 +185,7 @@ func (a *app) told(book *price.Book, refused []price.Refusal, name string, err e
 	return book, err
 }
 
-// color says whether output may be coloured: only on a terminal, and not with
+// color says whether output may be colored: only on a terminal, and not with
 // NO_COLOR (https://no-color.org) or TERM=dumb.
 func (p *Process) color() bool {
 	if p.Width == 0 {

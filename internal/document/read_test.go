@@ -58,7 +58,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{"not closed", "name: [\n", "1:7: sequence end token ']' not found"},
 		{"a key twice", "name: a\nname: b\n", `2:1: mapping key "name" already defined at [1:1]`},
 		{"an unknown key", "nmae: a\n", `1:1: a job has no key "nmae"; it has name, regions, nodes, retries, spot, data; did you mean name?`},
-		{"a key like no other", "name: a\ncolour: b\n", `2:1: a job has no key "colour"; it has name, regions, nodes, retries, spot, data`},
+		{"a key like no other", "name: a\ncolor: b\n", `2:1: a job has no key "color"; it has name, regions, nodes, retries, spot, data`},
 		{"a key that is missing", "nodes: 1\n", "1:1: a job needs name"},
 		{"no mapping", "- name\n", "1:1: a job has keys; this is a list"},
 		{"a key that is a number", "1: a\n", "1:1: a job: a key is a plain word; this is a number"},
@@ -127,7 +127,7 @@ func TestDecode(t *testing.T) {
 	}
 	for src, want := range map[string]string{
 		"aws:\n  regoins: [a]\n":      `f.yaml:2:3: unknown field "regoins"; did you mean regions?`,
-		"aws:\n  colour: red\n":       `f.yaml:2:3: unknown field "colour"`,
+		"aws:\n  color: red\n":        `f.yaml:2:3: unknown field "color"`,
 		"aws:\n  regions: {a: b}\n":   "f.yaml:2:12: ",
 		"aws: {self: wrong}\n":        "f.yaml:1:13: it is wrong",
 		"aws: {self: [a, b], c: d}\n": "f.yaml:1:13: it is wrong",

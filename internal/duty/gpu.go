@@ -38,7 +38,7 @@ func (j *judge) memory(t *usage.Track) gpuMemory {
 
 // tracks returns what is judged as a GPU, and how many GPUs of the machine that is.
 // Of a GPU that is divided, its MIG instances are judged, and not the whole, whose
-// utilisation NVML does not offer then.
+// utilization NVML does not offer then.
 func (j *judge) tracks() (list []*usage.Track, gpus int) {
 	divided := map[string]bool{}
 	for _, t := range j.w.GPUs {
@@ -97,13 +97,13 @@ func (j *judge) gpu(t *usage.Track) gpu {
 	case !fresh:
 		return g.is(Unknown, "its newest sample is too old")
 	case works && j.latched(t, g.memory):
-		return g.is(Unknown, "utilisation never left 100 %% while nothing else shows work: the meter may be latched")
+		return g.is(Unknown, "utilization never left 100 %% while nothing else shows work: the meter may be latched")
 	case works && (j.known(meter) || j.recentlyActive(t)):
 		mean, err := t.Stats(usage.GPUUtil).Mean()
 		if err != nil {
 			return g.is(Busy, "it computes")
 		}
-		return g.is(Busy, "%s %% utilisation on average", usage.Number(mean, 1))
+		return g.is(Busy, "%s %% utilization on average", usage.Number(mean, 1))
 	case !j.known(meter):
 		return g.is(Unknown, "samples cover %s %% of the window", usage.Number(100*g.Coverage, 0))
 	case j.short():
@@ -129,7 +129,7 @@ func (j *judge) recentlyActive(t *usage.Track) bool {
 	return false
 }
 
-// latched says whether utilisation stands at 100 % and nothing else confirms it:
+// latched says whether utilization stands at 100 % and nothing else confirms it:
 // no process and no memory in use, or multiprocessors that rest.
 func (j *judge) latched(t *usage.Track, m gpuMemory) bool {
 	util := t.Stats(usage.GPUUtil)

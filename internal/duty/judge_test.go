@@ -83,7 +83,7 @@ func (m *machine) flat(gpu string, s usage.Signal, v float64) *machine {
 	return m.series(gpu, s, func(int) float64 { return v })
 }
 
-// gpus adds n GPUs with that utilisation and GiB in use of 80.
+// gpus adds n GPUs with that utilization and GiB in use of 80.
 func (m *machine) gpus(n int, util, used float64) *machine {
 	for i := range n {
 		m.gpu(fmt.Sprint(i), util, used)
@@ -160,8 +160,8 @@ func TestJudge(t *testing.T) {
 		{name: "100 % with memory in use", m: days(14).gpus(1, 100, 40), gpus: 1, want: Busy},
 		{name: "100 % and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1, want: Unknown, why: "latched"},
 		{name: "100 % and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1, want: Busy},
-		{name: "MIG: multiprocessors instead of utilisation", m: days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Idle},
-		{name: "tensor pipes contradict utilisation", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
+		{name: "MIG: multiprocessors instead of utilization", m: days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Idle},
+		{name: "tensor pipes contradict utilization", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
 		{name: "GPUs rest, CPUs prepare data", m: days(14).gpus(2, 0, 0).host(85, 1), gpus: 2, want: Busy, why: "CPUs reach 85 %"},
 		{name: "GPUs rest, CPUs in between", m: days(14).gpus(2, 0, 0).host(12, 1), gpus: 2, want: Unknown, why: "neither rest nor work"},
 		{name: "GPUs rest, a data set comes in", m: days(14).gpus(2, 0, 0).host(1, 9000), gpus: 2, want: Busy, why: "9000 MB a day"},
@@ -220,7 +220,7 @@ func during(active bool, v float64) float64 {
 	return 0
 }
 
-func TestMemoryOfCatalogue(t *testing.T) {
+func TestMemoryOfCatalog(t *testing.T) {
 	m := days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 22*gib)
 	m.w.GPUMemory = 24 * gib
 	if got := Judge(m.w, 1, now, DefaultThresholds()); got.State != Held || !strings.Contains(got.Why, "92 % of memory held") {

@@ -94,12 +94,12 @@ func (q *question) moment(t *track, m *moment) {
 	switch {
 	case suspect && q.latched(m):
 		m.says(Unknown, q.say(func() string {
-			return "utilisation reads " + usage.Number(util.value(), 1) + " % while nothing else shows work: the meter may be latched"
+			return "utilization reads " + usage.Number(util.value(), 1) + " % while nothing else shows work: the meter may be latched"
 		}))
 	case m.state == Busy && util.meter == nil:
 		m.why = "it computes"
 	case m.state == Busy:
-		m.why = q.say(func() string { return usage.Number(util.value(), 1) + " % utilisation" })
+		m.why = q.say(func() string { return usage.Number(util.value(), 1) + " % utilization" })
 	case meter.meter == nil && !measured:
 		m.why = nobody
 	case meter.meter == nil:

@@ -79,7 +79,7 @@ func nowFixtures() []nowFixture {
 		{name: "but: whether anybody types is not known any more", m: minutes(120).gpu("0", 0, 0.4).series("", usage.Sessions, until(60, 0, -1)), gpus: 1, want: Unknown, why: "sessions is too old"},
 
 		{name: "a notebook kernel that holds 70 GB", m: minutes(120).gpu("0", 0, 70).flat("0", usage.Processes, 1).quiet(), gpus: 1, want: Held, why: "88 % of memory held by 1 process, 0 % compute for 2h", lasting: 2 * h},
-		{name: "but: it computes", m: minutes(120).gpu("0", 40, 70).flat("0", usage.Processes, 1).quiet(), gpus: 1, want: Busy, why: "40 % utilisation"},
+		{name: "but: it computes", m: minutes(120).gpu("0", 40, 70).flat("0", usage.Processes, 1).quiet(), gpus: 1, want: Busy, why: "40 % utilization"},
 		{name: "but: it gave the memory back half an hour ago", m: minutes(120).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).series("0", usage.MemUsed, until(90, 70*gib, 0)).quiet(), gpus: 1, want: Idle, lasting: 30 * time.Minute},
 		{name: "but: the last process ended half an hour ago", m: minutes(120).gpu("0", 0, 0).series("0", usage.Processes, until(90, 1, 0)), gpus: 1, want: Idle, lasting: 30 * time.Minute},
 
@@ -88,7 +88,7 @@ func nowFixtures() []nowFixture {
 		{name: "but: while True with nothing held", m: minutes(120).gpu("0", 0, 0).flat("", usage.CPUUtil, 100), gpus: 1, want: Unknown, why: "CPUs reach 100 % and nothing is held"},
 		{name: "but: it ended an hour ago", m: minutes(120).gpu("0", 0, 0).series("", usage.CPUUtil, until(60, 100, 1)).series("", usage.Kernels, until(50, 1, 0)), gpus: 1, want: Idle, lasting: h},
 
-		{name: "detached training without a session", m: minutes(120).gpu("0", 90, 60).quiet(), gpus: 1, want: Busy, why: "90 % utilisation"},
+		{name: "detached training without a session", m: minutes(120).gpu("0", 90, 60).quiet(), gpus: 1, want: Busy, why: "90 % utilization"},
 		{name: "but: it ended and no session is open either", m: minutes(120).series("0", usage.GPUUtil, until(100, 90, 0)).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).quiet(), gpus: 1, want: Idle, lasting: 20 * time.Minute},
 
 		{name: "a data set comes in before anything holds the GPU", m: minutes(120).gpu("0", 0, 0).net(steady(40e6)), gpus: 1, want: Busy, why: "40 MB/s cross its network"},
@@ -150,10 +150,10 @@ func nowFixtures() []nowFixture {
 		{name: "memory of unknown size in use, no process", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.Processes, 0), gpus: 1, want: Held, why: "60 GiB of a memory of unknown size held", lasting: h},
 		{name: "but: none of it in use", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle, lasting: h},
 		{name: "memory by what is free", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemFree, 20*gib), gpus: 1, want: Held, why: "75 %", lasting: h},
-		{name: "tensor pipes contradict utilisation", m: minutes(60).gpu("0", 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
+		{name: "tensor pipes contradict utilization", m: minutes(60).gpu("0", 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
 		{name: "tensor pipes worked until lately", m: minutes(60).gpu("0", 0, 0).series("0", usage.TensorActive, until(50, 0.2, 0)), gpus: 1, want: Idle, lasting: 10 * time.Minute},
 		{name: "only tensor pipes, at rest", m: minutes(60).flat("0", usage.TensorActive, 0), gpus: 1, want: Unknown, why: "nobody measured whether it computes"},
-		{name: "power contradicts utilisation", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, t: Thresholds{BusyPower: 200}, want: Unknown, why: "draws 400 W"},
+		{name: "power contradicts utilization", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, t: Thresholds{BusyPower: 200}, want: Unknown, why: "draws 400 W"},
 		{name: "but: power is not asked", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, want: Idle, lasting: h},
 		{name: "but: it draws little since half an hour", m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, until(30, 400, 60)), gpus: 1, t: Thresholds{BusyPower: 200}, want: Idle, lasting: 30 * time.Minute},
 		{name: "samples with holes", m: sparse(14*time.Second, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Unknown, why: "cover 72 %"},

@@ -230,7 +230,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 			m.stretch.To, m.expires = later(m.stretch.To, work.To), later(m.expires, p.w.Expires(st))
 		}
 	}
-	utilisation := usage.Number(newest(t, usage.GPUUtil), 1)
+	utilization := usage.Number(newest(t, usage.GPUUtil), 1)
 	suspect := m.State == Busy && p.fresh(t.Stats(usage.GPUUtil)) && newest(t, usage.GPUUtil) >= p.t.LatchedUtil
 	if suspect { // it is busy only as long as something confirms it
 		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.Compute()...) {
@@ -241,11 +241,11 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	}
 	switch {
 	case suspect && p.latchedNow(t, m.memory):
-		return m.says(Unknown, "utilisation reads "+utilisation+" % while nothing else shows work: the meter may be latched")
+		return m.says(Unknown, "utilization reads "+utilization+" % while nothing else shows work: the meter may be latched")
 	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
 		return m.says(Busy, "it computes")
 	case m.State == Busy:
-		return m.says(Busy, utilisation+" % utilisation")
+		return m.says(Busy, utilization+" % utilization")
 	case meter == nil && !t.MeasuresCompute():
 		return m.says(Unknown, "nobody measured whether it computes")
 	case meter == nil:
@@ -315,7 +315,7 @@ func (p *naive) under(m *naiveMoment, st *usage.Stats, line float64) {
 	m.expires = earlier(m.expires, p.w.Expires(st))
 }
 
-// latchedNow says whether nothing confirms a utilisation of 100 %: no process and no
+// latchedNow says whether nothing confirms a utilization of 100 %: no process and no
 // memory in use, or multiprocessors that rest.
 func (p *naive) latchedNow(t *usage.Track, m naiveMemory) bool {
 	for _, sig := range usage.Compute()[1:] {
@@ -709,7 +709,7 @@ func (j *naiveJudge) memory(t *usage.Track) naiveMemory {
 
 // tracks returns what is judged as a GPU, and how many GPUs of the machine that is.
 // Of a GPU that is divided, its MIG instances are judged, and not the whole, whose
-// utilisation NVML does not offer then.
+// utilization NVML does not offer then.
 func (j *naiveJudge) tracks() (list []*usage.Track, gpus int) {
 	divided := map[string]bool{}
 	for _, t := range j.w.GPUs {

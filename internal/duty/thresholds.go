@@ -39,7 +39,7 @@ type Thresholds struct {
 	// IdleNetwork is the traffic, in megabytes (1e6 bytes) a day received and sent,
 	// under which a machine may be idle. 5: AWS's line for idle machines.
 	IdleNetwork float64 `yaml:"idle_net_mb_per_day"`
-	// LatchedUtil is the utilisation, in percent, that a meter never leaves when it
+	// LatchedUtil is the utilization, in percent, that a meter never leaves when it
 	// is latched: some Blackwell boards read 100 while they rest. 99.
 	LatchedUtil float64 `yaml:"latched_util_pct"`
 

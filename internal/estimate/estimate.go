@@ -177,7 +177,7 @@ func DefaultDefaults() Defaults {
 type Run struct {
 	Name     string
 	Finished time.Time
-	// Completed says that the work was done. Runs that failed or were cancelled say
+	// Completed says that the work was done. Runs that failed or were canceled say
 	// nothing of how long it takes.
 	Completed bool
 	// Work is the time that it took without lost work and restarts.
@@ -202,11 +202,11 @@ func New(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	return newEstimate(s, book, p)
 }
 
-// Drift returns the rate that is paid over the catalogue's less 1, 0.1 being 10 % more,
+// Drift returns the rate that is paid over the catalog's less 1, 0.1 being 10 % more,
 // and whether both are known: an amount that is not above zero is not.
-func Drift(catalogue, paid money.Amount) (float64, bool) {
-	if catalogue <= 0 || paid <= 0 {
+func Drift(catalog, paid money.Amount) (float64, bool) {
+	if catalog <= 0 || paid <= 0 {
 		return 0, false
 	}
-	return money.Ratio(paid, catalogue) - 1, true
+	return money.Ratio(paid, catalog) - 1, true
 }

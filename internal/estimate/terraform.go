@@ -373,7 +373,7 @@ func (c *planner) finish() {
 		e.P50.Dollars(), e.P95.Dollars(), t.Before.Dollars(), t.Monthly.Dollars())
 	assumed, covered, changes := notes{}, notes{}, notes{}
 	assumed.add("a month is %d hours, and everything runs through it", money.HoursPerMonth)
-	assumed.add("machines run Linux without a paid licence, on shared tenancy, at list prices without commitments")
+	assumed.add("machines run Linux without a paid license, on shared tenancy, at list prices without commitments")
 	assumed.add("a group has its desired size, and at the worst its largest")
 	if c.regionless {
 		assumed.add("resources whose provider names no region are in %s", c.params.Defaults.Regions[0])

@@ -16,7 +16,7 @@ import (
 )
 
 // synthetic fills an account with n resources of every kind that is common at
-// scale. Machines share windows, as many as there are behaviours.
+// scale. Machines share windows, as many as there are behaviors.
 func synthetic(f *fixture, n int) {
 	gpu := []*usage.Window{}
 	for _, u := range []float64{0, 5, 20, 50, 80, 95} {

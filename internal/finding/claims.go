@@ -40,7 +40,7 @@ type claim struct {
 	// and nothing else can save it.
 	replaced bool
 	// instead says that the change takes the place of others: what they already
-	// take counts towards its share of the whole cost.
+	// take counts toward its share of the whole cost.
 	instead bool
 }
 

@@ -65,7 +65,7 @@ type coverage struct {
 	// opaque are types with reserved instances of a platform that is not known.
 	opaque map[[3]string]bool
 	// owners are the accounts that reserved a type, by cloud, region, type and
-	// platform: an organisation shares what its accounts do not use themselves.
+	// platform: an organization shares what its accounts do not use themselves.
 	owners map[[4]string][]string
 	// running counts on-demand machines by cloud, region, type and platform, and by
 	// account, where something is reserved.
@@ -176,7 +176,7 @@ func (c *coverage) reserve(s *Subject, d *inventory.Commitment) {
 }
 
 // elsewhere is how many machines like a fleet's run in other accounts without a
-// reserved instance of their own: an organisation's accounts share what they
+// reserved instance of their own: an organization's accounts share what they
 // reserve, so that those of the fleet may cover them.
 func (c *coverage) elsewhere(own fleet) (n int64) {
 	for account, running := range c.running[[4]string{own.cloud, own.region, own.machineType, own.platform}] {
@@ -284,7 +284,7 @@ func (x *Index) uncertain(s *Subject) string {
 }
 
 // covers says whether a savings plan can apply to a resource's compute, in
-// whichever account it was bought: plans are shared over an organisation.
+// whichever account it was bought: plans are shared over an organization.
 func (p *plan) covers(s *Subject) bool {
 	sageMaker := s.Kind == inventory.KindNotebook || s.Kind == inventory.KindEndpoint || s.Kind == inventory.KindTrainingJob
 	switch {

@@ -36,7 +36,7 @@ const (
 // String returns the step's name as people read it.
 func (s Step) String() string {
 	return [...]string{"measure first", "idle", "storage lifecycle", "egress", "spot for training", "right-size",
-		"model optimisation", "generations and commitments"}[s]
+		"model optimization", "generations and commitments"}[s]
 }
 
 // Level is a confidence (low, medium, high) or a risk (none, low, medium, high).

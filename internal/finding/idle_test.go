@@ -17,7 +17,7 @@ func training(r *inventory.Resource, _ *inventory.Instance) {
 	r.Lifetime, r.Purpose = inventory.Ephemeral, inventory.Training
 }
 
-// measured gives a machine an hourly window of GPU and CPU utilisation.
+// measured gives a machine an hourly window of GPU and CPU utilization.
 func (f *fixture) measured(r *inventory.Resource, length time.Duration, gpus int, gpu, cpu func(time.Time) float64) *usage.Window {
 	w := f.window(r, length)
 	for i := range gpus {

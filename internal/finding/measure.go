@@ -95,7 +95,7 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 			Window: s.Window.To.Sub(s.Window.From), Coverage: least, Source: s.Window.Source}}
 	}
 	if fam := family(s.Type); strings.HasPrefix(fam, "trn") || strings.HasPrefix(fam, "inf") {
-		d.Fix.Note = "record neuron-monitor's core utilisation on the machine; CPU and network say nothing about accelerators"
+		d.Fix.Note = "record neuron-monitor's core utilization on the machine; CPU and network say nothing about accelerators"
 	}
 	return d
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// wellUsed is the mean utilisation, in percent, from which accelerators are well
+// wellUsed is the mean utilization, in percent, from which accelerators are well
 // used, so that only a cheaper model makes serving cheaper (the usual line of
 // right-sizing: above 60 %).
 const wellUsed = 60
 
 // modelOptimize advises to look at the model where inference is expensive and its
 // accelerators are well used: smaller machines would not do. What distillation,
-// quantisation or batching save depends on the model.
+// quantization or batching save depends on the model.
 func modelOptimize(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || (s.Kind == inventory.KindInstance && s.Purpose != inventory.Inference) {
 		return nil

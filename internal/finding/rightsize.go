@@ -66,7 +66,7 @@ func roomy(w *usage.Window, device float64) bool {
 
 // idlesInPart says whether the mean is under the line of well-used machines.
 func idlesInPart(a *rightsize.Advice) bool {
-	return a.Verdict == rightsize.Overprovisioned || a.Verdict == rightsize.Underutilised
+	return a.Verdict == rightsize.Overprovisioned || a.Verdict == rightsize.Underutilized
 }
 
 // gpuCountOver finds machines of which some GPUs never computed, where one with
@@ -258,7 +258,7 @@ func inferenceEndpoint(x *Index, s *Subject) *Draft {
 }
 
 // loadOf returns the signal that says how loaded an endpoint's machines are: GPU
-// utilisation of machines that have GPUs, CPU utilisation of the others.
+// utilization of machines that have GPUs, CPU utilization of the others.
 func (x *Index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
 	if gpus == 0 {
 		if st := w.Machine.Stats(usage.CPUUtil); x.Covered(w, st) && w.Fresh(st, x.Now) {
@@ -282,7 +282,7 @@ func (x *Index) fewerReplicas(s *Subject, v inventory.Variant, needed int64, loa
 		Because:    "p95 load " + usage.Number(load, 0) + " %: " + usage.Number(float64(needed), 0) + " of " + Count(v.Count, "replica") + " would do",
 		Evidence: []usage.Evidence{Sampled("load_p95_pct", usage.Number(load, 1), s.Window, st), Fact(s, "replicas", usage.Number(float64(v.Count), 0)),
 			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
-		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(needed), Part: v.Name}}, Undo: UndoFull, Note: "let it scale by its load; latency rises as utilisation does"},
+		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(needed), Part: v.Name}}, Undo: UndoFull, Note: "let it scale by its load; latency rises as utilization does"},
 	}}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)

@@ -88,11 +88,11 @@ type Thresholds struct {
 	// RightsizeSaving is the least share of a machine's cost that makes a change of
 	// type worth its work: 0.1.
 	RightsizeSaving float64 `yaml:"rightsize_saving_share"`
-	// InferenceTarget is the utilisation to size inference for, in percent: 70, the
+	// InferenceTarget is the utilization to size inference for, in percent: 70, the
 	// middle of the usual 60 to 80.
 	InferenceTarget float64 `yaml:"inference_target_pct"`
 	// ModelCost is the monthly cost, in dollars, from which a busy inference fleet
-	// is worth the work of optimising its model: 1000.
+	// is worth the work of optimizing its model: 1000.
 	ModelCost int `yaml:"model_cost_usd"`
 	// Transfer is the monthly cost, in dollars, from which a transfer on the bill is
 	// worth a look: 10.

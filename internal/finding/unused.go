@@ -25,7 +25,7 @@ func commitmentUnused(x *Index, s *Subject) *Draft {
 	return x.planUnused(s, c)
 }
 
-// sizeFactors are the normalisation factors of machine sizes, times 4 (Amazon EC2
+// sizeFactors are the normalization factors of machine sizes, times 4 (Amazon EC2
 // User Guide, "How Reserved Instance discounts are applied").
 var sizeFactors = map[string]int64{
 	"nano": 1, "micro": 2, "small": 4, "medium": 8, "large": 16, "xlarge": 32, "2xlarge": 64, "3xlarge": 96, "4xlarge": 128,
@@ -34,7 +34,7 @@ var sizeFactors = map[string]int64{
 }
 
 // reservedUnused counts what runs against what is reserved. Reservations of a
-// family that cover any size are counted in normalised units.
+// family that cover any size are counted in normalized units.
 func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	if c.Count <= 0 || c.Platform == "" || !x.readEverywhere(s.Region, inventory.KindInstance) {
 		return nil
@@ -63,7 +63,7 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	}
 	part := float64(unused) / float64(of)
 	d := &Draft{Finding: Finding{
-		Confidence: Medium, // another account of the organisation may use it
+		Confidence: Medium, // another account of the organization may use it
 		Because:    Percent(part) + " of " + Count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
 		Evidence: []usage.Evidence{Fact(s, "reserved", usage.Number(float64(c.Count), 0)),
 			Fact(s, "unused_share", usage.Number(part, 2))},

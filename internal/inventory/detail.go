@@ -28,7 +28,7 @@ const (
 // Instance is a virtual machine.
 type Instance struct {
 	Market Market
-	// Platform is "linux" for Linux without a paid licence; anything else
+	// Platform is "linux" for Linux without a paid license; anything else
 	// ("windows", "rhel", …) is priced apart. Empty is unknown.
 	Platform string
 	// Tenancy is "shared" or "dedicated". Empty is unknown.

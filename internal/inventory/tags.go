@@ -48,7 +48,7 @@ func DefaultTagMapping() TagMapping {
 	}
 }
 
-// purposes maps the values seen in the field, normalised, to purposes.
+// purposes maps the values seen in the field, normalized, to purposes.
 var purposes = map[string]Purpose{
 	"training": Training, "train": Training, "transientmltraining": Training, "mltraining": Training, "finetuning": Training,
 	"evaluation": Evaluation, "eval": Evaluation, "benchmark": Evaluation,
@@ -152,7 +152,7 @@ func (r *Resource) Missing(required []string) (missing []string, known bool) {
 	return missing, true
 }
 
-// tag returns the value of a tag by its normalised key.
+// tag returns the value of a tag by its normalized key.
 func (r *Resource) tag(key string) string {
 	for _, k := range sortedKeys(r.Tags) {
 		if normal(k) == normal(key) && r.Tags[k] != "" {

@@ -117,20 +117,20 @@ func TestSpellingIsIrrelevant(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SampledFrom([]string{"cost-center", "team", "project"}).Draw(t, "key")
-		spelt := ""
+		spelled := ""
 		for _, c := range key {
 			switch {
 			case c == '-':
-				spelt += rapid.SampledFrom([]string{"-", "_", " ", ":", ""}).Draw(t, "separator")
+				spelled += rapid.SampledFrom([]string{"-", "_", " ", ":", ""}).Draw(t, "separator")
 			case rapid.Bool().Draw(t, "upper"):
-				spelt += string(c - 'a' + 'A')
+				spelled += string(c - 'a' + 'A')
 			default:
-				spelt += string(c)
+				spelled += string(c)
 			}
 		}
-		r := Resource{Tags: map[string]string{spelt: "x"}}
+		r := Resource{Tags: map[string]string{spelled: "x"}}
 		if err := DefaultTagMapping().Apply(&r); err != nil || keys[key](r.Owner) != "x" {
-			t.Fatalf("tag %q gave owner %+v, %v", spelt, r.Owner, err)
+			t.Fatalf("tag %q gave owner %+v, %v", spelled, r.Owner, err)
 		}
 	})
 }

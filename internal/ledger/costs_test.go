@@ -172,7 +172,7 @@ func TestQueriesThatAreNone(t *testing.T) {
 			t.Errorf("%+v: got %v", q, err)
 		}
 	}
-	for _, s := range []string{"", "colour", "team,team"} {
+	for _, s := range []string{"", "color", "team,team"} {
 		if _, err := ledger.ParseDimensions(s); err == nil {
 			t.Errorf("dimensions %q: no error", s)
 		}

@@ -53,7 +53,7 @@ func (s Secrets) Clean(text string) string {
 
 // Unreachable says why a server was not reached or did not answer. What a name, a
 // certificate or the protocol is refused for is final; the network's own failures
-// are temporary. A context that was cancelled is returned as it is.
+// are temporary. A context that was canceled is returned as it is.
 func (s Secrets) Unreachable(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -24,7 +24,7 @@ type HTTP struct {
 const maxBody = 1 << 20
 
 // Do makes a request. An answer other than 2xx, or none, is an error: a *Failure,
-// or that of a cancelled context. The answer's body is in memory.
+// or that of a canceled context. The answer's body is in memory.
 func (h *HTTP) Do(req *http.Request) (*http.Response, error) {
 	req.Header.Set("User-Agent", "curfew")
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -30,7 +30,7 @@ const (
 	timeout  = 10 * time.Second // of one attempt
 	attempts = 3
 	backoff  = time.Second // before the second attempt, doubled for the third
-	// longestWait is how long a Retry-After is honoured; beyond it the next round
+	// longestWait is how long a Retry-After is honored; beyond it the next round
 	// tries again.
 	longestWait = 30 * time.Second
 )

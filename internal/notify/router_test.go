@@ -210,7 +210,7 @@ func TestRetries(t *testing.T) {
 		{"accepted at the second attempt", []error{temporary, nil}, []time.Duration{time.Second}, ""},
 		{"accepted at the third", []error{temporary, temporary, nil}, []time.Duration{time.Second, 2 * time.Second}, ""},
 		{"attempts are bounded", []error{temporary}, []time.Duration{time.Second, 2 * time.Second}, "503 (tried 3 times)"},
-		{"Retry-After is honoured", []error{asks(17 * time.Second), nil}, []time.Duration{17 * time.Second}, ""},
+		{"Retry-After is honored", []error{asks(17 * time.Second), nil}, []time.Duration{17 * time.Second}, ""},
 		{"a short Retry-After does not hurry", []error{asks(time.Millisecond), nil}, []time.Duration{time.Second}, ""},
 		{"a long Retry-After is not waited for", []error{asks(10 * time.Minute)}, nil, "429, and asks to wait for 10m"},
 		{"a final refusal is final", []error{&Failure{Why: "not_in_channel"}}, nil, "not_in_channel"},
@@ -280,7 +280,7 @@ func TestBoundsOfTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a cancelled context ends it at once", func(t *testing.T) {
+	t.Run("a canceled context ends it at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLines(t, c)
 			l.slack.answers = []error{&Failure{Why: "429", Temporary: true, RetryAfter: 20 * time.Second}}

@@ -24,7 +24,7 @@ func fleet(now time.Time, n int) []*Facts {
 		}
 		r.Size.GPUs = inventory.Known(1)
 		f := &Facts{Now: now, Resource: r, Hourly: inventory.Known(money.USD)}
-		f.Duty = &duty.Verdict{State: duty.Busy, Until: now.Add(time.Minute), Expires: now.Add(2 * time.Minute), Coverage: 1, Why: "98 % utilisation"}
+		f.Duty = &duty.Verdict{State: duty.Busy, Until: now.Add(time.Minute), Expires: now.Add(2 * time.Minute), Coverage: 1, Why: "98 % utilization"}
 		switch i % 5 {
 		case 0:
 			f.Duty.State, f.Duty.Why = duty.Idle, "0 % compute and nothing held"

@@ -171,8 +171,8 @@ func TestUnknownNeverActs(t *testing.T) {
 	}
 }
 
-// TestKnownNeighbours are the look-alikes of the table above that must answer.
-func TestKnownNeighbours(t *testing.T) {
+// TestKnownNeighbors are the look-alikes of the table above that must answer.
+func TestKnownNeighbors(t *testing.T) {
 	for text, want := range map[string]usage.Answer{
 		`resource.tags.empty == ""`:                             usage.True,
 		`has(resource.tags.empty)`:                              usage.True,

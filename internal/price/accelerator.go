@@ -29,9 +29,9 @@ type Accelerator struct {
 	AsOf        time.Time
 }
 
-// accelerators by other names: the catalogues', the drivers' and the vendors'.
+// accelerators by other names: the catalogs', the drivers' and the vendors'.
 // "V100", "A100" and "H100" without memory are the smaller variant, as in the
-// catalogues that sell both.
+// catalogs that sell both.
 var acceleratorAliases = map[string]string{
 	"a100": "A100-40GB", "a100-40": "A100-40GB", "a100-sxm4-40gb": "A100-40GB",
 	"a100-80": "A100-80GB", "a100-sxm4-80gb": "A100-80GB",

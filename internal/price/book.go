@@ -16,8 +16,8 @@ const AWS = "aws"
 // beside readers.
 type Book struct {
 	machines map[string]Machine
-	// catalogue is machines in order; every planner walks it.
-	catalogue    []Machine
+	// catalog is machines in order; every planner walks it.
+	catalog      []Machine
 	accelerators map[string]Accelerator // by canonical name
 	base         map[key]Entry          // as embedded; shared between books, never written
 	overlay      map[key]Entry          // the user's own
@@ -32,7 +32,7 @@ func (b *Book) Machine(t string) (Machine, bool) {
 
 // Machines returns all machine types in order of cloud, family and size. The slice
 // is the book's own: it is not to be changed.
-func (b *Book) Machines() []Machine { return b.catalogue }
+func (b *Book) Machines() []Machine { return b.catalog }
 
 // ordered puts machine types in order of cloud, family and size.
 func ordered(machines map[string]Machine) []Machine {
@@ -87,7 +87,7 @@ func (b *Book) Price(cloud, service, sku, region string, term Term) (Price, erro
 }
 
 // OnDemand returns the price of an hour of a machine of AWS on demand: Linux without a
-// paid licence, shared tenancy. It wraps ErrUnpriced where the book has none.
+// paid license, shared tenancy. It wraps ErrUnpriced where the book has none.
 func (b *Book) OnDemand(machineType, region string) (Price, error) {
 	return b.Price(AWS, Compute, machineType, region, OnDemand)
 }

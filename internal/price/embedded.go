@@ -10,7 +10,7 @@ import (
 
 // The embedded book: machines.csv and accelerators.csv hold facts; the other files
 // hold prices in the form of an overlay file, all with source and date. Where a
-// source carries no date of its own, such as a catalogue at a commit or a price
+// source carries no date of its own, such as a catalog at a commit or a price
 // page, as_of is the day on which the figure was taken into the book. Sizes of CPU
 // families that a source lists at one size only are priced in proportion to it,
 // and say so. What no source confirms is not in the book.
@@ -28,7 +28,7 @@ func Embedded() (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base, commitments: b.commitments}, nil
+	return &Book{machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base, commitments: b.commitments}, nil
 }
 
 var embedded = sync.OnceValues(func() (*Book, error) {
@@ -61,7 +61,7 @@ var embedded = sync.OnceValues(func() (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.catalogue = ordered(b.machines)
+	b.catalog = ordered(b.machines)
 	for _, name := range priceFiles {
 		if err := part(name, func(r io.Reader) error { return readEntries(r, b.base) }); err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ const (
 	CapacityBlock Term = "capacity-block"
 )
 
-// Part says that an entry is half of a price, as some catalogues state it.
+// Part says that an entry is half of a price, as some catalogs state it.
 type Part string
 
 // The parts of a machine's price.

@@ -168,7 +168,7 @@ func (t *table) rate(column string) (money.Rate, error) {
 	return r, nil
 }
 
-// parseUSD reads dollars a unit. Digits beyond the pico-dollar, which catalogues
+// parseUSD reads dollars a unit. Digits beyond the pico-dollar, which catalogs
 // print from binary floats, are rounded half up.
 func parseUSD(s string) (money.Rate, error) {
 	whole, fraction, _ := strings.Cut(s, ".")

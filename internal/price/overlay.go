@@ -46,7 +46,7 @@ func (b *Book) Load(r io.Reader) error {
 // [Book.Update] against it, and those that do not: whoever can write the file could make
 // anything cost nothing. The file is read as [Book.Load] does.
 func (b *Book) Quarantined(r io.Reader) (*Book, []Refusal, error) {
-	own := &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base}
+	own := &Book{machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base}
 	if err := own.Load(r); err != nil {
 		return nil, nil, err
 	}

@@ -15,7 +15,7 @@ import (
 // What ParseProduct returns for documents that hold no usable price.
 var (
 	// ErrNotHeld is wrapped for a product of a kind that the book does not hold:
-	// another operating system, dedicated tenancy, a licence, another service.
+	// another operating system, dedicated tenancy, a license, another service.
 	ErrNotHeld = errors.New("not a kind of price the book holds")
 	// ErrRefused is wrapped for a product whose price is not one: zero, a capacity
 	// block. The entry says which product it was.
@@ -43,7 +43,7 @@ type product struct {
 }
 
 // ParseProduct reads one document of the AWS Price List, as GetProducts returns
-// them in PriceList: Linux machines of EC2 on shared tenancy without a licence,
+// them in PriceList: Linux machines of EC2 on shared tenancy without a license,
 // SageMaker machines, EBS volumes, IOPS and snapshots, NAT gateways, and S3's
 // storage classes. Other products wrap ErrNotHeld; a price of zero or a capacity
 // block wraps ErrRefused. The date is that of publication, or else the term's.
@@ -135,7 +135,7 @@ func (p product) identify() (Entry, string, error) {
 }
 
 // held says whether a machine's product is the one that is held: Linux, shared
-// tenancy, no licence, capacity in use.
+// tenancy, no license, capacity in use.
 func held(a map[string]string) error {
 	for _, must := range []struct{ attribute, value string }{
 		{"operatingSystem", "Linux"}, {"tenancy", "Shared"}, {"preInstalledSw", "NA"},

@@ -55,7 +55,7 @@ func TestParseProductRefuses(t *testing.T) {
 	}{
 		{"Windows", change(`"Linux"`, `"Windows"`), ErrNotHeld, "operatingSystem"},
 		{"dedicated tenancy", change(`"Shared"`, `"Dedicated"`), ErrNotHeld, "tenancy"},
-		{"a licence", change(`"NA"`, `"SQL Std"`), ErrNotHeld, "preInstalledSw"},
+		{"a license", change(`"NA"`, `"SQL Std"`), ErrNotHeld, "preInstalledSw"},
 		{"an unused reservation", change(`"Used"`, `"UnusedCapacityReservation"`), ErrNotHeld, "capacitystatus"},
 		{"a Local Zone", change(`"AWS Region"`, `"AWS Local Zone"`), ErrNotHeld, "not a region"},
 		{"another service", storageProduct(`"usagetype":"EU-Tea"`, ""), ErrNotHeld, "EU-Tea"},

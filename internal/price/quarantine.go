@@ -19,7 +19,7 @@ type Bands struct {
 	// type costs several times more or less.
 	OldSpot float64
 	// Regions is against the same machine on demand in other regions of its cloud.
-	// AWS's own regions lie within 1.5 of one another; 2.3 in GCP's catalogue is a
+	// AWS's own regions lie within 1.5 of one another; 2.3 in GCP's catalog is a
 	// commitment's price taken for on-demand.
 	Regions float64
 	// SpotRegions is the same for spot, whose price follows each region's demand.
@@ -48,7 +48,7 @@ func DefaultBands() Bands {
 	return Bands{Old: 3, OldSpot: 10, Regions: 2, SpotRegions: 12, Items: 6, Same: 6, Similar: 8, SimilarYears: 4, Defaults: 5, Managed: 3}
 }
 
-// equalWithin is the factor within which two prices are the same: catalogues round
+// equalWithin is the factor within which two prices are the same: catalogs round
 // one of them to four digits.
 const equalWithin = 1.001
 
@@ -94,7 +94,7 @@ func Check(e Entry) string {
 
 func (u *update) intrinsic(c *candidate) string { return Check(c.Entry) }
 
-// placeholder recognises what catalogues write where they have no price of a
+// placeholder recognizes what catalogs write where they have no price of a
 // machine: whole hundreds of dollars an hour (700.0 for TPUs) and nines (999.99).
 func placeholder(r money.Rate) bool {
 	const hundred = 100 * money.USDPerUnit

@@ -33,7 +33,7 @@ type Refusal struct {
 // Update returns a book with the plausible ones of entries over b, what was
 // accepted and what was refused, each in the order of the book. b stays as it is.
 // The prices of zones are made one price of their region, the median; the halves
-// of prices that some catalogues state are added. A price is refused by the rules
+// of prices that some catalogs state are added. A price is refused by the rules
 // of [DefaultBands].
 func (b *Book) Update(entries iter.Seq[Entry]) (next *Book, accepted []Change, refused []Refusal) {
 	return b.UpdateWithin(DefaultBands(), entries)
@@ -66,7 +66,7 @@ func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, a
 	u.check((*update).againstOld)
 	u.judge((*update).againstPeers)
 
-	next = &Book{machines: b.machines, catalogue: b.catalogue, accelerators: b.accelerators, base: b.base, overlay: maps.Clone(b.overlay)}
+	next = &Book{machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base, overlay: maps.Clone(b.overlay)}
 	if next.overlay == nil {
 		next.overlay = map[key]Entry{}
 	}

@@ -36,7 +36,7 @@ func defaults(t testing.TB, cloud string, item Item, dollars string) Entry {
 		Price: Price{Unit: item.Unit(), Rate: usd(t, dollars), Source: "test", AsOf: day(november)}}
 }
 
-// TestQuarantine gives the book rows as catalogues publish them, wrong and right
+// TestQuarantine gives the book rows as catalogs publish them, wrong and right
 // ones. The figures are of skypilot-catalog (v8 gcp @006059e0, v8 lambda @0f407038,
 // v8 nebius @0082b043, v6 azure @098741e7), OpenCost @5f653330 and gpuhunt issue 36.
 func TestQuarantine(t *testing.T) {

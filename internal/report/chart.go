@@ -55,7 +55,7 @@ type Series struct {
 	Values []float64
 }
 
-// seriesColors are told apart by those who see no colours by their brightness too.
+// seriesColors are told apart by those who see no colors by their brightness too.
 var seriesColors = []string{"#1f7f57", "#c5432d", "#8b8b8b"}
 
 // Lines draws series over common moments, named by labels, the first of which is the

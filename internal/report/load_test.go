@@ -50,7 +50,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"not a document", doc, "[]", "cannot unmarshal"},
 		{"null", doc, "null", `its schema is ""`},
 		{"a later schema", Schema, "curfew.scan/v2", "scan again"},
-		{"an unknown field", `"schema"`, `"colour": 1, "schema"`, "unknown field"},
+		{"an unknown field", `"schema"`, `"color": 1, "schema"`, "unknown field"},
 		{"something after it", doc, doc + "{}", "something follows"},
 		{"a second document", doc, doc + doc, "something follows"},
 		{"a float for an amount", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": 7481.20`, "an amount is a string"},

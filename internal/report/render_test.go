@@ -60,7 +60,7 @@ func TestColorChangesNothingElse(t *testing.T) {
 	eachAudit(t, func(t *testing.T, a *round.Result) {
 		without, with := text(t, Table, a, Options{}), text(t, Table, a, Options{Color: true})
 		if diff := cmp.Diff(without, ansi.Strip(with)); diff != "" {
-			t.Errorf("the coloured table says something else (-plain +colour):\n%s", diff)
+			t.Errorf("the colored table says something else (-plain +color):\n%s", diff)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func Table(w io.Writer, a *round.Result, o Options) error {
 	return nil
 }
 
-// paint gives text its meaning in colour: waste is red, what needs attention
+// paint gives text its meaning in color: waste is red, what needs attention
 // yellow, savings green, what is secondary dim.
 type paint struct{ bold, dim, waste, attention, saving func(string) string }
 
@@ -80,7 +80,7 @@ func (s *screen) line(cells ...cell) {
 		text = fit(text, left)
 		left -= wide(text)
 		if c.paint != nil {
-			// Spaces around the text stay outside the colour.
+			// Spaces around the text stay outside the color.
 			body := strings.TrimSpace(text)
 			lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
 			out.WriteString(lead + c.paint(body) + text[len(lead)+len(body):])

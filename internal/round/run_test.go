@@ -220,7 +220,7 @@ func TestNothingReadIsAnError(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := New(setting(t, Observation{})).Round(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: got %v", err)
+		t.Errorf("canceled: got %v", err)
 	}
 }
 

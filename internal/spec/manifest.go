@@ -199,7 +199,7 @@ func (w *workload) named(gpus, pods int, suffix string, parts ...ast.Node) (*Spe
 }
 
 // gpus is how many GPUs the containers of a pod are limited to. Containers of the
-// initialisation run one by one before the others.
+// initialization run one by one before the others.
 func (w *workload) gpus(body ast.Node) (int, error) {
 	total, before := 0, 0
 	for _, key := range []string{"containers", "initContainers"} {

@@ -2,7 +2,7 @@
 // ladder's items, caps, freeze and keeps, the audit log, requests for approval, bills,
 // the ledger, holds and the gate's decisions. It is one SQLite file by default, or a
 // PostgreSQL database; the same statements run on both, and internal/store/storetest
-// holds both to the same behaviour.
+// holds both to the same behavior.
 package store
 
 import (

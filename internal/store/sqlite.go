@@ -119,7 +119,7 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 		}
 		held, err = lock.BeginTx(ctx, nil)
 	}
-	defer func() { _ = held.Rollback() }() // a cancelled one has ended
+	defer func() { _ = held.Rollback() }() // a canceled one has ended
 	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", patience, "journal_mode(wal)", "synchronous(full)"))
 	if err != nil {
 		return err

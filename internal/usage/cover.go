@@ -18,7 +18,7 @@ type cover struct {
 type span struct{ from, to, filled time.Duration }
 
 // maxSpans bounds what a meter full of holes costs in memory. Points that would
-// need one span more do not count as covered, which errs towards unknown.
+// need one span more do not count as covered, which errs toward unknown.
 const maxSpans = 1024
 
 // add marks [at, at+step) as covered, cut at end.

@@ -38,7 +38,7 @@ func (c *crest) add(at time.Duration, v float64) {
 	}
 }
 
-// thin merges the two neighbours that are closest for their age. The higher value
+// thin merges the two neighbors that are closest for their age. The higher value
 // moves to the later time, so that a line is never reached later than it says.
 func (c *crest) thin() {
 	list := *c

@@ -417,7 +417,7 @@ func parseTags(text string) (map[string]string, error) {
 	return tags, nil
 }
 
-// stepMeter finds the sampling step: the median time between neighbouring samples
+// stepMeter finds the sampling step: the median time between neighboring samples
 // of one meter.
 type stepMeter struct {
 	last  map[[2]string]time.Time

@@ -15,7 +15,7 @@ import (
 // ReadExposition hands each the samples in a scrape of a metrics endpoint, in the
 // text format of Prometheus, one for each machine, GPU and time in it. Rows without
 // a time were measured at the given one. Metrics that no signal stands for are passed
-// over, as are values that are no measurement ([Normalise]). Where f names a resource,
+// over, as are values that are no measurement ([Normalize]). Where f names a resource,
 // every row is its; otherwise rows that name no machine are an error.
 //
 // What is wrong with the text is a *FileError with the line and column; nothing is
@@ -44,7 +44,7 @@ func ReadExposition(ctx context.Context, r io.Reader, f Format, at time.Time, ea
 		if !ok {
 			continue
 		}
-		reading, ok := Normalise(p.metric, p.labels, p.value)
+		reading, ok := Normalize(p.metric, p.labels, p.value)
 		if !ok {
 			continue
 		}

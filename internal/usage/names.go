@@ -9,13 +9,13 @@ type meter struct {
 	signal Signal
 	scale  float64
 	// spare says that another metric of the same source says the same better:
-	// NVML's utilisation latches on some boards and is missing on MIG, where DCGM's
+	// NVML's utilization latches on some boards and is missing on MIG, where DCGM's
 	// profiling counters go on.
 	spare bool
 }
 
 // meters maps the metric names of the field, in lower case, to signals. The
-// memory utilisation that NVML reports (nvidia_smi_utilization_memory) is not
+// memory utilization that NVML reports (nvidia_smi_utilization_memory) is not
 // among them: it is the share of time in which memory was read or written, not
 // the share that is used, and no signal here stands for it.
 var meters = map[string]meter{

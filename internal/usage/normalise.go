@@ -28,14 +28,14 @@ type Reading struct {
 	Spare bool
 }
 
-// Normalise reads one value of a metric as NVML, nvidia-smi, DCGM (by number, by old
+// Normalize reads one value of a metric as NVML, nvidia-smi, DCGM (by number, by old
 // or new name), exporters of them or the CloudWatch agent name it, with the labels
 // that came with it, whose letter case does not matter. Where Prometheus has moved a
 // label aside for one of its own, the one moved aside (exported_pod) is meant. ok is
 // false for metrics that no signal stands for and for values that are no
 // measurement: sentinels of unsupported fields, negative values, NaN, and what is
 // out of the signal's range.
-func Normalise(metric string, labels map[string]string, value float64) (r Reading, ok bool) {
+func Normalize(metric string, labels map[string]string, value float64) (r Reading, ok bool) {
 	name, unit := smiName(metric)
 	if field, ok := fieldNames[name]; ok {
 		name = field

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNormalise(t *testing.T) {
+func TestNormalize(t *testing.T) {
 	for _, tc := range []struct {
 		metric string
 		value  float64
@@ -57,14 +57,14 @@ func TestNormalise(t *testing.T) {
 		{"cpu_usage_active", 12, Reading{Signal: CPUUtil, Value: 12}},
 		{"DCGM_FI_PROF_SM_ACTIVE", 1.004, Reading{Signal: SMActive, Value: 1}},
 	} {
-		got, ok := Normalise(tc.metric, nil, tc.value)
+		got, ok := Normalize(tc.metric, nil, tc.value)
 		if diff := cmp.Diff(tc.want, got); !ok || diff != "" {
 			t.Errorf("%s %v: known %v (-want +got):\n%s", tc.metric, tc.value, ok, diff)
 		}
 	}
 }
 
-func TestNormaliseDrops(t *testing.T) {
+func TestNormalizeDrops(t *testing.T) {
 	for _, tc := range []struct {
 		name, metric string
 		value        float64
@@ -86,13 +86,13 @@ func TestNormaliseDrops(t *testing.T) {
 		{"another metric", "node_load1", 5},
 		{"one of our own names, which others use for other things", "step", 5},
 	} {
-		if got, ok := Normalise(tc.metric, nil, tc.value); ok {
+		if got, ok := Normalize(tc.metric, nil, tc.value); ok {
 			t.Errorf("%s: read as %+v", tc.name, got)
 		}
 	}
 }
 
-func TestNormaliseLabels(t *testing.T) {
+func TestNormalizeLabels(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		metric string
@@ -121,7 +121,7 @@ func TestNormaliseLabels(t *testing.T) {
 		{"a signal of the machine", "cpu_usage_active", map[string]string{"InstanceId": "i-1", "device": "nvme0", "cpu": "cpu-total"}, Reading{Resource: "i-1"}},
 		{"nothing said", "DCGM_FI_DEV_POWER_USAGE", nil, Reading{}},
 	} {
-		got, ok := Normalise(tc.metric, tc.labels, 5)
+		got, ok := Normalize(tc.metric, tc.labels, 5)
 		tc.want.Signal, tc.want.Value = got.Signal, got.Value
 		if diff := cmp.Diff(tc.want, got); !ok || diff != "" {
 			t.Errorf("%s: known %v (-want +got):\n%s", tc.name, ok, diff)
@@ -140,7 +140,7 @@ func TestReadExportedColumns(t *testing.T) {
 			"60,n1,0,GPU-a,,1,3,0.5\n60,n1,1,GPU-b,7,1,3,0\n",
 			[]string{"n1 0 1970-01-01T00:01:00Z sm_active=0.5 mem_used_bytes=1.048576e+06 mem_free_bytes=3.145728e+06",
 				"n1 1:7 1970-01-01T00:01:00Z sm_active=0 mem_used_bytes=1.048576e+06 mem_free_bytes=3.145728e+06"}},
-		{"utilisation is taken from the profiling counters", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,100,0\n",
+		{"utilization is taken from the profiling counters", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,100,0\n",
 			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=0"}},
 		{"whichever comes first", "time,instance_id,gpu,DCGM_FI_PROF_GR_ENGINE_ACTIVE,DCGM_FI_DEV_GPU_UTIL\n0,i-1,0,0.25,100\n",
 			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=25"}},
@@ -169,8 +169,8 @@ func TestMemoryOfAGPU(t *testing.T) {
 	}{
 		{"measured", "0", 1, 2, 80, 80},
 		{"the sum of used and free", "0", 1, 2, -1, 3},
-		{"the catalogue's", "0", 1, -1, -1, 24},
-		{"a part of a GPU has less than the catalogue's", "0:3", 1, -1, -1, 0},
+		{"the catalog's", "0", 1, -1, -1, 24},
+		{"a part of a GPU has less than the catalog's", "0:3", 1, -1, -1, 0},
 	} {
 		w := NewWindow(start, at(time.Hour), time.Minute, "test", nil)
 		w.GPUMemory = 24
@@ -242,7 +242,7 @@ func TestReadExposition(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := ReadExposition(ctx, strings.NewReader(exposition), Format{}, start, func(*Sample) error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func random(r io.Reader) (io.ReaderAt, int64, bool) {
 }
 
 // InferStep returns the sampling step of recorded usage: the median time between
-// neighbouring samples of one meter in the first few thousand of them. It returns
+// neighboring samples of one meter in the first few thousand of them. It returns
 // ErrNoSamples when no meter has two.
 func InferStep(ctx context.Context, r io.Reader, f Format) (time.Duration, error) {
 	d := newDecoder(ctx, f, nil, nil)

@@ -89,7 +89,7 @@ type Summary struct {
 	// First and Last are the earliest and the latest time of a sample; zero without
 	// any.
 	First, Last time.Time
-	// Step is the median time between neighbouring samples of one meter, from the
+	// Step is the median time between neighboring samples of one meter, from the
 	// first few thousand of them; 0 when no meter has two.
 	Step time.Duration
 	// UnknownColumns are the columns of the file that were not read, in its order.

@@ -41,7 +41,7 @@ type Window struct {
 	// Launched is when the resource was launched, as its inventory has it; zero is
 	// unknown.
 	Launched time.Time
-	// GPUMemory is the device memory of each GPU in bytes as a catalogue has it,
+	// GPUMemory is the device memory of each GPU in bytes as a catalog has it,
 	// used where MemTotal was not measured; 0 is unknown.
 	GPUMemory float64
 
@@ -311,7 +311,7 @@ func (w *Window) Peaks(st *Stats) iter.Seq2[time.Time, float64] {
 func (w *Window) Activity() Activity { return Activity{Floors: w.floors} }
 
 // Memory returns the device memory of a GPU in bytes: as it was measured, else the
-// sum of what was used and free, else the catalogue's, which is that of a whole GPU
+// sum of what was used and free, else the catalog's, which is that of a whole GPU
 // and not of a MIG instance; 0 is unknown.
 func (w *Window) Memory(t *Track) float64 {
 	if total, err := t.stats[MemTotal].Newest(); err == nil && total > 0 {

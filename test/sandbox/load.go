@@ -17,18 +17,18 @@ type load struct {
 // gpuLoad is what one GPU did in an hour: mean and peak in percent, memory in MiB.
 type gpuLoad struct{ util, max, memory float64 }
 
-// behaviour says what a machine did in the hour at t, the n-th of its life that is
+// behavior says what a machine did in the hour at t, the n-th of its life that is
 // measured; false is a gap in the measurements.
-type behaviour func(t time.Time, n int) (load, bool)
+type behavior func(t time.Time, n int) (load, bool)
 
 // jitter varies a value by up to a tenth, the same in every run.
 func jitter(v float64, n int) float64 { return v * (0.95 + float64(n*7919%100)/1000) }
 
 // idle does nothing; its GPUs hold next to no memory.
-func idle(gpus int) behaviour { return held(gpus, 3) }
+func idle(gpus int) behavior { return held(gpus, 3) }
 
 // held computes nothing while its GPUs hold memory.
-func held(gpus int, memory float64) behaviour {
+func held(gpus int, memory float64) behavior {
 	return func(_ time.Time, n int) (load, bool) {
 		l := load{cpu: jitter(0.8, n), cpuMax: 2, bytes: jitter(40_000, n)}
 		for range gpus {
@@ -39,7 +39,7 @@ func held(gpus int, memory float64) behaviour {
 }
 
 // busy works evenly: CPU and GPUs in percent, memory in MiB.
-func busy(cpu float64, gpus int, util, memory float64) behaviour {
+func busy(cpu float64, gpus int, util, memory float64) behavior {
 	return func(_ time.Time, n int) (load, bool) {
 		l := load{cpu: jitter(cpu, n), cpuMax: min(100, cpu*1.3), bytes: jitter(2e9, n)}
 		for range gpus {
@@ -50,7 +50,7 @@ func busy(cpu float64, gpus int, util, memory float64) behaviour {
 }
 
 // firstOf lets only the first of the GPUs work.
-func firstOf(work behaviour, working int) behaviour {
+func firstOf(work behavior, working int) behavior {
 	return func(t time.Time, n int) (load, bool) {
 		l, ok := work(t, n)
 		for i := working; i < len(l.gpus); i++ {
@@ -61,7 +61,7 @@ func firstOf(work behaviour, working int) behaviour {
 }
 
 // daily works between two hours of the day (UTC) and does nothing otherwise.
-func daily(from, to int, work, rest behaviour) behaviour {
+func daily(from, to int, work, rest behavior) behavior {
 	return func(t time.Time, n int) (load, bool) {
 		if h := t.Hour(); h >= from && h < to {
 			return work(t, n)
@@ -71,7 +71,7 @@ func daily(from, to int, work, rest behaviour) behaviour {
 }
 
 // gaps leaves measurements out: of every 10 hours, kept remain.
-func gaps(kept int, b behaviour) behaviour {
+func gaps(kept int, b behavior) behavior {
 	return func(t time.Time, n int) (load, bool) {
 		if n%10 >= kept {
 			return load{}, false
@@ -81,7 +81,7 @@ func gaps(kept int, b behaviour) behaviour {
 }
 
 // once is measured in one hour only, n hours ago.
-func once(now time.Time, ago int, b behaviour) behaviour {
+func once(now time.Time, ago int, b behavior) behavior {
 	only := now.Truncate(time.Hour).Add(-time.Duration(ago) * time.Hour)
 	return func(t time.Time, n int) (load, bool) {
 		if !t.Equal(only) {
@@ -147,7 +147,7 @@ const (
 )
 
 // measure writes what a machine did since its launch, at most 15 days back.
-func (b *seeder) measure(id, region, gpuName string, launched time.Time, memoryTotal float64, a agent, what behaviour) {
+func (b *seeder) measure(id, region, gpuName string, launched time.Time, memoryTotal float64, a agent, what behavior) {
 	from := launched
 	if oldest := b.ago(days(15)); from.Before(oldest) {
 		from = oldest

@@ -20,7 +20,7 @@ func (b *seeder) groups(ctx context.Context) error {
 		name  string
 		owner inventory.Owner
 		want  int32
-		does  behaviour
+		does  behavior
 		stuck bool
 	}{
 		{"feed-workers", chen, 3, idle(0), true},
@@ -33,7 +33,7 @@ func (b *seeder) groups(ctx context.Context) error {
 	return nil
 }
 
-func (b *seeder) group(ctx context.Context, name string, o inventory.Owner, want int32, does behaviour, stuck bool) error {
+func (b *seeder) group(ctx context.Context, name string, o inventory.Owner, want int32, does behavior, stuck bool) error {
 	api, net := autoscaling.NewFromConfig(b.Config(east)), b.nets[east]
 	if _, err := api.CreateLaunchConfiguration(ctx, &autoscaling.CreateLaunchConfigurationInput{LaunchConfigurationName: &name,
 		ImageId: aws.String("ami-0000000000000base"), InstanceType: aws.String("c5.xlarge"),

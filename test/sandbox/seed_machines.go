@@ -30,7 +30,7 @@ type machine struct {
 	gpu    string
 	memory float64
 	agent  agent
-	does   behaviour
+	does   behavior
 
 	rule string  // planted, if any
 	want Planted // what its finding says
@@ -153,7 +153,7 @@ func (b *seeder) fleet() []machine {
 }
 
 // since behaves one way until that long ago and another way from then on.
-func (b *seeder) since(ago time.Duration, before, after behaviour) behaviour {
+func (b *seeder) since(ago time.Duration, before, after behavior) behavior {
 	change := b.ago(ago)
 	return func(t time.Time, n int) (load, bool) {
 		if t.Before(change) {
@@ -164,7 +164,7 @@ func (b *seeder) since(ago time.Duration, before, after behaviour) behaviour {
 }
 
 // fetching loads the network and the CPU and leaves the GPUs alone.
-func fetching(gpus int) behaviour {
+func fetching(gpus int) behavior {
 	work := idle(gpus)
 	return func(t time.Time, n int) (load, bool) {
 		l, ok := work(t, n)
@@ -174,7 +174,7 @@ func fetching(gpus int) behaviour {
 }
 
 // latched reads 100 % with no memory held: a board that reports wrongly.
-func latched() behaviour {
+func latched() behavior {
 	work := idle(1)
 	return func(t time.Time, n int) (load, bool) {
 		l, ok := work(t, n)
@@ -184,7 +184,7 @@ func latched() behaviour {
 }
 
 // weekly works for an hour a week, on Wednesdays.
-func weekly(work, rest behaviour) behaviour {
+func weekly(work, rest behavior) behavior {
 	return func(t time.Time, n int) (load, bool) {
 		if t.Weekday() == time.Wednesday && t.Hour() == 3 {
 			return work(t, n)
@@ -268,7 +268,7 @@ func (b *seeder) requestSpot(region, id string) {
 }
 
 // ageMachine makes a machine as old as it should be, and says what moto does not:
-// that it runs Linux without a paid licence.
+// that it runs Linux without a paid license.
 func (b *seeder) ageMachine(id string, launched time.Time) {
 	b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
 		Set: map[string]any{"launchTime": launched}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})

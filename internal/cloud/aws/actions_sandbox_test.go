@@ -212,7 +212,7 @@ func TestActionsOnSpotMachines(t *testing.T) {
 		{"one-time machines cannot be stopped", "one-time", "active", policy.Stop, "spot-request"},
 		{"persistent machines can be stopped", "persistent", "active", policy.Stop, ""},
 		{"persistent requests start another", "persistent", "active", policy.Terminate, "group-member"},
-		{"persistent requests that are cancelled do not", "persistent", "cancelled", policy.Terminate, ""},
+		{"persistent requests that are canceled do not", "persistent", "cancelled", policy.Terminate, ""},
 		{"a request of another kind", "strange", "active", policy.Terminate, "unknown"},
 		{"no request", "", "", policy.Stop, "unknown"},
 	} {

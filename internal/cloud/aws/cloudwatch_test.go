@@ -221,9 +221,9 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 		gpus   int
 		memory bool
 		want   []string // signals asked for
-		gpu    string   // where the utilisation goes
+		gpu    string   // where the utilization goes
 	}{
-		{"one GPU, memory in the catalogue", 1, true, []string{"nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, "0"},
+		{"one GPU, memory in the catalog", 1, true, []string{"nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, "0"},
 		{"eight GPUs in one series", 8, false, []string{"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, ""},
 	} {
 		m, r, subject := testMeters()
@@ -252,7 +252,7 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 			named = len(w.GPUs) == 0 && w.Machine.Stats(usage.GPUUtil) != nil
 		}
 		if !named {
-			t.Errorf("%s: the utilisation is not that of GPU %q", tc.name, tc.gpu)
+			t.Errorf("%s: the utilization is not that of GPU %q", tc.name, tc.gpu)
 		}
 	}
 }

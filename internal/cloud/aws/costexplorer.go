@@ -179,7 +179,7 @@ func (b *accountBill) add(results []types.ResultByTime) error {
 }
 
 // sharedCommitments notes where the bill shows commitments that no list does: an
-// organisation shares its plans and reservations with all accounts, and shows them to the
+// organization shares its plans and reservations with all accounts, and shows them to the
 // account that bought them only. Reserved instances may be in a region that is not read,
 // so they are looked for only where all are.
 func (s *scan) sharedCommitments() {
@@ -202,7 +202,7 @@ func (s *scan) sharedCommitments() {
 		}
 		s.commitments = false
 		s.blind(inventory.BlindSpot{What: what + " that cover machines of " + b.account,
-			Why: "the bill shows them, the account's list does not: another account of the organisation holds them", Effect: "savings on machines are upper bounds"})
+			Why: "the bill shows them, the account's list does not: another account of the organization holds them", Effect: "savings on machines are upper bounds"})
 	}
 }
 

@@ -109,8 +109,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// cancelled says whether an error is only that the caller gave up.
-func cancelled(ctx context.Context, err error) bool {
+// canceled says whether an error is only that the caller gave up.
+func canceled(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.Canceled)
 }
 

@@ -455,7 +455,7 @@ const (
 )
 
 // endpoint reads requests and the machines' use of each variant. SageMaker's GPU
-// utilisation is the sum over a machine's GPUs (0 to 100 % times their number), so that
+// utilization is the sum over a machine's GPUs (0 to 100 % times their number), so that
 // it is no less than any one of them.
 func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
 	s := m.subject(r, &m.usual, r.CreatedAt)
@@ -513,7 +513,7 @@ type hostMetric struct {
 	machine string
 }
 
-// hosts reads the use of a managed service's machines. SageMaker's CPU utilisation is the
+// hosts reads the use of a managed service's machines. SageMaker's CPU utilization is the
 // sum over the cores, 0 to 100 % times their number; where nobody knows how many there
 // are it is taken as it is, which is at least the machine's share.
 func (m *meters) hosts(s *subject, cpu, gpu []hostMetric) {

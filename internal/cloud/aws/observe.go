@@ -381,7 +381,7 @@ func (p *place) explain(ctx context.Context, op *Operation, err error, effect st
 
 // explainIn does so for several regions, and says whether there was anything to explain.
 func (p *place) explainIn(ctx context.Context, op *Operation, err error, effect string, regions ...string) bool {
-	if err == nil || cancelled(ctx, err) {
+	if err == nil || canceled(ctx, err) {
 		return false
 	}
 	code, detail := reason(err)
@@ -399,7 +399,7 @@ type partialFailure struct {
 
 // missed notes that a call about one resource failed; such failures are told together.
 func (p *place) missed(ctx context.Context, api, name string, err error) {
-	if err == nil || cancelled(ctx, err) {
+	if err == nil || canceled(ctx, err) {
 		return
 	}
 	op := index[api]

@@ -102,7 +102,7 @@ func TestSeesWhatTheRulesNeed(t *testing.T) {
 	for _, g := range w.GPUs {
 		util, memory := g.Stats(usage.GPUUtil), g.Stats(usage.MemUsed)
 		if util == nil || util.Max != 0 || memory == nil || memory.Max != 37_683*(1<<20) || w.Coverage(util) < 0.99 || !w.Fresh(util, truth.Now) {
-			t.Errorf("GPU %s: utilisation %+v, memory %+v", g.Name, util, memory)
+			t.Errorf("GPU %s: utilization %+v, memory %+v", g.Name, util, memory)
 		}
 	}
 	if w.From.Before(held.CreatedAt) || truth.Now.Sub(held.CreatedAt) != 6*24*time.Hour+4*time.Hour {

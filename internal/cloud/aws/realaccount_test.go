@@ -259,7 +259,7 @@ func TestIdentityWhereTheRegionIsDisabled(t *testing.T) {
 	}
 }
 
-// TestRegionsWhereHomeIsForbidden: a policy of the organisation may allow only some regions,
+// TestRegionsWhereHomeIsForbidden: a policy of the organization may allow only some regions,
 // and not the one whose endpoints answer for the whole account.
 func TestRegionsWhereHomeIsForbidden(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
@@ -305,7 +305,7 @@ func TestSignInThatIsOver(t *testing.T) {
 	}
 }
 
-// TestCommitmentsOfAnotherAccount: an organisation's plans cover machines of accounts that
+// TestCommitmentsOfAnotherAccount: an organization's plans cover machines of accounts that
 // cannot list them; Cost Explorer shows that they do.
 func TestCommitmentsOfAnotherAccount(t *testing.T) {
 	line := func(service, record string) cetypes.Group {

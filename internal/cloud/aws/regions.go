@@ -83,7 +83,7 @@ func (c *Cloud) first() string {
 
 // accountRegions returns which regions to read in an account. Names are checked
 // against the account's own list where that can be read, in the partition's home region
-// or, where an organisation forbids that one, in the first that is read; if it cannot,
+// or, where an organization forbids that one, in the first that is read; if it cannot,
 // names that were given are used as they are. Errors: a [RegionError], or, where all regions were asked
 // for, why they cannot be listed.
 func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error) {

@@ -254,7 +254,7 @@ func planTrainingJob(ctx context.Context, s *site, r *inventory.Resource, _ poli
 	return []action.Step{{Name: stepStop, Params: "{}"}}, nil
 }
 
-// jobManager returns the tuning, labelling or AutoML job that a training job is part of.
+// jobManager returns the tuning, labeling or AutoML job that a training job is part of.
 func (p *place) jobManager(ctx context.Context, name string) (string, error) {
 	out, err := p.sagemaker.DescribeTrainingJob(ctx, &sagemaker.DescribeTrainingJobInput{TrainingJobName: &name})
 	if err != nil {

@@ -48,7 +48,7 @@ type Case struct {
 	Unreadable bool
 	// Calls says that the observer calls an interface that counts.
 	Calls bool
-	// Prompt is how long a cancelled observation may take to return; 2 seconds when
+	// Prompt is how long a canceled observation may take to return; 2 seconds when
 	// it is zero.
 	Prompt time.Duration
 }
@@ -156,9 +156,9 @@ var properties = []property{
 	{"one resource is measured as among others", alone},
 	{"an interval is measured in parts", inParts},
 	{"what is not wanted is not measured", unwanted},
-	{"a cancelled measurement returns", measuringCancelled},
-	{"a cancelled observation returns", cancelled},
-	{"an observation cancelled on its way returns", interrupted},
+	{"a canceled measurement returns", measuringCanceled},
+	{"a canceled observation returns", canceled},
+	{"an observation canceled on its way returns", interrupted},
 }
 
 // kindDetails maps every kind that a cloud account may hold to its detail.

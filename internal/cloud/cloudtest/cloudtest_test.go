@@ -425,10 +425,10 @@ func TestABrokenObserverFails(t *testing.T) {
 			a.spoil = func(o *round.Observation) { o.Windows = kept }
 		}},
 
-		{name: "deaf", property: "a cancelled observation returns", says: "returned <nil>", set: func(_ *Case, a *account) {
+		{name: "deaf", property: "a canceled observation returns", says: "returned <nil>", set: func(_ *Case, a *account) {
 			a.instead = func(_ context.Context, q round.Query) (*round.Observation, error) { return sample(a.tags, q), nil }
 		}},
-		{name: "slow", property: "a cancelled observation returns", says: "still at it", set: func(_ *Case, a *account) {
+		{name: "slow", property: "a canceled observation returns", says: "still at it", set: func(_ *Case, a *account) {
 			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
 				if ctx.Err() != nil {
 					time.Sleep(300 * time.Millisecond)
@@ -536,23 +536,23 @@ func TestABrokenObserverFails(t *testing.T) {
 				return usage.Measured{Calls: []inventory.Calls{measuring}}, nil
 			}
 		}},
-		{name: "measures on and on", property: "a cancelled measurement", says: "still at it", set: func(_ *Case, a *account) {
+		{name: "measures on and on", property: "a canceled measurement", says: "still at it", set: func(_ *Case, a *account) {
 			a.measure = func(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 				time.Sleep(300 * time.Millisecond)
 				return usage.Measured{}, nil
 			}
 		}},
-		{name: "measures though it is cancelled", property: "a cancelled measurement", says: "returned <nil>", set: func(_ *Case, a *account) {
+		{name: "measures though it is canceled", property: "a canceled measurement", says: "returned <nil>", set: func(_ *Case, a *account) {
 			a.measure = func(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 				return usage.Measured{}, nil
 			}
 		}},
-		{name: "cancelled and half an answer", property: "a cancelled observation returns", says: "returned one", set: func(_ *Case, a *account) {
+		{name: "canceled and half an answer", property: "a canceled observation returns", says: "returned one", set: func(_ *Case, a *account) {
 			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
 				return sample(a.tags, q), ctx.Err()
 			}
 		}},
-		{name: "deaf once it has begun", property: "an observation cancelled on its way", says: "after part 1 of 2", set: func(_ *Case, a *account) {
+		{name: "deaf once it has begun", property: "an observation canceled on its way", says: "after part 1 of 2", set: func(_ *Case, a *account) {
 			a.instead = func(ctx context.Context, q round.Query) (*round.Observation, error) {
 				if q.Progress != nil {
 					q.Progress(round.Progress{What: "a", Done: 1, Total: 2})

@@ -299,20 +299,20 @@ func apart(tb testing.TB, s *subject) {
 	}
 }
 
-// cancelled: an observation that is cancelled before it begins says so, promptly.
-func cancelled(tb testing.TB, s *subject) {
+// canceled: an observation that is canceled before it begins says so, promptly.
+func canceled(tb testing.TB, s *subject) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	o, err := promptly(ctx, tb, s, s.Query)
 	if !errors.Is(err, context.Canceled) {
-		tb.Errorf("a cancelled observation returned %v, want %v", err, context.Canceled)
+		tb.Errorf("a canceled observation returned %v, want %v", err, context.Canceled)
 	}
 	if o != nil {
-		tb.Error("a cancelled observation returned one")
+		tb.Error("a canceled observation returned one")
 	}
 }
 
-// interrupted: an observation that is cancelled after its first part says so,
+// interrupted: an observation that is canceled after its first part says so,
 // unless that part was all.
 func interrupted(tb testing.TB, s *subject) {
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -329,7 +329,7 @@ func interrupted(tb testing.TB, s *subject) {
 		return
 	}
 	if !errors.Is(err, context.Canceled) {
-		tb.Errorf("an observation cancelled after part %d of %d returned %v, want %v", told[0].Done, told[0].Total, err, context.Canceled)
+		tb.Errorf("an observation canceled after part %d of %d returned %v, want %v", told[0].Done, told[0].Total, err, context.Canceled)
 	}
 }
 
@@ -345,7 +345,7 @@ func promptly(ctx context.Context, tb testing.TB, s *subject, q round.Query) (*r
 		o, err := Observe(ctx, observer, q)
 		done <- result{o, err}
 	}()
-	// The clock starts when the context is cancelled.
+	// The clock starts when the context is canceled.
 	select {
 	case r := <-done:
 		return r.o, r.err
@@ -357,7 +357,7 @@ func promptly(ctx context.Context, tb testing.TB, s *subject, q round.Query) (*r
 	case r := <-done:
 		return r.o, r.err
 	case <-timer.C:
-		tb.Errorf("a cancelled observation was still at it after %s", s.Prompt)
+		tb.Errorf("a canceled observation was still at it after %s", s.Prompt)
 		return nil, context.Canceled
 	}
 }

@@ -337,8 +337,8 @@ func unwanted(tb testing.TB, s *subject) {
 	}
 }
 
-// measuringCancelled: a measurement that is cancelled before it begins says so, promptly.
-func measuringCancelled(tb testing.TB, s *subject) {
+// measuringCanceled: a measurement that is canceled before it begins says so, promptly.
+func measuringCanceled(tb testing.TB, s *subject) {
 	source, o := s.source(tb)
 	if source == nil {
 		return
@@ -355,9 +355,9 @@ func measuringCancelled(tb testing.TB, s *subject) {
 	select {
 	case err := <-done:
 		if !errors.Is(err, context.Canceled) {
-			tb.Errorf("a cancelled measurement returned %v, want %v", err, context.Canceled)
+			tb.Errorf("a canceled measurement returned %v, want %v", err, context.Canceled)
 		}
 	case <-timer.C:
-		tb.Errorf("a cancelled measurement was still at it after %s", s.Prompt)
+		tb.Errorf("a canceled measurement was still at it after %s", s.Prompt)
 	}
 }

@@ -17,7 +17,7 @@ type entry struct {
 	resource  *inventory.Resource
 	key       key
 	hardware  hardware
-	model     behaviour
+	model     behavior
 	telemetry telemetry
 	signals   []usage.Signal
 	// count, where it is set, gives a value of counted for an hour, or says that
@@ -80,7 +80,7 @@ const (
 	careless             // no tags but a name
 )
 
-// costCenters are the teams' cost centres.
+// costCenters are the teams' cost centers.
 var costCenters = map[string]string{"vision": "ML-210", "language": "ML-220", "ranking": "ML-230", "platform": "ML-100"}
 
 // spellings are the keys each team uses: team, project, user, environment, cost

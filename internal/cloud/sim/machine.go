@@ -17,7 +17,7 @@ type machine struct {
 	age, stopped time.Duration
 	// market defaults to on-demand.
 	market    inventory.Market
-	model     behaviour
+	model     behavior
 	telemetry telemetry
 	outages   []outage
 	// image is the name of one of the account's images; empty for a public one.

@@ -24,7 +24,7 @@ func (a *account) notebooks() {
 		volume                    int64
 		state                     inventory.State
 		app                       bool
-		model                     behaviour // nil: nothing measures it
+		model                     behavior // nil: nothing measures it
 		planted                   Planted
 	}{
 		{"chloe-keypoints", "g4dn.xlarge", east, chloe.as("notebook"), 47, 26, 22, 100, inventory.StateRunning, false, nil,
@@ -65,7 +65,7 @@ func (a *account) endpoints() {
 		count        int64
 		serverless   bool
 		async        bool
-		model        behaviour
+		model        behavior
 		planted      Planted
 	}{
 		{"feed-ranker-v1", east, goran.production().as("inference"), 190, "g4dn.xlarge", 1, false, false, rest,
@@ -103,7 +103,7 @@ func (a *account) jobs() {
 		spot                      bool
 		limit                     time.Duration
 		input                     string
-		model                     behaviour
+		model                     behavior
 		planted                   Planted
 	}{
 		{"seg-finetune-2231", "g5.2xlarge", east, run(ana), 6.4, 1, false, days(1), "s3://acme-vision-datasets/defect-frames/", train(92, 0.8),

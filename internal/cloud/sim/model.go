@@ -32,7 +32,7 @@ type GPU struct {
 	Processes float64
 }
 
-// moment is what a behaviour may look at: the machine's own randomness, what it
+// moment is what a behavior may look at: the machine's own randomness, what it
 // is made of, and the time. It knows of no other machine and of no earlier state.
 type moment struct {
 	key      key
@@ -44,9 +44,9 @@ type moment struct {
 	unix int64
 }
 
-// behaviour writes what a machine does at a moment into a zeroed state, whose
+// behavior writes what a machine does at a moment into a zeroed state, whose
 // GPUs are already as many as the machine has. It is a pure function.
-type behaviour func(m moment, s *State)
+type behavior func(m moment, s *State)
 
 // Streams of randomness, so that the quantities of one machine vary apart.
 const (
@@ -79,7 +79,7 @@ func (m moment) weekday(offset int) bool {
 	return true
 }
 
-// computes sets one GPU to a utilisation in percent with a share of its memory
+// computes sets one GPU to a utilization in percent with a share of its memory
 // held. tensor says how much of the work is matrix products, 0 to 1.
 func (m moment) computes(g *GPU, util, memory, tensor float64) {
 	util = min(max(util, 0), 100)
@@ -114,7 +114,7 @@ func rest(m moment, s *State) {
 // train keeps every GPU at work; each two hours a checkpoint is written, in which
 // the GPUs wait and the network does not. memory is the share of device memory
 // the model holds, util the level between checkpoints, in percent.
-func train(util, memory float64) behaviour {
+func train(util, memory float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
 		s.Works = true
@@ -136,7 +136,7 @@ func train(util, memory float64) behaviour {
 
 // trainQuietly is training whose data fits in device memory: the GPUs work and
 // the CPUs have next to nothing to do. CPU alone would call it idle.
-func trainQuietly(util, memory float64) behaviour {
+func trainQuietly(util, memory float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
 		s.Works = true
@@ -148,7 +148,7 @@ func trainQuietly(util, memory float64) behaviour {
 }
 
 // sparing lets only the first n GPUs do what b does; the others stay empty.
-func sparing(n int, b behaviour) behaviour {
+func sparing(n int, b behavior) behavior {
 	return func(m moment, s *State) {
 		b(m, s)
 		for i := n; i < len(s.GPUs); i++ {
@@ -159,7 +159,7 @@ func sparing(n int, b behaviour) behaviour {
 
 // hold is a process that keeps a share of the memory of every GPU and computes
 // nothing: a notebook kernel nobody shut down.
-func hold(memory float64) behaviour {
+func hold(memory float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
 		s.HostMemory = m.wave(streamHost, 3600, 21, 24)
@@ -170,7 +170,7 @@ func hold(memory float64) behaviour {
 	}
 }
 
-// latch is the driver fault of some Blackwell boards: 100 % utilisation is
+// latch is the driver fault of some Blackwell boards: 100 % utilization is
 // reported while no process exists and no memory is held.
 func latch(m moment, s *State) {
 	rest(m, s)
@@ -180,7 +180,7 @@ func latch(m moment, s *State) {
 }
 
 // until does one thing for the first part of a machine's life and another after.
-func until(age time.Duration, first, then behaviour) behaviour {
+func until(age time.Duration, first, then behavior) behavior {
 	return func(m moment, s *State) {
 		if m.age < age {
 			first(m, s)
@@ -193,7 +193,7 @@ func until(age time.Duration, first, then behaviour) behaviour {
 // office is an interactive machine that is used on weekdays, in office hours offset
 // hours from UTC, and left on the rest of the time: editors are open from 9 to 18,
 // and from 10 to 16 half-hours of computing alternate with reading.
-func office(offset int, memory float64) behaviour {
+func office(offset int, memory float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
 		h := m.hour(offset)
@@ -221,7 +221,7 @@ func office(offset int, memory float64) behaviour {
 }
 
 // nightly is a job that runs every night from 2 to 2+hours, UTC.
-func nightly(hours float64, memory float64) behaviour {
+func nightly(hours float64, memory float64) behavior {
 	busy := train(88, memory)
 	return func(m moment, s *State) {
 		if h := m.hour(0); h >= 2 && h < 2+hours {
@@ -234,7 +234,7 @@ func nightly(hours float64, memory float64) behaviour {
 
 // experiment runs jobs of three hours with a probability, day and night: a queue
 // of experiments that people and schedulers fill.
-func experiment(share, memory float64) behaviour {
+func experiment(share, memory float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
 		block := m.unix / 10800
@@ -261,9 +261,9 @@ func (m moment) demand(offset int) float64 {
 	return d
 }
 
-// serve answers requests with a daily curve: utilisation between low and high
+// serve answers requests with a daily curve: utilization between low and high
 // percent, requests up to rate a second, a constant share of memory.
-func serve(low, high, memory, rate float64) behaviour {
+func serve(low, high, memory, rate float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
 		s.Works = true
@@ -289,7 +289,7 @@ func download(m moment, s *State) {
 }
 
 // compute is a machine without GPUs at work, its CPUs around a level in percent.
-func compute(level float64) behaviour {
+func compute(level float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
 		s.Works = true
@@ -307,7 +307,7 @@ func jump(m moment, s *State) {
 }
 
 // gateway is a NAT gateway or balancer in use.
-func gateway(rate, requests float64) behaviour {
+func gateway(rate, requests float64) behavior {
 	return func(m moment, s *State) {
 		s.Works = true
 		d := 0.2 + 0.8*m.demand(0)

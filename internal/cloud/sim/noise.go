@@ -15,7 +15,7 @@ func newKey(seed uint64, name string) key {
 	return key(mix(h ^ mix(seed)))
 }
 
-// mix is the finaliser of SplitMix64, which spreads every bit over the word.
+// mix is the finalizer of SplitMix64, which spreads every bit over the word.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9

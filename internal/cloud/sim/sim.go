@@ -3,9 +3,9 @@
 // usage, waste of every kind and honest work beside it. It ships with curfew and
 // drives its demonstration; nothing in it costs anything.
 //
-// It has two halves. The behaviour of a machine at a moment is a pure function of
+// It has two halves. The behavior of a machine at a moment is a pure function of
 // the seed, the machine and the time ([Cloud.At]). What is measured ([Cloud.Measure])
-// looks at that behaviour the way a metrics service does, rolled up by the step.
+// looks at that behavior the way a metrics service does, rolled up by the step.
 // The same seed and time always give the same account, on every machine.
 package sim
 
@@ -201,7 +201,7 @@ func (c *Cloud) blind(obs *round.Observation, entries *[]*entry) {
 	}
 }
 
-// At returns what a resource with a behaviour does at a time, and whether it has
+// At returns what a resource with a behavior does at a time, and whether it has
 // one and is running then. It depends on nothing but the account's options, the
 // resource and the time.
 func (c *Cloud) At(ref inventory.Ref, at time.Time) (State, bool) {

@@ -284,9 +284,9 @@ func TestPlantedUsage(t *testing.T) {
 	})
 }
 
-// TestBehaviourIsPure: a machine's state at a time does not depend on what was
+// TestBehaviorIsPure: a machine's state at a time does not depend on what was
 // asked before, nor on when the observation is made.
-func TestBehaviourIsPure(t *testing.T) {
+func TestBehaviorIsPure(t *testing.T) {
 	c := at(3, now)
 	var refs []inventory.Ref
 	for _, r := range observe(t, c, round.Query{Now: now}).Resources {
@@ -295,7 +295,7 @@ func TestBehaviourIsPure(t *testing.T) {
 		}
 	}
 	if len(refs) < 70 {
-		t.Fatalf("%d resources have a behaviour", len(refs))
+		t.Fatalf("%d resources have a behavior", len(refs))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		ref := rapid.SampledFrom(refs).Draw(t, "resource")
@@ -317,7 +317,7 @@ func TestBehaviourIsPure(t *testing.T) {
 	})
 }
 
-func TestAtOfWhatHasNoBehaviour(t *testing.T) {
+func TestAtOfWhatHasNoBehavior(t *testing.T) {
 	c := at(1, now)
 	instance := func(name string) inventory.Ref {
 		for _, r := range observe(t, c, round.Query{Now: now}).Resources {
@@ -425,7 +425,7 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-func TestCancelled(t *testing.T) {
+func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := 0
 	_, err := cloudtest.Observe(ctx, at(1, now), round.Query{Now: now, Progress: func(round.Progress) {

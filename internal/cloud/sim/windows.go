@@ -16,7 +16,7 @@ type telemetry int
 const (
 	// bare: what every provider measures from outside, CPU and network.
 	bare telemetry = iota
-	// hosted adds what the metrics agent reads on the host: each GPU's utilisation,
+	// hosted adds what the metrics agent reads on the host: each GPU's utilization,
 	// memory and power, and the host's memory.
 	hosted
 	// profiled adds DCGM's profiling fields and the processes that hold a GPU.
@@ -33,7 +33,7 @@ const (
 	step       = time.Hour
 	fineStep   = sampling
 	fineWindow = 48 * time.Hour
-	// sampling is how often the behaviour is looked at within a step.
+	// sampling is how often the behavior is looked at within a step.
 	sampling = 5 * time.Minute
 	// gatewayWindow is how far back gateways are looked at, whatever the interval:
 	// 30 days without a byte is the field's line for an unused one.
@@ -107,7 +107,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 	return out, ctx.Err()
 }
 
-// measure rolls up the entry's behaviour over an interval, where something of it is
+// measure rolls up the entry's behavior over an interval, where something of it is
 // measured. A volume that is attached to nothing is measured and has no point.
 func (e *entry) measure(r *inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) {
 	behaves := e.model != nil || e.count != nil
@@ -185,7 +185,7 @@ func (m mean) total(at time.Time, step time.Duration) usage.Point {
 // gpuMeans is one GPU's step.
 type gpuMeans struct{ util, sm, tensor, dram, memory, power, processes mean }
 
-// roller turns a behaviour into points.
+// roller turns a behavior into points.
 type roller struct {
 	entry *entry
 	sink  usage.Sink

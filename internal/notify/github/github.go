@@ -90,7 +90,7 @@ func New(o Options, p Pull) (*Client, error) {
 }
 
 // failure makes one line of what went wrong, without the token: a *notify.Failure, or
-// the error of a cancelled context, wrapped.
+// the error of a canceled context, wrapped.
 func (c *Client) failure(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil

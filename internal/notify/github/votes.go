@@ -21,7 +21,7 @@ type People struct {
 	// "github:LOGIN".
 	Identities map[string]string
 	// Approvers are the roles of people, by curfew's name, by "github:LOGIN", or by
-	// "github-team:ORGANISATION/TEAM" for the members of a team.
+	// "github-team:ORGANIZATION/TEAM" for the members of a team.
 	Approvers map[string][]string
 }
 
@@ -45,7 +45,7 @@ var team = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,1
 func (p People) Validate() error {
 	for name := range p.Approvers {
 		if t, ok := strings.CutPrefix(name, teamPrefix); ok && !team.MatchString(t) {
-			return fmt.Errorf("approver %s: a team is written %sORGANISATION/TEAM", quoted(name), teamPrefix)
+			return fmt.Errorf("approver %s: a team is written %sORGANIZATION/TEAM", quoted(name), teamPrefix)
 		}
 	}
 	seen := map[string]string{}

@@ -164,7 +164,7 @@ func TestPeople(t *testing.T) {
 	}{
 		{"empty", People{}, true},
 		{"all forms", people(), true},
-		{"a team without an organisation", People{Approvers: map[string][]string{"github-team:leads": nil}}, false},
+		{"a team without an organization", People{Approvers: map[string][]string{"github-team:leads": nil}}, false},
 		{"a team that is a path", People{Approvers: map[string][]string{"github-team:acme/../x": nil}}, false},
 		{"a login twice", People{Identities: map[string]string{"Bo": "a", "bo": "b"}}, false},
 		{"no login", People{Identities: map[string]string{"bo@acme.example": "bo"}}, false},

@@ -383,7 +383,7 @@ func TestPasswordNeverShows(t *testing.T) {
 
 func TestContext(t *testing.T) {
 	for _, where := range []string{"CONNECT", "EHLO", "RCPT", "END"} {
-		t.Run("cancelled at "+where, func(t *testing.T) {
+		t.Run("canceled at "+where, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			s := newServer(t, func(s *server) { s.replies, s.hangs = map[string][]string{where: {"hang"}}, cancel })
 			began := time.Now()

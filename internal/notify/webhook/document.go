@@ -112,7 +112,7 @@ func newEvidence(e usage.Evidence) Evidence {
 // identity hashes all that the document says.
 func (d Document) identity() string {
 	var b strings.Builder
-	// Marshalling strings, times and slices of them cannot fail.
+	// Marshaling strings, times and slices of them cannot fail.
 	_ = json.NewEncoder(&b).Encode(d)
 	sum := sha256.Sum256([]byte(b.String()))
 	return hex.EncodeToString(sum[:16])

@@ -40,7 +40,7 @@ type kind struct {
 	geo int
 	// stock is how many there are, unlimited for as many as are needed.
 	stock int
-	// counted says that using one has a price and counts towards the limit.
+	// counted says that using one has a price and counts toward the limit.
 	counted bool
 	// fixed are the slices of placements that have to stay.
 	fixed uint8

@@ -21,7 +21,7 @@ const (
 
 // SVG draws the GPUs of the plan, one row each, as many slices wide as the GPU has
 // compute slices; GPUs with the same placements share a row. The memory slice beyond
-// the last compute slice, which no instance has to itself, is not drawn. Colours
+// the last compute slice, which no instance has to itself, is not drawn. Colors
 // go by the size of an instance; a style sheet that sets --mig-1, -2, -4 and -8
 // overrides them. At most 64 rows are drawn; the last line then says how many are
 // not.

@@ -341,7 +341,7 @@ func (t *total) together(of []sized) (Advice, error) {
 		return a, nil
 	}
 	a.Verdict = judge(a.UtilMean, t.p.Purpose)
-	a.Why = fmt.Sprintf("%s %% mean utilisation over %d resources", usage.Number(a.UtilMean, 1), len(of))
+	a.Why = fmt.Sprintf("%s %% mean utilization over %d resources", usage.Number(a.UtilMean, 1), len(of))
 	var err error
 	a.Candidates, err = shared(of)
 	return a, err
@@ -396,7 +396,7 @@ func (t *total) notes(r *Report) {
 			usage.Number(100*headroom, 0), usage.Number(100*fullest, 0)),
 		"throughput is the dense one at 16 bits of the vendors' data sheets; the work of GPUs that share fewer is assumed to divide",
 		"prices are on demand in " + t.p.Region + ", list, Linux, a month has 730 hours; of other clouds the lowest of any region",
-		"mean utilisation under 25 % is overprovisioned, under 60 % underutilised; inference over 85 % scales out",
+		"mean utilization under 25 % is overprovisioned, under 60 % underutilized; inference over 85 % scales out",
 		"only accelerators of the same vendor, and hosts of the same architecture, are looked at",
 	}
 	judged := fmt.Sprintf("%d of %d resources have a verdict", r.Judged, len(r.Resources))

@@ -70,7 +70,7 @@ func TestFromUsage(t *testing.T) {
 	}
 	// Of 2,400 samples 1,812 are 0; the 2,280th is the 480th of GPU 0's 600.
 	if *r.UtilP50 != 0 || *r.UtilP95 != 39 || math.Abs(*r.UtilMean-6.125) > 1e-9 {
-		t.Errorf("utilisation p50 %v, p95 %v, mean %v; want 0, 39, 6.125", *r.UtilP50, *r.UtilP95, *r.UtilMean)
+		t.Errorf("utilization p50 %v, p95 %v, mean %v; want 0, 39, 6.125", *r.UtilP50, *r.UtilP95, *r.UtilMean)
 	}
 	if *r.MemoryPeakGiB != 10 || math.Abs(*r.MemoryP95GiB-10) > 0.1 {
 		t.Errorf("memory peak %v, p95 %v GiB; want 10 and 10 to 1 %%", *r.MemoryPeakGiB, *r.MemoryP95GiB)
@@ -123,7 +123,7 @@ func TestUnknownIsNotIdle(t *testing.T) {
 		{"more GPUs than it has", "has 4", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle).
 			flat("j", "3", 60, idle).flat("j", "4", 60, idle)},
 		{"which GPU is not said", "unknown GPU of several", columns("gpu_util,mem_used_bytes").flat("j", "", 60, idle)},
-		{"utilisation was not measured", "not measured", columns("cpu_util").flat("j", "", 60, "3")},
+		{"utilization was not measured", "not measured", columns("cpu_util").flat("j", "", 60, "3")},
 		{"one sample", "one sample", columns("gpu_util,mem_used_bytes").flat("j", "0", 1, idle).flat("other", "0", 60, idle)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestReasons(t *testing.T) {
 		{"the network is full", all, "20,0.2,0.1,3,67500000000,", map[string]string{"transfers": "true"}},
 		{"the bus was not measured", all, "20,0.2,0.1,3,1000,", map[string]string{"transfers": "unknown"}},
 		{"requests at their limit", all, "20,0.2,0.1,3,0,100", map[string]string{"concurrency-limit": "true"}},
-		{"only utilisation", "gpu_util", "20", map[string]string{"small-batches": "false", "memory-bandwidth": "unknown", "cpu-bound-input": "unknown", "transfers": "unknown", "concurrency-limit": "unknown"}},
+		{"only utilization", "gpu_util", "20", map[string]string{"small-batches": "false", "memory-bandwidth": "unknown", "cpu-bound-input": "unknown", "transfers": "unknown", "concurrency-limit": "unknown"}},
 		{"well used", all, "80,0.8,0.3,3,0,", nil},
 		{"idle", all, "0,0,0,3,0,", nil},
 	} {
@@ -311,7 +311,7 @@ func TestBadUsage(t *testing.T) {
 	cancel()
 	long := columns("gpu_util").flat("j", "0", 20_000, "10").String()
 	if _, err := FromUsage(ctx, strings.NewReader(long), usage.Format{}, "p3.2xlarge", embedded(t), Params{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestPicture(t *testing.T) {
 func TestOrderOfRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := columns("gpu_util,mem_used_bytes")
-		util := rapid.SliceOfN(rapid.IntRange(0, 100), 4, 30).Draw(t, "utilisation")
+		util := rapid.SliceOfN(rapid.IntRange(0, 100), 4, 30).Draw(t, "utilization")
 		for g := range 4 {
 			f.add("j", fmt.Sprint(g), len(util), func(i int) string { return fmt.Sprintf("%d,%d", util[i]/(g+1), (util[i]+1)<<26) })
 		}
@@ -359,7 +359,7 @@ func TestOrderOfRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.rows = rapid.Permutation(f.rows).Draw(t, "order")
-		// The step is of neighbours in the file: give it.
+		// The step is of neighbors in the file: give it.
 		got, err := FromUsage(context.Background(), strings.NewReader(f.String()), usage.Format{Step: time.Minute}, "p3.8xlarge", book, Params{})
 		if err != nil {
 			t.Fatal(err)

@@ -155,7 +155,7 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 	}
 	switch m.basis {
 	case usage.GPUUtil:
-		m.warnings = append(m.warnings, "GPU utilisation overstates compute (one small kernel reads 100 %); sm_active would tell")
+		m.warnings = append(m.warnings, "GPU utilization overstates compute (one small kernel reads 100 %); sm_active would tell")
 	case usage.TensorActive:
 		m.warnings = append(m.warnings, "compute is taken from tensor activity, which leaves out work beside the tensor pipes; sm_active would tell")
 	}
@@ -237,18 +237,18 @@ func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 	}
 	mean, err := m.util.Mean()
 	if err != nil {
-		return Unknown, "utilisation was not measured"
+		return Unknown, "utilization was not measured"
 	}
-	return judge(mean, p), fmt.Sprintf("%s %% mean utilisation, %d of %d GPUs in use", usage.Number(mean, 1), m.active, m.gpus)
+	return judge(mean, p), fmt.Sprintf("%s %% mean utilization, %d of %d GPUs in use", usage.Number(mean, 1), m.active, m.gpus)
 }
 
-// judge names a mean utilisation in percent.
+// judge names a mean utilization in percent.
 func judge(mean float64, p inventory.Purpose) Verdict {
 	switch {
 	case mean < overprovisionedBelow:
 		return Overprovisioned
-	case mean < underutilisedBelow:
-		return Underutilised
+	case mean < underutilizedBelow:
+		return Underutilized
 	case p == inventory.Inference && mean > scaleOutAbove:
 		return ScaleOut
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Lines between the reasons for low utilisation. Multiprocessors active under half the
+// Lines between the reasons for low utilization. Multiprocessors active under half the
 // time are likely waste, and device memory reaches about 0.8 of its peak in practice
 // (DCGM's guidance); the others are our choices.
 const (
@@ -20,11 +20,11 @@ const (
 	flat         = 0.95 // of its maximum, reached by the median of a rate at its limit
 )
 
-// reasons tells the usual causes of low utilisation apart. It returns none where the
+// reasons tells the usual causes of low utilization apart. It returns none where the
 // GPUs are well used, or computed nothing.
 func (m *measured) reasons(v Verdict) []Reason {
 	sm, smOK := m.mean(usage.SMActive)
-	low := v == Overprovisioned || v == Underutilised || v != Unknown && smOK && sm < smWaste
+	low := v == Overprovisioned || v == Underutilized || v != Unknown && smOK && sm < smWaste
 	if !low || m.active == 0 {
 		return nil
 	}

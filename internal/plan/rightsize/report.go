@@ -43,7 +43,7 @@ type Resource struct {
 	Figures
 	// Devices are its GPUs, those in the file, in order of name.
 	Devices []Device `json:"per_gpu"`
-	// Reasons are the usual causes of low utilisation, each told from the series
+	// Reasons are the usual causes of low utilization, each told from the series
 	// where they allow it. Empty for GPUs that are well used or do nothing.
 	Reasons  []Reason `json:"reasons,omitempty"`
 	Warnings []string `json:"warnings"`
@@ -68,7 +68,7 @@ type Figures struct {
 	// Verdict is a [Verdict], "unknown" where samples cover too little.
 	Verdict string `json:"verdict"`
 	Why     string `json:"why"`
-	// UtilP50, UtilP95 and UtilMean are GPU utilisation in percent, over the samples
+	// UtilP50, UtilP95 and UtilMean are GPU utilization in percent, over the samples
 	// of all GPUs.
 	UtilP50  *float64 `json:"gpu_util_p50"`
 	UtilP95  *float64 `json:"gpu_util_p95"`
@@ -76,7 +76,7 @@ type Figures struct {
 	// MemoryPeakGiB and MemoryP95GiB are of the GPU that used most.
 	MemoryPeakGiB *float64 `json:"memory_peak_gib"`
 	MemoryP95GiB  *float64 `json:"memory_p95_gib"`
-	// Samples counts utilisation samples; Coverage is the least share of the time from
+	// Samples counts utilization samples; Coverage is the least share of the time from
 	// first to last sample, 0 to 1, that they cover on any GPU.
 	Samples  int     `json:"samples"`
 	Coverage float64 `json:"coverage"`
@@ -119,7 +119,7 @@ type Fit struct {
 	Against []string `json:"against"`
 }
 
-// Reason is one usual cause of low utilisation.
+// Reason is one usual cause of low utilization.
 type Reason struct {
 	// Name is small-batches, cpu-bound-input, memory-bandwidth, transfers or
 	// concurrency-limit.

@@ -20,13 +20,13 @@ var ErrNoAccelerator = errors.New("no known accelerator")
 // Verdict is how well the accelerators fit the work. The zero Verdict is unknown.
 type Verdict string
 
-// The verdicts. The lines between them are those users expect: a mean utilisation
-// under 25 % is overprovisioned, under 60 % underutilised, from there on well used;
+// The verdicts. The lines between them are those users expect: a mean utilization
+// under 25 % is overprovisioned, under 60 % underutilized, from there on well used;
 // inference aims at 60 to 80 % and scales out above 85 %.
 const (
 	Unknown         Verdict = ""
 	Overprovisioned Verdict = "overprovisioned"
-	Underutilised   Verdict = "underutilised"
+	Underutilized   Verdict = "underutilised"
 	WellUsed        Verdict = "well-used"
 	ScaleOut        Verdict = "scale-out"
 )
@@ -39,10 +39,10 @@ func (v Verdict) String() string {
 	return string(v)
 }
 
-// Lines between the verdicts, in percent of mean utilisation.
+// Lines between the verdicts, in percent of mean utilization.
 const (
 	overprovisionedBelow = 25
-	underutilisedBelow   = 60
+	underutilizedBelow   = 60
 	scaleOutAbove        = 85
 )
 
@@ -69,14 +69,14 @@ type Advice struct {
 	Verdict Verdict
 	// Why is the reason in a few words.
 	Why string
-	// Samples counts utilisation samples over all GPUs; Coverage is the least share
+	// Samples counts utilization samples over all GPUs; Coverage is the least share
 	// of the window, 0 to 1, that they cover on any.
 	Samples  int
 	Coverage float64
 	// GPUs is how many the machine has, GPUsUsed how many of them computed at any
 	// time in the window.
 	GPUs, GPUsUsed int
-	// UtilMean, UtilP50, UtilP95 and UtilMax are GPU utilisation in percent over all
+	// UtilMean, UtilP50, UtilP95 and UtilMax are GPU utilization in percent over all
 	// GPUs and samples. They are 0 where Samples is 0.
 	UtilMean, UtilP50, UtilP95, UtilMax float64
 	// MemoryKnown says whether device memory was measured over the window. The

@@ -85,10 +85,10 @@ func TestVerdict(t *testing.T) {
 		{"three of four GPUs", "p3.8xlarge", observed().gpus(0, 3, 10, 1).w, "", Unknown, "3 of 4 GPUs were measured"},
 		{"half the window", "p3.2xlarge", observed().series("0", usage.GPUUtil, func(h int) float64 { return float64(h%2)*11 - 1 }).w, "", Unknown, "cover 50 %"},
 		{"an unknown GPU of four", "p3.8xlarge", observed().gpus(0, 0, 0, 0).flat("", usage.GPUUtil, 10).w, "", Unknown, "unknown GPU of several"},
-		{"24.9 %", "p3.8xlarge", observed().gpus(0, 4, 24.9, 1).w, "", Overprovisioned, "24.9 % mean utilisation, 4 of 4 GPUs in use"},
-		{"25 %", "p3.8xlarge", observed().gpus(0, 4, 25, 1).w, "", Underutilised, ""},
+		{"24.9 %", "p3.8xlarge", observed().gpus(0, 4, 24.9, 1).w, "", Overprovisioned, "24.9 % mean utilization, 4 of 4 GPUs in use"},
+		{"25 %", "p3.8xlarge", observed().gpus(0, 4, 25, 1).w, "", Underutilized, ""},
 		{"60 %", "p3.8xlarge", observed().gpus(0, 4, 60, 1).w, "", WellUsed, ""},
-		{"one GPU of eight at full speed", "p4d.24xlarge", observed().gpus(0, 1, 100, 30).gpus(1, 7, 0, 0).w, "", Overprovisioned, "12.5 % mean utilisation, 1 of 8"},
+		{"one GPU of eight at full speed", "p4d.24xlarge", observed().gpus(0, 1, 100, 30).gpus(1, 7, 0, 0).w, "", Overprovisioned, "12.5 % mean utilization, 1 of 8"},
 		{"training at 95 %", "p3.8xlarge", observed().gpus(0, 4, 95, 1).w, inventory.Training, WellUsed, ""},
 		{"inference at 70 %", "g5.xlarge", observed().gpus(0, 1, 70, 10).w, inventory.Inference, WellUsed, ""},
 		{"inference at 95 %", "g5.xlarge", observed().gpus(0, 1, 95, 10).w, inventory.Inference, ScaleOut, ""},
@@ -125,7 +125,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%d samples, coverage %v, %d of %d GPUs; want 672, 1, 1 of 2", got.Samples, got.Coverage, got.GPUsUsed, got.GPUs)
 	}
 	if got.UtilP50 != 0 || got.UtilP95 != 17 || got.UtilMax != 19 || got.UtilMean < 4.6 || got.UtilMean > 4.8 {
-		t.Errorf("utilisation mean %v, p50 %v, p95 %v, maximum %v; want about 4.7, 0, 17, 19", got.UtilMean, got.UtilP50, got.UtilP95, got.UtilMax)
+		t.Errorf("utilization mean %v, p50 %v, p95 %v, maximum %v; want about 4.7, 0, 17, 19", got.UtilMean, got.UtilP50, got.UtilP95, got.UtilMax)
 	}
 	if !got.MemoryKnown || got.MemoryPeakGiB != 10 || got.MemoryP95GiB < 9.4 || got.MemoryP95GiB > 9.7 {
 		t.Errorf("memory peak %v GiB, p95 %v GiB; want 10 and 9.5 within 1 %%", got.MemoryPeakGiB, got.MemoryP95GiB)
@@ -151,7 +151,7 @@ func TestCandidates(t *testing.T) {
 			holds: func(c Candidate) bool { return c.Accelerator.BF16TFLOPS >= 312 }},
 		{name: "an A10G at 20 % fits on a T4", machine: "g5.xlarge", w: observed().gpus(0, 1, 20, 6).host(10, 20).w,
 			holds: func(c Candidate) bool { return c.Accelerator.Name == "T4" }, against: "does not compute in bfloat16"},
-		{name: "multiprocessor activity beats utilisation", machine: "p5.4xlarge", w: observed().gpus(0, 1, 100, 10).flat("0", usage.SMActive, 0.03).host(3, 4).w,
+		{name: "multiprocessor activity beats utilization", machine: "p5.4xlarge", w: observed().gpus(0, 1, 100, 10).flat("0", usage.SMActive, 0.03).host(3, 4).w,
 			holds: func(c Candidate) bool { return c.Accelerator.BF16TFLOPS < 200 }, against: "takes longer"},
 		{name: "memory and headroom must fit", machine: "g6e.xlarge", w: observed().gpus(0, 1, 5, 20).host(10, 10).w, all: true,
 			holds: func(c Candidate) bool { return c.Machine.AcceleratorMemoryMiB >= 24*1024 }},
@@ -247,7 +247,7 @@ func TestMoreUseNeverAddsCandidates(t *testing.T) {
 	types := []string{"p3.2xlarge", "p3.8xlarge", "p4d.24xlarge", "g5.12xlarge", "g6e.xlarge", "p5.48xlarge"}
 	rapid.Check(t, func(t *rapid.T) {
 		m := machine(t, book, rapid.SampledFrom(types).Draw(t, "type"))
-		util := rapid.Float64Range(1, 100).Draw(t, "utilisation")
+		util := rapid.Float64Range(1, 100).Draw(t, "utilization")
 		memory := rapid.Float64Range(0, float64(m.AcceleratorMemoryMiB)/1024).Draw(t, "memory")
 		cpu, host := rapid.Float64Range(0, 100).Draw(t, "cpu"), rapid.Float64Range(0, 100).Draw(t, "host memory")
 		less := rapid.Float64Range(0, 1).Draw(t, "part")

@@ -9,7 +9,7 @@ import (
 // maxRows is how many resources the picture shows.
 const maxRows = 40
 
-// SVG draws the utilisation of each resource from median to 95th percentile, with the
+// SVG draws the utilization of each resource from median to 95th percentile, with the
 // mean as a dot, over the lines between the verdicts. At most 40 resources are drawn.
 func (r Report) SVG() string {
 	const width, label, row, top = 720.0, 190.0, 22.0, 24.0
@@ -20,8 +20,8 @@ func (r Report) SVG() string {
 	}
 	x := func(percent float64) float64 { return label + (width-label-20)*percent/100 }
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="GPU utilisation of each resource, median to 95th percentile, in percent">`, width, height)
-	for _, v := range []float64{0, overprovisionedBelow, underutilisedBelow, scaleOutAbove, 100} {
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="GPU utilization of each resource, median to 95th percentile, in percent">`, width, height)
+	for _, v := range []float64{0, overprovisionedBelow, underutilizedBelow, scaleOutAbove, 100} {
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="currentColor" stroke-opacity=".2"/>`, x(v), top-4, x(v), height-6)
 		fmt.Fprintf(&b, `<text x="%.1f" y="14" text-anchor="middle" font-size="12" fill="currentColor">%g</text>`, x(v), v)
 	}
@@ -32,7 +32,7 @@ func (r Report) SVG() string {
 			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" font-size="12" fill="currentColor" fill-opacity=".6">not measured</text>`, x(0)+6, y+4)
 			continue
 		}
-		color := map[string]string{string(Overprovisioned): "#c5432d", string(Underutilised): "#b98512", string(WellUsed): "#1f7f57", string(ScaleOut): "#3565b0"}[it.Verdict]
+		color := map[string]string{string(Overprovisioned): "#c5432d", string(Underutilized): "#b98512", string(WellUsed): "#1f7f57", string(ScaleOut): "#3565b0"}[it.Verdict]
 		if color == "" {
 			color = "#888888"
 		}

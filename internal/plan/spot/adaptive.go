@@ -24,8 +24,8 @@ type ends struct{ counted, exposed []float64 }
 
 func newEnds(buckets int) ends { return ends{make([]float64, buckets), make([]float64, buckets)} }
 
-// ageing learns the hazard of runs, and when to save.
-type ageing struct {
+// aging learns the hazard of runs, and when to save.
+type aging struct {
 	unit           time.Duration
 	write, restart float64 // seconds
 	m              model   // for its buckets
@@ -41,8 +41,8 @@ type saving struct {
 	next  []int
 }
 
-func newAgeing(gap time.Duration, zones int, p CheckpointParams) *ageing {
-	a := &ageing{unit: gap * time.Duration(max(1, int(young(p.Write.Seconds(), time.Hour.Seconds())/gap.Seconds()/unitsPerYoung))), write: p.Write.Seconds(), restart: p.Restart.Seconds()}
+func newAging(gap time.Duration, zones int, p CheckpointParams) *aging {
+	a := &aging{unit: gap * time.Duration(max(1, int(young(p.Write.Seconds(), time.Hour.Seconds())/gap.Seconds()/unitsPerYoung))), write: p.Write.Seconds(), restart: p.Restart.Seconds()}
 	a.m.first = buckets(horizon)
 	n := len(a.m.first)
 	for b := range n {
@@ -57,7 +57,7 @@ func newAgeing(gap time.Duration, zones int, p CheckpointParams) *ageing {
 }
 
 // observe takes in a run that is over; cut says that only its recording is.
-func (a *ageing) observe(zone int, length time.Duration, cut bool) {
+func (a *aging) observe(zone int, length time.Duration, cut bool) {
 	units := int((length + a.unit - 1) / a.unit)
 	for _, e := range []ends{a.all, a.zones[zone]} {
 		for b, first := range a.m.first {
@@ -93,7 +93,7 @@ func (e ends) drawn(base []float64) []float64 {
 
 // plan finds when to save so that most is expected to be kept of a run, by the hazards
 // of all zones, and of one of them where it is one.
-func (a *ageing) plan(zone int) saving {
+func (a *aging) plan(zone int) saving {
 	hazard := a.all.drawn(a.base)
 	if zone >= 0 {
 		hazard = a.zones[zone].drawn(hazard)
@@ -144,7 +144,7 @@ func (s saving) after(age int) int {
 }
 
 // kept is the seconds of work that a plan keeps of a run.
-func (a *ageing) kept(s saving, length time.Duration) float64 {
+func (a *aging) kept(s saving, length time.Duration) float64 {
 	units := int(length / a.unit)
 	if s.first > units {
 		return 0
@@ -158,7 +158,7 @@ func (a *ageing) kept(s saving, length time.Duration) float64 {
 
 // replayRuns calls each with what is kept of every run, by a plan learned from the runs
 // that ended before it started. In the end all are learned from.
-func replayRuns(a *ageing, runs []upRun, gap time.Duration, each func(kept float64)) {
+func replayRuns(a *aging, runs []upRun, gap time.Duration, each func(kept float64)) {
 	byEnd := slices.SortedStableFunc(slices.Values(runs), func(a, b upRun) int { return cmp.Compare(a.end, b.end) })
 	seen := 0
 	for _, r := range runs {
@@ -174,7 +174,7 @@ func replayRuns(a *ageing, runs []upRun, gap time.Duration, each func(kept float
 
 // adaptive is the rule curfew.
 func adaptive(tr Trace, runs []upRun, p CheckpointParams, total float64) CheckpointResult {
-	a := newAgeing(tr.Gap, len(tr.Zones), p)
+	a := newAging(tr.Gap, len(tr.Zones), p)
 	sum := 0.0
 	replayRuns(a, runs, tr.Gap, func(kept float64) { sum += kept })
 	zone := -1

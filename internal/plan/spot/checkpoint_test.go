@@ -82,7 +82,7 @@ func TestCheckpointKnowsOnlyThePast(t *testing.T) {
 		}
 		keep := func(runs []upRun) []float64 {
 			var out []float64
-			replayRuns(newAgeing(tr.Gap, len(tr.Zones), saves), runs, tr.Gap, func(kept float64) { out = append(out, kept) })
+			replayRuns(newAging(tr.Gap, len(tr.Zones), saves), runs, tr.Gap, func(kept float64) { out = append(out, kept) })
 			return out
 		}
 		last := len(runs) - 1

@@ -26,7 +26,7 @@ const (
 	bucketWeight = 10.0
 	recentWeight = 5.0
 	recent       = 72 * time.Hour
-	// bucketGrowth is the ratio of the ages at which neighbouring buckets start, maxAge
+	// bucketGrowth is the ratio of the ages at which neighboring buckets start, maxAge
 	// where the last does.
 	bucketGrowth = 1.4
 	maxAge       = 40 * time.Hour

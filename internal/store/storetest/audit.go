@@ -103,7 +103,7 @@ var audits = []test{
 			return nil
 		})
 		if !errors.Is(err, context.Canceled) || n == 2000 {
-			t.Errorf("cancelled at the first of 2000: %d visits, error %v", n, err)
+			t.Errorf("canceled at the first of 2000: %d visits, error %v", n, err)
 		}
 	}},
 	{"a visit may write, and what it records is not handed out", func(t *testing.T, b *Backend) {

@@ -289,10 +289,10 @@ func billQueries(t *testing.T, b *Backend) {
 	if rows := rowsOf(t, b.Bills.Rows(t.Context(), bill.Query{Resources: []string{"i-2"}})); rows[0].Service != "Amazon EC2" {
 		t.Error("rows of one resource and day are not in the order in which they were given")
 	}
-	cancelled, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	n := 0
-	for _, err := range b.Bills.Rows(cancelled, bill.Query{}) {
+	for _, err := range b.Bills.Rows(canceled, bill.Query{}) {
 		if n++; !errors.Is(err, context.Canceled) {
 			t.Errorf("after a cancellation: got %v", err)
 		}

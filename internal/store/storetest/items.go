@@ -176,7 +176,7 @@ var items = []test{
 			t.Errorf("%d open items of one resource", len(open))
 		}
 	}},
-	{"a cancelled save writes nothing", func(t *testing.T, b *Backend) {
+	{"a canceled save writes nothing", func(t *testing.T, b *Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := b.Actions.Save(ctx, machine("a")); !errors.Is(err, context.Canceled) {

@@ -15,22 +15,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Origin says where a catalogue came from, for what its rows do not say.
+// Origin says where a catalog came from, for what its rows do not say.
 type Origin struct {
 	// Source is what every price cites.
 	Source string
 	// AsOf dates rows that carry no date.
 	AsOf time.Time
-	// Cloud is the provider of a catalogue that does not name it, such as a file of
+	// Cloud is the provider of a catalog that does not name it, such as a file of
 	// one cloud's default rates.
 	Cloud string
 }
 
-// ReadCatalogue reads prices from a catalogue, row by row, and recognises its kind
+// ReadCatalog reads prices from a catalog, row by row, and recognizes its kind
 // by the header:
 //
 //   - instance_type, region, on_demand_usd_per_hour, spot_usd_per_hour…: a cloud's
-//     machines by region, with accelerators (SkyPilot's catalogues reduced);
+//     machines by region, with accelerators (SkyPilot's catalogs reduced);
 //   - provider, region, instance_type, term, usd_per_hour: with a date as as_of;
 //   - provider, region_or_zone, instance_type, gpu, gpu_count, term, usd_per_hour,
 //     part: several clouds, whole machines or halves of prices;
@@ -43,15 +43,15 @@ type Origin struct {
 // Nothing is judged here: zero, doubled and implausible prices are yielded for
 // [Book.Update] to refuse by name. A row that cannot be read ends the sequence with
 // an error that carries its line; an empty price is no row.
-func ReadCatalogue(r io.Reader, o Origin) iter.Seq2[Entry, error] {
+func ReadCatalog(r io.Reader, o Origin) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		stopped := false
-		err := readCatalogue(r, o, func(e Entry) bool {
+		err := readCatalog(r, o, func(e Entry) bool {
 			stopped = !yield(e, nil)
 			return !stopped
 		})
 		if err != nil && !stopped {
-			yield(Entry{}, fmt.Errorf("read catalogue: %w", err))
+			yield(Entry{}, fmt.Errorf("read catalog: %w", err))
 		}
 	}
 }
@@ -59,15 +59,15 @@ func ReadCatalogue(r io.Reader, o Origin) iter.Seq2[Entry, error] {
 // errStopped ends a reader whose consumer has had enough.
 var errStopped = errors.New("stopped")
 
-// catalogue is one kind of file.
-type catalogue struct {
+// catalog is one kind of file.
+type catalog struct {
 	columns []string
 	row     func(t *table, o Origin, emit func(Entry) error) error
 }
 
-// catalogues in the order in which they are recognised: those with more telling
+// catalogs in the order in which they are recognized: those with more telling
 // columns first.
-var catalogues = []catalogue{
+var catalogs = []catalog{
 	{[]string{"tpu", "region", "on_demand_usd_per_chip_hour", "spot_usd_per_chip_hour"}, (*table).chip},
 	{[]string{"provider", "region_or_zone", "instance_type", "gpu", "gpu_count", "term", "usd_per_hour", "part"}, (*table).excerpt},
 	{[]string{"provider", "region", "instance_type", "term", "usd_per_hour"}, (*table).dated},
@@ -76,7 +76,7 @@ var catalogues = []catalogue{
 	{entryColumns, (*table).own},
 }
 
-func readCatalogue(r io.Reader, o Origin, yield func(Entry) bool) error {
+func readCatalog(r io.Reader, o Origin, yield func(Entry) bool) error {
 	in := bufio.NewReader(r)
 	start, _ := in.Peek(64)
 	if s := bytes.TrimLeft(bytes.TrimPrefix(start, []byte("\ufeff")), " \t\r\n"); len(s) > 0 && s[0] == '{' {
@@ -86,7 +86,7 @@ func readCatalogue(r io.Reader, o Origin, yield func(Entry) bool) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range catalogues {
+	for _, kind := range catalogs {
 		if !t.has(kind.columns...) {
 			continue
 		}
@@ -114,7 +114,7 @@ func readCatalogue(r io.Reader, o Origin, yield func(Entry) bool) error {
 			}
 		}
 	}
-	return fmt.Errorf("line 1: columns %q are of no catalogue known", strings.Join(t.header, ","))
+	return fmt.Errorf("line 1: columns %q are of no catalog known", strings.Join(t.header, ","))
 }
 
 // machine starts an entry for a machine's hour.
@@ -262,7 +262,7 @@ func (t *table) own(_ Origin, emit func(Entry) error) error {
 		return err
 	}
 	if above > 0 {
-		return t.errorf("tiers are read by Load, not as a catalogue")
+		return t.errorf("tiers are read by Load, not as a catalog")
 	}
 	return emit(e)
 }

@@ -140,7 +140,7 @@ var facts = []fact{
 		}},
 	{name: "resource.gang", typ: cel.StringType, unknown: "it belongs to no known run of several machines",
 		read: func(e *evaluation) ref.Val { return text(e.r.Gang) }},
-	{name: "resource.gpus", typ: cel.IntType, unknown: "the machine type is not in the catalogue",
+	{name: "resource.gpus", typ: cel.IntType, unknown: "the machine type is not in the catalog",
 		read: func(e *evaluation) ref.Val {
 			n, known := e.r.Size.GPUs.Get()
 			if !known {
@@ -249,7 +249,7 @@ var facts = []fact{
 			return number(e.f.Budget.ForecastShare.Or(math.NaN()))
 		}},
 
-	{name: "price.drift", typ: cel.DoubleType, unknown: "the rate paid, or the catalogue's, is unknown",
+	{name: "price.drift", typ: cel.DoubleType, unknown: "the rate paid, or the catalog's, is unknown",
 		read: func(e *evaluation) ref.Val { return number(e.f.PriceDrift.Or(math.NaN())) }},
 
 	{name: "schedule.off", typ: cel.BoolType, unknown: "never", scheduled: true,

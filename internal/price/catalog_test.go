@@ -13,10 +13,10 @@ import (
 
 var november = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 
-// readAll reads a catalogue to its end.
+// readAll reads a catalog to its end.
 func readAll(in string, o Origin) ([]Entry, error) {
 	var all []Entry
-	for e, err := range ReadCatalogue(strings.NewReader(in), o) {
+	for e, err := range ReadCatalog(strings.NewReader(in), o) {
 		if err != nil {
 			return all, err
 		}
@@ -25,7 +25,7 @@ func readAll(in string, o Origin) ([]Entry, error) {
 	return all, nil
 }
 
-func TestReadCatalogue(t *testing.T) {
+func TestReadCatalog(t *testing.T) {
 	for _, tc := range []struct {
 		name, in string
 		origin   Origin
@@ -119,12 +119,12 @@ func TestReadCatalogue(t *testing.T) {
 	}
 }
 
-func TestReadCatalogueErrors(t *testing.T) {
+func TestReadCatalogErrors(t *testing.T) {
 	const dated = "provider,region,instance_type,term,usd_per_hour,as_of\n"
 	const halves = "provider,region_or_zone,instance_type,gpu,gpu_count,term,usd_per_hour,part\n"
 	for _, tc := range []struct{ name, in, says string }{
 		{"empty", "", "the file is empty"},
-		{"no catalogue", "a,b,c\n1,2,3\n", `columns "a,b,c" are of no catalogue known`},
+		{"no catalog", "a,b,c\n1,2,3\n", `columns "a,b,c" are of no catalog known`},
 		{"not a price", dated + "aws,r,t,spot,1,2026-01-01\naws,r,t,spot,1e3,2026-01-01\n", "line 3: usd_per_hour"},
 		{"no price", dated + "aws,r,t,spot,,2026-01-01\n", "line 2: usd_per_hour is empty"},
 		{"no type", dated + "aws,r,,spot,1,2026-01-01\n", "line 2: instance_type is empty"},
@@ -135,7 +135,7 @@ func TestReadCatalogueErrors(t *testing.T) {
 		{"an unknown part", halves + "gcp,r,t,A100,1,spot,1,door\n", `line 2: part "door"`},
 		{"a machine without a type", halves + "gcp,r,,A100,1,spot,1,whole VM\n", "line 2: instance_type is empty"},
 		{"a count that is none", halves + "gcp,r,t,A100,many,spot,1,whole VM\n", "line 2: gpu_count"},
-		{"JSON that breaks off", "{\n\"CPU\": \n", "read catalogue"},
+		{"JSON that breaks off", "{\n\"CPU\": \n", "read catalog"},
 		{"JSON with a comma too many", "{\n\"CPU\": \"1\",\n}", "line 3"},
 		{"JSON of something else", `{"a": 1}`, "none of the default rates"},
 		{"JSON with a price that is none", `{"CPU": "cheap"}`, `CPU "cheap"`},
@@ -150,17 +150,17 @@ func TestReadCatalogueErrors(t *testing.T) {
 		t.Errorf("defaults of no cloud: got %v", err)
 	}
 	broken := errors.New("the disk is gone")
-	for _, err := range ReadCatalogue(io.MultiReader(strings.NewReader(dated), iotest.ErrReader(broken)), Origin{}) {
+	for _, err := range ReadCatalog(io.MultiReader(strings.NewReader(dated), iotest.ErrReader(broken)), Origin{}) {
 		if !errors.Is(err, broken) {
 			t.Errorf("a reader that fails: got %v", err)
 		}
 	}
 }
 
-func TestReadCatalogueStops(t *testing.T) {
+func TestReadCatalogStops(t *testing.T) {
 	in := "instance_type,region,usd_per_hour\n" + strings.Repeat("a,b,1\n", 10)
 	n := 0
-	for range ReadCatalogue(strings.NewReader(in), Origin{}) {
+	for range ReadCatalog(strings.NewReader(in), Origin{}) {
 		if n++; n == 3 {
 			break
 		}
@@ -170,9 +170,9 @@ func TestReadCatalogueStops(t *testing.T) {
 	}
 }
 
-// FuzzReadCatalogue holds that whatever is read and accepted is a price above zero
+// FuzzReadCatalog holds that whatever is read and accepted is a price above zero
 // that survives being saved.
-func FuzzReadCatalogue(f *testing.F) {
+func FuzzReadCatalog(f *testing.F) {
 	f.Add("instance_type,region,on_demand_usd_per_hour,spot_usd_per_hour,accelerator,accelerator_count\ng4dn.xlarge,us-east-1,0.526,0.2039,T4,1\n")
 	f.Add("provider,region_or_zone,instance_type,gpu,gpu_count,term,usd_per_hour,part\ngcp,us-central1-a,,A100,1,spot,1.4341,GPU alone\ngcp,us-central1-a,x,A100,1,spot,1.4341,VM without GPU\n")
 	f.Add("tpu,region,on_demand_usd_per_chip_hour,spot_usd_per_chip_hour\nTPU v5e,us-central1,700.0,\n")
