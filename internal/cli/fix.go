@@ -16,8 +16,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newFix() *cobra.Command {
@@ -81,7 +81,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 
 // stored is a finding of a kept scan.
 type stored struct {
-	report.Finding
+	view.Finding
 	scanned time.Time
 	// regions are those of the scan.
 	regions []string
@@ -144,7 +144,7 @@ func choose(dataDir string, ids []string) ([]stored, error) {
 }
 
 // keptScans reads the last scan of every cloud.
-func keptScans(dataDir string) ([]report.Document, error) {
+func keptScans(dataDir string) ([]view.Scan, error) {
 	files, err := filepath.Glob(filepath.Join(dataDir, "scans", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("look for kept scans: %w", err)
@@ -152,13 +152,13 @@ func keptScans(dataDir string) ([]report.Document, error) {
 	if dataDir == "" || len(files) == 0 {
 		return nil, &failure{exit: ExitError, code: "no_scan", err: errors.New("there is no kept scan to look in"), hint: "run `curfew scan` first"}
 	}
-	var out []report.Document
+	var out []view.Scan
 	for _, name := range files {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, fmt.Errorf("read a kept scan: %w", err)
 		}
-		doc, err := report.Load(f)
+		doc, err := view.LoadScan(f)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "run `curfew scan` again"}
 		}
@@ -182,7 +182,7 @@ func keptFindings(dataDir string) ([]stored, error) {
 	return out, nil
 }
 
-func byHand(f report.Finding) []string {
+func byHand(f view.Finding) []string {
 	return aws.ByHand(aws.Subject{Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
 		Region: f.Resource.Region}, f.Fix.Change)
 }

@@ -1,8 +1,9 @@
-package report
+package view
 
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,20 +18,30 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
 
+func written(t *testing.T, write func(io.Writer, any) error, d Scan) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestLoadReadsWhatJSONWrites(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		if a.Cloud == "" {
 			return // an audit of nothing is not a stored scan
 		}
-		first := text(t, JSON, a, Options{Version: "1.2.3"})
-		d, err := Load(strings.NewReader(first))
+		first := written(t, WriteJSON, NewScan(a, ScanOptions{Version: "1.2.3"}))
+		d, err := LoadScan(strings.NewReader(first))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var second bytes.Buffer
-		if err := d.WriteJSON(&second); err != nil {
+		if err := WriteJSON(&second, d); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(first, second.String()); diff != "" {
@@ -40,8 +51,8 @@ func TestLoadReadsWhatJSONWrites(t *testing.T) {
 }
 
 func TestLoadRefuses(t *testing.T) {
-	doc := text(t, JSON, realistic(), Options{})
-	id := finding.ID("gpu-held", realistic().Findings[0].Resource.Ref())
+	doc := written(t, WriteJSON, NewScan(viewtest.Realistic(), ScanOptions{}))
+	id := finding.ID("gpu-held", viewtest.Realistic().Findings[0].Resource.Ref())
 	tests := []struct {
 		name, old, with, want string
 	}{
@@ -49,14 +60,14 @@ func TestLoadRefuses(t *testing.T) {
 		{"cut off", doc, doc[:len(doc)/2], "unexpected EOF"},
 		{"not a document", doc, "[]", "cannot unmarshal"},
 		{"null", doc, "null", `its schema is ""`},
-		{"a later schema", Schema, "curfew.scan/v2", "scan again"},
+		{"a later schema", ScanSchema, "curfew.scan/v2", "scan again"},
 		{"an unknown field", `"schema"`, `"color": 1, "schema"`, "unknown field"},
 		{"something after it", doc, doc + "{}", "something follows"},
 		{"a second document", doc, doc + doc, "something follows"},
 		{"a float for an amount", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": 7481.20`, "an amount is a string"},
 		{"a fraction of a cent", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": "7481.205"`, "not whole cents"},
 		{"no id", `"id": "` + id + `"`, `"id": ""`, "missing or not its own"},
-		{"an id twice", doc, strings.ReplaceAll(doc, finding.ID("gpu-instance-idle", realistic().Findings[1].Resource.Ref()), id), "missing or not its own"},
+		{"an id twice", doc, strings.ReplaceAll(doc, finding.ID("gpu-instance-idle", viewtest.Realistic().Findings[1].Resource.Ref()), id), "missing or not its own"},
 		{"no rule", `"rule": "gpu-held"`, `"rule": ""`, "rule missing"},
 		{"a step that is none", `"step": 1,
       "resource"`, `"step": 8,
@@ -77,7 +88,7 @@ func TestLoadRefuses(t *testing.T) {
 			if tt.name == "an unknown risk" {
 				in = strings.ReplaceAll(doc, tt.old, tt.with)
 			}
-			if _, err := Load(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := LoadScan(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}
 		})
@@ -85,32 +96,32 @@ func TestLoadRefuses(t *testing.T) {
 }
 
 // FuzzLoad: what Load accepts it writes in a form that it reads as the same.
-func FuzzLoad(f *testing.F) {
+func FuzzLoadScan(f *testing.F) {
 	// Small documents: the fuzzer spends its time on the reader, not on copies.
-	one := newWorld()
-	r := one.resource(inventory.KindInstance, "i-1", "g5.xlarge", "<a>", ana)
-	one.charge(r, "compute", ledger.Compute, "1.50")
-	one.verdict(r, duty.Idle, "idle")
-	one.find(r, found{rule: "gpu-instance-idle", step: finding.StepIdle, waste: "1.50", because: "idle",
-		saving: finding.Saving{Bounded: true, UpperBound: usd("1.50"), Why: "plans not read"}, evidence: []usage.Evidence{measured("gpu_util_max_pct", "0", 0.99)}})
-	for _, a := range []*round.Result{one.audit(), newWorld().audit()} {
+	one := viewtest.NewWorld()
+	r := one.Resource(inventory.KindInstance, "i-1", "g5.xlarge", "<a>", viewtest.Ana)
+	one.Charge(r, "compute", ledger.Compute, "1.50")
+	one.Verdict(r, duty.Idle, "idle")
+	one.Find(r, viewtest.Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "1.50", Because: "idle",
+		Saving: finding.Saving{Bounded: true, UpperBound: viewtest.USD("1.50"), Why: "plans not read"}, Evidence: []usage.Evidence{viewtest.Measured("gpu_util_max_pct", "0", 0.99)}})
+	for _, a := range []*round.Result{one.Audit(), viewtest.NewWorld().Audit()} {
 		var b bytes.Buffer
-		if err := JSON(&b, a, Options{}); err != nil {
+		if err := WriteJSON(&b, NewScan(a, ScanOptions{})); err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b.Bytes())
 	}
 	f.Add([]byte(`{"schema":"curfew.scan/v1","cloud":"aws","started_at":"2026-07-20T11:00:00+02:00","finished_at":"2026-07-20T09:00:00Z","findings":null}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		first, err := Load(bytes.NewReader(in))
+		first, err := LoadScan(bytes.NewReader(in))
 		if err != nil {
 			return
 		}
 		var b bytes.Buffer
-		if err := first.WriteJSON(&b); err != nil {
+		if err := WriteJSON(&b, first); err != nil {
 			t.Fatal(err)
 		}
-		second, err := Load(&b)
+		second, err := LoadScan(&b)
 		if err != nil {
 			t.Fatalf("what was read is not accepted when written: %v", err)
 		}
@@ -140,12 +151,12 @@ func tree(t interface{ Fatal(...any) }, read func([]byte, any) error, doc string
 func readYAML(b []byte, v any) error { return yaml.Unmarshal(b, v) }
 
 func TestYAMLIsTheSameDocument(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		if len(a.Findings) > 1000 {
 			return // the other audits have every field
 		}
-		want := tree(t, json.Unmarshal, text(t, JSON, a, Options{}))
-		got := tree(t, readYAML, text(t, YAML, a, Options{}))
+		want := tree(t, json.Unmarshal, written(t, WriteJSON, NewScan(a, ScanOptions{})))
+		got := tree(t, readYAML, written(t, WriteYAML, NewScan(a, ScanOptions{})))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("YAML differs from JSON (-json +yaml):\n%s", diff)
 		}
@@ -157,16 +168,16 @@ func TestYAMLKeepsAnyName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[-:#{}\[\],&*!|>'"%@\x60 \n\t0-9eE.~=<?]{0,8}`),
 			rapid.SampledFrom([]string{"null", "~", "yes", "0x1f", "1_000", "2026-07-20", "<<", ".inf", "---", "? a", "\u2028", "\u0085", "\ufeffa"})).Draw(t, "name")
-		w := newWorld()
-		r := w.resource(inventory.KindInstance, "i-1", "g5.xlarge", name, inventory.Owner{Team: name})
-		w.charge(r, "compute", ledger.Compute, "1.00")
-		w.verdict(r, duty.Idle, name)
-		w.find(r, found{rule: "gpu-instance-idle", step: finding.StepIdle, waste: "1", saving: saving("1"), because: name})
+		w := viewtest.NewWorld()
+		r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", name, inventory.Owner{Team: name})
+		w.Charge(r, "compute", ledger.Compute, "1.00")
+		w.Verdict(r, duty.Idle, name)
+		w.Find(r, viewtest.Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "1", Saving: viewtest.Saving("1"), Because: name})
 		var j, y bytes.Buffer
-		if err := JSON(&j, w.audit(), Options{}); err != nil {
+		if err := WriteJSON(&j, NewScan(w.Audit(), ScanOptions{})); err != nil {
 			t.Fatal(err)
 		}
-		if err := YAML(&y, w.audit(), Options{}); err != nil {
+		if err := WriteYAML(&y, NewScan(w.Audit(), ScanOptions{})); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tree(t, json.Unmarshal, j.String()), tree(t, readYAML, y.String())); diff != "" {

@@ -1,4 +1,4 @@
-package report
+package view
 
 import (
 	"bytes"
@@ -50,15 +50,10 @@ func (d Dollars) String() string {
 	if !d.known {
 		return "unknown"
 	}
-	return dollars(d.amount)
-}
-
-// dollars is Amount.Dollars without "-$0.00".
-func dollars(a money.Amount) string {
-	if a > -money.Cent && a < 0 && a.Cents() == money.Amount(0).Cents() {
-		a = 0
+	if d.amount > -money.Cent && d.amount < 0 && d.amount.Cents() == money.Amount(0).Cents() {
+		return money.Amount(0).Dollars()
 	}
-	return a.Dollars()
+	return d.amount.Dollars()
 }
 
 // MarshalJSON writes a string of dollars and cents, or null.

@@ -1,4 +1,4 @@
-package report
+package view
 
 import (
 	"bytes"
@@ -23,33 +23,33 @@ const (
 // after the document, amounts in another form, and findings that could not be
 // acted on safely (no id or two with the same, no rule, no resource, an unknown
 // risk, undo or confidence) are errors.
-func Load(r io.Reader) (Document, error) {
+func LoadScan(r io.Reader) (Scan, error) {
 	const name = "the audit"
 	src, err := document.Read(name, r, maxAudit)
 	if err == nil {
 		err = document.CheckJSON(name, src, maxAuditValues)
 	}
 	if err != nil {
-		return Document{}, err
+		return Scan{}, err
 	}
 	dec := json.NewDecoder(bytes.NewReader(src))
 	dec.DisallowUnknownFields()
-	var d Document
+	var d Scan
 	if err := dec.Decode(&d); err != nil {
-		return Document{}, fmt.Errorf("read the audit: %w", err)
+		return Scan{}, fmt.Errorf("read the audit: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Document{}, errors.New("read the audit: something follows the document")
+		return Scan{}, errors.New("read the audit: something follows the document")
 	}
 	if err := d.check(); err != nil {
-		return Document{}, fmt.Errorf("read the audit: %w", err)
+		return Scan{}, fmt.Errorf("read the audit: %w", err)
 	}
 	return d, nil
 }
 
-func (d *Document) check() error {
-	if d.Schema != Schema {
-		return fmt.Errorf("its schema is %q and this version reads %q: scan again", d.Schema, Schema)
+func (d *Scan) check() error {
+	if d.Schema != ScanSchema {
+		return fmt.Errorf("its schema is %q and this version reads %q: scan again", d.Schema, ScanSchema)
 	}
 	if d.Cloud == "" {
 		return errors.New("cloud is missing")

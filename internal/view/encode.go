@@ -1,4 +1,4 @@
-package report
+package view
 
 import (
 	"bytes"
@@ -8,39 +8,29 @@ import (
 	"io"
 	"regexp"
 	"strings"
-
-	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// JSON writes the document (curfew.scan/v1), indented, with a line end.
-func JSON(w io.Writer, a *round.Result, o Options) error { return Build(a, o).WriteJSON(w) }
-
-// WriteJSON writes the document as [Load] reads it.
-func (d Document) WriteJSON(w io.Writer) error {
+// WriteJSON writes a document as JSON, indented, with a line end.
+func WriteJSON(w io.Writer, document any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(d); err != nil {
-		return fmt.Errorf("write the audit as JSON: %w", err)
-	}
-	return nil
+	return e.Encode(document)
 }
 
-// YAML writes the same document as [JSON].
-func YAML(w io.Writer, a *round.Result, o Options) error {
+// WriteYAML writes the same document as [WriteJSON], as YAML.
+func WriteYAML(w io.Writer, document any) error {
 	var doc bytes.Buffer
-	if err := Build(a, o).WriteJSON(&doc); err != nil {
+	if err := WriteJSON(&doc, document); err != nil {
 		return err
 	}
 	out := yamlWriter{in: json.NewDecoder(&doc)}
 	out.in.UseNumber()
 	if err := out.value(0, false); err != nil {
-		return fmt.Errorf("write the audit as YAML: %w", err)
+		return err
 	}
-	if _, err := w.Write(out.b.Bytes()); err != nil {
-		return fmt.Errorf("write the audit as YAML: %w", err)
-	}
-	return nil
+	_, err := w.Write(out.b.Bytes())
+	return err
 }
 
 // yamlWriter turns a JSON document into YAML in blocks, token by token. It quotes

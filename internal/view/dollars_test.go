@@ -1,4 +1,4 @@
-package report
+package view
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
 
 func TestDollarsJSON(t *testing.T) {
@@ -17,11 +18,11 @@ func TestDollarsJSON(t *testing.T) {
 	}{
 		{"unknown", Dollars{}, `null`},
 		{"zero is known", USD(0), `"0.00"`},
-		{"half a cent to even, down", USD(usd("0.125")), `"0.12"`},
-		{"half a cent to even, up", USD(usd("0.135")), `"0.14"`},
-		{"large", USD(usd("9223372036.85")), `"9223372036.85"`},
-		{"negative", USD(usd("-12.5")), `"-12.50"`},
-		{"what rounds to zero has no sign", USD(usd("-0.001")), `"0.00"`},
+		{"half a cent to even, down", USD(viewtest.USD("0.125")), `"0.12"`},
+		{"half a cent to even, up", USD(viewtest.USD("0.135")), `"0.14"`},
+		{"large", USD(viewtest.USD("9223372036.85")), `"9223372036.85"`},
+		{"negative", USD(viewtest.USD("-12.5")), `"-12.50"`},
+		{"what rounds to zero has no sign", USD(viewtest.USD("-0.001")), `"0.00"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -42,8 +43,8 @@ func TestDollarsString(t *testing.T) {
 		{"unknown is not zero", Dollars{}, "unknown"},
 		{"zero", USD(0), "$0.00"},
 		{"negative nothing", USD(-1), "$0.00"},
-		{"cents", USD(usd("3.65")), "$3.65"},
-		{"thousands", USD(usd("12311.4")), "$12,311"},
+		{"cents", USD(viewtest.USD("3.65")), "$3.65"},
+		{"thousands", USD(viewtest.USD("12311.4")), "$12,311"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package report
+package view
 
 import (
 	"cmp"
@@ -18,12 +18,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Build makes the document of an audit. Its findings keep the audit's order; all
+// ScanOptions are what a document says of the run that made it.
+type ScanOptions struct {
+	// Version is the program's.
+	Version string
+	// Profile is the AWS profile that was asked for.
+	Profile string
+}
+
+// NewScan makes the document of an audit, with what only kept scans have (see
+// [Scan.Public]). Its findings keep the audit's order; all
 // else is in an order of its own, so that equal audits make equal documents.
-func Build(a *round.Result, o Options) Document {
+func NewScan(a *round.Result, o ScanOptions) Scan {
 	m := survey(a)
-	d := Document{
-		Schema: Schema, Version: o.Version,
+	d := Scan{
+		Schema: ScanSchema, Version: o.Version,
 		StartedAt: a.StartedAt.UTC(), FinishedAt: a.FinishedAt.UTC(),
 		Cloud: valid(a.Cloud), Accounts: sorted(a.Accounts), Regions: sorted(a.Regions), Roles: a.Roles, Profile: o.Profile,
 		Resources:   Resources{Count: len(a.Resources), ByKind: map[string]int{}},
@@ -53,6 +62,18 @@ func Build(a *round.Result, o Options) Document {
 	d.Totals.MonthlyCommittedUSD = known(a.Totals.Committed, m.unpricedIn[string(ledger.Committed)] == 0)
 	d.Totals.UnpricedResources = a.Totals.Unpriced
 	d.APICalls, d.Totals.APICallsCostUSD = calls(a.Calls)
+	d.sample(a)
+	return d
+}
+
+// Public returns the document as it is printed: without the profile and the samples,
+// which only kept scans have.
+func (d Scan) Public() Scan {
+	d.Profile = ""
+	d.Findings = slices.Clone(d.Findings)
+	for i := range d.Findings {
+		d.Findings[i].Samples = nil
+	}
 	return d
 }
 
@@ -70,7 +91,7 @@ func sum(amounts ...money.Amount) Dollars {
 	return Dollars{amount: total, known: err == nil}
 }
 
-func (d *Dollars) add(v money.Amount) {
+func (d *Dollars) Add(v money.Amount) {
 	if d.known {
 		*d = sum(d.amount, v)
 	}
@@ -88,7 +109,7 @@ func sorted(list []string) []string {
 	return slices.Compact(out)
 }
 
-func (d *Document) cost(a *round.Result) {
+func (d *Scan) cost(a *round.Result) {
 	d.MonthlyCostUSD = known(a.Totals.Cost, a.Totals.Unpriced == 0)
 	switch {
 	case !d.MonthlyCostUSD.Known():
@@ -99,7 +120,7 @@ func (d *Document) cost(a *round.Result) {
 }
 
 // waste shows what was wasted over the window, and what the findings waste now.
-func (d *Document) waste(a *round.Result) {
+func (d *Scan) waste(a *round.Result) {
 	unknown, unmeasured := 0, 0
 	for _, f := range a.Findings {
 		if f.WasteUnknown {
@@ -118,25 +139,24 @@ func (d *Document) waste(a *round.Result) {
 		d.MonthlyWasteNote = "usage was read over no window"
 		return
 	}
-	without := ""
-	if unknown > 0 {
-		without = "without " + money.Counted(unknown, "finding") + " on resources that have no price"
-	}
 	complete := w.UnknownAtMostUSD.Known() || w.TotalUSD.Or(0) != 0
 	if d.MonthlyWasteUSD = known(a.Totals.Waste, complete && unknown == 0); !complete {
-		d.MonthlyWasteNote = "nothing that ran in the last " + w.span() + " has a price"
+		d.MonthlyWasteNote = "nothing that ran in the last " + w.Span() + " has a price"
 		return
 	}
-	d.MonthlyWasteNote = joined(", ", "over the last "+w.span(), without)
+	d.MonthlyWasteNote = "over the last " + w.Span()
+	if unknown > 0 {
+		d.MonthlyWasteNote += ", without " + money.Counted(unknown, "finding") + " on resources that have no price"
+	}
 }
 
-func newWindow(c *ledger.Costs) *Window {
+func newWindow(c *ledger.Costs) *ScanWindow {
 	if c == nil {
 		return nil
 	}
 	t := c.Total
 	dollars := func(v ledger.Dollars) Dollars { return USD(money.Amount(v)) }
-	w := &Window{From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: dollars(t.Used), StarvedUSD: dollars(t.Starved), WarmingUSD: dollars(t.Warming),
+	w := &ScanWindow{From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: dollars(t.Used), StarvedUSD: dollars(t.Starved), WarmingUSD: dollars(t.Warming),
 		WastedUSD: dollars(t.Wasted), UnmeasuredUSD: dollars(t.CannotJudge), OtherUSD: dollars(t.Other), TotalUSD: dollars(t.Amount),
 		UnknownSeconds: t.UnknownSeconds, UnknownReason: t.AtMostReason}
 	if t.AtMost != nil {
@@ -145,12 +165,12 @@ func newWindow(c *ledger.Costs) *Window {
 	return w
 }
 
-func (d *Document) categories(a *round.Result, m *meters) {
+func (d *Scan) categories(a *round.Result, m *meters) {
 	if b := a.Billing; b != nil {
 		total := USD(b.Total)
 		d.MonthlyBilledUSD = &total
 		for _, name := range billedNames {
-			*d.Categories.named(name) = USD(b.ByCategory[name])
+			*d.Categories.Named(name) = USD(b.ByCategory[name])
 		}
 		of := fmt.Sprintf("of the bill %s, %s to %s, at effective cost, brought to a month", valid(b.Source), b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
 		d.CategoriesNotes = map[string]string{"all": of, round.CategoryNetwork: "on a bill it is among overhead and egress",
@@ -163,9 +183,9 @@ func (d *Document) categories(a *round.Result, m *meters) {
 			continue
 		}
 		amount, missing := a.Totals.ByCategory[name], m.unpricedIn[name]
-		*d.Categories.named(name) = known(amount, missing == 0)
+		*d.Categories.Named(name) = known(amount, missing == 0)
 		if missing > 0 {
-			d.CategoriesNotes[name] = "without " + money.Counted(missing, "meter") + " that " + verb(missing, "has", "have") + " no price"
+			d.CategoriesNotes[name] = "without " + money.Counted(missing, "unpriced meter")
 		}
 	}
 }
@@ -176,7 +196,7 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		ID: valid(f.ID), Rule: valid(f.Rule), Step: int(f.Step), Because: valid(f.Because),
 		MonthlyWasteUSD: USD(f.Waste), Confidence: f.Confidence, Overlaps: valid(f.Overlaps),
 		Evidence: make([]Evidence, 0, len(f.Evidence)),
-		Fix: Fix{Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change, Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
+		Fix: FindingFix{Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change, Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
 			Undo: f.Fix.Undo, Note: valid(f.Fix.Note)},
 	}
 	if f.Resource != nil {
@@ -223,7 +243,7 @@ func costOf(f *finding.Finding, charges []ledger.Charge) (Dollars, string) {
 	for _, c := range charges {
 		switch {
 		case c.Unpriced == "" && total.known:
-			total.add(c.ListCost)
+			total.Add(c.ListCost)
 		case c.Unpriced == "":
 			total = USD(c.ListCost)
 		case why != "":
@@ -263,14 +283,14 @@ func newEvidence(e usage.Evidence) Evidence {
 }
 
 // savings sums up what the fixes save, by step and in all.
-func savings(findings []Finding, a *round.Result) ([]Step, Totals) {
-	steps := make([]Step, 0, len(a.Totals.BySteps))
-	t := Totals{MonthlySavingsUSD: USD(0), SavingsUpperBoundUSD: USD(0)}
+func savings(findings []Finding, a *round.Result) ([]ScanStep, ScanTotals) {
+	steps := make([]ScanStep, 0, len(a.Totals.BySteps))
+	t := ScanTotals{MonthlySavingsUSD: USD(0), SavingsUpperBoundUSD: USD(0)}
 	for _, s := range a.Totals.BySteps {
 		if s.Step < finding.StepMeasure || s.Step > finding.StepCommit {
 			continue
 		}
-		step := Step{
+		step := ScanStep{
 			Step: int(s.Step), Name: s.Step.String(), Findings: s.Findings, SavingsUnknown: s.Unknown, Risk: s.Risk,
 			MonthlyWasteUSD: USD(0), MonthlySavingsUSD: known(s.Savings, s.Unknown < s.Findings), SavingsUpperBoundUSD: sum(s.Savings, s.UpTo),
 		}
@@ -279,7 +299,7 @@ func savings(findings []Finding, a *round.Result) ([]Step, Totals) {
 			if f.Step != step.Step {
 				continue
 			}
-			step.MonthlyWasteUSD.add(f.MonthlyWasteUSD.Or(0))
+			step.MonthlyWasteUSD.Add(f.MonthlyWasteUSD.Or(0))
 			if !f.MonthlyWasteUSD.Known() {
 				unpriced++
 			}
@@ -290,11 +310,11 @@ func savings(findings []Finding, a *round.Result) ([]Step, Totals) {
 		step.MonthlyWasteUSD = known(step.MonthlyWasteUSD.Or(0), unpriced == 0)
 		steps = append(steps, step)
 		t.SavingsUnknown += s.Unknown
-		t.MonthlySavingsUSD.add(s.Savings)
+		t.MonthlySavingsUSD.Add(s.Savings)
 		if !step.SavingsUpperBoundUSD.Known() {
 			t.SavingsUpperBoundUSD = Dollars{}
 		}
-		t.SavingsUpperBoundUSD.add(step.SavingsUpperBoundUSD.Or(0))
+		t.SavingsUpperBoundUSD.Add(step.SavingsUpperBoundUSD.Or(0))
 	}
 	if t.SavingsUnknown > 0 && t.SavingsUnknown == len(findings) {
 		t.MonthlySavingsUSD = known(t.MonthlySavingsUSD.Or(0), false)
@@ -302,11 +322,11 @@ func savings(findings []Finding, a *round.Result) ([]Step, Totals) {
 	return steps, t
 }
 
-func owners(a *round.Result, m *meters) []Owner {
-	out := make([]Owner, 0, len(a.Totals.ByOwner))
+func owners(a *round.Result, m *meters) []OwnerCost {
+	out := make([]OwnerCost, 0, len(a.Totals.ByOwner))
 	for _, o := range a.Totals.ByOwner {
 		complete := m.unpricedOf[o.Team] == 0
-		out = append(out, Owner{
+		out = append(out, OwnerCost{
 			Team: valid(o.Team), Resources: o.Resources,
 			MonthlyCostUSD: known(o.Cost, complete), MonthlyWasteUSD: known(o.Waste, complete || o.Cost != 0),
 		})
@@ -319,7 +339,7 @@ func calls(list []round.Calls) ([]APICall, Dollars) {
 	out := make([]APICall, 0, len(list))
 	for _, c := range list {
 		out = append(out, APICall{API: valid(c.API), Count: c.Count, Units: c.Units, CostUSD: USD(c.Cost)})
-		total.add(c.Cost)
+		total.Add(c.Cost)
 	}
 	slices.SortStableFunc(out, func(x, y APICall) int {
 		return cmp.Or(cmp.Compare(y.CostUSD.amount, x.CostUSD.amount), cmp.Compare(x.API, y.API), cmp.Compare(x.Count, y.Count))
@@ -327,16 +347,16 @@ func calls(list []round.Calls) ([]APICall, Dollars) {
 	return out, total
 }
 
-func billed(b *round.Billed) *Billed {
+func billed(b *round.Billed) *ScanBilled {
 	if b == nil {
 		return nil
 	}
-	out := &Billed{Start: b.Start.UTC(), End: b.End.UTC(), TotalUSD: USD(b.Total), Source: valid(b.Source),
+	out := &ScanBilled{Start: b.Start.UTC(), End: b.End.UTC(), TotalUSD: USD(b.Total), Source: valid(b.Source),
 		NotCoveredUSD: USD(0), ByService: make([]BilledService, 0, len(b.ByService))}
 	for _, s := range b.ByService {
 		out.ByService = append(out.ByService, BilledService{Service: valid(s.Service), CostUSD: USD(s.Cost), NotCovered: s.NotCovered})
 		if s.NotCovered {
-			out.NotCoveredUSD.add(s.Cost)
+			out.NotCoveredUSD.Add(s.Cost)
 		}
 	}
 	slices.SortStableFunc(out.ByService, func(x, y BilledService) int {
