@@ -43,6 +43,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 --enforce it makes them.`,
 		Example: `  curfew fix 9c6e
   curfew fix 9c6e --enforce
+  curfew fix 9c6e --enforce --github            in a workflow: a review of the pull request approves
   curfew fix --undo 4f1c2a
   curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {
@@ -53,6 +54,8 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 				return err
 			}
 			switch {
+			case f.github && (!f.enforce || len(f.undo) > 0):
+				return usageError("--github goes with curfew fix FINDING --enforce: it asks a pull request for the approval")
 			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
 				return usageError("--dry-run and --enforce say the opposite")
 			case len(f.undo) > 0 && len(ids) > 0:
@@ -74,6 +77,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` shows; with --enforce take it back; repeatable")
 	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
+	fl.BoolVar(&f.github, "github", false, "in a workflow: post the plan to the pull request, and count its reviews")
 	f.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
 	return c
