@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -45,7 +46,7 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	use, err := ledgerHours(t.Context(), s, since, until)
+	use, err := accountplan.Hours(t.Context(), s.Ledger(), since, until)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 	if len(p.Commitments) != 1 || p.Commitments[0].Key != "p4d.24xlarge/us-east-2" || p.Commitments[0].Quantity != 1 || p.Commitments[0].Term != 36 || p.Commitments[0].History != 70*24 {
 		t.Fatalf("the plan is %+v", p)
 	}
-	if c := p.Commitments[0]; !c.Advised || c.Risk == nil || c.Risk.PerYear != leavesMiddle {
+	if c := p.Commitments[0]; !c.Advised || c.Risk == nil || c.Risk.PerYear != 0.35 {
 		t.Errorf("on 70 days: advised %v, %q, %+v", c.Advised, c.Why, c.Risk)
 	}
 	if notes := strings.Join(p.Assumptions, "; "); !strings.Contains(notes, "OpenCost") || !strings.Contains(notes, "2024-01-01") {
@@ -228,7 +229,7 @@ func TestPlansFromTheLedger(t *testing.T) {
 		if code != ExitDone {
 			t.Fatalf("plan %s: exit %d: %s", verb, code, errs)
 		}
-		var doc struct{ Groups []ledgerGroup }
+		var doc struct{ Groups []accountplan.Group }
 		if err := json.Unmarshal([]byte(out), &doc); err != nil {
 			t.Fatal(err)
 		}

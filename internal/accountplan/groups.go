@@ -1,4 +1,4 @@
-package cli
+package accountplan
 
 import (
 	"cmp"
@@ -6,19 +6,26 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// ledgerGroup is machines of one owner, purpose, type and region, as the ledger saw them.
-type ledgerGroup struct {
+// Groups says how many machines of each group are needed, in the shape of its JSON.
+type Groups struct {
+	Schema      string    `json:"schema"`
+	Since       time.Time `json:"since"`
+	Until       time.Time `json:"until"`
+	Groups      []Group   `json:"groups"`
+	Assumptions []string  `json:"assumptions"`
+}
+
+// Group is the machines of one owner, purpose, type and region in the ledger.
+type Group struct {
 	Team    string `json:"team,omitempty"`
 	Project string `json:"project,omitempty"`
 	Purpose string `json:"purpose,omitempty"`
@@ -42,15 +49,14 @@ type machineHour struct {
 	resource string
 }
 
-// ledgerGroups counts by hour the machines that ran and those that worked. A machine that
-// worked at all in an hour works in it, and what is not known to rest works. Target is the
-// share of the needed machines that may work at once; 1 leaves none to spare.
-func ledgerGroups(ctx context.Context, s *store.Store, since, until time.Time, purpose inventory.Purpose, target float64) ([]ledgerGroup, error) {
+// groups counts the machines that ran and those that worked in each hour. A machine that
+// worked for a part of an hour counts for that hour, and unknown duty counts as work.
+func groups(ctx context.Context, s sums, since, until time.Time, purpose inventory.Purpose, target float64) ([]Group, error) {
 	filter := ledger.Filter{{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}}, {By: ledger.ByKind, Values: []string{string(inventory.KindInstance)}}}
 	if purpose != "" {
 		filter = append(filter, ledger.Match{By: ledger.ByPurpose, Values: []string{string(purpose)}})
 	}
-	sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{Since: since, Until: until, Granularity: ledger.Hourly, Filter: filter,
+	all, err := s.Sums(ctx, ledger.SumQuery{Since: since, Until: until, Granularity: ledger.Hourly, Filter: filter,
 		By: []ledger.Dimension{ledger.ByTeam, ledger.ByProject, ledger.ByPurpose, ledger.ByType, ledger.ByRegion, ledger.ByResource, ledger.ByDuty}})
 	if err != nil {
 		return nil, fmt.Errorf("read the hours of machines: %w", err)
@@ -61,16 +67,16 @@ func ledgerGroups(ctx context.Context, s *store.Store, since, until time.Time, p
 		running          map[time.Time]int64 // seconds of machines
 		ran, worked      map[time.Time]int
 	}
-	groups, ran, worked := map[[5]string]*total{}, map[machineHour]bool{}, map[machineHour]bool{}
-	for _, sum := range sums {
+	totals, ran, worked := map[[5]string]*total{}, map[machineHour]bool{}, map[machineHour]bool{}
+	for _, sum := range all {
 		if sum.Key[3] == "" || sum.Sums.Seconds <= 0 {
 			continue // what is billed by the day, and what has no price
 		}
 		h := machineHour{[5]string(sum.Key[:5]), sum.Period.UTC(), sum.Key[5]}
-		t := groups[h.group]
+		t := totals[h.group]
 		if t == nil {
 			t = &total{running: map[time.Time]int64{}, ran: map[time.Time]int{}, worked: map[time.Time]int{}}
-			groups[h.group] = t
+			totals[h.group] = t
 		}
 		t.seconds += sum.Sums.Seconds
 		t.running[h.hour] += sum.Sums.Seconds
@@ -92,9 +98,9 @@ func ledgerGroups(ctx context.Context, s *store.Store, since, until time.Time, p
 			t.worked[h.hour]++
 		}
 	}
-	var out []ledgerGroup
-	for k, t := range groups {
-		g := ledgerGroup{Team: k[0], Project: k[1], Purpose: k[2], Type: k[3], Region: k[4], UnknownShare: float64(t.unknown) / float64(t.seconds)}
+	var out []Group
+	for k, t := range totals {
+		g := Group{Team: k[0], Project: k[1], Purpose: k[2], Type: k[3], Region: k[4], UnknownShare: float64(t.unknown) / float64(t.seconds)}
 		for hour, n := range t.ran {
 			g.Machines, g.Working = max(g.Machines, n), max(g.Working, t.worked[hour])
 		}
@@ -113,60 +119,30 @@ func ledgerGroups(ctx context.Context, s *store.Store, since, until time.Time, p
 		g.SavingUSD = saved.Cents()
 		out = append(out, g)
 	}
-	slices.SortFunc(out, func(a, b ledgerGroup) int {
+	slices.SortFunc(out, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(b.Machines-b.Needed, a.Machines-a.Needed), cmp.Compare(a.Team, b.Team), cmp.Compare(a.Project, b.Project),
 			cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Region, b.Region))
 	})
 	return out, nil
 }
 
-// planLedger shows how many machines of each group do, by the duty that the ledger keeps.
-func (a *app) planLedger(ctx context.Context, verb, schema string, period periodFlags, output string, purpose inventory.Purpose, target float64) error {
-	cfg, err := a.config()
+// FromLedger says how many machines of each group are needed by the duty in the ledger from
+// since to until, for one purpose or for all where it is empty. Target is the largest share
+// of the needed machines that may work at once, over 0 and at most 1. Schema is that of the
+// planner that asks.
+func FromLedger(ctx context.Context, s sums, schema string, since, until time.Time, purpose inventory.Purpose, target float64) (Groups, error) {
+	all, err := groups(ctx, s, since, until, purpose, target)
 	if err != nil {
-		return err
+		return Groups{}, err
 	}
-	since, until, err := period.bounds(a.Now())
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	groups, err := ledgerGroups(ctx, s, since, until, purpose, target)
-	if err != nil {
-		return err
-	}
-	if len(groups) == 0 {
-		what := map[bool]string{true: "a machine", false: "a machine with purpose " + string(purpose)}[purpose == ""]
-		return &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan %s: the ledger has no hour of %s from %s to %s; passes of curfew scan fill it",
-			verb, what, since.Format(time.DateOnly), until.Format(time.DateOnly))}
-	}
-	doc := struct {
-		Schema      string        `json:"schema"`
-		Since       time.Time     `json:"since"`
-		Until       time.Time     `json:"until"`
-		Groups      []ledgerGroup `json:"groups"`
-		Assumptions []string      `json:"assumptions"`
-	}{schema, since, until, groups, []string{
+	out := Groups{schema, since, until, all, []string{
 		"machines of one owner, purpose, type and region can do each other's work",
 		"a machine that worked at all in an hour works in that hour; what is not known to rest counts as work",
 		"the ledger keeps what machines did, not how much of a GPU or its memory they used: it says how many are too many, not which smaller type fits nor that more are needed; --from scan does",
 		"the dollars are those of the machine hours beyond what is needed, at the price that the ledger charged, scaled to a month; hours without a price, or that no pass saw, are not counted",
 	}}
 	if target < 1 {
-		doc.Assumptions = append(doc.Assumptions, "at most "+percent(target)+" of the machines that stay work at once")
+		out.Assumptions = append(out.Assumptions, "at most "+usage.Number(100*target, 1)+" % of the machines that stay work at once")
 	}
-	return a.show(output, doc, func() report.Sheet {
-		s := report.Sheet{Verb: "plan " + verb, Title: plural(int64(len(groups)), "group of machines", "groups of machines") + " in the ledger", Assumptions: doc.Assumptions}
-		g := report.Grid{Title: "machines, the most in one hour", Head: []string{"team", "purpose", "type", "region", "ran", "worked", "needed", "not known", "saves a month"},
-			Right: []bool{false, false, false, false, true, true, true, true, true}}
-		for _, x := range groups {
-			g.Rows = append(g.Rows, []string{x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed), percent(x.UnknownShare), "$" + x.SavingUSD})
-		}
-		s.Tables = append(s.Tables, g)
-		return s
-	})
+	return out, nil
 }
