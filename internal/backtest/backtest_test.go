@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func replayed(t testing.TB, text string, p Params) Report {
@@ -279,8 +279,8 @@ func TestRunErrors(t *testing.T) {
 // TestDeciders replays what decides alongside the baselines.
 func TestDeciders(t *testing.T) {
 	p := params(2 * time.Minute)
-	var fleet Fleet
-	p.Deciders = []Named{{"mine", func(f Fleet) Decider { fleet = f; return patient{90 * time.Second} }}}
+	var fleet learn.Fleet
+	p.Deciders = []learn.Named{{Name: "mine", New: func(f learn.Fleet) learn.Decider { fleet = f; return patient{90 * time.Second} }}}
 	p.Baselines = false
 	p.Only = func(resource string) bool { return resource != "r001" }
 	r := replayed(t, csvOf(rowsOf("#.....#", "......", "#..#")), p)
@@ -289,23 +289,5 @@ func TestDeciders(t *testing.T) {
 	}
 	if len(fleet.Resources) != 2 || fleet.Resources[1].Name != "r002" || fleet.RestartCost != 2*time.Minute || fleet.Step != time.Minute {
 		t.Errorf("the fleet is %+v", fleet)
-	}
-}
-
-func TestClass(t *testing.T) {
-	tests := []struct {
-		name string
-		d    *usage.Description
-		want string
-	}{
-		{"nothing said", nil, "instance//experimentation/"},
-		{"all said", &usage.Description{Kind: "node", Type: "p4d.24xlarge", Purpose: "training", Team: "vision"}, "node/p4d.24xlarge/training/vision"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := (Resource{Description: test.d}).Class(); got != test.want {
-				t.Errorf("class %q, want %q", got, test.want)
-			}
-		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -19,7 +20,7 @@ type Report struct {
 	// and as evidence for a threshold; with the baselines only.
 	Waits []Wait `json:"waits,omitempty"`
 	// Learned is what the rule learned had made of the trace by its end.
-	Learned []Weight `json:"learned,omitempty"`
+	Learned []learn.Weight `json:"learned,omitempty"`
 	// ByOwner is what policies and what learns would have done for each team and
 	// user, where the trace names them, rule by rule, the largest saving first.
 	ByOwner []Owned `json:"by_owner,omitempty"`
@@ -114,8 +115,8 @@ const deadmanAfter = 12 * time.Hour
 // replay runs every rule over the trace.
 func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	sum := t.totals()
-	oracle := func(r rests) tally { return r.oracle(t.step, t.restart) }
-	w := writer{trace: t, sum: sum, oracle: oracle(sum.rests), p: p}
+	oracle := func(r learn.Periods) learn.Tally { return r.PerfectForesight(t.step, t.restart) }
+	w := writer{trace: t, sum: sum, oracle: oracle(sum.Periods), p: p}
 	w.Report = Report{Schema: Schema, Trace: t.describe(p, sum)}
 	if p.Policies != nil {
 		for _, policy := range p.Policies.Policies {
@@ -137,7 +138,7 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	if u := w.Report.Trace.Unpriced; u > 0 && u < w.Report.Trace.Resources {
 		w.Notes = append(w.Notes, fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one price for all.", u, w.Report.Trace.Resources))
 	}
-	fleet := Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
+	fleet := learn.Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
 	for _, d := range p.Deciders {
 		got, err := t.follow(ctx, d.New(fleet), w.draws(), nil)
 		if err := w.rule(d.Name, got, err); err != nil {
@@ -149,27 +150,27 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	}
 	for _, f := range fixedWaits {
 		wait := micros(f.wait)
-		if err := w.add(f.name, &wait, sum.each(func(r rests) tally { return r.fixed(wait, t.step, t.restart) })); err != nil {
+		if err := w.add(f.name, &wait, sum.each(func(r learn.Periods) learn.Tally { return r.Fixed(wait, t.step, t.restart) })); err != nil {
 			return Report{}, err
 		}
 	}
-	deadman := make([]tally, len(t.tracks))
+	deadman := make([]learn.Tally, len(t.tracks))
 	for i, track := range t.tracks {
 		track.deadman(micros(deadmanAfter), t.step, t.restart, &deadman[i])
 	}
 	if err := w.add("deadman-12h", nil, sum.split(deadman)); err != nil {
 		return Report{}, err
 	}
-	wait, _ := sum.bestFixed(t.step, t.restart)
-	if err := w.add("best-fixed", &wait, sum.each(func(r rests) tally { return r.fixed(wait, t.step, t.restart) })); err != nil {
+	wait, _ := sum.BestFixed(t.step, t.restart)
+	if err := w.add("best-fixed", &wait, sum.each(func(r learn.Periods) learn.Tally { return r.Fixed(wait, t.step, t.restart) })); err != nil {
 		return Report{}, err
 	}
-	learner := newLearned(fleet)
+	learner := learn.NewLearned(fleet)
 	learned, err := t.follow(ctx, learner, w.draws(), nil)
 	if err := w.rule("learned", learned, err); err != nil {
 		return Report{}, err
 	}
-	w.Learned, w.Waits = learner.weigh(), t.waits(sum)
+	w.Learned, w.Waits = learner.Weights(), t.waits(sum)
 	return w.Report, w.add("oracle", nil, sum.each(oracle))
 }
 
@@ -181,7 +182,7 @@ func (t *trace) describe(p Params, sum totals) Trace {
 		StepSeconds: p.Format.Step.Seconds(), MedianStepSeconds: t.summary.Step.Seconds(),
 		RestartCostSeconds: p.RestartCost.Seconds(), IdleBelowPct: p.IdleBelow,
 	}
-	for _, n := range sum.rests {
+	for _, n := range sum.Periods {
 		d.Stretches += n
 	}
 	for _, h := range t.hourly {
@@ -201,7 +202,7 @@ type writer struct {
 	Report
 	trace  *trace
 	sum    totals
-	oracle tally
+	oracle learn.Tally
 	p      Params
 }
 
@@ -246,44 +247,37 @@ func (w *writer) add(name string, wait *int64, got []share) error {
 // at least a step, up to the longest stretch.
 func (t *trace) waits(sum totals) []Wait {
 	var longest int64
-	for s := range sum.rests {
-		longest = max(longest, s.samples)
+	for s := range sum.Periods {
+		longest = max(longest, s.Samples)
 	}
 	var out []Wait
 	for k := int64(0); k < longest; k += max(1, k/8) {
-		got := sum.fixed(k*t.step, t.step, t.restart)
-		net := got.net(t.restart)
+		got := sum.Fixed(k*t.step, t.step, t.restart)
+		net := got.Net(t.restart)
 		out = append(out, Wait{
-			WaitSeconds: span(k * t.step).Seconds(), Restarts: got.restarts, ReleasedHours: hours(got.released),
+			WaitSeconds: span(k * t.step).Seconds(), Restarts: got.Restarts, ReleasedHours: hours(got.Released),
 			NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(sum.samples*t.step),
 		})
 	}
 	return out
 }
 
-func (t *trace) result(name string, sum totals, parts []share, oracle tally) (Result, error) {
+func (t *trace) result(name string, sum totals, parts []share, oracle learn.Tally) (Result, error) {
 	got := together(parts)
-	total, net := sum.samples*t.step, got.net(t.restart)
+	total, net := sum.samples*t.step, got.Net(t.restart)
 	r := Result{
 		Name: name, ResourceHours: hours(total), IdleHours: hours(sum.idle * t.step),
-		ReleasedHours: hours(got.released), Restarts: got.restarts, RestartHours: hours(got.restarts * t.restart),
+		ReleasedHours: hours(got.Released), Restarts: got.Restarts, RestartHours: hours(got.Restarts * t.restart),
 		NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(total),
-		CutShort: got.cutShort, UnknownHours: hours(sum.unknown),
+		CutShort: got.Interrupted, UnknownHours: hours(sum.unknown),
 	}
-	if best := oracle.net(t.restart); best > 0 {
+	if best := oracle.Net(t.restart); best > 0 {
 		share := float64(net) / float64(best)
 		r.OfOracle = &share
 	}
 	var err error
 	r.CostUSD, r.SavedUSD, err = t.dollars(parts)
 	return r, err
-}
-
-// Weight is what the learner made of one feature: over 0 speaks for holding an idle
-// resource, under 0 for letting it go.
-type Weight struct {
-	Feature string  `json:"feature"`
-	Weight  float64 `json:"weight"`
 }
 
 // obey completes the result of a policy.

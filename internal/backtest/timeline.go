@@ -67,7 +67,7 @@ func (t *trace) timeline(rule string, got outcome, limit int) *Timeline {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(got.by[b].net(t.restart), got.by[a].net(t.restart))
+		return cmp.Compare(got.by[b].Net(t.restart), got.by[a].Net(t.restart))
 	})
 	order = order[:min(limit, maxDrawn, len(order))]
 	row := map[int][]release{}
@@ -91,8 +91,8 @@ func (t *trace) timeline(rule string, got outcome, limit int) *Timeline {
 			p.paint(drawnReleased, r.from, r.to)
 		}
 		out.Resources = append(out.Resources, Drawn{
-			Resource: t.resources[i].Name, Team: t.resources[i].owner().team, User: t.resources[i].owner().user,
-			NetSavedHours: hours(got.by[i].net(t.restart)), Restarts: got.by[i].restarts, Spans: p.spans(),
+			Resource: t.resources[i].Name, Team: ownerOf(t.resources[i]).team, User: ownerOf(t.resources[i]).user,
+			NetSavedHours: hours(got.by[i].Net(t.restart)), Restarts: got.by[i].Restarts, Spans: p.spans(),
 		})
 	}
 	return out
