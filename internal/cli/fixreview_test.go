@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // TestAReviewApprovesAFix: the plan of a fix is a comment of the pull request, and the
