@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
-	documents "github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 //go:embed backtest.html.tmpl
@@ -32,7 +32,7 @@ var backtestPage = template.Must(template.New("backtest").Funcs(template.FuncMap
 
 // backtestView is what the page shows.
 type backtestView struct {
-	*documents.Backtest
+	*view.Backtest
 	Style    template.CSS
 	Title    string
 	Headline string
@@ -52,7 +52,7 @@ type backtestView struct {
 // BacktestHTML writes a replay as one self-contained page: it refers to no other host and
 // runs no script. Pictures of when resources were let go need [backtest.Params.Draw], those of
 // thresholds the baselines.
-func BacktestHTML(w io.Writer, r documents.Backtest) error {
+func BacktestHTML(w io.Writer, r view.Backtest) error {
 	if len(r.Results) == 0 {
 		return fmt.Errorf("render the backtest of %s as HTML: nothing was replayed", r.Trace.Name)
 	}

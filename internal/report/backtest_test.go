@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
-	documents "github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // traceOf writes patterns, one a machine, as recorded usage: '.' is an idle minute and '#' a
@@ -78,7 +78,7 @@ func replayed(t testing.TB, trace string, p backtest.Params) backtest.Report {
 func rendered(t testing.TB, r backtest.Report) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := BacktestHTML(&b, documents.NewBacktest(r)); err != nil {
+	if err := BacktestHTML(&b, view.NewBacktest(r)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -138,7 +138,7 @@ func TestPageWithoutMuch(t *testing.T) {
 			}
 		})
 	}
-	if err := BacktestHTML(&bytes.Buffer{}, documents.Backtest{}); err == nil {
+	if err := BacktestHTML(&bytes.Buffer{}, view.Backtest{}); err == nil {
 		t.Error("a report of nothing is rendered")
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	safe "github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
-	documents "github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Backtest writes a replay for a terminal of a width in columns; 0 is no terminal.
-func Backtest(out io.Writer, r documents.Backtest, width int) error {
+func Backtest(out io.Writer, r view.Backtest, width int) error {
 	seconds := func(s float64) string { return time.Duration(s * float64(time.Second)).String() }
 	safe.Fprintf(out, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, money.Thousands(int64(r.Trace.Resources)),
 		money.Thousands(r.Trace.Samples), seconds(r.Trace.StepSeconds), seconds(r.Trace.RestartCostSeconds))
@@ -94,7 +94,7 @@ func savedText(usd *string) string {
 }
 
 // Tune writes what was learned, from how much history, and its savings.
-func Tune(b io.Writer, r documents.Tune) error {
+func Tune(b io.Writer, r view.Tune) error {
 	seconds := func(s float64) string { return usage.Span(time.Duration(s * float64(time.Second))) }
 	fmt.Fprintf(b, "learned from %d resources and %d rests; a restart costs %s\n\n", r.Trace.Resources, r.Trace.IdlePeriods, seconds(r.Trace.RestartCostSeconds))
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)

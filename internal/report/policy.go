@@ -12,11 +12,11 @@ import (
 
 	safe "github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
-	documents "github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // PolicyCheck writes the warnings about policies, and what they could act on.
-func PolicyCheck(w io.Writer, doc documents.PolicyCheck) error {
+func PolicyCheck(w io.Writer, doc view.PolicyCheck) error {
 	for _, c := range doc.Warnings {
 		safe.Fprintf(w, "%s:%d: policy %s: %s\n", c.File, c.Line, c.Policy, c.Message)
 	}
@@ -39,7 +39,7 @@ func PolicyCheck(w io.Writer, doc documents.PolicyCheck) error {
 }
 
 // PolicyTest writes the outcome of every case.
-func PolicyTest(w io.Writer, doc documents.PolicyTest) error {
+func PolicyTest(w io.Writer, doc view.PolicyTest) error {
 	for _, c := range doc.Cases {
 		if c.Passed {
 			safe.Fprintf(w, "ok    %s: %s\n", c.File, c.Name)
@@ -56,7 +56,7 @@ func PolicyTest(w io.Writer, doc documents.PolicyTest) error {
 
 // PolicyExplain writes what every policy answers about a resource, for a terminal of a
 // width in columns; 0 is no terminal.
-func PolicyExplain(w io.Writer, doc documents.PolicyExplain, width int) error {
+func PolicyExplain(w io.Writer, doc view.PolicyExplain, width int) error {
 	safe.Fprintf(w, "%s %s %s   %s\n", doc.Kind, doc.Type, doc.Name, doc.Region)
 	if d := doc.Duty; d != nil {
 		safe.Fprintf(w, "  duty: %s for %s: %s\n", d.State, usage.Span(d.Lasting()), d.Why)
