@@ -27,9 +27,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Schema names the shape of a [Report] in JSON.
-const Schema = "curfew.backtest/v1"
-
 // Params says how a trace is read and what a restart costs.
 type Params struct {
 	// Format says how to read the trace. Its Step is the time one sample stands for

@@ -151,7 +151,7 @@ func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
 			want.Add(switched(pattern, int64(after.Seconds()), int64(grace.Seconds())))
 		}
 		res := r.Results[0]
-		got := learn.Tally{Released: int64(math.Round(res.ReleasedHours*3600)) * 1e6, Restarts: res.Restarts, Interrupted: res.CutShort} // each return takes a microsecond
+		got := learn.Tally{Released: int64(math.Round(res.ReleasedHours*3600)) * 1e6, Restarts: res.Restarts, Interrupted: res.Interrupted} // each return takes a microsecond
 		if got != want {
 			t.Fatalf("a policy on an age of %s with a grace of %s does %+v, the switch %+v", after, grace, got, want)
 		}
@@ -195,8 +195,8 @@ func TestRecordedTrace(t *testing.T) {
 	}{{5 * time.Minute, 0.855}, {10 * time.Minute, 0.677}} {
 		p := params(test.restart)
 		learned := recorded(t, p).result(t, "learned")
-		if *learned.OfOracle < test.least-0.0005 {
-			t.Errorf("at a restart cost of %s learned saves %.4f of what the oracle does, want %v", test.restart, *learned.OfOracle, test.least)
+		if *learned.OfForesight < test.least-0.0005 {
+			t.Errorf("at a restart cost of %s learned saves %.4f of what the oracle does, want %v", test.restart, *learned.OfForesight, test.least)
 		}
 	}
 }

@@ -51,7 +51,8 @@ const (
 	drawnStates
 )
 
-var drawnNames = [drawnStates]string{"busy", "idle", "released", "unknown"}
+// States are the states of a [Span], in the order in which pictures draw them.
+var States = [drawnStates]string{"busy", "idle", "released", "unknown"}
 
 // Bounds of a picture: how many parts its length is divided into, and how many
 // resources it holds.
@@ -149,11 +150,11 @@ func (p *painter) spans() []Span {
 		}
 		from := p.from + int64(i)*p.width
 		to := instant(min(from+p.width, p.to))
-		if n := len(out); n > 0 && out[n-1].State == drawnNames[state] && out[n-1].To.Equal(instant(from)) {
+		if n := len(out); n > 0 && out[n-1].State == States[state] && out[n-1].To.Equal(instant(from)) {
 			out[n-1].To = to
 			continue
 		}
-		out = append(out, Span{drawnNames[state], instant(from), to})
+		out = append(out, Span{States[state], instant(from), to})
 	}
 	return out
 }

@@ -10,23 +10,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
-
-// TuneSchema names the shape of a [TuneReport] in JSON.
-const TuneSchema = "curfew.tune/v1"
 
 // TuneReport is what was learned from a trace, and what it would have saved.
 type TuneReport struct {
-	Schema string `json:"schema"`
-	Trace  Trace  `json:"trace"`
+	Trace Trace `json:"trace"`
 	// Fleet is what was learned of all resources together, Classes of each class, the
 	// one with most resources first.
 	Fleet   Tuned   `json:"fleet"`
@@ -34,9 +28,9 @@ type TuneReport struct {
 	// Tested is what the waits would have saved on stretches that they were not
 	// learned from; BreakEven is what always waiting for one restart cost would have,
 	// and Oracle what knowing the future would have.
-	Tested    Tested `json:"tested"`
-	BreakEven Tested `json:"break_even"`
-	Oracle    Tested `json:"oracle"`
+	Tested           Tested `json:"tested"`
+	BreakEven        Tested `json:"break_even"`
+	PerfectForesight Tested `json:"oracle"`
 }
 
 // Tuned is the wait of one class of resources.
@@ -52,7 +46,7 @@ type Tuned struct {
 	Team    string `json:"team,omitempty"`
 	// Resources, Stretches and EndedByWork are the history that there is of the class.
 	Resources   int   `json:"resources"`
-	Stretches   int64 `json:"stretches"`
+	IdlePeriods int64 `json:"stretches"`
 	EndedByWork int64 `json:"ended_by_work"`
 	// WaitSeconds is how long to wait before letting go, the grace included. Basis is
 	// whose history it rests on: "class", "fleet", or "break-even" where there is too
@@ -155,7 +149,7 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 	if len(u.classes) == 0 {
 		return nil, TuneReport{}, errors.New("all its resources are persistent, and no policy acts on those")
 	}
-	r := TuneReport{Schema: TuneSchema, Trace: t.describe(p, sum)}
+	r := TuneReport{Trace: t.describe(p, sum)}
 	var set policy.Set
 	var tested, breakEven, oracle []share
 	for _, c := range u.sorted() {
@@ -188,7 +182,7 @@ func (t *trace) tune(p Params) (*policy.Set, TuneReport, error) {
 	if r.BreakEven, err = t.tested(breakEven); err != nil {
 		return nil, TuneReport{}, err
 	}
-	if r.Oracle, err = t.tested(oracle); err != nil {
+	if r.PerfectForesight, err = t.tested(oracle); err != nil {
 		return nil, TuneReport{}, err
 	}
 	// Read back, because only what was read can be asked.
@@ -215,7 +209,7 @@ func (u *tuner) tuned(c *classHistory, got []share) (Tuned, error) {
 		WaitSeconds: span(wait).Seconds(), Basis: string(basis), Tested: tested,
 	}
 	for s, n := range c.All() {
-		out.Stretches += n
+		out.IdlePeriods += n
 		if s.Busy {
 			out.EndedByWork += n
 		}
@@ -282,29 +276,4 @@ func slug(s string) string {
 		return '-'
 	}, s)
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return c == '-' }), "-")
-}
-
-// Text says in a few lines what was learned, on what it rests, and what it would have
-// saved.
-func (r TuneReport) Text() string {
-	var b strings.Builder
-	seconds := func(s float64) string { return usage.Span(time.Duration(s * float64(time.Second))) }
-	fmt.Fprintf(&b, "learned from %d resources and %d rests; a restart costs %s\n\n", r.Trace.Resources, r.Trace.Stretches, seconds(r.Trace.RestartCostSeconds))
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "wait\tresting on\trests\tended by work\tsaved when tested\tclass")
-	for _, c := range append(slices.Clone(r.Classes), r.Fleet) {
-		name := learn.Class{Kind: inventory.Kind(c.Kind), Type: c.Type, Purpose: inventory.Purpose(c.Purpose), Team: c.Team}.String()
-		if c.Kind == "" {
-			name = "all together"
-		}
-		if c.Why != "" {
-			name += " (no policy: " + c.Why + ")"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s h, %s %%\t%s\n", seconds(c.WaitSeconds), c.Basis, c.Stretches, c.EndedByWork,
-			usage.Number(c.Tested.NetSavedHours, 1), usage.Number(100*c.Tested.NetSavedShare, 1), name)
-	}
-	_ = w.Flush() // a builder takes everything
-	fmt.Fprintf(&b, "\nwaiting for one restart cost saves %s h, knowing the future %s h\n",
-		usage.Number(r.BreakEven.NetSavedHours, 1), usage.Number(r.Oracle.NetSavedHours, 1))
-	return b.String()
 }
