@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -58,16 +59,16 @@ type demoDoc struct {
 
 // demoDollars is dollars by duty; what has no duty is under "none".
 type demoDollars struct {
-	Before   map[string]ledger.Dollars `json:"before_usd"`
-	After    map[string]ledger.Dollars `json:"after_usd"`
-	LastHour map[string]ledger.Dollars `json:"last_hour_usd"`
+	Before   map[string]costs.Dollars `json:"before_usd"`
+	After    map[string]costs.Dollars `json:"after_usd"`
+	LastHour map[string]costs.Dollars `json:"last_hour_usd"`
 	// UnknownHours are hours of meters without a price, which are in none of the dollars.
 	UnknownHours float64 `json:"unknown_hours"`
 }
 
 // spending is dollars of one resource by duty, and hours that have no price.
 type spending struct {
-	usd     map[string]ledger.Dollars
+	usd     map[string]costs.Dollars
 	unknown float64
 }
 
@@ -175,7 +176,7 @@ func (d *demoDay) run(ctx context.Context) (*demoDoc, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc.Ephemeral = demoDollars{Before: map[string]ledger.Dollars{}, After: map[string]ledger.Dollars{}, LastHour: map[string]ledger.Dollars{}}
+	doc.Ephemeral = demoDollars{Before: map[string]costs.Dollars{}, After: map[string]costs.Dollars{}, LastHour: map[string]costs.Dollars{}}
 	for _, m := range machines {
 		m.demoDollars = demoDollars{Before: before.of(m.Resource).usd, After: after.of(m.Resource).usd, LastHour: last.of(m.Resource).usd,
 			UnknownHours: before.of(m.Resource).unknown + after.of(m.Resource).unknown}
@@ -213,7 +214,7 @@ func pass(ctx context.Context, s round.Setting) (*round.Result, error) {
 
 // spent is what was charged between two times.
 func (d *demoDay) spent(ctx context.Context, since, until time.Time) (accounts, error) {
-	costs, err := ledger.Spent(ctx, d.store.Ledger(), ledger.Query{By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}, Since: since, Until: until})
+	costs, err := costs.Spent(ctx, d.store.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}, Since: since, Until: until})
 	if err != nil {
 		return nil, err
 	}
@@ -228,11 +229,11 @@ func (a accounts) of(resource string) *spending {
 	if s := a[resource]; s != nil {
 		return s
 	}
-	return &spending{usd: map[string]ledger.Dollars{}}
+	return &spending{usd: map[string]costs.Dollars{}}
 }
 
 // byResource are the rows of costs by resource, then by duty.
-func byResource(c *ledger.Costs) (accounts, error) {
+func byResource(c *costs.Costs) (accounts, error) {
 	out := accounts{}
 	for _, row := range c.Rows {
 		s := out.of(row.Key[0])
@@ -241,7 +242,7 @@ func byResource(c *ledger.Costs) (accounts, error) {
 		if row.Amount == 0 {
 			continue // without a price, or free
 		}
-		if err := add(s.usd, map[string]ledger.Dollars{first(row.Key[1], "none"): row.Amount}); err != nil {
+		if err := add(s.usd, map[string]costs.Dollars{first(row.Key[1], "none"): row.Amount}); err != nil {
 			return nil, err
 		}
 	}
@@ -249,13 +250,13 @@ func byResource(c *ledger.Costs) (accounts, error) {
 }
 
 // add adds dollars by duty to others.
-func add(to, more map[string]ledger.Dollars) error {
+func add(to, more map[string]costs.Dollars) error {
 	for duty, dollars := range more {
 		sum, err := money.Amount(to[duty]).Add(money.Amount(dollars))
 		if err != nil {
 			return err
 		}
-		to[duty] = ledger.Dollars(sum)
+		to[duty] = costs.Dollars(sum)
 	}
 	return nil
 }
