@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -110,7 +111,7 @@ type Result struct {
 	Charges  map[inventory.Ref][]ledger.Charge
 	// Window is what the account cost over the window of an audit, by team, as far as this
 	// round alone can tell: the waste of an audit. Nil without a window.
-	Window   *ledger.Costs
+	Window   *costs.Costs
 	Findings []finding.Finding
 	Totals   Totals
 	// Billing is what the supplied bill comes to; nil without one.
