@@ -15,6 +15,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -126,7 +127,7 @@ func saveInventory(dir, cloud string, audit *round.Result) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(doc) })
+	return daemon.ReplaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(doc) })
 }
 
 // resource is what was kept, with its owner by the tags of the configuration.

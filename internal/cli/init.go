@@ -16,6 +16,7 @@ import (
 
 	"github.com/curfew-dev/curfew/examples/policies"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -105,10 +106,10 @@ func (a *app) begin(b beginning, in io.Reader) error {
 	}
 	slices.Sort(written)
 	if err := os.MkdirAll(a.path("policies"), 0o755); err != nil { //nolint:gosec // others may read policies
-		return fmt.Errorf("write the policies: %w", unwrapPath(err))
+		return fmt.Errorf("write the policies: %w", daemon.Cause(err))
 	}
 	for _, name := range written {
-		err := replaceFile(a.path(name), func(w io.Writer) error { _, err := io.WriteString(w, files[name]); return err })
+		err := daemon.ReplaceFile(a.path(name), func(w io.Writer) error { _, err := io.WriteString(w, files[name]); return err })
 		if err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
