@@ -234,7 +234,7 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if err != nil {
 		return err
 	}
-	asker, err := a.asker(ctx, cfg, by)
+	asker, err := a.rt.Asker(ctx, cfg, by)
 	if err != nil {
 		return err
 	}

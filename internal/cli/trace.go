@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	priceaws "github.com/curfew-dev/curfew/internal/price/aws"
@@ -119,7 +120,7 @@ func writeDeeds(path string, deeds []backtest.Deed) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep what is released of the trace: %w", err)
 	}
-	return replaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(deeds) })
+	return daemon.ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(deeds) })
 }
 
 // ladderOf is the ladder of a trace: nobody is warned, and nothing but the trace changes.
