@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -88,15 +89,15 @@ func (d *demoDay) run(ctx context.Context) (*view.Demo, error) {
 		}
 		d.clock.Forward(next)
 	}
-	var costs [3]*ledger.Costs
+	var tables [3]*costs.Costs
 	for i, span := range [3][2]time.Time{{from.Add(-oneDay), from}, {from, until}, {until.Add(-time.Hour), until}} {
 		var err error
-		costs[i], err = ledger.Spent(ctx, d.store.Ledger(), ledger.Query{By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}, Since: span[0], Until: span[1]})
+		tables[i], err = costs.Spent(ctx, d.store.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}, Since: span[0], Until: span[1]})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return doc, doc.Charge(costs[0], costs[1], costs[2])
+	return doc, doc.Charge(tables[0], tables[1], tables[2])
 }
 
 // pass makes one pass, whose charges have to be kept.

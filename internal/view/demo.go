@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -35,9 +35,9 @@ type Demo struct {
 
 // DemoDollars is dollars by duty; costs without a duty are under "none".
 type DemoDollars struct {
-	Before   map[string]ledger.Dollars `json:"before_usd"`
-	After    map[string]ledger.Dollars `json:"after_usd"`
-	LastHour map[string]ledger.Dollars `json:"last_hour_usd"`
+	Before   map[string]costs.Dollars `json:"before_usd"`
+	After    map[string]costs.Dollars `json:"after_usd"`
+	LastHour map[string]costs.Dollars `json:"last_hour_usd"`
 	// UnknownHours are hours of meters without a price; no dollars contain them.
 	UnknownHours float64 `json:"unknown_hours"`
 }
@@ -118,18 +118,18 @@ func (d *Demo) Act(ref inventory.Ref, done DemoDone, acted bool) {
 
 // Charge adds the costs of the day before, of the day and of its last hour, each by resource
 // and duty, and puts the machines in the order of their references.
-func (d *Demo) Charge(before, after, lastHour *ledger.Costs) error {
+func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
 	d.Ephemeral = newDemoDollars()
 	for _, part := range []struct {
-		costs *ledger.Costs
-		of    func(*DemoDollars) map[string]ledger.Dollars
+		table *costs.Costs
+		of    func(*DemoDollars) map[string]costs.Dollars
 		hours bool
 	}{
-		{before, func(x *DemoDollars) map[string]ledger.Dollars { return x.Before }, true},
-		{after, func(x *DemoDollars) map[string]ledger.Dollars { return x.After }, true},
-		{lastHour, func(x *DemoDollars) map[string]ledger.Dollars { return x.LastHour }, false},
+		{before, func(x *DemoDollars) map[string]costs.Dollars { return x.Before }, true},
+		{after, func(x *DemoDollars) map[string]costs.Dollars { return x.After }, true},
+		{lastHour, func(x *DemoDollars) map[string]costs.Dollars { return x.LastHour }, false},
 	} {
-		for _, row := range part.costs.Rows {
+		for _, row := range part.table.Rows {
 			i, known := d.index[row.Key[0]]
 			if !known {
 				continue
@@ -151,7 +151,7 @@ func (d *Demo) Charge(before, after, lastHour *ledger.Costs) error {
 				if err != nil {
 					return err
 				}
-				to[duty] = ledger.Dollars(dollars)
+				to[duty] = costs.Dollars(dollars)
 			}
 		}
 	}
@@ -160,5 +160,5 @@ func (d *Demo) Charge(before, after, lastHour *ledger.Costs) error {
 }
 
 func newDemoDollars() DemoDollars {
-	return DemoDollars{Before: map[string]ledger.Dollars{}, After: map[string]ledger.Dollars{}, LastHour: map[string]ledger.Dollars{}}
+	return DemoDollars{Before: map[string]costs.Dollars{}, After: map[string]costs.Dollars{}, LastHour: map[string]costs.Dollars{}}
 }
