@@ -68,7 +68,7 @@ type WhyNot struct {
 	Hours     float64 `json:"hours"`
 }
 
-// obeyed is what came of one policy beside its releases.
+// obeyed is the outcome of one policy other than its releases.
 type obeyed struct {
 	byState map[duty.State]int64 // released, by the verdict at that moment
 	unknown int64                // time in which the verdict was unknown

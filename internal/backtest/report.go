@@ -24,11 +24,11 @@ type Report struct {
 	// ByOwner is what policies and what learns would have done for each team and
 	// user, where the trace names them, rule by rule, the largest saving first.
 	ByOwner []Owned `json:"by_owner,omitempty"`
-	// Timeline is when the first of them would have let go of what; where
+	// Timeline is when the first of them would have released of what; where
 	// [Params.Draw] asks for it.
 	Timeline *Timeline `json:"timeline,omitempty"`
 	// Notes are what to know of the figures of policies: what they rest on, and which
-	// resources a policy cannot judge.
+	// resources are unmeasured.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -98,7 +98,7 @@ type Trace struct {
 	MedianStepSeconds  float64 `json:"median_step_seconds"`
 	RestartCostSeconds float64 `json:"restart_cost_seconds"`
 	IdleBelowPct       float64 `json:"idle_below_pct"`
-	// Stretches is how many idle stretches there are.
+	// Stretches is how many idle periods there are.
 	IdlePeriods int64 `json:"stretches"`
 	// PriceUSD is the price of a resource an hour where all have the same; null where they
 	// differ, and where any has none.
@@ -285,7 +285,7 @@ func (w *writer) add(name string, wait *int64, got []share) error {
 }
 
 // waits returns what fixed waits do, each an eighth longer than the one before but
-// at least a step, up to the longest stretch.
+// at least a step, up to the longest idle period.
 func (t *trace) waits(sum totals) []Wait {
 	var longest int64
 	for s := range sum.Periods {
@@ -357,7 +357,7 @@ func (r *Result) silence() string {
 func (c Assumptions) notes() []string {
 	out := []string{
 		"Policies are replayed as if they were enforced, each for itself, and see only what was known by then. Every warning is accepted at once. A grace of 0 is allowed, and so are resources without a price.",
-		"Assumed of every resource: nobody else manages it, nothing protects it, it has no local disks.",
+		"Assumed of every resource: nothing else manages it, nothing protects it, it has no local disks.",
 	}
 	for _, n := range []struct {
 		count int

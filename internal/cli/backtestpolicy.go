@@ -38,7 +38,7 @@ func (a *app) newPolicyTune() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tune",
 		Short: "Learn from recorded usage how long to wait, and write a policy",
-		Long: `Learns from a trace how long to wait before letting go of idle resources, for each
+		Long: `Learns from a trace how long to wait before releasing idle resources, for each
 class of them (kind, type, purpose, team): a ski-rental decision from the past only. It
 prints what it learned, on how much history that rests and what it would have saved when
 tested walking forward, and writes a policy file in the mode observe.`,

@@ -37,7 +37,7 @@ func TestInit(t *testing.T) {
 		{"all answered", "squad, made-by\nlifetime=ephemeral,team=vision,cost=lab\nscratch\n#ml-cost\nno\n", ExitDone, "vision", true, policy.Enforce},
 		{"defaults", "\n\n\nops@example.com smtp.example.com:587\n\n", ExitDone, "", false, policy.Observe},
 		{"nothing governed", "\nnone\n\nhttps://hooks.example.com/x\nyes\n", ExitDone, "none", false, policy.Observe},
-		{"nobody to tell", "\n\n\n", ExitUsage, "", false, ""},
+		{"no recipient", "\n\n\n", ExitUsage, "", false, ""},
 		{"a strange recipient", "\n\n\nbob\n\n", ExitUsage, "", false, ""},
 		{"a strange disk", "\n\nmaybe\n#a\n\n", ExitUsage, "", false, ""},
 		{"a strange choice", "\nall\n\n#a\n\n", ExitUsage, "", false, ""},

@@ -201,8 +201,9 @@ func (a *app) newPolicyTest() *cobra.Command {
 		Use:   "test FILE…",
 		Short: "Run the test cases of policies: samples in, proposals out",
 		Long: `Runs cases (curfew.policytest/v1): resources and samples go in, and what the policies
-would propose at a time is compared with what the case expects. It is the engine that
-enforce uses. Exit code 1 when a case fails.`,
+propose at a time is compared with the expectation of the case. The engine is the one that
+enforce uses. With --policy, a file of cases that names its policies tests the given
+policies from files of the same names. Exit code 1 when a case fails.`,
 		Example: `  curfew policy test examples/policies/tests
   curfew policy test --policy policies/ cases.yaml`,
 	}
@@ -220,7 +221,9 @@ enforce uses. Exit code 1 when a case fails.`,
 	return c
 }
 
-// underTest are the policies that a file of cases is for.
+// underTest returns the policies that a file of cases is for. Of given policies these are
+// the ones in files of the names that the cases name, where there are any: a case without
+// the name of a policy is about those alone.
 func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*policy.Set, error) {
 	names := given
 	if len(names) == 0 {
@@ -232,7 +235,11 @@ func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*p
 	if err != nil {
 		return nil, err
 	}
-	return a.readPolicies(names)
+	set, err := a.readPolicies(names)
+	if err != nil || len(given) == 0 {
+		return set, err
+	}
+	return set.Of(tests.Policies), nil
 }
 
 func (a *app) policyTest(ctx context.Context, policies, args []string, output string) error {

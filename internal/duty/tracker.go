@@ -22,7 +22,7 @@ func Horizon(now time.Time, lookBack time.Duration) time.Time {
 	return instant(k.horizon(nanos(now)))
 }
 
-// Machine is what is known of a machine beside its samples.
+// Machine is what is known of a machine in addition to its samples.
 type Machine struct {
 	// GPUs is how many it has; known to be 0 for a machine without any.
 	GPUs inventory.Fact[int]
@@ -40,7 +40,7 @@ type Machine struct {
 // A verdict at a time depends on the samples from the [Horizon] of that time up to it,
 // and on nothing else: neither on when it was asked before, nor on samples that were
 // handed over ahead, in a run that goes on after it. A meter is one signal of one GPU
-// or machine from one source at one step: another source or step begins it anew.
+// or machine from one source at one step: another source or step starts it again.
 //
 // A tracker serves one goroutine at a time. The nil Tracker has no samples.
 type Tracker struct {
@@ -194,7 +194,7 @@ func (k *Tracker) track(gpu string, s usage.Signal, at int64) *track {
 			return t
 		}
 	}
-	// What nobody can look back to any more makes room.
+	// Points before every look-back make room.
 	horizon := k.horizon(at)
 	k.gpus = slices.DeleteFunc(k.gpus, func(t *track) bool { return !t.present(math.MaxInt64, horizon) })
 	t := &track{name: gpu}
@@ -303,7 +303,7 @@ func (k *Tracker) At(now time.Time, m Machine) Verdict { return k.ask(now, m, fa
 //
 // A signal speaks of now when its newest sample is at most three steps old. What is
 // measured and too old makes the state unknown wherever it could change it; what
-// nobody measures does not. No time is too short: Lasting says for how long the
+// is not measured does not. No time is too short: Lasting says for how long the
 // state is known to have lasted, up to now or to the end of the newest sample's step.
 //
 // The machine is busy when a GPU computes, and stalled when it computes while the

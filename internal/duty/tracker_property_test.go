@@ -54,21 +54,21 @@ func reference(all []handing, now time.Time, m Machine, t Thresholds, a usage.Ac
 	block := (lookBack + 4*time.Minute - 1) / (4 * time.Minute) * time.Minute
 	back := now.UnixNano() - int64(lookBack)
 	horizon := time.Unix(0, back-((back%int64(block))+int64(block))%int64(block)).UTC()
-	anew := map[meterKey]int{} // where a meter began anew
+	restarted := map[meterKey]int{} // where a meter started again
 	opened := map[meterKey]usage.Opened{}
 	for i, s := range all {
 		if s.p.Time.After(now) {
 			continue
 		}
 		if o, ok := opened[s.meterKey]; !ok || o != s.o {
-			anew[s.meterKey] = i
+			restarted[s.meterKey] = i
 		}
 		opened[s.meterKey] = s.o
 	}
 	w := usage.NewWindow(horizon, now.Add(1000*time.Hour), time.Minute, "", a.Floors)
 	w.Launched, w.GPUMemory, w.Aggregated = m.Launched, m.GPUMemory, true
 	for i, s := range all {
-		if i < anew[s.meterKey] || s.p.Time.After(now) {
+		if i < restarted[s.meterKey] || s.p.Time.After(now) {
 			continue
 		}
 		w.Step, w.Source = s.o.Step, s.o.Source
