@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // TestAReviewApprovesAFix: the plan of a fix is a comment of the pull request, and the
@@ -36,7 +36,7 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	found := scanJSONOf(t, l)
-	at := slices.IndexFunc(found.Findings, func(f report.Finding) bool { return f.Rule == "volume-unattached" && f.Resource.Owner.User == "ana" })
+	at := slices.IndexFunc(found.Findings, func(f view.Finding) bool { return f.Rule == "volume-unattached" && f.Resource.Owner.User == "ana" })
 	volume, id := found.Findings[at].Resource.ID, found.Findings[at].ID
 	there := func() bool {
 		out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
