@@ -65,13 +65,14 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		books := ledger.Journal{Store: ledgertest.NewStore()}
+		kept := ledgertest.NewStore()
+		books := ledger.Journal{Store: kept}
 		for _, post := range []ledger.Seen{{Account: account, At: start, Source: "scan", Regions: s.Regions}, s} {
 			if err := books.Post(ctx, post); err != nil {
 				t.Fatal(err)
 			}
 		}
-		posted, err := ledger.Spent(ctx, books.Store, ledger.Query{By: by, Since: start, Until: at})
+		posted, err := ledger.Spent(ctx, kept, ledger.Query{By: by, Since: start, Until: at})
 		if err != nil {
 			t.Fatal(err)
 		}
