@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -41,6 +42,9 @@ func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (b
 		p.Setting.LookBack = lookBack(cfg, set)
 	}
 	p.MaxRoundGap = cfg.Enforce.MaxRoundGap
+	if p.Budgets, err = budget.NewSet(cfg.Budgets, nil); err != nil {
+		return p, fmt.Errorf("budgets: %w", err)
+	}
 	return p, nil
 }
 
