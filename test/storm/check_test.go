@@ -105,44 +105,70 @@ func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 	}
 }
 
+// climb is what the audit log says of the actions on a resource. What is put back begins
+// at the first step again, and does all of its calls once more.
+type climb struct {
+	// times counts how often calls began.
+	times int
+	// confirmed is how many calls the best item has confirmed since it began last.
+	confirmed int
+}
+
+// climbs reads the audit log by resource.
+func (w *world) climbs(ctx context.Context, db *sql.DB) (map[string]climb, error) {
+	rows, err := db.QueryContext(ctx, "SELECT resource, item, what FROM audit WHERE item <> '' ORDER BY id")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	confirmed, begun, of := map[string]int{}, map[string]bool{}, map[string]string{}
+	all := map[string]climb{}
+	for rows.Next() {
+		var resource, item, what string
+		if err := rows.Scan(&resource, &item, &what); err != nil {
+			return nil, err
+		}
+		of[item] = resource
+		switch what {
+		case "put-back":
+			begun[item], confirmed[item] = false, 0
+		case "intent":
+			if c := all[resource]; !begun[item] {
+				c.times++
+				all[resource], begun[item] = c, true
+			}
+		case "confirmed":
+			confirmed[item]++
+		}
+	}
+	for item, n := range confirmed {
+		c := all[of[item]]
+		c.confirmed = max(c.confirmed, n)
+		all[of[item]] = c
+	}
+	return all, rows.Err()
+}
+
 // checkOutcomes: what is confirmed is so, and what is so has its intent.
 func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
-	said := map[string]map[string]int{} // by machine and word
-	most := map[string]map[string]int{} // the same of one of its items
-	rows, err := db.QueryContext(ctx, "SELECT resource, item, what, COUNT(*) FROM audit GROUP BY resource, item, what")
+	all, err := w.climbs(ctx, db)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var resource, item, what string
-		var n int
-		if err := rows.Scan(&resource, &item, &what, &n); err != nil {
-			return err
-		}
-		if said[resource] == nil {
-			said[resource], most[resource] = map[string]int{}, map[string]int{}
-		}
-		said[resource][what] += n
-		most[resource][what] = max(most[resource][what], n)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
 	for _, m := range w.machines {
-		state, got := w.state(m.id), said[m.ref]
+		state, got := w.state(m.id), all[m.ref]
 		ended := state != "running"
 		steps := 1
 		if m.name == "unsaved" && strings.Contains(w.verb, "terminate") {
 			steps = 2
 		}
 		switch {
-		case most[m.ref]["confirmed"] >= steps && !ended:
+		case got.confirmed >= steps && !ended:
 			bad("%s %s is confirmed and %s", m.name, m.id, state)
-		case ended && got["intent"] == 0:
+		case ended && got.times == 0:
 			bad("%s %s is %s without an intent", m.name, m.id, state)
-		case ended && most[m.ref]["confirmed"] != steps:
-			bad("%s %s is %s, confirmed %d times of %d", m.name, m.id, state, most[m.ref]["confirmed"], steps)
+		case ended && got.confirmed != steps:
+			bad("%s %s is %s, confirmed %d times of %d", m.name, m.id, state, got.confirmed, steps)
 		}
 		called := slices.ContainsFunc(w.calls, func(c call) bool { return slices.Contains(c.ids, m.id) && c.action != "CreateSnapshots" })
 		if ended && !called {
@@ -218,10 +244,11 @@ func (w *world) checkCharges(ctx context.Context, db *sql.DB, bad func(string, .
 // checkSnapshots: each disk that goes with its machine is saved before, and once for each
 // time that the ladder was climbed so far.
 func (w *world) checkSnapshots(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
-	var climbed int
-	if err := db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT item) FROM audit WHERE what = 'intent' AND resource = $1", w.named("unsaved").ref).Scan(&climbed); err != nil {
+	all, err := w.climbs(ctx, db)
+	if err != nil {
 		return err
 	}
+	climbed := all[w.named("unsaved").ref].times
 	out, err := w.direct.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"curfew:*"}}}})
 	if err != nil {
 		return err

@@ -174,8 +174,11 @@ func (w *world) gate(ctx context.Context, h *host, end ending, file string) {
 // tagKeep exempts a machine as its owner does in the provider's console.
 func (w *world) tagKeep(ctx context.Context) error {
 	m := w.machines[w.rng.IntN(len(w.machines))]
-	_, err := w.direct.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.id}, Tags: []types.Tag{{Key: aws.String(inventory.TagKeepUntil),
-		Value: aws.String(w.began.Add(60 * 24 * time.Hour).Format(time.RFC3339))}}})
+	var err error
+	w.memory.change(func() {
+		_, err = w.direct.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.id}, Tags: []types.Tag{{Key: aws.String(inventory.TagKeepUntil),
+			Value: aws.String(w.began.Add(60 * 24 * time.Hour).Format(time.RFC3339))}}})
+	})
 	if err == nil && m.kept == 0 {
 		m.kept, m.keptBy = w.commands.Load(), "tag"
 		w.note("keep by tag of %s", m.id)

@@ -106,6 +106,7 @@ type world struct {
 	keys     aws.Credentials
 	wire     *wire.Server
 	direct   *ec2.Client // moto, without anything in between
+	memory   memory      // what moto answered since it was changed
 	machines []*machine
 	hosts    []*host
 	verb     string
@@ -188,6 +189,7 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 	if w.dir, err = os.MkdirTemp(base.dir, "w"); err != nil {
 		return nil, err
 	}
+	w.memory.everywhere = &base.everywhere
 	w.wire = wire.New(wire.Options{Upstream: base.motoURL, Now: w.clock})
 	slack := httptest.NewServer(http.HandlerFunc(w.slack))
 	base.onClose(w, slack.Close)
@@ -248,7 +250,7 @@ func (w *world) signIn(ctx context.Context) error {
 }
 
 // provider is the provider as a host reaches it behind its proxy: it keeps what changes
-// machines.
+// something.
 func (w *world) provider(h *host) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -256,32 +258,48 @@ func (w *world) provider(h *host) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		form, _ := url.ParseQuery(string(body)) // what is no form has no action
-		action := form.Get("Action")
-		if !slices.Contains([]string{"TerminateInstances", "StopInstances", "CreateSnapshot", "CreateSnapshots"}, action) {
-			w.wire.ServeHTTP(rw, r)
+		if service, operation := called(r, body); asks(operation) || service == "sts" {
+			give(rw, w.memory.ask(r, body, w.wire))
 			return
 		}
-		c := call{host: h, command: h.command.Load(), action: action, at: w.clock(), staled: h.proxy.Staled(), again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{}}
-		for k, v := range form {
-			if strings.HasPrefix(k, "InstanceId") || strings.HasPrefix(k, "VolumeId") || k == "InstanceSpecification.InstanceId" {
-				c.ids = append(c.ids, v...)
-			}
-		}
-		for _, id := range c.ids {
-			c.running[id] = strings.HasPrefix(id, "i-") && w.state(id) == "running"
-		}
 		got := httptest.NewRecorder()
-		w.wire.ServeHTTP(got, r)
-		c.status = got.Code
-		w.mu.Lock()
-		w.calls = append(w.calls, c)
-		w.mu.Unlock()
-		w.note("  %s: %s %v answered %d", h.name, action, c.ids, c.status)
-		maps.Copy(rw.Header(), got.Header())
-		rw.WriteHeader(got.Code)
-		_, _ = rw.Write(got.Body.Bytes())
+		w.memory.change(func() { w.carryOut(h, got, r, body) })
+		give(rw, got)
 	})
+}
+
+// carryOut lets the provider do something, and keeps what was true when it came.
+func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request, body []byte) {
+	_, operation := called(r, body)
+	form, _ := url.ParseQuery(string(body)) // what is no form names nothing
+	c := call{host: h, command: h.command.Load(), action: operation, at: w.clock(), staled: h.proxy.Staled(), again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{}}
+	for k, v := range form {
+		if strings.HasPrefix(k, "InstanceId") || strings.HasPrefix(k, "VolumeId") || k == "InstanceSpecification.InstanceId" {
+			c.ids = append(c.ids, v...)
+		}
+	}
+	for _, id := range c.ids {
+		c.running[id] = strings.HasPrefix(id, "i-") && w.state(id) == "running"
+	}
+	w.wire.ServeHTTP(rw, r)
+	c.status = rw.Code
+	for id, ran := range c.running {
+		if ran && w.state(id) != "running" { // moto's own clock is another one
+			w.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+				Set: map[string]any{"reason": "User initiated (" + c.at.UTC().Format("2006-01-02 15:04:05") + " GMT)"}})
+		}
+	}
+	w.mu.Lock()
+	w.calls = append(w.calls, c)
+	w.mu.Unlock()
+	w.note("  %s: %s %v answered %d", h.name, operation, c.ids, c.status)
+}
+
+// give gives an answer, of which others may be given copies.
+func give(rw http.ResponseWriter, got *httptest.ResponseRecorder) {
+	maps.Copy(rw.Header(), got.Header())
+	rw.WriteHeader(got.Code)
+	_, _ = rw.Write(got.Body.Bytes())
 }
 
 // slack is the people's channel.
