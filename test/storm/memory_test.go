@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path"
 	"strings"
 	"sync"
 )
@@ -31,7 +32,7 @@ func (m *memory) change(do func()) {
 func (m *memory) ask(r *http.Request, body []byte, provider http.Handler) *httptest.ResponseRecorder {
 	service, operation := called(r, body)
 	of := &m.of
-	if service != "ec2" && service != "sts" || operation == "DescribeInstanceTypes" || operation == "DescribeRegions" {
+	if service != "ec2" && service != "sts" && service != "logs" || operation == "DescribeInstanceTypes" || operation == "DescribeRegions" {
 		of = m.everywhere
 	}
 	m.calling.RLock()
@@ -71,5 +72,5 @@ func called(r *http.Request, body []byte) (service, operation string) {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return service, "Get"
 	}
-	return service, r.Method
+	return service, path.Base(r.URL.Path)
 }

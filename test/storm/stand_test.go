@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(o.run(context.Background(), os.Stdout, os.Stderr))
 	}
+	debug.SetGCPercent(400) // many short commands leave much behind, and there is memory
 	os.Exit(postgres.Run(m))
 }
 
@@ -43,8 +45,9 @@ type stand struct {
 	dir, motoURL string
 	began        time.Time
 	worlds       atomic.Int64
-	ended, holds atomic.Int64 // what was done in all worlds
-	everywhere   sync.Map     // see memory
+	// What was done in all worlds.
+	ended, fixes, holds, approvals atomic.Int64
+	everywhere                     sync.Map // see memory
 
 	template string      // the URL of a database with the schema
 	left     []*database // of worlds that ended, empty
