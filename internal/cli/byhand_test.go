@@ -8,7 +8,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/policy"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // withoutCommands are the rules whose fix no command carries out, and why.
@@ -27,12 +27,12 @@ func TestEveryFixCanBeCarriedOut(t *testing.T) {
 	if code != ExitDone && code != ExitPartial {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	var demo report.Document
+	var demo view.Scan
 	if err := json.Unmarshal([]byte(out), &demo); err != nil {
 		t.Fatal(err)
 	}
 	rules := map[string]bool{}
-	for _, doc := range []report.Document{s.scan(), demo} {
+	for _, doc := range []view.Scan{s.scan(), demo} {
 		for _, f := range doc.Findings {
 			rules[f.Rule] = true
 			if saves, known := f.MonthlySavingsUSD.Get(); f.Fix.Change.Verb == change.PutLifecycle && f.Fix.Change.Document == "" && known && saves == 0 {
