@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"math"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 //go:embed page.html.tmpl
@@ -20,9 +19,9 @@ var pageTemplate string
 var pageStyle string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"hours": hoursText,
+	"hours": func(h float64) string { return plain.Number(h, 1) },
 	"count": money.Thousands,
-	"pct":   percent,
+	"pct":   func(share float64) string { return plain.Share(share, 1) },
 	"usd":   dollars,
 	"span":  seconds,
 	"add":   func(a, b int) int { return a + b },
@@ -117,44 +116,25 @@ func (r *Result) sentence(oracle *Result) string {
 	case r.NetSavedHours == 0:
 		return who + " would have saved nothing: its " + times + " cost as much as it let go."
 	case r.NetSavedHours < 0:
-		return fmt.Sprintf("%s would have lost %s hours: its %s cost more than it let go.", who, hoursText(-r.NetSavedHours), times)
+		return fmt.Sprintf("%s would have lost %s hours: its %s cost more than it let go.", who, plain.Number(-r.NetSavedHours, 1), times)
 	}
-	s := fmt.Sprintf("%s would have saved %s of %s resource hours, %s", who, hoursText(r.NetSavedHours), hoursText(r.ResourceHours), percent(r.NetSavedShare))
+	s := fmt.Sprintf("%s would have saved %s of %s resource hours, %s", who, plain.Number(r.NetSavedHours, 1), plain.Number(r.ResourceHours, 1), plain.Share(r.NetSavedShare, 1))
 	if r.SavedUSD != nil {
-		s = fmt.Sprintf("%s would have saved %s of %s, %s", who, dollars(r.SavedUSD), dollars(r.CostUSD), percent(r.NetSavedShare))
+		s = fmt.Sprintf("%s would have saved %s of %s, %s", who, dollars(r.SavedUSD), dollars(r.CostUSD), plain.Share(r.NetSavedShare, 1))
 	}
 	s += ", for " + times
 	if oracle != nil && r.OfOracle != nil && r.Name != oracle.Name {
-		s += fmt.Sprintf(": %s of what foresight could", percent(*r.OfOracle))
+		s += fmt.Sprintf(": %s of what foresight could", plain.Share(*r.OfOracle, 1))
 	}
 	return s + "."
 }
-
-func hoursText(h float64) string {
-	if h >= 1000 || h <= -1000 {
-		return money.Thousands(int64(math.Round(h)))
-	}
-	return fmt.Sprintf("%.1f", h)
-}
-
-func percent(share float64) string { return fmt.Sprintf("%.1f\u00a0%%", 100*share) }
 
 func dollars(usd *string) string {
 	if usd == nil {
 		return "not priced"
 	}
-	v, err := money.ParseAmount(*usd)
-	if err != nil {
-		return *usd
-	}
-	return v.Dollars()
+	return money.ForPeople(*usd)
 }
 
-// seconds prints a span to the tenth of a second under a minute.
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return usage.Span(d)
-}
+// seconds prints a time span.
+func seconds(s float64) string { return plain.Duration(time.Duration(s * float64(time.Second))) }

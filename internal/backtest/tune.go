@@ -15,8 +15,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // TuneSchema names the shape of a [TuneReport] in JSON.
@@ -363,7 +363,7 @@ func slug(s string) string {
 // saved.
 func (r TuneReport) Text() string {
 	var b strings.Builder
-	seconds := func(s float64) string { return usage.Span(time.Duration(s * float64(time.Second))) }
+	seconds := func(s float64) string { return plain.Duration(time.Duration(s * float64(time.Second))) }
 	fmt.Fprintf(&b, "learned from %d resources and %d rests; a restart costs %s\n\n", r.Trace.Resources, r.Trace.Stretches, seconds(r.Trace.RestartCostSeconds))
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "wait\tresting on\trests\tended by work\tsaved when tested\tclass")
@@ -375,11 +375,11 @@ func (r TuneReport) Text() string {
 		if c.Why != "" {
 			name += " (no policy: " + c.Why + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s h, %s %%\t%s\n", seconds(c.WaitSeconds), c.Basis, c.Stretches, c.EndedByWork,
-			usage.Number(c.Tested.NetSavedHours, 1), usage.Number(100*c.Tested.NetSavedShare, 1), name)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s h, %s%%\t%s\n", seconds(c.WaitSeconds), c.Basis, c.Stretches, c.EndedByWork,
+			plain.Number(c.Tested.NetSavedHours, 1), plain.Number(100*c.Tested.NetSavedShare, 1), name)
 	}
 	_ = w.Flush() // a builder takes everything
 	fmt.Fprintf(&b, "\nwaiting for one restart cost saves %s h, knowing the future %s h\n",
-		usage.Number(r.BreakEven.NetSavedHours, 1), usage.Number(r.Oracle.NetSavedHours, 1))
+		plain.Number(r.BreakEven.NetSavedHours, 1), plain.Number(r.Oracle.NetSavedHours, 1))
 	return b.String()
 }

@@ -250,7 +250,7 @@ func inTheWay(p *policy.Policy, r *inventory.Resource, hourly inventory.Fact[mon
 
 // printReaches is the table of `policy check --against`.
 func (a *app) printReaches(doc *keptInventory, all []reach) error {
-	plain.Fprintf(a.Stdout, "\nagainst the scan of %s, %s, %s\n", doc.Cloud, a.when(doc.At), plural(int64(len(doc.Resources)), "resource", "resources"))
+	plain.Fprintf(a.Stdout, "\nagainst the scan of %s, %s, %s\n", doc.Cloud, plain.When(doc.At, a.Now()), plain.Count(len(doc.Resources), "resource"))
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	plain.Fprintf(w, "policy\tselects\tcould act on\tunknown\t  refused by\n")
 	for _, n := range all {

@@ -187,7 +187,7 @@ func (a *app) printBacktest(r backtest.Report) error {
 		money.Thousands(r.Trace.Samples), seconds(r.Trace.StepSeconds), seconds(r.Trace.RestartCostSeconds))
 	if len(r.Results) > 0 {
 		first := r.Results[0]
-		plain.Fprintf(a.Stdout, "  %s resource hours, %s idle, %s not measured\n\n", hoursText(first.ResourceHours), hoursText(first.IdleHours), hoursText(first.UnknownHours))
+		plain.Fprintf(a.Stdout, "  %s resource hours, %s idle, %s not measured\n\n", plain.Number(first.ResourceHours, 1), plain.Number(first.IdleHours, 1), plain.Number(first.UnknownHours, 1))
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	plain.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
@@ -202,10 +202,10 @@ func (a *app) printBacktest(r backtest.Report) error {
 		}
 		ofOracle := "-"
 		if res.OfOracle != nil {
-			ofOracle = percent(*res.OfOracle)
+			ofOracle = plain.Share(*res.OfOracle, 1)
 		}
-		plain.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
-			hoursText(res.NetSavedHours), percent(res.NetSavedShare), ofOracle)
+		plain.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, plain.Number(res.ReleasedHours, 1), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
+			plain.Number(res.NetSavedHours, 1), plain.Share(res.NetSavedShare, 1), ofOracle)
 		if r.Priced() {
 			plain.Fprintf(w, "%s\t", savedText(res.SavedUSD))
 		}
@@ -237,10 +237,10 @@ func (a *app) printWhyNot(res backtest.Result) error {
 	plain.Fprintf(a.Stdout, "\n  why %s did nothing\n", res.Name)
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, n := range res.WhyNot[:min(len(res.WhyNot), most)] {
-		plain.Fprintf(w, "    %s\t%s h\t%s\t%s\n", n.Answer, hoursText(n.Hours), plural(int64(n.Resources), "resource", "resources"), n.Reason)
+		plain.Fprintf(w, "    %s\t%s h\t%s\t%s\n", n.Answer, plain.Number(n.Hours, 1), plain.Count(n.Resources, "resource"), n.Reason)
 	}
 	if more := len(res.WhyNot) - most; more > 0 {
-		plain.Fprintf(w, "    and %s\n", plural(int64(more), "other reason", "other reasons"))
+		plain.Fprintf(w, "    and %s\n", plain.Count(more, "other reason"))
 	}
 	return w.Flush()
 }
@@ -255,7 +255,3 @@ func savedText(usd *string) string {
 	}
 	return v.Dollars()
 }
-
-func hoursText(h float64) string { return usage.Number(h, 1) }
-
-func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

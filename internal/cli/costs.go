@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // periodFlags choose a stretch of time.
@@ -181,7 +181,7 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 		if compute <= 0 {
 			return ""
 		}
-		return percent(float64(part)/float64(compute)) + " of compute"
+		return plain.Share(float64(part)/float64(compute), 1) + " of compute"
 	}
 	s.Figures = []report.Figure{
 		{Label: "used", Value: dollars(t.Used), Note: share(t.Used)},
@@ -194,7 +194,7 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 		if t.AtMost != nil {
 			most = "at most " + dollars(*t.AtMost)
 		}
-		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: usage.Span(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
+		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: plain.Duration(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
 	}
 	g := report.Grid{Head: []string{}, Right: []bool{}}
 	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
@@ -238,7 +238,7 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 func costCells(c ledger.Cost) []string {
 	unknown := ""
 	if c.UnknownSeconds > 0 {
-		unknown = usage.Span(time.Duration(c.UnknownSeconds) * time.Second)
+		unknown = plain.Duration(time.Duration(c.UnknownSeconds) * time.Second)
 	}
 	return []string{dollars(c.Used), dollars(c.Wasted), dollars(c.CannotJudge), dollars(c.Other), dollars(c.Amount), unknown}
 }

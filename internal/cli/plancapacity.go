@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // capacityFlags are the flags of plan capacity.
@@ -74,7 +74,7 @@ than worked at once.`,
 	f.period.add(c, "30d")
 	fl.Float64Var(&f.qps, "qps", 0, "requests a second (default with --arrivals: their own rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests a second that one replica serves")
-	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70 % utilization, unless --p99 or --replicas is given)")
+	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
 	fl.StringVar(&f.profile, "profile", "", "the time of a batch of n: `a=1ms,b=10ms` is a·n + b")
 	fl.IntVar(&f.maxBatch, "max-batch", 0, "the largest batch (default: an idle replica takes the whole queue)")
 	fl.StringVar(&f.p99, "p99", "", "latency that 99 of 100 requests must keep: `50ms`")
@@ -146,16 +146,16 @@ func capacitySheet(r capacity.Report) report.Sheet {
 	}
 	figure := func(label string, v *float64, unit, note string) {
 		if v != nil {
-			s.Figures = append(s.Figures, report.Figure{Label: label, Value: usage.Number(*v, 1) + unit, Note: note})
+			s.Figures = append(s.Figures, report.Figure{Label: label, Value: plain.Number(*v, 1) + unit, Note: note})
 		}
 	}
 	s.Figures = append(s.Figures, report.Figure{Label: "replicas", Value: strconv.Itoa(r.Replicas), Note: "by " + string(r.Method)},
-		report.Figure{Label: "utilization", Value: percent(r.Utilization), Note: "of capacity asked for: " + percent(r.Load)})
+		report.Figure{Label: "utilization", Value: plain.Share(r.Utilization, 1), Note: "of capacity asked for: " + plain.Share(r.Load, 1)})
 	figure("mean batch", r.MeanBatch, "", "items")
 	figure("mean latency", r.MeanLatencyMS, " ms", "")
 	note := ""
 	if r.P99ErrorMS > 0 {
-		note = "± " + usage.Number(r.P99ErrorMS, 1) + " ms"
+		note = "± " + plain.Number(r.P99ErrorMS, 1) + " ms"
 	}
 	figure("p99 latency", r.P99LatencyMS, " ms", note)
 	figure("longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
@@ -168,7 +168,7 @@ func capacitySheet(r capacity.Report) report.Sheet {
 	if len(r.Curve) > 0 {
 		g := report.Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilization"}, Right: []bool{true, true, true}}
 		for _, p := range r.Curve {
-			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), usage.Number(p.P99LatencyMS, 1), percent(p.Utilization)})
+			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), plain.Number(p.P99LatencyMS, 1), plain.Share(p.Utilization, 1)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -176,7 +176,7 @@ func capacitySheet(r capacity.Report) report.Sheet {
 		g := report.Grid{Title: "when to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
 		threshold := func(signal string, v *float64, unit string) {
 			if v != nil {
-				g.Rows = append(g.Rows, []string{signal, usage.Number(*v, 1) + unit})
+				g.Rows = append(g.Rows, []string{signal, plain.Number(*v, 1) + unit})
 			}
 		}
 		threshold("requests waiting or in service, each replica", sc.Concurrency, "")
@@ -193,7 +193,7 @@ func capacitySheet(r capacity.Report) report.Sheet {
 			verdict = "pays"
 		}
 		s.Changes = append(s.Changes, fmt.Sprintf("scaling to zero %s: it pays under %s requests a second; keep an idle replica for %s s; %s of requests would wait for a cold start",
-			verdict, usage.Number(z.BreakEvenQPS, 4), usage.Number(z.KeepSeconds, 0), percent(z.ColdShare)))
+			verdict, plain.Number(z.BreakEvenQPS, 4), plain.Number(z.KeepSeconds, 0), plain.Share(z.ColdShare, 1)))
 	}
 	return s
 }

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // commitFlags are the flags of plan commit.
@@ -154,14 +155,14 @@ func commitSheet(r commit.Report) report.Sheet {
 		proof = "no choice costs less than $" + r.LowerBoundUSD
 	}
 	s := report.Sheet{Verb: "plan commit", Picture: r.SVG(), Caption: "Use by the hour, with what commitments cover in layers and the rest on demand.",
-		Title: fmt.Sprintf("%s of $%s on demand would be saved by %s", percent(r.EffectiveSavingsRate), r.OnDemandUSD,
-			plural(int64(len(r.Commitments)), "commitment", "commitments")),
+		Title: fmt.Sprintf("%s of %s on demand would be saved by %s", plain.Share(r.EffectiveSavingsRate, 1), money.ForPeople(r.OnDemandUSD),
+			plain.Count(len(r.Commitments), "commitment")),
 		Figures: []report.Figure{
-			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plural(int64(r.Hours), "hour", "hours")},
-			{Label: "planned", Value: "$" + r.PlannedUSD, Note: proof},
-			{Label: "effective savings rate", Value: percent(r.EffectiveSavingsRate)},
-			{Label: "coverage", Value: percent(r.Coverage), Note: "of use, at on-demand prices"},
-			{Label: "utilization", Value: percent(r.Utilization), Note: "of what commitments charge"},
+			{Label: "on demand", Value: money.ForPeople(r.OnDemandUSD), Note: plain.Count(r.Hours, "hour")},
+			{Label: "planned", Value: money.ForPeople(r.PlannedUSD), Note: proof},
+			{Label: "effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
+			{Label: "coverage", Value: plain.Share(r.Coverage, 1), Note: "of use, at on-demand prices"},
+			{Label: "utilization", Value: plain.Share(r.Utilization, 1), Note: "of what commitments charge"},
 		},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	if len(r.Commitments) == 0 {
@@ -174,13 +175,13 @@ func commitSheet(r commit.Report) report.Sheet {
 	if len(r.WhatIf) > 0 {
 		g := report.Grid{Title: "if demand fell", Head: []string{"by", "on demand", "planned", "saved", "utilization"}, Right: []bool{true, true, true, true, true}}
 		for _, w := range r.WhatIf {
-			g.Rows = append(g.Rows, []string{percent(w.Drop), "$" + w.OnDemandUSD, "$" + w.PlannedUSD, percent(w.EffectiveSavingsRate), percent(w.Utilization)})
+			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), money.ForPeople(w.OnDemandUSD), money.ForPeople(w.PlannedUSD), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if o := r.Online; o != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "without foresight", Value: "$" + o.CostUSD,
-			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", usage.Number(o.Ratio, 3), usage.Number(o.Bound, 3))})
+		s.Figures = append(s.Figures, report.Figure{Label: "without foresight", Value: money.ForPeople(o.CostUSD),
+			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
 	}
 	return s
 }
@@ -191,25 +192,25 @@ func commitments(title string, all []commit.Commitment) report.Grid {
 	for _, c := range all {
 		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
 		if c.Kind == commit.SavingsPlan {
-			what = "$" + c.DollarsPerHour + "/h on " + c.Key
+			what = money.ForPeople(c.DollarsPerHour) + "/h on " + c.Key
 		}
 		breakEven := "never"
 		if c.BreakEvenDays != nil {
-			breakEven = usage.Number(*c.BreakEvenDays, 0) + " d"
+			breakEven = plain.Number(*c.BreakEvenDays, 0) + " d"
 		}
 		risk := ""
 		if k := c.Risk; k != nil {
-			risk = "$" + k.SavingUSD + " expected at " + percent(k.LeavePerYear) + " a year"
+			risk = money.ForPeople(k.SavingUSD) + " expected at " + plain.Share(k.LeavePerYear, 1) + " a year"
 			if k.PaysFromMonths != nil {
-				risk += ", pays from month " + usage.Number(*k.PaysFromMonths, 0)
+				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
 			}
 		}
 		advised := "yes"
 		if !c.Advised {
 			advised = strings.TrimSpace("no: " + c.Why)
 		}
-		g.Rows = append(g.Rows, []string{what, string(c.Kind), fmt.Sprintf("%d months", c.TermMonths), string(c.Payment), percent(c.Utilization),
-			percent(c.LowestMonth), breakEven, risk, advised})
+		g.Rows = append(g.Rows, []string{what, string(c.Kind), fmt.Sprintf("%d months", c.TermMonths), string(c.Payment), plain.Share(c.Utilization, 1),
+			plain.Share(c.LowestMonth, 1), breakEven, risk, advised})
 	}
 	return g
 }

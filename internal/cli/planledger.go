@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -157,14 +158,14 @@ func (a *app) planLedger(ctx context.Context, verb, schema string, period period
 		"the dollars are those of the machine hours beyond what is needed, at the price that the ledger charged, scaled to a month; hours without a price, or that no pass saw, are not counted",
 	}}
 	if target < 1 {
-		doc.Assumptions = append(doc.Assumptions, "at most "+percent(target)+" of the machines that stay work at once")
+		doc.Assumptions = append(doc.Assumptions, "at most "+plain.Share(target, 1)+" of the machines that stay work at once")
 	}
 	return a.show(output, doc, func() report.Sheet {
-		s := report.Sheet{Verb: "plan " + verb, Title: plural(int64(len(groups)), "group of machines", "groups of machines") + " in the ledger", Assumptions: doc.Assumptions}
+		s := report.Sheet{Verb: "plan " + verb, Title: plain.Count(len(groups), "group of machines", "groups of machines") + " in the ledger", Assumptions: doc.Assumptions}
 		g := report.Grid{Title: "machines, the most in one hour", Head: []string{"team", "purpose", "type", "region", "ran", "worked", "needed", "not known", "saves a month"},
 			Right: []bool{false, false, false, false, true, true, true, true, true}}
 		for _, x := range groups {
-			g.Rows = append(g.Rows, []string{x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed), percent(x.UnknownShare), "$" + x.SavingUSD})
+			g.Rows = append(g.Rows, []string{x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed), plain.Share(x.UnknownShare, 1), money.ForPeople(x.SavingUSD)})
 		}
 		s.Tables = append(s.Tables, g)
 		return s

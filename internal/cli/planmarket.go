@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/market"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -77,27 +79,27 @@ func marketSheet(r market.Report) report.Sheet {
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes, Title: "no machine has a price to be ranked by"}
 	if len(r.Offers) > 0 {
 		best := r.Offers[0]
-		s.Title = fmt.Sprintf("%s in %s, %s, gives the most: %s %s", best.Machine, best.Region, best.Option, usage.Number(best.PerDollar, 2), r.Unit)
+		s.Title = fmt.Sprintf("%s in %s, %s, gives the most: %s %s", best.Machine, best.Region, best.Option, plain.Number(best.PerDollar, 2), r.Unit)
 	}
 	g := report.Grid{Title: "work per dollar", Head: []string{"#", "machine", "accelerator", "year", "region", "option", r.Unit, "$/h", "price of"},
 		Right: []bool{true, false, false, true, false, false, true, true, false}}
 	for _, o := range r.Offers[:min(len(r.Offers), shownOffers)] {
-		g.Rows = append(g.Rows, []string{fmt.Sprint(o.Rank), o.Machine, usage.Number(o.Devices, 2) + " × " + o.Accelerator, fmt.Sprint(o.Released), o.Region,
-			string(o.Option), usage.Number(o.PerDollar, 2), o.HourlyUSD, o.AsOf})
+		g.Rows = append(g.Rows, []string{fmt.Sprint(o.Rank), o.Machine, plain.Number(o.Devices, 2) + " × " + o.Accelerator, fmt.Sprint(o.Released), o.Region,
+			string(o.Option), plain.Number(o.PerDollar, 2), o.HourlyUSD, o.AsOf})
 	}
 	s.Tables = append(s.Tables, g)
 	if len(r.Blocks) > 0 {
 		g := report.Grid{Title: "capacity blocks, paid up front", Head: []string{"machine", "region", r.Unit, "whole", "price of"}, Right: []bool{false, false, true, true, false}}
 		for _, b := range r.Blocks[:min(len(r.Blocks), shownOffers)] {
-			g.Rows = append(g.Rows, []string{b.Machine, b.Region, usage.Number(b.PerDollar, 2), "$" + b.UpfrontUSD, b.AsOf})
+			g.Rows = append(g.Rows, []string{b.Machine, b.Region, plain.Number(b.PerDollar, 2), money.ForPeople(b.UpfrontUSD), b.AsOf})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if n := len(r.Offers) - shownOffers; n > 0 {
-		s.Coverage = append(s.Coverage, plural(int64(n), "more offer is", "more offers are")+" in -o json")
+		s.Coverage = append(s.Coverage, plain.Count(n, "more offer is", "more offers are")+" in -o json")
 	}
 	if len(r.Unranked) > 0 {
-		s.Coverage = append(s.Coverage, plural(int64(len(r.Unranked)), "machine is", "machines are")+" not ranked for want of a price or a figure; -o json names them")
+		s.Coverage = append(s.Coverage, plain.Count(len(r.Unranked), "machine is", "machines are")+" not ranked for want of a price or a figure; -o json names them")
 	}
 	return s
 }
@@ -192,36 +194,36 @@ func rightsizeSheet(r rightsize.Report) report.Sheet {
 	figure := func(label string, v *float64, unit string) {
 		value := "not measured"
 		if v != nil {
-			value = usage.Number(*v, 1) + unit
+			value = plain.Number(*v, 1) + unit
 		}
 		s.Figures = append(s.Figures, report.Figure{Label: label, Value: value})
 	}
-	figure("GPU utilization, median", r.UtilP50, " %")
-	figure("GPU utilization, 95th percentile", r.UtilP95, " %")
+	figure("GPU utilization, median", r.UtilP50, "%")
+	figure("GPU utilization, 95th percentile", r.UtilP95, "%")
 	figure("memory, peak", r.MemoryPeakGiB, " GiB")
 	s.Figures = append(s.Figures, report.Figure{Label: "GPUs that computed", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
-		report.Figure{Label: "samples", Value: plural(int64(r.Samples), "sample", "samples"), Note: "coverage " + percent(r.Coverage)})
+		report.Figure{Label: "samples", Value: plain.Count(r.Samples, "sample"), Note: "coverage " + plain.Share(r.Coverage, 1)})
 	if r.SavingUSD != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "could save", Value: "$" + *r.SavingUSD + " a month", Note: "at list price"})
+		s.Figures = append(s.Figures, report.Figure{Label: "could save", Value: money.ForPeople(*r.SavingUSD) + " a month", Note: "at list price"})
 	}
 	g := report.Grid{Title: "types that fit, cheapest first", Head: []string{"type", "GPUs", "memory", "$/h", "saves a month", "against"}, Right: []bool{false, false, true, true, true, false}}
 	for _, f := range r.Fits {
 		saving := "?"
 		if f.SavingUSD != nil {
-			saving = "$" + *f.SavingUSD
+			saving = money.ForPeople(*f.SavingUSD)
 		}
-		g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), usage.Number(f.MemoryGiB, 0) + " GiB", f.HourlyUSD, saving, strings.Join(f.Against, "; ")})
+		g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), plain.Number(f.MemoryGiB, 0) + " GiB", f.HourlyUSD, saving, strings.Join(f.Against, "; ")})
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
 	}
 	if len(r.Resources) > 0 {
-		g := report.Grid{Title: "machines", Head: []string{"resource", "type", "verdict", "p50 %", "p95 %", "fits", "why it is low"}, Right: []bool{false, false, false, true, true, false, false}}
+		g := report.Grid{Title: "machines", Head: []string{"resource", "type", "verdict", "p50%", "p95%", "fits", "why it is low"}, Right: []bool{false, false, false, true, true, false, false}}
 		number := func(v *float64) string {
 			if v == nil {
 				return "-"
 			}
-			return usage.Number(*v, 1)
+			return plain.Number(*v, 1)
 		}
 		for _, res := range r.Resources[:min(len(r.Resources), shownOffers)] {
 			fits, why := "-", []string{}

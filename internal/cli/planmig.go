@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -110,7 +111,7 @@ func countsSheet(m mig.Model, c mig.Counts) report.Sheet {
 			{Label: "maximal multisets", Value: strconv.Itoa(c.MaximalMultisets), Note: "distinct by profiles"},
 		},
 		Assumptions: []string{"profiles and starts: " + m.Source}}
-	s.Title = fmt.Sprintf("%s can be divided in %s", m.Name, plural(int64(c.PlacementSets), "way", "ways"))
+	s.Title = fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way"))
 	if m.Inferred {
 		s.Assumptions = append(s.Assumptions, "the geometry was not seen on this GPU: it follows from identical profile ids and counts")
 	}
@@ -120,7 +121,7 @@ func countsSheet(m mig.Model, c mig.Counts) report.Sheet {
 func migSheet(r mig.Report) report.Sheet {
 	s := report.Sheet{Verb: "plan mig", Picture: r.SVG(), Caption: "Each row is a GPU, or several with the same placements; each block an instance with its workload.",
 		Assumptions: r.Notes}
-	s.Title = fmt.Sprintf("%s on %s", plural(int64(r.Workloads), "workload fits", "workloads fit"), plural(int64(r.GPUsUsed), "GPU", "GPUs"))
+	s.Title = fmt.Sprintf("%s on %s", plain.Count(r.Workloads, "workload fits", "workloads fit"), plain.Count(r.GPUsUsed, "GPU"))
 	proof := "no plan uses fewer"
 	if !r.Optimal {
 		proof = fmt.Sprintf("not proven to be the fewest; at least %d are needed", r.LowerBound)
@@ -135,7 +136,7 @@ func migSheet(r mig.Report) report.Sheet {
 		missing += u.Count
 	}
 	if missing > 0 {
-		s.Title = fmt.Sprintf("%s of %d do not fit; the rest takes %s", plural(int64(missing), "workload", "workloads"), r.Workloads, plural(int64(r.GPUsUsed), "GPU", "GPUs"))
+		s.Title = fmt.Sprintf("%s of %d do not fit; the rest takes %s", plain.Count(missing, "workload"), r.Workloads, plain.Count(r.GPUsUsed, "GPU"))
 		g := report.Grid{Title: "does not fit", Head: []string{"workload", "count", "why"}, Right: []bool{false, true, false}}
 		for _, u := range r.Unplaced {
 			g.Rows = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count), u.Why})
@@ -162,7 +163,7 @@ func migSheet(r mig.Report) report.Sheet {
 	for _, ad := range r.Advice {
 		line := ad.Mode
 		if ad.GPUs != nil {
-			line += " would take " + plural(int64(*ad.GPUs), "GPU", "GPUs")
+			line += " would take " + plain.Count(int64(*ad.GPUs), "GPU")
 		}
 		line += ": " + ad.When
 		if len(ad.Lacks) > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -114,7 +115,7 @@ func (a *app) capacityScan(ctx context.Context, f capacityFlags, target float64)
 	}{capacity.Schema, target, []fleetPlan{}, []string{
 		"running machines with purpose inference, of one owner, type and region, serve together; the load is the sum of the p95 utilization of their GPUs",
 		"a fleet of which one machine was not measured is left out; idle machines are not counted",
-		"a fleet at 60 to 80 % stays as it is, unless --headroom is given",
+		"a fleet at 60 to 80% stays as it is, unless --headroom is given",
 		"what runs on machines that go has to fit into the GPU memory of those that stay, with a fifth to spare; in production two stay",
 	}}
 	for _, fleet := range fleets {
@@ -125,14 +126,14 @@ func (a *app) capacityScan(ctx context.Context, f capacityFlags, target float64)
 		doc.Fleets = append(doc.Fleets, p)
 	}
 	return a.show(f.out, doc, func() report.Sheet {
-		s := report.Sheet{Verb: "plan capacity", Title: plural(int64(len(fleets)), "serving fleet", "serving fleets") + " at a target of " + percent(target), Assumptions: doc.Assumptions}
+		s := report.Sheet{Verb: "plan capacity", Title: plain.Count(len(fleets), "serving fleet") + " at a target of " + plain.Share(target, 1), Assumptions: doc.Assumptions}
 		g := report.Grid{Title: "fleets", Head: []string{"team", "type", "region", "machines", "busy", "needed", "then busy", "saves a month"}, Right: []bool{false, false, false, true, true, true, true, true}}
 		for _, p := range doc.Fleets {
 			saving := "unknown"
 			if p.SavingUSD != nil {
-				saving = "$" + *p.SavingUSD
+				saving = money.ForPeople(*p.SavingUSD)
 			}
-			g.Rows = append(g.Rows, []string{p.Team, p.Type, p.Region, strconv.Itoa(p.Machines), percent(p.Utilization), strconv.Itoa(p.Replicas), percent(p.UtilizationAfter), saving})
+			g.Rows = append(g.Rows, []string{p.Team, p.Type, p.Region, strconv.Itoa(p.Machines), plain.Share(p.Utilization, 1), strconv.Itoa(p.Replicas), plain.Share(p.UtilizationAfter, 1), saving})
 		}
 		if len(g.Rows) > 0 {
 			s.Tables = append(s.Tables, g)

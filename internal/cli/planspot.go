@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // spotTraceFlags say how a trace of availability is read.
@@ -149,26 +150,26 @@ func spotSheet(r spot.Report) report.Sheet {
 	table := func(title string, results []spot.Result) {
 		g := report.Grid{Title: title, Head: []string{"strategy", "saves", "mean cost", "missed", "starts", "cases"}, Right: []bool{false, true, true, true, true, true}}
 		for _, x := range results {
-			g.Rows = append(g.Rows, []string{x.Name, percent(x.Saving), "$" + x.MeanCostUSD, fmt.Sprint(x.Misses), fmt.Sprint(x.Starts), fmt.Sprint(x.Cases)})
+			g.Rows = append(g.Rows, []string{x.Name, plain.Share(x.Saving, 1), money.ForPeople(x.MeanCostUSD), fmt.Sprint(x.Misses), fmt.Sprint(x.Starts), fmt.Sprint(x.Cases)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	table("strategies", r.Results)
 	for _, x := range r.Results {
-		s.Figures = append(s.Figures, report.Figure{Label: x.Name, Value: percent(x.Saving), Note: "saved against on demand"})
+		s.Figures = append(s.Figures, report.Figure{Label: x.Name, Value: plain.Share(x.Saving, 1), Note: "saved against on demand"})
 		if x.Name == spot.Curfew {
-			s.Title = fmt.Sprintf("%s saved against $%s on demand, %s missed of %s", percent(x.Saving), r.OnDemandUSD, plural(int64(x.Misses), "deadline", "deadlines"), plural(int64(x.Cases), "case", "cases"))
+			s.Title = fmt.Sprintf("%s saved against %s on demand, %s missed of %s", plain.Share(x.Saving, 1), money.ForPeople(r.OnDemandUSD), plain.Count(x.Misses, "deadline"), plain.Count(x.Cases, "case"))
 		}
 	}
 	if len(r.Zones) > 1 {
 		g := report.Grid{Title: "by zone", Head: []string{"zone", "up"}, Right: []bool{false, true}}
 		for i, z := range r.Zones {
-			row := []string{z.Name, percent(z.Up)}
+			row := []string{z.Name, plain.Share(z.Up, 1)}
 			for _, x := range z.Results {
 				if i == 0 {
 					g.Head, g.Right = append(g.Head, x.Name), append(g.Right, true)
 				}
-				row = append(row, percent(x.Saving))
+				row = append(row, plain.Share(x.Saving, 1))
 			}
 			g.Rows = append(g.Rows, row)
 		}
@@ -225,13 +226,13 @@ func checkpointSheet(r spot.CheckpointReport) report.Sheet {
 	s := report.Sheet{Verb: "plan checkpoint", Picture: r.SVG(), Caption: "What every fixed interval keeps of paid time, and what curfew's keeps.",
 		Assumptions: append(r.Assumptions, "curfew begins with "+r.Prior), Coverage: r.CoverageNotes, Changes: r.Changes}
 	g := report.Grid{Title: "rules", Head: []string{"rule", "interval", "kept"}, Right: []bool{false, true, true}}
-	seconds := func(v float64) string { return usage.Span(time.Duration(v * float64(time.Second))) }
+	seconds := func(v float64) string { return plain.Duration(time.Duration(v * float64(time.Second))) }
 	for _, x := range r.Results {
-		g.Rows = append(g.Rows, []string{x.Name, seconds(x.Interval), usage.Number(100*x.Kept, 2) + " %"})
+		g.Rows = append(g.Rows, []string{x.Name, seconds(x.Interval), plain.Percent(100*x.Kept, 2)})
 		if x.Name != spot.Curfew {
 			continue
 		}
-		s.Title = fmt.Sprintf("%s %% of paid time kept over %s", usage.Number(100*x.Kept, 1), plural(int64(r.Runs), "run", "runs"))
+		s.Title = fmt.Sprintf("%s%% of paid time kept over %s", plain.Number(100*x.Kept, 1), plain.Count(r.Runs, "run"))
 		s.Figures = []report.Figure{{Label: "save first after", Value: seconds(x.Interval), Note: "of a run"}}
 		var steps []string
 		for _, b := range x.ByAge {

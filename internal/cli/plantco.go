@@ -5,9 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newPlanTCO() *cobra.Command {
@@ -56,15 +57,15 @@ from then on. A change that does not repay both within a year is advised against
 func tcoSheet(r tco.Report) report.Sheet {
 	when := "never"
 	if r.BreakEvenMonths != nil {
-		when = "after " + usage.Number(*r.BreakEvenMonths, 1) + " months"
+		when = "after " + plain.Number(*r.BreakEvenMonths, 1) + " months"
 	}
 	return report.Sheet{Verb: "plan tco", Title: r.Verdict, Picture: r.SVG(),
 		Caption: "What was spent and how it comes back, in dollars over 24 months; the dashed line is a year.",
 		Figures: []report.Figure{
-			{Label: "saves", Value: "$" + r.SavingUSD + " a month", Note: "$" + r.NetUSD + " after upkeep"},
-			{Label: "takes", Value: "$" + r.EffortUSD, Note: fmt.Sprintf("%s hours of work", usage.Number(r.EffortHours, 1))},
+			{Label: "saves", Value: money.ForPeople(r.SavingUSD) + " a month", Note: money.ForPeople(r.NetUSD) + " after upkeep"},
+			{Label: "takes", Value: money.ForPeople(r.EffortUSD), Note: fmt.Sprintf("%s hours of work", plain.Number(r.EffortHours, 1))},
 			{Label: "breaks even", Value: when},
-			{Label: "after a year", Value: "$" + r.FirstYearUSD},
+			{Label: "after a year", Value: money.ForPeople(r.FirstYearUSD)},
 		},
 		Assumptions: r.Assumptions, Changes: r.Changes}
 }

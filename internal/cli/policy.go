@@ -17,7 +17,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newPolicy() *cobra.Command {
@@ -191,7 +190,7 @@ saw, what it could act on once its condition holds, and what would be refused, b
 			for _, w := range warnings {
 				plain.Fprintln(a.Stdout, w)
 			}
-			_, err = plain.Fprintf(a.Stdout, "%s, %s\n", plural(int64(len(set.Policies)), "policy is valid", "policies are valid"), plural(int64(len(warnings)), "warning", "warnings"))
+			_, err = plain.Fprintf(a.Stdout, "%s, %s\n", plain.Count(len(set.Policies), "policy is valid", "policies are valid"), plain.Count(len(warnings), "warning"))
 			if err == nil && seen != nil {
 				err = a.printReaches(seen, reaches(set, seen, cfg, a.Now().UTC()))
 			}
@@ -297,13 +296,13 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 			return err
 		}
 	} else {
-		plain.Fprintf(a.Stdout, "%s, %d failed\n", plural(int64(total), "case", "cases"), failed)
+		plain.Fprintf(a.Stdout, "%s, %d failed\n", plain.Count(total, "case"), failed)
 	}
 	switch {
 	case total == 0:
 		return usageError("no case is in these files")
 	case failed > 0:
-		return &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plural(int64(failed), "test", "tests"))}
+		return &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(failed, "test"))}
 	}
 	return nil
 }
@@ -406,13 +405,13 @@ func (a *app) printExplanation(set *policy.Set, facts *policy.Facts, output stri
 	r := facts.Resource
 	plain.Fprintf(a.Stdout, "%s %s %s   %s\n", r.Kind, r.Type, first(r.Name, r.ID), r.Region)
 	if d := facts.Duty; d != nil {
-		plain.Fprintf(a.Stdout, "  duty: %s for %s: %s\n", d.State, usage.Span(d.Lasting), d.Why)
+		plain.Fprintf(a.Stdout, "  duty: %s for %s: %s\n", d.State, plain.Duration(d.Lasting), d.Why)
 	}
 	for _, p := range set.Policies {
 		o := p.Explain(facts)
 		plain.Fprintf(a.Stdout, "\n%s: %s", p.Name, o.Answer)
 		if !o.Next.IsZero() {
-			plain.Fprintf(a.Stdout, ", may change at %s", a.when(o.Next))
+			plain.Fprintf(a.Stdout, ", may change at %s", plain.When(o.Next, a.Now()))
 		}
 		plain.Fprintln(a.Stdout)
 		for _, part := range o.Parts {

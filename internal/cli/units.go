@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/metrics"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -274,7 +275,7 @@ func measured(ctx context.Context, client *metrics.Client, u config.Unit, q ledg
 }
 
 func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
-	s := report.Sheet{Verb: "costs units", Title: plural(int64(len(docs)), "unit", "units")}
+	s := report.Sheet{Verb: "costs units", Title: plain.Count(len(docs), "unit")}
 	for _, d := range docs {
 		name := d.Unit
 		if d.Per > 1 {
@@ -287,7 +288,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 				cost = dollars(*c.Amount)
 			}
 			if c.Cost != nil {
-				each = "$" + c.Cost.String()
+				each = c.Cost.Dollars()
 			}
 			if c.AtLeast {
 				cost = "at least " + cost
@@ -299,7 +300,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 				change = fmt.Sprintf("%+.0f %%", *c.Change*100)
 			}
 			if d.Target != nil && c.Basis == ledger.AllocatedBasis {
-				target = "$" + d.Target.String()
+				target = d.Target.Dollars()
 				if c.OverTarget {
 					target += " (over)"
 				}
@@ -312,7 +313,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 		for _, c := range d.Total {
 			add("all", c)
 			if c.Basis == ledger.AllocatedBasis && c.Cost != nil {
-				s.Figures = append(s.Figures, report.Figure{Label: name, Value: "$" + c.Cost.String(), Note: figureNote(d, c)})
+				s.Figures = append(s.Figures, report.Figure{Label: name, Value: c.Cost.Dollars(), Note: figureNote(d, c)})
 			}
 		}
 		s.Tables = append(s.Tables, g)

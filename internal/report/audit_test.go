@@ -241,7 +241,7 @@ func realistic() *round.Result {
 	held := w.resource(inventory.KindInstance, "i-0f3a9c21d4e5b6a70", "p4d.24xlarge", "ana-notebook", ana)
 	held.Lifetime, held.Purpose = inventory.Ephemeral, inventory.Experimentation
 	w.charge(held, "compute", ledger.Compute, "16035.30")
-	w.verdict(held, duty.Held, "92 % of memory held, 0 % compute")
+	w.verdict(held, duty.Held, "92% of memory held, 0% compute")
 	w.window(held, usage.GPUUtil, 8, func(h, g int) float64 {
 		switch {
 		case h < 180:
@@ -259,7 +259,7 @@ func realistic() *round.Result {
 	})
 	w.window(held, usage.MemTotal, 8, func(int, int) float64 { return 40 * (1 << 30) })
 	w.find(held, found{rule: "gpu-held", step: finding.StepIdle, waste: "7481.20", saving: saving("7481.20"),
-		because:  "92 % of memory held, 0 % compute for 6 d 4 h",
+		because:  "92% of memory held, 0% compute for 6 d 4 h",
 		evidence: []usage.Evidence{measured("gpu_util_max_pct", "0", 0.964), measured("gpu_memory_used_pct", "92", 0.964), usage.Fact("age", "40d", "ec2")},
 		fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium, Undo: finding.UndoFull,
 			Note: "The disks go on costing $80 a month. A stopped GPU machine may not start again for lack of capacity."}})
@@ -267,7 +267,7 @@ func realistic() *round.Result {
 	idle := w.resource(inventory.KindInstance, "i-0aa1b2c3d4e5f6071", "g6e.12xlarge", "sweep-17", ben)
 	idle.Lifetime, idle.Purpose = inventory.Ephemeral, inventory.Training
 	w.charge(idle, "compute", ledger.Compute, "7660.71")
-	w.verdict(idle, duty.Idle, "no GPU above 1 %")
+	w.verdict(idle, duty.Idle, "no GPU above 1%")
 	w.window(idle, usage.GPUUtil, 4, func(h, _ int) float64 {
 		if h > 90 && h < 130 {
 			return -1
@@ -276,7 +276,7 @@ func realistic() *round.Result {
 	})
 	w.find(idle, found{rule: "gpu-instance-idle", step: finding.StepIdle, waste: "7660.71",
 		saving:   finding.Saving{UpperBound: usd("7660.71"), Bounded: true, Why: "savings plans could not be read"},
-		because:  "no GPU above 0.4 % for 14 d",
+		because:  "no GPU above 0.4% for 14 d",
 		evidence: []usage.Evidence{measured("gpu_util_max_pct", "0.4", 0.881)},
 		fix:      finding.Fix{Change: change.Change{Verb: change.Terminate}, Undo: finding.UndoNone, Risk: finding.Low, Note: "Its disks hold no data that is kept only there."}})
 
@@ -291,10 +291,10 @@ func realistic() *round.Result {
 	busy := w.resource(inventory.KindInstance, "i-0bb1b2c3d4e5f6072", "p5.48xlarge", "llm-pretrain-0", dora)
 	busy.Purpose, busy.Lifetime = inventory.Training, inventory.Ephemeral
 	w.charge(busy, "compute", ledger.Compute, "40179.20")
-	w.verdict(busy, duty.Busy, "96 % GPU")
+	w.verdict(busy, duty.Busy, "96% GPU")
 	w.window(busy, usage.GPUUtil, 8, func(h, g int) float64 { return float64(88 + (h+g)%12) })
 	w.find(busy, found{rule: "training-on-demand", step: finding.StepSpot, saving: saving("18080.64"), confidence: finding.Medium,
-		because: "busy on-demand training; spot is 55 % cheaper", evidence: []usage.Evidence{measured("gpu_util_mean_pct", "93.5", 1)},
+		because: "busy on-demand training; spot is 55% cheaper", evidence: []usage.Evidence{measured("gpu_util_mean_pct", "93.5", 1)},
 		fix: finding.Fix{Change: change.Change{Verb: change.UseSpot}, Risk: finding.Medium, Undo: finding.UndoFull, Note: "Needs checkpoints: a spot machine has two minutes' notice."}})
 
 	dark := w.resource(inventory.KindInstance, "i-0cc1b2c3d4e5f6073", "g5.48xlarge", "", untagged)
@@ -336,8 +336,8 @@ func realistic() *round.Result {
 		because: "1.2 TiB of logs kept for ever", fix: finding.Fix{Change: change.Change{Verb: change.PutRetention}, Risk: finding.Medium, Undo: finding.UndoNone}})
 	fresh := w.resource(inventory.KindInstance, "i-0ab9b2c3d4e5f6075", "p6-b300.48xlarge", "b300-trial", dora)
 	w.unpriced(fresh, "compute", ledger.Compute, "no price for p6-b300.48xlarge in us-east-1")
-	w.verdict(fresh, duty.Idle, "no GPU above 1 %")
-	w.find(fresh, found{rule: "gpu-instance-idle", step: finding.StepIdle, because: "no GPU above 0 % for 3 d",
+	w.verdict(fresh, duty.Idle, "no GPU above 1%")
+	w.find(fresh, found{rule: "gpu-instance-idle", step: finding.StepIdle, because: "no GPU above 0% for 3 d",
 		saving: finding.Saving{Why: "no price for p6-b300.48xlarge in us-east-1"}, fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium}})
 	plan := w.resource(inventory.KindCommitment, "sp-0011", "compute-savings-plan", "", untagged)
 	w.charge(plan, "commitment", ledger.Committed, "3650.00")
@@ -387,7 +387,7 @@ func allUnpriced() *round.Result {
 	for i := range 3 {
 		r := w.resource(inventory.KindInstance, fmt.Sprintf("i-%d", i), "p9.metal", "", dora)
 		w.unpriced(r, "compute", ledger.Compute, "no price for p9.metal in us-east-1")
-		w.verdict(r, duty.Idle, "no GPU above 1 %")
+		w.verdict(r, duty.Idle, "no GPU above 1%")
 		w.find(r, found{rule: "gpu-instance-idle", step: finding.StepIdle, because: "idle", saving: finding.Saving{Why: "no price for p9.metal in us-east-1"}})
 	}
 	return w.audit()
@@ -398,7 +398,7 @@ func nothingFound() *round.Result {
 	w := newWorld()
 	r := w.resource(inventory.KindInstance, "i-1", "g5.xlarge", "train", dora)
 	w.charge(r, "compute", ledger.Compute, "734.38")
-	w.verdict(r, duty.Busy, "95 % GPU")
+	w.verdict(r, duty.Busy, "95% GPU")
 	return w.audit()
 }
 

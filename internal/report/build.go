@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -94,7 +95,7 @@ func (d *Document) cost(a *round.Result) {
 	case !d.MonthlyCostUSD.Known():
 		d.MonthlyCostNote = "nothing that runs has a price"
 	case a.Totals.Unpriced > 0:
-		d.MonthlyCostNote = "without what has no price at " + money.Counted(a.Totals.Unpriced, "resource")
+		d.MonthlyCostNote = "without what has no price at " + plain.Count(a.Totals.Unpriced, "resource")
 	}
 }
 
@@ -120,7 +121,7 @@ func (d *Document) waste(a *round.Result) {
 	}
 	without := ""
 	if unknown > 0 {
-		without = "without " + money.Counted(unknown, "finding") + " on resources that have no price"
+		without = "without " + plain.Count(unknown, "finding") + " on resources that have no price"
 	}
 	complete := w.UnknownAtMostUSD.Known() || w.TotalUSD.Or(0) != 0
 	if d.MonthlyWasteUSD = known(a.Totals.Waste, complete && unknown == 0); !complete {
@@ -165,7 +166,7 @@ func (d *Document) categories(a *round.Result, m *meters) {
 		amount, missing := a.Totals.ByCategory[name], m.unpricedIn[name]
 		*d.Categories.named(name) = known(amount, missing == 0)
 		if missing > 0 {
-			d.CategoriesNotes[name] = "without " + money.Counted(missing, "meter") + " that " + verb(missing, "has", "have") + " no price"
+			d.CategoriesNotes[name] = "without " + plain.Count(missing, "meter") + " that " + verb(missing, "has", "have") + " no price"
 		}
 	}
 }
@@ -252,7 +253,7 @@ const unknown = "unknown"
 func newEvidence(e usage.Evidence) Evidence {
 	out := Evidence{Signal: valid(e.Signal), Value: valid(e.Value), Source: valid(e.Source)}
 	if e.Window > 0 {
-		out.Window = strings.ReplaceAll(usage.Span(e.Window), " ", "")
+		out.Window = strings.ReplaceAll(plain.Duration(e.Window), " ", "")
 	}
 	if e.Coverage >= 0 && e.Coverage <= 1 {
 		// Rounded down, so that "1.00" is only ever all of it; the epsilon is for
@@ -481,7 +482,7 @@ func (m *meters) assumptions() []string {
 		"Data transfer is not counted: only a bill says what was transferred.",
 	}
 	for _, e := range slices.Sorted(maps.Keys(m.estimates)) {
-		out = append(out, fmt.Sprintf("Estimated for %s: %s.", money.Counted(m.estimates[e], "meter"), strings.TrimSuffix(e, ".")))
+		out = append(out, fmt.Sprintf("Estimated for %s: %s.", plain.Count(m.estimates[e], "meter"), strings.TrimSuffix(e, ".")))
 	}
 	return out
 }

@@ -134,7 +134,7 @@ func TestCannotJudge(t *testing.T) {
 	w.charge(unread, "compute", ledger.Compute, "10")
 	sparse := w.resource(inventory.KindInstance, "i-sparse", "g5.xlarge", "", ana)
 	w.charge(sparse, "compute", ledger.Compute, "20")
-	w.verdict(sparse, duty.Unknown, "40 % coverage")
+	w.verdict(sparse, duty.Unknown, "40% coverage")
 	busy := w.resource(inventory.KindInstance, "i-busy", "g5.xlarge", "", ana)
 	w.charge(busy, "compute", ledger.Compute, "30")
 	w.verdict(busy, duty.Busy, "")
@@ -149,7 +149,7 @@ func TestCannotJudge(t *testing.T) {
 	for _, u := range Build(w.audit(), Options{}).CannotJudge {
 		got = append(got, u.Resource.ID+" "+u.MonthlyCostUSD.String()+" "+u.Why)
 	}
-	want := []string{"i-sparse $20 40 % coverage", "i-unread $10 no telemetry", "i-dear unknown no telemetry"}
+	want := []string{"i-sparse $20.00 40% coverage", "i-unread $10.00 no telemetry", "i-dear unknown no telemetry"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -218,7 +218,7 @@ func TestHeadline(t *testing.T) {
 		audit *round.Result
 		want  string
 	}{
-		{"waste", realistic(), "$16,338 a month is wasted, 21 % of what the last 30d 10h cost"},
+		{"waste", realistic(), "$16,338 a month is wasted, 21% of what the last 30d 10h cost"},
 		{"none", nothingFound(), "$734 a month, and no waste in what could be judged"},
 		{"no prices", allUnpriced(), "nothing that runs has a price"},
 		{"nothing there", newWorld().audit(), "no resources in what could be read"},

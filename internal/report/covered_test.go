@@ -16,7 +16,7 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	if b.NotCoveredUSD.Cents() != "50.00" {
 		t.Errorf("%s is not covered, want 50.00", b.NotCoveredUSD)
 	}
-	want := "$50 was billed for services that curfew does not read: Amazon MSK $35, Amazon Kinesis $12, 1 other service"
+	want := "$50.00 was billed for services that curfew does not read: Amazon MSK $35.00, Amazon Kinesis $12.00, 1 other service"
 	if got := b.notCovered(2); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -30,7 +30,7 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
 	a := realistic()
 	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{Service: "Amazon MSK", Cost: usd("35"), NotCovered: true})
-	want := "$35 was billed for services that curfew does not read: Amazon MSK $35"
+	want := "$35.00 was billed for services that curfew does not read: Amazon MSK $35.00"
 	for name, x := range map[string]struct {
 		render render
 		before string

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Schema names the shape of a Document. Fields are only ever added to it.
@@ -118,7 +118,7 @@ type Window struct {
 }
 
 // span names the window's length: "14d".
-func (w *Window) span() string { return usage.Span(w.To.Sub(w.From)) }
+func (w *Window) span() string { return plain.Duration(w.To.Sub(w.From)) }
 
 // gap says what of the window is not known; empty where all is.
 func (w *Window) gap() string {
@@ -127,9 +127,9 @@ func (w *Window) gap() string {
 	}
 	most := w.UnknownReason
 	if v, ok := w.UnknownAtMostUSD.Get(); ok {
-		most = "at most " + dollars(v)
+		most = "at most " + v.Dollars()
 	}
-	return usage.Span(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.span() + ", neither used nor wasted: " + most
+	return plain.Duration(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.span() + ", neither used nor wasted: " + most
 }
 
 // Resources counts what was seen.

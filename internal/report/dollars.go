@@ -43,22 +43,13 @@ func (d Dollars) Cents() string {
 	return d.amount.Cents()
 }
 
-// String returns the amount for people, in whole dollars from ten dollars up
-// ("$12,311"), and "unknown" where it is not known. What rounds to zero cents has
-// no sign.
+// String returns the amount for people, as [money.Amount.Dollars] prints it, and
+// "unknown" where it is not known.
 func (d Dollars) String() string {
 	if !d.known {
 		return "unknown"
 	}
-	return dollars(d.amount)
-}
-
-// dollars is Amount.Dollars without "-$0.00".
-func dollars(a money.Amount) string {
-	if a > -money.Cent && a < 0 && a.Cents() == money.Amount(0).Cents() {
-		a = 0
-	}
-	return a.Dollars()
+	return d.amount.Dollars()
 }
 
 // MarshalJSON writes a string of dollars and cents, or null.

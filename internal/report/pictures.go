@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -81,7 +82,7 @@ func (d *Document) stepBars() []bar {
 		saved := s.MonthlySavingsUSD.Or(0)
 		bound, _ := d.bounds(s.Step)
 		b := bar{
-			Label: stepName(s), Note: money.Counted(s.Findings, "finding"),
+			Label: stepName(s), Note: plain.Count(s.Findings, "finding"),
 			Segments: stack(most, part("waste", s.MonthlyWasteUSD.Or(0))),
 			Lane:     stack(most, part("save", saved), part("bound", bound)),
 			Value:    "saves " + stepSaves(s), Aside: d.beyond(s.Step),
@@ -110,7 +111,7 @@ func (d *Document) ownerBars() []bar {
 			rest.MonthlyCostUSD.add(o.MonthlyCostUSD.Or(0))
 			rest.MonthlyWasteUSD.add(o.MonthlyWasteUSD.Or(0))
 		}
-		rest.Team = money.Counted(len(list)-maxOwners, "more team")
+		rest.Team = plain.Count(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)
 	}
 	var most money.Amount
@@ -121,7 +122,7 @@ func (d *Document) ownerBars() []bar {
 	for _, o := range list {
 		cost, waste := o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0)
 		b := bar{
-			Label: fit(plain(o.Team), 40), Note: money.Counted(o.Resources, "resource"),
+			Label: fit(plain.Line(o.Team), 40), Note: plain.Count(o.Resources, "resource"),
 			Segments: stack(float64(most), part("waste", waste), part("cost", max(0, cost-waste))),
 			Value:    o.MonthlyCostUSD.String(),
 		}
@@ -129,7 +130,7 @@ func (d *Document) ownerBars() []bar {
 			b.Label = "no team tag"
 		}
 		if waste > 0 {
-			b.Aside = dollars(waste) + " wasted"
+			b.Aside = waste.Dollars() + " wasted"
 		}
 		out = append(out, b)
 	}
@@ -177,7 +178,7 @@ func (d *Document) categoryBars() []bar {
 			b.Aside = fmt.Sprintf("usual %.0f–%.0f\u00a0%%", u[0], u[1])
 		}
 		if amount.Known() && whole.Known() {
-			b.Aside = joined(", ", unbroken(percent(part)), b.Aside)
+			b.Aside = joined(", ", unbroken(plain.Share(part, 0)), b.Aside)
 		}
 		if name == round.CategoryEgress && !amount.Known() {
 			b.Note = "data transfer; needs a bill"
@@ -277,44 +278,34 @@ func draw(w *usage.Window, sig usage.Signal, st *usage.Stats) spark {
 		fmt.Fprintf(&bars, "M%d %dh3v-%sh-3z", x, sparkHeight, text)
 	}
 	s := spark{Signal: signalTitle(sig), Bars: bars.String(), Gaps: gaps.String(), Peak: peak,
-		From: usage.Span(w.To.Sub(w.From)) + " ago", To: w.To.UTC().Format(time.DateOnly)}
+		From: plain.Duration(w.To.Sub(w.From)) + " ago", To: w.To.UTC().Format(time.DateOnly)}
 	if missing > 0 {
-		s.Missing = percent(float64(missing)/usage.Buckets) + " of the time not measured"
+		s.Missing = plain.Share(float64(missing)/usage.Buckets, 0) + " of the time not measured"
 	}
 	return s
 }
 
 // scaleOf returns the value that fills the height of a spark, and the peak for
-// people. What has a natural limit is drawn against it, so that 0.4 % looks small.
+// people. What has a natural limit is drawn against it, so that 0.4% looks small.
 func scaleOf(w *usage.Window, sig usage.Signal, st *usage.Stats) (limit float64, peak string) {
 	switch sig {
 	case usage.GPUUtil, usage.CPUUtil:
-		return 100, usage.Number(st.Max, 1) + " %"
+		return 100, plain.Percent(st.Max, 1)
 	case usage.SMActive:
-		return 1, usage.Number(st.Max*100, 1) + " %"
+		return 1, plain.Percent(st.Max*100, 1)
 	case usage.MemUsed:
 		total := w.GPUMemory
 		if t := pooled(w, usage.MemTotal); t != nil {
 			total = t.Max
 		}
 		if total > 0 {
-			return total, usage.Number(100*st.Max/total, 0) + " % of the memory"
+			return total, plain.Percent(100*st.Max/total, 0) + " of the memory"
 		}
-		return st.Max, size(st.Max)
+		return st.Max, plain.Size(st.Max)
 	case usage.NetBytes:
-		return st.Max, size(st.Max)
+		return st.Max, plain.Size(st.Max)
 	}
-	return st.Max, usage.Number(st.Max, 0)
-}
-
-func size(bytes float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for bytes >= 1024 && i < len(units)-1 {
-		bytes /= 1024
-		i++
-	}
-	return usage.Number(bytes, 1) + " " + units[i]
+	return st.Max, plain.Number(st.Max, 0)
 }
 
 func signalTitle(s usage.Signal) string {

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -266,7 +265,7 @@ func TestSparksShowGapsAsGaps(t *testing.T) {
 	if n := strings.Count(s.Gaps, "M"); n != 53 || !strings.HasPrefix(s.Gaps, "M8 ") {
 		t.Errorf("gaps: got %d from %.10s, want 53 from M8", n, s.Gaps)
 	}
-	if want := "95 % of the time not measured"; s.Missing != want {
+	if want := "95% of the time not measured"; s.Missing != want {
 		t.Errorf("missing: got %q, want %q", s.Missing, want)
 	}
 }
@@ -297,36 +296,4 @@ func TestStackStaysInItsBar(t *testing.T) {
 			at = s.To
 		}
 	})
-}
-
-func TestPercent(t *testing.T) {
-	tests := []struct {
-		in   float64
-		want string
-	}{{0, "0 %"}, {-1, "0 %"}, {0.004, "<1 %"}, {0.41, "41 %"}, {0.999, ">99 %"}, {1, "100 %"}}
-	for _, tt := range tests {
-		t.Run(fmt.Sprint(tt.in), func(t *testing.T) {
-			if got := percent(tt.in); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestPlain(t *testing.T) {
-	tests := []struct{ name, in, want string }{
-		{"text stays", "p4d.24xlarge ana – 日本語", "p4d.24xlarge ana – 日本語"},
-		{"escape sequences lose their escape", "\x1b[31mred", "[31mred"},
-		{"lines become one", "a\r\nb\tc", "a b c"},
-		{"other line ends", "a\u2028b\u0085c", "a b c"},
-		{"text is not turned round", "\u202eabc", "abc"},
-		{"emoji stay whole", "👩‍🔬", "👩‍🔬"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := plain(tt.in); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
 }

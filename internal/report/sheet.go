@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Sheet is a small report for people: one sentence, a few figures, a picture, tables,
@@ -49,7 +51,7 @@ var sheetStyle string
 
 var sheetPage = template.Must(template.New("sheet").Funcs(template.FuncMap{
 	"right": func(g Grid, i int) bool { return i < len(g.Right) && g.Right[i] },
-	"plain": plain,
+	"plain": plain.Line,
 }).Parse(sheetTemplate))
 
 // HTML writes one self-contained page.
@@ -76,7 +78,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	}
 	var b strings.Builder
 	prose := func(indent, text string) {
-		for i, line := range strings.Split(ansi.Wordwrap(plain(text), max(width-len(indent), 40), ""), "\n") {
+		for i, line := range strings.Split(ansi.Wordwrap(plain.Line(text), max(width-len(indent), 40), ""), "\n") {
 			if i > 0 {
 				b.WriteString(strings.Repeat(" ", len(indent)))
 			} else {
@@ -91,10 +93,10 @@ func (s Sheet) Text(w io.Writer, width int) error {
 		b.WriteString("\n")
 		label := 0
 		for _, f := range s.Figures {
-			label = max(label, wide(plain(f.Label)))
+			label = max(label, wide(plain.Line(f.Label)))
 		}
 		for _, f := range s.Figures {
-			prose("  "+pad(plain(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
+			prose("  "+pad(plain.Line(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
 		}
 	}
 	list := func(name string, lines []string) {
@@ -114,7 +116,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	if len(s.Commands) > 0 {
 		b.WriteString("\n  commands, in order\n")
 		for _, c := range s.Commands {
-			b.WriteString("    " + plain(c) + "\n")
+			b.WriteString("    " + plain.Line(c) + "\n")
 		}
 	}
 	list("assumes", s.Assumptions)
@@ -130,14 +132,14 @@ func pad(s string, width int) string {
 
 func (g Grid) text(b *strings.Builder) {
 	if g.Title != "" {
-		fmt.Fprintf(b, "  %s\n", plain(g.Title))
+		fmt.Fprintf(b, "  %s\n", plain.Line(g.Title))
 	}
 	rows := append([][]string{g.Head}, g.Rows...)
 	widths := make([]int, len(g.Head))
 	for _, row := range rows {
 		for i := range widths {
 			if i < len(row) {
-				widths[i] = max(widths[i], wide(plain(row[i])))
+				widths[i] = max(widths[i], wide(plain.Line(row[i])))
 			}
 		}
 	}
@@ -146,7 +148,7 @@ func (g Grid) text(b *strings.Builder) {
 		for i, width := range widths {
 			value := ""
 			if i < len(row) {
-				value = plain(row[i])
+				value = plain.Line(row[i])
 			}
 			space := strings.Repeat(" ", max(0, width-wide(value)))
 			if i < len(g.Right) && g.Right[i] {
@@ -198,7 +200,7 @@ func (s Sheet) Markdown(w io.Writer) error {
 	if len(s.Commands) > 0 {
 		b.WriteString("\n```sh\n")
 		for _, c := range s.Commands {
-			b.WriteString(strings.ReplaceAll(plain(c), "```", "") + "\n")
+			b.WriteString(strings.ReplaceAll(plain.Line(c), "```", "") + "\n")
 		}
 		b.WriteString("```\n")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
@@ -154,7 +155,7 @@ func (s *screen) money() {
 				if share > 0 {
 					full = min(max(full, 1), bar)
 				}
-				cells = append(cells, gap, cell{text: percent(share), width: 6, right: true, paint: cells[1].paint}, gap,
+				cells = append(cells, gap, cell{text: plain.Share(share, 0), width: 6, right: true, paint: cells[1].paint}, gap,
 					cell{text: strings.Repeat("█", full), paint: cells[1].paint},
 					cell{text: strings.Repeat("░", bar-full), paint: s.paint.dim})
 			}
@@ -253,7 +254,7 @@ func (s *screen) findings() {
 	amount, id, rule, res, own := len("a month"), n, len("finding"), len("resource"), len("owner")
 	for _, f := range list {
 		amount = max(amount, wide(saves(f)))
-		rule = max(rule, wide(plain(f.Rule)))
+		rule = max(rule, wide(plain.Line(f.Rule)))
 		res = max(res, wide(s.thing(f, s.width)))
 		own = max(own, wide(owner(&f.Resource)))
 	}
@@ -293,26 +294,26 @@ func (s *screen) findings() {
 		case f.MonthlySavingsUSD.Known():
 			value.paint = s.paint.dim
 		}
-		row := []cell{gap, value, gap, {text: plain(short(f.ID, n)), width: id, paint: s.paint.dim}, gap,
-			{text: plain(f.Rule), width: rule, paint: s.rulePaint(f)}, gap, {text: s.thing(f, res), width: res}}
+		row := []cell{gap, value, gap, {text: plain.Line(short(f.ID, n)), width: id, paint: s.paint.dim}, gap,
+			{text: plain.Line(f.Rule), width: rule, paint: s.rulePaint(f)}, gap, {text: s.thing(f, res), width: res}}
 		who := cell{text: owner(&f.Resource), width: own, paint: s.paint.dim}
 		switch {
 		case slim:
 			s.line(row...)
-			reason := plain(f.Because)
+			reason := plain.Line(f.Because)
 			if o := owner(&f.Resource); o != none {
 				reason = o + ": " + reason
 			}
 			s.line(gap, under, gap, cell{text: reason, paint: s.paint.dim})
 		case folded:
 			s.line(append(row, gap, who)...)
-			s.line(gap, under, gap, cell{text: plain(f.Because), paint: s.paint.dim})
+			s.line(gap, under, gap, cell{text: plain.Line(f.Because), paint: s.paint.dim})
 		default:
-			s.line(append(row, gap, who, gap, cell{text: plain(f.Because), width: because})...)
+			s.line(append(row, gap, who, gap, cell{text: plain.Line(f.Because), width: because})...)
 		}
 	}
 	if more := len(s.doc.Findings) - len(list); more > 0 {
-		s.line(gap, under, gap, cell{text: "and " + money.Counted(more, "more finding"), paint: s.paint.dim})
+		s.line(gap, under, gap, cell{text: "and " + plain.Count(more, "more finding"), paint: s.paint.dim})
 	}
 }
 
@@ -360,7 +361,7 @@ func (s *screen) cautions() {
 		if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
 			amount = v.String() + " a month"
 		}
-		text := fmt.Sprintf("%s in %s, neither used nor wasted: %s", amount, money.Counted(n, "machine"), commonest(d.CannotJudge))
+		text := fmt.Sprintf("%s in %s, neither used nor wasted: %s", amount, plain.Count(n, "machine"), commonest(d.CannotJudge))
 		if how := measure(d); how != "" {
 			text += "; to measure: " + how
 		}
@@ -381,7 +382,7 @@ func (s *screen) cautions() {
 		if more := len(d.Unpriced) - len(parts); more > 0 {
 			parts = append(parts, fmt.Sprintf("%d more", more))
 		}
-		s.caution("no price", money.Counted(d.Totals.UnpricedResources, "resource")+", not in the figures: "+strings.Join(parts, "; "))
+		s.caution("no price", plain.Count(d.Totals.UnpricedResources, "resource")+", not in the figures: "+strings.Join(parts, "; "))
 	}
 	for i, b := range d.BlindSpots {
 		if i == maxCautions && !s.all {
@@ -413,7 +414,7 @@ func (s *screen) caution(name, text string) {
 func (s *screen) paragraph(name, text string, most int, label, body func(string) string) {
 	width := s.width - margin - 2
 	lines := []string{""}
-	for _, word := range strings.Fields(plain(text)) {
+	for _, word := range strings.Fields(plain.Line(text)) {
 		last := &lines[len(lines)-1]
 		switch {
 		case *last == "":
@@ -523,7 +524,7 @@ func (b *Billed) notCovered(most int) string {
 		return ""
 	}
 	if rest > 0 {
-		names = append(names, money.Counted(rest, "other service"))
+		names = append(names, plain.Count(rest, "other service"))
 	}
 	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(names, ", ")
 }
@@ -535,7 +536,7 @@ func callsLine(d *Document) string {
 		n += c.Count
 	}
 	cost, known := d.Totals.APICallsCostUSD.Get()
-	text := "read only, " + money.Counted(n, "API call") + ", which "
+	text := "read only, " + plain.Count(n, "API call") + ", which "
 	switch {
 	case !known:
 		return text + "cost an unknown amount"
@@ -544,7 +545,7 @@ func callsLine(d *Document) string {
 	case cost < money.Cent:
 		return text + "cost less than a cent"
 	}
-	return text + "cost " + dollars(cost)
+	return text + "cost " + cost.Dollars()
 }
 
 // next says what to do now.
@@ -558,7 +559,7 @@ func (s *screen) next() {
 		commands = append(commands, again+" --all")
 	}
 	for _, f := range s.doc.largest(s.top) {
-		if c := plain(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && c != "" && wide(c) <= 40 {
+		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && c != "" && wide(c) <= 40 {
 			commands = append(commands, c)
 			break
 		}

@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	share := 100 * float64(survived) / float64(tested)
 	fmt.Fprintf(out, "%d of %d mutants survived: %.1f %%\n", survived, tested, share)
 	if share > *most {
-		return fmt.Errorf("more than %g %% survived", *most)
+		return fmt.Errorf("more than %g%% survived", *most)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Measures of the picture, in pixels.
@@ -35,12 +35,12 @@ func (r Report) SVG() string {
 	var line, here float64
 	title, below := "p99 latency in ms by number of replicas", "replicas (share of time busy)"
 	if r.P99LatencyMS == nil {
-		title, below = fmt.Sprintf("Mean wait in service times by load of %s (Erlang C)", money.Counted(r.Replicas, "replica")), "load"
+		title, below = fmt.Sprintf("Mean wait in service times by load of %s (Erlang C)", plain.Count(r.Replicas, "replica")), "load"
 		line, here = waitTarget, r.Load
 		for percent := 10; percent <= 95; percent += 5 {
 			label := ""
 			if percent%10 == 0 {
-				label = strconv.Itoa(percent) + " %"
+				label = strconv.Itoa(percent) + "%"
 			}
 			marks = append(marks, mark{float64(percent) / 100, ErlangWait(r.Replicas, float64(percent)/100), label})
 		}
@@ -50,7 +50,7 @@ func (r Report) SVG() string {
 			line = *r.ObjectiveMS
 		}
 		for _, c := range r.Curve {
-			marks = append(marks, mark{float64(c.Replicas), c.P99LatencyMS, fmt.Sprintf("%d (%.0f %%)", c.Replicas, 100*c.Utilization)})
+			marks = append(marks, mark{float64(c.Replicas), c.P99LatencyMS, fmt.Sprintf("%d (%.0f%%)", c.Replicas, 100*c.Utilization)})
 		}
 	}
 	return plot(title, below, marks, line, here)
@@ -119,5 +119,5 @@ func short(v float64) string {
 	if v >= 100 {
 		return money.Thousands(int64(math.Round(v)))
 	}
-	return usage.Number(v, 2)
+	return plain.Number(v, 2)
 }

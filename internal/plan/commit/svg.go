@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Measures of the picture, in pixels; buckets is how many stretches the window is drawn
@@ -93,7 +93,7 @@ func (r Report) SVG() string {
 	y := func(v float64) float64 { return svgTop + (svgHeight-svgBottom-svgTop)*(1-v/high) }
 	for _, share := range []float64{0, .5, 1} {
 		fmt.Fprintf(&b, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="currentColor" stroke-opacity=".15"/>`, svgLeft, y(share*high), svgWidth-10, y(share*high))
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" font-size="12" fill="currentColor">$%s/h</text>`, svgLeft-8, y(share*high)+4, usage.Number(share*high, 2))
+		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" font-size="12" fill="currentColor">$%s/h</text>`, svgLeft-8, y(share*high)+4, plain.Number(share*high, 2))
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g" font-size="12" fill="currentColor">%s</text>`, svgLeft, svgHeight-6, r.Start.Format("2006-01-02"))
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end" font-size="12" fill="currentColor">%s</text>`, svgWidth-10, svgHeight-6, r.End.Format("2006-01-02"))

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // SVG draws what a dollar an hour buys of each accelerator, oldest first, with a bar
@@ -40,8 +41,8 @@ func (r Report) SVG() string {
 			}
 			long := max((width-label-90)*o.PerDollar/most, 1)
 			fmt.Fprintf(&b, `<rect x="%g" y="%.1f" width="%.1f" height="%g" rx="2" fill="%s"><title>%s</title></rect>`, label, y, long, bar, colors[o.Option],
-				html.EscapeString(fmt.Sprintf("%s in %s, %s, $%s an hour of %s", o.Machine, o.Region, o.Option, o.HourlyUSD, o.AsOf)))
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" font-size="11" fill="currentColor">%s</text>`, label+long+6, y+bar-0.5, usage.Number(o.PerDollar, 1))
+				html.EscapeString(fmt.Sprintf("%s in %s, %s, %s an hour of %s", o.Machine, o.Region, o.Option, money.ForPeople(o.HourlyUSD), o.AsOf)))
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" font-size="11" fill="currentColor">%s</text>`, label+long+6, y+bar-0.5, plain.Number(o.PerDollar, 1))
 			y += bar + 2
 		}
 		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" font-size="12" fill="currentColor">%s</text>`, label-8, (first+y)/2+3, html.EscapeString(name))

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Measures of the picture, in pixels.
@@ -40,7 +40,7 @@ func (r Report) SVG() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" font-size="13">`,
 		svgLabel+max(width, 4)*svgSlice+svgGap, height)
-	fmt.Fprintf(&b, "\n<title>MIG instances on %s</title>\n", money.Counted(r.GPUsUsed, "GPU"))
+	fmt.Fprintf(&b, "\n<title>MIG instances on %s</title>\n", plain.Count(r.GPUsUsed, "GPU"))
 	for i, g := range rows {
 		y := svgGap + i*(svgRow+svgGap)
 		name := "GPU " + spans(ids[i])
@@ -56,7 +56,7 @@ func (r Report) SVG() string {
 	}
 	switch {
 	case hidden > 0:
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">and %s more</text>`+"\n", svgGap, height-svgGap, money.Counted(hidden, "row"))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">and %s more</text>`+"\n", svgGap, height-svgGap, plain.Count(hidden, "row"))
 	case len(rows) == 0:
 		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">no GPU is used</text>`+"\n", svgGap, height-svgGap)
 	}

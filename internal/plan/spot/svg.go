@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Measures of the pictures, in pixels.
@@ -47,14 +47,14 @@ func (r Report) SVG() string {
 		w := width * max(x.Saving, 0) / high
 		text(&b, svgLeft-8, y+barHigh-4, "end", x.Name)
 		fmt.Fprintf(&b, `<rect x="%g" y="%g" width="%.1f" height="%g" fill="%s"><title>%d of %d cases miss the deadline</title></rect>`, svgLeft, y, w, barHigh, color, x.Misses, x.Cases)
-		text(&b, svgLeft+w+6, y+barHigh-4, "start", percent(x.Saving))
+		text(&b, svgLeft+w+6, y+barHigh-4, "start", plain.Share(x.Saving, 1))
 	}
 	if bound := r.result(Bound).Saving; bound > 0 {
 		x := svgLeft + width*bound/high
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="%s" stroke-dasharray="6 4"/>`, x, top-6, x, foot-16, boundColor)
 	}
 	s := r.shown
-	text(&b, svgLeft, foot+14, "start", fmt.Sprintf("One case in %s, from hour %s on, %s h", s.zone, usage.Number(s.start, 0), usage.Number(float64(len(s.on))*s.gap, 1)))
+	text(&b, svgLeft, foot+14, "start", fmt.Sprintf("One case in %s, from hour %s on, %s h", s.zone, plain.Number(s.start, 0), plain.Number(float64(len(s.on))*s.gap, 1)))
 	s.lane(&b, foot+22, "spot is up", func(i int) string {
 		if s.up[i] {
 			return "#9aa5ae"
@@ -121,7 +121,7 @@ func (r CheckpointReport) SVG() string {
 	}
 	fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(points, " "), boundColor)
 	for i, k := range r.Results {
-		label := k.Name + " " + percent(k.Kept)
+		label := k.Name + " " + plain.Share(k.Kept, 1)
 		if k.Name == Curfew {
 			fmt.Fprintf(&b, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="%s" stroke-dasharray="6 4"/>`, svgLeft, y(k.Kept), svgWidth-svgRight, y(k.Kept), spotColor)
 			text(&b, svgLeft+4, y(k.Kept)-5, "start", label)
@@ -142,7 +142,7 @@ func (r CheckpointReport) SVG() string {
 
 // span says seconds the way people do.
 func span(seconds float64) string {
-	return usage.Span(time.Duration(math.Round(seconds)) * time.Second)
+	return plain.Duration(time.Duration(math.Round(seconds)) * time.Second)
 }
 
 func open(b *strings.Builder, height float64, title string) {
