@@ -251,7 +251,7 @@ func TestRunErrors(t *testing.T) {
 		{"a step of two samples", trace, with(func(p *Params) { p.Format.Step = 2 * time.Minute }), "samples are 1m0s apart"},
 		{"a negative restart cost", trace, with(func(p *Params) { p.RestartCost = -1 }), "a restart cost of -1ns"},
 		{"idle below what cannot be", trace, with(func(p *Params) { p.IdleBelow = 101 }), "idle below 101%"},
-		{"idle below no number", trace, with(func(p *Params) { p.IdleBelow = math.NaN() }), "idle below NaN %"},
+		{"idle below no number", trace, with(func(p *Params) { p.IdleBelow = math.NaN() }), "idle below NaN%"},
 		{"a negative price", trace, with(func(p *Params) { p.Price = &negative }), "a price of -1.00 an hour is negative"},
 		{"nothing measured", "resource,time,power_w\na,0,7\n", params(0), "no sample of gpu_util"},
 		{"no rows", "resource,time,gpu_util\n", params(0), "no sample of gpu_util"},

@@ -185,6 +185,7 @@ func (a *app) printBill(d bill.Document, dry bool) error {
 	if len(d.MissingColumns) > 0 {
 		s.Coverage = append(s.Coverage, fmt.Sprintf("columns that the bill lacks: %v", d.MissingColumns))
 	}
+	s.Color = a.color()
 	return s.Text(a.Stdout, a.Width)
 }
 

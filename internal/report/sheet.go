@@ -30,18 +30,12 @@ type Sheet struct {
 	// Assumptions is what was assumed, Coverage what the data covers, Changes what
 	// would change the answer.
 	Assumptions, Coverage, Changes []string
+	// Color is whether the text is colored.
+	Color bool
 }
 
 // Figure is one number with what it is.
 type Figure struct{ Label, Value, Note string }
-
-// Grid is a table. Cells of columns marked in Right are numbers.
-type Grid struct {
-	Title string
-	Head  []string
-	Right []bool
-	Rows  [][]string
-}
 
 //go:embed sheet.html.tmpl
 var sheetTemplate string
@@ -111,7 +105,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	list("because", s.Because)
 	for _, g := range s.Tables {
 		b.WriteString("\n")
-		g.text(&b)
+		g.text(&b, width, newPaint(s.Color))
 	}
 	if len(s.Commands) > 0 {
 		b.WriteString("\n  commands, in order\n")
@@ -128,37 +122,6 @@ func (s Sheet) Text(w io.Writer, width int) error {
 
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-wide(s)))
-}
-
-func (g Grid) text(b *strings.Builder) {
-	if g.Title != "" {
-		fmt.Fprintf(b, "  %s\n", plain.Line(g.Title))
-	}
-	rows := append([][]string{g.Head}, g.Rows...)
-	widths := make([]int, len(g.Head))
-	for _, row := range rows {
-		for i := range widths {
-			if i < len(row) {
-				widths[i] = max(widths[i], wide(plain.Line(row[i])))
-			}
-		}
-	}
-	for _, row := range rows {
-		line := ""
-		for i, width := range widths {
-			value := ""
-			if i < len(row) {
-				value = plain.Line(row[i])
-			}
-			space := strings.Repeat(" ", max(0, width-wide(value)))
-			if i < len(g.Right) && g.Right[i] {
-				line += "  " + space + value
-			} else {
-				line += "  " + value + space
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
 }
 
 // Markdown writes the sheet without its picture, for tickets and pull requests.

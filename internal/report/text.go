@@ -21,6 +21,12 @@ func fit(s string, width int) string {
 	return ansi.Truncate(s, width, "…")
 }
 
+// wrapped breaks text between words into lines of at most width columns. A longer word
+// has a line of its own.
+func wrapped(s string, width int) []string {
+	return strings.Split(ansi.Wordwrap(s, max(width, 1), ""), "\n")
+}
+
 // wide returns the columns that s takes in a terminal.
 func wide(s string) int { return ansi.StringWidth(s) }
 
