@@ -68,7 +68,7 @@ func Redact(s string) string {
 	// The secret access key of AWS, which nothing introduces: 40 signs in a row.
 	for from := 0; from < len(s); {
 		to := from
-		for to < len(s) && base64(s[to]) {
+		for to < len(s) && inBase64(s[to]) {
 			to++
 		}
 		if to-from == 40 && mixed(s[from:to]) {
@@ -79,8 +79,8 @@ func Redact(s string) string {
 	return s
 }
 
-// base64 says whether a byte is a sign of that code.
-func base64(c byte) bool {
+// inBase64 says whether a byte is a sign of that code.
+func inBase64(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '/' || c == '+'
 }
 

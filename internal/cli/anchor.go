@@ -1,23 +1,20 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
@@ -26,13 +23,10 @@ import (
 )
 
 const (
-	anchorSchema = "curfew.audit-anchor/v1"
 	// anchorBytes bounds an anchor, of which a real one has 500.
 	anchorBytes = 16 << 10
 	// keyFile is the key in the data directory.
 	keyFile = "audit.key"
-	// keyPrefix begins a public key.
-	keyPrefix = "ed25519:"
 )
 
 // anchorFlags say what to do with the end of the log.
@@ -41,65 +35,14 @@ type anchorFlags struct {
 	verify      bool
 }
 
-// anchorDoc is the end of the audit log at a time, signed.
-type anchorDoc struct {
-	Schema string `json:"schema"`
-	// Entry, Hash and First are those of [store.Head].
-	Entry int64  `json:"entry"`
-	Hash  string `json:"hash"`
-	First string `json:"first"`
-	// At is when it was written, by the time of the state.
-	At time.Time `json:"at"`
-	// Key is the public key of who signed; it counts only where it is the expected one.
-	Key       string `json:"key"`
-	Signature []byte `json:"signature"`
-}
-
-// signed is what the signature is of.
-func (d anchorDoc) signed() []byte {
-	return fmt.Appendf(nil, "%s\n%d\n%s\n%s\n%s\n", anchorSchema, d.Entry, d.Hash, d.First, d.At.UTC().Format(time.RFC3339Nano))
-}
-
-func (d anchorDoc) head() store.Head { return store.Head{Entry: d.Entry, Hash: d.Hash, First: d.First} }
-
-var hashText = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// parseAnchor reads an anchor that key has signed. What is none is a *document.Error, one
-// that somebody else signed a *failure.
-func parseAnchor(name string, src []byte, key ed25519.PublicKey) (anchorDoc, error) {
-	var d anchorDoc
-	broken := func(message string) (anchorDoc, error) {
-		return anchorDoc{}, &document.Error{File: name, Message: "it is no anchor of an audit log: " + message}
-	}
-	in := json.NewDecoder(bytes.NewReader(src))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&d); err != nil {
-		return broken(err.Error())
-	}
-	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return broken("something follows it")
-	}
-	switch {
-	case d.Schema != anchorSchema:
-		return broken("its schema is not " + anchorSchema)
-	case d.Entry < 1 || !hashText.MatchString(d.Hash) || !hashText.MatchString(d.First) || d.Entry == 1 && d.Hash != d.First:
-		return broken("it names no entry")
-	}
-	untrusted := func(why string) (anchorDoc, error) {
-		return anchorDoc{}, &failure{exit: ExitError, code: "untrusted_anchor", err: fmt.Errorf("%s: %s", name, why),
+// parseAnchor reads an anchor that key has signed.
+func parseAnchor(name string, src []byte, key ed25519.PublicKey) (action.Anchor, error) {
+	anchor, err := action.ParseAnchor(name, src, key)
+	if errors.Is(err, action.ErrUntrusted) {
+		err = &failure{exit: ExitError, code: "untrusted_anchor", err: err,
 			hint: "audit.public_key in curfew.yaml is the key that counts; without it that of this data directory does"}
 	}
-	if d.Key != publicText(key) {
-		return untrusted("it was signed with another key, " + d.Key + ", and not with " + publicText(key))
-	}
-	if !ed25519.Verify(key, d.signed(), d.Signature) {
-		return untrusted("its signature is wrong: it was changed after it was signed")
-	}
-	return d, nil
-}
-
-func publicText(key ed25519.PublicKey) string {
-	return keyPrefix + base64.StdEncoding.EncodeToString(key)
+	return anchor, err
 }
 
 // anchored verifies the audit log, or writes its end.
@@ -126,11 +69,11 @@ func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error 
 	if expected, err := publicKey(cfg); err != nil {
 		return err
 	} else if expected != nil && !expected.Equal(public) {
-		return &failure{exit: ExitUsage, code: "wrong_key", err: fmt.Errorf("audit.public_key is %s, and the key here is %s", publicText(expected), publicText(public)),
+		return &failure{exit: ExitUsage, code: "wrong_key", err: fmt.Errorf("audit.public_key is %s, and the key here is %s", action.KeyText(expected), action.KeyText(public)),
 			hint: "audit.key names the file of the key that signs"}
 	}
 	// One that is there is not given up for a log that does not hold it any more.
-	var heads []store.Head
+	var heads []action.Head
 	switch src, err := at.read(ctx); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -140,7 +83,7 @@ func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error 
 		if err != nil {
 			return err
 		}
-		heads = append(heads, last.head())
+		heads = append(heads, last.Head)
 	}
 	end, err := s.VerifyAudit(ctx, heads...)
 	if err != nil {
@@ -153,8 +96,7 @@ func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error 
 	if err != nil {
 		return err
 	}
-	d := anchorDoc{Schema: anchorSchema, Entry: end.Entry, Hash: end.Hash, First: end.First, At: now.UTC().Truncate(time.Second), Key: publicText(public)}
-	d.Signature = ed25519.Sign(key, d.signed())
+	d := action.SignAnchor(end, now, key)
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the anchor: %w", err)
@@ -171,8 +113,8 @@ func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error 
 
 // verifyAudit checks the chain, and that it holds what an anchor says.
 func (a *app) verifyAudit(ctx context.Context, cfg config.Config, s *store.Store, at place, output string) error {
-	var anchor *anchorDoc
-	var heads []store.Head
+	var anchor *action.Anchor
+	var heads []action.Head
 	if at.name != "" {
 		key, err := a.verifyingKey(cfg)
 		if err != nil {
@@ -186,7 +128,7 @@ func (a *app) verifyAudit(ctx context.Context, cfg config.Config, s *store.Store
 		if err != nil {
 			return err
 		}
-		anchor, heads = &d, append(heads, d.head())
+		anchor, heads = &d, append(heads, d.Head)
 	}
 	end, err := s.VerifyAudit(ctx, heads...)
 	if err != nil {
@@ -285,11 +227,11 @@ func publicKey(cfg config.Config) (ed25519.PublicKey, error) {
 	if text == "" {
 		return nil, nil
 	}
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, keyPrefix))
-	if err != nil || len(raw) != ed25519.PublicKeySize {
-		return nil, usageError("audit.public_key: it is no key such as `curfew audit --anchor` prints, ed25519: and 44 characters")
+	key, err := action.ParseKey(text)
+	if err != nil {
+		return nil, usageError("audit.public_key: %v", err)
 	}
-	return raw, nil
+	return key, nil
 }
 
 // verifyingKey is the key whose signature counts. None is made for it.

@@ -11,6 +11,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
@@ -72,7 +73,7 @@ func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 	l.must(ExitDone, "9 entries, unchanged\nentry 7 is", "audit", "--verify", "--anchor", "anchor.json")
 	var doc struct {
 		Entries int
-		Anchor  anchorDoc
+		Anchor  action.Anchor
 	}
 	if err := json.Unmarshal([]byte(l.must(ExitDone, "", "audit", "--verify", "--anchor", "anchor.json", "-o", "json")), &doc); err != nil || doc.Entries != 9 || doc.Anchor.Entry != 7 || doc.Anchor.Key != public {
 		t.Errorf("verified: %+v, %v", doc, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newFix() *cobra.Command {
@@ -42,6 +42,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 --enforce it makes them.`,
 		Example: `  curfew fix 9c6e
   curfew fix 9c6e --enforce
+  curfew fix 9c6e --enforce --github            in a workflow: a review of the pull request approves
   curfew fix --undo 4f1c2a
   curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {
@@ -52,6 +53,8 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 				return err
 			}
 			switch {
+			case f.github && (!f.enforce || len(f.undo) > 0):
+				return usageError("--github goes with curfew fix FINDING --enforce: it asks a pull request for the approval")
 			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
 				return usageError("--dry-run and --enforce say the opposite")
 			case len(f.undo) > 0 && len(ids) > 0:
@@ -73,6 +76,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` shows; with --enforce take it back; repeatable")
 	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
+	fl.BoolVar(&f.github, "github", false, "in a workflow: post the plan to the pull request, and count its reviews")
 	f.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
 	return c
@@ -80,7 +84,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 
 // stored is a finding of a kept scan.
 type stored struct {
-	report.Finding
+	view.Finding
 	scanned time.Time
 	// regions are those of the scan.
 	regions []string
@@ -143,7 +147,7 @@ func choose(dataDir string, ids []string) ([]stored, error) {
 }
 
 // keptScans reads the last scan of every cloud.
-func keptScans(dataDir string) ([]report.Document, error) {
+func keptScans(dataDir string) ([]view.Scan, error) {
 	files, err := filepath.Glob(filepath.Join(dataDir, "scans", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("look for kept scans: %w", err)
@@ -151,13 +155,13 @@ func keptScans(dataDir string) ([]report.Document, error) {
 	if dataDir == "" || len(files) == 0 {
 		return nil, &failure{exit: ExitError, code: "no_scan", err: errors.New("there is no kept scan to look in"), hint: "run `curfew scan` first"}
 	}
-	var out []report.Document
+	var out []view.Scan
 	for _, name := range files {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, fmt.Errorf("read a kept scan: %w", err)
 		}
-		doc, err := report.Load(f)
+		doc, err := view.LoadScan(f)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "run `curfew scan` again"}
 		}
@@ -181,7 +185,7 @@ func keptFindings(dataDir string) ([]stored, error) {
 	return out, nil
 }
 
-func byHand(f report.Finding) []string {
+func byHand(f view.Finding) []string {
 	return aws.ByHand(aws.Subject{Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
 		Region: f.Resource.Region}, f.Fix.Change)
 }

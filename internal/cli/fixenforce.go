@@ -20,9 +20,9 @@ import (
 // fixFlags are the flags of fix.
 type fixFlags struct {
 	sourceFlags
-	enforce, scratch, save bool
-	grace, output          string
-	undo                   []string
+	enforce, scratch, save, github bool
+	grace, output                  string
+	undo                           []string
 }
 
 // carryOut takes findings one step up the ladder.
@@ -83,6 +83,11 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	held := &holding{app: a, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]stored{}, of: map[string]string{}}
 	for _, s := range chosen {
 		held.found[refOf(s.Resource)] = s
+	}
+	if f.github {
+		if held.hub, err = a.fixPull(cfg); err != nil {
+			return err
+		}
 	}
 	bar := a.newProgress(f.cloud)
 	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: round.KindsOf(requests, rulesOf(f.cloud))}

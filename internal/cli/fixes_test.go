@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -113,9 +113,9 @@ func (s *seededFixes) wait(d time.Duration) {
 }
 
 // scan audits the account and keeps the scan, as a person does.
-func (s *seededFixes) scan() report.Document {
+func (s *seededFixes) scan() view.Scan {
 	s.t.Helper()
-	doc, err := report.Load(strings.NewReader(s.curfew(ExitDone, "scan", s.regions, "-o", "json")))
+	doc, err := view.LoadScan(strings.NewReader(s.curfew(ExitDone, "scan", s.regions, "-o", "json")))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	ids := map[string]kindOfFix{}
 	var args []string
 	for _, k := range kindsOfFixes {
-		i := slices.IndexFunc(first.Findings, func(f report.Finding) bool {
+		i := slices.IndexFunc(first.Findings, func(f view.Finding) bool {
 			return f.Rule == k.rule && (f.Resource.Name == k.name || f.Resource.ID == k.name)
 		})
 		if i < 0 {
@@ -330,7 +330,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	checkPlanted(t, first, planted) // the dollars of the seed are computed apart from the rules
 	// Two of three machines go, of the type of which another endpoint has one.
 	saved := func(rule, name string) money.Amount {
-		i := slices.IndexFunc(first.Findings, func(f report.Finding) bool { return f.Rule == rule && f.Resource.ID == name })
+		i := slices.IndexFunc(first.Findings, func(f view.Finding) bool { return f.Rule == rule && f.Resource.ID == name })
 		v, _ := first.Findings[i].MonthlySavingsUSD.Get()
 		return v
 	}
@@ -447,9 +447,9 @@ func (l *ladderTest) read(name string) string {
 }
 
 // lookup returns the id of a rule's finding about a resource, by its name.
-func (s *seededFixes) lookup(doc report.Document, rule, name string) string {
+func (s *seededFixes) lookup(doc view.Scan, rule, name string) string {
 	s.t.Helper()
-	i := slices.IndexFunc(doc.Findings, func(f report.Finding) bool {
+	i := slices.IndexFunc(doc.Findings, func(f view.Finding) bool {
 		return f.Rule == rule && (f.Resource.Name == name || f.Resource.ID == name)
 	})
 	if i < 0 {
@@ -531,7 +531,7 @@ func TestAPreviewShowsRefusals(t *testing.T) {
 	doc := s.scan()
 	s.wait(2 * time.Minute)
 	group := s.lookup(doc, "autoscaling-sticky", "feed-workers")
-	i := slices.IndexFunc(doc.Findings, func(f report.Finding) bool { return f.ID == group })
+	i := slices.IndexFunc(doc.Findings, func(f view.Finding) bool { return f.ID == group })
 	member := s.lookup(doc, "instance-idle", doc.Findings[i].Fix.Change.Arguments.Members[0])
 	notebook := s.lookup(doc, "notebook-idle", "exploration-2025")
 	measure := s.lookup(doc, "telemetry-missing", "feed-experiment")

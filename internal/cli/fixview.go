@@ -12,18 +12,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
-	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // fixDoc is a fix in curfew.fix/v1.
 type fixDoc struct {
-	Finding   report.Finding `json:"finding"`
-	ScannedAt time.Time      `json:"scanned_at"`
-	Account   string         `json:"account"`
-	Region    string         `json:"region"`
-	Change    changeDoc      `json:"change"`
+	Finding   view.Finding `json:"finding"`
+	ScannedAt time.Time    `json:"scanned_at"`
+	Account   string       `json:"account"`
+	Region    string       `json:"region"`
+	Change    changeDoc    `json:"change"`
 	// ByHand are the commands of Change; older readers look for them here.
 	ByHand        []string     `json:"by_hand"`
 	Loses         string       `json:"loses"`
@@ -85,7 +85,7 @@ func fixDocs(chosen []stored, out *round.Result, held *holding, missed []lineVie
 
 // foreseen are the refusals of a fix that the last scan already shows. What a machine does,
 // who keeps it, and what its provider answers is asked when the fix is carried out.
-func foreseen(f report.Finding, kept []keptInventory, cfg config.Config, flags fixFlags, now time.Time) []refusalDoc {
+func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, flags fixFlags, now time.Time) []refusalDoc {
 	do, carried := policy.Of(f.Fix.Change)
 	if !carried || f.Resource.Cloud != "aws" {
 		return []refusalDoc{{byHandRule, "only a person carries this fix out"}}
@@ -96,13 +96,13 @@ func foreseen(f report.Finding, kept []keptInventory, cfg config.Config, flags f
 		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
 	}
 	for i := range kept {
-		at := slices.IndexFunc(kept[i].Resources, func(k keptResource) bool { return k.Ref == refOf(f.Resource) })
+		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool { return k.Ref == refOf(f.Resource) })
 		if at < 0 {
 			continue
 		}
-		k := &kept[i].Resources[at]
-		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: k.resource(cfg.Tags), Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
-			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: fact(k.HourlyUSD)}, action.Item{}, now, nil); refusal != nil {
+		listed := kept[i].Resources[at].Priced(cfg.Tags)
+		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
+			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: listed.Hourly}, action.Item{}, now, nil); refusal != nil {
 			return []refusalDoc{{refusal.Rule, refusal.Why}}
 		}
 	}
@@ -110,7 +110,7 @@ func foreseen(f report.Finding, kept []keptInventory, cfg config.Config, flags f
 }
 
 // needsApproval says whether a finding's fix needs a second person.
-func needsApproval(f report.Finding) bool {
+func needsApproval(f view.Finding) bool {
 	do, carried := policy.Of(f.Fix.Change)
 	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,
 		Resource: &inventory.Resource{Kind: inventory.Kind(f.Resource.Kind), Lifetime: inventory.Lifetime(f.Resource.Lifetime)}})

@@ -120,6 +120,8 @@ type vote struct {
 	at time.Time
 	// once says that its reason names it alone: it decides one request of a plan.
 	once bool
+	// text is what a review says.
+	text string
 }
 
 // stale says why a vote that allows is about another request of the same plan than r;
@@ -304,15 +306,7 @@ func (c *counter) decide(ctx context.Context) (gate.Decision, error) {
 		}
 		votes, aside = append(votes, more...), append(aside, others...)
 	}
-	slices.SortStableFunc(votes, func(a, b vote) int { // who denies is heard first
-		switch {
-		case a.allow == b.allow:
-			return 0
-		case b.allow:
-			return -1
-		}
-		return 1
-	})
+	denialsFirst(votes)
 	for _, v := range votes {
 		r, why, err := c.cast(ctx, d.ApprovalID, v)
 		switch {
@@ -331,6 +325,19 @@ func (c *counter) decide(ctx context.Context) (gate.Decision, error) {
 	}
 	d.Reasons = append(d.Reasons, aside...)
 	return d, nil
+}
+
+// denialsFirst puts who denies before who allows.
+func denialsFirst(votes []vote) {
+	slices.SortStableFunc(votes, func(a, b vote) int {
+		switch {
+		case a.allow == b.allow:
+			return 0
+		case b.allow:
+			return -1
+		}
+		return 1
+	})
 }
 
 // cast lets a vote decide a request; why says why it does not count, such as somebody's
@@ -356,10 +363,7 @@ func (c *counter) cast(ctx context.Context, id string, v vote) (r approval.Reque
 		return r, "", err
 	}
 	if v.by.Proof.Kind == approval.GitHubReview {
-		if c.app.reviewed == nil {
-			c.app.reviewed = map[string]bool{}
-		}
-		c.app.reviewed[r.ID] = true
+		c.app.seen(r.ID)
 	}
 	if err := c.store.Actions().Record(ctx, auditEntry(c.params.Now, v.by.Name, string(r.State), r)); err != nil {
 		return r, "", fmt.Errorf("record the decision on %s: %w", r.ID, err)

@@ -126,7 +126,7 @@ func (p *pullRequest) ballot(ctx context.Context, _ string) (votes []vote, aside
 	for _, v := range b.Votes {
 		_, named := p.people.Identities[v.Login]
 		v.By.Proof = approval.Proof{Kind: approval.GitHubReview, Subject: v.Login, Detail: v.URL, Mapped: named}
-		votes = append(votes, vote{by: v.By, allow: v.Allow, reason: "review " + v.URL, at: v.At, once: true})
+		votes = append(votes, vote{by: v.By, allow: v.Allow, reason: "review " + v.URL, at: v.At, once: true, text: v.Text})
 	}
 	for _, o := range b.Aside {
 		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", o.Login, o.Why))

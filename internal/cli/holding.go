@@ -31,6 +31,10 @@ type holding struct {
 	store action.Store // its audit log
 	// who asks, by the proof that fixes need; nil until it is known.
 	who *approval.Person
+	// hub is the pull request whose reviews approve; nil is none. actor is who runs this,
+	// where that is proven.
+	hub   *pullRequest
+	actor *approval.Person
 	// found are the findings that are fixed.
 	found map[inventory.Ref]stored
 	// asked are requests without which nothing goes on, beside those that wait while
@@ -57,7 +61,14 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 	if err != nil {
 		return who, err
 	}
-	h.who, h.desk.Check = &who, h.app.checked(h.cfg, declared, &who)
+	h.actor = &who
+	if h.hub != nil { // who opened the pull request asks; who runs this carries it out
+		if declared {
+			h.actor = nil
+		}
+		who = h.hub.author()
+	}
+	h.who, h.desk.Check = &who, h.app.checked(h.cfg, declared, h.actor)
 	return who, nil
 }
 
@@ -83,6 +94,9 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 		return err
 	}
 	now := h.now()
+	if err := h.review(ctx, it, p, hash, amount, now); err != nil {
+		return err
+	}
 	r, err := h.desk.Use(ctx, hash, amount, now)
 	if err == nil {
 		return h.store.Record(ctx, auditEntry(now, who.Name, "used", r))
@@ -116,6 +130,9 @@ func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) 
 		return err
 	}
 	now := h.now()
+	if err := h.review(ctx, it, p, hash, amount, now); err != nil {
+		return err
+	}
 	all, err := h.desk.Store.Requests(ctx, hash)
 	if err != nil {
 		return err
@@ -153,6 +170,9 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 		Plan: string(plan), Amount: amount, AskedBy: who.Name, AskedProof: who.Proof}, now)
 	if err == nil {
 		h.of[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
+	}
+	if err == nil && h.hub != nil {
+		_, err = h.hub.client.Ask(ctx, commentOf(r))
 	}
 	if err != nil || !r.AskedAt.Equal(now) {
 		return r, err

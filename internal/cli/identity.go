@@ -93,6 +93,8 @@ func (a *app) checked(cfg config.Config, declared bool, actor *approval.Person) 
 			}
 		case r.Proof.Kind == approval.GitHubReview && a.reviewed[r.ID]:
 			return nil
+		case r.Proof.Kind == approval.GitHubReview && !declared:
+			return refuse("this run did not find its review; run it with --github in a workflow of the pull request, or approve with AWS credentials")
 		case !declared:
 			return refuse("its identity is %s; approve with AWS credentials, or set approvals.accept: [self-declared]", r.Proof)
 		default:

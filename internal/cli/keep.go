@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newKeep() *cobra.Command {
@@ -407,6 +407,6 @@ func keptResources(dataDir string) ([]seen, error) {
 }
 
 // refOf is the identity of a resource in a document.
-func refOf(r report.Resource) inventory.Ref {
+func refOf(r view.Resource) inventory.Ref {
 	return inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: inventory.Kind(r.Kind), ID: r.ID}
 }

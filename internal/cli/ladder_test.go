@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -400,10 +400,10 @@ func TestARefusedWarningStartsNoGrace(t *testing.T) {
 }
 
 // scanJSONOf audits the account and keeps what was found.
-func scanJSONOf(t *testing.T, l *ladderTest) report.Document {
+func scanJSONOf(t *testing.T, l *ladderTest) view.Scan {
 	t.Helper()
 	_, out, errs := l.curfewAny("scan", "-o", "json", "--regions", "us-east-1")
-	doc, err := report.Load(strings.NewReader(out))
+	doc, err := view.LoadScan(strings.NewReader(out))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}

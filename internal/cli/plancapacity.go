@@ -1,18 +1,17 @@
 package cli
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -136,64 +135,18 @@ func (a *app) planCapacity(f capacityFlags) error {
 	case err != nil:
 		return &failure{exit: ExitUsage, code: "usage", err: err}
 	}
-	return a.show(f.out, r, func() report.Sheet { return capacitySheet(r) })
+	return a.show(f.out, r, func() report.Sheet { return report.Capacity(r) })
 }
 
-func capacitySheet(r capacity.Report) report.Sheet {
-	s := report.Sheet{Verb: "plan capacity", Title: r.Title, Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	if len(r.Curve) > 0 {
-		s.Picture, s.Caption = r.SVG(), "Latency with fewer and more replicas; the line is the objective."
+// capacityScan plans the machines of every serving fleet.
+func (a *app) capacityScan(ctx context.Context, f capacityFlags, target float64) error {
+	r, cfg, book, err := a.scanned(ctx, f.source)
+	if err != nil {
+		return err
 	}
-	figure := func(label string, v *float64, unit, note string) {
-		if v != nil {
-			s.Figures = append(s.Figures, report.Figure{Label: label, Value: plain.Number(*v, 1) + unit, Note: note})
-		}
+	doc, err := accountplan.Capacity(r, book, cfg.Thresholds, target, a.Now().UTC())
+	if err != nil {
+		return err
 	}
-	s.Figures = append(s.Figures, report.Figure{Label: "replicas", Value: strconv.Itoa(r.Replicas), Note: "by " + string(r.Method)},
-		report.Figure{Label: "utilization", Value: plain.Share(r.Utilization, 1), Note: "of capacity asked for: " + plain.Share(r.Load, 1)})
-	figure("mean batch", r.MeanBatch, "", "items")
-	figure("mean latency", r.MeanLatencyMS, " ms", "")
-	note := ""
-	if r.P99ErrorMS > 0 {
-		note = "± " + plain.Number(r.P99ErrorMS, 1) + " ms"
-	}
-	figure("p99 latency", r.P99LatencyMS, " ms", note)
-	figure("longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
-	if r.CostUSDPerHour != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "cost", Value: "$" + *r.CostUSDPerHour + " an hour"})
-	}
-	if r.CostUSDPerMillion != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "a million requests", Value: "$" + *r.CostUSDPerMillion})
-	}
-	if len(r.Curve) > 0 {
-		g := report.Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilization"}, Right: []bool{true, true, true}}
-		for _, p := range r.Curve {
-			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), plain.Number(p.P99LatencyMS, 1), plain.Share(p.Utilization, 1)})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	if sc := r.Scaling; sc != nil {
-		g := report.Grid{Title: "when to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
-		threshold := func(signal string, v *float64, unit string) {
-			if v != nil {
-				g.Rows = append(g.Rows, []string{signal, plain.Number(*v, 1) + unit})
-			}
-		}
-		threshold("requests waiting or in service, each replica", sc.Concurrency, "")
-		threshold("Knative target (containerConcurrency)", sc.KnativeTarget, "")
-		threshold("requests a second, each replica", &sc.QPSPerReplica, "")
-		threshold("wait before service", sc.QueueWaitMS, " ms")
-		g.Rows = append(g.Rows, []string{"windows: stable, panic, poll, cool down",
-			fmt.Sprintf("%d s, %d s, %d s, %d s", sc.StableWindowSeconds, sc.PanicWindowSeconds, sc.PollSeconds, sc.CoolDownSeconds)})
-		s.Tables = append(s.Tables, g)
-	}
-	if z := r.ScaleToZero; z != nil {
-		verdict := "does not pay"
-		if z.Pays {
-			verdict = "pays"
-		}
-		s.Changes = append(s.Changes, fmt.Sprintf("scaling to zero %s: it pays under %s requests a second; keep an idle replica for %s s; %s of requests would wait for a cold start",
-			verdict, plain.Number(z.BreakEvenQPS, 4), plain.Number(z.KeepSeconds, 0), plain.Share(z.ColdShare, 1)))
-	}
-	return s
+	return a.show(f.out, doc, func() report.Sheet { return report.Fleets(doc) })
 }

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -113,7 +114,10 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 		offers, err = readPlan(a, f.offers, commit.ReadOffers)
 	} else {
 		var more []string
-		offers, more, err = bookOffers(book, use)
+		offers, more, err = commit.BookOffers(book, use)
+		if errors.Is(err, commit.ErrNoOffers) {
+			err = &failure{exit: ExitError, code: "no_offers", err: err, hint: "give --offers FILE"}
+		}
 		notes = append(notes, more...)
 	}
 	if err != nil {
@@ -129,11 +133,10 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	if f.minHistory == 0 {
 		options.MinHours = -1
 	}
-	var given *float64
+	options.Leave = commit.LeavingByAge(book, a.Now())
 	if leave {
-		given = &f.leaveRate
+		options.Leave = func(string) commit.Leaving { return commit.Leaving{PerYear: f.leaveRate, Why: "--leave-rate"} }
 	}
-	options.Leave = leaving(book, a.Now(), given)
 	r, err := commit.Plan(use, offers, existing, options)
 	if err != nil {
 		return planFailure(err)
@@ -146,71 +149,37 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 		}
 		r.Online = &online
 	}
-	return a.show(f.output, r, func() report.Sheet { return commitSheet(r) })
+	return a.show(f.output, r, func() report.Sheet { return report.Commit(r) })
 }
 
-func commitSheet(r commit.Report) report.Sheet {
-	proof := "no choice from these offers costs less"
-	if !r.Optimal {
-		proof = "no choice costs less than $" + r.LowerBoundUSD
+// recordedHours reads what --from names.
+func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags) ([]commit.Usage, []string, error) {
+	since, until, err := f.bounds(a.Now())
+	if err != nil {
+		return nil, nil, err
 	}
-	s := report.Sheet{Verb: "plan commit", Picture: r.SVG(), Caption: "Use by the hour, with what commitments cover in layers and the rest on demand.",
-		Title: fmt.Sprintf("%s of %s on demand would be saved by %s", plain.Share(r.EffectiveSavingsRate, 1), money.ForPeople(r.OnDemandUSD),
-			plain.Count(len(r.Commitments), "commitment")),
-		Figures: []report.Figure{
-			{Label: "on demand", Value: money.ForPeople(r.OnDemandUSD), Note: plain.Count(r.Hours, "hour")},
-			{Label: "planned", Value: money.ForPeople(r.PlannedUSD), Note: proof},
-			{Label: "effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
-			{Label: "coverage", Value: plain.Share(r.Coverage, 1), Note: "of use, at on-demand prices"},
-			{Label: "utilization", Value: plain.Share(r.Utilization, 1), Note: "of what commitments charge"},
-		},
-		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	if len(r.Commitments) == 0 {
-		s.Title = "nothing is worth committing to: $" + r.OnDemandUSD + " on demand is the least"
+	if until.After(a.Now()) {
+		until = until.Add(-time.Hour) // the hour that runs is not over
 	}
-	s.Tables = append(s.Tables, commitments("to buy", r.Commitments))
-	if len(r.Existing) > 0 {
-		s.Tables = append(s.Tables, commitments("there already", r.Existing))
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
 	}
-	if len(r.WhatIf) > 0 {
-		g := report.Grid{Title: "if demand fell", Head: []string{"by", "on demand", "planned", "saved", "utilization"}, Right: []bool{true, true, true, true, true}}
-		for _, w := range r.WhatIf {
-			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), money.ForPeople(w.OnDemandUSD), money.ForPeople(w.PlannedUSD), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
-		}
-		s.Tables = append(s.Tables, g)
+	defer s.Close()
+	notes, empty := []string{"the hours are those of curfew's ledger: machines on demand, at the list price of the hour; hours that no pass saw count as no use"},
+		"the ledger has no hour of a machine on demand from %s to %s; passes of curfew scan fill it"
+	if f.from == "bill" {
+		notes, empty = []string{"imported bills are kept by day: each hour has a twenty-fourth of its day, and one machine stands for one dollar an hour on demand"},
+			"no imported bill has compute on demand from %s to %s; import one: curfew bill import PATH"
 	}
-	if o := r.Online; o != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "without foresight", Value: money.ForPeople(o.CostUSD),
-			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
+	var use []commit.Usage
+	if f.from == "bill" {
+		use, err = commit.FromBill(s.Bills().Rows(ctx, bill.Query{From: since, To: until, Categories: []bill.Category{bill.Compute}}))
+	} else {
+		use, err = accountplan.Hours(ctx, s.Ledger(), since, until)
 	}
-	return s
-}
-
-func commitments(title string, all []commit.Commitment) report.Grid {
-	g := report.Grid{Title: title, Head: []string{"what", "kind", "term", "payment", "used", "least month", "breaks even", "if the type is left", "advised"},
-		Right: []bool{false, false, true, false, true, true, true, false, false}}
-	for _, c := range all {
-		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
-		if c.Kind == commit.SavingsPlan {
-			what = money.ForPeople(c.DollarsPerHour) + "/h on " + c.Key
-		}
-		breakEven := "never"
-		if c.BreakEvenDays != nil {
-			breakEven = plain.Number(*c.BreakEvenDays, 0) + " d"
-		}
-		risk := ""
-		if k := c.Risk; k != nil {
-			risk = money.ForPeople(k.SavingUSD) + " expected at " + plain.Share(k.LeavePerYear, 1) + " a year"
-			if k.PaysFromMonths != nil {
-				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
-			}
-		}
-		advised := "yes"
-		if !c.Advised {
-			advised = strings.TrimSpace("no: " + c.Why)
-		}
-		g.Rows = append(g.Rows, []string{what, string(c.Kind), fmt.Sprintf("%d months", c.TermMonths), string(c.Payment), plain.Share(c.Utilization, 1),
-			plain.Share(c.LowestMonth, 1), breakEven, risk, advised})
+	if err == nil && len(use) == 0 {
+		err = &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan commitments: "+empty, since.Format(time.DateOnly), until.Format(time.DateOnly))}
 	}
-	return g
+	return use, notes, err
 }

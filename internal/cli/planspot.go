@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -10,8 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -141,41 +138,7 @@ func (a *app) planSpot(f spotFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return spotSheet(r) })
-}
-
-func spotSheet(r spot.Report) report.Sheet {
-	s := report.Sheet{Verb: "plan spot", Picture: r.SVG(), Caption: "What every strategy saves against on demand, the bound that none can pass, and one case: what ran when, over the time in which spot was up.",
-		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	table := func(title string, results []spot.Result) {
-		g := report.Grid{Title: title, Head: []string{"strategy", "saves", "mean cost", "missed", "starts", "cases"}, Right: []bool{false, true, true, true, true, true}}
-		for _, x := range results {
-			g.Rows = append(g.Rows, []string{x.Name, plain.Share(x.Saving, 1), money.ForPeople(x.MeanCostUSD), fmt.Sprint(x.Misses), fmt.Sprint(x.Starts), fmt.Sprint(x.Cases)})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	table("strategies", r.Results)
-	for _, x := range r.Results {
-		s.Figures = append(s.Figures, report.Figure{Label: x.Name, Value: plain.Share(x.Saving, 1), Note: "saved against on demand"})
-		if x.Name == spot.Curfew {
-			s.Title = fmt.Sprintf("%s saved against %s on demand, %s missed of %s", plain.Share(x.Saving, 1), money.ForPeople(r.OnDemandUSD), plain.Count(x.Misses, "deadline"), plain.Count(x.Cases, "case"))
-		}
-	}
-	if len(r.Zones) > 1 {
-		g := report.Grid{Title: "by zone", Head: []string{"zone", "up"}, Right: []bool{false, true}}
-		for i, z := range r.Zones {
-			row := []string{z.Name, plain.Share(z.Up, 1)}
-			for _, x := range z.Results {
-				if i == 0 {
-					g.Head, g.Right = append(g.Head, x.Name), append(g.Right, true)
-				}
-				row = append(row, plain.Share(x.Saving, 1))
-			}
-			g.Rows = append(g.Rows, row)
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	return s
+	return a.show(f.output, r, func() report.Sheet { return report.Spot(r) })
 }
 
 // checkpointFlags are the flags of plan checkpoint.
@@ -219,29 +182,5 @@ func (a *app) planCheckpoint(f checkpointFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return checkpointSheet(r) })
-}
-
-func checkpointSheet(r spot.CheckpointReport) report.Sheet {
-	s := report.Sheet{Verb: "plan checkpoint", Picture: r.SVG(), Caption: "What every fixed interval keeps of paid time, and what curfew's keeps.",
-		Assumptions: append(r.Assumptions, "curfew begins with "+r.Prior), Coverage: r.CoverageNotes, Changes: r.Changes}
-	g := report.Grid{Title: "rules", Head: []string{"rule", "interval", "kept"}, Right: []bool{false, true, true}}
-	seconds := func(v float64) string { return plain.Duration(time.Duration(v * float64(time.Second))) }
-	for _, x := range r.Results {
-		g.Rows = append(g.Rows, []string{x.Name, seconds(x.Interval), plain.Percent(100*x.Kept, 2)})
-		if x.Name != spot.Curfew {
-			continue
-		}
-		s.Title = fmt.Sprintf("%s%% of paid time kept over %s", plain.Number(100*x.Kept, 1), plain.Count(r.Runs, "run"))
-		s.Figures = []report.Figure{{Label: "save first after", Value: seconds(x.Interval), Note: "of a run"}}
-		var steps []string
-		for _, b := range x.ByAge {
-			steps = append(steps, fmt.Sprintf("%s from an age of %s", seconds(b.Interval), seconds(b.Age)))
-		}
-		if len(steps) > 0 {
-			s.Figures = append(s.Figures, report.Figure{Label: "then every", Value: strings.Join(steps[:min(len(steps), 6)], ", ")})
-		}
-	}
-	s.Tables = []report.Grid{g}
-	return s
+	return a.show(f.output, r, func() report.Sheet { return report.Checkpoint(r) })
 }

@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -42,7 +38,7 @@ from then on. A change that does not repay both within a year is advised against
 			if err != nil {
 				return planFailure(err)
 			}
-			return a.show(output, r, func() report.Sheet { return tcoSheet(r) })
+			return a.show(output, r, func() report.Sheet { return report.TCO(r) })
 		},
 	}
 	fl := c.Flags()
@@ -52,20 +48,4 @@ from then on. A change that does not repay both within a year is advised against
 	fl.StringVar(&upkeep, "upkeep", "0h/month", "working time from then on: `2h/month`")
 	fl.StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	return c
-}
-
-func tcoSheet(r tco.Report) report.Sheet {
-	when := "never"
-	if r.BreakEvenMonths != nil {
-		when = "after " + plain.Number(*r.BreakEvenMonths, 1) + " months"
-	}
-	return report.Sheet{Verb: "plan tco", Title: r.Verdict, Picture: r.SVG(),
-		Caption: "What was spent and how it comes back, in dollars over 24 months; the dashed line is a year.",
-		Figures: []report.Figure{
-			{Label: "saves", Value: money.ForPeople(r.SavingUSD) + " a month", Note: money.ForPeople(r.NetUSD) + " after upkeep"},
-			{Label: "takes", Value: money.ForPeople(r.EffortUSD), Note: fmt.Sprintf("%s hours of work", plain.Number(r.EffortHours, 1))},
-			{Label: "breaks even", Value: when},
-			{Label: "after a year", Value: money.ForPeople(r.FirstYearUSD)},
-		},
-		Assumptions: r.Assumptions, Changes: r.Changes}
 }

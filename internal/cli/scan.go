@@ -30,6 +30,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // sourceFlags say which account is read, and which recorded usage beside it.
@@ -177,11 +178,12 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return scanFailure(err)
 	}
-	if err := a.render(audit, f); err != nil {
+	doc := view.NewScan(audit, view.ScanOptions{Version: a.Version, Profile: f.profile})
+	if err := a.render(doc, f); err != nil {
 		return err
 	}
 	if keeps {
-		err := saveScan(cfg.DataDir, f.cloud, audit, report.Options{Version: a.Version, Profile: f.profile})
+		err := saveScan(cfg.DataDir, f.cloud, doc)
 		if err == nil {
 			err = saveInventory(cfg.DataDir, f.cloud, audit)
 		}
@@ -437,25 +439,26 @@ func unwrapPath(err error) error {
 	return err
 }
 
-func (a *app) render(audit *round.Result, f scanFlags) error {
-	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Version: a.Version}
-	render := map[string]func(io.Writer, *round.Result, report.Options) error{
-		"table": report.Table, "json": report.JSON, "yaml": report.YAML,
-		"csv": report.CSV, "html": report.HTML, "md": report.Markdown,
+func (a *app) render(doc view.Scan, f scanFlags) error {
+	o := report.Options{Width: a.Width, Color: a.color(), All: f.all}
+	render := map[string]func(io.Writer, view.Scan, report.Options) error{
+		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown,
+		"json": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },
+		"yaml": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteYAML(w, d.Public()) },
 	}[f.output]
-	if err := render(a.Stdout, audit, o); err != nil {
+	if err := render(a.Stdout, doc, o); err != nil {
 		return fmt.Errorf("write the %s output: %w", f.output, err)
 	}
 	return nil
 }
 
 // saveScan keeps the findings for later commands: the whole file or none.
-func saveScan(dir, cloud string, audit *round.Result, o report.Options) error {
+func saveScan(dir, cloud string, doc view.Scan) error {
 	dir = filepath.Join(dir, "scans")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return report.JSON(w, audit, o) })
+	return replaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return view.WriteJSON(w, doc) })
 }
 
 // replaceFile writes a file so that a reader, or a kill in the middle, sees the

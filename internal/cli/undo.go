@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // reach makes the flags those of the scan that found something: its profile, and the
@@ -33,7 +33,7 @@ func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []stored) error {
 }
 
 // reachAgain adds to the flags what kept scans know of how these resources are reached.
-func reachAgain(cfg config.Config, f *sourceFlags, docs []report.Document, refs []inventory.Ref) {
+func reachAgain(cfg config.Config, f *sourceFlags, docs []view.Scan, refs []inventory.Ref) {
 	for _, d := range docs {
 		for _, ref := range refs {
 			if d.Cloud != ref.Cloud || !slices.Contains(d.Accounts, ref.Account) {

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -23,7 +23,7 @@ import (
 func (l *ladderTest) finds(rule, resource string, flags ...string) string {
 	l.t.Helper()
 	_, out, errs := l.curfewAny(append([]string{"scan", "-o", "json", "--regions", "us-east-1"}, flags...)...)
-	doc, err := report.Load(strings.NewReader(out))
+	doc, err := view.LoadScan(strings.NewReader(out))
 	if err != nil {
 		l.t.Fatalf("%v\n%s", err, errs)
 	}

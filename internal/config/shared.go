@@ -141,6 +141,9 @@ func (c Config) Under(s Shared) (Config, error) {
 	if own.Approvals.STSEndpoint != "" && own.Approvals.STSEndpoint != s.Approvals.STSEndpoint {
 		refuse("approvals.sts_endpoint is set")
 	}
+	if own.Approvals.GitHubAPI != "" && own.Approvals.GitHubAPI != s.Approvals.GitHubAPI {
+		refuse("approvals.github_api is set")
+	}
 	if len(own.Approvals.Notify) > 0 {
 		out.Approvals.Notify = own.Approvals.Notify
 	}

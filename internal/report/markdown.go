@@ -9,17 +9,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Markdown writes the audit for a pull request or a page: the sums, the steps, the
 // largest findings (with Options.All every one) and what the figures do not cover.
 // Names from outside are in code spans or escaped, so that they are only ever text.
-func Markdown(w io.Writer, a *round.Result, o Options) error {
-	d := Build(a, o)
+func Markdown(w io.Writer, scan view.Scan, o Options) error {
+	d := newAudit(scan)
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
-	p("## curfew scan: %s\n\n", mdText(headline(&d)))
+	p("## curfew scan: %s\n\n", mdText(headline(d)))
 	p("%s, %s\n\n", mdText(strings.Join(d.scope(), ", ")), d.FinishedAt.Format("2006-01-02 15:04 MST"))
 	if d.Resources.Count > 0 {
 		p("| | a month | an hour | |\n|---|---:|---:|---|\n")
@@ -48,12 +48,12 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 		}
 		p("\n")
 	}
-	list, title := d.largest(o.top()), "Largest findings"
+	list, title := d.Largest(o.top()), "Largest findings"
 	if o.All {
-		list, title = d.largest(-1), "Findings"
+		list, title = d.Largest(-1), "Findings"
 	}
 	if len(list) > 0 {
-		n := d.shortest()
+		n := d.IDLength()
 		p("### %s\n\n| a month | fix | finding | resource | owner | because | risk | undo |\n|---:|---|---|---|---|---|---|---|\n", title)
 		for _, f := range list {
 			p("| %s | %s | %s | %s | %s | %s | %s | %s |\n", saves(f), mdCode(short(f.ID, n)), mdCode(f.Rule), mdCode(thing(&f.Resource)),
@@ -64,7 +64,7 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 		}
 		p("\n")
 	}
-	gap := d.Window.gap()
+	gap := d.Window.Gap()
 	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		p("### What these figures do not cover\n\n")
 		if n := len(d.CannotJudge); n > 0 {
@@ -83,12 +83,12 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 	}
 	if d.Billed != nil {
 		p("Billed: %s from %s to %s (%s). ", d.Billed.TotalUSD, d.Billed.Start.Format(time.DateOnly), d.Billed.End.Format(time.DateOnly), mdText(d.Billed.Source))
-		if line := d.Billed.notCovered(len(d.Billed.ByService)); line != "" {
+		if line := notCovered(d.Billed, len(d.Billed.ByService)); line != "" {
 			p("Not covered: %s. ", mdText(line))
 		}
 	}
 	if len(d.APICalls) > 0 {
-		p("This scan: %s.", mdText(callsLine(&d)))
+		p("This scan: %s.", mdText(callsLine(d)))
 	}
 	if _, err := io.WriteString(w, strings.TrimRight(b.String(), "\n ")+"\n"); err != nil {
 		return fmt.Errorf("write the audit as Markdown: %w", err)
@@ -97,7 +97,7 @@ func Markdown(w io.Writer, a *round.Result, o Options) error {
 }
 
 // headline is the audit in one sentence.
-func headline(d *Document) string {
+func headline(d *audit) string {
 	cost, priced := d.MonthlyCostUSD.Get()
 	waste, known := d.MonthlyWasteUSD.Get()
 	switch {
@@ -110,7 +110,7 @@ func headline(d *Document) string {
 	case waste == 0:
 		return cost.Dollars() + " a month, and no waste in what could be judged"
 	}
-	return waste.Dollars() + " a month is wasted, " + plain.Share(d.wasteShare(), 0) + " of what the last " + d.Window.span() + " cost"
+	return waste.Dollars() + " a month is wasted, " + plain.Share(d.wasteShare(), 0) + " of what the last " + d.Window.Span() + " cost"
 }
 
 var mdSpecial = strings.NewReplacer(

@@ -12,15 +12,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Table writes the audit for a terminal: what runs and what of it is wasted, the
 // steps with their dollars, the largest findings, what was not seen, and what to do
 // next. No line is longer than the width.
-func Table(w io.Writer, a *round.Result, o Options) error {
-	d := Build(a, o)
-	s := screen{doc: &d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
+func Table(w io.Writer, scan view.Scan, o Options) error {
+	d := newAudit(scan)
+	s := screen{doc: d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
 	s.header()
 	s.money()
 	s.notCovered()
@@ -62,7 +62,7 @@ func newPaint(color bool) paint {
 
 // screen is a table being written.
 type screen struct {
-	doc        *Document
+	doc        *audit
 	width, top int
 	all        bool
 	paint      paint
@@ -129,7 +129,7 @@ func (s *screen) money() {
 	label, perHour, perMonth := 11, 0, 0
 	rows := []struct {
 		name   string
-		amount Dollars
+		amount view.Dollars
 	}{{"running", d.MonthlyCostUSD}, {"wasted", d.MonthlyWasteUSD}, {"findings", d.Totals.FindingsWasteUSD}, {"can save", d.Totals.MonthlySavingsUSD}}
 	for _, r := range rows {
 		perHour, perMonth = max(perHour, wide(hourly(r.amount))), max(perMonth, wide(monthly(r.amount)))
@@ -189,16 +189,16 @@ func (s *screen) remark(cells []cell, text string, indent int) {
 		s.line(append(cells, gap, cell{text: text, paint: s.paint.dim})...)
 	default:
 		s.line(cells...)
-		for _, l := range wrapped(text, s.width-2-indent) {
+		for _, l := range wordwrap(text, s.width-2-indent) {
 			s.line(gap, cell{text: " ", width: indent}, cell{text: l, paint: s.paint.dim})
 		}
 	}
 }
 
 // monthly is an amount with its period: "$12,311 a month".
-func monthly(d Dollars) string {
+func monthly(d view.Dollars) string {
 	if !d.Known() {
-		return unknown
+		return "unknown"
 	}
 	return d.String() + " a month"
 }
@@ -240,21 +240,21 @@ func (s *screen) steps() {
 	g.text(&s.b, s.width, s.paint)
 }
 
-func stepName(s *Step) string { return strconv.Itoa(s.Step) + " " + s.Name }
+func stepName(s *view.ScanStep) string { return strconv.Itoa(s.Step) + " " + s.Name }
 
 // narrow is the width under which a finding's reason goes on a line of its own,
 // because a reason that is cut explains nothing.
 const narrow = 124
 
 func (s *screen) findings() {
-	list := s.doc.largest(s.top)
+	list := s.doc.Largest(s.top)
 	if s.all {
-		list = s.doc.largest(-1)
+		list = s.doc.Largest(-1)
 	}
 	if len(list) == 0 {
 		return
 	}
-	n := s.doc.shortest()
+	n := s.doc.IDLength()
 	// The reason needs room: it goes under its row where a column would be too narrow
 	// for it, and so does the owner on a small screen.
 	folded, slim := s.width < narrow, s.width < 84
@@ -299,7 +299,7 @@ func (s *screen) findings() {
 
 // thing names the resource of a finding in as much detail as the width has room
 // for. The region is left out where there is only one.
-func (s *screen) thing(f *Finding, width int) string {
+func (s *screen) thing(f *view.Finding, width int) string {
 	r := f.Resource
 	if len(s.doc.Regions) == 1 && s.doc.Regions[0] == r.Region {
 		r.Region = ""
@@ -319,7 +319,7 @@ func (s *screen) thing(f *Finding, width int) string {
 }
 
 // rulePaint is red for findings about dollars spent on nothing.
-func (s *screen) rulePaint(f *Finding) func(string) string {
+func (s *screen) rulePaint(f *view.Finding) func(string) string {
 	if f.MonthlyWasteUSD.Or(0) > 0 {
 		return s.paint.waste
 	}
@@ -332,7 +332,7 @@ const maxCautions = 5
 // cautions says what the figures do not cover.
 func (s *screen) cautions() {
 	d := s.doc
-	gap := d.Window.gap()
+	gap := d.Window.Gap()
 	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		s.line()
 	}
@@ -393,7 +393,7 @@ func (s *screen) caution(name, text string) {
 // of lines.
 func (s *screen) paragraph(name, text string, most int, label, body func(string) string) {
 	width := s.width - margin - 2
-	lines := wrapped(plain.Line(text), width)
+	lines := wordwrap(plain.Line(text), width)
 	if len(lines) > most {
 		lines = append(lines[:most-1], strings.Join(lines[most-1:], " ")) // cut below
 	}
@@ -406,7 +406,7 @@ func (s *screen) paragraph(name, text string, most int, label, body func(string)
 }
 
 // commonest returns the reason that most machines cannot be judged for.
-func commonest(list []Unjudged) string {
+func commonest(list []view.Unjudged) string {
 	count := map[string]int{}
 	best := ""
 	for _, u := range list {
@@ -419,7 +419,7 @@ func commonest(list []Unjudged) string {
 }
 
 // measure returns the fix that would measure what cannot be judged.
-func measure(d *Document) string {
+func measure(d *audit) string {
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
 			return f.Fix.Command
@@ -433,7 +433,7 @@ const ruleTelemetry = "telemetry-missing"
 
 // unpricedLine names a group of meters without a price: "3 × instance p6.48xlarge
 // in us-east-1 (why)".
-func unpricedLine(u *Unpriced) string {
+func unpricedLine(u *view.Unpriced) string {
 	name := u.Kind
 	if u.Type != "" {
 		name += " " + u.Type
@@ -464,7 +464,7 @@ func (s *screen) facts() {
 
 // notCovered says below the money what was billed for services that it leaves out.
 func (s *screen) notCovered() {
-	if line := s.doc.Billed.notCovered(maxServices); line != "" {
+	if line := notCovered(s.doc.Billed, maxServices); line != "" {
 		s.line()
 		s.caution("not covered", s.doc.Billed.Start.Format(time.DateOnly)+" to "+s.doc.Billed.End.Format(time.DateOnly)+": "+line)
 	}
@@ -475,7 +475,7 @@ const maxServices = 5
 
 // notCovered names the services of which nothing is read with what was billed for them,
 // the largest first; empty where all are read or no bill was.
-func (b *Billed) notCovered(most int) string {
+func notCovered(b *view.ScanBilled, most int) string {
 	if b == nil {
 		return ""
 	}
@@ -500,7 +500,7 @@ func (b *Billed) notCovered(most int) string {
 }
 
 // callsLine says what the audit's own calls cost.
-func callsLine(d *Document) string {
+func callsLine(d *audit) string {
 	n := 0
 	for _, c := range d.APICalls {
 		n += c.Count
@@ -525,10 +525,10 @@ func (s *screen) next() {
 	}
 	again := s.doc.again()
 	var commands []string
-	if !s.all && len(s.doc.largest(s.top)) < len(s.doc.Findings) {
+	if !s.all && len(s.doc.Largest(s.top)) < len(s.doc.Findings) {
 		commands = append(commands, again+" --all")
 	}
-	for _, f := range s.doc.largest(s.top) {
+	for _, f := range s.doc.Largest(s.top) {
 		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && c != "" && wide(c) <= 40 {
 			commands = append(commands, c)
 			break

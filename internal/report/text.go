@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // fit cuts s to at most width columns, ending in "…" where something was cut.
@@ -21,9 +22,9 @@ func fit(s string, width int) string {
 	return ansi.Truncate(s, width, "…")
 }
 
-// wrapped breaks text between words into lines of at most width columns. A longer word
+// wordwrap breaks text between words into lines of at most width columns. A longer word
 // has a line of its own.
-func wrapped(s string, width int) []string {
+func wordwrap(s string, width int) []string {
 	return strings.Split(ansi.Wordwrap(s, max(width, 1), ""), "\n")
 }
 
@@ -38,7 +39,7 @@ func verb(n int, one, many string) string {
 }
 
 // share is part's share of the whole, at most 1 and 0 where either is not known.
-func share(part, whole Dollars) float64 {
+func share(part, whole view.Dollars) float64 {
 	p, okP := part.Get()
 	w, okW := whole.Get()
 	if !okP || !okW || p <= 0 || w <= 0 {
@@ -48,7 +49,7 @@ func share(part, whole Dollars) float64 {
 }
 
 // wasteShare is the part of what was charged over the window that was wasted.
-func (d *Document) wasteShare() float64 {
+func (d *audit) wasteShare() float64 {
 	if d.Window == nil {
 		return 0
 	}
@@ -56,7 +57,7 @@ func (d *Document) wasteShare() float64 {
 }
 
 // hourly prints what a month's amount is an hour: "$41.20/h".
-func hourly(d Dollars) string {
+func hourly(d view.Dollars) string {
 	a, ok := d.Get()
 	if !ok {
 		return ""
@@ -79,7 +80,7 @@ func hourly(d Dollars) string {
 
 // saves prints what a finding saves a month for a table: "$2,190", "≤ $640" where
 // only a bound is known, "?" where not even that.
-func saves(f *Finding) string {
+func saves(f *view.Finding) string {
 	switch {
 	case f.MonthlySavingsUSD.Known():
 		return f.MonthlySavingsUSD.String()
@@ -90,7 +91,7 @@ func saves(f *Finding) string {
 }
 
 // stepSaves is saves for a step.
-func stepSaves(s *Step) string {
+func stepSaves(s *view.ScanStep) string {
 	switch {
 	case s.MonthlySavingsUSD.Known():
 		return s.MonthlySavingsUSD.String()
@@ -106,7 +107,7 @@ const allSteps = -1
 // bounds returns what findings of a step whose saving is not known may save at
 // most, and how many of them have no bound either. What is first to be measured
 // promises nothing and is left out.
-func (d *Document) bounds(step int) (most money.Amount, open int) {
+func (d *audit) bounds(step int) (most money.Amount, open int) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if f.MonthlySavingsUSD.Known() || f.Step == int(finding.StepMeasure) || (step != allSteps && f.Step != step) {
@@ -116,14 +117,16 @@ func (d *Document) bounds(step int) (most money.Amount, open int) {
 		if !ok {
 			open++
 		}
-		most = sum(most, bound).Or(most)
+		if v, err := most.Add(bound); err == nil {
+			most = v
+		}
 	}
 	return most, open
 }
 
 // beyond says what may come on top of the known savings of a step: "up to $640
 // more, 1 finding without a figure". It is empty when nothing may.
-func (d *Document) beyond(step int) string {
+func (d *audit) beyond(step int) string {
 	most, open := d.bounds(step)
 	var more, unknown string
 	if most > 0 {
@@ -141,7 +144,7 @@ func joined(separator string, parts ...string) string {
 }
 
 // thing names a resource for people: its type, its name or id, its region.
-func thing(r *Resource) string {
+func thing(r *view.Resource) string {
 	parts := []string{r.Type, r.ID}
 	if r.Name != "" && r.Name != r.ID {
 		parts = []string{r.Type, r.Name, r.ID}
@@ -150,7 +153,7 @@ func thing(r *Resource) string {
 }
 
 // owner names who answers for a resource: "vision/ana".
-func owner(r *Resource) string {
+func owner(r *view.Resource) string {
 	who := plain.Line(cmp.Or(r.Owner.User, r.Owner.Project))
 	team := plain.Line(r.Owner.Team)
 	switch {
@@ -167,59 +170,12 @@ func owner(r *Resource) string {
 // none stands where there is nothing to say.
 const none = "–"
 
-// weight is what a finding is ranked by: what it saves or may save, then what is
-// wasted at it.
-func weight(f *Finding) (saved, wasted money.Amount) {
-	return f.MonthlySavingsUSD.Or(f.SavingsUpperBoundUSD.Or(0)), f.MonthlyWasteUSD.Or(0)
-}
-
-// largest returns the findings with money in them, the largest first: at most n of
-// them, or all with n < 0. Findings that save nothing or that another finding
-// already counts come after the others and only where all are asked for.
-func (d *Document) largest(n int) []*Finding {
-	out := make([]*Finding, 0, len(d.Findings))
-	for i := range d.Findings {
-		f := &d.Findings[i]
-		if saved, wasted := weight(f); n < 0 || saved > 0 || wasted > 0 || (f.Step > 0 && !f.SavingsUpperBoundUSD.Known()) {
-			out = append(out, f)
-		}
-	}
-	slices.SortStableFunc(out, func(x, y *Finding) int {
-		sx, wx := weight(x)
-		sy, wy := weight(y)
-		return cmp.Or(cmp.Compare(sy, sx), cmp.Compare(wy, wx))
-	})
-	if n >= 0 && len(out) > n {
-		out = out[:n]
-	}
-	return out
-}
-
-// shortest returns how many characters of an id, at least four, tell the findings
-// apart.
-func (d *Document) shortest() int {
-	ids := make([]string, 0, len(d.Findings))
-	for _, f := range d.Findings {
-		ids = append(ids, f.ID)
-	}
-	slices.Sort(ids)
-	n := 4
-	for i := 1; i < len(ids); i++ {
-		same := 0
-		for same < len(ids[i]) && same < len(ids[i-1]) && ids[i][same] == ids[i-1][same] {
-			same++
-		}
-		n = max(n, same+1)
-	}
-	return n
-}
-
 func short(id string, n int) string {
 	return id[:min(n, len(id))]
 }
 
 // took is how long the audit ran: "38 s".
-func (d *Document) took() string {
+func (d *audit) took() string {
 	t := d.FinishedAt.Sub(d.StartedAt)
 	switch {
 	case t < 0:
@@ -233,7 +189,7 @@ func (d *Document) took() string {
 }
 
 // scope says what was looked at: "aws 123456789012, us-east-1" or "2 accounts".
-func (d *Document) scope() []string {
+func (d *audit) scope() []string {
 	out := []string{plain.Line(d.Cloud)}
 	switch len(d.Accounts) {
 	case 0:
@@ -253,7 +209,7 @@ func (d *Document) scope() []string {
 }
 
 // again is the command that makes this audit with other flags.
-func (d *Document) again() string {
+func (d *audit) again() string {
 	if d.Cloud == "sim" {
 		return "curfew scan --demo"
 	}

@@ -184,14 +184,6 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 	}
 }
 
-// Head is an entry of the audit log that somebody noted outside of it, so that a log which
-// was written anew as a whole is noticed too.
-type Head struct {
-	// Entry is its number, from 1, and Hash its hash; First is that of the first entry.
-	Entry       int64
-	Hash, First string
-}
-
 // Errors of a log that does not hold a head: each is an [ErrTampered].
 var (
 	// ErrRebuilt says that no entry is left, from the first on, or that it is another log.
@@ -205,10 +197,10 @@ var (
 // VerifyAudit reads the whole audit log and returns its end, whose Entry is how many
 // entries it holds, or [ErrTampered] with the first that is not as it was recorded. A log
 // that somebody wrote anew from some entry to its end is noticed by a head in that part.
-func (s *Store) VerifyAudit(ctx context.Context, heads ...Head) (Head, error) {
+func (s *Store) VerifyAudit(ctx context.Context, heads ...action.Head) (action.Head, error) {
 	var head headRow
 	if err := s.db.get(ctx, &head, headQuery); err != nil {
-		return Head{}, fmt.Errorf("verify the audit log: %w", err)
+		return action.Head{}, fmt.Errorf("verify the audit log: %w", err)
 	}
 	var at headRow
 	var first string
@@ -250,5 +242,5 @@ func (s *Store) VerifyAudit(ctx context.Context, heads ...Head) (Head, error) {
 	if err != nil {
 		err = fmt.Errorf("verify the audit log: %w", err)
 	}
-	return Head{at.Entry, at.Hash, first}, err
+	return action.Head{Entry: at.Entry, Hash: at.Hash, First: first}, err
 }

@@ -84,7 +84,7 @@ func TestAHeadIsFound(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
 			s := open(t, at)
-			record := func(s *store.Store, n int, actor string) store.Head {
+			record := func(s *store.Store, n int, actor string) action.Head {
 				t.Helper()
 				for range n {
 					if err := s.Actions().Record(t.Context(), action.Entry{At: noon, Actor: actor, What: "keep"}); err != nil {
@@ -97,7 +97,7 @@ func TestAHeadIsFound(t *testing.T) {
 				}
 				return end
 			}
-			none, head := store.Head{}, record(s, 7, "ana")
+			none, head := action.Head{}, record(s, 7, "ana")
 			if end := record(s, 3, "bo"); end.Entry != 10 || end.First != head.First {
 				t.Errorf("the end is %+v", end)
 			}
@@ -106,13 +106,13 @@ func TestAHeadIsFound(t *testing.T) {
 			}
 			for _, tc := range []struct {
 				name string
-				head store.Head
+				head action.Head
 				want error
 				says string
 			}{
-				{"an entry to come", store.Head{Entry: 11, Hash: head.Hash, First: head.First}, store.ErrTruncated, "it ends at entry 10, and held entry 11"},
-				{"another hash", store.Head{Entry: 7, Hash: head.First, First: head.First}, store.ErrRewritten, "entry 7"},
-				{"another first", store.Head{Entry: 7, Hash: head.Hash, First: head.Hash}, store.ErrRebuilt, "entry 1"},
+				{"an entry to come", action.Head{Entry: 11, Hash: head.Hash, First: head.First}, store.ErrTruncated, "it ends at entry 10, and held entry 11"},
+				{"another hash", action.Head{Entry: 7, Hash: head.First, First: head.First}, store.ErrRewritten, "entry 7"},
+				{"another first", action.Head{Entry: 7, Hash: head.Hash, First: head.Hash}, store.ErrRebuilt, "entry 1"},
 				{"nothing", none, store.ErrRebuilt, "entry 1"},
 			} {
 				if _, err := s.VerifyAudit(t.Context(), head, tc.head); !errors.Is(err, tc.want) || !errors.Is(err, store.ErrTampered) || !strings.Contains(err.Error(), tc.says) {

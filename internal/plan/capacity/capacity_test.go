@@ -2,9 +2,7 @@ package capacity
 
 import (
 	"encoding/json"
-	"encoding/xml"
 	"errors"
-	"io"
 	"math"
 	"strings"
 	"testing"
@@ -274,36 +272,6 @@ func TestScaleToZero(t *testing.T) {
 			z := r.ScaleToZero
 			if z.Pays != tc.pays || z.BreaksObjective != tc.breaks || !near(z.PaidShare, tc.paid, 1e-9) || math.Abs(z.ColdShare-tc.cold) > 1e-9 || z.BreakEvenQPS != 1.0/60 {
 				t.Errorf("got %+v, want pays %v, breaks %v, cold %v, paid %v", *z, tc.pays, tc.breaks, tc.cold, tc.paid)
-			}
-		})
-	}
-}
-
-func TestPicture(t *testing.T) {
-	for name, p := range map[string]Params{
-		"formula":      {QPS: 500, QPSPerGPU: 200},
-		"objective":    {QPS: 500, Profile: published, P99: 50 * time.Millisecond},
-		"no objective": {QPS: 500, Profile: published, Replicas: 3},
-		"overload":     {Profile: Profile{Base: time.Second}, MaxBatch: 1, Replicas: 1, Arrivals: &Arrivals{Times: []float64{0, 0.1, 0.2}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, err := Plan(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			svg := r.SVG()
-			for in := xml.NewDecoder(strings.NewReader(svg)); ; {
-				if _, err := in.Token(); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					t.Fatalf("%v in\n%s", err, svg)
-				}
-			}
-			if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-				t.Errorf("a figure is none in\n%s", svg)
-			}
-			if dashed := strings.Contains(svg, `stroke-dasharray="6 4"`); dashed != (name == "formula" || name == "objective") {
-				t.Errorf("objective line drawn: %v", dashed)
 			}
 		})
 	}

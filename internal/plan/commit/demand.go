@@ -85,11 +85,11 @@ func (d *demand) fill(usage []Usage, at map[string]int) error {
 			d.empty--
 		}
 		d.need[k][t], d.rate[k][t] = u.Quantity-u.Idle, u.OnDemand
-		used, err := price(u.OnDemand, u.Quantity-u.Idle)
+		used, err := cost(u.OnDemand, u.Quantity-u.Idle)
 		if err != nil {
 			return err
 		}
-		idle, err := price(u.OnDemand, u.Idle)
+		idle, err := cost(u.OnDemand, u.Idle)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (d *demand) scaled(thousandths int64) (*demand, error) {
 		for t, q := range need {
 			q = q * Quantity(thousandths) / 1000
 			less.need[k][t] = q
-			a, err := price(d.rate[k][t], q)
+			a, err := cost(d.rate[k][t], q)
 			if err != nil {
 				return nil, err
 			}
@@ -122,8 +122,8 @@ func (d *demand) scaled(thousandths int64) (*demand, error) {
 	return &less, nil
 }
 
-// price is a rate for a quantity, rounded to the nano-dollar as every line of a bill is.
-func price(rate money.Amount, q Quantity) (money.Amount, error) {
+// cost is a rate for a quantity, rounded to the nano-dollar as every line of a bill is.
+func cost(rate money.Amount, q Quantity) (money.Amount, error) {
 	if q == 0 || rate <= math.MaxInt64/money.Amount(q) { // as money.Amount.Mul rounds, in a few steps less
 		v, half := rate*money.Amount(q), money.Amount(Machine)/2
 		whole, rest := v/money.Amount(Machine), v%money.Amount(Machine)

@@ -140,7 +140,7 @@ func (d *demand) after(lines []line) (*demand, error) {
 			q, err := a.Mul(int64(Machine), int64(d.rate[k][t]))
 			failed = cmp.Or(failed, err)
 			rest.need[k][t] = min(Quantity(q), d.need[k][t])
-			again, _ := price(d.rate[k][t], rest.need[k][t])
+			again, _ := cost(d.rate[k][t], rest.need[k][t])
 			rest.onDemand += again
 		}
 	})
@@ -224,7 +224,7 @@ func (b *buyer) machines() error {
 	spent := make([]money.Amount, int(math.Ceil(b.offer.upper)))
 	for t, need := range d.need[0] {
 		for n := b.level; Quantity(n)*Machine < need; n++ {
-			a, err := price(d.rate[0][t], min(need-Quantity(n)*Machine, Machine))
+			a, err := cost(d.rate[0][t], min(need-Quantity(n)*Machine, Machine))
 			if err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func (b *buyer) machines() error {
 				return err
 			}
 		}
-		rest, err := price(d.rate[0][t], max(0, need-Quantity(b.level)*Machine))
+		rest, err := cost(d.rate[0][t], max(0, need-Quantity(b.level)*Machine))
 		if err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (b *buyer) dollars() error {
 	for t := range d.hours {
 		var use money.Amount
 		for k := range d.keys {
-			a, err := price(d.rate[k][t], d.need[k][t])
+			a, err := cost(d.rate[k][t], d.need[k][t])
 			if err != nil {
 				return err
 			}

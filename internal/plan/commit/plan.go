@@ -129,7 +129,7 @@ func (d *demand) part(keys []int) (*demand, error) {
 	for _, k := range keys {
 		p.keys, p.need, p.rate = append(p.keys, d.keys[k]), append(p.need, d.need[k]), append(p.rate, d.rate[k])
 		for t, q := range d.need[k] {
-			a, err := price(d.rate[k][t], q)
+			a, err := cost(d.rate[k][t], q)
 			if err != nil {
 				return nil, err
 			}

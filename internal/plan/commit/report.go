@@ -54,7 +54,8 @@ type Report struct {
 	CoverageNotes []string      `json:"coverage_notes"`
 	Changes       []string      `json:"changes"`
 
-	layers []layer
+	// Layers are the uses that each commitment covers and, last, that stay on demand.
+	Layers []Layer `json:"-"`
 }
 
 // Commitment is one that a plan holds.
@@ -119,7 +120,7 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
 		OnDemandUSD: d.onDemand.Cents(), PlannedUSD: out.cost.Cents(), LowerBoundUSD: (out.cost - gap).Cents(), Optimal: gap == 0,
 		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand), Utilization: out.utilization(d.hours),
-		IdleUSD: d.idle.Cents(), Commitments: []Commitment{}, Existing: []Commitment{}, layers: layers}
+		IdleUSD: d.idle.Cents(), Commitments: []Commitment{}, Existing: []Commitment{}, Layers: layers}
 	var advised []purchase
 	for i, l := range lines {
 		c, err := d.commitment(l, out.lines[i], o)

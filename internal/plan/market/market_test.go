@@ -337,10 +337,6 @@ func TestReport(t *testing.T) {
 				t.Errorf("the document of %s lacks %s", f, want)
 			}
 		}
-		svg := r.SVG()
-		if !strings.HasPrefix(svg, "<svg") || !strings.HasSuffix(svg, "</svg>") || strings.Contains(svg, "NaN") || strings.Contains(svg, "<script>") || strings.Contains(svg, "<z>") {
-			t.Errorf("picture of %s: %s", f, svg)
-		}
 		seen := map[string]bool{}
 		for _, o := range r.Accelerators {
 			k := o.Accelerator + string(o.Option)
@@ -356,7 +352,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	empty := rank(t, &price.Book{}, Compute, Params{})
-	if len(empty.Offers) != 0 || len(empty.Changes) == 0 || strings.Contains(empty.SVG(), "NaN") {
+	if len(empty.Offers) != 0 || len(empty.Changes) == 0 {
 		t.Errorf("an empty book: %+v", empty)
 	}
 }

@@ -3,10 +3,8 @@ package mig
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -392,35 +390,6 @@ func TestAdvice(t *testing.T) {
 	}
 	if n := firstFit([]Workload{{"w", 0.1, 1, 100}}, 80, 1000, mpsClients); n != 3 {
 		t.Errorf("100 clients take %d GPUs, want 3", n)
-	}
-}
-
-func TestSVG(t *testing.T) {
-	r := packed(t, "A100-80GB", []Workload{{"a<b>&\"", 30, 3, 4}, {"c", 5, 1, 3}}, Options{})
-	picture := r.SVG()
-	d := xml.NewDecoder(strings.NewReader(picture))
-	for {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%v in\n%s", err, picture)
-		}
-	}
-	for _, want := range []string{"3g.40gb at 0: a&lt;b&gt;", "1g.10gb", "GPU 0"} {
-		if !strings.Contains(picture, want) {
-			t.Errorf("%s lacks %q", picture, want)
-		}
-	}
-	// Two GPUs with the same placements are one row, and none is more than 64.
-	var many Report
-	for i := range 200 {
-		many.GPUs = append(many.GPUs, GPU{GPU: fmt.Sprint(i), Model: "A30-24GB", Placements: []Placement{{Profile: "4g.24gb", Size: 4, Workload: fmt.Sprint(i / 2)}}})
-	}
-	if got := many.SVG(); strings.Count(got, "<g>") != svgMaxRows || !strings.Contains(got, "and 36 rows more") {
-		t.Errorf("%d rows are drawn", strings.Count(got, "<g>"))
-	}
-	if !strings.Contains(Report{}.SVG(), "no GPU is used") {
-		t.Error("an empty plan has no picture")
 	}
 }
 

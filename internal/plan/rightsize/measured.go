@@ -246,11 +246,11 @@ func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 // judge names a mean utilization in percent.
 func judge(mean float64, p inventory.Purpose) Verdict {
 	switch {
-	case mean < overprovisionedBelow:
+	case mean < OverprovisionedBelow:
 		return Overprovisioned
-	case mean < underutilizedBelow:
+	case mean < UnderutilizedBelow:
 		return Underutilized
-	case p == inventory.Inference && mean > scaleOutAbove:
+	case p == inventory.Inference && mean > ScaleOutAbove:
 		return ScaleOut
 	}
 	return WellUsed

@@ -41,9 +41,9 @@ func (v Verdict) String() string {
 
 // Lines between the verdicts, in percent of mean utilization.
 const (
-	overprovisionedBelow = 25
-	underutilizedBelow   = 60
-	scaleOutAbove        = 85
+	OverprovisionedBelow = 25
+	UnderutilizedBelow   = 60
+	ScaleOutAbove        = 85
 )
 
 // Options are the assumptions. A field that is zero means its default.

@@ -88,13 +88,13 @@ func (r *Report) show(markets []market, tallies [][]tally) {
 			}
 			best = off
 			y := tallies[i][j]
-			r.shown = timeline{zone: m.name, start: float64(y.first) * m.gap.Hours(), gap: m.gap.Hours(), on: y.sample}
-			for t := range y.sample {
+			r.Case = Timeline{Zone: m.name, Start: float64(y.first) * m.gap.Hours(), Gap: m.gap.Hours()}
+			for t, on := range y.sample {
 				up := false
 				for _, z := range m.zones {
 					up = up || z.Up[y.first+t]
 				}
-				r.shown.up = append(r.shown.up, up)
+				r.Case.Up, r.Case.Ran = append(r.Case.Up, up), append(r.Case.Ran, placeOf(on))
 			}
 		}
 	}

@@ -57,9 +57,8 @@ type Report struct {
 	Assumptions    []string `json:"assumptions"`
 	Changes        []string `json:"changes"`
 
-	// months are the balances at the end of each month of the first two years, for the
-	// picture; dollars.
-	balance []float64
+	// Balance is dollars at the end of each month of the first two years, from month 0.
+	Balance []float64 `json:"-"`
 }
 
 // Weigh compares a change's saving with its effort and upkeep. A change whose saving
@@ -103,7 +102,7 @@ func Weigh(p Params) (Report, error) {
 		r.BreakEvenMonths = &months
 	}
 	for m := range 25 {
-		r.balance = append(r.balance, (float64(net)*float64(m)-float64(effort))/float64(money.USD))
+		r.Balance = append(r.Balance, (float64(net)*float64(m)-float64(effort))/float64(money.USD))
 	}
 	r.Verdict = r.verdict(first)
 	r.Assumptions = []string{

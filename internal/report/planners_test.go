@@ -1,0 +1,217 @@
+package report
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/capacity"
+	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/plan/market"
+	"github.com/curfew-dev/curfew/internal/plan/mig"
+	"github.com/curfew-dev/curfew/internal/plan/rightsize"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
+	"github.com/curfew-dev/curfew/internal/plan/tco"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// hostileName is a name from outside that would break a page that does not escape it.
+const hostileName = `<b>"z"&`
+
+// drawing returns a picture that is well-formed, with finite numbers and no tag of a name.
+func drawing(t testing.TB, svg string) string {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("the picture is not well-formed: %v\n%s", err, svg)
+		}
+	}
+	for _, never := range []string{"NaN", "+Inf", "-Inf", "<b>", "<script>"} {
+		if strings.Contains(svg, never) {
+			t.Fatalf("the picture holds %s: %s", never, svg)
+		}
+	}
+	return svg
+}
+
+func embeddedBook(t testing.TB) *price.Book {
+	t.Helper()
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return book
+}
+
+// spotZone is a zone that is up where its pattern has a #, in steps of ten minutes.
+func spotZone(name, pattern string) spot.Zone {
+	z := spot.Zone{Name: name}
+	for _, c := range pattern {
+		z.Up = append(z.Up, c == '#')
+	}
+	return z
+}
+
+func spotTrace() spot.Trace {
+	return spot.Trace{Gap: 10 * time.Minute, Zones: []spot.Zone{spotZone(hostileName, strings.Repeat("###..", 40)), spotZone("y", strings.Repeat("##...", 40))}}
+}
+
+func TestPictureOfSpot(t *testing.T) {
+	r, err := spot.Replay(spotTrace(), spot.Params{Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour,
+		SpotPrice: money.USD, OnDemandPrice: 3 * money.USD})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := drawing(t, spotPicture(r))
+	for _, name := range []string{spot.Greedy, spot.UniformProgress, spot.Curfew, spot.Bound, "One case in"} {
+		if !strings.Contains(svg, name) {
+			t.Errorf("the picture does not show %s", name)
+		}
+	}
+}
+
+func TestPictureOfCheckpoints(t *testing.T) {
+	r, err := spot.Checkpoint(spotTrace(), spot.CheckpointParams{Write: 2 * time.Minute, Restart: 3 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := drawing(t, checkpointPicture(r))
+	for _, name := range []string{spot.Young, spot.Daly, spot.BestFixed, spot.Curfew} {
+		if !strings.Contains(svg, name) {
+			t.Errorf("the picture does not show %s", name)
+		}
+	}
+}
+
+func TestPictureOfCommitments(t *testing.T) {
+	var use []commit.Usage
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for h := range 1500 {
+		at := start.Add(time.Duration(h) * time.Hour)
+		use = append(use, commit.Usage{Hour: at, Key: "a", Quantity: 10 * commit.Machine, OnDemand: 3 * money.USD},
+			commit.Usage{Hour: at, Key: "b1", Quantity: commit.Quantity(1+h%24/6) * commit.Machine, OnDemand: 2 * money.USD})
+	}
+	r, err := commit.Plan(use, []commit.Offer{
+		{Key: "a", Kind: commit.Reserved, TermMonths: 12, Payment: commit.NoUpfront, Hourly: money.USD},
+		{Key: "b*", Kind: commit.SavingsPlan, TermMonths: 36, Payment: commit.NoUpfront, Discount: 400_000_000},
+	}, nil, commit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if svg := drawing(t, commitPicture(r)); !strings.Contains(svg, "b*") || strings.Count(svg, "<polygon") != 3 {
+		t.Errorf("the picture lacks a layer: %s", svg)
+	}
+}
+
+func TestPictureOfCapacity(t *testing.T) {
+	published := capacity.Profile{PerItem: time.Millisecond, Base: 10 * time.Millisecond}
+	for name, p := range map[string]capacity.Params{
+		"formula":      {QPS: 500, QPSPerGPU: 200},
+		"objective":    {QPS: 500, Profile: published, P99: 50 * time.Millisecond},
+		"no objective": {QPS: 500, Profile: published, Replicas: 3},
+		"overload":     {Profile: capacity.Profile{Base: time.Second}, MaxBatch: 1, Replicas: 1, Arrivals: &capacity.Arrivals{Times: []float64{0, 0.1, 0.2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := capacity.Plan(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			svg := drawing(t, capacityPicture(r))
+			if dashed := strings.Contains(svg, `stroke-dasharray="6 4"`); dashed != (name == "formula" || name == "objective") {
+				t.Errorf("objective line drawn: %v", dashed)
+			}
+		})
+	}
+}
+
+func TestPictureOfMIG(t *testing.T) {
+	fleet, err := mig.ParseFleet("A100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := mig.Pack(context.Background(), fleet, []mig.Workload{{Name: "a<b>&\"", MemoryGiB: 30, ComputeSlices: 3, Count: 4}, {Name: "c", MemoryGiB: 5, ComputeSlices: 1, Count: 3}}, mig.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := drawing(t, migPicture(r))
+	for _, want := range []string{"3g.40gb at 0: a&lt;b&gt;", "1g.10gb", "GPU 0"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("%s lacks %q", svg, want)
+		}
+	}
+	// Two GPUs with the same placements are one row, and at most 64 rows are drawn.
+	var many mig.Report
+	for i := range 200 {
+		many.GPUs = append(many.GPUs, mig.GPU{GPU: fmt.Sprint(i), Model: "A30-24GB", Placements: []mig.Placement{{Profile: "4g.24gb", Size: 4, Workload: fmt.Sprint(i / 2)}}})
+	}
+	if got := drawing(t, migPicture(many)); strings.Count(got, "<g>") != migMaxRows || !strings.Contains(got, "and 36 rows more") {
+		t.Errorf("%d rows are drawn", strings.Count(got, "<g>"))
+	}
+	if !strings.Contains(drawing(t, migPicture(mig.Report{})), "no GPU is used") {
+		t.Error("an empty plan has no picture")
+	}
+}
+
+func TestPictureOfMarket(t *testing.T) {
+	for _, f := range []market.For{market.Compute, market.Memory, market.Bandwidth, market.Tokens} {
+		r, err := market.Rank(embeddedBook(t), f, market.Params{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Accelerators[0].Machine, r.Accelerators[0].Accelerator = hostileName, "<script>"
+		drawing(t, marketPicture(r))
+	}
+	drawing(t, marketPicture(market.Report{}))
+}
+
+func TestPictureOfRightsizing(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("resource,time,gpu,gpu_util\n")
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 51 {
+		for m := range 3 {
+			util := fmt.Sprint(min(2*i, 100))
+			if i == 50 {
+				util = ""
+			}
+			fmt.Fprintf(&b, "<j&%02d of a name that is long>,%s,0,%s\n", i, start.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), util)
+		}
+	}
+	r, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()), usage.Format{Name: "u.csv"}, "p3.2xlarge", embeddedBook(t), rightsize.Params{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := drawing(t, rightsizePicture(r))
+	if strings.Contains(svg, "<j") || strings.Count(svg, "<circle") != maxMachines {
+		t.Errorf("picture: %s", svg)
+	}
+	if !strings.Contains(svg, "and 11 more") && !strings.Contains(svg, "and 10 more") {
+		t.Error("the picture does not say how many machines it leaves out")
+	}
+	if machines := len(Rightsize(r).Tables[len(Rightsize(r).Tables)-1].Rows); machines != shownOffers {
+		t.Errorf("the table has %d machines, want %d", machines, shownOffers)
+	}
+}
+
+func TestPictureOfTCO(t *testing.T) {
+	for _, p := range []tco.Params{
+		{Saving: 1200 * money.USD, Effort: 120 * time.Hour, Rate: 120 * money.USD, Upkeep: 2 * time.Hour},
+		{Saving: 3000 * money.USD, Effort: 120 * time.Hour, Rate: 120 * money.USD},
+		{},
+	} {
+		r, err := tco.Weigh(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawing(t, tcoPicture(r))
+	}
+}
