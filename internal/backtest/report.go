@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
-	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // Report is the outcome of a replay, in the shape of its JSON.

@@ -350,4 +350,3 @@ func entryLine(e action.Entry) string {
 	}
 	return strings.Join(words, "  ")
 }
-
