@@ -54,18 +54,19 @@ func (m *Memory) account(a Account) *memory {
 // Now implements [Poster]: a replay has a time of its own, which no round is ahead of.
 func (m *Memory) Now(context.Context) (time.Time, error) { return endOfTime, nil }
 
-// Record implements [Poster]. Rounds before the newest are refused.
+// Record implements [Poster]. What is older than what is known of a resource, or of a part
+// that is listed whole, is refused.
 func (m *Memory) Record(_ context.Context, r Round, observations []Observation) error {
 	a := m.account(r.Account)
-	if r.At.Before(a.newest.At) {
-		return errOrder
-	}
 	added := !r.At.Equal(a.newest.At)
 	if added {
 		a.newest = Round{Account: r.Account, At: r.At, Source: r.Source}
 	}
 	for _, p := range r.Complete {
-		if all := a.listed[p]; len(all) == 0 || all[len(all)-1].Before(r.At) {
+		all := a.listed[p]
+		if n := len(all); n > 0 && r.At.Before(all[n-1]) {
+			return errOrder
+		} else if n == 0 || all[n-1].Before(r.At) {
 			a.listed[p], a.newest.Complete, added = append(all, r.At), append(a.newest.Complete, p), true
 		}
 	}
@@ -76,7 +77,9 @@ func (m *Memory) Record(_ context.Context, r Round, observations []Observation) 
 			h = &recent{}
 			a.recent[o.Ref] = h
 		}
-		if n := len(h.observations); n == 0 || h.observations[n-1].At.Before(o.At) {
+		if n := len(h.observations); n > 0 && o.At.Before(h.observations[n-1].At) {
+			return errOrder
+		} else if n == 0 || h.observations[n-1].At.Before(o.At) {
 			h.forget()
 			h.observations, added = append(h.observations, *o), true
 		}

@@ -96,9 +96,11 @@ type replay struct {
 	now      time.Time
 	account  ledger.Account
 	regions  []string
-	// charged is when all that is there was charged for last, and came who came since.
+	// charged is when all that is there was charged for last. Since then came is what is
+	// there now and was not, and back how it had ended before.
 	charged time.Time
 	came    []*subject
+	back    []*inventory.Resource
 	// each says that policies ask for what every sample changes, also one like the sample
 	// before it; timeless that what they say can be foreseen.
 	each, timeless bool
@@ -142,8 +144,8 @@ func (r *replay) next() (time.Time, bool) {
 			at, ok = due, true
 		}
 	}
-	if hour := r.hour(); ok && !r.charged.IsZero() && hour.Before(at) {
-		at = hour
+	if hour := r.hour(); r.Every == 0 && !r.charged.IsZero() && (!ok || hour.Before(at)) {
+		at, ok = hour, true
 	}
 	if r.Every > 0 {
 		every := int64(r.Every)
@@ -256,15 +258,24 @@ func (r *replay) hour() time.Time {
 	return r.charged.Truncate(time.Hour).Add(time.Hour)
 }
 
-// charge posts what there is when that is due, and of what came meanwhile that it runs;
-// then it reads what follows from the charges.
+// charge posts what there is when that is due, and what came back meanwhile; then it reads
+// what follows from the charges.
 func (r *replay) charge(ctx context.Context, now time.Time) error {
 	whole := !now.Before(r.hour())
 	if r.Books == nil || !whole && len(r.came) == 0 {
 		return nil
 	}
-	out := &Result{Observation: Observation{Cloud: r.account.Cloud, Accounts: []string{r.account.ID}}, Charges: map[inventory.Ref][]ledger.Charge{}}
-	list := r.came
+	account := func() *Result {
+		return &Result{Observation: Observation{Cloud: r.account.Cloud, Accounts: []string{r.account.ID}}, Charges: map[inventory.Ref][]ledger.Charge{}}
+	}
+	if len(r.back) > 0 {
+		before := account()
+		before.Ended = r.back
+		if err := r.post(ctx, before, now.Add(-time.Second)); err != nil { // seconds are the finest that the ledger tells apart
+			return err
+		}
+	}
+	out, list := account(), r.came
 	if whole {
 		list, out.Regions, r.charged = r.queue, r.regions, now
 	}
@@ -276,16 +287,20 @@ func (r *replay) charge(ctx context.Context, now time.Time) error {
 			out.Ended = append(out.Ended, s.ended)
 		}
 	}
-	r.came = r.came[:0]
+	r.came, r.back = r.came[:0], nil
+	if err := r.post(ctx, out, now); err != nil || !whole {
+		return err
+	}
+	return r.stand(ctx, now)
+}
+
+func (r *replay) post(ctx context.Context, out *Result, now time.Time) error {
 	for _, seen := range r.Seen(out, now) {
 		if err := r.Books.Post(ctx, seen); err != nil {
 			return err
 		}
 	}
-	if !whole {
-		return nil
-	}
-	return r.stand(ctx, now)
+	return nil
 }
 
 // close charges up to the end, which no round of processes does.
@@ -353,6 +368,9 @@ func (r *replay) look(s *subject) {
 		}
 	case s.Resource != res:
 		if s.Resource == nil && r.Books != nil {
+			if s.ended != nil && r.Every == 0 && !s.ended.StateSince.Before(r.charged) {
+				r.back = append(r.back, s.ended)
+			}
 			r.came, s.ended = append(r.came, s), nil
 		}
 		if s.Resource = res; s.was == res {
