@@ -46,18 +46,23 @@ func (a *app) state(ctx context.Context) (config.Config, *store.Store, error) {
 // stateClock returns clocks that tell the time of the state, which binds everybody who
 // uses it, and with them an error where this machine's clock is not to be decided by.
 func (a *app) stateClock(ctx context.Context, s *store.Store) (func() time.Time, error) {
-	clock, _, err := action.SharedClock(ctx, s.Ledger(), a.clock)
+	clock, _, err := action.SharedClock(ctx, s.Actions(), a.clock)
 	if err != nil {
-		f := &failure{exit: ExitError, code: "clock", err: err}
-		if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
-			f.hint = "if this clock is right and the state is a file, `curfew settings clock --reason TEXT`"
-		}
-		err = f
+		err = clockFailure(err)
 	}
 	if clock == nil {
 		return nil, err
 	}
 	return func() time.Time { return clock().Wall }, err
+}
+
+// clockFailure says what to do where this machine's clock is not to be decided by.
+func clockFailure(err error) error {
+	f := &failure{exit: ExitError, code: "clock", err: err}
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		f.hint = "if this clock is right and the state is a file, `curfew settings clock --reason TEXT`"
+	}
+	return f
 }
 
 // inTime is the time of the state, for what is decided. It is refused to decide by a clock
@@ -137,6 +142,9 @@ func until(now time.Time, text string) (time.Time, error) {
 
 // stateFailure says what to do when the state cannot be used.
 func stateFailure(err error) error {
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		return clockFailure(skew)
+	}
 	if errors.Is(err, action.ErrFrozen) {
 		return &failure{exit: ExitDenied, code: "frozen", err: err, hint: "`curfew unfreeze --reason TEXT` lifts it"}
 	}
