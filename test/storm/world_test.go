@@ -350,7 +350,7 @@ func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request
 			c.running[id] = w.state(id) == "running"
 		}
 	}
-	w.wire.ServeHTTP(rw, r)
+	w.wire.ServeHTTP(rw, r.WithContext(context.WithoutCancel(r.Context()))) // what has arrived is carried out
 	c.status = rw.Code
 	for id, ran := range c.running {
 		if ran && rw.Code == http.StatusOK && ends(c.action) { // moto's own clock is another one
