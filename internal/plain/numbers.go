@@ -15,17 +15,31 @@ func Number(v float64, digits int) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "–"
 	}
-	whole, fraction, _ := strings.Cut(strconv.FormatFloat(math.Abs(v), 'f', digits, 64), ".")
-	if fraction = strings.TrimRight(fraction, "0"); fraction != "" {
-		fraction = "." + fraction
-	}
+	s, sign := strings.CutPrefix(Decimal(v, digits), "-")
+	whole, fraction, point := strings.Cut(s, ".")
 	if n, err := strconv.ParseInt(whole, 10, 64); err == nil {
 		whole = money.Thousands(n)
 	}
-	if v < 0 && (whole != "0" || fraction != "") {
+	if sign {
 		whole = "-" + whole
 	}
-	return whole + fraction
+	if point {
+		whole += "." + fraction
+	}
+	return whole
+}
+
+// Decimal prints a measured value as [Number] does but without separators, for evidence
+// that programs read too: "12500".
+func Decimal(v float64, digits int) string {
+	s := strconv.FormatFloat(v, 'f', digits, 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	if s == "-0" {
+		return "0"
+	}
+	return s
 }
 
 // Percent prints a value in percent, as metrics give it, with at most digits decimals:
