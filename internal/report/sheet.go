@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/chart"
 )
 
 // Sheet is a small report for people: one sentence, a few figures, a picture, tables,
@@ -45,6 +46,7 @@ var sheetStyle string
 
 var sheetPage = template.Must(template.New("sheet").Funcs(template.FuncMap{
 	"right": func(g Grid, i int) bool { return i < len(g.Right) && g.Right[i] },
+	"note":  func(g Grid, row int) string { return at(g.Notes, row) },
 	"plain": plain.Line,
 }).Parse(sheetTemplate))
 
@@ -55,7 +57,7 @@ func (s Sheet) HTML(w io.Writer) error {
 		Sheet
 		Style template.CSS
 		SVG   template.HTML
-	}{s, template.CSS(sheetStyle), template.HTML(s.Picture)}) //nolint:gosec // both are this program's own
+	}{s, template.CSS(sheetStyle + chart.CSS), template.HTML(s.Picture)}) //nolint:gosec // both are this program's own
 	if err != nil {
 		return fmt.Errorf("render %s as HTML: %w", s.Verb, err)
 	}
@@ -158,6 +160,18 @@ func (s Sheet) Markdown(w io.Writer) error {
 			if i == 0 {
 				b.WriteString(strings.Repeat("|---", len(g.Head)) + "|\n")
 			}
+		}
+		notes := false
+		for n, row := range g.Rows {
+			note := at(g.Notes, n)
+			if note == "" {
+				continue
+			}
+			if !notes {
+				b.WriteString("\n")
+			}
+			notes = true
+			fmt.Fprintf(&b, "- %s: %s\n", mdText(at(row, 0)), mdText(note))
 		}
 	}
 	if len(s.Commands) > 0 {
