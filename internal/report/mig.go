@@ -54,7 +54,7 @@ func MIG(r mig.Report) Sheet {
 		g.Rows, g.Notes = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count)}), append(g.Notes, u.Why)
 	}
 	if missing > 0 {
-		s.Title = fmt.Sprintf("%s of %d not placed; the others use %s", plain.Count(missing, "workload"), r.Workloads, plain.Count(r.GPUsUsed, "GPU"))
+		s.Title = fmt.Sprintf("No room for %d of %s: the others use %s", missing, plain.Count(r.Workloads, "workload"), plain.Count(r.GPUsUsed, "GPU"))
 		s.Tables = append(s.Tables, g)
 	}
 	s.Tables = append(s.Tables, placements(r))

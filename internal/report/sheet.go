@@ -74,9 +74,9 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	}
 	var b strings.Builder
 	prose := func(indent, text string) {
-		for i, line := range strings.Split(ansi.Wordwrap(plain.Line(text), max(width-len(indent), 40), ""), "\n") {
+		for i, line := range strings.Split(ansi.Wordwrap(plain.Line(text), max(width-wide(indent)-1, 20), ""), "\n") {
 			if i > 0 {
-				b.WriteString(strings.Repeat(" ", len(indent)))
+				b.WriteString(strings.Repeat(" ", wide(indent)))
 			} else {
 				b.WriteString(indent)
 			}
@@ -92,7 +92,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 			label = max(label, wide(plain.Line(f.Label)))
 		}
 		for _, f := range s.Figures {
-			prose("  "+pad(plain.Line(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
+			prose("  "+pad(plain.Line(f.Label), label)+"   ", figureText(f))
 		}
 	}
 	list := func(name string, lines []string) {
@@ -124,6 +124,14 @@ func (s Sheet) Text(w io.Writer, width int) error {
 
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-wide(s)))
+}
+
+// figureText is a figure with its note.
+func figureText(f Figure) string {
+	if f.Note == "" {
+		return f.Value
+	}
+	return f.Value + " (" + f.Note + ")"
 }
 
 // Markdown writes the sheet without its picture, for tickets and pull requests.
