@@ -356,6 +356,9 @@ func (m *market) doing(it price.Machine, acc price.Accelerator) (work float64, w
 	return work, ""
 }
 
+// NoCUDA is the note of an offer whose accelerator is not from NVIDIA.
+const NoCUDA = "does not run CUDA programs"
+
 // note is what an offer's figure does not say.
 func note(t price.Term, f For, acc price.Accelerator) string {
 	var out []string
@@ -369,7 +372,7 @@ func note(t price.Term, f For, acc price.Accelerator) string {
 		out = append(out, "throughput at "+acc.Precision)
 	}
 	if acc.Vendor != "NVIDIA" {
-		out = append(out, "does not run CUDA programs")
+		out = append(out, NoCUDA)
 	}
 	return strings.Join(out, "; ")
 }

@@ -90,7 +90,7 @@ func TestCircle(t *testing.T) {
 		}
 	})
 	t.Run("a spare placement on another GPU", func(t *testing.T) {
-		// The second GPU has two free slices, of use to nobody wanted but the ones that
+		// The second GPU has two free slices, useful only to the workloads that
 		// step aside: 7g on a third shows that GPUs are not mixed up.
 		current := append(circle(),
 			Placed{GPU: "1", Profile: "3g.40gb", Start: 4, Workload: "e"},

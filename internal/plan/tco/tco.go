@@ -117,11 +117,11 @@ func Weigh(p Params) (Report, error) {
 func (r Report) verdict(first money.Amount) string {
 	switch {
 	case r.BreakEvenMonths == nil:
-		return "Do not do it: the upkeep costs as much as it saves, or more (advised against)"
+		return "Do not do it: the upkeep costs as much as it saves, or more"
 	case r.Advised:
-		return fmt.Sprintf("Do it: pays back after %s months, gain after a year %s", plain.Number(*r.BreakEvenMonths, 1), first.Dollars())
+		return fmt.Sprintf("Do it: gains %s in the first year, and pays back after %s months", first.Dollars(), plain.Number(*r.BreakEvenMonths, 1))
 	}
-	return fmt.Sprintf("Do not do it (advised against): pays back after %s months, loss after a year %s", plain.Number(*r.BreakEvenMonths, 1), (-first).Dollars())
+	return fmt.Sprintf("Do not do it: loses %s in the first year, and pays back only after %s months", (-first).Dollars(), plain.Number(*r.BreakEvenMonths, 1))
 }
 
 // ParseSaving reads dollars over a time: "1200/month", "$40/day", "0.5/h", "9000/year".
