@@ -66,7 +66,6 @@ type Ladder struct {
 //
 // An error means that the round was given up; whatever was done before is kept.
 func (l *Ladder) Round(ctx context.Context, look Look) (Report, error) {
-	look.Proposals = slices.Clone(look.Proposals)
 	s, items, err := l.begin(ctx, &look)
 	if err != nil {
 		return Report{}, err

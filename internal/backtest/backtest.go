@@ -10,7 +10,6 @@
 package backtest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -26,9 +26,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
-
-// Schema names the shape of a [Report] in JSON.
-const Schema = "curfew.backtest/v1"
 
 // Params says how a trace is read and what a restart costs.
 type Params struct {
@@ -69,63 +66,12 @@ type Params struct {
 	// the order of time.
 	Decided func(Decision)
 	// Deciders are replayed after one another, before the baselines.
-	Deciders []Named
+	Deciders []learn.Named
 	// Draw is of how many resources, up to 48, the report holds a [Timeline]; 0 is
 	// none.
 	Draw int
 	// Only leaves out resources for which it answers false; nil takes all.
 	Only func(resource string) bool
-}
-
-// Named is a [Decider] with the name that its result carries.
-type Named struct {
-	Name string
-	// New starts a decider that has seen nothing yet, for a trace of those resources.
-	New func(Fleet) Decider
-}
-
-// Fleet is what a decider knows before the first sample. Resources are numbered in
-// the order of their names.
-type Fleet struct {
-	Step        time.Duration
-	RestartCost time.Duration
-	Resources   []Resource
-}
-
-// Resource is one resource of a trace.
-type Resource struct {
-	Name string
-	// Description is what the trace says of it; nil where it says nothing.
-	Description *usage.Description
-}
-
-// Class is what a resource has in common with others that behave like it: kind,
-// machine type, purpose and team, where the trace says them. Without a description
-// a resource of a trace is an ephemeral instance for experimentation, and all are
-// of one class.
-func (r Resource) Class() string { return r.traits().String() }
-
-// traits are what resources of one class have in common.
-type traits struct {
-	kind    inventory.Kind
-	typ     string
-	purpose inventory.Purpose
-	team    string
-}
-
-// String returns "instance/p4d.24xlarge/training/vision".
-func (t traits) String() string {
-	return fmt.Sprintf("%s/%s/%s/%s", t.kind, t.typ, t.purpose, t.team)
-}
-
-func (r Resource) traits() traits {
-	d := r.Description
-	if d == nil {
-		d = &usage.Description{}
-	}
-	return traits{
-		cmp.Or(d.Kind, inventory.KindInstance), d.Type, cmp.Or(d.Purpose, inventory.Experimentation), d.Team,
-	}
 }
 
 // ErrNothingMeasured says that a trace holds no sample of GPU utilization.

@@ -250,7 +250,7 @@ func (a *acting) into(out *outcome) {
 			continue
 		}
 		length, end := micros(r.Sampled), r.End.UnixMicro()
-		out.by[i].release(length, r.ByWork, a.restart, 1)
+		out.by[i].Release(length, r.ByWork, a.restart, 1)
 		out.releases.add(i, r.at, min(end, r.at+max(length, 0)))
 		out.byState[r.state] += length
 		if newest != i {

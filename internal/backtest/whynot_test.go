@@ -174,17 +174,17 @@ func TestActedThoughNothingWasReleased(t *testing.T) {
 	}
 }
 
-// TestOfOracleWhy: a share of what perfect foresight saves is stated only where both call
+// TestOfForesightWhy: a share of what perfect foresight saves is stated only where both call
 // the same time idle.
-func TestOfOracleWhy(t *testing.T) {
+func TestOfForesightWhy(t *testing.T) {
 	p := params(0)
 	p.Policies = policies(t, rested("p", 5*time.Minute, 0))
 	trace := minutely("gpu_util", 30, []string{"m0", "m1"}, func(r string, _ int) string { return map[string]string{"m0": "0", "m1": "0.4"}[r] })
 	for below, stated := range map[float64]bool{0: false, 1: true} {
 		p.IdleBelow = below
 		r := replayed(t, trace, p).Results[0]
-		if (r.OfOracle != nil) != stated || (r.OfOracleWhy == "") != stated {
-			t.Errorf("idle below %v: of oracle %v, because %q", below, r.OfOracle, r.OfOracleWhy)
+		if (r.OfForesight != nil) != stated || (r.OfForesightWhy == "") != stated {
+			t.Errorf("idle below %v: of oracle %v, because %q", below, r.OfForesight, r.OfForesightWhy)
 		}
 	}
 }

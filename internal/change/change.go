@@ -125,8 +125,12 @@ func (c Change) Action() string {
 	return string(c.Verb)
 }
 
-// Equal says whether two changes are one and the same, as they are written.
+// Equal says whether two changes are one and the same, as they are written. Without a verb
+// they do nothing, both.
 func (c Change) Equal(other Change) bool {
+	if c.Verb == "" && other.Verb == "" {
+		return true
+	}
 	a, errA := json.Marshal(c)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && string(a) == string(b)

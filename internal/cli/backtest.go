@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +14,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // backtestFlags are the flags of backtest.
@@ -127,12 +126,12 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 		return err
 	}
 	if f.output == "html" {
-		return r.HTML(a.Stdout)
+		return report.BacktestHTML(a.Stdout, view.NewBacktest(r))
 	}
 	if f.output == "json" {
-		return a.printJSON(r)
+		return a.printJSON(view.NewBacktest(r))
 	}
-	return a.printBacktest(r)
+	return report.Backtest(a.Stdout, view.NewBacktest(r), a.Width)
 }
 
 // drawn is how many resources the page shows over time.
@@ -181,82 +180,5 @@ func (f backtestFlags) params() (backtest.Params, error) {
 	}
 	return p, nil
 }
-
-func (a *app) printBacktest(r backtest.Report) error {
-	seconds := func(s float64) string { return time.Duration(s * float64(time.Second)).String() }
-	plain.Fprintf(a.Stdout, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, count(r.Trace.Resources),
-		money.Thousands(r.Trace.Samples), seconds(r.Trace.StepSeconds), seconds(r.Trace.RestartCostSeconds))
-	if len(r.Results) > 0 {
-		first := r.Results[0]
-		plain.Fprintf(a.Stdout, "  %s resource hours, %s idle, %s not measured\n\n", hoursText(first.ResourceHours), hoursText(first.IdleHours), hoursText(first.UnknownHours))
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	plain.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
-	if r.Priced() {
-		plain.Fprintf(w, "saved\t")
-	}
-	plain.Fprintln(w)
-	for _, res := range r.Results {
-		name := res.Name
-		if name == "best-fixed" && res.WaitSeconds != nil {
-			name += " (" + seconds(*res.WaitSeconds) + ")"
-		}
-		ofOracle := "-"
-		if res.OfOracle != nil {
-			ofOracle = percent(*res.OfOracle)
-		}
-		plain.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
-			hoursText(res.NetSavedHours), percent(res.NetSavedShare), ofOracle)
-		if r.Priced() {
-			plain.Fprintf(w, "%s\t", savedText(res.SavedUSD))
-		}
-		plain.Fprintln(w)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, res := range r.Results {
-		if err := a.printWhyNot(res); err != nil {
-			return err
-		}
-	}
-	for _, n := range r.Notes {
-		plain.Fprintf(a.Stdout, "\n  %s", a.wrapped(n, 2))
-	}
-	if len(r.Notes) > 0 {
-		plain.Fprintln(a.Stdout)
-	}
-	return nil
-}
-
-// printWhyNot says for how long a policy did nothing, and why.
-func (a *app) printWhyNot(res backtest.Result) error {
-	const most = 6
-	if len(res.WhyNot) == 0 {
-		return nil
-	}
-	plain.Fprintf(a.Stdout, "\n  why %s did nothing\n", res.Name)
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, n := range res.WhyNot[:min(len(res.WhyNot), most)] {
-		plain.Fprintf(w, "    %s\t%s h\t%s\t%s\n", n.Answer, hoursText(n.Hours), plural(int64(n.Resources), "resource", "resources"), n.Reason)
-	}
-	if more := len(res.WhyNot) - most; more > 0 {
-		plain.Fprintf(w, "    and %s\n", plural(int64(more), "other reason", "other reasons"))
-	}
-	return w.Flush()
-}
-
-func savedText(usd *string) string {
-	if usd == nil {
-		return "-"
-	}
-	v, err := money.ParseAmount(*usd)
-	if err != nil {
-		return cmp.Or(*usd, "-")
-	}
-	return v.Dollars()
-}
-
-func hoursText(h float64) string { return usage.Number(h, 1) }
 
 func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

@@ -11,7 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // opened opens the recorded usage of a replay and settles its step.
@@ -66,7 +68,7 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 		return err
 	}
 	defer file.Close()
-	set, report, err := backtest.Tune(ctx, file, p)
+	set, learned, err := backtest.Tune(ctx, file, p)
 	if err != nil {
 		return backtestFailure(f.trace, err)
 	}
@@ -81,9 +83,11 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 		}
 	}
 	if f.output == "json" {
-		return a.printJSON(report)
+		return a.printJSON(view.NewTune(learned))
 	}
-	plain.Fprintf(a.Stdout, "%s", plain.Text(report.Text()))
+	if err := report.Tune(a.Stdout, view.NewTune(learned)); err != nil {
+		return err
+	}
 	if write != "" {
 		_, err = plain.Fprintf(a.Stdout, "\nwritten to %s, in the mode observe; `curfew backtest --policy %s` replays it\n", write, plain.Shell(write))
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -330,7 +331,7 @@ func measuredCompute(ctx context.Context, s *store.Store, rows iter.Seq[bill.Row
 			if d.Category != ledger.Compute || d.Accrued <= 0 {
 				continue
 			}
-			k := machine{a.String(), ledger.BillID(d.Ref.ID), d.Day.UTC()}
+			k := machine{a.String(), costs.BillID(d.Ref.ID), d.Day.UTC()}
 			m := did[k]
 			sum := &m.idle
 			switch state := duty.State(d.Duty); {
@@ -347,7 +348,7 @@ func measuredCompute(ctx context.Context, s *store.Store, rows iter.Seq[bill.Row
 	}
 	return func(r *bill.Row) (idle, active, unmeasured money.Amount) {
 		d := billedDay(*r)
-		m := did[machine{ledger.Account{Cloud: d.Cloud, ID: d.Account}.String(), ledger.BillID(d.Resource), d.Day.UTC()}]
+		m := did[machine{ledger.Account{Cloud: d.Cloud, ID: d.Account}.String(), costs.BillID(d.Resource), d.Day.UTC()}]
 		return m.idle, m.active, m.unmeasured
 	}, found, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -112,8 +113,8 @@ func dimensionNames() string {
 	return strings.Join(names, ", ")
 }
 
-func (f costsFlags) query(now time.Time) (ledger.Query, error) {
-	var q ledger.Query
+func (f costsFlags) query(now time.Time) (costs.Query, error) {
+	var q costs.Query
 	var err error
 	if f.by != "" {
 		if q.By, err = ledger.ParseDimensions(f.by); err != nil {
@@ -150,7 +151,7 @@ func (a *app) costs(ctx context.Context, f costsFlags) error {
 		return err
 	}
 	defer s.Close()
-	c, err := ledger.Spent(ctx, s.Ledger(), q)
+	c, err := costs.Spent(ctx, s.Ledger(), q)
 	if err != nil {
 		return err
 	}
@@ -164,9 +165,9 @@ func (a *app) costs(ctx context.Context, f costsFlags) error {
 const maxCostRows = 40
 
 // dollars writes an amount of a document.
-func dollars(d ledger.Dollars) string { return money.Amount(d).Dollars() }
+func dollars(d costs.Dollars) string { return money.Amount(d).Dollars() }
 
-func costsSheet(c *ledger.Costs) report.Sheet {
+func costsSheet(c *costs.Costs) report.Sheet {
 	span := c.Since.Format(time.DateOnly) + " to " + c.Until.Format("2006-01-02 15:04")
 	t := c.Total
 	s := report.Sheet{Verb: "costs", Title: fmt.Sprintf("%s from %s", dollars(t.Amount), span), Picture: c.SVG(),
@@ -177,7 +178,7 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 		return s
 	}
 	compute := t.Used + t.Wasted + t.CannotJudge
-	share := func(part ledger.Dollars) string {
+	share := func(part costs.Dollars) string {
 		if compute <= 0 {
 			return ""
 		}
@@ -235,7 +236,7 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 }
 
 // costCells are the amounts of a row.
-func costCells(c ledger.Cost) []string {
+func costCells(c costs.Cost) []string {
 	unknown := ""
 	if c.UnknownSeconds > 0 {
 		unknown = usage.Span(time.Duration(c.UnknownSeconds) * time.Second)

@@ -86,7 +86,7 @@ func fixDocs(chosen []daemon.Kept, out *round.Result, held *holding, missed []li
 
 // foreseen are the refusals of a fix that the last scan already shows. What a machine does,
 // who keeps it, and what its provider answers is asked when the fix is carried out.
-func foreseen(f view.Finding, kept []keptInventory, cfg config.Config, flags fixFlags, now time.Time) []refusalDoc {
+func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, flags fixFlags, now time.Time) []refusalDoc {
 	do, carried := policy.Of(f.Fix.Change)
 	if !carried || f.Resource.Cloud != "aws" {
 		return []refusalDoc{{byHandRule, "only a person carries this fix out"}}
@@ -97,13 +97,13 @@ func foreseen(f view.Finding, kept []keptInventory, cfg config.Config, flags fix
 		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
 	}
 	for i := range kept {
-		at := slices.IndexFunc(kept[i].Resources, func(k keptResource) bool { return k.Ref == daemon.RefOf(f.Resource) })
+		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool { return k.Ref == daemon.RefOf(f.Resource) })
 		if at < 0 {
 			continue
 		}
-		k := &kept[i].Resources[at]
-		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: k.resource(cfg.Tags), Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
-			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: fact(k.HourlyUSD)}, action.Item{}, now, nil); refusal != nil {
+		listed := kept[i].Resources[at].Priced(cfg.Tags)
+		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
+			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: listed.Hourly}, action.Item{}, now, nil); refusal != nil {
 			return []refusalDoc{{refusal.Rule, refusal.Why}}
 		}
 	}

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -153,7 +154,7 @@ func destinations(flows []bill.Flow) string {
 // billedResource is the resource that a bill names, or the service where it names none
 // that is listed.
 func (x *Index) billedResource(cloud, account, region, resource, service string) *Subject {
-	id := ledger.BillID(resource)
+	id := costs.BillID(resource)
 	if id != "" {
 		if x.byID == nil {
 			x.byID = map[scoped][]int32{}

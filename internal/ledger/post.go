@@ -14,8 +14,8 @@ import (
 // postBatch is how many resources are read and posted at once.
 const postBatch = 2000
 
-// maxConflicts is how often a batch is derived again because others wrote meanwhile.
-const maxConflicts = 20
+// MaxConflicts is how often a batch is derived again because others wrote meanwhile.
+const MaxConflicts = 20
 
 // MaxAhead is by how much the time of a round may be ahead of the store's. Hosts that keep
 // their time differ by seconds.
@@ -119,7 +119,7 @@ func (p *Posted) batch(ctx context.Context, s Store, r Round, refs []inventory.R
 			_, err = s.Append(ctx, r.Account, version, entries)
 		}
 		switch {
-		case errors.Is(err, ErrConflict) && tries < maxConflicts:
+		case errors.Is(err, ErrConflict) && tries < MaxConflicts:
 			continue
 		case err != nil:
 			return err
@@ -184,7 +184,7 @@ func addedUp(entries []Entry) ([]Entry, error) {
 			continue
 		}
 		var err error
-		if entries[n-1].Sums, err = entries[n-1].plus(entries[i].Sums); err != nil {
+		if entries[n-1].Sums, err = entries[n-1].Plus(entries[i].Sums); err != nil {
 			return nil, err
 		}
 	}

@@ -154,3 +154,10 @@ type ResourceDay struct {
 	Unknown         Sums
 	UnpricedSeconds int64
 }
+
+// Reach is the time that is recorded of one part of an account: from the first round
+// that listed it whole to the newest.
+type Reach struct {
+	Part
+	First, Last time.Time
+}

@@ -5,7 +5,9 @@
 package policy
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/change"
@@ -122,6 +124,14 @@ type Do struct {
 	// Members are the machines that scale ends in place of a size; no policy names them,
 	// and To is ThroughGroup. Nil: the group goes down to To and chooses itself.
 	Members []string
+}
+
+// Equal says whether two actions are one and the same.
+func (d *Do) Equal(o *Do) bool {
+	return d.Verb == o.Verb && d.EvenIfBusy == o.EvenIfBusy && d.EvenIfUnknown == o.EvenIfUnknown &&
+		d.ScratchDisks == o.ScratchDisks && d.SaveDisks == o.SaveDisks && d.ScratchInstanceStore == o.ScratchInstanceStore &&
+		d.ScratchRoot == o.ScratchRoot && d.RetentionDays == o.RetentionDays && d.To == o.To &&
+		maps.Equal(d.Tags, o.Tags) && slices.Equal(d.Members, o.Members) && d.Change.Equal(o.Change)
 }
 
 // Of returns what carries a finding's fix out; false where only a person can. The cloud

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -35,7 +36,7 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 	all := e.Seen(r, now)
 	if e.Query.Window > 0 {
 		var err error
-		if r.Window, err = ledger.Window(all, now.Add(-e.Query.Window), []ledger.Dimension{ledger.ByTeam}); err != nil {
+		if r.Window, err = costs.Window(all, now.Add(-e.Query.Window), []ledger.Dimension{ledger.ByTeam}); err != nil {
 			return fmt.Errorf("charge the last %s: %w", e.Query.Window, err)
 		}
 	}

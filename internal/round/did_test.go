@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/ledger/ledgertest"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -147,7 +148,7 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 	if err != nil || len(a.Unposted) > 0 {
 		t.Fatal(err, a.Unposted)
 	}
-	c, err := ledger.Spent(ctx, books.Store, ledger.Query{By: []ledger.Dimension{ledger.ByTeam}, Since: since, Until: now})
+	c, err := costs.Spent(ctx, books.Store, costs.Query{By: []ledger.Dimension{ledger.ByTeam}, Since: since, Until: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +158,8 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 	if diff := cmp.Diff(c.Total, a.Window.Total); diff != "" || c.Total.Wasted == 0 || c.Total.Used == 0 {
 		t.Errorf("the ledger and the audit differ (-ledger +audit):\n%s", diff)
 	}
-	byDuty, err := ledger.Spent(ctx, books.Store, ledger.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: since, Until: now})
-	if err != nil || !slices.ContainsFunc(byDuty.Rows, func(r ledger.Cost) bool { return r.Key[0] == ledger.Unused && r.Wasted > 0 }) {
+	byDuty, err := costs.Spent(ctx, books.Store, costs.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: since, Until: now})
+	if err != nil || !slices.ContainsFunc(byDuty.Rows, func(r costs.Cost) bool { return r.Key[0] == ledger.Unused && r.Wasted > 0 }) {
 		t.Errorf("volumes without a point of input or output are not unused: %+v (%v)", byDuty.Rows, err)
 	}
 }

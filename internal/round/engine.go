@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -32,6 +33,9 @@ type Engine struct {
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
+	// looked and proposed are of the newest round of a replay, which makes millions.
+	looked   map[inventory.Ref]bool
+	proposed []action.Proposal
 	// recheck takes the place of reading everything again in a replay, whose account tells
 	// at once what has changed.
 	recheck func(ctx context.Context, items []action.Item) (map[string]action.Proposal, error)
@@ -110,7 +114,7 @@ type Result struct {
 	Charges  map[inventory.Ref][]ledger.Charge
 	// Window is what the account cost over the window of an audit, by team, as far as this
 	// round alone can tell: the waste of an audit. Nil without a window.
-	Window   *ledger.Costs
+	Window   *costs.Costs
 	Findings []finding.Finding
 	Totals   Totals
 	// Billing is what the supplied bill comes to; nil without one.
@@ -216,7 +220,7 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 	}
 	if e.Policies != nil {
 		e.ask(woken, now)
-		r.Proposals = append(r.Proposals, e.propose(woken, r.Unread)...)
+		r.Proposals = append(r.Proposals, e.propose(nil, woken, r.Unread)...)
 	}
 	e.ofGroups(r.Proposals)
 	for _, res := range r.Resources {
@@ -235,11 +239,16 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 		return nil
 	}
 	for _, account := range r.Accounts {
-		name := r.Cloud + "/" + account
-		if err := r.Unposted[name]; err != nil {
+		if err := r.Unposted[r.Cloud+"/"+account]; err != nil {
 			continue // what is not charged is not acted on
 		}
-		report, err := e.climb(ctx, r, woken, account)
+		var proposals []action.Proposal
+		for _, p := range r.Proposals {
+			if p.Resource.Account == account {
+				proposals = append(proposals, p)
+			}
+		}
+		report, err := e.climb(ctx, r.Cloud, account, proposals, woken, r.read)
 		r.Reports = append(r.Reports, report)
 		if err != nil {
 			return err
@@ -248,9 +257,10 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 	return nil
 }
 
-// climb makes an account's round on the ladder.
-func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account string) (action.Report, error) {
-	look := action.Look{Sources: []string{}, Selected: map[string]int{}}
+// climb makes an account's round on the ladder: these are the proposals about its
+// resources, and read says which part of the account was looked at.
+func (e *Engine) climb(ctx context.Context, cloud, account string, proposals []action.Proposal, woken []*subject, read func(inventory.Ref) bool) (action.Report, error) {
+	look := action.Look{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
 	if e.Policies != nil {
 		for _, p := range e.Policies.Policies {
 			look.Sources = append(look.Sources, p.Name)
@@ -259,12 +269,17 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 			}
 		}
 		if e.partly {
-			look.Seen = make(map[inventory.Ref]bool, len(woken))
-			for _, s := range woken {
-				look.Seen[s.ref] = s.Account == account
+			const few = 64
+			if len(e.looked) > few { // to empty a map takes as long as it once was large
+				e.looked = map[inventory.Ref]bool{}
 			}
+			clear(e.looked)
+			for _, s := range woken {
+				e.looked[s.ref] = true
+			}
+			look.Seen = e.looked
 		} else {
-			look.Within = r.read
+			look.Within = read
 		}
 		if !e.Uncapped {
 			e.count(look.Selected, account)
@@ -276,15 +291,10 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 		}
 	}
 	if e.Tagging != nil {
-		look.Sources, look.Within = append(look.Sources, TagSource), r.read
+		look.Sources, look.Within = append(look.Sources, TagSource), read
 		look.Selected[TagSource] = math.MaxInt32 // a share of them is no limit
 	}
-	for _, p := range r.Proposals {
-		if p.Resource.Account == account {
-			look.Proposals = append(look.Proposals, p)
-		}
-	}
-	ladder := e.Ladder(r.Cloud + "/" + account)
+	ladder := e.Ladder(cloud + "/" + account)
 	if ladder.Verify = e.verify; e.recheck != nil {
 		ladder.Verify = e.recheck
 	}

@@ -94,7 +94,7 @@ type replay struct {
 	woken    []*subject
 	there    []*subject // of the woken
 	now      time.Time
-	account  [3]string // cloud, account and region
+	account  ledger.Account
 	// each says that policies ask for what every sample changes, also one like the sample
 	// before it; timeless that what they say can be foreseen.
 	each, timeless bool
@@ -108,7 +108,7 @@ type replay struct {
 // Run replays a feed: time goes on from event to event, and of one moment all samples
 // come first, then what is decided. The rounds are the engine's own.
 func (e *Engine) Run(ctx context.Context, p Replay) error {
-	e.lean, e.partly = true, p.Every == 0
+	e.lean, e.partly, e.looked = true, p.Every == 0, map[inventory.Ref]bool{}
 	r := &replay{Engine: e, Replay: p, opened: p.Opened(), resource: map[int]*subject{}}
 	e.recheck, r.hearing, r.because = r.recheck, r.hear, r.why
 	for _, p := range e.Policies.Policies {
@@ -209,9 +209,8 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 	if !act || r.Ladder == nil {
 		return false, nil
 	}
-	out := &Result{Observation: Observation{Cloud: r.account[0], Accounts: []string{r.account[1]}, Regions: []string{r.account[2]}}}
-	out.Proposals = r.propose(present, nil)
-	report, err := r.climb(ctx, out, present, r.account[1])
+	r.proposed = r.propose(r.proposed[:0], present, nil)
+	report, err := r.climb(ctx, r.account.Cloud, r.account.ID, r.proposed, present, nil)
 	if r.Lines != nil && len(report.Lines) > 0 {
 		r.Lines(now, report.Lines)
 	}
@@ -254,7 +253,7 @@ func (r *replay) recheck(_ context.Context, items []action.Item) (map[string]act
 		again = append(again, s)
 	}
 	r.ask(again, r.now)
-	return byItem(items, r.propose(again, nil)), nil
+	return byItem(items, r.propose(nil, again, nil)), nil
 }
 
 // present are those of the woken subjects that are there.
@@ -401,7 +400,7 @@ func (r *replay) meet(number int) *subject {
 		return nil
 	}
 	s := &subject{ref: res.Ref(), number: number, at: never, item: never, place: len(r.queue)}
-	r.account = [3]string{res.Cloud, res.Account, res.Region}
+	r.account = ledger.Account{Cloud: res.Cloud, ID: res.Account}
 	r.resource[number], r.subjects[s.ref] = s, s
 	r.queue = append(r.queue, s)
 	r.look(s)

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -150,12 +151,12 @@ func (d *Scan) waste(a *round.Result) {
 	}
 }
 
-func newWindow(c *ledger.Costs) *ScanWindow {
+func newWindow(c *costs.Costs) *ScanWindow {
 	if c == nil {
 		return nil
 	}
 	t := c.Total
-	dollars := func(v ledger.Dollars) Dollars { return USD(money.Amount(v)) }
+	dollars := func(v costs.Dollars) Dollars { return USD(money.Amount(v)) }
 	w := &ScanWindow{From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: dollars(t.Used), StarvedUSD: dollars(t.Starved), WarmingUSD: dollars(t.Warming),
 		WastedUSD: dollars(t.Wasted), UnmeasuredUSD: dollars(t.CannotJudge), OtherUSD: dollars(t.Other), TotalUSD: dollars(t.Amount),
 		UnknownSeconds: t.UnknownSeconds, UnknownReason: t.AtMostReason}

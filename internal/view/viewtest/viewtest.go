@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -193,16 +194,16 @@ func (w *World) Audit() *round.Result {
 }
 
 // lastMonth is a window in which what runs now ran all the time.
-func lastMonth(t round.Totals) *ledger.Costs {
+func lastMonth(t round.Totals) *costs.Costs {
 	active, dark := t.ByCategory[round.CategoryActive], t.CannotJudge
-	c := ledger.Cost{Wasted: ledger.Dollars(t.Waste), Used: ledger.Dollars(active), CannotJudge: ledger.Dollars(dark),
-		Other: ledger.Dollars(t.Cost - t.Waste - active - dark), Amount: ledger.Dollars(t.Cost)}
+	c := costs.Cost{Wasted: costs.Dollars(t.Waste), Used: costs.Dollars(active), CannotJudge: costs.Dollars(dark),
+		Other: costs.Dollars(t.Cost - t.Waste - active - dark), Amount: costs.Dollars(t.Cost)}
 	if t.Unpriced > 0 {
 		c.UnknownSeconds, c.UnboundedSeconds, c.AtMostReason = int64(money.Month/time.Second), int64(money.Month/time.Second), "no price"
 	} else {
-		c.AtMost = new(ledger.Dollars)
+		c.AtMost = new(costs.Dollars)
 	}
-	return &ledger.Costs{Since: now.Add(-money.Month), Until: now, Total: c}
+	return &costs.Costs{Since: now.Add(-money.Month), Until: now, Total: c}
 }
 
 // window is 14 days of hourly points of one signal; value returns what was measured

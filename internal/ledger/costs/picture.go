@@ -1,4 +1,4 @@
-package ledger
+package costs
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
 
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -56,16 +58,16 @@ func (b *bar) height() float64 {
 }
 
 // next returns the start of the period after the one that starts at a time.
-func (g Granularity) next(t time.Time) time.Time {
+func next(g ledger.Granularity, t time.Time) time.Time {
 	switch g {
-	case Hourly:
+	case ledger.Hourly:
 		return t.Truncate(time.Hour).Add(time.Hour)
-	case Daily:
+	case ledger.Daily:
 		return t.Truncate(24*time.Hour).AddDate(0, 0, 1)
-	case Monthly:
+	case ledger.Monthly:
 		return time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	return endOfTime
+	return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 }
 
 // bars adds up the rows of each period from the first to the last, several periods to
@@ -77,7 +79,7 @@ func (c *Costs) bars() []bar {
 		for n := len(out); n == 0 || out[n-1].at.Before(r.Period); n = len(out) {
 			at := r.Period
 			if n > 0 {
-				at = earliest(at, Granularity(c.Granularity).next(out[n-1].at))
+				at = earliest(at, next(ledger.Granularity(c.Granularity), out[n-1].at))
 			}
 			out = append(out, bar{at: at})
 		}
@@ -194,7 +196,7 @@ func (c *Costs) lying() string {
 }
 
 // label names a row, from its end where it is long: what tells references apart is there.
-func (c *Cost) label(by []Dimension) string {
+func (c *Cost) label(by []ledger.Dimension) string {
 	words := make([]string, len(c.Key))
 	for i, k := range c.Key {
 		words[i] = by[i].Label(k)
@@ -232,10 +234,10 @@ func usd(v float64) string { return money.Amount(math.Round(v * float64(money.US
 
 // moment prints the start of a period as short as the granularity allows.
 func (c *Costs) moment(t time.Time) string {
-	switch Granularity(c.Granularity) {
-	case Hourly:
+	switch ledger.Granularity(c.Granularity) {
+	case ledger.Hourly:
 		return t.Format("Jan 2 15:04")
-	case Monthly:
+	case ledger.Monthly:
 		return t.Format("Jan 2006")
 	}
 	return t.Format("Jan 2 2006")

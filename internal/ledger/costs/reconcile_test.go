@@ -1,10 +1,12 @@
-package ledger_test
+package costs_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 
 	"pgregory.net/rapid"
 
@@ -23,23 +25,23 @@ func TestReconcile(t *testing.T) {
 		}
 		return []ledger.ResourceDay{d}
 	}
-	billed := func(list, paid money.Amount, more ...func(*ledger.BilledDay)) []ledger.BilledDay {
-		b := ledger.BilledDay{Cloud: "aws", Account: "1", Resource: "arn:aws:ec2:us-east-1:1:instance/i-1", Day: start, Service: "EC2", ChargeCategory: ledger.Usage,
+	billed := func(list, paid money.Amount, more ...func(*costs.BilledDay)) []costs.BilledDay {
+		b := costs.BilledDay{Cloud: "aws", Account: "1", Resource: "arn:aws:ec2:us-east-1:1:instance/i-1", Day: start, Service: "EC2", ChargeCategory: ledger.Usage,
 			List: list, Billed: paid, Effective: paid, Currency: "USD"}
 		for _, f := range more {
 			f(&b)
 		}
-		return []ledger.BilledDay{b}
+		return []costs.BilledDay{b}
 	}
-	category := func(c ledger.ChargeCategory) func(*ledger.BilledDay) {
-		return func(b *ledger.BilledDay) { b.ChargeCategory = c }
+	category := func(c ledger.ChargeCategory) func(*costs.BilledDay) {
+		return func(b *costs.BilledDay) { b.ChargeCategory = c }
 	}
-	committed := func(b *ledger.BilledDay) { b.CommitmentStatus, b.Effective = "Used", 7*usd }
+	committed := func(b *costs.BilledDay) { b.CommitmentStatus, b.Effective = "Used", 7*usd }
 	for _, tc := range []struct {
 		name    string
 		accrued []ledger.ResourceDay
-		bill    []ledger.BilledDay
-		basis   ledger.Basis
+		bill    []costs.BilledDay
+		basis   costs.Basis
 		drift   string
 		causes  string
 		posted  string // what corrections add up to
@@ -48,12 +50,12 @@ func TestReconcile(t *testing.T) {
 		{"within a cent", accrued(10 * usd), billed(10*usd+money.Cent/2, 10*usd+money.Cent/2), "", "0.005", "rounding 0.005", "0.005"},
 		{"a discount", accrued(10 * usd), billed(10*usd, 9*usd), "", "-1.00", "negotiated discount -1.00", "-1.00"},
 		{"covered by a commitment", accrued(10 * usd), billed(10*usd, 0, committed), "", "-10.00", "commitment-covered -10.00", "-10.00"},
-		{"covered, by its effective cost", accrued(10 * usd), billed(10*usd, 0, committed), ledger.EffectiveCost, "-3.00", "commitment-covered -3.00", "-3.00"},
+		{"covered, by its effective cost", accrued(10 * usd), billed(10*usd, 0, committed), costs.EffectiveCost, "-3.00", "commitment-covered -3.00", "-3.00"},
 		{"no price", accrued(0, func(d *ledger.ResourceDay) { d.UnpricedSeconds = 3600 }), billed(10*usd, 10*usd), "", "10.00", "no price 10.00", "10.00"},
 		{"unknown time, and more than it can be", accrued(6*usd, func(d *ledger.ResourceDay) { d.Unknown = ledger.Sums{Seconds: 7200, AtMost: 3 * usd} }), billed(10*usd, 10*usd), "",
 			"4.00", "unknown time 3.00, other usage 1.00", "4.00"},
 		{"not observed", nil, billed(10*usd, 10*usd), "", "10.00", "not observed 10.00", "10.00"},
-		{"no resource named", nil, billed(10*usd, 10*usd, func(b *ledger.BilledDay) { b.Resource = "" }), "", "10.00", "no resource named 10.00", "10.00"},
+		{"no resource named", nil, billed(10*usd, 10*usd, func(b *costs.BilledDay) { b.Resource = "" }), "", "10.00", "no resource named 10.00", "10.00"},
 		{"tax", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, 2*usd, category(ledger.Tax))...), "", "2.00", "tax 2.00", "2.00"},
 		{"a credit", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, -10*usd, category(ledger.Credit))...), "", "-10.00", "credit -10.00", "-10.00"},
 		{"a purchase", nil, billed(0, 50*usd, category(ledger.Purchase)), "", "50.00", "purchase 50.00", "50.00"},
@@ -63,7 +65,7 @@ func TestReconcile(t *testing.T) {
 		{"reconciled before", accrued(10*usd, func(d *ledger.ResourceDay) { d.Reconciled = -usd }), billed(10*usd, 9*usd), "", "0.00", "negotiated discount -1.00", "0.00"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, err := ledger.Reconcile(tc.accrued, tc.bill, start.AddDate(0, 0, 1), tc.basis)
+			r, err := costs.Reconcile(tc.accrued, tc.bill, start.AddDate(0, 0, 1), tc.basis)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,8 +94,8 @@ func TestReconcile(t *testing.T) {
 			}
 		})
 	}
-	euros := billed(1, 1, func(b *ledger.BilledDay) { b.Currency = "EUR" })
-	if _, err := ledger.Reconcile(nil, euros, start, ""); err == nil || !strings.Contains(err.Error(), `"EUR"`) {
+	euros := billed(1, 1, func(b *costs.BilledDay) { b.Currency = "EUR" })
+	if _, err := costs.Reconcile(nil, euros, start, ""); err == nil || !strings.Contains(err.Error(), `"EUR"`) {
 		t.Errorf("a bill in euros: got %v, want an error", err)
 	}
 }
@@ -101,13 +103,13 @@ func TestReconcile(t *testing.T) {
 // TestAccountsAreBilledAtTheirOwnTime: what one account's bill does not hold yet stays as
 // it was accrued, however far another's has come.
 func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
-	day := func(account string, day int) (ledger.ResourceDay, ledger.BilledDay) {
+	day := func(account string, day int) (ledger.ResourceDay, costs.BilledDay) {
 		at := start.AddDate(0, 0, day)
 		return ledger.ResourceDay{Ref: inventory.Ref{Cloud: "aws", Account: account, Kind: inventory.KindInstance, ID: "i-" + account}, Day: at, Category: ledger.Compute, Accrued: money.USD},
-			ledger.BilledDay{Cloud: "aws", Account: account, Resource: "i-" + account, Day: at, Service: "EC2", ChargeCategory: ledger.Usage, List: money.USD, Billed: money.USD, Currency: "USD"}
+			costs.BilledDay{Cloud: "aws", Account: account, Resource: "i-" + account, Day: at, Service: "EC2", ChargeCategory: ledger.Usage, List: money.USD, Billed: money.USD, Currency: "USD"}
 	}
 	var accrued []ledger.ResourceDay
-	var bill []ledger.BilledDay
+	var bill []costs.BilledDay
 	for i := range 3 {
 		for _, account := range []string{"1", "2"} {
 			a, b := day(account, i)
@@ -118,7 +120,7 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 	}
 	tax := bill[0]
 	tax.Account, tax.Resource, tax.Day, tax.ChargeCategory = "2", "", start.AddDate(0, 0, 2), ledger.Tax
-	r, err := ledger.Reconcile(accrued, append(bill, tax), start.AddDate(0, 0, 3), "")
+	r, err := costs.Reconcile(accrued, append(bill, tax), start.AddDate(0, 0, 3), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Amount != money.USD {
 		t.Errorf("corrections are %+v, %v; want the tax alone", entries, err)
 	}
-	if c := r.Causes[0]; c.Reason != ledger.NotBilledYet || c.Amount != ledger.Dollars(-2*money.USD) {
+	if c := r.Causes[0]; c.Reason != costs.NotBilledYet || c.Amount != costs.Dollars(-2*money.USD) {
 		t.Errorf("the largest cause is %+v", c)
 	}
 }
@@ -136,20 +138,20 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 func TestReconciledIsBilled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := ledgertest.NewStore()
-		for _, d := range deliveries(t) {
-			if _, err := ledger.Post(ctx, store, d.round, d.seen); err != nil {
+		for _, d := range ledgertest.Deliveries(t, account, start) {
+			if _, err := ledger.Post(ctx, store, d.Round, d.Seen); err != nil {
 				t.Fatal(err)
 			}
 		}
-		bill := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.BilledDay {
-			return ledger.BilledDay{Cloud: "aws", Account: "1", Resource: rapid.SampledFrom([]string{"", "instance0", "volume1", "other"}).Draw(t, "resource"),
+		bill := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) costs.BilledDay {
+			return costs.BilledDay{Cloud: "aws", Account: "1", Resource: rapid.SampledFrom([]string{"", "instance0", "volume1", "other"}).Draw(t, "resource"),
 				Day:              start.AddDate(0, 0, rapid.IntRange(0, 3).Draw(t, "day")),
 				ChargeCategory:   rapid.SampledFrom([]ledger.ChargeCategory{ledger.Usage, ledger.Tax, ledger.Credit}).Draw(t, "category"),
 				CommitmentStatus: rapid.SampledFrom([]string{"", "Used"}).Draw(t, "status"), Currency: "USD",
 				List: money.Amount(rapid.Int64Range(0, 1e12).Draw(t, "list")), Billed: money.Amount(rapid.Int64Range(-1e12, 1e12).Draw(t, "billed"))}
 		}), 0, 12).Draw(t, "bill")
 		end := start.AddDate(0, 0, 4)
-		r, _, err := ledger.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true)
+		r, _, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,11 +168,11 @@ func TestReconciledIsBilled(t *testing.T) {
 				t.Fatalf("accrued and causes come to %d, billed %d: %+v", sum, row.Billed, row)
 			}
 		}
-		costs, err := ledger.Spent(ctx, store, ledger.Query{Since: start, Until: end})
-		if err != nil || money.Amount(costs.Total.Amount) != total || money.Amount(r.Billed) != total {
-			t.Fatalf("the ledger has %d, the reconciliation %d, the bill %d, %v", costs.Total.Amount, r.Billed, total, err)
+		all, err := costs.Spent(ctx, store, costs.Query{Since: start, Until: end})
+		if err != nil || money.Amount(all.Total.Amount) != total || money.Amount(r.Billed) != total {
+			t.Fatalf("the ledger has %d, the reconciliation %d, the bill %d, %v", all.Total.Amount, r.Billed, total, err)
 		}
-		again, n, err := ledger.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true)
+		again, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true)
 		if err != nil || n != 0 || again.Drift != 0 {
 			t.Fatalf("again: %d entries, drift %d, %v", n, again.Drift, err)
 		}
@@ -182,17 +184,17 @@ func TestReconciledIsBilled(t *testing.T) {
 func TestReconcileKeepsAccruals(t *testing.T) {
 	store := ledgertest.NewStore()
 	for _, h := range []int{1, 2} {
-		r, seen := fleet(1, start.Add(time.Duration(h)*time.Hour))
+		r, seen := ledgertest.Fleet(account, start, 1, start.Add(time.Duration(h)*time.Hour))
 		if _, err := ledger.Post(ctx, store, r, seen); err != nil {
 			t.Fatal(err)
 		}
 	}
-	bill := []ledger.BilledDay{{Cloud: "aws", Account: "1", Resource: "i-00000000", Day: start, ChargeCategory: ledger.Usage, List: 977_600_000, Billed: 800_000_000, Currency: "USD"}}
+	bill := []costs.BilledDay{{Cloud: "aws", Account: "1", Resource: "i-00000000", Day: start, ChargeCategory: ledger.Usage, List: 977_600_000, Billed: 800_000_000, Currency: "USD"}}
 	end := start.AddDate(0, 0, 1)
-	if _, n, err := ledger.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true); err != nil || n != 2 {
+	if _, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true); err != nil || n != 2 {
 		t.Fatalf("%d corrections, %v; want one for busy and one for unknown", n, err)
 	}
-	r, seen := fleet(1, start.Add(90*time.Minute))
+	r, seen := ledgertest.Fleet(account, start, 1, start.Add(90*time.Minute))
 	if _, err := ledger.Post(ctx, store, r, seen); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +218,7 @@ func TestBillID(t *testing.T) {
 		"arn:aws:secretsmanager:us-east-1:1:secret:prod/db-AbCdEf":         "prod/db",
 		"arn:aws:elasticloadbalancing:us-east-1:1:loadbalancer/app/web/50": "app/web/50",
 	} {
-		if got := ledger.BillID(id); got != want {
+		if got := costs.BillID(id); got != want {
 			t.Errorf("%s is %q, want %q", id, got, want)
 		}
 	}

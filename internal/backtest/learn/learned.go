@@ -1,4 +1,4 @@
-package backtest
+package learn
 
 import (
 	"math"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// learned lets go by what the past of the fleet says. It is the ski-rental problem:
+// Learned releases by what the past of the fleet says. It is the ski-rental problem:
 // keeping an idle resource is renting, letting it go and paying a restart is
 // buying. Who knows nothing lets go after one restart cost, and never pays more
 // than twice what was needed (Karlin, Manasse, Rudolph, Sleator, "Competitive
@@ -29,7 +29,7 @@ import (
 // Where there is little history of a resource, its features start from what its
 // class did, and those of the class from the fleet. The regression itself starts as
 // the break-even rule, and leaves it as far as outcomes speak against it.
-type learned struct {
+type Learned struct {
 	step, restart time.Duration
 	// breakEven is the restart cost in steps, horizon half of it as a whole number.
 	breakEven float64
@@ -137,10 +137,8 @@ func (w *weight) learn(rate float64) {
 
 // NewLearned starts the learner of the baseline "learned" on a fleet it has seen
 // nothing of.
-func NewLearned(f Fleet) Decider { return newLearned(f) }
-
-func newLearned(f Fleet) *learned {
-	l := &learned{
+func NewLearned(f Fleet) *Learned {
+	l := &Learned{
 		step: f.Step, restart: f.RestartCost, breakEven: float64(f.RestartCost) / float64(f.Step),
 		histories: make([]history, len(f.Resources)),
 	}
@@ -149,7 +147,7 @@ func newLearned(f Fleet) *learned {
 	l.rate = fastest / math.Sqrt(max(1, l.breakEven))
 	l.weights[always].value = prior * math.Log(1+l.breakEven)
 	l.weights[ageLog].value = -prior
-	number := map[string]int{}
+	number := map[Class]int{}
 	for i, r := range f.Resources {
 		name := r.Class()
 		n, ok := number[name]
@@ -164,7 +162,7 @@ func newLearned(f Fleet) *learned {
 }
 
 // Begin learns from the outcomes of the step that is over.
-func (l *learned) Begin(time.Time) {
+func (l *Learned) Begin(time.Time) {
 	f := &l.fleet.fresh
 	if f.samples == 0 {
 		return
@@ -190,7 +188,7 @@ func (l *learned) Begin(time.Time) {
 }
 
 // Decide learns from the sample and says whether to let go now.
-func (l *learned) Decide(s Sample) time.Duration {
+func (l *Learned) Decide(s Sample) time.Duration {
 	h := &l.histories[s.Resource]
 	if h.samples == 0 {
 		l.acquaint(h)
@@ -215,7 +213,7 @@ func (l *learned) Decide(s Sample) time.Duration {
 
 // acquaint starts a history from what is known of its class, and of the fleet where
 // the class is new.
-func (l *learned) acquaint(h *history) {
+func (l *Learned) acquaint(h *history) {
 	c, f := &l.classes[h.class].seen, &l.fleet.seen
 	busy := (f.busy + 0.5) / (f.samples + 1)
 	returns := (f.returns + 0.5) / (f.idles + 1)
@@ -230,7 +228,7 @@ func (l *learned) acquaint(h *history) {
 }
 
 // observe takes a sample into the history of its resource.
-func (l *learned) observe(h *history, s Sample) {
+func (l *Learned) observe(h *history, s Sample) {
 	if s.Gap {
 		h.age, h.run = 0, 0 // how the stretch went on is not known
 	}
@@ -265,7 +263,7 @@ func (l *learned) observe(h *history, s Sample) {
 
 // settle learns from the samples of the open stretch whose outcome is now known:
 // all that wait for it when work is back, else the one a horizon ago.
-func (l *learned) settle(h *history, busy bool) {
+func (l *Learned) settle(h *history, busy bool) {
 	if l.restart <= l.step {
 		return
 	}
@@ -285,7 +283,7 @@ func (l *learned) settle(h *history, busy bool) {
 
 // learn adds the gradient of one outcome: whether holding was right, and what it
 // was worth in restarts.
-func (l *learned) learn(h *history, age int, hold bool, worth float64) {
+func (l *Learned) learn(h *history, age int, hold bool, worth float64) {
 	x := &h.waiting[(age-1)/l.stride%remembered]
 	surprise := -1 / (1 + math.Exp(-l.odds(h, age, x)))
 	if hold {
@@ -301,7 +299,7 @@ func (l *learned) learn(h *history, age int, hold bool, worth float64) {
 }
 
 // describe fills in what the regression sees.
-func (l *learned) describe(h *history, x *[features]float32) {
+func (l *Learned) describe(h *history, x *[features]float32) {
 	x[always] = 1
 	for i, s := range h.shares {
 		x[shareShort+i] = float32(s)
@@ -319,7 +317,7 @@ func (l *learned) describe(h *history, x *[features]float32) {
 }
 
 // odds returns the log odds that holding is better than letting go.
-func (l *learned) odds(h *history, age int, x *[features]float32) float64 {
+func (l *Learned) odds(h *history, age int, x *[features]float32) float64 {
 	a := ageOf(age)
 	z := l.classes[h.class].byAge[a].value + l.fleet.byAge[a].value
 	for i, v := range x {
@@ -357,11 +355,18 @@ func logarithm(n int) float32 {
 	return float32(math.Log(float64(n)))
 }
 
-// weigh returns what was learned, feature by feature, without what is of one class.
-func (l *learned) weigh() []Weight {
+// Weights returns what was learned, feature by feature, without what is of one class.
+func (l *Learned) Weights() []Weight {
 	out := make([]Weight, 0, features)
 	for i, w := range l.weights {
 		out = append(out, Weight{featureNames[i], w.value})
 	}
 	return out
+}
+
+// Weight is what the learner made of one feature: over 0 speaks for keeping an idle
+// resource, under 0 for releasing it.
+type Weight struct {
+	Feature string  `json:"feature"`
+	Weight  float64 `json:"weight"`
 }

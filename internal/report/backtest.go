@@ -1,4 +1,4 @@
-package backtest
+package report
 
 import (
 	"bytes"
@@ -9,34 +9,36 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
-//go:embed page.html.tmpl
-var pageTemplate string
+//go:embed backtest.html.tmpl
+var backtestTemplate string
 
-//go:embed page.css
-var pageStyle string
+//go:embed backtest.css
+var backtestStyle string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
+var backtestPage = template.Must(template.New("backtest").Funcs(template.FuncMap{
 	"hours": hoursText,
 	"count": money.Thousands,
-	"pct":   percent,
-	"usd":   dollars,
+	"pct":   sharePct,
+	"usd":   usdText,
 	"span":  seconds,
 	"add":   func(a, b int) int { return a + b },
-}).Parse(pageTemplate))
+}).Parse(backtestTemplate))
 
-// view is what the page shows.
-type view struct {
-	*Report
+// backtestView is what the page shows.
+type backtestView struct {
+	*view.Backtest
 	Style    template.CSS
 	Title    string
 	Headline string
 	Scope    string
 	// Rule is the result that the page is about; Oracle is nil without baselines.
-	Rule, Oracle *Result
+	Rule, Oracle *backtest.Result
 	Whole        []segment
 	WholeLabel   string
 	Rows         []drawnRow
@@ -47,27 +49,27 @@ type view struct {
 	Covered      float64
 }
 
-// HTML writes the report as one self-contained page: it refers to no other host and
-// runs no script. Pictures of when resources were let go need [Params.Draw], those of
+// BacktestHTML writes a replay as one self-contained page: it refers to no other host and
+// runs no script. Pictures of when resources were let go need [backtest.Params.Draw], those of
 // thresholds the baselines.
-func (r Report) HTML(w io.Writer) error {
+func BacktestHTML(w io.Writer, r view.Backtest) error {
 	if len(r.Results) == 0 {
 		return fmt.Errorf("render the backtest of %s as HTML: nothing was replayed", r.Trace.Name)
 	}
-	v := view{Report: &r, Style: template.CSS(pageStyle), Rule: r.headline(), Oracle: r.named("oracle")}
-	v.Headline = v.Rule.sentence(v.Oracle)
+	v := backtestView{Backtest: &r, Style: template.CSS(backtestStyle), Rule: r.Headline(), Oracle: r.Named(backtest.PerfectForesight)}
+	v.Headline = saying(v.Rule, v.Oracle)
 	v.Title = "curfew backtest: " + r.Trace.Name
 	v.Scope = fmt.Sprintf("%s · %s resources · %s to %s", r.Trace.Name, money.Thousands(int64(r.Trace.Resources)),
 		r.Trace.First.Format("2 Jan 2006 15:04"), r.Trace.Last.Format("2 Jan 2006 15:04 UTC"))
-	v.Whole, v.WholeLabel = v.Rule.whole()
-	v.Rows, v.Ticks = r.Timeline.rows()
-	v.Curve = r.curve()
-	v.Owners, v.OwnersMore = r.ownerBars(v.Rule.Name)
+	v.Whole, v.WholeLabel = whole(v.Rule)
+	v.Rows, v.Ticks = drawnRows(r.Timeline)
+	v.Curve = newCurve(&r.Report)
+	v.Owners, v.OwnersMore = ownerBars(&r.Report, v.Rule.Name)
 	if all := v.Rule.ResourceHours + v.Rule.UnknownHours; all > 0 {
 		v.Covered = v.Rule.ResourceHours / all
 	}
 	var b bytes.Buffer
-	if err := page.Execute(&b, v); err != nil {
+	if err := backtestPage.Execute(&b, v); err != nil {
 		return fmt.Errorf("render the backtest as HTML: %w", err)
 	}
 	if _, err := w.Write(b.Bytes()); err != nil {
@@ -76,34 +78,8 @@ func (r Report) HTML(w io.Writer) error {
 	return nil
 }
 
-// headline returns the result that the page is about: the one that is drawn, else
-// the first that is no yardstick.
-func (r *Report) headline() *Result {
-	if r.Timeline != nil {
-		if res := r.named(r.Timeline.Rule); res != nil {
-			return res
-		}
-	}
-	if first := &r.Results[0]; first.Name != fixedWaits[0].name {
-		return first
-	}
-	if res := r.named("learned"); res != nil {
-		return res
-	}
-	return &r.Results[0]
-}
-
-func (r *Report) named(name string) *Result {
-	for i := range r.Results {
-		if r.Results[i].Name == name {
-			return &r.Results[i]
-		}
-	}
-	return nil
-}
-
-// sentence is what a busy person takes away.
-func (r *Result) sentence(oracle *Result) string {
+// saying is what a busy person takes away.
+func saying(r, oracle *backtest.Result) string {
 	times := money.Thousands(r.Restarts) + " restarts"
 	if r.Restarts == 1 {
 		times = "1 restart"
@@ -119,13 +95,13 @@ func (r *Result) sentence(oracle *Result) string {
 	case r.NetSavedHours < 0:
 		return fmt.Sprintf("%s would have lost %s hours: its %s cost more than it let go.", who, hoursText(-r.NetSavedHours), times)
 	}
-	s := fmt.Sprintf("%s would have saved %s of %s resource hours, %s", who, hoursText(r.NetSavedHours), hoursText(r.ResourceHours), percent(r.NetSavedShare))
+	s := fmt.Sprintf("%s would have saved %s of %s resource hours, %s", who, hoursText(r.NetSavedHours), hoursText(r.ResourceHours), sharePct(r.NetSavedShare))
 	if r.SavedUSD != nil {
-		s = fmt.Sprintf("%s would have saved %s of %s, %s", who, dollars(r.SavedUSD), dollars(r.CostUSD), percent(r.NetSavedShare))
+		s = fmt.Sprintf("%s would have saved %s of %s, %s", who, usdText(r.SavedUSD), usdText(r.CostUSD), sharePct(r.NetSavedShare))
 	}
 	s += ", for " + times
-	if oracle != nil && r.OfOracle != nil && r.Name != oracle.Name {
-		s += fmt.Sprintf(": %s of what foresight could", percent(*r.OfOracle))
+	if oracle != nil && r.OfForesight != nil && r.Name != oracle.Name {
+		s += fmt.Sprintf(": %s of what foresight could", sharePct(*r.OfForesight))
 	}
 	return s + "."
 }
@@ -137,9 +113,9 @@ func hoursText(h float64) string {
 	return fmt.Sprintf("%.1f", h)
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.1f\u00a0%%", 100*share) }
+func sharePct(share float64) string { return fmt.Sprintf("%.1f\u00a0%%", 100*share) }
 
-func dollars(usd *string) string {
+func usdText(usd *string) string {
 	if usd == nil {
 		return "not priced"
 	}

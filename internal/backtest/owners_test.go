@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -165,92 +164,6 @@ func TestTimelineIsWhole(t *testing.T) {
 		slack := r.Timeline.ResolutionSeconds / 3600 * float64(20*len(ps))
 		if want := r.Results[0].ReleasedHours; p.Draw >= len(ps) && (released > want+slack || released < want-slack) {
 			t.Fatalf("drawn as released %.4f h, were %.4f h", released, want)
-		}
-	})
-}
-
-// page renders a report.
-func rendered(t testing.TB, r Report) string {
-	t.Helper()
-	var b bytes.Buffer
-	if err := r.HTML(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func TestPage(t *testing.T) {
-	p := params(3 * time.Minute)
-	price := 12 * money.USD
-	p.Price, p.Draw = &price, 40
-	p.Policies = policies(t, rested("idle-machines", 5*time.Minute, 0))
-	html := rendered(t, replayed(t, owned(day(9, 600, 3)...), p))
-	for _, want := range []string{
-		"“idle-machines” would have saved $", "of what foresight could", "What “idle-machines” would have released, and when",
-		"What each rule would have done", "Whose resources “idle-machines” would have let go", "vision / ana",
-		"A restart costs 3m of the resource", "A resource costs $12.00 an hour", "samples of 1m each", "Every warning is accepted at once",
-		`role="img"`, `<g class="policy">`, `<g class="learned">`, `<g class="best-fixed">`, `<g class="oracle">`, "prefers-color-scheme: dark",
-	} {
-		if !strings.Contains(html, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	// Every picture says what it shows or is hidden; nothing is fetched, nothing runs.
-	for _, svg := range regexp.MustCompile(`<svg[^>]*>`).FindAllString(html, -1) {
-		if !strings.Contains(svg, "aria-label=") && !strings.Contains(svg, `aria-hidden="true"`) {
-			t.Errorf("a picture without a title: %s", svg)
-		}
-	}
-	for _, bad := range []string{"http://", "https://", "<script", "src=", "@import", "url(", "ZgotmplZ", "NaN", "Inf", "%!"} {
-		if strings.Contains(html, bad) {
-			t.Errorf("the page holds %q", bad)
-		}
-	}
-}
-
-// TestPageWithoutMuch renders reports that lack a part.
-func TestPageWithoutMuch(t *testing.T) {
-	bare := func(change func(*Params), trace string) string {
-		p := params(3 * time.Minute)
-		change(&p)
-		return rendered(t, replayed(t, trace, p))
-	}
-	tests := []struct {
-		name, html, want, not string
-	}{
-		{"only a policy", bare(func(p *Params) { p.Baselines = false; p.Policies = policies(t, rested("p", time.Minute, 0)) }, csvOf(rowsOf("#......#"))), "“p” would have saved", "<svg class=\"curve\""},
-		{"only baselines", bare(func(*Params) {}, csvOf(rowsOf("#.........#.......###........."))), "“learned” would have", "What “learned” would have released, and when"},
-		{"no price", bare(func(*Params) {}, csvOf(rowsOf("#.........#.......###........."))), "Without a price there are no dollars", "$0"},
-		{"nothing idle", bare(func(p *Params) { p.Draw = 3 }, csvOf(rowsOf("####"))), "Nothing was idle", "NaN"},
-		{"one sample", bare(func(p *Params) { p.Draw = 3 }, csvOf(rowsOf("."))), "1 samples", "NaN"},
-		{"a loss", bare(func(p *Params) { p.Baselines = false; p.Policies = policies(t, rested("p", 0, 0)) }, csvOf(rowsOf("#.#.#.#"))), "would have lost", "NaN"},
-		{"names that are markup", bare(func(p *Params) { p.Draw = 3 }, strings.ReplaceAll(csvOf(rowsOf("#...#")), "r000", "<b>&amp")), "&lt;b&gt;&amp;amp", "<b>"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if !strings.Contains(test.html, test.want) || strings.Contains(test.html, test.not) {
-				t.Errorf("the page lacks %q or holds %q", test.want, test.not)
-			}
-		})
-	}
-	if err := (Report{}).HTML(&bytes.Buffer{}); err == nil {
-		t.Error("a report of nothing is rendered")
-	}
-}
-
-// TestTicks holds that an axis has a few marks at round times.
-func TestTicks(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		from := time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "from"), 0).UTC()
-		length := time.Duration(rapid.Int64Range(300, 3e8).Draw(t, "length")) * time.Second
-		got := ticks(from, from.Add(length))
-		if len(got) < 2 || len(got) > 10 {
-			t.Fatalf("%s has %d marks", length, len(got))
-		}
-		for i, m := range got {
-			if m.At < 0 || m.At > 100 || i > 0 && m.At <= got[i-1].At {
-				t.Fatalf("marks of %s from %s are %+v", length, from, got)
-			}
 		}
 	})
 }

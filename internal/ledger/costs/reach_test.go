@@ -1,9 +1,11 @@
-package ledger_test
+package costs_test
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -47,11 +49,11 @@ func TestCostsSayWhatTheyLack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			q := ledger.Query{Since: start.Add(10 * time.Hour), Until: start.Add(20 * time.Hour)}
+			q := costs.Query{Since: start.Add(10 * time.Hour), Until: start.Add(20 * time.Hour)}
 			if by, value, ok := strings.Cut(tc.filter, "="); ok {
 				q.Filter = ledger.Filter{{By: ledger.Dimension(by), Values: []string{value}}}
 			}
-			c, err := ledger.Spent(ctx, store, q)
+			c, err := costs.Spent(ctx, store, q)
 			if err != nil {
 				t.Fatal(err)
 			}

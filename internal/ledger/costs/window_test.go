@@ -1,10 +1,12 @@
-package ledger_test
+package costs_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -61,7 +63,7 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 		at := start.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours")) * time.Hour)
 		s := drawnSeen(t, at)
 		by := []ledger.Dimension{ledger.ByTeam}
-		got, err := ledger.Window([]ledger.Seen{s}, start, by)
+		got, err := costs.Window([]ledger.Seen{s}, start, by)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +73,7 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		posted, err := ledger.Spent(ctx, books.Store, ledger.Query{By: by, Since: start, Until: at})
+		posted, err := costs.Spent(ctx, books.Store, costs.Query{By: by, Since: start, Until: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +91,7 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 }
 
 // secondBySecond charges every resource for each hour since start in which it was there.
-func secondBySecond(t *rapid.T, s ledger.Seen) (c ledger.Cost) {
+func secondBySecond(t *rapid.T, s ledger.Seen) (c costs.Cost) {
 	for _, r := range s.Resources {
 		m := s.Rates[r.Ref()][0]
 		for hour := start; hour.Before(s.At); hour = hour.Add(time.Hour) {
@@ -139,7 +141,7 @@ func secondBySecond(t *rapid.T, s ledger.Seen) (c ledger.Cost) {
 				t.Fatal(err)
 			}
 			for i, name := range names {
-				amount := ledger.Dollars(amounts[i])
+				amount := costs.Dollars(amounts[i])
 				switch name {
 				case "idle", "held", "stalled", "unused":
 					c.Wasted += amount
@@ -177,7 +179,7 @@ func TestUnusedIsWasted(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		looks         []ledger.Observation
-		wasted, other ledger.Dollars
+		wasted, other costs.Dollars
 	}{
 		{"measured", []ledger.Observation{look(0, inventory.StateInUse, none), measured}, 6, 4},
 		{"dated", []ledger.Observation{look(0, inventory.StateInUse, none), look(10, inventory.StateAvailable, at(7))}, 3, 7},
@@ -191,11 +193,11 @@ func TestUnusedIsWasted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c, err := ledger.Spent(ctx, store, ledger.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: start, Until: at(24)})
+			c, err := costs.Spent(ctx, store, costs.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: start, Until: at(24)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Total; got.Wasted != tc.wasted*ledger.Dollars(money.USD) || got.Other != tc.other*ledger.Dollars(money.USD) {
+			if got := c.Total; got.Wasted != tc.wasted*costs.Dollars(money.USD) || got.Other != tc.other*costs.Dollars(money.USD) {
 				t.Errorf("wasted %s, other %s; want %d and %d dollars", money.Amount(got.Wasted), money.Amount(got.Other), tc.wasted, tc.other)
 			}
 		})
@@ -209,7 +211,7 @@ func TestMeasuredTimeRan(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		spans  []ledger.Span
-		wasted ledger.Dollars
+		wasted costs.Dollars
 		gap    int64 // hours
 	}{
 		{"all the time", []ledger.Span{{From: at(0), To: at(20), State: duty.Idle}}, 20, 0},
@@ -220,12 +222,12 @@ func TestMeasuredTimeRan(t *testing.T) {
 		{"never", nil, 0, 20},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := ledger.Window([]ledger.Seen{{Account: account, At: at(20), Resources: []*inventory.Resource{r}, Spans: map[inventory.Ref][]ledger.Span{r.Ref(): tc.spans},
+			c, err := costs.Window([]ledger.Seen{{Account: account, At: at(20), Resources: []*inventory.Resource{r}, Spans: map[inventory.Ref][]ledger.Span{r.Ref(): tc.spans},
 				Rates: map[inventory.Ref][]ledger.Charge{r.Ref(): {{Meter: "compute", Category: ledger.Compute, ListCost: 730 * money.USD}}}}}, start, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Total; got.Wasted != tc.wasted*ledger.Dollars(money.USD) || got.UnknownSeconds != tc.gap*3600 {
+			if got := c.Total; got.Wasted != tc.wasted*costs.Dollars(money.USD) || got.UnknownSeconds != tc.gap*3600 {
 				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", money.Amount(got.Wasted), got.UnknownSeconds/3600, tc.wasted, tc.gap)
 			}
 		})

@@ -1,4 +1,4 @@
-package ledger
+package costs
 
 import (
 	"context"
@@ -7,20 +7,15 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// Reach is the time that is recorded of one part of an account: from the first round
-// that listed it whole to the newest.
-type Reach struct {
-	Part
-	First, Last time.Time
-}
+	"github.com/curfew-dev/curfew/internal/ledger"
+)
 
 // reached is the time that is recorded of several parts, from the earliest first round to
 // the latest newest one.
 type reached struct{ first, last time.Time }
 
-func (r reached) with(p Reach) reached {
+func (r reached) with(p ledger.Reach) reached {
 	if r.first.IsZero() || p.First.Before(r.first) {
 		r.first = p.First
 	}
@@ -33,7 +28,7 @@ const maxReachNotes, maxKindNames = 8, 3
 
 // limits notes which parts of the time that was asked for nothing was recorded of: before
 // the first round of an account or region, and after the newest by more than [MaxGap].
-func (c *Costs) limits(ctx context.Context, s Store, f Filter) error {
+func (c *Costs) limits(ctx context.Context, s ledger.Store, f ledger.Filter) error {
 	accounts, err := s.Accounts(ctx)
 	if err != nil {
 		return fmt.Errorf("read what is recorded: %w", err)
@@ -44,8 +39,8 @@ func (c *Costs) limits(ctx context.Context, s Store, f Filter) error {
 		if err != nil {
 			return fmt.Errorf("read what is recorded of %s: %w", a, err)
 		}
-		parts = slices.DeleteFunc(parts, func(p Reach) bool {
-			return !f.covers(ByAccount, a.String()) || !f.covers(ByRegion, p.Region) || !f.covers(ByKind, string(p.Kind))
+		parts = slices.DeleteFunc(parts, func(p ledger.Reach) bool {
+			return !f.Covers(ledger.ByAccount, a.String()) || !f.Covers(ledger.ByRegion, p.Region) || !f.Covers(ledger.ByKind, string(p.Kind))
 		})
 		notes = append(notes, c.unrecorded(a.String(), parts)...)
 	}
@@ -61,7 +56,7 @@ func (c *Costs) limits(ctx context.Context, s Store, f Filter) error {
 
 // unrecorded returns what is not recorded of an account: of all of it, else of some of
 // its regions, else of some of its kinds.
-func (c *Costs) unrecorded(account string, parts []Reach) []string {
+func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 	var all reached
 	regions, kinds := map[string]reached{}, map[string]reached{}
 	for _, p := range parts {
@@ -117,11 +112,6 @@ func (c *Costs) unrecorded(account string, parts []Reach) []string {
 }
 
 // stale says whether the time that was asked for goes on after what is recorded.
-func (c *Costs) stale(r reached) bool { return c.Until.Sub(r.last) > MaxGap }
-
-// covers says whether a filter lets a value of a dimension through.
-func (f Filter) covers(d Dimension, value string) bool {
-	return !slices.ContainsFunc(f, func(m Match) bool { return m.By == d && !slices.Contains(m.Values, value) })
-}
+func (c *Costs) stale(r reached) bool { return c.Until.Sub(r.last) > ledger.MaxGap }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

@@ -1,4 +1,4 @@
-package ledger
+package costs
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -25,11 +27,11 @@ type BilledDay struct {
 	// Period is the start of the billing period.
 	Period         time.Time
 	Service        string
-	ChargeCategory ChargeCategory
+	ChargeCategory ledger.ChargeCategory
 	// Category is where the charge belongs, as far as the bill tells; may be empty.
-	Category Category
+	Category ledger.Category
 	// Attributes are those that the bill's tags give.
-	Attributes              Attributes
+	Attributes              ledger.Attributes
 	Billed, Effective, List money.Amount
 	// CommitmentStatus is FOCUS's CommitmentDiscountStatus: "Used", "Unused" or empty.
 	CommitmentStatus string
@@ -88,7 +90,7 @@ type Drift struct {
 	Drift  Dollars `json:"drift_usd"`
 	Causes []Cause `json:"causes"`
 
-	parts  []ResourceDay
+	parts  []ledger.ResourceDay
 	billed []BilledDay
 	// through is the end of the last day that the bill holds of the account.
 	through time.Time
@@ -143,10 +145,10 @@ func BillID(id string) string {
 // through is the end of the last day that the bill holds, of an account that of its own
 // last day; what was accrued later is not billed yet. A bill in another currency than US
 // dollars is an error.
-func Reconcile(accrued []ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
+func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
 	rows, ends := map[billKey]*Drift{}, map[string]time.Time{}
 	row := func(account, resource string, day time.Time) *Drift {
-		k := billKey{account, BillID(resource), clean(day).Truncate(24 * time.Hour)}
+		k := billKey{account, BillID(resource), day.UTC().Truncate(24 * time.Hour)}
 		d, ok := rows[k]
 		if !ok {
 			d = &Drift{Account: account, Resource: k.resource, Day: k.day, through: through}
@@ -164,7 +166,7 @@ func Reconcile(accrued []ResourceDay, bill []BilledDay, through time.Time, basis
 		}
 		d := row(b.Account, b.Resource, b.Day)
 		d.billed = append(d.billed, b)
-		if end := d.Day.Add(24 * time.Hour); b.ChargeCategory == Usage && end.After(ends[b.Account]) {
+		if end := d.Day.Add(24 * time.Hour); b.ChargeCategory == ledger.Usage && end.After(ends[b.Account]) {
 			ends[b.Account] = end
 		}
 	}
@@ -240,13 +242,13 @@ func (d *Drift) settle(basis Basis) error {
 		d.costs = append(d.costs, cost)
 		d.Service = cmp.Or(d.Service, b.Service)
 		switch b.ChargeCategory {
-		case Tax:
+		case ledger.Tax:
 			why[Taxes] += cost
-		case Credit:
+		case ledger.Credit:
 			why[CreditOrFund] += cost
-		case Purchase:
+		case ledger.Purchase:
 			why[Purchased] += cost
-		case Adjustment:
+		case ledger.Adjustment:
 			why[Adjusted] += cost
 		default:
 			reason := Discounted
@@ -302,8 +304,8 @@ func (r *Reconciliation) explain() {
 // and day that differs, the drift over the lines that were accrued, in proportion, so
 // that used and wasted are at what was really paid. What is not billed yet stays as it
 // was accrued. Posting them and reconciling again leaves nothing to correct.
-func (r *Reconciliation) Corrections() ([]Entry, error) {
-	var out []Entry
+func (r *Reconciliation) Corrections() ([]ledger.Entry, error) {
+	var out []ledger.Entry
 	for i := range r.Rows {
 		d := &r.Rows[i]
 		if d.Drift == 0 || (len(d.billed) == 0 && !d.Day.Before(d.through)) {
@@ -319,9 +321,9 @@ func (r *Reconciliation) Corrections() ([]Entry, error) {
 }
 
 // corrections returns the entries of one row.
-func (d *Drift) corrections() ([]Entry, error) {
-	e := Entry{Kind: Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC)}
-	e.Line = Line{Meter: "bill", ChargeCategory: Adjustment, Pricing: Other, Service: d.Service}
+func (d *Drift) corrections() ([]ledger.Entry, error) {
+	e := ledger.Entry{Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC)}
+	e.Line = ledger.Line{Meter: "bill", ChargeCategory: ledger.Adjustment, Pricing: ledger.Other, Service: d.Service}
 	var why []string
 	for _, c := range d.Causes {
 		why = append(why, string(c.Reason)+" "+money.Amount(c.Amount).Cents())
@@ -351,7 +353,7 @@ func (d *Drift) corrections() ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Entry
+	var out []ledger.Entry
 	for i, p := range d.parts {
 		if amounts[i] == 0 {
 			continue
@@ -364,10 +366,10 @@ func (d *Drift) corrections() ([]Entry, error) {
 
 // unseen returns the entries of what was billed and never accrued: one for each service
 // and category, made from e.
-func (d *Drift) unseen(e Entry) ([]Entry, error) {
+func (d *Drift) unseen(e ledger.Entry) ([]ledger.Entry, error) {
 	type kind struct {
 		service  string
-		category Category
+		category ledger.Category
 	}
 	sums := map[kind]money.Amount{}
 	for i, b := range d.billed {
@@ -377,7 +379,7 @@ func (d *Drift) unseen(e Entry) ([]Entry, error) {
 			return nil, err
 		}
 	}
-	var out []Entry
+	var out []ledger.Entry
 	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int {
 		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.category, b.category))
 	}) {
@@ -392,7 +394,7 @@ func (d *Drift) unseen(e Entry) ([]Entry, error) {
 // ReconcileAccount reconciles the ledger of an account over the whole days of [from, to)
 // with a bill, and where post is true adds the corrections. It returns what it found
 // before them, and how many entries it added.
-func ReconcileAccount(ctx context.Context, s Store, a Account, bill []BilledDay, from, to, through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
+func ReconcileAccount(ctx context.Context, s ledger.Store, a ledger.Account, bill []BilledDay, from, to, through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
 	for tries := 1; ; tries++ {
 		version, err := s.Version(ctx, a)
 		if err != nil {
@@ -412,7 +414,7 @@ func ReconcileAccount(ctx context.Context, s Store, a Account, bill []BilledDay,
 		}
 		_, err = s.Append(ctx, a, version, entries)
 		switch {
-		case errors.Is(err, ErrConflict) && tries < maxConflicts:
+		case errors.Is(err, ledger.ErrConflict) && tries < ledger.MaxConflicts:
 			continue
 		case err != nil:
 			return nil, 0, fmt.Errorf("correct the ledger of %s: %w", a, err)

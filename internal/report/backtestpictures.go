@@ -1,4 +1,4 @@
-package backtest
+package report
 
 import (
 	"cmp"
@@ -8,23 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// segment is a part of a bar, in percent of its length.
-type segment struct {
-	Class    string
-	From, To float64
-}
-
-// Width is the segment's length.
-func (s segment) Width() float64 { return rounded(s.To - s.From) }
-
-func rounded(v float64) float64 { return math.Round(v*100) / 100 }
+// drawnParts is how wide the box of a row of the timeline is.
+const drawnParts = 480
 
 // whole draws the time of all resources as one bar.
-func (r *Result) whole() (bar []segment, label string) {
+func whole(r *backtest.Result) (bar []segment, label string) {
 	all := r.ResourceHours + r.UnknownHours
 	if !(all > 0) {
 		return nil, ""
@@ -44,7 +37,7 @@ func (r *Result) whole() (bar []segment, label string) {
 
 // drawnRow is one resource of the timeline.
 type drawnRow struct {
-	Drawn
+	backtest.Drawn
 	// Paths are by state, in a box of drawnParts by 10.
 	Paths []statePath
 	Label string
@@ -61,7 +54,7 @@ type tick struct {
 }
 
 // rows draws a timeline.
-func (t *Timeline) rows() ([]drawnRow, []tick) {
+func drawnRows(t *backtest.Timeline) ([]drawnRow, []tick) {
 	if t == nil || !t.To.After(t.From) {
 		return nil, nil
 	}
@@ -84,10 +77,10 @@ func (t *Timeline) rows() ([]drawnRow, []tick) {
 		}
 		row := drawnRow{Drawn: d}
 		var parts []string
-		for _, state := range drawnNames {
+		for _, state := range backtest.States {
 			if paths[state] != nil {
 				row.Paths = append(row.Paths, statePath{state, paths[state].String()})
-				parts = append(parts, state+" "+percent(float64(held[state])/float64(all)))
+				parts = append(parts, state+" "+sharePct(float64(held[state])/float64(all)))
 			}
 		}
 		row.Label = d.Resource + ": " + strings.Join(parts, ", ")
@@ -142,7 +135,7 @@ type point struct {
 	X, Y   float64
 	Number int
 	Class  string
-	Result
+	backtest.Result
 }
 
 type axisMark struct {
@@ -165,7 +158,7 @@ func (curve) Top() float64    { return curveTop }
 func (curve) Bottom() float64 { return curveHeight - curveBottom }
 
 // curve draws every result, and the fixed waits between them as a line.
-func (r *Report) curve() *curve {
+func newCurve(r *backtest.Report) *curve {
 	if len(r.Results) < 2 {
 		return nil
 	}
@@ -211,9 +204,9 @@ func (r *Report) curve() *curve {
 	for i, res := range r.Results {
 		class := "yardstick"
 		switch {
-		case res.Name == "oracle" || res.Name == "learned" || res.Name == "best-fixed":
+		case res.Name == backtest.PerfectForesight || res.Name == backtest.Learned || res.Name == backtest.BestFixed:
 			class = res.Name
-		case !r.baseline(i):
+		case !r.Baseline(i):
 			class = "policy"
 		}
 		c.Points = append(c.Points, point{x(res.Restarts), y(res.NetSavedShare), i + 1, class, res})
@@ -235,12 +228,6 @@ func (r *Report) curve() *curve {
 // layers are the classes of points from the lowest to the topmost.
 var layers = []string{"yardstick", "best-fixed", "learned", "oracle", "policy"}
 
-// baseline says whether the i-th result is one of the yardsticks: they come last.
-func (r *Report) baseline(i int) bool {
-	first := slices.IndexFunc(r.Results, func(res Result) bool { return res.Name == fixedWaits[0].name })
-	return first >= 0 && i >= first
-}
-
 // niceStep returns a round number of which four to nine make up a length.
 func niceStep(length float64) float64 {
 	base := math.Pow(10, math.Floor(math.Log10(length/4)))
@@ -260,7 +247,7 @@ func niceAbove(v float64) float64 {
 
 // ownerBar is one row of the picture of owners.
 type ownerBar struct {
-	Owned
+	backtest.Owned
 	Name     string
 	Segments []segment
 }
@@ -270,8 +257,8 @@ const maxOwnerBars = 12
 
 // ownerBars draws what a rule saves for each owner: of the hours of the largest,
 // those that worked, that idled and that were released.
-func (r *Report) ownerBars(rule string) (bars []ownerBar, more int) {
-	var list []Owned
+func ownerBars(r *backtest.Report, rule string) (bars []ownerBar, more int) {
+	var list []backtest.Owned
 	most := 0.0
 	for _, o := range r.ByOwner {
 		if o.Rule == rule {
@@ -279,7 +266,7 @@ func (r *Report) ownerBars(rule string) (bars []ownerBar, more int) {
 			most = max(most, o.ResourceHours)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Owned) int { return cmp.Compare(b.NetSavedHours, a.NetSavedHours) })
+	slices.SortStableFunc(list, func(a, b backtest.Owned) int { return cmp.Compare(b.NetSavedHours, a.NetSavedHours) })
 	for i, o := range list {
 		if i == maxOwnerBars {
 			return bars, len(list) - i

@@ -1,4 +1,4 @@
-package ledger
+package costs
 
 import (
 	"cmp"
@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -30,22 +32,22 @@ func (d Dollars) MarshalText() ([]byte, error) { return []byte(money.Amount(d).C
 // Query asks what was spent.
 type Query struct {
 	// By are the dimensions to show costs by; none gives totals alone.
-	By []Dimension
+	By []ledger.Dimension
 	// Since and Until bound the time, whole hours; both are needed.
 	Since, Until time.Time
-	Granularity  Granularity
-	Filter       Filter
+	Granularity  ledger.Granularity
+	Filter       ledger.Filter
 	// Days asks for [Costs.Days] too.
 	Days bool
 }
 
 // Costs is what was spent, at list price, as accrued and reconciled.
 type Costs struct {
-	Schema      string      `json:"schema"`
-	Since       time.Time   `json:"since"`
-	Until       time.Time   `json:"until"`
-	Granularity string      `json:"granularity"`
-	By          []Dimension `json:"by"`
+	Schema      string             `json:"schema"`
+	Since       time.Time          `json:"since"`
+	Until       time.Time          `json:"until"`
+	Granularity string             `json:"granularity"`
+	By          []ledger.Dimension `json:"by"`
 	// Rows are in order of period, then of cost, the largest first. They add up to
 	// Total.
 	Rows  []Cost `json:"rows"`
@@ -98,13 +100,13 @@ func (c Cost) UnknownHours() float64 { return float64(c.UnknownSeconds) / 3600 }
 
 // Spent answers a query. Rows of what commitments cost are beside it unless the query
 // asks for that category alone.
-func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
+func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
 	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) || !q.Until.Equal(q.Until.Truncate(time.Hour)) {
 		return nil, fmt.Errorf("show costs from %s to %s: whole hours are expected, the first before the last", q.Since.Format(time.RFC3339), q.Until.Format(time.RFC3339))
 	}
 	by := withFolded(q.By)
-	sums, err := s.Sums(ctx, SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
+	sums, err := s.Sums(ctx, ledger.SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
 	if err != nil {
 		return nil, fmt.Errorf("read what was spent: %w", err)
 	}
@@ -113,7 +115,7 @@ func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
 		return nil, err
 	}
 	if q.Days {
-		sums, err := s.Sums(ctx, SumQuery{Since: q.Since, Until: q.Until, Granularity: Daily, Filter: q.Filter})
+		sums, err := s.Sums(ctx, ledger.SumQuery{Since: q.Since, Until: q.Until, Granularity: ledger.Daily, Filter: q.Filter})
 		if err != nil {
 			return nil, fmt.Errorf("read what was spent on which day: %w", err)
 		}
@@ -128,12 +130,47 @@ func Spent(ctx context.Context, s Store, q Query) (*Costs, error) {
 	return c, nil
 }
 
+// Window is what the time from since to a round came to, by what the round alone saw, one
+// Seen for each account, see [ledger.Window]. It is nil where nothing was seen.
+func Window(seen []ledger.Seen, since time.Time, by []ledger.Dimension) (*Costs, error) {
+	if len(seen) == 0 {
+		return nil, nil
+	}
+	all := withFolded(by)
+	sums, err := ledger.Window(seen, since, all)
+	if err != nil {
+		return nil, err
+	}
+	q := Query{By: by, Since: since.UTC().Truncate(time.Second), Until: seen[0].At.UTC().Truncate(time.Second)}
+	c, err := fold(q, all, sums)
+	if err != nil {
+		return nil, err
+	}
+	c.Recorded = true
+	return c, nil
+}
+
 const day = 24 * time.Hour
 
+// latest and earliest return one of two times.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // withFolded adds to dimensions those by which fold tells costs apart.
-func withFolded(by []Dimension) []Dimension {
+func withFolded(by []ledger.Dimension) []ledger.Dimension {
 	out := slices.Clone(by)
-	for _, d := range []Dimension{ByDuty, ByCategory} {
+	for _, d := range []ledger.Dimension{ledger.ByDuty, ledger.ByCategory} {
 		if !slices.Contains(out, d) {
 			out = append(out, d)
 		}
@@ -143,8 +180,8 @@ func withFolded(by []Dimension) []Dimension {
 
 // commitmentsOnly says whether a query asks for nothing but what commitments cost.
 func (q *Query) commitmentsOnly() bool {
-	return slices.ContainsFunc(q.Filter, func(m Match) bool {
-		return m.By == ByCategory && len(m.Values) == 1 && m.Values[0] == string(Committed)
+	return slices.ContainsFunc(q.Filter, func(m ledger.Match) bool {
+		return m.By == ledger.ByCategory && len(m.Values) == 1 && m.Values[0] == string(ledger.Committed)
 	})
 }
 
@@ -154,18 +191,18 @@ type tally struct {
 	key                              []string
 	used, wasted, dark, other, total money.Amount
 	starved, warming                 money.Amount // of used
-	unknown                          Sums
+	unknown                          ledger.Sums
 }
 
 // fold makes rows of sums that are kept apart by duty and category.
-func fold(q Query, by []Dimension, sums []Sum) (*Costs, error) {
-	c := &Costs{Schema: CostsSchema, Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"), By: append([]Dimension{}, q.By...), Rows: []Cost{}}
-	dutyAt, categoryAt := slices.Index(by, ByDuty), slices.Index(by, ByCategory)
+func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
+	c := &Costs{Schema: CostsSchema, Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"), By: append([]ledger.Dimension{}, q.By...), Rows: []Cost{}}
+	dutyAt, categoryAt := slices.Index(by, ledger.ByDuty), slices.Index(by, ledger.ByCategory)
 	rows := map[string]*tally{}
 	total := &tally{period: q.Since, key: []string{}}
 	var committed money.Amount
 	for _, s := range sums {
-		if Category(s.Key[categoryAt]) == Committed && !q.commitmentsOnly() {
+		if ledger.Category(s.Key[categoryAt]) == ledger.Committed && !q.commitmentsOnly() {
 			var err error
 			if committed, err = committed.Add(s.Sums.Amount); err != nil {
 				return nil, err
@@ -180,7 +217,7 @@ func fold(q Query, by []Dimension, sums []Sum) (*Costs, error) {
 			rows[id] = row
 		}
 		for _, t := range []*tally{row, total} {
-			if err := t.add(s, s.Key[dutyAt], Category(s.Key[categoryAt])); err != nil {
+			if err := t.add(s, s.Key[dutyAt], ledger.Category(s.Key[categoryAt])); err != nil {
 				return nil, fmt.Errorf("add up what was spent: %w", err)
 			}
 		}
@@ -202,11 +239,11 @@ func fold(q Query, by []Dimension, sums []Sum) (*Costs, error) {
 
 // add adds a sum of one duty. Compute without a duty is what a bill charges and no round
 // saw.
-func (t *tally) add(s Sum, state string, category Category) error {
+func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error {
 	place := &t.used
 	var part *money.Amount
 	switch {
-	case state == "" && category == Compute:
+	case state == "" && category == ledger.Compute:
 		place = &t.dark
 	case state == "":
 		place = &t.other
@@ -231,7 +268,7 @@ func (t *tally) add(s Sum, state string, category Category) error {
 	if t.total, err = t.total.Add(s.Sums.Amount); err != nil {
 		return err
 	}
-	t.unknown, err = t.unknown.plus(s.Unknown)
+	t.unknown, err = t.unknown.Plus(s.Unknown)
 	return err
 }
 
@@ -257,7 +294,7 @@ func span(seconds int64) string { return usage.Span(time.Duration(seconds) * tim
 func (c *Costs) explain() {
 	c.Assumptions = []string{
 		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",
-		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more", usage.Span(MaxGap)),
+		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more", usage.Span(ledger.MaxGap)),
 	}
 	c.CoverageNotes, c.Changes = []string{}, []string{}
 	if t := c.Total; t.UnknownSeconds > 0 {

@@ -1,4 +1,4 @@
-package ledger
+package costs
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
 
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan"
@@ -160,7 +162,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	}
 	made := map[madeIn]Quantity{}
 	dark := map[madeIn]bool{}
-	granularity := Granularity(strings.TrimSuffix(c.Granularity, "total"))
+	granularity := ledger.Granularity(strings.TrimSuffix(c.Granularity, "total"))
 	outside, keyless, unknown := 0, 0, 0
 	var all Quantity
 	for _, n := range counts {
@@ -286,12 +288,12 @@ func freely(made map[madeIn]Quantity) iter.Seq[string] {
 // coarse refuses periods that are shorter than those that were counted: costs of other
 // hours than those at midnight, or of other days than the first of months, of which none
 // has a count in a day or month.
-func coarse(g Granularity, made map[madeIn]Quantity, c *Costs) error {
-	longer, name, least := Daily, "day", 24*time.Hour
+func coarse(g ledger.Granularity, made map[madeIn]Quantity, c *Costs) error {
+	longer, name, least := ledger.Daily, "day", 24*time.Hour
 	switch g {
-	case Daily:
-		longer, name, least = Monthly, "month", 28*24*time.Hour
-	case Hourly:
+	case ledger.Daily:
+		longer, name, least = ledger.Monthly, "month", 28*24*time.Hour
+	case ledger.Hourly:
 	default:
 		return nil
 	}

@@ -1,4 +1,4 @@
-package ledger_test
+package costs_test
 
 import (
 	"bytes"
@@ -12,6 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+
+	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -52,13 +56,13 @@ func afternoon(t testing.TB) *ledgertest.Store {
 	return store
 }
 
-func spent(t testing.TB, store ledger.Store, by string, g ledger.Granularity, f ledger.Filter) *ledger.Costs {
+func spent(t testing.TB, store ledger.Store, by string, g ledger.Granularity, f ledger.Filter) *costs.Costs {
 	t.Helper()
 	dims, err := ledger.ParseDimensions(by)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ledger.Spent(ctx, store, ledger.Query{By: dims, Since: start, Until: start.AddDate(0, 0, 1), Granularity: g, Filter: f})
+	c, err := costs.Spent(ctx, store, costs.Query{By: dims, Since: start, Until: start.AddDate(0, 0, 1), Granularity: g, Filter: f})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,29 +150,29 @@ func TestCostsSVG(t *testing.T) {
 			t.Errorf("%s: %d rectangles, want %d: a legend, and four layers of each bar", tc.g, rects, want)
 		}
 	}
-	day := func(n int, key string, used money.Amount) ledger.Cost {
-		return ledger.Cost{Period: start.AddDate(0, 0, n), Key: []string{key}, Used: ledger.Dollars(used), Amount: ledger.Dollars(used)}
+	day := func(n int, key string, used money.Amount) costs.Cost {
+		return costs.Cost{Period: start.AddDate(0, 0, n), Key: []string{key}, Used: costs.Dollars(used), Amount: costs.Dollars(used)}
 	}
-	gap := &ledger.Costs{Granularity: "day", By: []ledger.Dimension{ledger.ByTeam}, Rows: []ledger.Cost{day(0, "a", money.USD), day(3, "a", money.USD)}}
+	gap := &costs.Costs{Granularity: "day", By: []ledger.Dimension{ledger.ByTeam}, Rows: []costs.Cost{day(0, "a", money.USD), day(3, "a", money.USD)}}
 	if svg := gap.SVG(); !strings.Contains(svg, `x="552.50"`) { // the fourth of four quarters
 		t.Errorf("days without a charge are left out: %s", svg)
 	}
-	whole := &ledger.Costs{Granularity: "total", By: []ledger.Dimension{ledger.ByTeam}}
+	whole := &costs.Costs{Granularity: "total", By: []ledger.Dimension{ledger.ByTeam}}
 	for i := range 30 {
 		whole.Rows = append(whole.Rows, day(0, fmt.Sprint("team-", i), money.USD*money.Amount(30-i)))
 	}
 	if svg := whole.SVG(); !strings.Contains(svg, ">team-10<") || strings.Contains(svg, ">team-11<") || !strings.Contains(svg, ">19 others<") || !strings.Contains(svg, ">$190<") {
 		t.Errorf("a bar for each team and one for the rest: %s", svg)
 	}
-	if svg := (&ledger.Costs{}).SVG(); !strings.Contains(svg, "nothing was charged") {
+	if svg := (&costs.Costs{}).SVG(); !strings.Contains(svg, "nothing was charged") {
 		t.Errorf("an empty ledger: %s", svg)
 	}
 }
 
 func TestQueriesThatAreNone(t *testing.T) {
 	store := ledgertest.NewStore()
-	for _, q := range []ledger.Query{{}, {Since: start, Until: start}, {Since: start.Add(time.Minute), Until: start.Add(time.Hour)}} {
-		if _, err := ledger.Spent(ctx, store, q); err == nil || !strings.Contains(err.Error(), "whole hours") {
+	for _, q := range []costs.Query{{}, {Since: start, Until: start}, {Since: start.Add(time.Minute), Until: start.Add(time.Hour)}} {
+		if _, err := costs.Spent(ctx, store, q); err == nil || !strings.Contains(err.Error(), "whole hours") {
 			t.Errorf("%+v: got %v", q, err)
 		}
 	}
@@ -185,4 +189,48 @@ func TestQueriesThatAreNone(t *testing.T) {
 			t.Errorf("dimension %s: %v, %v", d, got, err)
 		}
 	}
+}
+
+// TestEveryNanoDollarIsKept: whatever is asked for, the rows add up to the total, the
+// total is that of every other question, and no time is counted twice.
+func TestEveryNanoDollarIsKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := ledgertest.Deliveries(t, account, start)
+		store := ledgertest.NewStore()
+		for _, d := range all {
+			if _, err := ledger.Post(ctx, store, d.Round, d.Seen); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var charged money.Amount
+		timed := map[string]int64{}
+		for _, e := range store.All(account) {
+			charged += e.Amount
+			timed[e.Hour.Format(time.RFC3339)+e.Ref.String()+e.Meter] += e.Seconds
+		}
+		for k, s := range timed {
+			if s < 0 || s > 3600+60*60 { // a run may be billed for a minute, and an hour has at most 60 of them
+				t.Fatalf("%s has %d seconds", k, s)
+			}
+		}
+		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 3, rapid.ID[ledger.Dimension]).Draw(t, "by")
+		g := rapid.SampledFrom([]ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily, ledger.Monthly}).Draw(t, "granularity")
+		c, err := costs.Spent(ctx, store, costs.Query{By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum costs.Dollars
+		var unknown int64
+		for _, r := range append(c.Rows, c.Total) {
+			if r.Used+r.Wasted+r.CannotJudge+r.Other != r.Amount {
+				t.Fatalf("the parts of %v are not its whole: %+v", r.Key, r)
+			}
+		}
+		for _, r := range c.Rows {
+			sum, unknown = sum+r.Amount, unknown+r.UnknownSeconds
+		}
+		if sum != c.Total.Amount || money.Amount(sum) != charged || unknown != c.Total.UnknownSeconds {
+			t.Fatalf("by %v: rows %d, total %d, entries %d; unknown %d of %d", by, sum, c.Total.Amount, charged, unknown, c.Total.UnknownSeconds)
+		}
+	})
 }

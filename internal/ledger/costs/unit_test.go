@@ -1,4 +1,4 @@
-package ledger_test
+package costs_test
 
 import (
 	"encoding/json"
@@ -6,40 +6,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // month is the costs of a month: $6,000 used, $3,000 wasted, $1,000 of storage.
-func month() *ledger.Costs {
-	usd := func(n int64) ledger.Dollars { return ledger.Dollars(money.Amount(n) * money.USD) }
-	c := ledger.Cost{Period: start, Used: usd(6000), Wasted: usd(3000), Other: usd(1000), Amount: usd(10_000)}
-	return &ledger.Costs{Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []ledger.Cost{c}, Total: c, Recorded: true}
+func month() *costs.Costs {
+	usd := func(n int64) costs.Dollars { return costs.Dollars(money.Amount(n) * money.USD) }
+	c := costs.Cost{Period: start, Used: usd(6000), Wasted: usd(3000), Other: usd(1000), Amount: usd(10_000)}
+	return &costs.Costs{Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []costs.Cost{c}, Total: c, Recorded: true}
 }
 
 func TestUnits(t *testing.T) {
 	target, _ := money.ParseRate("0.00015")
 	for _, tc := range []struct {
 		name   string
-		unit   ledger.Unit
+		unit   costs.Unit
 		counts string
 		want   string // used allocated idle
 	}{
-		{"$10,000 for 50 million predictions", ledger.Unit{Name: "prediction"}, "time,count\n2026-03-02,20000000\n2026-03-03,30000000\n", "0.00012 0.0002 0.00006"},
-		{"per million tokens", ledger.Unit{Name: "token", Per: 1_000_000}, "time,count\n2026-03-02,4000000000000\n", "0.0015 0.0025 0.00075"},
-		{"GPU-hours", ledger.Unit{Name: "GPU-hour"}, "time,count\n2026-03-02,2500.5\n", "2.399520095981 3.999200159968 1.19976004799"},
-		{"less than a nano-dollar each", ledger.Unit{Name: "token"}, "time,count\n2026-03-02,100000000000000\n", "0.00000000006 0.0000000001 0.00000000003"},
-		{"nothing counted", ledger.Unit{Name: "prediction"}, "time,count\n", "nothing was counted"},
-		{"zero counted", ledger.Unit{Name: "prediction"}, "time,count\n2026-03-02,0\n", "nothing was counted"},
-		{"counted in another month", ledger.Unit{Name: "prediction"}, "time,count\n2026-04-02,5\n", "nothing was counted"},
+		{"$10,000 for 50 million predictions", costs.Unit{Name: "prediction"}, "time,count\n2026-03-02,20000000\n2026-03-03,30000000\n", "0.00012 0.0002 0.00006"},
+		{"per million tokens", costs.Unit{Name: "token", Per: 1_000_000}, "time,count\n2026-03-02,4000000000000\n", "0.0015 0.0025 0.00075"},
+		{"GPU-hours", costs.Unit{Name: "GPU-hour"}, "time,count\n2026-03-02,2500.5\n", "2.399520095981 3.999200159968 1.19976004799"},
+		{"less than a nano-dollar each", costs.Unit{Name: "token"}, "time,count\n2026-03-02,100000000000000\n", "0.00000000006 0.0000000001 0.00000000003"},
+		{"nothing counted", costs.Unit{Name: "prediction"}, "time,count\n", "nothing was counted"},
+		{"zero counted", costs.Unit{Name: "prediction"}, "time,count\n2026-03-02,0\n", "nothing was counted"},
+		{"counted in another month", costs.Unit{Name: "prediction"}, "time,count\n2026-04-02,5\n", "nothing was counted"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			counts, err := ledger.ReadCounts("c.csv", strings.NewReader(tc.counts))
+			counts, err := costs.ReadCounts("c.csv", strings.NewReader(tc.counts))
 			if err != nil {
 				t.Fatal(err)
 			}
 			tc.unit.Target = &target
-			u, err := ledger.Units(tc.unit, month(), counts)
+			u, err := costs.Units(tc.unit, month(), counts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +52,7 @@ func TestUnits(t *testing.T) {
 					continue
 				}
 				got = append(got, x.Cost.String())
-				if over := x.Basis == ledger.AllocatedBasis && *x.Cost > target; over != x.OverTarget {
+				if over := x.Basis == costs.AllocatedBasis && *x.Cost > target; over != x.OverTarget {
 					t.Errorf("%s at %s: over the target %v", x.Basis, x.Cost, x.OverTarget)
 				}
 			}
@@ -70,17 +72,17 @@ func TestUnits(t *testing.T) {
 
 // TestUnitsOfShorterPeriods: the count of a day is not held against an hour of it.
 func TestUnitsOfShorterPeriods(t *testing.T) {
-	rows := func(g ledger.Granularity, step time.Duration) *ledger.Costs {
+	rows := func(g ledger.Granularity, step time.Duration) *costs.Costs {
 		c := month()
 		c.Granularity, c.Rows = string(g), nil
 		for i := range 60 {
-			c.Rows = append(c.Rows, ledger.Cost{Period: start.Add(time.Duration(i) * step), Amount: ledger.Dollars(money.USD)})
+			c.Rows = append(c.Rows, costs.Cost{Period: start.Add(time.Duration(i) * step), Amount: costs.Dollars(money.USD)})
 		}
 		return c
 	}
 	for _, tc := range []struct {
 		name   string
-		costs  *ledger.Costs
+		costs  *costs.Costs
 		counts string
 		want   string
 	}{
@@ -89,11 +91,11 @@ func TestUnitsOfShorterPeriods(t *testing.T) {
 		{"days by the day", rows(ledger.Daily, 24*time.Hour), "2026-03-01,5\n2026-03-02,5\n", ""},
 		{"a month by the day", rows(ledger.Daily, 24*time.Hour), "2026-03-01,5\n", "show them by month"},
 	} {
-		counts, err := ledger.ReadCounts("c.csv", strings.NewReader("time,count\n"+tc.counts))
+		counts, err := costs.ReadCounts("c.csv", strings.NewReader("time,count\n"+tc.counts))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ledger.Units(ledger.Unit{Name: "token"}, tc.costs, counts)
+		_, err = costs.Units(costs.Unit{Name: "token"}, tc.costs, counts)
 		if (tc.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 		}
@@ -104,7 +106,7 @@ func TestUnitsOfShorterPeriods(t *testing.T) {
 func TestUnitsOfNobody(t *testing.T) {
 	c := month()
 	c.By, c.Rows[0].Key = []ledger.Dimension{ledger.ByTeam}, []string{"vision"}
-	u, err := ledger.Units(ledger.Unit{Name: "token"}, c, []ledger.Count{{Time: start, Count: 1000, Key: "vision"}, {Time: start, Count: 1000, Key: "visoin"}})
+	u, err := costs.Units(costs.Unit{Name: "token"}, c, []costs.Count{{Time: start, Count: 1000, Key: "vision"}, {Time: start, Count: 1000, Key: "visoin"}})
 	if err != nil || len(u.CoverageNotes) != 1 || !strings.Contains(u.CoverageNotes[0], "nothing was spent on visoin") {
 		t.Errorf("got %v, %v", u, err)
 	}
@@ -115,14 +117,14 @@ func TestUnitsOfNobody(t *testing.T) {
 func TestUnitTrend(t *testing.T) {
 	c := month()
 	c.Granularity, c.Until, c.By = "month", start.AddDate(0, 3, 0), []ledger.Dimension{ledger.ByTeam}
-	row := func(m int, dollars int64) ledger.Cost {
-		return ledger.Cost{Period: start.AddDate(0, m, 0), Key: []string{"vision"}, Amount: ledger.Dollars(money.Amount(dollars) * money.USD)}
+	row := func(m int, dollars int64) costs.Cost {
+		return costs.Cost{Period: start.AddDate(0, m, 0), Key: []string{"vision"}, Amount: costs.Dollars(money.Amount(dollars) * money.USD)}
 	}
-	c.Rows = []ledger.Cost{row(0, 100), row(1, 100), row(2, 125)}
-	n := func(m int) ledger.Count {
-		return ledger.Count{Time: start.AddDate(0, m, 5), Count: 10_000, Key: "vision"}
+	c.Rows = []costs.Cost{row(0, 100), row(1, 100), row(2, 125)}
+	n := func(m int) costs.Count {
+		return costs.Count{Time: start.AddDate(0, m, 5), Count: 10_000, Key: "vision"}
 	}
-	u, err := ledger.Units(ledger.Unit{Name: "run"}, c, []ledger.Count{n(0), n(2)})
+	u, err := costs.Units(costs.Unit{Name: "run"}, c, []costs.Count{n(0), n(2)})
 	if err != nil || u.Trend == nil || *u.Trend != 0.25 || len(u.Rows) != 9 {
 		t.Fatalf("%+v, %v; want nine rows and a trend of a quarter", u, err)
 	}
@@ -131,18 +133,18 @@ func TestUnitTrend(t *testing.T) {
 			t.Errorf("row %d, %s of %s: change %v", i, r.Basis, r.Period, r.Change)
 		}
 	}
-	if _, err := ledger.Units(ledger.Unit{Name: "run"}, c, []ledger.Count{{Time: start, Count: 1}}); err == nil || !strings.Contains(err.Error(), "need a key") {
+	if _, err := costs.Units(costs.Unit{Name: "run"}, c, []costs.Count{{Time: start, Count: 1}}); err == nil || !strings.Contains(err.Error(), "need a key") {
 		t.Errorf("a count without a key: got %v", err)
 	}
 }
 
 // TestUnitsOfUnknownDollars: where dollars are unknown there is no unit cost, and no $0.
 func TestUnitsOfUnknownDollars(t *testing.T) {
-	usd := func(n int64) ledger.Dollars { return ledger.Dollars(money.Amount(n) * money.USD) }
+	usd := func(n int64) costs.Dollars { return costs.Dollars(money.Amount(n) * money.USD) }
 	at := func(d int) time.Time { return start.AddDate(0, 0, d) }
-	count := func(days ...int) (out []ledger.Count) {
+	count := func(days ...int) (out []costs.Count) {
 		for _, d := range days {
-			out = append(out, ledger.Count{Time: at(d), Count: 1_000_000})
+			out = append(out, costs.Count{Time: at(d), Count: 1_000_000})
 		}
 		return out
 	}
@@ -153,8 +155,8 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 		}
 		return days
 	}
-	costs := func(g string, rows ...ledger.Cost) *ledger.Costs {
-		c := &ledger.Costs{Since: start, Until: start.AddDate(0, 2, 0), Granularity: g, Rows: rows, Recorded: len(rows) > 0}
+	costsOf := func(g string, rows ...costs.Cost) *costs.Costs {
+		c := &costs.Costs{Since: start, Until: start.AddDate(0, 2, 0), Granularity: g, Rows: rows, Recorded: len(rows) > 0}
 		for _, r := range rows {
 			c.Total.Amount += r.Amount
 			c.Total.Used += r.Used
@@ -163,28 +165,28 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 		}
 		return c
 	}
-	march := ledger.Cost{Period: start, Used: usd(1000), Amount: usd(1000)}
-	april := ledger.Cost{Period: start.AddDate(0, 1, 0), Used: usd(5000), Amount: usd(5000)}
+	march := costs.Cost{Period: start, Used: usd(1000), Amount: usd(1000)}
+	april := costs.Cost{Period: start.AddDate(0, 1, 0), Used: usd(5000), Amount: usd(5000)}
 	for _, tc := range []struct {
 		name   string
-		costs  *ledger.Costs
+		costs  *costs.Costs
 		days   map[time.Time]bool
-		counts []ledger.Count
+		counts []costs.Count
 		want   string // used, allocated, idle of the total
 		note   string
 	}{
-		{"nothing was recorded", costs("total"), map[time.Time]bool{}, count(3), "unknown: nothing was recorded in this time", ""},
-		{"recorded from the second half on", costs("total", march), recorded(15, 31), count(3, 20), "1.00 1.00 0.00", "1 counts are of days whose dollars are unknown"},
-		{"counted before it is recorded", costs("total", march), recorded(15, 31), count(3), "it was counted only on days whose dollars are unknown", ""},
-		{"counted in March alone", costs("month", march, april), recorded(0, 61), count(3), "1.00 1.00 0.00", "$5,000 was spent where nothing was counted"},
-		{"no price", costs("total", ledger.Cost{Period: start, UnknownSeconds: 3600}), recorded(0, 31), count(3), "unknown: what it cost is unknown", ""},
-		{"a part without a price", costs("total", ledger.Cost{Period: start, Used: usd(1000), Amount: usd(1000), UnknownSeconds: 3600}), recorded(0, 31), count(3), "≥1.00 ≥1.00 unknown: what it cost is unknown", ""},
-		{"not measured", costs("total", ledger.Cost{Period: start, CannotJudge: usd(1000), Amount: usd(1000)}), recorded(0, 31), count(3), "unknown: compute was not measured 1.00 unknown: compute was not measured", ""},
-		{"nothing ran", costs("total", ledger.Cost{Period: start}), recorded(0, 31), count(3), "0.00 0.00 0.00", ""},
+		{"nothing was recorded", costsOf("total"), map[time.Time]bool{}, count(3), "unknown: nothing was recorded in this time", ""},
+		{"recorded from the second half on", costsOf("total", march), recorded(15, 31), count(3, 20), "1.00 1.00 0.00", "1 counts are of days whose dollars are unknown"},
+		{"counted before it is recorded", costsOf("total", march), recorded(15, 31), count(3), "it was counted only on days whose dollars are unknown", ""},
+		{"counted in March alone", costsOf("month", march, april), recorded(0, 61), count(3), "1.00 1.00 0.00", "$5,000 was spent where nothing was counted"},
+		{"no price", costsOf("total", costs.Cost{Period: start, UnknownSeconds: 3600}), recorded(0, 31), count(3), "unknown: what it cost is unknown", ""},
+		{"a part without a price", costsOf("total", costs.Cost{Period: start, Used: usd(1000), Amount: usd(1000), UnknownSeconds: 3600}), recorded(0, 31), count(3), "≥1.00 ≥1.00 unknown: what it cost is unknown", ""},
+		{"not measured", costsOf("total", costs.Cost{Period: start, CannotJudge: usd(1000), Amount: usd(1000)}), recorded(0, 31), count(3), "unknown: compute was not measured 1.00 unknown: compute was not measured", ""},
+		{"nothing ran", costsOf("total", costs.Cost{Period: start}), recorded(0, 31), count(3), "0.00 0.00 0.00", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.costs.Days = tc.days
-			u, err := ledger.Units(ledger.Unit{Name: "token"}, tc.costs, tc.counts)
+			u, err := costs.Units(costs.Unit{Name: "token"}, tc.costs, tc.counts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +236,7 @@ func TestReadCounts(t *testing.T) {
 		{"an empty file", "", "it is empty"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := ledger.ReadCounts("c.csv", strings.NewReader(tc.in))
+			_, err := costs.ReadCounts("c.csv", strings.NewReader(tc.in))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error with %q", err, tc.want)
 			}
@@ -249,13 +251,13 @@ func FuzzReadCounts(f *testing.F) {
 	f.Add("time,count,key\n2026-01-01T15:00:00+02:00,1.5,a\n")
 	f.Add("count,time\n0.001,2026-01-01\n")
 	f.Fuzz(func(t *testing.T, in string) {
-		counts, err := ledger.ReadCounts("c.csv", strings.NewReader(in))
+		counts, err := costs.ReadCounts("c.csv", strings.NewReader(in))
 		if err != nil {
 			return
 		}
-		seen := map[ledger.Count]bool{}
+		seen := map[costs.Count]bool{}
 		for _, c := range counts {
-			q, err := ledger.ParseQuantity(c.Count.String())
+			q, err := costs.ParseQuantity(c.Count.String())
 			if err != nil || q != c.Count || q < 0 {
 				t.Fatalf("count %d prints as %s, read again as %d, %v", c.Count, c.Count, q, err)
 			}
