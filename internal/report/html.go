@@ -95,7 +95,7 @@ const (
 // HTML writes one self-contained page: it refers to no other host and runs no
 // script.
 func HTML(w io.Writer, scan view.Scan, o Options) error {
-	d := newAudit(scan)
+	d := newAudit(scan, o)
 	v := pageView{
 		audit: d, Style: template.CSS(pageStyle), //nolint:gosec // the style is embedded, not from outside
 		Title: "curfew scan: " + headline(d), Headline: sentence(headline(d)),

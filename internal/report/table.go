@@ -18,7 +18,7 @@ import (
 // steps with their dollars, the largest findings, what was not seen, and what to do
 // next. No line is longer than the width.
 func Table(w io.Writer, scan view.Scan, o Options) error {
-	d := newAudit(scan)
+	d := newAudit(scan, o)
 	s := screen{doc: d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
 	s.header()
 	s.money()
@@ -559,7 +559,7 @@ func (s *screen) next() {
 	}
 	for _, f := range s.doc.Largest(s.top) {
 		if c := plain(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && c != "" && wide(c) <= 40 {
-			commands = append(commands, c)
+			commands = append(commands, c+s.doc.o.Globals)
 			break
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	guard "github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -216,11 +217,18 @@ func (d *audit) scope() []string {
 	default:
 		out = append(out, money.Counted(len(d.Regions), "region"))
 	}
-	return append(out, money.Counted(d.Resources.Count, "resource"))
+	out = append(out, money.Counted(d.Resources.Count, "resource"))
+	if d.o.Age > 0 {
+		out = append(out, "as read "+usage.Span(d.o.Age)+" ago")
+	}
+	return out
 }
 
 // again is the command that makes this audit with other flags.
 func (d *audit) again() string {
+	if d.o.Again != "" {
+		return d.o.Again
+	}
 	if d.Cloud == "sim" {
 		return "curfew scan --demo"
 	}
