@@ -26,7 +26,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -265,7 +264,7 @@ func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
 	f.cloud = doc.Cloud
 	age := max(a.Now().Sub(doc.FinishedAt), time.Second)
 	if slices.Contains([]string{"json", "yaml", "csv"}, f.output) {
-		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud, usage.Span(age))
+		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud, plain.Duration(age))
 	}
 	if err := a.render(doc, f, age); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -155,7 +154,7 @@ func (b *Start) notify() (string, error) {
 	mail := mailTo.FindStringSubmatch(b.Notify)
 	switch {
 	case strings.HasPrefix(b.Notify, "#"):
-		channel = fmt.Sprintf("slack: {token_env: CURFEW_SLACK_TOKEN, default_channel: %s, default_owns: true}", strconv.Quote(b.Notify))
+		channel = fmt.Sprintf("slack: {token_env: CURFEW_SLACK_TOKEN, default_channel: %s}", strconv.Quote(b.Notify))
 		address = "slack:" + b.Notify
 	case mail != nil:
 		channel = fmt.Sprintf("mail: {smtp: %s, from: %s}", strconv.Quote(mail[2]), strconv.Quote(mail[1]))
@@ -165,11 +164,8 @@ func (b *Start) notify() (string, error) {
 	default:
 		return "", fmt.Errorf("--notify %q: it is a #channel of Slack, an address with the host and port of its mail server, or the URL of a webhook", b.Notify)
 	}
-	return fmt.Sprintf("  %s\n  names:\n    platform: [%s]\n    finops: [%[2]s]\n", channel, strconv.Quote(address)), nil
+	return fmt.Sprintf("  %s\n  names:\n    platform: [%s]\n    finops: [%[2]s]\n  # Who answers for a resource whose owner no other rule reaches.\n  unowned: [%[2]s]\n", channel, strconv.Quote(address)), nil
 }
-
-// recipients are the people that a ready policy warns, in its text.
-var recipients = regexp.MustCompile(`notify: (?:owner|\[([a-z, ]+)\])([,}])`)
 
 // policyNames are the lines with which policies begin.
 var policyNames = regexp.MustCompile(`(?m)^  - name: .*$`)
@@ -180,10 +176,7 @@ func (b *Start) policies(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the ready policies: %w", err)
 	}
-	text := recipients.ReplaceAllStringFunc(string(src), func(s string) string {
-		m := recipients.FindStringSubmatch(s)
-		return "notify: [" + cmp.Or(m[1], "owner") + ", platform]" + m[2]
-	})
+	text := string(src)
 	if scratch, _ := b.scratch(); !scratch {
 		text = strings.ReplaceAll(text, "disks: {instance_store: scratch, root: snapshot}", "disks: {root: snapshot}")
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
@@ -56,7 +55,7 @@ func (rt *Runtime) told(book *price.Book, refused []price.Refusal, name string, 
 	if err == nil && len(refused) > 0 && !rt.warned {
 		rt.warned = true
 		r := refused[0]
-		plain.Fprintf(rt.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n", money.Counted(len(refused), "price"), name, r.Entry.Type, r.Entry.Region, r.Reason)
+		plain.Fprintf(rt.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n", plain.Count(len(refused), "price"), name, r.Entry.Type, r.Entry.Region, r.Reason)
 	}
 	return book, err
 }

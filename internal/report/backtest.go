@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"math"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -22,9 +21,9 @@ var backtestTemplate string
 var backtestStyle string
 
 var backtestPage = template.Must(template.New("backtest").Funcs(template.FuncMap{
-	"hours": hoursText,
+	"hours": func(h float64) string { return plain.Number(h, 1) },
 	"count": money.Thousands,
-	"pct":   sharePct,
+	"pct":   func(share float64) string { return plain.Share(share, 1) },
 	"usd":   usdText,
 	"span":  seconds,
 	"add":   func(a, b int) int { return a + b },
@@ -93,44 +92,25 @@ func saying(r, oracle *backtest.Result) string {
 	case r.NetSavedHours == 0:
 		return who + " would have saved nothing: its " + times + " cost as much as it let go."
 	case r.NetSavedHours < 0:
-		return fmt.Sprintf("%s would have lost %s hours: its %s cost more than it let go.", who, hoursText(-r.NetSavedHours), times)
+		return fmt.Sprintf("%s would have lost %s hours: its %s cost more than it let go.", who, plain.Number(-r.NetSavedHours, 1), times)
 	}
-	s := fmt.Sprintf("%s would have saved %s of %s resource hours, %s", who, hoursText(r.NetSavedHours), hoursText(r.ResourceHours), sharePct(r.NetSavedShare))
+	s := fmt.Sprintf("%s would have saved %s of %s resource hours, %s", who, plain.Number(r.NetSavedHours, 1), plain.Number(r.ResourceHours, 1), plain.Share(r.NetSavedShare, 1))
 	if r.SavedUSD != nil {
-		s = fmt.Sprintf("%s would have saved %s of %s, %s", who, usdText(r.SavedUSD), usdText(r.CostUSD), sharePct(r.NetSavedShare))
+		s = fmt.Sprintf("%s would have saved %s of %s, %s", who, usdText(r.SavedUSD), usdText(r.CostUSD), plain.Share(r.NetSavedShare, 1))
 	}
 	s += ", for " + times
 	if oracle != nil && r.OfForesight != nil && r.Name != oracle.Name {
-		s += fmt.Sprintf(": %s of what foresight could", sharePct(*r.OfForesight))
+		s += fmt.Sprintf(": %s of what foresight could", plain.Share(*r.OfForesight, 1))
 	}
 	return s + "."
 }
-
-func hoursText(h float64) string {
-	if h >= 1000 || h <= -1000 {
-		return money.Thousands(int64(math.Round(h)))
-	}
-	return fmt.Sprintf("%.1f", h)
-}
-
-func sharePct(share float64) string { return fmt.Sprintf("%.1f\u00a0%%", 100*share) }
 
 func usdText(usd *string) string {
 	if usd == nil {
 		return "not priced"
 	}
-	v, err := money.ParseAmount(*usd)
-	if err != nil {
-		return *usd
-	}
-	return v.Dollars()
+	return money.ForPeople(*usd)
 }
 
-// seconds prints a span to the tenth of a second under a minute.
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return usage.Span(d)
-}
+// seconds prints a time span.
+func seconds(s float64) string { return plain.Duration(time.Duration(s * float64(time.Second))) }

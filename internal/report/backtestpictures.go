@@ -10,7 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // drawnParts is how wide the box of a row of the timeline is.
@@ -32,7 +32,7 @@ func whole(r *backtest.Result) (bar []segment, label string) {
 		}
 	}
 	return bar, fmt.Sprintf("Of %s hours, the resources worked %s, idled %s, would have been released %s, and were not measured %s.",
-		hoursText(all), hoursText(busy), hoursText(idle), hoursText(r.ReleasedHours), hoursText(r.UnknownHours))
+		plain.Number(all, 1), plain.Number(busy, 1), plain.Number(idle, 1), plain.Number(r.ReleasedHours, 1), plain.Number(r.UnknownHours, 1))
 }
 
 // drawnRow is one resource of the timeline.
@@ -80,7 +80,7 @@ func drawnRows(t *backtest.Timeline) ([]drawnRow, []tick) {
 		for _, state := range backtest.States {
 			if paths[state] != nil {
 				row.Paths = append(row.Paths, statePath{state, paths[state].String()})
-				parts = append(parts, state+" "+sharePct(float64(held[state])/float64(all)))
+				parts = append(parts, state+" "+plain.Share(float64(held[state])/float64(all), 1))
 			}
 		}
 		row.Label = d.Resource + ": " + strings.Join(parts, ", ")
@@ -216,7 +216,7 @@ func newCurve(r *backtest.Report) *curve {
 		return cmp.Compare(slices.Index(layers, a.Class), slices.Index(layers, b.Class))
 	})
 	for v := low; v <= high+up/2; v += up {
-		c.Upward = append(c.Upward, axisMark{y(v), usage.Number(100*v, 1) + "\u00a0%"})
+		c.Upward = append(c.Upward, axisMark{y(v), plain.Number(100*v, 1) + "\u00a0%"})
 	}
 	across := niceStep(right)
 	for v := 0.0; v <= right+across/2; v += across {

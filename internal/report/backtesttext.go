@@ -12,26 +12,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	safe "github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Backtest writes a replay for a terminal of a width in columns; 0 is no terminal.
 func Backtest(out io.Writer, r view.Backtest, width int) error {
 	seconds := func(s float64) string { return time.Duration(s * float64(time.Second)).String() }
-	safe.Fprintf(out, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, money.Thousands(int64(r.Trace.Resources)),
+	plain.Fprintf(out, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, money.Thousands(int64(r.Trace.Resources)),
 		money.Thousands(r.Trace.Samples), seconds(r.Trace.StepSeconds), seconds(r.Trace.RestartCostSeconds))
 	if len(r.Results) > 0 {
 		first := r.Results[0]
-		safe.Fprintf(out, "  %s resource hours, %s idle, %s not measured\n\n", hoursText(first.ResourceHours), hoursText(first.IdleHours), hoursText(first.UnknownHours))
+		plain.Fprintf(out, "  %s resource hours, %s idle, %s not measured\n\n", plain.Number(first.ResourceHours, 1), plain.Number(first.IdleHours, 1), plain.Number(first.UnknownHours, 1))
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	safe.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
+	plain.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
 	if r.Priced() {
-		safe.Fprintf(w, "saved\t")
+		plain.Fprintf(w, "saved\t")
 	}
-	safe.Fprintln(w)
+	plain.Fprintln(w)
 	for _, res := range r.Results {
 		name := res.Name
 		if name == "best-fixed" && res.WaitSeconds != nil {
@@ -39,14 +38,14 @@ func Backtest(out io.Writer, r view.Backtest, width int) error {
 		}
 		ofOracle := "-"
 		if res.OfForesight != nil {
-			ofOracle = sharePct(*res.OfForesight)
+			ofOracle = plain.Share(*res.OfForesight, 1)
 		}
-		safe.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.Interrupted),
-			hoursText(res.NetSavedHours), sharePct(res.NetSavedShare), ofOracle)
+		plain.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, plain.Number(res.ReleasedHours, 1), money.Thousands(res.Restarts), money.Thousands(res.Interrupted),
+			plain.Number(res.NetSavedHours, 1), plain.Share(res.NetSavedShare, 1), ofOracle)
 		if r.Priced() {
-			safe.Fprintf(w, "%s\t", savedText(res.SavedUSD))
+			plain.Fprintf(w, "%s\t", savedText(res.SavedUSD))
 		}
-		safe.Fprintln(w)
+		plain.Fprintln(w)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -57,10 +56,10 @@ func Backtest(out io.Writer, r view.Backtest, width int) error {
 		}
 	}
 	for _, n := range r.Notes {
-		safe.Fprintf(out, "\n  %s", wrapped(n, width, 2))
+		plain.Fprintf(out, "\n  %s", wrapped(n, width, 2))
 	}
 	if len(r.Notes) > 0 {
-		safe.Fprintln(out)
+		plain.Fprintln(out)
 	}
 	return nil
 }
@@ -71,13 +70,13 @@ func writeWhyNot(out io.Writer, res backtest.Result) error {
 	if len(res.WhyNot) == 0 {
 		return nil
 	}
-	safe.Fprintf(out, "\n  why %s did nothing\n", res.Name)
+	plain.Fprintf(out, "\n  why %s did nothing\n", res.Name)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, n := range res.WhyNot[:min(len(res.WhyNot), most)] {
-		safe.Fprintf(w, "    %s\t%s h\t%s\t%s\n", n.Answer, hoursText(n.Hours), money.Counted(n.Resources, "resource"), n.Reason)
+		plain.Fprintf(w, "    %s\t%s h\t%s\t%s\n", n.Answer, plain.Number(n.Hours, 1), plain.Count(n.Resources, "resource"), n.Reason)
 	}
 	if more := len(res.WhyNot) - most; more > 0 {
-		safe.Fprintf(w, "    and %s\n", money.Counted(more, "other reason"))
+		plain.Fprintf(w, "    and %s\n", plain.Count(more, "other reason"))
 	}
 	return w.Flush()
 }
@@ -95,7 +94,7 @@ func savedText(usd *string) string {
 
 // Tune writes what was learned, from how much history, and its savings.
 func Tune(b io.Writer, r view.Tune) error {
-	seconds := func(s float64) string { return usage.Span(time.Duration(s * float64(time.Second))) }
+	seconds := func(s float64) string { return plain.Duration(time.Duration(s * float64(time.Second))) }
 	fmt.Fprintf(b, "learned from %d resources and %d rests; a restart costs %s\n\n", r.Trace.Resources, r.Trace.IdlePeriods, seconds(r.Trace.RestartCostSeconds))
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "wait\tresting on\trests\tended by work\tsaved when tested\tclass")
@@ -107,13 +106,13 @@ func Tune(b io.Writer, r view.Tune) error {
 		if c.Why != "" {
 			name += " (no policy: " + c.Why + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s h, %s %%\t%s\n", seconds(c.WaitSeconds), c.Basis, c.IdlePeriods, c.EndedByWork,
-			usage.Number(c.Tested.NetSavedHours, 1), usage.Number(100*c.Tested.NetSavedShare, 1), name)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s h, %s%%\t%s\n", seconds(c.WaitSeconds), c.Basis, c.IdlePeriods, c.EndedByWork,
+			plain.Number(c.Tested.NetSavedHours, 1), plain.Number(100*c.Tested.NetSavedShare, 1), name)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(b, "\nwaiting for one restart cost saves %s h, knowing the future %s h\n",
-		usage.Number(r.BreakEven.NetSavedHours, 1), usage.Number(r.PerfectForesight.NetSavedHours, 1))
+		plain.Number(r.BreakEven.NetSavedHours, 1), plain.Number(r.PerfectForesight.NetSavedHours, 1))
 	return err
 }

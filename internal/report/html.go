@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -37,8 +38,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		return d.String()
 	},
 	"owner":    func(r view.Resource) string { return owner(&r) },
-	"plural":   money.Counted,
-	"plain":    plain,
+	"plural":   plain.Count[int],
+	"plain":    plain.Line,
 	"callLine": func(v pageView) string { return callsLine(v.audit) },
 	"short":    short,
 	"count":    func(n int) string { return money.Thousands(int64(n)) },
@@ -108,7 +109,7 @@ func HTML(w io.Writer, scan view.Scan, o Options) error {
 		v.Date = d.FinishedAt.Format("2 January 2006, 15:04 UTC")
 	}
 	if d.MonthlyWasteUSD.Known() {
-		v.WasteShare = percent(d.wasteShare()) + " of the cost"
+		v.WasteShare = plain.Share(d.wasteShare(), 0) + " of the cost"
 	}
 	if w := d.Window; w != nil {
 		v.WholeLabel = fmt.Sprintf("Of %s in the last %s, %s was wasted, %s was not measured, %s was used, %s is storage, network and overhead.",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -25,13 +26,13 @@ func Markdown(w io.Writer, scan view.Scan, o Options) error {
 		p("| running | %s | %s | %s |\n", d.MonthlyCostUSD, hourly(d.MonthlyCostUSD), mdText(d.MonthlyCostNote))
 		part := ""
 		if d.MonthlyWasteUSD.Known() {
-			part = percent(d.wasteShare()) + " of the cost"
+			part = plain.Share(d.wasteShare(), 0) + " of the cost"
 		}
 		p("| **wasted** | **%s** | %s | %s |\n", d.MonthlyWasteUSD, hourly(d.MonthlyWasteUSD), mdText(joined(" ", part, d.MonthlyWasteNote)))
 		p("| findings | %s | %s | is wasted at today's rate |\n", d.Totals.FindingsWasteUSD, hourly(d.Totals.FindingsWasteUSD))
 		p("| can save | %s | | %s |\n", d.Totals.MonthlySavingsUSD, mdText(d.beyond(allSteps)))
 		if len(d.CannotJudge) > 0 {
-			p("| cannot judge | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), money.Counted(len(d.CannotJudge), "machine"))
+			p("| cannot judge | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), plain.Count(len(d.CannotJudge), "machine"))
 		}
 		p("\n")
 	}
@@ -59,7 +60,7 @@ func Markdown(w io.Writer, scan view.Scan, o Options) error {
 				mdCode(owner(&f.Resource)), mdText(f.Because), mdText(string(f.Fix.Risk)), mdText(string(f.Fix.Undo)))
 		}
 		if more := len(d.Findings) - len(list); more > 0 {
-			p("\nAnd %s.\n", money.Counted(more, "more finding"))
+			p("\nAnd %s.\n", plain.Count(more, "more finding"))
 		}
 		p("\n")
 	}
@@ -67,7 +68,7 @@ func Markdown(w io.Writer, scan view.Scan, o Options) error {
 	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		p("### What these figures do not cover\n\n")
 		if n := len(d.CannotJudge); n > 0 {
-			p("- Cannot judge %s: %s\n", money.Counted(n, "machine"), mdText(commonest(d.CannotJudge)))
+			p("- Cannot judge %s: %s\n", plain.Count(n, "machine"), mdText(commonest(d.CannotJudge)))
 		}
 		if gap != "" {
 			p("- Not known: %s\n", mdText(gap))
@@ -105,11 +106,11 @@ func headline(d *audit) string {
 	case !priced:
 		return "nothing that runs has a price"
 	case !known:
-		return dollars(cost) + " a month, and what is wasted has no price"
+		return cost.Dollars() + " a month, and what is wasted has no price"
 	case waste == 0:
-		return dollars(cost) + " a month, and no waste in what could be judged"
+		return cost.Dollars() + " a month, and no waste in what could be judged"
 	}
-	return dollars(waste) + " a month is wasted, " + percent(d.wasteShare()) + " of what the last " + d.Window.Span() + " cost"
+	return waste.Dollars() + " a month is wasted, " + plain.Share(d.wasteShare(), 0) + " of what the last " + d.Window.Span() + " cost"
 }
 
 var mdSpecial = strings.NewReplacer(
@@ -118,12 +119,12 @@ var mdSpecial = strings.NewReplacer(
 )
 
 // mdText escapes text so that Markdown shows it as it is.
-func mdText(s string) string { return mdSpecial.Replace(plain(s)) }
+func mdText(s string) string { return mdSpecial.Replace(plain.Line(s)) }
 
 // mdCode puts text from outside into a code span, in which no name is a link, a
 // mention or markup. A bar is escaped because tables are cut before spans are.
 func mdCode(s string) string {
-	s = strings.NewReplacer("`", "'", "|", `\|`).Replace(plain(s))
+	s = strings.NewReplacer("`", "'", "|", `\|`).Replace(plain.Line(s))
 	if s == "" || s == none {
 		return s
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Sheet is a small report for people: one sentence, a few figures, a picture, tables,
@@ -28,18 +30,12 @@ type Sheet struct {
 	// Assumptions is what was assumed, Coverage what the data covers, Changes what
 	// would change the answer.
 	Assumptions, Coverage, Changes []string
+	// Color is whether the text is colored.
+	Color bool
 }
 
 // Figure is one number with what it is.
 type Figure struct{ Label, Value, Note string }
-
-// Grid is a table. Cells of columns marked in Right are numbers.
-type Grid struct {
-	Title string
-	Head  []string
-	Right []bool
-	Rows  [][]string
-}
 
 //go:embed sheet.html.tmpl
 var sheetTemplate string
@@ -49,7 +45,7 @@ var sheetStyle string
 
 var sheetPage = template.Must(template.New("sheet").Funcs(template.FuncMap{
 	"right": func(g Grid, i int) bool { return i < len(g.Right) && g.Right[i] },
-	"plain": plain,
+	"plain": plain.Line,
 }).Parse(sheetTemplate))
 
 // HTML writes one self-contained page.
@@ -76,7 +72,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	}
 	var b strings.Builder
 	prose := func(indent, text string) {
-		for i, line := range strings.Split(ansi.Wordwrap(plain(text), max(width-len(indent), 40), ""), "\n") {
+		for i, line := range strings.Split(ansi.Wordwrap(plain.Line(text), max(width-len(indent), 40), ""), "\n") {
 			if i > 0 {
 				b.WriteString(strings.Repeat(" ", len(indent)))
 			} else {
@@ -91,10 +87,10 @@ func (s Sheet) Text(w io.Writer, width int) error {
 		b.WriteString("\n")
 		label := 0
 		for _, f := range s.Figures {
-			label = max(label, wide(plain(f.Label)))
+			label = max(label, wide(plain.Line(f.Label)))
 		}
 		for _, f := range s.Figures {
-			prose("  "+pad(plain(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
+			prose("  "+pad(plain.Line(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
 		}
 	}
 	list := func(name string, lines []string) {
@@ -109,12 +105,12 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	list("because", s.Because)
 	for _, g := range s.Tables {
 		b.WriteString("\n")
-		g.text(&b)
+		g.text(&b, width, newPaint(s.Color))
 	}
 	if len(s.Commands) > 0 {
 		b.WriteString("\n  commands, in order\n")
 		for _, c := range s.Commands {
-			b.WriteString("    " + plain(c) + "\n")
+			b.WriteString("    " + plain.Line(c) + "\n")
 		}
 	}
 	list("assumes", s.Assumptions)
@@ -126,37 +122,6 @@ func (s Sheet) Text(w io.Writer, width int) error {
 
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-wide(s)))
-}
-
-func (g Grid) text(b *strings.Builder) {
-	if g.Title != "" {
-		fmt.Fprintf(b, "  %s\n", plain(g.Title))
-	}
-	rows := append([][]string{g.Head}, g.Rows...)
-	widths := make([]int, len(g.Head))
-	for _, row := range rows {
-		for i := range widths {
-			if i < len(row) {
-				widths[i] = max(widths[i], wide(plain(row[i])))
-			}
-		}
-	}
-	for _, row := range rows {
-		line := ""
-		for i, width := range widths {
-			value := ""
-			if i < len(row) {
-				value = plain(row[i])
-			}
-			space := strings.Repeat(" ", max(0, width-wide(value)))
-			if i < len(g.Right) && g.Right[i] {
-				line += "  " + space + value
-			} else {
-				line += "  " + value + space
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
 }
 
 // Markdown writes the sheet without its picture, for tickets and pull requests.
@@ -198,7 +163,7 @@ func (s Sheet) Markdown(w io.Writer) error {
 	if len(s.Commands) > 0 {
 		b.WriteString("\n```sh\n")
 		for _, c := range s.Commands {
-			b.WriteString(strings.ReplaceAll(plain(c), "```", "") + "\n")
+			b.WriteString(strings.ReplaceAll(plain.Line(c), "```", "") + "\n")
 		}
 		b.WriteString("```\n")
 	}
