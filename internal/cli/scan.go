@@ -8,7 +8,9 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,6 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -97,6 +100,7 @@ type scanFlags struct {
 	all         bool
 	noSave      bool
 	printPolicy bool
+	last        bool
 }
 
 func (a *app) newScan() *cobra.Command {
@@ -116,9 +120,15 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
   curfew scan --cloud onprem --usage gpus.csv   the machines that curfew.yaml lists
   curfew scan --bill focus-2026-11.csv.gz       with transfers and commitments from the bill
   curfew scan --fail-on 500 -o json             in CI: exit code 3 above $500 a month
+  curfew scan --last -o html > audit.html       the kept audit again, without reading the account
   curfew scan --print-iam-policy                the exact read-only permissions it uses`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.scan(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.last {
+				return a.lastScan(f, c.Flags())
+			}
+			return a.scan(c.Context(), f)
+		},
 	}
 	fl := c.Flags()
 	f.add(fl)
@@ -128,6 +138,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
 	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
+	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
 	fl.BoolVar(&f.printPolicy, "print-iam-policy", false, "print the IAM policy with the permissions that scan uses, and do nothing else")
 	return c
 }
@@ -184,8 +195,9 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return daemon.CloudError(err)
 	}
+	f.noSave = !keeps
 	doc := view.NewScan(audit, view.ScanOptions{Version: a.Version, Profile: f.profile})
-	if err := a.render(doc, f); err != nil {
+	if err := a.render(doc, f, 0); err != nil {
 		return err
 	}
 	if keeps {
@@ -201,14 +213,110 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if len(audit.Unposted) > 0 {
 		return unposted(audit, "what was shown is complete")
 	}
+	return scanExit(len(audit.BlindSpots) > 0, limit, audit.Totals.Waste)
+}
+
+// scanExit is the exit code of an audit that was shown.
+func scanExit(partial bool, limit *money.Amount, waste money.Amount) error {
 	switch {
-	case len(audit.BlindSpots) > 0:
+	case partial:
 		return &failure{exit: ExitPartial}
-	case limit != nil && audit.Totals.Waste > *limit:
+	case limit != nil && waste > *limit:
 		return &failure{exit: ExitHeld, code: "waste_over_limit",
-			err: fmt.Errorf("waste of %s a month is over the limit of %s", audit.Totals.Waste.Dollars(), limit.Dollars())}
+			err: fmt.Errorf("waste of %s a month is over the limit of %s", waste.Dollars(), limit.Dollars())}
 	}
 	return nil
+}
+
+// lastScan shows the kept audit of the cloud that the flags name, else the newest.
+func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
+	var reads []string
+	set.Visit(func(fl *pflag.Flag) {
+		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "window", "bill", "no-save", "print-iam-policy"}, fl.Name) {
+			reads = append(reads, "--"+fl.Name)
+		}
+	})
+	if len(reads) > 0 {
+		return usageError("curfew scan --last shows the kept audit and reads nothing: leave out %s", strings.Join(reads, ", "))
+	}
+	if err := errors.Join(oneOf("output", f.output, scanOutputs...), f.checkAudit()); err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	limit, err := failOn(f.failOn, cfg.Scan.FailOn)
+	if err != nil {
+		return err
+	}
+	kept, err := daemon.KeptScans(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	if f.demo || set.Changed("cloud") {
+		kept = slices.DeleteFunc(kept, func(d view.Scan) bool { return d.Cloud != f.cloud })
+	}
+	if len(kept) == 0 {
+		return &failure{exit: ExitError, code: "no_scan", err: fmt.Errorf("there is no kept scan of %s", f.cloud), hint: "run `curfew scan --cloud " + f.cloud + "` first"}
+	}
+	doc := slices.MaxFunc(kept, func(x, y view.Scan) int { return x.FinishedAt.Compare(y.FinishedAt) })
+	f.cloud = doc.Cloud
+	age := max(a.Now().Sub(doc.FinishedAt), time.Second)
+	if slices.Contains([]string{"json", "yaml", "csv"}, f.output) {
+		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud, plain.Duration(age))
+	}
+	if err := a.render(doc, f, age); err != nil {
+		return err
+	}
+	return scanExit(len(doc.BlindSpots) > 0, limit, doc.MonthlyWasteUSD.Or(0))
+}
+
+// again is the command that shows this audit in another form: from what was kept, or with
+// the same flags where nothing was.
+func (a *app) again(f scanFlags) string {
+	words := []string{"curfew scan"}
+	switch {
+	case f.cloud == sim.CloudName:
+		words = append(words, "--demo")
+	case f.cloud != "aws":
+		words = append(words, "--cloud", f.cloud)
+	}
+	if f.noSave {
+		add := func(name string, values ...string) {
+			for _, v := range values {
+				if v != "" {
+					words = append(words, "--"+name, plain.Shell(v))
+				}
+			}
+		}
+		add("regions", strings.Join(f.regions, ","))
+		add("assume-role", f.assumeRoles...)
+		add("profile", f.profile)
+		add("usage", f.usage...)
+		add("map", f.columns)
+		add("step", f.step)
+		add("resource", f.resource)
+		add("window", f.window)
+		add("bill", f.bill)
+		words = append(words, "--no-save")
+	} else {
+		words = append(words, "--last")
+	}
+	return strings.Join(words, " ") + a.globals()
+}
+
+// globals are the flags of every command that the user gave, to follow a suggested
+// command; a database URL may hold a password and is not repeated.
+func (a *app) globals() string {
+	out := ""
+	if a.rt.ConfigFlag != "" {
+		out += " --config " + plain.Shell(a.rt.ConfigFlag)
+	}
+	if a.rt.DataFlag != "" {
+		out += " --data-dir " + plain.Shell(a.rt.DataFlag)
+	}
+	return out
 }
 
 // auditedBill reads the bill that --bill names; nil without one.
@@ -262,8 +370,9 @@ func failOn(flag, configured string) (*money.Amount, error) {
 	return &v, nil
 }
 
-func (a *app) render(doc view.Scan, f scanFlags) error {
-	o := report.Options{Width: a.Width, Color: a.color(), All: f.all}
+// render writes an audit; age is how old a kept one is.
+func (a *app) render(doc view.Scan, f scanFlags, age time.Duration) error {
+	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Again: a.again(f), Globals: a.globals(), Age: age}
 	render := map[string]func(io.Writer, view.Scan, report.Options) error{
 		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown,
 		"json": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },

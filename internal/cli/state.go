@@ -22,18 +22,6 @@ func until(now time.Time, text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a duration such as 24h or 7d nor an RFC 3339 time to come", text)
 }
 
-// when prints a time for people: the clock today, else with its date.
-func (a *app) when(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	t = t.UTC()
-	if t.Sub(a.Now()).Abs() < 20*time.Hour {
-		return t.Format("15:04:05 UTC")
-	}
-	return t.Format("2006-01-02 15:04 UTC")
-}
-
 // first returns the first text that is not empty.
 func first(texts ...string) string { return cmp.Or(texts...) }
 
