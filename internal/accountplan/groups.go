@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Groups says how many machines of each group are needed, in the shape of its JSON.
@@ -142,7 +142,7 @@ func FromLedger(ctx context.Context, s sums, schema string, since, until time.Ti
 		"the dollars are those of the machine hours beyond what is needed, at the price that the ledger charged, scaled to a month; hours without a price, or that no pass saw, are not counted",
 	}}
 	if target < 1 {
-		out.Assumptions = append(out.Assumptions, "at most "+usage.Number(100*target, 1)+" % of the machines that stay work at once")
+		out.Assumptions = append(out.Assumptions, "at most "+plain.Number(100*target, 1)+"% of the machines that stay work at once")
 	}
 	return out, nil
 }

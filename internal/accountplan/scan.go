@@ -71,7 +71,7 @@ func Capacity(r *round.Result, book *price.Book, t finding.Thresholds, target fl
 	out := Fleets{capacity.Schema, target, []Fleet{}, []string{
 		"running machines with purpose inference, of one owner, type and region, serve together; the load is the sum of the p95 utilization of their GPUs",
 		"a fleet of which one machine was not measured is left out; idle machines are not counted",
-		"a fleet at 60 to 80 % stays as it is, unless --headroom is given",
+		"a fleet at 60 to 80% stays as it is, unless --headroom is given",
 		"what runs on machines that go has to fit into the GPU memory of those that stay, with a fifth to spare; in production two stay",
 	}}
 	fleets, err := finding.Fleets(&finding.Account{Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Prices: book}, t)

@@ -147,7 +147,7 @@ func (p Params) check() error {
 	case p.RestartCost < 0 || p.RestartCost > maxSpan:
 		return fmt.Errorf("a restart cost of %s: it must be between 0 and a year", p.RestartCost)
 	case math.IsNaN(p.IdleBelow) || p.IdleBelow < 0 || p.IdleBelow > 100:
-		return fmt.Errorf("idle below %v %%: it must be between 0 and 100", p.IdleBelow)
+		return fmt.Errorf("idle below %v%%: it must be between 0 and 100", p.IdleBelow)
 	case p.Price != nil && *p.Price < 0:
 		return fmt.Errorf("a price of %s an hour is negative", *p.Price)
 	}

@@ -181,7 +181,7 @@ func TestRecordedTrace(t *testing.T) {
 	r := recorded(t, p)
 	for name, want := range map[string]string{"fixed-1m": "56.0", "fixed-5m": "41.0", "fixed-15m": "26.6", "fixed-60m": "10.35", "oracle": "65.2"} {
 		if share := fmt.Sprintf("%.*f", len(want)-3, 100*r.result(t, name).NetSavedShare); share != want {
-			t.Errorf("%s saves %s %%, want %s %%", name, share, want)
+			t.Errorf("%s saves %s%%, want %s%%", name, share, want)
 		}
 	}
 	if five := r.result(t, "fixed-5m"); five.Restarts != 2329 {

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Report is the outcome of a replay, in the shape of its JSON.
@@ -345,7 +344,7 @@ func (r *Result) silence() string {
 		case "deferred":
 			reason = "by the cap " + reason
 		}
-		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, usage.Number(w.Hours, 1), money.Counted(w.Resources, "resource"), reason))
+		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, plain.Number(w.Hours, 1), plain.Count(w.Resources, "resource"), reason))
 	}
 	if why == nil {
 		return r.Name + " never acted."

@@ -137,7 +137,7 @@ func (a *app) verifyAudit(ctx context.Context, cfg config.Config, s *store.Store
 	if output == "json" {
 		return a.printJSON(map[string]any{"schema": "curfew.audit-verified/v1", "entries": end.Entry, "hash": end.Hash, "anchor": anchor})
 	}
-	plain.Fprintf(a.Stdout, "%s, unchanged\n", plural(end.Entry, "entry", "entries"))
+	plain.Fprintf(a.Stdout, "%s, unchanged\n", plain.Count(end.Entry, "entry"))
 	if anchor != nil {
 		plain.Fprintf(a.Stdout, "entry %d is the one that was anchored on %s with %s\n", anchor.Entry, anchor.At.UTC().Format("2006-01-02 15:04 UTC"), anchor.Key)
 	}

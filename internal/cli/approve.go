@@ -12,8 +12,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newApprove() *cobra.Command {
@@ -92,7 +92,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
 	if allow {
-		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, exact(r.Amount), r.AmountUnit(), a.when(r.ExpiresAt), who.Name, who.Proof)
+		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, r.Amount.Exact(), r.AmountUnit(), plain.When(r.ExpiresAt, a.Now()), who.Name, who.Proof)
 	} else {
 		plain.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
 	}
@@ -238,7 +238,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 		plain.Fprintln(a.Stdout, "nothing waits for an approval")
 	}
 	for i, v := range views {
-		plain.Fprintf(a.Stdout, "%s  %s  %s  $%s %s  asked by %s  until %s  %s\n", v.ID, v.State, v.Subject, v.AmountUSD, v.AmountUnit, v.AskedBy, a.when(v.ExpiresAt), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
+		plain.Fprintf(a.Stdout, "%s  %s  %s  %s %s  asked by %s  until %s  %s\n", v.ID, v.State, v.Subject, money.ForPeople(v.AmountUSD), v.AmountUnit, v.AskedBy, plain.When(v.ExpiresAt, a.Now()), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
 		for _, line := range planLines(shown[i]) {
 			plain.Fprintf(a.Stdout, "    %s\n", line)
 		}
@@ -253,9 +253,9 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 	if waits.Asked > 0 {
 		wait := "nobody has decided any"
 		if decided {
-			wait = "half were decided within " + usage.Span(waits.Median)
+			wait = "half were decided within " + plain.Duration(waits.Median)
 		}
-		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plural(int64(waits.Asked), "request", "requests"), waits.Approved, waits.Denied, wait)
+		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plain.Count(waits.Asked, "request"), waits.Approved, waits.Denied, wait)
 	}
 	return nil
 }

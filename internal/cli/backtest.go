@@ -202,5 +202,3 @@ func (f backtestFlags) params() (backtest.Params, error) {
 	}
 	return p, nil
 }
-
-func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

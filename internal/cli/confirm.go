@@ -106,7 +106,7 @@ func (a *app) fuses(ctx context.Context, output string) error {
 		plain.Fprintln(a.Stdout, "no fuse has blown")
 	}
 	for _, f := range all {
-		plain.Fprintf(a.Stdout, "%s   since %s   %d of the %d machines that it selects were due at once\n", f.Name(), a.when(f.At), f.Due, f.Selected)
+		plain.Fprintf(a.Stdout, "%s   since %s   %d of the %d machines that it selects were due at once\n", f.Name(), plain.When(f.At, a.Now()), f.Due, f.Selected)
 	}
 	return nil
 }

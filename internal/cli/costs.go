@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // periodFlags choose a stretch of time.
@@ -182,7 +182,7 @@ func costsSheet(c *costs.Costs) report.Sheet {
 		if compute <= 0 {
 			return ""
 		}
-		return percent(float64(part)/float64(compute)) + " of compute"
+		return plain.Share(float64(part)/float64(compute), 1) + " of compute"
 	}
 	s.Figures = []report.Figure{
 		{Label: "used", Value: dollars(t.Used), Note: share(t.Used)},
@@ -195,7 +195,7 @@ func costsSheet(c *costs.Costs) report.Sheet {
 		if t.AtMost != nil {
 			most = "at most " + dollars(*t.AtMost)
 		}
-		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: usage.Span(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
+		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: plain.Duration(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
 	}
 	g := report.Grid{Head: []string{}, Right: []bool{}}
 	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
@@ -239,7 +239,7 @@ func costsSheet(c *costs.Costs) report.Sheet {
 func costCells(c costs.Cost) []string {
 	unknown := ""
 	if c.UnknownSeconds > 0 {
-		unknown = usage.Span(time.Duration(c.UnknownSeconds) * time.Second)
+		unknown = plain.Duration(time.Duration(c.UnknownSeconds) * time.Second)
 	}
 	return []string{dollars(c.Used), dollars(c.Wasted), dollars(c.CannotJudge), dollars(c.Other), dollars(c.Amount), unknown}
 }

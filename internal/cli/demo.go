@@ -84,7 +84,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		}
 		return a.printJSON(doc)
 	}
-	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, in simulated time\n", plural(int64(len(set.Policies)), "policy", "policies"))
+	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, in simulated time\n", plain.Count(len(set.Policies), "policy"))
 	seen := map[string]bool{}
 	for range demoPasses {
 		people.Sent = 0
@@ -113,7 +113,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 	if err := s.Actions().Entries(ctx, action.Query{}, func(action.Entry) error { entries++; return nil }); err != nil {
 		return err
 	}
-	_, err = plain.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plural(entries, "entry", "entries"))
+	_, err = plain.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plain.Count(entries, "entry"))
 	return err
 }
 
@@ -153,7 +153,7 @@ func (a *app) printDemo(p *round.Result, now time.Time, told int, seen map[strin
 			sum = append(sum, fmt.Sprintf("%d %s", n, r))
 		}
 	}
-	plain.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plural(int64(told), "message was sent", "messages were sent"))
+	plain.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plain.Count(told, "message was sent", "messages were sent"))
 	for _, r := range results {
 		lines := fresh[action.Result(r)]
 		for i, l := range lines {

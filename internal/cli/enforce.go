@@ -355,9 +355,9 @@ func (a *app) printPass(p *round.Result, f enforceFlags) error {
 	if f.enforce {
 		mode = "enforcing; " + a.binding()
 	}
-	plain.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plural(int64(len(p.Resources)), "resource", "resources"), mode)
+	plain.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plain.Count(len(p.Resources), "resource"), mode)
 	if z := p.Frozen(); z != nil {
-		plain.Fprintf(a.Stdout, "  frozen by %s since %s: %s\n", z.By, a.when(z.At), z.Reason)
+		plain.Fprintf(a.Stdout, "  frozen by %s since %s: %s\n", z.By, plain.When(z.At, a.Now()), z.Reason)
 	}
 	lines := p.Lines()
 	slices.SortStableFunc(lines, func(x, y action.Line) int {
@@ -380,7 +380,7 @@ func (a *app) printPass(p *round.Result, f enforceFlags) error {
 		}
 		due := ""
 		if !l.DueAt.IsZero() {
-			due = "at " + a.when(l.DueAt)
+			due = "at " + plain.When(l.DueAt, a.Now())
 		}
 		plain.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Result, l.Verb, name, owner, l.Source, due, oneLine(l.Why))
 	}
@@ -395,7 +395,7 @@ func (a *app) printPass(p *round.Result, f enforceFlags) error {
 	}
 	plain.Fprintln(a.Stdout)
 	if next := p.NextAt(); !next.IsZero() {
-		plain.Fprintf(a.Stdout, "  next: run again at %s\n", a.when(next))
+		plain.Fprintf(a.Stdout, "  next: run again at %s\n", plain.When(next, a.Now()))
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -208,7 +207,7 @@ func (a *app) printFix(s stored, refusals []refusalDoc) {
 		name = r.Name + " (" + r.ID + ")"
 	}
 	owner := strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
-	plain.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], usage.Span(a.Now().Sub(s.scanned)))
+	plain.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], plain.Duration(a.Now().Sub(s.scanned)))
 	line("finding", s.Rule+", step "+fmt.Sprint(s.Step)+", confidence "+string(s.Confidence))
 	line("resource", strings.Join(slices.DeleteFunc([]string{r.Kind, r.Type, name, "account " + r.Account, r.Region}, func(w string) bool { return w == "" }), " "))
 	line("owner", cmp.Or(owner, "not known"))

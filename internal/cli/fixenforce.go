@@ -204,7 +204,7 @@ func (a *app) printOutcome(out *round.Result, missed []lineView, beside []string
 	for _, l := range lines {
 		due := ""
 		if l.DueAt != nil {
-			due = "   not before " + a.when(*l.DueAt)
+			due = "   not before " + plain.When(*l.DueAt, a.Now())
 		}
 		plain.Fprintf(a.Stdout, "%s   %s %s%s\n    %s\n", l.Result, l.Verb, l.Resource, due, oneLine(l.Why))
 		if l.Item != "" {
@@ -218,7 +218,7 @@ func (a *app) printOutcome(out *round.Result, missed []lineView, beside []string
 		plain.Fprintf(a.Stdout, "not seen: %s (%s): %s\n", b.What, b.Why, b.Effect)
 	}
 	if !next.IsZero() {
-		plain.Fprintf(a.Stdout, "next: run the same command again at %s\n", a.when(next))
+		plain.Fprintf(a.Stdout, "next: run the same command again at %s\n", plain.When(next, a.Now()))
 	}
 	return nil
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // gateFlags are the flags of gate.
@@ -394,7 +393,7 @@ func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decide
 	if len(d.Budget) > 0 {
 		g := report.Grid{Title: "budgets", Head: []string{"budget", "until", "amount", "spent", "held", "this", "left after", "state"}, Right: []bool{false, false, true, true, true, true, true, false}}
 		for _, l := range d.Budget {
-			g.Rows = append(g.Rows, []string{l.Budget, l.Window.To.Format(time.DateOnly), exact(l.Amount), exact(l.Used), exact(l.Held), exact(l.Asked), exact(l.LeftAfter), string(l.State)})
+			g.Rows = append(g.Rows, []string{l.Budget, l.Window.To.Format(time.DateOnly), l.Amount.Exact(), l.Used.Exact(), l.Held.Exact(), l.Asked.Exact(), l.LeftAfter.Exact(), string(l.State)})
 		}
 		tables = append(tables, g)
 	}
@@ -412,7 +411,7 @@ func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decide
 			case w.Decision == gate.Held:
 				decision = "ask: approved by " + by
 			}
-			g.Rows = append(g.Rows, []string{w.Kind, w.What, exact(w.P95), decision})
+			g.Rows = append(g.Rows, []string{w.Kind, w.What, w.P95.Exact(), decision})
 		}
 		tables = append(tables, g)
 	}
@@ -484,11 +483,11 @@ func (a *app) gateReport(ctx context.Context, f periodFlags, output string) erro
 		sheet := report.Sheet{Verb: "gate report", Title: "nothing was asked in this time", Picture: r.SVG(), Caption: "Runs that passed at once, that had to ask, and that were refused.",
 			Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 		if known {
-			sheet.Title = fmt.Sprintf("%s of %s had to ask", percent(share), plural(int64(r.Runs), "run", "runs"))
+			sheet.Title = fmt.Sprintf("%s of %s had to ask", plain.Share(share, 1), plain.Count(r.Runs, "run"))
 		}
 		sheet.Figures = []report.Figure{{Label: "asked", Value: fmt.Sprint(r.Asked), Note: fmt.Sprintf("%d wait", r.Waiting)}, {Label: "denied", Value: fmt.Sprint(r.Denied)}}
 		if r.Answered > 0 {
-			sheet.Figures = append(sheet.Figures, report.Figure{Label: "waited", Value: usage.Span(r.WaitP50), Note: "half of them; " + usage.Span(r.WaitP95) + " at most in nineteen of twenty"})
+			sheet.Figures = append(sheet.Figures, report.Figure{Label: "waited", Value: plain.Duration(r.WaitP50), Note: "half of them; " + plain.Duration(r.WaitP95) + " at most in nineteen of twenty"})
 		}
 		return sheet
 	})

@@ -139,13 +139,13 @@ func (p *pullRequest) comment(ctx context.Context, key string, e *estimate.Estim
 	say := github.Report{Key: key, Subject: e.Kind + " " + e.Name, Decision: string(d.Decision), Reasons: d.Reasons,
 		P50: &e.P50, P95: &e.P95, Hourly: &e.Hourly, Unknown: e.Unknown, Assumptions: e.Assumptions, SpecHash: e.SpecHash}
 	for _, l := range e.Lines {
-		say.Lines = append(say.Lines, github.Line{What: l.What, Quantity: l.Quantity + " " + l.Unit, UnitPrice: "$" + l.UnitPrice.String(), P50: l.P50, P95: l.P95, Source: l.Source + " " + l.AsOf})
+		say.Lines = append(say.Lines, github.Line{What: l.What, Quantity: l.Quantity + " " + l.Unit, UnitPrice: l.UnitPrice.Dollars(), P50: l.P50, P95: l.P95, Source: l.Source + " " + l.AsOf})
 	}
 	for _, l := range d.Budget {
 		say.Budgets = append(say.Budgets, github.Budget{Name: l.Budget, Before: l.Amount - l.LeftBefore, After: l.Amount - l.LeftAfter, Amount: l.Amount})
 	}
 	for _, w := range d.WouldPass {
-		say.WouldPass = append(say.WouldPass, w.Kind+": "+w.What+", at most "+exact(w.P95))
+		say.WouldPass = append(say.WouldPass, w.Kind+": "+w.What+", at most "+w.P95.Exact())
 	}
 	if r != nil {
 		say.Plan = planLines(*r)

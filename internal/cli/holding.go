@@ -235,9 +235,9 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 
 // approvalMessage asks somebody to approve a request.
 func approvalMessage(r approval.Request) action.Message {
-	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, exact(r.Amount), r.AmountUnit())}
+	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())}
 	if r.Kind != fixKind {
-		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, exact(r.Amount), r.AmountUnit())
+		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())
 	}
 	m.Plan = append(planLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339), "asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")
 	return m

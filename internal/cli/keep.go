@@ -14,7 +14,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -356,7 +355,7 @@ func (a *app) audit(ctx context.Context, q action.Query, output string) error {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
 	if output == "table" {
-		plain.Fprintf(a.Stdout, "%s\n", plural(n, "entry", "entries"))
+		plain.Fprintf(a.Stdout, "%s\n", plain.Count(n, "entry"))
 	}
 	return nil
 }
@@ -380,13 +379,6 @@ func entryLine(e action.Entry) string {
 		words = append(words, "("+e.Because+")")
 	}
 	return strings.Join(words, "  ")
-}
-
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return money.Thousands(n) + " " + many
 }
 
 // seen is a resource of a kept scan.

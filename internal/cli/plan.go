@@ -42,7 +42,9 @@ func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
 	case "md":
 		return sheet().Markdown(a.Stdout)
 	}
-	return sheet().Text(a.Stdout, a.Width)
+	s := sheet()
+	s.Color = a.color()
+	return s.Text(a.Stdout, a.Width)
 }
 
 // input opens a file of a planner; what ends in .gz is unpacked.

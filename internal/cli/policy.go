@@ -293,7 +293,7 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 		err = a.show(output, doc, func() report.Sheet { return report.PolicyTest(doc) })
 	}
 	if err == nil && doc.Failed > 0 {
-		err = &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plural(int64(doc.Failed), "test", "tests"))}
+		err = &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test"))}
 	}
 	return err
 }

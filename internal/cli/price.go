@@ -17,7 +17,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newPrice() *cobra.Command {
@@ -217,7 +216,7 @@ func hourly(book *price.Book, machine, region string) (onDemand, spot string, fr
 	return onDemand, spot, from
 }
 
-func gib(mib int64) string { return usage.Number(float64(mib)/1024, 1) }
+func gib(mib int64) string { return plain.Number(float64(mib)/1024, 1) }
 
 func date(t time.Time) string {
 	if t.IsZero() {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -278,7 +277,7 @@ func (a *app) printUpdate(f updateFlags, accepted []price.Change, refused []pric
 	return err
 }
 
-func count(n int) string { return money.Thousands(int64(n)) }
+func count(n int) string { return plain.Number(float64(n), 0) }
 
 func updateDoc(f updateFlags, accepted []price.Change, refused []price.Refusal) map[string]any {
 	type change struct {

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newBillReconcile() *cobra.Command {
@@ -78,12 +78,12 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 		r.CoverageNotes = append(r.CoverageNotes, "nothing was imported for this time: curfew bill import PATH")
 	}
 	if late > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, plural(int64(late), "row was", "rows were")+" billed late for days whose own billing period is not imported: they are not compared")
+		r.CoverageNotes = append(r.CoverageNotes, plain.Count(late, "row was", "rows were")+" billed late for days whose own billing period is not imported: they are not compared")
 	}
 	return a.show(f.output, r, func() report.Sheet {
 		sheet := reconcileSheet(r)
 		if post {
-			sheet.Coverage = append(sheet.Coverage, plural(int64(posted), "correction was", "corrections were")+" entered into the ledger")
+			sheet.Coverage = append(sheet.Coverage, plain.Count(posted, "correction was", "corrections were")+" entered into the ledger")
 		}
 		return sheet
 	})
@@ -245,7 +245,7 @@ func reconcilePicture(r *costs.Reconciliation) string {
 		accrued.Values[last] += float64(d.Accrued+d.Reconciled) / float64(money.USD)
 		billed.Values[last] += float64(d.Billed) / float64(money.USD)
 	}
-	return report.Lines("Accrued and billed by day", labels, []report.Series{accrued, billed}, func(v float64) string { return "$" + usage.Number(v, 2) })
+	return report.Lines("Accrued and billed by day", labels, []report.Series{accrued, billed}, func(v float64) string { return "$" + plain.Number(v, 2) })
 }
 
 func reconcileSheet(r *costs.Reconciliation) report.Sheet {

@@ -180,7 +180,7 @@ func (a *app) told(book *price.Book, refused []price.Refusal, name string, err e
 	if err == nil && len(refused) > 0 && !a.warned {
 		a.warned = true
 		r := refused[0]
-		plain.Fprintf(a.Stderr, "curfew: %s of %s not used; the first is %s in %s: %s\n", plural(int64(len(refused)), "price", "prices"), name, r.Entry.Type, r.Entry.Region, r.Reason)
+		plain.Fprintf(a.Stderr, "curfew: %s of %s not used; the first is %s in %s: %s\n", plain.Count(len(refused), "price"), name, r.Entry.Type, r.Entry.Region, r.Reason)
 	}
 	return book, err
 }

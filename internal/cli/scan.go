@@ -397,7 +397,7 @@ func (a *app) warnUnread(ctx context.Context, r recording) error {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	plain.Fprintf(a.Stderr, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", r.format.Name,
-		plural(int64(len(unread)), "column is", "columns are"), plain.Text(strings.Join(names, ", ")))
+		plain.Count(len(unread), "column is", "columns are"), plain.Text(strings.Join(names, ", ")))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -131,7 +132,7 @@ func divide(charged *costs.Costs, all []costs.Shared) (*sharesDoc, error) {
 }
 
 func sharesSheet(d *sharesDoc) report.Sheet {
-	s := report.Sheet{Verb: "costs shares", Title: plural(int64(len(d.Machines)), "machine", "machines") + " divided among workloads", Coverage: d.notes,
+	s := report.Sheet{Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads", Coverage: d.notes,
 		Assumptions: []string{"each share held for the whole of the time"}, Caption: "What each workload costs, and what nobody was allocated."}
 	g := report.Grid{Head: []string{"machine", "workload", "cost", "used", "idle", "cannot judge"}, Right: []bool{false, false, true, true, true, true}}
 	var bars []report.Measure

@@ -15,7 +15,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -143,33 +142,8 @@ func stateFailure(err error) error {
 	return err
 }
 
-// when prints a time for people: the clock today, else with its date.
-func (a *app) when(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	t = t.UTC()
-	if t.Sub(a.Now()).Abs() < 20*time.Hour {
-		return t.Format("15:04:05 UTC")
-	}
-	return t.Format("2006-01-02 15:04 UTC")
-}
-
 // first returns the first text that is not empty.
 func first(texts ...string) string { return cmp.Or(texts...) }
-
-// exact writes an amount to the cent, for what binds.
-func exact(v money.Amount) string {
-	digits, cents, _ := strings.Cut(strings.TrimPrefix(v.Cents(), "-"), ".")
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	sign := ""
-	if v < 0 {
-		sign = "-"
-	}
-	return sign + "$" + digits + "." + cents
-}
 
 // holdEntry records what became of a hold.
 func holdEntry(at time.Time, who, what string, h budget.Hold) action.Entry {
@@ -177,10 +151,10 @@ func holdEntry(at time.Time, who, what string, h budget.Hold) action.Entry {
 	if h.State == budget.Settled {
 		amount = h.Actual
 	}
-	return action.Entry{At: at, Actor: who, What: what, Because: h.Kind + " " + h.Name, Outcome: "hold " + h.ID + " " + string(h.State) + ", " + exact(amount)}
+	return action.Entry{At: at, Actor: who, What: what, Because: h.Kind + " " + h.Name, Outcome: "hold " + h.ID + " " + string(h.State) + ", " + amount.Exact()}
 }
 
 // auditEntry records a decision on a request.
 func auditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
-	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + exact(r.Amount)}
+	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Exact()}
 }

@@ -213,7 +213,7 @@ func (a *app) printTags(out *round.Result, names []string, f tagFlags) error {
 	if f.enforce {
 		mode = "enforcing; " + a.binding()
 	}
-	plain.Fprintf(a.Stdout, "curfew tag   %s, %s, %s\n", strings.Join(out.Accounts, ", "), plural(int64(len(out.Resources)), "resource", "resources"), mode)
+	plain.Fprintf(a.Stdout, "curfew tag   %s, %s, %s\n", strings.Join(out.Accounts, ", "), plain.Count(len(out.Resources), "resource"), mode)
 	resources, tags, without := 0, 0, 0
 	for _, v := range views {
 		title := v.Resource
@@ -247,8 +247,8 @@ func (a *app) printTags(out *round.Result, names []string, f tagFlags) error {
 	for _, b := range out.BlindSpots {
 		plain.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
 	}
-	plain.Fprintf(a.Stdout, "\n  %s on %s; %s without a rule for a required tag\n", plural(int64(tags), "tag", "tags"),
-		plural(int64(resources), "resource", "resources"), plural(int64(without), "resource", "resources"))
+	plain.Fprintf(a.Stdout, "\n  %s on %s; %s without a rule for a required tag\n", plain.Count(tags, "tag"),
+		plain.Count(resources, "resource"), plain.Count(without, "resource"))
 	if !f.enforce && tags > 0 && f.cloud == "aws" {
 		words := []string{"curfew tag"}
 		for _, n := range names {

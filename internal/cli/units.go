@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/metrics"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -275,7 +276,7 @@ func measured(ctx context.Context, client *metrics.Client, u config.Unit, q cost
 }
 
 func unitsSheet(docs []*costs.UnitCosts) report.Sheet {
-	s := report.Sheet{Verb: "costs units", Title: plural(int64(len(docs)), "unit", "units")}
+	s := report.Sheet{Verb: "costs units", Title: plain.Count(len(docs), "unit")}
 	for _, d := range docs {
 		name := d.Unit
 		if d.Per > 1 {
@@ -288,7 +289,7 @@ func unitsSheet(docs []*costs.UnitCosts) report.Sheet {
 				cost = dollars(*c.Amount)
 			}
 			if c.Cost != nil {
-				each = "$" + c.Cost.String()
+				each = c.Cost.Dollars()
 			}
 			if c.AtLeast {
 				cost = "at least " + cost
@@ -297,7 +298,7 @@ func unitsSheet(docs []*costs.UnitCosts) report.Sheet {
 				}
 			}
 			if c.Change != nil {
-				change = fmt.Sprintf("%+.0f %%", *c.Change*100)
+				change = plain.Change(*c.Change)
 			}
 			if d.Target != nil && c.Basis == costs.AllocatedBasis {
 				target = "$" + d.Target.String()
@@ -380,7 +381,7 @@ func figureNote(d *costs.UnitCosts, c costs.UnitCost) string {
 		notes = append(notes, note)
 	}
 	if d.Trend != nil {
-		notes = append(notes, fmt.Sprintf("%+.0f %% since the first period", *d.Trend*100))
+		notes = append(notes, plain.Change(*d.Trend)+" since the first period")
 	}
 	return strings.Join(notes, "; ")
 }

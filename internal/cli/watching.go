@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -130,9 +131,9 @@ func priceWatching(machines, gpus int, every time.Duration) (watching, error) {
 }
 
 func watchingSheet(w watching) report.Sheet {
-	return report.Sheet{Verb: "price watching", Title: fmt.Sprintf("Watching %s with %s each every %s: $%s a month by enforce, $%s by scan",
-		plural(int64(w.Machines), "machine", "machines"), plural(int64(w.GPUs), "GPU", "GPUs"), strings.TrimSuffix(strings.TrimSuffix(w.Every, "0s"), "0m"), w.Enforce, w.Scan),
-		Figures: []report.Figure{{Label: "a pass", Value: "$" + w.PerPass.String(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
+	return report.Sheet{Verb: "price watching", Title: fmt.Sprintf("Watching %s with %s each every %s: %s a month by enforce, %s by scan",
+		plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), strings.TrimSuffix(strings.TrimSuffix(w.Every, "0s"), "0m"), money.ForPeople(w.Enforce), money.ForPeople(w.Scan)),
+		Figures: []report.Figure{{Label: "a pass", Value: w.PerPass.Dollars(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
 			{Label: "passes a day", Value: w.PassesADay}},
 		Assumptions: w.Assumptions}
 }

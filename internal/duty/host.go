@@ -3,6 +3,7 @@ package duty
 import (
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -89,7 +90,7 @@ func (q *question) settle(v *answer, held holds) {
 		if !h.speaks || h.level < h.busy {
 			continue
 		}
-		why := func() string { return fmt.Sprintf("%s MB/s cross its %s", usage.Number(h.level/1e6, 1), h.name) }
+		why := func() string { return fmt.Sprintf("%s MB/s cross its %s", plain.Number(h.level/1e6, 1), h.name) }
 		if held.sure {
 			q.expires = min(q.expires, h.until())
 			q.lasts(v, Starved, func() string { return held.why() + " and " + why() })
@@ -133,7 +134,7 @@ func (q *question) quiet(v *answer, held holds) {
 		}
 		if h := q.host(s); h.speaks && h.level >= h.busy {
 			q.expires = min(q.expires, h.until())
-			q.lasts(v, Held, func() string { return usage.Number(h.level, 0) + " of its " + h.name + " at work" })
+			q.lasts(v, Held, func() string { return plain.Number(h.level, 0) + " of its " + h.name + " at work" })
 			return
 		}
 	}
@@ -169,9 +170,9 @@ func (h *hostReading) tooOld() string { return "the newest sample of its " + h.n
 
 func (h *hostReading) between() string {
 	if h.rate {
-		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", usage.Number(h.level/1e6, 2), h.name)
+		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", plain.Number(h.level/1e6, 2), h.name)
 	}
-	return fmt.Sprintf("its %s reach %s %% and nothing is held: work, or a loop", h.name, usage.Number(h.level, 0))
+	return fmt.Sprintf("its %s reach %s%% and nothing is held: work, or a loop", h.name, plain.Number(h.level, 0))
 }
 
 // host judges a machine without GPUs.
@@ -180,9 +181,9 @@ func (q *question) bareHost(v *answer) {
 	cpu := q.host(usage.CPUUtil)
 	if cpu.speaks && cpu.level >= q.k.t.IdleCPU {
 		q.expires = never
-		q.works(v, &cpu, q.say(func() string { return "CPU reaches " + usage.Number(cpu.level, 1) + " %" }))
+		q.works(v, &cpu, q.say(func() string { return "CPU reaches " + plain.Percent(cpu.level, 1) }))
 	} else {
-		q.still = q.say(func() string { return "CPU under " + usage.Number(q.k.t.IdleCPU, 1) + " %" })
+		q.still = q.say(func() string { return "CPU under " + plain.Percent(q.k.t.IdleCPU, 1) })
 		q.rest, q.expires = q.under(cpu.reading, q.k.t.IdleCPU), never
 		if cpu.meter != nil {
 			q.expires = cpu.until()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -67,7 +68,7 @@ func (j *judge) length() time.Duration { return j.w.To.Sub(j.w.From) }
 func (j *judge) short() bool { return j.length() < j.t.MinWindow }
 
 func (j *judge) shortWhy() string {
-	return fmt.Sprintf("the window of %s is shorter than %s", usage.Span(j.length()), usage.Span(j.t.MinWindow))
+	return fmt.Sprintf("the window of %s is shorter than %s", plain.Duration(j.length()), plain.Duration(j.t.MinWindow))
 }
 
 // accelerated judges a machine with GPUs.
@@ -165,17 +166,17 @@ func (j *judge) hostSays(v Verdict, held []gpu) Verdict {
 	resting := "its GPUs rest"
 	switch {
 	case j.session():
-		return v.held("a session is open, 0 %% compute for %s", usage.Span(v.Lasting))
+		return v.held("a session is open, 0%% compute for %s", plain.Duration(v.Lasting))
 	case peak >= j.t.BusyCPU:
-		return v.busy("%s and its CPUs reach %s %%", resting, usage.Number(peak, 0))
+		return v.busy("%s and its CPUs reach %s%%", resting, plain.Number(peak, 0))
 	case traffic >= j.t.IdleNetwork:
-		return v.busy("%s and %s MB a day cross its network", resting, usage.Number(traffic, 1))
+		return v.busy("%s and %s MB a day cross its network", resting, plain.Number(traffic, 1))
 	case peak >= j.t.IdleCPU:
-		return v.unknown("%s, but its CPUs reach %s %%, which is neither rest nor work", resting, usage.Number(peak, 1))
+		return v.unknown("%s, but its CPUs reach %s%%, which is neither rest nor work", resting, plain.Number(peak, 1))
 	case cpu != nil && !j.known(cpu):
-		return v.unknown("%s, but samples of its CPUs are old or cover %s %% of the window", resting, usage.Number(100*j.w.Coverage(cpu), 0))
+		return v.unknown("%s, but samples of its CPUs are old or cover %s%% of the window", resting, plain.Number(100*j.w.Coverage(cpu), 0))
 	case net != nil && !j.known(net):
-		return v.unknown("%s, but samples of its network are old or cover %s %% of the window", resting, usage.Number(100*j.w.Coverage(net), 0))
+		return v.unknown("%s, but samples of its network are old or cover %s%% of the window", resting, plain.Number(100*j.w.Coverage(net), 0))
 	case len(held) > 0:
 		return v.held("%s", j.heldWhy(held))
 	}
@@ -184,7 +185,7 @@ func (j *judge) hostSays(v Verdict, held []gpu) Verdict {
 			v.Coverage = min(v.Coverage, j.w.Coverage(st))
 		}
 	}
-	v.State, v.Why = Idle, "0 % compute and nothing held for "+usage.Span(v.Lasting)
+	v.State, v.Why = Idle, "0% compute and nothing held for "+plain.Duration(v.Lasting)
 	return v
 }
 
@@ -202,23 +203,23 @@ func (j *judge) host() Verdict {
 	switch {
 	case cpu != nil && cpu.Max >= j.t.IdleCPU && (j.known(cpu) || j.recent(cpu)):
 		v.Coverage = j.w.Coverage(cpu)
-		return v.busy("CPU reaches %s %%", usage.Number(cpu.Max, 1))
+		return v.busy("CPU reaches %s%%", plain.Number(cpu.Max, 1))
 	case traffic >= j.t.IdleNetwork && j.known(net):
 		v.Coverage = j.w.Coverage(net)
-		return v.busy("%s MB a day cross its network", usage.Number(traffic, 1))
+		return v.busy("%s MB a day cross its network", plain.Number(traffic, 1))
 	case !j.known(cpu):
-		return v.unknown("samples of its CPU are old or cover %s %% of the window", usage.Number(100*j.w.Coverage(cpu), 0))
+		return v.unknown("samples of its CPU are old or cover %s%% of the window", plain.Number(100*j.w.Coverage(cpu), 0))
 	case !j.known(net):
-		return v.unknown("samples of its network are old or cover %s %% of the window", usage.Number(100*j.w.Coverage(net), 0))
+		return v.unknown("samples of its network are old or cover %s%% of the window", plain.Number(100*j.w.Coverage(net), 0))
 	case j.short():
 		return v.unknown("%s", j.shortWhy())
 	}
 	v.Lasting = j.w.Quiet(cpu)
 	if j.session() {
-		return v.held("a session is open, CPU under %s %% for %s", usage.Number(j.t.IdleCPU, 0), usage.Span(v.Lasting))
+		return v.held("a session is open, CPU under %s%% for %s", plain.Number(j.t.IdleCPU, 0), plain.Duration(v.Lasting))
 	}
 	v.State = Idle
-	v.Why = fmt.Sprintf("CPU peak %s %% and %s MB a day for %s", usage.Number(cpu.Max, 1), usage.Number(traffic, 1), usage.Span(v.Lasting))
+	v.Why = fmt.Sprintf("CPU peak %s%% and %s MB a day for %s", plain.Number(cpu.Max, 1), plain.Number(traffic, 1), plain.Duration(v.Lasting))
 	return v
 }
 
@@ -241,7 +242,7 @@ func (j *judge) streams() (why string, ok bool) {
 			continue
 		}
 		if mean := st.Sum / j.w.Covered(st).Seconds(); mean >= h.busy {
-			return fmt.Sprintf("%s MB/s cross its %s", usage.Number(mean/1e6, 1), h.name), true
+			return fmt.Sprintf("%s MB/s cross its %s", plain.Number(mean/1e6, 1), h.name), true
 		}
 	}
 	return "", false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -319,7 +320,7 @@ func (q *question) say(words func() string) string {
 
 // accelerated judges a machine with GPUs, of which some names were measured.
 func (q *question) accelerated(v *answer, names int) {
-	q.still = "0 % compute"
+	q.still = "0% compute"
 	var g gathered
 	q.gather(&g)
 	// A series of the whole machine is one more witness that something computes, and
@@ -427,13 +428,13 @@ func (q *question) lasts(v *answer, s State, why func() string) {
 		return
 	case v.Coverage < q.k.t.MinCoverage:
 		v.unknown(q.say(func() string {
-			return "samples cover " + usage.Number(100*v.Coverage, 0) + " % of the time since it rests"
+			return "samples cover " + plain.Percent(100*v.Coverage, 0) + " of the time since it rests"
 		}))
 		return
 	}
 	v.lasts(q, q.rest, q.expires)
 	v.State = s
-	v.Why = q.say(func() string { return why() + ", " + q.still + " for " + usage.Span(v.Lasting) })
+	v.Why = q.say(func() string { return why() + ", " + q.still + " for " + plain.Duration(v.Lasting) })
 }
 
 // lasts sets how long the state has lasted, and until when it holds.
@@ -466,7 +467,7 @@ func (q *question) warming(v *answer) {
 	q.soon(end + 1)
 	v.State, v.Lasting, v.since, v.until, v.expires = Warming, 0, never, end, end
 	if q.words {
-		age := usage.Span(time.Duration(q.now - q.launched))
+		age := plain.Duration(time.Duration(q.now - q.launched))
 		v.Why = "it was launched " + age + " ago"
 		v.Evidence = append(v.Evidence, usage.Fact("age", age, "inventory"))
 	}

@@ -313,7 +313,7 @@ func (k *Tracker) At(now time.Time, m Machine) Verdict { return k.ask(now, m, fa
 // starved when a process or memory holds a GPU, and busy when none does. A GPU that
 // is held, a session with input or a notebook kernel that executes make it held. A
 // CPU that works with nothing held, or traffic that is neither rest nor work, make it
-// unknown. Else it is idle. A utilization of 100 % without a process and without
+// unknown. Else it is idle. A utilization of 100% without a process and without
 // memory is unknown: the meter may be latched. In the time after its launch
 // ([Thresholds.WarmUp]) a machine that does not compute is warming, whatever else is
 // known.

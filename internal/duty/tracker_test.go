@@ -184,7 +184,7 @@ func TestFallingMemory(t *testing.T) {
 			held := (12 - float64(i)/50) * gib
 			s.Add("0", usage.MemUsed, usage.Point{Time: p.Time, Mean: held, Max: held})
 		}
-		// 5 % of 80 GiB are held for the last time in minute 400.
+		// 5% of 80 GiB are held for the last time in minute 400.
 		if v := k.At(gpuAt(599, 0).Time, m); v.State != Idle || !v.Since.Equal(gpuAt(401, 0).Time) {
 			t.Errorf("%s: %s since %s, want idle since minute 401", name, v.State, v.Since)
 		}

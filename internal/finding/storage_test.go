@@ -155,8 +155,8 @@ func TestTenTerabytesToArchive(t *testing.T) {
 		t.Errorf("saves %+v; want about 190", got.Savings)
 	}
 	for signal, want := range map[string]string{
-		"to_archive":           "10 TiB in 10000 objects",
-		"small_objects_stay":   "100 MiB in 2000 objects",
+		"to_archive":           "10 TiB in 10,000 objects",
+		"small_objects_stay":   "100 MiB in 2,000 objects",
 		"transition_fees_usd":  "0.30",
 		"months_to_repay_fees": "0",
 		"least_days_GLACIER":   "90",
@@ -165,7 +165,7 @@ func TestTenTerabytesToArchive(t *testing.T) {
 			t.Errorf("evidence %s is %q, want %q", signal, v, want)
 		}
 	}
-	for _, word := range []string{"once", "bills at least 90 days", "reading it back", "2000 objects under 128 KiB do not move"} {
+	for _, word := range []string{"once", "bills at least 90 days", "reading it back", "2,000 objects under 128 KiB do not move"} {
 		if !strings.Contains(got.Fix.Note, word) {
 			t.Errorf("note %q lacks %q", got.Fix.Note, word)
 		}

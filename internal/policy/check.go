@@ -105,7 +105,7 @@ var checks = []struct {
 			return ""
 		}
 		d := DefaultLimits()
-		return fmt.Sprintf("it enforces without limits of its own; where it has none %d an hour, %.0f %% and %s an hour apply",
+		return fmt.Sprintf("it enforces without limits of its own; where it has none %d an hour, %.0f%% and %s an hour apply",
 			d.PerHour, 100*d.Share, d.DollarsPerHour.Dollars())
 	}},
 	{"ungoverned", func(p *Policy, g Governance) string {

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"html"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	numbers "github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -25,7 +24,7 @@ const (
 
 // Backtest shows a replay. next are the commands to go on with.
 func Backtest(doc view.Backtest, next []string) Sheet {
-	s := Sheet{Verb: "backtest", Title: "Nothing was replayed", Commands: next}
+	s := Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next}
 	rule := doc.Headline()
 	if rule == nil {
 		return s
@@ -33,7 +32,7 @@ func Backtest(doc view.Backtest, next []string) Sheet {
 	foresight := doc.Named(backtest.PerfectForesight)
 	s.Title = replayHeadline(rule)
 	s.Figures = backtestFigures(rule, foresight)
-	s.Picture = backtestPictures(&doc, rule)
+	s.Pictures = backtestPictures(&doc, rule)
 	s.Tables = append(s.Tables, rulesGrid(&doc))
 	for i := range doc.Results {
 		if g, any := whyNotGrid(&doc.Results[i]); any {
@@ -43,12 +42,12 @@ func Backtest(doc view.Backtest, next []string) Sheet {
 	t := doc.Trace
 	floor := "at 0% GPU utilization"
 	if t.IdleBelowPct > 0 {
-		floor = "under " + numbers.Percent(t.IdleBelowPct, 2) + " GPU utilization"
+		floor = "under " + plain.Percent(t.IdleBelowPct, 2) + " GPU utilization"
 	}
 	priced := fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give --price.", t.Unpriced, t.Resources)
 	switch {
 	case t.PriceUSD != nil:
-		priced = "A resource costs $" + *t.PriceUSD + " an hour."
+		priced = "A resource costs " + money.ForPeople(*t.PriceUSD) + " an hour."
 	case doc.Priced():
 		priced = "A machine costs the on-demand price of its type in us-east-1."
 	}
@@ -57,11 +56,11 @@ func Backtest(doc view.Backtest, next []string) Sheet {
 		"A restart costs " + spanText(t.RestartCostSeconds) + " of the resource. It is charged where work comes back to a released resource.",
 		priced,
 	}, doc.Notes...)
-	s.Coverage = []string{fmt.Sprintf("%s, %s of %s from %s to %s, %s.", numbers.Count(t.Resources, "resource"), numbers.Count(t.Samples, "sample"),
-		spanText(t.StepSeconds), numbers.Time(t.First), numbers.Time(t.Last), numbers.Count(t.IdlePeriods, "idle period"))}
+	s.Coverage = []string{fmt.Sprintf("%s, %s of %s from %s to %s, %s.", plain.Count(t.Resources, "resource"), plain.Count(t.Samples, "sample"),
+		spanText(t.StepSeconds), plain.Time(t.First), plain.Time(t.Last), plain.Count(t.IdlePeriods, "idle period"))}
 	if all := rule.ResourceHours + rule.UnknownHours; all > 0 && rule.UnknownHours > 0 {
 		s.Coverage = append(s.Coverage, fmt.Sprintf("Samples cover %s of the time. The other %s are unknown: they end idle periods and are in no figure.",
-			numbers.Share(rule.ResourceHours/all, 1), hoursText(rule.UnknownHours)))
+			plain.Share(rule.ResourceHours/all, 1), hoursText(rule.UnknownHours)))
 	}
 	return s
 }
@@ -77,33 +76,33 @@ func replayHeadline(r *backtest.Result) string {
 	saved := hoursText(r.NetSavedHours) + " saved"
 	switch {
 	case r.SavedUSD != nil && r.NetSavedHours < 0:
-		saved = usdText(r.SavedUSD, -1) + " lost"
+		saved = (-usdValue(r.SavedUSD)).Dollars() + " lost"
 	case r.SavedUSD != nil:
-		saved = usdText(r.SavedUSD, 1) + " saved"
+		saved = usdText(r.SavedUSD) + " saved"
 	case r.NetSavedHours < 0:
 		saved = hoursText(-r.NetSavedHours) + " lost"
 	}
-	return fmt.Sprintf("%s would have released %s of %s: %s, %s", r.Name, numbers.Share(r.ReleasedHours/r.ResourceHours, 0), hoursText(r.ResourceHours),
-		saved, numbers.Count(r.Restarts, "restart"))
+	return fmt.Sprintf("%s would have released %s of %s: %s, %s", r.Name, plain.Share(r.ReleasedHours/r.ResourceHours, 0), hoursText(r.ResourceHours),
+		saved, plain.Count(r.Restarts, "restart"))
 }
 
 func backtestFigures(r, foresight *backtest.Result) []Figure {
 	idle := Figure{"idle machine-hours", hoursNumber(r.IdleHours), "of " + hoursNumber(r.ResourceHours) + " measured"}
 	if r.CostUSD != nil {
-		idle.Note += ", which cost " + usdText(r.CostUSD, 1)
+		idle.Note += ", which cost " + usdText(r.CostUSD)
 	}
 	saved := Figure{"saved, net of restarts", hoursText(r.NetSavedHours), fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
 	if r.SavedUSD != nil {
-		saved.Value, saved.Note = usdText(r.SavedUSD, 1), hoursShort(r.NetSavedHours)+": "+saved.Note
+		saved.Value, saved.Note = usdText(r.SavedUSD), hoursShort(r.NetSavedHours)+": "+saved.Note
 	}
-	out := []Figure{idle, saved, {"restarts", numbers.Number(float64(r.Restarts), 0), fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", numbers.Number(float64(r.Interrupted), 0))}}
+	out := []Figure{idle, saved, {"restarts", plain.Number(float64(r.Restarts), 0), fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
 	if foresight == nil {
 		return out
 	}
 	share := Figure{"share of perfect foresight", "unknown", "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
 	switch {
 	case r.OfForesight != nil:
-		share.Value = numbers.Share(*r.OfForesight, 0)
+		share.Value = plain.Share(*r.OfForesight, 0)
 	case r.OfForesightWhy != "":
 		share.Note = r.OfForesightWhy
 	}
@@ -124,11 +123,11 @@ func rulesGrid(doc *view.Backtest) Grid {
 		}
 		of := "-"
 		if r.OfForesight != nil {
-			of = numbers.Share(*r.OfForesight, 1)
+			of = plain.Share(*r.OfForesight, 1)
 		}
-		row := []string{name, hoursShort(r.ReleasedHours), numbers.Number(float64(r.Restarts), 0), hoursShort(r.NetSavedHours), numbers.Share(r.NetSavedShare, 1), of}
+		row := []string{name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), hoursShort(r.NetSavedHours), plain.Share(r.NetSavedShare, 1), of}
 		if doc.Priced() {
-			row = append(row, usdText(r.SavedUSD, 1))
+			row = append(row, usdText(r.SavedUSD))
 		}
 		g.Rows = append(g.Rows, row)
 	}
@@ -145,12 +144,12 @@ func ruleName(name string) string {
 
 // whyNotGrid is why a policy did nothing, and for how long.
 func whyNotGrid(r *backtest.Result) (Grid, bool) {
-	g := Grid{Title: "Why " + r.Name + " did nothing", Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}}
+	g := Grid{Title: "Why " + r.Name + " did nothing", Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
 	for _, n := range r.WhyNot[:min(len(r.WhyNot), maxReasons)] {
-		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), numbers.Number(float64(n.Resources), 0), n.Reason})
+		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason})
 	}
 	if more := len(r.WhyNot) - maxReasons; more > 0 {
-		g.Rows = append(g.Rows, []string{"", "", "", "and " + numbers.Count(more, "other reason")})
+		g.Rows = append(g.Rows, []string{"", "", "", "and " + plain.Count(more, "other reason")})
 	}
 	return g, len(g.Rows) > 0
 }
@@ -159,10 +158,10 @@ func whyNotGrid(r *backtest.Result) (Grid, bool) {
 func Tune(doc view.Tune, next []string) Sheet {
 	saved := hoursText(doc.Tested.NetSavedHours)
 	if doc.Tested.SavedUSD != nil {
-		saved = usdText(doc.Tested.SavedUSD, 1)
+		saved = usdText(doc.Tested.SavedUSD)
 	}
-	s := Sheet{Verb: "policy tune", Commands: next,
-		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved, numbers.Share(doc.Tested.NetSavedShare, 1), numbers.Count(doc.Trace.Resources, "resource")),
+	s := Sheet{Verb: "policy tune", Next: next,
+		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved, plain.Share(doc.Tested.NetSavedShare, 1), plain.Count(doc.Trace.Resources, "resource")),
 		Figures: []Figure{
 			{"learned waits", hoursText(doc.Tested.NetSavedHours), "tested on idle periods after the history they were learned from"},
 			{"waiting one restart cost", hoursText(doc.BreakEven.NetSavedHours), "without any history"},
@@ -174,8 +173,8 @@ func Tune(doc view.Tune, next []string) Sheet {
 		if c.Kind == "" {
 			name = "all together"
 		}
-		g.Rows = append(g.Rows, []string{name, spanText(c.WaitSeconds), c.Basis, numbers.Number(float64(c.IdlePeriods), 0), numbers.Number(float64(c.EndedByWork), 0),
-			hoursShort(c.Tested.NetSavedHours), numbers.Share(c.Tested.NetSavedShare, 1)})
+		g.Rows = append(g.Rows, []string{name, spanText(c.WaitSeconds), c.Basis, plain.Number(float64(c.IdlePeriods), 0), plain.Number(float64(c.EndedByWork), 0),
+			hoursShort(c.Tested.NetSavedHours), plain.Share(c.Tested.NetSavedShare, 1)})
 		if c.Why != "" {
 			s.Because = append(s.Because, name+" gets no policy: "+c.Why+".")
 		}
@@ -183,24 +182,18 @@ func Tune(doc view.Tune, next []string) Sheet {
 	s.Tables = []Grid{g}
 	s.Assumptions = []string{"A restart costs " + spanText(doc.Trace.RestartCostSeconds) + " of the resource.",
 		"A class or the fleet decides by its own history from 30 idle periods on. Before, the wait is one restart cost (break-even)."}
-	s.Coverage = []string{fmt.Sprintf("%s, %s, %s from %s to %s.", numbers.Count(doc.Trace.Resources, "resource"), numbers.Count(doc.Trace.IdlePeriods, "idle period"),
-		numbers.Count(doc.Trace.Samples, "sample"), numbers.Time(doc.Trace.First), numbers.Time(doc.Trace.Last))}
+	s.Coverage = []string{fmt.Sprintf("%s, %s, %s from %s to %s.", plain.Count(doc.Trace.Resources, "resource"), plain.Count(doc.Trace.IdlePeriods, "idle period"),
+		plain.Count(doc.Trace.Samples, "sample"), plain.Time(doc.Trace.First), plain.Time(doc.Trace.Last))}
 	return s
 }
 
-// backtestPictures are the charts of a replay, each under its heading.
-func backtestPictures(doc *view.Backtest, rule *backtest.Result) string {
-	var b strings.Builder
-	for _, p := range []struct{ title, note, svg string }{
-		{"When " + rule.Name + " would have released what", "The resources with the largest savings come first.", timelineChart(doc.Timeline)},
-		{"Savings against restarts", "Higher saves more, further left restarts less often. Each point is a rule of the table.", savingsChart(doc)},
-		{"Savings by team and user", "The largest savings come first.", ownersChart(doc, rule.Name)},
-	} {
-		if p.svg != "" {
-			fmt.Fprintf(&b, "<h2>%s</h2>\n%s<p>%s</p>\n", html.EscapeString(numbers.Line(p.title)), p.svg, html.EscapeString(p.note))
-		}
-	}
-	return b.String()
+// backtestPictures are the charts of a replay.
+func backtestPictures(doc *view.Backtest, rule *backtest.Result) []Picture {
+	return slices.DeleteFunc([]Picture{
+		{"When " + rule.Name + " would have released resources", timelineChart(doc.Timeline), "The resources with the largest savings come first."},
+		{"Savings against restarts", savingsChart(doc), "Higher saves more, further left restarts less often. Each point is a rule of the table."},
+		{"Savings by team and user", ownersChart(doc, rule.Name), "The largest savings come first."},
+	}, func(p Picture) bool { return p.SVG == "" })
 }
 
 // stateColors are the colors of the states of a timeline; unknown has none.
@@ -253,7 +246,7 @@ func savingsChart(doc *view.Backtest) string {
 		return ""
 	}
 	c := chart.Lines{Title: "Net savings of every rule against its restarts",
-		X: chart.Axis{Label: "restarts over the trace", Format: func(v float64) string { return numbers.Number(v, 0) }},
+		X: chart.Axis{Label: "restarts over the trace", Format: func(v float64) string { return plain.Number(v, 0) }},
 		Y: chart.Axis{Label: "share of all resource hours saved, net of restarts", Format: chart.Percent}}
 	var most int64
 	best := 0.0
@@ -313,16 +306,16 @@ func ownersChart(doc *view.Backtest, rule string) string {
 		return cmp.Or(cmp.Compare(usdValue(b.SavedUSD), usdValue(a.SavedUSD)), cmp.Compare(b.NetSavedHours, a.NetSavedHours))
 	})
 	c := chart.Bars{Title: "Hours of each team and user that " + rule + " would have released", Ordered: true, Parts: []string{"released", "idle and kept", "working"},
-		Colors: []chart.Color{chart.Blue, chart.Orange, chart.Gray}, Axis: chart.Axis{Label: "resource hours", Format: func(v float64) string { return numbers.Number(v, 0) }}}
+		Colors: []chart.Color{chart.Blue, chart.Orange, chart.Gray}, Axis: chart.Axis{Label: "resource hours", Format: func(v float64) string { return plain.Number(v, 0) }}}
 	for _, o := range owned[:min(len(owned), ownersDrawn)] {
 		idle := max(0, o.IdleHours-o.ReleasedHours)
 		note := "nothing saved"
 		if o.ReleasedHours > 0 {
 			saved := hoursShort(o.NetSavedHours)
 			if o.SavedUSD != nil {
-				saved = usdText(o.SavedUSD, 1)
+				saved = usdText(o.SavedUSD)
 			}
-			note = saved + " saved, " + numbers.Count(o.Restarts, "restart")
+			note = saved + " saved, " + plain.Count(o.Restarts, "restart")
 		}
 		c.Rows = append(c.Rows, chart.Bar{Label: cmp.Or(strings.Trim(o.Team+" / "+o.User, " /"), "unallocated"),
 			Parts: []float64{o.ReleasedHours, idle, max(0, o.ResourceHours-idle-o.ReleasedHours)}, Note: note})
@@ -341,7 +334,7 @@ func hoursNumber(h float64) string {
 	if h < 100 && h > -100 {
 		digits = 1
 	}
-	return numbers.Number(h, digits)
+	return plain.Number(h, digits)
 }
 
 // usdValue is an amount of a document; unknown is 0.
@@ -356,17 +349,13 @@ func usdValue(usd *string) money.Amount {
 	return v
 }
 
-// usdText prints dollars of a document, times a sign; nil is unknown.
-func usdText(usd *string, sign int64) string {
+// usdText prints dollars of a document; nil is unknown.
+func usdText(usd *string) string {
 	if usd == nil {
 		return "unknown"
 	}
-	v, err := money.ParseAmount(*usd)
-	if err != nil {
-		return *usd
-	}
-	return money.Amount(sign * int64(v)).Dollars()
+	return money.ForPeople(*usd)
 }
 
 // spanText prints a span of a document.
-func spanText(s float64) string { return numbers.Duration(time.Duration(s * float64(time.Second))) }
+func spanText(s float64) string { return plain.Duration(time.Duration(s * float64(time.Second))) }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/money"
-	numbers "github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report/chart/charttest"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -85,9 +85,9 @@ func TestBacktest(t *testing.T) {
 	html := rendered(t, r)
 	want := r.Results[0]
 	for _, text := range []string{
-		fmt.Sprintf("idle-machines would have released %s of 90 machine-hours: %s saved, %d restarts", numbers.Share(want.ReleasedHours/want.ResourceHours, 0), usdText(want.SavedUSD, 1), want.Restarts),
-		"When idle-machines would have released what", "Savings against restarts", "Savings by team and user", "vision / ana", "unallocated", "perfect foresight",
-		"A restart costs 3m of the resource", "A resource costs $12.00 an hour", "Every warning is accepted at once", "curfew next",
+		fmt.Sprintf("idle-machines would have released %s of 90 machine-hours: %s saved, %d restarts", plain.Share(want.ReleasedHours/want.ResourceHours, 0), usdText(want.SavedUSD), want.Restarts),
+		"When idle-machines would have released resources", "Savings against restarts", "Savings by team and user", "vision / ana", "unallocated", "perfect foresight",
+		"A restart costs 3m of the resource", "A resource costs $12 an hour", "Every warning is accepted at once", "curfew next",
 	} {
 		if !strings.Contains(html, text) {
 			t.Errorf("the page lacks %q", text)

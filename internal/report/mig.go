@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 )
 
@@ -42,7 +42,7 @@ func migPicture(r mig.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" font-size="13">`,
 		migLabel+max(width, 4)*migSlice+migGap, height)
-	fmt.Fprintf(&b, "\n<title>MIG instances on %s</title>\n", money.Counted(r.GPUsUsed, "GPU"))
+	fmt.Fprintf(&b, "\n<title>MIG instances on %s</title>\n", plain.Count(r.GPUsUsed, "GPU"))
 	for i, g := range rows {
 		y := migGap + i*(migRow+migGap)
 		name := "GPU " + spans(ids[i])
@@ -58,7 +58,7 @@ func migPicture(r mig.Report) string {
 	}
 	switch {
 	case hidden > 0:
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">and %s more</text>`+"\n", migGap, height-migGap, money.Counted(hidden, "row"))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">and %s more</text>`+"\n", migGap, height-migGap, plain.Count(hidden, "row"))
 	case len(rows) == 0:
 		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">no GPU is used</text>`+"\n", migGap, height-migGap)
 	}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	numbers "github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // PolicyCheck shows the warnings about policies, and what they could act on. next are the
 // commands to go on with.
 func PolicyCheck(doc view.PolicyCheck, next []string) Sheet {
-	s := Sheet{Verb: "policy check", Title: policyCheckTitle(doc), Commands: next}
+	s := Sheet{Verb: "policy check", Title: policyCheckTitle(doc), Next: next}
 	if len(doc.Warnings) > 0 {
 		g := Grid{Title: "Warnings", Head: []string{"policy", "warning", "where"}}
 		for _, w := range doc.Warnings {
@@ -34,11 +34,11 @@ func PolicyCheck(doc view.PolicyCheck, next []string) Sheet {
 }
 
 func policyCheckTitle(doc view.PolicyCheck) string {
-	return numbers.Count(doc.Policies, "policy is", "policies are") + " valid, " + numbers.Count(len(doc.Warnings), "warning")
+	return plain.Count(doc.Policies, "policy is", "policies are") + " valid, " + plain.Count(len(doc.Warnings), "warning")
 }
 
 func againstText(r *view.PolicyReach) string {
-	return fmt.Sprintf("The scan of %s at %s, %s.", r.Cloud, numbers.Time(r.At), numbers.Count(r.Resources, "resource"))
+	return fmt.Sprintf("The scan of %s at %s, %s.", r.Cloud, plain.Time(r.At), plain.Count(r.Resources, "resource"))
 }
 
 // reachGrid is what policies could act on in a kept scan.
@@ -52,7 +52,7 @@ func reachGrid(r *view.PolicyReach) (Grid, bool) {
 		for _, rule := range slices.Sorted(maps.Keys(n.Refused)) {
 			refused = append(refused, fmt.Sprintf("%s %d", rule, n.Refused[rule]))
 		}
-		g.Rows = append(g.Rows, []string{n.Policy, numbers.Number(float64(n.Selected), 0), numbers.Number(float64(n.CouldAct), 0), numbers.Number(float64(n.Unknown), 0), strings.Join(refused, ", ")})
+		g.Rows = append(g.Rows, []string{n.Policy, plain.Number(float64(n.Selected), 0), plain.Number(float64(n.CouldAct), 0), plain.Number(float64(n.Unknown), 0), strings.Join(refused, ", ")})
 	}
 	return g, true
 }
@@ -75,7 +75,7 @@ func PolicyTest(doc view.PolicyTest) Sheet {
 	s := Sheet{Verb: "policy test", Title: policyTestTitle(doc)}
 	cases := slices.Clone(doc.Cases)
 	slices.SortStableFunc(cases, func(a, b view.PolicyCase) int { return cmp.Compare(passedLast(a), passedLast(b)) })
-	g := Grid{Head: []string{"result", "case", "where"}}
+	g := Grid{Title: "Cases", Head: []string{"result", "case", "where"}, States: []bool{true}}
 	for _, c := range cases {
 		result := "ok"
 		if !c.Passed {
@@ -98,7 +98,7 @@ func passedLast(c view.PolicyCase) int {
 }
 
 func policyTestTitle(doc view.PolicyTest) string {
-	return fmt.Sprintf("%s, %d failed", numbers.Count(len(doc.Cases), "case"), doc.Failed)
+	return fmt.Sprintf("%s, %d failed", plain.Count(len(doc.Cases), "case"), doc.Failed)
 }
 
 // PolicyTestText writes a line for each case, for a terminal of a width in columns; 0 is no
@@ -130,7 +130,7 @@ func PolicyExplain(doc view.PolicyExplain) Sheet {
 		return cmp.Compare(slices.Index(order, a.Answer), slices.Index(order, b.Answer))
 	})
 	for _, p := range policies {
-		g := Grid{Title: p.Policy + ": " + answerText(p), Head: []string{"part", "answer", "condition", "because"}}
+		g := Grid{Title: p.Policy + ": " + answerText(p), Head: []string{"part", "answer", "condition", "because"}, States: []bool{false, true}}
 		for _, part := range p.Parts {
 			g.Rows = append(g.Rows, []string{part.Name, part.Answer, part.Text, part.Why})
 		}
@@ -165,7 +165,7 @@ func explainTitle(doc view.PolicyExplain) string {
 	for _, p := range doc.Policies {
 		counts[p.Answer]++
 	}
-	out := fmt.Sprintf("%s: %d of %s match", doc.Name, counts["true"], numbers.Count(len(doc.Policies), "policy", "policies"))
+	out := fmt.Sprintf("%s: %d of %s match", doc.Name, counts["true"], plain.Count(len(doc.Policies), "policy", "policies"))
 	if n := counts["unknown"]; n > 0 {
 		out += fmt.Sprintf(", %d unknown", n)
 	}
@@ -176,20 +176,20 @@ func dutyText(d *view.ExplainedDuty) string {
 	if d.LastingSeconds == 0 {
 		return d.State
 	}
-	return d.State + " for " + numbers.Duration(d.Lasting())
+	return d.State + " for " + plain.Duration(d.Lasting())
 }
 
 func answerText(p view.ExplainedPolicy) string {
 	if p.Next == nil {
 		return p.Answer
 	}
-	return p.Answer + ", may change at " + numbers.Time(*p.Next)
+	return p.Answer + ", may change at " + plain.Time(*p.Next)
 }
 
 // hanging makes a text one line and breaks it at the width of a terminal. The text begins at
 // a column; the lines that follow are indented.
 func hanging(s string, width, column, indent int) string {
-	s = numbers.Line(s)
+	s = plain.Line(s)
 	if width <= 0 {
 		return s
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // ParseManifest reads manifests of Kubernetes, one or several documents in a file: each
@@ -145,7 +145,7 @@ func (w *workload) job(meta, body ast.Node) (*Spec, error) {
 		s.begunAgain("activeDeadlineSeconds of the Job")
 	}
 	if rounds > 1 && limit == 0 {
-		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+money.Counted(completions, "pod")+" run "+money.Counted(atOnce, "pod")+" at a time")
+		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+plain.Count(completions, "pod")+" run "+plain.Count(atOnce, "pod")+" at a time")
 	}
 	return s, nil
 }
@@ -153,7 +153,7 @@ func (w *workload) job(meta, body ast.Node) (*Spec, error) {
 // begunAgain notes that only each try has a bound, and what would bound all of them.
 func (s *Spec) begunAgain(bound string) {
 	if s.Retries.Errors > 0 {
-		s.Unknown = append(s.Unknown, "how often it is begun again: "+money.Counted(s.Retries.Errors, "more time")+" at most, each for as long; "+bound+" would bound all")
+		s.Unknown = append(s.Unknown, "how often it is begun again: "+plain.Count(s.Retries.Errors, "more time")+" at most, each for as long; "+bound+" would bound all")
 	}
 }
 

@@ -194,7 +194,7 @@ func (l *layout) label(header []string, seen map[string]int) {
 	at := map[string]int{}
 	for i, name := range header {
 		if l.columns[i].role == ignored {
-			at[plain(name)] = i + 1
+			at[stem(name)] = i + 1
 		}
 	}
 	for _, wanted := range []struct {

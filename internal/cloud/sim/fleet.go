@@ -169,7 +169,7 @@ func (a *account) vision() []machine {
 		{
 			name: "distill-vit", machineType: "g6.xlarge", region: west, owner: run(chloe), age: days(4.4),
 			model: trainQuietly(95, 0.62), telemetry: profiled,
-			planted: honest("5 % CPU, and 95 % GPU", "instance-overdue", "training-on-demand"),
+			planted: honest("5% CPU, and 95% GPU", "instance-overdue", "training-on-demand"),
 		},
 	}
 }
@@ -184,7 +184,7 @@ func (a *account) language() []machine {
 		{
 			name: "llm-eval", machineType: "p4d.24xlarge", region: east, owner: dmitri.as("evaluation"), age: days(8.5),
 			image: "llm-train-v9", model: until(hours(0.8), train(74, 0.92), hold(0.92)), telemetry: hosted, data: []disk{gp3(2000)},
-			planted: waste("an evaluation of an hour, and a process that has held 92 % of memory since", "gpu-held"),
+			planted: waste("an evaluation of an hour, and a process that has held 92% of memory since", "gpu-held"),
 		},
 		{
 			name: "support-serve-01", machineType: "g5.12xlarge", region: east, owner: dmitri.production().as("inference"), age: days(66),
@@ -259,7 +259,7 @@ func (a *account) language() []machine {
 		{
 			name: "blackwell-trial", machineType: "g7e.2xlarge", region: east, owner: dmitri.as("evaluation"), age: days(7),
 			model: latch, telemetry: profiled,
-			planted: honest("reports 100 % without process or memory: suspect, and not judged"),
+			planted: honest("reports 100% without process or memory: suspect, and not judged"),
 		},
 		{
 			name: "neuron-port", machineType: "trn1.2xlarge", region: east, owner: emeka.as("experimentation"), age: days(15),

@@ -100,7 +100,7 @@ func (m moment) holds(g *GPU, memory float64) {
 }
 
 // rest is a machine that is on and has nothing to do: agents of the operating
-// system wake up now and then, well under 5 % of CPU and 5 MB a day (AWS's line
+// system wake up now and then, well under 5% of CPU and 5 MB a day (AWS's line
 // for an idle machine).
 func rest(m moment, s *State) {
 	s.CPU = m.wave(streamCPU, 300, 0.4, 1.9)
@@ -170,7 +170,7 @@ func hold(memory float64) behavior {
 	}
 }
 
-// latch is the driver fault of some Blackwell boards: 100 % utilization is
+// latch is the driver fault of some Blackwell boards: 100% utilization is
 // reported while no process exists and no memory is held.
 func latch(m moment, s *State) {
 	rest(m, s)

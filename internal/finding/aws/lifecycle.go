@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -196,29 +197,29 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "no lifecycle rule",
-		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", usage.Number(float64(enabled), 0))},
+		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", plain.Decimal(float64(enabled), 0))},
 		Fix:        finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial},
 	}}
 	switch {
 	case sized && enabled == 0:
-		d.Because = finding.Size(total) + " in the standard class, no lifecycle rule"
+		d.Because = plain.Size(total) + " in the standard class, no lifecycle rule"
 	case all:
-		d.Because = finding.Size(m.open+m.perhaps) + " in the standard class, no rule moves it"
+		d.Because = plain.Size(m.open+m.perhaps) + " in the standard class, no rule moves it"
 	case sized:
-		d.Because = "up to " + finding.Size(total-m.reached) + " in the standard class, no rule moves it"
+		d.Because = "up to " + plain.Size(total-m.reached) + " in the standard class, no rule moves it"
 	}
 	if sized {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "standard_bytes", usage.Number(float64(total), 0)))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "standard_bytes", plain.Decimal(float64(total), 0)))
 	}
 	if m.reached > 0 {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "moved_by_rules", finding.Size(m.reached)))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "moved_by_rules", plain.Size(m.reached)))
 	}
 	if b.SeenBy != "" {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", b.SeenBy))
 	}
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
-		d.Fix.Note = "expires experiments after " + finding.Count(int64(x.Thresholds.ExpireDays), "day") + ": what has expired is gone"
+		d.Fix.Note = "expires experiments after " + plain.Count(x.Thresholds.ExpireDays, "day") + ": what has expired is gone"
 		if versioned, known := b.Versioned.Get(); versioned || !known {
 			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
@@ -227,7 +228,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	case !all:
 		return unseen(x, d, s, b, &m, total, enabled > 0 && !known)
 	case m.perhaps > 0:
-		d.Unknown = "rules that tags or dates narrow may move " + finding.Size(m.perhaps) + " of it already"
+		d.Unknown = "rules that tags or dates narrow may move " + plain.Size(m.perhaps) + " of it already"
 		most := m
 		most.archive.Bytes += m.perhaps
 		atLeast(x, d, s, b, &m)
@@ -318,9 +319,9 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 		stored
 	}{{"to_infrequent_access", m.infrequent}, {"to_archive", m.archive}, {"to_expire", m.expire}, {"small_objects_stay", m.small}} {
 		if part.Bytes > 0 {
-			v := finding.Size(part.Bytes)
+			v := plain.Size(part.Bytes)
 			if part.Objects > 0 {
-				v += " in " + finding.Count(part.Objects, "object")
+				v += " in " + plain.Count(part.Objects, "object")
 			}
 			d.Evidence = append(d.Evidence, finding.Fact(s, part.signal, v))
 		}
@@ -332,7 +333,7 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 		colder(x, d, s, "GLACIER", archivedDays)
 	}
 	if m.small.Objects > 0 {
-		d.Fix.Note = finding.Sentence(d.Fix.Note, finding.Count(m.small.Objects, "object")+" under 128 KiB do not move")
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Count(m.small.Objects, "object")+" under 128 KiB do not move")
 	}
 	switch {
 	case fees == 0 && m.infrequent.Objects+m.archive.Objects == 0 && m.infrequent.Bytes+m.archive.Bytes > 0:
@@ -340,8 +341,8 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 	case fees > 0 && monthly > 0:
 		months := money.Ratio(fees, monthly)
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"),
-			usage.Fact("months_to_repay_fees", usage.Number(months, 1), "price book"))
-		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+usage.Number(months, 1)+" months", d.Fix.Note)
+			usage.Fact("months_to_repay_fees", plain.Decimal(months, 1), "price book"))
+		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+plain.Number(months, 1)+" months", d.Fix.Note)
 	case fees > 0:
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"))
 		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once and saves nothing", d.Fix.Note)
@@ -353,8 +354,8 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 
 // colder notes the least time a class bills and what reading from it costs.
 func colder(x *finding.Index, d *finding.Draft, s *finding.Subject, class string, least int) {
-	d.Evidence = append(d.Evidence, finding.Fact(s, "least_days_"+class, usage.Number(float64(least), 0)))
-	note := class + " bills at least " + finding.Count(int64(least), "day")
+	d.Evidence = append(d.Evidence, finding.Fact(s, "least_days_"+class, plain.Decimal(float64(least), 0)))
+	note := class + " bills at least " + plain.Count(least, "day")
 	if p, err := x.Rate(price.Item("s3:retrieval:"+class), s.Region); err == nil && p.Rate > 0 {
 		note += ", reading it back costs $" + p.Rate.String() + " a GiB"
 		d.Evidence = append(d.Evidence, usage.Fact("retrieval_usd_per_gib_"+class, p.Rate.String(), p.Source))

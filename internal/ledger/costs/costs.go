@@ -16,7 +16,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // CostsSchema names the shape of [Costs]. Fields are only ever added to it.
@@ -288,13 +288,13 @@ func (t *tally) cost() Cost {
 }
 
 // span prints seconds as people say them.
-func span(seconds int64) string { return usage.Span(time.Duration(seconds) * time.Second) }
+func span(seconds int64) string { return plain.Duration(time.Duration(seconds) * time.Second) }
 
 // explain says what the figures rest on.
 func (c *Costs) explain() {
 	c.Assumptions = []string{
 		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",
-		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more", usage.Span(ledger.MaxGap)),
+		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more", plain.Duration(ledger.MaxGap)),
 	}
 	c.CoverageNotes, c.Changes = []string{}, []string{}
 	if t := c.Total; t.UnknownSeconds > 0 {

@@ -143,7 +143,7 @@ func TestReplayAgainstFormula(t *testing.T) {
 			if r.Method != ByReplay || r.Requests != tc.count || r.Poisson.Method != ByChain || r.Poisson.P99Ratio < tc.low || r.Poisson.P99Ratio > tc.high {
 				t.Errorf("%s of %d requests: p99 %v ms, Poisson %+v; want %d and %v to %v times that", r.Method, r.Requests, *r.P99LatencyMS, *r.Poisson, tc.count, tc.low, tc.high)
 			}
-			t.Logf("p99 %.0f ms replayed, %.0f ms by the formula; mean %.0f and %.0f ms", *r.P99LatencyMS, r.Poisson.P99LatencyMS, *r.MeanLatencyMS, r.Poisson.MeanLatencyMS)
+			t.Logf("p99%.0f ms replayed, %.0f ms by the formula; mean %.0f and %.0f ms", *r.P99LatencyMS, r.Poisson.P99LatencyMS, *r.MeanLatencyMS, r.Poisson.MeanLatencyMS)
 		})
 	}
 }

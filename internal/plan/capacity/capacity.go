@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // ErrOverload is wrapped where the replicas cannot serve the rate: the queue would
@@ -23,7 +23,7 @@ var ErrOverload = errors.New("the queue grows without end")
 var ErrObjective = errors.New("the objective cannot be met")
 
 // DefaultTarget is the utilization to aim for where nothing else is wanted: the middle of
-// the 60 to 80 % that suit most fleets.
+// the 60 to 80% that suit most fleets.
 const DefaultTarget = 0.7
 
 // Bounds of what is planned for.
@@ -159,7 +159,7 @@ func (r *Report) divide(p Params) error {
 	}
 	r.Load = p.QPS / (p.QPSPerGPU * float64(r.Replicas))
 	if r.Load > 1 {
-		return fmt.Errorf("%w: %s requests a second, and %s can serve %s", ErrOverload, usage.Number(p.QPS, 1), money.Counted(r.Replicas, "replica"), usage.Number(p.QPSPerGPU*float64(r.Replicas), 1))
+		return fmt.Errorf("%w: %s requests a second, and %s can serve %s", ErrOverload, plain.Number(p.QPS, 1), plain.Count(r.Replicas, "replica"), plain.Number(p.QPSPerGPU*float64(r.Replicas), 1))
 	}
 	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*p.share())
 	return nil
@@ -186,7 +186,7 @@ func (r *Report) queue(p Params) error {
 		}
 	} else if p.Arrivals == nil && s.load(n, p.QPS) >= 1 {
 		return fmt.Errorf("%w: %s requests a second, and %s can serve %s at the very most: %d are needed", ErrOverload,
-			usage.Number(p.QPS, 1), money.Counted(n, "replica"), usage.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
+			plain.Number(p.QPS, 1), plain.Count(n, "replica"), plain.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
 	}
 	f := s.figures(n, p.QPS, 0)
 	r.Method, r.Replicas, r.Load = f.method, n, s.load(n, p.QPS)

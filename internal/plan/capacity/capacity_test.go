@@ -228,7 +228,7 @@ func TestScaling(t *testing.T) {
 	}
 	s := r.Scaling
 	if want := 500 * *r.MeanLatencyMS / 1000 / 2; !near(*s.Concurrency, want, 1e-6) || !near(*s.KnativeTarget*0.7, want, 1e-6) {
-		t.Errorf("concurrency %v, target %v; want %v by Little's law, and 70 %% of the target", *s.Concurrency, *s.KnativeTarget, want)
+		t.Errorf("concurrency %v, target %v; want %v by Little's law, and 70%% of the target", *s.Concurrency, *s.KnativeTarget, want)
 	}
 	if want := 50 - (*r.MeanBatch + 10); !near(*s.QueueWaitMS, want, 1e-6) || *s.ReactSeconds != 90 || s.QPSPerReplica != 250 {
 		t.Errorf("queue wait %v ms, reaction %v s, %v a second; want %v, 90, 250", *s.QueueWaitMS, *s.ReactSeconds, s.QPSPerReplica, want)

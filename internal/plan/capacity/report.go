@@ -33,7 +33,7 @@ type Report struct {
 	// MeanLatencyMS and P99LatencyMS are from arrival to the end of service.
 	MeanLatencyMS *float64 `json:"mean_latency_ms"`
 	P99LatencyMS  *float64 `json:"p99_latency_ms"`
-	// P99ErrorMS is half the 95 % confidence interval of P99LatencyMS, from ten parts
+	// P99ErrorMS is half the 95% confidence interval of P99LatencyMS, from ten parts
 	// of a simulation; 0 where nothing is drawn.
 	P99ErrorMS float64 `json:"p99_error_ms"`
 	// Requests is how many were simulated or replayed.

@@ -18,7 +18,7 @@ const (
 type Scaling struct {
 	// Concurrency is requests waiting or in service for each replica; above it one more
 	// is needed. KnativeTarget is the containerConcurrency target with which Knative
-	// keeps it at its utilization of 70 %. Both are null without a profile.
+	// keeps it at its utilization of 70%. Both are null without a profile.
 	Concurrency   *float64 `json:"concurrency_per_replica"`
 	KnativeTarget *float64 `json:"knative_target"`
 	// QPSPerReplica is the threshold where requests a second are the signal, as in KEDA.

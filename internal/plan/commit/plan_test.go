@@ -33,7 +33,7 @@ func best(t testing.TB, usage []Usage, offers []Offer, held []Existing, o Option
 }
 
 // TestPublishedExample is 3.06 an hour on demand, 1.82 for a year and 1.31 for three:
-// 40.5 % and 57.2 % at full use.
+// 40.5% and 57.2% at full use.
 func TestPublishedExample(t *testing.T) {
 	year := Offer{Key: "p3.2xlarge", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(1.82)}
 	three := Offer{Key: "p3.2xlarge", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: dollars(1.31 * 36 * 730)}
@@ -123,7 +123,7 @@ func TestIdleComesOffFirst(t *testing.T) {
 }
 
 // TestAdvisedOnlyWhereUsed: a commitment pays from its price share on, and is advised only
-// where its use stays above 60 %, in every month.
+// where its use stays above 60%, in every month.
 func TestAdvisedOnlyWhereUsed(t *testing.T) {
 	cheap := []Offer{{Key: "a", Kind: Reserved, TermMonths: 36, Payment: NoUpfront, Hourly: dollars(0.3)}}
 	month := func(share float64) []float64 {
@@ -137,8 +137,8 @@ func TestAdvisedOnlyWhereUsed(t *testing.T) {
 		why     string
 	}{
 		{"used", month(0.8), true, ""},
-		{"at the threshold", month(0.6), false, "60 % of it is used"},
-		{"half", month(0.5), false, "50 % of it is used"},
+		{"at the threshold", month(0.6), false, "60% of it is used"},
+		{"half", month(0.5), false, "50% of it is used"},
 		{"falls", slices.Concat(month(1), month(0.5)), false, "in the month that uses it least"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAdvisedOnlyWhereUsed(t *testing.T) {
 	}
 }
 
-// TestFallOfDemand: the plan at 0.6 of on demand loses from a fall of 40 % on.
+// TestFallOfDemand: the plan at 0.6 of on demand loses from a fall of 40% on.
 func TestFallOfDemand(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)}}
 	r := best(t, steady("a", 1, repeated(10, 100)...), offer, nil, Options{Drop: 0.4})

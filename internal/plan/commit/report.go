@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Report is a plan, in the shape of its JSON. Shares are 0 to 1.
@@ -92,7 +92,7 @@ type Commitment struct {
 	HistoryHours int `json:"history_hours"`
 	// Risk is that the types it covers are left; null where nobody says how likely that is.
 	Risk *Risk `json:"risk"`
-	// Advised says that its use stays above 60 %, on enough history, and that it is
+	// Advised says that its use stays above 60%, on enough history, and that it is
 	// expected to save although types are left; Why says what speaks against it.
 	Advised bool   `json:"advised"`
 	Why     string `json:"why,omitempty"`
@@ -206,9 +206,9 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 	}
 	switch {
 	case c.Utilization <= leastUtilization:
-		c.Why = fmt.Sprintf("%s of it is used: a commitment is advised only where that stays above %s", percent(c.Utilization), percent(leastUtilization))
+		c.Why = fmt.Sprintf("%s of it is used: a commitment is advised only where that stays above %s", plain.Share(c.Utilization, 1), plain.Share(leastUtilization, 1))
 	case c.LowestMonth <= leastUtilization:
-		c.Why = fmt.Sprintf("%s of it is used in the month that uses it least: a commitment is advised only where that stays above %s", percent(c.LowestMonth), percent(leastUtilization))
+		c.Why = fmt.Sprintf("%s of it is used in the month that uses it least: a commitment is advised only where that stays above %s", plain.Share(c.LowestMonth, 1), plain.Share(leastUtilization, 1))
 	}
 	c.HistoryHours = d.history(l)
 	if c.Risk, err = d.risk(l, y, options.Leave); err != nil {
@@ -309,10 +309,10 @@ func (r *Report) explain(d *demand, gap money.Amount) {
 		r.Assumptions = append(r.Assumptions, "work leaves a machine type at the rate a year that stands with each commitment; from then on it is paid and not used")
 	}
 	if r.LossDrop != nil {
-		r.Changes = append(r.Changes, fmt.Sprintf("from a fall of demand by %s on, the new commitments cost more than they save", percent(*r.LossDrop)))
+		r.Changes = append(r.Changes, fmt.Sprintf("from a fall of demand by %s on, the new commitments cost more than they save", plain.Share(*r.LossDrop, 1)))
 	}
 	for _, w := range r.WhatIf {
-		r.Changes = append(r.Changes, fmt.Sprintf("demand falls by %s: the same plan saves %s instead of %s", percent(w.Drop), percent(w.EffectiveSavingsRate), percent(r.EffectiveSavingsRate)))
+		r.Changes = append(r.Changes, fmt.Sprintf("demand falls by %s: the same plan saves %s instead of %s", plain.Share(w.Drop, 1), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(r.EffectiveSavingsRate, 1)))
 	}
 	for _, c := range r.Commitments {
 		if !c.Advised {
@@ -325,5 +325,3 @@ func (r *Report) explain(d *demand, gap money.Amount) {
 		}
 	}
 }
-
-func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // minHours is how much history advice needs: 60 days, the longest look-back of AWS's own
@@ -95,8 +95,8 @@ func (c *Commitment) against(least int) string {
 	case c.HistoryHours < least:
 		return fmt.Sprintf("%s hours of history, and advice needs %s", money.Thousands(int64(c.HistoryHours)), money.Thousands(int64(least)))
 	case c.Risk != nil && c.Risk.saving <= 0:
-		return fmt.Sprintf("it is expected to be used for %s of its %s months (%s), and then loses %s", percent(c.Risk.UsedShare),
-			usage.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.saving).Dollars())
+		return fmt.Sprintf("it is expected to be used for %s of its %s months (%s), and then loses %s", plain.Share(c.Risk.UsedShare, 1),
+			plain.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.saving).Dollars())
 	}
 	return ""
 }

@@ -27,7 +27,7 @@ func TestAdviceNeedsHistoryAndWeighsTheRisk(t *testing.T) {
 		{"60 days", 1440, Options{}, "", 0},
 		{"60 days of a type that stays", 1440, Options{Leave: rate(0)}, "", 3*26280.0 - 25895.0},
 		{"60 days of a type that is left slowly", 1440, Options{Leave: rate(0.3)}, "", 3*26280.0*(1-math.Exp(-0.9))/0.9 - 25895.0},
-		{"60 days of a type that is left soon", 1440, Options{Leave: rate(1)}, "expected to be used for 31.7 % of its 36 months (released 2017)", 3*26280.0*(1-math.Exp(-3))/3 - 25895.0},
+		{"60 days of a type that is left soon", 1440, Options{Leave: rate(1)}, "expected to be used for 31.7% of its 36 months (released 2017)", 3*26280.0*(1-math.Exp(-3))/3 - 25895.0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			need := make([]float64, tc.hours)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Schema names the shape of a [Report] in JSON.
@@ -452,7 +452,7 @@ func (m *market) notes(r *Report) {
 		r.Assumptions = append(r.Assumptions, m.p.Model.assumptions()...)
 	}
 	if len(r.Blocks) > 0 {
-		r.Assumptions = append(r.Assumptions, fmt.Sprintf("capacity blocks of %s are paid whole, and work for %s %% of their time", usage.Span(m.p.Block), usage.Number(100*m.p.Used, 0)))
+		r.Assumptions = append(r.Assumptions, fmt.Sprintf("capacity blocks of %s are paid whole, and work for %s%% of their time", plain.Duration(m.p.Block), plain.Number(100*m.p.Used, 0)))
 	}
 	r.CoverageNotes = m.coverage(r)
 	r.Changes = changes(r)
@@ -497,17 +497,17 @@ func changes(r *Report) []string {
 		i := slices.IndexFunc(r.Offers, func(o Offer) bool { return o.Option != price.Spot })
 		if i >= 0 {
 			next := r.Offers[i]
-			out = append(out, fmt.Sprintf("losing more than %s %% of the work to interruptions makes %s, %s, the better choice", usage.Number(100*(1-next.PerDollar/first.PerDollar), 0), next.Machine, next.Option))
+			out = append(out, fmt.Sprintf("losing more than %s%% of the work to interruptions makes %s, %s, the better choice", plain.Number(100*(1-next.PerDollar/first.PerDollar), 0), next.Machine, next.Option))
 		}
 	}
 	i := slices.IndexFunc(r.Offers, func(o Offer) bool { return o.Accelerator != first.Accelerator })
 	if i >= 0 {
 		next := r.Offers[i]
-		out = append(out, fmt.Sprintf("a price of %s that falls by %s %% makes it the first", next.Machine+", "+string(next.Option)+",", usage.Number(100*(1-next.PerDollar/first.PerDollar), 1)))
+		out = append(out, fmt.Sprintf("a price of %s that falls by %s%% makes it the first", next.Machine+", "+string(next.Option)+",", plain.Number(100*(1-next.PerDollar/first.PerDollar), 1)))
 	}
 	for _, b := range r.Blocks {
 		if b.BreakEvenUse != nil {
-			out = append(out, fmt.Sprintf("a capacity block of %s costs no more than on demand from %s %% of its time in use", b.Machine, usage.Number(100*(*b.BreakEvenUse), 0)))
+			out = append(out, fmt.Sprintf("a capacity block of %s costs no more than on demand from %s%% of its time in use", b.Machine, plain.Number(100*(*b.BreakEvenUse), 0)))
 			break
 		}
 	}

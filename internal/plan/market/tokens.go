@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Model is a language model that is served, and to whom. A field that is zero means
@@ -96,7 +96,7 @@ func (m Model) rate(acc price.Accelerator, devices float64) (rate float64, why s
 	whole := math.Min(devices, 1)
 	fewest := math.Ceil(need/(memory*whole)) * whole
 	if fewest > devices {
-		return 0, fmt.Sprintf("the model needs %s GiB, and its devices hold %s", usage.Number(need/(1<<30), 1), usage.Number(memory*devices/(1<<30), 1))
+		return 0, fmt.Sprintf("the model needs %s GiB, and its devices hold %s", plain.Number(need/(1<<30), 1), plain.Number(memory*devices/(1<<30), 1))
 	}
 	for copies := 1.0; copies*fewest <= devices; copies++ {
 		part := devices / copies
@@ -130,15 +130,15 @@ func (m Model) throughput(acc price.Accelerator) float64 {
 
 // assumptions of the estimate, for people.
 func (m Model) assumptions() []string {
-	batch := usage.Number(m.Batch, 0) + " sequences at a time"
+	batch := plain.Number(m.Batch, 0) + " sequences at a time"
 	if m.Batch == 0 {
 		batch = fmt.Sprintf("as many sequences at a time as fit in memory, up to %d", maxBatch)
 	}
 	return []string{
 		fmt.Sprintf("a model of %s billion parameters, %s active, %s bytes each; %s KiB of cache a token; requests of %s tokens answered with %s; %s",
-			usage.Number(m.Parameters/1e9, 2), usage.Number(m.Active/1e9, 2), usage.Number(m.WeightBytes, 3), usage.Number(m.CacheBytes/1024, 1), usage.Number(m.Prompt, 0), usage.Number(m.Answer, 0), batch),
+			plain.Number(m.Parameters/1e9, 2), plain.Number(m.Active/1e9, 2), plain.Number(m.WeightBytes, 3), plain.Number(m.CacheBytes/1024, 1), plain.Number(m.Prompt, 0), plain.Number(m.Answer, 0), batch),
 		"prefill is bound by compute: 2 operations a token and active parameter; a step of decoding takes the longer of reading weights and caches, and computing",
-		fmt.Sprintf("%s %% of the vendors' throughput and %s %% of their bandwidth are reached; devices that share a model lose nothing to one another", usage.Number(100*m.ComputeShare, 0), usage.Number(100*m.BandwidthShare, 0)),
+		fmt.Sprintf("%s%% of the vendors' throughput and %s%% of their bandwidth are reached; devices that share a model lose nothing to one another", plain.Number(100*m.ComputeShare, 0), plain.Number(100*m.BandwidthShare, 0)),
 		"it is an estimate to compare machines by, not a measurement: measure before buying",
 	}
 }

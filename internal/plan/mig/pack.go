@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Options are choices about a plan. The zero Options is the plain plan.
@@ -188,7 +188,7 @@ type need struct {
 }
 
 func (n need) String() string {
-	return strconv.FormatFloat(n.gib, 'f', -1, 64) + " GiB and " + money.Counted(n.slices, "compute slice")
+	return strconv.FormatFloat(n.gib, 'f', -1, 64) + " GiB and " + plain.Count(n.slices, "compute slice")
 }
 
 // build sets up classes and kinds. pinned are placements that may not move.
@@ -335,7 +335,7 @@ func (p *planner) whyNot(n need) string {
 		if top.UsableGiB == 0 {
 			memory = "usable memory that is not known"
 		}
-		largest = append(largest, fmt.Sprintf("%s of %s has %s and %s", top.Name, g.Name, memory, money.Counted(top.ComputeSlices, "compute slice")))
+		largest = append(largest, fmt.Sprintf("%s of %s has %s and %s", top.Name, g.Name, memory, plain.Count(top.ComputeSlices, "compute slice")))
 	}
 	return "it needs " + n.String() + ", and the largest instance, " + strings.Join(largest, ", ") + ", is not known to have that"
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Schema names the shape of a [Report] and of [Counts] in JSON.
@@ -130,7 +130,7 @@ func (p *planner) report(ctx context.Context, wanted []Workload, b best) (Report
 	}
 	r.Notes = p.notes(r)
 	if b.outLower < b.out {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s found no room; that fewer than %d do is ruled out, in between nothing is", money.Counted(b.out, "workload"), b.outLower))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s found no room; that fewer than %d do is ruled out, in between nothing is", plain.Count(b.out, "workload"), b.outLower))
 	}
 	var err error
 	r.Advice, err = p.advise(ctx, wanted, r)
@@ -229,7 +229,7 @@ func (p *planner) notes(r Report) []string {
 		}
 	}
 	if unnamed > 0 {
-		note("whose workload %s: each counts as in use, and as needing all it has", money.Counted(unnamed, "instance")+" of today serve is not known")
+		note("whose workload %s: each counts as in use, and as needing all it has", plain.Count(unnamed, "instance")+" of today serve is not known")
 	}
 	var fresh []string
 	inUse := map[string]bool{}

@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // fullest is the share of a slower device's throughput, or memory bandwidth, that
-// the measured 95th percentile may take: above 85 % one scales out.
+// the measured 95th percentile may take: above 85% one scales out.
 const fullest = 0.85
 
 // look fills in the candidates.
@@ -172,12 +172,12 @@ func (m *measured) against(c *Candidate, from price.Accelerator) {
 	}
 	now, then := from.BF16TFLOPS*fraction(m.from), c.Accelerator.BF16TFLOPS*fraction(to)
 	if then < now {
-		add("its GPU computes %s TFLOP/s instead of %s: what runs at full speed takes longer", usage.Number(then, 0), usage.Number(now, 0))
+		add("its GPU computes %s TFLOP/s instead of %s: what runs at full speed takes longer", plain.Number(then, 0), plain.Number(now, 0))
 	}
 	wide, narrow := from.MemoryBandwidthGBps*fraction(m.from), c.Accelerator.MemoryBandwidthGBps*fraction(to)
 	switch {
 	case narrow > 0 && narrow < wide && !m.transfers:
-		add("its memory bandwidth is %s GB/s instead of %s, and nobody measured what is used", usage.Number(narrow, 0), usage.Number(wide, 0))
+		add("its memory bandwidth is %s GB/s instead of %s, and nobody measured what is used", plain.Number(narrow, 0), plain.Number(wide, 0))
 	case narrow == 0:
 		add("its memory bandwidth is not known")
 	}
@@ -189,11 +189,11 @@ func (m *measured) against(c *Candidate, from price.Accelerator) {
 		return
 	}
 	if m.hostCPUPeak > float64(to.VCPUs) {
-		add("CPU peaks of %s vCPUs exceed its %d", usage.Number(m.hostCPUPeak, 0), to.VCPUs)
+		add("CPU peaks of %s vCPUs exceed its %d", plain.Number(m.hostCPUPeak, 0), to.VCPUs)
 	}
 	if to.NetworkMbps > 0 && m.from.NetworkMbps > to.NetworkMbps && !m.networkKnown {
-		add("its network carries %s Gbit/s instead of %s, and nobody measured what is used", usage.Number(float64(to.NetworkMbps)/1e3, 1),
-			usage.Number(float64(m.from.NetworkMbps)/1e3, 1))
+		add("its network carries %s Gbit/s instead of %s, and nobody measured what is used", plain.Number(float64(to.NetworkMbps)/1e3, 1),
+			plain.Number(float64(m.from.NetworkMbps)/1e3, 1))
 	}
 	if to.InstanceStorageGB < m.from.InstanceStorageGB {
 		add("it has %d GB of local disk instead of %d", to.InstanceStorageGB, m.from.InstanceStorageGB)

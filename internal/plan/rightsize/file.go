@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -341,7 +342,7 @@ func (t *total) together(of []sized) (Advice, error) {
 		return a, nil
 	}
 	a.Verdict = judge(a.UtilMean, t.p.Purpose)
-	a.Why = fmt.Sprintf("%s %% mean utilization over %d resources", usage.Number(a.UtilMean, 1), len(of))
+	a.Why = fmt.Sprintf("%s%% mean utilization over %d resources", plain.Number(a.UtilMean, 1), len(of))
 	var err error
 	a.Candidates, err = shared(of)
 	return a, err
@@ -392,15 +393,15 @@ func (t *total) notes(r *Report) {
 	headroom := cmp.Or(max(t.p.Headroom, 0), defaultHeadroom)
 	least := cmp.Or(max(t.p.MinCoverage, 0), defaultCoverage)
 	r.Assumptions = []string{
-		fmt.Sprintf("%s %% of device memory, host memory and vCPUs stay free above what was measured; a slower GPU is filled to %s %% of its throughput at most",
-			usage.Number(100*headroom, 0), usage.Number(100*fullest, 0)),
+		fmt.Sprintf("%s%% of device memory, host memory and vCPUs stay free above what was measured; a slower GPU is filled to %s%% of its throughput at most",
+			plain.Number(100*headroom, 0), plain.Number(100*fullest, 0)),
 		"throughput is the dense one at 16 bits of the vendors' data sheets; the work of GPUs that share fewer is assumed to divide",
 		"prices are on demand in " + t.p.Region + ", list, Linux, a month has 730 hours; of other clouds the lowest of any region",
-		"mean utilization under 25 % is overprovisioned, under 60 % underutilized; inference over 85 % scales out",
+		"mean utilization under 25% is overprovisioned, under 60% underutilized; inference over 85% scales out",
 		"only accelerators of the same vendor, and hosts of the same architecture, are looked at",
 	}
 	judged := fmt.Sprintf("%d of %d resources have a verdict", r.Judged, len(r.Resources))
-	r.CoverageNotes = []string{fmt.Sprintf("%s: the others have samples for under %s %% of their time, or not of every GPU", judged, usage.Number(100*least, 0))}
+	r.CoverageNotes = []string{fmt.Sprintf("%s: the others have samples for under %s%% of their time, or not of every GPU", judged, plain.Number(100*least, 0))}
 	if r.Unknown == 0 {
 		r.CoverageNotes[0] = judged
 	}
@@ -436,7 +437,7 @@ func (t *total) changes(r *Report) []string {
 	}
 	if len(r.Fits) > 0 && r.MemoryPeakGiB != nil && r.Fits[0].MemoryShare != nil {
 		held := r.Fits[0].MemoryGiB / (1 + cmp.Or(max(t.p.Headroom, 0), defaultHeadroom))
-		out = append(out, fmt.Sprintf("a peak of more than %s GiB on a GPU would rule out %s", usage.Number(held, 1), r.Fits[0].Type))
+		out = append(out, fmt.Sprintf("a peak of more than %s GiB on a GPU would rule out %s", plain.Number(held, 1), r.Fits[0].Type))
 	}
 	return out
 }

@@ -73,7 +73,7 @@ func TestFromUsage(t *testing.T) {
 		t.Errorf("utilization p50 %v, p95 %v, mean %v; want 0, 39, 6.125", *r.UtilP50, *r.UtilP95, *r.UtilMean)
 	}
 	if *r.MemoryPeakGiB != 10 || math.Abs(*r.MemoryP95GiB-10) > 0.1 {
-		t.Errorf("memory peak %v, p95 %v GiB; want 10 and 10 to 1 %%", *r.MemoryPeakGiB, *r.MemoryP95GiB)
+		t.Errorf("memory peak %v, p95 %v GiB; want 10 and 10 to 1%%", *r.MemoryPeakGiB, *r.MemoryP95GiB)
 	}
 	if len(r.Fits) == 0 || len(r.Fits) > 5 || r.Fitting < len(r.Fits) {
 		t.Fatalf("%d of %d types are listed", len(r.Fits), r.Fitting)
@@ -148,7 +148,7 @@ func TestSeveralResources(t *testing.T) {
 	f.flat("a", "0", 60, "10,1073741824,5,5,").flat("b", "0", 60, "30,4294967296,5,5,g5.xlarge").flat("gap", "0", 10, ",,5,5,")
 	r := report(t, f, "p3.2xlarge", Params{Most: 100})
 	if r.Judged != 2 || r.Unknown != 1 || r.Verdict != "overprovisioned" || *r.UtilMean != 20 || r.GPUsUsedMax != 1 || r.GPUs != 2 || *r.MemoryPeakGiB != 4 {
-		t.Errorf("together %+v; want 2 judged, 1 unknown, 20 %% of 2 GPUs", r.Figures)
+		t.Errorf("together %+v; want 2 judged, 1 unknown, 20%% of 2 GPUs", r.Figures)
 	}
 	a, b := r.Resources[0], r.Resources[1]
 	if a.Type != "p3.2xlarge" || b.Type != "g5.xlarge" || a.Verdict != "overprovisioned" || b.Verdict != "underutilised" {
@@ -318,7 +318,7 @@ func TestBadUsage(t *testing.T) {
 func TestInference(t *testing.T) {
 	f := columns("gpu_util").flat("j", "0", 60, "95")
 	if r := report(t, f, "g5.xlarge", Params{Options: Options{Purpose: inventory.Inference}}); r.Verdict != "scale-out" {
-		t.Errorf("inference at 95 %%: %s", r.Verdict)
+		t.Errorf("inference at 95%%: %s", r.Verdict)
 	}
 	if r := report(t, f, "g5.xlarge", Params{Region: "xx-nowhere-1"}); r.HourlyUSD != nil || r.SavingUSD != nil || len(r.Resources[0].Warnings) == 0 {
 		t.Errorf("without a price: %v, saving %v", r.HourlyUSD, r.SavingUSD)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -75,7 +76,7 @@ func measure(w *usage.Window, from price.Machine, acc price.Accelerator, o Optio
 	case m.covered < m.gpus && !m.aggregated:
 		m.reason = fmt.Sprintf("%d of %d GPUs were measured", m.covered, m.gpus)
 	case m.coverage < o.MinCoverage:
-		m.reason = fmt.Sprintf("samples cover %s %% of the window on a GPU", usage.Number(100*m.coverage, 0))
+		m.reason = fmt.Sprintf("samples cover %s%% of the window on a GPU", plain.Number(100*m.coverage, 0))
 	}
 	return m
 }
@@ -155,7 +156,7 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 	}
 	switch m.basis {
 	case usage.GPUUtil:
-		m.warnings = append(m.warnings, "GPU utilization overstates compute (one small kernel reads 100 %); sm_active would tell")
+		m.warnings = append(m.warnings, "GPU utilization overstates compute (one small kernel reads 100%); sm_active would tell")
 	case usage.TensorActive:
 		m.warnings = append(m.warnings, "compute is taken from tensor activity, which leaves out work beside the tensor pipes; sm_active would tell")
 	}
@@ -239,7 +240,7 @@ func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 	if err != nil {
 		return Unknown, "utilization was not measured"
 	}
-	return judge(mean, p), fmt.Sprintf("%s %% mean utilization, %d of %d GPUs in use", usage.Number(mean, 1), m.active, m.gpus)
+	return judge(mean, p), fmt.Sprintf("%s%% mean utilization, %d of %d GPUs in use", plain.Number(mean, 1), m.active, m.gpus)
 }
 
 // judge names a mean utilization in percent.
@@ -271,15 +272,15 @@ func (m *measured) report(a *Advice) {
 		a.Evidence = append(a.Evidence, usage.Evidence{Signal: signal, Value: value, Window: window, Coverage: m.coverage, Source: m.w.SourceOf(m.util)})
 	}
 	if a.Samples > 0 {
-		add("gpu_util_mean_pct", usage.Number(a.UtilMean, 1))
-		add("gpu_util_p95_pct", usage.Number(a.UtilP95, 1))
+		add("gpu_util_mean_pct", plain.Number(a.UtilMean, 1))
+		add("gpu_util_p95_pct", plain.Number(a.UtilP95, 1))
 		add("gpus_used_max", fmt.Sprintf("%d of %d", m.active, m.gpus))
 	}
 	if m.memory {
-		add("gpu_mem_peak_gib", usage.Number(a.MemoryPeakGiB, 1))
+		add("gpu_mem_peak_gib", plain.Number(a.MemoryPeakGiB, 1))
 	}
 	if m.basis != usage.GPUUtil && m.compute > 0 {
-		add("compute_p95_tflops", usage.Number(m.compute, 0))
+		add("compute_p95_tflops", plain.Number(m.compute, 0))
 	}
 }
 

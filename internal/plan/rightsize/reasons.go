@@ -3,6 +3,7 @@ package rightsize
 import (
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -61,16 +62,16 @@ func (m *measured) smallBatches() Reason {
 	dram, okDRAM := m.high(usage.DRAMActive)
 	switch {
 	case ok && engine < engineBusy:
-		return reason(name, usage.False, fmt.Sprintf("kernels run at most %s %% of the time: the GPU waits", usage.Number(engine, 0)))
+		return reason(name, usage.False, fmt.Sprintf("kernels run at most %s%% of the time: the GPU waits", plain.Number(engine, 0)))
 	case okSM && sm >= smWaste:
-		return reason(name, usage.False, fmt.Sprintf("%s %% of the multiprocessors have work", usage.Number(100*sm, 0)))
+		return reason(name, usage.False, fmt.Sprintf("%s%% of the multiprocessors have work", plain.Number(100*sm, 0)))
 	case okDRAM && dram >= dramLoose:
-		return reason(name, usage.False, fmt.Sprintf("device memory transfers %s %% of the time", usage.Number(100*dram, 0)))
+		return reason(name, usage.False, fmt.Sprintf("device memory transfers %s%% of the time", plain.Number(100*dram, 0)))
 	case !ok || !okSM || !okDRAM:
 		return reason(name, usage.Unknown, "gpu_util, sm_active and dram_active together would tell")
 	}
-	return reason(name, usage.True, fmt.Sprintf("kernels run %s %% of the time on %s %% of the multiprocessors, and device memory transfers %s %% of it",
-		usage.Number(engine, 0), usage.Number(100*sm, 0), usage.Number(100*dram, 0)))
+	return reason(name, usage.True, fmt.Sprintf("kernels run %s%% of the time on %s%% of the multiprocessors, and device memory transfers %s%% of it",
+		plain.Number(engine, 0), plain.Number(100*sm, 0), plain.Number(100*dram, 0)))
 }
 
 // cpuBoundInput: the CPUs are full while the GPU waits.
@@ -81,7 +82,7 @@ func (m *measured) cpuBoundInput() Reason {
 		return reason(name, usage.Unknown, "cpu_util would tell")
 	}
 	v, _ := st.Quantile(usage.CPUUtil, 0.95)
-	why := fmt.Sprintf("the CPUs are %s %% busy at the 95th percentile", usage.Number(v, 0))
+	why := fmt.Sprintf("the CPUs are %s%% busy at the 95th percentile", plain.Number(v, 0))
 	if v < cpuBound {
 		// One full core of many is not seen in the mean of all.
 		if one := 100 / float64(max(m.from.VCPUs, 1)); v >= one {
@@ -98,7 +99,7 @@ func (m *measured) memoryBandwidth() Reason {
 	if !ok {
 		return reason(name, usage.Unknown, "dram_active would tell")
 	}
-	return reason(name, usage.Of(v >= dramBound), fmt.Sprintf("device memory transfers %s %% of the time at the 95th percentile, about 80 %% is its practical peak", usage.Number(100*v, 0)))
+	return reason(name, usage.Of(v >= dramBound), fmt.Sprintf("device memory transfers %s%% of the time at the 95th percentile, about 80%% is its practical peak", plain.Number(100*v, 0)))
 }
 
 // transfersBound: the machine's network is near what the provider states.
@@ -108,9 +109,9 @@ func (m *measured) transfersBound() Reason {
 	case !m.networkKnown || m.from.NetworkMbps == 0:
 		return reason(name, usage.Unknown, "net_bytes and the machine's bandwidth would tell of the network")
 	case m.network >= networkBound*float64(m.from.NetworkMbps):
-		return reason(name, usage.True, fmt.Sprintf("the network carries %s of %s Gbit/s at the 95th percentile", usage.Number(m.network/1e3, 1), usage.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+		return reason(name, usage.True, fmt.Sprintf("the network carries %s of %s Gbit/s at the 95th percentile", plain.Number(m.network/1e3, 1), plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
 	}
-	return reason(name, usage.Unknown, fmt.Sprintf("the network carries %s of %s Gbit/s; the bus between host and GPU was not measured", usage.Number(m.network/1e3, 1), usage.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+	return reason(name, usage.Unknown, fmt.Sprintf("the network carries %s of %s Gbit/s; the bus between host and GPU was not measured", plain.Number(m.network/1e3, 1), plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
 }
 
 // concurrency: requests stay at one rate, their highest, while the GPU has room.
@@ -125,7 +126,7 @@ func (m *measured) concurrency() Reason {
 		return reason(name, usage.False, "no requests were served")
 	}
 	if median >= flat*st.Max {
-		return reason(name, usage.True, fmt.Sprintf("requests stay within %s %% of their highest rate while the GPU has room", usage.Number(100*(1-flat), 0)))
+		return reason(name, usage.True, fmt.Sprintf("requests stay within %s%% of their highest rate while the GPU has room", plain.Number(100*(1-flat), 0)))
 	}
-	return reason(name, usage.False, fmt.Sprintf("the median rate of requests is %s %% of the highest", usage.Number(100*median/st.Max, 0)))
+	return reason(name, usage.False, fmt.Sprintf("the median rate of requests is %s%% of the highest", plain.Number(100*median/st.Max, 0)))
 }

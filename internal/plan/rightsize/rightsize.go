@@ -21,8 +21,8 @@ var ErrNoAccelerator = errors.New("no known accelerator")
 type Verdict string
 
 // The verdicts. The lines between them are those users expect: a mean utilization
-// under 25 % is overprovisioned, under 60 % underutilized, from there on well used;
-// inference aims at 60 to 80 % and scales out above 85 %.
+// under 25% is overprovisioned, under 60% underutilized, from there on well used;
+// inference aims at 60 to 80% and scales out above 85%.
 const (
 	Unknown         Verdict = ""
 	Overprovisioned Verdict = "overprovisioned"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // few is how many cases say little.
@@ -14,13 +14,13 @@ const few = 20
 
 // String names a prior, as reports do: "hazard 0.7 / (age + 20m)".
 func (p prior) String() string {
-	return fmt.Sprintf("hazard %s / (age + %s)", usage.Number(p.alpha, 2), usage.Span(p.beta))
+	return fmt.Sprintf("hazard %s / (age + %s)", plain.Number(p.alpha, 2), plain.Duration(p.beta))
 }
 
 // explain says what the replay rests on.
 func (r *Report) explain(tr Trace, p Params, markets []market) {
 	r.Assumptions = []string{
-		"gaps are paid whole; a start and a change of machine cost " + usage.Span(p.Restart) + ", paid and without progress, and no work is lost beside that",
+		"gaps are paid whole; a start and a change of machine cost " + plain.Duration(p.Restart) + ", paid and without progress, and no work is lost beside that",
 		"on-demand is always there, at $" + p.OnDemandPrice.String() + " an hour; every machine does the same work in an hour",
 		"availability is that of the trace: a machine that is wanted where it is up is had, and kept until it is not",
 		fmt.Sprintf("%s learns from the part of the trace before each choice; before that it takes runs to end with %s, and outages with %s, fitted to three zones of the campaign aws-02-15-2023 of spot-traces", Curfew, runPrior, outagePrior),
@@ -34,7 +34,7 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 	for _, m := range markets {
 		samples += m.samples
 	}
-	r.CoverageNotes = []string{fmt.Sprintf("%d zones, %s samples of %s, %d cases; cases overlap and are not independent", len(tr.Zones), money.Thousands(int64(samples)), usage.Span(tr.Gap), curfew.Cases)}
+	r.CoverageNotes = []string{fmt.Sprintf("%d zones, %s samples of %s, %d cases; cases overlap and are not independent", len(tr.Zones), money.Thousands(int64(samples)), plain.Duration(tr.Gap), curfew.Cases)}
 	if curfew.Cases < few*len(markets) {
 		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("under %d cases a zone say little", few))
 	}
@@ -43,7 +43,7 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 			r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s misses the deadline in %d of %d cases", x.Name, x.Misses, x.Cases))
 		}
 	}
-	r.Changes = append(r.Changes, fmt.Sprintf("knowing what comes would save %s instead of %s: nothing saves more", percent(bound.Saving), percent(curfew.Saving)))
+	r.Changes = append(r.Changes, fmt.Sprintf("knowing what comes would save %s instead of %s: nothing saves more", plain.Share(bound.Saving, 1), plain.Share(curfew.Saving, 1)))
 	if len(r.Zones) > 1 {
 		low, high := r.Zones[0], r.Zones[0]
 		for _, z := range r.Zones {
@@ -54,12 +54,12 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 				high = z
 			}
 		}
-		r.Changes = append(r.Changes, fmt.Sprintf("the zone decides: %s saves %s, %s %s", high.Name, percent(high.saving()), low.Name, percent(low.saving())))
+		r.Changes = append(r.Changes, fmt.Sprintf("the zone decides: %s saves %s, %s %s", high.Name, plain.Share(high.saving(), 1), low.Name, plain.Share(low.saving(), 1)))
 		p.AcrossZones = true
 		if all, err := tr.markets(p); err == nil {
 			if y, err := all[0].bound(p); err == nil {
 				if x, err := y.result(len(strategies), r.full); err == nil {
-					r.Changes = append(r.Changes, "a case that may move between these zones could save up to "+percent(x.Saving))
+					r.Changes = append(r.Changes, "a case that may move between these zones could save up to "+plain.Share(x.Saving, 1))
 				}
 			}
 		}
@@ -116,10 +116,10 @@ func (r *CheckpointReport) explain(tr Trace, runs []upRun) {
 		}
 	}
 	r.CoverageNotes = []string{fmt.Sprintf("%d zones, %d runs of %s on average, %d of them cut off by the end of the trace", len(tr.Zones), len(runs),
-		usage.Span(time.Duration(r.MeanRunSeconds*float64(time.Second)).Round(time.Second)), cut)}
+		plain.Duration(time.Duration(r.MeanRunSeconds*float64(time.Second)).Round(time.Second)), cut)}
 	if len(runs) < few {
 		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("under %d runs say little", few))
 	}
 	r.Changes = []string{"a faster write keeps more: what the best interval loses grows with the square root of the time of a write",
-		fmt.Sprintf("one last write in time before every end would keep %s", percent(r.ceiling))}
+		fmt.Sprintf("one last write in time before every end would keep %s", plain.Share(r.ceiling, 1))}
 }

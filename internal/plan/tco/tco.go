@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Schema names the shape of a [Report] in JSON.
@@ -106,8 +106,8 @@ func Weigh(p Params) (Report, error) {
 	}
 	r.Verdict = r.verdict(first)
 	r.Assumptions = []string{
-		fmt.Sprintf("an hour costs %s; a day has %s working hours, a week %s, a month %s", p.Rate.Dollars(), usage.Number(workDay.Hours(), 0),
-			usage.Number(workWeek.Hours(), 0), usage.Number(workMonth.Hours(), 1)),
+		fmt.Sprintf("an hour costs %s; a day has %s working hours, a week %s, a month %s", p.Rate.Dollars(), plain.Number(workDay.Hours(), 0),
+			plain.Number(workWeek.Hours(), 0), plain.Number(workMonth.Hours(), 1)),
 		"the saving begins when the effort is spent, and stays as it is",
 	}
 	r.Changes = []string{"a saving of " + least.Dollars() + " a month repays effort and upkeep within a year; less does not"}
@@ -119,9 +119,9 @@ func (r Report) verdict(first money.Amount) string {
 	case r.BreakEvenMonths == nil:
 		return "advised against: its upkeep costs as much as it saves, or more"
 	case r.Advised:
-		return fmt.Sprintf("advised: it has paid for itself after %s months, and %s are left after a year", usage.Number(*r.BreakEvenMonths, 1), first.Dollars())
+		return fmt.Sprintf("advised: it has paid for itself after %s months, and %s are left after a year", plain.Number(*r.BreakEvenMonths, 1), first.Dollars())
 	}
-	return fmt.Sprintf("advised against: after a year %s of the engineering time have not come back; that takes %s months", (-first).Dollars(), usage.Number(*r.BreakEvenMonths, 1))
+	return fmt.Sprintf("advised against: after a year %s of the engineering time have not come back; that takes %s months", (-first).Dollars(), plain.Number(*r.BreakEvenMonths, 1))
 }
 
 // ParseSaving reads dollars over a time: "1200/month", "$40/day", "0.5/h", "9000/year".
