@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -72,12 +73,12 @@ released resource.`,
 	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron (default: at every sample and deadline)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
 	fl.BoolVar(&f.baselines, "baselines", true, "compare with the baselines")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json or html")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
 
 func (a *app) backtest(ctx context.Context, f backtestFlags) error {
-	if err := oneOf("output", f.output, "table", "json", "html"); err != nil {
+	if err := oneOf("output", f.output, planOutputs...); err != nil {
 		return err
 	}
 	p, err := f.params()
@@ -125,13 +126,35 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if err := a.writeDecisions(f.decisions, decisions); err != nil {
 		return err
 	}
-	if f.output == "html" {
-		return report.BacktestHTML(a.Stdout, view.NewBacktest(r))
+	doc := view.NewBacktest(r)
+	return a.show(f.output, doc, func() report.Sheet { return report.Backtest(doc, f.next()) })
+}
+
+// command is a command on the same trace, with the flags that were given.
+func (f backtestFlags) command(verb string) string {
+	out := "curfew " + verb + " --trace " + plain.Shell(f.trace)
+	for _, x := range []struct{ flag, value, usual string }{{"map", f.columns, ""}, {"step", f.step, ""}, {"price", f.price, ""}, {"restart-cost", f.restartCost, "5m"}, {"resource", f.resource, ""}} {
+		if x.value != x.usual {
+			out += " --" + x.flag + " " + plain.Shell(x.value)
+		}
 	}
-	if f.output == "json" {
-		return a.printJSON(view.NewBacktest(r))
+	if f.idleBelow != 0 {
+		out += fmt.Sprintf(" --idle-below %g", f.idleBelow)
 	}
-	return report.Backtest(a.Stdout, view.NewBacktest(r), a.Width)
+	return out
+}
+
+// next are the commands after a replay: learn policies, or try those that were replayed.
+func (f backtestFlags) next() []string {
+	if len(f.policies) == 0 {
+		return []string{f.command("policy tune") + " --write tuned.yaml", f.command("backtest") + " --policy tuned.yaml"}
+	}
+	check, enforce := "curfew policy check --against last", "curfew enforce --once"
+	for _, p := range f.policies {
+		check += " " + plain.Shell(p)
+		enforce += " --policy " + plain.Shell(p)
+	}
+	return []string{check, enforce}
 }
 
 // drawn is how many resources the page shows over time.
