@@ -175,7 +175,7 @@ func TestPlansFromAScan(t *testing.T) {
 }
 
 // TestPlansFromTheLedger: how many machines are too many comes from the hours in which they
-// worked at once, without a file. What nobody measured counts as work, and what has no
+// worked at once, without a file. Unmeasured machines count as working, and what has no
 // price is left out.
 func TestPlansFromTheLedger(t *testing.T) {
 	d := newDesktop(t)

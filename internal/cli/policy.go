@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -72,7 +73,7 @@ func (a *app) yamlFiles(names []string) ([]namedFile, error) {
 		path := a.path(name)
 		st, err := os.Stat(path)
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
 		}
 		if !st.IsDir() {
 			out = append(out, namedFile{name, path})
@@ -200,8 +201,9 @@ func (a *app) newPolicyTest() *cobra.Command {
 		Use:   "test FILE…",
 		Short: "Run the test cases of policies: samples in, proposals out",
 		Long: `Runs cases (curfew.policytest/v1): resources and samples go in, and what the policies
-would propose at a time is compared with what the case expects. It is the engine that
-enforce uses. Exit code 1 when a case fails.`,
+propose at a time is compared with the expectation of the case. The engine is the one that
+enforce uses. With --policy, a file of cases that names its policies tests the given
+policies from files of the same names. Exit code 1 when a case fails.`,
 		Example: `  curfew policy test examples/policies/tests
   curfew policy test --policy policies/ cases.yaml`,
 	}
@@ -219,7 +221,9 @@ enforce uses. Exit code 1 when a case fails.`,
 	return c
 }
 
-// underTest are the policies that a file of cases is for.
+// underTest returns the policies that a file of cases is for. Of given policies these are
+// the ones in files of the names that the cases name, where there are any: a case without
+// the name of a policy is about those alone.
 func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*policy.Set, error) {
 	names := given
 	if len(names) == 0 {
@@ -231,7 +235,11 @@ func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*p
 	if err != nil {
 		return nil, err
 	}
-	return a.readPolicies(names)
+	set, err := a.readPolicies(names)
+	if err != nil || len(given) == 0 {
+		return set, err
+	}
+	return set.Of(tests.Policies), nil
 }
 
 func (a *app) policyTest(ctx context.Context, policies, args []string, output string) error {
@@ -332,7 +340,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 	pass, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
 	var match []*policy.Facts
 	for _, facts := range pass.Facts {

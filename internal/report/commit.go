@@ -94,9 +94,9 @@ func Commit(r commit.Report) Sheet {
 	}
 	s := Sheet{Verb: "plan commit", Picture: commitPicture(r), Caption: "Use by the hour, with what commitments cover in layers and the rest on demand.",
 		Title: fmt.Sprintf("%s of $%s on demand would be saved by %s", shareText(r.EffectiveSavingsRate), r.OnDemandUSD,
-			plural(int64(len(r.Commitments)), "commitment", "commitments")),
+			plain.Count(len(r.Commitments), "commitment")),
 		Figures: []Figure{
-			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plural(int64(r.Hours), "hour", "hours")},
+			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plain.Count(r.Hours, "hour")},
 			{Label: "planned", Value: "$" + r.PlannedUSD, Note: proof},
 			{Label: "effective savings rate", Value: shareText(r.EffectiveSavingsRate)},
 			{Label: "coverage", Value: shareText(r.Coverage), Note: "of use, at on-demand prices"},

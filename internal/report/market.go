@@ -78,10 +78,10 @@ func Market(r market.Report) Sheet {
 		s.Tables = append(s.Tables, g)
 	}
 	if n := len(r.Offers) - shownOffers; n > 0 {
-		s.Coverage = append(s.Coverage, plural(int64(n), "more offer is", "more offers are")+" in -o json")
+		s.Coverage = append(s.Coverage, plain.Count(n, "more offer is", "more offers are")+" in -o json")
 	}
 	if len(r.Unranked) > 0 {
-		s.Coverage = append(s.Coverage, plural(int64(len(r.Unranked)), "machine is", "machines are")+" not ranked for want of a price or a figure; -o json names them")
+		s.Coverage = append(s.Coverage, plain.Count(len(r.Unranked), "machine is", "machines are")+" not ranked for want of a price or a figure; -o json names them")
 	}
 	return s
 }

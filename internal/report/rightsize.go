@@ -75,7 +75,7 @@ func Rightsize(r rightsize.Report) Sheet {
 	figure("GPU utilization, 95th percentile", r.UtilP95, "%")
 	figure("memory, peak", r.MemoryPeakGiB, " GiB")
 	s.Figures = append(s.Figures, Figure{Label: "GPUs that computed", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
-		Figure{Label: "samples", Value: plural(int64(r.Samples), "sample", "samples"), Note: "coverage " + shareText(r.Coverage)})
+		Figure{Label: "samples", Value: plain.Count(r.Samples, "sample"), Note: "coverage " + shareText(r.Coverage)})
 	if r.SavingUSD != nil {
 		s.Figures = append(s.Figures, Figure{Label: "could save", Value: "$" + *r.SavingUSD + " a month", Note: "at list price"})
 	}

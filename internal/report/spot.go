@@ -171,7 +171,7 @@ func Spot(r spot.Report) Sheet {
 	for _, x := range r.Results {
 		s.Figures = append(s.Figures, Figure{Label: x.Name, Value: shareText(x.Saving), Note: "saved against on demand"})
 		if x.Name == spot.Curfew {
-			s.Title = fmt.Sprintf("%s saved against $%s on demand, %s missed of %s", shareText(x.Saving), r.OnDemandUSD, plural(int64(x.Misses), "deadline", "deadlines"), plural(int64(x.Cases), "case", "cases"))
+			s.Title = fmt.Sprintf("%s saved against $%s on demand, %s missed of %s", shareText(x.Saving), r.OnDemandUSD, plain.Count(x.Misses, "deadline"), plain.Count(x.Cases, "case"))
 		}
 	}
 	if len(r.Zones) > 1 {
@@ -202,7 +202,7 @@ func Checkpoint(r spot.CheckpointReport) Sheet {
 		if x.Name != spot.Curfew {
 			continue
 		}
-		s.Title = fmt.Sprintf("%s%% of paid time kept over %s", plain.Number(100*x.Kept, 1), plural(int64(r.Runs), "run", "runs"))
+		s.Title = fmt.Sprintf("%s%% of paid time kept over %s", plain.Number(100*x.Kept, 1), plain.Count(r.Runs, "run"))
 		s.Figures = []Figure{{Label: "save first after", Value: seconds(x.Interval), Note: "of a run"}}
 		var steps []string
 		for _, b := range x.ByAge {
