@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -79,7 +80,11 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	}
 	for _, k := range f.kinds {
 		if !inventory.Kind(k).Valid() {
-			return usageError("--kind %q does not exist; it is one of %v", k, inventory.Kinds())
+			var names []string
+			for _, k := range inventory.Kinds() {
+				names = append(names, string(k))
+			}
+			return usageError("--kind %q does not exist; it is one of %v%s", k, inventory.Kinds(), document.DidYouMean(k, names))
 		}
 		setting.Query.Kinds[inventory.Kind(k)] = true
 	}
