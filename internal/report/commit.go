@@ -52,7 +52,7 @@ func Commit(r commit.Report) Sheet {
 	for _, c := range r.Commitments {
 		if c.Advised && c.Kind == commit.Reserved {
 			if command := offering(c); command != "" {
-				s.Commands = append(s.Commands, command)
+				s.Next = append(s.Next, command)
 			}
 		}
 	}

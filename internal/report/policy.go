@@ -8,8 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -89,5 +87,5 @@ func wrapped(text string, width, indent int) plain.Text {
 	if width <= 0 {
 		width = 100
 	}
-	return plain.Text(strings.ReplaceAll(ansi.Wordwrap(plain.Line(text), max(width-indent, 40), ""), "\n", "\n"+strings.Repeat(" ", indent)))
+	return plain.Text(strings.Join(wordwrap(plain.Line(text), max(width-indent, 40)), "\n"+strings.Repeat(" ", indent)))
 }

@@ -30,7 +30,7 @@ func Rightsize(r rightsize.Report) Sheet {
 	}
 	if r.SavingUSD != nil {
 		s.Figures = append(s.Figures, Figure{Label: "Saving", Value: money.ForPeople(*r.SavingUSD) + " a month", Note: "at list price"})
-		s.Commands = append(s.Commands, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
+		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
 	}
 	figure("GPU utilization p50", r.UtilP50, "%")
 	figure("GPU utilization p95", r.UtilP95, "%")

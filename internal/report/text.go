@@ -22,10 +22,18 @@ func fit(s string, width int) string {
 	return ansi.Truncate(s, width, "…")
 }
 
-// wordwrap breaks text between words into lines of at most width columns. A longer word
-// has a line of its own.
+// wordwrap breaks text at its spaces into lines of at most width columns. A word that is
+// longer has a line of its own: names and commands are never broken.
 func wordwrap(s string, width int) []string {
-	return strings.Split(ansi.Wordwrap(s, max(width, 1), ""), "\n")
+	var lines []string
+	for _, word := range strings.Fields(s) {
+		if last := len(lines) - 1; last >= 0 && wide(lines[last])+1+wide(word) <= width {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
 }
 
 // wide returns the columns that s takes in a terminal.
