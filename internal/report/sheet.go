@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -27,6 +28,8 @@ type Sheet struct {
 	Tables           []Grid
 	// Commands are for a shell, in order.
 	Commands []string
+	// Next are commands that a reader may give now.
+	Next []string
 	// Assumptions is what was assumed, Coverage what the data covers, Changes what
 	// would change the answer.
 	Assumptions, Coverage, Changes []string
@@ -72,7 +75,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	}
 	var b strings.Builder
 	prose := func(indent, text string) {
-		for i, line := range strings.Split(ansi.Wordwrap(plain.Line(text), max(width-len(indent), 40), ""), "\n") {
+		for i, line := range strings.Split(ansi.Wordwrap(plain.Line(text), max(width-1-ansi.StringWidth(indent), 20), ""), "\n") {
 			if i > 0 {
 				b.WriteString(strings.Repeat(" ", len(indent)))
 			} else {
@@ -110,6 +113,12 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	if len(s.Commands) > 0 {
 		b.WriteString("\n  commands, in order\n")
 		for _, c := range s.Commands {
+			b.WriteString("    " + plain.Line(c) + "\n")
+		}
+	}
+	if len(s.Next) > 0 {
+		b.WriteString("\n  next\n")
+		for _, c := range s.Next {
 			b.WriteString("    " + plain.Line(c) + "\n")
 		}
 	}
@@ -160,9 +169,9 @@ func (s Sheet) Markdown(w io.Writer) error {
 			}
 		}
 	}
-	if len(s.Commands) > 0 {
+	if all := slices.Concat(s.Commands, s.Next); len(all) > 0 {
 		b.WriteString("\n```sh\n")
-		for _, c := range s.Commands {
+		for _, c := range all {
 			b.WriteString(strings.ReplaceAll(plain.Line(c), "```", "") + "\n")
 		}
 		b.WriteString("```\n")
