@@ -82,7 +82,7 @@ func TestBacktest(t *testing.T) {
 	p.Price, p.Draw = &price, 40
 	p.Policies = policies(t, rested("idle-machines", 5*time.Minute, 0))
 	r := replayed(t, traceOf(true, machines(9, 600)...), p)
-	html := rendered(t, r)
+	html := strings.ReplaceAll(rendered(t, r), "\u00a0", " ")
 	want := r.Results[0]
 	for _, text := range []string{
 		fmt.Sprintf("idle-machines would have released %s of 90 machine-hours: %s saved, %d restarts", plain.Share(want.ReleasedHours/want.ResourceHours, 0), usdText(want.SavedUSD), want.Restarts),
