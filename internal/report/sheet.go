@@ -29,8 +29,6 @@ type Sheet struct {
 	Tables           []Grid
 	// Commands are for a shell, in order.
 	Commands []string
-	// Next are commands that a reader may give now.
-	Next []string
 	// Assumptions is what was assumed, Coverage what the data covers, Changes what
 	// would change the answer.
 	Assumptions, Coverage, Changes []string
