@@ -4,7 +4,6 @@
 package report
 
 import (
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -38,6 +37,3 @@ func (o Options) top() int {
 type audit struct{ *view.Scan }
 
 func newAudit(d view.Scan) *audit { return &audit{&d} }
-
-// dollars prints an amount for people.
-func dollars(a money.Amount) string { return view.USD(a).String() }

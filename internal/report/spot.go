@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 )
@@ -227,10 +226,3 @@ func boundSaving(r spot.Report) float64 {
 }
 
 func shareText(v float64) string { return plain.Percent(100*v, 1) }
-
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return money.Thousands(n) + " " + many
-}
