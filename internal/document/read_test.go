@@ -232,7 +232,7 @@ func TestDidYouMean(t *testing.T) {
 		{"g5.2XLARGE", "; did you mean g5.2xlarge?"},
 		{"a100-80gb", "; did you mean A100-80GB?"},
 		{"us-esat-1", "; did you mean us-east-1?"},
-		{"stpo", "; did you mean stop?"},
+		{"sotp", "; did you mean stop?"},
 		{"stop", ""},
 		{"us-east-1", ""}, // which is known, however close another is
 		{"start-all", ""},

@@ -90,7 +90,7 @@ func TestPrintingForPeople(t *testing.T) {
 		{Amount(-4_000_000).Exact(), "$0.00"},
 		{Amount(math.MinInt64).Exact(), "-$9,223,372,036.85"},
 		{Amount(12_000_000_000).Signed(), "+$12.00"},
-		{Amount(-500 * USD).Signed(), "-$500"},
+		{(-500 * USD).Signed(), "-$500"},
 		{Amount(1).Signed(), "$0.00"},
 		{rate("21.957642").Dollars(), "$21.96"},
 		{rate("0").Dollars(), "$0.00"},

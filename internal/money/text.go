@@ -58,19 +58,19 @@ func parse(s string, scale int) (int64, error) {
 
 // String returns every digit that is not a trailing zero, and at least cents:
 // "0.526", "713.648", "2.00".
-func (a Amount) String() string { return format(int64(a), 9, 2) }
+func (a Amount) String() string { return format(int64(a), 9) }
 
 // String returns every digit that is not a trailing zero, and at least cents.
-func (r Rate) String() string { return format(int64(r), 12, 2) }
+func (r Rate) String() string { return format(int64(r), 12) }
 
-func format(v int64, scale, least int) string {
+func format(v int64, scale int) string {
 	s := strconv.FormatUint(magnitude(v), 10)
 	if len(s) <= scale {
 		s = strings.Repeat("0", scale-len(s)+1) + s
 	}
 	whole, frac := s[:len(s)-scale], strings.TrimRight(s[len(s)-scale:], "0")
-	if len(frac) < least {
-		frac += strings.Repeat("0", least-len(frac))
+	if len(frac) < 2 {
+		frac += strings.Repeat("0", 2-len(frac))
 	}
 	if v < 0 {
 		whole = "-" + whole
@@ -82,7 +82,7 @@ func format(v int64, scale, least int) string {
 // every *_usd field of a document holds it: "713.65".
 func (a Amount) Cents() string {
 	v, _ := mulDiv(int64(a), 1, int64(Cent))
-	return format(v*int64(Cent), 9, 2)
+	return format(v*int64(Cent), 9)
 }
 
 // centsBelow is the amount from which people are shown whole dollars.
@@ -126,7 +126,7 @@ func (r Rate) Dollars() string {
 		unit *= 10
 	}
 	v, _ := mulDiv(int64(r), 1, unit)
-	return strings.Replace("$"+format(v*unit, 12, 2), "$-", "-$", 1)
+	return strings.Replace("$"+format(v*unit, 12), "$-", "-$", 1)
 }
 
 // ForPeople returns an amount that a document holds as a decimal ("1234.50") as

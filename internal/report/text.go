@@ -39,13 +39,6 @@ func wordwrap(s string, width int) []string {
 // wide returns the columns that s takes in a terminal.
 func wide(s string) int { return ansi.StringWidth(s) }
 
-func verb(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
 // share is part's share of the whole, at most 1 and 0 where either is not known.
 func share(part, whole view.Dollars) float64 {
 	p, okP := part.Get()

@@ -143,7 +143,7 @@ func (b *Bars) key(c *canvas) float64 {
 	if len(names) == 0 {
 		return margin
 	}
-	return margin + c.legend(margin, names, func(i int, x, y float64) {
+	return margin + c.legend(names, func(i int, x, y float64) {
 		switch extra[i] {
 		case "band":
 			c.band(x, y, 14, 10)

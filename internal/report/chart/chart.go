@@ -263,16 +263,16 @@ func (c *canvas) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="currentColor" stroke-opacity=".16"/>`, x1, y1, x2, y2)
 }
 
-// legend draws what the colors mean from the left, in as many lines as it takes, and
+// legend draws what the colors mean at the top, from the left, in as many lines as it takes, and
 // returns the height of them. sample draws the sign at a place of 14 by 10.
-func (c *canvas) legend(y float64, names []string, sample func(i int, x, y float64)) float64 {
+func (c *canvas) legend(names []string, sample func(i int, x, y float64)) float64 {
 	x, line := margin, 0.0
 	for i, name := range names {
 		name = cut(plain.Line(name), width/2)
 		if w := 20 + textWidth(name); x > margin && x+w > width-margin {
 			x, line = margin, line+1
 		}
-		at := y + lineStep*line
+		at := margin + lineStep*line
 		sample(i, x, at+3)
 		c.text(x+20, at+12, start, name)
 		x += 20 + textWidth(name) + 18

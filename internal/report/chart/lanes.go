@@ -67,7 +67,7 @@ func (l Lanes) SVG() string {
 		for _, k := range l.Kinds {
 			names = append(names, k.Name)
 		}
-		y += c.legend(y, names, func(i int, x, y float64) { c.block(x, y, 14, 10, l.Kinds[i].Color, false, names[i]) })
+		y += c.legend(names, func(i int, x, y float64) { c.block(x, y, 14, 10, l.Kinds[i].Color, false, names[i]) })
 	}
 	s := newScale(&l.Axis, values, false, margin+label+10, width-18)
 	y += c.marks(s, l.Marks, y)

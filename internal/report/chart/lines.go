@@ -73,7 +73,7 @@ func (l Lines) SVG() string {
 	var c canvas
 	y := margin
 	if names := l.names(); len(names) > 1 {
-		y += c.legend(y, names, func(i int, x, y float64) {
+		y += c.legend(names, func(i int, x, y float64) {
 			s := l.Series[i]
 			if !s.Scatter {
 				c.line(x, y+5, x+14, y+5, s.Color, 2.5, dash(s))
@@ -249,7 +249,7 @@ func (l Columns) SVG() string {
 		for _, p := range l.Parts {
 			names = append(names, p.Name)
 		}
-		y += c.legend(y, names, func(i int, x, y float64) { c.rect(x, y, 14, 10, l.Parts[i].Color, names[i]) })
+		y += c.legend(names, func(i int, x, y float64) { c.rect(x, y, 14, 10, l.Parts[i].Color, names[i]) })
 	}
 	if l.Y.Label != "" {
 		c.label(margin, y+12, start, l.Y.Label, width-2*margin)

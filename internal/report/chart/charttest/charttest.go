@@ -4,6 +4,7 @@ package charttest
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -84,7 +85,7 @@ func problems(svg string) []string {
 	depth, titled := 0, false
 	for {
 		token, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
