@@ -111,11 +111,7 @@ func backtestFigures(r, foresight *backtest.Result) []Figure {
 
 // rulesGrid is what every rule would have done.
 func rulesGrid(doc *view.Backtest) Grid {
-	g := Grid{Title: "What each rule would have done", Head: []string{"rule", "released", "restarts", "saved", "share", "of foresight"},
-		Right: []bool{false, true, true, true, true, true, true}}
-	if doc.Priced() {
-		g.Head = append(g.Head, "saved $")
-	}
+	g := Grid{Title: "What each rule would have done", Head: []string{"rule", "released", "restarts", "saved", "share", "foresight"}, Right: []bool{false, true, true, true, true, true}}
 	for _, r := range doc.Results {
 		name := ruleName(r.Name)
 		if r.WaitSeconds != nil && name == backtest.BestFixed {
@@ -125,11 +121,11 @@ func rulesGrid(doc *view.Backtest) Grid {
 		if r.OfForesight != nil {
 			of = plain.Share(*r.OfForesight, 1)
 		}
-		row := []string{name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), hoursShort(r.NetSavedHours), plain.Share(r.NetSavedShare, 1), of}
+		saved := hoursShort(r.NetSavedHours)
 		if doc.Priced() {
-			row = append(row, usdText(r.SavedUSD))
+			saved = usdText(r.SavedUSD)
 		}
-		g.Rows = append(g.Rows, row)
+		g.Rows = append(g.Rows, []string{name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), saved, plain.Share(r.NetSavedShare, 1), of})
 	}
 	return g
 }
