@@ -89,7 +89,7 @@ func (p product) identify() (Entry, string, error) {
 	usage := a["usagetype"]
 	switch family := p.Product.ProductFamily; {
 	case a["servicecode"] == "AmazonRedshift":
-		// Nodes beside those of one zone have usage types of their own.
+		// Multi-zone nodes have other usage types than nodes of one zone.
 		if e.Type = a["instanceType"]; e.Type == "" || usage != "Node:"+e.Type && !strings.HasSuffix(usage, "-Node:"+e.Type) {
 			return e, "", fmt.Errorf("%q in %s: %w", usage, e.Region, ErrNotHeld)
 		}
