@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newApprove() *cobra.Command {
@@ -74,7 +73,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 	if err != nil {
 		return approvalFailure(id, err)
 	}
-	who, err := a.approver(ctx, cfg, r, proof, allow)
+	who, err := a.rt.Approver(ctx, cfg, r, proof, allow)
 	if err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
 	if allow {
-		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, exact(r.Amount), r.AmountUnit(), a.when(r.ExpiresAt), who.Name, who.Proof)
+		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, r.Amount.Exact(), r.AmountUnit(), plain.When(r.ExpiresAt, a.Now()), who.Name, who.Proof)
 	} else {
 		plain.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
 	}
@@ -143,62 +142,13 @@ the commands, the dollars with their units, what is lost and how far it can be u
 	return c
 }
 
-// requestView is a request in a document.
-type requestView struct {
-	ID   string `json:"id"`
-	Kind string `json:"kind"`
-	// AmountUnit is what AmountUSD is for: "an hour", "a month", "in all".
-	AmountUnit string `json:"amount_unit"`
-	// Plan is what would be done, whole; null where an older version kept none.
-	Plan      *approval.Plan `json:"plan"`
-	Subject   string         `json:"subject"`
-	State     string         `json:"state"`
-	AmountUSD string         `json:"amount_usd"`
-	PlanHash  string         `json:"plan_hash"`
-	Roles     []string       `json:"roles"`
-	// Approvers are who has one of the roles, by the settings that decide.
-	Approvers []string  `json:"approvers"`
-	AskedBy   string    `json:"asked_by"`
-	AskedAt   time.Time `json:"asked_at"`
-	ExpiresAt time.Time `json:"expires_at"`
-	DecidedBy string    `json:"decided_by,omitempty"`
-	// Proof and AskedProof say how they were identified.
-	Proof      *proofView `json:"proof,omitempty"`
-	AskedProof *proofView `json:"asked_proof,omitempty"`
-	DecidedAt  *time.Time `json:"decided_at,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	UsedAt     *time.Time `json:"used_at,omitempty"`
-}
-
-// proofView is a proof in a document, without what was signed.
-type proofView struct {
-	Kind     string `json:"kind"`
-	Subject  string `json:"subject"`
-	By       string `json:"verified_by,omitempty"`
-	Verified bool   `json:"verified"`
-}
-
-func proofOf(who string, p approval.Proof) *proofView {
-	if who == "" {
-		return nil
-	}
-	return &proofView{Kind: first(string(p.Kind), string(approval.SelfDeclared)), Subject: first(p.Subject, who), By: p.Detail, Verified: p.Verified()}
-}
-
-func planView(r approval.Request) *approval.Plan {
-	if p, ok := r.Shown(); ok {
-		return &p
-	}
-	return nil
-}
-
 func (a *app) approvals(ctx context.Context, id string, all bool, output string) error {
 	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	cfg, by, err := a.people(ctx, cfg, s)
+	cfg, by, err := a.rt.People(ctx, cfg, s)
 	if err != nil {
 		return err
 	}
@@ -210,77 +160,15 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 	if err != nil {
 		return err
 	}
-	waits := approval.Sum(requests, now)
-	decided := slices.ContainsFunc(requests, func(r approval.Request) bool { return !r.DecidedAt.IsZero() })
-	views := []requestView{}
-	var shown []approval.Request
+	views := []view.Request{}
 	for _, r := range requests {
-		if state := r.At(now); all || state == approval.Pending || state == approval.Approved {
-			if id != "" && !strings.HasPrefix(r.ID, id) {
-				continue
-			}
-			shown = append(shown, r)
-			views = append(views, requestView{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Plan: planView(r), Subject: r.Subject, State: string(state), AmountUSD: r.Amount.Cents(),
-				PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approversOf(cfg.Approvers, r.Roles, r.AskedBy)...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
-				DecidedBy: r.DecidedBy, Proof: proofOf(r.DecidedBy, r.Proof), AskedProof: proofOf(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt), Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)})
+		if state := r.At(now); strings.HasPrefix(r.ID, id) && (all || state == approval.Pending || state == approval.Approved) {
+			views = append(views, view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now))
 		}
 	}
+	doc := view.NewApprovals(requests, views, view.Decider(by), now)
 	if output == "json" {
-		doc := map[string]any{"schema": "curfew.approvals/v1", "requests": views,
-			"asked": waits.Asked, "approved": waits.Approved, "denied": waits.Denied, "expired": waits.Expired, "pending": waits.Pending, "settings": by,
-			"median_wait_seconds": nil, "longest_wait_seconds": nil}
-		if decided {
-			doc["median_wait_seconds"], doc["longest_wait_seconds"] = waits.Median.Seconds(), waits.Longest.Seconds()
-		}
 		return a.printJSON(doc)
 	}
-	if len(views) == 0 {
-		plain.Fprintln(a.Stdout, "nothing waits for an approval")
-	}
-	for i, v := range views {
-		plain.Fprintf(a.Stdout, "%s  %s  %s  $%s %s  asked by %s  until %s  %s\n", v.ID, v.State, v.Subject, v.AmountUSD, v.AmountUnit, v.AskedBy, a.when(v.ExpiresAt), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
-		for _, line := range planLines(shown[i]) {
-			plain.Fprintf(a.Stdout, "    %s\n", line)
-		}
-		plain.Fprintf(a.Stdout, "    asked by: %s (%s)\n", v.AskedBy, shown[i].AskedProof)
-		if v.DecidedBy == "" {
-			plain.Fprintf(a.Stdout, "    may approve: %s\n", first(strings.Join(v.Approvers, ", "), "nobody: approvers names nobody else with the role "+strings.Join(v.Roles, " or ")))
-		}
-		if v.DecidedBy != "" {
-			plain.Fprintf(a.Stdout, "    decided by: %s (%s)\n", v.DecidedBy, shown[i].Proof)
-		}
-	}
-	if waits.Asked > 0 {
-		wait := "nobody has decided any"
-		if decided {
-			wait = "half were decided within " + usage.Span(waits.Median)
-		}
-		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plural(int64(waits.Asked), "request", "requests"), waits.Approved, waits.Denied, wait)
-	}
-	return nil
-}
-
-// roles of a person are those of the configuration, by any spelling of the name.
-func rolesOf(approvers map[string][]string, who string) []string {
-	var roles []string
-	for name, has := range approvers {
-		if approval.Same(name, who) {
-			roles = append(roles, has...)
-		}
-	}
-	return roles
-}
-
-// approversOf are who has one of the roles, in order; whoever asks is not among them.
-func approversOf(approvers map[string][]string, roles []string, asker string) (names []string) {
-	if len(roles) == 0 {
-		roles = []string{approval.DefaultRole}
-	}
-	for name, has := range approvers {
-		if !approval.MaybeSame(name, asker) && slices.ContainsFunc(has, func(r string) bool { return slices.Contains(roles, r) }) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return report.Approvals(a.Stdout, doc, now)
 }

@@ -9,22 +9,25 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // opened opens the recorded usage of a replay and settles its step.
 func (a *app) opened(ctx context.Context, name string, format *usage.Format) (*os.File, error) {
-	if err := a.warnUnread(ctx, recording{path: a.path(name), format: *format}); err != nil {
+	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(name), Format: *format}); err != nil {
 		return nil, err
 	}
 	file, err := config.Open(a.path(name))
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, daemon.Cause(err))}
 	}
-	if err := settleStep(ctx, file, format); err != nil {
+	if err := daemon.SettleStep(ctx, file, format); err != nil {
 		_ = file.Close() // it was only read
-		return nil, scanFailure(err)
+		return nil, daemon.CloudError(err)
 	}
 	return file, nil
 }
@@ -35,7 +38,7 @@ func (a *app) newPolicyTune() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tune",
 		Short: "Learn from recorded usage how long to wait, and write a policy",
-		Long: `Learns from a trace how long to wait before letting go of idle resources, for each
+		Long: `Learns from a trace how long to wait before releasing idle resources, for each
 class of them (kind, type, purpose, team): a ski-rental decision from the past only. It
 prints what it learned, on how much history that rests and what it would have saved when
 tested walking forward, and writes a policy file in the mode observe.`,
@@ -65,7 +68,7 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 		return err
 	}
 	defer file.Close()
-	set, report, err := backtest.Tune(ctx, file, p)
+	set, learned, err := backtest.Tune(ctx, file, p)
 	if err != nil {
 		return backtestFailure(f.trace, err)
 	}
@@ -76,13 +79,15 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 			return usageError("--write %s: the file exists; policies that people reviewed are not overwritten", write)
 		}
 		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // a policy file is for all to read
-			return fmt.Errorf("write %s: %w", write, unwrapPath(err))
+			return fmt.Errorf("write %s: %w", write, daemon.Cause(err))
 		}
 	}
 	if f.output == "json" {
-		return a.printJSON(report)
+		return a.printJSON(view.NewTune(learned))
 	}
-	plain.Fprintf(a.Stdout, "%s", plain.Text(report.Text()))
+	if err := report.Tune(a.Stdout, view.NewTune(learned)); err != nil {
+		return err
+	}
 	if write != "" {
 		_, err = plain.Fprintf(a.Stdout, "\nwritten to %s, in the mode observe; `curfew backtest --policy %s` replays it\n", write, plain.Shell(write))
 		return err

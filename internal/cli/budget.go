@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newBudget() *cobra.Command {
@@ -83,23 +84,8 @@ func (a *app) budgets(ctx context.Context, output string) error {
 	if err != nil {
 		return fmt.Errorf("read where the budgets stand: %w", err)
 	}
-	doc := budget.NewReport(all, now)
-	return a.show(output, doc, func() report.Sheet { return budgetSheet(doc, all) })
-}
-
-func budgetSheet(doc budget.Report, all []budget.Status) report.Sheet {
-	s := report.Sheet{Verb: "budget", Title: doc.Title, Picture: doc.SVG(), Caption: "Each budget: spent, held, forecast, and its amount.",
-		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
-	g := report.Grid{Head: []string{"budget", "until", "amount", "spent", "held", "left", "state", "forecast (80 %)"}, Right: []bool{false, false, true, true, true, true, false, true}}
-	for _, b := range all {
-		forecast := b.NoForecast
-		if f, ok := b.Forecast.Get(); ok {
-			forecast = f.Median.Dollars() + " (" + f.Low.Dollars() + " to " + f.High.Dollars() + ")"
-		}
-		g.Rows = append(g.Rows, []string{b.Budget.ID, b.Window.To.Format(time.DateOnly), exact(b.Budget.Amount), exact(b.Used), exact(b.Held), exact(b.Left), string(b.State), forecast})
-	}
-	s.Tables = []report.Grid{g}
-	return s
+	doc := view.NewBudgets(all, now)
+	return a.show(output, doc, func() report.Sheet { return report.Budgets(doc) })
 }
 
 func (a *app) newHolds() *cobra.Command {
@@ -110,44 +96,15 @@ func (a *app) newHolds() *cobra.Command {
 		Short: "What is reserved for work that was admitted",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
+			if err := oneOf("output", output, planOutputs...); err != nil {
 				return err
 			}
 			return a.holds(c.Context(), f, output)
 		},
 	}
 	f.add(c, "30d")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	return c
-}
-
-// holdView is a hold in a document.
-type holdView struct {
-	ID        string          `json:"id"`
-	State     string          `json:"state"`
-	Kind      string          `json:"kind"`
-	Name      string          `json:"name"`
-	SpecHash  string          `json:"spec_hash"`
-	Owner     inventory.Owner `json:"owner"`
-	Purpose   string          `json:"purpose"`
-	AmountUSD string          `json:"amount_usd"`
-	ActualUSD *string         `json:"actual_usd"`
-	AskedBy   string          `json:"asked_by"`
-	Approval  string          `json:"approval_id,omitempty"`
-	Run       string          `json:"run,omitempty"`
-	From      time.Time       `json:"from"`
-	Until     time.Time       `json:"until"`
-	ExpiresAt time.Time       `json:"expires_at"`
-}
-
-func viewHold(h budget.Hold, state budget.HoldState) holdView {
-	v := holdView{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose),
-		AmountUSD: h.Amount.String(), AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC()}
-	if h.State == budget.Settled {
-		actual := h.Actual.String()
-		v.ActualUSD = &actual
-	}
-	return v
 }
 
 func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
@@ -172,36 +129,8 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 	if err != nil {
 		return fmt.Errorf("read what was charged under the holds: %w", err)
 	}
-	views := []holdView{}
-	for _, h := range holds {
-		state := h.At(now)
-		if missed[h.ID] && state == budget.Expired {
-			state = budget.Unobserved
-		}
-		views = append(views, viewHold(h, state))
-	}
-	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.holds/v1", "holds": views})
-	}
-	if len(views) == 0 {
-		plain.Fprintln(a.Stdout, "nothing is held")
-		return nil
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for i, h := range holds {
-		v := views[i]
-		amount := exact(h.Amount)
-		if v.ActualUSD != nil {
-			amount = exact(h.Actual) + " of " + amount
-		}
-		until := a.when(h.ExpiresAt)
-		if missed[h.ID] {
-			until = map[bool]string{false: "it is settled or charged", true: "it is charged"}[h.State == budget.Settled]
-		}
-		plain.Fprintf(w, "%s\t%s\t%s %s\t%s\t%s\tfor %s\tuntil %s\n", v.ID, v.State, v.Kind, v.Name, amount,
-			strings.Trim(h.Owner.Team+"/"+h.Owner.Project+" "+v.Purpose, "/ "), v.AskedBy, until)
-	}
-	return w.Flush()
+	doc := view.NewHolds(holds, missed, now)
+	return a.show(output, doc, func() report.Sheet { return report.Holds(doc, now) })
 }
 
 // deed is what a command does with one hold; its decision, where it is not nil, is
@@ -234,7 +163,7 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if err != nil {
 		return err
 	}
-	asker, err := a.asker(ctx, cfg, by)
+	asker, err := a.rt.Asker(ctx, cfg, by)
 	if err != nil {
 		return err
 	}
@@ -266,7 +195,7 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if h.State == budget.Settled {
 		amount = h.Actual
 	}
-	plain.Fprintf(a.Stdout, "%s %s: %s %s, %s\n", h.ID, h.At(p.Now), h.Kind, h.Name, exact(amount))
+	plain.Fprintf(a.Stdout, "%s %s: %s %s, %s\n", h.ID, h.At(p.Now), h.Kind, h.Name, amount.Exact())
 	return nil
 }
 
@@ -353,9 +282,9 @@ func amountFlag(flag, text string) (money.Amount, error) {
 	return v, nil
 }
 
-// budgetFacts returns what policies may ask of the budgets that a resource's owner
-// spends from; nil where no budget is given.
-func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*inventory.Resource) *policy.Budget, error) {
+// budgetFacts returns what adds where a resource's budgets stand to what is known of it;
+// nil where no budget is given.
+func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
 	if len(cfg.Budgets) == 0 {
 		return nil, nil
 	}
@@ -367,11 +296,5 @@ func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now tim
 	if err != nil {
 		return nil, fmt.Errorf("read where the budgets stand: %w", err)
 	}
-	return func(r *inventory.Resource) *policy.Budget {
-		f, covered, err := budget.FactsOf(all, r.Owner, r.Purpose)
-		if err != nil || !covered {
-			return nil // unknown, never in order
-		}
-		return &policy.Budget{State: string(f.State), UsedShare: f.UsedShare, ForecastShare: f.ForecastShare}
-	}, nil
+	return round.Budgets(all), nil
 }

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -87,7 +88,7 @@ func reasonsOf(what string, counts map[string]int) []string {
 	})
 	var out []string
 	for _, k := range keys {
-		out = append(out, count(counts[k])+" "+what+" ("+k+")")
+		out = append(out, money.Thousands(int64(counts[k]))+" "+what+" ("+k+")")
 	}
 	return out
 }

@@ -17,16 +17,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/spec"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // estimateFlags are the flags of everything that estimates.
@@ -69,7 +70,7 @@ not known is an error, never zero.`,
 			if err != nil {
 				return err
 			}
-			return a.show(f.output, e, func() report.Sheet { return estimateSheet("estimate", e) })
+			return a.show(f.output, view.NewEstimate(e), func() report.Sheet { return report.Estimate("estimate", e) })
 		},
 	}
 	f.add(c)
@@ -178,7 +179,7 @@ func (a *app) read(f namedFile, jsonLimit int64) ([]byte, error) {
 		if f.name != "-" {
 			file, err := config.Open(f.path)
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", f.name, unwrapPath(err))
+				return nil, fmt.Errorf("read %s: %w", f.name, daemon.Cause(err))
 			}
 			defer file.Close()
 			in = file
@@ -223,74 +224,4 @@ func isTerraform(src []byte) bool {
 		PlannedValues    json.RawMessage `json:"planned_values"`
 	}
 	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" && (top.TerraformVersion != "" || top.PlannedValues != nil)
-}
-
-// estimateSheet shows an estimate to people.
-func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
-	s := report.Sheet{Verb: verb, Title: e.Title, Picture: e.SVG(), Caption: "What each line comes to: in one case of two, and in nineteen of twenty.",
-		Assumptions: e.Assumptions, Coverage: e.CoverageNotes, Changes: e.Changes,
-		Figures: []report.Figure{
-			{Label: "p50", Value: e.P50.Dollars(), Note: "one case of two"},
-			{Label: "p95", Value: e.P95.Dollars(), Note: "nineteen of twenty"},
-			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
-		}}
-	if d := e.Duration; d != nil {
-		note := "at most " + d.Cap
-		if d.Cap == "" {
-			note = d.P95 + " in nineteen of twenty; nothing ends it"
-		}
-		s.Figures = append(s.Figures, report.Figure{Label: "runs for", Value: d.P50, Note: note})
-	}
-	lines := func(title string, all []estimate.Line) {
-		g := report.Grid{Title: title, Head: []string{"what", "quantity", "unit price", "p50", "p95", "source"}, Right: []bool{false, true, true, true, true, false}}
-		for _, l := range all {
-			what := l.What
-			if l.Resource != "" {
-				what = l.Resource + ": " + what
-			}
-			quantity := l.Quantity
-			if l.QuantityP95 != l.Quantity {
-				quantity += " to " + l.QuantityP95
-			}
-			g.Rows = append(g.Rows, []string{what, quantity + " " + l.Unit, "$" + l.UnitPrice.String(), l.P50.Dollars(), l.P95.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
-		}
-		if len(g.Rows) > 0 {
-			s.Tables = append(s.Tables, g)
-		}
-	}
-	lines("lines", e.Lines)
-	if len(e.Alternatives) > 0 {
-		g := report.Grid{Title: "instead", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"}, Right: []bool{false, false, false, true, true, true}}
-		for _, alt := range e.Alternatives {
-			g.Rows = append(g.Rows, []string{fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(), alt.P95.Dollars(), alt.Hourly.Dollars()})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	if t := e.Terraform; t != nil {
-		s.Figures = []report.Figure{
-			{Label: "a month after", Value: t.Monthly.Dollars(), Note: "of what has a price by the hour"},
-			{Label: "a month before", Value: t.Before.Dollars()},
-			{Label: "change", Value: signed(t.Change), Note: "a month"},
-		}
-		lines("removed", t.Removed)
-		if len(t.NotPriced) > 0 {
-			g := report.Grid{Title: "not priced", Head: []string{"type", "how many"}, Right: []bool{false, true}}
-			for _, n := range t.NotPriced {
-				g.Rows = append(g.Rows, []string{n.Type, fmt.Sprint(n.Count)})
-			}
-			s.Tables = append(s.Tables, g)
-		}
-	}
-	for _, u := range e.Unknown {
-		s.Coverage = append(s.Coverage, "not known, and in no amount: "+u)
-	}
-	return s
-}
-
-// signed writes an amount with its sign.
-func signed(v money.Amount) string {
-	if v > 0 {
-		return "+" + v.Dollars()
-	}
-	return v.Dollars()
 }

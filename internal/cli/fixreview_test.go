@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // TestAReviewApprovesAFix: the plan of a fix is a comment of the pull request, and the
@@ -54,9 +54,9 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		exit, _, errs = l.curfewAny("fix", id, "--enforce", "--github")
 		return exit, errs
 	}
-	open := func() requestView {
+	open := func() view.Request {
 		t.Helper()
-		var asked struct{ Requests []requestView }
+		var asked struct{ Requests []view.Request }
 		if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil || len(asked.Requests) != 1 {
 			t.Fatalf("%d requests, %v", len(asked.Requests), err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -68,11 +69,11 @@ const (
 )
 
 // fixDocs are chosen fixes after a pass; without one they are a preview.
-func fixDocs(chosen []stored, out *round.Result, held *holding, missed []lineView) []fixDoc {
+func fixDocs(chosen []daemon.Kept, out *round.Result, held *holding, missed []lineView) []fixDoc {
 	docs := []fixDoc{}
 	for _, s := range chosen {
-		commands := append([]string{}, byHand(s.Finding)...)
-		d := fixDoc{Finding: s.Finding, ScannedAt: s.scanned.UTC(), Account: s.Resource.Account, Region: s.Resource.Region,
+		commands := append([]string{}, daemon.ByHand(s.Finding)...)
+		d := fixDoc{Finding: s.Finding, ScannedAt: s.Scanned.UTC(), Account: s.Resource.Account, Region: s.Resource.Region,
 			Change: changeDoc{s.Fix.Change, commands}, ByHand: commands, Loses: s.Fix.Note, Undo: s.Fix.Undo, State: fixPreview, Refusals: []refusalDoc{},
 			NeedsApproval: needsApproval(s.Finding)}
 		if out != nil {
@@ -85,7 +86,7 @@ func fixDocs(chosen []stored, out *round.Result, held *holding, missed []lineVie
 
 // foreseen are the refusals of a fix that the last scan already shows. What a machine does,
 // who keeps it, and what its provider answers is asked when the fix is carried out.
-func foreseen(f view.Finding, kept []keptInventory, cfg config.Config, flags fixFlags, now time.Time) []refusalDoc {
+func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, flags fixFlags, now time.Time) []refusalDoc {
 	do, carried := policy.Of(f.Fix.Change)
 	if !carried || f.Resource.Cloud != "aws" {
 		return []refusalDoc{{byHandRule, "only a person carries this fix out"}}
@@ -96,13 +97,13 @@ func foreseen(f view.Finding, kept []keptInventory, cfg config.Config, flags fix
 		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
 	}
 	for i := range kept {
-		at := slices.IndexFunc(kept[i].Resources, func(k keptResource) bool { return k.Ref == refOf(f.Resource) })
+		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool { return k.Ref == daemon.RefOf(f.Resource) })
 		if at < 0 {
 			continue
 		}
-		k := &kept[i].Resources[at]
-		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: k.resource(cfg.Tags), Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
-			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: fact(k.HourlyUSD)}, action.Item{}, now, nil); refusal != nil {
+		listed := kept[i].Resources[at].Priced(cfg.Tags)
+		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
+			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: listed.Hourly}, action.Item{}, now, nil); refusal != nil {
 			return []refusalDoc{{refusal.Rule, refusal.Why}}
 		}
 	}

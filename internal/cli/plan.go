@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -42,14 +43,16 @@ func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
 	case "md":
 		return sheet().Markdown(a.Stdout)
 	}
-	return sheet().Text(a.Stdout, a.Width)
+	s := sheet()
+	s.Color = a.color()
+	return s.Text(a.Stdout, a.Width)
 }
 
 // input opens a file of a planner; what ends in .gz is unpacked.
 func (a *app) input(name string) (io.ReadCloser, error) {
 	file, err := os.Open(a.path(name))
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
 	}
 	if !strings.HasSuffix(name, ".gz") {
 		return file, nil

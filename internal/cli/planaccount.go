@@ -7,6 +7,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -43,7 +44,7 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags}
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
-		return nil, cfg, nil, scanFailure(err)
+		return nil, cfg, nil, daemon.CloudError(err)
 	}
 	return r, cfg, setting.Prices, nil
 }

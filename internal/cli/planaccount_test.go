@@ -175,7 +175,7 @@ func TestPlansFromAScan(t *testing.T) {
 }
 
 // TestPlansFromTheLedger: how many machines are too many comes from the hours in which they
-// worked at once, without a file. What nobody measured counts as work, and what has no
+// worked at once, without a file. Unmeasured machines count as working, and what has no
 // price is left out.
 func TestPlansFromTheLedger(t *testing.T) {
 	d := newDesktop(t)
@@ -245,7 +245,7 @@ search training p4d.24xlarge: 2 ran, 2 worked, 2 needed, 0.50 not known, saves 0
 	if got := ask("rightsize"); got != want {
 		t.Errorf("rightsize:\n%s\nwant\n%s", got, want)
 	}
-	// At 70 % one machine's work takes two.
+	// At 70% one machine's work takes two.
 	if got, want := ask("capacity"), "search inference g5.xlarge: 3 ran, 1 worked, 2 needed, 0.00 not known, saves 730.00"; got != want {
 		t.Errorf("capacity: %s, want %s", got, want)
 	}

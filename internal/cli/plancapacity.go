@@ -73,7 +73,7 @@ than worked at once.`,
 	f.period.add(c, "30d")
 	fl.Float64Var(&f.qps, "qps", 0, "requests a second (default with --arrivals: their own rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests a second that one replica serves")
-	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70 % utilization, unless --p99 or --replicas is given)")
+	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
 	fl.StringVar(&f.profile, "profile", "", "the time of a batch of n: `a=1ms,b=10ms` is a·n + b")
 	fl.IntVar(&f.maxBatch, "max-batch", 0, "the largest batch (default: an idle replica takes the whole queue)")
 	fl.StringVar(&f.p99, "p99", "", "latency that 99 of 100 requests must keep: `50ms`")

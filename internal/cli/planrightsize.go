@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -82,17 +83,17 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := a.warnUnread(ctx, recording{path: a.path(f.usage), format: t.Format}); err != nil {
+	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(f.usage), Format: t.Format}); err != nil {
 		return err
 	}
 	file, err := config.Open(a.path(f.usage))
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, unwrapPath(err))}
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, daemon.Cause(err))}
 	}
 	defer file.Close()
 	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{Region: f.region})
 	if err != nil {
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
 	return a.show(f.output, r, func() report.Sheet { return report.Rightsize(r) })
 }
@@ -108,7 +109,7 @@ func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	case errors.Is(err, accountplan.ErrUnmeasured):
 		return &failure{exit: ExitError, code: "no_usage", err: err, hint: "curfew scan says what could not be read"}
 	case err != nil:
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
 	return a.show(f.output, out, func() report.Sheet { return report.Rightsize(out) })
 }

@@ -10,17 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // updateFlags are the flags of price update.
@@ -94,11 +92,12 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
-		if err := replaceFile(filepath.Join(cfg.DataDir, priceFile), next.Save); err != nil {
+		if err := daemon.ReplaceFile(filepath.Join(cfg.DataDir, daemon.PriceFile), next.Save); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
 	}
-	if err := a.printUpdate(f, accepted, refused); err != nil {
+	doc := view.NewPriceUpdate(accepted, refused, !f.dryRun)
+	if err := a.show(f.output, doc, func() report.Sheet { return report.PriceUpdate(doc, f.dryRun, f.all) }); err != nil {
 		return err
 	}
 	if len(accepted) == 0 {
@@ -114,7 +113,7 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	for _, name := range files {
 		file, err := os.Open(a.path(name))
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, unwrapPath(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, daemon.Cause(err))}
 		}
 		o := price.Origin{Source: cmp.Or(f.source, filepath.Base(name)), AsOf: a.Now(), Cloud: f.cloud}
 		got, err := collect(price.ReadCatalog(file, o))
@@ -133,9 +132,9 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	if len(regions) == 0 {
 		return nil, usageError("curfew price update: give the regions whose prices to read, --regions us-east-1,…")
 	}
-	cloud, err := aws.New(ctx, aws.Options{Regions: regions, Profile: cmp.Or(f.profile, cfg.AWS.Profile), RequestsPerSecond: cfg.AWS.RequestsPerSecond})
+	cloud, err := daemon.OpenAWS(ctx, cfg, f.profile, regions)
 	if err != nil {
-		return nil, scanFailure(err)
+		return nil, daemon.CloudError(err)
 	}
 	bar := a.newProgress("prices")
 	defer bar.finish()
@@ -143,12 +142,12 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 		bar.report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
 		if slices.Contains(f.from, "aws") {
 			if err := products(ctx, cloud, region, &entries); err != nil {
-				return nil, scanFailure(err)
+				return nil, daemon.CloudError(err)
 			}
 		}
 		if slices.Contains(f.from, "spot") {
 			if err := a.spotPrices(ctx, cloud, book, region, &entries); err != nil {
-				return nil, scanFailure(err)
+				return nil, daemon.CloudError(err)
 			}
 		}
 	}
@@ -171,7 +170,7 @@ var priceLists = []struct {
 	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
 }
 
-func products(ctx context.Context, cloud *aws.Cloud, region string, entries *[]price.Entry) error {
+func products(ctx context.Context, cloud *daemon.AWS, region string, entries *[]price.Entry) error {
 	for _, list := range priceLists {
 		filters := maps.Clone(list.filters)
 		filters["regionCode"] = region
@@ -195,7 +194,7 @@ func products(ctx context.Context, cloud *aws.Cloud, region string, entries *[]p
 
 // spotPrices reads the newest spot price of every zone for the machine types that
 // the book knows.
-func (a *app) spotPrices(ctx context.Context, cloud *aws.Cloud, book *price.Book, region string, entries *[]price.Entry) error {
+func (a *app) spotPrices(ctx context.Context, cloud *daemon.AWS, book *price.Book, region string, entries *[]price.Entry) error {
 	var types []string
 	for _, m := range book.Machines() {
 		if m.Cloud == price.AWS && m.Accelerator != "" {
@@ -203,8 +202,8 @@ func (a *app) spotPrices(ctx context.Context, cloud *aws.Cloud, book *price.Book
 		}
 	}
 	type market struct{ machine, zone string }
-	newest := map[market]aws.SpotPrice{}
-	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p aws.SpotPrice) error {
+	newest := map[market]daemon.SpotPrice{}
+	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p daemon.SpotPrice) error {
 		key := market{p.Type, p.Zone}
 		if old, ok := newest[key]; !ok || p.Time.After(old.Time) {
 			newest[key] = p
@@ -233,77 +232,4 @@ func collect(seq iter.Seq2[price.Entry, error]) ([]price.Entry, error) {
 		out = append(out, e)
 	}
 	return out, nil
-}
-
-// shownPrices is how many changes and refusals are listed without --all.
-const shownPrices = 10
-
-func (a *app) printUpdate(f updateFlags, accepted []price.Change, refused []price.Refusal) error {
-	var changed []price.Change
-	for _, c := range accepted {
-		if !c.Same() {
-			changed = append(changed, c)
-		}
-	}
-	if f.output == "json" {
-		return a.printJSON(updateDoc(f, accepted, refused))
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for i, c := range changed {
-		if i == shownPrices && !f.all {
-			plain.Fprintf(w, "… and %d more; --all lists them\n", len(changed)-i)
-			break
-		}
-		old := "new"
-		if c.Old.Cloud != "" {
-			old = c.Old.Price.Rate.String()
-		}
-		plain.Fprintf(w, "%s\t%s\t→ %s\t%s\n", c.New, old, c.New.Price.Rate, c.Note)
-	}
-	for i, r := range refused {
-		if i == shownPrices && !f.all {
-			plain.Fprintf(w, "… and %d more refused; --all lists them\n", len(refused)-i)
-			break
-		}
-		plain.Fprintf(w, "%s\t%s\trefused:\t%s\n", r.Entry, r.Entry.Price.Rate, r.Reason)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	kept := "kept in the data directory"
-	if f.dryRun {
-		kept = "nothing kept (--dry-run)"
-	}
-	_, err := plain.Fprintf(a.Stdout, "%s new or changed, %s confirmed, %s refused; %s\n", count(len(changed)), count(len(accepted)-len(changed)), count(len(refused)), kept)
-	return err
-}
-
-func count(n int) string { return money.Thousands(int64(n)) }
-
-func updateDoc(f updateFlags, accepted []price.Change, refused []price.Refusal) map[string]any {
-	type change struct {
-		What string   `json:"what"`
-		Old  *string  `json:"old_usd"`
-		New  priceDoc `json:"new"`
-		Note string   `json:"note,omitempty"`
-	}
-	type refusal struct {
-		What   string `json:"what"`
-		USD    string `json:"usd"`
-		Line   int    `json:"line,omitempty"`
-		Reason string `json:"reason"`
-	}
-	changes, refusals := []change{}, []refusal{}
-	for _, c := range accepted {
-		doc := change{What: c.New.String(), New: priceDocOf(c.New, true), Note: c.Note}
-		if c.Old.Cloud != "" {
-			old := c.Old.Price.Rate.String()
-			doc.Old = &old
-		}
-		changes = append(changes, doc)
-	}
-	for _, r := range refused {
-		refusals = append(refusals, refusal{What: r.Entry.String(), USD: r.Entry.Price.Rate.String(), Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason)})
-	}
-	return map[string]any{"schema": priceSchema, "kept": !f.dryRun && len(accepted) > 0, "accepted": changes, "refused": refusals}
 }

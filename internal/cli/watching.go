@@ -3,75 +3,16 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
-
-// keptBills keeps what Cost Explorer said in the data directory, a file for each account.
-type keptBills struct {
-	dir string
-	// read says that nothing is written.
-	read bool
-}
-
-func (k keptBills) path(account string) (string, bool) {
-	return filepath.Join(k.dir, "billed", "aws-"+account+".json"), account != "" && strings.Trim(account, "0123456789") == ""
-}
-
-// Bill implements aws.BillKeeper. What cannot be read is as good as nothing.
-func (k keptBills) Bill(account string) []byte {
-	path, ok := k.path(account)
-	if !ok {
-		return nil
-	}
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	return doc
-}
-
-// KeepBill implements aws.BillKeeper.
-func (k keptBills) KeepBill(account string, doc []byte) error {
-	path, ok := k.path(account)
-	if !ok || k.read {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return replaceFile(path, func(w io.Writer) error {
-		_, err := w.Write(doc)
-		return err
-	})
-}
-
-// watching is what `price watching` says, in the shape of its JSON.
-type watching struct {
-	Schema   string `json:"schema"` // "curfew.watching/v1"
-	Machines int    `json:"machines"`
-	GPUs     int    `json:"gpus_per_machine"`
-	Every    string `json:"every"`
-	// Metrics and Lists are what one pass asks of CloudWatch.
-	Metrics    int          `json:"metrics_per_pass"`
-	Lists      int          `json:"list_requests_per_pass"`
-	PerPass    money.Amount `json:"usd_per_pass"`
-	PassesADay string       `json:"passes_per_day"`
-	// Monthly dollars of passes of enforce, and of scan, which asks Cost Explorer once a day.
-	Enforce     string   `json:"enforce_monthly_usd"`
-	Scan        string   `json:"scan_monthly_usd"`
-	Assumptions []string `json:"assumptions"`
-}
 
 func (a *app) newPriceWatching() *cobra.Command {
 	var machines, gpus int
@@ -95,7 +36,7 @@ scan and of enforce. It makes no call. The calls of a real scan are in its JSON 
 			if err != nil {
 				return usageError("%w", err)
 			}
-			return a.show(output, w, func() report.Sheet { return watchingSheet(w) })
+			return a.show(output, w, func() report.Sheet { return report.Watching(w, every) })
 		},
 	}
 	c.Flags().IntVar(&machines, "machines", 100, "how many machines there are")
@@ -106,20 +47,20 @@ scan and of enforce. It makes no call. The calls of a real scan are in its JSON 
 }
 
 // priceWatching prices a month of 730 hours of passes.
-func priceWatching(machines, gpus int, every time.Duration) (watching, error) {
-	pass, err := aws.Watching(machines, gpus)
+func priceWatching(machines, gpus int, every time.Duration) (view.Watching, error) {
+	pass, err := daemon.WatchingPass(machines, gpus)
 	if err != nil {
-		return watching{}, err
+		return view.Watching{}, err
 	}
-	request, err := aws.ExplorerRequest()
+	request, err := daemon.ExplorerRequest()
 	if err != nil {
-		return watching{}, err
+		return view.Watching{}, err
 	}
 	month := int64(money.Month / time.Second)
 	passes, err := pass.Cost.Mul(month, int64(every/time.Second))
 	explorer, errExplorer := request.Mul(month, int64(24*time.Hour/time.Second))
 	scans, errScans := passes.Add(explorer)
-	w := watching{Schema: "curfew.watching/v1", Machines: machines, GPUs: gpus, Every: every.String(), Metrics: pass.Metrics, Lists: pass.Lists,
+	w := view.Watching{Schema: view.WatchingSchema, Machines: machines, GPUs: gpus, Every: every.String(), Metrics: pass.Metrics, Lists: pass.Lists,
 		PerPass: pass.Cost, PassesADay: fmt.Sprintf("%.4g", (24*time.Hour).Seconds()/every.Seconds()), Enforce: passes.Cents(), Scan: scans.Cents(),
 		Assumptions: []string{
 			"CloudWatch charges $0.01 for 1,000 metrics of GetMetricData and for 1,000 requests of ListMetrics; free tiers are not counted",
@@ -127,12 +68,4 @@ func priceWatching(machines, gpus int, every time.Duration) (watching, error) {
 			"scan asks Cost Explorer once a day ($0.01 a request and account) and reads volumes, balancers and buckets besides: its JSON counts the calls",
 		}}
 	return w, errors.Join(err, errExplorer, errScans)
-}
-
-func watchingSheet(w watching) report.Sheet {
-	return report.Sheet{Verb: "price watching", Title: fmt.Sprintf("Watching %s with %s each every %s: $%s a month by enforce, $%s by scan",
-		plural(int64(w.Machines), "machine", "machines"), plural(int64(w.GPUs), "GPU", "GPUs"), strings.TrimSuffix(strings.TrimSuffix(w.Every, "0s"), "0m"), w.Enforce, w.Scan),
-		Figures: []report.Figure{{Label: "a pass", Value: "$" + w.PerPass.String(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
-			{Label: "passes a day", Value: w.PassesADay}},
-		Assumptions: w.Assumptions}
 }

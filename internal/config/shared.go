@@ -96,7 +96,7 @@ func (c Config) Under(s Shared) (Config, error) {
 		mine, _ := own.Gate.Limit()
 		theirs, _ := s.Gate.Limit()
 		if mine > theirs {
-			refuse("gate.ask_over is $%s here and $%s there", mine.Cents(), theirs.Cents())
+			refuse("gate.ask_over is %s here and %s there", mine.Exact(), theirs.Exact())
 		}
 		out.Gate.AskOver = own.Gate.AskOver
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
@@ -105,7 +106,7 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 	}
 	t := &Terraform{Removed: []Line{}, NotPriced: []NotPriced{}, Actions: map[string]int{}}
 	c := &planner{plan: plan, book: book, params: p, t: t,
-		e: &Estimate{Schema: Schema, Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{}}}
+		e: &Estimate{Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{}}}
 	notPriced := map[string]int{}
 	for _, change := range plan.ResourceChanges {
 		if change == nil || change.Change == nil || change.Mode == tfjson.DataResourceMode || change.Change.Actions.Read() {
@@ -382,7 +383,7 @@ func (c *planner) finish() {
 		covered.add("not priced: %d × %s", n.Count, n.Type)
 	}
 	if len(e.Unknown) > 0 {
-		covered.add("%s in no amount", money.Counted(len(e.Unknown), "cost"))
+		covered.add("%s in no amount", plain.Count(len(e.Unknown), "cost"))
 	}
 	if c.plan.Errored {
 		covered.add("Terraform could not finish the plan: there may be more changes")

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Measures of the picture, in pixels.
@@ -36,12 +36,12 @@ func capacityPicture(r capacity.Report) string {
 	var line, here float64
 	title, below := "p99 latency in ms by number of replicas", "replicas (share of time busy)"
 	if r.P99LatencyMS == nil {
-		title, below = fmt.Sprintf("Mean wait in service times by load of %s (Erlang C)", money.Counted(r.Replicas, "replica")), "load"
+		title, below = fmt.Sprintf("Mean wait in service times by load of %s (Erlang C)", plain.Count(r.Replicas, "replica")), "load"
 		line, here = capacity.WaitTarget, r.Load
 		for percent := 10; percent <= 95; percent += 5 {
 			label := ""
 			if percent%10 == 0 {
-				label = strconv.Itoa(percent) + " %"
+				label = strconv.Itoa(percent) + "%"
 			}
 			marks = append(marks, capacityMark{float64(percent) / 100, capacity.ErlangWait(r.Replicas, float64(percent)/100), label})
 		}
@@ -51,7 +51,7 @@ func capacityPicture(r capacity.Report) string {
 			line = *r.ObjectiveMS
 		}
 		for _, c := range r.Curve {
-			marks = append(marks, capacityMark{float64(c.Replicas), c.P99LatencyMS, fmt.Sprintf("%d (%.0f %%)", c.Replicas, 100*c.Utilization)})
+			marks = append(marks, capacityMark{float64(c.Replicas), c.P99LatencyMS, fmt.Sprintf("%d (%.0f%%)", c.Replicas, 100*c.Utilization)})
 		}
 	}
 	return capacityPlot(title, below, marks, line, here)
@@ -124,7 +124,7 @@ func shortValue(v float64) string {
 	if v >= 100 {
 		return money.Thousands(int64(math.Round(v)))
 	}
-	return usage.Number(v, 2)
+	return plain.Number(v, 2)
 }
 
 // Capacity shows how many replicas a rate of requests needs.
@@ -135,7 +135,7 @@ func Capacity(r capacity.Report) Sheet {
 	}
 	figure := func(label string, v *float64, unit, note string) {
 		if v != nil {
-			s.Figures = append(s.Figures, Figure{Label: label, Value: usage.Number(*v, 1) + unit, Note: note})
+			s.Figures = append(s.Figures, Figure{Label: label, Value: plain.Number(*v, 1) + unit, Note: note})
 		}
 	}
 	s.Figures = append(s.Figures, Figure{Label: "replicas", Value: strconv.Itoa(r.Replicas), Note: "by " + string(r.Method)},
@@ -144,7 +144,7 @@ func Capacity(r capacity.Report) Sheet {
 	figure("mean latency", r.MeanLatencyMS, " ms", "")
 	note := ""
 	if r.P99ErrorMS > 0 {
-		note = "± " + usage.Number(r.P99ErrorMS, 1) + " ms"
+		note = "± " + plain.Number(r.P99ErrorMS, 1) + " ms"
 	}
 	figure("p99 latency", r.P99LatencyMS, " ms", note)
 	figure("longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
@@ -157,7 +157,7 @@ func Capacity(r capacity.Report) Sheet {
 	if len(r.Curve) > 0 {
 		g := Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilization"}, Right: []bool{true, true, true}}
 		for _, p := range r.Curve {
-			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), usage.Number(p.P99LatencyMS, 1), shareText(p.Utilization)})
+			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), plain.Number(p.P99LatencyMS, 1), shareText(p.Utilization)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -165,7 +165,7 @@ func Capacity(r capacity.Report) Sheet {
 		g := Grid{Title: "when to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
 		threshold := func(signal string, v *float64, unit string) {
 			if v != nil {
-				g.Rows = append(g.Rows, []string{signal, usage.Number(*v, 1) + unit})
+				g.Rows = append(g.Rows, []string{signal, plain.Number(*v, 1) + unit})
 			}
 		}
 		threshold("requests waiting or in service, each replica", sc.Concurrency, "")
@@ -182,7 +182,7 @@ func Capacity(r capacity.Report) Sheet {
 			verdict = "pays"
 		}
 		s.Changes = append(s.Changes, fmt.Sprintf("scaling to zero %s: it pays under %s requests a second; keep an idle replica for %s s; %s of requests would wait for a cold start",
-			verdict, usage.Number(z.BreakEvenQPS, 4), usage.Number(z.KeepSeconds, 0), shareText(z.ColdShare)))
+			verdict, plain.Number(z.BreakEvenQPS, 4), plain.Number(z.KeepSeconds, 0), shareText(z.ColdShare)))
 	}
 	return s
 }

@@ -5,8 +5,8 @@ import (
 	"html"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Measures of the picture, in pixels.
@@ -50,7 +50,7 @@ func commitPicture(r commit.Report) string {
 	y := func(v float64) float64 { return commitTop + (commitHeight-commitBottom-commitTop)*(1-v/high) }
 	for _, share := range []float64{0, .5, 1} {
 		fmt.Fprintf(&b, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="currentColor" stroke-opacity=".15"/>`, commitLeft, y(share*high), commitWidth-10, y(share*high))
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" font-size="12" fill="currentColor">$%s/h</text>`, commitLeft-8, y(share*high)+4, usage.Number(share*high, 2))
+		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" font-size="12" fill="currentColor">$%s/h</text>`, commitLeft-8, y(share*high)+4, plain.Number(share*high, 2))
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g" font-size="12" fill="currentColor">%s</text>`, commitLeft, commitHeight-6, r.Start.Format("2006-01-02"))
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end" font-size="12" fill="currentColor">%s</text>`, commitWidth-10, commitHeight-6, r.End.Format("2006-01-02"))
@@ -94,9 +94,9 @@ func Commit(r commit.Report) Sheet {
 	}
 	s := Sheet{Verb: "plan commit", Picture: commitPicture(r), Caption: "Use by the hour, with what commitments cover in layers and the rest on demand.",
 		Title: fmt.Sprintf("%s of $%s on demand would be saved by %s", shareText(r.EffectiveSavingsRate), r.OnDemandUSD,
-			plural(int64(len(r.Commitments)), "commitment", "commitments")),
+			plain.Count(len(r.Commitments), "commitment")),
 		Figures: []Figure{
-			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plural(int64(r.Hours), "hour", "hours")},
+			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plain.Count(r.Hours, "hour")},
 			{Label: "planned", Value: "$" + r.PlannedUSD, Note: proof},
 			{Label: "effective savings rate", Value: shareText(r.EffectiveSavingsRate)},
 			{Label: "coverage", Value: shareText(r.Coverage), Note: "of use, at on-demand prices"},
@@ -119,7 +119,7 @@ func Commit(r commit.Report) Sheet {
 	}
 	if o := r.Online; o != nil {
 		s.Figures = append(s.Figures, Figure{Label: "without foresight", Value: "$" + o.CostUSD,
-			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", usage.Number(o.Ratio, 3), usage.Number(o.Bound, 3))})
+			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
 	}
 	return s
 }
@@ -134,13 +134,13 @@ func commitments(title string, all []commit.Commitment) Grid {
 		}
 		breakEven := "never"
 		if c.BreakEvenDays != nil {
-			breakEven = usage.Number(*c.BreakEvenDays, 0) + " d"
+			breakEven = plain.Number(*c.BreakEvenDays, 0) + " d"
 		}
 		risk := ""
 		if k := c.Risk; k != nil {
 			risk = "$" + k.SavingUSD + " expected at " + shareText(k.LeavePerYear) + " a year"
 			if k.PaysFromMonths != nil {
-				risk += ", pays from month " + usage.Number(*k.PaysFromMonths, 0)
+				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
 			}
 		}
 		advised := "yes"

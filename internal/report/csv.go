@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -123,5 +124,5 @@ func evidenceLine(list []view.Evidence) string {
 			b.WriteString(" (" + strings.Join(about, ", ") + ")")
 		}
 	}
-	return plain(b.String())
+	return plain.Line(b.String())
 }

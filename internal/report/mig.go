@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 )
 
@@ -42,7 +42,7 @@ func migPicture(r mig.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" font-size="13">`,
 		migLabel+max(width, 4)*migSlice+migGap, height)
-	fmt.Fprintf(&b, "\n<title>MIG instances on %s</title>\n", money.Counted(r.GPUsUsed, "GPU"))
+	fmt.Fprintf(&b, "\n<title>MIG instances on %s</title>\n", plain.Count(r.GPUsUsed, "GPU"))
 	for i, g := range rows {
 		y := migGap + i*(migRow+migGap)
 		name := "GPU " + spans(ids[i])
@@ -58,7 +58,7 @@ func migPicture(r mig.Report) string {
 	}
 	switch {
 	case hidden > 0:
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">and %s more</text>`+"\n", migGap, height-migGap, money.Counted(hidden, "row"))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">and %s more</text>`+"\n", migGap, height-migGap, plain.Count(hidden, "row"))
 	case len(rows) == 0:
 		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">no GPU is used</text>`+"\n", migGap, height-migGap)
 	}
@@ -140,7 +140,7 @@ func MIGCounts(m mig.Model, c mig.Counts) Sheet {
 			{Label: "maximal multisets", Value: strconv.Itoa(c.MaximalMultisets), Note: "distinct by profiles"},
 		},
 		Assumptions: []string{"profiles and starts: " + m.Source}}
-	s.Title = fmt.Sprintf("%s can be divided in %s", m.Name, plural(int64(c.PlacementSets), "way", "ways"))
+	s.Title = fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way"))
 	if m.Inferred {
 		s.Assumptions = append(s.Assumptions, "the geometry was not seen on this GPU: it follows from identical profile ids and counts")
 	}
@@ -151,7 +151,7 @@ func MIGCounts(m mig.Model, c mig.Counts) Sheet {
 func MIG(r mig.Report) Sheet {
 	s := Sheet{Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several with the same placements; each block an instance with its workload.",
 		Assumptions: r.Notes}
-	s.Title = fmt.Sprintf("%s on %s", plural(int64(r.Workloads), "workload fits", "workloads fit"), plural(int64(r.GPUsUsed), "GPU", "GPUs"))
+	s.Title = fmt.Sprintf("%s on %s", plain.Count(r.Workloads, "workload fits", "workloads fit"), plain.Count(r.GPUsUsed, "GPU"))
 	proof := "no plan uses fewer"
 	if !r.Optimal {
 		proof = fmt.Sprintf("not proven to be the fewest; at least %d are needed", r.LowerBound)
@@ -166,7 +166,7 @@ func MIG(r mig.Report) Sheet {
 		missing += u.Count
 	}
 	if missing > 0 {
-		s.Title = fmt.Sprintf("%s of %d do not fit; the rest takes %s", plural(int64(missing), "workload", "workloads"), r.Workloads, plural(int64(r.GPUsUsed), "GPU", "GPUs"))
+		s.Title = fmt.Sprintf("%s of %d do not fit; the rest takes %s", plain.Count(missing, "workload"), r.Workloads, plain.Count(r.GPUsUsed, "GPU"))
 		g := Grid{Title: "does not fit", Head: []string{"workload", "count", "why"}, Right: []bool{false, true, false}}
 		for _, u := range r.Unplaced {
 			g.Rows = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count), u.Why})
@@ -193,7 +193,7 @@ func MIG(r mig.Report) Sheet {
 	for _, ad := range r.Advice {
 		line := ad.Mode
 		if ad.GPUs != nil {
-			line += " would take " + plural(int64(*ad.GPUs), "GPU", "GPUs")
+			line += " would take " + plain.Count(*ad.GPUs, "GPU")
 		}
 		line += ": " + ad.When
 		if len(ad.Lacks) > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -81,7 +82,7 @@ func (d *audit) stepBars() []bar {
 		saved := s.MonthlySavingsUSD.Or(0)
 		bound, _ := d.bounds(s.Step)
 		b := bar{
-			Label: stepName(s), Note: money.Counted(s.Findings, "finding"),
+			Label: stepName(s), Note: plain.Count(s.Findings, "finding"),
 			Segments: stack(most, part("waste", s.MonthlyWasteUSD.Or(0))),
 			Lane:     stack(most, part("save", saved), part("bound", bound)),
 			Value:    "saves " + stepSaves(s), Aside: d.beyond(s.Step),
@@ -110,7 +111,7 @@ func (d *audit) ownerBars() []bar {
 			rest.MonthlyCostUSD.Add(o.MonthlyCostUSD.Or(0))
 			rest.MonthlyWasteUSD.Add(o.MonthlyWasteUSD.Or(0))
 		}
-		rest.Team = money.Counted(len(list)-maxOwners, "more team")
+		rest.Team = plain.Count(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)
 	}
 	var most money.Amount
@@ -121,7 +122,7 @@ func (d *audit) ownerBars() []bar {
 	for _, o := range list {
 		cost, waste := o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0)
 		b := bar{
-			Label: fit(plain(o.Team), 40), Note: money.Counted(o.Resources, "resource"),
+			Label: fit(plain.Line(o.Team), 40), Note: plain.Count(o.Resources, "resource"),
 			Segments: stack(float64(most), part("waste", waste), part("cost", max(0, cost-waste))),
 			Value:    o.MonthlyCostUSD.String(),
 		}
@@ -129,7 +130,7 @@ func (d *audit) ownerBars() []bar {
 			b.Label = "no team tag"
 		}
 		if waste > 0 {
-			b.Aside = dollars(waste) + " wasted"
+			b.Aside = waste.Dollars() + " wasted"
 		}
 		out = append(out, b)
 	}
@@ -174,10 +175,10 @@ func (d *audit) categoryBars() []bar {
 			Segments: stack(most, segment{Class: categoryClass(name), To: 100 * part})}
 		if u, ok := usual[name]; ok {
 			b.Band = segment{From: rounded(u[0] / most * 100), To: rounded(u[1] / most * 100)}
-			b.Aside = fmt.Sprintf("usual %.0f–%.0f\u00a0%%", u[0], u[1])
+			b.Aside = fmt.Sprintf("usual %.0f–%.0f%%", u[0], u[1])
 		}
 		if amount.Known() && whole.Known() {
-			b.Aside = joined(", ", unbroken(percent(part)), b.Aside)
+			b.Aside = joined(", ", unbroken(plain.Share(part, 0)), b.Aside)
 		}
 		if name == round.CategoryEgress && !amount.Known() {
 			b.Note = "data transfer; needs a bill"
@@ -250,40 +251,30 @@ func draw(in *view.Samples) spark {
 		fmt.Fprintf(&bars, "M%d %dh3v-%sh-3z", x, sparkHeight, text)
 	}
 	s := spark{Signal: signalTitle(sig), Bars: bars.String(), Gaps: gaps.String(), Peak: peak,
-		From: usage.Span(in.To.Sub(in.From)) + " ago", To: in.To.UTC().Format(time.DateOnly)}
+		From: plain.Duration(in.To.Sub(in.From)) + " ago", To: in.To.UTC().Format(time.DateOnly)}
 	if missing > 0 {
-		s.Missing = percent(float64(missing)/float64(len(in.Values))) + " of the time not measured"
+		s.Missing = plain.Share(float64(missing)/float64(len(in.Values)), 0) + " of the time not measured"
 	}
 	return s
 }
 
 // scaleOf returns the value that fills the height of a spark, and the peak for
-// people. What has a natural limit is drawn against it, so that 0.4 % looks small.
+// people. What has a natural limit is drawn against it, so that 0.4% looks small.
 func scaleOf(in *view.Samples, sig usage.Signal) (limit float64, peak string) {
 	switch sig {
 	case usage.GPUUtil, usage.CPUUtil:
-		return 100, usage.Number(in.Max, 1) + " %"
+		return 100, plain.Percent(in.Max, 1)
 	case usage.SMActive:
-		return 1, usage.Number(in.Max*100, 1) + " %"
+		return 1, plain.Percent(in.Max*100, 1)
 	case usage.MemUsed:
 		if in.Of > 0 {
-			return in.Of, usage.Number(100*in.Max/in.Of, 0) + " % of the memory"
+			return in.Of, plain.Percent(100*in.Max/in.Of, 0) + " of the memory"
 		}
-		return in.Max, size(in.Max)
+		return in.Max, plain.Size(in.Max)
 	case usage.NetBytes:
-		return in.Max, size(in.Max)
+		return in.Max, plain.Size(in.Max)
 	}
-	return in.Max, usage.Number(in.Max, 0)
-}
-
-func size(bytes float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for bytes >= 1024 && i < len(units)-1 {
-		bytes /= 1024
-		i++
-	}
-	return usage.Number(bytes, 1) + " " + units[i]
+	return in.Max, plain.Number(in.Max, 0)
 }
 
 func signalTitle(s usage.Signal) string {

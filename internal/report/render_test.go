@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/internal/view/viewtest"
@@ -269,7 +269,7 @@ func TestSparksShowGapsAsGaps(t *testing.T) {
 	if n := strings.Count(s.Gaps, "M"); n != 53 || !strings.HasPrefix(s.Gaps, "M8 ") {
 		t.Errorf("gaps: got %d from %.10s, want 53 from M8", n, s.Gaps)
 	}
-	if want := "95 % of the time not measured"; s.Missing != want {
+	if want := "95% of the time not measured"; s.Missing != want {
 		t.Errorf("missing: got %q, want %q", s.Missing, want)
 	}
 }
@@ -297,20 +297,6 @@ func TestStackStaysInItsBar(t *testing.T) {
 	})
 }
 
-func TestPercent(t *testing.T) {
-	tests := []struct {
-		in   float64
-		want string
-	}{{0, "0 %"}, {-1, "0 %"}, {0.004, "<1 %"}, {0.41, "41 %"}, {0.999, ">99 %"}, {1, "100 %"}}
-	for _, tt := range tests {
-		t.Run(fmt.Sprint(tt.in), func(t *testing.T) {
-			if got := percent(tt.in); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestPlain(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"text stays", "p4d.24xlarge viewtest.Ana – 日本語", "p4d.24xlarge viewtest.Ana – 日本語"},
@@ -322,7 +308,7 @@ func TestPlain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := plain(tt.in); got != tt.want {
+			if got := plain.Line(tt.in); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -335,7 +321,7 @@ func TestHeadline(t *testing.T) {
 		audit *round.Result
 		want  string
 	}{
-		{"waste", viewtest.Realistic(), "$16,338 a month is wasted, 21 % of what the last 30d 10h cost"},
+		{"waste", viewtest.Realistic(), "$16,338 a month is wasted, 21% of what the last 30d 10h cost"},
 		{"none", viewtest.NothingFound(), "$734 a month, and no waste in what could be judged"},
 		{"no prices", viewtest.AllUnpriced(), "nothing that runs has a price"},
 		{"nothing there", viewtest.NewWorld().Audit(), "no resources in what could be read"},

@@ -5,6 +5,7 @@ import (
 	"html"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -66,15 +67,15 @@ func Rightsize(r rightsize.Report) Sheet {
 	figure := func(label string, v *float64, unit string) {
 		value := "not measured"
 		if v != nil {
-			value = usage.Number(*v, 1) + unit
+			value = plain.Number(*v, 1) + unit
 		}
 		s.Figures = append(s.Figures, Figure{Label: label, Value: value})
 	}
-	figure("GPU utilization, median", r.UtilP50, " %")
-	figure("GPU utilization, 95th percentile", r.UtilP95, " %")
+	figure("GPU utilization, median", r.UtilP50, "%")
+	figure("GPU utilization, 95th percentile", r.UtilP95, "%")
 	figure("memory, peak", r.MemoryPeakGiB, " GiB")
 	s.Figures = append(s.Figures, Figure{Label: "GPUs that computed", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
-		Figure{Label: "samples", Value: plural(int64(r.Samples), "sample", "samples"), Note: "coverage " + shareText(r.Coverage)})
+		Figure{Label: "samples", Value: plain.Count(r.Samples, "sample"), Note: "coverage " + shareText(r.Coverage)})
 	if r.SavingUSD != nil {
 		s.Figures = append(s.Figures, Figure{Label: "could save", Value: "$" + *r.SavingUSD + " a month", Note: "at list price"})
 	}
@@ -84,18 +85,18 @@ func Rightsize(r rightsize.Report) Sheet {
 		if f.SavingUSD != nil {
 			saving = "$" + *f.SavingUSD
 		}
-		g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), usage.Number(f.MemoryGiB, 0) + " GiB", f.HourlyUSD, saving, strings.Join(f.Against, "; ")})
+		g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), plain.Number(f.MemoryGiB, 0) + " GiB", f.HourlyUSD, saving, strings.Join(f.Against, "; ")})
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
 	}
 	if len(r.Resources) > 0 {
-		g := Grid{Title: "machines", Head: []string{"resource", "type", "verdict", "p50 %", "p95 %", "fits", "why it is low"}, Right: []bool{false, false, false, true, true, false, false}}
+		g := Grid{Title: "machines", Head: []string{"resource", "type", "verdict", "p50%", "p95%", "fits", "why it is low"}, Right: []bool{false, false, false, true, true, false, false}}
 		number := func(v *float64) string {
 			if v == nil {
 				return "-"
 			}
-			return usage.Number(*v, 1)
+			return plain.Number(*v, 1)
 		}
 		for _, res := range r.Resources[:min(len(r.Resources), shownOffers)] {
 			fits, why := "-", []string{}

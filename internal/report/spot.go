@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Measures of the pictures, in pixels.
@@ -56,7 +56,7 @@ func spotPicture(r spot.Report) string {
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="%s" stroke-dasharray="6 4"/>`, x, top-6, x, foot-16, boundColor)
 	}
 	s := r.Case
-	svgText(&b, spotLeft, foot+14, "start", fmt.Sprintf("One case in %s, from hour %s on, %s h", s.Zone, usage.Number(s.Start, 0), usage.Number(float64(len(s.Ran))*s.Gap, 1)))
+	svgText(&b, spotLeft, foot+14, "start", fmt.Sprintf("One case in %s, from hour %s on, %s h", s.Zone, plain.Number(s.Start, 0), plain.Number(float64(len(s.Ran))*s.Gap, 1)))
 	lane(&b, s, foot+22, "spot is up", func(i int) string {
 		if s.Up[i] {
 			return "#9aa5ae"
@@ -144,7 +144,7 @@ func checkpointPicture(r spot.CheckpointReport) string {
 
 // secondsText says seconds the way people do.
 func secondsText(seconds float64) string {
-	return usage.Span(time.Duration(math.Round(seconds)) * time.Second)
+	return plain.Duration(time.Duration(math.Round(seconds)) * time.Second)
 }
 
 func svgOpen(b *strings.Builder, height float64, title string) {
@@ -171,7 +171,7 @@ func Spot(r spot.Report) Sheet {
 	for _, x := range r.Results {
 		s.Figures = append(s.Figures, Figure{Label: x.Name, Value: shareText(x.Saving), Note: "saved against on demand"})
 		if x.Name == spot.Curfew {
-			s.Title = fmt.Sprintf("%s saved against $%s on demand, %s missed of %s", shareText(x.Saving), r.OnDemandUSD, plural(int64(x.Misses), "deadline", "deadlines"), plural(int64(x.Cases), "case", "cases"))
+			s.Title = fmt.Sprintf("%s saved against $%s on demand, %s missed of %s", shareText(x.Saving), r.OnDemandUSD, plain.Count(x.Misses, "deadline"), plain.Count(x.Cases, "case"))
 		}
 	}
 	if len(r.Zones) > 1 {
@@ -196,13 +196,13 @@ func Checkpoint(r spot.CheckpointReport) Sheet {
 	s := Sheet{Verb: "plan checkpoint", Picture: checkpointPicture(r), Caption: "What every fixed interval keeps of paid time, and what curfew's keeps.",
 		Assumptions: append(r.Assumptions, "curfew begins with "+r.Prior), Coverage: r.CoverageNotes, Changes: r.Changes}
 	g := Grid{Title: "rules", Head: []string{"rule", "interval", "kept"}, Right: []bool{false, true, true}}
-	seconds := func(v float64) string { return usage.Span(time.Duration(v * float64(time.Second))) }
+	seconds := func(v float64) string { return plain.Duration(time.Duration(v * float64(time.Second))) }
 	for _, x := range r.Results {
-		g.Rows = append(g.Rows, []string{x.Name, seconds(x.Interval), usage.Number(100*x.Kept, 2) + " %"})
+		g.Rows = append(g.Rows, []string{x.Name, seconds(x.Interval), plain.Percent(100*x.Kept, 2)})
 		if x.Name != spot.Curfew {
 			continue
 		}
-		s.Title = fmt.Sprintf("%s %% of paid time kept over %s", usage.Number(100*x.Kept, 1), plural(int64(r.Runs), "run", "runs"))
+		s.Title = fmt.Sprintf("%s%% of paid time kept over %s", plain.Number(100*x.Kept, 1), plain.Count(r.Runs, "run"))
 		s.Figures = []Figure{{Label: "save first after", Value: seconds(x.Interval), Note: "of a run"}}
 		var steps []string
 		for _, b := range x.ByAge {
@@ -226,7 +226,7 @@ func boundSaving(r spot.Report) float64 {
 	return 0
 }
 
-func shareText(v float64) string { return usage.Number(100*v, 1) + " %" }
+func shareText(v float64) string { return plain.Percent(100*v, 1) }
 
 func plural(n int64, one, many string) string {
 	if n == 1 {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // tcoPicture draws the balance over two years: what was spent, and how it comes back.
@@ -54,13 +54,13 @@ func roundDollars(v float64) string {
 func TCO(r tco.Report) Sheet {
 	when := "never"
 	if r.BreakEvenMonths != nil {
-		when = "after " + usage.Number(*r.BreakEvenMonths, 1) + " months"
+		when = "after " + plain.Number(*r.BreakEvenMonths, 1) + " months"
 	}
 	return Sheet{Verb: "plan tco", Title: r.Verdict, Picture: tcoPicture(r),
 		Caption: "What was spent and how it comes back, in dollars over 24 months; the dashed line is a year.",
 		Figures: []Figure{
 			{Label: "saves", Value: "$" + r.SavingUSD + " a month", Note: "$" + r.NetUSD + " after upkeep"},
-			{Label: "takes", Value: "$" + r.EffortUSD, Note: fmt.Sprintf("%s hours of work", usage.Number(r.EffortHours, 1))},
+			{Label: "takes", Value: "$" + r.EffortUSD, Note: fmt.Sprintf("%s hours of work", plain.Number(r.EffortHours, 1))},
 			{Label: "breaks even", Value: when},
 			{Label: "after a year", Value: "$" + r.FirstYearUSD},
 		},

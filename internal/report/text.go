@@ -10,12 +10,9 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
-	guard "github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
-
-// plain makes text from outside fit to be printed on one line.
-func plain(s string) string { return guard.Line(s) }
 
 // fit cuts s to at most width columns, ending in "…" where something was cut.
 func fit(s string, width int) string {
@@ -23,6 +20,20 @@ func fit(s string, width int) string {
 		return ""
 	}
 	return ansi.Truncate(s, width, "…")
+}
+
+// wordwrap breaks text at its spaces into lines of at most width columns. A word that is
+// longer has a line of its own: names and commands are never broken.
+func wordwrap(s string, width int) []string {
+	var lines []string
+	for _, word := range strings.Fields(s) {
+		if last := len(lines) - 1; last >= 0 && wide(lines[last])+1+wide(word) <= width {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
 }
 
 // wide returns the columns that s takes in a terminal.
@@ -33,20 +44,6 @@ func verb(n int, one, many string) string {
 		return one
 	}
 	return many
-}
-
-// percent prints a share, 0 to 1, as whole percent; what is neither nothing nor
-// all is never shown as such.
-func percent(share float64) string {
-	switch {
-	case share <= 0:
-		return "0 %"
-	case share < 0.01:
-		return "<1 %"
-	case share > 0.99 && share < 1:
-		return ">99 %"
-	}
-	return strconv.Itoa(int(share*100+0.5)) + " %"
 }
 
 // share is part's share of the whole, at most 1 and 0 where either is not known.
@@ -141,10 +138,10 @@ func (d *audit) beyond(step int) string {
 	most, open := d.bounds(step)
 	var more, unknown string
 	if most > 0 {
-		more = "up to " + dollars(most) + " more"
+		more = "up to " + most.Dollars() + " more"
 	}
 	if open > 0 {
-		unknown = money.Counted(open, "finding") + " without a figure"
+		unknown = plain.Count(open, "finding") + " without a figure"
 	}
 	return joined(", ", more, unknown)
 }
@@ -160,13 +157,13 @@ func thing(r *view.Resource) string {
 	if r.Name != "" && r.Name != r.ID {
 		parts = []string{r.Type, r.Name, r.ID}
 	}
-	return plain(strings.Join(append(parts, r.Region), " "))
+	return plain.Line(strings.Join(append(parts, r.Region), " "))
 }
 
 // owner names who answers for a resource: "vision/ana".
 func owner(r *view.Resource) string {
-	who := plain(cmp.Or(r.Owner.User, r.Owner.Project))
-	team := plain(r.Owner.Team)
+	who := plain.Line(cmp.Or(r.Owner.User, r.Owner.Project))
+	team := plain.Line(r.Owner.Team)
 	switch {
 	case team == "" && who == "":
 		return none
@@ -201,22 +198,22 @@ func (d *audit) took() string {
 
 // scope says what was looked at: "aws 123456789012, us-east-1" or "2 accounts".
 func (d *audit) scope() []string {
-	out := []string{plain(d.Cloud)}
+	out := []string{plain.Line(d.Cloud)}
 	switch len(d.Accounts) {
 	case 0:
 	case 1:
-		out[0] += " " + plain(d.Accounts[0])
+		out[0] += " " + plain.Line(d.Accounts[0])
 	default:
-		out = append(out, money.Counted(len(d.Accounts), "account"))
+		out = append(out, plain.Count(len(d.Accounts), "account"))
 	}
 	switch len(d.Regions) {
 	case 0:
 	case 1:
-		out = append(out, plain(d.Regions[0]))
+		out = append(out, plain.Line(d.Regions[0]))
 	default:
-		out = append(out, money.Counted(len(d.Regions), "region"))
+		out = append(out, plain.Count(len(d.Regions), "region"))
 	}
-	return append(out, money.Counted(d.Resources.Count, "resource"))
+	return append(out, plain.Count(d.Resources.Count, "resource"))
 }
 
 // again is the command that makes this audit with other flags.

@@ -43,9 +43,8 @@ func (d Dollars) Cents() string {
 	return d.amount.Cents()
 }
 
-// String returns the amount for people, in whole dollars from ten dollars up
-// ("$12,311"), and "unknown" where it is not known. What rounds to zero cents has
-// no sign.
+// String returns the amount for people, as [money.Amount.Dollars] prints it, and
+// "unknown" where it is not known.
 func (d Dollars) String() string {
 	if !d.known {
 		return "unknown"

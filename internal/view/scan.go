@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // ScanSchema names the shape of a [Scan]. Fields are only added to it.
@@ -88,7 +88,7 @@ type ScanWindow struct {
 }
 
 // Span names the window's length: "14d".
-func (w *ScanWindow) Span() string { return usage.Span(w.To.Sub(w.From)) }
+func (w *ScanWindow) Span() string { return plain.Duration(w.To.Sub(w.From)) }
 
 // Gap says what part of the window is not known; empty where all is.
 func (w *ScanWindow) Gap() string {
@@ -99,7 +99,7 @@ func (w *ScanWindow) Gap() string {
 	if v, ok := w.UnknownAtMostUSD.Get(); ok {
 		most = "at most " + USD(v).String()
 	}
-	return usage.Span(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.Span() + ", neither used nor wasted: " + most
+	return plain.Duration(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.Span() + ", neither used nor wasted: " + most
 }
 
 // Resources counts what was seen.

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -116,7 +117,7 @@ func (d *Scan) cost(a *round.Result) {
 	case !d.MonthlyCostUSD.Known():
 		d.MonthlyCostNote = "nothing that runs has a price"
 	case a.Totals.Unpriced > 0:
-		d.MonthlyCostNote = "without what has no price at " + money.Counted(a.Totals.Unpriced, "resource")
+		d.MonthlyCostNote = "without what has no price at " + plain.Count(a.Totals.Unpriced, "resource")
 	}
 }
 
@@ -147,7 +148,7 @@ func (d *Scan) waste(a *round.Result) {
 	}
 	d.MonthlyWasteNote = "over the last " + w.Span()
 	if unknown > 0 {
-		d.MonthlyWasteNote += ", without " + money.Counted(unknown, "finding") + " on resources that have no price"
+		d.MonthlyWasteNote += ", without " + plain.Count(unknown, "finding") + " on resources that have no price"
 	}
 }
 
@@ -186,7 +187,7 @@ func (d *Scan) categories(a *round.Result, m *meters) {
 		amount, missing := a.Totals.ByCategory[name], m.unpricedIn[name]
 		*d.Categories.Named(name) = known(amount, missing == 0)
 		if missing > 0 {
-			d.CategoriesNotes[name] = "without " + money.Counted(missing, "unpriced meter")
+			d.CategoriesNotes[name] = "without " + plain.Count(missing, "unpriced meter")
 		}
 	}
 }
@@ -273,7 +274,7 @@ const unknown = "unknown"
 func newEvidence(e usage.Evidence) Evidence {
 	out := Evidence{Signal: valid(e.Signal), Value: valid(e.Value), Source: valid(e.Source)}
 	if e.Window > 0 {
-		out.Window = strings.ReplaceAll(usage.Span(e.Window), " ", "")
+		out.Window = strings.ReplaceAll(plain.Duration(e.Window), " ", "")
 	}
 	if e.Coverage >= 0 && e.Coverage <= 1 {
 		// Rounded down, so that "1.00" is only ever all of it; the epsilon is for
@@ -502,7 +503,7 @@ func (m *meters) assumptions() []string {
 		"Data transfer is not counted: only a bill says what was transferred.",
 	}
 	for _, e := range slices.Sorted(maps.Keys(m.estimates)) {
-		out = append(out, fmt.Sprintf("Estimated for %s: %s.", money.Counted(m.estimates[e], "meter"), strings.TrimSuffix(e, ".")))
+		out = append(out, fmt.Sprintf("Estimated for %s: %s.", plain.Count(m.estimates[e], "meter"), strings.TrimSuffix(e, ".")))
 	}
 	return out
 }

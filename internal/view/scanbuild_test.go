@@ -134,7 +134,7 @@ func TestCannotJudge(t *testing.T) {
 	w.Charge(unread, "compute", ledger.Compute, "10")
 	sparse := w.Resource(inventory.KindInstance, "i-sparse", "g5.xlarge", "", viewtest.Ana)
 	w.Charge(sparse, "compute", ledger.Compute, "20")
-	w.Verdict(sparse, duty.Unknown, "40 % coverage")
+	w.Verdict(sparse, duty.Unknown, "40% coverage")
 	busy := w.Resource(inventory.KindInstance, "i-busy", "g5.xlarge", "", viewtest.Ana)
 	w.Charge(busy, "compute", ledger.Compute, "30")
 	w.Verdict(busy, duty.Busy, "")
@@ -149,7 +149,7 @@ func TestCannotJudge(t *testing.T) {
 	for _, u := range NewScan(w.Audit(), ScanOptions{}).CannotJudge {
 		got = append(got, u.Resource.ID+" "+u.MonthlyCostUSD.String()+" "+u.Why)
 	}
-	want := []string{"i-sparse $20 40 % coverage", "i-unread $10 no telemetry", "i-dear unknown no telemetry"}
+	want := []string{"i-sparse $20.00 40% coverage", "i-unread $10.00 no telemetry", "i-dear unknown no telemetry"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

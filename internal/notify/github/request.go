@@ -103,7 +103,7 @@ var approves = regexp.MustCompile("(?m)^[ \t]*`?curfew approve ([0-9a-f]+)`?[ \t
 func (r Request) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### curfew: approval needed for %s\n\n", r.marker(), code(r.Subject, maxText))
-	fmt.Fprintf(&b, "%s asks for this plan, at most **%s** %s, until %s.\n\n", code(r.AskedBy, maxCell), usd(r.Limit), r.Unit, r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST"))
+	fmt.Fprintf(&b, "%s asks for this plan, at most **%s** %s, until %s.\n\n", code(r.AskedBy, maxCell), r.Limit.Exact(), r.Unit, r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST"))
 	fence := "```"
 	for _, line := range r.Plan {
 		for strings.Contains(line, fence) {

@@ -30,8 +30,8 @@ func ErlangWait(c int, load float64) float64 {
 }
 
 // WaitTarget is the mean wait, in service times, at which replicas count as full. A
-// third of one puts 4 to 8 replicas between 60 and 80 %, one far below, and 16 close to
-// 90 %, which is what operators aim at.
+// third of one puts 4 to 8 replicas between 60 and 80%, one far below, and 16 close to
+// 90%, which is what operators aim at.
 const WaitTarget = 1.0 / 3
 
 // UtilizationTarget returns the highest load of each of c replicas, 0 to 1, at which the

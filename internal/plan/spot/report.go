@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Report is a replay, in the shape of its JSON. Shares and savings are 0 to 1.
@@ -197,5 +196,3 @@ func (r Report) result(name string) Result {
 	}
 	return Result{}
 }
-
-func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

@@ -243,7 +243,7 @@ func Realistic() *round.Result {
 	held := w.Resource(inventory.KindInstance, "i-0f3a9c21d4e5b6a70", "p4d.24xlarge", "ana-notebook", Ana)
 	held.Lifetime, held.Purpose = inventory.Ephemeral, inventory.Experimentation
 	w.Charge(held, "compute", ledger.Compute, "16035.30")
-	w.Verdict(held, duty.Held, "92 % of memory held, 0 % compute")
+	w.Verdict(held, duty.Held, "92% of memory held, 0% compute")
 	w.Window(held, usage.GPUUtil, 8, func(h, g int) float64 {
 		switch {
 		case h < 180:
@@ -261,7 +261,7 @@ func Realistic() *round.Result {
 	})
 	w.Window(held, usage.MemTotal, 8, func(int, int) float64 { return 40 * (1 << 30) })
 	w.Find(held, Found{Rule: "gpu-held", Step: finding.StepIdle, Waste: "7481.20", Saving: Saving("7481.20"),
-		Because:  "92 % of memory held, 0 % compute for 6 d 4 h",
+		Because:  "92% of memory held, 0% compute for 6 d 4 h",
 		Evidence: []usage.Evidence{Measured("gpu_util_max_pct", "0", 0.964), Measured("gpu_memory_used_pct", "92", 0.964), usage.Fact("age", "40d", "ec2")},
 		Fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium, Undo: finding.UndoFull,
 			Note: "The disks go on costing $80 a month. A stopped GPU machine may not start again for lack of capacity."}})
@@ -269,7 +269,7 @@ func Realistic() *round.Result {
 	idle := w.Resource(inventory.KindInstance, "i-0aa1b2c3d4e5f6071", "g6e.12xlarge", "sweep-17", ben)
 	idle.Lifetime, idle.Purpose = inventory.Ephemeral, inventory.Training
 	w.Charge(idle, "compute", ledger.Compute, "7660.71")
-	w.Verdict(idle, duty.Idle, "no GPU above 1 %")
+	w.Verdict(idle, duty.Idle, "no GPU above 1%")
 	w.Window(idle, usage.GPUUtil, 4, func(h, _ int) float64 {
 		if h > 90 && h < 130 {
 			return -1
@@ -278,7 +278,7 @@ func Realistic() *round.Result {
 	})
 	w.Find(idle, Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "7660.71",
 		Saving:   finding.Saving{UpperBound: USD("7660.71"), Bounded: true, Why: "savings plans could not be read"},
-		Because:  "no GPU above 0.4 % for 14 d",
+		Because:  "no GPU above 0.4% for 14 d",
 		Evidence: []usage.Evidence{Measured("gpu_util_max_pct", "0.4", 0.881)},
 		Fix:      finding.Fix{Change: change.Change{Verb: change.Terminate}, Undo: finding.UndoNone, Risk: finding.Low, Note: "Its disks hold no data that is kept only there."}})
 
@@ -293,10 +293,10 @@ func Realistic() *round.Result {
 	busy := w.Resource(inventory.KindInstance, "i-0bb1b2c3d4e5f6072", "p5.48xlarge", "llm-pretrain-0", dora)
 	busy.Purpose, busy.Lifetime = inventory.Training, inventory.Ephemeral
 	w.Charge(busy, "compute", ledger.Compute, "40179.20")
-	w.Verdict(busy, duty.Busy, "96 % GPU")
+	w.Verdict(busy, duty.Busy, "96% GPU")
 	w.Window(busy, usage.GPUUtil, 8, func(h, g int) float64 { return float64(88 + (h+g)%12) })
 	w.Find(busy, Found{Rule: "training-on-demand", Step: finding.StepSpot, Saving: Saving("18080.64"), Confidence: finding.Medium,
-		Because: "busy on-demand training; spot is 55 % cheaper", Evidence: []usage.Evidence{Measured("gpu_util_mean_pct", "93.5", 1)},
+		Because: "busy on-demand training; spot is 55% cheaper", Evidence: []usage.Evidence{Measured("gpu_util_mean_pct", "93.5", 1)},
 		Fix: finding.Fix{Change: change.Change{Verb: change.UseSpot}, Risk: finding.Medium, Undo: finding.UndoFull, Note: "Needs checkpoints: a spot machine has two minutes' notice."}})
 
 	dark := w.Resource(inventory.KindInstance, "i-0cc1b2c3d4e5f6073", "g5.48xlarge", "", untagged)
@@ -338,8 +338,8 @@ func Realistic() *round.Result {
 		Because: "1.2 TiB of logs kept for ever", Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention}, Risk: finding.Medium, Undo: finding.UndoNone}})
 	fresh := w.Resource(inventory.KindInstance, "i-0ab9b2c3d4e5f6075", "p6-b300.48xlarge", "b300-trial", dora)
 	w.Unpriced(fresh, "compute", ledger.Compute, "no price for p6-b300.48xlarge in us-east-1")
-	w.Verdict(fresh, duty.Idle, "no GPU above 1 %")
-	w.Find(fresh, Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Because: "no GPU above 0 % for 3 d",
+	w.Verdict(fresh, duty.Idle, "no GPU above 1%")
+	w.Find(fresh, Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Because: "no GPU above 0% for 3 d",
 		Saving: finding.Saving{Why: "no price for p6-b300.48xlarge in us-east-1"}, Fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium}})
 	plan := w.Resource(inventory.KindCommitment, "sp-0011", "compute-savings-plan", "", untagged)
 	w.Charge(plan, "commitment", ledger.Committed, "3650.00")
@@ -389,7 +389,7 @@ func AllUnpriced() *round.Result {
 	for i := range 3 {
 		r := w.Resource(inventory.KindInstance, fmt.Sprintf("i-%d", i), "p9.metal", "", dora)
 		w.Unpriced(r, "compute", ledger.Compute, "no price for p9.metal in us-east-1")
-		w.Verdict(r, duty.Idle, "no GPU above 1 %")
+		w.Verdict(r, duty.Idle, "no GPU above 1%")
 		w.Find(r, Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Because: "idle", Saving: finding.Saving{Why: "no price for p9.metal in us-east-1"}})
 	}
 	return w.Audit()
@@ -400,7 +400,7 @@ func NothingFound() *round.Result {
 	w := NewWorld()
 	r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", "train", dora)
 	w.Charge(r, "compute", ledger.Compute, "734.38")
-	w.Verdict(r, duty.Busy, "95 % GPU")
+	w.Verdict(r, duty.Busy, "95% GPU")
 	return w.Audit()
 }
 

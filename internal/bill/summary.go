@@ -1,0 +1,106 @@
+package bill
+
+import (
+	"slices"
+	"time"
+)
+
+// Summary is what a bill holds, with all digits.
+// A cost that the bill leaves out everywhere is null.
+type Summary struct {
+	Source         string          `json:"source"`
+	Written        string          `json:"written_in"`
+	Rows           int64           `json:"rows"`
+	BilledCost     string          `json:"billed_cost_usd"`
+	EffectiveCost  *string         `json:"effective_cost_usd"`
+	ListCost       *string         `json:"list_cost_usd"`
+	ContractedCost *string         `json:"contracted_cost_usd"`
+	Periods        []SummaryPeriod `json:"periods"`
+	Removed        []string        `json:"removed,omitempty"`
+	MissingColumns []string        `json:"missing_columns"`
+	Notes          []string        `json:"notes"`
+}
+
+// SummaryPeriod is a billing period of a summary, over all billing accounts.
+type SummaryPeriod struct {
+	Start          time.Time        `json:"start"`
+	Rows           int64            `json:"rows"`
+	BilledCost     string           `json:"billed_cost_usd"`
+	EffectiveCost  *string          `json:"effective_cost_usd"`
+	ListCost       *string          `json:"list_cost_usd"`
+	ContractedCost *string          `json:"contracted_cost_usd"`
+	Accounts       []SummaryAccount `json:"accounts"`
+}
+
+// SummaryAccount is what one billing account has in a period, and what importing did
+// to what was kept of it.
+type SummaryAccount struct {
+	Account    string `json:"account"`
+	Rows       int64  `json:"rows"`
+	BilledCost string `json:"billed_cost_usd"`
+	Change     Change `json:"change,omitempty"`
+}
+
+// tally adds up periods.
+type tally struct {
+	sums  Sums
+	lines int64
+	known [3]int64 // lines with effective, list and contracted cost
+}
+
+func (t *tally) add(s *Settled) {
+	t.sums = t.sums.Add(s.Sums)
+	t.lines += s.Lines
+	for i, lacking := range [...]int64{s.NoEffective, s.NoList, s.NoContracted} {
+		t.known[i] += s.Lines - lacking
+	}
+}
+
+// texts returns the costs besides the billed one, nil where no line has it.
+func (t *tally) texts() (effective, list, contracted *string) {
+	text := func(d Decimal, known int64) *string {
+		if known == 0 && t.lines > 0 {
+			return nil
+		}
+		s := d.String()
+		return &s
+	}
+	return text(t.sums.Effective, t.known[0]), text(t.sums.List, t.known[1]), text(t.sums.Contracted, t.known[2])
+}
+
+// Summarize returns what a bill holds and, where planned is not nil, what importing it did.
+func Summarize(b *Bill, planned []Planned) Summary {
+	changes := make(map[PeriodKey]Change, len(planned))
+	d := Summary{Source: b.Source, Written: b.Schema, Periods: []SummaryPeriod{},
+		MissingColumns: slices.Clone(b.Missing), Notes: slices.Clone(b.Notes)}
+	for _, p := range planned {
+		changes[p.utc()] = p.Change
+		if p.Change == Removed {
+			d.Removed = append(d.Removed, p.Start.Format(time.DateOnly)+" "+p.Account)
+		}
+	}
+	if d.MissingColumns == nil {
+		d.MissingColumns = []string{}
+	}
+	if d.Notes == nil {
+		d.Notes = []string{}
+	}
+	var all tally
+	for i := 0; i < len(b.Periods); {
+		start := b.Periods[i].Start
+		p := SummaryPeriod{Start: start}
+		var t tally
+		for ; i < len(b.Periods) && b.Periods[i].Start.Equal(start); i++ {
+			s := b.Periods[i]
+			t.add(s)
+			all.add(s)
+			p.Accounts = append(p.Accounts, SummaryAccount{s.Account, s.Lines, s.Exact.Billed, changes[s.utc()]})
+		}
+		p.Rows, p.BilledCost = t.lines, t.sums.Billed.String()
+		p.EffectiveCost, p.ListCost, p.ContractedCost = t.texts()
+		d.Periods = append(d.Periods, p)
+	}
+	d.Rows, d.BilledCost = all.lines, all.sums.Billed.String()
+	d.EffectiveCost, d.ListCost, d.ContractedCost = all.texts()
+	return d
+}
