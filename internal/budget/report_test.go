@@ -26,7 +26,7 @@ budgets:
 	spend(s, 56, func(int) money.Amount { return 10 * money.USD })
 	s.Charge(budgettest.Charge{At: now.Add(-2 * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 5 * money.USD, Unpriced: true})
 	r := view.NewBudgets(must(d.Statuses(t.Context(), now))(t), now)
-	if title := report.Budgets(r).Title; title != "Budget a<b> exceeded by $100; 1 of 2 within the limit" {
+	if title := report.Budgets(r).Title; title != "Budget a<b> exceeded by $100; 1 of 2 budgets within the limit" {
 		t.Errorf("got %q", title)
 	}
 	if text := strings.Join(r.CoverageNotes, "\n"); !strings.Contains(text, "vision: unpriced charges of at most $5.00, not counted") {

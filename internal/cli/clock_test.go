@@ -103,7 +103,7 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &holds); err != nil || len(holds.Holds) != 1 || holds.Holds[0].State != "live" {
 				t.Errorf("holds: %s%s", out, errs)
 			}
-			if _, out, errs := wrong.run("approvals"); !strings.Contains(out, request) || !strings.Contains(out, "may approve: bo") {
+			if _, out, errs := wrong.run("approvals"); !strings.Contains(out, request) || !strings.Contains(out, "approvers: bo") {
 				t.Errorf("approvals: %s%s", out, errs)
 			}
 

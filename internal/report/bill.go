@@ -114,7 +114,11 @@ func BillShow(b view.BillShow, by, basis string) Sheet {
 		for _, o := range b.Commitments.OnDemand {
 			sum += o.Billed // of one bill, whose total fits
 		}
-		s.Figures = append(s.Figures, Figure{Label: "on-demand compute", Value: sum.Dollars(), Note: "unused commitments could have covered at most " + b.Commitments.Missed.Dollars() + " of it"})
+		note := ""
+		if b.Commitments.Missed > 0 {
+			note = "unused commitments could have covered at most " + b.Commitments.Missed.Dollars() + " of it"
+		}
+		s.Figures = append(s.Figures, Figure{Label: "on-demand compute", Value: sum.Dollars(), Note: note})
 	}
 	for _, r := range b.Allocation.Shared {
 		note := fmt.Sprintf("rule %s shares %s", r.Rule, r.Amount.Dollars())

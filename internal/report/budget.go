@@ -57,7 +57,7 @@ func budgetTitle(doc view.Budgets) string {
 		parts = append(parts, fmt.Sprintf("%d near the limit", n))
 	}
 	if n := len(by[budget.OK]); n > 0 || len(parts) == 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d within the limit", n, len(doc.Budgets)))
+		parts = append(parts, fmt.Sprintf("%d of %s within the limit", n, plain.Count(len(doc.Budgets), "budget")))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -39,7 +39,7 @@ func Costs(c view.Costs) Sheet {
 		Assumptions: c.Assumptions, Coverage: c.CoverageNotes, Changes: c.Changes}
 	if !c.Recorded {
 		s.Title, s.Picture, s.Caption = "No costs are recorded from "+span, "", ""
-		s.Commands = []string{"curfew scan", "curfew costs --demo"}
+		s.Commands = []string{"curfew scan"}
 		return s
 	}
 	compute := t.Used + t.Wasted + t.CannotJudge
