@@ -18,10 +18,10 @@ import (
 func (a *app) newApprove() *cobra.Command {
 	return a.newDecision(true, &cobra.Command{
 		Use:   "approve REQUEST",
-		Short: "Allow what somebody else asked for",
+		Short: "Approve a request of another person",
 		Long: `Approves a request by its id or the beginning of it. An approval is for exactly that
-plan at no more than that amount, expires, and is used once. Nobody approves their own
-request; who may is the approvers section of curfew.yaml.`,
+plan at no more than that amount, expires, and is used once. You cannot approve your own
+request; the approvers section of curfew.yaml lists the approvers.`,
 		Example: "  curfew approvals\n  curfew approve 4f1c",
 	})
 }
@@ -29,7 +29,7 @@ request; who may is the approvers section of curfew.yaml.`,
 func (a *app) newDeny() *cobra.Command {
 	return a.newDecision(false, &cobra.Command{
 		Use:     "deny REQUEST --reason TEXT",
-		Short:   "Refuse what somebody else asked for",
+		Short:   "Deny a request of another person",
 		Example: `  curfew deny 4f1c --reason "use the reserved machines"`,
 	})
 }

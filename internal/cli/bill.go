@@ -25,7 +25,7 @@ import (
 func (a *app) newBill() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bill",
-		Short: "The provider's bill: import it, look at it, hold the ledger against it",
+		Short: "Import the provider's bill, show it, and reconcile it with the ledger",
 		Long: `Reads exports of FOCUS 1.0 to 1.3 (AWS, Azure, Google Cloud, Oracle) and of the AWS Cost
 and Usage Report 2.0, in CSV, CSV.gz and Parquet: a file, a folder, or s3://bucket/prefix.`,
 		Args: noSuchVerb,
@@ -103,7 +103,7 @@ func billFailure(err error) error {
 	return daemon.CloudError(err)
 }
 
-// importTries is how often an import is planned anew because another came between.
+// importTries is how often an import is planned again because another one changed the bill.
 const importTries = 5
 
 func (a *app) billImport(ctx context.Context, path, profile string, dry bool, output string) error {
@@ -111,8 +111,8 @@ func (a *app) billImport(ctx context.Context, path, profile string, dry bool, ou
 	if err != nil {
 		return err
 	}
-	// What a large bill comes to stays until it is written: half as much beside it is
-	// enough for what comes and goes.
+	// The sums of a large bill stay until they are written: half as much memory in
+	// addition is enough for temporary values.
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	b, err := a.readBill(ctx, cfg, path, profile)
 	if err != nil {
@@ -158,8 +158,8 @@ func (a *app) newBillShow() *cobra.Command {
 	var f billFlags
 	c := &cobra.Command{
 		Use:   "show",
-		Short: "What was billed: the five categories, who it belongs to, transfers, commitments",
-		Long: `Shows imported bills: the five categories (storage, idle, active, egress, overhead) beside
+		Short: "Show the bill by category and by team, data transfer, and commitments",
+		Long: `Shows imported bills: the five categories (storage, idle, active, egress, overhead) with
 the shares that are usual in the field, the bill divided among teams by tags and by the
 rules of shared_costs, what data transfer cost and where it went, and what became of
 commitments. The ledger says which machines were idle; compute that it did not measure is

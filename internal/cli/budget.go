@@ -26,7 +26,7 @@ func (a *app) newBudget() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "budget",
-		Short: "What is left of every budget, what is held, and where it ends",
+		Short: "Show each budget: spent, reserved, remaining, and the forecast",
 		Long: `Shows the budgets of curfew.yaml: what was charged, what is held for work that was
 admitted, what is left, and a forecast to the end of the period with its range.`,
 		Example: `  curfew budget
@@ -93,7 +93,7 @@ func (a *app) newHolds() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "holds",
-		Short: "What is reserved for work that was admitted",
+		Short: "List reservations of budget for approved work",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", output, planOutputs...); err != nil {
@@ -133,12 +133,12 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 	return a.show(output, doc, func() report.Sheet { return report.Holds(doc, now) })
 }
 
-// deed is what a command does with one hold; its decision, where it is not nil, is
-// nothing done.
-type deed func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
+// holdAction is what a command does with one hold; where it returns a decision, nothing is
+// done.
+type holdAction func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
 
 // holdCommand is a command about one hold.
-func (a *app) holdCommand(c *cobra.Command, do deed) *cobra.Command {
+func (a *app) holdCommand(c *cobra.Command, do holdAction) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return usageError("%s takes the id of one hold; `curfew budget holds` lists them", c.CommandPath())
@@ -149,7 +149,7 @@ func (a *app) holdCommand(c *cobra.Command, do deed) *cobra.Command {
 	return c
 }
 
-func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
+func (a *app) withHold(ctx context.Context, verb, id string, do holdAction) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (a *app) newSettle() *cobra.Command {
 	var actual string
 	c := &cobra.Command{
 		Use:   "settle HOLD",
-		Short: "End a hold by what its run came to; the rest is free at once",
+		Short: "Settle a reservation with the actual cost of its run, and free the rest",
 		Long: `Ends a hold by what the ledger charged to machines with the tag curfew:hold=HOLD, or by
 --actual. What it came to goes on counting until the ledger has charged as much.`,
 		Example: "  curfew budget settle 4f1c\n  curfew budget settle 4f1c --actual 38.20",
@@ -237,7 +237,7 @@ func (a *app) newSettle() *cobra.Command {
 }
 
 func (a *app) newRelease() *cobra.Command {
-	c := &cobra.Command{Use: "release HOLD", Short: "Give a hold back whose work did not start", Example: "  curfew budget release 4f1c"}
+	c := &cobra.Command{Use: "release HOLD", Short: "Release the reservation of work that did not start", Example: "  curfew budget release 4f1c"}
 	return a.holdCommand(c, func(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
 		h, err := p.Budgets.Release(ctx, id, p.Now)
 		return h, nil, err
@@ -248,9 +248,9 @@ func (a *app) newExtend() *cobra.Command {
 	var amount, length string
 	c := &cobra.Command{
 		Use:   "extend HOLD --amount DOLLARS --for DURATION",
-		Short: "Give a hold more money and time, by the rules that let it in",
-		Long: `Asks the gate whether a run that is live may come to an amount in all and go on for a
-time: over the threshold, and over what was admitted, somebody else has to approve.`,
+		Short: "Extend a reservation by the rules of the gate",
+		Long: `Asks the gate whether a live run may cost an amount in total and run for a time. Over the
+threshold, and over the amount that was admitted, an approver has to approve.`,
 		Example: "  curfew budget extend 4f1c --amount 120 --for 12h",
 	}
 	c.Flags().StringVar(&amount, "amount", "", "what it may cost in all, in `dollars`")

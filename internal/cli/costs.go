@@ -81,7 +81,7 @@ func (a *app) newCosts() *cobra.Command {
 	var f costsFlags
 	c := &cobra.Command{
 		Use:   "costs",
-		Short: "What was spent, used and wasted, as it accrues: by team, purpose, resource, duty",
+		Short: "Show costs as they accrue, used and wasted: by team, purpose, resource, duty",
 		Long: `Shows the ledger: what every resource cost while it was there, at the price of the hour,
 with used, wasted and unmeasured compute apart. Rounds fill it: every scan and every pass
 of enforce. Time of which nothing is known is shown and not charged.`,
@@ -97,7 +97,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
 	fl := c.Flags()
 	fl.StringVar(&f.by, "by", "team", "dimensions, separated by commas: "+dimensionNames())
 	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
-	fl.StringArrayVar(&f.where, "where", nil, "only what has a value: team=vision; repeatable; an empty value is what nobody is named for")
+	fl.StringArrayVar(&f.where, "where", nil, "only what has a value: team=vision; repeatable; an empty value selects unallocated costs")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, csv, html or md")
 	c.AddCommand(a.newUnits(), a.newShares())
 	return c

@@ -48,12 +48,11 @@ func (a *app) newEstimate() *cobra.Command {
 	var f estimateFlags
 	c := &cobra.Command{
 		Use:   "estimate FILE",
-		Short: "What a job, a session or a plan of Terraform will cost",
+		Short: "Estimate the cost of a job, a session or a Terraform plan",
 		Long: `Estimates a job or session file, Kubernetes manifests that ask for GPUs (Pod, Job,
 CronJob, JobSet, PyTorchJob, MPIJob, RayJob, Argo Workflow, Deployment), or what
-` + "`terraform show -json`" + ` prints: what it costs in one case of two (p50) and in nineteen of
-twenty (p95), line by line with quantity, unit price, source and date. A price that is
-not known is an error, never zero.`,
+` + "`terraform show -json`" + ` prints: the median cost (p50) and the 95th percentile (p95), line by
+line with quantity, unit price, source and date. An unknown price is an error, never zero.`,
 		Example: `  curfew estimate job.yaml
   curfew estimate job.yaml --regions us-east-1,us-west-2 -o json
   terraform show -json plan.out > plan.json && curfew estimate plan.json`,

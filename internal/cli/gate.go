@@ -33,18 +33,18 @@ func (a *app) newGate() *cobra.Command {
 	var f gateFlags
 	c := &cobra.Command{
 		Use:   "gate FILE",
-		Short: "Before something starts: allow, ask or deny, by estimate, budget and quota",
-		Long: `Estimates a file as ` + "`curfew estimate`" + ` does, holds it against the budgets and quotas that
-its owner falls under, and decides: allow (exit 0, the money is held), ask (exit 3,
-somebody else has to approve), deny (exit 4). An approval is for exactly this file at no
+		Short: "Decide before a run starts: allow, ask or deny, by estimate, budget and quota",
+		Long: `Estimates a file as ` + "`curfew estimate`" + ` does, checks the budgets and quotas of its owner, and
+decides: allow (exit 0, budget is reserved), ask (exit 3, an approver has to approve),
+deny (exit 4). An approval is for exactly this file at no
 more than that amount, expires, and is used once. A denial says what would pass.
 
---dry-run decides and writes nothing: no money is held, nobody is asked. With --key the
-run has one request and one hold, however often it asks; without one every admission
-holds money again, and holds of the same work that are unused are reported.`,
+--dry-run decides and writes nothing: no budget is reserved, no approver is asked. With
+--key the run has one request and one reservation, however often it asks. Without a key
+each admission reserves budget again; unused reservations of the same work are reported.`,
 		Example: `  curfew gate job.yaml --dry-run                       would it pass?
   curfew gate job.yaml
-  curfew approve 4f1c && curfew gate job.yaml          after somebody else approved
+  curfew approve 4f1c && curfew gate job.yaml          after an approver approved
   curfew gate job.yaml --key "$CI_PIPELINE_ID" -o json  a run asked for again is the same run
   curfew gate job.yaml --github                        in a workflow: comment, and count reviews
   curfew gate report --since 30d`,
@@ -208,7 +208,7 @@ func (a *app) newGateReport() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:     "report",
-		Short:   "How many runs had to ask, and how long people waited",
+		Short:   "Show how many runs needed approval, and how long they waited",
 		Example: "  curfew gate report --since 30d",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -98,7 +98,7 @@ func (a *app) newPriceShow() *cobra.Command {
 	var region, output string
 	c := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Everything the book knows of a machine type, an accelerator or a rate",
+		Short: "Show a machine type, an accelerator or a rate of the price book",
 		Example: `  curfew price show p4d.24xlarge
   curfew price show H100
   curfew price show s3:GLACIER --region us-east-1`,

@@ -18,9 +18,9 @@ func (a *app) newBillReconcile() *cobra.Command {
 	var post bool
 	c := &cobra.Command{
 		Use:   "reconcile",
-		Short: "Hold what accrued against what was billed, resource by resource and day by day",
-		Long: `Compares the ledger with imported bills and names the reasons of every difference. With
---post the difference is entered into the ledger as visible corrections that refer to
+		Short: "Compare billed and accrued costs, by resource and day",
+		Long: `Compares the ledger with imported bills and names the reasons of each variance. With
+--post the variance is added to the ledger as visible corrections that refer to
 the billing period; nothing that was entered before is edited.`,
 		Example: `  curfew bill reconcile --since 2026-10-01 --until 2026-11-01
   curfew bill reconcile --since 2026-10-01 --until 2026-11-01 --post`,

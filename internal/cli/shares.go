@@ -16,10 +16,10 @@ func (a *app) newShares() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "shares FILE",
-		Short: "What each workload of shared machines costs: GPUs of a machine, MIG slices, time slices",
+		Short: "Show the cost of each workload on shared machines: GPUs, MIG slices, time slices",
 		Long: `Divides what the ledger has charged for machines among the workloads that shared them,
 by a file of resource,workload,share,used: a share is 3/8 (GPUs), 2/7 (MIG slices), 0.25
-or 25%. Workloads and what nobody was allocated add up to the machine's cost.`,
+or 25%. Workloads and the unallocated part add up to the machine's cost.`,
 		Example: "  curfew costs shares shares.csv --since 7d",
 		Args:    oneFile,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -28,7 +28,7 @@ import (
 type unitFlags struct {
 	periodFlags
 	granularity, output string
-	// One unit from flags, beside those of the configuration.
+	// One unit from flags, in addition to those of the configuration.
 	name, counts, target, by string
 	per                      int64
 	where                    []string
@@ -38,10 +38,9 @@ func (a *app) newUnits() *cobra.Command {
 	var f unitFlags
 	c := &cobra.Command{
 		Use:   "units [NAME…]",
-		Short: "What one of something costs: a prediction, a million tokens, a training run, a GPU-hour",
-		Long: `Divides what was spent by what was made: on what was used, on all that was allocated, and
-on what lay idle; this month and the two before it, each beside the target and the month
-before. A unit cost needs both: a count, and dollars that the ledger knows. Units are those of curfew.yaml, counted in files or by queries of a
+		Short: "Show unit costs: per prediction, million tokens, training run, GPU-hour",
+		Long: `Divides costs by units: the used, the allocated and the idle cost, for this month and the
+two before it, with the target and the change since the month before. A unit cost needs both: a count, and dollars that the ledger knows. Units are those of curfew.yaml, counted in files or by queries of a
 Prometheus server, or one that --counts names.`,
 		Example: `  curfew costs units
   curfew costs units --unit prediction --counts counts.csv --where team=search --since 2026-10-01 --until 2026-11-01
@@ -184,7 +183,7 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 }
 
 // countGPUHours divides the cost of machines with GPUs by the hours of their GPUs in
-// which the machine was used. A machine whose GPUs nobody knows is an error.
+// which the machine was used. A machine type with an unknown number of GPUs is an error.
 func (a *app) countGPUHours(c counted) (counted, error) {
 	cfg, err := a.config()
 	if err != nil {

@@ -65,7 +65,7 @@ func gigabytes(bytes int64) string {
 	return "<0.1"
 }
 
-// categoriesPicture draws each category's share beside the one usual in the field.
+// categoriesPicture draws each category's share with the usual share.
 func categoriesPicture(parts []bill.Slice) string {
 	b := chart.Bars{Title: "Billed cost by category, as a share of the bill", Axis: chart.Axis{Label: "share of the bill", Format: chart.Percent}, Band: "usual share"}
 	for _, p := range parts {
@@ -160,7 +160,7 @@ func egressGrid(flows []bill.Flow) Grid {
 	return g
 }
 
-// reconcilePicture draws what accrued and what was billed on each day.
+// reconcilePicture draws billed and accrued costs by day.
 func reconcilePicture(r view.Reconciliation) string {
 	picture := chart.Lines{Title: "Billed and accrued cost by day", Y: chart.Axis{Label: "dollars a day", Format: chart.USD}}
 	accrued, billed := chart.Series{Name: "accrued", Color: chart.Blue, Dashed: true}, chart.Series{Name: "billed", Color: chart.Orange}

@@ -62,7 +62,7 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 // linesGrid is a table of lines of an estimate, the highest cost first.
 func linesGrid(title string, all []estimate.Line) Grid {
 	g := Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
-	for _, l := range dearest(all) {
+	for _, l := range byCost(all) {
 		quantity := l.Quantity
 		if l.QuantityP95 != l.Quantity {
 			quantity += " to " + l.QuantityP95
@@ -72,8 +72,8 @@ func linesGrid(title string, all []estimate.Line) Grid {
 	return g
 }
 
-// dearest are the lines in order of cost, the highest first.
-func dearest(all []estimate.Line) []estimate.Line {
+// byCost returns the lines in order of cost, the highest first.
+func byCost(all []estimate.Line) []estimate.Line {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b estimate.Line) int { return cmp.Compare(b.P95, a.P95) })
 }
 
@@ -90,7 +90,7 @@ const maxEstimateBars = 12
 
 // estimatePicture draws the most expensive lines: filled to the p50, outlined to the p95.
 func estimatePicture(e *estimate.Estimate) string {
-	lines := dearest(e.Lines)
+	lines := byCost(e.Lines)
 	if len(lines) == 0 {
 		return ""
 	}
