@@ -263,7 +263,7 @@ func TestUnitsByHour(t *testing.T) {
 	if got := sheet.Tables[0].Rows[3][0]; got != "2026-03-01 01:00" {
 		t.Errorf("the last row is of %s", got)
 	}
-	for _, part := range []string{"2026-03-01 00:00", "2026-03-01 01:00", "$7"} {
+	for _, part := range []string{"2026-03-01", "01:00", "$7"} {
 		if !strings.Contains(sheet.Picture, part) {
 			t.Errorf("the picture lacks %s: %s", part, sheet.Picture)
 		}

@@ -33,8 +33,8 @@ type Estimate struct {
 	SpecHash string            `json:"spec_hash"`
 	Owner    inventory.Owner   `json:"owner"`
 	Purpose  inventory.Purpose `json:"purpose,omitempty"`
-	// P50 is what it costs in one case of two, P95 what it stays under in nineteen of
-	// twenty. For a plan of Terraform both are a month of 730 hours.
+	// P50 is the median cost, P95 the 95th percentile: 95% of the runs
+	// cost less. For a plan of Terraform both are a month of 730 hours.
 	P50 money.Amount `json:"p50_usd"`
 	P95 money.Amount `json:"p95_usd"`
 	// Hourly is what all machines and disks cost an hour while they run, bought the

@@ -30,7 +30,7 @@ func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error)
 	for _, a := range options[1:min(len(options), 1+maxAlternatives)] {
 		e.Alternatives = append(e.Alternatives, Alternative{Machine: *a.bought(s), Region: a.region, Hourly: a.hourly, P50: a.p50, P95: a.p95, Unknown: len(a.unknown)})
 	}
-	e.Title = fmt.Sprintf("%s: %s, at most %s in nineteen cases of twenty: %d × %s (%s) in %s for %s",
+	e.Title = fmt.Sprintf("%s: %s (p50) to %s (p95): %d × %s (%s) in %s for %s",
 		s.Name, e.P50.Dollars(), e.P95.Dollars(), o.count, o.machine.Type, s.Capacity, o.region, o.duration.P50)
 	e.Assumptions, e.CoverageNotes, e.Changes = c.assumed(o), c.covered(o, len(options)), c.changes(o, options)
 	return e, nil

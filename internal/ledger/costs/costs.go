@@ -306,7 +306,7 @@ func (c *Costs) explain() {
 	}
 	if c.Total.CannotJudge > 0 {
 		c.CoverageNotes = append(c.CoverageNotes, money.Amount(c.Total.CannotJudge).Dollars()+" of compute was not measured, so it is neither used nor wasted")
-		c.Changes = append(c.Changes, "measuring every machine moves what cannot be judged to used or wasted")
+		c.Changes = append(c.Changes, "GPU metrics for every machine show whether unmeasured compute is used or wasted")
 	}
 	for _, part := range []struct {
 		amount Dollars
