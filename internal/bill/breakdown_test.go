@@ -186,16 +186,16 @@ func TestAllocationAddsUp(t *testing.T) {
 	})
 }
 
-func TestDocument(t *testing.T) {
+func TestSummarize(t *testing.T) {
 	other := line("i-2", "2.5", 0)
 	other.BillingAccountID, other.Unknown, other.ContractedCost = "other", ContractedCost, Decimal{}
 	first := line("i-1", "1.0000000000000000001", 0)
 	first.Unknown, first.ContractedCost = ContractedCost, Decimal{}
 	b := settled(t, first, other)
 	_, planned, _ := Plan(b, nil, september)
-	d := NewDocument(b, planned)
+	d := Summarize(b, planned)
 	p := d.Periods[0]
-	if d.Schema != "curfew.bill/v1" || d.Rows != 2 || d.BilledCost != "3.5000000000000000001" || *d.EffectiveCost != d.BilledCost || d.ContractedCost != nil ||
+	if d.Rows != 2 || d.BilledCost != "3.5000000000000000001" || *d.EffectiveCost != d.BilledCost || d.ContractedCost != nil ||
 		len(d.Periods) != 1 || p.Rows != 2 || p.BilledCost != d.BilledCost || len(p.Accounts) != 2 || p.Accounts[1].BilledCost != "2.5" || p.Accounts[0].Change != Added {
 		t.Errorf("the document is %+v", d)
 	}

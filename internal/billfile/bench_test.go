@@ -25,7 +25,7 @@ func BenchmarkParquet(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		got := read(b, path, Options{})
-		if d := bill.NewDocument(got, nil); d.BilledCost != want.String() || d.Rows != int64(rows) {
+		if d := bill.Summarize(got, nil); d.BilledCost != want.String() || d.Rows != int64(rows) {
 			b.Fatalf("%d rows, billed %s; want %d and %s", d.Rows, d.BilledCost, rows, want)
 		}
 	}

@@ -47,7 +47,7 @@ func TestLineItemTypes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := read(t, filepath.Join(put(t, map[string]string{"b.csv": curHead + "\n" + tc.text}), "b.csv"), Options{})
-			d := bill.NewDocument(b, nil)
+			d := bill.Summarize(b, nil)
 			list := "unknown"
 			if d.ListCost != nil {
 				list = *d.ListCost
@@ -73,7 +73,7 @@ func TestUnusedCommitments(t *testing.T) {
 		curRow("SavingsPlanCoveredUsage", "AmazonEC2", "BoxUsage", "9", "9", "", "", "", "", "arn:sp", "7.5", "", "") +
 		curRow("SavingsPlanNegation", "AmazonEC2", "BoxUsage", "-9", "0", "", "", "", "", "arn:sp", "0", "", "")
 	b := read(t, filepath.Join(put(t, map[string]string{"b.csv": text}), "b.csv"), Options{})
-	d := bill.NewDocument(b, nil)
+	d := bill.Summarize(b, nil)
 	if d.Rows != 4 || d.BilledCost != "14" || *d.EffectiveCost != "10.75" || d.Written != "CUR 2.0" {
 		t.Errorf("the document is %+v", d)
 	}

@@ -206,7 +206,7 @@ func TestParquetTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := read(t, path, Options{})
-	if d := bill.NewDocument(b, nil); d.BilledCost != "-0.5" || *d.ListCost != "2.000000000000000000000000001000001000000000000000000000"[:29]+"001" {
+	if d := bill.Summarize(b, nil); d.BilledCost != "-0.5" || *d.ListCost != "2.000000000000000000000000001000001000000000000000000000"[:29]+"001" {
 		t.Errorf("billed %s, list %s", d.BilledCost, *d.ListCost)
 	}
 	teams := map[string]string{}
@@ -318,7 +318,7 @@ func TestDataExport(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", from, err)
 				}
-				if d := bill.NewDocument(b, nil); len(d.Periods) != tc.periods || d.BilledCost != tc.billed || !strings.Contains(strings.Join(d.Notes, "\n"), tc.note) {
+				if d := bill.Summarize(b, nil); len(d.Periods) != tc.periods || d.BilledCost != tc.billed || !strings.Contains(strings.Join(d.Notes, "\n"), tc.note) {
 					t.Errorf("%s: %d periods, billed %s, notes %q; want %d, %s and %q", from, len(d.Periods), d.BilledCost, d.Notes, tc.periods, tc.billed, tc.note)
 				}
 			}
@@ -354,7 +354,7 @@ func TestFolder(t *testing.T) {
 	dir := put(t, map[string]string{"a.csv": head + row(), "sub/b.csv.gz": gzipped(head + row("ResourceId", "i-2")), "c.CSV": gzipped(head + row("ResourceId", "i-3")),
 		"readme.txt": "no bill", ".hidden.csv": "no bill"})
 	b := read(t, dir, Options{})
-	if d := bill.NewDocument(b, nil); d.Rows != 3 || d.BilledCost != "4.5" || d.ContractedCost != nil {
+	if d := bill.Summarize(b, nil); d.Rows != 3 || d.BilledCost != "4.5" || d.ContractedCost != nil {
 		t.Errorf("the folder holds %+v", d)
 	}
 	var mistake *Error

@@ -75,7 +75,7 @@ func columnSum(t *testing.T, path, name string) string {
 func TestSampleToTheLastDigit(t *testing.T) {
 	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
 	b := read(t, path, Options{})
-	d := bill.NewDocument(b, nil)
+	d := bill.Summarize(b, nil)
 	for _, tc := range []struct{ name, got, want string }{
 		{"BilledCost", d.BilledCost, columnSum(t, path, "BilledCost")},
 		{"BilledCost as published", d.BilledCost, "11.15367699036"},
@@ -135,7 +135,7 @@ func TestCommitmentExamples(t *testing.T) {
 	} {
 		t.Run(tc.file, func(t *testing.T) {
 			b := read(t, data.Path(t, "focus-1.0/commitment-examples/"+tc.file), Options{})
-			d := bill.NewDocument(b, nil)
+			d := bill.Summarize(b, nil)
 			if d.BilledCost != tc.billed || *d.EffectiveCost != tc.effective {
 				t.Errorf("billed %s and effective %s, want %s and %s", d.BilledCost, *d.EffectiveCost, tc.billed, tc.effective)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/budget/budgettest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 var (
@@ -705,7 +706,7 @@ func TestUnobservedSaysSo(t *testing.T) {
 	if missed := must(d.Unobserved(context.Background(), []budget.Hold{h}, at.Add(-1)))(t); len(missed) != 0 {
 		t.Errorf("what runs is unobserved: %v", missed)
 	}
-	r := budget.NewReport(must(d.Statuses(context.Background(), at))(t), at)
+	r := view.NewBudgets(must(d.Statuses(context.Background(), at))(t), at)
 	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is held by runs that are over and were never charged") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved holds") {
 		t.Errorf("got %q, %q", r.CoverageNotes, r.Changes)
 	}

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/budget/budgettest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func TestReport(t *testing.T) {
@@ -24,14 +25,14 @@ budgets:
 `)
 	spend(s, 56, func(int) money.Amount { return 10 * money.USD })
 	s.Charge(budgettest.Charge{At: now.Add(-2 * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 5 * money.USD, Unpriced: true})
-	r := budget.NewReport(must(d.Statuses(t.Context(), now))(t), now)
-	if r.Title != "1 of 2 budgets are in order, 1 spent" {
-		t.Errorf("got %q", r.Title)
+	r := view.NewBudgets(must(d.Statuses(t.Context(), now))(t), now)
+	if title := report.Budgets(r).Title; title != "Budget a<b> exceeded by $100; 1 of 2 budgets within the limit" {
+		t.Errorf("got %q", title)
 	}
 	if text := strings.Join(r.CoverageNotes, "\n"); !strings.Contains(text, "vision: unpriced charges of at most $5.00, not counted") {
 		t.Errorf("got %q", text)
 	}
-	if text := strings.Join(r.Changes, "\n"); !strings.Contains(text, "a<b>: $100.00 more is spent") || !strings.Contains(text, "a<b>: at this rate the period ends at $") {
+	if text := strings.Join(r.Changes, "\n"); !strings.Contains(text, "a<b>: exceeded by $100.00") || !strings.Contains(text, "a<b>: at the current rate the period ends at $") {
 		t.Errorf("got %q", text)
 	}
 	text, err := json.Marshal(r)
@@ -40,17 +41,17 @@ budgets:
 			t.Errorf("no %s in %s, %v", want, text, err)
 		}
 	}
-	for dec := xml.NewDecoder(strings.NewReader(r.SVG())); ; {
+	for dec := xml.NewDecoder(strings.NewReader(report.Budgets(r).Picture)); ; {
 		if _, err := dec.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatalf("the picture is no XML: %v", err)
 		}
 	}
-	if strings.Contains(r.SVG(), "NaN") {
+	if strings.Contains(report.Budgets(r).Picture, "NaN") {
 		t.Error("the picture has no numbers")
 	}
-	if empty := budget.NewReport(nil, now); !strings.HasPrefix(empty.SVG(), "<svg") || empty.Title == "" {
+	if empty := report.Budgets(view.NewBudgets(nil, now)); empty.Title != "No budget has a current period" {
 		t.Errorf("got %+v", empty)
 	}
 }

@@ -4,25 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newApprove() *cobra.Command {
 	return a.newDecision(true, &cobra.Command{
 		Use:   "approve REQUEST",
-		Short: "Allow what somebody else asked for",
+		Short: "Approve a request of another person",
 		Long: `Approves a request by its id or the beginning of it. An approval is for exactly that
-plan at no more than that amount, expires, and is used once. Nobody approves their own
-request; who may is the approvers section of curfew.yaml.`,
+plan at no more than that amount, expires, and is used once. You cannot approve your own
+request; the approvers section of curfew.yaml lists the approvers.`,
 		Example: "  curfew approvals\n  curfew approve 4f1c",
 	})
 }
@@ -30,7 +29,7 @@ request; who may is the approvers section of curfew.yaml.`,
 func (a *app) newDeny() *cobra.Command {
 	return a.newDecision(false, &cobra.Command{
 		Use:     "deny REQUEST --reason TEXT",
-		Short:   "Refuse what somebody else asked for",
+		Short:   "Deny a request of another person",
 		Example: `  curfew deny 4f1c --reason "use the reserved machines"`,
 	})
 }
@@ -143,55 +142,6 @@ the commands, the dollars with their units, what is lost and how far it can be u
 	return c
 }
 
-// requestView is a request in a document.
-type requestView struct {
-	ID   string `json:"id"`
-	Kind string `json:"kind"`
-	// AmountUnit is what AmountUSD is for: "an hour", "a month", "in all".
-	AmountUnit string `json:"amount_unit"`
-	// Plan is what would be done, whole; null where an older version kept none.
-	Plan      *approval.Plan `json:"plan"`
-	Subject   string         `json:"subject"`
-	State     string         `json:"state"`
-	AmountUSD string         `json:"amount_usd"`
-	PlanHash  string         `json:"plan_hash"`
-	Roles     []string       `json:"roles"`
-	// Approvers are who has one of the roles, by the settings that decide.
-	Approvers []string  `json:"approvers"`
-	AskedBy   string    `json:"asked_by"`
-	AskedAt   time.Time `json:"asked_at"`
-	ExpiresAt time.Time `json:"expires_at"`
-	DecidedBy string    `json:"decided_by,omitempty"`
-	// Proof and AskedProof say how they were identified.
-	Proof      *proofView `json:"proof,omitempty"`
-	AskedProof *proofView `json:"asked_proof,omitempty"`
-	DecidedAt  *time.Time `json:"decided_at,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	UsedAt     *time.Time `json:"used_at,omitempty"`
-}
-
-// proofView is a proof in a document, without what was signed.
-type proofView struct {
-	Kind     string `json:"kind"`
-	Subject  string `json:"subject"`
-	By       string `json:"verified_by,omitempty"`
-	Verified bool   `json:"verified"`
-}
-
-func proofOf(who string, p approval.Proof) *proofView {
-	if who == "" {
-		return nil
-	}
-	return &proofView{Kind: first(string(p.Kind), string(approval.SelfDeclared)), Subject: first(p.Subject, who), By: p.Detail, Verified: p.Verified()}
-}
-
-func planView(r approval.Request) *approval.Plan {
-	if p, ok := r.Shown(); ok {
-		return &p
-	}
-	return nil
-}
-
 func (a *app) approvals(ctx context.Context, id string, all bool, output string) error {
 	cfg, s, err := a.state(ctx)
 	if err != nil {
@@ -210,52 +160,15 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 	if err != nil {
 		return err
 	}
-	waits := approval.Sum(requests, now)
-	decided := slices.ContainsFunc(requests, func(r approval.Request) bool { return !r.DecidedAt.IsZero() })
-	views := []requestView{}
-	var shown []approval.Request
+	views := []view.Request{}
 	for _, r := range requests {
-		if state := r.At(now); all || state == approval.Pending || state == approval.Approved {
-			if id != "" && !strings.HasPrefix(r.ID, id) {
-				continue
-			}
-			shown = append(shown, r)
-			views = append(views, requestView{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Plan: planView(r), Subject: r.Subject, State: string(state), AmountUSD: r.Amount.Cents(),
-				PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy)...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
-				DecidedBy: r.DecidedBy, Proof: proofOf(r.DecidedBy, r.Proof), AskedProof: proofOf(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt), Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)})
+		if state := r.At(now); strings.HasPrefix(r.ID, id) && (all || state == approval.Pending || state == approval.Approved) {
+			views = append(views, view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now))
 		}
 	}
+	doc := view.NewApprovals(requests, views, view.Decider(by), now)
 	if output == "json" {
-		doc := map[string]any{"schema": "curfew.approvals/v1", "requests": views,
-			"asked": waits.Asked, "approved": waits.Approved, "denied": waits.Denied, "expired": waits.Expired, "pending": waits.Pending, "settings": by,
-			"median_wait_seconds": nil, "longest_wait_seconds": nil}
-		if decided {
-			doc["median_wait_seconds"], doc["longest_wait_seconds"] = waits.Median.Seconds(), waits.Longest.Seconds()
-		}
 		return a.printJSON(doc)
 	}
-	if len(views) == 0 {
-		plain.Fprintln(a.Stdout, "nothing waits for an approval")
-	}
-	for i, v := range views {
-		plain.Fprintf(a.Stdout, "%s  %s  %s  %s %s  asked by %s  until %s  %s\n", v.ID, v.State, v.Subject, money.ForPeople(v.AmountUSD), v.AmountUnit, v.AskedBy, plain.When(v.ExpiresAt, a.Now()), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
-		for _, line := range planLines(shown[i]) {
-			plain.Fprintf(a.Stdout, "    %s\n", line)
-		}
-		plain.Fprintf(a.Stdout, "    asked by: %s (%s)\n", v.AskedBy, shown[i].AskedProof)
-		if v.DecidedBy == "" {
-			plain.Fprintf(a.Stdout, "    may approve: %s\n", first(strings.Join(v.Approvers, ", "), "nobody: approvers names nobody else with the role "+strings.Join(v.Roles, " or ")))
-		}
-		if v.DecidedBy != "" {
-			plain.Fprintf(a.Stdout, "    decided by: %s (%s)\n", v.DecidedBy, shown[i].Proof)
-		}
-	}
-	if waits.Asked > 0 {
-		wait := "nobody has decided any"
-		if decided {
-			wait = "half were decided within " + plain.Duration(waits.Median)
-		}
-		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plain.Count(waits.Asked, "request"), waits.Approved, waits.Denied, wait)
-	}
-	return nil
+	return report.Approvals(a.Stdout, doc, now)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -257,11 +259,11 @@ func TestUnitsByHour(t *testing.T) {
 		return costs.UnitCost{Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: costs.AllocatedBasis, Amount: &amount, Count: 1000, Cost: &each}
 	}
 	d := &costs.UnitCosts{Unit: "run", Per: 1, Rows: []costs.UnitCost{row(0, "a", 1), row(0, "b", 3), row(1, "a", 5), row(1, "b", 9)}}
-	sheet := unitsSheet([]*costs.UnitCosts{d})
+	sheet := report.Units(view.NewUnits([]*costs.UnitCosts{d}))
 	if got := sheet.Tables[0].Rows[3][0]; got != "2026-03-01 01:00" {
 		t.Errorf("the last row is of %s", got)
 	}
-	for _, part := range []string{"2026-03-01 00:00", "2026-03-01 01:00", "$7"} {
+	for _, part := range []string{"2026-03-01", "01:00", "$7"} {
 		if !strings.Contains(sheet.Picture, part) {
 			t.Errorf("the picture lacks %s: %s", part, sheet.Picture)
 		}

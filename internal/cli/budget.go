@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,13 +19,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newBudget() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "budget",
-		Short: "What is left of every budget, what is held, and where it ends",
+		Short: "Show each budget: spent, reserved, remaining, and the forecast",
 		Long: `Shows the budgets of curfew.yaml: what was charged, what is held for work that was
 admitted, what is left, and a forecast to the end of the period with its range.`,
 		Example: `  curfew budget
@@ -84,23 +84,8 @@ func (a *app) budgets(ctx context.Context, output string) error {
 	if err != nil {
 		return fmt.Errorf("read where the budgets stand: %w", err)
 	}
-	doc := budget.NewReport(all, now)
-	return a.show(output, doc, func() report.Sheet { return budgetSheet(doc, all) })
-}
-
-func budgetSheet(doc budget.Report, all []budget.Status) report.Sheet {
-	s := report.Sheet{Verb: "budget", Title: doc.Title, Picture: doc.SVG(), Caption: "Each budget: spent, held, forecast, and its amount.",
-		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
-	g := report.Grid{Head: []string{"budget", "until", "amount", "spent", "held", "left", "state", "forecast (80%)"}, Right: []bool{false, false, true, true, true, true, false, true}}
-	for _, b := range all {
-		forecast := b.NoForecast
-		if f, ok := b.Forecast.Get(); ok {
-			forecast = f.Median.Dollars() + " (" + f.Low.Dollars() + " to " + f.High.Dollars() + ")"
-		}
-		g.Rows = append(g.Rows, []string{b.Budget.ID, b.Window.To.Format(time.DateOnly), b.Budget.Amount.Exact(), b.Used.Exact(), b.Held.Exact(), b.Left.Exact(), string(b.State), forecast})
-	}
-	s.Tables = []report.Grid{g}
-	return s
+	doc := view.NewBudgets(all, now)
+	return a.show(output, doc, func() report.Sheet { return report.Budgets(doc) })
 }
 
 func (a *app) newHolds() *cobra.Command {
@@ -108,47 +93,18 @@ func (a *app) newHolds() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "holds",
-		Short: "What is reserved for work that was admitted",
+		Short: "List reservations of budget for approved work",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
+			if err := oneOf("output", output, planOutputs...); err != nil {
 				return err
 			}
 			return a.holds(c.Context(), f, output)
 		},
 	}
 	f.add(c, "30d")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	return c
-}
-
-// holdView is a hold in a document.
-type holdView struct {
-	ID        string          `json:"id"`
-	State     string          `json:"state"`
-	Kind      string          `json:"kind"`
-	Name      string          `json:"name"`
-	SpecHash  string          `json:"spec_hash"`
-	Owner     inventory.Owner `json:"owner"`
-	Purpose   string          `json:"purpose"`
-	AmountUSD string          `json:"amount_usd"`
-	ActualUSD *string         `json:"actual_usd"`
-	AskedBy   string          `json:"asked_by"`
-	Approval  string          `json:"approval_id,omitempty"`
-	Run       string          `json:"run,omitempty"`
-	From      time.Time       `json:"from"`
-	Until     time.Time       `json:"until"`
-	ExpiresAt time.Time       `json:"expires_at"`
-}
-
-func viewHold(h budget.Hold, state budget.HoldState) holdView {
-	v := holdView{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose),
-		AmountUSD: h.Amount.String(), AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC()}
-	if h.State == budget.Settled {
-		actual := h.Actual.String()
-		v.ActualUSD = &actual
-	}
-	return v
 }
 
 func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
@@ -173,44 +129,16 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 	if err != nil {
 		return fmt.Errorf("read what was charged under the holds: %w", err)
 	}
-	views := []holdView{}
-	for _, h := range holds {
-		state := h.At(now)
-		if missed[h.ID] && state == budget.Expired {
-			state = budget.Unobserved
-		}
-		views = append(views, viewHold(h, state))
-	}
-	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.holds/v1", "holds": views})
-	}
-	if len(views) == 0 {
-		plain.Fprintln(a.Stdout, "nothing is held")
-		return nil
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for i, h := range holds {
-		v := views[i]
-		amount := h.Amount.Exact()
-		if v.ActualUSD != nil {
-			amount = h.Actual.Exact() + " of " + amount
-		}
-		until := plain.When(h.ExpiresAt, a.Now())
-		if missed[h.ID] {
-			until = map[bool]string{false: "it is settled or charged", true: "it is charged"}[h.State == budget.Settled]
-		}
-		plain.Fprintf(w, "%s\t%s\t%s %s\t%s\t%s\tfor %s\tuntil %s\n", v.ID, v.State, v.Kind, v.Name, amount,
-			strings.Trim(h.Owner.Team+"/"+h.Owner.Project+" "+v.Purpose, "/ "), v.AskedBy, until)
-	}
-	return w.Flush()
+	doc := view.NewHolds(holds, missed, now)
+	return a.show(output, doc, func() report.Sheet { return report.Holds(doc, now) })
 }
 
-// deed is what a command does with one hold; its decision, where it is not nil, is
-// nothing done.
-type deed func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
+// holdAction is what a command does with one hold; where it returns a decision, nothing is
+// done.
+type holdAction func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
 
 // holdCommand is a command about one hold.
-func (a *app) holdCommand(c *cobra.Command, do deed) *cobra.Command {
+func (a *app) holdCommand(c *cobra.Command, do holdAction) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return usageError("%s takes the id of one hold; `curfew budget holds` lists them", c.CommandPath())
@@ -221,7 +149,7 @@ func (a *app) holdCommand(c *cobra.Command, do deed) *cobra.Command {
 	return c
 }
 
-func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
+func (a *app) withHold(ctx context.Context, verb, id string, do holdAction) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -275,7 +203,7 @@ func (a *app) newSettle() *cobra.Command {
 	var actual string
 	c := &cobra.Command{
 		Use:   "settle HOLD",
-		Short: "End a hold by what its run came to; the rest is free at once",
+		Short: "Settle a reservation with the actual cost of its run, and free the rest",
 		Long: `Ends a hold by what the ledger charged to machines with the tag curfew:hold=HOLD, or by
 --actual. What it came to goes on counting until the ledger has charged as much.`,
 		Example: "  curfew budget settle 4f1c\n  curfew budget settle 4f1c --actual 38.20",
@@ -309,7 +237,7 @@ func (a *app) newSettle() *cobra.Command {
 }
 
 func (a *app) newRelease() *cobra.Command {
-	c := &cobra.Command{Use: "release HOLD", Short: "Give a hold back whose work did not start", Example: "  curfew budget release 4f1c"}
+	c := &cobra.Command{Use: "release HOLD", Short: "Release the reservation of work that did not start", Example: "  curfew budget release 4f1c"}
 	return a.holdCommand(c, func(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
 		h, err := p.Budgets.Release(ctx, id, p.Now)
 		return h, nil, err
@@ -320,9 +248,9 @@ func (a *app) newExtend() *cobra.Command {
 	var amount, length string
 	c := &cobra.Command{
 		Use:   "extend HOLD --amount DOLLARS --for DURATION",
-		Short: "Give a hold more money and time, by the rules that let it in",
-		Long: `Asks the gate whether a run that is live may come to an amount in all and go on for a
-time: over the threshold, and over what was admitted, somebody else has to approve.`,
+		Short: "Extend a reservation by the rules of the gate",
+		Long: `Asks the gate whether a live run may cost an amount in total and run for a time. Over the
+threshold, and over the amount that was admitted, an approver has to approve.`,
 		Example: "  curfew budget extend 4f1c --amount 120 --for 12h",
 	}
 	c.Flags().StringVar(&amount, "amount", "", "what it may cost in all, in `dollars`")

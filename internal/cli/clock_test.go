@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
@@ -97,12 +98,12 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 			refused("ana", "settings", "set", "shared.yaml", "--reason", "test")
 
 			// What it is shown is as of the state's time.
-			var holds struct{ Holds []holdView }
+			var holds struct{ Holds []view.Hold }
 			_, out, errs := wrong.run("budget", "holds", "-o", "json")
 			if err := json.Unmarshal([]byte(out), &holds); err != nil || len(holds.Holds) != 1 || holds.Holds[0].State != "live" {
 				t.Errorf("holds: %s%s", out, errs)
 			}
-			if _, out, errs := wrong.run("approvals"); !strings.Contains(out, request) || !strings.Contains(out, "may approve: bo") {
+			if _, out, errs := wrong.run("approvals"); !strings.Contains(out, request) || !strings.Contains(out, "approvers: bo") {
 				t.Errorf("approvals: %s%s", out, errs)
 			}
 

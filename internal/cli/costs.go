@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -12,9 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // periodFlags choose a stretch of time.
@@ -83,7 +81,7 @@ func (a *app) newCosts() *cobra.Command {
 	var f costsFlags
 	c := &cobra.Command{
 		Use:   "costs",
-		Short: "What was spent, used and wasted, as it accrues: by team, purpose, resource, duty",
+		Short: "Show costs as they accrue, used and wasted: by team, purpose, resource, duty",
 		Long: `Shows the ledger: what every resource cost while it was there, at the price of the hour,
 with used, wasted and unmeasured compute apart. Rounds fill it: every scan and every pass
 of enforce. Time of which nothing is known is shown and not charged.`,
@@ -99,7 +97,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
 	fl := c.Flags()
 	fl.StringVar(&f.by, "by", "team", "dimensions, separated by commas: "+dimensionNames())
 	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
-	fl.StringArrayVar(&f.where, "where", nil, "only what has a value: team=vision; repeatable; an empty value is what nobody is named for")
+	fl.StringArrayVar(&f.where, "where", nil, "only what has a value: team=vision; repeatable; an empty value selects unallocated costs")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, csv, html or md")
 	c.AddCommand(a.newUnits(), a.newShares())
 	return c
@@ -155,91 +153,9 @@ func (a *app) costs(ctx context.Context, f costsFlags) error {
 	if err != nil {
 		return err
 	}
+	doc := view.NewCosts(c)
 	if f.output == "csv" {
-		return c.CSV(a.Stdout)
+		return report.CostsCSV(a.Stdout, doc)
 	}
-	return a.show(f.output, c, func() report.Sheet { return costsSheet(c) })
-}
-
-// maxCostRows is how many rows a table for people has.
-const maxCostRows = 40
-
-// dollars writes an amount of a document.
-func dollars(d costs.Dollars) string { return money.Amount(d).Dollars() }
-
-func costsSheet(c *costs.Costs) report.Sheet {
-	span := c.Since.Format(time.DateOnly) + " to " + c.Until.Format("2006-01-02 15:04")
-	t := c.Total
-	s := report.Sheet{Verb: "costs", Title: fmt.Sprintf("%s from %s", dollars(t.Amount), span), Picture: c.SVG(),
-		Caption:     "What was spent: used and wasted compute, compute nobody measured, and the rest.",
-		Assumptions: c.Assumptions, Coverage: c.CoverageNotes, Changes: c.Changes}
-	if !c.Recorded {
-		s.Title, s.Picture, s.Caption = "what was spent from "+span+" is not known", "", ""
-		return s
-	}
-	compute := t.Used + t.Wasted + t.CannotJudge
-	share := func(part costs.Dollars) string {
-		if compute <= 0 {
-			return ""
-		}
-		return plain.Share(float64(part)/float64(compute), 1) + " of compute"
-	}
-	s.Figures = []report.Figure{
-		{Label: "used", Value: dollars(t.Used), Note: share(t.Used)},
-		{Label: "wasted", Value: dollars(t.Wasted), Note: share(t.Wasted)},
-		{Label: "cannot judge", Value: dollars(t.CannotJudge), Note: share(t.CannotJudge)},
-		{Label: "other", Value: dollars(t.Other), Note: "storage, network, overhead"},
-	}
-	if t.UnknownSeconds > 0 {
-		most := t.AtMostReason
-		if t.AtMost != nil {
-			most = "at most " + dollars(*t.AtMost)
-		}
-		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: plain.Duration(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
-	}
-	g := report.Grid{Head: []string{}, Right: []bool{}}
-	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
-	periods := c.Granularity != "total"
-	if periods {
-		column("period", false)
-	}
-	for _, d := range c.By {
-		column(string(d), false)
-	}
-	for _, name := range []string{"used", "wasted", "cannot judge", "other", "total", "not known"} {
-		column(name, true)
-	}
-	for i, r := range c.Rows {
-		if i == maxCostRows {
-			g.Title = fmt.Sprintf("the first %d of %d rows; -o csv has all", maxCostRows, len(c.Rows))
-			break
-		}
-		var row []string
-		if periods {
-			layout := map[string]string{"hour": "2006-01-02 15:04", "day": time.DateOnly, "month": "2006-01"}[c.Granularity]
-			row = append(row, r.Period.Format(layout))
-		}
-		for i, k := range r.Key {
-			row = append(row, c.By[i].Label(k))
-		}
-		g.Rows = append(g.Rows, append(row, costCells(r)...))
-	}
-	if columns := len(g.Head) - len(costCells(t)); len(c.Rows) > 1 && columns > 0 {
-		row := make([]string, columns)
-		row[0] = "all"
-		g.Rows = append(g.Rows, append(row, costCells(t)...))
-	}
-	if len(g.Rows) > 0 {
-		s.Tables = append(s.Tables, g)
-	}
-	return s
-}
-
-// costCells are the amounts of a row.
-func costCells(c costs.Cost) []string {
-	unknown := ""
-	if c.UnknownSeconds > 0 {
-		unknown = plain.Duration(time.Duration(c.UnknownSeconds) * time.Second)
-	}
-	return []string{dollars(c.Used), dollars(c.Wasted), dollars(c.CannotJudge), dollars(c.Other), dollars(c.Amount), unknown}
+	return a.show(f.output, doc, func() report.Sheet { return report.Costs(doc) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -42,7 +43,7 @@ func TestPriceDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if drift, err := priceDrift(t.Context(), s, now); err != nil || drift != nil {
+	if drift, err := (costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}).PriceDrift(t.Context(), now); err != nil || drift != nil {
 		t.Errorf("without a bill: %v, drift is known: %v", err, drift != nil)
 	}
 	text := "BilledCost,EffectiveCost,ListCost,BillingAccountId,SubAccountId,BillingCurrency,BillingPeriodStart,BillingPeriodEnd,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ServiceCategory,ServiceName,ProviderName,ResourceId,RegionId\n"
@@ -59,7 +60,7 @@ func TestPriceDrift(t *testing.T) {
 	if code, _, errs := d.run("bill", "import", "bill.csv"); code != ExitDone {
 		t.Fatalf("import: exit %d: %s", code, errs)
 	}
-	drift, err := priceDrift(t.Context(), s, now)
+	drift, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.PriceDrift(t.Context(), now)
 	if err != nil || drift == nil {
 		t.Fatalf("with a bill: %v, drift is known: %v", err, drift != nil)
 	}

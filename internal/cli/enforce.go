@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -275,7 +276,7 @@ func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store, now 
 	if err != nil {
 		return nil, err
 	}
-	drift, err := priceDrift(ctx, s, now)
+	drift, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.PriceDrift(ctx, now)
 	if err != nil {
 		return nil, err
 	}

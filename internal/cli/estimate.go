@@ -27,6 +27,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/spec"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // estimateFlags are the flags of everything that estimates.
@@ -47,12 +48,11 @@ func (a *app) newEstimate() *cobra.Command {
 	var f estimateFlags
 	c := &cobra.Command{
 		Use:   "estimate FILE",
-		Short: "What a job, a session or a plan of Terraform will cost",
+		Short: "Estimate the cost of a job, a session or a Terraform plan",
 		Long: `Estimates a job or session file, Kubernetes manifests that ask for GPUs (Pod, Job,
 CronJob, JobSet, PyTorchJob, MPIJob, RayJob, Argo Workflow, Deployment), or what
-` + "`terraform show -json`" + ` prints: what it costs in one case of two (p50) and in nineteen of
-twenty (p95), line by line with quantity, unit price, source and date. A price that is
-not known is an error, never zero.`,
+` + "`terraform show -json`" + ` prints: the median cost (p50) and the 95th percentile (p95), line by
+line with quantity, unit price, source and date. An unknown price is an error, never zero.`,
 		Example: `  curfew estimate job.yaml
   curfew estimate job.yaml --regions us-east-1,us-west-2 -o json
   terraform show -json plan.out > plan.json && curfew estimate plan.json`,
@@ -69,7 +69,7 @@ not known is an error, never zero.`,
 			if err != nil {
 				return err
 			}
-			return a.show(f.output, e, func() report.Sheet { return estimateSheet("estimate", e) })
+			return a.show(f.output, view.NewEstimate(e), func() report.Sheet { return report.Estimate("estimate", e) })
 		},
 	}
 	f.add(c)
@@ -223,66 +223,4 @@ func isTerraform(src []byte) bool {
 		PlannedValues    json.RawMessage `json:"planned_values"`
 	}
 	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" && (top.TerraformVersion != "" || top.PlannedValues != nil)
-}
-
-// estimateSheet shows an estimate to people.
-func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
-	s := report.Sheet{Verb: verb, Title: e.Title, Picture: e.SVG(), Caption: "What each line comes to: in one case of two, and in nineteen of twenty.",
-		Assumptions: e.Assumptions, Coverage: e.CoverageNotes, Changes: e.Changes,
-		Figures: []report.Figure{
-			{Label: "p50", Value: e.P50.Dollars(), Note: "one case of two"},
-			{Label: "p95", Value: e.P95.Dollars(), Note: "nineteen of twenty"},
-			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
-		}}
-	if d := e.Duration; d != nil {
-		note := "at most " + d.Cap
-		if d.Cap == "" {
-			note = d.P95 + " in nineteen of twenty; nothing ends it"
-		}
-		s.Figures = append(s.Figures, report.Figure{Label: "runs for", Value: d.P50, Note: note})
-	}
-	lines := func(title string, all []estimate.Line) {
-		g := report.Grid{Title: title, Head: []string{"what", "quantity", "unit price", "p50", "p95", "source"}, Right: []bool{false, true, true, true, true, false}}
-		for _, l := range all {
-			what := l.What
-			if l.Resource != "" {
-				what = l.Resource + ": " + what
-			}
-			quantity := l.Quantity
-			if l.QuantityP95 != l.Quantity {
-				quantity += " to " + l.QuantityP95
-			}
-			g.Rows = append(g.Rows, []string{what, quantity + " " + l.Unit, l.UnitPrice.Dollars(), l.P50.Dollars(), l.P95.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
-		}
-		if len(g.Rows) > 0 {
-			s.Tables = append(s.Tables, g)
-		}
-	}
-	lines("lines", e.Lines)
-	if len(e.Alternatives) > 0 {
-		g := report.Grid{Title: "instead", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"}, Right: []bool{false, false, false, true, true, true}}
-		for _, alt := range e.Alternatives {
-			g.Rows = append(g.Rows, []string{fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(), alt.P95.Dollars(), alt.Hourly.Dollars()})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	if t := e.Terraform; t != nil {
-		s.Figures = []report.Figure{
-			{Label: "a month after", Value: t.Monthly.Dollars(), Note: "of what has a price by the hour"},
-			{Label: "a month before", Value: t.Before.Dollars()},
-			{Label: "change", Value: t.Change.Signed(), Note: "a month"},
-		}
-		lines("removed", t.Removed)
-		if len(t.NotPriced) > 0 {
-			g := report.Grid{Title: "not priced", Head: []string{"type", "how many"}, Right: []bool{false, true}}
-			for _, n := range t.NotPriced {
-				g.Rows = append(g.Rows, []string{n.Type, fmt.Sprint(n.Count)})
-			}
-			s.Tables = append(s.Tables, g)
-		}
-	}
-	for _, u := range e.Unknown {
-		s.Coverage = append(s.Coverage, "not known, and in no amount: "+u)
-	}
-	return s
 }

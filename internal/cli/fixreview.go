@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify/github"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -79,7 +80,7 @@ func (h *holding) review(ctx context.Context, it action.Item, p action.Proposal,
 	if err != nil {
 		return err
 	}
-	denialsFirst(votes)
+	gate.DenialsFirst(votes)
 	for _, v := range votes {
 		why := h.aside(v, r, posted)
 		if why == "" {
@@ -91,7 +92,7 @@ func (h *holding) review(ctx context.Context, it action.Item, p action.Proposal,
 		case why == "":
 			return nil
 		}
-		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", v.by.Name, why))
+		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", v.By.Name, why))
 	}
 	for _, why := range aside {
 		plain.Fprintf(h.app.Stderr, "curfew: request %s: %s\n", r.ID, why)
@@ -112,30 +113,30 @@ func sameChanges(r approval.Request, now approval.Plan) bool {
 }
 
 // aside says why a vote is none on a request; empty where it is one.
-func (h *holding) aside(v vote, r approval.Request, posted github.Posted) string {
+func (h *holding) aside(v gate.Vote, r approval.Request, posted github.Posted) string {
 	switch {
-	case v.at.Before(posted.At):
+	case v.At.Before(posted.At):
 		return "it is older than the comment " + posted.URL
-	case !v.allow:
+	case !v.Allow:
 		return ""
-	case !commentOf(r).Names(v.text):
+	case !commentOf(r).Names(v.Text):
 		return "its text does not have the line \"curfew approve " + r.ID + "\""
 	case h.actor != nil:
-		return approval.One(v.by, *h.actor)
+		return approval.One(v.By, *h.actor)
 	}
 	return ""
 }
 
 // cast lets a vote decide a request. An approval that an earlier run counted is looked at
 // again: what the state says of a review proves nothing.
-func (h *holding) cast(ctx context.Context, r approval.Request, v vote, now time.Time) (why string, err error) {
-	if r.State == approval.Approved && v.allow {
+func (h *holding) cast(ctx context.Context, r approval.Request, v gate.Vote, now time.Time) (why string, err error) {
+	if r.State == approval.Approved && v.Allow {
 		switch {
-		case v.by.Proof.Subject != r.Proof.Subject:
+		case v.By.Proof.Subject != r.Proof.Subject:
 			return "request " + r.ID + " was approved by " + r.DecidedBy, nil
-		case approval.One(v.by, r.Asker()) != "":
-			return approval.One(v.by, r.Asker()), nil
-		case !slices.ContainsFunc(v.by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
+		case approval.One(v.By, r.Asker()) != "":
+			return approval.One(v.By, r.Asker()), nil
+		case !slices.ContainsFunc(v.By.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
 			return "has none of the roles " + strings.Join(r.Roles, ", "), nil
 		}
 		h.app.seen(r.ID)
@@ -144,7 +145,7 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v vote, now time
 	if r.State == approval.Approved { // and taken back
 		return "", h.desk.Void(ctx, r)
 	}
-	decided, err := h.desk.Decide(ctx, r.ID, v.by, v.allow, v.reason, now)
+	decided, err := h.desk.Decide(ctx, r.ID, v.By, v.Allow, v.Reason, now)
 	var refusal *approval.Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -153,5 +154,5 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v vote, now time
 		return "", err
 	}
 	h.app.seen(r.ID)
-	return "", h.store.Record(ctx, auditEntry(now, v.by.Name, string(decided.State), decided))
+	return "", h.store.Record(ctx, auditEntry(now, v.By.Name, string(decided.State), decided))
 }

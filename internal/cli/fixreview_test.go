@@ -54,9 +54,9 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		exit, _, errs = l.curfewAny("fix", id, "--enforce", "--github")
 		return exit, errs
 	}
-	open := func() requestView {
+	open := func() view.Request {
 		t.Helper()
-		var asked struct{ Requests []requestView }
+		var asked struct{ Requests []view.Request }
 		if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil || len(asked.Requests) != 1 {
 			t.Fatalf("%d requests, %v", len(asked.Requests), err)
 		}

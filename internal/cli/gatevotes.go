@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-
-	"github.com/goccy/go-yaml/ast"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -17,72 +14,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/notify/github"
 )
 
-// leastID is how much of a request's id a vote has to give.
-const leastID = 8
-
-// voteFile is the decisions of approvers in a file whose writers are trusted: in CI that
-// curfew cannot ask for reviews, a file of a protected branch.
-type voteFile struct {
-	Votes []voteLine `yaml:"votes"`
-
-	approvers map[string][]string
-}
-
-// voteLine is one decision in a file.
-type voteLine struct {
-	request, by, reason string
-	allow               bool
-}
-
-// UnmarshalYAML reads a vote strictly; mistakes have their place.
-func (v *voteLine) UnmarshalYAML(n ast.Node) error {
-	f := &document.File{}
-	text := func(name string, to *string) func(ast.Node) error {
-		return func(n ast.Node) (err error) {
-			if *to = document.Scalar(n); *to == "" { // an id of digits alone is no number
-				*to, err = f.Text(n, name)
-			}
-			return err
-		}
-	}
-	_, err := f.Mapping(n, "a vote", document.Required("request", text("request", &v.request)), document.Required("by", text("by", &v.by)),
-		document.Required("allow", func(n ast.Node) (err error) { v.allow, err = f.Flag(n, "allow"); return err }),
-		document.Optional("reason", text("reason", &v.reason)))
-	if err == nil && (len(v.request) < leastID || strings.TrimSpace(v.by) == "") {
-		err = f.At(n, "a vote needs request (at least %d characters of its id), by and allow", leastID)
-	}
-	return err
-}
-
-// readVotes reads a file of votes, strictly.
-func (a *app) readVotes(name string, cfg config.Config) (*voteFile, error) {
+// readVotes reads a file of votes; secrets in its reasons are redacted.
+func (a *app) readVotes(name string) (*gate.VoteFile, error) {
 	src, err := a.read(namedFile{name, a.path(name)}, document.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
-	f, err := document.Parse(name, src)
+	votes, err := gate.ReadVotes(name, src)
 	if err != nil {
 		return nil, err
 	}
-	votes := voteFile{approvers: cfg.Approvers}
-	if len(f.Bodies) == 0 {
-		return &votes, nil
+	for i := range votes.Votes {
+		votes.Votes[i].Reason = action.Redact(votes.Votes[i].Reason)
 	}
-	root, err := f.Body()
-	if err != nil {
-		return nil, err
-	}
-	return &votes, f.Decode(root, &votes)
-}
-
-// ballot returns the votes on a request.
-func (f *voteFile) ballot(_ context.Context, request string) (votes []vote, aside []string, err error) {
-	for _, v := range f.Votes {
-		if strings.HasPrefix(request, v.request) {
-			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: approval.Roles(f.approvers, v.by), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.by, Detail: "a file of votes"}}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
-		}
-	}
-	return votes, nil, nil
+	return votes, nil
 }
 
 // pullRequest is the pull request that a run of a workflow is about.
@@ -118,7 +63,7 @@ func (a *app) pullRequest(cfg config.Config) (*pullRequest, error) {
 }
 
 // ballot returns what the reviews of the pull request say.
-func (p *pullRequest) ballot(ctx context.Context, _ string) (votes []vote, aside []string, err error) {
+func (p *pullRequest) ballot(ctx context.Context, _ string) (votes []gate.Vote, aside []string, err error) {
 	b, err := p.client.Votes(ctx, p.people)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the reviews of %s: %w", p.pull, err)
@@ -126,7 +71,7 @@ func (p *pullRequest) ballot(ctx context.Context, _ string) (votes []vote, aside
 	for _, v := range b.Votes {
 		_, named := p.people.Identities[v.Login]
 		v.By.Proof = approval.Proof{Kind: approval.GitHubReview, Subject: v.Login, Detail: v.URL, Mapped: named}
-		votes = append(votes, vote{by: v.By, allow: v.Allow, reason: "review " + v.URL, at: v.At, once: true, text: v.Text})
+		votes = append(votes, gate.Vote{By: v.By, Allow: v.Allow, Reason: "review " + v.URL, At: v.At, Once: true, Text: v.Text})
 	}
 	for _, o := range b.Aside {
 		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", o.Login, o.Why))

@@ -446,7 +446,7 @@ func TestFixClimbsTheLadder(t *testing.T) {
 	l.pass(11 * time.Minute)
 	fix(ExitHeld) // nobody has approved it
 	var asked struct {
-		Requests []requestView `json:"requests"`
+		Requests []view.Request `json:"requests"`
 	}
 	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil || len(asked.Requests) != 1 {
 		t.Fatalf("%d requests, %v", len(asked.Requests), err)

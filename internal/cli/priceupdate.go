@@ -10,16 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // updateFlags are the flags of price update.
@@ -97,7 +96,8 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 			return fmt.Errorf("keep the prices: %w", err)
 		}
 	}
-	if err := a.printUpdate(f, accepted, refused); err != nil {
+	doc := view.NewPriceUpdate(accepted, refused, !f.dryRun)
+	if err := a.show(f.output, doc, func() report.Sheet { return report.PriceUpdate(doc, f.dryRun, f.all) }); err != nil {
 		return err
 	}
 	if len(accepted) == 0 {
@@ -167,8 +167,6 @@ var priceLists = []struct {
 	{"AmazonEC2", map[string]string{"productFamily": "System Operation"}},
 	{"AmazonEC2", map[string]string{"productFamily": "NAT Gateway"}},
 	{"AmazonSageMaker", map[string]string{"productFamily": "ML Instance"}},
-	{"AmazonRedshift", map[string]string{"productFamily": "Compute Instance"}},
-	{"AmazonElastiCache", map[string]string{"productFamily": "Cache Instance"}},
 	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
 }
 
@@ -234,77 +232,4 @@ func collect(seq iter.Seq2[price.Entry, error]) ([]price.Entry, error) {
 		out = append(out, e)
 	}
 	return out, nil
-}
-
-// shownPrices is how many changes and refusals are listed without --all.
-const shownPrices = 10
-
-func (a *app) printUpdate(f updateFlags, accepted []price.Change, refused []price.Refusal) error {
-	var changed []price.Change
-	for _, c := range accepted {
-		if !c.Same() {
-			changed = append(changed, c)
-		}
-	}
-	if f.output == "json" {
-		return a.printJSON(updateDoc(f, accepted, refused))
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for i, c := range changed {
-		if i == shownPrices && !f.all {
-			plain.Fprintf(w, "… and %d more; --all lists them\n", len(changed)-i)
-			break
-		}
-		old := "new"
-		if c.Old.Cloud != "" {
-			old = c.Old.Price.Rate.String()
-		}
-		plain.Fprintf(w, "%s\t%s\t→ %s\t%s\n", c.New, old, c.New.Price.Rate, c.Note)
-	}
-	for i, r := range refused {
-		if i == shownPrices && !f.all {
-			plain.Fprintf(w, "… and %d more refused; --all lists them\n", len(refused)-i)
-			break
-		}
-		plain.Fprintf(w, "%s\t%s\trefused:\t%s\n", r.Entry, r.Entry.Price.Rate, r.Reason)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	kept := "kept in the data directory"
-	if f.dryRun {
-		kept = "nothing kept (--dry-run)"
-	}
-	_, err := plain.Fprintf(a.Stdout, "%s new or changed, %s confirmed, %s refused; %s\n", count(len(changed)), count(len(accepted)-len(changed)), count(len(refused)), kept)
-	return err
-}
-
-func count(n int) string { return plain.Number(float64(n), 0) }
-
-func updateDoc(f updateFlags, accepted []price.Change, refused []price.Refusal) map[string]any {
-	type change struct {
-		What string   `json:"what"`
-		Old  *string  `json:"old_usd"`
-		New  priceDoc `json:"new"`
-		Note string   `json:"note,omitempty"`
-	}
-	type refusal struct {
-		What   string `json:"what"`
-		USD    string `json:"usd"`
-		Line   int    `json:"line,omitempty"`
-		Reason string `json:"reason"`
-	}
-	changes, refusals := []change{}, []refusal{}
-	for _, c := range accepted {
-		doc := change{What: c.New.String(), New: priceDocOf(c.New, true), Note: c.Note}
-		if c.Old.Cloud != "" {
-			old := c.Old.Price.Rate.String()
-			doc.Old = &old
-		}
-		changes = append(changes, doc)
-	}
-	for _, r := range refused {
-		refusals = append(refusals, refusal{What: r.Entry.String(), USD: r.Entry.Price.Rate.String(), Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason)})
-	}
-	return map[string]any{"schema": priceSchema, "kept": !f.dryRun && len(accepted) > 0, "accepted": changes, "refused": refusals}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // keysOf makes a user of the account and returns the environment of their credentials.
@@ -110,7 +112,7 @@ func TestAnApproverIsProven(t *testing.T) {
 	if told := l.told[len(l.told)-2] + l.told[len(l.told)-1]; !strings.Contains(told, "curfew+approve+") || !strings.Contains(told, "delete-volume") {
 		t.Errorf("the desk was told %s", told)
 	}
-	var asked struct{ Requests []requestView }
+	var asked struct{ Requests []view.Request }
 	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil || len(asked.Requests) != 1 {
 		t.Fatalf("%d requests, %v", len(asked.Requests), err)
 	}
@@ -156,7 +158,7 @@ func TestAnApproverIsProven(t *testing.T) {
 	if _, out, errs := l.curfewAny("fix", l.finding, "--enforce"); !there() || !strings.Contains(out+errs, "both are bo") {
 		t.Errorf("bo carries out what bo approved: there %v\n%s%s", there(), out, errs)
 	}
-	var again struct{ Requests []requestView }
+	var again struct{ Requests []view.Request }
 	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &again); err != nil || len(again.Requests) != 1 {
 		t.Fatalf("%+v, %v", again.Requests, err)
 	}

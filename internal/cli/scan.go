@@ -332,7 +332,7 @@ func (a *app) auditedBill(ctx context.Context, cfg config.Config, f scanFlags) (
 			return nil, err
 		}
 		defer s.Close()
-		rows = rowsOf(ctx, s.Bills(), bill.Query{From: a.Now().UTC().AddDate(0, 0, -billedDays)}, &broken)
+		rows = bill.RowsOf(ctx, s.Bills(), bill.Query{From: a.Now().UTC().AddDate(0, 0, -billedDays)}, &broken)
 	} else {
 		b, err := a.readBill(ctx, cfg, f.bill, f.profile)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // TestSharedSettingsBind: once an admin has set them, the asker's own threshold, budget,
@@ -174,7 +175,7 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 		t.Errorf("whoami: %s%s", out, errs)
 	}
 	var list struct {
-		Requests []requestView
+		Requests []view.Request
 		Settings daemon.Decider
 	}
 	_, out, errs := d.run("approvals", "-o", "json")
@@ -219,7 +220,7 @@ func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 			s.who = "ana"
 		}
 		s.curfewAny(at("fix", volume, "--enforce")...)
-		var list struct{ Requests []requestView }
+		var list struct{ Requests []view.Request }
 		if err := json.Unmarshal([]byte(s.curfew(ExitDone, at("approvals", "-o", "json")...)), &list); err != nil || len(list.Requests) != 1 {
 			t.Fatalf("%d requests, %v", len(list.Requests), err)
 		}

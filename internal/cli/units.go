@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,16 +19,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/metrics"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // unitFlags are the flags of costs units.
 type unitFlags struct {
 	periodFlags
 	granularity, output string
-	// One unit from flags, beside those of the configuration.
+	// One unit from flags, in addition to those of the configuration.
 	name, counts, target, by string
 	per                      int64
 	where                    []string
@@ -39,10 +38,9 @@ func (a *app) newUnits() *cobra.Command {
 	var f unitFlags
 	c := &cobra.Command{
 		Use:   "units [NAME…]",
-		Short: "What one of something costs: a prediction, a million tokens, a training run, a GPU-hour",
-		Long: `Divides what was spent by what was made: on what was used, on all that was allocated, and
-on what lay idle; this month and the two before it, each beside the target and the month
-before. A unit cost needs both: a count, and dollars that the ledger knows. Units are those of curfew.yaml, counted in files or by queries of a
+		Short: "Show unit costs: per prediction, million tokens, training run, GPU-hour",
+		Long: `Divides costs by units: the used, the allocated and the idle cost, for this month and the
+two before it, with the target and the change since the month before. A unit cost needs both: a count, and dollars that the ledger knows. Units are those of curfew.yaml, counted in files or by queries of a
 Prometheus server, or one that --counts names.`,
 		Example: `  curfew costs units
   curfew costs units --unit prediction --counts counts.csv --where team=search --since 2026-10-01 --until 2026-11-01
@@ -113,7 +111,8 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 		}
 		docs = append(docs, doc)
 	}
-	return a.show(f.output, map[string]any{"schema": "curfew.units/v1", "units": docs}, func() report.Sheet { return unitsSheet(docs) })
+	doc := view.NewUnits(docs)
+	return a.show(f.output, doc, func() report.Sheet { return report.Units(doc) })
 }
 
 // countedUnits are the units that are asked for.
@@ -184,7 +183,7 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 }
 
 // countGPUHours divides the cost of machines with GPUs by the hours of their GPUs in
-// which the machine was used. A machine whose GPUs nobody knows is an error.
+// which the machine was used. A machine type with an unknown number of GPUs is an error.
 func (a *app) countGPUHours(c counted) (counted, error) {
 	cfg, err := a.config()
 	if err != nil {
@@ -274,115 +273,4 @@ func measured(ctx context.Context, client *metrics.Client, u config.Unit, q cost
 		out = append(out, costs.Count{Time: d.From, Count: costs.Quantity(math.Round(d.Units * 1000))})
 	}
 	return out, nil
-}
-
-func unitsSheet(docs []*costs.UnitCosts) report.Sheet {
-	s := report.Sheet{Verb: "costs units", Title: plain.Count(len(docs), "unit")}
-	for _, d := range docs {
-		name := d.Unit
-		if d.Per > 1 {
-			name = fmt.Sprintf("%d × %s", d.Per, d.Unit)
-		}
-		g := report.Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "made", "each", "target", "change"}, Right: []bool{false, false, false, true, true, true, true, true}}
-		add := func(period string, c costs.UnitCost) {
-			cost, each, target, change := "unknown", c.Reason, "", ""
-			if c.Amount != nil {
-				cost = dollars(*c.Amount)
-			}
-			if c.Cost != nil {
-				each = c.Cost.Dollars()
-			}
-			if c.AtLeast {
-				cost = "at least " + cost
-				if c.Cost != nil {
-					each = "at least " + each
-				}
-			}
-			if c.Change != nil {
-				change = plain.Change(*c.Change)
-			}
-			if d.Target != nil && c.Basis == costs.AllocatedBasis {
-				target = "$" + d.Target.String()
-				if c.OverTarget {
-					target += " (over)"
-				}
-			}
-			g.Rows = append(g.Rows, []string{period, strings.Join(c.Key, " "), string(c.Basis), cost, c.Count.String(), each, target, change})
-		}
-		for _, c := range d.Rows[:min(len(d.Rows), maxCostRows)] {
-			add(c.Period.Format(periodLayout(d)), c)
-		}
-		for _, c := range d.Total {
-			add("all", c)
-			if c.Basis == costs.AllocatedBasis && c.Cost != nil {
-				s.Figures = append(s.Figures, report.Figure{Label: name, Value: "$" + c.Cost.String(), Note: figureNote(d, c)})
-			}
-		}
-		s.Tables = append(s.Tables, g)
-		s.Assumptions, s.Coverage, s.Changes = append(s.Assumptions, d.Assumptions...), append(s.Coverage, d.CoverageNotes...), append(s.Changes, d.Changes...)
-		s.Picture = cmp.Or(s.Picture, unitsPicture(d))
-	}
-	s.Caption = "What a unit costs over time, used and idle, beside its target."
-	return s
-}
-
-// periodLayout writes hours where the rows of a unit are of hours.
-func periodLayout(d *costs.UnitCosts) string {
-	for _, c := range d.Rows {
-		if !c.Period.Equal(c.Period.Truncate(24 * time.Hour)) {
-			return "2006-01-02 15:04"
-		}
-	}
-	return time.DateOnly
-}
-
-// unitsPicture draws what a unit cost in each period, by basis, over all keys.
-func unitsPicture(d *costs.UnitCosts) string {
-	var labels []string
-	order := []costs.CountBasis{costs.AllocatedBasis, costs.IdleBasis, costs.UsedBasis}
-	type sum struct{ dollars, made float64 }
-	byBasis := map[costs.CountBasis][]sum{}
-	for i, c := range d.Rows {
-		if i == 0 || !c.Period.Equal(d.Rows[i-1].Period) { // rows are in order of time
-			labels = append(labels, c.Period.Format(periodLayout(d)))
-			for _, b := range order {
-				byBasis[b] = append(byBasis[b], sum{})
-			}
-		}
-		s := &byBasis[c.Basis][len(labels)-1]
-		if c.Cost == nil {
-			continue
-		}
-		s.dollars += float64(*c.Amount) / float64(money.USD)
-		s.made += float64(c.Count) / 1000
-	}
-	all := make([]report.Series, 0, len(order))
-	for _, b := range order {
-		s := report.Series{Name: string(b)}
-		for _, x := range byBasis[b] {
-			each := math.NaN() // nothing was counted
-			if x.made > 0 {
-				each = x.dollars / x.made * float64(d.Per)
-			}
-			s.Values = append(s.Values, each)
-		}
-		all = append(all, s)
-	}
-	return report.Lines("What one "+d.Unit+" costs", labels, all, func(v float64) string { return fmt.Sprintf("$%.3g", v) })
-}
-
-// figureNote holds a unit cost against its target and the first period.
-func figureNote(d *costs.UnitCosts, c costs.UnitCost) string {
-	var notes []string
-	if d.Target != nil {
-		note := "target $" + d.Target.String()
-		if c.OverTarget {
-			note += ", over it"
-		}
-		notes = append(notes, note)
-	}
-	if d.Trend != nil {
-		notes = append(notes, plain.Change(*d.Trend)+" since the first period")
-	}
-	return strings.Join(notes, "; ")
 }

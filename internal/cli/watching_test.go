@@ -24,7 +24,7 @@ func TestWatchingIsDocumented(t *testing.T) {
 		}
 	}
 	d := newDesktop(t)
-	if code, out, errs := d.run("price", "watching", "--machines", "100", "--gpus", "8", "--every", "5m"); code != ExitDone || !strings.Contains(out, "$386.05 a month by enforce") {
+	if code, out, errs := d.run("price", "watching", "--machines", "100", "--gpus", "8", "--every", "5m"); code != ExitDone || !strings.Contains(out, "$386 a month by enforce") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	if code, _, errs := d.run("price", "watching", "--every", "soon"); code != ExitUsage || !strings.Contains(errs, "--every") {

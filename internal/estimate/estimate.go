@@ -14,9 +14,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Schema names the shape of an [Estimate] in JSON.
-const Schema = "curfew.estimate/v1"
-
 // Kinds of an estimate.
 const (
 	KindJob       = string(spec.Job)
@@ -27,7 +24,6 @@ const (
 // Estimate is what something will cost, in the shape of its JSON. Amounts are exact:
 // the lines add up to P50 and P95 to the last nano-dollar.
 type Estimate struct {
-	Schema string `json:"schema"`
 	// Title is the answer in one sentence.
 	Title string `json:"title"`
 	Kind  string `json:"kind"`
@@ -37,8 +33,8 @@ type Estimate struct {
 	SpecHash string            `json:"spec_hash"`
 	Owner    inventory.Owner   `json:"owner"`
 	Purpose  inventory.Purpose `json:"purpose,omitempty"`
-	// P50 is what it costs in one case of two, P95 what it stays under in nineteen of
-	// twenty. For a plan of Terraform both are a month of 730 hours.
+	// P50 is the median cost, P95 the 95th percentile: 95% of the runs
+	// cost less. For a plan of Terraform both are a month of 730 hours.
 	P50 money.Amount `json:"p50_usd"`
 	P95 money.Amount `json:"p95_usd"`
 	// Hourly is what all machines and disks cost an hour while they run, bought the
@@ -200,13 +196,4 @@ type Run struct {
 // a region, a GPU that some machine has, or a bound of its duration.
 func New(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	return newEstimate(s, book, p)
-}
-
-// Drift returns the rate that is paid over the catalog's less 1, 0.1 being 10% more,
-// and whether both are known: an amount that is not above zero is not.
-func Drift(catalog, paid money.Amount) (float64, bool) {
-	if catalog <= 0 || paid <= 0 {
-		return 0, false
-	}
-	return money.Ratio(paid, catalog) - 1, true
 }

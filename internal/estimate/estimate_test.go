@@ -447,29 +447,6 @@ func TestWhatNothingEndsIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestDrift(t *testing.T) {
-	for _, tc := range []struct {
-		catalog, paid money.Amount
-		want          float64
-		known         bool
-	}{{100, 110, 0.1, true}, {100, 50, -0.5, true}, {0, 50, 0, false}, {100, 0, 0, false}, {-1, 1, 0, false}} {
-		got, known := Drift(tc.catalog, tc.paid)
-		if known != tc.known || got-tc.want > 1e-9 || tc.want-got > 1e-9 {
-			t.Errorf("Drift(%d, %d) = %g, %v; want %g, %v", tc.catalog, tc.paid, got, known, tc.want, tc.known)
-		}
-	}
-}
-
-func TestSVGIsEscaped(t *testing.T) {
-	e := &Estimate{Lines: []Line{{What: `<script>alert("x")</script>`, P95: money.USD}}}
-	if svg := e.SVG(); strings.Contains(svg, "<script>") || !strings.Contains(svg, "&lt;script&gt;") {
-		t.Error(svg)
-	}
-	if svg := (&Estimate{}).SVG(); !strings.HasSuffix(svg, "</svg>\n") {
-		t.Error(svg)
-	}
-}
-
 func BenchmarkNew(b *testing.B) {
 	book := testBook(b)
 	s := parse(b, "resources: {gpus: \"A10G:1\"}\ncapacity: auto\nmax_runtime: 40h\nmax_cost: 30\ncheckpoint: {dir: /c, to: s3://b/c, size: 5GiB}\ndata: [{uri: s3://far/x, size: 50GiB}]\n"+

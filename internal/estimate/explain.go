@@ -18,7 +18,7 @@ const maxAlternatives = 10
 // write puts the cheapest option down, with the others beside it.
 func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error) {
 	o, s := options[0], c.spec
-	e := &Estimate{Schema: Schema, Kind: string(s.Kind), Name: s.Name, SpecHash: c.hash, Owner: s.Owner, Purpose: s.Purpose,
+	e := &Estimate{Kind: string(s.Kind), Name: s.Name, SpecHash: c.hash, Owner: s.Owner, Purpose: s.Purpose,
 		P50: o.p50, P95: o.p95, Hourly: o.hourly, Machine: o.bought(s), Region: o.region, Machines: o.count, Duration: &o.duration, Lines: o.lines,
 		Unknown: slices.Concat([]string{}, s.Unknown, unknown), Open: slices.Concat(s.Unknown, o.open)}
 	if why := o.unbounded(s); why != "" {
@@ -30,7 +30,7 @@ func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error)
 	for _, a := range options[1:min(len(options), 1+maxAlternatives)] {
 		e.Alternatives = append(e.Alternatives, Alternative{Machine: *a.bought(s), Region: a.region, Hourly: a.hourly, P50: a.p50, P95: a.p95, Unknown: len(a.unknown)})
 	}
-	e.Title = fmt.Sprintf("%s: %s, at most %s in nineteen cases of twenty: %d × %s (%s) in %s for %s",
+	e.Title = fmt.Sprintf("%s: %s (p50) to %s (p95): %d × %s (%s) in %s for %s",
 		s.Name, e.P50.Dollars(), e.P95.Dollars(), o.count, o.machine.Type, s.Capacity, o.region, o.duration.P50)
 	e.Assumptions, e.CoverageNotes, e.Changes = c.assumed(o), c.covered(o, len(options)), c.changes(o, options)
 	return e, nil

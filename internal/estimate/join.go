@@ -23,7 +23,7 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 	case 1:
 		return all[0], nil
 	}
-	e := &Estimate{Schema: Schema, Kind: all[0].Kind, Name: name, Owner: all[0].Owner, Purpose: all[0].Purpose, GPUs: map[string]int{},
+	e := &Estimate{Kind: all[0].Kind, Name: name, Owner: all[0].Owner, Purpose: all[0].Purpose, GPUs: map[string]int{},
 		Lines: []Line{}, Assumptions: []string{}, CoverageNotes: []string{}, Changes: []string{}, Unknown: []string{}}
 	var hashes []string
 	for _, x := range all {

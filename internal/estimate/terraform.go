@@ -106,7 +106,7 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 	}
 	t := &Terraform{Removed: []Line{}, NotPriced: []NotPriced{}, Actions: map[string]int{}}
 	c := &planner{plan: plan, book: book, params: p, t: t,
-		e: &Estimate{Schema: Schema, Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{}}}
+		e: &Estimate{Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{}}}
 	notPriced := map[string]int{}
 	for _, change := range plan.ResourceChanges {
 		if change == nil || change.Change == nil || change.Mode == tfjson.DataResourceMode || change.Change.Actions.Read() {

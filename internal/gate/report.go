@@ -3,7 +3,6 @@ package gate
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -116,19 +115,4 @@ func (r *Report) explain() {
 	if share, ok := r.AskedShare(); ok && share > often {
 		r.Changes = append(r.Changes, "more than one run in five has to ask: a higher threshold would leave the gate to the outliers")
 	}
-}
-
-// SVG draws the runs as one bar, those that went through at once and those that asked,
-// and counts what was refused.
-func (r Report) SVG() string {
-	const width, height = 640, 48
-	share, ok := r.AskedShare()
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-label="runs that had to ask">`, width, height)
-	if ok {
-		cut := width * (1 - share)
-		fmt.Fprintf(&b, `<rect x="0" y="0" width="%.1f" height="24" fill="#4c9f70"/><rect x="%.1f" y="0" width="%.1f" height="24" fill="#d98e04"/>`, cut, cut, width-cut)
-	}
-	fmt.Fprintf(&b, `<text x="0" y="42" font-size="13" fill="currentColor">%d at once, %d asked; %d refused</text></svg>`, r.Runs-r.Asked, r.Asked, r.Denied)
-	return b.String()
 }

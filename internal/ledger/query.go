@@ -83,11 +83,11 @@ func (d Dimension) Label(value string) string {
 	case value != "":
 		return value
 	case d == ByTeam || d == ByProject || d == ByUser || d == ByCostCenter:
-		return "(nobody named)"
+		return "unallocated"
 	case d == ByDuty:
-		return "(has no duty)"
+		return "not compute"
 	}
-	return "(not named)"
+	return "unspecified"
 }
 
 // Granularity is the length of a period.

@@ -3,12 +3,8 @@ package costs
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,9 +14,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
-
-// CostsSchema names the shape of [Costs]. Fields are only ever added to it.
-const CostsSchema = "curfew.costs/v1"
 
 // Dollars is an amount in a document: exact inside, a string of dollars and cents
 // ("713.65") where it is printed.
@@ -43,7 +36,6 @@ type Query struct {
 
 // Costs is what was spent, at list price, as accrued and reconciled.
 type Costs struct {
-	Schema      string             `json:"schema"`
 	Since       time.Time          `json:"since"`
 	Until       time.Time          `json:"until"`
 	Granularity string             `json:"granularity"`
@@ -196,7 +188,7 @@ type tally struct {
 
 // fold makes rows of sums that are kept apart by duty and category.
 func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
-	c := &Costs{Schema: CostsSchema, Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"), By: append([]ledger.Dimension{}, q.By...), Rows: []Cost{}}
+	c := &Costs{Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"), By: append([]ledger.Dimension{}, q.By...), Rows: []Cost{}}
 	dutyAt, categoryAt := slices.Index(by, ledger.ByDuty), slices.Index(by, ledger.ByCategory)
 	rows := map[string]*tally{}
 	total := &tally{period: q.Since, key: []string{}}
@@ -314,7 +306,7 @@ func (c *Costs) explain() {
 	}
 	if c.Total.CannotJudge > 0 {
 		c.CoverageNotes = append(c.CoverageNotes, money.Amount(c.Total.CannotJudge).Dollars()+" of compute was not measured, so it is neither used nor wasted")
-		c.Changes = append(c.Changes, "measuring every machine moves what cannot be judged to used or wasted")
+		c.Changes = append(c.Changes, "GPU metrics for every machine show whether unmeasured compute is used or wasted")
 	}
 	for _, part := range []struct {
 		amount Dollars
@@ -327,46 +319,4 @@ func (c *Costs) explain() {
 	if c.Committed != 0 {
 		c.CoverageNotes = append(c.CoverageNotes, "commitments cost "+money.Amount(c.Committed).Dollars()+" in this time whatever ran; what they cover is in the total at its list price")
 	}
-}
-
-// CSV writes a row for each row under a header, amounts with every digit so that they
-// add up, an amount that is not known as an empty cell. Text that a spreadsheet would
-// take for a formula is quoted with an apostrophe.
-func (c *Costs) CSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	head := []string{"period"}
-	for _, d := range c.By {
-		head = append(head, string(d))
-	}
-	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds",
-		"starved_usd", "warming_usd")
-	err := out.Write(head)
-	for _, r := range c.Rows {
-		row := []string{r.Period.Format(time.RFC3339)}
-		for _, k := range r.Key {
-			row = append(row, plainCell(k))
-		}
-		for _, a := range []Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
-			row = append(row, money.Amount(a).String())
-		}
-		most := ""
-		if r.AtMost != nil {
-			most = money.Amount(*r.AtMost).String()
-		}
-		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10),
-			money.Amount(r.Starved).String(), money.Amount(r.Warming).String())))
-	}
-	out.Flush()
-	if err = errors.Join(err, out.Error()); err != nil {
-		return fmt.Errorf("write costs as CSV: %w", err)
-	}
-	return nil
-}
-
-// plainCell guards text against being read as a formula.
-func plainCell(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
-	}
-	return s
 }

@@ -4,16 +4,14 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 
 	"pgregory.net/rapid"
 
@@ -94,7 +92,7 @@ func TestSpent(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := spent(t, store, tc.by, tc.g, tc.filter).CSV(&b); err != nil {
+			if err := report.CostsCSV(&b, view.NewCosts(spent(t, store, tc.by, tc.g, tc.filter))); err != nil {
 				t.Fatal(err)
 			}
 			if b.String() != tc.want {
@@ -109,7 +107,7 @@ func TestSpent(t *testing.T) {
 
 func TestCostsDocument(t *testing.T) {
 	c := spent(t, afternoon(t), "team", ledger.Daily, nil)
-	b, err := json.Marshal(c)
+	b, err := json.Marshal(view.NewCosts(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,49 +121,6 @@ func TestCostsDocument(t *testing.T) {
 	}
 	if len(c.CoverageNotes) != 3 || len(c.Assumptions) == 0 || len(c.Changes) == 0 {
 		t.Errorf("notes %q, assumptions %q, changes %q", c.CoverageNotes, c.Assumptions, c.Changes)
-	}
-}
-
-func TestCostsSVG(t *testing.T) {
-	store := afternoon(t)
-	for _, tc := range []struct {
-		g    ledger.Granularity
-		bars int
-	}{{ledger.Hourly, 2}, {ledger.Daily, 1}, {ledger.Monthly, 1}, {ledger.Whole, 1}} {
-		d := xml.NewDecoder(strings.NewReader(spent(t, store, "team", tc.g, nil).SVG()))
-		rects := 0
-		for {
-			tok, err := d.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", tc.g, err)
-			}
-			if e, ok := tok.(xml.StartElement); ok && e.Name.Local == "rect" {
-				rects++
-			}
-		}
-		if want := 4 + 4*tc.bars; rects != want {
-			t.Errorf("%s: %d rectangles, want %d: a legend, and four layers of each bar", tc.g, rects, want)
-		}
-	}
-	day := func(n int, key string, used money.Amount) costs.Cost {
-		return costs.Cost{Period: start.AddDate(0, 0, n), Key: []string{key}, Used: costs.Dollars(used), Amount: costs.Dollars(used)}
-	}
-	gap := &costs.Costs{Granularity: "day", By: []ledger.Dimension{ledger.ByTeam}, Rows: []costs.Cost{day(0, "a", money.USD), day(3, "a", money.USD)}}
-	if svg := gap.SVG(); !strings.Contains(svg, `x="552.50"`) { // the fourth of four quarters
-		t.Errorf("days without a charge are left out: %s", svg)
-	}
-	whole := &costs.Costs{Granularity: "total", By: []ledger.Dimension{ledger.ByTeam}}
-	for i := range 30 {
-		whole.Rows = append(whole.Rows, day(0, fmt.Sprint("team-", i), money.USD*money.Amount(30-i)))
-	}
-	if svg := whole.SVG(); !strings.Contains(svg, ">team-10<") || strings.Contains(svg, ">team-11<") || !strings.Contains(svg, ">19 others<") || !strings.Contains(svg, ">$190<") {
-		t.Errorf("a bar for each team and one for the rest: %s", svg)
-	}
-	if svg := (&costs.Costs{}).SVG(); !strings.Contains(svg, "nothing was charged") {
-		t.Errorf("an empty ledger: %s", svg)
 	}
 }
 

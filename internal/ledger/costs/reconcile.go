@@ -100,9 +100,8 @@ type Drift struct {
 
 // Reconciliation is accrued against billed.
 type Reconciliation struct {
-	Schema string  `json:"schema"` // "curfew.reconcile/v1"
-	Basis  string  `json:"basis"`
-	Rows   []Drift `json:"rows"`
+	Basis string  `json:"basis"`
+	Rows  []Drift `json:"rows"`
 	// The totals add up over the rows; Causes by reason, in order of size.
 	Accrued    Dollars `json:"accrued_usd"`
 	Reconciled Dollars `json:"reconciled_usd"`
@@ -170,7 +169,7 @@ func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time
 			ends[b.Account] = end
 		}
 	}
-	out := &Reconciliation{Schema: "curfew.reconcile/v1", Basis: cmp.Or(string(basis), "billed"), Rows: make([]Drift, 0, len(rows)), BilledThrough: through.UTC()}
+	out := &Reconciliation{Basis: cmp.Or(string(basis), "billed"), Rows: make([]Drift, 0, len(rows)), BilledThrough: through.UTC()}
 	byReason := map[Reason]money.Amount{}
 	var sums [4]money.Amount
 	for _, d := range rows {

@@ -1,10 +1,14 @@
 package costs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -102,4 +106,57 @@ func gcd(a, b int64) int64 {
 		a, b = b, a%b
 	}
 	return a
+}
+
+// Divided is the cost of machines, divided among the workloads that shared them.
+type Divided struct {
+	Since, Until time.Time
+	// Machines are in order of cost, the highest first.
+	Machines []DividedMachine
+	// Uncharged are the machines without a charge in that time.
+	Uncharged []string
+}
+
+// DividedMachine is one machine's cost, divided.
+type DividedMachine struct {
+	Resource string
+	Amount   money.Amount
+	Allocation
+}
+
+// Divide divides the costs of machines, which are shown by resource, among the workloads
+// that shared them. Each share is taken to hold for the whole of the time.
+func Divide(charged *Costs, all []Shared) (*Divided, error) {
+	amounts := map[string]money.Amount{}
+	for _, r := range charged.Rows {
+		id := r.Key[0][strings.LastIndex(r.Key[0], "/")+1:]
+		sum, err := amounts[id].Add(money.Amount(r.Amount))
+		if err != nil {
+			return nil, fmt.Errorf("add up %s: %w", id, err)
+		}
+		amounts[id] = sum
+	}
+	out := &Divided{Since: charged.Since, Until: charged.Until}
+	shares := map[string][]Share{}
+	var order []string
+	for _, s := range all {
+		if shares[s.Resource] == nil {
+			order = append(order, s.Resource)
+		}
+		shares[s.Resource] = append(shares[s.Resource], s.Share)
+	}
+	slices.SortStableFunc(order, func(x, y string) int { return cmp.Compare(amounts[y], amounts[x]) })
+	for _, id := range order {
+		amount, ok := amounts[id]
+		if !ok {
+			out.Uncharged = append(out.Uncharged, id)
+			continue
+		}
+		parts, err := Split(amount, shares[id])
+		if err != nil {
+			return nil, fmt.Errorf("divide %s: %w", id, err)
+		}
+		out.Machines = append(out.Machines, DividedMachine{id, amount, parts})
+	}
+	return out, nil
 }

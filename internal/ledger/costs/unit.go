@@ -132,7 +132,6 @@ type UnitCost struct {
 
 // UnitCosts is what units cost over time.
 type UnitCosts struct {
-	Schema string      `json:"schema"` // "curfew.unit-costs/v1"
 	Unit   string      `json:"unit"`
 	Per    int64       `json:"per"`
 	Target *money.Rate `json:"target_usd"`
@@ -196,7 +195,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	if err := coarse(granularity, made, c); err != nil {
 		return nil, fmt.Errorf("divide costs by %s: %w", u.Name, err)
 	}
-	out := &UnitCosts{Schema: "curfew.unit-costs/v1", Unit: u.Name, Per: u.Per, Target: u.Target, Rows: []UnitCost{}}
+	out := &UnitCosts{Unit: u.Name, Per: u.Per, Target: u.Target, Rows: []UnitCost{}}
 	total := Cost{Period: c.Since, Key: []string{}}
 	var counted Quantity
 	var idle money.Amount

@@ -5,40 +5,36 @@ import (
 	"time"
 )
 
-// Schema names the document of `bill import`.
-const Schema = "curfew.bill/v1"
-
-// Document is what `bill import -o json` prints: what the bill holds, with all digits.
+// Summary is what a bill holds, with all digits.
 // A cost that the bill leaves out everywhere is null.
-type Document struct {
-	Schema         string           `json:"schema"`
-	Source         string           `json:"source"`
-	Written        string           `json:"written_in"`
+type Summary struct {
+	Source         string          `json:"source"`
+	Written        string          `json:"written_in"`
+	Rows           int64           `json:"rows"`
+	BilledCost     string          `json:"billed_cost_usd"`
+	EffectiveCost  *string         `json:"effective_cost_usd"`
+	ListCost       *string         `json:"list_cost_usd"`
+	ContractedCost *string         `json:"contracted_cost_usd"`
+	Periods        []SummaryPeriod `json:"periods"`
+	Removed        []string        `json:"removed,omitempty"`
+	MissingColumns []string        `json:"missing_columns"`
+	Notes          []string        `json:"notes"`
+}
+
+// SummaryPeriod is a billing period of a summary, over all billing accounts.
+type SummaryPeriod struct {
+	Start          time.Time        `json:"start"`
 	Rows           int64            `json:"rows"`
 	BilledCost     string           `json:"billed_cost_usd"`
 	EffectiveCost  *string          `json:"effective_cost_usd"`
 	ListCost       *string          `json:"list_cost_usd"`
 	ContractedCost *string          `json:"contracted_cost_usd"`
-	Periods        []DocumentPeriod `json:"periods"`
-	Removed        []string         `json:"removed,omitempty"`
-	MissingColumns []string         `json:"missing_columns"`
-	Notes          []string         `json:"notes"`
+	Accounts       []SummaryAccount `json:"accounts"`
 }
 
-// DocumentPeriod is a billing period of the document, over all billing accounts.
-type DocumentPeriod struct {
-	Start          time.Time         `json:"start"`
-	Rows           int64             `json:"rows"`
-	BilledCost     string            `json:"billed_cost_usd"`
-	EffectiveCost  *string           `json:"effective_cost_usd"`
-	ListCost       *string           `json:"list_cost_usd"`
-	ContractedCost *string           `json:"contracted_cost_usd"`
-	Accounts       []DocumentAccount `json:"accounts"`
-}
-
-// DocumentAccount is what one billing account has in a period, and what importing did
+// SummaryAccount is what one billing account has in a period, and what importing did
 // to what was kept of it.
-type DocumentAccount struct {
+type SummaryAccount struct {
 	Account    string `json:"account"`
 	Rows       int64  `json:"rows"`
 	BilledCost string `json:"billed_cost_usd"`
@@ -72,11 +68,10 @@ func (t *tally) texts() (effective, list, contracted *string) {
 	return text(t.sums.Effective, t.known[0]), text(t.sums.List, t.known[1]), text(t.sums.Contracted, t.known[2])
 }
 
-// NewDocument tells what a bill holds and, where planned is not nil, what importing it
-// did.
-func NewDocument(b *Bill, planned []Planned) Document {
+// Summarize returns what a bill holds and, where planned is not nil, what importing it did.
+func Summarize(b *Bill, planned []Planned) Summary {
 	changes := make(map[PeriodKey]Change, len(planned))
-	d := Document{Schema: Schema, Source: b.Source, Written: b.Schema, Periods: []DocumentPeriod{},
+	d := Summary{Source: b.Source, Written: b.Schema, Periods: []SummaryPeriod{},
 		MissingColumns: slices.Clone(b.Missing), Notes: slices.Clone(b.Notes)}
 	for _, p := range planned {
 		changes[p.utc()] = p.Change
@@ -93,13 +88,13 @@ func NewDocument(b *Bill, planned []Planned) Document {
 	var all tally
 	for i := 0; i < len(b.Periods); {
 		start := b.Periods[i].Start
-		p := DocumentPeriod{Start: start}
+		p := SummaryPeriod{Start: start}
 		var t tally
 		for ; i < len(b.Periods) && b.Periods[i].Start.Equal(start); i++ {
 			s := b.Periods[i]
 			t.add(s)
 			all.add(s)
-			p.Accounts = append(p.Accounts, DocumentAccount{s.Account, s.Lines, s.Exact.Billed, changes[s.utc()]})
+			p.Accounts = append(p.Accounts, SummaryAccount{s.Account, s.Lines, s.Exact.Billed, changes[s.utc()]})
 		}
 		p.Rows, p.BilledCost = t.lines, t.sums.Billed.String()
 		p.EffectiveCost, p.ListCost, p.ContractedCost = t.texts()

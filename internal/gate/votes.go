@@ -1,0 +1,144 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+)
+
+// Ballot returns the votes on a request, and the other statements with the reason why they
+// are no votes.
+type Ballot func(ctx context.Context, request string) (votes []Vote, aside []string, err error)
+
+// Vote is the decision of an approver outside of the command line: a review, or a line of a
+// file of votes.
+type Vote struct {
+	By     approval.Person
+	Allow  bool
+	Reason string
+	// At is the time of the vote; zero where it names its request.
+	At time.Time
+	// Once says that Reason identifies the vote: it decides one request of a plan.
+	Once bool
+	// Text is the text of a review.
+	Text string
+}
+
+// DenialsFirst sorts denials before approvals.
+func DenialsFirst(votes []Vote) {
+	slices.SortStableFunc(votes, func(a, b Vote) int {
+		switch {
+		case a.Allow == b.Allow:
+			return 0
+		case b.Allow:
+			return -1
+		}
+		return 1
+	})
+}
+
+// stale says why an approval is about another request of the same plan than r; empty where
+// it is about r, or about a denied request for as much that is made again. A denial is never
+// stale: it can only stop.
+func (v Vote) stale(r approval.Request, all []approval.Request, now time.Time) string {
+	if !v.Allow {
+		return ""
+	}
+	asked := r.AskedAt
+	for _, o := range all {
+		switch {
+		case o.ID == r.ID:
+		case v.Once && o.Reason == v.Reason && o.State != approval.Denied && !o.DecidedAt.IsZero():
+			return "it was used for request " + o.ID
+		case o.State == approval.Denied && o.Amount >= r.Amount && now.Before(o.ExpiresAt) && o.AskedAt.Before(asked):
+			asked = o.AskedAt
+		}
+	}
+	if !v.At.IsZero() && v.At.Before(asked.Truncate(time.Second)) { // hosts give whole seconds
+		return fmt.Sprintf("it is of %s, before request %s was made at %s", v.At.Format(time.RFC3339), r.ID, r.AskedAt.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+// Counter decides about one ask, and lets votes decide the request that waits.
+type Counter struct {
+	Ask     Ask
+	Params  Params
+	Ballots []Ballot
+	// Decided is called for each vote that decided a request, to record it.
+	Decided func(ctx context.Context, v Vote, r approval.Request) error
+}
+
+// Decide decides, lets votes decide the request that waits, and decides again.
+func (c *Counter) Decide(ctx context.Context) (Decision, error) {
+	d, err := Decide(ctx, c.Ask, c.Params)
+	if err != nil || d.Decision != Held {
+		return d, err
+	}
+	var votes []Vote
+	var aside []string
+	for _, ballot := range c.Ballots {
+		more, others, err := ballot(ctx, d.ApprovalID)
+		if err != nil {
+			return d, err
+		}
+		votes, aside = append(votes, more...), append(aside, others...)
+	}
+	DenialsFirst(votes)
+	for _, v := range votes {
+		r, why, err := c.cast(ctx, d.ApprovalID, v)
+		switch {
+		case errors.Is(err, approval.ErrConflict): // decided meanwhile: read it again
+			return Decide(ctx, c.Ask, c.Params)
+		case err != nil:
+			return d, err
+		case why != "":
+			aside = append(aside, fmt.Sprintf("%s does not count: %s", v.By.Name, why))
+		case !v.Allow:
+			d.Decision, d.Reasons = Denied, []string{fmt.Sprintf("%s denied request %s: %s", v.By.Name, r.ID, v.Reason)}
+			return d, nil
+		default:
+			return Decide(ctx, c.Ask, c.Params)
+		}
+	}
+	d.Reasons = append(d.Reasons, aside...)
+	return d, nil
+}
+
+// cast lets a vote decide a request; why says why it does not count, such as an approval of
+// the voter's own request, which goes on waiting.
+func (c *Counter) cast(ctx context.Context, id string, v Vote) (r approval.Request, why string, err error) {
+	all, err := c.Params.Desk.Store.Requests(ctx, c.Ask.PlanHash())
+	if err != nil {
+		return r, "", fmt.Errorf("list the requests: %w", err)
+	}
+	if i := slices.IndexFunc(all, func(o approval.Request) bool { return o.ID == id }); i >= 0 {
+		if why = v.stale(all[i], all, c.Params.Now); why != "" {
+			return r, why, nil
+		}
+	}
+	r, err = c.Params.Desk.Decide(ctx, id, v.By, v.Allow, v.Reason, c.Params.Now)
+	var refusal *approval.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Rule == "state":
+		return r, "", approval.ErrConflict
+	case errors.As(err, &refusal):
+		return r, err.Error(), nil
+	case err != nil:
+		return r, "", err
+	}
+	return r, "", c.Decided(ctx, v, r)
+}
+
+// Waiting is the request that waits for an approval, nil where none does.
+func (c *Counter) Waiting(ctx context.Context, d Decision) (*approval.Request, error) {
+	if d.Decision != Held {
+		return nil, nil
+	}
+	r, err := c.Params.Desk.Store.Request(ctx, d.ApprovalID)
+	return &r, err
+}

@@ -1,0 +1,176 @@
+package report
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// maxRows is how many rows a table for people has.
+const maxRows = 40
+
+// usd writes an amount of a document for people.
+func usd(d costs.Dollars) string { return money.Amount(d).Dollars() }
+
+// unknownText writes a time of whole seconds for people, empty where there is none.
+func unknownText(seconds int64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return plain.Duration(time.Duration(seconds) * time.Second)
+}
+
+// Costs shows what was spent.
+func Costs(c view.Costs) Sheet {
+	span := plain.Date(c.Since) + " to " + plain.Time(c.Until)
+	t := c.Total
+	s := Sheet{Verb: "costs", Title: usd(t.Amount) + " spent from " + span, Picture: costsPicture(c),
+		Caption:     "Cost by use: compute that worked, storage and network, compute without measurements, and waste.",
+		Assumptions: c.Assumptions, Coverage: c.CoverageNotes, Changes: c.Changes}
+	if !c.Recorded {
+		s.Title, s.Picture, s.Caption = "No costs are recorded from "+span, "", ""
+		s.Commands = []string{"curfew scan"}
+		return s
+	}
+	compute := t.Used + t.Wasted + t.CannotJudge
+	share := func(part costs.Dollars) string {
+		if compute <= 0 {
+			return ""
+		}
+		return plain.Share(float64(part)/float64(compute), 0) + " of compute"
+	}
+	s.Figures = []Figure{
+		{Label: "used", Value: usd(t.Used), Note: share(t.Used)},
+		{Label: "wasted", Value: usd(t.Wasted), Note: share(t.Wasted)},
+		{Label: "unmeasured", Value: usd(t.CannotJudge), Note: share(t.CannotJudge)},
+		{Label: "other", Value: usd(t.Other), Note: "storage, network, overhead"},
+	}
+	if t.UnknownSeconds > 0 {
+		most := t.AtMostReason
+		if t.AtMost != nil {
+			most = "at most " + usd(*t.AtMost)
+		}
+		s.Figures = append(s.Figures, Figure{Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most})
+	}
+	g := Grid{Head: []string{}, Right: []bool{}}
+	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
+	periods := c.Granularity != "total"
+	if periods {
+		column("period", false)
+	}
+	for _, d := range c.By {
+		column(string(d), false)
+	}
+	for _, name := range []string{"total", "used", "wasted", "unmeasured", "other", "unknown"} {
+		column(name, true)
+	}
+	for i, r := range c.Rows {
+		if i == maxRows {
+			g.Title = fmt.Sprintf("the first %d of %d rows; -o csv has all", maxRows, len(c.Rows))
+			break
+		}
+		var row []string
+		if periods {
+			row = append(row, r.Period.Format(periodLayouts[c.Granularity]))
+		}
+		for i, k := range r.Key {
+			row = append(row, c.By[i].Label(k))
+		}
+		g.Rows = append(g.Rows, append(row, costCells(r)...))
+	}
+	if columns := len(g.Head) - len(costCells(t)); len(c.Rows) > 1 && columns > 0 {
+		row := make([]string, columns)
+		row[0] = "total"
+		g.Rows = append(g.Rows, append(row, costCells(t)...))
+	}
+	if len(g.Rows) > 0 {
+		s.Tables = append(s.Tables, g)
+	}
+	if c.Total.Wasted > 0 {
+		s.Commands = []string{"curfew costs --by resource,duty --since " + plain.Date(c.Since), "curfew scan"}
+	}
+	return s
+}
+
+// costCells are the amounts of a row.
+func costCells(c costs.Cost) []string {
+	return []string{usd(c.Amount), usd(c.Used), usd(c.Wasted), usd(c.CannotJudge), usd(c.Other), unknownText(c.UnknownSeconds)}
+}
+
+// CostsCSV writes a row for each row under a header, amounts with every digit so that they
+// add up, an unknown amount as an empty cell. Text that a spreadsheet would take for a
+// formula is quoted with an apostrophe.
+func CostsCSV(w io.Writer, c view.Costs) error {
+	out := csv.NewWriter(w)
+	head := []string{"period"}
+	for _, d := range c.By {
+		head = append(head, string(d))
+	}
+	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds",
+		"starved_usd", "warming_usd")
+	err := out.Write(head)
+	for _, r := range c.Rows {
+		row := []string{r.Period.Format(time.RFC3339)}
+		for _, k := range r.Key {
+			row = append(row, plainCell(k))
+		}
+		for _, a := range []costs.Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
+			row = append(row, money.Amount(a).String())
+		}
+		most := ""
+		if r.AtMost != nil {
+			most = money.Amount(*r.AtMost).String()
+		}
+		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10),
+			money.Amount(r.Starved).String(), money.Amount(r.Warming).String())))
+	}
+	out.Flush()
+	if err = errors.Join(err, out.Error()); err != nil {
+		return fmt.Errorf("write costs as CSV: %w", err)
+	}
+	return nil
+}
+
+// plainCell guards text against being read as a formula.
+func plainCell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}
+
+// Shares shows what each workload of shared machines costs.
+func Shares(d view.Shares) Sheet {
+	s := Sheet{Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads", Coverage: append([]string{}, d.Notes...),
+		Assumptions: []string{"each share holds for the whole period"}, Caption: "What each workload costs, and what is not allocated."}
+	g := Grid{Head: []string{"machine", "workload", "cost", "used", "idle", "unmeasured"}, Right: []bool{false, false, true, true, true, true}}
+	b := chart.Bars{Title: "Cost by workload", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Ordered: true}
+	for _, m := range d.Machines {
+		for _, w := range m.Workloads {
+			g.Rows = append(g.Rows, []string{m.Resource, w.Workload, usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge)})
+			b.Rows = append(b.Rows, chart.Bar{Label: w.Workload, Value: inDollars(w.Amount), Note: usd(w.Amount)})
+		}
+		g.Rows = append(g.Rows, []string{m.Resource, "unallocated", usd(m.Unallocated), "", "", ""})
+		b.Rows = append(b.Rows, chart.Bar{Label: "unallocated", Value: inDollars(m.Unallocated), Note: usd(m.Unallocated), Color: chart.Gray})
+		if m.Note != "" {
+			s.Coverage = append(s.Coverage, m.Resource+": "+m.Note)
+		}
+	}
+	if len(d.Machines) == 0 {
+		s.Title, s.Caption = "No machine of the file has charges in this period", ""
+		return s
+	}
+	b.Rows = b.Rows[:min(len(b.Rows), maxRows)]
+	s.Tables, s.Picture = []Grid{g}, b.SVG()
+	return s
+}

@@ -1,0 +1,109 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/report/chart"
+)
+
+// Estimate shows an estimate.
+func Estimate(verb string, e *estimate.Estimate) Sheet {
+	s := Sheet{Verb: verb, Title: e.Title, Picture: estimatePicture(e), Caption: "The most expensive lines: each bar is the median (p50), its range ends at the 95th percentile (p95).",
+		Assumptions: e.Assumptions, Coverage: slices.Clone(e.CoverageNotes), Changes: e.Changes,
+		Figures: []Figure{
+			{Label: "p50", Value: e.P50.Dollars(), Note: "half of the runs cost less"},
+			{Label: "p95", Value: e.P95.Dollars(), Note: "95% of the runs cost less"},
+			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
+		}}
+	if d := e.Duration; d != nil {
+		note := "at most " + d.Cap
+		if d.Cap == "" {
+			note = "p95 " + d.P95 + "; no limit ends it"
+		}
+		s.Figures = append(s.Figures, Figure{Label: "runs for", Value: d.P50, Note: note})
+	}
+	if g := linesGrid("cost lines", e.Lines); len(g.Rows) > 0 {
+		s.Tables = append(s.Tables, g)
+	}
+	if len(e.Alternatives) > 0 {
+		g := Grid{Title: "alternatives", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"}, Right: []bool{false, false, false, true, true, true}}
+		for _, alt := range e.Alternatives {
+			g.Rows = append(g.Rows, []string{fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(), alt.P95.Dollars(), alt.Hourly.Dollars()})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if t := e.Terraform; t != nil {
+		s.Figures = []Figure{
+			{Label: "a month after", Value: t.Monthly.Dollars(), Note: "resources with an hourly price"},
+			{Label: "a month before", Value: t.Before.Dollars()},
+			{Label: "change", Value: t.Change.Signed(), Note: "a month"},
+		}
+		if g := linesGrid("removed", t.Removed); len(g.Rows) > 0 {
+			s.Tables = append(s.Tables, g)
+		}
+		if len(t.NotPriced) > 0 {
+			g := Grid{Title: "unpriced", Head: []string{"type", "count"}, Right: []bool{false, true}}
+			for _, n := range t.NotPriced {
+				g.Rows = append(g.Rows, []string{n.Type, fmt.Sprint(n.Count)})
+			}
+			s.Tables = append(s.Tables, g)
+		}
+	}
+	for _, u := range e.Unknown {
+		s.Coverage = append(s.Coverage, "unknown, and in no amount: "+u)
+	}
+	return s
+}
+
+// linesGrid is a table of lines of an estimate, the highest cost first.
+func linesGrid(title string, all []estimate.Line) Grid {
+	g := Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
+	for _, l := range byCost(all) {
+		quantity := l.Quantity
+		if l.QuantityP95 != l.Quantity {
+			quantity += " to " + l.QuantityP95
+		}
+		g.Rows = append(g.Rows, []string{l.P50.Dollars(), l.P95.Dollars(), lineName(l), quantity + " " + l.Unit, l.UnitPrice.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
+	}
+	return g
+}
+
+// byCost returns the lines in order of cost, the highest first.
+func byCost(all []estimate.Line) []estimate.Line {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b estimate.Line) int { return cmp.Compare(b.P95, a.P95) })
+}
+
+// lineName names a line of an estimate, with its resource in a plan of Terraform.
+func lineName(l estimate.Line) string {
+	if l.Resource != "" {
+		return l.Resource + ": " + l.What
+	}
+	return l.What
+}
+
+// maxEstimateBars is how many lines are drawn.
+const maxEstimateBars = 12
+
+// estimatePicture draws the most expensive lines: filled to the p50, outlined to the p95.
+func estimatePicture(e *estimate.Estimate) string {
+	lines := byCost(e.Lines)
+	if len(lines) == 0 {
+		return ""
+	}
+	picture := chart.Bars{Title: "The most expensive lines of the estimate", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Range: "p50 to p95", Ordered: true}
+	if e.Terraform != nil {
+		picture.Axis.Label, picture.Range = "dollars a month", ""
+	}
+	for _, l := range lines[:min(len(lines), maxEstimateBars)] {
+		row := chart.Bar{Label: lineName(l), Value: max(0, inDollars(l.P50)), Note: l.P50.Dollars()}
+		if l.P95 > l.P50 {
+			row.Low, row.High, row.Note = row.Value, inDollars(l.P95), l.P50.Dollars()+" to "+l.P95.Dollars()
+		}
+		picture.Rows = append(picture.Rows, row)
+	}
+	return picture.SVG()
+}

@@ -1,0 +1,98 @@
+package view
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+)
+
+// ApprovalsSchema names the shape of [Approvals].
+const ApprovalsSchema = "curfew.approvals/v1"
+
+// Approvals is what `approvals` prints: requests, and how long they waited.
+type Approvals struct {
+	Schema   string    `json:"schema"`
+	Requests []Request `json:"requests"`
+	// The counts are of all requests, shown or not. The waits are null where none is
+	// decided.
+	Asked       int      `json:"asked"`
+	Approved    int      `json:"approved"`
+	Denied      int      `json:"denied"`
+	Expired     int      `json:"expired"`
+	Pending     int      `json:"pending"`
+	MedianWait  *float64 `json:"median_wait_seconds"`
+	LongestWait *float64 `json:"longest_wait_seconds"`
+	Settings    Decider  `json:"settings"`
+}
+
+// Request is one request for approval.
+type Request struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	// AmountUnit is what AmountUSD is for: "an hour", "a month", "in all".
+	AmountUnit string `json:"amount_unit"`
+	// Plan is the whole plan; null where an older version kept none.
+	Plan      *approval.Plan `json:"plan"`
+	Subject   string         `json:"subject"`
+	State     string         `json:"state"`
+	AmountUSD string         `json:"amount_usd"`
+	PlanHash  string         `json:"plan_hash"`
+	Roles     []string       `json:"roles"`
+	// Approvers have one of the roles, by the settings that decide.
+	Approvers []string  `json:"approvers"`
+	AskedBy   string    `json:"asked_by"`
+	AskedAt   time.Time `json:"asked_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	DecidedBy string    `json:"decided_by,omitempty"`
+	// Proof and AskedProof say how they were identified.
+	Proof      *Proof     `json:"proof,omitempty"`
+	AskedProof *Proof     `json:"asked_proof,omitempty"`
+	DecidedAt  *time.Time `json:"decided_at,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	UsedAt     *time.Time `json:"used_at,omitempty"`
+
+	// Request is the value that the document shows.
+	Request approval.Request `json:"-"`
+}
+
+// Proof is a proof of identity without what was signed.
+type Proof struct {
+	Kind     string `json:"kind"`
+	Subject  string `json:"subject"`
+	By       string `json:"verified_by,omitempty"`
+	Verified bool   `json:"verified"`
+}
+
+// NewRequest makes the document of a request at a time.
+func NewRequest(r approval.Request, approvers []string, now time.Time) Request {
+	v := Request{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)), AmountUSD: r.Amount.Cents(),
+		PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt),
+		Reason: r.Reason, UsedAt: optionalTime(r.UsedAt), Request: r}
+	if p, ok := r.Shown(); ok {
+		v.Plan = &p
+	}
+	return v
+}
+
+func newProof(who string, p approval.Proof) *Proof {
+	if who == "" {
+		return nil
+	}
+	return &Proof{Kind: cmp.Or(string(p.Kind), string(approval.SelfDeclared)), Subject: cmp.Or(p.Subject, who), By: p.Detail, Verified: p.Verified()}
+}
+
+// NewApprovals makes the document of requests; all are those that the counts and waits are
+// of, shown those that it lists.
+func NewApprovals(all []approval.Request, shown []Request, by Decider, now time.Time) Approvals {
+	w := approval.Sum(all, now)
+	d := Approvals{Schema: ApprovalsSchema, Requests: append([]Request{}, shown...), Asked: w.Asked, Approved: w.Approved, Denied: w.Denied, Expired: w.Expired, Pending: w.Pending, Settings: by}
+	for _, r := range all {
+		if !r.DecidedAt.IsZero() {
+			d.MedianWait, d.LongestWait = seconds(w.Median), seconds(w.Longest)
+			break
+		}
+	}
+	return d
+}

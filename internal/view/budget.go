@@ -1,0 +1,179 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// BudgetSchema names the shape of [Budgets], HoldsSchema that of [Holds].
+const (
+	BudgetSchema = "curfew.budget/v1"
+	HoldsSchema  = "curfew.holds/v1"
+)
+
+// Budgets is what `budget` prints: the status of each budget.
+type Budgets struct {
+	Schema        string    `json:"schema"`
+	At            time.Time `json:"at"`
+	Budgets       []Budget  `json:"budgets"`
+	Assumptions   []string  `json:"assumptions"`
+	CoverageNotes []string  `json:"coverage_notes"`
+	Changes       []string  `json:"changes"`
+}
+
+// Budget is the status of one budget in its current period.
+type Budget struct {
+	ID     string       `json:"id"`
+	Parent string       `json:"parent"`
+	Match  budget.Match `json:"match"`
+	From   time.Time    `json:"from"`
+	Until  time.Time    `json:"until"`
+	Amount money.Amount `json:"amount_usd"`
+	Used   money.Amount `json:"used_usd"`
+	// Held is what is reserved for work that was admitted, beyond its own charges.
+	Held       money.Amount `json:"held_usd"`
+	Unobserved money.Amount `json:"unobserved_usd"`
+	// Unknown is the most that unpriced charges can come to; UnboundedHours is the time of
+	// resources for which not even that is known.
+	Unknown        money.Amount `json:"unknown_usd"`
+	UnboundedHours float64      `json:"unbounded_hours"`
+	Left           money.Amount `json:"left_usd"`
+	// Hourly is the current spend rate, PerHour its limit; null: no limit.
+	Hourly  money.Amount  `json:"hourly_usd"`
+	PerHour *money.Amount `json:"per_hour_usd"`
+	State   budget.State  `json:"state"`
+	// Forecast is the spend at the end of the period; null with a reason.
+	Forecast       *budget.Forecast `json:"forecast"`
+	ForecastReason string           `json:"forecast_reason,omitempty"`
+	// LedgerUntil is the end of the last hour in the ledger; null: the ledger is empty.
+	LedgerUntil *time.Time `json:"ledger_until"`
+}
+
+// NewBudgets makes the document of statuses at a time.
+func NewBudgets(all []budget.Status, at time.Time) Budgets {
+	r := Budgets{Schema: BudgetSchema, At: at.UTC(), Budgets: make([]Budget, 0, len(all)),
+		Assumptions: []string{
+			"spent is what the ledger has charged; reserved is what approved work has not charged yet",
+			"spend of a child budget counts against its parent too, once",
+			"a run that crosses the end of a period counts in both periods, in each with the most that it can spend there",
+			"the forecast resamples the days of the last eight weeks; its range covers 80% of the outcomes",
+		},
+		CoverageNotes: []string{}, Changes: []string{}}
+	for _, s := range all {
+		r.Budgets = append(r.Budgets, newBudget(s))
+		r.note(s)
+	}
+	return r
+}
+
+func newBudget(s budget.Status) Budget {
+	b := Budget{ID: s.Budget.ID, Parent: s.Budget.Parent, Match: s.Budget.Match, From: s.Window.From, Until: s.Window.To, Amount: s.Budget.Amount,
+		Used: s.Used, Held: s.Held, Unobserved: s.Unobserved, Unknown: s.Unknown, UnboundedHours: s.Unbounded.Hours(), Left: s.Left, Hourly: s.Hourly,
+		State: s.State, ForecastReason: s.NoForecast, LedgerUntil: optionalTime(s.Through)}
+	if s.Budget.PerHour > 0 {
+		b.PerHour = &s.Budget.PerHour
+	}
+	if f, ok := s.Forecast.Get(); ok {
+		b.Forecast, b.ForecastReason = &f, ""
+	}
+	return b
+}
+
+// optionalTime is a time of a document, null where it is zero.
+func optionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// note says what the figures of a status leave out, and what changes them.
+func (r *Budgets) note(s budget.Status) {
+	cover := func(format string, args ...any) {
+		r.CoverageNotes = append(r.CoverageNotes, s.Budget.ID+": "+fmt.Sprintf(format, args...))
+	}
+	if s.Unobserved > 0 {
+		cover("%s is reserved by runs that ended without a charge; `curfew budget holds` lists them as unobserved", s.Unobserved.Exact())
+		r.Changes = append(r.Changes, s.Budget.ID+": settle the unobserved reservations, or run `curfew scan` in their accounts, to free what they did not spend")
+	}
+	if s.Unknown > 0 {
+		counted := "not counted"
+		if s.Budget.CountUnknown {
+			counted = "counted"
+		}
+		cover("unpriced charges of at most %s, %s", s.Unknown.Exact(), counted)
+	}
+	if s.Unbounded > 0 {
+		cover("%s of unpriced resources are in no figure", plain.Count(int64(s.Unbounded.Round(time.Hour)/time.Hour), "hour"))
+	}
+	if s.NoForecast != "" {
+		cover("%s", s.NoForecast)
+	}
+	if f, ok := s.Forecast.Get(); ok && f.Median > s.Budget.Amount {
+		r.Changes = append(r.Changes, fmt.Sprintf("%s: at the current rate the period ends at %s of %s; spend less, or raise the limit",
+			s.Budget.ID, f.Median.Dollars(), s.Budget.Amount.Dollars()))
+	}
+	if s.Left < 0 {
+		r.Changes = append(r.Changes, fmt.Sprintf("%s: exceeded by %s; release reservations of work that did not start, or raise the limit",
+			s.Budget.ID, (-s.Left).Exact()))
+	}
+}
+
+// Holds is what `budget holds` prints: the reservations of budgets.
+type Holds struct {
+	Schema string `json:"schema"`
+	Holds  []Hold `json:"holds"`
+}
+
+// Hold is one reservation.
+type Hold struct {
+	ID        string          `json:"id"`
+	State     string          `json:"state"`
+	Kind      string          `json:"kind"`
+	Name      string          `json:"name"`
+	SpecHash  string          `json:"spec_hash"`
+	Owner     inventory.Owner `json:"owner"`
+	Purpose   string          `json:"purpose"`
+	AmountUSD string          `json:"amount_usd"`
+	ActualUSD *string         `json:"actual_usd"`
+	AskedBy   string          `json:"asked_by"`
+	Approval  string          `json:"approval_id,omitempty"`
+	Run       string          `json:"run,omitempty"`
+	From      time.Time       `json:"from"`
+	Until     time.Time       `json:"until"`
+	ExpiresAt time.Time       `json:"expires_at"`
+	// Uncharged says that the run ended and the ledger has no charge of it.
+	Uncharged bool `json:"-"`
+}
+
+// NewHolds makes the document of holds at a time. Missed are the ids of those whose runs
+// ended and that the ledger has not charged.
+func NewHolds(all []budget.Hold, missed map[string]bool, now time.Time) Holds {
+	d := Holds{HoldsSchema, make([]Hold, 0, len(all))}
+	for _, h := range all {
+		state := h.At(now)
+		if missed[h.ID] && state == budget.Expired {
+			state = budget.Unobserved
+		}
+		v := Hold{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose), AmountUSD: h.Amount.String(),
+			AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC(), Uncharged: missed[h.ID]}
+		if h.State == budget.Settled {
+			actual := h.Actual.String()
+			v.ActualUSD = &actual
+		}
+		d.Holds = append(d.Holds, v)
+	}
+	return d
+}
+
+// For names the owner and purpose of a hold: "vision/ranking training".
+func (h Hold) For() string {
+	return strings.Trim(strings.Trim(h.Owner.Team+"/"+h.Owner.Project, "/")+" "+h.Purpose, " ")
+}

@@ -1,0 +1,121 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/gate"
+)
+
+// EstimateSchema names the shape of [Estimate], GateSchema that of [Gate] and
+// GateReportSchema that of [GateReport].
+const (
+	EstimateSchema   = "curfew.estimate/v1"
+	GateSchema       = "curfew.gate/v1"
+	GateReportSchema = "curfew.gate.report/v1"
+)
+
+// Estimate is what `estimate` prints.
+type Estimate struct {
+	Schema string `json:"schema"`
+	*estimate.Estimate
+}
+
+// NewEstimate makes the document of an estimate.
+func NewEstimate(e *estimate.Estimate) Estimate { return Estimate{EstimateSchema, e} }
+
+// Gate is what `gate` prints: the estimate and the decision.
+type Gate struct {
+	*estimate.Estimate
+	Schema   string   `json:"schema"`
+	Decision string   `json:"decision"`
+	Reasons  []string `json:"reasons"`
+	// ApprovalID is the request that waits or was used, HoldID the budget reservation; null:
+	// none.
+	ApprovalID *string `json:"approval_id"`
+	HoldID     *string `json:"hold_id"`
+	DryRun     bool    `json:"dry_run"`
+	// WouldPass is what passes instead of what is denied.
+	WouldPass []gate.Way `json:"would_pass"`
+	// UnusedHolds are reservations for the same work without a charge.
+	UnusedHolds []string `json:"unused_holds"`
+	// Approvers may approve the request.
+	Approvers []string `json:"approvers"`
+	// Settings is the configuration that decided.
+	Settings Decider `json:"settings"`
+
+	Budget []gate.Line `json:"budget"`
+}
+
+// Decider names the configuration that a decision stands on.
+type Decider struct {
+	// Source is "shared" or "local"; a local configuration is advisory, because the person
+	// who asks can change it.
+	Source   string `json:"source"`
+	Version  int64  `json:"version,omitempty"`
+	Hash     string `json:"hash"`
+	Prices   int64  `json:"prices_version,omitempty"`
+	Advisory bool   `json:"advisory"`
+}
+
+// String names the configuration, for records and people.
+func (d Decider) String() string {
+	if d.Advisory {
+		return "local " + d.Hash
+	}
+	return fmt.Sprintf("shared %d, prices %d, %s", d.Version, d.Prices, d.Hash)
+}
+
+// NewGate makes the document of a decision.
+func NewGate(e *estimate.Estimate, d gate.Decision, approvers []string, by Decider, dryRun bool) Gate {
+	return Gate{Estimate: e, Schema: GateSchema, Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...),
+		ApprovalID: optionalText(d.ApprovalID), HoldID: optionalText(d.HoldID), DryRun: dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...),
+		UnusedHolds: append([]string{}, d.Unused...), Approvers: append([]string{}, approvers...), Settings: by}
+}
+
+// optionalText is a text of a document, null where it is empty.
+func optionalText(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// GateReport is what `gate report` prints. Shares and waits are null where nothing was
+// asked or answered.
+type GateReport struct {
+	Schema     string    `json:"schema"`
+	From       time.Time `json:"from"`
+	To         time.Time `json:"to"`
+	Runs       int       `json:"runs"`
+	Asked      int       `json:"asked"`
+	Denied     int       `json:"denied"`
+	Waiting    int       `json:"waiting"`
+	Answered   int       `json:"answered"`
+	AskedShare *float64  `json:"asked_share"`
+	WaitP50    *float64  `json:"wait_p50_seconds"`
+	WaitP95    *float64  `json:"wait_p95_seconds"`
+
+	Assumptions   []string `json:"-"`
+	CoverageNotes []string `json:"-"`
+	Changes       []string `json:"-"`
+}
+
+// NewGateReport makes the document of a report.
+func NewGateReport(r gate.Report) GateReport {
+	d := GateReport{Schema: GateReportSchema, From: r.From, To: r.To, Runs: r.Runs, Asked: r.Asked, Denied: r.Denied, Waiting: r.Waiting, Answered: r.Answered,
+		Assumptions: r.Assumptions, CoverageNotes: r.CoverageNotes, Changes: r.Changes}
+	if share, ok := r.AskedShare(); ok {
+		d.AskedShare = &share
+	}
+	if r.Answered > 0 {
+		d.WaitP50, d.WaitP95 = seconds(r.WaitP50), seconds(r.WaitP95)
+	}
+	return d
+}
+
+func seconds(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
+}

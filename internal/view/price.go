@@ -1,0 +1,229 @@
+package view
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+)
+
+// PriceSchema names the documents of the price book, WatchingSchema that of [Watching].
+const (
+	PriceSchema    = "curfew.price/v1"
+	WatchingSchema = "curfew.watching/v1"
+)
+
+// Price is a price of the book.
+type Price struct {
+	Service string `json:"service"`
+	Name    string `json:"name"`
+	Region  string `json:"region,omitempty"`
+	Term    string `json:"term"`
+	Unit    string `json:"unit"`
+	// USD is dollars a unit with every digit.
+	USD    string      `json:"usd"`
+	Tiers  []PriceTier `json:"tiers,omitempty"`
+	Source string      `json:"source"`
+	AsOf   string      `json:"as_of"`
+	// Own is true for a price of the user's own updates.
+	Own bool `json:"own,omitempty"`
+}
+
+// PriceTier is the price above a quantity.
+type PriceTier struct {
+	Above int64  `json:"above"`
+	USD   string `json:"usd"`
+}
+
+// NewPrice makes the document of an entry of the book.
+func NewPrice(e price.Entry, own bool) Price {
+	d := Price{Service: e.Service, Name: cmp.Or(e.Type, string(e.Item)), Region: e.Region, Term: string(e.Term), Unit: e.Price.Unit,
+		USD: e.Price.Rate.String(), Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), Own: own}
+	for _, t := range e.Price.Tiers {
+		d.Tiers = append(d.Tiers, PriceTier{Above: t.Above, USD: t.Rate.String()})
+	}
+	return d
+}
+
+// Machine is a machine type with its prices.
+type Machine struct {
+	Type                 string  `json:"type"`
+	Cloud                string  `json:"cloud"`
+	VCPUs                int     `json:"vcpus"`
+	MemoryMiB            int64   `json:"memory_mib"`
+	Accelerator          string  `json:"accelerator,omitempty"`
+	Accelerators         string  `json:"accelerators,omitempty"`
+	AcceleratorMemoryMiB int64   `json:"accelerator_memory_mib,omitempty"`
+	NetworkMbps          int64   `json:"network_mbps,omitempty"`
+	InstanceStorageGB    int64   `json:"instance_storage_gb,omitempty"`
+	Arch                 string  `json:"arch"`
+	ReleaseYear          int     `json:"release_year,omitempty"`
+	Source               string  `json:"source"`
+	AsOf                 string  `json:"as_of"`
+	Prices               []Price `json:"prices"`
+	// OnDemand and Spot are dollars an hour in the region that was asked for, empty where
+	// the book has no price; PriceSource and PriceAsOf are where they are from.
+	OnDemand    string `json:"-"`
+	Spot        string `json:"-"`
+	PriceSource string `json:"-"`
+	PriceAsOf   string `json:"-"`
+}
+
+// newMachine makes the document of a machine type with its prices in a region; an empty
+// region is all of them. Entries hold those of the machine.
+func newMachine(book *price.Book, entries []price.Entry, m price.Machine, region string) Machine {
+	d := Machine{Type: m.Type, Cloud: m.Cloud, VCPUs: m.VCPUs, MemoryMiB: m.MemoryMiB, Accelerator: m.Accelerator,
+		AcceleratorMemoryMiB: m.AcceleratorMemoryMiB, NetworkMbps: m.NetworkMbps, InstanceStorageGB: m.InstanceStorageGB,
+		Arch: m.Arch, ReleaseYear: m.ReleaseYear, Source: m.Source, AsOf: m.AsOf.Format(time.DateOnly), Prices: []Price{}}
+	if m.AcceleratorMilli > 0 {
+		d.Accelerators = strconv.FormatFloat(float64(m.AcceleratorMilli)/1000, 'f', -1, 64)
+	}
+	for _, e := range entries {
+		if e.Type == m.Type && (region == "" || e.Region == region) {
+			d.Prices = append(d.Prices, NewPrice(e, book.Own(e)))
+		}
+	}
+	var from price.Price
+	if p, err := book.OnDemand(m.Type, region); err == nil {
+		d.OnDemand, from = p.Rate.String(), p
+	}
+	if p, err := book.Spot(m.Type, region); err == nil {
+		d.Spot = p.Rate.String()
+		if d.OnDemand == "" {
+			from = p
+		}
+	}
+	if !from.AsOf.IsZero() {
+		d.PriceSource, d.PriceAsOf = from.Source, from.AsOf.Format(time.DateOnly)
+	}
+	return d
+}
+
+// Machines is what `price list` prints.
+type Machines struct {
+	Schema   string    `json:"schema"`
+	Region   string    `json:"region"`
+	Machines []Machine `json:"machines"`
+}
+
+// NewMachines makes the document of machine types.
+func NewMachines(book *price.Book, all []price.Machine, region string) Machines {
+	byType := map[string][]price.Entry{}
+	for _, e := range book.Entries() {
+		byType[e.Type] = append(byType[e.Type], e)
+	}
+	d := Machines{PriceSchema, region, make([]Machine, 0, len(all))}
+	for _, m := range all {
+		d.Machines = append(d.Machines, newMachine(book, byType[m.Type], m, region))
+	}
+	return d
+}
+
+// PriceShow is what `price show` prints: a machine type, an accelerator, or prices.
+type PriceShow struct {
+	Schema      string       `json:"schema"`
+	Machine     *Machine     `json:"machine,omitempty"`
+	Accelerator *Accelerator `json:"accelerator,omitempty"`
+	Prices      []Price      `json:"prices,omitempty"`
+}
+
+// Accelerator is an accelerator of the book.
+type Accelerator struct {
+	Name                string  `json:"name"`
+	Vendor              string  `json:"vendor"`
+	Generation          string  `json:"generation"`
+	MemoryMiB           int64   `json:"memory_mib"`
+	MemoryBandwidthGBps float64 `json:"memory_bandwidth_gbps"`
+	BF16TFLOPS          float64 `json:"bf16_tflops"`
+	Precision           string  `json:"precision"`
+	FP8TFLOPS           float64 `json:"fp8_tflops"`
+	TDPWatts            int     `json:"tdp_watts"`
+	MIG                 bool    `json:"mig"`
+	ReleaseYear         int     `json:"release_year"`
+	Source              string  `json:"source"`
+	AsOf                string  `json:"as_of"`
+}
+
+// NewPriceShow makes the document of a name of the book: a machine type, an accelerator or
+// a rate, in one region or in all. It returns false where the book has none of that name.
+func NewPriceShow(book *price.Book, name, region string) (PriceShow, bool) {
+	d := PriceShow{Schema: PriceSchema}
+	if m, ok := book.Machine(strings.TrimPrefix(name, "ml.")); ok {
+		machine := newMachine(book, book.Entries(), m, region)
+		d.Machine = &machine
+		return d, true
+	}
+	if g, ok := book.Accelerator(name); ok {
+		d.Accelerator = &Accelerator{g.Name, g.Vendor, g.Generation, g.MemoryMiB, g.MemoryBandwidthGBps, g.BF16TFLOPS, g.Precision, g.FP8TFLOPS, g.TDPWatts, g.MIG,
+			g.ReleaseYear, g.Source, g.AsOf.Format(time.DateOnly)}
+		return d, true
+	}
+	for _, e := range book.Entries() {
+		if (string(e.Item) == name || e.Type == name) && (region == "" || e.Region == region || e.Region == "") {
+			d.Prices = append(d.Prices, NewPrice(e, book.Own(e)))
+		}
+	}
+	return d, len(d.Prices) > 0
+}
+
+// PriceUpdate is what `price update` prints.
+type PriceUpdate struct {
+	Schema   string         `json:"schema"`
+	Kept     bool           `json:"kept"`
+	Accepted []PriceChange  `json:"accepted"`
+	Refused  []PriceRefusal `json:"refused"`
+}
+
+// PriceChange is a price that was accepted.
+type PriceChange struct {
+	What string  `json:"what"`
+	Old  *string `json:"old_usd"`
+	New  Price   `json:"new"`
+	Note string  `json:"note,omitempty"`
+	// Same says that the book held it already.
+	Same bool `json:"-"`
+}
+
+// PriceRefusal is a price that was refused.
+type PriceRefusal struct {
+	What   string `json:"what"`
+	USD    string `json:"usd"`
+	Line   int    `json:"line,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// NewPriceUpdate makes the document of an update; keep is false for a dry run.
+func NewPriceUpdate(accepted []price.Change, refused []price.Refusal, keep bool) PriceUpdate {
+	d := PriceUpdate{PriceSchema, keep && len(accepted) > 0, []PriceChange{}, []PriceRefusal{}}
+	for _, c := range accepted {
+		change := PriceChange{What: c.New.String(), New: NewPrice(c.New, true), Note: c.Note, Same: c.Same()}
+		if c.Old.Cloud != "" {
+			change.Old = optionalText(c.Old.Price.Rate.String())
+		}
+		d.Accepted = append(d.Accepted, change)
+	}
+	for _, r := range refused {
+		d.Refused = append(d.Refused, PriceRefusal{What: r.Entry.String(), USD: r.Entry.Price.Rate.String(), Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason)})
+	}
+	return d
+}
+
+// Watching is what `price watching` prints: what curfew's own calls cost.
+type Watching struct {
+	Schema   string `json:"schema"`
+	Machines int    `json:"machines"`
+	GPUs     int    `json:"gpus_per_machine"`
+	Every    string `json:"every"`
+	// Metrics and Lists are what one pass asks of CloudWatch.
+	Metrics    int          `json:"metrics_per_pass"`
+	Lists      int          `json:"list_requests_per_pass"`
+	PerPass    money.Amount `json:"usd_per_pass"`
+	PassesADay string       `json:"passes_per_day"`
+	// Monthly dollars of passes of enforce, and of scan, which asks Cost Explorer once a day.
+	Enforce     string   `json:"enforce_monthly_usd"`
+	Scan        string   `json:"scan_monthly_usd"`
+	Assumptions []string `json:"assumptions"`
+}
