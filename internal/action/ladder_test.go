@@ -986,6 +986,19 @@ func (hung) Freeze(ctx context.Context, _ action.Freeze) error {
 	return ctx.Err()
 }
 
+func (hung) Unfreeze(context.Context, string, string, time.Time) error {
+	return errors.New("no answer")
+}
+
+// TestUnfreezeSaysThatItFailed: nobody believes that all goes on while it does not.
+func TestUnfreezeSaysThatItFailed(t *testing.T) {
+	w := newWorld()
+	w.ladder.Store = hung{w.store}
+	if err := w.ladder.Unfreeze(t.Context(), "it is over"); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("unfreeze: %v", err)
+	}
+}
+
 // TestFreezeSaysHowByHand: where the state does not answer, a person still learns within
 // seconds how to stop everything.
 func TestFreezeSaysHowByHand(t *testing.T) {

@@ -155,6 +155,7 @@ func TestJumped(t *testing.T) {
 		{"set back", time.Hour, time.Hour + 61*time.Second, "a", true},
 		{"backwards", -time.Second, time.Second, "a", true},
 		{"backwards on another machine, by a little", -time.Second, 0, "b", false},
+		{"backwards on another machine, by as much as clocks differ", -time.Minute, 0, "b", false},
 		{"backwards on another machine", -2 * time.Minute, 0, "b", true},
 		{"another boot", time.Hour, -time.Minute, "b", false},
 		{"a pause as long as allowed", 2 * time.Hour, 2 * time.Hour, "a", false},

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -294,4 +295,25 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("written and read again (-before +after):\n%s\n%s", diff, set.YAML())
 		}
 	})
+}
+
+// TestTextIsEscaped: what YAML or a terminal would take for something else is written as its
+// code.
+func TestTextIsEscaped(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": "plain", "on": `"on"`, "a b": `"a b"`, "\x1f": `"\u001f"`, "\x7f": `"\u007f"`, "\u0085": `"\u0085"`, "\u00a0": `"\u00a0"`,
+		"\u2028": `"\u2028"`, "\u2029": `"\u2029"`, "\ufeff": `"\ufeff"`, "\u00e9": "\"\u00e9\"", "\uff00": "\"\uff00\"",
+	} {
+		if got := scalarText(text); got != want {
+			t.Errorf("%q is written %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestHoursWithoutDaysAreOfEveryDay: no day of the week is left out.
+func TestHoursWithoutDaysAreOfEveryDay(t *testing.T) {
+	days, clock, err := splitSpan("09:00-17:00")
+	if want := []int{0, 1, 2, 3, 4, 5, 6}; err != nil || clock != "09:00-17:00" || !slices.Equal(days, want) {
+		t.Errorf("days %v of %q, %v", days, clock, err)
+	}
 }

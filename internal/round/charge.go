@@ -44,7 +44,11 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 		return nil
 	}
 	for _, seen := range all {
-		if err := e.Books.Post(ctx, seen); err != nil {
+		err := ahead(seen, r.ProviderTime)
+		if err == nil {
+			err = e.Books.Post(ctx, seen)
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -63,6 +67,16 @@ func (e *Engine) stand(ctx context.Context, now time.Time) (err error) {
 		e.standing, err = e.Standing(ctx, now)
 	}
 	return err
+}
+
+// ahead refuses a round whose time the provider's clock has not reached by far: a state in a
+// file may have no other clock than the one that is wrong.
+func ahead(seen ledger.Seen, provider time.Time) error {
+	if off := seen.At.Sub(provider); !provider.IsZero() && off > ledger.MaxAhead {
+		return fmt.Errorf("the round of %s is at %s, and the provider's answers are of %s: %w by %s; set it right",
+			seen.Account, seen.At.Format(time.RFC3339), provider.Format(time.RFC3339), ledger.ErrAhead, off.Round(time.Second))
+	}
+	return nil
 }
 
 // Seen returns what a round's observation comes to, one for each account. An account of

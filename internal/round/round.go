@@ -66,6 +66,9 @@ type Observation struct {
 	Advice *finding.Advice
 	Calls  []Calls
 	Billed *Billed
+	// ProviderTime is the latest time by the provider's own clock in what was read; zero
+	// where it tells none.
+	ProviderTime time.Time
 }
 
 // Calls counts the calls an observation made to one API.

@@ -66,6 +66,7 @@ func (p *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if do := p.watch.Load(); do != nil {
 		(*do)(p.calls.Add(1))
 	}
+	w.Header()["Date"] = nil // what is behind may have a time of its own
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client has gone

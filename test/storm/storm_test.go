@@ -1,7 +1,7 @@
 // Package storm lets everything go wrong at once: schedules of passes, scans, fixes,
-// approvals, gates, extensions, keeps, freezes and kills on hosts with wrong clocks, under faults of the network before the
-// provider and the database. Afterwards the provider and the state are looked at without
-// anything in between.
+// approvals, gates, extensions, keeps, freezes and kills on hosts with wrong clocks, under
+// faults of the network before the provider and the database. Afterwards the provider and
+// the state are looked at without anything in between.
 package storm
 
 import (

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
@@ -37,13 +38,18 @@ func (e *RefusedError) Error() string {
 type tally struct {
 	mu    sync.Mutex
 	calls map[*Operation]*round.Calls
+	// clock is the latest time that an answer was dated with.
+	clock time.Time
 }
 
 func newTally() *tally { return &tally{calls: map[*Operation]*round.Calls{}} }
 
-func (t *tally) add(op *Operation, units int) {
+func (t *tally) add(op *Operation, units int, answered time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if answered.After(t.clock) {
+		t.clock = answered.UTC()
+	}
 	c := t.calls[op]
 	if c == nil {
 		c = &round.Calls{API: op.API()}
@@ -82,14 +88,14 @@ func units(input any) int {
 // for its turn under the limit and is counted: a retry is a request that the provider sees
 // and charges too.
 func guard(service string, t *tally, limit *rate.Limiter) func(*middleware.Stack) error {
-	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) (func(), error) {
+	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
 		op := index[api]
 		if op == nil {
 			return nil, &RefusedError{API: api}
 		}
 		n := units(input)
-		return func() { t.add(op, n) }, nil
+		return func(answered time.Time) { t.add(op, n, answered) }, nil
 	})
 }
 
@@ -97,9 +103,9 @@ func guard(service string, t *tally, limit *rate.Limiter) func(*middleware.Stack
 type attemptsKey struct{}
 
 // guarded returns what lets a call pass only where check does, and makes each of its
-// attempts wait for its turn. What check returns is called before each attempt; it may be
-// nil.
-func guarded(service string, limit *rate.Limiter, name string, check func(ctx context.Context, input any) (func(), error)) func(*middleware.Stack) error {
+// attempts wait for its turn. What check returns is told of each attempt, with the time that
+// its answer is dated with, zero for none; it may be nil.
+func guarded(service string, limit *rate.Limiter, name string, check func(ctx context.Context, input any) (func(time.Time), error)) func(*middleware.Stack) error {
 	pass := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 		middleware.InitializeOutput, middleware.Metadata, error,
 	) {
@@ -115,10 +121,12 @@ func guarded(service string, limit *rate.Limiter, name string, check func(ctx co
 		if err := limit.Wait(ctx); err != nil {
 			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("wait for a turn to call %s: %w", service, err)
 		}
-		if attempt, _ := ctx.Value(attemptsKey{}).(func()); attempt != nil {
-			attempt()
+		out, meta, err := attempted(ctx, in, next)
+		if told, _ := ctx.Value(attemptsKey{}).(func(time.Time)); told != nil {
+			answered, _ := awsmiddleware.GetServerTime(meta)
+			told(answered)
 		}
-		return attempted(ctx, in, next)
+		return out, meta, err
 	}
 	return func(stack *middleware.Stack) error {
 		if err := genuine(stack); err != nil {

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
@@ -161,7 +162,7 @@ func (p *place) hands() *hands {
 // mutations is refused before anything is sent, one that is only rehearsed is collected
 // and not sent, and each attempt waits for its turn.
 func guardActions(service string, limit *rate.Limiter) func(*middleware.Stack) error {
-	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) (func(), error) {
+	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
 		if !mutable[api] {
 			return nil, &RefusedError{API: api, Acting: true}

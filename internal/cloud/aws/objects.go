@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
@@ -96,7 +97,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 func (b *Bucket) Put(ctx context.Context, key string, body []byte) error {
 	cfg := b.cloud.config.Copy()
 	cfg.Region = b.region
-	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guarded("s3", rate.NewLimiter(1, 1), "CurfewExport", func(ctx context.Context, _ any) (func(), error) {
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guarded("s3", rate.NewLimiter(1, 1), "CurfewExport", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := "s3:" + awsmiddleware.GetOperationName(ctx); api != "s3:PutObject" {
 			return nil, &RefusedError{API: api}
 		}

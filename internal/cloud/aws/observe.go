@@ -298,7 +298,7 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 		return nil, err
 	}
 	sold.Attach(s.resources)
-	o := &round.Observation{Cloud: cloudName, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls}
+	o := &round.Observation{Cloud: cloudName, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls, ProviderTime: s.tally.clock}
 	o.Resources, o.Ended, o.BlindSpots = s.resources, s.ended, s.blindSpots
 	for _, a := range accounts {
 		o.Accounts = append(o.Accounts, a.id)

@@ -188,10 +188,10 @@ func TestChangesAreRefused(t *testing.T) {
 func TestTallyPricesUnits(t *testing.T) {
 	tally := newTally()
 	for range 3 {
-		tally.add(index["cloudwatch:GetMetricData"], 300)
+		tally.add(index["cloudwatch:GetMetricData"], 300, time.Time{})
 	}
-	tally.add(index["s3:ListObjectsV2"], 1)
-	tally.add(index["ec2:DescribeInstances"], 1)
+	tally.add(index["s3:ListObjectsV2"], 1, time.Time{})
+	tally.add(index["ec2:DescribeInstances"], 1, time.Time{})
 	calls, err := tally.list()
 	if err != nil {
 		t.Fatal(err)
