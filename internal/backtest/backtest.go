@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -52,6 +53,9 @@ type Params struct {
 	// Setting is what the engine goes by in addition to the trace: prices, governance, the
 	// look-back. Without prices the embedded book holds.
 	Setting round.Setting
+	// Budgets are those that conditions may ask about. They begin with nothing spent, and
+	// the rounds of a replay are charged to them in memory.
+	Budgets budget.Set
 	// Every replays rounds at the multiples of a duration, as processes do that cron
 	// starts, of which MaxRoundGap is the longest pause that is vouched for; 0 wakes at
 	// every sample and every computed deadline.

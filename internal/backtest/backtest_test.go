@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-func replayed(t testing.TB, text string, p Params) Report {
+func replayed(t testingTB, text string, p Params) Report {
 	t.Helper()
 	r, err := Run(context.Background(), strings.NewReader(text), p)
 	if err != nil {

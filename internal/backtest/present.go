@@ -55,16 +55,19 @@ func (p *Present) release(i int, stalled bool, do policy.Verb) error {
 	return nil
 }
 
-// since returns the end of a resource's newest release, the zero time where there is none.
-func (p *Present) since(i int) time.Time {
-	var end time.Time
+// newest returns the newest release of a resource, the zero Operation where there is none.
+func (p *Present) newest(i int) Operation {
+	var newest Operation
 	for _, d := range p.operations {
-		if d.Resource == p.account.resources[i].name && d.End.After(end) {
-			end = d.End
+		if d.Resource == p.account.resources[i].name && d.End.After(newest.End) {
+			newest = d
 		}
 	}
-	return end
+	return newest
 }
+
+// since returns the end of a resource's newest release, the zero time where there is none.
+func (p *Present) since(i int) time.Time { return p.newest(i).End }
 
 // List implements [round.Lister].
 func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, error) {
@@ -72,8 +75,10 @@ func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, 
 	for i := range p.account.resources {
 		r := p.account.Resource(i, q.Now)
 		switch {
-		case r == nil || q.Now.Before(p.since(i)):
+		case r == nil:
 		case q.Kinds != nil && !q.Kinds[r.Kind] || q.Only != nil && !q.Only[r.Ref()]:
+		case q.Now.Before(p.newest(i).End):
+			o.Ended = append(o.Ended, round.Ended(r, p.newest(i).At))
 		default:
 			o.Resources = append(o.Resources, r)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // Report is the outcome of a replay, in the shape of its JSON.
@@ -159,9 +160,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	w := writer{trace: t, sum: sum, oracle: oracle(sum.Periods), p: p}
 	w.Report = Report{Trace: t.describe(p, sum)}
 	if p.Policies != nil {
-		for _, policy := range p.Policies.Policies {
-			got, err := t.obey(ctx, policy, p, w.draws())
-			if err := w.rule(policy.Name, got, err); err != nil {
+		for _, pol := range p.Policies.Policies {
+			got, err := t.obey(ctx, pol, p, w.draws())
+			if err := w.rule(pol.Name, got, err); err != nil {
 				return Report{}, err
 			}
 			r := &w.Results[len(w.Results)-1]
@@ -171,6 +172,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
+		if slices.ContainsFunc(p.Policies.Policies, (*policy.Policy).AsksCharges) {
+			w.Notes = append(w.Notes, t.budgetNote(p))
+		}
 		if p.Caps {
 			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy selects is due at once, is confirmed by a person at once.")
 		}
@@ -330,6 +334,17 @@ func (r *Result) obey(got outcome) {
 	if got.busy {
 		r.OfForesight, r.OfForesightWhy = nil, "it releases time that the baselines, which go by utilization alone, call busy"
 	}
+}
+
+// budgetNote says what conditions about budgets rest on.
+func (t *trace) budgetNote(p Params) string {
+	switch unpriced := t.account.unpriced(p.Setting.Prices); {
+	case len(p.Budgets.Budgets()) == 0:
+		return "Budgets are unknown: the configuration has none."
+	case unpriced > 0:
+		return fmt.Sprintf("Budgets are unknown: %d of %d resources have no price.", unpriced, t.account.Len())
+	}
+	return "Budgets start with nothing spent when the trace starts. Only what its resources cost counts against them, hour by hour; nothing is reserved."
 }
 
 // silence says in words that a policy did nothing at all, and why.

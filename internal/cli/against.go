@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -29,7 +30,7 @@ func saveInventory(dir, cloud string, audit *round.Result) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(view.NewInventory(cloud, audit)) })
+	return daemon.ReplaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(view.NewInventory(cloud, audit)) })
 }
 
 // inventories reads what the last scan of each cloud saw; none where nothing was scanned.

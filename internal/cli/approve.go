@@ -74,7 +74,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 	if err != nil {
 		return approvalFailure(id, err)
 	}
-	who, err := a.approver(ctx, cfg, r, proof, allow)
+	who, err := a.rt.Approver(ctx, cfg, r, proof, allow)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 		return err
 	}
 	defer s.Close()
-	cfg, by, err := a.people(ctx, cfg, s)
+	cfg, by, err := a.rt.People(ctx, cfg, s)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 			}
 			shown = append(shown, r)
 			views = append(views, requestView{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Plan: planView(r), Subject: r.Subject, State: string(state), AmountUSD: r.Amount.Cents(),
-				PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approversOf(cfg.Approvers, r.Roles, r.AskedBy)...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+				PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy)...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 				DecidedBy: r.DecidedBy, Proof: proofOf(r.DecidedBy, r.Proof), AskedProof: proofOf(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt), Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)})
 		}
 	}
@@ -258,29 +258,4 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plain.Count(waits.Asked, "request"), waits.Approved, waits.Denied, wait)
 	}
 	return nil
-}
-
-// roles of a person are those of the configuration, by any spelling of the name.
-func rolesOf(approvers map[string][]string, who string) []string {
-	var roles []string
-	for name, has := range approvers {
-		if approval.Same(name, who) {
-			roles = append(roles, has...)
-		}
-	}
-	return roles
-}
-
-// approversOf are who has one of the roles, in order; whoever asks is not among them.
-func approversOf(approvers map[string][]string, roles []string, asker string) (names []string) {
-	if len(roles) == 0 {
-		roles = []string{approval.DefaultRole}
-	}
-	for name, has := range approvers {
-		if !approval.MaybeSame(name, asker) && slices.ContainsFunc(has, func(r string) bool { return slices.Contains(roles, r) }) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -164,7 +165,7 @@ func backtestFailure(trace string, err error) error {
 	if errors.Is(err, backtest.ErrNothingMeasured) {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", trace, err), hint: "--map gpu_util=COLUMN names the column"}
 	}
-	return scanFailure(err)
+	return daemon.CloudError(err)
 }
 
 // params reads the flags of addTrace.

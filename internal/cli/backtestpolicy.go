@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -17,16 +18,16 @@ import (
 
 // opened opens the recorded usage of a replay and settles its step.
 func (a *app) opened(ctx context.Context, name string, format *usage.Format) (*os.File, error) {
-	if err := a.warnUnread(ctx, recording{path: a.path(name), format: *format}); err != nil {
+	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(name), Format: *format}); err != nil {
 		return nil, err
 	}
 	file, err := config.Open(a.path(name))
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, daemon.Cause(err))}
 	}
-	if err := settleStep(ctx, file, format); err != nil {
+	if err := daemon.SettleStep(ctx, file, format); err != nil {
 		_ = file.Close() // it was only read
-		return nil, scanFailure(err)
+		return nil, daemon.CloudError(err)
 	}
 	return file, nil
 }
@@ -78,7 +79,7 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 			return usageError("--write %s: the file exists; policies that people reviewed are not overwritten", write)
 		}
 		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // a policy file is for all to read
-			return fmt.Errorf("write %s: %w", write, unwrapPath(err))
+			return fmt.Errorf("write %s: %w", write, daemon.Cause(err))
 		}
 	}
 	doc := view.NewTune(learned)

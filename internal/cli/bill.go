@@ -16,8 +16,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/billfile"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
@@ -74,7 +74,7 @@ func (a *app) readBill(ctx context.Context, cfg config.Config, path, profile str
 		}
 	}
 	export, err := billfile.Open(ctx, at, billfile.Options{Mapping: cfg.Tags, Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
-		cloud, err := aws.New(ctx, aws.Options{Profile: first(profile, cfg.AWS.Profile), Regions: cfg.AWS.Regions})
+		cloud, err := daemon.OpenAWS(ctx, cfg, profile, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func billFailure(err error) error {
 	case errors.Is(err, bill.ErrTooManyRows):
 		return &failure{exit: ExitError, code: "too_large", err: err, hint: "import one billing period at a time"}
 	}
-	return scanFailure(err)
+	return daemon.CloudError(err)
 }
 
 // importTries is how often an import is planned anew because another came between.

@@ -54,7 +54,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 		return err
 	}
 	defer s.Close()
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 	if strings.TrimSpace(reason) == "" {
 		return usageError("curfew confirm %s: give --reason, so that others know why so much is meant", policy)
 	}
-	l := action.Ladder{Store: s.Actions(), Account: account, Actor: who, Clock: a.clock}
+	l := action.Ladder{Store: s.Actions(), Account: account, Actor: who, Clock: a.rt.Clock}
 	confirmed, err := l.Confirm(ctx, policy, reason, end)
 	switch {
 	case errors.Is(err, action.ErrNoFuse):

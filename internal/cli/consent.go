@@ -2,14 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -68,11 +67,11 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 	if err != nil {
 		return err
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
-	ref, err := a.resolve(cfg, name)
+	ref, err := a.rt.Resolve(cfg, name)
 	if err != nil {
 		return err
 	}
@@ -84,17 +83,17 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 		return err
 	}
 	f.regions = []string{ref.Region}
-	lister, err := a.lister(ctx, f, cfg, book, a.Now().UTC())
+	lister, err := a.rt.Lister(ctx, f.source(), cfg, book, a.Now().UTC())
 	if err != nil {
 		return err
 	}
-	cloud, ok := lister.(*aws.Cloud)
+	cloud, ok := lister.(*daemon.AWS)
 	if !ok {
 		return usageError("curfew consent %s: nothing is carried out there", ref)
 	}
 	seen, err := cloud.List(ctx, round.Query{Now: a.Now().UTC(), Only: map[inventory.Ref]bool{ref: true}})
 	if err != nil {
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
 	byHand := fmt.Sprintf("by hand: aws ec2 create-tags --region %s --resources %s --tags Key=%s,Value=scratch",
 		plain.Shell(ref.Region), plain.Shell(ref.ID), inventory.TagDisks)
@@ -108,13 +107,17 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 		return err
 	}
 	defer s.Close()
+	now, err := a.inTime(ctx, s)
+	if err != nil {
+		return err
+	}
 	lost := lossesOf(r)
-	entry := action.Entry{At: a.Now().UTC(), Account: ref.Cloud + "/" + ref.Account, Actor: who, What: "consent", Resource: ref.String(),
+	entry := action.Entry{At: now, Account: ref.Cloud + "/" + ref.Account, Actor: who, What: "consent", Resource: ref.String(),
 		Because: action.Redact(reason), Outcome: "may lose " + strings.Join(lost, "; ")}
 	if err := s.Actions().Record(ctx, entry); err != nil {
 		return fmt.Errorf("record the consent: %w", err)
 	}
-	if err := writeTags(ctx, cloud.Actions(), r, scratchTag, "consent-"+ref.ID); err != nil {
+	if err := daemon.WriteTags(ctx, cloud.Actions(), r, scratchTag, "consent-"+ref.ID); err != nil {
 		return &failure{exit: ExitError, code: "not_tagged", err: fmt.Errorf("consent %s: %w", ref, err), hint: byHand}
 	}
 	if output == "json" {
@@ -131,24 +134,4 @@ func lossesOf(r *inventory.Resource) []string {
 		out = append(out, l.String())
 	}
 	return out
-}
-
-// writeTags writes tags on a resource; that it has them already is no error.
-func writeTags(ctx context.Context, cloud action.Cloud, r *inventory.Resource, tags map[string]string, key string) error {
-	do := policy.Do{Verb: policy.Tag, Tags: tags}
-	steps, err := cloud.Plan(ctx, r, do)
-	var refusal *action.Refusal
-	if errors.As(err, &refusal) && refusal.Rule == "nothing-to-do" {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for i, s := range steps {
-		s.Key = key
-		if _, err := cloud.Do(ctx, action.Task{Ref: r.Ref(), Identity: action.Identity(r), Do: do, Step: s, Earlier: steps[:i]}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

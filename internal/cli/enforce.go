@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -17,20 +16,14 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/notify"
-	"github.com/curfew-dev/curfew/internal/notify/mail"
-	"github.com/curfew-dev/curfew/internal/notify/slack"
-	"github.com/curfew-dev/curfew/internal/notify/webhook"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // enforceFlags are the flags of enforce.
@@ -78,7 +71,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
-	fl.Uint64Var(&f.seed, "seed", simSeed, "with --demo: the `number` that varies the simulated account")
+	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
 	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions that acting uses beside scan's, and do nothing else")
 	return c
 }
@@ -91,7 +84,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	}
 	if f.printIAM {
-		_, err := a.Stdout.Write(aws.ActionPolicyJSON(true))
+		_, err := a.Stdout.Write(daemon.ActionPolicy(true))
 		return err
 	}
 	if f.cloud == "sim" {
@@ -129,7 +122,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	pass, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if pass == nil {
-		return stateFailure(scanFailure(err))
+		return daemon.StateError(daemon.CloudError(err))
 	}
 	broken := err // what was done before it is shown all the same
 	if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
@@ -144,7 +137,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	case err != nil:
 		return err
 	case broken != nil:
-		return stateFailure(scanFailure(&cutOff{broken, pass.Lines()}))
+		return daemon.StateError(daemon.CloudError(&cutOff{broken, pass.Lines()}))
 	case len(pass.Unposted) > 0:
 		return unposted(pass, "nothing was acted on there")
 	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Counts, fused)):
@@ -193,32 +186,9 @@ func lookBack(cfg config.Config, set *policy.Set) time.Duration {
 	return max(cfg.Enforce.Window, horizon(set))
 }
 
-// setting wires what any round reads: the account, recorded usage, prices.
-func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (round.Setting, error) {
-	book, err := a.prices(cfg)
-	if err != nil {
-		return round.Setting{}, err
-	}
-	sources, err := a.recordings(ctx, f)
-	if err != nil {
-		return round.Setting{}, err
-	}
-	lister, err := a.lister(ctx, f, cfg, book, a.Now().UTC())
-	if err != nil {
-		return round.Setting{}, err
-	}
-	if own, ok := lister.(*onprem.Fleet); ok {
-		book = book.With(own.Prices()...)
-	}
-	if measures, ok := lister.(usage.Source); ok {
-		sources = append(sources, measures)
-	}
-	return round.Setting{Clock: a.Now, Lister: lister, Sources: sources, Prices: book, Duty: cfg.Duty}, nil
-}
-
 // live wires a pass that acts: the account, the state, the people to warn.
 func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
-	now, err := a.stateClock(ctx, s)
+	now, err := a.rt.StateClock(ctx, s)
 	if now == nil || err != nil && f.enforce {
 		return round.Setting{}, err
 	}
@@ -226,15 +196,15 @@ func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enf
 	if err != nil {
 		return round.Setting{}, err
 	}
-	cloud, ok := setting.Lister.(*aws.Cloud)
+	cloud, ok := setting.Lister.(*daemon.AWS)
 	if !ok {
 		return round.Setting{}, usageError("--cloud %s: nothing is carried out there", f.cloud)
 	}
 	setting.Books = ledger.Journal{Store: s.Ledger()}
-	if setting.Facts, err = a.facts(ctx, cfg, s, now()); err != nil {
-		return round.Setting{}, err
+	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
+		return a.facts(ctx, cfg, s, now())
 	}
-	setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
 	return setting, err
 }
 
@@ -271,7 +241,7 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 	}
 	file, err := os.OpenFile(a.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // for all to read
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, unwrapPath(err))}
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, daemon.Cause(err))}
 	}
 	out := json.NewEncoder(file)
 	for _, d := range decisions {
@@ -298,7 +268,7 @@ func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store, now 
 	}
 	return func(f *policy.Facts) {
 		if budget != nil {
-			f.Budget = budget(f.Resource)
+			budget(f)
 		}
 		if drift != nil {
 			f.PriceDrift = drift(f.Resource)
@@ -314,37 +284,6 @@ func horizon(set *policy.Set) time.Duration {
 		longest = max(longest, p.Horizon())
 	}
 	return longest + longest/5
-}
-
-// blindGap is the longest pause between passes that is vouched for where no clock but
-// the wall's can be read: a jump of it shows only as a pause.
-const blindGap = 15 * time.Minute
-
-// ladders wires the ladder of each account.
-func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enforce bool) (func(account string) *action.Ladder, error) {
-	router, err := notify.New(cfg.Notify, a.Lookup, slack.Open, mail.Open, webhook.Open)
-	if err != nil {
-		return nil, err
-	}
-	who, err := a.person(cfg)
-	if err != nil {
-		return nil, err
-	}
-	gap := cfg.Enforce.MaxRoundGap
-	if a.clock().Boot == "" {
-		gap = min(gap, blindGap)
-	}
-	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	var people action.Notifier = router
-	if hands, ok := cloud.(*aws.Actions); ok {
-		people = &attributed{Notifier: router, creator: hands.Creator, log: log}
-	}
-	return func(account string) *action.Ladder {
-		return &action.Ladder{
-			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{people, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
-			Clock: a.clock, Know: know, KeepByHand: aws.KeepByHand, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
-		}
-	}, nil
 }
 
 // results orders the lines of a pass: what needs a look first.
@@ -455,11 +394,6 @@ func optionalTime(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
-}
-
-// know says how far an action on AWS can be undone and what to know before.
-func know(r *inventory.Resource, do policy.Do) (undo, know string) {
-	return aws.Know(r, do.Verb)
 }
 
 // binding says whom the state binds: freezes, caps and grace hold for those who share

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -177,7 +178,7 @@ func (a *app) read(f namedFile, jsonLimit int64) ([]byte, error) {
 		if f.name != "-" {
 			file, err := config.Open(f.path)
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", f.name, unwrapPath(err))
+				return nil, fmt.Errorf("read %s: %w", f.name, daemon.Cause(err))
 			}
 			defer file.Close()
 			in = file

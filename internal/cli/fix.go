@@ -2,21 +2,16 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newFix() *cobra.Command {
@@ -82,20 +77,12 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	return c
 }
 
-// stored is a finding of a kept scan.
-type stored struct {
-	view.Finding
-	scanned time.Time
-	// regions are those of the scan.
-	regions []string
-}
-
 func (a *app) fix(ids []string, f fixFlags) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(cfg.DataDir, ids)
+	chosen, err := daemon.Choose(cfg.DataDir, ids)
 	if err != nil {
 		return err
 	}
@@ -119,78 +106,7 @@ func (a *app) fix(ids []string, f fixFlags) error {
 	return nil
 }
 
-// choose finds findings by the beginnings of their ids, each once.
-func choose(dataDir string, ids []string) ([]stored, error) {
-	all, err := keptFindings(dataDir)
-	if err != nil {
-		return nil, err
-	}
-	var chosen []stored
-	for _, id := range ids {
-		var match []stored
-		for _, s := range all {
-			if id != "" && strings.HasPrefix(s.ID, strings.ToLower(id)) {
-				match = append(match, s)
-			}
-		}
-		switch {
-		case len(match) == 0:
-			return nil, &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no finding of the last scan has an id that begins with %q", id), hint: "curfew scan --all shows them"}
-		case len(match) > 1:
-			return nil, usageError("%q is the beginning of %d findings: give more of the id", id, len(match))
-		}
-		if !slices.ContainsFunc(chosen, func(s stored) bool { return s.ID == match[0].ID }) {
-			chosen = append(chosen, match[0])
-		}
-	}
-	return chosen, nil
-}
-
-// keptScans reads the last scan of every cloud.
-func keptScans(dataDir string) ([]view.Scan, error) {
-	files, err := filepath.Glob(filepath.Join(dataDir, "scans", "*.json"))
-	if err != nil {
-		return nil, fmt.Errorf("look for kept scans: %w", err)
-	}
-	if dataDir == "" || len(files) == 0 {
-		return nil, &failure{exit: ExitError, code: "no_scan", err: errors.New("there is no kept scan to look in"), hint: "run `curfew scan` first"}
-	}
-	var out []view.Scan
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("read a kept scan: %w", err)
-		}
-		doc, err := view.LoadScan(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "run `curfew scan` again"}
-		}
-		out = append(out, doc)
-	}
-	return out, nil
-}
-
-// keptFindings lists the findings of the last scan of every cloud.
-func keptFindings(dataDir string) ([]stored, error) {
-	docs, err := keptScans(dataDir)
-	if err != nil {
-		return nil, err
-	}
-	var out []stored
-	for _, doc := range docs {
-		for _, found := range doc.Findings {
-			out = append(out, stored{Finding: found, scanned: doc.FinishedAt, regions: doc.Regions})
-		}
-	}
-	return out, nil
-}
-
-func byHand(f view.Finding) []string {
-	return aws.ByHand(aws.Subject{Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
-		Region: f.Resource.Region}, f.Fix.Change)
-}
-
-func (a *app) printFix(s stored, refusals []refusalDoc) {
+func (a *app) printFix(s daemon.Kept, refusals []refusalDoc) {
 	r := s.Resource
 	prose := func(label, text string) {
 		if text != "" {
@@ -207,7 +123,7 @@ func (a *app) printFix(s stored, refusals []refusalDoc) {
 		name = r.Name + " (" + r.ID + ")"
 	}
 	owner := strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
-	plain.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], plain.Duration(a.Now().Sub(s.scanned)))
+	plain.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], plain.Duration(a.Now().Sub(s.Scanned)))
 	line("finding", s.Rule+", step "+fmt.Sprint(s.Step)+", confidence "+string(s.Confidence))
 	line("resource", strings.Join(slices.DeleteFunc([]string{r.Kind, r.Type, name, "account " + r.Account, r.Region}, func(w string) bool { return w == "" }), " "))
 	line("owner", cmp.Or(owner, "not known"))
@@ -243,7 +159,7 @@ func (a *app) printFix(s stored, refusals []refusalDoc) {
 		}
 	}
 	label := "by hand"
-	for _, cmd := range byHand(s.Finding) {
+	for _, cmd := range daemon.ByHand(s.Finding) {
 		if !plain.Safe(cmd) {
 			prose(label, "no command is shown: the resource's id or type holds control characters")
 			break

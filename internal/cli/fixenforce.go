@@ -10,8 +10,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -35,7 +35,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(cfg.DataDir, ids)
+	chosen, err := daemon.Choose(cfg.DataDir, ids)
 	if err != nil {
 		return err
 	}
@@ -44,10 +44,10 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		if s.Resource.Cloud != "aws" {
 			return usageError("curfew fix %s --enforce: it is of the %s account, on which nothing is carried out", s.ID[:8], s.Resource.Cloud)
 		}
-		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: refOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
+		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: daemon.RefOf(s.Resource), Notify: []string{"owner"}, Grace: grace,
 			Change: s.Fix.Change, ScratchDisks: f.scratch, SaveDisks: f.save})
 		// All of the scan's regions are read again: a gang may span several.
-		for _, region := range append(slices.Clone(s.regions), s.Resource.Region) {
+		for _, region := range append(slices.Clone(s.Regions), s.Resource.Region) {
 			if region != "" && !slices.Contains(f.regions, region) {
 				f.regions = append(f.regions, region)
 			}
@@ -64,7 +64,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
 		return err
 	}
-	now, err := a.stateClock(ctx, s)
+	now, err := a.rt.StateClock(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -72,17 +72,17 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	cloud, ok := setting.Lister.(*aws.Cloud)
+	cloud, ok := setting.Lister.(*daemon.AWS)
 	if !ok {
 		return usageError("--cloud %s: fixes are carried out on real accounts", f.cloud)
 	}
-	ladders, err := a.ladders(cfg, s, cloud.Actions(), true)
+	ladders, err := a.rt.Ladders(cfg, s, cloud.Actions(), true)
 	if err != nil {
 		return err
 	}
-	held := &holding{app: a, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]stored{}, of: map[string]string{}}
+	held := &holding{app: a, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]daemon.Kept{}, of: map[string]string{}}
 	for _, s := range chosen {
-		held.found[refOf(s.Resource)] = s
+		held.found[daemon.RefOf(s.Resource)] = s
 	}
 	if f.github {
 		if held.hub, err = a.fixPull(cfg); err != nil {
@@ -90,11 +90,11 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		}
 	}
 	bar := a.newProgress(f.cloud)
-	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: round.KindsOf(requests, rulesOf(f.cloud))}
+	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: round.KindsOf(requests, daemon.RulesOf(f.cloud))}
 	if cfg.Thresholds.Interruptions, err = a.interruptions(cfg); err != nil {
 		return err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: daemon.RulesOf(f.cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags}
 	setting.Requests = requests
 	setting.Ladder = func(account string) *action.Ladder {
 		l := ladders(account)
@@ -104,7 +104,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	out, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if out == nil {
-		return stateFailure(scanFailure(err))
+		return daemon.StateError(daemon.CloudError(err))
 	}
 	broken := err // what was done before it is shown all the same
 	missed, err := missing(ctx, out, s.Actions())
@@ -115,7 +115,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		return err
 	}
 	if broken != nil {
-		return stateFailure(scanFailure(&cutOff{broken, out.Lines()}))
+		return daemon.StateError(daemon.CloudError(&cutOff{broken, out.Lines()}))
 	}
 	return fixExit(out, held, missed, len(requests))
 }

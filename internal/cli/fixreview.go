@@ -40,10 +40,10 @@ func commentOf(r approval.Request) github.Request {
 
 // seen notes that this process read the review that decided a request.
 func (a *app) seen(id string) {
-	if a.reviewed == nil {
-		a.reviewed = map[string]bool{}
+	if a.rt.Reviewed == nil {
+		a.rt.Reviewed = map[string]bool{}
 	}
-	a.reviewed[id] = true
+	a.rt.Reviewed[id] = true
 }
 
 // review lets reviews of the pull request decide the open request of a plan. A request

@@ -8,6 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -68,11 +69,11 @@ const (
 )
 
 // fixDocs are chosen fixes after a pass; without one they are a preview.
-func fixDocs(chosen []stored, out *round.Result, held *holding, missed []lineView) []fixDoc {
+func fixDocs(chosen []daemon.Kept, out *round.Result, held *holding, missed []lineView) []fixDoc {
 	docs := []fixDoc{}
 	for _, s := range chosen {
-		commands := append([]string{}, byHand(s.Finding)...)
-		d := fixDoc{Finding: s.Finding, ScannedAt: s.scanned.UTC(), Account: s.Resource.Account, Region: s.Resource.Region,
+		commands := append([]string{}, daemon.ByHand(s.Finding)...)
+		d := fixDoc{Finding: s.Finding, ScannedAt: s.Scanned.UTC(), Account: s.Resource.Account, Region: s.Resource.Region,
 			Change: changeDoc{s.Fix.Change, commands}, ByHand: commands, Loses: s.Fix.Note, Undo: s.Fix.Undo, State: fixPreview, Refusals: []refusalDoc{},
 			NeedsApproval: needsApproval(s.Finding)}
 		if out != nil {
@@ -96,7 +97,7 @@ func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, flags fi
 		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
 	}
 	for i := range kept {
-		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool { return k.Ref == refOf(f.Resource) })
+		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool { return k.Ref == daemon.RefOf(f.Resource) })
 		if at < 0 {
 			continue
 		}

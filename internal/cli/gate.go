@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -85,7 +86,7 @@ type gateDoc struct {
 	// Approvers are who may approve what is asked for.
 	Approvers []string `json:"approvers"`
 	// Settings is which configuration decided.
-	Settings decider `json:"settings"`
+	Settings daemon.Decider `json:"settings"`
 
 	Budget []gate.Line `json:"budget"`
 }
@@ -169,7 +170,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		}
 		_, named := hub.people.Identities[hub.pull.Author]
 		who = approval.Person{Name: hub.people.Name(hub.pull.Author), Proof: approval.Proof{Kind: approval.GitHubReview, Subject: hub.pull.Author, Detail: "author of " + hub.pull.String(), Mapped: named}}
-	} else if who, err = a.asker(ctx, cfg, by); err != nil {
+	} else if who, err = a.rt.Asker(ctx, cfg, by); err != nil {
 		return err
 	}
 	e, err := a.estimate(ctx, cfg, name, f.estimateFlags)
@@ -197,7 +198,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	}
 	d, err := c.decide(ctx)
 	if err != nil {
-		return stateFailure(err)
+		return daemon.StateError(err)
 	}
 	if !f.dryRun {
 		if r, err := c.request(ctx, d); err == nil && r != nil && r.AskedAt.Equal(params.Now) {
@@ -215,7 +216,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	}
 	approvers := []string{}
 	if d.Decision == gate.Held || len(d.WouldPass) > 0 {
-		approvers = append(approvers, approversOf(cfg.Approvers, params.Roles, who.Name)...)
+		approvers = append(approvers, approval.Approvers(cfg.Approvers, params.Roles, who.Name)...)
 	}
 	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID),
 		DryRun: f.dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...), UnusedHolds: append([]string{}, d.Unused...), Approvers: approvers, Settings: by}
@@ -232,7 +233,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 }
 
 // gateParams is what decisions stand on.
-func (a *app) gateParams(ctx context.Context, cfg config.Config, by decider, s *store.Store) (gate.Params, error) {
+func (a *app) gateParams(ctx context.Context, cfg config.Config, by daemon.Decider, s *store.Store) (gate.Params, error) {
 	limit, err := cfg.Gate.Limit()
 	if err != nil {
 		return gate.Params{}, usageError("gate.ask_over: %w", err)
@@ -248,7 +249,7 @@ func (a *app) gateParams(ctx context.Context, cfg config.Config, by decider, s *
 	if err != nil {
 		return gate.Params{}, err
 	}
-	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.checked(cfg, by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared), nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.rt.Checked(cfg, by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared), nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now}, nil
 }
 
@@ -380,7 +381,7 @@ func (c *counter) request(ctx context.Context, d gate.Decision) (*approval.Reque
 	return &r, err
 }
 
-func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decided decider, dryRun bool) report.Sheet {
+func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decided daemon.Decider, dryRun bool) report.Sheet {
 	s := estimateSheet("gate", e)
 	if decided.Advisory {
 		s.Assumptions = append(s.Assumptions[:len(s.Assumptions):len(s.Assumptions)], "advisory: budgets, thresholds, approvers and prices come from the local configuration, which whoever asks can change; `curfew settings set` binds everybody")
@@ -503,7 +504,7 @@ func (a *app) env(name string) string {
 func (a *app) openFile(what, name string) (*os.File, error) {
 	f, err := os.Open(a.path(name))
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s %s: %w", what, name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s %s: %w", what, name, daemon.Cause(err))}
 	}
 	return f, nil
 }

@@ -79,7 +79,7 @@ func (a *app) readVotes(name string, cfg config.Config) (*voteFile, error) {
 func (f *voteFile) ballot(_ context.Context, request string) (votes []vote, aside []string, err error) {
 	for _, v := range f.Votes {
 		if strings.HasPrefix(request, v.request) {
-			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: rolesOf(f.approvers, v.by), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.by, Detail: "a file of votes"}}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
+			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: approval.Roles(f.approvers, v.by), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.by, Detail: "a file of votes"}}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
 		}
 	}
 	return votes, nil, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify"
@@ -36,7 +37,7 @@ type holding struct {
 	hub   *pullRequest
 	actor *approval.Person
 	// found are the findings that are fixed.
-	found map[inventory.Ref]stored
+	found map[inventory.Ref]daemon.Kept
 	// asked are requests without which nothing goes on, beside those that wait while
 	// grace runs.
 	asked, beside []string
@@ -53,7 +54,7 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 	declared := h.cfg.Approvals.Accepts(approval.SelfDeclared)
 	who, err := h.app.declared(h.cfg)
 	if !declared {
-		if who, err = h.app.signedIn(ctx, h.cfg, "curfew fix"); err != nil {
+		if who, err = h.app.rt.SignedIn(ctx, h.cfg, "curfew fix"); err != nil {
 			return who, fmt.Errorf("it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]", err)
 		}
 		who.Proof.Signed = ""
@@ -68,7 +69,7 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 		}
 		who = h.hub.author()
 	}
-	h.who, h.desk.Check = &who, h.app.checked(h.cfg, declared, h.actor)
+	h.who, h.desk.Check = &who, h.app.rt.Checked(h.cfg, declared, h.actor)
 	return who, nil
 }
 
@@ -166,7 +167,7 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 	if err != nil {
 		return approval.Request{}, fmt.Errorf("write the plan: %w", err)
 	}
-	r, err := h.desk.Ask(ctx, approval.Request{Kind: fixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
+	r, err := h.desk.Ask(ctx, approval.Request{Kind: daemon.FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
 		Plan: string(plan), Amount: amount, AskedBy: who.Name, AskedProof: who.Proof}, now)
 	if err == nil {
 		h.of[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
@@ -188,9 +189,9 @@ func (h *holding) plan(it action.Item, p action.Proposal, hourly money.Amount) a
 		c.Calls = append(c.Calls, approval.Call{Name: s.Name, Document: action.Redact(s.Params), Before: action.Redact(s.Undo)})
 	}
 	plan := approval.Plan{Schema: approval.PlanSchema, Because: action.Redact(p.Because), Costs: []approval.Cost{{What: "costs now", Amount: &hourly, Unit: "an hour"}}}
-	plan.Undo, plan.Loses = know(p.Resource, it.Do)
+	plan.Undo, plan.Loses = daemon.Know(p.Resource, it.Do)
 	if f, ok := h.found[it.Ref]; ok {
-		c.Commands = byHand(f.Finding)
+		c.Commands = daemon.ByHand(f.Finding)
 		saves := approval.Cost{What: "saves", Unit: "a month"}
 		if v, known := f.MonthlySavingsUSD.Get(); known {
 			saves.Amount = &v
@@ -220,7 +221,7 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 	}
 	recipients := cfg.Approvals.Notify
 	if len(recipients) == 0 {
-		for _, name := range approversOf(cfg.Approvers, r.Roles, r.AskedBy) {
+		for _, name := range approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy) {
 			if router.Check(name) == nil && name != notify.Owner && name != notify.Team {
 				recipients = append(recipients, name)
 			}
@@ -236,7 +237,7 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 // approvalMessage asks somebody to approve a request.
 func approvalMessage(r approval.Request) action.Message {
 	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())}
-	if r.Kind != fixKind {
+	if r.Kind != daemon.FixKind {
 		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())
 	}
 	m.Plan = append(planLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339), "asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -60,10 +61,10 @@ func (a *app) start(s config.Start, force bool, in io.Reader) error {
 		}
 	}
 	if err := os.MkdirAll(a.path("policies"), 0o755); err != nil { //nolint:gosec // others may read policies
-		return fmt.Errorf("write the policies: %w", unwrapPath(err))
+		return fmt.Errorf("write the policies: %w", daemon.Cause(err))
 	}
 	for _, name := range names {
-		err := replaceFile(a.path(name), func(w io.Writer) error { _, err := io.WriteString(w, files[name]); return err })
+		err := daemon.ReplaceFile(a.path(name), func(w io.Writer) error { _, err := io.WriteString(w, files[name]); return err })
 		if err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}

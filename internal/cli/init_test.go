@@ -138,6 +138,9 @@ func TestConsentOnTheSandbox(t *testing.T) {
 	if got := l.state(sandbox.Unsaved); got != "running" {
 		t.Fatalf("unsaved is %s before the consent", got)
 	}
+	l.jump(5 * time.Hour) // whoever's clock is wrong decides nothing
+	l.curfew(ExitError, "consent", l.account.Ref(sandbox.Unsaved).String(), "--reason", "scratch data")
+	l.jump(-5 * time.Hour)
 	out := l.curfew(ExitDone, "consent", l.account.Ref(sandbox.Unsaved).String(), "--reason", "scratch data")
 	if !strings.Contains(out, "GB") || !strings.Contains(out, "vol-") {
 		t.Errorf("it does not say what is lost: %s", out)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,9 +12,9 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newKeep() *cobra.Command {
@@ -72,13 +71,13 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	if err != nil {
 		return usageError("--for: %w", err)
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
-	ref, err := a.resolve(cfg, name)
-	if missing := (*failure)(nil); errors.As(err, &missing) && missing.code == "not_found" {
-		found, failed := a.find(ctx, cfg, f, name)
+	ref, err := a.rt.Resolve(cfg, name)
+	if missing := (*daemon.Error)(nil); errors.As(err, &missing) && missing.Code == "not_found" {
+		found, failed := a.rt.Find(ctx, cfg, f.source(), name)
 		if !errors.Is(failed, inventory.ErrNotFound) {
 			ref, err = found, failed
 		}
@@ -92,17 +91,17 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	}
 	defer s.Close()
 	k := action.Keep{Ref: ref, Until: end, Reason: action.Redact(reason), By: who, At: now}
-	seen, err := hasSeen(ctx, s, ref, now)
+	seen, err := daemon.HasSeen(ctx, s, ref, now)
 	if err != nil {
 		return err
 	}
-	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: a.clock, KeepMax: cfg.Enforce.KeepMax}
+	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: a.rt.Clock, KeepMax: cfg.Enforce.KeepMax}
 	if err := l.Keep(ctx, k); err != nil {
 		return &failure{exit: ExitDenied, code: "not_kept", err: err, hint: "enforce.keep_max in curfew.yaml sets the longest keep; it can be renewed"}
 	}
 	tagged := !seen && ref.Cloud == "aws"
 	if tagged {
-		if err := a.keepTag(ctx, cfg, f, ref, end); err != nil {
+		if err := a.rt.KeepTag(ctx, cfg, f.source(), ref, end); err != nil {
 			return err
 		}
 	}
@@ -162,35 +161,6 @@ func (a *app) keeps(ctx context.Context, output string) error {
 	return nil
 }
 
-// resolve finds the resource that a person means: a whole identity, or an id or name
-// that exactly one resource of the kept scans has. An identity needs no scan.
-func (a *app) resolve(cfg config.Config, name string) (inventory.Ref, error) {
-	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && (parts[0] == "aws" || parts[0] == "sim") {
-		if !inventory.Kind(parts[3]).Valid() || parts[1] == "" || parts[4] == "" {
-			return inventory.Ref{}, usageError("%q is not the identity of a resource: %s/ACCOUNT/REGION/KIND/ID with a kind such as instance or volume", name, parts[0])
-		}
-		return inventory.Ref{Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4]}, nil
-	}
-	all, err := keptResources(cfg.DataDir)
-	if err != nil {
-		return inventory.Ref{}, err
-	}
-	var match []inventory.Ref
-	for _, r := range all {
-		if (r.ID == name || r.Name == name) && !slices.Contains(match, r.Ref) {
-			match = append(match, r.Ref)
-		}
-	}
-	switch len(match) {
-	case 1:
-		return match[0], nil
-	case 0:
-		return inventory.Ref{}, &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource that curfew has seen has the id or name %q", name),
-			hint: "give the whole identity: aws/123456789012/us-east-1/instance/i-0abc"}
-	}
-	return inventory.Ref{}, usageError("%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0])
-}
-
 func (a *app) newFreeze() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
@@ -233,7 +203,7 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	if strings.TrimSpace(reason) == "" {
 		return usageError("give --reason, so that others know why")
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
@@ -241,13 +211,13 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	defer stop()
 	s, err := a.open(opening, cfg)
 	if err != nil {
-		if f := (*failure)(nil); on && errors.As(err, &f) {
-			f.hint = action.FreezeByHand
+		if f := (*daemon.Error)(nil); on && errors.As(err, &f) {
+			f.Hint = action.FreezeByHand
 		}
 		return err
 	}
 	defer s.Close()
-	l := action.Ladder{Store: s.Actions(), Actor: who, Clock: a.clock}
+	l := action.Ladder{Store: s.Actions(), Actor: who, Clock: a.rt.Clock}
 	if on {
 		if err := l.Freeze(ctx, reason); err != nil {
 			return err
@@ -379,34 +349,4 @@ func entryLine(e action.Entry) string {
 		words = append(words, "("+e.Because+")")
 	}
 	return strings.Join(words, "  ")
-}
-
-// seen is a resource of a kept scan.
-type seen struct {
-	inventory.Ref
-	Name string
-}
-
-// keptResources lists what the kept scans' findings and inventories name.
-func keptResources(dataDir string) ([]seen, error) {
-	var out []seen
-	docs, err := keptScans(dataDir)
-	var f *failure
-	if errors.As(err, &f) && f.code == "no_scan" {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range docs {
-		for _, found := range d.Findings {
-			out = append(out, seen{refOf(found.Resource), found.Resource.Name})
-		}
-	}
-	return out, nil
-}
-
-// refOf is the identity of a resource in a document.
-func refOf(r view.Resource) inventory.Ref {
-	return inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: inventory.Kind(r.Kind), ID: r.ID}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -72,7 +73,7 @@ func (a *app) yamlFiles(names []string) ([]namedFile, error) {
 		path := a.path(name)
 		st, err := os.Stat(path)
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
 		}
 		if !st.IsDir() {
 			out = append(out, namedFile{name, path})
@@ -351,7 +352,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 	pass, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
 	var match []*policy.Facts
 	for _, facts := range pass.Facts {

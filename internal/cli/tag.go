@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -94,7 +94,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		return is
 	}}
 	if f.enforce {
-		cloud, ok := setting.Lister.(*aws.Cloud)
+		cloud, ok := setting.Lister.(*daemon.AWS)
 		if !ok {
 			return usageError("--cloud %s: nothing is carried out there", f.cloud)
 		}
@@ -106,7 +106,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		if _, err := a.inTime(ctx, s); err != nil {
 			return err
 		}
-		if setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), true); err != nil {
+		if setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), true); err != nil {
 			return err
 		}
 	}
@@ -115,14 +115,14 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	out, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if out == nil {
-		return stateFailure(scanFailure(err))
+		return daemon.StateError(daemon.CloudError(err))
 	}
 	broken := err // what was done before it is shown all the same
 	if err := a.printTags(out, names, f); err != nil {
 		return err
 	}
 	if broken != nil {
-		return stateFailure(scanFailure(&cutOff{broken, out.Lines()}))
+		return daemon.StateError(daemon.CloudError(&cutOff{broken, out.Lines()}))
 	}
 	for _, n := range names {
 		if !named[n] {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	priceaws "github.com/curfew-dev/curfew/internal/price/aws"
@@ -40,6 +42,9 @@ func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (b
 		p.Setting.LookBack = lookBack(cfg, set)
 	}
 	p.MaxRoundGap = cfg.Enforce.MaxRoundGap
+	if p.Budgets, err = budget.NewSet(cfg.Budgets, nil); err != nil {
+		return p, fmt.Errorf("budgets: %w", err)
+	}
 	return p, nil
 }
 
@@ -119,7 +124,7 @@ func writeOperations(path string, operations []backtest.Operation) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep what is released of the trace: %w", err)
 	}
-	return replaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(operations) })
+	return daemon.ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(operations) })
 }
 
 // ladderOf is the ladder of a trace: no person is warned, and only the trace changes.

@@ -9,45 +9,26 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // reach makes the flags those of the scan that found something: its profile, and the
 // roles of the findings' accounts. Flags that are given count first.
-func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []stored) error {
+func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []daemon.Kept) error {
 	var refs []inventory.Ref
 	for _, s := range chosen {
-		refs = append(refs, refOf(s.Resource))
+		refs = append(refs, daemon.RefOf(s.Resource))
 	}
-	docs, err := keptScans(cfg.DataDir)
+	docs, err := daemon.KeptScans(cfg.DataDir)
 	if err != nil {
 		return err
 	}
-	reachAgain(cfg, f, docs, refs)
+	f.reach(cfg, docs, refs)
 	return nil
-}
-
-// reachAgain adds to the flags what kept scans know of how these resources are reached.
-func reachAgain(cfg config.Config, f *sourceFlags, docs []view.Scan, refs []inventory.Ref) {
-	for _, d := range docs {
-		for _, ref := range refs {
-			if d.Cloud != ref.Cloud || !slices.Contains(d.Accounts, ref.Account) {
-				continue
-			}
-			f.profile = cmp.Or(f.profile, d.Profile)
-			if len(f.assumeRoles) == 0 {
-				f.assumeRoles = slices.Clone(cfg.AWS.AssumeRoles)
-			}
-			if role := d.Roles[ref.Account]; role != "" && !slices.Contains(f.assumeRoles, role) {
-				f.assumeRoles = append(f.assumeRoles, role)
-			}
-		}
-	}
 }
 
 // missing says of every request whose finding does not hold any more why that is. One that
@@ -137,24 +118,24 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 			f.regions = append(f.regions, it.Ref.Region)
 		}
 	}
-	docs, err := keptScans(cfg.DataDir)
-	if unkept := (*failure)(nil); err != nil && (!errors.As(err, &unkept) || unkept.code != "no_scan") {
+	docs, err := daemon.KeptScans(cfg.DataDir)
+	if unkept := (*daemon.Error)(nil); err != nil && (!errors.As(err, &unkept) || unkept.Code != "no_scan") {
 		return err
 	}
-	reachAgain(cfg, &f.sourceFlags, docs, refs)
-	observer, err := a.lister(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
+	f.reach(cfg, docs, refs)
+	observer, err := a.rt.Lister(ctx, f.source(), cfg, book, a.Now().UTC())
 	if err != nil {
 		return err
 	}
-	cloud, ok := observer.(*aws.Cloud)
+	cloud, ok := observer.(*daemon.AWS)
 	if !ok {
 		return usageError("--cloud %s: only what was done to a real account is undone", f.cloud)
 	}
-	ladders, err := a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	ladders, err := a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
 	if err != nil {
 		return err
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
@@ -163,7 +144,7 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 	for _, it := range items {
 		line, err := ladders(it.Account).Undo(ctx, it.ID, who)
 		if line.Item == "" {
-			return stateFailure(err)
+			return daemon.StateError(err)
 		}
 		lines = append(lines, undoView{lineOf(line), stepsOf(it)})
 		switch {
@@ -181,9 +162,9 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 
 // undoFailure says what to do where the provider could not be asked.
 func undoFailure(err error) error {
-	f := scanFailure(err).(*failure) //nolint:errorlint // it always is one
+	f := daemon.CloudError(err).(*daemon.Error) //nolint:errorlint // it always is one
 	if errors.Is(err, inventory.ErrUnauthenticated) {
-		f.hint = "give the --assume-role and --profile that reach its account"
+		f.Hint = "give the --assume-role and --profile that reach its account"
 	}
 	return f
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -195,7 +196,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 	}
 	size := book.Size
 	if len(cfg.Machines) > 0 {
-		fleet, err := newFleet(cfg, book)
+		fleet, err := daemon.NewFleet(cfg, book)
 		if err != nil {
 			return c, err
 		}

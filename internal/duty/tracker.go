@@ -100,10 +100,11 @@ func (k *Tracker) horizon(now int64) int64 { return k.blockOf(now-k.lookBack) * 
 func (k *Tracker) Expect(m Machine) { k.memory = m.GPUMemory }
 
 // Open returns a sink for the points of one source. Its Add returns false for a point
-// that is older than the newest of its meter, and for one that contradicts it: it is
-// late, and only a tracker that takes all samples again in order can know better. What
-// is no measurement, what no verdict asks about and a point that is repeated are passed
-// over.
+// that is older than the newest of its meter, and for one of another source at that time:
+// it is late, and only a tracker that takes all samples again in order can know better.
+// The newest point is corrected by another one of its time, because a source that fills
+// its steps bit by bit is read while it fills the newest. What is no measurement, what no
+// verdict asks about and a point that is repeated are passed over.
 func (k *Tracker) Open(o usage.Opened) usage.Sink { return &sink{k, k.source(o)} }
 
 type sink struct {
@@ -161,13 +162,20 @@ func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point
 	switch end := m.end(); {
 	case at < end:
 		return false
-	case at == end:
-		if p.Mean != m.mean || p.Max != m.max {
-			return false
-		}
+	case at == end && p.Mean == m.mean && p.Max == m.max:
 		if m.opened == o {
 			m.count += count - 1
 		}
+		return true
+	case at == end && m.opened != o:
+		return false
+	case at == end: // it was still being filled when it was read
+		if m.count > 1 {
+			m.count--
+			m.fold(k)
+			m.start, k.settled = at, max(k.settled, at)
+		}
+		m.count, m.mean, m.max = count, p.Mean, p.Max
 		return true
 	case m.opened != o:
 		*m = newMeter(s, o, at, count, p)

@@ -333,3 +333,35 @@ func TestHorizon(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNewestPointIsCorrected hands samples over that were first read before they were
+// whole: the verdict is that of the whole ones alone.
+func TestTheNewestPointIsCorrected(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFleet(t, rapid.Bool().Draw(t, "smooth"))
+		early, whole := NewTracker(f.t, f.a, f.lookBack), NewTracker(f.t, f.a, f.lookBack)
+		var all []handing
+		for _, h := range f.handings {
+			all = append(all, h.samples()...)
+		}
+		slices.SortStableFunc(all, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
+		for i, h := range all {
+			h.run = false
+			if rapid.IntRange(0, 2).Draw(t, "early") == 0 {
+				part := h
+				part.p.Mean *= rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "part")
+				part.p.Max = part.p.Mean
+				hand(t, early, part)
+			}
+			hand(t, early, h)
+			hand(t, whole, h)
+			if i+1 < len(all) && !all[i+1].p.Time.After(h.p.Time) {
+				continue
+			}
+			at := h.p.Time.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "later")) * time.Second)
+			if diff := cmp.Diff(whole.At(at, f.machine), early.At(at, f.machine)); diff != "" {
+				t.Fatalf("at %s (-whole +corrected):\n%s", at, diff)
+			}
+		}
+	})
+}

@@ -33,7 +33,7 @@ func TestLateSamples(t *testing.T) {
 		{"the first", s, gpuAt(10, 50), true},
 		{"a later one", s, gpuAt(11, 50), true},
 		{"the same again", s, gpuAt(11, 50), true},
-		{"the same time with another value", s, gpuAt(11, 20), false},
+		{"the same time with another value", s, gpuAt(11, 20), true},
 		{"an older one", s, gpuAt(10.5, 50), false},
 		{"an older one of another source", other, gpuAt(9, 50), false},
 		{"no measurement", s, gpuAt(5, -1), true},

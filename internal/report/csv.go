@@ -58,7 +58,7 @@ var columns = []column{
 // CSV writes one row for each finding under a header. An amount that is not known
 // is an empty cell.
 func CSV(w io.Writer, scan view.Scan, o Options) error {
-	d := newAudit(scan)
+	d := newAudit(scan, o)
 	out := csv.NewWriter(w)
 	row := make([]string, len(columns))
 	for i, c := range columns {

@@ -4,6 +4,8 @@
 package report
 
 import (
+	"time"
+
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -16,6 +18,14 @@ type Options struct {
 	Color bool
 	// All shows every finding, not only the largest.
 	All bool
+	// Again is the command that shows this audit in another form; empty: scan, with the
+	// account of the document.
+	Again string
+	// Globals are flags of every command that the user gave, with a leading space: they
+	// follow suggested commands.
+	Globals string
+	// Age is how old a kept audit is; 0 for one that was just made.
+	Age time.Duration
 	// Top is how many of the largest findings are shown: 10 when zero.
 	Top int
 }
@@ -35,9 +45,12 @@ func (o Options) top() int {
 }
 
 // audit is the document of an audit with what drawing it needs.
-type audit struct{ *view.Scan }
+type audit struct {
+	*view.Scan
+	o Options
+}
 
-func newAudit(d view.Scan) *audit { return &audit{&d} }
+func newAudit(d view.Scan, o Options) *audit { return &audit{&d, o} }
 
 // dollars prints an amount for people.
 func dollars(a money.Amount) string { return view.USD(a).String() }

@@ -94,7 +94,7 @@ const (
 // HTML writes one self-contained page: it refers to no other host and runs no
 // script.
 func HTML(w io.Writer, scan view.Scan, o Options) error {
-	d := newAudit(scan)
+	d := newAudit(scan, o)
 	v := pageView{
 		audit: d, Frame: pageFrame{Title: "curfew scan: " + headline(d), Verb: "scan", Scope: strings.Join(d.scope(), " · ")},
 		Headline: sentence(headline(d)), Took: d.took(), Terms: d.terms(), Measure: d.unmeasured(), Next: d.firstFix(o.top()),

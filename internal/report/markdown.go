@@ -16,7 +16,7 @@ import (
 // largest findings (with Options.All every one) and what the figures do not cover.
 // Names from outside are in code spans or escaped, so that they are only ever text.
 func Markdown(w io.Writer, scan view.Scan, o Options) error {
-	d := newAudit(scan)
+	d := newAudit(scan, o)
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	p("## curfew scan: %s\n\n", mdText(headline(d)))

@@ -328,7 +328,7 @@ func TestHeadline(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := newAudit(view.NewScan(tt.audit, view.ScanOptions{}))
+			d := newAudit(view.NewScan(tt.audit, view.ScanOptions{}), Options{})
 			if got := headline(d); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

@@ -96,7 +96,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 			label = max(label, wide(plain.Line(f.Label)))
 		}
 		for _, f := range s.Figures {
-			prose("  "+pad(plain.Line(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
+			prose("  "+pad(plain.Line(f.Label), label)+"   ", figureText(f))
 		}
 	}
 	list := func(name string, lines []string) {
@@ -134,6 +134,14 @@ func commands(b *strings.Builder, name string, list []string) {
 
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-wide(s)))
+}
+
+// figureText is a figure with its note.
+func figureText(f Figure) string {
+	if f.Note == "" {
+		return f.Value
+	}
+	return f.Value + " (" + f.Note + ")"
 }
 
 // mdCommands writes commands as a block of code.

@@ -19,7 +19,7 @@ import (
 // steps with their dollars, the largest findings, what was not seen, and what to do
 // next. No line is longer than the width.
 func Table(w io.Writer, scan view.Scan, o Options) error {
-	d := newAudit(scan)
+	d := newAudit(scan, o)
 	s := screen{doc: d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
 	s.header()
 	s.money()
@@ -450,7 +450,7 @@ func (d *audit) unmeasured() *unmeasured {
 func (d *audit) firstFix(n int) []string {
 	for _, f := range d.Largest(n) {
 		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && strings.HasPrefix(c, "curfew ") {
-			return []string{c}
+			return []string{c + d.o.Globals}
 		}
 	}
 	return nil

@@ -213,11 +213,18 @@ func (d *audit) scope() []string {
 	default:
 		out = append(out, plain.Count(len(d.Regions), "region"))
 	}
-	return append(out, plain.Count(d.Resources.Count, "resource"))
+	out = append(out, plain.Count(d.Resources.Count, "resource"))
+	if d.o.Age > 0 {
+		out = append(out, "as read "+plain.Duration(d.o.Age)+" ago")
+	}
+	return out
 }
 
 // again is the command that makes this audit with other flags.
 func (d *audit) again() string {
+	if d.o.Again != "" {
+		return d.o.Again
+	}
 	if d.Cloud == "sim" {
 		return "curfew scan --demo"
 	}

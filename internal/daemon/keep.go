@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -20,9 +19,9 @@ import (
 // seenFor is how far back the ledger is asked whether a state has seen a resource.
 const seenFor = 30 * 24 * time.Hour
 
-// hasSeen says whether a state has ever seen a resource, so that whoever acts by it reads
+// HasSeen says whether a state has ever seen a resource, so that whoever acts by it reads
 // its keeps: it has been on the ladder, or was observed.
-func hasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Time) (bool, error) {
+func HasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Time) (bool, error) {
 	account := ref.Cloud + "/" + ref.Account
 	items, err := s.Actions().Items(ctx, account, action.ItemQuery{Refs: []inventory.Ref{ref}})
 	if err != nil || len(items) > 0 {
@@ -44,17 +43,17 @@ func hasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Ti
 	return len(all) > 0 && len(all[0].Observations) > 0, nil
 }
 
-// keepTag keeps a resource by its tag, which every process reads, whatever its state. Where
+// KeepTag keeps a resource by its tag, which every process reads, whatever its state. Where
 // that cannot be done the error says by which command the person can.
-func (a *app) keepTag(ctx context.Context, cfg config.Config, f sourceFlags, ref inventory.Ref, end time.Time) error {
+func (rt *Runtime) KeepTag(ctx context.Context, cfg config.Config, f Source, ref inventory.Ref, end time.Time) error {
 	r := &inventory.Resource{ID: ref.ID, Kind: ref.Kind, Cloud: ref.Cloud, Account: ref.Account, Region: ref.Region}
 	err := func() error {
-		f.cloud, f.regions = ref.Cloud, []string{ref.Region}
-		cloud, err := a.cloud(ctx, cfg, f)
+		f.Cloud, f.Regions = ref.Cloud, []string{ref.Region}
+		cloud, err := rt.Cloud(ctx, cfg, f)
 		if err != nil {
 			return err
 		}
-		seen, err := cloud.List(ctx, round.Query{Now: a.Now().UTC(), Only: map[inventory.Ref]bool{ref: true}})
+		seen, err := cloud.List(ctx, round.Query{Now: rt.Now().UTC(), Only: map[inventory.Ref]bool{ref: true}})
 		if err != nil {
 			return err
 		}
@@ -73,11 +72,11 @@ func (a *app) keepTag(ctx context.Context, cfg config.Config, f sourceFlags, ref
 		return nil
 	}
 	hint := "ask whoever may tag it for the tag " + inventory.TagKeepUntil + "=" + end.Format(time.RFC3339)
-	if cmd := aws.KeepByHand(r, end); cmd != "" {
+	if cmd := keepByHand(r, end); cmd != "" {
 		hint = "whoever may tag it runs: " + cmd
 	}
-	return &failure{exit: ExitError, code: "not_kept", hint: hint,
-		err: fmt.Errorf("keep %s: this state has never seen it, so whoever acts on it does not read this keep, and its tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
+	return &Error{Code: "not_kept", Hint: hint,
+		Err: fmt.Errorf("keep %s: this state has never seen it, so whoever acts on it does not read this keep, and its tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
 }
 
 // writeTag writes the tag that keeps a resource and looks that it is there.
@@ -107,19 +106,19 @@ func writeTag(ctx context.Context, hands action.Cloud, r *inventory.Resource, en
 	return nil
 }
 
-// cloud returns the account of a cloud that can be acted on.
-func (a *app) cloud(ctx context.Context, cfg config.Config, f sourceFlags) (*aws.Cloud, error) {
-	book, err := a.prices(cfg)
+// Cloud returns the account of a cloud that can be acted on.
+func (rt *Runtime) Cloud(ctx context.Context, cfg config.Config, f Source) (*AWS, error) {
+	book, err := rt.PriceBook(cfg)
 	if err != nil {
 		return nil, err
 	}
-	lister, err := a.lister(ctx, f, cfg, book, a.Now().UTC())
+	lister, err := rt.Lister(ctx, f, cfg, book, rt.Now().UTC())
 	if err != nil {
 		return nil, err
 	}
-	cloud, ok := lister.(*aws.Cloud)
+	cloud, ok := lister.(*AWS)
 	if !ok {
-		return nil, usageError("--cloud %s: nothing is tagged there", f.cloud)
+		return nil, invalid("--cloud %s: nothing is tagged there", f.Cloud)
 	}
 	return cloud, nil
 }
@@ -130,20 +129,20 @@ var ec2ID = regexp.MustCompile(`^(i|vol|snap|ami|nat|eipalloc)-[0-9a-f]{8,17}$`)
 var ec2Kinds = map[string]inventory.Kind{"i": inventory.KindInstance, "vol": inventory.KindVolume, "snap": inventory.KindSnapshot,
 	"ami": inventory.KindImage, "nat": inventory.KindNATGateway, "eipalloc": inventory.KindAddress}
 
-// find looks for an id in the account where no scan has it.
-func (a *app) find(ctx context.Context, cfg config.Config, f sourceFlags, id string) (inventory.Ref, error) {
+// Find looks for an id in the account where no scan has it.
+func (rt *Runtime) Find(ctx context.Context, cfg config.Config, f Source, id string) (inventory.Ref, error) {
 	parts := ec2ID.FindStringSubmatch(id)
 	if parts == nil {
 		return inventory.Ref{}, inventory.ErrNotFound
 	}
-	f.cloud = "aws"
-	cloud, err := a.cloud(ctx, cfg, f)
+	f.Cloud = "aws"
+	cloud, err := rt.Cloud(ctx, cfg, f)
 	if err != nil {
 		return inventory.Ref{}, err
 	}
-	seen, err := cloud.List(ctx, round.Query{Now: a.Now().UTC(), Kinds: map[inventory.Kind]bool{ec2Kinds[parts[1]]: true}})
+	seen, err := cloud.List(ctx, round.Query{Now: rt.Now().UTC(), Kinds: map[inventory.Kind]bool{ec2Kinds[parts[1]]: true}})
 	if err != nil {
-		return inventory.Ref{}, scanFailure(err)
+		return inventory.Ref{}, CloudError(err)
 	}
 	for _, r := range seen.Resources {
 		if r.ID == id {
