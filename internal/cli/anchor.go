@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 const (
@@ -129,7 +130,7 @@ func (a *app) verifyAudit(ctx context.Context, cfg config.Config, s *store.Store
 		return verifyFailure(err)
 	}
 	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.audit-verified/v1", "entries": end.Entry, "hash": end.Hash, "anchor": anchor})
+		return a.printJSON(view.Verified{Schema: view.VerifiedSchema, Entries: end.Entry, Hash: end.Hash, Anchor: anchor})
 	}
 	plain.Fprintf(a.Stdout, "%s, unchanged\n", plain.Count(end.Entry, "entry"))
 	if anchor != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // scratchTag is what the owner of a machine writes on it to consent.
@@ -48,15 +49,6 @@ machine and an entry in the audit log. Remove the tag to take it back.`,
 	c.Flags().StringVar(&f.profile, "profile", "", "AWS profile")
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
-}
-
-// consentView is a consent in a document.
-type consentView struct {
-	Schema   string   `json:"schema"`
-	Resource string   `json:"resource"`
-	Loses    []string `json:"loses"`
-	Reason   string   `json:"reason"`
-	By       string   `json:"by"`
 }
 
 func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output string) error {
@@ -121,7 +113,7 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 		return &failure{exit: ExitError, code: "not_tagged", err: fmt.Errorf("consent %s: %w", ref, err), hint: byHand}
 	}
 	if output == "json" {
-		return a.printJSON(consentView{Schema: "curfew.consent/v1", Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who})
+		return a.printJSON(view.Consent{Schema: view.ConsentSchema, Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who})
 	}
 	_, err = plain.Fprintf(a.Stdout, "Policies may end %s. Lost then: %s\n", ref, first(strings.Join(lost, "; "), "nothing that is known"))
 	return err

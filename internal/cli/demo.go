@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -148,14 +149,14 @@ func (a *app) printDemo(p *round.Result, now time.Time, told int, seen map[strin
 		}
 	}
 	var sum []string
-	for _, r := range results {
-		if n := counts[action.Result(r)]; n > 0 {
+	for _, r := range report.Results {
+		if n := counts[r]; n > 0 {
 			sum = append(sum, fmt.Sprintf("%d %s", n, r))
 		}
 	}
 	plain.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plain.Count(told, "message was sent", "messages were sent"))
-	for _, r := range results {
-		lines := fresh[action.Result(r)]
+	for _, r := range report.Results {
+		lines := fresh[r]
 		for i, l := range lines {
 			if i == demoShown {
 				plain.Fprintf(a.Stdout, "    %-10s and %d more\n", r, len(lines)-i)
@@ -164,6 +165,10 @@ func (a *app) printDemo(p *round.Result, now time.Time, told int, seen map[strin
 			name := l.Resource.ID
 			if res := byRef[l.Resource]; res != nil {
 				name = strings.TrimSpace(res.Type + " " + first(res.Name, res.ID))
+			}
+			if a.Width > 0 && a.Width < 100 {
+				plain.Fprintf(a.Stdout, "    %-10s %-7s %s\n      %s\n", l.Result, l.Verb, ansi.Truncate(name, a.Width-24, "…"), a.wrapped(l.Why, 6))
+				continue
 			}
 			plain.Fprintf(a.Stdout, "    %-10s %-7s %-32s %s\n", l.Result, l.Verb, ansi.Truncate(name, 32, "…"), a.wrapped(l.Why, 55))
 		}

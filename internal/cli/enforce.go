@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,21 +8,20 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // enforceFlags are the flags of enforce.
@@ -128,11 +126,8 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
 		return err
 	}
-	if f.output == "json" {
-		err = a.printJSON(passDoc(pass, f))
-	} else {
-		err = a.printPass(pass, f)
-	}
+	doc := view.NewEnforce(pass, !f.enforce)
+	err = a.show(f.output, doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
 	switch {
 	case err != nil:
 		return err
@@ -149,6 +144,24 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 }
 
 func fused(c round.Count) bool { return c.Fuse != nil }
+
+// again is the command of the next pass.
+func (f enforceFlags) again() string {
+	words := []string{"curfew enforce --once"}
+	for _, p := range f.policies {
+		words = append(words, "--policy", plain.Shell(p))
+	}
+	if len(f.regions) > 0 {
+		words = append(words, "--regions", plain.Shell(strings.Join(f.regions, ",")))
+	}
+	if f.window != "" {
+		words = append(words, "--window", plain.Shell(f.window))
+	}
+	if f.enforce {
+		words = append(words, "--enforce")
+	}
+	return strings.Join(words, " ") + reaching(f.sourceFlags)
+}
 
 // policies reads the policy files of flags, or of the configuration.
 func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
@@ -284,116 +297,6 @@ func horizon(set *policy.Set) time.Duration {
 		longest = max(longest, p.Horizon())
 	}
 	return longest + longest/5
-}
-
-// results orders the lines of a pass: what needs a look first.
-var results = []string{"failed", "refused", "fuse", "over-cap", "deferred", "frozen", "acted", "confirmed", "would-act", "warned", "would-warn", "waiting", "observed", "withdrawn"}
-
-func (a *app) printPass(p *round.Result, f enforceFlags) error {
-	mode := "dry run, nothing is sent and nothing changes"
-	if f.enforce {
-		mode = "enforcing; " + a.binding()
-	}
-	plain.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plain.Count(len(p.Resources), "resource"), mode)
-	if z := p.Frozen(); z != nil {
-		plain.Fprintf(a.Stdout, "  frozen by %s since %s: %s\n", z.By, plain.When(z.At, a.Now()), z.Reason)
-	}
-	lines := p.Lines()
-	slices.SortStableFunc(lines, func(x, y action.Line) int {
-		return cmp.Compare(slices.Index(results, string(x.Result)), slices.Index(results, string(y.Result)))
-	})
-	byRef := map[inventory.Ref]*inventory.Resource{}
-	for _, r := range p.Resources {
-		byRef[r.Ref()] = r
-	}
-	plain.Fprintln(a.Stdout)
-	if len(lines) == 0 {
-		plain.Fprintln(a.Stdout, "  no policy applies to anything now")
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, l := range lines {
-		name, owner := l.Resource.ID, ""
-		if r := byRef[l.Resource]; r != nil {
-			name = strings.TrimSpace(r.Type + " " + first(r.Name, r.ID))
-			owner = strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
-		}
-		due := ""
-		if !l.DueAt.IsZero() {
-			due = "at " + plain.When(l.DueAt, a.Now())
-		}
-		plain.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Result, l.Verb, name, owner, l.Source, due, oneLine(l.Why))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := a.printCounts(p.Counts); err != nil {
-		return err
-	}
-	for _, b := range p.BlindSpots {
-		plain.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
-	}
-	plain.Fprintln(a.Stdout)
-	if next := p.NextAt(); !next.IsZero() {
-		plain.Fprintf(a.Stdout, "  next: run again at %s\n", plain.When(next, a.Now()))
-	}
-	return nil
-}
-
-// passView is a pass in a document.
-type passView struct {
-	Schema     string                `json:"schema"`
-	DryRun     bool                  `json:"dry_run"`
-	Accounts   []string              `json:"accounts"`
-	Resources  int                   `json:"resources"`
-	Frozen     *frozenView           `json:"frozen,omitempty"`
-	Policies   []countView           `json:"policies"`
-	Lines      []lineView            `json:"lines"`
-	NextAt     *time.Time            `json:"next_at"`
-	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
-}
-
-type frozenView struct {
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-}
-
-type lineView struct {
-	Item     string     `json:"item,omitempty"`
-	Resource string     `json:"resource"`
-	Policy   string     `json:"policy"`
-	Verb     string     `json:"verb"`
-	Result   string     `json:"result"`
-	Why      string     `json:"why"`
-	Rule     string     `json:"rule,omitempty"`
-	Cap      string     `json:"cap,omitempty"`
-	DueAt    *time.Time `json:"due_at"`
-}
-
-func passDoc(p *round.Result, f enforceFlags) passView {
-	v := passView{Schema: "curfew.enforce/v1", DryRun: !f.enforce, Accounts: p.Accounts, Resources: len(p.Resources),
-		Policies: countsOf(p.Counts), Lines: []lineView{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
-	if z := p.Frozen(); z != nil {
-		v.Frozen = &frozenView{By: z.By, Reason: z.Reason, At: z.At.UTC()}
-	}
-	for _, l := range p.Lines() {
-		v.Lines = append(v.Lines, lineOf(l))
-	}
-	return v
-}
-
-// lineOf is a line in a document.
-func lineOf(l action.Line) lineView {
-	return lineView{Item: l.Item, Resource: l.Resource.String(), Policy: l.Source, Verb: string(l.Verb),
-		Result: string(l.Result), Why: l.Why, Rule: l.Rule, Cap: l.Cap, DueAt: optionalTime(l.DueAt)}
-}
-
-func optionalTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
 }
 
 // binding says whom the state binds: freezes, caps and grace hold for those who share

@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newFix() *cobra.Command {
@@ -38,6 +34,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 		Example: `  curfew fix 9c6e
   curfew fix 9c6e --enforce
   curfew fix 9c6e --enforce --github            in a workflow: a review of the pull request approves
+  curfew fix 9c6e --enforce --demo              every step on the simulated account, in simulated time
   curfew fix --undo 4f1c2a
   curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {
@@ -67,7 +64,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	fl := c.Flags()
 	fl.BoolVar(&dryRun, "dry-run", true, "change nothing")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn, and act when the grace is over")
-	fl.StringVar(&f.grace, "grace", "15m", "how long nothing happens after the owner was warned")
+	fl.StringVar(&f.grace, "grace", defaultGrace, "how long nothing happens after the owner was warned")
 	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` shows; with --enforce take it back; repeatable")
 	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
@@ -90,81 +87,26 @@ func (a *app) fix(ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	docs := fixDocs(chosen, nil, nil, nil)
-	for i, s := range chosen {
-		docs[i].Refusals = foreseen(s.Finding, kept, cfg, f, a.Now().UTC())
+	docs := make([]view.Fix, 0, len(chosen))
+	for _, s := range chosen {
+		d := view.NewFix(s.Finding, s.Scanned, daemon.ByHand(s.Finding))
+		d.Refusals = foreseen(s.Finding, kept, cfg, f, a.Now().UTC())
+		docs = append(docs, d)
 	}
 	if f.output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": docs})
+		return a.printJSON(view.NewFixPreview(docs))
 	}
-	for i, s := range chosen {
+	for i, d := range docs {
 		if i > 0 {
 			plain.Fprintln(a.Stdout)
 		}
-		a.printFix(s, docs[i].Refusals)
+		flags := f.repeated()
+		if d.Finding.Resource.Cloud == sim.CloudName {
+			flags = " --demo" + flags
+		}
+		if err := a.draw(report.FixSheet(d, a.Now(), flags+a.globals())); err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-func (a *app) printFix(s daemon.Kept, refusals []refusalDoc) {
-	r := s.Resource
-	prose := func(label, text string) {
-		if text != "" {
-			plain.Fprintf(a.Stdout, "  %-10s %s\n", label, a.wrapped(text, 13))
-		}
-	}
-	line := func(label, text string) {
-		if text != "" {
-			plain.Fprintf(a.Stdout, "  %-10s %s\n", label, text)
-		}
-	}
-	name := r.ID
-	if r.Name != "" && r.Name != r.ID {
-		name = r.Name + " (" + r.ID + ")"
-	}
-	owner := strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
-	plain.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], plain.Duration(a.Now().Sub(s.Scanned)))
-	line("finding", s.Rule+", step "+fmt.Sprint(s.Step)+", confidence "+string(s.Confidence))
-	line("resource", strings.Join(slices.DeleteFunc([]string{r.Kind, r.Type, name, "account " + r.Account, r.Region}, func(w string) bool { return w == "" }), " "))
-	line("owner", cmp.Or(owner, "not known"))
-	prose("because", s.Because)
-	saves := s.MonthlySavingsUSD.String() + " a month"
-	if !s.MonthlySavingsUSD.Known() {
-		saves = "not known: " + s.SavingsUnknown
-		if s.SavingsUpperBoundUSD.Known() {
-			saves = "at most " + s.SavingsUpperBoundUSD.String() + " a month: " + s.SavingsUnknown
-		}
-	}
-	prose("saves", saves)
-	line("would do", s.Fix.Action+"   risk "+string(s.Fix.Risk)+", undo "+string(s.Fix.Undo))
-	for i, rule := range s.Fix.Change.Adds() {
-		prose([]string{"adds", ""}[min(i, 1)], rule)
-	}
-	for i, id := range s.Fix.Change.Arguments.Members {
-		line([]string{"ends", ""}[min(i, 1)], id)
-	}
-	for i, k := range slices.Sorted(maps.Keys(s.Fix.Change.Arguments.Tags)) {
-		prose([]string{"writes", ""}[min(i, 1)], k+"="+s.Fix.Change.Arguments.Tags[k])
-	}
-	prose("know", s.Fix.Note)
-	if r.Lifetime != string(inventory.Ephemeral) {
-		line("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
-	}
-	if needsApproval(s.Finding) {
-		prose("approval", "needed: a second person approves exactly this plan. `curfew fix "+s.ID[:min(8, len(s.ID))]+" --enforce` asks at once, and the grace period runs meanwhile")
-	}
-	for _, r := range refusals {
-		if r.Rule != byHandRule {
-			prose("refused", r.Rule+": "+r.Why)
-		}
-	}
-	label := "by hand"
-	for _, cmd := range daemon.ByHand(s.Finding) {
-		if !plain.Safe(cmd) {
-			prose(label, "no command is shown: the resource's id or type holds control characters")
-			break
-		}
-		line(label, cmd)
-		label = ""
-	}
 }

@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newWhoami() *cobra.Command {
@@ -48,37 +48,15 @@ func (a *app) whoami(ctx context.Context, output string) error {
 	if failed != nil {
 		who = declared
 	}
-	opens := cfg.Approvals.Accepts(who.Proof.Kind)
-	if output == "json" {
-		doc := map[string]any{"schema": "curfew.whoami/v1", "name": who.Name, "declared": declared.Name, "proof": string(who.Proof.Kind), "verified": who.Proof.Verified(),
-			"subject": who.Proof.Subject, "verified_by": who.Proof.Detail, "in_people": who.Proof.Mapped, "roles": append([]string{}, who.Roles...), "opens_fixes": opens, "unverified_because": nil, "settings": by}
-		if failed != nil {
-			doc["unverified_because"] = failed.Error()
-		}
-		return a.printJSON(doc)
-	}
-	row := func(label, text string) { plain.Fprintf(a.Stdout, "%-10s %s\n", label, text) }
-	row("name", who.Name)
-	row("proof", who.Proof.String())
+	doc := view.Whoami{Schema: view.WhoamiSchema, Name: who.Name, Declared: declared.Name, Proof: string(who.Proof.Kind), Verified: who.Proof.Verified(),
+		Subject: who.Proof.Subject, VerifiedBy: who.Proof.Detail, InPeople: who.Proof.Mapped, Roles: append([]string{}, who.Roles...),
+		OpensFixes: cfg.Approvals.Accepts(who.Proof.Kind), Settings: by, ProofText: who.Proof.String(), From: "curfew.yaml", Advisory: by.Advisory}
 	if failed != nil {
-		row("", "AWS: "+failed.Error())
-	} else if declared.Name != who.Name {
-		row("declared", declared.Name+" (self-declared, not verified)")
+		why := failed.Error()
+		doc.UnverifiedBecause = &why
 	}
-	roles := strings.Join(who.Roles, ", ")
-	where := "curfew.yaml"
 	if !by.Advisory {
-		where = fmt.Sprintf("the shared settings (version %d)", by.Version)
+		doc.From = fmt.Sprintf("the shared settings (version %d)", by.Version)
 	}
-	row("roles", first(roles, "none: the approvers section of "+where+" does not name you"))
-	if roles != "" && !by.Advisory {
-		row("", "by "+where)
-	}
-	switch {
-	case opens && roles != "":
-		row("approves", "gate requests and fixes that others asked for")
-	case roles != "":
-		row("approves", "gate requests that others asked for; fixes need AWS credentials")
-	}
-	return nil
+	return a.show(output, doc, func() report.Sheet { return report.WhoamiSheet(doc) })
 }

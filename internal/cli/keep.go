@@ -15,6 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newKeep() *cobra.Command {
@@ -106,7 +108,7 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 		}
 	}
 	if output == "json" {
-		doc := keepDoc(k)
+		doc := view.NewKeep(k)
 		doc.Tagged = tagged
 		return a.printJSON(doc)
 	}
@@ -116,22 +118,6 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	}
 	plain.Fprintf(a.Stdout, "%s is kept until %s%s\n", ref, end.Format("2006-01-02 15:04 UTC"), by)
 	return nil
-}
-
-// keepView is a keep in a document.
-type keepView struct {
-	Schema   string    `json:"schema"`
-	Resource string    `json:"resource"`
-	Until    time.Time `json:"until"`
-	Reason   string    `json:"reason"`
-	By       string    `json:"by"`
-	At       time.Time `json:"at"`
-	// Tagged says that its tag keeps it, because this state has never seen it.
-	Tagged bool `json:"tagged,omitempty"`
-}
-
-func keepDoc(k action.Keep) keepView {
-	return keepView{Schema: "curfew.keep/v1", Resource: k.Ref.String(), Until: k.Until.UTC(), Reason: k.Reason, By: k.By, At: k.At.UTC()}
 }
 
 func (a *app) keeps(ctx context.Context, output string) error {
@@ -144,25 +130,12 @@ func (a *app) keeps(ctx context.Context, output string) error {
 	if err != nil {
 		return fmt.Errorf("list the keeps: %w", err)
 	}
-	if output == "json" {
-		docs := []keepView{}
-		for _, k := range all {
-			docs = append(docs, keepDoc(k))
-		}
-		return a.printJSON(map[string]any{"schema": "curfew.keeps/v1", "keeps": docs})
-	}
-	if len(all) == 0 {
-		plain.Fprintln(a.Stdout, "nothing is kept; tags curfew:keep-until count as well and are shown by `curfew scan`")
-		return nil
-	}
-	for _, k := range all {
-		plain.Fprintf(a.Stdout, "%s   until %s   by %s   %s\n", k.Ref, k.Until.UTC().Format("2006-01-02 15:04 UTC"), k.By, k.Reason)
-	}
-	return nil
+	doc := view.NewKeeps(all)
+	return a.show(output, doc, func() report.Sheet { return report.KeepsSheet(doc) })
 }
 
 func (a *app) newFreeze() *cobra.Command {
-	var reason string
+	var reason, output string
 	c := &cobra.Command{
 		Use:   "freeze --reason TEXT",
 		Short: "Stop all actions at once, until unfreeze",
@@ -172,22 +145,24 @@ nothing new is called. Scans, warnings' texts and previews go on.`,
 		Example: `  curfew freeze --reason "incident 42"
   curfew unfreeze --reason "over"`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, true) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, output, true) },
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
 
 func (a *app) newUnfreeze() *cobra.Command {
-	var reason string
+	var reason, output string
 	c := &cobra.Command{
 		Use:     "unfreeze --reason TEXT",
 		Short:   "Allow actions again",
 		Example: `  curfew unfreeze --reason "over"`,
 		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, false) },
+		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, output, false) },
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
 
@@ -195,7 +170,10 @@ func (a *app) newUnfreeze() *cobra.Command {
 // freeze by hand.
 const freezeWithin = 10 * time.Second
 
-func (a *app) freeze(ctx context.Context, reason string, on bool) error {
+func (a *app) freeze(ctx context.Context, reason, output string, on bool) error {
+	if err := oneOf("output", output, "table", "json"); err != nil {
+		return err
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -218,17 +196,17 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	}
 	defer s.Close()
 	l := action.Ladder{Store: s.Actions(), Actor: who, Clock: a.rt.Clock}
+	change, text := l.Unfreeze, "Actions are allowed again."
 	if on {
-		if err := l.Freeze(ctx, reason); err != nil {
-			return err
-		}
-		plain.Fprintln(a.Stdout, "frozen: nothing is acted on until `curfew unfreeze`")
-		return nil
+		change, text = l.Freeze, "Frozen: no action starts until `curfew unfreeze`."
 	}
-	if err := l.Unfreeze(ctx, reason); err != nil {
+	if err := change(ctx, reason); err != nil {
 		return err
 	}
-	plain.Fprintln(a.Stdout, "actions are allowed again")
+	if output == "json" {
+		return a.printJSON(view.Freeze{Schema: view.FreezeSchema, Frozen: on, By: who, At: a.Now().UTC(), Reason: action.Redact(reason)})
+	}
+	plain.Fprintln(a.Stdout, text)
 	return nil
 }
 
@@ -241,7 +219,7 @@ func (a *app) newAudit() *cobra.Command {
 		Short: "Who did what to which resource, why, and what came of it",
 		Long: `Reads the audit log: every warning, intent, outcome, refusal, keep, freeze and
 approval, oldest first. It is append-only and each entry holds the hash of the one before
-it; --verify checks that chain. -o json prints JSON lines, one entry each. An item is one
+it; --verify checks that chain. -o jsonl prints one entry a line. An item is one
 action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it back.
 
 --anchor writes the end of the log, signed, to a file or an object: its number, hash and
@@ -251,12 +229,12 @@ The key is made on first use, audit.key in the data directory; its public part i
 and is what audit.public_key on another machine has to be.`,
 		Example: `  curfew audit --since 7d
   curfew audit --resource i-0f3a
-  curfew audit --what outcome -o json > audit.jsonl
+  curfew audit --what outcome -o jsonl > audit.jsonl
   curfew audit --anchor s3://my-bucket/curfew/anchor.json
   curfew audit --verify --anchor s3://my-bucket/curfew/anchor.json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
+			if err := oneOf("output", output, "table", "json", "jsonl"); err != nil {
 				return err
 			}
 			if anchor.verify || anchor.at != "" {
@@ -283,7 +261,7 @@ and is what audit.public_key on another machine has to be.`,
 	fl.BoolVar(&anchor.verify, "verify", false, "check that no entry was changed or taken out")
 	fl.StringVar(&anchor.at, "anchor", "", "write the signed end of the log to a `FILE` or s3://bucket/key; with --verify check that the log holds it")
 	fl.StringVar(&anchor.profile, "profile", "", "AWS profile, for s3://")
-	fl.StringVarP(&output, "output", "o", "table", "table or json (JSON lines)")
+	fl.StringVarP(&output, "output", "o", "table", "table, json, or jsonl (an entry a line)")
 	return c
 }
 
@@ -310,23 +288,32 @@ func (a *app) audit(ctx context.Context, q action.Query, output string) error {
 		return err
 	}
 	defer s.Close()
+	doc := view.Audit{Schema: view.AuditSchema, Entries: []action.Entry{}}
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetEscapeHTML(false)
-	n := int64(0)
+	terminal := a.Width > 0
+	n := 0
 	err = s.Actions().Entries(ctx, q, func(e action.Entry) error {
 		n++
-		if output == "json" {
+		switch {
+		case output == "jsonl":
 			return enc.Encode(e)
+		case output == "json" || terminal:
+			doc.Entries = append(doc.Entries, e)
+			return nil
 		}
-		_, err := plain.Fprintln(a.Stdout, entryLine(e))
+		_, err := plain.Fprintln(a.Stdout, entryLine(e)) // for grep: all of it on one line
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("read the audit log: %w", err)
+	case output == "jsonl":
+		return nil
+	case output == "json" || terminal:
+		return a.show(output, doc, func() report.Sheet { return report.AuditSheet(doc.Entries) })
 	}
-	if output == "table" {
-		plain.Fprintf(a.Stdout, "%s\n", plain.Count(n, "entry"))
-	}
+	plain.Fprintln(a.Stdout, plain.Count(n, "entry"))
 	return nil
 }
 

@@ -182,7 +182,7 @@ func (l *ladderTest) curfewAny(args ...string) (exit int, stdout, stderr string)
 func (l *ladderTest) enforce(want int) map[string]string {
 	l.t.Helper()
 	text := l.curfew(want, "enforce", "--once", "--enforce", "--policy", "policies.yaml", "-o", "json")
-	var doc passView
+	var doc view.Enforce
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		l.t.Fatal(err)
 	}

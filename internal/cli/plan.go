@@ -43,7 +43,11 @@ func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
 	case "md":
 		return sheet().Markdown(a.Stdout)
 	}
-	s := sheet()
+	return a.draw(sheet())
+}
+
+// draw writes a report for the terminal.
+func (a *app) draw(s report.Sheet) error {
 	s.Color = a.color()
 	return s.Text(a.Stdout, a.Width)
 }

@@ -293,7 +293,7 @@ func (a *app) showPrice(book *price.Book, name, region, output string) error {
 		}
 	}
 	if len(docs) == 0 {
-		return &failure{exit: ExitError, code: "no_price", err: fmt.Errorf("the price book holds nothing named %q", name),
+		return &failure{exit: ExitError, code: "no_price", err: fmt.Errorf("the price book holds nothing named %q%s", name, book.DidYouMean(name)),
 			hint: "curfew price list shows its machine types; curfew price update fetches newer prices"}
 	}
 	if output == "json" {

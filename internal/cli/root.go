@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // app is what the commands share: the process and the global flags.
@@ -43,7 +45,15 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	root.SetErr(p.Stderr)
 	root.SetVersionTemplate("curfew {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s: %w", c.CommandPath(), err), hint: "see " + c.CommandPath() + " --help"}
+		hint := "see " + c.CommandPath() + " --help"
+		if name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --"); unknown {
+			var names []string
+			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+			if near := document.Nearest(name, names); near != "" {
+				hint = "did you mean --" + near + "?"
+			}
+		}
+		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s: %w", c.CommandPath(), err), hint: hint}
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.rt.ConfigFlag, "config", "", "configuration `file` (default: curfew.yaml found upward, then the user's)")
@@ -98,5 +108,5 @@ func oneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return usageError("--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
+	return usageError("--%s %q: it is one of %s%s", flag, value, strings.Join(allowed, ", "), document.DidYouMean(value, allowed))
 }

@@ -18,7 +18,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newSettings() *cobra.Command {
@@ -123,15 +125,7 @@ func (a *app) settings(ctx context.Context, output string) error {
 		return err
 	}
 	defer s.Close()
-	type view struct {
-		Kind    string `json:"kind"`
-		Version int64  `json:"version"`
-		At      string `json:"at"`
-		Who     string `json:"who"`
-		Reason  string `json:"reason"`
-		Hash    string `json:"hash"`
-	}
-	views, body := []view{}, ""
+	views, body := []view.SettingsVersion{}, ""
 	for _, kind := range []string{daemon.SettingsKind, daemon.PricesKind} {
 		all, err := s.Settings().Versions(ctx, kind)
 		if err != nil {
@@ -141,18 +135,12 @@ func (a *app) settings(ctx context.Context, output string) error {
 			body = all[0].Body
 		}
 		for _, v := range all {
-			views = append(views, view{kind, v.Version, v.At.UTC().Format("2006-01-02T15:04:05Z"), v.Who, v.Reason, daemon.BodyHash(v.Body)})
+			views = append(views, view.SettingsVersion{Kind: kind, Version: v.Version, At: v.At.UTC().Format("2006-01-02T15:04:05Z"), Who: v.Who, Reason: v.Reason, Hash: daemon.BodyHash(v.Body)})
 		}
 	}
-	if output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.settings/v1", "versions": views, "body": orNull(body), "advisory": body == ""})
-	}
-	if body == "" {
-		plain.Fprintln(a.Stdout, "no shared settings: budgets, thresholds, approvers and prices come from each local configuration and are advisory")
-		return nil
-	}
-	for _, v := range views {
-		plain.Fprintf(a.Stdout, "%s %d  %s  %s  %s  %s\n", v.Kind, v.Version, v.At, v.Hash, v.Who, v.Reason)
+	doc := view.Settings{Schema: view.SettingsSchema, Versions: views, Body: orNull(body), Advisory: body == ""}
+	if err := a.show(output, doc, func() report.Sheet { return report.SettingsSheet(doc) }); err != nil || output == "json" || doc.Advisory {
+		return err
 	}
 	plain.Fprintln(a.Stdout)
 	for line := range strings.Lines(body) {

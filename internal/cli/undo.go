@@ -12,8 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // reach makes the flags those of the scan that found something: its profile, and the
@@ -33,12 +34,12 @@ func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []daemon.Kept) err
 
 // missing says of every request whose finding does not hold any more why that is. One that
 // was carried out before is confirmed.
-func missing(ctx context.Context, out *round.Result, store action.Store) ([]lineView, error) {
-	var lines []lineView
+func missing(ctx context.Context, out *round.Result, store action.Store) ([]view.Line, error) {
+	var lines []view.Line
 	for _, q := range out.Gone {
 		source := round.FindingSource(q.Finding)
 		why, text := out.Missing(q)
-		l := lineView{Resource: q.Resource.String(), Policy: source, Result: string(why), Why: text}
+		l := view.Line{Resource: q.Resource.String(), Policy: source, Result: string(why), Why: text}
 		done, err := carriedOut(ctx, store, q.Resource, source)
 		if err != nil {
 			return nil, err
@@ -70,22 +71,6 @@ func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, sour
 		return nil, err
 	}
 	return &it, nil
-}
-
-// undoView is what was taken back, or would be, in a document.
-type undoView struct {
-	lineView
-	// Steps are the calls that were made, the newest first, which is the order in which
-	// they are taken back.
-	Steps []undoStep `json:"steps"`
-}
-
-// undoStep is a call with what was there before it, both as the provider was told and
-// told them.
-type undoStep struct {
-	Name   string `json:"name"`
-	Params string `json:"params,omitempty"`
-	Before string `json:"before,omitempty"`
 }
 
 // undo takes back what the ladder did; without --enforce it shows what that would be.
@@ -139,14 +124,14 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	var lines []undoView
+	var lines []view.UndoLine
 	var failed error
 	for _, it := range items {
 		line, err := ladders(it.Account).Undo(ctx, it.ID, who)
 		if line.Item == "" {
 			return daemon.StateError(err)
 		}
-		lines = append(lines, undoView{lineOf(line), stepsOf(it)})
+		lines = append(lines, view.NewUndoLine(line, it))
 		switch {
 		case err != nil:
 			failed = cmp.Or(failed, undoFailure(err))
@@ -154,7 +139,10 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 			failed = cmp.Or(failed, error(&failure{exit: ExitDenied, code: "not_undone", err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
 		}
 	}
-	if err := a.printUndo(lines, f); err != nil {
+	doc := view.NewUndo(lines, !f.enforce)
+	if err := a.show(f.output, doc, func() report.Sheet {
+		return report.UndoSheet(doc, "curfew fix --undo "+strings.Join(f.undo, ",")+" --enforce"+reaching(f.sourceFlags)+a.globals())
+	}); err != nil {
 		return err
 	}
 	return failed
@@ -167,40 +155,4 @@ func undoFailure(err error) error {
 		f.Hint = "give the --assume-role and --profile that reach its account"
 	}
 	return f
-}
-
-// stepsOf are the calls of an item that are not taken back, the newest first.
-func stepsOf(it action.Item) []undoStep {
-	steps := []undoStep{}
-	for _, st := range slices.Backward(it.Steps) {
-		if !st.ConfirmedAt.IsZero() {
-			steps = append(steps, undoStep{Name: st.Name, Params: st.Params, Before: st.Undo})
-		}
-	}
-	return steps
-}
-
-func (a *app) printUndo(lines []undoView, f fixFlags) error {
-	if f.output == "json" {
-		return a.printJSON(struct {
-			Schema string `json:"schema"`
-			DryRun bool   `json:"dry_run"`
-			undoView
-			Lines []undoView `json:"lines"`
-		}{"curfew.undo/v1", !f.enforce, lines[0], lines})
-	}
-	would := false
-	for _, l := range lines {
-		plain.Fprintf(a.Stdout, "%s   %s %s   %s\n", l.Result, l.Verb, l.Resource, oneLine(l.Why))
-		for _, st := range l.Steps {
-			if st.Before != "" {
-				plain.Fprintf(a.Stdout, "    before %s: %s\n", st.Name, oneLine(st.Before))
-			}
-		}
-		would = would || l.Result == string(action.ResultWouldUndo)
-	}
-	if would {
-		plain.Fprintf(a.Stdout, "dry run: nothing was changed\nnext: curfew fix --undo %s --enforce%s\n", strings.Join(f.undo, ","), reaching(f.sourceFlags))
-	}
-	return nil
 }

@@ -37,11 +37,11 @@ func (l *ladderTest) finds(rule, resource string, flags ...string) string {
 }
 
 // fixed returns the lines of a fix, and where each fix stands.
-func (l *ladderTest) fixed(want int, args ...string) ([]lineView, []fixDoc) {
+func (l *ladderTest) fixed(want int, args ...string) ([]view.Line, []view.Fix) {
 	l.t.Helper()
 	var doc struct {
-		Lines []lineView `json:"lines"`
-		Fixes []fixDoc   `json:"fixes"`
+		Lines []view.Line `json:"lines"`
+		Fixes []view.Fix  `json:"fixes"`
 	}
 	text := l.curfew(want, append([]string{"fix", "-o", "json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {

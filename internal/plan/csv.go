@@ -121,7 +121,7 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 		case !known && l.Others:
 			continue
 		case !known:
-			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("unknown column %q; expected %s", h, strings.Join(slices.Concat(l.Required, l.Optional), ", "))}
+			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("unknown column %q; expected %s%s", h, strings.Join(slices.Concat(l.Required, l.Optional), ", "), document.DidYouMean(strings.TrimSpace(h), slices.Concat(l.Required, l.Optional)))}
 		}
 		if _, twice := at[c]; twice {
 			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q appears twice", h)}

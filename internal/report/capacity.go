@@ -23,7 +23,7 @@ func Capacity(r capacity.Report) Sheet {
 		}
 	}
 	s.Figures = append(s.Figures, Figure{Label: "Replicas", Value: strconv.Itoa(r.Replicas), Note: "method: " + string(r.Method)},
-		Figure{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "the rate is " + plain.Share(r.Load, 0) + " of the maximum"})
+		Figure{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "the rate is " + plain.Share(r.Load, 1) + " of the maximum"})
 	if r.CostUSDPerHour != nil {
 		s.Figures = append(s.Figures, Figure{Label: "Cost", Value: money.ForPeople(*r.CostUSDPerHour) + "/h"})
 	}

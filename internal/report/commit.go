@@ -52,7 +52,7 @@ func Commit(r commit.Report) Sheet {
 	for _, c := range r.Commitments {
 		if c.Advised && c.Kind == commit.Reserved {
 			if command := offering(c); command != "" {
-				s.Commands = append(s.Commands, command)
+				s.Next = append(s.Next, command)
 			}
 		}
 	}
@@ -149,12 +149,12 @@ func commitments(title string, all []commit.Commitment, hours int) Grid {
 		case !c.Advised:
 			advised, note = "no", c.Why
 		}
-		if k := c.Risk; k != nil {
+		if k := c.Risk; k != nil && note == "" {
 			risk := fmt.Sprintf("if work leaves the type at %s a year (%s): expected saving over the term %s", plain.Share(k.LeavePerYear, 0), k.Why, money.ForPeople(k.SavingUSD))
 			if k.PaysFromMonths != nil {
 				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
 			}
-			note = strings.TrimPrefix(note+"; "+risk, "; ")
+			note = risk
 		}
 		g.Rows = append(g.Rows, []string{what, termOf(c), string(c.Payment), yearlySaving(c, hours).Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
 		g.Notes = append(g.Notes, note)

@@ -25,7 +25,7 @@ func Groups(verb string, r accountplan.Groups) Sheet {
 	s.Tables = append(s.Tables, g)
 	if extra > 0 {
 		s.Title = fmt.Sprintf("Remove %s of %s: saves %s a month", plain.Count(extra, "machine"), plain.Count(len(r.Groups), "group"), saved.Dollars())
-		s.Commands = []string{"curfew plan " + verb + " --from scan"}
+		s.Next = []string{"curfew plan " + verb + " --from scan"}
 	} else {
 		s.Title = fmt.Sprintf("Keep all machines: in each of %s, all of them are needed in some hour", plain.Count(len(r.Groups), "group"))
 	}

@@ -106,7 +106,7 @@ const summaryFindings = 5
 // pull request or a post in a chat: the headline, the largest findings with the commands
 // that fix them, what was not measured and what was not read.
 func Summary(w io.Writer, scan view.Scan, o Options) error {
-	d := newAudit(scan)
+	d := newAudit(scan, o)
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	p("**curfew scan: %s**\n%s\n", mdText(headline(d)), mdText(strings.Join(d.scope(), ", ")))

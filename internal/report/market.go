@@ -86,9 +86,17 @@ func perHour(usd string) string {
 // marketPicture draws what a dollar buys of each accelerator, the most first, in a bar for
 // its best offer of each purchase option.
 func marketPicture(r market.Report) string {
-	terms := []price.Term{price.OnDemand, price.Spot, price.Reserved}
-	c := chart.Bars{Title: "Work per dollar of each accelerator: " + r.Unit, Axis: chart.Axis{Label: r.Unit, Format: func(v float64) string { return plain.Number(v, 0) }},
-		Parts: []string{"on demand", "spot (can be interrupted)", "reserved"}, Colors: []chart.Color{chart.Blue, chart.Orange, chart.Gray}}
+	c := chart.Bars{Title: "Work per dollar of each accelerator: " + r.Unit, Axis: chart.Axis{Label: r.Unit, Format: func(v float64) string { return plain.Number(v, 0) }}}
+	var terms []price.Term // in use
+	for _, t := range []struct {
+		term  price.Term
+		name  string
+		color chart.Color
+	}{{price.OnDemand, "on demand", chart.Blue}, {price.Spot, "spot (can be interrupted)", chart.Orange}, {price.Reserved, "reserved", chart.Gray}} {
+		if slices.ContainsFunc(r.Accelerators, func(o market.Offer) bool { return o.Option == t.term }) {
+			terms, c.Parts, c.Colors = append(terms, t.term), append(c.Parts, t.name), append(c.Colors, t.color)
+		}
+	}
 	for _, o := range slices.SortedStableFunc(slices.Values(r.Accelerators), func(a, b market.Offer) int { return cmp.Compare(b.PerDollar, a.PerDollar) }) {
 		i := slices.Index(terms, o.Option)
 		if i < 0 || len(c.Rows) == shownAccelerators {
@@ -96,7 +104,7 @@ func marketPicture(r market.Report) string {
 		}
 		parts := make([]float64, len(terms))
 		parts[i] = o.PerDollar
-		c.Rows = append(c.Rows, chart.Bar{Label: o.Accelerator + " (" + o.Machine + ")", Parts: parts, Note: plain.Number(o.PerDollar, 1) + " at " + perHour(o.HourlyUSD)})
+		c.Rows = append(c.Rows, chart.Bar{Label: o.Accelerator, Parts: parts, Note: plain.Number(o.PerDollar, 1) + ", " + o.Machine})
 	}
 	return c.SVG()
 }

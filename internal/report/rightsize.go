@@ -29,8 +29,8 @@ func Rightsize(r rightsize.Report) Sheet {
 		s.Figures = append(s.Figures, Figure{Label: label, Value: value})
 	}
 	if r.SavingUSD != nil {
-		s.Figures = append(s.Figures, Figure{Label: "Saving", Value: money.ForPeople(*r.SavingUSD) + " a month", Note: "at list price"})
-		s.Commands = append(s.Commands, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
+		s.Figures = append(s.Figures, Figure{Label: "Saving", Value: money.ForPeople(*r.SavingUSD), Note: "a month, at list price"})
+		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
 	}
 	figure("GPU utilization p50", r.UtilP50, "%")
 	figure("GPU utilization p95", r.UtilP95, "%")

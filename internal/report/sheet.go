@@ -136,14 +136,6 @@ func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-wide(s)))
 }
 
-// figureText is a figure with its note.
-func figureText(f Figure) string {
-	if f.Note == "" {
-		return f.Value
-	}
-	return f.Value + " (" + f.Note + ")"
-}
-
 // mdCommands writes commands as a block of code.
 func mdCommands(b *strings.Builder, list []string) {
 	if len(list) == 0 {
@@ -154,6 +146,14 @@ func mdCommands(b *strings.Builder, list []string) {
 		b.WriteString(strings.ReplaceAll(plain.Line(c), "```", "") + "\n")
 	}
 	b.WriteString("```\n")
+}
+
+// figureText is a figure with its note.
+func figureText(f Figure) string {
+	if f.Note == "" {
+		return f.Value
+	}
+	return f.Value + " (" + f.Note + ")"
 }
 
 // Markdown writes the sheet without its picture, for tickets and pull requests.

@@ -23,8 +23,8 @@ func strategyName(name string) string { return cmp.Or(strategyNames[name], name)
 
 // Spot shows what each strategy saves.
 func Spot(r spot.Report) Sheet {
-	s := Sheet{Verb: "plan spot", Picture: spotPicture(r) + casePicture(r.Case),
-		Caption:     "Above: saving of each strategy compared with on-demand; no strategy can exceed perfect foresight. Below: one case in " + r.Case.Zone + ".",
+	s := Sheet{Verb: "plan spot", Picture: spotPicture(r), Caption: "Saving of each strategy compared with on-demand. No strategy can exceed perfect foresight.",
+		Pictures:    []Picture{{Title: "One case in " + r.Case.Zone, SVG: casePicture(r.Case), Caption: "When spot was available, and where the work ran."}},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	g := Grid{Title: "Strategies", Head: []string{"strategy", "saving", "mean cost", "deadlines missed", "starts", "cases"}, Right: []bool{false, true, true, true, true, true}}
 	best := "unknown"

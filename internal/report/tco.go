@@ -11,14 +11,14 @@ import (
 func TCO(r tco.Report) Sheet {
 	when := "never"
 	if r.BreakEvenMonths != nil {
-		when = "after " + plain.Number(*r.BreakEvenMonths, 1) + " months"
+		when = plain.Number(*r.BreakEvenMonths, 1) + " months"
 	}
 	return Sheet{Verb: "plan tco", Title: r.Verdict, Picture: tcoPicture(r),
 		Caption: "The balance starts at the cost of the work and grows by the saving after upkeep. The work is repaid where the line crosses $0.",
 		Figures: []Figure{
-			{Label: "Saving", Value: money.ForPeople(r.SavingUSD) + " a month", Note: money.ForPeople(r.NetUSD) + " a month after upkeep"},
+			{Label: "Saving", Value: money.ForPeople(r.SavingUSD), Note: "a month; " + money.ForPeople(r.NetUSD) + " after upkeep"},
 			{Label: "Cost of the work", Value: money.ForPeople(r.EffortUSD), Note: plain.Number(r.EffortHours, 1) + " hours"},
-			{Label: "Pays back", Value: when},
+			{Label: "Pays back after", Value: when},
 			{Label: "Balance after a year", Value: money.ForPeople(r.FirstYearUSD)},
 		},
 		Assumptions: r.Assumptions, Changes: r.Changes}

@@ -21,12 +21,20 @@ type Fixes struct {
 	Schema string `json:"schema"`
 	DryRun bool   `json:"dry_run"`
 	Fixes  []Fix  `json:"fixes"`
+	// Passes are those of a demonstration, in simulated time.
+	Passes []FixPass `json:"passes,omitempty"`
 	// Lines are what the pass decided; none in a preview.
 	Lines  []Line     `json:"lines"`
 	NextAt *time.Time `json:"next_at"`
 	// ApprovalsAsked are the requests for approval that wait while grace periods run.
 	ApprovalsAsked []string              `json:"approvals_asked"`
 	BlindSpots     []inventory.BlindSpot `json:"blind_spots"`
+}
+
+// FixPass is one pass of a demonstration.
+type FixPass struct {
+	At    time.Time `json:"at"`
+	Lines []Line    `json:"lines"`
 }
 
 // Fix is one fix.

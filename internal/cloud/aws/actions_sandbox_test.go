@@ -356,6 +356,31 @@ func TestActionsSurviveThrottling(t *testing.T) {
 	}
 }
 
+// TestDisksAreSavedOnce: EC2 does not know a call to save disks again. Where its answer is
+// lost it is not sent a second time; where it was refused for the load, it is.
+func TestDisksAreSavedOnce(t *testing.T) {
+	for _, tc := range []struct {
+		kind  wire.FaultKind
+		calls int
+	}{{wire.Reset, 1}, {wire.Empty, 1}, {wire.ServerError, 1}, {wire.Throttling, 2}} {
+		c := actingCloud(t)
+		a := c.Actions()
+		m := &maker{TB: t}
+		machine := acted(t, c, a, m.make(cloudtest.Machine), policy.Do{Verb: policy.Terminate, SaveDisks: true})[0]
+		volume := acted(t, c, a, m.make(cloudtest.Volume), policy.Do{Verb: policy.Delete})[0]
+		for operation, task := range map[string]action.Task{"CreateSnapshots": machine, "CreateSnapshot": volume} {
+			task.Step.Key += operation
+			scratch.Wire.Recorder.Reset()
+			stop := scratch.Wire.Inject(wire.Fault{Region: elsewhere, Operation: operation, Kind: tc.kind, Times: 1})
+			_, err := a.Do(t.Context(), task)
+			stop()
+			if n := scratch.Wire.Recorder.Count("ec2:" + operation); n != tc.calls || (err == nil) != (tc.calls > 1) {
+				t.Errorf("%s, fault %d: %d calls, %v", operation, tc.kind, n, err)
+			}
+		}
+	}
+}
+
 // TestActionsSaveTheDisksThatEnd saves those disks of a machine, and in one call.
 func TestActionsSaveTheDisksThatEnd(t *testing.T) {
 	c := actingCloud(t)

@@ -166,6 +166,16 @@ func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 	return time.Duration(attempt) * foreignDelay, nil
 }
 
+// once retries only what the service says it has not done, for calls that have no token by
+// which it knows them again: after a lost answer a second one would be carried out too. What
+// came of it is looked up in the next round.
+type once struct{ awssdk.Retryer }
+
+// IsErrorRetryable says whether the service was too busy for the call.
+func (o once) IsErrorRetryable(err error) bool {
+	return retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == awssdk.TrueTernary && o.Retryer.IsErrorRetryable(err)
+}
+
 // distinct returns names without repetitions, in their order.
 func distinct(names []string) []string {
 	seen := make(map[string]bool, len(names))

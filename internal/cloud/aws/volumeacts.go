@@ -97,12 +97,15 @@ func snapshotVolume(ctx context.Context, s *site, t action.Task) (string, error)
 		return "", err
 	}
 	out, err := s.hands.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, Description: awssdk.String("curfew: before deleting " + t.Ref.ID),
-		TagSpecifications: snapshotTags(t, v.Tags)})
+		TagSpecifications: snapshotTags(t, v.Tags)}, savedOnce)
 	if err != nil {
 		return "", failed("save volume "+t.Ref.ID, err)
 	}
 	return awssdk.ToString(out.SnapshotId), nil
 }
+
+// savedOnce sends a call to save disks once.
+func savedOnce(o *ec2.Options) { o.Retryer = once{o.Retryer} }
 
 // snapshotMachine saves the disks that end with a machine, all at one moment.
 func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error) {
@@ -132,7 +135,7 @@ func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error
 		}
 	}
 	out, err := s.hands.ec2.CreateSnapshots(ctx, &ec2.CreateSnapshotsInput{InstanceSpecification: of,
-		Description: awssdk.String("curfew: before terminating " + t.Ref.ID), TagSpecifications: snapshotTags(t, i.Tags)})
+		Description: awssdk.String("curfew: before terminating " + t.Ref.ID), TagSpecifications: snapshotTags(t, i.Tags)}, savedOnce)
 	if err != nil {
 		return "", failed("save the disks of machine "+t.Ref.ID, err)
 	}

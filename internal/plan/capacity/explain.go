@@ -20,7 +20,11 @@ func (r *Report) explain(p Params) {
 
 // title is the answer in one sentence.
 func (r *Report) title() string {
-	s := fmt.Sprintf("Run %s for %s requests/s: %s utilization", plain.Count(r.Replicas, "replica"), plain.Number(r.QPS, 2), plain.Share(r.Utilization, 1))
+	cost := ""
+	if r.CostUSDPerHour != nil {
+		cost = " at " + money.ForPeople(*r.CostUSDPerHour) + "/h"
+	}
+	s := fmt.Sprintf("Run %s for %s requests/s%s: %s utilization", plain.Count(r.Replicas, "replica"), plain.Number(r.QPS, 2), cost, plain.Share(r.Utilization, 1))
 	switch {
 	case r.Met != nil && *r.Met:
 		s += fmt.Sprintf(", p99 latency %s ms, objective %s ms met", plain.Number(*r.P99LatencyMS, 1), plain.Number(*r.ObjectiveMS, 1))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -47,7 +48,7 @@ func ParseFor(text string) (For, error) {
 	for i, w := range works {
 		names[i] = string(w)
 	}
-	return "", fmt.Errorf("%q: expected one of %s", text, strings.Join(names, ", "))
+	return "", fmt.Errorf("%q: expected one of %s%s", text, strings.Join(names, ", "), document.DidYouMean(text, names))
 }
 
 // unit is what a dollar an hour buys.
@@ -193,7 +194,7 @@ func (m *market) settle() error {
 	if p.Accelerator != "" {
 		a, ok := m.book.Accelerator(p.Accelerator)
 		if !ok {
-			return fmt.Errorf("accelerator %q is not in the price book", p.Accelerator)
+			return fmt.Errorf("accelerator %q is not in the price book%s", p.Accelerator, m.book.DidYouMean(p.Accelerator))
 		}
 		p.Accelerator = a.Name
 	}

@@ -155,7 +155,7 @@ func (t *total) add(name, machineType string, w *usage.Window, book *price.Book)
 	}
 	from, ok := book.Machine(machineType)
 	if !ok {
-		return fmt.Errorf("right-size %s: machine type %q is not in the price book", name, machineType)
+		return fmt.Errorf("right-size %s: machine type %q is not in the price book%s", name, machineType, book.DidYouMean(machineType))
 	}
 	window := w
 	reason := unfit(w, from)
