@@ -136,13 +136,13 @@ func FromLedger(ctx context.Context, s sums, schema string, since, until time.Ti
 		return Groups{}, err
 	}
 	out := Groups{schema, since, until, all, []string{
-		"machines of one owner, purpose, type and region can do each other's work",
-		"a machine that worked at all in an hour works in that hour; what is not known to rest counts as work",
-		"the ledger keeps what machines did, not how much of a GPU or its memory they used: it says how many are too many, not which smaller type fits nor that more are needed; --from scan does",
-		"the dollars are those of the machine hours beyond what is needed, at the price that the ledger charged, scaled to a month; hours without a price, or that no pass saw, are not counted",
+		"machines of one owner, purpose, type and region are interchangeable",
+		"a machine that worked for a part of an hour counts for the hour; unknown duty counts as work",
+		"the ledger has the duty of machines, not their utilization: it shows how many are too many, but not which smaller type fits or where more are needed; use --from scan for that",
+		"savings are the machine hours above the needed number, at the charged price, scaled to a month; hours without a price or an observation are excluded",
 	}}
 	if target < 1 {
-		out.Assumptions = append(out.Assumptions, "at most "+plain.Number(100*target, 1)+"% of the machines that stay work at once")
+		out.Assumptions = append(out.Assumptions, "at most "+plain.Share(target, 1)+" of the remaining machines work at the same time")
 	}
 	return out, nil
 }

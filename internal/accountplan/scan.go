@@ -69,10 +69,10 @@ type Fleet struct {
 // 0 and below 1.
 func Capacity(r *round.Result, book *price.Book, t finding.Thresholds, target float64, now time.Time) (Fleets, error) {
 	out := Fleets{capacity.Schema, target, []Fleet{}, []string{
-		"running machines with purpose inference, of one owner, type and region, serve together; the load is the sum of the p95 utilization of their GPUs",
-		"a fleet of which one machine was not measured is left out; idle machines are not counted",
-		"a fleet at 60 to 80% stays as it is, unless --headroom is given",
-		"what runs on machines that go has to fit into the GPU memory of those that stay, with a fifth to spare; in production two stay",
+		"running machines with purpose inference, of one owner, type and region, are one fleet; its load is the sum of the p95 GPU utilization of its machines",
+		"a fleet with an unmeasured machine is left out; idle machines are not counted",
+		"a fleet at 60% to 80% utilization stays as it is, unless --headroom is given",
+		"the remaining machines have enough GPU memory for all work, with 20% headroom; in production at least two remain",
 	}}
 	fleets, err := finding.Fleets(&finding.Account{Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Prices: book}, t)
 	if err != nil {

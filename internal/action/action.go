@@ -200,9 +200,10 @@ var (
 // account. Every write that decides something is conditional on what was read. The
 // implementation is internal/store, its conformance suite internal/store/storetest.
 type Store interface {
-	// Now is the time of the clock that all processes share, the database server's; zero
-	// where the store has none of its own, as a file has not.
-	Now(ctx context.Context) (time.Time, error)
+	// Now is the time of the state, zero where it has none. It is common where all machines
+	// ask one clock for it, the database server's; a file goes by the clock of the machine
+	// that read it last.
+	Now(ctx context.Context) (now time.Time, common bool, err error)
 	// BeginRound records a round's clocks and returns its number, which rises by at
 	// least one with each, and the clocks of the account's last round (nil for the
 	// first).

@@ -50,14 +50,15 @@ func (e *SkewError) Error() string {
 }
 
 // SharedClock returns clocks that tell the time of a store, taken once, and go on with
-// those of the machine. Where the store has no clock they are the machine's own, and
-// shared is false. A *[SkewError] comes with them when the machine's clock differs by
-// more than the 30 seconds within which it may act.
+// those of the machine. Where the store has no clock they are the machine's own. Shared
+// says that all machines have it in common ([Store.Now]). A *[SkewError] comes with them
+// when the machine's clock differs by more than the 30 seconds within which it may act:
+// whatever decides or acts asks here first.
 func SharedClock(ctx context.Context, s interface {
-	Now(context.Context) (time.Time, error)
+	Now(context.Context) (now time.Time, common bool, err error)
 }, own func() Clock) (clock func() Clock, shared bool, err error) {
 	before := own()
-	now, err := s.Now(ctx)
+	now, shared, err := s.Now(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the clock of the state: %w", err)
 	}
@@ -78,12 +79,24 @@ func SharedClock(ctx context.Context, s interface {
 	if ahead.Abs() > maxSkew {
 		err = &SkewError{ahead}
 	}
-	return clock, true, err
+	return clock, shared, err
 }
 
-// jumped says whether nobody can vouch for the time since a reading. Where the store has
-// no clock of its own, the clock of another boot may be another machine's, which says
-// nothing of this one's.
+// inTime returns the ladder by the clock of the state; a *[SkewError] where that of this
+// machine is not to be acted by.
+func (l *Ladder) inTime(ctx context.Context) (own *Ladder, shared bool, err error) {
+	clock, shared, err := SharedClock(ctx, l.Store, l.Clock)
+	if err != nil {
+		return nil, false, err
+	}
+	timed := *l
+	timed.Clock = clock
+	return &timed, shared, nil
+}
+
+// jumped says whether nobody can vouch for the time since a reading. Where machines have no
+// clock in common, the clock of another boot may be another machine's, which says nothing
+// of this one's.
 func (s *pass) jumped(last Clock) bool {
 	other := !s.shared && last.Boot != "" && s.began.Boot != "" && last.Boot != s.began.Boot
 	return other || jumped(last, s.began, s.gap)

@@ -118,12 +118,10 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 	}
 	shared := false
 	if l.Enforce && l.Assume == (Assumptions{}) { // a recording has a time of its own
-		clock, common, err := SharedClock(ctx, l.Store, l.Clock)
-		if err != nil {
+		var err error
+		if l, shared, err = l.inTime(ctx); err != nil {
 			return nil, nil, fmt.Errorf("begin a round: %w", err)
 		}
-		own := *l
-		own.Clock, shared, l = clock, common, &own
 	}
 	s := &pass{Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
 		underway: map[subject]bool{}, called: map[inventory.Ref]string{}, fuses: map[string]*Fuse{}}

@@ -840,6 +840,27 @@ func TestClocksOfOtherMachines(t *testing.T) {
 			w.untouched(t)
 		}
 	})
+	t.Run("ahead of the database, at an undo", func(t *testing.T) {
+		w := newWorld()
+		w.wants.Do.Verb = policy.Stop
+		w.idle("i-1")
+		w.rounds(t, 17*time.Minute, time.Minute)
+		w.store.Clock = w.now
+		c, id := other(w, 31*time.Second), w.store.All()[0].ID
+		_, err := w.ladder.Undo(t.Context(), id, "ben")
+		if skew := (*action.SkewError)(nil); !errors.As(err, &skew) || skew.Ahead != 31*time.Second || len(w.cloud.Undone()) != 0 {
+			t.Errorf("undo: %v, %v", err, w.cloud.Undone())
+		}
+		w.ladder.Enforce = false // to look is allowed
+		if line, err := w.ladder.Undo(t.Context(), id, "ben"); err != nil || line.Result != action.ResultWouldUndo {
+			t.Errorf("a look: %+v, %v", line, err)
+		}
+		w.ladder.Enforce = true
+		c.Advance(-time.Second)
+		if line, err := w.ladder.Undo(t.Context(), id, "ben"); err != nil || line.Result != action.ResultUndone {
+			t.Errorf("30 s ahead: %+v, %v", line, err)
+		}
+	})
 	t.Run("a little ahead, the grace is the database's", func(t *testing.T) {
 		w := newWorld()
 		w.store.Clock = w.now

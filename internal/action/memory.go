@@ -71,7 +71,7 @@ func (m *Memory) account(name string) *memoryAccount {
 }
 
 // Now implements [Store]: one process needs no clock beside its own.
-func (m *Memory) Now(context.Context) (time.Time, error) { return time.Time{}, nil }
+func (m *Memory) Now(context.Context) (time.Time, bool, error) { return time.Time{}, false, nil }
 
 // BeginRound implements [Store]. Rounds are numbered from 1, without a gap.
 func (m *Memory) BeginRound(ctx context.Context, account string, c Clock) (int64, *Clock, error) {

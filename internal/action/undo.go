@@ -14,8 +14,15 @@ import (
 // that can be done, and records it. A freeze does not hold it back, because undoing
 // is what follows one. What cannot be undone is a line with the result refused; it
 // can be asked again after a failure, and goes on where it stopped. Without Enforce it
-// says which calls it would make, and changes nothing.
+// says which calls it would make, and changes nothing. Like a round, it is refused with a
+// *[SkewError] where the clock of this machine is not that of the state.
 func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
+	if l.Enforce {
+		var err error
+		if l, _, err = l.inTime(ctx); err != nil {
+			return Line{}, fmt.Errorf("undo %s: %w", itemID, err)
+		}
+	}
 	it, err := l.Store.Item(ctx, itemID)
 	if err != nil {
 		return Line{}, fmt.Errorf("undo %s: %w", itemID, err)

@@ -1,6 +1,6 @@
-// Package backtest replays recorded usage and says what letting idle resources go
+// Package backtest replays recorded usage and says what releasing idle resources
 // would have saved: by policies, by fixed waits, by a dead man's switch, by a rule that
-// learns from the past, and by an oracle that knows the future. What decides sees only
+// learns from the past, and by an oracle that has perfect foresight. What decides sees only
 // the past, as it would live; policies are asked by the code that asks them live, and
 // decide the same at the same times.
 //
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -36,7 +37,7 @@ type Params struct {
 	// idle. At 0 only a utilization of exactly 0 is.
 	IdleBelow float64
 	// RestartCost is the time of the resource that is lost when work comes back to a
-	// resource that was let go. 0 is a restart that costs nothing.
+	// resource that was released. 0 is a restart that costs nothing.
 	RestartCost time.Duration
 	// Price is what a resource costs an hour; nil takes what its meters cost by the
 	// setting's prices, if Account says what those are.
@@ -49,9 +50,12 @@ type Params struct {
 	// Account says what the trace's columns mean; its Format and Only are those above and
 	// below. Without tags the default mapping holds.
 	Account AccountParams
-	// Setting is what the engine goes by beside the trace: prices, governance, the
+	// Setting is what the engine goes by in addition to the trace: prices, governance, the
 	// look-back. Without prices the embedded book holds.
 	Setting round.Setting
+	// Budgets are those that conditions may ask about. They begin with nothing spent, and
+	// the rounds of a replay are charged to them in memory.
+	Budgets budget.Set
 	// Every replays rounds at the multiples of a duration, as processes do that cron
 	// starts, of which MaxRoundGap is the longest pause that is vouched for; 0 wakes at
 	// every sample and every computed deadline.
@@ -143,11 +147,11 @@ func (p Params) check() error {
 	case p.Format.Step < time.Millisecond || p.Format.Step > maxSpan:
 		return fmt.Errorf("a step of %s between samples: it has to be known, from 1ms to a year", p.Format.Step)
 	case p.Format.Step%time.Microsecond != 0:
-		return fmt.Errorf("a step of %s: less than a microsecond is not told apart", p.Format.Step)
+		return fmt.Errorf("a step of %s: steps are whole microseconds", p.Format.Step)
 	case p.RestartCost < 0 || p.RestartCost > maxSpan:
-		return fmt.Errorf("a restart cost of %s: it lies between 0 and a year", p.RestartCost)
+		return fmt.Errorf("a restart cost of %s: it must be between 0 and a year", p.RestartCost)
 	case math.IsNaN(p.IdleBelow) || p.IdleBelow < 0 || p.IdleBelow > 100:
-		return fmt.Errorf("idle below %v%%: it lies between 0 and 100", p.IdleBelow)
+		return fmt.Errorf("idle below %v%%: it must be between 0 and 100", p.IdleBelow)
 	case p.Price != nil && *p.Price < 0:
 		return fmt.Errorf("a price of %s an hour is negative", *p.Price)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-func replayed(t testing.TB, text string, p Params) Report {
+func replayed(t testingTB, text string, p Params) Report {
 	t.Helper()
 	r, err := Run(context.Background(), strings.NewReader(text), p)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestBaselines(t *testing.T) {
 		{"the dead man's switch ends work too", []string{strings.Repeat("#", 725)}, 3 * time.Minute, map[string]figures{
 			"deadman-12h": {0, -3, 1, 1},
 		}},
-		{"the dead man's switch runs anew after work is back",
+		{"the dead man's switch runs again after work is back",
 			[]string{strings.Repeat("#", 700) + strings.Repeat(".", 30) + strings.Repeat("#", 700) + strings.Repeat(".", 30)},
 			3 * time.Minute, map[string]figures{"deadman-12h": {20, 17, 1, 0}}},
 	}

@@ -18,7 +18,7 @@ type outcome struct {
 	*obeyed                   // of a policy
 }
 
-// release is the time in which a resource was let go.
+// release is the time in which a resource was released.
 type release struct {
 	resource int
 	from, to int64
@@ -53,8 +53,8 @@ func (o *outcome) total() {
 type watched struct {
 	reader
 	index int
-	// samples of the open stretch, and the point of it at which the resource was
-	// let go, negative while it is held; known is the end of the newest sample.
+	// samples of the open idle period, and the point of it at which the resource was
+	// released, negative while it is held; known is the end of the newest sample.
 	samples, point, known int64
 }
 

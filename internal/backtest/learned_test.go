@@ -72,7 +72,7 @@ func TestLearnedAgainstFixedWaits(t *testing.T) {
 	}
 }
 
-// TestLearnedCheapRestart lets go at once where a step repays the restart.
+// TestLearnedCheapRestart releases at once where a step repays the restart.
 func TestLearnedCheapRestart(t *testing.T) {
 	rows := rowsOf(day(5, 300, 2)...)
 	for _, restart := range []time.Duration{0, 10 * time.Second, time.Minute} {

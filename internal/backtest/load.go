@@ -103,6 +103,17 @@ func (a *Account) hourly(i int, prices *price.Book) *money.Amount {
 	return out
 }
 
+// unpriced is how many resources have no price.
+func (a *Account) unpriced(prices *price.Book) int {
+	n := 0
+	for i := range a.resources {
+		if a.hourly(i, prices) == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // instant returns a time of microseconds.
 func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
 

@@ -183,14 +183,14 @@ func TestBestFixedIsBest(t *testing.T) {
 	})
 }
 
-// patient lets go after a fixed wait, as a policy with one threshold does.
+// patient releases after a fixed wait, as a policy with one threshold does.
 type patient struct{ wait time.Duration }
 
 func (patient) Begin(time.Time) {}
 
 func (p patient) Decide(s learn.Sample) time.Duration { return p.wait - s.Lasting }
 
-// whimsical lets go at random.
+// whimsical releases at random.
 type whimsical struct{ rng *rand.Rand }
 
 func (whimsical) Begin(time.Time) {}

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/test/data"
 )
 
-// rested is a policy that lets go after rest of a length, the second part of it as
+// rested is a policy that releases after rest of a length, the second part of it as
 // grace.
 func rested(name string, lasting, grace time.Duration) string {
 	return fmt.Sprintf(`  - name: %s

@@ -109,7 +109,7 @@ func TestTimeline(t *testing.T) {
 	}
 	p.Draw = 0
 	if r := replayed(t, csvOf(rowsOf("##....#")), p); r.Timeline != nil {
-		t.Error("a timeline nobody asked for")
+		t.Error("a timeline that was not asked for")
 	}
 }
 

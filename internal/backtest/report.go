@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // Report is the outcome of a replay, in the shape of its JSON.
@@ -23,11 +24,11 @@ type Report struct {
 	// ByOwner is what policies and what learns would have done for each team and
 	// user, where the trace names them, rule by rule, the largest saving first.
 	ByOwner []Owned `json:"by_owner,omitempty"`
-	// Timeline is when the first of them would have let go of what; where
+	// Timeline is when the first of them would have released of what; where
 	// [Params.Draw] asks for it.
 	Timeline *Timeline `json:"timeline,omitempty"`
 	// Notes are what to know of the figures of policies: what they rest on, and which
-	// resources a policy cannot judge.
+	// resources are unmeasured.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -97,7 +98,7 @@ type Trace struct {
 	MedianStepSeconds  float64 `json:"median_step_seconds"`
 	RestartCostSeconds float64 `json:"restart_cost_seconds"`
 	IdleBelowPct       float64 `json:"idle_below_pct"`
-	// Stretches is how many idle stretches there are.
+	// Stretches is how many idle periods there are.
 	IdlePeriods int64 `json:"stretches"`
 	// PriceUSD is the price of a resource an hour where all have the same; null where they
 	// differ, and where any has none.
@@ -159,9 +160,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	w := writer{trace: t, sum: sum, oracle: oracle(sum.Periods), p: p}
 	w.Report = Report{Trace: t.describe(p, sum)}
 	if p.Policies != nil {
-		for _, policy := range p.Policies.Policies {
-			got, err := t.obey(ctx, policy, p, w.draws())
-			if err := w.rule(policy.Name, got, err); err != nil {
+		for _, pol := range p.Policies.Policies {
+			got, err := t.obey(ctx, pol, p, w.draws())
+			if err := w.rule(pol.Name, got, err); err != nil {
 				return Report{}, err
 			}
 			r := &w.Results[len(w.Results)-1]
@@ -171,6 +172,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
+		if slices.ContainsFunc(p.Policies.Policies, (*policy.Policy).AsksCharges) {
+			w.Notes = append(w.Notes, t.budgetNote(p))
+		}
 		if p.Caps {
 			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy selects is due at once, is confirmed by a person at once.")
 		}
@@ -284,7 +288,7 @@ func (w *writer) add(name string, wait *int64, got []share) error {
 }
 
 // waits returns what fixed waits do, each an eighth longer than the one before but
-// at least a step, up to the longest stretch.
+// at least a step, up to the longest idle period.
 func (t *trace) waits(sum totals) []Wait {
 	var longest int64
 	for s := range sum.Periods {
@@ -332,6 +336,17 @@ func (r *Result) obey(got outcome) {
 	}
 }
 
+// budgetNote says what conditions about budgets rest on.
+func (t *trace) budgetNote(p Params) string {
+	switch unpriced := t.account.unpriced(p.Setting.Prices); {
+	case len(p.Budgets.Budgets()) == 0:
+		return "Budgets are unknown: the configuration has none."
+	case unpriced > 0:
+		return fmt.Sprintf("Budgets are unknown: %d of %d resources have no price.", unpriced, t.account.Len())
+	}
+	return "Budgets start with nothing spent when the trace starts. Only what its resources cost counts against them, hour by hour; nothing is reserved."
+}
+
 // silence says in words that a policy did nothing at all, and why.
 func (r *Result) silence() string {
 	const most = 3
@@ -356,7 +371,7 @@ func (r *Result) silence() string {
 func (c Assumptions) notes() []string {
 	out := []string{
 		"Policies are replayed as if they were enforced, each for itself, and see only what was known by then. Every warning is accepted at once. A grace of 0 is allowed, and so are resources without a price.",
-		"Assumed of every resource: nobody else manages it, nothing protects it, it has no local disks.",
+		"Assumed of every resource: nothing else manages it, nothing protects it, it has no local disks.",
 	}
 	for _, n := range []struct {
 		count int

@@ -159,8 +159,8 @@ func (t *trace) totals() totals {
 	return sum
 }
 
-// deadman is what letting go a fixed time after the first sample does, busy or
-// not: until the next busy sample, from which the time runs anew. Time that was
+// deadman is what a release a fixed time after the first sample does, busy or
+// not: until the next busy sample, from which the time runs again. Time that was
 // not sampled is not counted as released.
 func (t *track) deadman(after, step, restart int64, sum *learn.Tally) {
 	ends := t.first + after

@@ -7,7 +7,7 @@ import (
 )
 
 // Timeline is when the resources that one rule would have saved most on worked,
-// rested and were let go, for pictures.
+// rested and were released, for pictures.
 type Timeline struct {
 	// Rule is the name of the result.
 	Rule string `json:"rule"`
@@ -135,7 +135,7 @@ func (p *painter) spans() []Span {
 	var out []Span
 	for i := range p.parts {
 		part := p.parts[i]
-		// What was let go was idle, or else busy.
+		// What was released was idle, or else busy.
 		idle := min(part[drawnIdle], part[drawnReleased])
 		part[drawnIdle] -= idle
 		part[drawnBusy] -= min(part[drawnBusy], part[drawnReleased]-idle)

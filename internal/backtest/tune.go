@@ -25,7 +25,7 @@ type TuneReport struct {
 	// one with most resources first.
 	Fleet   Tuned   `json:"fleet"`
 	Classes []Tuned `json:"classes"`
-	// Tested is what the waits would have saved on stretches that they were not
+	// Tested is what the waits would have saved on idle periods that they were not
 	// learned from; BreakEven is what always waiting for one restart cost would have,
 	// and Oracle what knowing the future would have.
 	Tested           Tested `json:"tested"`
@@ -48,7 +48,7 @@ type Tuned struct {
 	Resources   int   `json:"resources"`
 	IdlePeriods int64 `json:"stretches"`
 	EndedByWork int64 `json:"ended_by_work"`
-	// WaitSeconds is how long to wait before letting go, the grace included. Basis is
+	// WaitSeconds is how long to wait before a release, the grace included. Basis is
 	// whose history it rests on: "class", "fleet", or "break-even" where there is too
 	// little of both.
 	WaitSeconds float64 `json:"wait_seconds"`
@@ -57,7 +57,7 @@ type Tuned struct {
 	Tested Tested `json:"tested"`
 }
 
-// Tested is what waits would have done with stretches that they were not learned
+// Tested is what waits would have done with idle periods that they were not learned
 // from.
 type Tested struct {
 	ReleasedHours float64 `json:"released_hours"`
@@ -78,7 +78,7 @@ type classHistory struct {
 	hourly *money.Amount
 }
 
-// Tune learns from a trace how long to wait before letting go of idle resources, for
+// Tune learns from a trace how long to wait before releasing idle resources, for
 // each class of them, and returns a policy for each in the mode observe: half of the
 // wait before the warning, half as its grace.
 //
@@ -197,7 +197,7 @@ func (u *tuner) sorted() []*classHistory {
 	})
 }
 
-// tuned says what was made of a class by the end of the trace.
+// tuned returns the wait of a class by the end of the trace.
 func (u *tuner) tuned(c *classHistory, got []share) (Tuned, error) {
 	wait, basis := u.Wait(&c.History, learn.Folds+1)
 	if c == &u.fleet && basis == learn.OfClass {

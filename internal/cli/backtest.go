@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -43,7 +44,7 @@ func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.columns, "map", "", "columns of the trace under other names: `resource=pod,time=t_s`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.price, "price", "", "price of a resource in `dollars` an hour")
-	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a resource that was let go")
+	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a released resource")
 	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilization in `percent` under which a sample is idle (default: only 0 is)")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
 }
@@ -52,16 +53,16 @@ func (a *app) newBacktest() *cobra.Command {
 	var f backtestFlags
 	c := &cobra.Command{
 		Use:   "backtest",
-		Short: "What policies would have done and saved, on recorded usage",
-		Long: `Replays recorded GPU samples through the engine that enforce uses, and says what each
-policy would have done, beside fixed waits, a dead man's switch, the best fixed wait in hindsight, a rule that learns from the
-past only, and an oracle that knows the future. A sample at t covers [t, t + step); a
-missing sample is unknown time and ends what was idle. A restart is charged where work
-came back to a resource that was let go.`,
-		Example: `  curfew backtest --trace gpus.csv.gz --restart-cost 5m
-  curfew backtest --trace duty.csv.gz --map resource=pod,time=t_s,gpu_util=gpu_util_pct --step 57s --restart-cost 8.7s
-  curfew backtest --trace gpus.csv.gz --policy examples/policies/idle-machines.yaml -o html > replay.html
-  curfew backtest --trace gpus.parquet --price 3.06 -o json`,
+		Short: "Show what policies would have done and saved on recorded usage",
+		Long: `Replays recorded GPU samples through the engine that enforce uses, and shows what each
+policy would have released and saved. Baselines to compare with are fixed waits, a dead
+man's switch, the best fixed wait in hindsight, an online policy that learns from the past
+only, and perfect foresight. A sample at t covers [t, t + step). A missing sample is
+unknown time and ends an idle period. A restart is charged where work comes back to a
+released resource.`,
+		Example: `  curfew backtest --trace examples/data/gpus.csv.gz --restart-cost 5m
+  curfew backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o html > replay.html
+  curfew backtest --trace examples/data/gpus.csv.gz --step 5m --price 3.06 -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.backtest(c.Context(), f) },
 	}
@@ -71,13 +72,13 @@ came back to a resource that was let go.`,
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
 	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron (default: at every sample and deadline)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
-	fl.BoolVar(&f.baselines, "baselines", true, "replay the baselines")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json or html")
+	fl.BoolVar(&f.baselines, "baselines", true, "compare with the baselines")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
 
 func (a *app) backtest(ctx context.Context, f backtestFlags) error {
-	if err := oneOf("output", f.output, "table", "json", "html"); err != nil {
+	if err := oneOf("output", f.output, planOutputs...); err != nil {
 		return err
 	}
 	p, err := f.params()
@@ -125,13 +126,35 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if err := a.writeDecisions(f.decisions, decisions); err != nil {
 		return err
 	}
-	if f.output == "html" {
-		return report.BacktestHTML(a.Stdout, view.NewBacktest(r))
+	doc := view.NewBacktest(r)
+	return a.show(f.output, doc, func() report.Sheet { return report.Backtest(doc, f.next()) })
+}
+
+// command is a command on the same trace, with the flags that were given.
+func (f backtestFlags) command(verb string) string {
+	out := "curfew " + verb + " --trace " + plain.Shell(f.trace)
+	for _, x := range []struct{ flag, value, usual string }{{"map", f.columns, ""}, {"step", f.step, ""}, {"price", f.price, ""}, {"restart-cost", f.restartCost, "5m"}, {"resource", f.resource, ""}} {
+		if x.value != x.usual {
+			out += " --" + x.flag + " " + plain.Shell(x.value)
+		}
 	}
-	if f.output == "json" {
-		return a.printJSON(view.NewBacktest(r))
+	if f.idleBelow != 0 {
+		out += fmt.Sprintf(" --idle-below %g", f.idleBelow)
 	}
-	return report.Backtest(a.Stdout, view.NewBacktest(r), a.Width)
+	return out
+}
+
+// next are the commands after a replay: learn policies, or try those that were replayed.
+func (f backtestFlags) next() []string {
+	if len(f.policies) == 0 {
+		return []string{f.command("policy tune") + " --write tuned.yaml", f.command("backtest") + " --policy tuned.yaml"}
+	}
+	check, enforce := "curfew policy check --against last", "curfew enforce --once"
+	for _, p := range f.policies {
+		check += " " + plain.Shell(p)
+		enforce += " --policy " + plain.Shell(p)
+	}
+	return []string{check, enforce}
 }
 
 // drawn is how many resources the page shows over time.

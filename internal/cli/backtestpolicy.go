@@ -37,16 +37,16 @@ func (a *app) newPolicyTune() *cobra.Command {
 	var write string
 	c := &cobra.Command{
 		Use:   "tune",
-		Short: "Learn from recorded usage how long to wait, and write a policy",
-		Long: `Learns from a trace how long to wait before letting go of idle resources, for each
-class of them (kind, type, purpose, team): a ski-rental decision from the past only. It
-prints what it learned, on how much history that rests and what it would have saved when
-tested walking forward, and writes a policy file in the mode observe.`,
-		Example: `  curfew policy tune --trace gpus.csv.gz --restart-cost 5m --write tuned.yaml
-  curfew policy tune --trace duty.csv.gz --map resource=pod,time=t_s,gpu_util=gpu_util_pct --step 57s -o json`,
+		Short: "Learn waits from recorded usage and write policies",
+		Long: `Learns from a trace how long to wait before idle resources are released, for each
+class of them (kind, type, purpose, team). The rule is a ski-rental decision from the past
+only. It shows the learned waits, how much history they have, and their savings when tested
+on later data, and writes policies in the mode observe.`,
+		Example: `  curfew policy tune --trace examples/data/gpus.csv.gz --restart-cost 5m --write tuned.yaml
+  curfew policy tune --trace examples/data/gpus.csv.gz --step 5m -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, "table", "json"); err != nil {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
 				return err
 			}
 			return a.tune(c.Context(), f, write)
@@ -54,7 +54,7 @@ tested walking forward, and writes a policy file in the mode observe.`,
 	}
 	f.addTrace(c.Flags())
 	c.Flags().StringVar(&write, "write", "", "`file` to write the policies to (default: after the table)")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
 
@@ -82,16 +82,19 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 			return fmt.Errorf("write %s: %w", write, daemon.Cause(err))
 		}
 	}
-	if f.output == "json" {
-		return a.printJSON(view.NewTune(learned))
-	}
-	if err := report.Tune(a.Stdout, view.NewTune(learned)); err != nil {
-		return err
-	}
-	if write != "" {
-		_, err = plain.Fprintf(a.Stdout, "\nwritten to %s, in the mode observe; `curfew backtest --policy %s` replays it\n", write, plain.Shell(write))
+	doc := view.NewTune(learned)
+	err = a.show(f.output, doc, func() report.Sheet { return report.Tune(doc, f.tuned(write)) })
+	if err != nil || f.output != "table" || write != "" {
 		return err
 	}
 	_, err = plain.Fprintf(a.Stdout, "\n%s", plain.Text(text))
 	return err
+}
+
+// tuned are the commands after waits were learned: write the policies, and replay them.
+func (f backtestFlags) tuned(file string) []string {
+	if file != "" {
+		return []string{f.command("backtest") + " --policy " + plain.Shell(file)}
+	}
+	return []string{f.command("policy tune") + " --write tuned.yaml", f.command("backtest") + " --policy tuned.yaml"}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -353,9 +354,9 @@ func amountFlag(flag, text string) (money.Amount, error) {
 	return v, nil
 }
 
-// budgetFacts returns what policies may ask of the budgets that a resource's owner
-// spends from; nil where no budget is given.
-func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*inventory.Resource) *policy.Budget, error) {
+// budgetFacts returns what adds where a resource's budgets stand to what is known of it;
+// nil where no budget is given.
+func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
 	if len(cfg.Budgets) == 0 {
 		return nil, nil
 	}
@@ -367,11 +368,5 @@ func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now tim
 	if err != nil {
 		return nil, fmt.Errorf("read where the budgets stand: %w", err)
 	}
-	return func(r *inventory.Resource) *policy.Budget {
-		f, covered, err := budget.FactsOf(all, r.Owner, r.Purpose)
-		if err != nil || !covered {
-			return nil // unknown, never in order
-		}
-		return &policy.Budget{State: string(f.State), UsedShare: f.UsedShare, ForecastShare: f.ForecastShare}
-	}, nil
+	return round.Budgets(all), nil
 }

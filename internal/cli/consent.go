@@ -99,8 +99,12 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 		return err
 	}
 	defer s.Close()
+	now, err := a.inTime(ctx, s)
+	if err != nil {
+		return err
+	}
 	lost := lossesOf(r)
-	entry := action.Entry{At: a.Now().UTC(), Account: ref.Cloud + "/" + ref.Account, Actor: who, What: "consent", Resource: ref.String(),
+	entry := action.Entry{At: now, Account: ref.Cloud + "/" + ref.Account, Actor: who, What: "consent", Resource: ref.String(),
 		Because: action.Redact(reason), Outcome: "may lose " + strings.Join(lost, "; ")}
 	if err := s.Actions().Record(ctx, entry); err != nil {
 		return fmt.Errorf("record the consent: %w", err)

@@ -85,7 +85,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		}
 		return a.printJSON(doc)
 	}
-	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, under a clock that jumps to what is next\n", plain.Count(len(set.Policies), "policy"))
+	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, in simulated time\n", plain.Count(len(set.Policies), "policy"))
 	seen := map[string]bool{}
 	for range demoPasses {
 		people.Sent = 0
@@ -96,7 +96,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		a.printDemo(pass, clock.Now(), people.Sent, seen)
 		next := pass.NextAt()
 		for _, rep := range pass.Reports {
-			for _, f := range rep.Fuses { // somebody in the simulated company is asked, and means it
+			for _, f := range rep.Fuses { // the simulated company confirms every fuse
 				l := action.Ladder{Store: s.Actions(), Account: f.Account, Actor: "demo", Clock: clock.Read}
 				if _, err := l.Confirm(ctx, f.Source, "the demonstration means it", time.Time{}); err != nil {
 					return err

@@ -214,8 +214,8 @@ func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enf
 		return round.Setting{}, usageError("--cloud %s: nothing is carried out there", f.cloud)
 	}
 	setting.Books = ledger.Journal{Store: s.Ledger()}
-	if setting.Facts, err = a.facts(ctx, cfg, s, now()); err != nil {
-		return round.Setting{}, err
+	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
+		return a.facts(ctx, cfg, s, now())
 	}
 	setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
 	return setting, err
@@ -281,7 +281,7 @@ func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store, now 
 	}
 	return func(f *policy.Facts) {
 		if budget != nil {
-			f.Budget = budget(f.Resource)
+			budget(f)
 		}
 		if drift != nil {
 			f.PriceDrift = drift(f.Resource)

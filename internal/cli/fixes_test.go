@@ -39,6 +39,8 @@ type seededFixes struct {
 	asAna, asBo func()
 	// idle are machines that go on doing nothing while time passes, by their regions.
 	idle map[string]string
+	// measured is a notebook whose host's use is recorded, as idle all the time.
+	measured string
 }
 
 func newSeededFixes(t *testing.T) *seededFixes {
@@ -91,6 +93,45 @@ func (s *seededFixes) endpoint(name string, machines int32) {
 	s.sandbox.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "EndpointName", ID: name, Set: map[string]any{"CreationTime": made, "LastModifiedTime": made}})
 }
 
+// notebook makes a notebook and records that it did nothing for two weeks.
+func (s *seededFixes) notebook(name string) {
+	s.t.Helper()
+	var tags []smtypes.Tag
+	for k, v := range map[string]string{"owner": "ana", "team": "vision", "project": "detector", "environment": "dev", "cost-center": "1", inventory.TagLifetime: "ephemeral"} {
+		tags = append(tags, smtypes.Tag{Key: &k, Value: &v})
+	}
+	if _, err := sagemaker.NewFromConfig(s.sandbox.Config("us-east-1")).CreateNotebookInstance(s.t.Context(), &sagemaker.CreateNotebookInstanceInput{NotebookInstanceName: &name,
+		InstanceType: "ml.t3.medium", RoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"), VolumeSizeInGB: aws.Int32(20), Tags: tags}); err != nil {
+		s.t.Fatal(err)
+	}
+	made := s.clock().Add(-60 * 24 * time.Hour)
+	s.sandbox.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "NotebookInstanceName", ID: name, Set: map[string]any{"CreationTime": made, "LastModifiedTime": made}})
+	s.measured = name
+	s.record()
+}
+
+// record writes the use of the notebook up to now.
+func (s *seededFixes) record() {
+	if s.measured == "" {
+		return
+	}
+	var b strings.Builder
+	b.WriteString("time,resource,cpu_util,net_bytes,sessions\n")
+	now := s.clock()
+	for at := now.Add(-15 * 24 * time.Hour); !at.After(now); at = at.Add(time.Minute) {
+		fmt.Fprintf(&b, "%s,%s,1,100,0\n", at.Format(time.RFC3339), s.measured)
+	}
+	s.write("notebook.csv", b.String())
+}
+
+// sources are the flags of what is read.
+func (s *seededFixes) sources() []string {
+	if s.measured == "" {
+		return []string{s.regions}
+	}
+	return []string{s.regions, "--usage=notebook.csv"}
+}
+
 // report adds a steady value of a metric up to now.
 func (s *seededFixes) report(region, namespace, name string, of []wire.Dimension, v float64, since, step time.Duration) {
 	now := s.clock()
@@ -104,6 +145,7 @@ func (s *seededFixes) report(region, namespace, name string, of []wire.Dimension
 // wait lets time pass in which machines that do nothing are measured.
 func (s *seededFixes) wait(d time.Duration) {
 	s.pass(d)
+	s.record()
 	for id, region := range s.idle {
 		of := []wire.Dimension{{Name: "InstanceId", Value: id}}
 		for name, v := range map[string]float64{"CPUUtilization": 1, "NetworkIn": 100, "NetworkOut": 100} {
@@ -115,7 +157,7 @@ func (s *seededFixes) wait(d time.Duration) {
 // scan audits the account and keeps the scan, as a person does.
 func (s *seededFixes) scan() view.Scan {
 	s.t.Helper()
-	doc, err := view.LoadScan(strings.NewReader(s.curfew(ExitDone, "scan", s.regions, "-o", "json")))
+	doc, err := view.LoadScan(strings.NewReader(s.curfew(ExitDone, append([]string{"scan", "-o", "json"}, s.sources()...)...)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -125,7 +167,7 @@ func (s *seededFixes) scan() view.Scan {
 // fixes runs fix over findings and returns what became of each.
 func (s *seededFixes) fixes(args ...string) map[string]view.Fix {
 	s.t.Helper()
-	_, out, errs := s.curfewAny(append(append([]string{"fix"}, args...), "-o", "json")...)
+	_, out, errs := s.curfewAny(append(append([]string{"fix", "-o", "json"}, args...), s.sources()[1:]...)...)
 	var doc struct {
 		Schema string     `json:"schema"`
 		Fixes  []view.Fix `json:"fixes"`
@@ -254,6 +296,14 @@ func machinesOf(s *seededFixes, f *view.Fix) int64 {
 	return int64(aws.ToInt32(out.ProductionVariants[0].CurrentInstanceCount))
 }
 
+func notebookStatus(s *seededFixes, f *view.Fix) smtypes.NotebookInstanceStatus {
+	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeNotebookInstance(s.t.Context(), &sagemaker.DescribeNotebookInstanceInput{NotebookInstanceName: &f.Finding.Resource.ID})
+	if err != nil {
+		return ""
+	}
+	return out.NotebookInstanceStatus
+}
+
 // tagsOf are those tags of a resource of EC2 that a change writes.
 func tagsOf(s *seededFixes, f *view.Fix) map[string]string {
 	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeTags(s.t.Context(), &ec2.DescribeTagsInput{Filters: []types.Filter{{Name: aws.String("resource-id"), Values: []string{f.Finding.Resource.ID}}}})
@@ -278,6 +328,12 @@ var kindsOfFixes = []kindOfFix{
 	{rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft, undone: func(s *seededFixes, f *view.Fix) bool { return groupSize(s, f) == 3 }},
 	{rule: "inference-overprovisioned", name: "old-embedder", shows: func(s *seededFixes, f *view.Fix) bool { return machinesOf(s, f) == *f.Change.Arguments.Count }, unplanted: true,
 		undone: func(s *seededFixes, f *view.Fix) bool { return machinesOf(s, f) == 3 }},
+	{rule: "notebook-idle", name: "old-notebook", shows: func(s *seededFixes, f *view.Fix) bool {
+		return notebookStatus(s, f) == smtypes.NotebookInstanceStatusStopped
+	}, unplanted: true,
+		undone: func(s *seededFixes, f *view.Fix) bool {
+			return notebookStatus(s, f) == smtypes.NotebookInstanceStatusInService
+		}},
 	{rule: "instance-idle", name: "feature-builder", shows: machineIs, undone: func(s *seededFixes, f *view.Fix) bool { return stateOf(s, f) == types.InstanceStateNameRunning }},
 	{rule: "bucket-no-lifecycle", name: "acme-vision-datasets", document: bucketDocument},
 	{rule: "checkpoint-stale", name: "acme-language-checkpoints", document: bucketDocument},
@@ -296,6 +352,7 @@ var kindsOfFixes = []kindOfFix{
 func TestFixesDoWhatTheySay(t *testing.T) {
 	s := newSeededFixes(t)
 	s.endpoint("old-embedder", 3)
+	s.notebook("old-notebook")
 	for _, r := range s.truth.Find("instance-idle") {
 		s.idle[r.ID] = r.Region
 		if r.Region == "eu-west-1" {

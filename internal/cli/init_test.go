@@ -37,7 +37,7 @@ func TestInit(t *testing.T) {
 		{"all answered", "squad, made-by\nlifetime=ephemeral,team=vision,cost=lab\nscratch\n#ml-cost\nno\n", ExitDone, "vision", true, policy.Enforce},
 		{"defaults", "\n\n\nops@example.com smtp.example.com:587\n\n", ExitDone, "", false, policy.Observe},
 		{"nothing governed", "\nnone\n\nhttps://hooks.example.com/x\nyes\n", ExitDone, "none", false, policy.Observe},
-		{"nobody to tell", "\n\n\n", ExitUsage, "", false, ""},
+		{"no recipient", "\n\n\n", ExitUsage, "", false, ""},
 		{"a strange recipient", "\n\n\nbob\n\n", ExitUsage, "", false, ""},
 		{"a strange disk", "\n\nmaybe\n#a\n\n", ExitUsage, "", false, ""},
 		{"a strange choice", "\nall\n\n#a\n\n", ExitUsage, "", false, ""},
@@ -138,6 +138,9 @@ func TestConsentOnTheSandbox(t *testing.T) {
 	if got := l.state(sandbox.Unsaved); got != "running" {
 		t.Fatalf("unsaved is %s before the consent", got)
 	}
+	l.jump(5 * time.Hour) // whoever's clock is wrong decides nothing
+	l.curfew(ExitError, "consent", l.account.Ref(sandbox.Unsaved).String(), "--reason", "scratch data")
+	l.jump(-5 * time.Hour)
 	out := l.curfew(ExitDone, "consent", l.account.Ref(sandbox.Unsaved).String(), "--reason", "scratch data")
 	if !strings.Contains(out, "GB") || !strings.Contains(out, "vol-") {
 		t.Errorf("it does not say what is lost: %s", out)

@@ -14,13 +14,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// fromAccount checks --from of a planner of measurements.
+// fromAccount checks --from of planners that read an account.
 func fromAccount(command, from string, file bool) error {
 	switch {
 	case from != "scan" && from != "ledger":
-		return usageError("curfew plan %s --from %q: it is scan or ledger", command, from)
+		return usageError("curfew plan %s --from %q: expected scan or ledger", command, from)
 	case file:
-		return usageError("curfew plan %s: --from and a file are one or the other", command)
+		return usageError("curfew plan %s: give --from or a file, not both", command)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 	return r, cfg, setting.Prices, nil
 }
 
-// planLedger shows how many machines of each group do, by the duty that the ledger keeps.
+// planLedger shows how many machines of each group are needed by the duty in the ledger.
 func (a *app) planLedger(ctx context.Context, verb, schema string, period periodFlags, output string, purpose inventory.Purpose, target float64) error {
 	cfg, err := a.config()
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *app) planLedger(ctx context.Context, verb, schema string, period period
 	}
 	if len(doc.Groups) == 0 {
 		what := map[bool]string{true: "a machine", false: "a machine with purpose " + string(purpose)}[purpose == ""]
-		return &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan %s: the ledger has no hour of %s from %s to %s; passes of curfew scan fill it",
+		return &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan %s: the ledger has no hour of %s from %s to %s; run curfew scan regularly to fill it",
 			verb, what, since.Format(time.DateOnly), until.Format(time.DateOnly))}
 	}
 	return a.show(output, doc, func() report.Sheet { return report.Groups(verb, doc) })

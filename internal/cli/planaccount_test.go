@@ -104,10 +104,10 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 		t.Errorf("of a type that is left soon: %+v", p.Commitments)
 	}
 	for args, want := range map[string]string{
-		"plan commit --from ledger --since 2020-01-01 --until 2020-02-01": "the ledger has no hour",
+		"plan commit --from ledger --since 2020-01-01 --until 2020-02-01": "the ledger has no on-demand machine hour",
 		"plan commit --from bill":                 "give --offers FILE",
 		"plan commit --from thin-air":             "--from",
-		"plan commit --from ledger --usage x.csv": "one or the other",
+		"plan commit --from ledger --usage x.csv": "not both",
 	} {
 		if code, _, errs := d.run(strings.Fields(args)...); code == ExitDone || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d: %s", args, code, errs)
@@ -160,11 +160,11 @@ func TestPlansFromAScan(t *testing.T) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	for args, want := range map[string]string{
-		"plan rightsize --from bill":                    "it is scan or ledger",
+		"plan rightsize --from bill":                    "expected scan or ledger",
 		"plan commit --from scan":                       "--from ledger",
-		"plan rightsize --from ledger --usage x.csv":    "one or the other",
-		"plan rightsize --from scan --usage x.csv":      "one or the other",
-		"plan capacity --from scan --qps 5":             "one or the other",
+		"plan rightsize --from ledger --usage x.csv":    "not both",
+		"plan rightsize --from scan --usage x.csv":      "not both",
+		"plan capacity --from scan --qps 5":             "not both",
 		"plan capacity --from scan --demo --headroom 2": "--headroom",
 		"plan capacity --from scan --cloud nowhere":     "--cloud",
 	} {
@@ -175,7 +175,7 @@ func TestPlansFromAScan(t *testing.T) {
 }
 
 // TestPlansFromTheLedger: how many machines are too many comes from the hours in which they
-// worked at once, without a file. What nobody measured counts as work, and what has no
+// worked at once, without a file. Unmeasured machines count as working, and what has no
 // price is left out.
 func TestPlansFromTheLedger(t *testing.T) {
 	d := newDesktop(t)

@@ -29,17 +29,17 @@ func (a *app) newPlanCommit() *cobra.Command {
 	var f commitFlags
 	c := &cobra.Command{
 		Use:   "commit",
-		Short: "How much steady use to commit to: reserved machines and savings plans",
+		Short: "Plan reserved machines and savings plans for steady use",
 		Long: `Replays every hour of recorded use in the order in which the provider applies
-commitments, and finds the cheapest set of offers with a proven bound on what any other
-choice costs. Idle machines come off first. A commitment is advised only where its use
-stays above 60 %, on enough history, and where it is expected to save although work may
-leave its machine type before the term ends. --from reads curfew's own ledger, or imported
+commitments, and finds the cheapest set of offers, with a proven lower bound on the cost
+of any other choice. Idle machines are excluded. A commitment is advised only if its
+utilization stays above 60%, the history is long enough, and it is expected to save even
+if work leaves its machine type before the term ends. --from reads the ledger or imported
 bills, and the offers of the price book.`,
 		Example: `  curfew plan commit --from ledger --since 90d
-  curfew plan commit --from bill --offers offers.csv --since 6mo
-  curfew plan commit --usage hourly.csv --offers offers.csv
-  curfew plan commit --usage hourly.csv.gz --offers offers.csv --existing now.csv --online -o html > commit.html`,
+  curfew plan commit --from bill --offers examples/data/offers.csv --since 6mo
+  curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv
+  curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv --online -o html > commit.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", f.output, planOutputs...); err != nil {
@@ -50,14 +50,14 @@ bills, and the offers of the price book.`,
 	}
 	fl := c.Flags()
 	f.add(c, "90d")
-	fl.StringVar(&f.from, "from", "", "where the hours come from in place of --usage: ledger, or bill (imported)")
-	fl.IntVar(&f.minHistory, "min-history", 1440, "how many hours of history advice needs; 0 is none")
-	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "the rate a year at which work leaves a machine type (default: by its age)")
-	fl.StringVar(&f.usage, "usage", "", "hourly use as CSV `file`: time,key,quantity,on_demand_rate, and idle")
-	fl.StringVar(&f.offers, "offers", "", "offers as CSV `file`: key,kind,term_months,payment,hourly_rate,upfront,discount")
-	fl.StringVar(&f.existing, "existing", "", "commitments that exist, with their expiries, as CSV `file`")
-	fl.BoolVar(&f.online, "online", false, "replay the history buying without foresight, and compare")
-	fl.Float64Var(&f.drop, "drop", 0, "a fall of demand to look at beside the usual ones, 0 to 1")
+	fl.StringVar(&f.from, "from", "", "source of the hours instead of --usage: ledger or bill")
+	fl.IntVar(&f.minHistory, "min-history", 1440, "hours of history that a commitment needs; 0 for no check")
+	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "yearly rate at which work leaves a machine type (default: by its age)")
+	fl.StringVar(&f.usage, "usage", "", "CSV `file` of hourly use: time,key,quantity,on_demand_rate and optional idle_quantity")
+	fl.StringVar(&f.offers, "offers", "", "CSV `file` of offers: key,kind,term_months,payment,hourly_rate,upfront,discount")
+	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
+	fl.BoolVar(&f.online, "online", false, "compare with an online policy, which sees only the past")
+	fl.Float64Var(&f.drop, "drop", 0, "one more drop in demand to evaluate, 0 to 1")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
@@ -76,15 +76,15 @@ func readPlan[T any](a *app, name string, read func(string, io.Reader) (T, error
 func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	switch {
 	case f.from != "" && f.usage != "":
-		return usageError("curfew plan commit: --from and --usage are one or the other")
+		return usageError("curfew plan commit: give --from or --usage, not both")
 	case f.from == "" && (f.usage == "" || f.offers == ""):
 		return usageError("curfew plan commit: give --usage FILE and --offers FILE, or --from ledger")
 	case f.from == "bill" && f.offers == "":
-		return usageError("curfew plan commit --from bill: give --offers FILE: a bill is dollars by region, to which savings plans apply (key compute/REGION or *)")
+		return usageError("curfew plan commit --from bill: give --offers FILE with savings plans: a bill has dollars by region (key compute/REGION or *)")
 	case f.from == "scan":
-		return usageError("curfew plan commit --from scan: one scan is an hour, and a commitment lasts years: let passes of curfew scan fill the ledger, then --from ledger, or import bills and --from bill")
+		return usageError("curfew plan commit --from scan: one scan is too short for a commitment of years: use --from ledger after regular scans, or import bills and use --from bill")
 	case f.minHistory < 0 || !(f.leaveRate >= 0 && f.leaveRate <= 100):
-		return usageError("curfew plan commit: --min-history and --leave-rate (0 to 100 a year) must not be negative")
+		return usageError("curfew plan commit: --min-history must be 0 or more, and --leave-rate 0 to 100 a year")
 	}
 	if f.from != "" {
 		if err := oneOf("from", f.from, "ledger", "bill"); err != nil {
@@ -152,7 +152,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	return a.show(f.output, r, func() report.Sheet { return report.Commit(r) })
 }
 
-// recordedHours reads what --from names.
+// recordedHours reads the source of --from.
 func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags) ([]commit.Usage, []string, error) {
 	since, until, err := f.bounds(a.Now())
 	if err != nil {
@@ -166,11 +166,11 @@ func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlag
 		return nil, nil, err
 	}
 	defer s.Close()
-	notes, empty := []string{"the hours are those of curfew's ledger: machines on demand, at the list price of the hour; hours that no pass saw count as no use"},
-		"the ledger has no hour of a machine on demand from %s to %s; passes of curfew scan fill it"
+	notes, empty := []string{"usage is the on-demand machine hours of the ledger at list price; hours without an observation count as unused"},
+		"the ledger has no on-demand machine hour from %s to %s; run curfew scan regularly to fill it"
 	if f.from == "bill" {
-		notes, empty = []string{"imported bills are kept by day: each hour has a twenty-fourth of its day, and one machine stands for one dollar an hour on demand"},
-			"no imported bill has compute on demand from %s to %s; import one: curfew bill import PATH"
+		notes, empty = []string{"imported bills are daily: each hour has a twenty-fourth of its day, and one machine stands for one dollar an hour on demand"},
+			"no imported bill has on-demand compute from %s to %s; import one with curfew bill import PATH"
 	}
 	var use []commit.Usage
 	if f.from == "bill" {

@@ -15,11 +15,11 @@ func (a *app) newPlanMarket() *cobra.Command {
 	var parameters float64
 	c := &cobra.Command{
 		Use:   "market",
-		Short: "Which machine does the most work for a dollar, by purchase option",
-		Long: `Ranks the machines of the price book by work per dollar: dense tensor throughput, device
-memory, its bandwidth, or the tokens of a language model. Every price has its source and
-date; capacity blocks, which are paid up front, stand apart; what has no price is listed
-and never ranked.`,
+		Short: "Rank machines by work per dollar and purchase option",
+		Long: `Ranks the machines of the price book by work per dollar: dense tensor throughput, GPU
+memory, memory bandwidth, or tokens of a language model. Every price has its source and
+date. Capacity blocks, which are paid upfront, are listed separately. Machines without a
+price are listed and never ranked.`,
 		Example: `  curfew plan market --for bf16-tflops
   curfew plan market --for tokens --parameters 70 --region us-east-1 --option spot -o html > market.html`,
 		Args: noArgs,
@@ -53,7 +53,7 @@ and never ranked.`,
 	fl := c.Flags()
 	fl.StringVar(&kind, "for", "bf16-tflops", "bf16-tflops, memory-gib, memory-bandwidth or tokens")
 	fl.StringVar(&p.Cloud, "cloud", "", "only this cloud")
-	fl.StringVar(&p.Region, "region", "", "only this region (default: each machine's cheapest)")
+	fl.StringVar(&p.Region, "region", "", "only this region (default: the cheapest of each machine)")
 	fl.StringVar(&p.Accelerator, "accelerator", "", "only this accelerator")
 	fl.StringVar(&p.Vendor, "vendor", "", "only accelerators of this vendor, such as NVIDIA")
 	fl.StringSliceVar(&options, "option", nil, "purchase options: on-demand, spot, … (default: all)")

@@ -22,11 +22,11 @@ func (a *app) newPlanMIG() *cobra.Command {
 		Use:   "mig",
 		Short: "Pack workloads into MIG instances on the fewest GPUs",
 		Long: `Packs workloads (name,memory_gib,compute_slices,count) into MIG instances on the fewest
-GPUs, with a proof or the gap to a proven bound, and prints the commands in an order in
-which no two instances ever overlap. --current starts from today's placements and moves
-as few workloads as it can. --enumerate counts in how many ways a GPU can be divided.`,
-		Example: `  curfew plan mig --gpu A100-80GB --workloads w.csv
-  curfew plan mig --gpu A100-80GB:4,A30 --workloads w.csv --current today.csv -o html > mig.html
+GPUs, with a proof or the gap to a proven bound. Prints the commands in an order in which
+no two instances overlap. --current starts from the current placements and moves as few
+workloads as possible. --enumerate counts the ways to divide a GPU.`,
+		Example: `  curfew plan mig --gpu A100-80GB --workloads examples/data/workloads.csv
+  curfew plan mig --gpu A100-80GB:4,A30 --workloads examples/data/workloads.csv --current today.csv -o html > mig.html
   curfew plan mig --gpu H100-80GB --enumerate`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -38,11 +38,11 @@ as few workloads as it can. --enumerate counts in how many ways a GPU can be div
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.gpu, "gpu", "", "GPUs with optional counts: `A100-80GB:4,A30`")
-	fl.StringVar(&f.workloads, "workloads", "", "workloads as CSV `file`: name,memory_gib,compute_slices,count")
-	fl.StringVar(&f.current, "current", "", "today's placements: CSV, what nvidia-smi mig -lgi prints, or an earlier plan's JSON `file`")
-	fl.BoolVar(&f.enumerate, "enumerate", false, "count the divisions of one GPU")
-	fl.BoolVar(&f.double, "double-memory", false, "use profiles with double memory as well")
-	fl.BoolVar(&f.keep, "keep-gpus", false, "keep today's GPUs in use: nothing moves just to empty one")
+	fl.StringVar(&f.workloads, "workloads", "", "CSV `file` of workloads: name,memory_gib,compute_slices,count")
+	fl.StringVar(&f.current, "current", "", "current placements: `file` with CSV, the output of nvidia-smi mig -lgi, or the JSON of an earlier plan")
+	fl.BoolVar(&f.enumerate, "enumerate", false, "count the ways to divide one GPU")
+	fl.BoolVar(&f.double, "double-memory", false, "also use profiles with double memory")
+	fl.BoolVar(&f.keep, "keep-gpus", false, "keep the current GPUs in use: do not move workloads to free a GPU")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }

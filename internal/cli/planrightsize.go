@@ -25,14 +25,13 @@ func (a *app) newPlanRightsize() *cobra.Command {
 	var f rightsizeFlags
 	c := &cobra.Command{
 		Use:   "rightsize",
-		Short: "The smallest accelerator and count that fit what was measured",
-		Long: `Reads recorded usage and says how well GPUs are used, why not better where the series
-tell, and which machine types would fit the memory and the measured compute, with prices
-and what speaks against each. --from ledger has no samples: it says how many machines of a kind
-were more than worked at once.`,
+		Short: "Find the smallest machine type for the measured GPU use",
+		Long: `Reads recorded usage and reports how well GPUs are used, likely causes of low use, and
+the machine types that fit the measured memory and compute, with prices and drawbacks.
+--from ledger has no samples: it reports how many machines worked at the same time.`,
 		Example: `  curfew plan rightsize --from scan --regions us-east-1
   curfew plan rightsize --from ledger --since 30d
-  curfew plan rightsize --usage gpus.csv.gz --type p3.8xlarge
+  curfew plan rightsize --usage examples/data/gpus.csv.gz
   nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,memory.total --format=csv -l 60 > g.csv
   curfew plan rightsize --usage g.csv --resource box --type g5.12xlarge -o html > rightsize.html`,
 		Args: noArgs,
@@ -55,21 +54,21 @@ were more than worked at once.`,
 	fl := c.Flags()
 	f.source.addAccount(fl)
 	fl.StringVar(&f.source.profile, "profile", "", "AWS profile")
-	fl.StringVar(&f.from, "from", "", "in place of --usage, scan: read and measure the account; ledger: how many machines worked at once")
+	fl.StringVar(&f.from, "from", "", "source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
 	f.period.add(c, "30d")
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
-	fl.StringVar(&f.columns, "map", "", "columns under other names: `resource=host,time=ts`")
-	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
-	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
-	fl.StringVar(&f.machine, "type", "", "today's machine `type` (default: what the file says)")
-	fl.StringVar(&f.region, "region", "", "where it runs (default us-east-1)")
+	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
+	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")
+	fl.StringVar(&f.resource, "resource", "", "resource of the nvidia-smi output")
+	fl.StringVar(&f.machine, "type", "", "current machine `type` (default: from the file)")
+	fl.StringVar(&f.region, "region", "", "region of the machines (default us-east-1)")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
 
 func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if f.usage == "" {
-		return usageError("curfew plan rightsize: give the recorded usage, --usage FILE")
+		return usageError("curfew plan rightsize: give --usage FILE with recorded usage, or --from scan")
 	}
 	t, err := backtestFlags{trace: f.usage, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
 	if err != nil {
@@ -98,7 +97,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	return a.show(f.output, r, func() report.Sheet { return report.Rightsize(r) })
 }
 
-// rightsizeScan right-sizes every machine with GPUs that runs.
+// rightsizeScan right-sizes every running machine with GPUs.
 func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	r, cfg, book, err := a.scanned(ctx, f.source)
 	if err != nil {
@@ -107,7 +106,7 @@ func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	out, err := accountplan.Rightsize(r, book, cfg.Thresholds.Coverage)
 	switch {
 	case errors.Is(err, accountplan.ErrUnmeasured):
-		return &failure{exit: ExitError, code: "no_usage", err: err, hint: "curfew scan says what could not be read"}
+		return &failure{exit: ExitError, code: "no_usage", err: err, hint: "run curfew scan to see what could not be read"}
 	case err != nil:
 		return daemon.CloudError(err)
 	}

@@ -21,11 +21,11 @@ type spotTraceFlags struct {
 
 func (f *spotTraceFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.trace, "trace", "", "recorded availability as CSV `file`: zone,time,length,up, and price")
-	fl.StringVar(&f.columns, "map", "", "columns under other names: `zone=trace,time=t_s,length=len_s,up=nodes_up`")
-	fl.StringVar(&f.gap, "gap", "", "time from one sample to the next: 195s")
-	fl.StringVar(&f.zones, "zones", "", "only zones whose name matches a `pattern`: 'availability/aws-02-15-2023/*'")
-	fl.Int64Var(&f.nodes, "nodes", 1, "how many machines have to be up")
+	fl.StringVar(&f.trace, "trace", "", "CSV `file` of recorded availability: zone,time,length,up and optional price")
+	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `zone=trace,time=t_s,length=len_s,up=nodes_up`")
+	fl.StringVar(&f.gap, "gap", "", "sampling step: `195s`")
+	fl.StringVar(&f.zones, "zones", "", "only zones that match a `pattern`, such as 'us-east-1*'")
+	fl.Int64Var(&f.nodes, "nodes", 1, "number of machines that must be available")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 }
 
@@ -48,7 +48,7 @@ func (f *spotTraceFlags) read(a *app, verb string) (spot.Trace, error) {
 	return readPlan(a, f.trace, func(name string, r io.Reader) (spot.Trace, error) { return spot.Read(r, name, m) })
 }
 
-// columnMap reads --map: our names of columns to the file's.
+// columnMap reads --map: names of columns of the planner to those of the file.
 func columnMap(text string, ours ...string) (map[string]string, error) {
 	m := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -57,7 +57,7 @@ func columnMap(text string, ours ...string) (map[string]string, error) {
 		}
 		name, theirs, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		if _, twice := m[name]; !ok || twice || theirs == "" || !slices.Contains(ours, name) {
-			return nil, usageError("--map %q: it is OURS=THEIRS once for each of %s", pair, strings.Join(ours, ", "))
+			return nil, usageError("--map %q: expected NAME=COLUMN, once for each of %s", pair, strings.Join(ours, ", "))
 		}
 		m[name] = theirs
 	}
@@ -68,7 +68,7 @@ func columnMap(text string, ours ...string) (map[string]string, error) {
 func durationFlag(flag, text string) (time.Duration, error) {
 	d, err := config.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, usageError("--%s %q: it is a duration such as 12m", flag, text)
+		return 0, usageError("--%s %q: expected a duration, such as 12m", flag, text)
 	}
 	return d, nil
 }
@@ -84,26 +84,25 @@ func (a *app) newPlanSpot() *cobra.Command {
 	var f spotFlags
 	c := &cobra.Command{
 		Use:   "spot",
-		Short: "Spot or not: what work with a deadline costs, by replay of recorded availability",
-		Long: `Replays work that has to be done by a deadline on recorded spot availability and prices,
-under several strategies that see only the past: one that takes spot whenever it is up,
-one that keeps in step with the clock, and curfew's, which learns how long runs and
-outages last and weighs every move. The bound knows the future.`,
-		Example: `  curfew plan spot --trace runs.csv.gz --map zone=trace,time=t_s,length=len_s,up=nodes_up --gap 195s \
-      --work 48h --deadline 1.15x --restart 12m --spot-price 0.918 --on-demand-price 3.06 --every 12h
-  curfew plan spot --trace runs.csv --gap 5m --work 12h --deadline 18h --restart 5m --on-demand-price 12.24 --across-zones`,
+		Short: "Compare spot strategies for work with a deadline",
+		Long: `Replays work with a deadline on recorded spot availability and prices, under several
+strategies that see only the past: spot whenever available (greedy), uniform progress, and
+curfew's, which learns how long runs and outages last. Perfect foresight is the upper
+bound of the saving.`,
+		Example: `  curfew plan spot --trace examples/data/spot.csv --gap 5m --work 48h --deadline 1.5x --spot-price 0.918 --on-demand-price 3.06
+  curfew plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 18h --restart 5m --spot-price 3.67 --on-demand-price 12.24 --across-zones`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return a.planSpot(f) },
 	}
 	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.work, "work", "48h", "how long the work takes without interruption")
-	fl.StringVar(&f.deadline, "deadline", "1.5x", "how long it may take: a multiple of the work, or a duration")
-	fl.StringVar(&f.restart, "restart", "12m", "what a start or a move costs, paid and without progress")
-	fl.StringVar(&f.every, "every", "12h", "the time from the start of one case to that of the next")
-	fl.StringVar(&f.spotPrice, "spot-price", "", "`dollars` an hour on spot, where the trace has no prices")
-	fl.StringVar(&f.onDemandPrice, "on-demand-price", "", "`dollars` an hour on demand")
-	fl.BoolVar(&f.acrossZones, "across-zones", false, "let the work move between all zones of the trace")
+	fl.StringVar(&f.work, "work", "48h", "duration of the work without interruption")
+	fl.StringVar(&f.deadline, "deadline", "1.5x", "deadline: a multiple of the work, or a duration")
+	fl.StringVar(&f.restart, "restart", "12m", "paid time without progress for each start or move")
+	fl.StringVar(&f.every, "every", "12h", "time from the start of one case to the next")
+	fl.StringVar(&f.spotPrice, "spot-price", "", "spot price in `dollars` an hour, where the trace has none")
+	fl.StringVar(&f.onDemandPrice, "on-demand-price", "", "on-demand price in `dollars` an hour")
+	fl.BoolVar(&f.acrossZones, "across-zones", false, "allow moves between all zones of the trace")
 	return c
 }
 
@@ -151,18 +150,18 @@ func (a *app) newPlanCheckpoint() *cobra.Command {
 	var f checkpointFlags
 	c := &cobra.Command{
 		Use:   "checkpoint",
-		Short: "How often to save: the interval that keeps most of what is paid for",
+		Short: "Plan the checkpoint interval for work on spot machines",
 		Long: `Replays recorded runs of spot machines under several rules for the interval between
-checkpoints: Young's and Daly's formulas, the best fixed interval in hindsight, and
-curfew's, which grows with the age of a run as it learns when machines are taken away.`,
-		Example: `  curfew plan checkpoint --trace runs.csv.gz --map zone=trace,time=t_s,length=len_s,up=nodes_up --gap 195s --write 120s --restart 180s`,
+checkpoints: Young's and Daly's formulas, the best fixed interval with perfect foresight,
+and curfew's, which adapts the interval to the age of a run.`,
+		Example: `  curfew plan checkpoint --trace examples/data/spot.csv --gap 5m --write 120s --restart 180s`,
 		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.planCheckpoint(f) },
 	}
 	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.write, "write", "", "how long it takes to save: 120s")
-	fl.StringVar(&f.restart, "restart", "", "how long it takes until work goes on: 180s")
+	fl.StringVar(&f.write, "write", "", "duration of a checkpoint write: `120s`")
+	fl.StringVar(&f.restart, "restart", "", "time from an interruption until work continues: `180s`")
 	return c
 }
 

@@ -11,9 +11,9 @@ func (a *app) newPlanTCO() *cobra.Command {
 	var saving, effort, rate, upkeep, output string
 	c := &cobra.Command{
 		Use:   "tco",
-		Short: "Whether a saving repays the engineering time that it takes",
-		Long: `Weighs what a change saves against the working time until it is done and the upkeep
-from then on. A change that does not repay both within a year is advised against.`,
+		Short: "Compare a saving with the engineering time for it",
+		Long: `Compares the saving of a change with the working time to make it and to maintain it. The
+plan advises against a change that does not pay back within a year.`,
 		Example: `  curfew plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -42,10 +42,10 @@ from then on. A change that does not repay both within a year is advised against
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&saving, "saving", "", "dollars over a time: `1200/month`")
-	fl.StringVar(&effort, "effort", "", "working time until it is done: `3w`, 2d, 4h")
-	fl.StringVar(&rate, "rate", "120/h", "what working time costs: `120/h`")
-	fl.StringVar(&upkeep, "upkeep", "0h/month", "working time from then on: `2h/month`")
+	fl.StringVar(&saving, "saving", "", "saving: `1200/month`, 40/day, 9000/year")
+	fl.StringVar(&effort, "effort", "", "working time for the change: `3w`, 2d, 4h")
+	fl.StringVar(&rate, "rate", "120/h", "cost of working time: `120/h`")
+	fl.StringVar(&upkeep, "upkeep", "0h/month", "working time to maintain it: `2h/month`")
 	fl.StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	return c
 }

@@ -137,23 +137,23 @@ func (a *app) newPolicyCheck() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "check [FILE…]",
-		Short: "Validate policies, and say what they might do that was not meant",
-		Long: `Reads policies strictly (file:line:column of every mistake) and warns of what is valid
-and dangerous: a policy that can match inference or production, that acts on anything
-not ephemeral, that asks for no duty, that declares disks scratch. --strict makes
-warnings fail. --against last counts what each policy selects among what the last scan
-saw, what it could act on once its condition holds, and what would be refused, by rule.`,
+		Short: "Validate policies and warn about dangerous ones",
+		Long: `Reads policies strictly (file:line:column of every mistake) and warns of valid but
+dangerous policies: one that can match inference or production, that acts on resources
+that are not ephemeral, that does not ask for the duty, or that declares disks scratch.
+--strict makes warnings fail. --against last counts the resources of the last scan that
+each policy selects, could act on once its condition holds, and would be refused, by rule.`,
 		Example: `  curfew policy check examples/policies
   curfew policy check --against last
-  curfew policy check --strict policies/idle.yaml`,
+  curfew policy check --strict examples/policies/idle-ephemeral.yaml`,
 	}
 	var strict bool
 	var against string
-	c.Flags().StringVar(&against, "against", "", "count what policies would find in the `last` scan")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringVar(&against, "against", "", "count what policies could act on in the `last` scan")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := oneOf("output", output, "table", "json"); err != nil {
+		if err := oneOf("output", output, planOutputs...); err != nil {
 			return err
 		}
 		cfg, err := a.config()
@@ -181,10 +181,10 @@ saw, what it could act on once its condition holds, and what would be refused, b
 				Policies: round.Reaches(set, seen.Priced(cfg.Tags), seen.At, cfg.Governance, a.Now().UTC())}
 		}
 		doc := view.NewPolicyCheck(set, policy.Check(set, cfg.Governance), reach)
-		if output == "json" {
-			err = a.printJSON(doc)
+		if output == "table" {
+			err = report.PolicyCheckText(a.Stdout, doc, a.Width)
 		} else {
-			err = report.PolicyCheck(a.Stdout, doc)
+			err = a.show(output, doc, func() report.Sheet { return report.PolicyCheck(doc, checked(args, against)) })
 		}
 		if err == nil && strict && len(doc.Warnings) > 0 {
 			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
@@ -194,22 +194,36 @@ saw, what it could act on once its condition holds, and what would be refused, b
 	return c
 }
 
+// checked are the commands after a check.
+func checked(files []string, against string) []string {
+	var names, policies string
+	for _, f := range files {
+		names += " " + plain.Shell(f)
+		policies += " --policy " + plain.Shell(f)
+	}
+	if against == "" {
+		return []string{"curfew scan", "curfew policy check --against last" + names}
+	}
+	return []string{"curfew enforce --once" + policies}
+}
+
 func (a *app) newPolicyTest() *cobra.Command {
 	var policies []string
 	var output string
 	c := &cobra.Command{
 		Use:   "test FILE…",
-		Short: "Run the test cases of policies: samples in, proposals out",
+		Short: "Run test cases of policies: samples in, proposals out",
 		Long: `Runs cases (curfew.policytest/v1): resources and samples go in, and what the policies
-would propose at a time is compared with what the case expects. It is the engine that
-enforce uses. Exit code 1 when a case fails.`,
+propose at a time is compared with the expectation of the case. The engine is the one that
+enforce uses. With --policy, a file of cases that names its policies tests the given
+policies from files of the same names. Exit code 1 when a case fails.`,
 		Example: `  curfew policy test examples/policies/tests
-  curfew policy test --policy policies/ cases.yaml`,
+  curfew policy test --policy examples/policies examples/policies/tests`,
 	}
 	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: those that the cases name, else policies in curfew.yaml)")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := oneOf("output", output, "table", "json"); err != nil {
+		if err := oneOf("output", output, planOutputs...); err != nil {
 			return err
 		}
 		if len(args) == 0 {
@@ -220,7 +234,9 @@ enforce uses. Exit code 1 when a case fails.`,
 	return c
 }
 
-// underTest are the policies that a file of cases is for.
+// underTest returns the policies that a file of cases is for. Of given policies these are
+// the ones in files of the names that the cases name, where there are any: a case without
+// the name of a policy is about those alone.
 func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*policy.Set, error) {
 	names := given
 	if len(names) == 0 {
@@ -232,7 +248,11 @@ func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*p
 	if err != nil {
 		return nil, err
 	}
-	return a.readPolicies(names)
+	set, err := a.readPolicies(names)
+	if err != nil || len(given) == 0 {
+		return set, err
+	}
+	return set.Of(tests.Policies), nil
 }
 
 func (a *app) policyTest(ctx context.Context, policies, args []string, output string) error {
@@ -268,10 +288,10 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 	if len(doc.Cases) == 0 {
 		return usageError("no case is in these files")
 	}
-	if output == "json" {
-		err = a.printJSON(doc)
+	if output == "table" {
+		err = report.PolicyTestText(a.Stdout, doc, a.Width)
 	} else {
-		err = report.PolicyTest(a.Stdout, doc)
+		err = a.show(output, doc, func() report.Sheet { return report.PolicyTest(doc) })
 	}
 	if err == nil && doc.Failed > 0 {
 		err = &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test"))}
@@ -284,12 +304,11 @@ func (a *app) newPolicyExplain() *cobra.Command {
 	var trace, at string
 	c := &cobra.Command{
 		Use:   "explain RESOURCE",
-		Short: "Why a policy matches a resource, or does not",
-		Long: `Reads the account as enforce does and prints for one resource, by id or name, what every
-policy says of it: true, false or unknown, part by part, and the fact that decided.`,
-		Example: `  curfew policy explain i-0f3a --policy policies/
-  curfew policy explain dev-box --demo --policy examples/policies
-  curfew policy explain pod-7 --trace gpus.csv.gz --at 2026-11-20T08:00:00Z --policy policies/`,
+		Short: "Show why a policy matches a resource, or does not",
+		Long: `Reads the account as enforce does and shows for one resource, by id or name, the answer of
+every policy: true, false or unknown, part by part, with the fact that decided.`,
+		Example: `  curfew policy explain llm-playground --demo --policy examples/policies
+  curfew policy explain train-a --trace examples/data/gpus.csv.gz --at 2026-10-07T08:00:00Z --policy examples/policies`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError("%s takes the id or name of one resource", c.CommandPath())
@@ -300,11 +319,11 @@ policy says of it: true, false or unknown, part by part, and the fact that decid
 	f.add(c.Flags())
 	c.Flags().StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
 	c.Flags().StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
-	c.Flags().StringVar(&trace, "trace", "", "explain a resource of recorded usage instead: CSV, CSV.gz or Parquet `file`")
+	c.Flags().StringVar(&trace, "trace", "", "explain a resource of recorded usage: CSV, CSV.gz or Parquet `file`")
 	c.Flags().StringVar(&at, "at", "", "the RFC 3339 `time` within the trace (default: its end)")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := oneOf("output", f.output, "table", "json"); err != nil {
+		if err := oneOf("output", f.output, planOutputs...); err != nil {
 			return err
 		}
 		if err := f.check(); err != nil {
@@ -350,10 +369,10 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 		return usageError("%q is the name of %d resources: give the id", name, len(match))
 	}
 	doc := view.NewPolicyExplain(set, match[0])
-	if f.output == "json" {
-		return a.printJSON(doc)
+	if f.output == "table" {
+		return report.PolicyExplainText(a.Stdout, doc, a.Width)
 	}
-	return report.PolicyExplain(a.Stdout, doc, a.Width)
+	return a.show(f.output, doc, func() report.Sheet { return report.PolicyExplain(doc) })
 }
 
 // observingAt wires what is explained: the account now, or a trace at a time.

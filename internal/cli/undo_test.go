@@ -86,6 +86,11 @@ func TestUndoShowsFirst(t *testing.T) {
 		t.Fatalf("showing it made the calls %v", calls)
 	}
 	l.curfew(ExitUsage, "fix", "--undo", item, "--enforce", "--dry-run")
+	l.jump(5 * time.Hour)
+	if code, out, errs := l.curfewAny("fix", "--undo", item, "--enforce"); code != ExitError || !strings.Contains(errs, "5h ahead of the state's") || l.state(sandbox.Idle) != "stopped" {
+		t.Errorf("an undo by a wrong clock: exit %d\n%s%s", code, out, errs)
+	}
+	l.jump(-5 * time.Hour)
 	l.curfew(ExitDone, "fix", "--undo", item, "--enforce")
 	if s := l.state(sandbox.Idle); s != "running" {
 		t.Errorf("after it was taken back it is %s", s)

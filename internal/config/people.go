@@ -31,7 +31,7 @@ type Approvals struct {
 	// STSEndpoint replaces the pinned host of STS in a sandbox.
 	STSEndpoint string `yaml:"sts_endpoint"`
 	// GitHubAPI is the REST API whose reviews approve fixes; empty means github.com's.
-	GitHubAPI string `yaml:"github_api"`
+	GitHubAPI string `yaml:"github_api" json:",omitempty"`
 	// Notify are recipients, by notify.names, who are told of every request; empty: the
 	// approvers that notify.names knows.
 	Notify []string `yaml:"notify"`

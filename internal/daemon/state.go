@@ -41,13 +41,9 @@ func (rt *Runtime) State(ctx context.Context) (config.Config, *store.Store, erro
 // StateClock returns clocks that tell the time of the state, which binds everybody who
 // uses it, and with them an error where this machine's clock is not to be decided by.
 func (rt *Runtime) StateClock(ctx context.Context, s *store.Store) (func() time.Time, error) {
-	clock, _, err := action.SharedClock(ctx, s.Ledger(), rt.Clock)
+	clock, _, err := action.SharedClock(ctx, s.Actions(), rt.Clock)
 	if err != nil {
-		f := &Error{Code: "clock", Err: err}
-		if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
-			f.Hint = "if this clock is right and the state is a file, `curfew settings clock --reason TEXT`"
-		}
-		err = f
+		err = clockError(err)
 	}
 	if clock == nil {
 		return nil, err
@@ -119,8 +115,20 @@ func Uptime() (boot string, up time.Duration) {
 	return strings.TrimSpace(string(id)), time.Duration(seconds * float64(time.Second))
 }
 
+// clockError says what to do where decisions must not follow this machine's clock.
+func clockError(err error) error {
+	f := &Error{Code: "clock", Err: err}
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		f.Hint = "if this clock is right and the state is a file, `curfew settings clock --reason TEXT`"
+	}
+	return f
+}
+
 // StateError says what to do when the state cannot be used.
 func StateError(err error) error {
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		return clockError(skew)
+	}
 	if errors.Is(err, action.ErrFrozen) {
 		return &Error{Class: Denied, Code: "frozen", Err: err, Hint: "`curfew unfreeze --reason TEXT` lifts it"}
 	}

@@ -138,7 +138,7 @@ func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
 		tracks []*track
 		name   string
 		digits int
-		always bool // also where nobody measured it
+		always bool // also where it is not measured
 	}{
 		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || q.gpus != 0},
 		{usage.SMActive, gpu, "sm_active_max", 3, false},

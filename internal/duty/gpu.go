@@ -11,7 +11,7 @@ import (
 type gpu struct {
 	GPU
 	track *usage.Track
-	// assumed says that the GPU is held only because nobody measured its memory.
+	// assumed says that the GPU is held only because its memory is not measured.
 	assumed bool
 	memory  gpuMemory
 }
@@ -94,7 +94,7 @@ func (j *judge) gpu(t *usage.Track) gpu {
 	g.Coverage = j.w.Coverage(meter)
 	switch {
 	case meter == nil && !works:
-		return g.is(Unknown, "nobody measured whether it computes")
+		return g.is(Unknown, "its GPU utilization is not measured")
 	case !fresh:
 		return g.is(Unknown, "its newest sample is too old")
 	case works && j.latched(t, g.memory):
@@ -187,7 +187,7 @@ func (j *judge) atRest(t *usage.Track, g gpu) gpu {
 		return g.is(Idle, "no process, %s", still)
 	}
 	g.assumed = true
-	return g.is(Held, "%s, and nobody measured its memory", still)
+	return g.is(Held, "%s, and its memory is not measured", still)
 }
 
 func (g gpu) is(s State, format string, args ...any) gpu {

@@ -8,14 +8,14 @@ import (
 )
 
 // hostMeter is one signal of the whole machine: under idle it rests, from busy on it
-// works, and in between nobody can tell.
+// works, and in between the work is unknown.
 type hostMeter struct {
 	name       string
 	idle, busy float64
 	rate       bool // the lines are a second
 }
 
-// flows are the meters of data on its way, people those of somebody at work.
+// flows are the meters of data on its way, people those of a person at work.
 var (
 	flows  = [...]usage.Signal{usage.NetBytes, usage.DiskBytes}
 	people = [...]usage.Signal{usage.Sessions, usage.Kernels}
@@ -80,7 +80,7 @@ type holds struct {
 }
 
 // settle completes the verdict on a machine that does not compute. Without accelerators
-// nothing is idle whose CPU and network nobody measured.
+// no machine is idle whose CPU and network are not measured.
 func (q *question) settle(v *answer, held holds) {
 	for _, s := range flows {
 		if q.k.machine.at[s] == 0 {
@@ -146,7 +146,7 @@ func (q *question) quiet(v *answer, held holds) {
 		h := q.host(s)
 		switch {
 		case h.meter == nil && required:
-			v.unknown(q.say(func() string { return "nobody measured its " + h.name }))
+			v.unknown(q.say(func() string { return "its " + h.name + " is not measured" }))
 			return
 		case h.meter == nil:
 			continue

@@ -19,13 +19,13 @@ type judge struct {
 
 // Judge says what a machine has been doing over the window. gpus is how many GPUs
 // it has: 0 for a machine without any, negative where that is not known. A nil
-// window is a machine nobody measured.
+// window is an unmeasured machine.
 //
 // A machine with GPUs is judged by its GPUs first: it is busy when one of them is;
 // idle only when every one of them was measured over the window and computed and
 // held nothing, and neither CPU, network nor a session says otherwise; held when
 // none computes and at least one is held; and unknown in every other case. CPU and
-// network that nobody measured do not stand against idle GPUs, those measured in
+// unmeasured network do not count against idle GPUs, those measured in
 // part do. Where a source knows one series for the whole machine, it speaks for a
 // single GPU, or for all when the window says that it is their maximum.
 //
@@ -36,7 +36,7 @@ type judge struct {
 // just launched is warming where it would be unknown.
 //
 // A GPU is held when its memory or a process holds it while it does not compute.
-// Where nobody measured memory or processes it counts as held, not as idle,
+// Unmeasured memory or processes count as held, not as idle,
 // because it may be.
 //
 // A machine without GPUs is idle when CPU and network were measured over the
@@ -120,7 +120,7 @@ func (j *judge) accelerated(gpus int) Verdict {
 		v.Coverage = 0
 		return v.unknown("its GPUs were not measured")
 	case gpus < 0:
-		return v.unknown("nobody knows how many GPUs it has")
+		return v.unknown("its number of GPUs is unknown")
 	case all < gpus:
 		v.Coverage = 0
 		return v.unknown("%d of %d GPUs were measured", all, gpus)
@@ -223,7 +223,7 @@ func (j *judge) host() Verdict {
 	return v
 }
 
-// session says whether somebody works on the machine, or did lately or often.
+// session says whether a person works on the machine, or did lately or often.
 func (j *judge) session() bool {
 	for _, s := range people {
 		st := j.w.Machine.Stats(s)

@@ -46,7 +46,7 @@ func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 }
 
 // verdict asks the tracker at a time, and holds a window's answer to the same. A nil
-// machine is one that nobody measured.
+// machine is an unmeasured one.
 func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdict {
 	t.Helper()
 	var k *Tracker
@@ -118,9 +118,9 @@ func TestJudge(t *testing.T) {
 		{name: "held by a process alone", m: days(14).gpus(1, 0, 0.4).flat("0", usage.Processes, 1), gpus: 1, want: Held, why: "held by 1 process"},
 		{name: "memory was held and is free now", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
 			series("0", usage.MemUsed, func(h int) float64 { return float64(60-60*min(1, h/300)) * gib }), gpus: 1, want: Held, why: "up to 75% of memory was held"},
-		{name: "memory nobody measured", m: days(14).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held, why: "nobody measured its memory"},
-		{name: "memory nobody measured, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60, 1), gpus: 1, want: Busy, why: "CPUs reach 60%"},
-		{name: "memory in bytes of unknown size", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0), gpus: 1, want: Held, why: "nobody measured its memory"},
+		{name: "unmeasured memory", m: days(14).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held, why: "its memory is not measured"},
+		{name: "unmeasured memory, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60, 1), gpus: 1, want: Busy, why: "CPUs reach 60%"},
+		{name: "memory in bytes of unknown size", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0), gpus: 1, want: Held, why: "its memory is not measured"},
 		{name: "no process and no word of memory", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle, why: "nothing held"},
 		{name: "one idle GPU of eight", m: days(14).gpus(7, 90, 60).gpu("7", 0, 0), gpus: 8, want: Busy, why: "7 of 8 GPUs compute"},
 		{name: "one busy GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 90, 60), gpus: 8, want: Busy, why: "1 of 8 GPUs compute"},
@@ -131,8 +131,8 @@ func TestJudge(t *testing.T) {
 		{name: "unnamed series of eight GPUs, busy", m: days(14).gpu("", 50, 10).host(1, 1), gpus: 8, want: Busy},
 		{name: "unnamed series of one GPU", m: days(14).gpu("", 0, 0).host(1, 1), gpus: 1, want: Idle},
 		{name: "maximum over eight GPUs", m: aggregated(days(14).gpu("", 0, 0).host(1, 1)), gpus: 8, want: Idle},
-		{name: "unknown number of GPUs", m: days(14).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "how many"},
-		{name: "GPUs nobody expected", m: days(14).gpus(2, 0, 0).host(1, 1), gpus: 0, want: Idle},
+		{name: "unknown number of GPUs", m: days(14).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "number of GPUs"},
+		{name: "unexpected GPUs", m: days(14).gpus(2, 0, 0).host(1, 1), gpus: 0, want: Idle},
 		{name: "coverage of 89% on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed, 0).flat("7", usage.MemTotal, 80*gib).
 			series("7", usage.GPUUtil, func(h int) float64 { return missing(h%9 == 0, 0) }), gpus: 8, want: Unknown, why: "GPU 7: samples cover 89%"},
 		{name: "memory half covered", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
@@ -321,7 +321,7 @@ func all(drawnPoint) bool { return true }
 
 // TestMissingSamplesNeverMakeIdle: whatever is lost of the telemetry, a machine
 // that was not idle before is not idle after. Losing all of a host signal is left
-// out: CPU and network that nobody measures do not stand against idle GPUs.
+// out: CPU and network that are not measured do not count against idle GPUs.
 func TestMissingSamplesNeverMakeIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawMachine(t)

@@ -18,7 +18,7 @@ type moment struct {
 	coverage float64
 	why      string
 	memory   memory
-	// assumed says that the GPU is held only because nobody measured its memory.
+	// assumed says that the GPU is held only because its memory is not measured.
 	assumed bool
 }
 
@@ -60,7 +60,7 @@ func (q *question) memoryOf(t *track) memory {
 func (q *question) moment(t *track, m *moment) {
 	*m = moment{track: t, expires: never, stretch: none}
 	if len(t.meters) == 0 {
-		m.why = nobody
+		m.why = unmeasured
 		return
 	}
 	m.memory = q.memoryOf(t)
@@ -102,7 +102,7 @@ func (q *question) moment(t *track, m *moment) {
 	case m.state == Busy:
 		m.why = q.say(func() string { return plain.Percent(util.value(), 1) + " utilization" })
 	case meter.meter == nil && !measured:
-		m.why = nobody
+		m.why = unmeasured
 	case meter.meter == nil:
 		m.why = "its newest sample is too old"
 	default:
@@ -110,8 +110,8 @@ func (q *question) moment(t *track, m *moment) {
 	}
 }
 
-// nobody is what is said of a GPU that no meter can vouch for.
-const nobody = "nobody measured whether it computes"
+// unmeasured is what is said of a GPU that no meter can vouch for.
+const unmeasured = "its GPU utilization is not measured"
 
 // confirmed narrows the time in which a busy GPU is known to be.
 func (q *question) confirmed(m *moment, r reading) {
@@ -176,7 +176,7 @@ func (q *question) holding(m *moment) {
 		}))
 	case used.meter == nil && processes.meter == nil:
 		m.assumed = true
-		m.says(Held, "nobody measured its memory")
+		m.says(Held, "its memory is not measured")
 	default:
 		if used.meter != nil {
 			q.narrow(m, used, line)

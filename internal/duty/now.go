@@ -12,9 +12,9 @@ import (
 type question struct {
 	k            *Tracker
 	now, horizon int64
-	gpus         int // negative where nobody knows
+	gpus         int // negative where unknown
 	memory       float64
-	launched     int64 // never where nobody knows
+	launched     int64 // never where unknown
 	words        bool  // says that people want to read the answer
 	bare         bool  // says that the machine has no GPUs
 
@@ -45,7 +45,7 @@ type answer struct {
 
 func newAnswer() answer { return answer{since: never, until: never, expires: never} }
 
-// reading is a meter as a question sees it; without a meter nobody measured it.
+// reading is a meter as a question sees it; without a meter it is not measured.
 type reading struct {
 	*meter
 	at int64 // of its newest point
@@ -64,7 +64,7 @@ func (q *question) read(t *track, s usage.Signal) reading {
 	return reading{m, at}
 }
 
-// value returns the newest value; 0 where nobody measured it.
+// value returns the newest value; 0 where it is not measured.
 func (r reading) value() float64 {
 	if r.meter == nil {
 		return 0
@@ -310,7 +310,7 @@ func (g *gathered) rests(q *question, m *moment) {
 	g.sure = g.sure || !m.assumed
 }
 
-// say returns what people read; where nobody does, it is not put into words.
+// say returns text for people; without a reader it builds none.
 func (q *question) say(words func() string) string {
 	if !q.words {
 		return ""
@@ -349,7 +349,7 @@ func (q *question) accelerated(v *answer, names int) {
 	case g.seen == 0:
 		v.unknown("its GPUs were not measured")
 	case q.gpus < 0:
-		v.unknown("nobody knows how many GPUs it has")
+		v.unknown("its number of GPUs is unknown")
 	case g.gpus < q.gpus:
 		v.unknown(q.say(func() string { return fmt.Sprintf("%d of %d GPUs were measured", g.gpus, q.gpus) }))
 	case g.unknown > 0:

@@ -94,7 +94,7 @@ func (p *naive) accelerated(gpus int) Verdict {
 	case len(seen) == 0:
 		v = p.warming(naiveUnknown(v, "its GPUs were not measured"))
 	case gpus < 0:
-		v = p.warming(naiveUnknown(v, "nobody knows how many GPUs it has"))
+		v = p.warming(naiveUnknown(v, "its number of GPUs is unknown"))
 	case all < gpus:
 		v = p.warming(naiveUnknown(v, "%d of %d GPUs were measured", all, gpus))
 	case unknown != "":
@@ -204,7 +204,7 @@ type naiveMoment struct {
 // fresh says whether the newest sample of a signal speaks of now.
 func (j *naiveJudge) fresh(st *usage.Stats) bool { return j.w.Fresh(st, j.now) }
 
-// newest returns the newest value of a signal; 0 where nobody measured it.
+// newest returns the newest value of a signal; 0 where it is not measured.
 func newest(t *usage.Track, sig usage.Signal) float64 {
 	v, err := t.Stats(sig).Newest()
 	if err != nil {
@@ -248,7 +248,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	case m.State == Busy:
 		return m.says(Busy, utilization+"% utilization")
 	case meter == nil && !t.MeasuresCompute():
-		return m.says(Unknown, "nobody measured whether it computes")
+		return m.says(Unknown, "its GPU utilization is not measured")
 	case meter == nil:
 		return m.says(Unknown, "its newest sample is too old")
 	}
@@ -299,7 +299,7 @@ func (p *naive) holding(m naiveMoment) naiveMoment {
 		return m.says(Held, share)
 	case used == nil && processes == nil:
 		m.assumed = true
-		return m.says(Held, "nobody measured its memory")
+		return m.says(Held, "its memory is not measured")
 	}
 	if used != nil {
 		p.under(&m, used, line)
@@ -346,7 +346,7 @@ func (m naiveMoment) says(s State, why string) naiveMoment {
 }
 
 // naiveMeter is one signal of the whole machine: under idle it rests, from busy on it
-// works, and in between nobody can tell.
+// works, and in between the work is unknown.
 type naiveMeter struct {
 	signal     usage.Signal
 	name       string
@@ -362,7 +362,7 @@ func (j *naiveJudge) flows() []naiveMeter {
 	}
 }
 
-// people are the meters of somebody at work.
+// people are the meters of a person at work.
 func (j *naiveJudge) people() []naiveMeter {
 	return []naiveMeter{{usage.Sessions, "sessions", 1, 1, false}, {usage.Kernels, "notebook kernels", 1, 1, false}}
 }
@@ -454,7 +454,7 @@ func (p *naive) quiet(holds string, sure bool, required []usage.Signal) (s State
 		level, ok := p.level(m)
 		switch {
 		case p.stats(m) == nil && slices.Contains(required, m.signal):
-			return Unknown, "nobody measured its " + m.name
+			return Unknown, "its " + m.name + " is not measured"
 		case p.stats(m) == nil:
 			continue
 		case !ok:
@@ -601,7 +601,7 @@ func (p *naive) evidence(v Verdict, seen []naiveMoment, all, gpus int) []usage.E
 		tracks []*usage.Track
 		name   string
 		digits int
-		always bool // also where nobody measured it
+		always bool // also where it is not measured
 	}{
 		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || gpus != 0},
 		{usage.SMActive, gpu, "sm_active_max", 3, false},
@@ -676,7 +676,7 @@ func (p *naive) highest(v Verdict, tracks []*usage.Track, sig usage.Signal, digi
 type naiveGPU struct {
 	GPU
 	track *usage.Track
-	// assumed says that the GPU is held only because nobody measured its memory.
+	// assumed says that the GPU is held only because its memory is not measured.
 	assumed bool
 	memory  naiveMemory
 }

@@ -250,10 +250,23 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
 	d.Fix.Note = Sentence(note, d.Fix.Note)
+	a := &d.Fix.Change.Arguments
 	for _, m := range f.members[:n-needed] {
+		a.Members = append(a.Members, m.ID)
 		d.ClaimShare(m.Subject, ledger.Compute, 1, 1, SavingsOnly)
 	}
+	a.Group = f.group()
 	return d
+}
+
+// group is the Auto Scaling group that all machines of the fleet are in; empty where there
+// is none.
+func (f *servers) group() string {
+	name := groupOf(f.members[0].Subject)
+	if slices.ContainsFunc(f.members, func(m *member) bool { return groupOf(m.Subject) != name }) {
+		return ""
+	}
+	return name
 }
 
 // evidence is what was measured of a fleet.
@@ -281,7 +294,7 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 		Savings: Saving{Why: "it needs more machines, not fewer"}, Confidence: High,
 		Because:  plain.Count(n, "machine") + " at " + plain.Percent(f.percent(), 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " + plain.Number(float64(needed), 0),
 		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold")),
-		Fix:      Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + plain.Percent(saturated, 0)},
+		Fix:      Fix{Change: change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(needed - n)), Group: f.group()}}, Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + plain.Percent(saturated, 0)},
 	}}
 	if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
 		d.Cost = x.amount(month.Mul(int64(n), 1))
@@ -315,7 +328,7 @@ func saturatedEndpoint(x *Index, s *Subject) *Draft {
 		Because: "p95 load " + plain.Percent(load, 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " + plain.Count(needed, "replica"),
 		Evidence: []usage.Evidence{Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st), Fact(s, "replicas", plain.Decimal(float64(n), 0)),
 			usage.Fact("replicas_at_target", plain.Decimal(float64(needed), 0), "threshold")},
-		Fix: Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
+		Fix: Fix{Change: change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(needed), Part: e.Variants[0].Name}}, Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
 	}}
 	d.Cost, _ = x.Cost(s, ledger.Compute)
 	return d

@@ -102,6 +102,9 @@ func TestSharingSavesWhatItSays(t *testing.T) {
 	f := newFixture(t)
 	serving(f, 5, "p4d.24xlarge", 8, 20, 13)
 	got := only(t, f.evaluate(), "inference-overprovisioned")
+	if n := len(got.Fix.Change.Arguments.Members); n != 3 { // 20 % of five is carried by two at 50 %
+		t.Errorf("%d machines are named to be taken out: %+v", n, got.Fix.Change)
+	}
 	price, _ := f.Prices.OnDemand("p4d.24xlarge", "us-east-1")
 	month, _ := price.Cost(730*2, 1)
 	for signal, want := range map[string]string{"mig_gpus": "20", "mig_machines": "3", "mig_saves_monthly_usd": month.String(), "load_at_target_pct": "50", "gpu_memory_peak_gib": "13"} {

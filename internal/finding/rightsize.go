@@ -355,7 +355,7 @@ func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, no
 		Confidence: Medium,
 		Because:    "inference at " + plain.Percent(a.UtilMean, 0) + " of " + plain.Count(int64(m.GPUs()), "GPU") + ": fewer would do",
 		Evidence:   append(append([]usage.Evidence{}, a.Evidence...), Fact(s, "smallest", name)),
-		Fix: Fix{Change: change.Change{Verb: change.ChangeType}, Undo: UndoFull,
+		Fix: Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: name}}, Undo: UndoFull,
 			Note: "measure how much GPU memory its model takes, then put a new configuration in place"},
 	}, Unknown: "whether its model fits on fewer GPUs is not measured"}
 	var note string

@@ -36,7 +36,7 @@ type Posted struct {
 // entries always add up to what [Accrue] says of all observations. Where others keep
 // writing it returns ErrConflict; the next Post goes on where it stopped. A round that is
 // more than MaxAhead ahead of the store's time is ErrAhead, and nothing of it is recorded.
-func Post(ctx context.Context, s Store, r Round, observations []Observation) (Posted, error) {
+func Post(ctx context.Context, s Poster, r Round, observations []Observation) (Posted, error) {
 	var p Posted
 	r.At = clean(r.At)
 	now, err := s.Now(ctx)
@@ -54,7 +54,7 @@ func Post(ctx context.Context, s Store, r Round, observations []Observation) (Po
 }
 
 // settle posts every round of an account that is pending.
-func (p *Posted) settle(ctx context.Context, s Store, a Account) error {
+func (p *Posted) settle(ctx context.Context, s Poster, a Account) error {
 	pending, err := s.Pending(ctx, a)
 	if err != nil {
 		return fmt.Errorf("read the rounds of %s that are not posted: %w", a, err)
@@ -72,7 +72,7 @@ func (p *Posted) settle(ctx context.Context, s Store, a Account) error {
 }
 
 // post adds what follows from one round.
-func (p *Posted) post(ctx context.Context, s Store, r Round) error {
+func (p *Posted) post(ctx context.Context, s Poster, r Round) error {
 	touched, err := s.Touched(ctx, r)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p *Posted) post(ctx context.Context, s Store, r Round) error {
 }
 
 // batch brings the entries of some resources over [from, to) to what is known of them.
-func (p *Posted) batch(ctx context.Context, s Store, r Round, refs []inventory.Ref, from, to time.Time) error {
+func (p *Posted) batch(ctx context.Context, s Poster, r Round, refs []inventory.Ref, from, to time.Time) error {
 	for tries := 1; ; tries++ {
 		histories, version, err := s.Histories(ctx, r.Account, refs, from, to)
 		if err != nil {

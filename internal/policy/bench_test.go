@@ -11,7 +11,7 @@ import (
 )
 
 // fleet is machines as an account has them: most of them busy, some idle, some of other
-// kinds, some that nobody measured.
+// kinds, some of them unmeasured.
 func fleet(now time.Time, n int) []*Facts {
 	var out []*Facts
 	for i := range n {

@@ -76,7 +76,7 @@ var checks = []struct {
 		case p.Do.EvenIfBusy:
 			return "even_if_busy: it ends work that is not saved"
 		case p.Do.EvenIfUnknown:
-			return "even_if_unknown: it ends machines that nobody measures, which may be at work"
+			return "even_if_unknown: it ends unmeasured machines, which may be at work"
 		}
 		return ""
 	}},

@@ -273,7 +273,7 @@ func under(root string) []string {
 }
 
 // checkValues finds the first comparison of a fact with a value that it never has: a
-// typing error that would be false, or worse true, for ever.
+// typing error that would be false, or worse true, without end.
 func checkValues(a *ast.AST) *fault {
 	var found *fault
 	check := func(f *fact, literal ast.Expr) {

@@ -305,7 +305,7 @@ func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 	return w, given["grace"] != nil, err
 }
 
-// options are the keys beside do, and the verbs that they belong to. Where required,
+// options are the keys next to do, and the verbs that they belong to. Where required,
 // those verbs need them.
 var options = []struct {
 	name     string

@@ -7,6 +7,7 @@ package policy
 import (
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -54,6 +55,21 @@ const (
 // Set is the policies of one or more files, each name once.
 type Set struct {
 	Policies []*Policy
+}
+
+// Of returns the policies that are in files of the given names, whatever their directories;
+// all of them where no file has such a name.
+func (s *Set) Of(files []string) *Set {
+	out := &Set{}
+	for _, p := range s.Policies {
+		if slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) == filepath.Base(p.File) }) {
+			out.Policies = append(out.Policies, p)
+		}
+	}
+	if len(out.Policies) == 0 {
+		return s
+	}
+	return out
 }
 
 // Policy is one rule: which resources, under which condition, after which warning,

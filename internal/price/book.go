@@ -13,7 +13,7 @@ const AWS = "aws"
 
 // Book holds machine types, accelerators and prices. The zero Book is empty: it
 // prices nothing. A Book may be read by several goroutines; Load is not for use
-// beside readers.
+// together with readers.
 type Book struct {
 	machines map[string]Machine
 	// catalog is machines in order; every planner walks it.

@@ -5,16 +5,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report/chart/charttest"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -75,87 +74,80 @@ func replayed(t testing.TB, trace string, p backtest.Params) backtest.Report {
 	return r
 }
 
+// TestBacktest: the headline is the decision with its figures, and the pictures and tables
+// are there.
+func TestBacktest(t *testing.T) {
+	p := traceParams(3 * time.Minute)
+	price := 12 * money.USD
+	p.Price, p.Draw = &price, 40
+	p.Policies = policies(t, rested("idle-machines", 5*time.Minute, 0))
+	r := replayed(t, traceOf(true, machines(9, 600)...), p)
+	html := rendered(t, r)
+	want := r.Results[0]
+	for _, text := range []string{
+		fmt.Sprintf("idle-machines would have released %s of 90 machine-hours: %s saved, %d restarts", plain.Share(want.ReleasedHours/want.ResourceHours, 0), usdText(want.SavedUSD), want.Restarts),
+		"When idle-machines would have released resources", "Savings against restarts", "Savings by team and user", "vision / ana", "unallocated", "perfect foresight",
+		"A restart costs 3m of the resource", "A resource costs $12 an hour", "Every warning is accepted at once", "curfew next",
+	} {
+		if !strings.Contains(html, text) {
+			t.Errorf("the page lacks %q", text)
+		}
+	}
+	for _, bad := range []string{"https://", "<script", "src=", "@import", "url(", "ZgotmplZ", "NaN", "Inf", "%!"} {
+		if strings.Contains(html, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	doc := view.NewBacktest(r)
+	for name, svg := range map[string]string{"timeline": timelineChart(doc.Timeline), "savings": savingsChart(&doc), "owners": ownersChart(&doc, want.Name)} {
+		t.Run(name, func(t *testing.T) { charttest.Check(t, svg) })
+	}
+}
+
 func rendered(t testing.TB, r backtest.Report) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := BacktestHTML(&b, view.NewBacktest(r)); err != nil {
+	if err := Backtest(view.NewBacktest(r), []string{"curfew next"}).HTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
-func TestPage(t *testing.T) {
-	p := traceParams(3 * time.Minute)
-	price := 12 * money.USD
-	p.Price, p.Draw = &price, 40
-	p.Policies = policies(t, rested("idle-machines", 5*time.Minute, 0))
-	html := rendered(t, replayed(t, traceOf(true, machines(9, 600)...), p))
-	for _, want := range []string{
-		"“idle-machines” would have saved $", "of what foresight could", "What “idle-machines” would have released, and when",
-		"What each rule would have done", "Whose resources “idle-machines” would have let go", "vision / ana",
-		"A restart costs 3m of the resource", "A resource costs $12.00 an hour", "samples of 1m each", "Every warning is accepted at once",
-		`role="img"`, `<g class="policy">`, `<g class="learned">`, `<g class="best-fixed">`, `<g class="oracle">`, "prefers-color-scheme: dark",
-	} {
-		if !strings.Contains(html, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	// Every picture says what it shows or is hidden; nothing is fetched, nothing runs.
-	for _, svg := range regexp.MustCompile(`<svg[^>]*>`).FindAllString(html, -1) {
-		if !strings.Contains(svg, "aria-label=") && !strings.Contains(svg, `aria-hidden="true"`) {
-			t.Errorf("a picture without a title: %s", svg)
-		}
-	}
-	for _, bad := range []string{"http://", "https://", "<script", "src=", "@import", "url(", "ZgotmplZ", "NaN", "Inf", "%!"} {
-		if strings.Contains(html, bad) {
-			t.Errorf("the page holds %q", bad)
-		}
-	}
-}
-
-// TestPageWithoutMuch renders reports that lack a part.
-func TestPageWithoutMuch(t *testing.T) {
-	bare := func(change func(*backtest.Params), trace string) string {
+// TestBacktestWithoutMuch shows replays that lack a part: a zero says why.
+func TestBacktestWithoutMuch(t *testing.T) {
+	bare := func(change func(*backtest.Params), patterns ...string) view.Backtest {
 		p := traceParams(3 * time.Minute)
+		p.Draw = 3
 		change(&p)
-		return rendered(t, replayed(t, trace, p))
+		return view.NewBacktest(replayed(t, traceOf(false, patterns...), p))
 	}
-	tests := []struct {
-		name, html, want, not string
+	alone := func(lasting time.Duration) func(*backtest.Params) {
+		return func(p *backtest.Params) { p.Baselines, p.Policies = false, policies(t, rested("p", lasting, 0)) }
+	}
+	for _, test := range []struct {
+		name        string
+		doc         view.Backtest
+		title, note string
 	}{
-		{"only a policy", bare(func(p *backtest.Params) { p.Baselines = false; p.Policies = policies(t, rested("p", time.Minute, 0)) }, traceOf(false, "#......#")), "“p” would have saved", "<svg class=\"curve\""},
-		{"only baselines", bare(func(*backtest.Params) {}, traceOf(false, "#.........#.......###.........")), "“learned” would have", "What “learned” would have released, and when"},
-		{"no price", bare(func(*backtest.Params) {}, traceOf(false, "#.........#.......###.........")), "Without a price there are no dollars", "$0"},
-		{"nothing idle", bare(func(p *backtest.Params) { p.Draw = 3 }, traceOf(false, "####")), "Nothing was idle", "NaN"},
-		{"one sample", bare(func(p *backtest.Params) { p.Draw = 3 }, traceOf(false, ".")), "1 samples", "NaN"},
-		{"a loss", bare(func(p *backtest.Params) { p.Baselines = false; p.Policies = policies(t, rested("p", 0, 0)) }, traceOf(false, "#.#.#.#")), "would have lost", "NaN"},
-		{"names that are markup", bare(func(p *backtest.Params) { p.Draw = 3 }, strings.ReplaceAll(traceOf(false, "#...#"), "r000", "<b>&amp")), "&lt;b&gt;&amp;amp", "<b>"},
-	}
-	for _, test := range tests {
+		{"only a policy", bare(alone(time.Minute), "#......#"), "p would have released 62% of 0.1 machine-hours: 0 machine-hours saved, 1 restart", "have no price"},
+		{"only baselines", bare(func(*backtest.Params) {}, "#.........#.......###........."), "learned would have released 73% of 0.5 machine-hours", "Dollars are unknown"},
+		{"nothing idle", bare(func(*backtest.Params) {}, "####"), "Nothing to release: none of 0.1 machine-hours was idle", "0% GPU"},
+		{"never due", bare(alone(time.Hour), "#......"), "p would have released nothing of 0.1 machine-hours idle", "p never acted"},
+		{"a loss", bare(alone(0), "#.#.#.#"), "p would have released 43% of 0.1 machine-hours: 0.1 machine-hours lost, 3 restarts", "accepted at once"},
+		{"nothing replayed", view.NewBacktest(backtest.Report{}), "Nothing was replayed", ""},
+	} {
 		t.Run(test.name, func(t *testing.T) {
-			if !strings.Contains(test.html, test.want) || strings.Contains(test.html, test.not) {
-				t.Errorf("the page lacks %q or holds %q", test.want, test.not)
+			s := Backtest(test.doc, nil)
+			if !strings.HasPrefix(s.Title, test.title) {
+				t.Errorf("the headline is %q, want %q", s.Title, test.title)
+			}
+			if all := strings.Join(s.Assumptions, "\n"); !strings.Contains(all, test.note) {
+				t.Errorf("the assumptions lack %q:\n%s", test.note, all)
+			}
+			var b bytes.Buffer
+			if err := s.HTML(&b); err != nil || strings.Contains(b.String(), "NaN") {
+				t.Errorf("%v\n%s", err, b.String())
 			}
 		})
 	}
-	if err := BacktestHTML(&bytes.Buffer{}, view.Backtest{}); err == nil {
-		t.Error("a report of nothing is rendered")
-	}
-}
-
-// TestTicks holds that an axis has a few marks at round times.
-func TestTicks(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		from := time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "from"), 0).UTC()
-		length := time.Duration(rapid.Int64Range(300, 3e8).Draw(t, "length")) * time.Second
-		got := ticks(from, from.Add(length))
-		if len(got) < 2 || len(got) > 10 {
-			t.Fatalf("%s has %d marks", length, len(got))
-		}
-		for i, m := range got {
-			if m.At < 0 || m.At > 100 || i > 0 && m.At <= got[i-1].At {
-				t.Fatalf("marks of %s from %s are %+v", length, from, got)
-			}
-		}
-	})
 }

@@ -2,187 +2,127 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"strconv"
-	"strings"
 
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
+	"github.com/curfew-dev/curfew/internal/report/chart"
 )
-
-// Measures of the picture, in pixels.
-const (
-	capacityWidth  = 720.0
-	capacityHeight = 260.0
-	capacityLeft   = 70.0
-	capacityRight  = 50.0
-	capacityTop    = 44.0
-	capacityBottom = 46.0
-)
-
-// capacityMark is a point of the picture.
-type capacityMark struct {
-	x, y  float64
-	label string
-}
-
-// capacityPicture draws the p99 latency against the number of replicas, with the objective as a
-// dashed line; without a profile the mean wait of as many servers against their load,
-// with the target. What is higher than three times the objective, or the plan's own
-// latency where that is more, is drawn at the upper edge with its value.
-func capacityPicture(r capacity.Report) string {
-	var marks []capacityMark
-	var line, here float64
-	title, below := "p99 latency in ms by number of replicas", "replicas (share of time busy)"
-	if r.P99LatencyMS == nil {
-		title, below = fmt.Sprintf("Mean wait in service times by load of %s (Erlang C)", plain.Count(r.Replicas, "replica")), "load"
-		line, here = capacity.WaitTarget, r.Load
-		for percent := 10; percent <= 95; percent += 5 {
-			label := ""
-			if percent%10 == 0 {
-				label = strconv.Itoa(percent) + "%"
-			}
-			marks = append(marks, capacityMark{float64(percent) / 100, capacity.ErlangWait(r.Replicas, float64(percent)/100), label})
-		}
-	} else {
-		here = float64(r.Replicas)
-		if r.ObjectiveMS != nil {
-			line = *r.ObjectiveMS
-		}
-		for _, c := range r.Curve {
-			marks = append(marks, capacityMark{float64(c.Replicas), c.P99LatencyMS, fmt.Sprintf("%d (%.0f%%)", c.Replicas, 100*c.Utilization)})
-		}
-	}
-	return capacityPlot(title, below, marks, line, here)
-}
-
-// capacityPlot draws marks joined by a line, a dashed line across, and a line up where the plan
-// is.
-func capacityPlot(title, below string, marks []capacityMark, across, here float64) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" font-family="system-ui, sans-serif" font-size="12">`, capacityWidth, capacityHeight)
-	fmt.Fprintf(&b, "\n<title>%s</title>\n", title)
-	if len(marks) == 0 {
-		fmt.Fprintf(&b, `<text x="%g" y="%g" fill="currentColor">these replicas cannot serve the rate: the latency grows without end</text></svg>`+"\n", capacityLeft, capacityHeight/2)
-		return b.String()
-	}
-	low, high, bound, top := marks[0].x, marks[len(marks)-1].x, 3*across, across
-	for _, m := range marks {
-		if m.x == here {
-			bound = max(bound, m.y)
-		}
-	}
-	for _, m := range marks {
-		if bound == 0 || m.y <= bound {
-			top = max(top, m.y)
-		} else {
-			top = bound
-			break
-		}
-	}
-	low, high = min(low, here), max(high, here)
-	if high == low {
-		low, high = low-1, high+1
-	}
-	x := func(v float64) float64 {
-		return capacityLeft + (capacityWidth-capacityLeft-capacityRight)*(v-low)/(high-low)
-	}
-	y := func(v float64) float64 {
-		return capacityHeight - capacityBottom - (capacityHeight-capacityTop-capacityBottom)*min(v/top, 1)
-	}
-	rule := func(v float64, style, label string) {
-		fmt.Fprintf(&b, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="currentColor" %s/>`, capacityLeft, y(v), capacityWidth-capacityRight, y(v), style)
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" fill="currentColor">%s</text>`+"\n", capacityLeft-8, y(v)+4, label)
-	}
-	fmt.Fprintf(&b, `<text x="%g" y="16" fill="currentColor">%s</text>`+"\n", capacityLeft, title)
-	rule(0, `stroke-opacity=".6"`, "0")
-	if across > 0 {
-		rule(across, `stroke-dasharray="6 4"`, shortValue(across))
-	}
-	fmt.Fprintf(&b, `<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="currentColor" stroke-dasharray="2 4" stroke-opacity=".6"/>`+"\n", x(here), capacityTop, x(here), capacityHeight-capacityBottom)
-	var points []string
-	for _, m := range marks {
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x(m.x), y(m.y)))
-		color := "#1f7f57"
-		if across > 0 && m.y > across {
-			color = "#c5432d"
-		}
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s</title></circle>`, x(m.x), y(m.y), color, shortValue(m.y))
-		if m.label != "" {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="currentColor">%s</text>`, x(m.x), y(m.y)-8, shortValue(m.y))
-			fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle" fill="currentColor">%s</text>`+"\n", x(m.x), capacityHeight-capacityBottom+18, m.label)
-		}
-	}
-	fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="#3b6fb6" stroke-width="2"/>`+"\n", strings.Join(points, " "))
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle" fill="currentColor">%s</text></svg>`+"\n", (capacityLeft+capacityWidth-capacityRight)/2, capacityHeight-8, below)
-	return b.String()
-}
-
-// shortValue prints a value of the picture.
-func shortValue(v float64) string {
-	if v >= 100 {
-		return money.Thousands(int64(math.Round(v)))
-	}
-	return plain.Number(v, 2)
-}
 
 // Capacity shows how many replicas a rate of requests needs.
 func Capacity(r capacity.Report) Sheet {
-	s := Sheet{Verb: "plan capacity", Title: r.Title, Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	if len(r.Curve) > 0 {
-		s.Picture, s.Caption = capacityPicture(r), "Latency with fewer and more replicas; the line is the objective."
+	s := Sheet{Verb: "plan capacity", Title: r.Title, Picture: capacityPicture(r), Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+	s.Caption = "p99 latency by the number of replicas. Fewer replicas cost less; each point has its utilization."
+	if r.P99LatencyMS == nil {
+		s.Caption = "Mean wait by load, for requests served one at a time (Erlang C); the target is a third of the service time. Give --profile for the latency of batches."
 	}
 	figure := func(label string, v *float64, unit, note string) {
 		if v != nil {
 			s.Figures = append(s.Figures, Figure{Label: label, Value: plain.Number(*v, 1) + unit, Note: note})
 		}
 	}
-	s.Figures = append(s.Figures, Figure{Label: "replicas", Value: strconv.Itoa(r.Replicas), Note: "by " + string(r.Method)},
-		Figure{Label: "utilization", Value: shareText(r.Utilization), Note: "of capacity asked for: " + shareText(r.Load)})
-	figure("mean batch", r.MeanBatch, "", "items")
-	figure("mean latency", r.MeanLatencyMS, " ms", "")
+	s.Figures = append(s.Figures, Figure{Label: "Replicas", Value: strconv.Itoa(r.Replicas), Note: "method: " + string(r.Method)},
+		Figure{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "the rate is " + plain.Share(r.Load, 0) + " of the maximum"})
+	if r.CostUSDPerHour != nil {
+		s.Figures = append(s.Figures, Figure{Label: "Cost", Value: money.ForPeople(*r.CostUSDPerHour) + "/h"})
+	}
+	if r.CostUSDPerMillion != nil {
+		s.Figures = append(s.Figures, Figure{Label: "Cost of a million requests", Value: money.ForPeople(*r.CostUSDPerMillion)})
+	}
 	note := ""
 	if r.P99ErrorMS > 0 {
 		note = "± " + plain.Number(r.P99ErrorMS, 1) + " ms"
 	}
 	figure("p99 latency", r.P99LatencyMS, " ms", note)
-	figure("longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
-	if r.CostUSDPerHour != nil {
-		s.Figures = append(s.Figures, Figure{Label: "cost", Value: "$" + *r.CostUSDPerHour + " an hour"})
-	}
-	if r.CostUSDPerMillion != nil {
-		s.Figures = append(s.Figures, Figure{Label: "a million requests", Value: "$" + *r.CostUSDPerMillion})
-	}
+	figure("Mean latency", r.MeanLatencyMS, " ms", "")
+	figure("Mean batch size", r.MeanBatch, "", "")
+	figure("Longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
 	if len(r.Curve) > 0 {
-		g := Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilization"}, Right: []bool{true, true, true}}
+		g := Grid{Title: "Replicas and latency", Head: []string{"replicas", "p99 latency", "utilization"}, Right: []bool{true, true, true}}
 		for _, p := range r.Curve {
-			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), plain.Number(p.P99LatencyMS, 1), shareText(p.Utilization)})
+			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), plain.Number(p.P99LatencyMS, 1) + " ms", plain.Share(p.Utilization, 1)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
-	if sc := r.Scaling; sc != nil {
-		g := Grid{Title: "when to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
-		threshold := func(signal string, v *float64, unit string) {
-			if v != nil {
-				g.Rows = append(g.Rows, []string{signal, plain.Number(*v, 1) + unit})
-			}
-		}
-		threshold("requests waiting or in service, each replica", sc.Concurrency, "")
-		threshold("Knative target (containerConcurrency)", sc.KnativeTarget, "")
-		threshold("requests a second, each replica", &sc.QPSPerReplica, "")
-		threshold("wait before service", sc.QueueWaitMS, " ms")
-		g.Rows = append(g.Rows, []string{"windows: stable, panic, poll, cool down",
-			fmt.Sprintf("%d s, %d s, %d s, %d s", sc.StableWindowSeconds, sc.PanicWindowSeconds, sc.PollSeconds, sc.CoolDownSeconds)})
-		s.Tables = append(s.Tables, g)
+	if r.Scaling != nil {
+		s.Tables = append(s.Tables, scaling(r.Scaling))
 	}
 	if z := r.ScaleToZero; z != nil {
-		verdict := "does not pay"
+		verdict := "saves nothing"
 		if z.Pays {
-			verdict = "pays"
+			verdict = "saves money"
 		}
-		s.Changes = append(s.Changes, fmt.Sprintf("scaling to zero %s: it pays under %s requests a second; keep an idle replica for %s s; %s of requests would wait for a cold start",
-			verdict, plain.Number(z.BreakEvenQPS, 4), plain.Number(z.KeepSeconds, 0), shareText(z.ColdShare)))
+		s.Changes = append(s.Changes, fmt.Sprintf("scaling to zero %s: it saves money below %s requests/s; keep an idle replica for %ss", verdict, plain.Number(z.BreakEvenQPS, 4), plain.Number(z.KeepSeconds, 0)))
 	}
 	return s
+}
+
+// scaling is the table of signals on which to change the number of replicas.
+func scaling(sc *capacity.Scaling) Grid {
+	g := Grid{Title: "When to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
+	threshold := func(signal string, v *float64, unit string) {
+		if v != nil {
+			g.Rows = append(g.Rows, []string{signal, plain.Number(*v, 1) + unit})
+		}
+	}
+	threshold("requests waiting or in service per replica", sc.Concurrency, "")
+	threshold("Knative target (containerConcurrency)", sc.KnativeTarget, "")
+	threshold("request rate per replica", &sc.QPSPerReplica, "/s")
+	threshold("wait before service", sc.QueueWaitMS, " ms")
+	for _, w := range []struct {
+		name    string
+		seconds int
+	}{{"stable window", sc.StableWindowSeconds}, {"panic window", sc.PanicWindowSeconds}, {"polling interval", sc.PollSeconds}, {"cool-down period", sc.CoolDownSeconds}} {
+		g.Rows = append(g.Rows, []string{w.name, strconv.Itoa(w.seconds) + "s"})
+	}
+	return g
+}
+
+// capacityPicture draws the p99 latency by the number of replicas, with the objective;
+// without a profile the mean wait by load, with the target. Latencies over three times the
+// objective, or the plan's own where that is more, are left out.
+func capacityPicture(r capacity.Report) string {
+	if r.P99LatencyMS == nil {
+		return waitPicture(r)
+	}
+	s := chart.Series{Name: "p99 latency", Color: chart.Blue}
+	c := chart.Lines{Title: "p99 latency by the number of replicas", X: chart.Axis{Label: "replicas", Ticks: []float64{}},
+		Y: chart.Axis{Label: "p99 latency in milliseconds", Format: func(v float64) string { return plain.Number(v, 1) + " ms" }}}
+	highest := *r.P99LatencyMS
+	if r.ObjectiveMS != nil {
+		highest = max(highest, 3**r.ObjectiveMS)
+		c.Limits = append(c.Limits, chart.Mark{At: *r.ObjectiveMS, Label: "objective"})
+	}
+	for _, p := range r.Curve {
+		if r.ObjectiveMS != nil && p.P99LatencyMS > highest {
+			continue
+		}
+		x := float64(p.Replicas)
+		c.X.Ticks = append(c.X.Ticks, x)
+		s.Points = append(s.Points, chart.Point{X: x, Y: p.P99LatencyMS, Note: "at " + plain.Share(p.Utilization, 0) + " utilization"})
+	}
+	c.Series = []chart.Series{s}
+	if n := len(s.Points); n > 0 {
+		c.X.Least, c.X.Most = s.Points[0].X-0.5, s.Points[n-1].X+0.5
+		c.Moments = []chart.Mark{{At: float64(r.Replicas), Label: "plan: replicas"}}
+	}
+	return c.SVG()
+}
+
+// waitPicture draws the mean wait of the replicas by their load.
+func waitPicture(r capacity.Report) string {
+	s := chart.Series{Name: "mean wait", Color: chart.Blue}
+	for percent := 10; percent <= 95; percent += 5 {
+		load := float64(percent) / 100
+		s.Points = append(s.Points, chart.Point{X: load, Y: capacity.ErlangWait(r.Replicas, load)})
+	}
+	c := chart.Lines{Title: "Mean wait of " + plain.Count(r.Replicas, "replica") + " by load (Erlang C)", Series: []chart.Series{s},
+		X:      chart.Axis{Label: "load", Format: chart.Percent, Least: 0.05, Most: 1, Ticks: []float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}},
+		Y:      chart.Axis{Label: "mean wait, in service times"},
+		Limits: []chart.Mark{{At: capacity.WaitTarget, Label: "target"}}}
+	if r.Load > 0 && r.Load < 1 {
+		c.Moments = []chart.Mark{{At: r.Load, Label: "plan: load"}}
+	}
+	return c.SVG()
 }

@@ -1,154 +1,194 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"html"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/report/chart"
 )
 
-// Measures of the picture, in pixels.
-const (
-	commitWidth, commitHeight  = 720.0, 260.0
-	commitLeft, commitTop      = 70.0, 10.0
-	commitBottom, commitLegend = 24.0, 20.0
-	uncoveredColor             = "#c5432d"
-	maxLegend                  = 8
-)
-
-// layerColors are those of commitments, from the baseline up.
-var layerColors = []string{"#1f7f57", "#2f6db3", "#8a5fb5", "#b8862b", "#4a9aa5", "#7a8b3c"}
-
-// commitPicture draws demand over the window in dollars an hour at on-demand prices: what each
-// commitment covers, the baseline lowest, and what is left on demand. A long window is
-// drawn in 240 stretches, each by its mean.
-func commitPicture(r commit.Report) string {
-	n := 0
-	for _, l := range r.Layers {
-		n = max(n, len(l.Mean))
-	}
-	legend := min(len(r.Layers), maxLegend+1)
-	height := commitHeight + commitLegend*float64(legend)
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="Demand in dollars an hour, by what covers it">`, commitWidth, height)
-	top := make([]float64, n)
-	for _, l := range r.Layers {
-		for i, v := range l.Mean {
-			top[i] += v
-		}
-	}
-	high := 0.0
-	for _, v := range top {
-		high = max(high, v)
-	}
-	if high == 0 {
-		high = 1
-	}
-	x := func(i int) float64 { return commitLeft + (commitWidth-commitLeft-10)*float64(i)/float64(max(n, 1)) }
-	y := func(v float64) float64 { return commitTop + (commitHeight-commitBottom-commitTop)*(1-v/high) }
-	for _, share := range []float64{0, .5, 1} {
-		fmt.Fprintf(&b, `<line x1="%g" y1="%.1f" x2="%g" y2="%.1f" stroke="currentColor" stroke-opacity=".15"/>`, commitLeft, y(share*high), commitWidth-10, y(share*high))
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" font-size="12" fill="currentColor">$%s/h</text>`, commitLeft-8, y(share*high)+4, plain.Number(share*high, 2))
-	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g" font-size="12" fill="currentColor">%s</text>`, commitLeft, commitHeight-6, r.Start.Format("2006-01-02"))
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end" font-size="12" fill="currentColor">%s</text>`, commitWidth-10, commitHeight-6, r.End.Format("2006-01-02"))
-	below := make([]float64, n)
-	for i, l := range r.Layers {
-		color, opacity := layerColors[i%len(layerColors)], .85
-		if l.OnDemand {
-			color, opacity = uncoveredColor, .35
-		}
-		var upper, lower []string
-		for j, v := range l.Mean {
-			upper = append(upper, fmt.Sprintf("%.1f,%.1f %.1f,%.1f", x(j), y(below[j]+v), x(j+1), y(below[j]+v)))
-			lower = append(lower, fmt.Sprintf("%.1f,%.1f %.1f,%.1f", x(j+1), y(below[j]), x(j), y(below[j])))
-			below[j] += v
-		}
-		for j := len(lower) - 1; j >= 0; j-- {
-			upper = append(upper, lower[j])
-		}
-		fmt.Fprintf(&b, `<polygon points="%s" fill="%s" fill-opacity="%g"><title>%s</title></polygon>`, strings.Join(upper, " "), color, opacity, html.EscapeString(l.Name))
-		// The legend names the first layers; the last line is always on demand.
-		row := i
-		if l.OnDemand {
-			row = legend - 1
-		}
-		if row >= legend-1 && !l.OnDemand {
-			continue
-		}
-		at := commitHeight + commitLegend*float64(row)
-		fmt.Fprintf(&b, `<rect x="%g" y="%g" width="12" height="12" fill="%s" fill-opacity="%g"/><text x="%g" y="%g" font-size="12" fill="currentColor">%s</text>`,
-			commitLeft, at, color, opacity, commitLeft+18, at+11, html.EscapeString(l.Name))
-	}
-	b.WriteString("</svg>")
-	return b.String()
-}
+// hoursPerYear scales a window to a year.
+const hoursPerYear = 8760
 
 // Commit shows what to commit to.
 func Commit(r commit.Report) Sheet {
 	proof := "no choice from these offers costs less"
 	if !r.Optimal {
-		proof = "no choice costs less than $" + r.LowerBoundUSD
+		proof = "no choice costs less than " + money.ForPeople(r.LowerBoundUSD)
 	}
-	s := Sheet{Verb: "plan commit", Picture: commitPicture(r), Caption: "Use by the hour, with what commitments cover in layers and the rest on demand.",
-		Title: fmt.Sprintf("%s of $%s on demand would be saved by %s", shareText(r.EffectiveSavingsRate), r.OnDemandUSD,
-			plural(int64(len(r.Commitments)), "commitment", "commitments")),
+	s := Sheet{Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r), Caption: "Use over the window at on-demand prices, and what covers it.",
 		Figures: []Figure{
-			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plural(int64(r.Hours), "hour", "hours")},
-			{Label: "planned", Value: "$" + r.PlannedUSD, Note: proof},
-			{Label: "effective savings rate", Value: shareText(r.EffectiveSavingsRate)},
-			{Label: "coverage", Value: shareText(r.Coverage), Note: "of use, at on-demand prices"},
-			{Label: "utilization", Value: shareText(r.Utilization), Note: "of what commitments charge"},
+			{Label: "On demand", Value: money.ForPeople(r.OnDemandUSD), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
+			{Label: "With all commitments", Value: money.ForPeople(r.PlannedUSD), Note: proof},
+			{Label: "With the advised ones", Value: money.ForPeople(r.AdvisedUSD)},
+			{Label: "Effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
+			{Label: "Coverage", Value: plain.Share(r.Coverage, 1), Note: "of use, at on-demand prices"},
+			{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "of what commitments charge"},
 		},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	if len(r.Commitments) == 0 {
-		s.Title = "nothing is worth committing to: $" + r.OnDemandUSD + " on demand is the least"
+	if len(r.Commitments) > 0 {
+		s.Tables = append(s.Tables, commitments("Commitments to buy", r.Commitments, r.Hours))
 	}
-	s.Tables = append(s.Tables, commitments("to buy", r.Commitments))
 	if len(r.Existing) > 0 {
-		s.Tables = append(s.Tables, commitments("there already", r.Existing))
+		s.Tables = append(s.Tables, commitments("Existing commitments", r.Existing, r.Hours))
 	}
 	if len(r.WhatIf) > 0 {
-		g := Grid{Title: "if demand fell", Head: []string{"by", "on demand", "planned", "saved", "utilization"}, Right: []bool{true, true, true, true, true}}
+		g := Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
 		for _, w := range r.WhatIf {
-			g.Rows = append(g.Rows, []string{shareText(w.Drop), "$" + w.OnDemandUSD, "$" + w.PlannedUSD, shareText(w.EffectiveSavingsRate), shareText(w.Utilization)})
+			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), money.ForPeople(w.OnDemandUSD), money.ForPeople(w.PlannedUSD), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if o := r.Online; o != nil {
-		s.Figures = append(s.Figures, Figure{Label: "without foresight", Value: "$" + o.CostUSD,
-			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
+		s.Figures = append(s.Figures, Figure{Label: "Online policy", Value: money.ForPeople(o.CostUSD),
+			Note: fmt.Sprintf("%s × the lowest cost of the window, proven at most %s ×", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
+	}
+	for _, c := range r.Commitments {
+		if c.Advised && c.Kind == commit.Reserved {
+			if command := offering(c); command != "" {
+				s.Commands = append(s.Commands, command)
+			}
+		}
 	}
 	return s
 }
 
-func commitments(title string, all []commit.Commitment) Grid {
-	g := Grid{Title: title, Head: []string{"what", "kind", "term", "payment", "used", "least month", "breaks even", "if the type is left", "advised"},
-		Right: []bool{false, false, true, false, true, true, true, false, false}}
-	for _, c := range all {
+// commitTitle is the decision with the dollars of a year.
+func commitTitle(r commit.Report) string {
+	var advised []commit.Commitment
+	var all, saved money.Amount
+	for _, c := range r.Commitments {
+		v := yearlySaving(c, r.Hours)
+		all += v
+		if c.Advised {
+			advised, saved = append(advised, c), saved+v
+		}
+	}
+	switch {
+	case len(advised) == 1:
+		return fmt.Sprintf("Buy %s: saves %s a year", described(advised[0]), saved.Dollars())
+	case len(advised) == 2:
+		return fmt.Sprintf("Buy %s and %s: saves %s a year", described(advised[0]), described(advised[1]), saved.Dollars())
+	case len(advised) > 2:
+		return fmt.Sprintf("Buy %s: saves %s a year", plain.Count(len(advised), "commitment"), saved.Dollars())
+	case len(r.Commitments) > 0:
+		return fmt.Sprintf("Buy nothing yet: %s would save %s a year at this use, but each fails a check", plain.Count(len(r.Commitments), "commitment"), all.Dollars())
+	}
+	return fmt.Sprintf("Buy nothing: no offer costs less than %s on demand", money.ForPeople(r.OnDemandUSD))
+}
+
+// yearlySaving is what a commitment saves in a year with the use of the window.
+func yearlySaving(c commit.Commitment, hours int) money.Amount {
+	covered, err := money.ParseAmount(c.CoveredUSD)
+	cost, err2 := money.ParseAmount(c.CostUSD)
+	if err != nil || err2 != nil || hours <= 0 {
+		return 0
+	}
+	v, err := (covered - cost).Mul(hoursPerYear, int64(hours))
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// described names a commitment: "3 reserved g5.2xlarge in us-east-1 for 12 months".
+func described(c commit.Commitment) string {
+	machine, region, ok := strings.Cut(c.Key, "/")
+	if ok {
+		machine += " in " + region
+	}
+	if c.Kind == commit.SavingsPlan {
+		return fmt.Sprintf("a savings plan of $%s/h for %s, %s", c.DollarsPerHour, machine, termOf(c))
+	}
+	return fmt.Sprintf("%s reserved %s for %s", plain.Number(float64(c.Quantity), 0), machine, termOf(c))
+}
+
+func termOf(c commit.Commitment) string { return plain.Count(c.TermMonths, "month") }
+
+// offering is the command that finds the offering to buy; empty where the key is no machine
+// type in a region of AWS.
+func offering(c commit.Commitment) string {
+	machine, region, ok := strings.Cut(c.Key, "/")
+	payment := map[commit.Payment]string{commit.NoUpfront: "No Upfront", commit.PartialUpfront: "Partial Upfront", commit.AllUpfront: "All Upfront"}[c.Payment]
+	if !ok || payment == "" || c.TermMonths%12 != 0 || strings.Contains(machine, "*") {
+		return ""
+	}
+	seconds := c.TermMonths / 12 * 365 * 24 * 3600
+	return fmt.Sprintf("aws ec2 describe-reserved-instances-offerings --region %s --instance-type %s --product-description Linux/UNIX --offering-class standard --offering-type %s --min-duration %d --max-duration %d",
+		plain.Shell(region), plain.Shell(machine), plain.Shell(payment), seconds, seconds)
+}
+
+// commitments is a table of commitments, the largest saving first.
+func commitments(title string, all []commit.Commitment, hours int) Grid {
+	g := Grid{Title: title, Head: []string{"what", "term", "payment", "saves a year", "used", "lowest month", "pays back", "advised"},
+		Right: []bool{false, true, false, true, true, true, true, false}, States: []bool{7: true}, Priority: []int{1, 0, 0, 1, 0, 0, 0, 1}}
+	for _, c := range slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
+		return cmp.Compare(yearlySaving(b, hours), yearlySaving(a, hours))
+	}) {
 		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
 		if c.Kind == commit.SavingsPlan {
 			what = "$" + c.DollarsPerHour + "/h on " + c.Key
 		}
-		breakEven := "never"
+		pays := "never"
 		if c.BreakEvenDays != nil {
-			breakEven = plain.Number(*c.BreakEvenDays, 0) + " d"
+			pays = "after " + plain.Number(*c.BreakEvenDays, 0) + "d"
+			if *c.BreakEvenDays == 0 {
+				pays = "at once"
+			}
 		}
-		risk := ""
+		advised, note := "yes", ""
+		switch {
+		case c.Expires != nil:
+			advised, pays = "–", "until "+plain.Date(*c.Expires)
+		case !c.Advised:
+			advised, note = "no", c.Why
+		}
 		if k := c.Risk; k != nil {
-			risk = "$" + k.SavingUSD + " expected at " + shareText(k.LeavePerYear) + " a year"
+			risk := fmt.Sprintf("if work leaves the type at %s a year (%s): expected saving over the term %s", plain.Share(k.LeavePerYear, 0), k.Why, money.ForPeople(k.SavingUSD))
 			if k.PaysFromMonths != nil {
 				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
 			}
+			note = strings.TrimPrefix(note+"; "+risk, "; ")
 		}
-		advised := "yes"
-		if !c.Advised {
-			advised = strings.TrimSpace("no: " + c.Why)
-		}
-		g.Rows = append(g.Rows, []string{what, string(c.Kind), fmt.Sprintf("%d months", c.TermMonths), string(c.Payment), shareText(c.Utilization),
-			shareText(c.LowestMonth), breakEven, risk, advised})
+		g.Rows = append(g.Rows, []string{what, termOf(c), string(c.Payment), yearlySaving(c, hours).Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
+		g.Notes = append(g.Notes, note)
 	}
 	return g
+}
+
+// maxLayers is the largest number of commitments that the picture tells apart.
+const maxLayers = 4
+
+// commitPicture draws demand over the window: what each commitment covers, and what stays on
+// demand. The commitments beyond the fourth are one layer.
+func commitPicture(r commit.Report) string {
+	c := chart.Columns{Title: "Use at on-demand prices, by what covers it", X: "date (UTC)", Y: chart.Axis{Label: "dollars an hour, at on-demand prices", Format: chart.USD}}
+	colors := []chart.Color{chart.Blue, chart.SoftBlue, chart.Gray, chart.Ink}
+	for i, l := range r.Layers {
+		switch {
+		case l.OnDemand:
+			c.Parts = append(c.Parts, chart.Part{Name: "on demand", Color: chart.SoftOrange, Values: l.Mean})
+		case i < maxLayers:
+			c.Parts = append(c.Parts, chart.Part{Name: l.Name, Color: colors[i], Values: l.Mean})
+		default:
+			last := &c.Parts[maxLayers-1]
+			last.Name, last.Values = "other commitments", slices.Clone(last.Values)
+			for j, v := range l.Mean {
+				last.Values[j] += v
+			}
+		}
+	}
+	if len(r.Layers) > 0 {
+		parts := len(r.Layers[0].Mean)
+		for i := range parts {
+			c.Labels = append(c.Labels, plain.Date(r.Start.Add(r.End.Sub(r.Start)*time.Duration(i)/time.Duration(parts))))
+		}
+	}
+	return c.SVG()
 }

@@ -24,7 +24,7 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	if b.NotCoveredUSD.Cents() != "50.00" {
 		t.Errorf("%s is not covered, want 50.00", b.NotCoveredUSD)
 	}
-	want := "$50 was billed for services that curfew does not read: Amazon MSK $35, Amazon Kinesis $12, 1 other service"
+	want := "$50.00 was billed for services that curfew does not read: Amazon MSK $35.00, Amazon Kinesis $12.00, 1 other service"
 	if got := notCovered(b, 2); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -38,7 +38,7 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
 	a := viewtest.Realistic()
 	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: true})
-	want := "$35 was billed for services that curfew does not read: Amazon MSK $35"
+	want := "$35.00 was billed for services that curfew does not read: Amazon MSK $35.00"
 	for name, x := range map[string]struct {
 		render render
 		before string

@@ -60,6 +60,8 @@ func TestGolden(t *testing.T) {
 		{"unpriced.txt", Table, viewtest.AllUnpriced(), Options{}},
 		{"unpriced.json", asJSON, viewtest.AllUnpriced(), Options{}},
 		{"nothing-found.txt", Table, viewtest.NothingFound(), Options{}},
+		{"realistic-summary.md", Summary, viewtest.Realistic(), Options{}},
+		{"hostile-summary.md", Summary, viewtest.Hostile(), Options{}},
 		{"nothing-found.md", Markdown, viewtest.NothingFound(), Options{}},
 		{"no-resources.txt", Table, viewtest.NewWorld().Audit(), Options{}},
 		{"no-resources.json", asJSON, viewtest.NewWorld().Audit(), Options{}},

@@ -37,10 +37,10 @@ type Grid struct {
 // indent is the space before a table and between its columns.
 const indent = 2
 
-// at returns the i-th of a list that may be shorter, and the zero value past its end.
+// at returns the i-th of a list that may be shorter, and the zero value out of its range.
 func at[T any](list []T, i int) T {
 	var none T
-	if i < len(list) {
+	if i >= 0 && i < len(list) {
 		return list[i]
 	}
 	return none
@@ -205,25 +205,36 @@ func (r *gridLine) end(b *strings.Builder) {
 	b.WriteString(strings.TrimRight(r.text.String(), " ") + "\n")
 }
 
-// good, attention and bad are the words for decisions and states that have a color. The
-// word says it; the color only repeats it.
+// good, open and bad are the words for decisions and states that have a color. The word
+// says it; the color only repeats it.
 var (
-	good = []string{"allow", "allowed", "approved", "busy", "done", "confirmed", "live", "used", "valid", "ok", "passed", "yes", "settled", "within"}
-	open = []string{"ask", "asks", "pending", "held", "warming", "warned", "warn", "unknown", "unmeasured", "waiting", "deferred", "frozen", "expired", "medium", "warning", "open"}
-	bad  = []string{"deny", "denied", "refused", "rejected", "idle", "stalled", "starved", "exceeded", "failed", "alarm", "high", "over", "blocked", "error", "no"}
+	good = words("allow allowed approved busy done confirmed live used valid ok passed yes settled within")
+	open = words("ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired medium warning open")
+	bad  = words("deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no")
 )
 
-// state returns the color of a decision or a state, which is its first word; nil where
-// it has none.
-func (p paint) state(text string) func(string) string {
+func words(list string) map[string]bool {
+	out := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		out[w] = true
+	}
+	return out
+}
+
+// stateWord returns the first word of a text, which is a decision or a state.
+func stateWord(text string) string {
 	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " ")
-	word = strings.TrimRight(word, ",:;")
-	switch {
-	case slices.Contains(good, word):
+	return strings.TrimRight(word, ",:;")
+}
+
+// state returns the color of a decision or a state; nil where it has none.
+func (p paint) state(text string) func(string) string {
+	switch word := stateWord(text); {
+	case good[word]:
 		return p.saving
-	case slices.Contains(open, word):
+	case open[word]:
 		return p.attention
-	case slices.Contains(bad, word):
+	case bad[word]:
 		return p.waste
 	}
 	return nil

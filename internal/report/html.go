@@ -17,10 +17,7 @@ import (
 //go:embed page.html.tmpl
 var pageTemplate string
 
-//go:embed page.css
-var pageStyle string
-
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
+var page = newPage("page", pageTemplate, template.FuncMap{
 	"monthly": monthly,
 	"hourly":  hourly,
 	"saves":   saves,
@@ -39,7 +36,6 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	},
 	"owner":    func(r view.Resource) string { return owner(&r) },
 	"plural":   plain.Count[int],
-	"plain":    plain.Line,
 	"callLine": func(v pageView) string { return callsLine(v.audit) },
 	"short":    short,
 	"count":    func(n int) string { return money.Thousands(int64(n)) },
@@ -52,20 +48,22 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		}
 		return "$" + d.Cents()
 	},
-}).Parse(pageTemplate))
+})
 
 // view is what the page shows.
 type pageView struct {
 	*audit
-	Style            template.CSS
-	Title, Scope     string
-	Date, Took       string
+	Frame            pageFrame
+	Took             string
 	Headline         string
 	Whole            []segment
 	WholeLabel       string
 	WasteShare       string
 	MoreSavings      string
 	NotCovered       string
+	Terms            string
+	Measure          *unmeasured
+	Next             []string
 	StepBars         []bar
 	OwnerBars        []bar
 	CategoryBars     []bar
@@ -98,15 +96,14 @@ const (
 func HTML(w io.Writer, scan view.Scan, o Options) error {
 	d := newAudit(scan, o)
 	v := pageView{
-		audit: d, Style: template.CSS(pageStyle), //nolint:gosec // the style is embedded, not from outside
-		Title: "curfew scan: " + headline(d), Headline: sentence(headline(d)),
-		Scope: strings.Join(d.scope(), " · "), Took: d.took(),
+		audit: d, Frame: pageFrame{Title: "curfew scan: " + headline(d), Verb: "scan", Scope: strings.Join(d.scope(), " · ")},
+		Headline: sentence(headline(d)), Took: d.took(), Terms: d.terms(), Measure: d.unmeasured(), Next: d.firstFix(o.top()),
 		Whole: d.whole(), StepBars: d.stepBars(), OwnerBars: d.ownerBars(), CategoryBars: d.categoryBars(),
 		MoreSavings: d.beyond(allSteps), IDLength: d.IDLength(),
 		NotCovered: notCovered(d.Billed, maxServices),
 	}
 	if !d.FinishedAt.IsZero() {
-		v.Date = d.FinishedAt.Format("2 January 2006, 15:04 UTC")
+		v.Frame.Scope += " · " + plain.Time(d.FinishedAt)
 	}
 	if d.MonthlyWasteUSD.Known() {
 		v.WasteShare = plain.Share(d.wasteShare(), 0) + " of the cost"

@@ -32,9 +32,12 @@ func Markdown(w io.Writer, scan view.Scan, o Options) error {
 		p("| findings | %s | %s | is wasted at today's rate |\n", d.Totals.FindingsWasteUSD, hourly(d.Totals.FindingsWasteUSD))
 		p("| can save | %s | | %s |\n", d.Totals.MonthlySavingsUSD, mdText(d.beyond(allSteps)))
 		if len(d.CannotJudge) > 0 {
-			p("| cannot judge | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), plain.Count(len(d.CannotJudge), "machine"))
+			p("| unmeasured | %s | %s | %s, neither used nor wasted |\n", d.Totals.MonthlyCannotJudgeUSD, hourly(d.Totals.MonthlyCannotJudgeUSD), plain.Count(len(d.CannotJudge), "machine"))
 		}
 		p("\n")
+		if t := d.terms(); t != "" {
+			p("%s\n\n", mdText(t))
+		}
 	}
 	if len(d.Steps) > 0 {
 		p("| step | findings | saves a month | | risk |\n|---|---:|---:|---|---|\n")
@@ -67,8 +70,8 @@ func Markdown(w io.Writer, scan view.Scan, o Options) error {
 	gap := d.Window.Gap()
 	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		p("### What these figures do not cover\n\n")
-		if n := len(d.CannotJudge); n > 0 {
-			p("- Cannot judge %s: %s\n", plain.Count(n, "machine"), mdText(commonest(d.CannotJudge)))
+		if u := d.unmeasured(); u != nil {
+			p("- Unmeasured: %s %s\n", mdText(u.Text), mdCode(u.Command))
 		}
 		if gap != "" {
 			p("- Not known: %s\n", mdText(gap))
@@ -92,6 +95,68 @@ func Markdown(w io.Writer, scan view.Scan, o Options) error {
 	}
 	if _, err := io.WriteString(w, strings.TrimRight(b.String(), "\n ")+"\n"); err != nil {
 		return fmt.Errorf("write the audit as Markdown: %w", err)
+	}
+	return nil
+}
+
+// summaryFindings is how many findings a summary names.
+const summaryFindings = 5
+
+// Summary writes the audit in a few lines of Markdown without tables, for a comment on a
+// pull request or a post in a chat: the headline, the largest findings with the commands
+// that fix them, what was not measured and what was not read.
+func Summary(w io.Writer, scan view.Scan, o Options) error {
+	d := newAudit(scan, o)
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	p("**curfew scan: %s**\n%s\n", mdText(headline(d)), mdText(strings.Join(d.scope(), ", ")))
+	if v := d.Totals.MonthlySavingsUSD; v.Or(0) > 0 {
+		p("\nFixes save %s a month", v)
+		if more := d.beyond(allSteps); more != "" {
+			p(", and %s", mdText(more))
+		}
+		p(":\n")
+	}
+	list := d.Largest(summaryFindings)
+	n := d.IDLength()
+	for _, f := range list {
+		r := f.Resource
+		if r.Name != "" {
+			r.ID = ""
+		}
+		p("- %s a month: %s, %s", saves(f), mdCode(thing(&r)), mdText(f.Because))
+		if who := owner(&f.Resource); who != none {
+			p(" (%s)", mdCode(who))
+		}
+		if plain.Line(f.Fix.Command) != "" && f.MonthlySavingsUSD.Or(0) > 0 {
+			p(" – %s", mdCode("curfew fix "+short(f.ID, n)))
+		}
+		p("\n")
+	}
+	if more := len(d.Findings) - len(list); more > 0 && len(list) > 0 {
+		p("- and %s\n", plain.Count(more, "more finding"))
+	}
+	var notes []string
+	if u := d.unmeasured(); u != nil {
+		notes = append(notes, mdText(u.Text)+" "+mdCode(u.Command))
+	}
+	if line := notCovered(d.Billed, maxServices); line != "" {
+		notes = append(notes, mdText(line))
+	}
+	if len(d.BlindSpots) > 0 {
+		notes = append(notes, plain.Count(len(d.BlindSpots), "source")+" could not be read")
+	}
+	if k := d.Totals.UnpricedResources; k > 0 {
+		notes = append(notes, plain.Count(k, "resource")+" without a price")
+	}
+	if len(notes) > 0 {
+		p("\nNot in these figures:\n")
+		for _, note := range notes {
+			p("- %s\n", note)
+		}
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the audit as a summary: %w", err)
 	}
 	return nil
 }

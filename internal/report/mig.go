@@ -2,83 +2,150 @@ package report
 
 import (
 	"fmt"
-	"html"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
+	"github.com/curfew-dev/curfew/internal/report/chart"
 )
 
-// Measures of the picture, in pixels.
-const (
-	migLabel   = 150
-	migSlice   = 84
-	migRow     = 34
-	migGap     = 8
-	migLetter  = 7 // a character at 11 to 13 pixels, about
-	migMaxRows = 64
-)
+// migMaxRows is the largest number of lanes in the picture of a MIG plan.
+const migMaxRows = 40
 
-// migPicture draws the GPUs of the plan, one row each, as many slices wide as the GPU has
-// compute slices; GPUs with the same placements share a row. The memory slice beyond
-// the last compute slice, which no instance has to itself, is not drawn. Colors
-// go by the size of an instance; a style sheet that sets --mig-1, -2, -4 and -8
-// overrides them. At most 64 rows are drawn; the last line then says how many are
-// not.
-func migPicture(r mig.Report) string {
-	rows, ids := migRows(r)
-	width := 0
-	for _, g := range rows {
-		width = max(width, columnsOf(g))
+// MIGCounts shows in how many ways a GPU can be divided.
+func MIGCounts(m mig.Model, c mig.Counts) Sheet {
+	s := Sheet{Verb: "plan mig", Title: fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way")),
+		Figures: []Figure{
+			{Label: "Placement sets", Value: plain.Number(float64(c.PlacementSets), 0), Note: "without overlap, the empty set included"},
+			{Label: "Multisets of profiles", Value: plain.Number(float64(c.Multisets), 0)},
+			{Label: "Maximal placement sets", Value: plain.Number(float64(c.MaximalSets), 0), Note: "no profile can be added"},
+			{Label: "Maximal multisets", Value: plain.Number(float64(c.MaximalMultisets), 0)},
+		},
+		Assumptions: []string{"profiles and starts: " + m.Source}}
+	if m.Inferred {
+		s.Assumptions = append(s.Assumptions, "the geometry of this GPU is inferred from GPUs with the same profile ids and counts")
 	}
-	hidden := max(0, len(rows)-migMaxRows)
-	rows = rows[:len(rows)-hidden]
-	height := len(rows)*(migRow+migGap) + migGap
-	if hidden > 0 || len(rows) == 0 {
-		height += migRow
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" font-size="13">`,
-		migLabel+max(width, 4)*migSlice+migGap, height)
-	fmt.Fprintf(&b, "\n<title>MIG instances on %s</title>\n", plain.Count(r.GPUsUsed, "GPU"))
-	for i, g := range rows {
-		y := migGap + i*(migRow+migGap)
-		name := "GPU " + spans(ids[i])
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor"><title>%s, %s</title>%s</text>`+"\n", migGap, y+migRow/2+5,
-			html.EscapeString(strings.Join(ids[i], ", ")), html.EscapeString(g.Model), html.EscapeString(shortText(name, migLabel-2*migGap)))
-		for s := range columnsOf(g) {
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="currentColor" stroke-opacity="0.25"/>`+"\n",
-				migLabel+s*migSlice, y, migSlice, migRow)
-		}
-		for _, p := range g.Placements {
-			drawInstance(&b, g, p, y)
-		}
-	}
-	switch {
-	case hidden > 0:
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">and %s more</text>`+"\n", migGap, height-migGap, plain.Count(hidden, "row"))
-	case len(rows) == 0:
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="currentColor">no GPU is used</text>`+"\n", migGap, height-migGap)
-	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return s
 }
 
-// drawInstance writes one instance.
-func drawInstance(b *strings.Builder, g mig.GPU, p mig.Placement, y int) {
-	end := min(p.Start+p.Size, columnsOf(g))
-	x, width := migLabel+p.Start*migSlice+2, (end-p.Start)*migSlice-4
-	who := p.Workload
-	if who == "" {
-		who = "not known"
+// MIG shows where each workload goes.
+func MIG(r mig.Report) Sheet {
+	s := Sheet{Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several GPUs with the same placements. Each block is a MIG instance with its workload; outlines are free slices.",
+		Commands: r.Commands, Assumptions: r.Notes}
+	s.Title = fmt.Sprintf("Use %s for %s", plain.Count(r.GPUsUsed, "GPU"), plain.Count(r.Workloads, "workload"))
+	proof := "the minimum"
+	if r.Optimal {
+		s.Title += ": no plan uses fewer"
+	} else {
+		proof = fmt.Sprintf("the minimum is between %d and %d", r.LowerBound, r.GPUsUsed)
+		s.Title += fmt.Sprintf(": %d or more are needed", r.LowerBound)
 	}
-	hue := 210 + 30*p.Size
-	fmt.Fprintf(b, `<g><title>%s at %d: %s</title><rect x="%d" y="%d" width="%d" height="%d" rx="4" fill="var(--mig-%d, hsl(%d 60%% 82%%))"/>`,
-		html.EscapeString(p.Profile), p.Start, html.EscapeString(who), x, y+2, width, migRow-4, p.Size, hue)
-	fmt.Fprintf(b, `<text x="%d" y="%d" fill="#111" font-size="11">%s</text><text x="%d" y="%d" fill="#111" font-size="10">%s</text></g>`+"\n",
-		x+5, y+14, html.EscapeString(shortText(p.Profile, width)), x+5, y+27, html.EscapeString(shortText(who, width)))
+	s.Figures = []Figure{{Label: "GPUs used", Value: strconv.Itoa(r.GPUsUsed), Note: proof}, {Label: "Workloads", Value: plain.Number(float64(r.Workloads), 0)}}
+	if r.MovesLowerBound != nil {
+		s.Figures = append(s.Figures, Figure{Label: "Moves", Value: strconv.Itoa(len(r.Moves)), Note: fmt.Sprintf("at least %d", *r.MovesLowerBound)})
+		s.Title += ", " + plain.Count(len(r.Moves), "move")
+	}
+	missing := 0
+	g := Grid{Title: "Not placed", Head: []string{"workload", "count"}, Right: []bool{false, true}}
+	for _, u := range r.Unplaced {
+		missing += u.Count
+		g.Rows, g.Notes = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count)}), append(g.Notes, u.Why)
+	}
+	if missing > 0 {
+		s.Title = fmt.Sprintf("No room for %d of %s: the others use %s", missing, plain.Count(r.Workloads, "workload"), plain.Count(r.GPUsUsed, "GPU"))
+		s.Tables = append(s.Tables, g)
+	}
+	s.Tables = append(s.Tables, placements(r))
+	if len(r.Moves) > 0 {
+		g := Grid{Title: "Moves, in order", Head: []string{"workload", "from", "to"}}
+		for _, m := range r.Moves {
+			g.Rows = append(g.Rows, []string{m.Workload, site(m.From), site(m.To)})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	for _, a := range r.Advice {
+		line := a.Mode
+		if a.GPUs != nil {
+			line += " needs " + plain.Count(*a.GPUs, "GPU")
+		}
+		line += ": " + a.When
+		if len(a.Lacks) > 0 {
+			line += "; limits: " + strings.Join(a.Lacks, "; ")
+		}
+		s.Changes = append(s.Changes, line)
+	}
+	return s
+}
+
+// placements is a table with a row for each instance; GPUs with the same placements share
+// their rows.
+func placements(r mig.Report) Grid {
+	g := Grid{Title: "Placements", Head: []string{"GPU", "model", "instance", "slice", "workload"}, Right: []bool{false, false, false, true, false}, Priority: []int{1, 0, 2, 2, 2}}
+	rows, ids := migRows(r)
+	for i, gpu := range rows {
+		name := gpuNames(ids[i])
+		for _, p := range gpu.Placements {
+			g.Rows = append(g.Rows, []string{name, gpu.Model, p.Profile, strconv.Itoa(p.Start), workloadName(p)})
+		}
+		if len(gpu.Room) > 0 {
+			g.Rows = append(g.Rows, []string{name, gpu.Model, strings.Join(gpu.Room, ", "), "", "(free)"})
+		}
+	}
+	return g
+}
+
+func workloadName(p mig.Placement) string {
+	if p.Workload == "" {
+		return "unknown"
+	}
+	return p.Workload
+}
+
+func site(s mig.Site) string { return fmt.Sprintf("GPU %s %s@%d", s.GPU, s.Profile, s.Start) }
+
+// migPicture draws the GPUs of the plan by memory slice. GPUs with the same placements share
+// a row. A memory slice beyond the last compute slice is never drawn as free, because no
+// instance can use it alone.
+func migPicture(r mig.Report) string {
+	c := chart.Lanes{Title: "MIG instances on " + plain.Count(r.GPUsUsed, "GPU"), Axis: chart.Axis{Label: "memory slice", Ticks: []float64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		Kinds: []chart.Kind{{Name: "instance with a workload", Color: chart.Blue}}}
+	rows, ids := migRows(r)
+	for i, g := range rows[:min(len(rows), migMaxRows)] {
+		lane := chart.Lane{Label: "GPU " + gpuNames(ids[i])}
+		free := 0
+		for _, p := range g.Placements {
+			lane.Blocks = freeSlices(lane.Blocks, free, p.Start)
+			b := chart.Block{From: float64(p.Start), To: float64(p.Start + p.Size), Label: workloadName(p), Color: chart.Blue}
+			if p.Size > 1 {
+				b.Label = p.Profile + " " + b.Label
+			}
+			if p.Workload == "" {
+				b.Color = chart.Gray
+			}
+			lane.Blocks, free = append(lane.Blocks, b), p.Start+p.Size
+		}
+		lane.Blocks = freeSlices(lane.Blocks, free, slicesOf(g))
+		c.Rows = append(c.Rows, lane)
+	}
+	if slices.ContainsFunc(rows, func(g mig.GPU) bool {
+		return slices.ContainsFunc(g.Placements, func(p mig.Placement) bool { return p.Workload == "" })
+	}) {
+		c.Kinds = append(c.Kinds, chart.Kind{Name: "instance with an unknown workload", Color: chart.Gray})
+	}
+	if hidden := len(rows) - len(c.Rows); hidden > 0 {
+		c.Rows = append(c.Rows, chart.Lane{Label: fmt.Sprintf("and %s", plain.Count(hidden, "more row"))})
+	}
+	return c.SVG()
+}
+
+// freeSlices adds an outline for each free slice.
+func freeSlices(blocks []chart.Block, from, to int) []chart.Block {
+	for s := from; s < to; s++ {
+		blocks = append(blocks, chart.Block{From: float64(s), To: float64(s + 1), Label: "free", Empty: true})
+	}
+	return blocks
 }
 
 // migRows merges GPUs that have the same placements.
@@ -101,8 +168,8 @@ func migRows(r mig.Report) (rows []mig.GPU, ids [][]string) {
 	return rows, ids
 }
 
-// columnsOf is how many slices of a GPU are drawn.
-func columnsOf(g mig.GPU) int {
+// slicesOf is how many slices of a GPU can be free for an instance.
+func slicesOf(g mig.GPU) int {
 	if m, err := mig.ModelNamed(g.Model); err == nil {
 		return m.ComputeSlices
 	}
@@ -113,95 +180,10 @@ func columnsOf(g mig.GPU) int {
 	return end
 }
 
-// spans names a list of GPUs in short.
-func spans(ids []string) string {
+// gpuNames names a list of GPUs in short.
+func gpuNames(ids []string) string {
 	if len(ids) > 3 {
 		return fmt.Sprintf("%s and %d more", ids[0], len(ids)-1)
 	}
 	return strings.Join(ids, ", ")
 }
-
-// shortText cuts a text to about a width in pixels.
-func shortText(text string, width int) string {
-	most := max(2, width/migLetter)
-	if letters := []rune(text); len(letters) > most {
-		return string(letters[:most-1]) + "…"
-	}
-	return text
-}
-
-// MIGCounts shows in how many ways a GPU can be divided.
-func MIGCounts(m mig.Model, c mig.Counts) Sheet {
-	s := Sheet{Verb: "plan mig",
-		Figures: []Figure{
-			{Label: "placement sets", Value: strconv.Itoa(c.PlacementSets), Note: "sets of placements that do not overlap, the empty one among them"},
-			{Label: "multisets", Value: strconv.Itoa(c.Multisets), Note: "distinct by profiles"},
-			{Label: "maximal sets", Value: strconv.Itoa(c.MaximalSets), Note: "to which nothing can be added"},
-			{Label: "maximal multisets", Value: strconv.Itoa(c.MaximalMultisets), Note: "distinct by profiles"},
-		},
-		Assumptions: []string{"profiles and starts: " + m.Source}}
-	s.Title = fmt.Sprintf("%s can be divided in %s", m.Name, plural(int64(c.PlacementSets), "way", "ways"))
-	if m.Inferred {
-		s.Assumptions = append(s.Assumptions, "the geometry was not seen on this GPU: it follows from identical profile ids and counts")
-	}
-	return s
-}
-
-// MIG shows where each workload goes.
-func MIG(r mig.Report) Sheet {
-	s := Sheet{Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several with the same placements; each block an instance with its workload.",
-		Assumptions: r.Notes}
-	s.Title = fmt.Sprintf("%s on %s", plural(int64(r.Workloads), "workload fits", "workloads fit"), plural(int64(r.GPUsUsed), "GPU", "GPUs"))
-	proof := "no plan uses fewer"
-	if !r.Optimal {
-		proof = fmt.Sprintf("not proven to be the fewest; at least %d are needed", r.LowerBound)
-	}
-	s.Figures = []Figure{{Label: "GPUs used", Value: strconv.Itoa(r.GPUsUsed), Note: proof},
-		{Label: "lower bound", Value: strconv.Itoa(r.LowerBound), Note: "gap " + strconv.Itoa(r.GPUsUsed-r.LowerBound)}}
-	if r.MovesLowerBound != nil {
-		s.Figures = append(s.Figures, Figure{Label: "moves", Value: strconv.Itoa(len(r.Moves)), Note: fmt.Sprintf("at least %d", *r.MovesLowerBound)})
-	}
-	missing := 0
-	for _, u := range r.Unplaced {
-		missing += u.Count
-	}
-	if missing > 0 {
-		s.Title = fmt.Sprintf("%s of %d do not fit; the rest takes %s", plural(int64(missing), "workload", "workloads"), r.Workloads, plural(int64(r.GPUsUsed), "GPU", "GPUs"))
-		g := Grid{Title: "does not fit", Head: []string{"workload", "count", "why"}, Right: []bool{false, true, false}}
-		for _, u := range r.Unplaced {
-			g.Rows = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count), u.Why})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	g := Grid{Title: "placements", Head: []string{"GPU", "model", "instances", "room for"}}
-	for _, gpu := range r.GPUs {
-		var held []string
-		for _, p := range gpu.Placements {
-			held = append(held, fmt.Sprintf("%s@%d %s", p.Profile, p.Start, p.Workload))
-		}
-		g.Rows = append(g.Rows, []string{gpu.GPU, gpu.Model, strings.Join(held, ", "), strings.Join(gpu.Room, ", ")})
-	}
-	s.Tables = append(s.Tables, g)
-	if len(r.Moves) > 0 {
-		g := Grid{Title: "moves, in order", Head: []string{"workload", "from", "to"}}
-		for _, m := range r.Moves {
-			g.Rows = append(g.Rows, []string{m.Workload, site(m.From), site(m.To)})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	s.Commands = r.Commands
-	for _, ad := range r.Advice {
-		line := ad.Mode
-		if ad.GPUs != nil {
-			line += " would take " + plural(int64(*ad.GPUs), "GPU", "GPUs")
-		}
-		line += ": " + ad.When
-		if len(ad.Lacks) > 0 {
-			line += "; but " + strings.Join(ad.Lacks, "; ")
-		}
-		s.Changes = append(s.Changes, line)
-	}
-	return s
-}
-
-func site(s mig.Site) string { return fmt.Sprintf("GPU %s %s@%d", s.GPU, s.Profile, s.Start) }

@@ -175,7 +175,7 @@ func (d *audit) categoryBars() []bar {
 			Segments: stack(most, segment{Class: categoryClass(name), To: 100 * part})}
 		if u, ok := usual[name]; ok {
 			b.Band = segment{From: rounded(u[0] / most * 100), To: rounded(u[1] / most * 100)}
-			b.Aside = fmt.Sprintf("usual %.0f–%.0f\u00a0%%", u[0], u[1])
+			b.Aside = fmt.Sprintf("usual %.0f–%.0f%%", u[0], u[1])
 		}
 		if amount.Known() && whole.Known() {
 			b.Aside = joined(", ", unbroken(plain.Share(part, 0)), b.Aside)

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -296,20 +295,6 @@ func TestStackStaysInItsBar(t *testing.T) {
 			at = s.To
 		}
 	})
-}
-
-func TestPercent(t *testing.T) {
-	tests := []struct {
-		in   float64
-		want string
-	}{{0, "0%"}, {-1, "0%"}, {0.004, "<1%"}, {0.41, "41%"}, {0.999, ">99%"}, {1, "100%"}}
-	for _, tt := range tests {
-		t.Run(fmt.Sprint(tt.in), func(t *testing.T) {
-			if got := plain.Share(tt.in, 0); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
-		})
-	}
 }
 
 func TestPlain(t *testing.T) {

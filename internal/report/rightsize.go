@@ -1,116 +1,166 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"html"
+	"slices"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
+	"github.com/curfew-dev/curfew/internal/report/chart"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// maxMachines is how many resources the picture shows.
-const maxMachines = 40
-
-// rightsizePicture draws the utilization of each resource from median to 95th percentile, with the
-// mean as a dot, over the lines between the verdicts. At most 40 resources are drawn.
-func rightsizePicture(r rightsize.Report) string {
-	const width, label, row, top = 720.0, 190.0, 22.0, 24.0
-	shown := r.Resources[:min(len(r.Resources), maxMachines)]
-	height := top + row*float64(len(shown)) + 10
-	if len(shown) < len(r.Resources) {
-		height += row
-	}
-	x := func(percent float64) float64 { return label + (width-label-20)*percent/100 }
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="GPU utilization of each resource, median to 95th percentile, in percent">`, width, height)
-	for _, v := range []float64{0, rightsize.OverprovisionedBelow, rightsize.UnderutilizedBelow, rightsize.ScaleOutAbove, 100} {
-		fmt.Fprintf(&b, `<line x1="%.1f" y1="%g" x2="%.1f" y2="%g" stroke="currentColor" stroke-opacity=".2"/>`, x(v), top-4, x(v), height-6)
-		fmt.Fprintf(&b, `<text x="%.1f" y="14" text-anchor="middle" font-size="12" fill="currentColor">%g</text>`, x(v), v)
-	}
-	for i, it := range shown {
-		y := top + row*float64(i) + row/2
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end" font-size="12" fill="currentColor">%s</text>`, label-8, y+4, html.EscapeString(shortName(it.Name)))
-		if it.UtilP50 == nil || it.UtilP95 == nil || it.UtilMean == nil {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" font-size="12" fill="currentColor" fill-opacity=".6">not measured</text>`, x(0)+6, y+4)
-			continue
-		}
-		color := map[string]string{string(rightsize.Overprovisioned): "#c5432d", string(rightsize.Underutilized): "#b98512", string(rightsize.WellUsed): "#1f7f57", string(rightsize.ScaleOut): "#3565b0"}[it.Verdict]
-		if color == "" {
-			color = "#888888"
-		}
-		low, high := min(*it.UtilP50, *it.UtilP95), max(*it.UtilP50, *it.UtilP95)
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="8" rx="3" fill="%s" fill-opacity=".45"/>`, x(low), y-4, max(x(high)-x(low), 2), color)
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="5" fill="%s"/>`, x(*it.UtilMean), y, color)
-	}
-	if hidden := len(r.Resources) - len(shown); hidden > 0 {
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" font-size="12" fill="currentColor">and %d more</text>`, label, height-8, hidden)
-	}
-	b.WriteString("</svg>")
-	return b.String()
-}
-
-// shortName cuts a name to what fits beside its bar.
-func shortName(name string) string {
-	letters := []rune(name)
-	if len(letters) <= 26 {
-		return name
-	}
-	return string(letters[:25]) + "…"
-}
+// maxMachines is the largest number of machines in the picture of right-sizing.
+const maxMachines = 25
 
 // Rightsize shows the types that fit what was measured.
 func Rightsize(r rightsize.Report) Sheet {
-	s := Sheet{Verb: "plan rightsize", Title: r.Verdict + ": " + r.Why, Picture: rightsizePicture(r), Caption: "What was measured of each GPU, and the types that fit.",
+	s := Sheet{Verb: "plan rightsize", Title: rightsizeTitle(r), Picture: rightsizePicture(r),
+		Caption:     "Mean GPU utilization of each machine as a bar, p50 to p95 as a line, and the thresholds of the verdicts. Savings are a month at list price.",
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	figure := func(label string, v *float64, unit string) {
-		value := "not measured"
+		value := "unmeasured"
 		if v != nil {
 			value = plain.Number(*v, 1) + unit
 		}
 		s.Figures = append(s.Figures, Figure{Label: label, Value: value})
 	}
-	figure("GPU utilization, median", r.UtilP50, "%")
-	figure("GPU utilization, 95th percentile", r.UtilP95, "%")
-	figure("memory, peak", r.MemoryPeakGiB, " GiB")
-	s.Figures = append(s.Figures, Figure{Label: "GPUs that computed", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
-		Figure{Label: "samples", Value: plural(int64(r.Samples), "sample", "samples"), Note: "coverage " + shareText(r.Coverage)})
 	if r.SavingUSD != nil {
-		s.Figures = append(s.Figures, Figure{Label: "could save", Value: "$" + *r.SavingUSD + " a month", Note: "at list price"})
+		s.Figures = append(s.Figures, Figure{Label: "Saving", Value: money.ForPeople(*r.SavingUSD) + " a month", Note: "at list price"})
+		s.Commands = append(s.Commands, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
 	}
-	g := Grid{Title: "types that fit, cheapest first", Head: []string{"type", "GPUs", "memory", "$/h", "saves a month", "against"}, Right: []bool{false, false, true, true, true, false}}
-	for _, f := range r.Fits {
-		saving := "?"
-		if f.SavingUSD != nil {
-			saving = "$" + *f.SavingUSD
+	figure("GPU utilization p50", r.UtilP50, "%")
+	figure("GPU utilization p95", r.UtilP95, "%")
+	figure("Peak GPU memory", r.MemoryPeakGiB, " GiB")
+	s.Figures = append(s.Figures, Figure{Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
+		Figure{Label: "Samples", Value: plain.Number(float64(r.Samples), 0), Note: "coverage " + plain.Share(r.Coverage, 1)})
+	s.Because = []string{verdictName(r.Verdict) + ": " + r.Why}
+	if len(r.Fits) > 0 {
+		g := Grid{Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"}, Right: []bool{false, false, true, true, true}}
+		for _, f := range r.Fits {
+			saving := "unknown"
+			if f.SavingUSD != nil {
+				saving = money.ForPeople(*f.SavingUSD)
+			}
+			against := ""
+			if len(f.Against) > 0 {
+				against = "but: " + strings.Join(f.Against, "; ")
+			}
+			g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), plain.Number(f.MemoryGiB, 0) + " GiB", perHour(f.HourlyUSD), saving})
+			g.Notes = append(g.Notes, against)
 		}
-		g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), plain.Number(f.MemoryGiB, 0) + " GiB", f.HourlyUSD, saving, strings.Join(f.Against, "; ")})
-	}
-	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
 	}
 	if len(r.Resources) > 0 {
-		g := Grid{Title: "machines", Head: []string{"resource", "type", "verdict", "p50%", "p95%", "fits", "why it is low"}, Right: []bool{false, false, false, true, true, false, false}}
-		number := func(v *float64) string {
-			if v == nil {
-				return "-"
-			}
-			return plain.Number(*v, 1)
-		}
-		for _, res := range r.Resources[:min(len(r.Resources), shownOffers)] {
-			fits, why := "-", []string{}
-			if len(res.Fits) > 0 {
-				fits = res.Fits[0].Type
-			}
-			for _, reason := range res.Reasons {
-				if reason.Answer == usage.True.String() {
-					why = append(why, reason.Name)
-				}
-			}
-			g.Rows = append(g.Rows, []string{res.Name, res.Type, res.Verdict, number(res.UtilP50), number(res.UtilP95), fits, strings.Join(why, ", ")})
-		}
-		s.Tables = append(s.Tables, g)
+		s.Tables = append(s.Tables, rightsizeMachines(r))
 	}
 	return s
+}
+
+// rightsizeTitle is the decision with its dollars.
+func rightsizeTitle(r rightsize.Report) string {
+	moves := 0
+	for _, m := range r.Resources {
+		if moveSaving(m) > 0 {
+			moves++
+		}
+	}
+	switch {
+	case r.SavingUSD != nil && moves == 1 && len(r.Resources) == 1:
+		m := r.Resources[0]
+		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, m.Fits[0].Type, money.ForPeople(*r.SavingUSD))
+	case r.SavingUSD != nil && moves > 0:
+		return fmt.Sprintf("Move %s to smaller types: saves %s a month", plain.Count(moves, "machine"), money.ForPeople(*r.SavingUSD))
+	case r.Judged == 0:
+		return fmt.Sprintf("No verdict: %s", r.Why)
+	}
+	return fmt.Sprintf("Keep the current types: no fitting type with a known price is cheaper (%s)", r.Why)
+}
+
+// moveSaving is the monthly saving of the cheapest type that fits a machine; 0 where there is none.
+func moveSaving(m rightsize.Resource) money.Amount {
+	if len(m.Fits) == 0 || m.Fits[0].SavingUSD == nil {
+		return 0
+	}
+	v, err := money.ParseAmount(*m.Fits[0].SavingUSD)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// bySaving returns the machines, the largest saving first.
+func bySaving(all []rightsize.Resource) []rightsize.Resource {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b rightsize.Resource) int { return cmp.Compare(moveSaving(b), moveSaving(a)) })
+}
+
+// verdictName is a verdict as people read it.
+func verdictName(v string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(v, "utilised", "utilized"), "-", " ")
+}
+
+// rightsizeMachines is the table of machines.
+func rightsizeMachines(r rightsize.Report) Grid {
+	g := Grid{Title: "Machines, the largest saving first", Head: []string{"machine", "type", "verdict", "p50", "p95", "move to", "saves a month"},
+		Right: []bool{false, false, false, true, true, false, true}, States: []bool{2: false}, Priority: []int{2, 0, 2, 0, 0, 1, 3}}
+	number := func(v *float64) string {
+		if v == nil {
+			return "–"
+		}
+		return plain.Percent(*v, 1)
+	}
+	for _, m := range bySaving(r.Resources)[:min(len(r.Resources), shownOffers)] {
+		to, saving, why := "–", "–", []string{}
+		if v := moveSaving(m); v > 0 {
+			to, saving = m.Fits[0].Type, v.Dollars()
+		}
+		for _, reason := range m.Reasons {
+			if reason.Answer == usage.True.String() {
+				why = append(why, reason.Name)
+			}
+		}
+		note := ""
+		if len(why) > 0 {
+			note = "low because of " + strings.Join(why, ", ")
+		}
+		g.Rows, g.Notes = append(g.Rows, []string{m.Name, m.Type, verdictName(m.Verdict), number(m.UtilP50), number(m.UtilP95), to, saving}), append(g.Notes, note)
+	}
+	return g
+}
+
+// rightsizePicture draws the mean utilization of each machine with p50 to p95, the largest
+// saving first.
+func rightsizePicture(r rightsize.Report) string {
+	verdicts := []string{string(rightsize.Overprovisioned), string(rightsize.Underutilized), string(rightsize.WellUsed), string(rightsize.ScaleOut)}
+	c := chart.Bars{Title: "GPU utilization of each machine", Axis: chart.Axis{Label: "GPU utilization", Format: func(v float64) string { return plain.Percent(v, 0) }, Least: 0, Most: 100, Ticks: []float64{0, 25, 50, 75, 100}},
+		Parts: slices.Clone(verdicts), Colors: []chart.Color{chart.Orange, chart.SoftOrange, chart.Blue, chart.Ink}, Range: "p50 to p95", Ordered: true,
+		Marks: []chart.Mark{{At: rightsize.OverprovisionedBelow, Label: "overprovisioned below"}, {At: rightsize.UnderutilizedBelow, Label: "underutilized below"}, {At: rightsize.ScaleOutAbove, Label: "inference: scale out above"}}}
+	machines := bySaving(r.Resources)
+	for _, m := range machines[:min(len(machines), maxMachines)] {
+		b := chart.Bar{Label: m.Name, Note: "unmeasured"}
+		if m.UtilP50 != nil && m.UtilP95 != nil && m.UtilMean != nil {
+			b.Low, b.High = min(*m.UtilP50, *m.UtilP95), max(*m.UtilP50, *m.UtilP95)
+			b.Note = plain.Percent(*m.UtilMean, 0)
+			if i := slices.Index(verdicts, m.Verdict); i >= 0 {
+				b.Parts = make([]float64, len(verdicts))
+				b.Parts[i] = *m.UtilMean
+			} else {
+				b.Value, b.Color, b.Note = *m.UtilMean, chart.Gray, b.Note+", no verdict"
+			}
+		}
+		if v := moveSaving(m); v > 0 {
+			b.Label += ", saves " + v.Dollars()
+		}
+		c.Rows = append(c.Rows, b)
+	}
+	for i, v := range verdicts {
+		c.Parts[i] = verdictName(v)
+	}
+	if hidden := len(machines) - len(c.Rows); hidden > 0 {
+		c.Rows = append(c.Rows, chart.Bar{Label: "and " + plain.Count(hidden, "more machine"), Note: "in -o json"})
+	}
+	return c.SVG()
 }

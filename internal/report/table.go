@@ -23,6 +23,7 @@ func Table(w io.Writer, scan view.Scan, o Options) error {
 	s := screen{doc: d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
 	s.header()
 	s.money()
+	s.explain()
 	s.notCovered()
 	s.steps()
 	s.findings()
@@ -172,6 +173,13 @@ func (s *screen) money() {
 			note = d.beyond(allSteps)
 		}
 		s.remark(cells, note, label)
+	}
+}
+
+// explain says what the two sums mean that do not add up to one another.
+func (s *screen) explain() {
+	for _, l := range wordwrap(s.doc.terms(), s.width-2) {
+		s.line(gap, cell{text: l, paint: s.paint.dim})
 	}
 }
 
@@ -336,16 +344,11 @@ func (s *screen) cautions() {
 	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		s.line()
 	}
-	if n := len(d.CannotJudge); n > 0 {
-		amount := "compute of unknown cost"
-		if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
-			amount = v.String() + " a month"
+	if u := d.unmeasured(); u != nil {
+		s.caution("unmeasured", u.Text)
+		if u.Command != "" {
+			s.b.WriteString(strings.Repeat(" ", 2+margin) + u.Command + "\n")
 		}
-		text := fmt.Sprintf("%s in %s, neither used nor wasted: %s", amount, plain.Count(n, "machine"), commonest(d.CannotJudge))
-		if how := measure(d); how != "" {
-			text += "; to measure: " + how
-		}
-		s.caution("cannot judge", text)
 	}
 	if gap != "" {
 		s.caution("not known", gap)
@@ -418,12 +421,45 @@ func commonest(list []view.Unjudged) string {
 	return best
 }
 
-// measure returns the fix that would measure what cannot be judged.
-func measure(d *audit) string {
+// unmeasured says which machines nobody can judge and what to do about them.
+type unmeasured struct{ Text, Command string }
+
+// unmeasured returns nil where every machine was measured.
+func (d *audit) unmeasured() *unmeasured {
+	n := len(d.CannotJudge)
+	if n == 0 {
+		return nil
+	}
+	amount := "of unknown cost"
+	if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
+		amount = v.String() + " a month"
+	}
+	u := &unmeasured{Text: fmt.Sprintf("%s, %s, neither used nor wasted: %s; measure them:", plain.Count(n, "machine"), amount, commonest(d.CannotJudge)),
+		Command: d.rescan() + " --usage FILE"}
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
-			return f.Fix.Command
+			u.Command = plain.Line(f.Fix.Command)
+			break
 		}
+	}
+	return u
+}
+
+// firstFix returns the command that shows the fix of the largest finding that saves
+// something, among the n largest.
+func (d *audit) firstFix(n int) []string {
+	for _, f := range d.Largest(n) {
+		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && strings.HasPrefix(c, "curfew ") {
+			return []string{c + d.o.Globals}
+		}
+	}
+	return nil
+}
+
+// terms explains waste and savings where both stand; else it is empty.
+func (d *audit) terms() string {
+	if d.MonthlyWasteUSD.Or(0) > 0 && d.Totals.MonthlySavingsUSD.Or(0) > 0 {
+		return terms
 	}
 	return ""
 }
@@ -528,27 +564,12 @@ func (s *screen) next() {
 	if !s.all && len(s.doc.Largest(s.top)) < len(s.doc.Findings) {
 		commands = append(commands, again+" --all")
 	}
-	for _, f := range s.doc.Largest(s.top) {
-		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && c != "" && wide(c) <= 40 {
-			commands = append(commands, c+s.doc.o.Globals)
-			break
-		}
-	}
+	commands = append(commands, s.doc.firstFix(s.top)...)
 	commands = append(commands, again+" -o html > audit.html")
 	s.line()
-	used := 0
-	cells := []cell{gap, {text: "next", width: margin, paint: s.paint.bold}}
-	for i, c := range commands {
-		if i > 0 && used+4+wide(c) > s.width-16 {
-			s.line(cells...)
-			cells, used = []cell{gap, {text: " ", width: margin}}, 0
-		}
-		if used > 0 {
-			cells = append(cells, cell{text: "    "})
-			used += 4
-		}
-		cells = append(cells, cell{text: c})
-		used += wide(c)
+	label := "next"
+	for _, c := range commands {
+		s.b.WriteString("  " + s.paint.bold(label) + strings.Repeat(" ", margin-len(label)) + c + "\n")
+		label = ""
 	}
-	s.line(cells...)
 }

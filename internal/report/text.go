@@ -22,10 +22,18 @@ func fit(s string, width int) string {
 	return ansi.Truncate(s, width, "…")
 }
 
-// wordwrap breaks text between words into lines of at most width columns. A longer word
-// has a line of its own.
+// wordwrap breaks text at its spaces into lines of at most width columns. A word that is
+// longer has a line of its own: names and commands are never broken.
 func wordwrap(s string, width int) []string {
-	return strings.Split(ansi.Wordwrap(s, max(width, 1), ""), "\n")
+	var lines []string
+	for _, word := range strings.Fields(s) {
+		if last := len(lines) - 1; last >= 0 && wide(lines[last])+1+wide(word) <= width {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
 }
 
 // wide returns the columns that s takes in a terminal.
@@ -212,13 +220,18 @@ func (d *audit) scope() []string {
 	return out
 }
 
-// again is the command that makes this audit with other flags.
+// again is the command that shows this audit in another form.
 func (d *audit) again() string {
 	if d.o.Again != "" {
 		return d.o.Again
 	}
+	return d.rescan()
+}
+
+// rescan is the command that reads the account again.
+func (d *audit) rescan() string {
 	if d.Cloud == "sim" {
-		return "curfew scan --demo"
+		return "curfew scan --demo" + d.o.Globals
 	}
-	return "curfew scan"
+	return "curfew scan" + d.o.Globals
 }

@@ -57,12 +57,25 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 	return nil
 }
 
+// stand reads what follows from the charges.
+func (e *Engine) stand(ctx context.Context, now time.Time) (err error) {
+	if e.Standing != nil {
+		e.standing, err = e.Standing(ctx, now)
+	}
+	return err
+}
+
 // Seen returns what a round's observation comes to, one for each account. An account of
 // which nothing could be listed is in none.
 func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
-	spans := e.past(r, now)
-	for ref, s := range e.subjects {
-		if s.does == nil || s.does.State == duty.Unknown {
+	spans := map[inventory.Ref][]ledger.Span{}
+	if e.Query.Window > 0 {
+		spans = e.past(r, now)
+	}
+	for _, res := range r.Resources {
+		ref := res.Ref()
+		s := e.subjects[ref]
+		if s == nil || s.does == nil || s.does.State == duty.Unknown {
 			continue
 		}
 		from, to := s.does.Since, s.does.Until

@@ -30,6 +30,10 @@ type Engine struct {
 	// charged says that the charges are those of what is there.
 	charged bool
 	charges map[inventory.Ref][]ledger.Charge
+	// standing is what Setting.Standing returned in the newest round; stands says that
+	// policies ask for it, so that every answer may change with it.
+	standing func(f *policy.Facts)
+	stands   bool
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
@@ -50,7 +54,11 @@ func New(s Setting) *Engine {
 	if s.Step <= 0 {
 		s.Step = stepOf(s.LookBack)
 	}
-	return &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	e := &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	if s.Standing != nil && s.Policies != nil {
+		e.stands = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
+	}
+	return e
 }
 
 // subject is one resource with all that is known of it.
@@ -88,6 +96,8 @@ type subject struct {
 	ahead    duty.Verdict        // does, as far as it is known to last
 	kept     duty.Verdict        // own
 	was      *inventory.Resource // as it was when it was there last
+	ended    *inventory.Resource // as it ended; nil while it is there
+	charges  []ledger.Charge
 	// foresight is what policies say of it whenever it is at work, and at rest; calm is
 	// until when that holds now, 0 where they were asked.
 	foresight [2]foresight
@@ -184,6 +194,9 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	}
 	woken := e.judge(r.Resources, now)
 	if err := e.charge(ctx, r, now); err != nil {
+		return nil, err
+	}
+	if err := e.stand(ctx, now); err != nil {
 		return nil, err
 	}
 	if err := e.decide(r, woken, now); err != nil {

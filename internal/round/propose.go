@@ -50,6 +50,9 @@ func (e *Engine) know(s *subject, now time.Time) {
 	if e.Facts != nil {
 		e.Facts(&s.facts)
 	}
+	if e.standing != nil {
+		e.standing(&s.facts)
+	}
 }
 
 // lastsTo is until when a state may last by the samples that are known, those that were

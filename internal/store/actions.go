@@ -24,16 +24,10 @@ type clockRow struct {
 	Uptime time.Duration `db:"uptime"`
 }
 
-// Now returns the time of PostgreSQL's clock; zero of a file, which has none.
-func (a actions) Now(ctx context.Context) (time.Time, error) {
-	if a.clock == "" {
-		return time.Time{}, nil
-	}
-	now, err := a.now(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("ask the database for the time: %w", err)
-	}
-	return now, nil
+// Now returns the time of the state, which machines have in common on PostgreSQL.
+func (a actions) Now(ctx context.Context) (now time.Time, common bool, err error) {
+	now, err = charges(a).Now(ctx)
+	return now, a.clock != "", err
 }
 
 // BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.

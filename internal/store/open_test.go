@@ -223,18 +223,18 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// TestNow: a server tells the time that all machines have in common, a file tells none.
+// TestNow: a state tells its time, which only a server's machines have in common.
 func TestNow(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
 			before := time.Now().Truncate(time.Microsecond)
-			now, err := open(t, at).Actions().Now(t.Context())
+			now, common, err := open(t, at).Actions().Now(t.Context())
 			switch after := time.Now(); {
 			case err != nil:
 				t.Fatal(err)
-			case at.URL == "" && !now.IsZero(), at.URL != "" && (now.Before(before) || now.After(after)):
-				t.Errorf("it is %s, between %s and %s", now, before, after)
+			case common != (at.URL != "") || now.Before(before) || now.After(after):
+				t.Errorf("it is %s, in common %t, between %s and %s", now, common, before, after)
 			}
 		})
 	}

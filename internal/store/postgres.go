@@ -51,8 +51,9 @@ var postgresDialect = dialect{
 	},
 	duplicate: func(err error) bool { return postgresCode(err) == uniqueViolation },
 	overflow:  func(err error) bool { return postgresCode(err) == outOfRange },
-	elements:  "jsonb_array_elements_text(CAST(? AS JSONB))",
-	clock:     "SELECT CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000 AS BIGINT)",
+	// A list without an element may be null.
+	elements: "jsonb_array_elements_text(COALESCE(NULLIF(CAST(? AS JSONB), 'null'), '[]'))",
+	clock:    "SELECT CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000 AS BIGINT)",
 }
 
 func openPostgres(ctx context.Context, url string) (*database, error) {

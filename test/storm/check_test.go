@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -25,7 +27,7 @@ func (w *world) check(ctx context.Context) (wrong []string, err error) {
 	defer db.Close()
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	w.checkCalls(bad)
-	for _, do := range []func(context.Context, *sql.DB, func(string, ...any)) error{w.checkOutcomes, w.checkBudget, w.checkCharges, w.checkSnapshots} {
+	for _, do := range []func(context.Context, *sql.DB, func(string, ...any)) error{w.checkOutcomes, w.checkFixes, w.checkBudget, w.checkExtensions, w.checkCharges, w.checkSnapshots} {
 		if err := do(ctx, db, bad); err != nil {
 			return wrong, err
 		}
@@ -44,7 +46,7 @@ func (w *world) checkCalls(bad func(string, ...any)) {
 				saved[id] = c.at
 			}
 		}
-		if c.action != "TerminateInstances" && c.action != "StopInstances" || c.again {
+		if !ends(c.action) || c.again {
 			continue
 		}
 		for _, id := range c.ids {
@@ -87,10 +89,8 @@ func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 	if m.kept > 0 && m.kept < c.command && (m.keptBy == "command" || c.staled == 0) {
 		say("it was kept by %s after #%d", m.keptBy, m.kept)
 	}
-	for _, f := range w.freezes {
-		if f.from < c.command && (f.to == 0 || c.command <= f.to) {
-			say("everything was frozen by #%d", f.from)
-		}
+	if by := w.frozen(c.command); by != 0 {
+		say("everything was frozen by #%d", by)
 	}
 	warned := slices.ContainsFunc(w.warned[m.id], func(at time.Time) bool { return c.at.Sub(at) >= grace-time.Minute })
 	if !warned {
@@ -105,46 +105,215 @@ func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 	}
 }
 
-// checkOutcomes: what is confirmed is so, and what is so has its intent.
-func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
-	said := map[string]map[string]int{} // by machine and word
-	most := map[string]map[string]int{} // the same of one of its items
-	rows, err := db.QueryContext(ctx, "SELECT resource, item, what, COUNT(*) FROM audit GROUP BY resource, item, what")
+// climb is what the audit log says of the actions on a resource. What is put back begins
+// at the first step again, and does all of its calls once more.
+type climb struct {
+	// times counts how often calls began.
+	times int
+	// confirmed is how many calls the best item has confirmed since it began last.
+	confirmed int
+}
+
+// climbs reads the audit log by resource.
+func (w *world) climbs(ctx context.Context, db *sql.DB) (map[string]climb, error) {
+	rows, err := db.QueryContext(ctx, "SELECT resource, item, what FROM audit WHERE item <> '' ORDER BY id")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	confirmed, begun, of := map[string]int{}, map[string]bool{}, map[string]string{}
+	all := map[string]climb{}
+	for rows.Next() {
+		var resource, item, what string
+		if err := rows.Scan(&resource, &item, &what); err != nil {
+			return nil, err
+		}
+		of[item] = resource
+		switch what {
+		case "put-back":
+			begun[item], confirmed[item] = false, 0
+		case "intent":
+			if c := all[resource]; !begun[item] {
+				c.times++
+				all[resource], begun[item] = c, true
+			}
+		case "confirmed":
+			confirmed[item]++
+		}
+	}
+	for item, n := range confirmed {
+		c := all[of[item]]
+		c.confirmed = max(c.confirmed, n)
+		all[of[item]] = c
+	}
+	return all, rows.Err()
+}
+
+// frozen returns the command that froze everything before a command, 0 for none.
+func (w *world) frozen(command int64) int64 {
+	for _, f := range w.freezes {
+		if f.from < command && (f.to == 0 || command <= f.to) {
+			return f.from
+		}
+	}
+	return 0
+}
+
+// checkFixes: what people fix is done once, after a warning and by an approval of another
+// person, and a scan changes nothing.
+func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
+	for _, c := range w.calls {
+		if slices.Contains(w.scans, c.command) {
+			bad("#%d scans, and calls %s", c.command, c.action)
+		}
+	}
+	all, err := w.climbs(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, x := range w.wastes {
+		var done *call
+		for i, c := range w.calls {
+			if c.action != x.fixing || !slices.Contains(c.ids, x.id) || c.again {
+				continue
+			}
+			say := func(format string, a ...any) {
+				bad("#%d on %s at %s: %s of %s: %s", c.command, c.host.name, c.at.Format(time.TimeOnly), c.action, x.name, fmt.Sprintf(format, a...))
+			}
+			if done != nil && done.command != c.command && c.staled == 0 {
+				say("#%d had done it", done.command)
+			}
+			if done != nil {
+				continue
+			}
+			if c.status == http.StatusOK {
+				done = &w.calls[i]
+			}
+			if by := w.frozen(c.command); by != 0 {
+				say("everything was frozen by #%d", by)
+			}
+			if x.kept > 0 && x.kept < c.command && (x.keptBy == "command" || c.staled == 0) {
+				say("it was kept by %s after #%d", x.keptBy, x.kept)
+			}
+			if !slices.ContainsFunc(w.warned[x.id], func(at time.Time) bool { return c.at.Sub(at) >= grace-time.Minute }) {
+				say("nobody was warned %s before: %v", grace, w.warned[x.id])
+			}
+			approved, err := w.approvals(ctx, db, x.verb+" "+x.ref, c.command)
+			if err != nil {
+				return err
+			}
+			if approved == 0 {
+				say("nobody else approved it before")
+			}
+		}
+		fixed, err := w.fixed(ctx, x)
+		if err != nil {
+			return err
+		}
+		got := all[x.ref]
+		switch {
+		case got.confirmed > 0 && !fixed:
+			bad("%s %s is confirmed, and as it was", x.name, x.id)
+		case fixed && (done == nil || got.times == 0):
+			bad("%s %s is fixed without a call or an intent", x.name, x.id)
+		case got.confirmed > 1:
+			bad("%s %s is confirmed %d times", x.name, x.id, got.confirmed)
+		}
+		if fixed {
+			w.base.fixes.Add(1)
+		}
+	}
+	return nil
+}
+
+// approvals counts the requests about a subject whose approval was used, and which another
+// person approved by a command before this one.
+func (w *world) approvals(ctx context.Context, db *sql.DB, subject string, before int64) (n int, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT id FROM requests WHERE subject = $1 AND state = 'used' AND asked_by = 'ana' AND decided_by = 'bo'", subject)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return 0, err
+		}
+		if by := w.approved[id]; by != 0 && by < before {
+			n++
+		}
+	}
+	return n, rows.Err()
+}
+
+// fixed is the provider's own word on whether something is fixed.
+func (w *world) fixed(ctx context.Context, x *waste) (bool, error) {
+	if x.fixing == "ReleaseAddress" {
+		out, err := w.direct.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(out.Addresses, func(a types.Address) bool { return aws.ToString(a.AllocationId) == x.id }), nil
+	}
+	out, err := w.logs.DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &x.id})
+	if err != nil || len(out.LogGroups) != 1 {
+		return false, fmt.Errorf("read the log group: %d, %w", len(out.LogGroups), err)
+	}
+	return out.LogGroups[0].RetentionInDays != nil, nil
+}
+
+// checkExtensions: what is held over the threshold has an approval of its own by another
+// person, for so much or more.
+func (w *world) checkExtensions(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
+	rows, err := db.QueryContext(ctx, "SELECT h.id, h.amount, h.approval, COALESCE(r.amount, 0), COALESCE(r.decided_by, ''), COALESCE(r.state, '') FROM holds h LEFT JOIN requests r ON r.id = h.approval WHERE h.state <> 'pending'")
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	by := map[string]string{}
 	for rows.Next() {
-		var resource, item, what string
-		var n int
-		if err := rows.Scan(&resource, &item, &what, &n); err != nil {
+		var id, approval, who, state string
+		var amount, most int64
+		if err := rows.Scan(&id, &amount, &approval, &most, &who, &state); err != nil {
 			return err
 		}
-		if said[resource] == nil {
-			said[resource], most[resource] = map[string]int{}, map[string]int{}
+		if amount <= int64(askOver*money.USD) {
+			continue
 		}
-		said[resource][what] += n
-		most[resource][what] = max(most[resource][what], n)
+		if w.approved[approval] == 0 || who != "bo" || state != "used" || most < amount {
+			bad("hold %s of %s rests on request %q for %s, which is %s by %q", id, money.Amount(amount).Cents(), approval, money.Amount(most).Cents(), state, who)
+		}
+		if other := by[approval]; other != "" {
+			bad("holds %s and %s rest on one approval, %s", id, other, approval)
+		}
+		by[approval] = id
+		w.base.approvals.Add(1)
 	}
-	if err := rows.Err(); err != nil {
+	return rows.Err()
+}
+
+// checkOutcomes: what is confirmed is so, and what is so has its intent.
+func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
+	all, err := w.climbs(ctx, db)
+	if err != nil {
 		return err
 	}
 	for _, m := range w.machines {
-		state, got := w.state(m.id), said[m.ref]
+		state, got := w.state(m.id), all[m.ref]
 		ended := state != "running"
 		steps := 1
 		if m.name == "unsaved" && strings.Contains(w.verb, "terminate") {
 			steps = 2
 		}
 		switch {
-		case most[m.ref]["confirmed"] >= steps && !ended:
+		case got.confirmed >= steps && !ended:
 			bad("%s %s is confirmed and %s", m.name, m.id, state)
-		case ended && got["intent"] == 0:
+		case ended && got.times == 0:
 			bad("%s %s is %s without an intent", m.name, m.id, state)
-		case ended && most[m.ref]["confirmed"] != steps:
-			bad("%s %s is %s, confirmed %d times of %d", m.name, m.id, state, most[m.ref]["confirmed"], steps)
+		case ended && got.confirmed != steps:
+			bad("%s %s is %s, confirmed %d times of %d", m.name, m.id, state, got.confirmed, steps)
 		}
-		called := slices.ContainsFunc(w.calls, func(c call) bool { return slices.Contains(c.ids, m.id) && c.action != "CreateSnapshots" })
+		called := slices.ContainsFunc(w.calls, func(c call) bool { return slices.Contains(c.ids, m.id) && ends(c.action) })
 		if ended && !called {
 			bad("%s %s is %s, and nobody called", m.name, m.id, state)
 		}
@@ -195,7 +364,7 @@ func (w *world) checkCharges(ctx context.Context, db *sql.DB, bad func(string, .
 	for _, m := range w.machines {
 		until := w.clock()
 		for _, c := range w.calls {
-			if (c.action == "TerminateInstances" || c.action == "StopInstances") && slices.Contains(c.ids, m.id) {
+			if ends(c.action) && slices.Contains(c.ids, m.id) {
 				until = c.at
 				break
 			}
@@ -218,10 +387,11 @@ func (w *world) checkCharges(ctx context.Context, db *sql.DB, bad func(string, .
 // checkSnapshots: each disk that goes with its machine is saved before, and once for each
 // time that the ladder was climbed so far.
 func (w *world) checkSnapshots(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
-	var climbed int
-	if err := db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT item) FROM audit WHERE what = 'intent' AND resource = $1", w.named("unsaved").ref).Scan(&climbed); err != nil {
+	all, err := w.climbs(ctx, db)
+	if err != nil {
 		return err
 	}
+	climbed := all[w.named("unsaved").ref].times
 	out, err := w.direct.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"curfew:*"}}}})
 	if err != nil {
 		return err

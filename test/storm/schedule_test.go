@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 // skews are by how much clocks of hosts are ahead.
-var skews = []time.Duration{0, 0, 0, 10 * time.Second, -20 * time.Second, 61 * time.Minute, 100 * time.Minute, -61 * time.Minute, -5 * time.Minute, 5 * time.Hour, 30 * 24 * time.Hour}
+var skews = []time.Duration{0, 0, 0, 0, 0, 0, 0, 0, 5 * time.Second, 10 * time.Second, -10 * time.Second, -20 * time.Second, 61 * time.Minute, 100 * time.Minute, -61 * time.Minute, -5 * time.Minute, 5 * time.Hour, 30 * 24 * time.Hour}
 
 func (w *world) skew() time.Duration { return skews[w.rng.IntN(len(skews))] }
 
@@ -41,7 +42,7 @@ func (w *world) play(ctx context.Context) error {
 		if err := w.pass(ctx, []time.Duration{0, 1, 3, 5, 8, 12, 16}[w.rng.IntN(7)]*time.Minute); err != nil {
 			return err
 		}
-		if !shared && w.rng.IntN(4) == 0 {
+		if !shared && (w.rng.IntN(6) == 0 || w.hosts[0].skew != 0 && w.rng.IntN(2) == 0) {
 			skew := w.skew()
 			for _, h := range w.hosts {
 				h.skew = skew
@@ -121,61 +122,202 @@ func (w *world) enforce(ctx context.Context, h *host, end ending) result {
 	return r
 }
 
-// The exit codes after which a pass has read and charged.
+// The exit codes: after those but cliHeld a pass has read and charged.
 const (
 	cliDone    = 0
+	cliHeld    = 3
 	cliDenied  = 4
 	cliPartial = 5
 )
 
 // step is one thing that people or cron do.
 func (w *world) step(ctx context.Context) error {
-	switch n := w.rng.IntN(22); {
-	case n < 11:
+	switch n := w.rng.IntN(30); {
+	case n < 10:
 		w.enforce(ctx, w.host(), w.ending())
-	case n < 14:
-		var both sync.WaitGroup
-		for _, h := range w.hosts {
-			end := w.ending()
-			both.Go(func() { w.enforce(ctx, h, end) })
+	case n < 12:
+		w.onAll(func(h *host, end ending) { w.enforce(ctx, h, end) })
+	case n < 15:
+		files := make([]string, len(w.hosts))
+		for i := range files {
+			files[i] = fmt.Sprintf("job-%d.yaml", w.rng.IntN(jobs))
 		}
-		both.Wait()
-	case n < 17:
-		var all sync.WaitGroup
-		for _, h := range w.hosts {
-			file, end := fmt.Sprintf("job-%d.yaml", w.rng.IntN(jobs)), w.ending()
-			all.Go(func() { w.gate(ctx, h, end, file) })
-		}
-		all.Wait()
-	case n < 18:
+		w.onAll(func(h *host, end ending) { w.gate(ctx, h, end, files[slices.Index(w.hosts, h)]) })
+	case n < 16:
 		return w.endHold(ctx)
+	case n < 18:
+		return w.extend(ctx)
 	case n < 19:
-		m := w.machines[w.rng.IntN(len(w.machines))]
+		all := w.things()
+		m := all[w.rng.IntN(len(all))]
 		if r := w.curfew(ctx, w.host(), ending{}, "keep", m.ref, "--for", "240h", "--reason", "storm"); r.exit == cliDone && m.kept == 0 {
 			m.kept, m.keptBy = r.number, "command"
 		}
 	case n < 20:
 		return w.tagKeep(ctx)
-	default:
+	case n < 22:
 		return w.freeze(ctx)
+	case n < 23:
+		w.scan(ctx, w.host(), w.ending())
+	case n < 26:
+		return w.fixWhole(ctx, w.wastes[w.rng.IntN(len(w.wastes))])
+	default:
+		return w.approve(ctx)
 	}
 	return nil
 }
 
+// fixWhole takes a fix some steps further, with an approval in between or without, as people
+// do who want to see it done.
+func (w *world) fixWhole(ctx context.Context, x *waste) error {
+	for range 1 + w.rng.IntN(3) {
+		w.fix(ctx, x)
+		if w.rng.IntN(4) > 0 {
+			if err := w.approve(ctx); err != nil {
+				return err
+			}
+		}
+		if err := w.pass(ctx, time.Duration(w.rng.IntN(20))*time.Minute); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onAll does something on all hosts at once.
+func (w *world) onAll(do func(*host, ending)) {
+	var all sync.WaitGroup
+	for _, h := range w.hosts {
+		end := w.ending()
+		all.Go(func() { do(h, end) })
+	}
+	all.Wait()
+}
+
+// scan looks at the account, and keeps what it finds where it was found.
+func (w *world) scan(ctx context.Context, h *host, end ending) {
+	r := w.curfew(ctx, h, end, "scan", "-o", "json")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.scans = append(w.scans, r.number)
+	var doc struct {
+		Findings []struct {
+			ID, Rule string
+			Resource struct{ ID string }
+		}
+	}
+	if json.Unmarshal([]byte(r.out), &doc) != nil || r.exit != cliDone && r.exit != cliPartial {
+		return
+	}
+	h.found = map[string]string{}
+	for _, f := range doc.Findings {
+		if i := slices.IndexFunc(w.wastes, func(x *waste) bool { return x.rule == f.Rule && x.id == f.Resource.ID }); i >= 0 {
+			h.found[f.Rule] = f.ID
+		}
+	}
+}
+
+// fix takes the fix of something a step further, on one host or on all at once.
+func (w *world) fix(ctx context.Context, x *waste) {
+	step := func(h *host, end ending) {
+		if h.found[x.rule] == "" {
+			w.scan(ctx, h, ending{})
+		}
+		if id := h.found[x.rule]; id != "" {
+			r := w.curfew(ctx, h, end, "fix", id, "--enforce")
+			w.note("    %s", strings.Join(strings.Fields(r.out), " "))
+		}
+	}
+	if w.rng.IntN(4) == 0 {
+		w.onAll(step)
+		return
+	}
+	step(w.host(), w.ending())
+}
+
+// approve lets a person decide on a request: mostly another one than who asked.
+func (w *world) approve(ctx context.Context) error {
+	db, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var id string // the newest
+	if db.QueryRowContext(ctx, "SELECT id FROM requests WHERE state = 'pending' ORDER BY asked_at DESC LIMIT 1").Scan(&id) != nil {
+		return nil // there is none, or no state yet
+	}
+	switch w.rng.IntN(8) {
+	case 0:
+		if r := w.curfew(ctx, w.host(), ending{}, "approve", id, "--proof", "none"); r.exit == cliDone {
+			return fmt.Errorf("#%d: who asked for %s approved it", r.number, id)
+		}
+	case 1:
+		w.as(ctx, "bo", w.host(), w.ending(), "deny", id, "--reason", "storm")
+	default:
+		r := w.as(ctx, "bo", w.host(), w.ending(), "approve", id, "--proof", "none")
+		if w.approved[id] == 0 { // it may have taken effect, whatever it says
+			w.approved[id] = r.number
+		}
+		if w.waits != nil {
+			w.waits()
+			w.waits = nil
+		}
+	}
+	return nil
+}
+
+// extend asks for more money and time for what runs.
+func (w *world) extend(ctx context.Context) error {
+	id, err := w.anyHold(ctx)
+	if id == "" || err != nil {
+		return err
+	}
+	amount, hours := fmt.Sprint(6+w.rng.IntN(20)), fmt.Sprintf("%dh", 1+w.rng.IntN(40))
+	h := w.host()
+	more := func(end ending) result {
+		return w.curfew(ctx, h, end, "budget", "extend", id, "--amount", amount, "--for", hours)
+	}
+	if r := more(w.ending()); r.exit == cliHeld {
+		w.waits = func() { more(ending{}) }
+	}
+	return nil
+}
+
+// anyHold returns a hold of what runs; empty where there is none.
+func (w *world) anyHold(ctx context.Context) (string, error) {
+	db, err := w.open()
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	var id string
+	if db.QueryRowContext(ctx, "SELECT id FROM holds WHERE state = 'held' ORDER BY id LIMIT 1").Scan(&id) != nil {
+		return "", nil //nolint:nilerr // there is none, or no state yet
+	}
+	return id, nil
+}
+
 func (w *world) gate(ctx context.Context, h *host, end ending, file string) {
 	r := w.curfew(ctx, h, end, "gate", file, "-o", "json")
-	if r.exit == cliDone && !r.killed {
-		w.mu.Lock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case r.exit == cliDone && !r.killed:
 		w.allowed++
-		w.mu.Unlock()
+	case r.exit == cliHeld:
+		w.waits = func() { w.gate(ctx, h, ending{}, file) }
 	}
 }
 
 // tagKeep exempts a machine as its owner does in the provider's console.
 func (w *world) tagKeep(ctx context.Context) error {
-	m := w.machines[w.rng.IntN(len(w.machines))]
-	_, err := w.direct.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.id}, Tags: []types.Tag{{Key: aws.String(inventory.TagKeepUntil),
-		Value: aws.String(w.began.Add(60 * 24 * time.Hour).Format(time.RFC3339))}}})
+	all := slices.DeleteFunc(w.things(), func(x *thing) bool { return x.name == "logs" })
+	m := all[w.rng.IntN(len(all))]
+	var err error
+	w.memory.change(func() {
+		_, err = w.direct.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.id}, Tags: []types.Tag{{Key: aws.String(inventory.TagKeepUntil),
+			Value: aws.String(w.began.Add(60 * 24 * time.Hour).Format(time.RFC3339))}}})
+	})
 	if err == nil && m.kept == 0 {
 		m.kept, m.keptBy = w.commands.Load(), "tag"
 		w.note("keep by tag of %s", m.id)
@@ -199,14 +341,9 @@ func (w *world) freeze(ctx context.Context) error {
 
 // endHold gives a hold back, or settles it.
 func (w *world) endHold(ctx context.Context) error {
-	db, err := w.open()
-	if err != nil {
+	id, err := w.anyHold(ctx)
+	if id == "" || err != nil {
 		return err
-	}
-	defer db.Close()
-	var id string
-	if db.QueryRowContext(ctx, "SELECT id FROM holds WHERE state = 'held' ORDER BY id LIMIT 1").Scan(&id) != nil {
-		return nil // there is none, or no state yet
 	}
 	if w.rng.IntN(2) == 0 {
 		w.curfew(ctx, w.host(), ending{}, "budget", "release", id)

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -45,19 +47,30 @@ const (
 	age  = 8 * time.Hour
 )
 
-// machine is one of the account, with what is true of it.
-type machine struct {
-	name, id string
-	ref      string
-	// busy are the minutes, since the world began, in which it works.
-	busy map[int]bool
-	// never says that nothing may ever end it.
-	never bool
+// thing is one of the account that may be kept.
+type thing struct {
+	name, id, ref string
 	// kept is the number of the command after which a keep held, 0 for none.
 	kept int64
 	// keptBy is "tag" or "command".
 	keptBy string
-	// volumes are the disks that go with it.
+}
+
+// waste is what a scan finds and people fix with the approval of another person.
+type waste struct {
+	thing
+	// rule finds it; verb is what a fix does, and fixing the call that it makes. Neither
+	// can be taken back, so that a keep holds it.
+	rule, verb, fixing string
+}
+
+// machine is one of the account, with what is true of it.
+type machine struct {
+	thing
+	// busy are the minutes, since the world began, in which it works.
+	busy map[int]bool
+	// never says that nothing may ever end it.
+	never bool
 }
 
 // host is a computer on which people and cron run curfew.
@@ -71,6 +84,8 @@ type host struct {
 	run   sync.Mutex
 	// command is the number of the command that runs.
 	command atomic.Int64
+	// found are the findings of the last scan, by rule.
+	found map[string]string
 }
 
 // call is one that reached the provider and changes a machine.
@@ -106,7 +121,10 @@ type world struct {
 	keys     aws.Credentials
 	wire     *wire.Server
 	direct   *ec2.Client // moto, without anything in between
+	logs     *cloudwatchlogs.Client
+	memory   memory // what moto answered since it was changed
 	machines []*machine
+	wastes   []*waste
 	hosts    []*host
 	verb     string
 	perHour  int
@@ -117,7 +135,10 @@ type world struct {
 
 	commands atomic.Int64
 	calls    []call
-	warned   map[string][]time.Time // accepted warnings by machine id
+	scans    []int64                // commands that change nothing
+	approved map[string]int64       // the first command that approved a request
+	waits    func()                 // gives the last command again that needed an approval
+	warned   map[string][]time.Time // accepted warnings by the id of what is warned about
 	freezes  []event
 	allowed  int // gates that let work in
 	log      []string
@@ -156,6 +177,8 @@ const configuration = `aws: {requests_per_second: 10000, profile: %q, regions: [
 notify:
   slack: {token_env: SLACK_TOKEN, base_url: "%s/api/", users: {ana: U0ANA}}
 enforce: {window: 2h}
+scan: {window: 2h}
+gate: {ask_over: %d}
 approvers: {bo: [approver], ana: [approver]}
 approvals: {accept: [self-declared]}
 budgets:
@@ -172,15 +195,17 @@ run: python train.py
 max_runtime: %dh
 `
 
-// budgetUSD is the budget of a world, and jobs are how many files there are in it.
+// budgetUSD is the budget of a world, askOver what needs an approval, and jobs are how many
+// files there are in it.
 const (
 	budgetUSD = 25
+	askOver   = 12
 	jobs      = 4
 )
 
 // newWorld makes an account of its own and its hosts.
 func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), base: base, warned: map[string][]time.Time{}}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), base: base, warned: map[string][]time.Time{}, approved: map[string]int64{}}
 	w.began = base.began
 	w.now = w.began
 	w.account = fmt.Sprintf("%012d", 100_000_000_000+base.worlds.Add(1))
@@ -188,6 +213,7 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 	if w.dir, err = os.MkdirTemp(base.dir, "w"); err != nil {
 		return nil, err
 	}
+	w.memory.everywhere = &base.everywhere
 	w.wire = wire.New(wire.Options{Upstream: base.motoURL, Now: w.clock})
 	slack := httptest.NewServer(http.HandlerFunc(w.slack))
 	base.onClose(w, slack.Close)
@@ -206,7 +232,7 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 		if err := os.MkdirAll(h.dir, 0o700); err != nil {
 			return nil, err
 		}
-		files := map[string]string{"curfew.yaml": fmt.Sprintf(configuration, w.profile(h), slack.URL, budgetUSD), "policies.yaml": fmt.Sprintf(policies, w.verb, w.perHour)}
+		files := map[string]string{"curfew.yaml": fmt.Sprintf(configuration, w.profile(h), slack.URL, askOver, budgetUSD), "policies.yaml": fmt.Sprintf(policies, w.verb, w.perHour)}
 		for i := range jobs {
 			files[fmt.Sprintf("job-%d.yaml", i)] = fmt.Sprintf(job, i, 6+3*i)
 		}
@@ -221,9 +247,47 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 			return nil, fmt.Errorf("launch %s: %w", name, err)
 		}
 	}
+	if err := w.leave(ctx); err != nil {
+		return nil, fmt.Errorf("leave things behind: %w", err)
+	}
 	w.measured = -int(past / time.Minute)
 	w.measure()
 	return w, nil
+}
+
+// leave leaves behind an address that nothing uses, and logs that are kept for good.
+func (w *world) leave(ctx context.Context) error {
+	address, err := w.direct.AllocateAddress(ctx, &ec2.AllocateAddressInput{TagSpecifications: []types.TagSpecification{{
+		ResourceType: types.ResourceTypeElasticIp, Tags: []types.Tag{{Key: aws.String("owner"), Value: aws.String("ana")}}}}})
+	if err != nil {
+		return err
+	}
+	name := "train-" + w.account
+	if _, err := w.logs.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{LogGroupName: &name, Tags: map[string]string{"owner": "ana"}}); err != nil {
+		return err
+	}
+	w.wire.Patch(wire.Patch{Service: "logs", IDField: "logGroupName", ID: name,
+		Set: map[string]any{"creationTime": w.began.AddDate(-1, 0, 0).UnixMilli(), "storedBytes": int64(200 << 30)}})
+	w.wastes = []*waste{
+		{thing: w.thing("address", inventory.KindAddress, *address.AllocationId), rule: "address-unused", fixing: "ReleaseAddress", verb: "release"},
+		{thing: w.thing("logs", inventory.KindLogGroup, name), rule: "log-group-no-retention", fixing: "PutRetentionPolicy", verb: "put-retention"},
+	}
+	return nil
+}
+
+func (w *world) thing(name string, kind inventory.Kind, id string) thing {
+	return thing{name: name, id: id, ref: inventory.Ref{Cloud: "aws", Account: w.account, Region: region, Kind: kind, ID: id}.String()}
+}
+
+// things are all that may be kept.
+func (w *world) things() (all []*thing) {
+	for _, m := range w.machines {
+		all = append(all, &m.thing)
+	}
+	for _, x := range w.wastes {
+		all = append(all, &x.thing)
+	}
+	return all
 }
 
 func (w *world) profile(h *host) string { return "w" + w.account + h.name }
@@ -239,7 +303,7 @@ func (w *world) signIn(ctx context.Context) error {
 	w.keys = aws.Credentials{AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey, SessionToken: *out.Credentials.SessionToken}
 	cfg.BaseEndpoint = aws.String(w.base.motoURL)
 	cfg.Credentials = credentials.StaticCredentialsProvider{Value: w.keys}
-	w.direct = ec2.NewFromConfig(cfg)
+	w.direct, w.logs = ec2.NewFromConfig(cfg), cloudwatchlogs.NewFromConfig(cfg)
 	for _, h := range w.hosts {
 		w.base.profile(w.profile(h), fmt.Sprintf("region = us-east-1\noutput = json\naws_access_key_id = %s\naws_secret_access_key = %s\naws_session_token = %s\nendpoint_url = %s\n",
 			w.keys.AccessKeyID, w.keys.SecretAccessKey, w.keys.SessionToken, h.proxy.URL()))
@@ -248,7 +312,7 @@ func (w *world) signIn(ctx context.Context) error {
 }
 
 // provider is the provider as a host reaches it behind its proxy: it keeps what changes
-// machines.
+// something.
 func (w *world) provider(h *host) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -256,32 +320,60 @@ func (w *world) provider(h *host) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		form, _ := url.ParseQuery(string(body)) // what is no form has no action
-		action := form.Get("Action")
-		if !slices.Contains([]string{"TerminateInstances", "StopInstances", "CreateSnapshot", "CreateSnapshots"}, action) {
-			w.wire.ServeHTTP(rw, r)
+		if service, operation := called(r, body); asks(operation) || service == "sts" {
+			give(rw, w.memory.ask(r, body, w.wire))
 			return
 		}
-		c := call{host: h, command: h.command.Load(), action: action, at: w.clock(), staled: h.proxy.Staled(), again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{}}
-		for k, v := range form {
-			if strings.HasPrefix(k, "InstanceId") || strings.HasPrefix(k, "VolumeId") || k == "InstanceSpecification.InstanceId" {
-				c.ids = append(c.ids, v...)
-			}
-		}
-		for _, id := range c.ids {
-			c.running[id] = strings.HasPrefix(id, "i-") && w.state(id) == "running"
-		}
 		got := httptest.NewRecorder()
-		w.wire.ServeHTTP(got, r)
-		c.status = got.Code
-		w.mu.Lock()
-		w.calls = append(w.calls, c)
-		w.mu.Unlock()
-		w.note("  %s: %s %v answered %d", h.name, action, c.ids, c.status)
-		maps.Copy(rw.Header(), got.Header())
-		rw.WriteHeader(got.Code)
-		_, _ = rw.Write(got.Body.Bytes())
+		w.memory.change(func() { w.carryOut(h, got, r, body) })
+		give(rw, got)
 	})
+}
+
+// carryOut lets the provider do something, and keeps what was true when it came.
+func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request, body []byte) {
+	_, operation := called(r, body)
+	form, _ := url.ParseQuery(string(body)) // what is no form names nothing
+	c := call{host: h, command: h.command.Load(), action: operation, at: w.clock(), staled: h.proxy.Staled(), again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{}}
+	for k, v := range form {
+		if strings.HasPrefix(k, "InstanceId") || strings.HasPrefix(k, "VolumeId") || k == "InstanceSpecification.InstanceId" || k == "AllocationId" {
+			c.ids = append(c.ids, v...)
+		}
+	}
+	for _, x := range w.wastes {
+		if operation == "PutRetentionPolicy" && bytes.Contains(body, []byte(strconv.Quote(x.id))) {
+			c.ids = append(c.ids, x.id)
+		}
+	}
+	for _, id := range c.ids {
+		if strings.HasPrefix(id, "i-") {
+			c.running[id] = w.state(id) == "running"
+		}
+	}
+	w.wire.ServeHTTP(rw, r.WithContext(context.WithoutCancel(r.Context()))) // what has arrived is carried out
+	c.status = rw.Code
+	for id, ran := range c.running {
+		if ran && rw.Code == http.StatusOK && ends(c.action) { // moto's own clock is another one
+			w.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+				Set: map[string]any{"reason": "User initiated (" + c.at.UTC().Format("2006-01-02 15:04:05") + " GMT)"}})
+		}
+	}
+	w.mu.Lock()
+	w.calls = append(w.calls, c)
+	w.mu.Unlock()
+	w.note("  %s: %s %v answered %d", h.name, operation, c.ids, c.status)
+}
+
+// ends says whether an operation ends machines.
+func ends(operation string) bool {
+	return operation == "TerminateInstances" || operation == "StopInstances"
+}
+
+// give gives an answer, of which others may be given copies.
+func give(rw http.ResponseWriter, got *httptest.ResponseRecorder) {
+	maps.Copy(rw.Header(), got.Header())
+	rw.WriteHeader(got.Code)
+	_, _ = rw.Write(got.Body.Bytes())
 }
 
 // slack is the people's channel.
@@ -294,9 +386,9 @@ func (w *world) slack(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(rw, `{"ok":false,"error":"is_archived"}`)
 		return
 	}
-	for _, m := range w.machines {
-		if bytes.Contains(body, []byte(m.id)) {
-			w.warned[m.id] = append(w.warned[m.id], w.now)
+	for _, x := range w.things() {
+		if bytes.Contains(body, []byte(x.id)) {
+			w.warned[x.id] = append(w.warned[x.id], w.now)
 		}
 	}
 	fmt.Fprint(rw, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
@@ -304,7 +396,7 @@ func (w *world) slack(rw http.ResponseWriter, r *http.Request) {
 
 // launch makes a machine and plans what it does.
 func (w *world) launch(ctx context.Context, name string, i int) error {
-	m := &machine{name: name, busy: map[int]bool{}, never: name == "persistent"}
+	m := &machine{busy: map[int]bool{}, never: name == "persistent"}
 	tags := map[string]string{"Name": name, "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
 		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagPurpose: string(inventory.Experimentation)}
 	if m.never {
@@ -320,8 +412,7 @@ func (w *world) launch(ctx context.Context, name string, i int) error {
 	if err != nil {
 		return err
 	}
-	m.id = *out.Instances[0].InstanceId
-	m.ref = inventory.Ref{Cloud: "aws", Account: w.account, Region: region, Kind: inventory.KindInstance, ID: m.id}.String()
+	m.thing = w.thing(name, inventory.KindInstance, *out.Instances[0].InstanceId)
 	w.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
 		Set: map[string]any{"launchTime": w.began.Add(-age)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 	if i == 1 || w.rng.IntN(3) == 0 { // it works now and then
@@ -428,12 +519,17 @@ type ending struct {
 
 // curfew gives a command on a host.
 func (w *world) curfew(ctx context.Context, h *host, end ending, args ...string) result {
+	return w.as(ctx, "ana", h, end, args...)
+}
+
+// as gives a command on a host as a person.
+func (w *world) as(ctx context.Context, who string, h *host, end ending, args ...string) result {
 	h.run.Lock()
 	defer h.run.Unlock()
 	number := w.commands.Add(1)
 	h.command.Store(number)
 	now := w.clock()
-	o := order{Args: args, Now: now.Add(h.skew), Boot: h.boot, Up: 50*time.Hour + now.Sub(w.began), Dir: h.dir, Data: h.data, User: "ana"}
+	o := order{Args: args, Now: now.Add(h.skew), Boot: h.boot, Up: 50*time.Hour + now.Sub(w.began), Dir: h.dir, Data: h.data, User: who}
 	if w.database != nil {
 		o.Args = append(slices.Clone(args), "--database-url", w.databaseURL())
 	}
@@ -456,7 +552,7 @@ func (w *world) curfew(ctx context.Context, h *host, end ending, args ...string)
 		r.killed = bounded.Err() != nil
 	}
 	r.out, r.errs = out.String(), errs.String()
-	w.note("#%d %s (%s) %s: exit %d %s", number, h.name, h.skew, strings.Join(args, " "), r.exit, strings.TrimSpace(r.errs))
+	w.note("#%d %s on %s (%s) %s: exit %d %s", number, who, h.name, h.skew, strings.Join(args, " "), r.exit, strings.TrimSpace(r.errs))
 	return r
 }
 

@@ -47,11 +47,11 @@ func NewStore() *Store { return &Store{} }
 func OpenStore(path string) *Store { return &Store{state: state[storeState]{path: path}} }
 
 // Now implements [action.Store].
-func (s *Store) Now(context.Context) (time.Time, error) {
+func (s *Store) Now(context.Context) (now time.Time, common bool, err error) {
 	if s.Clock == nil {
-		return time.Time{}, nil
+		return time.Time{}, false, nil
 	}
-	return s.Clock(), nil
+	return s.Clock(), true, nil
 }
 
 // BeginRound implements [action.Store].

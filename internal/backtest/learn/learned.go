@@ -8,12 +8,12 @@ import (
 
 // Learned releases by what the past of the fleet says. It is the ski-rental problem:
 // keeping an idle resource is renting, letting it go and paying a restart is
-// buying. Who knows nothing lets go after one restart cost, and never pays more
+// buying. Who knows nothing releases after one restart cost, and never pays more
 // than twice what was needed (Karlin, Manasse, Rudolph, Sleator, "Competitive
 // snoopy caching", Algorithmica 3, 1988). Who knows what usually happens next can
 // do better (Karlin, Manasse, McGeoch and Owicki, Algorithmica 11, 1994).
 //
-// At every idle sample it asks the ski-rental question anew: is it better to hold
+// At every idle sample it asks the ski-rental question again: is it better to hold
 // the resource a while more, or to let it go now? With B the restart cost in steps,
 // X the idle steps that are left and H = B/2 the while, holding gains B - X when
 // work comes back within H, and loses H when it does not. (With H of one step it
@@ -34,7 +34,7 @@ type Learned struct {
 	// breakEven is the restart cost in steps, horizon half of it as a whole number.
 	breakEven float64
 	horizon   int
-	// stride is the distance of the samples of a stretch that are learned from.
+	// stride is the distance of the samples of a idle period that are learned from.
 	stride int
 
 	histories []history
@@ -55,9 +55,9 @@ const (
 	shareLong   // 300
 	hazardShort // log odds of work coming back at an idle sample, over about 20
 	hazardLong  // 200
-	ageLog      // log of the idle samples of this stretch
+	ageLog      // log of the idle samples of this idle period
 	busyLog     // log of the length of the busy run before it
-	idleLog1    // logs of the lengths of the last three stretches, the newest first
+	idleLog1    // logs of the lengths of the last three idle periods, the newest first
 	idleLog2
 	idleLog3
 	fleetNow   // share of the fleet that was busy in the step before
@@ -67,8 +67,8 @@ const (
 
 var featureNames = [features]string{
 	"always", "busy share over 5 steps", "busy share over 30 steps", "busy share over 300 steps",
-	"return rate over 20 steps", "return rate over 200 steps", "length of this stretch", "length of the busy run before",
-	"length of the last stretch", "length of the one before", "length of the third last",
+	"return rate over 20 steps", "return rate over 200 steps", "length of this idle period", "length of the busy run before",
+	"length of the last idle period", "length of the one before", "length of the third last",
 	"fleet busy now", "fleet busy lately",
 }
 
@@ -86,7 +86,7 @@ const (
 	// is known of its class, and priorClass the same of a class and the fleet.
 	priorSamples = 5
 	priorClass   = 50
-	// remembered is how many samples of a stretch can wait for their outcome.
+	// remembered is how many samples of a idle period can wait for their outcome.
 	remembered = 16
 	maxOdds    = 8 // bound of the log odds
 )
@@ -100,7 +100,7 @@ var (
 type history struct {
 	class          int
 	samples, idles float64
-	age, run       int // samples of the open stretch, of the newest busy run
+	age, run       int // samples of the open idle period, of the newest busy run
 	stretches      [3]int
 	shares         [len(shareMemory)]float64
 	hazards        [len(hazardMemory)]float64
@@ -187,7 +187,7 @@ func (l *Learned) Begin(time.Time) {
 	*f = counts{}
 }
 
-// Decide learns from the sample and says whether to let go now.
+// Decide learns from the sample and says whether to release now.
 func (l *Learned) Decide(s Sample) time.Duration {
 	h := &l.histories[s.Resource]
 	if h.samples == 0 {
@@ -261,7 +261,7 @@ func (l *Learned) observe(h *history, s Sample) {
 	h.run++
 }
 
-// settle learns from the samples of the open stretch whose outcome is now known:
+// settle learns from the samples of the open idle period whose outcome is now known:
 // all that wait for it when work is back, else the one a horizon ago.
 func (l *Learned) settle(h *history, busy bool) {
 	if l.restart <= l.step {
@@ -316,7 +316,7 @@ func (l *Learned) describe(h *history, x *[features]float32) {
 	x[fleetNow], x[fleetUsual] = float32(l.working), float32(l.usual)
 }
 
-// odds returns the log odds that holding is better than letting go.
+// odds returns the log odds that holding is better than a release.
 func (l *Learned) odds(h *history, age int, x *[features]float32) float64 {
 	a := ageOf(age)
 	z := l.classes[h.class].byAge[a].value + l.fleet.byAge[a].value

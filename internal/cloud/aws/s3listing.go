@@ -38,6 +38,10 @@ type listing struct {
 	byPrefix map[string]*prefix
 	crowded  bool // there are more prefixes than are kept apart
 	classes  map[string]inventory.Stored
+	// whole is what Storage Class Analysis says of the whole bucket, wholeBy of which day;
+	// analyzedBy names the analyses that stand for prefixes.
+	whole               *inventory.Prefix
+	wholeBy, analyzedBy string
 }
 
 // prefix is what was seen under one top-level prefix.

@@ -17,7 +17,7 @@ type State struct {
 	Requests float64
 	// GPUs holds each GPU of the machine, in the order of their indexes.
 	GPUs []GPU
-	// Works says that somebody's work goes on: it computes, serves, moves data, or a
+	// Works says that work goes on: it computes, serves, moves data, or a
 	// person uses it. It is the truth, which nothing measures.
 	Works bool
 }
@@ -158,7 +158,7 @@ func sparing(n int, b behavior) behavior {
 }
 
 // hold is a process that keeps a share of the memory of every GPU and computes
-// nothing: a notebook kernel nobody shut down.
+// nothing: a notebook kernel that was never shut down.
 func hold(memory float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)

@@ -43,6 +43,9 @@ type moves struct {
 	// open is what lies in the standard class and no rule moves, perhaps what only rules
 	// may move that tags or dates narrow, reached what rules move.
 	open, perhaps, reached int64
+	// infrequentReads and archiveReads are bytes of it that are read in a month, and pay
+	// for that there.
+	infrequentReads, archiveReads int64
 }
 
 // bytes is what the proposal moves or expires.
@@ -94,6 +97,25 @@ func older(p *inventory.Prefix, age int) inventory.Stored {
 	return p.Older[best]
 }
 
+// reads adds what is read of what goes to infrequent access and then to the archive.
+func (m *moves) reads(x *finding.Index, p *inventory.Prefix) {
+	archived := readOf(p, x.Thresholds.ArchiveDays)
+	m.archiveReads += archived
+	m.infrequentReads += max(0, readOf(p, x.Thresholds.InfrequentDays)-archived)
+}
+
+// readOf is what is read in a month of what is older than an age under a prefix: exactly,
+// or where that age was not asked for of what is older than the one before, which is more.
+func readOf(p *inventory.Prefix, age int) int64 {
+	best := 0
+	for a := range p.Read {
+		if a <= age && a > best {
+			best = a
+		}
+	}
+	return p.Read[best]
+}
+
 func less(a, b inventory.Stored) inventory.Stored {
 	return inventory.Stored{Bytes: max(0, a.Bytes-b.Bytes), Objects: max(0, a.Objects-b.Objects)}
 }
@@ -131,6 +153,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			gone := older(p, x.Thresholds.ExpireDays)
 			m.expire.add(gone)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), gone))
+			m.infrequentReads += readOf(p, x.Thresholds.InfrequentDays)
 		default:
 			if !whole {
 				m.rules = append(m.rules, colderRule(x.Thresholds, p.Name))
@@ -138,6 +161,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			cold := older(p, x.Thresholds.ArchiveDays)
 			m.archive.add(cold)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), cold))
+			m.reads(x, p)
 		}
 		m.small.add(p.Small)
 	}
@@ -189,8 +213,16 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 	}
 	prefixes, known := b.Prefixes.Get()
-	m := propose(x, b, rules, prefixes, !known || enabled == 0 && alike(b, prefixes))
-	all := known && listed(x, b, prefixes)
+	all, by := known && listed(x, b, prefixes), b.SeenBy
+	if whole, analyzed := b.Ages.Get(); analyzed && !all && enabled == 0 && alike(b, prefixes) {
+		prefixes, known, all, by = []inventory.Prefix{whole}, true, true, b.AgesBy // one rule is for all of it
+	}
+	one := enabled == 0 && alike(b, prefixes)
+	m := propose(x, b, rules, prefixes, !known || one)
+	if one && by != b.AgesBy {
+		whole := b.Ages.Or(inventory.Prefix{})
+		m.reads(x, &whole)
+	}
 	if all && enabled > 0 && m.open+m.perhaps == 0 {
 		return nil
 	}
@@ -214,8 +246,8 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if m.reached > 0 {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "moved_by_rules", plain.Size(m.reached)))
 	}
-	if b.SeenBy != "" {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", b.SeenBy))
+	if by != "" {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", by))
 	}
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
@@ -253,6 +285,12 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 	}
 	most := moves{expire: m.expire}
 	most.archive.Bytes = max(0, total-m.reached-m.expire.Bytes)
+	if whole, analyzed := b.Ages.Get(); analyzed {
+		old := older(&whole, x.Thresholds.InfrequentDays).Bytes
+		most.archive.Bytes = min(most.archive.Bytes, max(old-m.expire.Bytes, m.archive.Bytes+m.infrequent.Bytes)) // the listing is newer
+		d.Unknown = "where the old objects of the bucket are is not known; all of them archived"
+		d.Evidence = append(d.Evidence, finding.Fact(s, "old_bytes", plain.Size(old)), finding.Fact(s, "old_bytes_from", b.AgesBy))
+	}
 	priceMoves(x, d, s, b, &most)
 	return d
 }
@@ -288,6 +326,8 @@ func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) 
 	add(&keeps, "s3:STANDARD_IA", m.infrequent.Bytes, gib)
 	add(&keeps, "s3:GLACIER", m.archive.Bytes+m.archive.Objects*archiveIndexBytes, gib)
 	add(&keeps, "s3:STANDARD", m.archive.Objects*archiveNameBytes, gib)
+	add(&keeps, "s3:retrieval:STANDARD_IA", m.infrequentReads, gib)
+	add(&keeps, "s3:retrieval:GLACIER", m.archiveReads, gib)
 	add(&fees, "s3:transition:STANDARD_IA", m.infrequent.Objects, 1)
 	add(&fees, "s3:transition:GLACIER", m.archive.Objects, 1)
 	return max(0, saved-keeps), fees, err
@@ -325,6 +365,10 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 			}
 			d.Evidence = append(d.Evidence, finding.Fact(s, part.signal, v))
 		}
+	}
+	if reads := m.infrequentReads + m.archiveReads; reads > 0 {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "read_in_30_days", plain.Size(reads)))
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Size(reads)+" of it were read in 30 days, which the saving pays for")
 	}
 	if m.infrequent.Bytes > 0 {
 		colder(x, d, s, "STANDARD_IA", infrequentDays)

@@ -123,6 +123,7 @@ func databaseOversized(x *finding.Index, s *finding.Subject) *finding.Draft {
 			finding.Sampled("connections_max", plain.Decimal(sessions.Max, 0), w, sessions), usage.Fact("fits", smaller, p.Source)},
 		Fix: advised(finding.Medium, "look at FreeableMemory and the read I/O first; the change restarts it, in the maintenance window or at once"),
 	}}
+	d.Fix.Change.Arguments.Type = smaller
 	for i := range s.Charges {
 		if c := &s.Charges[i]; c.Meter == "compute" && c.ListCost > after {
 			d.ClaimAmount(s, "compute", c.ListCost-after, finding.SavingsOnly)

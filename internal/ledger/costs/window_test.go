@@ -67,13 +67,14 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		books := ledger.Journal{Store: ledgertest.NewStore()}
+		kept := ledgertest.NewStore()
+		books := ledger.Journal{Store: kept}
 		for _, post := range []ledger.Seen{{Account: account, At: start, Source: "scan", Regions: s.Regions}, s} {
 			if err := books.Post(ctx, post); err != nil {
 				t.Fatal(err)
 			}
 		}
-		posted, err := costs.Spent(ctx, books.Store, costs.Query{By: by, Since: start, Until: at})
+		posted, err := costs.Spent(ctx, kept, costs.Query{By: by, Since: start, Until: at})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -124,7 +124,7 @@ func BookOffers(book *price.Book, use []Usage) (offers []Offer, notes []string, 
 		notes = append(notes, "prices of commitments: "+s)
 	}
 	if len(missing) > 0 {
-		notes = append(notes, "the price book has no commitment for "+strings.Join(missing, ", ")+": --offers FILE gives prices")
+		notes = append(notes, "the price book has no commitment for "+strings.Join(missing, ", ")+": give prices with --offers FILE")
 	}
 	if len(offers) == 0 {
 		return nil, nil, fmt.Errorf("plan commitments: %w for %s", ErrNoOffers, strings.Join(missing, ", "))
@@ -148,7 +148,7 @@ func LeavingByAge(book *price.Book, now time.Time) func(key string) Leaving {
 		machineType, _, _ := strings.Cut(key, "/")
 		m, ok := book.Machine(machineType)
 		if !ok || m.ReleaseYear == 0 {
-			return Leaving{PerYear: leavesUnknown, Why: "assumed: its release is unknown"}
+			return Leaving{PerYear: leavesUnknown, Why: "assumed: release year unknown"}
 		}
 		age, rate := now.Year()-m.ReleaseYear, leavesOld
 		switch {
@@ -157,6 +157,6 @@ func LeavingByAge(book *price.Book, now time.Time) func(key string) Leaving {
 		case age <= 6:
 			rate = leavesMiddle
 		}
-		return Leaving{PerYear: rate, Why: fmt.Sprintf("assumed: released %d", m.ReleaseYear)}
+		return Leaving{PerYear: rate, Why: fmt.Sprintf("assumed: type released in %d", m.ReleaseYear)}
 	}
 }

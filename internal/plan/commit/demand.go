@@ -34,7 +34,7 @@ type demand struct {
 
 func newDemand(usage []Usage) (*demand, error) {
 	if len(usage) == 0 {
-		return nil, errors.New("plan commitments: no hour of use is recorded")
+		return nil, errors.New("plan commitments: the usage has no hour")
 	}
 	d := &demand{start: usage[0].Hour, rows: len(usage)}
 	end, at := d.start, map[string]int{}
@@ -57,7 +57,7 @@ func newDemand(usage []Usage) (*demand, error) {
 	}
 	span := end.Sub(d.start)
 	if span/time.Hour+1 > min(maxHours, maxCells/time.Duration(len(at))) {
-		return nil, fmt.Errorf("plan commitments: %d keys from %s to %s are too many hours to replay", len(at), d.start.Format(time.DateOnly), end.Format(time.DateOnly))
+		return nil, fmt.Errorf("plan commitments: %d keys from %s to %s: too many hours to replay", len(at), d.start.Format(time.DateOnly), end.Format(time.DateOnly))
 	}
 	d.hours = int(span/time.Hour) + 1
 	for key := range at {
@@ -78,7 +78,7 @@ func (d *demand) fill(usage []Usage, at map[string]int) error {
 	for _, u := range usage {
 		k, t := at[u.Key], int(u.Hour.Sub(d.start)/time.Hour)
 		if d.rate[k][t] != 0 {
-			return fmt.Errorf("plan commitments: %s of %s is there twice", u.Hour.Format(time.RFC3339), u.Key)
+			return fmt.Errorf("plan commitments: %s of %s appears twice", u.Hour.Format(time.RFC3339), u.Key)
 		}
 		if !seen[t] {
 			seen[t] = true

@@ -8,7 +8,7 @@ import (
 )
 
 // buckets is the largest number of stretches of a window.
-const buckets = 240
+const buckets = 90
 
 const onDemandName = "on demand"
 

@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// OnlineReport is what buying without foresight would have cost, in the shape of its JSON.
+// OnlineReport is the cost of the online policy, which sees only the past, in the shape of its JSON.
 type OnlineReport struct {
-	// CostUSD is the cost of buying without foresight, OfflineUSD the least that the same
+	// CostUSD is the cost of the online policy, OfflineUSD the least that the same
 	// offers could have cost from the first hour on, OnDemandUSD that of buying nothing;
 	// all after what existing commitments cover.
 	CostUSD     string `json:"cost_usd"`
@@ -159,7 +159,7 @@ func (r *OnlineReport) replay(g single) error {
 			err = b.dollars()
 		}
 		if err != nil {
-			return fmt.Errorf("replay %s without foresight: %w", g.offer.offer.Key, err)
+			return fmt.Errorf("replay %s under the online policy: %w", g.offer.offer.Key, err)
 		}
 		level := g.d.quantile(*g.offer, nil)
 		best, err := g.d.replay(g.d.lines(purchases([]variable{*g.offer}, []int64{level}), nil), nil)

@@ -67,7 +67,7 @@ func order(lines []line) {
 // replay applies lines, which are in order, to every hour of demand. Within an hour a
 // savings plan covers what is cheapest first, as AWS applies equal percentages.
 // After each hour, each is told what every line took and what is left of every key, at
-// on-demand prices; nil is nobody.
+// on-demand prices; nil reports nothing.
 func (d *demand) replay(lines []line, each func(t int, took, left []money.Amount)) (outcome, error) {
 	out := outcome{lines: make([]tally, len(lines))}
 	months := (d.hours + money.HoursPerMonth - 1) / money.HoursPerMonth

@@ -112,7 +112,7 @@ func TestUnknownIsNotIdle(t *testing.T) {
 		name, why string
 		f         *recorded
 	}{
-		{"a GPU of four misses", "3 of 4 GPUs were measured", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle)},
+		{"a GPU of four misses", "samples for 3 of 4 GPUs only", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle)},
 		{"a GPU has gaps", "samples cover", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle).
 			add("j", "3", 60, func(i int) string {
 				if i%3 == 0 {
@@ -122,8 +122,8 @@ func TestUnknownIsNotIdle(t *testing.T) {
 			})},
 		{"more GPUs than it has", "has 4", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle).
 			flat("j", "3", 60, idle).flat("j", "4", 60, idle)},
-		{"which GPU is not said", "unknown GPU of several", columns("gpu_util,mem_used_bytes").flat("j", "", 60, idle)},
-		{"utilization was not measured", "not measured", columns("cpu_util").flat("j", "", 60, "3")},
+		{"which GPU is not said", "for several GPUs", columns("gpu_util,mem_used_bytes").flat("j", "", 60, idle)},
+		{"utilization was not measured", "no GPU samples", columns("cpu_util").flat("j", "", 60, "3")},
 		{"one sample", "one sample", columns("gpu_util,mem_used_bytes").flat("j", "0", 1, idle).flat("other", "0", 60, idle)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestTensorActivity(t *testing.T) {
 		{"multiprocessors first", "gpu_util,sm_active,tensor_active,dram_active", "90,0.5,0.1,0.2", "sm_active", 156},
 		{"tensor and memory activity", "gpu_util,tensor_active,dram_active", "90,0.3,0.2", "tensor_active", 156},
 		{"the fullest a tensor pipe gets", "gpu_util,tensor_active,dram_active", "90,0.9,0.2", "tensor_active", 312},
-		{"work beside the tensor pipes", "gpu_util,tensor_active,dram_active", "90,0.01,0.2", "gpu_util", 280.8},
+		{"work outside the tensor pipes", "gpu_util,tensor_active,dram_active", "90,0.01,0.2", "gpu_util", 280.8},
 		{"memory activity is missing", "gpu_util,tensor_active", "90,0.3", "gpu_util", 280.8},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -292,8 +292,8 @@ func TestBadUsage(t *testing.T) {
 	}{
 		{"not a number", "resource,time,gpu,gpu_util\nj,2026-11-01T00:00:00Z,0,ten\n", "p3.2xlarge", "u.csv:2:4", true},
 		{"no samples", "resource,time,gpu,gpu_util\n", "p3.2xlarge", "no samples", true},
-		{"one sample", columns("gpu_util").flat("j", "0", 1, "10").String(), "p3.2xlarge", "give the step", true},
-		{"no type", good, "", "give the type", false},
+		{"one sample", columns("gpu_util").flat("j", "0", 1, "10").String(), "p3.2xlarge", "--step", true},
+		{"no type", good, "", "give --type", false},
 		{"an unknown type", good, "p9.huge", `"p9.huge" is not in the price book`, false},
 		{"a type without GPUs", good, "m5.large", "no known accelerator", false},
 	} {

@@ -140,7 +140,7 @@ func (a Advice) First(fits func(Candidate) bool) (Candidate, bool) {
 // machines of the same cloud that fit it: the same vendor and host architecture,
 // device memory for the measured peak and headroom, throughput at 16 bits for the
 // measured 95th percentile, and host memory and vCPUs for what was measured, or
-// where nobody measured them as much for each GPU in use as now.
+// where they are unmeasured as much for each GPU in use as now.
 //
 // Where samples cover too little, or GPUs are missing among them, the verdict is
 // unknown and there are no candidates. It returns ErrNoAccelerator for a machine

@@ -109,11 +109,11 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 	}
 	const longest = 365 * 24 * time.Hour
 	if p.Write <= 0 || p.Restart < 0 || p.Write > longest || p.Restart > longest {
-		return CheckpointReport{}, fmt.Errorf("plan checkpoint: a write of %s and a restart of %s: a write over 0 and a restart of 0 or more are expected", p.Write, p.Restart)
+		return CheckpointReport{}, fmt.Errorf("plan checkpoint: write %s, restart %s: expected a write over 0 and a restart of 0 or more", p.Write, p.Restart)
 	}
 	runs := tr.runs()
 	if len(runs) == 0 {
-		return CheckpointReport{}, errors.New("plan checkpoint: no sample of the trace is up: there is no run to learn from")
+		return CheckpointReport{}, errors.New("plan checkpoint: spot is never available in the trace")
 	}
 	lengths := map[time.Duration]int64{} // how many runs last that long
 	total := 0.0

@@ -114,6 +114,14 @@ var ledgers = []test{
 		}
 	}},
 	{"every field comes back", ledgerFields},
+	{"nothing is known of what was never seen", func(t *testing.T, b *Backend) {
+		appended(t, b.Ledger, charge(noon, "i-1"))
+		ref := thing("us-east-1", inventory.KindInstance, "i-none")
+		h, _, err := b.Ledger.Histories(t.Context(), payer, []inventory.Ref{ref}, noon, noon.Add(time.Hour))
+		if err != nil || len(h) != 1 || h[0].Ref != ref || len(h[0].Observations)+len(h[0].Posted) > 0 {
+			t.Errorf("it is %+v, %v", h, err)
+		}
+	}},
 	{"what is not text is recorded all the same", func(t *testing.T, b *Backend) {
 		e := charge(noon, "i-1")
 		e.Name, e.Owner.Team, e.Why = "\xff", "a\x00", "\xfe"

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// deed is a step that was carried out. The account at a moment is what was laid out, with
-// the deeds of the time before done to it, in their order.
-type deed struct {
+// operation is a step that was carried out. The account at a moment is what was laid out, with
+// the operations of the time before done to it, in their order.
+type operation struct {
 	action.Task
 	at time.Time
 	// undone is when it was taken back; zero: it was not.
@@ -66,8 +66,8 @@ func (w *world) remove(gone ...*entry) {
 }
 
 // enact does to the account what was done to it by now.
-func (w *world) enact(deeds []deed) {
-	for _, d := range deeds {
+func (w *world) enact(operations []operation) {
+	for _, d := range operations {
 		if d.at.After(w.now) {
 			continue
 		}
@@ -77,8 +77,8 @@ func (w *world) enact(deeds []deed) {
 	}
 }
 
-// apply does one deed to a resource.
-func (w *world) apply(d deed, e *entry, undone bool) {
+// apply does one operation to a resource.
+func (w *world) apply(d operation, e *entry, undone bool) {
 	r, over := e.resource, !w.now.Before(d.at.Add(ending))
 	switch {
 	case d.Step.Name == stepScale:
@@ -153,8 +153,8 @@ func unsaved(r *inventory.Resource, do policy.Do) []string {
 	return ids
 }
 
-// snapshot adds what a snapshot deed made: one of each volume.
-func (w *world) snapshot(d deed, of *entry) {
+// snapshot adds what a snapshot operation made: one of each volume.
+func (w *world) snapshot(d operation, of *entry) {
 	state := inventory.StatePending
 	if !w.now.Before(d.at.Add(saving)) {
 		state = inventory.StateAvailable
