@@ -59,7 +59,7 @@ func (a *app) fixDemo(ctx context.Context, cfg config.Config, chosen []daemon.Ke
 	var passes []view.FixPass
 	var last *round.Result
 	for range demoPasses {
-		held.asked, held.beside = nil, nil
+		held.asked, held.meanwhile = nil, nil
 		out, err := round.New(setting).Round(ctx)
 		if err != nil {
 			return err // nothing of it was real
@@ -69,10 +69,10 @@ func (a *app) fixDemo(ctx context.Context, cfg config.Config, chosen []daemon.Ke
 			return err
 		}
 		last = out
-		doc = view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.beside)
+		doc = view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.meanwhile)
 		passes = append(passes, view.FixPass{At: clock.Now(), Lines: doc.Lines})
 		next := out.NextAt()
-		for _, id := range slices.Concat(held.asked, held.beside) {
+		for _, id := range slices.Concat(held.asked, held.meanwhile) {
 			r, err := s.Approvals().Request(ctx, id)
 			if err != nil {
 				return err
