@@ -34,12 +34,12 @@ func (a *app) fixDemo(ctx context.Context, cfg config.Config, chosen []daemon.Ke
 		return fmt.Errorf("keep the demonstration's state: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := store.Open(ctx, store.Options{Dir: dir})
+	clock := sim.NewClock(a.Now().UTC().Truncate(time.Minute))
+	s, err := store.Open(ctx, store.Options{Dir: dir, Host: store.Host{Now: clock.Now, FileTime: func(string) (time.Time, error) { return clock.Now(), nil }}})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	clock := sim.NewClock(a.Now().UTC().Truncate(time.Minute))
 	cloud := sim.New(sim.Options{Seed: daemon.SimSeed, Now: clock.Now(), Tags: cfg.Tags})
 	cfg.Approvals.Accept = []string{string(approval.SelfDeclared)}
 	held := &holding{app: a, now: clock.Now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]daemon.Kept{}, of: map[string]string{}}
