@@ -20,7 +20,7 @@ var wideCommands = map[string][]string{
 	"settings": {"settings"}, "freeze": {"freeze --reason incident"}, "unfreeze": {"unfreeze --reason over"},
 	"costs": {"costs"}, "budget": {"budget"}, "approvals": {"approvals"},
 	"price watching": {"price watching"},
-	"plan market": {"plan market --for bf16-tflops"}, "plan tco": {"plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month"},
+	"plan market":    {"plan market --for bf16-tflops"}, "plan tco": {"plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month"},
 	"plan capacity": {"plan capacity --qps 500 --qps-per-gpu 200"}, "plan rightsize": {"plan rightsize --from scan --demo"},
 	"budget holds": {"budget holds"}, "gate report": {"gate report"},
 }
