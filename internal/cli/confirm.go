@@ -89,7 +89,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 	return nil
 }
 
-// fuses lists those that have blown and that nobody has confirmed.
+// fuses lists those that have blown and are not confirmed.
 func (a *app) fuses(ctx context.Context, output string) error {
 	_, s, err := a.state(ctx)
 	if err != nil {

@@ -54,11 +54,6 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		return fmt.Errorf("keep the demonstration's state: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := store.Open(ctx, store.Options{Dir: dir})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	start := a.Now().UTC().Truncate(time.Minute)
 	laidOut := start
 	if f.output == "json" {
@@ -66,6 +61,11 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		laidOut = start.Add(oneDay)
 	}
 	clock := sim.NewClock(start)
+	s, err := store.Open(ctx, store.Options{Dir: dir, Host: store.Host{Now: clock.Now, FileTime: func(string) (time.Time, error) { return clock.Now(), nil }}})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
 	cloud := sim.New(sim.Options{Seed: f.seed, Now: laidOut, Tags: cfg.Tags})
 	people := &sim.People{}
 	setting := round.Setting{

@@ -53,7 +53,7 @@ It never sleeps; it prints when to run it again. From cron, every five minutes:
 
 Without --enforce it only shows what it would do. A policy acts when its own mode is
 enforce and --enforce is given; unknown never acts. docs/safety.md has the whole ladder.`,
-		Example: `  curfew enforce --demo                         the ladder on the simulated account, under a clock that jumps
+		Example: `  curfew enforce --demo                         the ladder on the simulated account, in simulated time
   curfew enforce --demo --seed 7 -o json        a simulated day: true work, dollars before and after, what was done
   curfew enforce --once --policy policies/
   curfew enforce --once --enforce --regions us-east-1,us-west-2`,
@@ -71,7 +71,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
-	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions that acting uses beside scan's, and do nothing else")
+	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions of actions and of scan, and do nothing else")
 	return c
 }
 
@@ -269,7 +269,7 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 	return nil
 }
 
-// facts returns what the state knows of a resource besides: its budgets, and how far what
+// facts returns what the state knows of a resource: its budgets, and how far what
 // is paid for it is off its list price.
 func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
 	budget, err := budgetFacts(ctx, cfg, s, now)

@@ -34,12 +34,12 @@ func (a *app) fixDemo(ctx context.Context, cfg config.Config, chosen []daemon.Ke
 		return fmt.Errorf("keep the demonstration's state: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := store.Open(ctx, store.Options{Dir: dir})
+	clock := sim.NewClock(a.Now().UTC().Truncate(time.Minute))
+	s, err := store.Open(ctx, store.Options{Dir: dir, Host: store.Host{Now: clock.Now, FileTime: func(string) (time.Time, error) { return clock.Now(), nil }}})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	clock := sim.NewClock(a.Now().UTC().Truncate(time.Minute))
 	cloud := sim.New(sim.Options{Seed: daemon.SimSeed, Now: clock.Now(), Tags: cfg.Tags})
 	cfg.Approvals.Accept = []string{string(approval.SelfDeclared)}
 	held := &holding{app: a, now: clock.Now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]daemon.Kept{}, of: map[string]string{}}
@@ -59,7 +59,7 @@ func (a *app) fixDemo(ctx context.Context, cfg config.Config, chosen []daemon.Ke
 	var passes []view.FixPass
 	var last *round.Result
 	for range demoPasses {
-		held.asked, held.beside = nil, nil
+		held.asked, held.meanwhile = nil, nil
 		out, err := round.New(setting).Round(ctx)
 		if err != nil {
 			return err // nothing of it was real
@@ -69,10 +69,10 @@ func (a *app) fixDemo(ctx context.Context, cfg config.Config, chosen []daemon.Ke
 			return err
 		}
 		last = out
-		doc = view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.beside)
+		doc = view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.meanwhile)
 		passes = append(passes, view.FixPass{At: clock.Now(), Lines: doc.Lines})
 		next := out.NextAt()
-		for _, id := range slices.Concat(held.asked, held.beside) {
+		for _, id := range slices.Concat(held.asked, held.meanwhile) {
 			r, err := s.Approvals().Request(ctx, id)
 			if err != nil {
 				return err

@@ -138,7 +138,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	doc := view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.beside)
+	doc := view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.meanwhile)
 	if err := a.show(f.output, doc, func() report.Sheet {
 		return report.FixesSheet(doc, a.Now(), "curfew fix "+strings.Join(ids, " ")+" --enforce"+f.repeated()+a.globals(), a.globals())
 	}); err != nil {
@@ -163,7 +163,7 @@ func fixExit(out *round.Result, held *holding, missed []view.Line, requested int
 		partial = partial || r.Partial
 		for _, l := range r.Lines {
 			if len(held.asked) > 0 && strings.HasPrefix(l.Why, "unapproved: ") {
-				continue // it waits for somebody
+				continue // it waits for an approver
 			}
 			if view.ByPeople(l) {
 				partial = true // a person carries it out

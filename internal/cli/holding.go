@@ -38,14 +38,14 @@ type holding struct {
 	actor *approval.Person
 	// found are the findings that are fixed.
 	found map[inventory.Ref]daemon.Kept
-	// asked are requests without which nothing goes on, beside those that wait while
-	// grace runs.
-	asked, beside []string
+	// asked are requests without which nothing goes on; meanwhile are those that wait while
+	// the grace period runs.
+	asked, meanwhile []string
 	// of are all those requests by their findings.
 	of map[string]string
 }
 
-// identified is who asks: by a verified identity, unless names that nobody proves open
+// identified is who asks: by a verified identity, unless self-declared names open
 // fixes here.
 func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 	if h.who != nil {
@@ -78,7 +78,7 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 func hashed(it action.Item, p action.Proposal) (hash string, amount money.Amount, err error) {
 	amount, priced := p.Hourly.Get()
 	if !priced {
-		return "", 0, errors.New("nobody knows what it costs, so no amount can be approved")
+		return "", 0, errors.New("its cost is unknown, so no amount can be approved")
 	}
 	p.Hourly = inventory.Fact[money.Amount]{}
 	return action.PlanHash(p, it.Steps, time.Time{}), amount, nil
@@ -156,7 +156,7 @@ func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) 
 	}
 	r, err := h.ask(ctx, it, p, hash, amount, who, now)
 	if err == nil {
-		h.beside = append(h.beside, r.ID)
+		h.meanwhile = append(h.meanwhile, r.ID)
 	}
 	return err
 }
@@ -211,7 +211,7 @@ func (h *holding) plan(it action.Item, p action.Proposal, hourly money.Amount) a
 }
 
 // tellApprovers sends a request with its plan to those of approvals.notify, else to
-// approvers whom notify.names knows. That nobody was reached holds nothing up: the request
+// approvers whom notify.names knows. A message that reaches no approver stops nothing: the request
 // stands in `curfew approvals`.
 func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.Request) {
 	router, err := notify.New(cfg.Notify, a.Lookup, slack.Open, mail.Open, webhook.Open)
@@ -234,7 +234,7 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 	}
 }
 
-// approvalMessage asks somebody to approve a request.
+// approvalMessage asks an approver for a decision.
 func approvalMessage(r approval.Request) action.Message {
 	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())}
 	if r.Kind != daemon.FixKind {

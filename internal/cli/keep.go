@@ -28,7 +28,7 @@ func (a *app) newKeep() *cobra.Command {
 		Long: `Exempts a resource until a time, at once: no policy acts on it, and a warning that
 was given is withdrawn. RESOURCE is an id such as i-0abc, a name, or the whole identity
 cloud/account/region/kind/id. A keep ends by itself and is part of the audit log.
-Where this state has never seen the resource, somebody else's acts on it: then its tag
+Where this state has never seen the resource, another state acts on it: then its tag
 curfew:keep-until is written as well, which every curfew reads. If that is denied, the
 command exits with 1 and prints the provider's own command for whoever may tag it.
 Without RESOURCE the keeps that hold are listed.`,
@@ -223,8 +223,8 @@ it; --verify checks that chain. -o jsonl prints one entry a line. An item is one
 action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it back.
 
 --anchor writes the end of the log, signed, to a file or an object: its number, hash and
-time. --verify --anchor checks that the log still holds it, so that one which somebody
-cut off or built anew is noticed. Keep anchors where whoever can write the state cannot.
+time. --verify --anchor checks that the log still holds it, so that a log which was
+cut off or rebuilt is noticed. Keep anchors where writers of the state cannot write.
 The key is made on first use, audit.key in the data directory; its public part is printed
 and is what audit.public_key on another machine has to be.`,
 		Example: `  curfew audit --since 7d

@@ -43,7 +43,7 @@ type Process struct {
 	Lookup func(string) (string, bool)
 	Now    func() time.Time
 	// Uptime names the boot of the machine and says how long ago it was, by a clock
-	// that nobody sets; nil where there is none.
+	// that only goes forward; nil where there is none.
 	Uptime func() (boot string, up time.Duration)
 	// FileTime is the clock of the file system that a directory is on; nil is Now.
 	FileTime func(dir string) (time.Time, error)

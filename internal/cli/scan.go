@@ -29,7 +29,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// sourceFlags say which account is read, and which recorded usage beside it.
+// sourceFlags say which account is read, and which recorded usage with it.
 type sourceFlags struct {
 	cloud       string
 	demo        bool
@@ -77,7 +77,7 @@ func (f *sourceFlags) reach(cfg config.Config, docs []view.Scan, refs []inventor
 // check settles which cloud is meant, of those on which something can be carried out.
 func (f *sourceFlags) check() error {
 	if f.cloud == onprem.CloudName && !f.demo {
-		return usageError("--cloud onprem: curfew acts on no machine of your own; `curfew scan --cloud onprem` says which do nothing")
+		return usageError("--cloud onprem: curfew acts on no on-premises machine; `curfew scan --cloud onprem` says which do nothing")
 	}
 	return f.checkAudit()
 }
@@ -133,7 +133,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl := c.Flags()
 	f.add(fl)
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
-	fl.StringVar(&f.bill, "bill", "", "bill to read beside the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix, or imported for what was imported before")
+	fl.StringVar(&f.bill, "bill", "", "bill to read with the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix, or imported (the bills in the state)")
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")

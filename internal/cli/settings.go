@@ -27,7 +27,7 @@ func (a *app) newSettings() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "settings",
-		Short: "Show or set the budgets, thresholds and approvers that bind everybody",
+		Short: "Show or set the budgets, thresholds and approvers that bind every user",
 		Long: `Shows the shared settings of the state and all of their versions. They hold approvers,
 people, approvals, github, budgets, quotas and gate, as curfew.yaml writes them, and the
 price overlay. Once they are set, a local curfew.yaml may only be stricter, prices come
@@ -188,7 +188,7 @@ func (a *app) setSettings(ctx context.Context, name, prices, reason string) erro
 		judge = next
 	}
 	if name != "" && !slices.ContainsFunc(slices.Collect(maps.Values(next.Approvers)), func(roles []string) bool { return slices.Contains(roles, config.AdminRole) }) {
-		return usageError("%s: approvers names nobody with the role %s, so nobody could set it again", name, config.AdminRole)
+		return usageError("%s: approvers gives no person the role %s, so the settings could not be changed again", name, config.AdminRole)
 	}
 	who, err := a.rt.Admin(ctx, cfg, judge, daemon.BodyHash(bodies[daemon.SettingsKind]+bodies[daemon.PricesKind]))
 	if err != nil {

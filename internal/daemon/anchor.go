@@ -146,7 +146,7 @@ func (rt *Runtime) SigningKey(cfg config.Config) (ed25519.PrivateKey, error) {
 }
 
 func keyFailure(err error) error {
-	return &Error{Class: Usage, Code: "invalid_key", Err: err, Hint: "audit.key names a file with an Ed25519 key, PKCS #8 as PEM, that nobody else can read"}
+	return &Error{Class: Usage, Code: "invalid_key", Err: err, Hint: "audit.key names a file with an Ed25519 key, PKCS #8 as PEM, that only its owner can read"}
 }
 
 // readKey reads a private key that only its owner can read.

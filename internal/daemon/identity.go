@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// Declared is who gives the command by a name that nobody proves.
+// Declared is who gives the command by a self-declared name.
 func (rt *Runtime) Declared(cfg config.Config) (approval.Person, error) {
 	name, err := rt.Person(cfg)
 	if err != nil {
@@ -69,7 +69,7 @@ func binding(r approval.Request) string {
 	return strings.Join([]string{"curfew.approval/v1", r.ID, r.PlanHash, r.Amount.String(), "approve"}, "\n")
 }
 
-// Checked is the check of proofs at the time of their use. Names that nobody proves count
+// Checked is the check of proofs at the time of their use. Self-declared names count
 // only where declared says so. actor is who carries it out; nil: whoever asked.
 func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Person) func(context.Context, approval.Request) error {
 	return func(ctx context.Context, r approval.Request) error {

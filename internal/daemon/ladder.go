@@ -53,7 +53,7 @@ func (rt *Runtime) Ladders(cfg config.Config, s *store.Store, cloud action.Cloud
 // state, and who was warned is in the audit log.
 const tagWarning = "curfew:warning"
 
-// mirrored writes a warning that somebody accepted as a tag of its resource too, for
+// mirrored writes a warning that a channel accepted as a tag of its resource too, for
 // those who look at the resource. That it cannot changes nothing.
 type mirrored struct {
 	action.Notifier

@@ -62,7 +62,7 @@ type Source struct {
 	Transient bool
 }
 
-// RulesOf are the rules of a cloud besides the general ones. The simulated account has what
+// RulesOf are the rules of a cloud in addition to the general ones. The simulated account has what
 // AWS sells.
 func RulesOf(cloud string) []finding.Rule {
 	if cloud == onprem.CloudName {
@@ -147,7 +147,7 @@ type Recording struct {
 }
 
 // WarnUnread names the columns of a file that are not read, so that a misspelled one is
-// not taken for one that nobody measured. What cannot be read twice is left alone.
+// not taken for one without measurements. What cannot be read twice is left alone.
 func (rt *Runtime) WarnUnread(ctx context.Context, r Recording) error {
 	if st, err := os.Stat(r.Path); err != nil || !st.Mode().IsRegular() {
 		return nil // opening it again tells what is wrong

@@ -60,7 +60,7 @@ func (rt *Runtime) Governed(ctx context.Context, cfg config.Config, s *store.Sto
 }
 
 // Asker is who asks the gate: by a verified identity where shared settings take no names
-// that nobody proves.
+// that are self-declared.
 func (rt *Runtime) Asker(ctx context.Context, cfg config.Config, by Decider) (approval.Person, error) {
 	if by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared) {
 		return rt.Declared(cfg)

@@ -82,7 +82,7 @@ func (rt *Runtime) Person(cfg config.Config) (string, error) {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username, nil
 	}
-	return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("nobody knows who gives this command"),
+	return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("the person who gives this command is unknown"),
 		Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY"}
 }
 

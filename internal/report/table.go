@@ -435,7 +435,7 @@ func (d *audit) unmeasured() *unmeasured {
 		amount = v.String() + " a month"
 	}
 	u := &unmeasured{Text: fmt.Sprintf("%s, %s, neither used nor wasted: %s; measure them:", plain.Count(n, "machine"), amount, commonest(d.CannotJudge)),
-		Command: d.again() + " --usage FILE"}
+		Command: d.rescan() + " --usage FILE"}
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
 			u.Command = plain.Line(f.Fix.Command)

@@ -213,13 +213,18 @@ func (d *audit) scope() []string {
 	return out
 }
 
-// again is the command that makes this audit with other flags.
+// again is the command that shows this audit in another form.
 func (d *audit) again() string {
 	if d.o.Again != "" {
 		return d.o.Again
 	}
+	return d.rescan()
+}
+
+// rescan is the command that reads the account again.
+func (d *audit) rescan() string {
 	if d.Cloud == "sim" {
-		return "curfew scan --demo"
+		return "curfew scan --demo" + d.o.Globals
 	}
-	return "curfew scan"
+	return "curfew scan" + d.o.Globals
 }

@@ -119,12 +119,12 @@ type ScanCategories struct {
 	Overhead Dollars `json:"overhead"`
 	Unknown  Dollars `json:"unknown"`
 	Network  Dollars `json:"network"`
-	// Other is what a bill charges besides; absent without a bill, whose network hours
+	// Other is the rest of a bill; absent without a bill, whose network hours
 	// are among the overhead.
 	Other *Dollars `json:"other,omitempty"`
 }
 
-// ScanTotals are the sums beside cost and waste.
+// ScanTotals are the sums next to cost and waste.
 type ScanTotals struct {
 	// FindingsWasteUSD is what the findings call waste, at the rate at which it costs now.
 	FindingsWasteUSD Dollars `json:"findings_waste_usd"`
@@ -139,7 +139,7 @@ type ScanTotals struct {
 	// MonthlyCannotJudgeUSD is what compute of unknown duty costs: it is in neither
 	// used nor waste.
 	MonthlyCannotJudgeUSD Dollars `json:"monthly_cannot_judge_usd"`
-	// MonthlyCommittedUSD is what commitments cost that cover something, beside the
+	// MonthlyCommittedUSD is what commitments cost that cover something, in addition to the
 	// cost, which holds what they cover at its list price.
 	MonthlyCommittedUSD Dollars `json:"monthly_committed_usd"`
 	// UnpricedResources counts resources with a meter that has no price.
