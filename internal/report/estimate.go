@@ -26,7 +26,7 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 		}
 		s.Figures = append(s.Figures, Figure{Label: "runs for", Value: d.P50, Note: note})
 	}
-	if g := linesGrid("cost lines", e.Lines); len(g.Rows) > 0 {
+	if g := costLinesGrid("cost lines", e.Lines); len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
 	}
 	if len(e.Alternatives) > 0 {
@@ -42,7 +42,7 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 			{Label: "a month before", Value: t.Before.Dollars()},
 			{Label: "change", Value: t.Change.Signed(), Note: "a month"},
 		}
-		if g := linesGrid("removed", t.Removed); len(g.Rows) > 0 {
+		if g := costLinesGrid("removed", t.Removed); len(g.Rows) > 0 {
 			s.Tables = append(s.Tables, g)
 		}
 		if len(t.NotPriced) > 0 {
@@ -60,7 +60,7 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 }
 
 // linesGrid is a table of lines of an estimate, the highest cost first.
-func linesGrid(title string, all []estimate.Line) Grid {
+func costLinesGrid(title string, all []estimate.Line) Grid {
 	g := Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
 	for _, l := range byCost(all) {
 		quantity := l.Quantity
