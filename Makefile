@@ -20,7 +20,7 @@ SCHEDULES ?= 2000
 # random one that it prints.
 SEED ?=
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt golden aws-sandbox clean
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots golden aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ bench: build ## speed, memory and calls at realistic sizes; bills beside DuckDB
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
+screenshots: build ## every report in a real browser: pictures, prints, checks
+	./test/screenshots/run.sh
+
 golden: ## write the golden files anew
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
@@ -80,4 +83,4 @@ aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox -live
 
 clean: ## remove what was built
-	rm -rf bin demo.html
+	rm -rf bin demo.html screenshots

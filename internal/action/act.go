@@ -186,7 +186,7 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 			return false, nil
 		}
 		c.it = next
-	case c.p.Condition != usage.True || c.p.Mode != policy.Enforce || !sameAction(c.p.Do, c.it.Do) || c.it.broken(c.p):
+	case c.p.Condition != usage.True || c.p.Mode != policy.Enforce || !c.p.Do.Equal(&c.it.Do) || c.it.broken(c.p):
 		return false, s.withdraw(ctx, c.it, changed)
 	}
 	if refusal := s.Assume.Refuse(c.p, c.it, now, s.keeps); refusal != nil {
@@ -206,7 +206,7 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 // whole leaves out machines of gangs of which others are not acted on in this round:
 // a run ends as a whole or not at all.
 func (s *pass) whole(ready []candidate) []candidate {
-	for {
+	for slices.ContainsFunc(ready, func(c candidate) bool { return len(c.it.Gang) > 0 }) {
 		in := map[subject]bool{}
 		for _, c := range ready {
 			in[subject{c.it.Ref, c.it.Source}] = true
@@ -230,6 +230,7 @@ func (s *pass) whole(ready []candidate) []candidate {
 		}
 		ready = kept
 	}
+	return ready
 }
 
 // approved uses up the approval that an item needs. Without one the item waits where

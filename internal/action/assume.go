@@ -2,6 +2,7 @@ package action
 
 import (
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,9 +22,15 @@ type Assumptions struct {
 	Confirmed bool
 }
 
+// petitions are used again: a replay asks the rules millions of times, and what they
+// look at is large.
+var petitions = sync.Pool{New: func() any { return new(petition) }}
+
 // Refuse is what [Refuse] returns under the assumptions.
 func (a Assumptions) Refuse(p Proposal, it Item, now time.Time, keeps []Keep) *Refusal {
-	c := &petition{Proposal: p, it: it, now: now, keeps: keeps, assume: a}
+	c := petitions.Get().(*petition)
+	defer petitions.Put(c)
+	*c = petition{Proposal: p, it: it, now: now, keeps: keeps, assume: a}
 	for _, r := range rules {
 		if why := r.why(c); why != "" {
 			return &Refusal{Rule: r.name, Why: why}

@@ -48,7 +48,7 @@ func stocked(b *testing.B, open int) (*world, action.Look) {
 		r := machine(fmt.Sprintf("i-%05d", i))
 		r.Kind, r.State = inventory.KindInstance, inventory.StateRunning
 		p := w.wants
-		p.Resource, p.Duty, p.Condition, p.Because = r.Inventory(), r.Verdict(), usage.True, "idle: 0 % compute and 92 % of memory held for 6d 4h"
+		p.Resource, p.Duty, p.Condition, p.Because = r.Inventory(), r.Verdict(), usage.True, "idle: 0% compute and 92% of memory held for 6d 4h"
 		p.Hourly, p.ReadAt = inventory.Known(r.Hourly), start
 		all.Proposals = append(all.Proposals, p)
 	}

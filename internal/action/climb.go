@@ -3,12 +3,9 @@ package action
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
-	"reflect"
 	"strconv"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -59,7 +56,7 @@ func Climb(it Item, p *Proposal, r Round) (next Item, want Want) {
 		}
 		it = begin(it, *p, r)
 	}
-	if !holds || it.Identity != Identity(p.Resource) || !sameAction(it.Do, p.Do) {
+	if !holds || it.Identity != Identity(p.Resource) || !it.Do.Equal(&p.Do) {
 		it.Phase = Withdrawn
 		return it, Nothing
 	}
@@ -183,12 +180,3 @@ func (it Item) unwarned() Item {
 // quiet says whether the item is acted on without a warning: its action takes
 // nothing away.
 func (it Item) quiet() bool { return !it.Do.Verb.Destructive() && it.Do.Verb != policy.Notify }
-
-// sameAction says whether two actions are one and the same.
-func sameAction(a, b policy.Do) bool {
-	tags := maps.Equal(a.Tags, b.Tags)
-	a.Tags, b.Tags = nil, nil
-	same := a.Change.Equal(b.Change)
-	a.Change, b.Change = change.Change{}, change.Change{}
-	return tags && same && reflect.DeepEqual(a, b)
-}

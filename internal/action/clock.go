@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 const (
@@ -46,7 +46,7 @@ func (e *SkewError) Error() string {
 	if e.Ahead < 0 {
 		way = "behind"
 	}
-	return fmt.Sprintf("the clock of this machine is %s %s the state's, so nothing is decided here: set it", usage.Span(e.Ahead.Abs()), way)
+	return fmt.Sprintf("the clock of this machine is %s %s the state's, so nothing is decided here: set it", plain.Duration(e.Ahead.Abs()), way)
 }
 
 // SharedClock returns clocks that tell the time of a store, taken once, and go on with

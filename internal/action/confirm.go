@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 const (
@@ -41,7 +41,7 @@ func (s *pass) resume(ctx context.Context, it Item, p *Proposal) error {
 		return s.settle(ctx, it, p, progress, receipt)
 	}
 	if age := s.r.Now.Sub(it.Steps[it.Step].IntentAt); age < 0 || age > freshFor || s.lost(it) {
-		return s.putBack(ctx, it, p, fmt.Sprintf("%s was meant %s ago and not carried out", it.Steps[it.Step].Name, usage.Span(age)))
+		return s.putBack(ctx, it, p, fmt.Sprintf("%s was meant %s ago and not carried out", it.Steps[it.Step].Name, plain.Duration(age)))
 	}
 	s.again(candidate{it: it, again: true})
 	return nil
@@ -122,7 +122,7 @@ func (s *pass) settle(ctx context.Context, it Item, p *Proposal, progress Progre
 	}
 	alarmed := it.Alarm == "" && (now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts)
 	if alarmed {
-		it.Alarm = fmt.Sprintf("%s is not confirmed after %s and %d calls; it costs until then", st.Name, usage.Span(now.Sub(st.IntentAt)), st.Attempts)
+		it.Alarm = fmt.Sprintf("%s is not confirmed after %s and %d calls; it costs until then", st.Name, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
 		entries = append(entries, s.entry(it, p, "alarm", it.Alarm))
 	}
 	if len(entries) > 0 {

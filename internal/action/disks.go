@@ -81,11 +81,14 @@ func unsavedDisk(c *petition) string {
 	if len(undeclared) == 0 || c.assume.NoDisks {
 		return ""
 	}
+	scratch, save := fmt.Sprintf("disks in the policy, instance_store in governance, the tag %s=scratch", inventory.TagDisks), ", or have them saved"
 	if c.ByPerson {
-		return listed(undeclared) + " would be lost: declare them scratch (--scratch-disks), or have them saved (--save-disks)"
+		scratch, save = "--scratch-disks", ", or have them saved (--save-disks)"
 	}
-	return fmt.Sprintf("%s would be lost: declare them scratch (disks in the policy, instance_store in governance, the tag %s=scratch), or have them saved",
-		listed(undeclared), inventory.TagDisks)
+	if c.Do.Verb != policy.Terminate { // only that is preceded by snapshots
+		save = fmt.Sprintf("; %s takes no snapshots, so save what matters by hand first", c.Do.Verb)
+	}
+	return fmt.Sprintf("%s would be lost: declare them scratch (%s)%s", listed(undeclared), scratch, save)
 }
 
 // listed joins disks for people.

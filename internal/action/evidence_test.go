@@ -112,7 +112,7 @@ func TestRealEvidence(t *testing.T) {
 		{name: "an idle machine", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {}}, acts: []string{"i-1"}},
 		{name: "a run that is idle as a whole", policy: idlePolicy, span: 3 * time.Hour, change: aGang,
 			meters: map[string]meter{}, acts: []string{"i-0", "i-1", "i-2", "i-3", "i-4", "i-5", "i-6", "i-7"}},
-		{name: "samples that end 33 h ago and cover 90 %", policy: idlePolicy, span: 14 * day,
+		{name: "samples that end 33 h ago and cover 90%", policy: idlePolicy, span: 14 * day,
 			meters: map[string]meter{"i-1": {until: start.Add(-33 * time.Hour)}}},
 		{name: "samples with holes", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {gaps: 2}}},
 		{name: "no environment, where it must not be production", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {}},

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // fuseLeast is how many machines have to be due at once for the fuse to blow: more than
@@ -45,7 +47,7 @@ func (f *Fuse) meant() string {
 	if f.Until.IsZero() {
 		return fmt.Sprintf("the %d of %d machines", f.Due, f.Selected)
 	}
-	return fmt.Sprintf("the %d of %d machines, and whatever it selects until %s", f.Due, f.Selected, clockTime(f.Until))
+	return fmt.Sprintf("the %d of %d machines, and whatever it selects until %s", f.Due, f.Selected, plain.Time(f.Until))
 }
 
 // String says why nothing is carried out, and what a person can do.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // DefaultKeepMax is how long a keep may hold; it can be given again.
@@ -33,7 +35,7 @@ func (l *Ladder) Keep(ctx context.Context, k Keep) error {
 	case strings.TrimSpace(k.Reason) == "":
 		return fmt.Errorf("keep %s: give a reason, so that others know why it runs", k.Ref.ID)
 	case held <= 0:
-		return fmt.Errorf("keep %s: %s is not in the future", k.Ref.ID, clockTime(k.Until))
+		return fmt.Errorf("keep %s: %s is not in the future", k.Ref.ID, plain.Time(k.Until))
 	case held > longest:
 		return fmt.Errorf("keep %s: at most %s is allowed at a time", k.Ref.ID, longest)
 	}

@@ -20,15 +20,15 @@ func (it Item) Kept() (Item, error) {
 		return it, errors.New("it has no id")
 	}
 	it = it.clone()
-	it.Because, it.Alarm = plain(it.Because), plain(it.Alarm)
+	it.Because, it.Alarm = storable(it.Because), storable(it.Alarm)
 	for _, t := range []*time.Time{&it.FirstAt, &it.WarnedAt, &it.GraceFrom, &it.HeldTo, &it.ApprovedAt, &it.UpdatedAt} {
 		*t = instant(*t)
 	}
 	for i := range it.Steps {
 		s := &it.Steps[i]
-		s.IntentAt, s.AcceptedAt, s.ConfirmedAt, s.Error = instant(s.IntentAt), instant(s.AcceptedAt), instant(s.ConfirmedAt), plain(s.Error)
+		s.IntentAt, s.AcceptedAt, s.ConfirmedAt, s.Error = instant(s.IntentAt), instant(s.AcceptedAt), instant(s.ConfirmedAt), storable(s.Error)
 		for _, text := range [...]string{s.Key, s.Params, s.Undo, s.Receipt} {
-			if text != plain(text) {
+			if text != storable(text) {
 				return it, fmt.Errorf("step %s: its text is not plain UTF-8 and cannot be kept byte for byte", s.Name)
 			}
 		}
@@ -49,11 +49,11 @@ func (e Entry) Kept() (Entry, error) {
 	if e.At.IsZero() {
 		return e, fmt.Errorf("record %q: it has no time", e.What)
 	}
-	e.At, e.Actor, e.Because, e.Outcome = instant(e.At), plain(e.Actor), plain(e.Because), plain(e.Outcome)
+	e.At, e.Actor, e.Because, e.Outcome = instant(e.At), storable(e.Actor), storable(e.Because), storable(e.Outcome)
 	e.Evidence = slices.Clone(e.Evidence)
 	for i := range e.Evidence {
 		v := &e.Evidence[i]
-		v.Value = plain(v.Value)
+		v.Value = storable(v.Value)
 		if math.IsNaN(v.Coverage) || math.IsInf(v.Coverage, 0) {
 			v.Coverage = usage.NoCoverage // JSON has no such numbers
 		}
@@ -72,7 +72,7 @@ func (f Fuse) Blown() (Fuse, Entry) {
 // Confirmed returns a fuse as every store keeps it when a person has confirmed it, and
 // what is recorded of that.
 func (f Fuse) Confirmed() (Fuse, Entry) {
-	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(f.Until), plain(f.Reason)
+	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(f.Until), storable(f.Reason)
 	return f, Entry{At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: "confirm", Because: f.Reason, Outcome: "policy " + f.Source + ": " + f.meant()}
 }
 
@@ -101,8 +101,8 @@ func instant(t time.Time) time.Time {
 	return time.UnixMicro(t.UnixMicro()).UTC()
 }
 
-// plain returns a text for people as any database takes it: providers' messages may
+// storable returns a text for people as any database takes it: providers' messages may
 // hold bytes that are no text, and must not keep an outcome from being recorded.
-func plain(s string) string {
+func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

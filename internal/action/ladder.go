@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
@@ -66,7 +67,6 @@ type Ladder struct {
 //
 // An error means that the round was given up; whatever was done before is kept.
 func (l *Ladder) Round(ctx context.Context, look Look) (Report, error) {
-	look.Proposals = slices.Clone(look.Proposals)
 	s, items, err := l.begin(ctx, &look)
 	if err != nil {
 		return Report{}, err
@@ -335,7 +335,7 @@ func (s *pass) keepState(ctx context.Context, old, it Item, p *Proposal) (Item, 
 	case it.Phase != old.Phase:
 		return s.save(ctx, it, s.entry(it, p, string(it.Phase), "put back from "+string(old.Phase)))
 	case !it.GraceFrom.Equal(old.GraceFrom):
-		return s.save(ctx, it, s.entry(it, p, "grace", "runs from "+clockTime(it.GraceFrom)))
+		return s.save(ctx, it, s.entry(it, p, "grace", "runs from "+plain.Time(it.GraceFrom)))
 	case it.Grace != old.Grace || !slices.Equal(it.Gang, old.Gang),
 		it.Phase == Warned && s.r.Now.Sub(it.UpdatedAt) > s.gap/4:
 		return s.save(ctx, it)
@@ -459,7 +459,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	it = it.Accepted(accepted, p, r)
 	told := "accepted by " + strings.Join(accepted, ", ")
 	if due := it.DueAt(); !due.IsZero() {
-		told += "; not before " + clockTime(due)
+		told += "; not before " + plain.Time(due)
 	}
 	if err != nil {
 		told += "; " + err.Error()
@@ -612,7 +612,7 @@ func (s *pass) soon() time.Time { return s.r.Now.Add(time.Minute) }
 
 // String says who froze all actions, and why.
 func (f *Freeze) String() string {
-	return "all actions are frozen by " + f.By + " since " + clockTime(f.At) + ": " + f.Reason
+	return "all actions are frozen by " + f.By + " since " + plain.Time(f.At) + ": " + f.Reason
 }
 
 // generally is what is known of a verb whatever the resource.

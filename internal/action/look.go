@@ -15,7 +15,8 @@ import (
 // item's source and looked at its resource; other items are not its business.
 type Look struct {
 	// Proposals is all that Sources want of the resources that were looked at. Whoever
-	// looks at one machine of a gang looks at all of it, or else the gang is refused.
+	// looks at one machine of a gang looks at all of it, or else the gang is refused. The
+	// round completes them in place.
 	Proposals []Proposal
 	// Sources are those that the round speaks for: names of policies, or the findings
 	// that a person wants fixed. Nil is all policies, and no

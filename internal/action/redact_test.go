@@ -53,7 +53,7 @@ func TestRedact(t *testing.T) {
 	}
 	for _, plain := range []string{
 		"terminate i-0abc in aws/123456789012/us-east-1: UnauthorizedOperation",
-		"idle: 0 % compute and nothing held for 6d 4h",
+		"idle: 0% compute and nothing held for 6d 4h",
 		"snapshot, key 98060b5d3d2e5e1b-12-0",
 		"digest 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12 of s3://bucket/runs/42",
 		"all actions are frozen by ana since 2026-11-21 12:00 UTC: an incident",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -82,7 +83,7 @@ func unknown(c *petition) string {
 
 func stale(c *petition) string {
 	if age := c.now.Sub(c.ReadAt); c.ReadAt.IsZero() || age > freshFor || age < -clockSlack {
-		return "what is known of it is older than " + usage.Span(freshFor)
+		return "what is known of it is older than " + plain.Duration(freshFor)
 	}
 	if c.Class == policy.ClassDuty && c.Do.Verb.Destructive() {
 		return c.unsampled()
@@ -129,15 +130,15 @@ func kept(c *petition) string {
 		if !until.Before(inventory.KeepForever) {
 			return "its tag " + inventory.TagKeepUntil + " keeps it; when until cannot be read"
 		}
-		return "its tag " + inventory.TagKeepUntil + " keeps it until " + clockTime(until)
+		return "its tag " + inventory.TagKeepUntil + " keeps it until " + plain.Time(until)
 	}
 	for _, k := range c.keeps {
 		switch {
 		case !c.now.Before(k.Until):
 		case k.Ref == c.Resource.Ref():
-			return k.By + " keeps it until " + clockTime(k.Until) + ": " + k.Reason
+			return k.By + " keeps it until " + plain.Time(k.Until) + ": " + k.Reason
 		case c.mayEnd(k.Ref):
-			return k.By + " keeps its machine " + k.Ref.ID + " until " + clockTime(k.Until) + ": " + k.Reason
+			return k.By + " keeps its machine " + k.Ref.ID + " until " + plain.Time(k.Until) + ": " + k.Reason
 		}
 	}
 	return ""
@@ -289,6 +290,3 @@ func some(names []string) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
-
-// clockTime prints a time for people.
-func clockTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -340,3 +340,25 @@ func TestPutBackForgetsTheApproval(t *testing.T) {
 		t.Errorf("%s: %+v", want, next)
 	}
 }
+
+// TestSnapshotsAreOfferedWhereTheyAreTaken: only a termination is preceded by snapshots, so
+// that no other refusal names the flag for them.
+func TestSnapshotsAreOfferedWhereTheyAreTaken(t *testing.T) {
+	r := &inventory.Resource{Kind: inventory.KindInstance, Detail: disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true})}
+	for _, tc := range []struct {
+		do       policy.Do
+		byPerson bool
+		want     string
+		offered  bool
+	}{
+		{policy.Do{Verb: policy.Terminate}, true, "--scratch-disks", true},
+		{policy.Do{Verb: policy.Terminate}, false, "disks in the policy", true},
+		{policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, true, "scale takes no snapshots", false},
+		{policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, false, "scale takes no snapshots", false},
+	} {
+		why := unsavedDisk(&petition{Proposal: Proposal{Resource: r, Do: tc.do, ByPerson: tc.byPerson}})
+		if !strings.Contains(why, "vol-1") || !strings.Contains(why, tc.want) || strings.Contains(why, "have them saved") != tc.offered {
+			t.Errorf("%s, by a person %v: %q", tc.do.Verb, tc.byPerson, why)
+		}
+	}
+}

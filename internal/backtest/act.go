@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Allowed are the rules of a live account that nobody can be asked about any more in a
+// Allowed are the rules of a live account that a recorded one cannot answer
 // recorded one.
 var Allowed = action.Assumptions{NoGrace: true, Unpriced: true, NoDisks: true, Confirmed: true}
 

@@ -1,6 +1,6 @@
-// Package backtest replays recorded usage and says what letting idle resources go
+// Package backtest replays recorded usage and says what releasing idle resources
 // would have saved: by policies, by fixed waits, by a dead man's switch, by a rule that
-// learns from the past, and by an oracle that knows the future. What decides sees only
+// learns from the past, and by an oracle that has perfect foresight. What decides sees only
 // the past, as it would live; policies are asked by the code that asks them live, and
 // decide the same at the same times.
 //
@@ -10,7 +10,6 @@
 package backtest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -26,9 +27,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
-
-// Schema names the shape of a [Report] in JSON.
-const Schema = "curfew.backtest/v1"
 
 // Params says how a trace is read and what a restart costs.
 type Params struct {
@@ -39,7 +37,7 @@ type Params struct {
 	// idle. At 0 only a utilization of exactly 0 is.
 	IdleBelow float64
 	// RestartCost is the time of the resource that is lost when work comes back to a
-	// resource that was let go. 0 is a restart that costs nothing.
+	// resource that was released. 0 is a restart that costs nothing.
 	RestartCost time.Duration
 	// Price is what a resource costs an hour; nil takes what its meters cost by the
 	// setting's prices, if Account says what those are.
@@ -52,9 +50,12 @@ type Params struct {
 	// Account says what the trace's columns mean; its Format and Only are those above and
 	// below. Without tags the default mapping holds.
 	Account AccountParams
-	// Setting is what the engine goes by beside the trace: prices, governance, the
+	// Setting is what the engine goes by in addition to the trace: prices, governance, the
 	// look-back. Without prices the embedded book holds.
 	Setting round.Setting
+	// Budgets are those that conditions may ask about. They begin with nothing spent, and
+	// the rounds of a replay are charged to them in memory.
+	Budgets budget.Set
 	// Every replays rounds at the multiples of a duration, as processes do that cron
 	// starts, of which MaxRoundGap is the longest pause that is vouched for; 0 wakes at
 	// every sample and every computed deadline.
@@ -69,63 +70,12 @@ type Params struct {
 	// the order of time.
 	Decided func(Decision)
 	// Deciders are replayed after one another, before the baselines.
-	Deciders []Named
+	Deciders []learn.Named
 	// Draw is of how many resources, up to 48, the report holds a [Timeline]; 0 is
 	// none.
 	Draw int
 	// Only leaves out resources for which it answers false; nil takes all.
 	Only func(resource string) bool
-}
-
-// Named is a [Decider] with the name that its result carries.
-type Named struct {
-	Name string
-	// New starts a decider that has seen nothing yet, for a trace of those resources.
-	New func(Fleet) Decider
-}
-
-// Fleet is what a decider knows before the first sample. Resources are numbered in
-// the order of their names.
-type Fleet struct {
-	Step        time.Duration
-	RestartCost time.Duration
-	Resources   []Resource
-}
-
-// Resource is one resource of a trace.
-type Resource struct {
-	Name string
-	// Description is what the trace says of it; nil where it says nothing.
-	Description *usage.Description
-}
-
-// Class is what a resource has in common with others that behave like it: kind,
-// machine type, purpose and team, where the trace says them. Without a description
-// a resource of a trace is an ephemeral instance for experimentation, and all are
-// of one class.
-func (r Resource) Class() string { return r.traits().String() }
-
-// traits are what resources of one class have in common.
-type traits struct {
-	kind    inventory.Kind
-	typ     string
-	purpose inventory.Purpose
-	team    string
-}
-
-// String returns "instance/p4d.24xlarge/training/vision".
-func (t traits) String() string {
-	return fmt.Sprintf("%s/%s/%s/%s", t.kind, t.typ, t.purpose, t.team)
-}
-
-func (r Resource) traits() traits {
-	d := r.Description
-	if d == nil {
-		d = &usage.Description{}
-	}
-	return traits{
-		cmp.Or(d.Kind, inventory.KindInstance), d.Type, cmp.Or(d.Purpose, inventory.Experimentation), d.Team,
-	}
 }
 
 // ErrNothingMeasured says that a trace holds no sample of GPU utilization.
@@ -197,11 +147,11 @@ func (p Params) check() error {
 	case p.Format.Step < time.Millisecond || p.Format.Step > maxSpan:
 		return fmt.Errorf("a step of %s between samples: it has to be known, from 1ms to a year", p.Format.Step)
 	case p.Format.Step%time.Microsecond != 0:
-		return fmt.Errorf("a step of %s: less than a microsecond is not told apart", p.Format.Step)
+		return fmt.Errorf("a step of %s: steps are whole microseconds", p.Format.Step)
 	case p.RestartCost < 0 || p.RestartCost > maxSpan:
-		return fmt.Errorf("a restart cost of %s: it lies between 0 and a year", p.RestartCost)
+		return fmt.Errorf("a restart cost of %s: it must be between 0 and a year", p.RestartCost)
 	case math.IsNaN(p.IdleBelow) || p.IdleBelow < 0 || p.IdleBelow > 100:
-		return fmt.Errorf("idle below %v %%: it lies between 0 and 100", p.IdleBelow)
+		return fmt.Errorf("idle below %v%%: it must be between 0 and 100", p.IdleBelow)
 	case p.Price != nil && *p.Price < 0:
 		return fmt.Errorf("a price of %s an hour is negative", *p.Price)
 	}

@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-func replayed(t testing.TB, text string, p Params) Report {
+func replayed(t testingTB, text string, p Params) Report {
 	t.Helper()
 	r, err := Run(context.Background(), strings.NewReader(text), p)
 	if err != nil {
@@ -46,7 +46,7 @@ type figures struct {
 
 func (r Result) figures() figures {
 	minutes := func(h float64) float64 { return math.Round(h*60*1000) / 1000 }
-	return figures{minutes(r.ReleasedHours), minutes(r.NetSavedHours), r.Restarts, r.CutShort}
+	return figures{minutes(r.ReleasedHours), minutes(r.NetSavedHours), r.Restarts, r.Interrupted}
 }
 
 func TestBaselines(t *testing.T) {
@@ -80,7 +80,7 @@ func TestBaselines(t *testing.T) {
 		{"the dead man's switch ends work too", []string{strings.Repeat("#", 725)}, 3 * time.Minute, map[string]figures{
 			"deadman-12h": {0, -3, 1, 1},
 		}},
-		{"the dead man's switch runs anew after work is back",
+		{"the dead man's switch runs again after work is back",
 			[]string{strings.Repeat("#", 700) + strings.Repeat(".", 30) + strings.Repeat("#", 700) + strings.Repeat(".", 30)},
 			3 * time.Minute, map[string]figures{"deadman-12h": {20, 17, 1, 0}}},
 	}
@@ -112,7 +112,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("the oracle does %+v", oracle.figures())
 	}
 	two = 2. / 8
-	want.OfOracle = &two
+	want.OfForesight = &two
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("fixed-5m (-want +got):\n%s", diff)
 	}
@@ -124,7 +124,7 @@ func TestReport(t *testing.T) {
 	if !slices.Equal(have, names) {
 		t.Errorf("results are %v, want %v", have, names)
 	}
-	if r.Trace.Samples != 13 || r.Trace.Resources != 1 || r.Trace.Stretches != 2 || *r.Trace.PriceUSD != "60.00" {
+	if r.Trace.Samples != 13 || r.Trace.Resources != 1 || r.Trace.IdlePeriods != 2 || *r.Trace.PriceUSD != "60.00" {
 		t.Errorf("the trace is %+v", r.Trace)
 	}
 	if r.Waits[0].NetSavedHours != 8./60 || len(r.Learned) == 0 {
@@ -210,7 +210,7 @@ func TestWhatIsIdle(t *testing.T) {
 func TestJitter(t *testing.T) {
 	for late, want := range map[string]int64{"89.9": 1, "90": 2, "58": 1} {
 		text := "resource,time,gpu_util\na,0,0\na,60,0\na,120,0\na,180,0\na," + fmt.Sprintf("%g", 180+mustFloat(late)) + ",0\n"
-		if got := replayed(t, text, params(time.Minute)).Trace.Stretches; got != want {
+		if got := replayed(t, text, params(time.Minute)).Trace.IdlePeriods; got != want {
 			t.Errorf("a sample %s s after the one before: %d stretches, want %d", late, got, want)
 		}
 	}
@@ -221,8 +221,8 @@ func TestJitter(t *testing.T) {
 		fmt.Fprintf(&b, "a,%d,0\n", i*61)
 	}
 	r := replayed(t, b.String(), params(time.Minute))
-	if got := r.result(t, "oracle"); r.Trace.Stretches != 1 || got.ReleasedHours != 500./60 || math.Abs(got.UnknownHours*3600-499) > 61 {
-		t.Errorf("a drifting clock: %d stretches, %v min released, %v s unknown", r.Trace.Stretches, got.ReleasedHours*60, got.UnknownHours*3600)
+	if got := r.result(t, "oracle"); r.Trace.IdlePeriods != 1 || got.ReleasedHours != 500./60 || math.Abs(got.UnknownHours*3600-499) > 61 {
+		t.Errorf("a drifting clock: %d stretches, %v min released, %v s unknown", r.Trace.IdlePeriods, got.ReleasedHours*60, got.UnknownHours*3600)
 	}
 }
 
@@ -250,8 +250,8 @@ func TestRunErrors(t *testing.T) {
 		{"no step", trace, with(func(p *Params) { p.Format.Step = 0 }), "replay trace.csv: a step of 0s between samples"},
 		{"a step of two samples", trace, with(func(p *Params) { p.Format.Step = 2 * time.Minute }), "samples are 1m0s apart"},
 		{"a negative restart cost", trace, with(func(p *Params) { p.RestartCost = -1 }), "a restart cost of -1ns"},
-		{"idle below what cannot be", trace, with(func(p *Params) { p.IdleBelow = 101 }), "idle below 101 %"},
-		{"idle below no number", trace, with(func(p *Params) { p.IdleBelow = math.NaN() }), "idle below NaN %"},
+		{"idle below what cannot be", trace, with(func(p *Params) { p.IdleBelow = 101 }), "idle below 101%"},
+		{"idle below no number", trace, with(func(p *Params) { p.IdleBelow = math.NaN() }), "idle below NaN%"},
 		{"a negative price", trace, with(func(p *Params) { p.Price = &negative }), "a price of -1.00 an hour is negative"},
 		{"nothing measured", "resource,time,power_w\na,0,7\n", params(0), "no sample of gpu_util"},
 		{"no rows", "resource,time,gpu_util\n", params(0), "no sample of gpu_util"},
@@ -279,8 +279,8 @@ func TestRunErrors(t *testing.T) {
 // TestDeciders replays what decides alongside the baselines.
 func TestDeciders(t *testing.T) {
 	p := params(2 * time.Minute)
-	var fleet Fleet
-	p.Deciders = []Named{{"mine", func(f Fleet) Decider { fleet = f; return patient{90 * time.Second} }}}
+	var fleet learn.Fleet
+	p.Deciders = []learn.Named{{Name: "mine", New: func(f learn.Fleet) learn.Decider { fleet = f; return patient{90 * time.Second} }}}
 	p.Baselines = false
 	p.Only = func(resource string) bool { return resource != "r001" }
 	r := replayed(t, csvOf(rowsOf("#.....#", "......", "#..#")), p)
@@ -289,23 +289,5 @@ func TestDeciders(t *testing.T) {
 	}
 	if len(fleet.Resources) != 2 || fleet.Resources[1].Name != "r002" || fleet.RestartCost != 2*time.Minute || fleet.Step != time.Minute {
 		t.Errorf("the fleet is %+v", fleet)
-	}
-}
-
-func TestClass(t *testing.T) {
-	tests := []struct {
-		name string
-		d    *usage.Description
-		want string
-	}{
-		{"nothing said", nil, "instance//experimentation/"},
-		{"all said", &usage.Description{Kind: "node", Type: "p4d.24xlarge", Purpose: "training", Team: "vision"}, "node/p4d.24xlarge/training/vision"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := (Resource{Description: test.d}).Class(); got != test.want {
-				t.Errorf("class %q, want %q", got, test.want)
-			}
-		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
@@ -98,10 +99,10 @@ func usual(t testingTB) *policy.Set {
 // BenchmarkDecide is the learner alone: evaluations a second on one core.
 func BenchmarkDecide(b *testing.B) {
 	tr := loaded(b, rowsOf(day(200, 1440, 1)...), 5*time.Minute)
-	fleet := Fleet{Step: time.Minute, RestartCost: 5 * time.Minute, Resources: tr.resources}
+	fleet := learn.Fleet{Step: time.Minute, RestartCost: 5 * time.Minute, Resources: tr.resources}
 	samples := tr.totals().samples
 	for b.Loop() {
-		if _, err := tr.follow(context.Background(), NewLearned(fleet), false, nil); err != nil {
+		if _, err := tr.follow(context.Background(), learn.NewLearned(fleet), false, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

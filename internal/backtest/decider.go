@@ -6,49 +6,19 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 )
-
-// Never is the wait of a decider that does not let go.
-const Never = time.Duration(math.MaxInt64)
-
-// Decider decides when to let go of resources, from the past only. It is handed
-// the samples of all resources, one step of time after the other: all samples of a
-// step before those of the next, each resource's own in order of time.
-type Decider interface {
-	// Begin says that the samples of all steps before at were handed over. Within a
-	// step samples of different resources are not in order of time, so a decision
-	// may rest on other resources only as they were when the step began.
-	Begin(at time.Time)
-	// Decide takes a sample and returns how long after it the resource is let go,
-	// unless a later sample of it comes first and changes that: 0 is at once, Never
-	// is not. The answer to a busy sample is not used, nor are those after a
-	// release until work has come back.
-	Decide(s Sample) time.Duration
-}
-
-// Sample is what a decider sees of a resource at one time.
-type Sample struct {
-	// Resource is its number in the [Fleet].
-	Resource int
-	Time     time.Time
-	Idle     bool
-	// Gap says that samples before this one are missing: what was idle before is
-	// no longer known to have lasted.
-	Gap bool
-	// Lasting is how long the resource has been idle without a gap until now; 0 at
-	// the first idle sample.
-	Lasting time.Duration
-}
 
 // outcome is what one rule did with a trace.
 type outcome struct {
-	tally             // of all resources
-	by       []tally  // by resource
-	releases releases // where they were asked for
-	*obeyed           // of a policy
+	learn.Tally               // of all resources
+	by          []learn.Tally // by resource
+	releases    releases      // where they were asked for
+	*obeyed                   // of a policy
 }
 
-// release is the time in which a resource was let go.
+// release is the time in which a resource was released.
 type release struct {
 	resource int
 	from, to int64
@@ -64,7 +34,7 @@ func (r *releases) add(resource int, from, to int64) {
 }
 
 func (t *trace) newOutcome(collect bool) outcome {
-	o := outcome{by: make([]tally, len(t.tracks))}
+	o := outcome{by: make([]learn.Tally, len(t.tracks))}
 	if collect {
 		o.releases = releases{}
 	}
@@ -73,9 +43,9 @@ func (t *trace) newOutcome(collect bool) outcome {
 
 // total adds up the resources.
 func (o *outcome) total() {
-	o.tally = tally{}
+	o.Tally = learn.Tally{}
 	for _, by := range o.by {
-		o.add(by)
+		o.Add(by)
 	}
 }
 
@@ -83,14 +53,14 @@ func (o *outcome) total() {
 type watched struct {
 	reader
 	index int
-	// samples of the open stretch, and the point of it at which the resource was
-	// let go, negative while it is held; known is the end of the newest sample.
+	// samples of the open idle period, and the point of it at which the resource was
+	// released, negative while it is held; known is the end of the newest sample.
 	samples, point, known int64
 }
 
 // follow replays a decider over the trace. decided, where it is not nil, is told
 // of every release when it is decided.
-func (t *trace) follow(ctx context.Context, d Decider, collect bool, decided func(Sample, time.Duration)) (outcome, error) {
+func (t *trace) follow(ctx context.Context, d learn.Decider, collect bool, decided func(learn.Sample, time.Duration)) (outcome, error) {
 	out := t.newOutcome(collect)
 	var all []*watched
 	for i, track := range t.tracks {
@@ -146,9 +116,9 @@ func (t *trace) follow(ctx context.Context, d Decider, collect bool, decided fun
 }
 
 // sample hands the resource's next sample to the decider.
-func (w *watched) sample(d Decider, t *trace, out *outcome, decided func(Sample, time.Duration)) {
+func (w *watched) sample(d learn.Decider, t *trace, out *outcome, decided func(learn.Sample, time.Duration)) {
 	first := w.left == w.run.count-1
-	s := Sample{Resource: w.index, Time: time.UnixMicro(w.at).UTC(), Idle: w.run.idle, Gap: first && w.run.gap}
+	s := learn.Sample{Resource: w.index, Time: time.UnixMicro(w.at).UTC(), Idle: w.run.idle, Gap: first && w.run.gap}
 	if s.Gap || !s.Idle {
 		w.end(t, out, !s.Gap)
 	}
@@ -169,7 +139,7 @@ func (w *watched) sample(d Decider, t *trace, out *outcome, decided func(Sample,
 // end closes the open stretch, if there is one.
 func (w *watched) end(t *trace, out *outcome, busy bool) {
 	if length := w.samples*t.step - w.point; w.samples > 0 && w.point >= 0 {
-		out.by[w.index].release(length, busy, t.restart, 1)
+		out.by[w.index].Release(length, busy, t.restart, 1)
 		out.releases.add(w.index, w.known-length, w.known)
 	}
 	w.samples, w.point = 0, -1

@@ -83,7 +83,7 @@ func TestDollarsByType(t *testing.T) {
 	}
 }
 
-func cents(t *testing.T, usd *string) money.Amount {
+func cents(t testingTB, usd *string) money.Amount {
 	t.Helper()
 	if usd == nil {
 		t.Fatal("no dollars")

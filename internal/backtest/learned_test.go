@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 )
 
 // decision is one release, when it was decided.
@@ -18,9 +20,9 @@ type decision struct {
 func decisions(t *testing.T, rows []row, restart time.Duration) []decision {
 	t.Helper()
 	tr := loaded(t, rows, restart)
-	fleet := Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
+	fleet := learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
 	var out []decision
-	_, err := tr.follow(context.Background(), NewLearned(fleet), false, func(s Sample, wait time.Duration) {
+	_, err := tr.follow(context.Background(), learn.NewLearned(fleet), false, func(s learn.Sample, wait time.Duration) {
 		out = append(out, decision{tr.resources[s.Resource].Name, s.Time, wait})
 	})
 	if err != nil {
@@ -58,47 +60,6 @@ func TestLearnedSeesOnlyThePast(t *testing.T) {
 	}
 }
 
-// TestLearnedWithinAStep holds that a decision rests on other machines only as they
-// were when the step began, because within it their samples are in no order.
-func TestLearnedWithinAStep(t *testing.T) {
-	const machines, minutes = 20, 600
-	ps := day(machines, minutes, 11)
-	// odds runs a day, turns the last step around for all machines but the last, and
-	// returns the last one's odds in it.
-	odds := func(turn bool) float64 {
-		l := newLearned(Fleet{Step: time.Minute, RestartCost: 7 * time.Minute, Resources: make([]Resource, machines)})
-		var ages [machines]int
-		for at := range minutes {
-			l.Begin(time.Unix(int64(at)*60, 0))
-			for i, p := range ps {
-				last := at == minutes-1
-				s := Sample{Resource: i, Idle: p[at] == '.' != (last && turn && i < machines-1), Gap: at > 0 && p[at-1] == ' '}
-				if last && i == machines-1 {
-					s.Idle = true
-				}
-				if p[at] == ' ' {
-					continue
-				}
-				if s.Gap || !s.Idle {
-					ages[i] = 0
-				}
-				if s.Idle {
-					s.Lasting = time.Duration(ages[i]) * time.Minute
-					ages[i]++
-				}
-				l.Decide(s)
-			}
-		}
-		h := &l.histories[machines-1]
-		var x [features]float32
-		l.describe(h, &x)
-		return l.odds(h, h.age, &x)
-	}
-	if got, want := odds(true), odds(false); got != want {
-		t.Errorf("what others did in the step changed the odds from %v to %v", want, got)
-	}
-}
-
 // TestLearnedAgainstFixedWaits holds the learner, which has one day to learn in,
 // against the best wait that hindsight finds for that day.
 func TestLearnedAgainstFixedWaits(t *testing.T) {
@@ -111,33 +72,16 @@ func TestLearnedAgainstFixedWaits(t *testing.T) {
 	}
 }
 
-// TestLearnedStartsWithBreakEven holds that before any outcome is known the wait is
-// one restart cost, whatever the machine looks like.
-func TestLearnedStartsWithBreakEven(t *testing.T) {
-	for _, minutes := range []int{2, 5, 10, 60, 600} {
-		l := newLearned(Fleet{Step: time.Minute, RestartCost: time.Duration(minutes) * time.Minute, Resources: make([]Resource, 1)})
-		h := &l.histories[0]
-		for h.age = 1; h.age < 1000; h.age++ {
-			var x [features]float32
-			l.describe(h, &x)
-			lasting := h.age - 1
-			if hold := l.odds(h, h.age, &x) > 1e-6; hold != (lasting < minutes) {
-				t.Errorf("restart of %d min: after %d idle minutes hold is %v", minutes, lasting, hold)
-			}
-		}
-	}
-}
-
-// TestLearnedCheapRestart lets go at once where a step repays the restart.
+// TestLearnedCheapRestart releases at once where a step repays the restart.
 func TestLearnedCheapRestart(t *testing.T) {
 	rows := rowsOf(day(5, 300, 2)...)
 	for _, restart := range []time.Duration{0, 10 * time.Second, time.Minute} {
 		tr := loaded(t, rows, restart)
-		got, err := tr.follow(context.Background(), NewLearned(Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), false, nil)
+		got, err := tr.follow(context.Background(), learn.NewLearned(learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := tr.totals().oracle(tr.step, tr.restart); got.net(tr.restart) != want.net(tr.restart) {
+		if want := tr.totals().PerfectForesight(tr.step, tr.restart); got.Net(tr.restart) != want.Net(tr.restart) {
 			t.Errorf("at a restart cost of %s learned does %+v, the oracle %+v", restart, got, want)
 		}
 	}

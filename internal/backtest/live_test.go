@@ -254,14 +254,14 @@ func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume a
 		t.Fatal(err)
 	}
 	store := action.NewMemory()
-	var deeds []Deed
+	var operations []Operation
 	var out []Decision
 	first, _ := account.Feed(nil).Next()
 	end := account.Summary().Last.Add(p.Format.Step)
 	every := int64(p.Every)
 	for now := time.Unix(0, (first.UnixNano()+every-1)/every*every).UTC(); !now.After(end); now = now.Add(p.Every) {
-		look := lookAt(t, account, pol, now, deeds, p)
-		look.save = func(all []Deed) error { deeds = all; return nil }
+		look := lookAt(t, account, pol, now, operations, p)
+		look.save = func(all []Operation) error { operations = all; return nil }
 		look.Ladder = func(name string) *action.Ladder {
 			return &action.Ladder{Store: store, Cloud: look.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
 				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: assume}
@@ -283,7 +283,7 @@ type look struct {
 }
 
 // lookAt prepares a look that knows what was released before, and enforces a policy.
-func lookAt(t testingTB, account *Account, pol *policy.Policy, now time.Time, deeds []Deed, p Params) *look {
+func lookAt(t testingTB, account *Account, pol *policy.Policy, now time.Time, operations []Operation, p Params) *look {
 	t.Helper()
 	p, err := p.complete()
 	if err != nil {
@@ -292,7 +292,7 @@ func lookAt(t testingTB, account *Account, pol *policy.Policy, now time.Time, de
 	enforced := *pol
 	enforced.Mode = policy.Enforce
 	at := func() time.Time { return now }
-	l := &look{account.Present(at, slices.Clone(deeds), func([]Deed) error { return nil }), p.Setting}
+	l := &look{account.Present(at, slices.Clone(operations), func([]Operation) error { return nil }), p.Setting}
 	l.Clock, l.Lister, l.Sources, l.Uncapped = at, l.Present, []usage.Source{l.Present}, !p.Caps
 	l.Policies = &policy.Set{Policies: []*policy.Policy{&enforced}}
 	l.Duty, l.Activity = p.Thresholds, p.Account.Activity

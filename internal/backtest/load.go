@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -24,7 +25,7 @@ type trace struct {
 	// resources are those whose utilization was measured, in the order of their names,
 	// and tracks when they worked; place says where a resource of the account is among
 	// them, -1 where it is not.
-	resources []Resource
+	resources []learn.Resource
 	tracks    []*track
 	place     []int
 	// hourly are what those resources cost an hour; nil is not known.
@@ -69,7 +70,7 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 			continue
 		}
 		t.place[i] = len(t.resources)
-		t.resources = append(t.resources, Resource{Name: r.name, Description: r.describedAt(r.known)})
+		t.resources = append(t.resources, learn.Resource{Name: r.name, Description: r.describedAt(r.known)})
 		t.tracks = append(t.tracks, merged(parts, len(parts), t.step))
 		t.hourly = append(t.hourly, a.hourly(i, p.Setting.Prices))
 	}
@@ -100,6 +101,17 @@ func (a *Account) hourly(i int, prices *price.Book) *money.Amount {
 		out = &v
 	}
 	return out
+}
+
+// unpriced is how many resources have no price.
+func (a *Account) unpriced(prices *price.Book) int {
+	n := 0
+	for i := range a.resources {
+		if a.hourly(i, prices) == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // instant returns a time of microseconds.

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -107,9 +108,9 @@ func day(machines, minutes int, seed uint64) []string {
 	return out
 }
 
-// idles returns the stretches of a pattern, by looking at every sample.
-func idles(pattern string) []stretch {
-	var out []stretch
+// idles returns the idle periods of a pattern, by looking at every sample.
+func idles(pattern string) []learn.Period {
+	var out []learn.Period
 	var k int64
 	pattern = strings.TrimRight(pattern, " ")
 	for _, c := range []byte(pattern + " ") {
@@ -117,29 +118,29 @@ func idles(pattern string) []stretch {
 		case c == '.':
 			k++
 		case k > 0:
-			out = append(out, stretch{k, c == '#'})
+			out = append(out, learn.Period{Samples: k, Busy: c == '#'})
 			k = 0
 		}
 	}
 	return out
 }
 
-func TestStretches(t *testing.T) {
+func TestIdlePeriods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ps := patterns().Draw(t, "patterns")
 		tr := loaded(t, rowsOf(ps...), time.Minute)
 		for i, p := range ps {
-			var got []stretch
-			tr.tracks[i].stretches(minute, func(s dated) { got = append(got, s.stretch) })
+			var got []learn.Period
+			tr.tracks[i].idlePeriods(minute, func(s dated) { got = append(got, s.Period) })
 			if want := idles(p); !slices.Equal(got, want) {
-				t.Fatalf("stretches of %q are %v, want %v", p, got, want)
+				t.Fatalf("idle periods of %q are %v, want %v", p, got, want)
 			}
 		}
 	})
 }
 
-// TestOracleIsOptimal tries every point of letting go in every stretch.
-func TestOracleIsOptimal(t *testing.T) {
+// TestPerfectForesightIsOptimal tries every point of release in every idle period.
+func TestPerfectForesightIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ps := patterns().Draw(t, "patterns")
 		restart := time.Duration(rapid.IntRange(0, 600).Draw(t, "restart")) * time.Second
@@ -148,9 +149,9 @@ func TestOracleIsOptimal(t *testing.T) {
 		for _, p := range ps {
 			for _, s := range idles(p) {
 				var best int64
-				for point := range s.samples {
-					net := (s.samples - point) * minute
-					if s.busy {
+				for point := range s.Samples {
+					net := (s.Samples - point) * minute
+					if s.Busy {
 						net -= micros(restart)
 					}
 					best = max(best, net)
@@ -158,7 +159,7 @@ func TestOracleIsOptimal(t *testing.T) {
 				want += best
 			}
 		}
-		if got := tr.totals().oracle(tr.step, tr.restart).net(tr.restart); got != want {
+		if got := tr.totals().PerfectForesight(tr.step, tr.restart).Net(tr.restart); got != want {
 			t.Fatalf("the oracle saves %s, the best choice in every stretch %s", span(got), span(want))
 		}
 	})
@@ -171,30 +172,32 @@ func TestBestFixedIsBest(t *testing.T) {
 		sum := loaded(t, rowsOf(ps...), restart).totals()
 		best, at := int64(-1), int64(0)
 		for k := range int64(121) {
-			if net := sum.fixed(k*minute, minute, micros(restart)).net(micros(restart)); net > best {
+			if net := sum.Fixed(k*minute, minute, micros(restart)).Net(micros(restart)); net > best {
 				best, at = net, k*minute
 			}
 		}
-		wait, got := sum.bestFixed(minute, micros(restart))
-		if got.net(micros(restart)) != best {
-			t.Fatalf("best-fixed waits %s and saves %s, a wait of %s saves %s", span(wait), span(got.net(micros(restart))), span(at), span(best))
+		wait, got := sum.BestFixed(minute, micros(restart))
+		if got.Net(micros(restart)) != best {
+			t.Fatalf("best-fixed waits %s and saves %s, a wait of %s saves %s", span(wait), span(got.Net(micros(restart))), span(at), span(best))
 		}
 	})
 }
 
-// patient lets go after a fixed wait, as a policy with one threshold does.
+// patient releases after a fixed wait, as a policy with one threshold does.
 type patient struct{ wait time.Duration }
 
 func (patient) Begin(time.Time) {}
 
-func (p patient) Decide(s Sample) time.Duration { return p.wait - s.Lasting }
+func (p patient) Decide(s learn.Sample) time.Duration { return p.wait - s.Lasting }
 
-// whimsical lets go at random.
+// whimsical releases at random.
 type whimsical struct{ rng *rand.Rand }
 
 func (whimsical) Begin(time.Time) {}
 
-func (w whimsical) Decide(Sample) time.Duration { return time.Duration(w.rng.IntN(600)) * time.Second }
+func (w whimsical) Decide(learn.Sample) time.Duration {
+	return time.Duration(w.rng.IntN(600)) * time.Second
+}
 
 func TestDeciderOfAFixedWaitIsTheBaseline(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -205,31 +208,31 @@ func TestDeciderOfAFixedWaitIsTheBaseline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := tr.totals().fixed(micros(wait), tr.step, tr.restart); got.tally != want {
+		if want := tr.totals().Fixed(micros(wait), tr.step, tr.restart); got.Tally != want {
 			t.Fatalf("sample by sample a wait of %s does %+v, over stretches %+v", wait, got, want)
 		}
 	})
 }
 
-func TestNothingBeatsTheOracle(t *testing.T) {
+func TestNothingBeatsPerfectForesight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ps := patterns().Draw(t, "patterns")
 		restart := time.Duration(rapid.IntRange(0, 600).Draw(t, "restart")) * time.Second
 		tr := loaded(t, rowsOf(ps...), restart)
 		sum := tr.totals()
-		oracle := sum.oracle(tr.step, tr.restart).net(tr.restart)
-		fleet := Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
+		oracle := sum.PerfectForesight(tr.step, tr.restart).Net(tr.restart)
+		fleet := learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
 		seed := rapid.Uint64().Draw(t, "seed")
-		for name, d := range map[string]Decider{"learned": NewLearned(fleet), "whimsical": whimsical{rand.New(rand.NewPCG(seed, 2))}} {
+		for name, d := range map[string]learn.Decider{"learned": learn.NewLearned(fleet), "whimsical": whimsical{rand.New(rand.NewPCG(seed, 2))}} {
 			got, err := tr.follow(context.Background(), d, false, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if net := got.net(tr.restart); net > oracle {
+			if net := got.Net(tr.restart); net > oracle {
 				t.Fatalf("%s saves %s, the oracle %s", name, span(net), span(oracle))
 			}
-			if got.released > sum.idle*tr.step {
-				t.Fatalf("%s releases %s of %s idle", name, span(got.released), span(sum.idle*tr.step))
+			if got.Released > sum.idle*tr.step {
+				t.Fatalf("%s releases %s of %s idle", name, span(got.Released), span(sum.idle*tr.step))
 			}
 		}
 	})
@@ -241,21 +244,21 @@ func TestDeadman(t *testing.T) {
 		p := patterns().Draw(t, "patterns")[0]
 		after := int64(rapid.IntRange(1, 900).Draw(t, "after"))
 		tr := loaded(t, rowsOf(p), time.Minute)
-		var got tally
+		var got learn.Tally
 		tr.tracks[0].deadman(after*1_000_000, tr.step, tr.restart, &got)
-		var want tally
+		var want learn.Tally
 		ends := after
 		for s := range int64(len(p) * 60) {
 			c := p[s/60]
 			if s%60 == 0 && c == '#' && s >= ends {
-				want.restarts++
+				want.Restarts++
 				if s-ends <= 60 {
-					want.cutShort++
+					want.Interrupted++
 				}
 				ends = s + after
 			}
 			if s >= ends && c != ' ' {
-				want.released += 1_000_000
+				want.Released += 1_000_000
 			}
 		}
 		if got != want {

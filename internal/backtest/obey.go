@@ -3,6 +3,7 @@ package backtest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -11,7 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -68,7 +71,7 @@ type WhyNot struct {
 	Hours     float64 `json:"hours"`
 }
 
-// obeyed is what came of one policy beside its releases.
+// obeyed is the outcome of one policy other than its releases.
 type obeyed struct {
 	byState map[duty.State]int64 // released, by the verdict at that moment
 	unknown int64                // time in which the verdict was unknown
@@ -100,7 +103,18 @@ func (t *trace) obey(ctx context.Context, pol *policy.Policy, p Params, collect 
 	enforced := *pol
 	enforced.Mode = policy.Enforce
 	groups := t.account.Groups()
-	if p.Caps {
+	if p.Setting.Books == nil && pol.AsksCharges() && len(p.Budgets.Budgets()) > 0 && t.account.unpriced(p.Setting.Prices) == 0 {
+		books := &ledger.Memory{}
+		p.Setting.Books = ledger.Journal{Store: books}
+		p.Setting.Standing = func(ctx context.Context, now time.Time) (func(*policy.Facts), error) {
+			all, err := p.Budgets.Statuses(ctx, budget.Replayed{Ledger: books}, now)
+			if err != nil {
+				return nil, fmt.Errorf("read where the budgets stand: %w", err)
+			}
+			return round.Budgets(all), nil
+		}
+	}
+	if p.Caps || p.Setting.Books != nil { // what happens to one resource matters to the others
 		groups = [][]int{nil}
 	}
 	var mu sync.Mutex
@@ -250,7 +264,7 @@ func (a *acting) into(out *outcome) {
 			continue
 		}
 		length, end := micros(r.Sampled), r.End.UnixMicro()
-		out.by[i].release(length, r.ByWork, a.restart, 1)
+		out.by[i].Release(length, r.ByWork, a.restart, 1)
 		out.releases.add(i, r.at, min(end, r.at+max(length, 0)))
 		out.byState[r.state] += length
 		if newest != i {

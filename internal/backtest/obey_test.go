@@ -13,13 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/test/data"
 )
 
-// rested is a policy that lets go after rest of a length, the second part of it as
+// rested is a policy that releases after rest of a length, the second part of it as
 // grace.
 func rested(name string, lasting, grace time.Duration) string {
 	return fmt.Sprintf(`  - name: %s
@@ -98,18 +99,18 @@ func launchedBefore(trace string) string {
 
 // switched is what a dead man's switch does to a pattern, by a walk in seconds. Age goes
 // on through a release, so that the switch ends a machine again once it is back.
-func switched(pattern string, after, grace int64) tally {
+func switched(pattern string, after, grace int64) learn.Tally {
 	pattern = strings.TrimRight(pattern, " ")
-	var want tally
+	var want learn.Tally
 	away, warned := false, int64(-1)
 	var ended int64
 	for s := range int64(len(pattern) * 60) {
 		c, starts := pattern[s/60], s%60 == 0
 		if away && starts && c != '.' {
 			if away = false; c == '#' {
-				want.restarts++
+				want.Restarts++
 				if s-ended <= 60 {
-					want.cutShort++
+					want.Interrupted++
 				}
 			}
 		}
@@ -124,7 +125,7 @@ func switched(pattern string, after, grace int64) tally {
 			}
 		}
 		if away {
-			want.released += 1_000_000
+			want.Released += 1_000_000
 		}
 	}
 	return want
@@ -145,12 +146,12 @@ func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want tally
+		var want learn.Tally
 		for _, pattern := range patterns {
-			want.add(switched(pattern, int64(after.Seconds()), int64(grace.Seconds())))
+			want.Add(switched(pattern, int64(after.Seconds()), int64(grace.Seconds())))
 		}
 		res := r.Results[0]
-		got := tally{int64(math.Round(res.ReleasedHours*3600)) * 1e6, res.Restarts, res.CutShort} // each return takes a microsecond
+		got := learn.Tally{Released: int64(math.Round(res.ReleasedHours*3600)) * 1e6, Restarts: res.Restarts, Interrupted: res.Interrupted} // each return takes a microsecond
 		if got != want {
 			t.Fatalf("a policy on an age of %s with a grace of %s does %+v, the switch %+v", after, grace, got, want)
 		}
@@ -180,7 +181,7 @@ func TestRecordedTrace(t *testing.T) {
 	r := recorded(t, p)
 	for name, want := range map[string]string{"fixed-1m": "56.0", "fixed-5m": "41.0", "fixed-15m": "26.6", "fixed-60m": "10.35", "oracle": "65.2"} {
 		if share := fmt.Sprintf("%.*f", len(want)-3, 100*r.result(t, name).NetSavedShare); share != want {
-			t.Errorf("%s saves %s %%, want %s %%", name, share, want)
+			t.Errorf("%s saves %s%%, want %s%%", name, share, want)
 		}
 	}
 	if five := r.result(t, "fixed-5m"); five.Restarts != 2329 {
@@ -194,8 +195,8 @@ func TestRecordedTrace(t *testing.T) {
 	}{{5 * time.Minute, 0.855}, {10 * time.Minute, 0.677}} {
 		p := params(test.restart)
 		learned := recorded(t, p).result(t, "learned")
-		if *learned.OfOracle < test.least-0.0005 {
-			t.Errorf("at a restart cost of %s learned saves %.4f of what the oracle does, want %v", test.restart, *learned.OfOracle, test.least)
+		if *learned.OfForesight < test.least-0.0005 {
+			t.Errorf("at a restart cost of %s learned saves %.4f of what the oracle does, want %v", test.restart, *learned.OfForesight, test.least)
 		}
 	}
 }

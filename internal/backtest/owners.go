@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -31,7 +32,7 @@ type Owned struct {
 // owner is who answers for a resource, as far as a trace says.
 type owner struct{ team, user string }
 
-func (r Resource) owner() owner {
+func ownerOf(r learn.Resource) owner {
 	if r.Description == nil {
 		return owner{}
 	}
@@ -47,14 +48,14 @@ func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 	}
 	shares := map[owner]*owned{}
 	for i, r := range t.resources {
-		s := shares[r.owner()]
+		s := shares[ownerOf(r)]
 		if s == nil {
 			s = &owned{parts: sum.shares()}
-			shares[r.owner()] = s
+			shares[ownerOf(r)] = s
 		}
 		s.resources++
 		s.parts[sum.class[i]].count(sum.by[i])
-		s.parts[sum.class[i]].add(got.by[i])
+		s.parts[sum.class[i]].Add(got.by[i])
 	}
 	if _, nobody := shares[owner{}]; nobody && len(shares) == 1 {
 		return nil, nil
@@ -64,8 +65,8 @@ func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 		all := together(s.parts)
 		o := Owned{
 			Rule: rule, Team: who.team, User: who.user, Resources: s.resources,
-			ResourceHours: hours(all.samples * t.step), IdleHours: hours(all.idle * t.step), ReleasedHours: hours(all.released),
-			Restarts: all.restarts, NetSavedHours: hours(all.net(t.restart)),
+			ResourceHours: hours(all.samples * t.step), IdleHours: hours(all.idle * t.step), ReleasedHours: hours(all.Released),
+			Restarts: all.Restarts, NetSavedHours: hours(all.Net(t.restart)),
 		}
 		var err error
 		if o.CostUSD, o.SavedUSD, err = t.dollars(s.parts); err != nil {
@@ -94,7 +95,7 @@ func (t *trace) dollars(parts []share) (cost, saved *string, err error) {
 		for _, s := range []struct {
 			sum *money.Amount
 			us  int64
-		}{{&paid, p.samples * t.step}, {&net, p.net(t.restart)}} {
+		}{{&paid, p.samples * t.step}, {&net, p.Net(t.restart)}} {
 			amount, err := p.hourly.Mul(s.us, micros(time.Hour))
 			if err == nil {
 				*s.sum, err = s.sum.Add(amount)

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Deed is a release of a resource of a trace.
-type Deed struct {
+// Operation is a release of a resource of a trace.
+type Operation struct {
 	Resource string      `json:"resource"`
 	At       time.Time   `json:"at"`
 	End      time.Time   `json:"end"`
@@ -23,17 +23,17 @@ type Deed struct {
 // Present is a trace as a process sees it that looks at one time: what is known by then,
 // and what was released before. It is a round.Lister and a usage.Source.
 type Present struct {
-	account *Account
-	now     func() time.Time
-	deeds   []Deed
-	save    func([]Deed) error
-	cloud   *cloud
+	account    *Account
+	now        func() time.Time
+	operations []Operation
+	save       func([]Operation) error
+	cloud      *cloud
 }
 
-// Present returns the trace as it is at now, after deeds that other processes did; save
+// Present returns the trace as it is at now, after operations that other processes did; save
 // keeps them with those that are done in this one, before anybody relies on it.
-func (a *Account) Present(now func() time.Time, deeds []Deed, save func([]Deed) error) *Present {
-	p := &Present{account: a, now: now, deeds: deeds, save: save}
+func (a *Account) Present(now func() time.Time, operations []Operation, save func([]Operation) error) *Present {
+	p := &Present{account: a, now: now, operations: operations, save: save}
 	p.cloud = newCloud(a, p.release)
 	return p
 }
@@ -47,24 +47,27 @@ func (p *Present) Know(f *policy.Facts) { p.cloud.know(f) }
 func (p *Present) release(i int, stalled bool, do policy.Verb) error {
 	now := p.now()
 	r := p.account.Released(i, now, stalled)
-	all := append(slices.Clone(p.deeds), Deed{Resource: p.account.resources[i].name, At: now, End: r.End, Verb: do})
+	all := append(slices.Clone(p.operations), Operation{Resource: p.account.resources[i].name, At: now, End: r.End, Verb: do})
 	if err := p.save(all); err != nil {
 		return err
 	}
-	p.deeds = all
+	p.operations = all
 	return nil
 }
 
-// since returns the end of a resource's newest release, the zero time where there is none.
-func (p *Present) since(i int) time.Time {
-	var end time.Time
-	for _, d := range p.deeds {
-		if d.Resource == p.account.resources[i].name && d.End.After(end) {
-			end = d.End
+// newest returns the newest release of a resource, the zero Operation where there is none.
+func (p *Present) newest(i int) Operation {
+	var newest Operation
+	for _, d := range p.operations {
+		if d.Resource == p.account.resources[i].name && d.End.After(newest.End) {
+			newest = d
 		}
 	}
-	return end
+	return newest
 }
+
+// since returns the end of a resource's newest release, the zero time where there is none.
+func (p *Present) since(i int) time.Time { return p.newest(i).End }
 
 // List implements [round.Lister].
 func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, error) {
@@ -72,8 +75,10 @@ func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, 
 	for i := range p.account.resources {
 		r := p.account.Resource(i, q.Now)
 		switch {
-		case r == nil || q.Now.Before(p.since(i)):
+		case r == nil:
 		case q.Kinds != nil && !q.Kinds[r.Kind] || q.Only != nil && !q.Only[r.Ref()]:
+		case q.Now.Before(p.newest(i).End):
+			o.Ended = append(o.Ended, round.Ended(r, p.newest(i).At))
 		default:
 			o.Resources = append(o.Resources, r)
 		}

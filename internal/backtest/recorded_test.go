@@ -159,7 +159,7 @@ func TestStated(t *testing.T) {
 		t.Errorf("a newer team does not count, but %q", team)
 	}
 	if size := a.Resource(3, clock(1)).Size; size != (inventory.Size{}) {
-		t.Errorf("a type that nobody knows has %+v", size)
+		t.Errorf("an unknown type has %+v", size)
 	}
 	if r := a.Resource(0, clock(-1)); r != nil || len(a.List(clock(-1))) != 0 || len(a.List(clock(0))) != 4 {
 		t.Errorf("resources are there before their first sample")
@@ -219,7 +219,7 @@ func TestReleased(t *testing.T) {
 			Released{clock(1), false, time.Minute}},
 		{"stalled work gets on", []string{"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,7", "a,120,100,", "a,180,100,8"}, clock(0), true,
 			Released{clock(3), true, 3 * time.Minute}},
-		{"stalled work begins anew", []string{"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,0", "a,120,100,1"}, clock(0), true,
+		{"stalled work starts again", []string{"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,0", "a,120,100,1"}, clock(0), true,
 			Released{clock(2), true, 2 * time.Minute}},
 		{"work that was received late", []string{"resource,time,gpu_util,received", "a,0,0,", "a,60,50,600", "a,120,0,"}, clock(0), false,
 			Released{clock(1), true, time.Minute}},
@@ -347,7 +347,7 @@ func TestManyBlocks(t *testing.T) {
 }
 
 // TestTrackersHearTheSame holds that a tracker which hears a feed, in runs that go on
-// after the moment and made anew where something is late, tells what one tells that takes
+// after the moment and made again where something is late, tells what one tells that takes
 // all samples known by then one after the other.
 func TestTrackersHearTheSame(t *testing.T) {
 	const lookBack = 20 * time.Minute
@@ -379,7 +379,7 @@ func TestTrackersHearTheSame(t *testing.T) {
 					trackers[i] = begin()
 					feed.Since(i, duty.Horizon(now, lookBack), func(h Heard) {
 						if !hear(h) {
-							t.Fatalf("what is handed over anew is refused: %+v", h)
+							t.Fatalf("what is handed over again is refused: %+v", h)
 						}
 					})
 				}

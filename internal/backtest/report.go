@@ -3,32 +3,74 @@ package backtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/backtest/learn"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // Report is the outcome of a replay, in the shape of its JSON.
 type Report struct {
-	Schema  string   `json:"schema"`
 	Trace   Trace    `json:"trace"`
 	Results []Result `json:"results"`
 	// Waits is what fixed waits of ever greater length would have done, for pictures
 	// and as evidence for a threshold; with the baselines only.
 	Waits []Wait `json:"waits,omitempty"`
 	// Learned is what the rule learned had made of the trace by its end.
-	Learned []Weight `json:"learned,omitempty"`
+	Learned []learn.Weight `json:"learned,omitempty"`
 	// ByOwner is what policies and what learns would have done for each team and
 	// user, where the trace names them, rule by rule, the largest saving first.
 	ByOwner []Owned `json:"by_owner,omitempty"`
-	// Timeline is when the first of them would have let go of what; where
+	// Timeline is when the first of them would have released of what; where
 	// [Params.Draw] asks for it.
 	Timeline *Timeline `json:"timeline,omitempty"`
 	// Notes are what to know of the figures of policies: what they rest on, and which
-	// resources a policy cannot judge.
+	// resources are unmeasured.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Names of the results that reports show apart.
+const (
+	Learned          = "learned"
+	BestFixed        = "best-fixed"
+	PerfectForesight = "oracle"
+)
+
+// Baseline says whether the i-th result is a baseline: they come last.
+func (r *Report) Baseline(i int) bool {
+	first := slices.IndexFunc(r.Results, func(res Result) bool { return res.Name == fixedWaits[0].name })
+	return first >= 0 && i >= first
+}
+
+// Named returns the result of a name, nil where there is none.
+func (r *Report) Named(name string) *Result {
+	for i := range r.Results {
+		if r.Results[i].Name == name {
+			return &r.Results[i]
+		}
+	}
+	return nil
+}
+
+// Headline returns the result that a report is about: the one that is drawn, else the
+// first policy or decider, else what learns. It is nil where nothing was replayed.
+func (r *Report) Headline() *Result {
+	var res *Result
+	switch {
+	case len(r.Results) == 0:
+		return nil
+	case r.Timeline != nil:
+		res = r.Named(r.Timeline.Rule)
+	case r.Baseline(0):
+		res = r.Named(Learned)
+	}
+	if res == nil {
+		res = &r.Results[0]
+	}
+	return res
 }
 
 // Priced says whether there are dollars.
@@ -56,8 +98,8 @@ type Trace struct {
 	MedianStepSeconds  float64 `json:"median_step_seconds"`
 	RestartCostSeconds float64 `json:"restart_cost_seconds"`
 	IdleBelowPct       float64 `json:"idle_below_pct"`
-	// Stretches is how many idle stretches there are.
-	Stretches int64 `json:"stretches"`
+	// Stretches is how many idle periods there are.
+	IdlePeriods int64 `json:"stretches"`
 	// PriceUSD is the price of a resource an hour where all have the same; null where they
 	// differ, and where any has none.
 	PriceUSD *string `json:"price_usd"`
@@ -78,18 +120,18 @@ type Result struct {
 	// resource hours.
 	NetSavedHours float64 `json:"net_saved_hours"`
 	NetSavedShare float64 `json:"net_saved_share"`
-	// OfOracle is the net saving over the oracle's; null where the oracle saves
+	// OfForesight is the net saving over the oracle's; null where the oracle saves
 	// nothing.
-	OfOracle *float64 `json:"of_oracle"`
-	// CutShort counts releases after which work came back within the restart cost.
-	CutShort     int64   `json:"cut_short"`
+	OfForesight *float64 `json:"of_oracle"`
+	// Interrupted counts releases after which work came back within the restart cost.
+	Interrupted  int64   `json:"cut_short"`
 	UnknownHours float64 `json:"unknown_hours"`
 	// CostUSD is the price of the resource hours, SavedUSD of the net saving; null
 	// when unpriced.
 	CostUSD  *string `json:"cost_usd"`
 	SavedUSD *string `json:"saved_usd"`
-	// OfOracleWhy says why OfOracle is null.
-	OfOracleWhy string `json:"of_oracle_why,omitempty"`
+	// OfForesightWhy says why OfForesight is null.
+	OfForesightWhy string `json:"of_oracle_why,omitempty"`
 	// ReleasedByState divides the released hours by the verdict at the moment of the
 	// release, and VerdictUnknownHours is the time in which the verdict was unknown; WhyNot
 	// is why a policy did nothing. Only policies have them.
@@ -114,13 +156,13 @@ const deadmanAfter = 12 * time.Hour
 // replay runs every rule over the trace.
 func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	sum := t.totals()
-	oracle := func(r rests) tally { return r.oracle(t.step, t.restart) }
-	w := writer{trace: t, sum: sum, oracle: oracle(sum.rests), p: p}
-	w.Report = Report{Schema: Schema, Trace: t.describe(p, sum)}
+	oracle := func(r learn.Periods) learn.Tally { return r.PerfectForesight(t.step, t.restart) }
+	w := writer{trace: t, sum: sum, oracle: oracle(sum.Periods), p: p}
+	w.Report = Report{Trace: t.describe(p, sum)}
 	if p.Policies != nil {
-		for _, policy := range p.Policies.Policies {
-			got, err := t.obey(ctx, policy, p, w.draws())
-			if err := w.rule(policy.Name, got, err); err != nil {
+		for _, pol := range p.Policies.Policies {
+			got, err := t.obey(ctx, pol, p, w.draws())
+			if err := w.rule(pol.Name, got, err); err != nil {
 				return Report{}, err
 			}
 			r := &w.Results[len(w.Results)-1]
@@ -130,6 +172,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 		}
 		w.Notes = append(w.Notes, t.account.Assumptions().notes()...)
+		if slices.ContainsFunc(p.Policies.Policies, (*policy.Policy).AsksCharges) {
+			w.Notes = append(w.Notes, t.budgetNote(p))
+		}
 		if p.Caps {
 			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy selects is due at once, is confirmed by a person at once.")
 		}
@@ -137,7 +182,7 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	if u := w.Report.Trace.Unpriced; u > 0 && u < w.Report.Trace.Resources {
 		w.Notes = append(w.Notes, fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one price for all.", u, w.Report.Trace.Resources))
 	}
-	fleet := Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
+	fleet := learn.Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
 	for _, d := range p.Deciders {
 		got, err := t.follow(ctx, d.New(fleet), w.draws(), nil)
 		if err := w.rule(d.Name, got, err); err != nil {
@@ -149,28 +194,28 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	}
 	for _, f := range fixedWaits {
 		wait := micros(f.wait)
-		if err := w.add(f.name, &wait, sum.each(func(r rests) tally { return r.fixed(wait, t.step, t.restart) })); err != nil {
+		if err := w.add(f.name, &wait, sum.each(func(r learn.Periods) learn.Tally { return r.Fixed(wait, t.step, t.restart) })); err != nil {
 			return Report{}, err
 		}
 	}
-	deadman := make([]tally, len(t.tracks))
+	deadman := make([]learn.Tally, len(t.tracks))
 	for i, track := range t.tracks {
 		track.deadman(micros(deadmanAfter), t.step, t.restart, &deadman[i])
 	}
 	if err := w.add("deadman-12h", nil, sum.split(deadman)); err != nil {
 		return Report{}, err
 	}
-	wait, _ := sum.bestFixed(t.step, t.restart)
-	if err := w.add("best-fixed", &wait, sum.each(func(r rests) tally { return r.fixed(wait, t.step, t.restart) })); err != nil {
+	wait, _ := sum.BestFixed(t.step, t.restart)
+	if err := w.add(BestFixed, &wait, sum.each(func(r learn.Periods) learn.Tally { return r.Fixed(wait, t.step, t.restart) })); err != nil {
 		return Report{}, err
 	}
-	learner := newLearned(fleet)
+	learner := learn.NewLearned(fleet)
 	learned, err := t.follow(ctx, learner, w.draws(), nil)
-	if err := w.rule("learned", learned, err); err != nil {
+	if err := w.rule(Learned, learned, err); err != nil {
 		return Report{}, err
 	}
-	w.Learned, w.Waits = learner.weigh(), t.waits(sum)
-	return w.Report, w.add("oracle", nil, sum.each(oracle))
+	w.Learned, w.Waits = learner.Weights(), t.waits(sum)
+	return w.Report, w.add(PerfectForesight, nil, sum.each(oracle))
 }
 
 // describe says what is replayed.
@@ -181,8 +226,8 @@ func (t *trace) describe(p Params, sum totals) Trace {
 		StepSeconds: p.Format.Step.Seconds(), MedianStepSeconds: t.summary.Step.Seconds(),
 		RestartCostSeconds: p.RestartCost.Seconds(), IdleBelowPct: p.IdleBelow,
 	}
-	for _, n := range sum.rests {
-		d.Stretches += n
+	for _, n := range sum.Periods {
+		d.IdlePeriods += n
 	}
 	for _, h := range t.hourly {
 		if h == nil {
@@ -201,7 +246,7 @@ type writer struct {
 	Report
 	trace  *trace
 	sum    totals
-	oracle tally
+	oracle learn.Tally
 	p      Params
 }
 
@@ -243,47 +288,40 @@ func (w *writer) add(name string, wait *int64, got []share) error {
 }
 
 // waits returns what fixed waits do, each an eighth longer than the one before but
-// at least a step, up to the longest stretch.
+// at least a step, up to the longest idle period.
 func (t *trace) waits(sum totals) []Wait {
 	var longest int64
-	for s := range sum.rests {
-		longest = max(longest, s.samples)
+	for s := range sum.Periods {
+		longest = max(longest, s.Samples)
 	}
 	var out []Wait
 	for k := int64(0); k < longest; k += max(1, k/8) {
-		got := sum.fixed(k*t.step, t.step, t.restart)
-		net := got.net(t.restart)
+		got := sum.Fixed(k*t.step, t.step, t.restart)
+		net := got.Net(t.restart)
 		out = append(out, Wait{
-			WaitSeconds: span(k * t.step).Seconds(), Restarts: got.restarts, ReleasedHours: hours(got.released),
+			WaitSeconds: span(k * t.step).Seconds(), Restarts: got.Restarts, ReleasedHours: hours(got.Released),
 			NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(sum.samples*t.step),
 		})
 	}
 	return out
 }
 
-func (t *trace) result(name string, sum totals, parts []share, oracle tally) (Result, error) {
+func (t *trace) result(name string, sum totals, parts []share, oracle learn.Tally) (Result, error) {
 	got := together(parts)
-	total, net := sum.samples*t.step, got.net(t.restart)
+	total, net := sum.samples*t.step, got.Net(t.restart)
 	r := Result{
 		Name: name, ResourceHours: hours(total), IdleHours: hours(sum.idle * t.step),
-		ReleasedHours: hours(got.released), Restarts: got.restarts, RestartHours: hours(got.restarts * t.restart),
+		ReleasedHours: hours(got.Released), Restarts: got.Restarts, RestartHours: hours(got.Restarts * t.restart),
 		NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(total),
-		CutShort: got.cutShort, UnknownHours: hours(sum.unknown),
+		Interrupted: got.Interrupted, UnknownHours: hours(sum.unknown),
 	}
-	if best := oracle.net(t.restart); best > 0 {
+	if best := oracle.Net(t.restart); best > 0 {
 		share := float64(net) / float64(best)
-		r.OfOracle = &share
+		r.OfForesight = &share
 	}
 	var err error
 	r.CostUSD, r.SavedUSD, err = t.dollars(parts)
 	return r, err
-}
-
-// Weight is what the learner made of one feature: over 0 speaks for holding an idle
-// resource, under 0 for letting it go.
-type Weight struct {
-	Feature string  `json:"feature"`
-	Weight  float64 `json:"weight"`
 }
 
 // obey completes the result of a policy.
@@ -294,8 +332,19 @@ func (r *Result) obey(got outcome) {
 		r.ReleasedByState[state.String()] = hours(length)
 	}
 	if got.busy {
-		r.OfOracle, r.OfOracleWhy = nil, "it releases time that the baselines, which go by utilization alone, call busy"
+		r.OfForesight, r.OfForesightWhy = nil, "it releases time that the baselines, which go by utilization alone, call busy"
 	}
+}
+
+// budgetNote says what conditions about budgets rest on.
+func (t *trace) budgetNote(p Params) string {
+	switch unpriced := t.account.unpriced(p.Setting.Prices); {
+	case len(p.Budgets.Budgets()) == 0:
+		return "Budgets are unknown: the configuration has none."
+	case unpriced > 0:
+		return fmt.Sprintf("Budgets are unknown: %d of %d resources have no price.", unpriced, t.account.Len())
+	}
+	return "Budgets start with nothing spent when the trace starts. Only what its resources cost counts against them, hour by hour; nothing is reserved."
 }
 
 // silence says in words that a policy did nothing at all, and why.
@@ -310,7 +359,7 @@ func (r *Result) silence() string {
 		case "deferred":
 			reason = "by the cap " + reason
 		}
-		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, usage.Number(w.Hours, 1), money.Counted(w.Resources, "resource"), reason))
+		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, plain.Number(w.Hours, 1), plain.Count(w.Resources, "resource"), reason))
 	}
 	if why == nil {
 		return r.Name + " never acted."
@@ -322,7 +371,7 @@ func (r *Result) silence() string {
 func (c Assumptions) notes() []string {
 	out := []string{
 		"Policies are replayed as if they were enforced, each for itself, and see only what was known by then. Every warning is accepted at once. A grace of 0 is allowed, and so are resources without a price.",
-		"Assumed of every resource: nobody else manages it, nothing protects it, it has no local disks.",
+		"Assumed of every resource: nothing else manages it, nothing protects it, it has no local disks.",
 	}
 	for _, n := range []struct {
 		count int

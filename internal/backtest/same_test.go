@@ -32,10 +32,10 @@ type said struct {
 
 // chronicle is all that a replay said and did, by resource, in order.
 type chronicle struct {
-	account   *Account
-	of        map[int][]said
-	deeds     []Deed
-	decisions []Decision
+	account    *Account
+	of         map[int][]said
+	operations []Operation
+	decisions  []Decision
 }
 
 // chronicleOf replays one policy and keeps what it says.
@@ -61,7 +61,7 @@ func chronicleOf(t testingTB, trace string, p Params) *chronicle {
 				r := a.released[seen]
 				at := instant(r.at)
 				h.of[r.resource] = append(h.of[r.resource], said{away: true, at: at, end: r.End})
-				h.deeds = append(h.deeds, Deed{Resource: tr.account.resources[r.resource].name, At: at, End: r.End})
+				h.operations = append(h.operations, Operation{Resource: tr.account.resources[r.resource].name, At: at, End: r.End})
 			}
 		}
 		a.replay.Told = func(x round.Told, why func() string) {
@@ -98,14 +98,14 @@ func (h *chronicle) said(resource int, at time.Time, done bool) (out said, known
 // agree holds what a replay said at a time against what a process sees that looks then.
 func (h *chronicle) agree(t testingTB, trace string, at time.Time, done bool, p Params) {
 	t.Helper()
-	var deeds []Deed
-	for _, d := range h.deeds {
+	var operations []Operation
+	for _, d := range h.operations {
 		if d.At.Before(at) || done && d.At.Equal(at) {
-			deeds = append(deeds, d)
+			operations = append(operations, d)
 		}
 	}
 	pol := p.Policies.Policies[0]
-	r, err := round.New(lookAt(t, h.account, pol, at, deeds, p).Setting).Round(context.Background())
+	r, err := round.New(lookAt(t, h.account, pol, at, operations, p).Setting).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -445,7 +445,7 @@ func (s *series) empty() *series {
 	return &series{gpu: s.gpu, slots: s.slots, last: state{values: make([]float64, n)}, first: make([]int64, n), began: make([]int64, n)}
 }
 
-// arrange writes the rows anew, in the order in which they became known and then of
+// arrange writes the rows again, in the order in which they became known and then of
 // their times. Rows alike in both become one.
 func (s *series) arrange(step int64, join func(a, b uint32) uint32, rows []loose) {
 	slices.SortStableFunc(rows, func(a, b loose) int {

@@ -143,7 +143,7 @@ func (r *traced) describedAt(known int64) *usage.Description {
 var undescribed usage.Description
 
 // Assumed is what a trace does not say of a resource, and what is taken for it. That
-// nobody else manages it, that nothing protects it from being ended and that it has no
+// nothing else manages it, that nothing protects it from being ended and that it has no
 // disks of its own is assumed of every one, for no column says so.
 type Assumed struct {
 	// Governed says that policies may act on it because nothing denies that.
@@ -208,7 +208,7 @@ func (a *Account) tagged(r *traced, d *usage.Description) *inventory.Resource {
 		ID: r.name, Name: r.name, Cloud: Cloud, Kind: cmp.Or(d.Kind, inventory.KindInstance), Type: d.Type, State: inventory.StateRunning,
 		Tags: d.Tags, CreatedAt: d.Launched, Incarnation: incarnation,
 	}
-	// A keep-until that cannot be read keeps for ever, which is what the error says.
+	// A keep-until that cannot be read keeps without end, which is what the error says.
 	_ = a.params.Tags.Apply(out)
 	o := &out.Owner
 	o.Team, o.Project, o.User = cmp.Or(d.Team, o.Team), cmp.Or(d.Project, o.Project), cmp.Or(d.User, o.User)

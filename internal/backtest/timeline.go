@@ -7,7 +7,7 @@ import (
 )
 
 // Timeline is when the resources that one rule would have saved most on worked,
-// rested and were let go, for pictures.
+// rested and were released, for pictures.
 type Timeline struct {
 	// Rule is the name of the result.
 	Rule string `json:"rule"`
@@ -51,7 +51,8 @@ const (
 	drawnStates
 )
 
-var drawnNames = [drawnStates]string{"busy", "idle", "released", "unknown"}
+// States are the states of a [Span], in the order in which pictures draw them.
+var States = [drawnStates]string{"busy", "idle", "released", "unknown"}
 
 // Bounds of a picture: how many parts its length is divided into, and how many
 // resources it holds.
@@ -67,7 +68,7 @@ func (t *trace) timeline(rule string, got outcome, limit int) *Timeline {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(got.by[b].net(t.restart), got.by[a].net(t.restart))
+		return cmp.Compare(got.by[b].Net(t.restart), got.by[a].Net(t.restart))
 	})
 	order = order[:min(limit, maxDrawn, len(order))]
 	row := map[int][]release{}
@@ -91,8 +92,8 @@ func (t *trace) timeline(rule string, got outcome, limit int) *Timeline {
 			p.paint(drawnReleased, r.from, r.to)
 		}
 		out.Resources = append(out.Resources, Drawn{
-			Resource: t.resources[i].Name, Team: t.resources[i].owner().team, User: t.resources[i].owner().user,
-			NetSavedHours: hours(got.by[i].net(t.restart)), Restarts: got.by[i].restarts, Spans: p.spans(),
+			Resource: t.resources[i].Name, Team: ownerOf(t.resources[i]).team, User: ownerOf(t.resources[i]).user,
+			NetSavedHours: hours(got.by[i].Net(t.restart)), Restarts: got.by[i].Restarts, Spans: p.spans(),
 		})
 	}
 	return out
@@ -134,7 +135,7 @@ func (p *painter) spans() []Span {
 	var out []Span
 	for i := range p.parts {
 		part := p.parts[i]
-		// What was let go was idle, or else busy.
+		// What was released was idle, or else busy.
 		idle := min(part[drawnIdle], part[drawnReleased])
 		part[drawnIdle] -= idle
 		part[drawnBusy] -= min(part[drawnBusy], part[drawnReleased]-idle)
@@ -149,11 +150,11 @@ func (p *painter) spans() []Span {
 		}
 		from := p.from + int64(i)*p.width
 		to := instant(min(from+p.width, p.to))
-		if n := len(out); n > 0 && out[n-1].State == drawnNames[state] && out[n-1].To.Equal(instant(from)) {
+		if n := len(out); n > 0 && out[n-1].State == States[state] && out[n-1].To.Equal(instant(from)) {
 			out[n-1].To = to
 			continue
 		}
-		out = append(out, Span{drawnNames[state], instant(from), to})
+		out = append(out, Span{States[state], instant(from), to})
 	}
 	return out
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // spent is for how long which answer was given, in hours: "false", "unknown", "refused",
-// "true" while nothing forbids it, "away" while it was released, and "no verdict" beside.
+// "true" while nothing forbids it, "away" while it was released, and "no verdict" else.
 type spent map[string]float64
 
 // spentOf looks at a trace again and again as a process does, in the middle of every span
@@ -26,13 +26,13 @@ func (h *chronicle) spentOf(t testingTB, tr *trace, each time.Duration, p Params
 	t.Helper()
 	out := spent{}
 	for at := h.account.Summary().First.Add(each / 2); at.Before(h.account.Summary().Last.Add(p.Format.Step)); at = at.Add(each) {
-		var deeds []Deed
-		for _, d := range h.deeds {
+		var operations []Operation
+		for _, d := range h.operations {
 			if !d.At.After(at) {
-				deeds = append(deeds, d)
+				operations = append(operations, d)
 			}
 		}
-		look := lookAt(t, h.account, p.Policies.Policies[0], at, deeds, p)
+		look := lookAt(t, h.account, p.Policies.Policies[0], at, operations, p)
 		look.Ladder = func(name string) *action.Ladder {
 			return &action.Ladder{Account: name, Clock: func() action.Clock { return ClockAt(at) }, Assume: Allowed}
 		}
@@ -174,17 +174,17 @@ func TestActedThoughNothingWasReleased(t *testing.T) {
 	}
 }
 
-// TestOfOracleWhy: a share of what perfect foresight saves is stated only where both call
+// TestOfForesightWhy: a share of what perfect foresight saves is stated only where both call
 // the same time idle.
-func TestOfOracleWhy(t *testing.T) {
+func TestOfForesightWhy(t *testing.T) {
 	p := params(0)
 	p.Policies = policies(t, rested("p", 5*time.Minute, 0))
 	trace := minutely("gpu_util", 30, []string{"m0", "m1"}, func(r string, _ int) string { return map[string]string{"m0": "0", "m1": "0.4"}[r] })
 	for below, stated := range map[float64]bool{0: false, 1: true} {
 		p.IdleBelow = below
 		r := replayed(t, trace, p).Results[0]
-		if (r.OfOracle != nil) != stated || (r.OfOracleWhy == "") != stated {
-			t.Errorf("idle below %v: of oracle %v, because %q", below, r.OfOracle, r.OfOracleWhy)
+		if (r.OfForesight != nil) != stated || (r.OfForesightWhy == "") != stated {
+			t.Errorf("idle below %v: of oracle %v, because %q", below, r.OfForesight, r.OfForesightWhy)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -55,9 +56,13 @@ func (s *SharedRule) Validate() error {
 	case len(s.Services)+len(s.Categories)+len(s.Accounts)+len(s.Resources) == 0 && !s.Untagged:
 		return fmt.Errorf("rule %s: nothing says which costs are shared: services, categories, accounts, resources or untagged", s.Name)
 	}
+	var names []string
+	for _, p := range usual {
+		names = append(names, string(p.Category))
+	}
 	for _, c := range s.Categories {
 		if !slices.ContainsFunc(usual, func(p Part) bool { return p.Category == c }) {
-			return fmt.Errorf("rule %s: category %q is not known", s.Name, c)
+			return fmt.Errorf("rule %s: category %q is not known%s", s.Name, c, document.DidYouMean(string(c), names))
 		}
 	}
 	return nil

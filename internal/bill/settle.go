@@ -15,6 +15,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Bill is a bill that was read whole: its periods with their rows.
@@ -267,16 +268,16 @@ func (a *Aggregate) notes(b *Bill) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if a.noCurrency > 0 {
-		note("%s without BillingCurrency: their costs are taken to be US dollars", count(a.noCurrency))
+		note("%s without BillingCurrency: their costs are taken to be US dollars", plain.Count(a.noCurrency, "row"))
 	}
 	if a.badTags > 0 {
-		note("%s with Tags that are no JSON object: no owner is read from them", count(a.badTags))
+		note("%s with Tags that are no JSON object: no owner is read from them", plain.Count(a.badTags, "row"))
 	}
 	if a.late > 0 {
-		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their usage", count(a.late))
+		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their usage", plain.Count(a.late, "row"))
 	}
 	if a.early > 0 {
-		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their usage", count(a.early))
+		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their usage", plain.Count(a.early, "row"))
 	}
 	var lacking [3]int64
 	for _, p := range b.Periods {
@@ -286,7 +287,7 @@ func (a *Aggregate) notes(b *Bill) []string {
 	}
 	for i, name := range [...]string{"EffectiveCost", "ListCost", "ContractedCost"} {
 		if lacking[i] > 0 {
-			note("%s is empty in %s, which are in no total of it", name, count(lacking[i]))
+			note("%s is empty in %s, which are in no total of it", name, plain.Count(lacking[i], "row"))
 		}
 	}
 	for _, p := range a.byID {
@@ -299,14 +300,6 @@ func (a *Aggregate) notes(b *Bill) []string {
 	}
 	slices.Sort(notes)
 	return notes
-}
-
-// count returns "1 row", "2,000 rows".
-func count(n int64) string {
-	if n == 1 {
-		return "1 row"
-	}
-	return money.Thousands(n) + " rows"
 }
 
 // Rows yields the rows of all periods.

@@ -69,7 +69,7 @@ type Thresholds struct {
 	Warn, Gate, Deny int
 }
 
-// DefaultThresholds warn at 80 %, ask at 90 % and end at 100 %.
+// DefaultThresholds warn at 80%, ask at 90% and end at 100%.
 func DefaultThresholds() Thresholds { return Thresholds{Warn: 80, Gate: 90, Deny: 100} }
 
 func (t Thresholds) orDefault() Thresholds {

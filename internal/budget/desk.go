@@ -137,7 +137,7 @@ func (d Desk) Extend(ctx context.Context, id string, amount money.Amount, until,
 // where the ledger has charged less so far.
 func (d Desk) Settle(ctx context.Context, id string, actual money.Amount, now time.Time) (Hold, error) {
 	if actual < 0 {
-		return Hold{}, fmt.Errorf("settle hold %s: it cannot have come to $%s", id, actual.Cents())
+		return Hold{}, fmt.Errorf("settle hold %s: it cannot have come to %s", id, actual.Exact())
 	}
 	return d.end(ctx, id, now, func(h *Hold) {
 		h.State, h.Actual, h.ExpiresAt = Settled, actual, now.Add(SettleFor).UTC()

@@ -110,7 +110,7 @@ func TestNestedBudgetsCountOnce(t *testing.T) {
 	if over.Used != 100*money.USD || over.Held != 500*money.USD || over.Limit != 1000*money.USD || over.Asked != 600*money.USD {
 		t.Errorf("the numbers are %+v", over)
 	}
-	if want := "budget company: $600.00 asked for, $400.00 of $1000.00 is left ($100.00 spent, $500.00 held)"; over.Error() != want {
+	if want := "budget company: $600.00 asked for, $400.00 of $1,000.00 is left ($100.00 spent, $500.00 held)"; over.Error() != want {
 		t.Errorf("got %q, want %q", over, want)
 	}
 }

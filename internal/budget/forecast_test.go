@@ -101,7 +101,7 @@ func TestTheFutureIsMostlyInItsRange(t *testing.T) {
 			}
 		}
 		if hits < trials*65/100 || hits > trials*95/100 {
-			t.Errorf("from %d days, %d of %d futures were in the range, want about 80 %%", past, hits, trials)
+			t.Errorf("from %d days, %d of %d futures were in the range, want about 80%%", past, hits, trials)
 		}
 	}
 }

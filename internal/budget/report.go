@@ -55,7 +55,7 @@ func (r *Report) note(s Status) {
 		r.CoverageNotes = append(r.CoverageNotes, s.Budget.ID+": "+fmt.Sprintf(format, args...))
 	}
 	if s.Unobserved > 0 {
-		cover("$%s is held by runs that are over and were never charged; `curfew budget holds` lists them as unobserved", s.Unobserved.Cents())
+		cover("%s is held by runs that are over and were never charged; `curfew budget holds` lists them as unobserved", s.Unobserved.Exact())
 		r.Changes = append(r.Changes, s.Budget.ID+": settle the unobserved holds, or run `curfew scan` where their machines are, to free what they did not spend")
 	}
 	if s.Unknown > 0 {
@@ -63,7 +63,7 @@ func (r *Report) note(s Status) {
 		if s.Budget.CountUnknown {
 			counted = "counted"
 		}
-		cover("unpriced charges of at most $%s, %s", s.Unknown.Cents(), counted)
+		cover("unpriced charges of at most %s, %s", s.Unknown.Exact(), counted)
 	}
 	if s.Unbounded > 0 {
 		cover("%.1f resource hours have no price at all and are in no figure", s.Unbounded.Hours())
@@ -72,12 +72,12 @@ func (r *Report) note(s Status) {
 		cover("%s", s.NoForecast)
 	}
 	if f, ok := s.Forecast.Get(); ok && f.Median > s.Budget.Amount {
-		r.Changes = append(r.Changes, fmt.Sprintf("%s: at this rate the period ends at $%s of $%s; spend less, or raise the amount",
-			s.Budget.ID, f.Median.Cents(), s.Budget.Amount.Cents()))
+		r.Changes = append(r.Changes, fmt.Sprintf("%s: at this rate the period ends at %s of %s; spend less, or raise the amount",
+			s.Budget.ID, f.Median.Exact(), s.Budget.Amount.Exact()))
 	}
 	if s.Left < 0 {
-		r.Changes = append(r.Changes, fmt.Sprintf("%s: $%s more is spent and held than allowed; releasing holds that did not start gives some back",
-			s.Budget.ID, (-s.Left).Cents()))
+		r.Changes = append(r.Changes, fmt.Sprintf("%s: %s more is spent and held than allowed; releasing holds that did not start gives some back",
+			s.Budget.ID, (-s.Left).Exact()))
 	}
 }
 

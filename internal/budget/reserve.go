@@ -136,14 +136,14 @@ func (o *Overdrawn) Error() string {
 		unit = " an hour"
 	}
 	if o.Unknown > 0 {
-		unknown = fmt.Sprintf(", at most $%s unpriced", o.Unknown.Cents())
+		unknown = fmt.Sprintf(", at most %s unpriced", o.Unknown.Exact())
 	}
 	missed := ""
 	if o.Unobserved > 0 {
-		missed = fmt.Sprintf(", of that $%s by runs that are over and were never charged: settle their holds, or scan", o.Unobserved.Cents())
+		missed = fmt.Sprintf(", of that %s by runs that are over and were never charged: settle their holds, or scan", o.Unobserved.Exact())
 	}
-	return fmt.Sprintf("budget %s: $%s%s asked for, $%s of $%s is left ($%s spent%s, $%s held%s)", o.Budget,
-		o.Asked.Cents(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Cents(), o.Limit.Cents(), o.Used.Cents(), unknown, o.Held.Cents(), missed)
+	return fmt.Sprintf("budget %s: %s%s asked for, %s of %s is left (%s spent%s, %s held%s)", o.Budget,
+		o.Asked.Exact(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Exact(), o.Limit.Exact(), o.Used.Exact(), unknown, o.Held.Exact(), missed)
 }
 
 // Check decides from what a store read in its transaction: the holds that overlap Span

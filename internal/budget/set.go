@@ -97,9 +97,9 @@ func (b Budget) check() *FieldError {
 	case strings.TrimSpace(b.ID) == "":
 		return mistake("id", "a budget needs an id")
 	case b.Amount < 0:
-		return mistake("amount", "budget %q: an amount of $%s is negative", b.ID, b.Amount.Cents())
+		return mistake("amount", "budget %q: an amount of %s is negative", b.ID, b.Amount.Exact())
 	case b.PerHour < 0:
-		return mistake("per_hour", "budget %q: $%s an hour is negative", b.ID, b.PerHour.Cents())
+		return mistake("per_hour", "budget %q: %s an hour is negative", b.ID, b.PerHour.Exact())
 	case b.Shared && len(b.Purposes) > 0:
 		return mistake("purpose", "budget %q: it is either for all purposes or for some", b.ID)
 	case t.Warn < 1 || t.Warn > t.Gate || t.Gate > t.Deny || t.Deny > maxPercent:

@@ -49,15 +49,19 @@ func (s Status) Committed() (money.Amount, error) {
 // Status returns where a budget of the set stands. It returns ErrOutside for a custom
 // period that does not hold the time.
 func (d Desk) Status(ctx context.Context, b Budget, now time.Time) (Status, error) {
+	return b.status(ctx, d.Store, now)
+}
+
+func (b Budget) status(ctx context.Context, on Reading, now time.Time) (Status, error) {
 	w, err := b.Period.Window(now)
 	if err != nil {
 		return Status{}, fmt.Errorf("budget %s: %w", b.ID, err)
 	}
 	s := Status{Budget: b, Window: w}
-	if err := d.count(ctx, &s, now); err != nil {
+	if err := s.count(ctx, on, now); err != nil {
 		return Status{}, fmt.Errorf("budget %s: %w", b.ID, err)
 	}
-	f, err := d.foresee(ctx, s, now)
+	f, err := s.foresee(ctx, on, now)
 	switch {
 	case errors.Is(err, ErrNoForecast):
 		s.NoForecast = err.Error()
@@ -70,14 +74,14 @@ func (d Desk) Status(ctx context.Context, b Budget, now time.Time) (Status, erro
 }
 
 // count fills in everything but the forecast.
-func (d Desk) count(ctx context.Context, s *Status, now time.Time) error {
+func (s *Status) count(ctx context.Context, on Reading, now time.Time) error {
 	hour := lastHour(now)
 	line := Line{Budget: s.Budget.ID, Match: s.Budget.Match, Window: s.Window}
-	spent, err := d.Store.Spent(ctx, line.Match, s.Window.From, s.Window.To)
+	spent, err := on.Spent(ctx, line.Match, s.Window.From, s.Window.To)
 	if err != nil {
 		return err
 	}
-	lately, err := d.Store.Spent(ctx, line.Match, hour.From, hour.To)
+	lately, err := on.Spent(ctx, line.Match, hour.From, hour.To)
 	if err != nil {
 		return err
 	}
@@ -85,12 +89,12 @@ func (d Desk) count(ctx context.Context, s *Status, now time.Time) error {
 	if hour.From.Before(from) {
 		from = hour.From
 	}
-	holds, err := d.Store.Holds(ctx, from, s.Window.To)
+	holds, err := on.Holds(ctx, from, s.Window.To)
 	if err != nil {
 		return err
 	}
 	before := line.before(holds)
-	earlier, err := d.Store.Spent(ctx, line.Match, before.From, before.To)
+	earlier, err := on.Spent(ctx, line.Match, before.From, before.To)
 	if err != nil {
 		return err
 	}
@@ -138,7 +142,7 @@ func (b Budget) State(committed money.Amount) (State, error) {
 }
 
 // foresee forecasts a status to the end of its window.
-func (d Desk) foresee(ctx context.Context, s Status, now time.Time) (Forecast, error) {
+func (s *Status) foresee(ctx context.Context, on Reading, now time.Time) (Forecast, error) {
 	if s.Through.IsZero() {
 		return Forecast{}, fmt.Errorf("%w: the ledger is empty", ErrNoForecast)
 	}
@@ -153,7 +157,7 @@ func (d Desk) foresee(ctx context.Context, s Status, now time.Time) (Forecast, e
 		through = s.Window.From // a window that began after the ledger's end
 	}
 	today := through.UTC().Truncate(day)
-	past, err := d.Store.Spent(ctx, s.Budget.Match, today.Add(-history*day), today)
+	past, err := on.Spent(ctx, s.Budget.Match, today.Add(-history*day), today)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -170,9 +174,14 @@ func (d Desk) foresee(ctx context.Context, s Status, now time.Time) (Forecast, e
 // Statuses returns where every budget of the set stands whose period holds the time, in
 // the order of their ids.
 func (d Desk) Statuses(ctx context.Context, now time.Time) ([]Status, error) {
+	return d.Set.Statuses(ctx, d.Store, now)
+}
+
+// Statuses returns where every budget of the set stands by what was read.
+func (s Set) Statuses(ctx context.Context, on Reading, now time.Time) ([]Status, error) {
 	var out []Status
-	for _, b := range d.Set.budgets {
-		s, err := d.Status(ctx, b, now)
+	for _, b := range s.budgets {
+		s, err := b.status(ctx, on, now)
 		if errors.Is(err, ErrOutside) {
 			continue
 		}

@@ -45,10 +45,18 @@ type Spending interface {
 	Spent(ctx context.Context, m Match, from, to time.Time) (Spend, error)
 }
 
+// Reading is what the status of a budget rests on.
+type Reading interface {
+	Spending
+	// Holds returns those whose [From, ExpiresAt) overlaps [from, to), of every state and
+	// owner, in the order of their ids.
+	Holds(ctx context.Context, from, to time.Time) ([]Hold, error)
+}
+
 // Store keeps holds. The implementation is in internal/store, its conformance suite in
 // internal/store/storetest, a small one in memory in budgettest.
 type Store interface {
-	Spending
+	Reading
 
 	// Reserve writes r.Hold if r.Check allows it, in one transaction:
 	//
@@ -81,8 +89,4 @@ type Store interface {
 
 	// Keyed returns the hold with that key; ErrNotFound where there is none.
 	Keyed(ctx context.Context, key string) (Hold, error)
-
-	// Holds returns those whose [From, ExpiresAt) overlaps [from, to), of every state and
-	// owner, in the order of their ids.
-	Holds(ctx context.Context, from, to time.Time) ([]Hold, error)
 }

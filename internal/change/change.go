@@ -74,12 +74,13 @@ type Arguments struct {
 	ThroughputMiBps int64 `json:"throughput_mibps,omitempty"`
 	// Count is how many machines remain; nil where the verb changes no count. Part names
 	// what of the resource it is about: a variant of an endpoint. Group is the Auto
-	// Scaling group of a machine.
+	// Scaling group of a machine. Where a fleet of machines is advised to grow, Count is
+	// how many are added.
 	Count *int64 `json:"count,omitempty"`
 	Part  string `json:"part,omitempty"`
 	Group string `json:"group,omitempty"`
 	// Members are the machines of a group that end, and no others; Count is how many
-	// remain then.
+	// remain then. Where a fleet is advised to shrink they are those to take out.
 	Members []string `json:"members,omitempty"`
 	// Tags are written with these values. Keys are tags whose values a person gives.
 	Tags map[string]string `json:"tags,omitempty"`
@@ -125,8 +126,12 @@ func (c Change) Action() string {
 	return string(c.Verb)
 }
 
-// Equal says whether two changes are one and the same, as they are written.
+// Equal says whether two changes are one and the same, as they are written. Without a verb
+// they do nothing, both.
 func (c Change) Equal(other Change) bool {
+	if c.Verb == "" && other.Verb == "" {
+		return true
+	}
 	a, errA := json.Marshal(c)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && string(a) == string(b)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -30,7 +31,7 @@ func TestAgainst(t *testing.T) {
 	if code, _, errs := d.run("scan", "--demo"); code != ExitDone {
 		t.Fatalf("scan: exit %d, %s", code, errs)
 	}
-	counts := func() map[string]reach {
+	counts := func() map[string]round.Reach {
 		t.Helper()
 		code, out, errs := d.run("policy", "check", "--against", "last", "-o", "json", policies)
 		if code != ExitDone {
@@ -39,24 +40,24 @@ func TestAgainst(t *testing.T) {
 		var doc struct {
 			Against struct {
 				Cloud    string
-				Policies []reach
+				Policies []round.Reach
 			}
 		}
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || doc.Against.Cloud != sim.CloudName {
 			t.Fatalf("%v in %s", err, out)
 		}
-		got := map[string]reach{}
+		got := map[string]round.Reach{}
 		for _, n := range doc.Against.Policies {
 			got[n.Policy] = n
 		}
 		return got
 	}
 	// The account itself says how many may end, and how many of them are stopped.
-	seen, err := sim.New(sim.Options{Seed: simSeed, Now: d.now}).List(t.Context(), round.Query{Now: d.now})
+	seen, err := sim.New(sim.Options{Seed: daemon.SimSeed, Now: d.now}).List(t.Context(), round.Query{Now: d.now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := reach{Policy: "idle-ephemeral", Refused: map[string]int{}}
+	want := round.Reach{Policy: "idle-ephemeral", Refused: map[string]int{}}
 	for _, r := range seen.Resources {
 		if r.Kind != inventory.KindInstance || r.Lifetime != inventory.Ephemeral {
 			continue

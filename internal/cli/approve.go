@@ -12,8 +12,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newApprove() *cobra.Command {
@@ -74,7 +74,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 	if err != nil {
 		return approvalFailure(id, err)
 	}
-	who, err := a.approver(ctx, cfg, r, proof, allow)
+	who, err := a.rt.Approver(ctx, cfg, r, proof, allow)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
 	if allow {
-		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, exact(r.Amount), r.AmountUnit(), a.when(r.ExpiresAt), who.Name, who.Proof)
+		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, r.Amount.Exact(), r.AmountUnit(), plain.When(r.ExpiresAt, a.Now()), who.Name, who.Proof)
 	} else {
 		plain.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
 	}
@@ -198,7 +198,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 		return err
 	}
 	defer s.Close()
-	cfg, by, err := a.people(ctx, cfg, s)
+	cfg, by, err := a.rt.People(ctx, cfg, s)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 			}
 			shown = append(shown, r)
 			views = append(views, requestView{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Plan: planView(r), Subject: r.Subject, State: string(state), AmountUSD: r.Amount.Cents(),
-				PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approversOf(cfg.Approvers, r.Roles, r.AskedBy)...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+				PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy)...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 				DecidedBy: r.DecidedBy, Proof: proofOf(r.DecidedBy, r.Proof), AskedProof: proofOf(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt), Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)})
 		}
 	}
@@ -238,7 +238,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 		plain.Fprintln(a.Stdout, "nothing waits for an approval")
 	}
 	for i, v := range views {
-		plain.Fprintf(a.Stdout, "%s  %s  %s  $%s %s  asked by %s  until %s  %s\n", v.ID, v.State, v.Subject, v.AmountUSD, v.AmountUnit, v.AskedBy, a.when(v.ExpiresAt), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
+		plain.Fprintf(a.Stdout, "%s  %s  %s  %s %s  asked by %s  until %s  %s\n", v.ID, v.State, v.Subject, money.ForPeople(v.AmountUSD), v.AmountUnit, v.AskedBy, plain.When(v.ExpiresAt, a.Now()), strings.TrimSpace(v.DecidedBy+" "+v.Reason))
 		for _, line := range planLines(shown[i]) {
 			plain.Fprintf(a.Stdout, "    %s\n", line)
 		}
@@ -253,34 +253,9 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 	if waits.Asked > 0 {
 		wait := "nobody has decided any"
 		if decided {
-			wait = "half were decided within " + usage.Span(waits.Median)
+			wait = "half were decided within " + plain.Duration(waits.Median)
 		}
-		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plural(int64(waits.Asked), "request", "requests"), waits.Approved, waits.Denied, wait)
+		plain.Fprintf(a.Stdout, "\n%s asked, %d approved, %d denied; %s\n", plain.Count(waits.Asked, "request"), waits.Approved, waits.Denied, wait)
 	}
 	return nil
-}
-
-// roles of a person are those of the configuration, by any spelling of the name.
-func rolesOf(approvers map[string][]string, who string) []string {
-	var roles []string
-	for name, has := range approvers {
-		if approval.Same(name, who) {
-			roles = append(roles, has...)
-		}
-	}
-	return roles
-}
-
-// approversOf are who has one of the roles, in order; whoever asks is not among them.
-func approversOf(approvers map[string][]string, roles []string, asker string) (names []string) {
-	if len(roles) == 0 {
-		roles = []string{approval.DefaultRole}
-	}
-	for name, has := range approvers {
-		if !approval.MaybeSame(name, asker) && slices.ContainsFunc(has, func(r string) bool { return slices.Contains(roles, r) }) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,10 +12,13 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // backtestFlags are the flags of backtest.
@@ -43,7 +44,7 @@ func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.columns, "map", "", "columns of the trace under other names: `resource=pod,time=t_s`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.price, "price", "", "price of a resource in `dollars` an hour")
-	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a resource that was let go")
+	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a released resource")
 	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilization in `percent` under which a sample is idle (default: only 0 is)")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
 }
@@ -52,16 +53,16 @@ func (a *app) newBacktest() *cobra.Command {
 	var f backtestFlags
 	c := &cobra.Command{
 		Use:   "backtest",
-		Short: "What policies would have done and saved, on recorded usage",
-		Long: `Replays recorded GPU samples through the engine that enforce uses, and says what each
-policy would have done, beside fixed waits, a dead man's switch, the best fixed wait in hindsight, a rule that learns from the
-past only, and an oracle that knows the future. A sample at t covers [t, t + step); a
-missing sample is unknown time and ends what was idle. A restart is charged where work
-came back to a resource that was let go.`,
-		Example: `  curfew backtest --trace gpus.csv.gz --restart-cost 5m
-  curfew backtest --trace duty.csv.gz --map resource=pod,time=t_s,gpu_util=gpu_util_pct --step 57s --restart-cost 8.7s
-  curfew backtest --trace gpus.csv.gz --policy examples/policies/idle-machines.yaml -o html > replay.html
-  curfew backtest --trace gpus.parquet --price 3.06 -o json`,
+		Short: "Show what policies would have done and saved on recorded usage",
+		Long: `Replays recorded GPU samples through the engine that enforce uses, and shows what each
+policy would have released and saved. Baselines to compare with are fixed waits, a dead
+man's switch, the best fixed wait in hindsight, an online policy that learns from the past
+only, and perfect foresight. A sample at t covers [t, t + step). A missing sample is
+unknown time and ends an idle period. A restart is charged where work comes back to a
+released resource.`,
+		Example: `  curfew backtest --trace examples/data/gpus.csv.gz --restart-cost 5m
+  curfew backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o html > replay.html
+  curfew backtest --trace examples/data/gpus.csv.gz --step 5m --price 3.06 -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.backtest(c.Context(), f) },
 	}
@@ -71,13 +72,13 @@ came back to a resource that was let go.`,
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
 	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron (default: at every sample and deadline)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
-	fl.BoolVar(&f.baselines, "baselines", true, "replay the baselines")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json or html")
+	fl.BoolVar(&f.baselines, "baselines", true, "compare with the baselines")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
 
 func (a *app) backtest(ctx context.Context, f backtestFlags) error {
-	if err := oneOf("output", f.output, "table", "json", "html"); err != nil {
+	if err := oneOf("output", f.output, planOutputs...); err != nil {
 		return err
 	}
 	p, err := f.params()
@@ -125,13 +126,35 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if err := a.writeDecisions(f.decisions, decisions); err != nil {
 		return err
 	}
-	if f.output == "html" {
-		return r.HTML(a.Stdout)
+	doc := view.NewBacktest(r)
+	return a.show(f.output, doc, func() report.Sheet { return report.Backtest(doc, f.next()) })
+}
+
+// command is a command on the same trace, with the flags that were given.
+func (f backtestFlags) command(verb string) string {
+	out := "curfew " + verb + " --trace " + plain.Shell(f.trace)
+	for _, x := range []struct{ flag, value, usual string }{{"map", f.columns, ""}, {"step", f.step, ""}, {"price", f.price, ""}, {"restart-cost", f.restartCost, "5m"}, {"resource", f.resource, ""}} {
+		if x.value != x.usual {
+			out += " --" + x.flag + " " + plain.Shell(x.value)
+		}
 	}
-	if f.output == "json" {
-		return a.printJSON(r)
+	if f.idleBelow != 0 {
+		out += fmt.Sprintf(" --idle-below %g", f.idleBelow)
 	}
-	return a.printBacktest(r)
+	return out
+}
+
+// next are the commands after a replay: learn policies, or try those that were replayed.
+func (f backtestFlags) next() []string {
+	if len(f.policies) == 0 {
+		return []string{f.command("policy tune") + " --write tuned.yaml", f.command("backtest") + " --policy tuned.yaml"}
+	}
+	check, enforce := "curfew policy check --against last", "curfew enforce --once"
+	for _, p := range f.policies {
+		check += " " + plain.Shell(p)
+		enforce += " --policy " + plain.Shell(p)
+	}
+	return []string{check, enforce}
 }
 
 // drawn is how many resources the page shows over time.
@@ -142,7 +165,7 @@ func backtestFailure(trace string, err error) error {
 	if errors.Is(err, backtest.ErrNothingMeasured) {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", trace, err), hint: "--map gpu_util=COLUMN names the column"}
 	}
-	return scanFailure(err)
+	return daemon.CloudError(err)
 }
 
 // params reads the flags of addTrace.
@@ -180,82 +203,3 @@ func (f backtestFlags) params() (backtest.Params, error) {
 	}
 	return p, nil
 }
-
-func (a *app) printBacktest(r backtest.Report) error {
-	seconds := func(s float64) string { return time.Duration(s * float64(time.Second)).String() }
-	plain.Fprintf(a.Stdout, "curfew backtest   %s, %s resources, %s samples of %s, a restart costs %s\n\n", r.Trace.Name, count(r.Trace.Resources),
-		money.Thousands(r.Trace.Samples), seconds(r.Trace.StepSeconds), seconds(r.Trace.RestartCostSeconds))
-	if len(r.Results) > 0 {
-		first := r.Results[0]
-		plain.Fprintf(a.Stdout, "  %s resource hours, %s idle, %s not measured\n\n", hoursText(first.ResourceHours), hoursText(first.IdleHours), hoursText(first.UnknownHours))
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	plain.Fprintf(w, "  %-22s\treleased h\trestarts\tcut short\tnet saved h\tof all\tof oracle\t", "rule")
-	if r.Priced() {
-		plain.Fprintf(w, "saved\t")
-	}
-	plain.Fprintln(w)
-	for _, res := range r.Results {
-		name := res.Name
-		if name == "best-fixed" && res.WaitSeconds != nil {
-			name += " (" + seconds(*res.WaitSeconds) + ")"
-		}
-		ofOracle := "-"
-		if res.OfOracle != nil {
-			ofOracle = percent(*res.OfOracle)
-		}
-		plain.Fprintf(w, "  %-22s\t%s\t%s\t%s\t%s\t%s\t%s\t", name, hoursText(res.ReleasedHours), money.Thousands(res.Restarts), money.Thousands(res.CutShort),
-			hoursText(res.NetSavedHours), percent(res.NetSavedShare), ofOracle)
-		if r.Priced() {
-			plain.Fprintf(w, "%s\t", savedText(res.SavedUSD))
-		}
-		plain.Fprintln(w)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, res := range r.Results {
-		if err := a.printWhyNot(res); err != nil {
-			return err
-		}
-	}
-	for _, n := range r.Notes {
-		plain.Fprintf(a.Stdout, "\n  %s", a.wrapped(n, 2))
-	}
-	if len(r.Notes) > 0 {
-		plain.Fprintln(a.Stdout)
-	}
-	return nil
-}
-
-// printWhyNot says for how long a policy did nothing, and why.
-func (a *app) printWhyNot(res backtest.Result) error {
-	const most = 6
-	if len(res.WhyNot) == 0 {
-		return nil
-	}
-	plain.Fprintf(a.Stdout, "\n  why %s did nothing\n", res.Name)
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, n := range res.WhyNot[:min(len(res.WhyNot), most)] {
-		plain.Fprintf(w, "    %s\t%s h\t%s\t%s\n", n.Answer, hoursText(n.Hours), plural(int64(n.Resources), "resource", "resources"), n.Reason)
-	}
-	if more := len(res.WhyNot) - most; more > 0 {
-		plain.Fprintf(w, "    and %s\n", plural(int64(more), "other reason", "other reasons"))
-	}
-	return w.Flush()
-}
-
-func savedText(usd *string) string {
-	if usd == nil {
-		return "-"
-	}
-	v, err := money.ParseAmount(*usd)
-	if err != nil {
-		return cmp.Or(*usd, "-")
-	}
-	return v.Dollars()
-}
-
-func hoursText(h float64) string { return usage.Number(h, 1) }
-
-func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

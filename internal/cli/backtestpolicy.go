@@ -9,22 +9,25 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // opened opens the recorded usage of a replay and settles its step.
 func (a *app) opened(ctx context.Context, name string, format *usage.Format) (*os.File, error) {
-	if err := a.warnUnread(ctx, recording{path: a.path(name), format: *format}); err != nil {
+	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(name), Format: *format}); err != nil {
 		return nil, err
 	}
 	file, err := config.Open(a.path(name))
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, daemon.Cause(err))}
 	}
-	if err := settleStep(ctx, file, format); err != nil {
+	if err := daemon.SettleStep(ctx, file, format); err != nil {
 		_ = file.Close() // it was only read
-		return nil, scanFailure(err)
+		return nil, daemon.CloudError(err)
 	}
 	return file, nil
 }
@@ -34,16 +37,16 @@ func (a *app) newPolicyTune() *cobra.Command {
 	var write string
 	c := &cobra.Command{
 		Use:   "tune",
-		Short: "Learn from recorded usage how long to wait, and write a policy",
-		Long: `Learns from a trace how long to wait before letting go of idle resources, for each
-class of them (kind, type, purpose, team): a ski-rental decision from the past only. It
-prints what it learned, on how much history that rests and what it would have saved when
-tested walking forward, and writes a policy file in the mode observe.`,
-		Example: `  curfew policy tune --trace gpus.csv.gz --restart-cost 5m --write tuned.yaml
-  curfew policy tune --trace duty.csv.gz --map resource=pod,time=t_s,gpu_util=gpu_util_pct --step 57s -o json`,
+		Short: "Learn waits from recorded usage and write policies",
+		Long: `Learns from a trace how long to wait before idle resources are released, for each
+class of them (kind, type, purpose, team). The rule is a ski-rental decision from the past
+only. It shows the learned waits, how much history they have, and their savings when tested
+on later data, and writes policies in the mode observe.`,
+		Example: `  curfew policy tune --trace examples/data/gpus.csv.gz --restart-cost 5m --write tuned.yaml
+  curfew policy tune --trace examples/data/gpus.csv.gz --step 5m -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, "table", "json"); err != nil {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
 				return err
 			}
 			return a.tune(c.Context(), f, write)
@@ -51,7 +54,7 @@ tested walking forward, and writes a policy file in the mode observe.`,
 	}
 	f.addTrace(c.Flags())
 	c.Flags().StringVar(&write, "write", "", "`file` to write the policies to (default: after the table)")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
 
@@ -65,7 +68,7 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 		return err
 	}
 	defer file.Close()
-	set, report, err := backtest.Tune(ctx, file, p)
+	set, learned, err := backtest.Tune(ctx, file, p)
 	if err != nil {
 		return backtestFailure(f.trace, err)
 	}
@@ -76,17 +79,22 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 			return usageError("--write %s: the file exists; policies that people reviewed are not overwritten", write)
 		}
 		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // a policy file is for all to read
-			return fmt.Errorf("write %s: %w", write, unwrapPath(err))
+			return fmt.Errorf("write %s: %w", write, daemon.Cause(err))
 		}
 	}
-	if f.output == "json" {
-		return a.printJSON(report)
-	}
-	plain.Fprintf(a.Stdout, "%s", plain.Text(report.Text()))
-	if write != "" {
-		_, err = plain.Fprintf(a.Stdout, "\nwritten to %s, in the mode observe; `curfew backtest --policy %s` replays it\n", write, plain.Shell(write))
+	doc := view.NewTune(learned)
+	err = a.show(f.output, doc, func() report.Sheet { return report.Tune(doc, f.tuned(write)) })
+	if err != nil || f.output != "table" || write != "" {
 		return err
 	}
 	_, err = plain.Fprintf(a.Stdout, "\n%s", plain.Text(text))
 	return err
+}
+
+// tuned are the commands after waits were learned: write the policies, and replay them.
+func (f backtestFlags) tuned(file string) []string {
+	if file != "" {
+		return []string{f.command("backtest") + " --policy " + plain.Shell(file)}
+	}
+	return []string{f.command("policy tune") + " --write tuned.yaml", f.command("backtest") + " --policy tuned.yaml"}
 }

@@ -16,14 +16,15 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/billfile"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newBill() *cobra.Command {
@@ -73,7 +74,7 @@ func (a *app) readBill(ctx context.Context, cfg config.Config, path, profile str
 		}
 	}
 	export, err := billfile.Open(ctx, at, billfile.Options{Mapping: cfg.Tags, Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
-		cloud, err := aws.New(ctx, aws.Options{Profile: first(profile, cfg.AWS.Profile), Regions: cfg.AWS.Regions})
+		cloud, err := daemon.OpenAWS(ctx, cfg, profile, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func billFailure(err error) error {
 	case errors.Is(err, bill.ErrTooManyRows):
 		return &failure{exit: ExitError, code: "too_large", err: err, hint: "import one billing period at a time"}
 	}
-	return scanFailure(err)
+	return daemon.CloudError(err)
 }
 
 // importTries is how often an import is planned anew because another came between.
@@ -160,7 +161,7 @@ func (a *app) printBill(d bill.Document, dry bool) error {
 	if dry {
 		what = "would be imported"
 	}
-	s := report.Sheet{Verb: "bill import", Title: fmt.Sprintf("%s of %s %s: $%s billed", plural(d.Rows, "row", "rows"), d.Source, what, d.BilledCost),
+	s := report.Sheet{Verb: "bill import", Title: fmt.Sprintf("%s of %s %s: %s billed", plain.Count(d.Rows, "row"), d.Source, what, money.ForPeople(d.BilledCost)),
 		Coverage: d.Notes, Figures: []report.Figure{{Label: "written in", Value: d.Written}}}
 	for _, f := range []struct {
 		label string
@@ -175,7 +176,7 @@ func (a *app) printBill(d bill.Document, dry bool) error {
 	g := report.Grid{Head: []string{"period", "account", "rows", "billed", ""}, Right: []bool{false, false, true, true, false}}
 	for _, p := range d.Periods {
 		for _, account := range p.Accounts {
-			g.Rows = append(g.Rows, []string{p.Start.Format("2006-01"), account.Account, fmt.Sprint(account.Rows), "$" + account.BilledCost, string(account.Change)})
+			g.Rows = append(g.Rows, []string{p.Start.Format("2006-01"), account.Account, fmt.Sprint(account.Rows), money.ForPeople(account.BilledCost), string(account.Change)})
 		}
 	}
 	for _, r := range d.Removed {
@@ -185,6 +186,7 @@ func (a *app) printBill(d bill.Document, dry bool) error {
 	if len(d.MissingColumns) > 0 {
 		s.Coverage = append(s.Coverage, fmt.Sprintf("columns that the bill lacks: %v", d.MissingColumns))
 	}
+	s.Color = a.color()
 	return s.Text(a.Stdout, a.Width)
 }
 
@@ -330,7 +332,7 @@ func measuredCompute(ctx context.Context, s *store.Store, rows iter.Seq[bill.Row
 			if d.Category != ledger.Compute || d.Accrued <= 0 {
 				continue
 			}
-			k := machine{a.String(), ledger.BillID(d.Ref.ID), d.Day.UTC()}
+			k := machine{a.String(), costs.BillID(d.Ref.ID), d.Day.UTC()}
 			m := did[k]
 			sum := &m.idle
 			switch state := duty.State(d.Duty); {
@@ -347,7 +349,7 @@ func measuredCompute(ctx context.Context, s *store.Store, rows iter.Seq[bill.Row
 	}
 	return func(r *bill.Row) (idle, active, unmeasured money.Amount) {
 		d := billedDay(*r)
-		m := did[machine{ledger.Account{Cloud: d.Cloud, ID: d.Account}.String(), ledger.BillID(d.Resource), d.Day.UTC()}]
+		m := did[machine{ledger.Account{Cloud: d.Cloud, ID: d.Account}.String(), costs.BillID(d.Resource), d.Day.UTC()}]
 		return m.idle, m.active, m.unmeasured
 	}, found, nil
 }
@@ -359,9 +361,9 @@ func categoriesPicture(parts []bill.Slice) string {
 		if p.Billed == nil {
 			continue
 		}
-		m := report.Measure{Label: string(p.Category), Share: *p.Share, From: float64(p.UsualLow) / 100, To: float64(p.UsualHigh) / 100, Value: p.Billed.Dollars() + ", " + percent(*p.Share)}
+		m := report.Measure{Label: string(p.Category), Share: *p.Share, From: float64(p.UsualLow) / 100, To: float64(p.UsualHigh) / 100, Value: p.Billed.Dollars() + ", " + plain.Share(*p.Share, 1)}
 		if p.UsualHigh > 0 {
-			m.Value += fmt.Sprintf(" (usual %d-%d %%)", p.UsualLow, p.UsualHigh)
+			m.Value += fmt.Sprintf(" (usual %d-%d%%)", p.UsualLow, p.UsualHigh)
 		}
 		all = append(all, m)
 	}
@@ -377,7 +379,7 @@ func gigabytes(bytes int64) string {
 		return ""
 	}
 	if n := float64(bytes) / 1e9; n >= 0.05 {
-		return usage.Number(n, 1)
+		return plain.Number(n, 1)
 	}
 	return "<0.1"
 }
@@ -389,10 +391,10 @@ func billSheet(b billed, f billFlags) report.Sheet {
 	for _, p := range b.ByDuty {
 		usual, billed, share := "", "unknown", ""
 		if p.Billed != nil {
-			billed, share = "$"+p.Billed.Cents(), percent(*p.Share)
+			billed, share = "$"+p.Billed.Cents(), plain.Share(*p.Share, 1)
 		}
 		if p.UsualHigh > 0 {
-			usual = fmt.Sprintf("%d-%d %%", p.UsualLow, p.UsualHigh)
+			usual = fmt.Sprintf("%d-%d%%", p.UsualLow, p.UsualHigh)
 		}
 		if p.Billed == nil || *p.Billed != 0 || p.UsualHigh > 0 {
 			g.Rows = append(g.Rows, []string{string(p.Category), billed, share, usual})
@@ -404,9 +406,9 @@ func billSheet(b billed, f billFlags) report.Sheet {
 	s.Tables = append(s.Tables, g)
 	g = report.Grid{Title: "by " + f.by + ", " + f.basis, Head: []string{f.by, "direct", "shared", "total"}, Right: []bool{false, true, true, true}}
 	for _, p := range b.Allocation.Parties {
-		g.Rows = append(g.Rows, []string{p.Name, "$" + p.Direct.Cents(), "$" + p.Shared.Cents(), "$" + (p.Direct + p.Shared).Cents()})
+		g.Rows = append(g.Rows, []string{p.Name, p.Direct.Dollars(), p.Shared.Dollars(), (p.Direct + p.Shared).Dollars()})
 	}
-	g.Rows = append(g.Rows, []string{"(nobody named)", "$" + b.Allocation.Unattributed.Cents(), "", "$" + b.Allocation.Unattributed.Cents()})
+	g.Rows = append(g.Rows, []string{"(nobody named)", b.Allocation.Unattributed.Dollars(), "", b.Allocation.Unattributed.Dollars()})
 	s.Tables = append(s.Tables, g)
 	if len(b.Egress) > 0 {
 		g = report.Grid{Title: "data transfer", Head: []string{"billed", "GB", "what", "from", "to", "resource"}, Right: []bool{true, true}}
@@ -416,21 +418,21 @@ func billSheet(b billed, f billFlags) report.Sheet {
 		}
 		n = min(n, maxFlows)
 		for _, t := range b.Egress[:n] {
-			g.Rows = append(g.Rows, []string{"$" + t.Billed.Cents(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, first(t.Resource, t.Service)})
+			g.Rows = append(g.Rows, []string{t.Billed.Dollars(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, first(t.Resource, t.Service)})
 		}
 		if rest := b.Egress[n:]; len(rest) > 0 {
 			var more money.Amount
 			for _, t := range rest {
 				more += t.Billed // of one bill, whose total fits
 			}
-			g.Rows = append(g.Rows, []string{"$" + more.Cents(), "", plural(int64(len(rest)), "other flow", "other flows"), "", "", ""})
+			g.Rows = append(g.Rows, []string{more.Dollars(), "", plain.Count(len(rest), "other flow"), "", "", ""})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if len(b.Commitments.Commitments) > 0 {
 		g = report.Grid{Title: "commitments", Head: []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true}}
 		for _, c := range b.Commitments.Commitments {
-			g.Rows = append(g.Rows, []string{c.ID, "$" + c.Purchased.Cents(), "$" + c.Used.Cents(), "$" + c.Unused.Cents()})
+			g.Rows = append(g.Rows, []string{c.ID, c.Purchased.Dollars(), c.Used.Dollars(), c.Unused.Dollars()})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -449,7 +451,7 @@ func billSheet(b billed, f billFlags) report.Sheet {
 		s.Coverage = append(s.Coverage, note)
 	}
 	if n := b.Allocation.Unknown; n > 0 {
-		s.Coverage = append(s.Coverage, plural(n, "row has", "rows have")+" no "+f.basis+" cost, which is in no sum of the division")
+		s.Coverage = append(s.Coverage, plain.Count(n, "row has", "rows have")+" no "+f.basis+" cost, which is in no sum of the division")
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -55,24 +56,24 @@ const driftDays = 14
 
 // paidApart are reasons why a bill differs that say something about the price; where
 // any other is among a day's, the day says nothing about it.
-var paidApart = map[ledger.Reason]bool{ledger.Discounted: true, ledger.Unexplained: true, ledger.RoundingCents: true, ledger.CoveredBy: true}
+var paidApart = map[costs.Reason]bool{costs.Discounted: true, costs.Unexplained: true, costs.RoundingCents: true, costs.CoveredBy: true}
 
 // priceDrift returns how far what was billed for a resource is off what accrued for it
 // at list price; nil where no bill of late was imported.
 func priceDrift(ctx context.Context, s *store.Store, now time.Time) (func(*inventory.Resource) inventory.Fact[float64], error) {
 	until := now.UTC().Truncate(24 * time.Hour)
-	parts, _, err := billedParts(ctx, s, until.AddDate(0, 0, -driftDays), until, ledger.BilledCost)
+	parts, _, err := billedParts(ctx, s, until.AddDate(0, 0, -driftDays), until, costs.BilledCost)
 	if err != nil || len(parts) == 0 {
 		return nil, err
 	}
-	r, _, err := reconciled(ctx, s, parts, ledger.BilledCost, false)
+	r, _, err := reconciled(ctx, s, parts, costs.BilledCost, false)
 	if err != nil {
 		return nil, err
 	}
 	type key struct{ account, resource string }
 	accrued, billed := map[key]money.Amount{}, map[key]money.Amount{}
 	for _, row := range r.Rows {
-		if row.Resource == "" || row.Accrued <= 0 || row.Billed <= 0 || slices.ContainsFunc(row.Causes, func(c ledger.Cause) bool { return !paidApart[c.Reason] }) {
+		if row.Resource == "" || row.Accrued <= 0 || row.Billed <= 0 || slices.ContainsFunc(row.Causes, func(c costs.Cause) bool { return !paidApart[c.Reason] }) {
 			continue
 		}
 		k := key{row.Account, row.Resource}
@@ -84,7 +85,7 @@ func priceDrift(ctx context.Context, s *store.Store, now time.Time) (func(*inven
 		accrued[k], billed[k] = a, b
 	}
 	return func(r *inventory.Resource) inventory.Fact[float64] {
-		k := key{r.Account, ledger.BillID(r.ID)}
+		k := key{r.Account, costs.BillID(r.ID)}
 		if drift, ok := estimate.Drift(accrued[k], billed[k]); ok {
 			return inventory.Known(drift)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
@@ -252,12 +252,12 @@ func TestCostsByHand(t *testing.T) {
 // several keys cost.
 func TestUnitsByHour(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	row := func(hour int, key string, dollars money.Amount) ledger.UnitCost {
-		amount, each := ledger.Dollars(dollars*money.USD), money.Rate(0)
-		return ledger.UnitCost{Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: ledger.AllocatedBasis, Amount: &amount, Count: 1000, Cost: &each}
+	row := func(hour int, key string, dollars money.Amount) costs.UnitCost {
+		amount, each := costs.Dollars(dollars*money.USD), money.Rate(0)
+		return costs.UnitCost{Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: costs.AllocatedBasis, Amount: &amount, Count: 1000, Cost: &each}
 	}
-	d := &ledger.UnitCosts{Unit: "run", Per: 1, Rows: []ledger.UnitCost{row(0, "a", 1), row(0, "b", 3), row(1, "a", 5), row(1, "b", 9)}}
-	sheet := unitsSheet([]*ledger.UnitCosts{d})
+	d := &costs.UnitCosts{Unit: "run", Per: 1, Rows: []costs.UnitCost{row(0, "a", 1), row(0, "b", 3), row(1, "a", 5), row(1, "b", 9)}}
+	sheet := unitsSheet([]*costs.UnitCosts{d})
 	if got := sheet.Tables[0].Rows[3][0]; got != "2026-03-01 01:00" {
 		t.Errorf("the last row is of %s", got)
 	}

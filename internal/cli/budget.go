@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -90,13 +91,13 @@ func (a *app) budgets(ctx context.Context, output string) error {
 func budgetSheet(doc budget.Report, all []budget.Status) report.Sheet {
 	s := report.Sheet{Verb: "budget", Title: doc.Title, Picture: doc.SVG(), Caption: "Each budget: spent, held, forecast, and its amount.",
 		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
-	g := report.Grid{Head: []string{"budget", "until", "amount", "spent", "held", "left", "state", "forecast (80 %)"}, Right: []bool{false, false, true, true, true, true, false, true}}
+	g := report.Grid{Head: []string{"budget", "until", "amount", "spent", "held", "left", "state", "forecast (80%)"}, Right: []bool{false, false, true, true, true, true, false, true}}
 	for _, b := range all {
 		forecast := b.NoForecast
 		if f, ok := b.Forecast.Get(); ok {
 			forecast = f.Median.Dollars() + " (" + f.Low.Dollars() + " to " + f.High.Dollars() + ")"
 		}
-		g.Rows = append(g.Rows, []string{b.Budget.ID, b.Window.To.Format(time.DateOnly), exact(b.Budget.Amount), exact(b.Used), exact(b.Held), exact(b.Left), string(b.State), forecast})
+		g.Rows = append(g.Rows, []string{b.Budget.ID, b.Window.To.Format(time.DateOnly), b.Budget.Amount.Exact(), b.Used.Exact(), b.Held.Exact(), b.Left.Exact(), string(b.State), forecast})
 	}
 	s.Tables = []report.Grid{g}
 	return s
@@ -190,11 +191,11 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for i, h := range holds {
 		v := views[i]
-		amount := exact(h.Amount)
+		amount := h.Amount.Exact()
 		if v.ActualUSD != nil {
-			amount = exact(h.Actual) + " of " + amount
+			amount = h.Actual.Exact() + " of " + amount
 		}
-		until := a.when(h.ExpiresAt)
+		until := plain.When(h.ExpiresAt, a.Now())
 		if missed[h.ID] {
 			until = map[bool]string{false: "it is settled or charged", true: "it is charged"}[h.State == budget.Settled]
 		}
@@ -234,7 +235,7 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if err != nil {
 		return err
 	}
-	asker, err := a.asker(ctx, cfg, by)
+	asker, err := a.rt.Asker(ctx, cfg, by)
 	if err != nil {
 		return err
 	}
@@ -266,7 +267,7 @@ func (a *app) withHold(ctx context.Context, verb, id string, do deed) error {
 	if h.State == budget.Settled {
 		amount = h.Actual
 	}
-	plain.Fprintf(a.Stdout, "%s %s: %s %s, %s\n", h.ID, h.At(p.Now), h.Kind, h.Name, exact(amount))
+	plain.Fprintf(a.Stdout, "%s %s: %s %s, %s\n", h.ID, h.At(p.Now), h.Kind, h.Name, amount.Exact())
 	return nil
 }
 
@@ -353,9 +354,9 @@ func amountFlag(flag, text string) (money.Amount, error) {
 	return v, nil
 }
 
-// budgetFacts returns what policies may ask of the budgets that a resource's owner
-// spends from; nil where no budget is given.
-func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*inventory.Resource) *policy.Budget, error) {
+// budgetFacts returns what adds where a resource's budgets stand to what is known of it;
+// nil where no budget is given.
+func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
 	if len(cfg.Budgets) == 0 {
 		return nil, nil
 	}
@@ -367,11 +368,5 @@ func budgetFacts(ctx context.Context, cfg config.Config, s *store.Store, now tim
 	if err != nil {
 		return nil, fmt.Errorf("read where the budgets stand: %w", err)
 	}
-	return func(r *inventory.Resource) *policy.Budget {
-		f, covered, err := budget.FactsOf(all, r.Owner, r.Purpose)
-		if err != nil || !covered {
-			return nil // unknown, never in order
-		}
-		return &policy.Budget{State: string(f.State), UsedShare: f.UsedShare, ForecastShare: f.ForecastShare}
-	}, nil
+	return round.Budgets(all), nil
 }

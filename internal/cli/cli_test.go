@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -106,7 +106,7 @@ func firstFinding(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: first-finding SCAN")
 	}
-	doc, err := report.Load(strings.NewReader(ts.ReadFile(args[0])))
+	doc, err := view.LoadScan(strings.NewReader(ts.ReadFile(args[0])))
 	ts.Check(err)
 	if len(doc.Findings) == 0 {
 		ts.Fatalf("%s has no finding", args[0])

@@ -12,6 +12,8 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newConfirm() *cobra.Command {
@@ -54,7 +56,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 		return err
 	}
 	defer s.Close()
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 	if strings.TrimSpace(reason) == "" {
 		return usageError("curfew confirm %s: give --reason, so that others know why so much is meant", policy)
 	}
-	l := action.Ladder{Store: s.Actions(), Account: account, Actor: who, Clock: a.clock}
+	l := action.Ladder{Store: s.Actions(), Account: account, Actor: who, Clock: a.rt.Clock}
 	confirmed, err := l.Confirm(ctx, policy, reason, end)
 	switch {
 	case errors.Is(err, action.ErrNoFuse):
@@ -79,7 +81,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 	case err != nil:
 		return err
 	case output == "json":
-		return a.printFuses(confirmed)
+		return a.printJSON(view.NewFuses(confirmed))
 	}
 	for _, f := range confirmed {
 		plain.Fprintf(a.Stdout, "%s: confirmed, %d of %d machines; `curfew enforce` goes on within the caps\n", f.Name(), f.Due, f.Selected)
@@ -99,35 +101,6 @@ func (a *app) fuses(ctx context.Context, output string) error {
 		return fmt.Errorf("list the fuses: %w", err)
 	}
 	all = slices.DeleteFunc(all, func(f action.Fuse) bool { return !f.Stands() })
-	if output == "json" {
-		return a.printFuses(all)
-	}
-	if len(all) == 0 {
-		plain.Fprintln(a.Stdout, "no fuse has blown")
-	}
-	for _, f := range all {
-		plain.Fprintf(a.Stdout, "%s   since %s   %d of the %d machines that it selects were due at once\n", f.Name(), a.when(f.At), f.Due, f.Selected)
-	}
-	return nil
-}
-
-// blownView is a fuse in a document.
-type blownView struct {
-	Policy      string     `json:"policy"`
-	Account     string     `json:"account"`
-	At          time.Time  `json:"at"`
-	Due         int        `json:"due"`
-	Selected    int        `json:"selected"`
-	ConfirmedAt *time.Time `json:"confirmed_at"`
-	By          string     `json:"by,omitempty"`
-	Reason      string     `json:"reason,omitempty"`
-	Until       *time.Time `json:"until"`
-}
-
-func (a *app) printFuses(all []action.Fuse) error {
-	out := []blownView{}
-	for _, f := range all {
-		out = append(out, blownView{f.Source, f.Account, f.At.UTC(), f.Due, f.Selected, optionalTime(f.ConfirmedAt), f.By, f.Reason, optionalTime(f.Until)})
-	}
-	return a.printJSON(map[string]any{"schema": "curfew.fuses/v1", "fuses": out})
+	doc := view.NewFuses(all)
+	return a.show(output, doc, func() report.Sheet { return report.FusesSheet(doc, a.Now(), a.globals()) })
 }

@@ -2,18 +2,18 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // scratchTag is what the owner of a machine writes on it to consent.
@@ -51,15 +51,6 @@ machine and an entry in the audit log. Remove the tag to take it back.`,
 	return c
 }
 
-// consentView is a consent in a document.
-type consentView struct {
-	Schema   string   `json:"schema"`
-	Resource string   `json:"resource"`
-	Loses    []string `json:"loses"`
-	Reason   string   `json:"reason"`
-	By       string   `json:"by"`
-}
-
 func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output string) error {
 	if strings.TrimSpace(reason) == "" {
 		return usageError("curfew consent %s: give --reason, so that others know why its disks may be lost", name)
@@ -68,11 +59,11 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 	if err != nil {
 		return err
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
-	ref, err := a.resolve(cfg, name)
+	ref, err := a.rt.Resolve(cfg, name)
 	if err != nil {
 		return err
 	}
@@ -84,17 +75,17 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 		return err
 	}
 	f.regions = []string{ref.Region}
-	lister, err := a.lister(ctx, f, cfg, book, a.Now().UTC())
+	lister, err := a.rt.Lister(ctx, f.source(), cfg, book, a.Now().UTC())
 	if err != nil {
 		return err
 	}
-	cloud, ok := lister.(*aws.Cloud)
+	cloud, ok := lister.(*daemon.AWS)
 	if !ok {
 		return usageError("curfew consent %s: nothing is carried out there", ref)
 	}
 	seen, err := cloud.List(ctx, round.Query{Now: a.Now().UTC(), Only: map[inventory.Ref]bool{ref: true}})
 	if err != nil {
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
 	byHand := fmt.Sprintf("by hand: aws ec2 create-tags --region %s --resources %s --tags Key=%s,Value=scratch",
 		plain.Shell(ref.Region), plain.Shell(ref.ID), inventory.TagDisks)
@@ -118,11 +109,11 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 	if err := s.Actions().Record(ctx, entry); err != nil {
 		return fmt.Errorf("record the consent: %w", err)
 	}
-	if err := writeTags(ctx, cloud.Actions(), r, scratchTag, "consent-"+ref.ID); err != nil {
+	if err := daemon.WriteTags(ctx, cloud.Actions(), r, scratchTag, "consent-"+ref.ID); err != nil {
 		return &failure{exit: ExitError, code: "not_tagged", err: fmt.Errorf("consent %s: %w", ref, err), hint: byHand}
 	}
 	if output == "json" {
-		return a.printJSON(consentView{Schema: "curfew.consent/v1", Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who})
+		return a.printJSON(view.Consent{Schema: view.ConsentSchema, Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who})
 	}
 	_, err = plain.Fprintf(a.Stdout, "Policies may end %s. Lost then: %s\n", ref, first(strings.Join(lost, "; "), "nothing that is known"))
 	return err
@@ -135,24 +126,4 @@ func lossesOf(r *inventory.Resource) []string {
 		out = append(out, l.String())
 	}
 	return out
-}
-
-// writeTags writes tags on a resource; that it has them already is no error.
-func writeTags(ctx context.Context, cloud action.Cloud, r *inventory.Resource, tags map[string]string, key string) error {
-	do := policy.Do{Verb: policy.Tag, Tags: tags}
-	steps, err := cloud.Plan(ctx, r, do)
-	var refusal *action.Refusal
-	if errors.As(err, &refusal) && refusal.Rule == "nothing-to-do" {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for i, s := range steps {
-		s.Key = key
-		if _, err := cloud.Do(ctx, action.Task{Ref: r.Ref(), Identity: action.Identity(r), Do: do, Step: s, Earlier: steps[:i]}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -11,9 +11,10 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // periodFlags choose a stretch of time.
@@ -112,8 +113,8 @@ func dimensionNames() string {
 	return strings.Join(names, ", ")
 }
 
-func (f costsFlags) query(now time.Time) (ledger.Query, error) {
-	var q ledger.Query
+func (f costsFlags) query(now time.Time) (costs.Query, error) {
+	var q costs.Query
 	var err error
 	if f.by != "" {
 		if q.By, err = ledger.ParseDimensions(f.by); err != nil {
@@ -150,7 +151,7 @@ func (a *app) costs(ctx context.Context, f costsFlags) error {
 		return err
 	}
 	defer s.Close()
-	c, err := ledger.Spent(ctx, s.Ledger(), q)
+	c, err := costs.Spent(ctx, s.Ledger(), q)
 	if err != nil {
 		return err
 	}
@@ -164,9 +165,9 @@ func (a *app) costs(ctx context.Context, f costsFlags) error {
 const maxCostRows = 40
 
 // dollars writes an amount of a document.
-func dollars(d ledger.Dollars) string { return money.Amount(d).Dollars() }
+func dollars(d costs.Dollars) string { return money.Amount(d).Dollars() }
 
-func costsSheet(c *ledger.Costs) report.Sheet {
+func costsSheet(c *costs.Costs) report.Sheet {
 	span := c.Since.Format(time.DateOnly) + " to " + c.Until.Format("2006-01-02 15:04")
 	t := c.Total
 	s := report.Sheet{Verb: "costs", Title: fmt.Sprintf("%s from %s", dollars(t.Amount), span), Picture: c.SVG(),
@@ -177,11 +178,11 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 		return s
 	}
 	compute := t.Used + t.Wasted + t.CannotJudge
-	share := func(part ledger.Dollars) string {
+	share := func(part costs.Dollars) string {
 		if compute <= 0 {
 			return ""
 		}
-		return percent(float64(part)/float64(compute)) + " of compute"
+		return plain.Share(float64(part)/float64(compute), 1) + " of compute"
 	}
 	s.Figures = []report.Figure{
 		{Label: "used", Value: dollars(t.Used), Note: share(t.Used)},
@@ -194,7 +195,7 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 		if t.AtMost != nil {
 			most = "at most " + dollars(*t.AtMost)
 		}
-		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: usage.Span(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
+		s.Figures = append(s.Figures, report.Figure{Label: "not known", Value: plain.Duration(time.Duration(t.UnknownSeconds) * time.Second), Note: "of metered time, not charged: " + most})
 	}
 	g := report.Grid{Head: []string{}, Right: []bool{}}
 	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
@@ -235,10 +236,10 @@ func costsSheet(c *ledger.Costs) report.Sheet {
 }
 
 // costCells are the amounts of a row.
-func costCells(c ledger.Cost) []string {
+func costCells(c costs.Cost) []string {
 	unknown := ""
 	if c.UnknownSeconds > 0 {
-		unknown = usage.Span(time.Duration(c.UnknownSeconds) * time.Second)
+		unknown = plain.Duration(time.Duration(c.UnknownSeconds) * time.Second)
 	}
 	return []string{dollars(c.Used), dollars(c.Wasted), dollars(c.CannotJudge), dollars(c.Other), dollars(c.Amount), unknown}
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -18,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -60,23 +59,22 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		return err
 	}
 	defer s.Close()
-	clock := &demoClock{wall: a.Now().UTC().Truncate(time.Minute)}
+	start := a.Now().UTC().Truncate(time.Minute)
+	laidOut := start
 	if f.output == "json" {
-		clock.wall = clock.wall.Truncate(time.Hour).Add(-2 * oneDay) // costs are by the hour, and of the past
+		start = start.Truncate(time.Hour).Add(-2 * oneDay) // costs are by the hour, and of the past
+		laidOut = start.Add(oneDay)
 	}
-	laidOut := clock.now()
-	if f.output == "json" {
-		laidOut = laidOut.Add(oneDay)
-	}
+	clock := sim.NewClock(start)
 	cloud := sim.New(sim.Options{Seed: f.seed, Now: laidOut, Tags: cfg.Tags})
-	people := &demoPeople{}
+	people := &sim.People{}
 	setting := round.Setting{
-		Clock: clock.now, Lister: cloud, Sources: []usage.Source{cloud}, Prices: book, Duty: cfg.Duty, Source: "demo",
+		Clock: clock.Now, Lister: cloud, Sources: []usage.Source{cloud}, Prices: book, Duty: cfg.Duty, Source: "demo",
 		Query: round.Query{Kinds: set.Kinds()}, LookBack: lookBack(cfg, set), Policies: set,
 		Governance: policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}},
 		Ladder: func(account string) *action.Ladder {
-			return &action.Ladder{Store: s.Actions(), Cloud: cloud.Actions(clock.now), Notifier: people, Account: account, Actor: "demo", Enforce: true,
-				Clock: clock.read, MaxRoundGap: 100 * 24 * time.Hour}
+			return &action.Ladder{Store: s.Actions(), Cloud: cloud.Actions(clock.Now), Notifier: people, Account: account, Actor: "demo", Enforce: true,
+				Clock: clock.Read, MaxRoundGap: 100 * 24 * time.Hour}
 		},
 	}
 	if f.output == "json" {
@@ -87,36 +85,36 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 		}
 		return a.printJSON(doc)
 	}
-	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, under a clock that jumps to what is next\n", plural(int64(len(set.Policies)), "policy", "policies"))
+	plain.Fprintf(a.Stdout, "curfew enforce   the simulated account, %s, in simulated time\n", plain.Count(len(set.Policies), "policy"))
 	seen := map[string]bool{}
 	for range demoPasses {
-		people.told = 0
+		people.Sent = 0
 		pass, err := round.New(setting).Round(ctx)
 		if err != nil {
 			return err // nothing of it was real
 		}
-		a.printDemo(pass, clock.now(), people.told, seen)
+		a.printDemo(pass, clock.Now(), people.Sent, seen)
 		next := pass.NextAt()
 		for _, rep := range pass.Reports {
-			for _, f := range rep.Fuses { // somebody in the simulated company is asked, and means it
-				l := action.Ladder{Store: s.Actions(), Account: f.Account, Actor: "demo", Clock: clock.read}
+			for _, f := range rep.Fuses { // the simulated company confirms every fuse
+				l := action.Ladder{Store: s.Actions(), Account: f.Account, Actor: "demo", Clock: clock.Read}
 				if _, err := l.Confirm(ctx, f.Source, "the demonstration means it", time.Time{}); err != nil {
 					return err
 				}
 				plain.Fprintf(a.Stdout, "    %s\n    confirmed by demo\n", a.wrapped(f.String(), 4))
-				next = clock.now()
+				next = clock.Now()
 			}
 		}
 		if next.IsZero() {
 			break
 		}
-		clock.jump(next)
+		clock.Forward(next)
 	}
 	var entries int64
 	if err := s.Actions().Entries(ctx, action.Query{}, func(action.Entry) error { entries++; return nil }); err != nil {
 		return err
 	}
-	_, err = plain.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plural(entries, "entry", "entries"))
+	_, err = plain.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plain.Count(entries, "entry"))
 	return err
 }
 
@@ -151,14 +149,14 @@ func (a *app) printDemo(p *round.Result, now time.Time, told int, seen map[strin
 		}
 	}
 	var sum []string
-	for _, r := range results {
-		if n := counts[action.Result(r)]; n > 0 {
+	for _, r := range report.Results {
+		if n := counts[r]; n > 0 {
 			sum = append(sum, fmt.Sprintf("%d %s", n, r))
 		}
 	}
-	plain.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plural(int64(told), "message was sent", "messages were sent"))
-	for _, r := range results {
-		lines := fresh[action.Result(r)]
+	plain.Fprintf(a.Stdout, "\n  %s   %s; %s\n", now.Format("Mon 15:04"), first(strings.Join(sum, ", "), "nothing to do"), plain.Count(told, "message was sent", "messages were sent"))
+	for _, r := range report.Results {
+		lines := fresh[r]
 		for i, l := range lines {
 			if i == demoShown {
 				plain.Fprintf(a.Stdout, "    %-10s and %d more\n", r, len(lines)-i)
@@ -168,57 +166,11 @@ func (a *app) printDemo(p *round.Result, now time.Time, told int, seen map[strin
 			if res := byRef[l.Resource]; res != nil {
 				name = strings.TrimSpace(res.Type + " " + first(res.Name, res.ID))
 			}
+			if a.Width > 0 && a.Width < 100 {
+				plain.Fprintf(a.Stdout, "    %-10s %-7s %s\n      %s\n", l.Result, l.Verb, ansi.Truncate(name, a.Width-24, "…"), a.wrapped(l.Why, 6))
+				continue
+			}
 			plain.Fprintf(a.Stdout, "    %-10s %-7s %-32s %s\n", l.Result, l.Verb, ansi.Truncate(name, 32, "…"), a.wrapped(l.Why, 55))
 		}
 	}
-}
-
-// demoClock is a clock that jumps, whose uptime goes along.
-type demoClock struct {
-	mu   sync.Mutex
-	wall time.Time
-	up   time.Duration
-}
-
-func (c *demoClock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wall
-}
-
-func (c *demoClock) read() action.Clock {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return action.Clock{Wall: c.wall, Boot: "demo", Uptime: c.up}
-}
-
-// jump goes on to a time, and a minute at least.
-func (c *demoClock) jump(to time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d := max(to.Sub(c.wall), time.Minute)
-	c.wall, c.up = c.wall.Add(d), c.up+d
-}
-
-// demoPeople are the owners in the simulated company; all of them read their messages.
-type demoPeople struct{ told int }
-
-// Notify implements action.Notifier.
-func (p *demoPeople) Notify(_ context.Context, recipient string, m action.Message) (string, error) {
-	if m.Resource == nil { // about a policy, whose people read it
-		p.told++
-		return "demo:platform", nil
-	}
-	who := m.Resource.Owner.User
-	if who == "" || recipient == "team" {
-		who = m.Resource.Owner.Team
-	}
-	if !slices.Contains([]string{"owner", "team"}, recipient) {
-		who = recipient
-	}
-	if who == "" {
-		return "", errors.New("nobody to warn: no tag says whose it is")
-	}
-	p.told++
-	return "demo:" + who, nil
 }

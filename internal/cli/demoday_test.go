@@ -74,7 +74,7 @@ func TestDemoDay(t *testing.T) {
 			}
 			was, is := usd(t, doc.Ephemeral.Before["idle"]), usd(t, doc.Ephemeral.After["idle"])
 			if was < 100 || is >= 0.05*was {
-				t.Errorf("idle machines that may end cost %.2f the day before and %.2f in the day, want under 5 %%", was, is)
+				t.Errorf("idle machines that may end cost %.2f the day before and %.2f in the day, want under 5%%", was, is)
 			}
 			world := sim.New(sim.Options{Seed: tc.seed, Now: doc.From})
 			seen, err := world.List(t.Context(), round.Query{Now: doc.Until})

@@ -1,36 +1,27 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/notify"
-	"github.com/curfew-dev/curfew/internal/notify/mail"
-	"github.com/curfew-dev/curfew/internal/notify/slack"
-	"github.com/curfew-dev/curfew/internal/notify/webhook"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // enforceFlags are the flags of enforce.
@@ -78,7 +69,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
-	fl.Uint64Var(&f.seed, "seed", simSeed, "with --demo: the `number` that varies the simulated account")
+	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
 	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions that acting uses beside scan's, and do nothing else")
 	return c
 }
@@ -91,7 +82,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	}
 	if f.printIAM {
-		_, err := a.Stdout.Write(aws.ActionPolicyJSON(true))
+		_, err := a.Stdout.Write(daemon.ActionPolicy(true))
 		return err
 	}
 	if f.cloud == "sim" {
@@ -129,22 +120,19 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	pass, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if pass == nil {
-		return stateFailure(scanFailure(err))
+		return daemon.StateError(daemon.CloudError(err))
 	}
 	broken := err // what was done before it is shown all the same
 	if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
 		return err
 	}
-	if f.output == "json" {
-		err = a.printJSON(passDoc(pass, f))
-	} else {
-		err = a.printPass(pass, f)
-	}
+	doc := view.NewEnforce(pass, !f.enforce)
+	err = a.show(f.output, doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
 	switch {
 	case err != nil:
 		return err
 	case broken != nil:
-		return stateFailure(scanFailure(&cutOff{broken, pass.Lines()}))
+		return daemon.StateError(daemon.CloudError(&cutOff{broken, pass.Lines()}))
 	case len(pass.Unposted) > 0:
 		return unposted(pass, "nothing was acted on there")
 	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Counts, fused)):
@@ -156,6 +144,24 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 }
 
 func fused(c round.Count) bool { return c.Fuse != nil }
+
+// again is the command of the next pass.
+func (f enforceFlags) again() string {
+	words := []string{"curfew enforce --once"}
+	for _, p := range f.policies {
+		words = append(words, "--policy", plain.Shell(p))
+	}
+	if len(f.regions) > 0 {
+		words = append(words, "--regions", plain.Shell(strings.Join(f.regions, ",")))
+	}
+	if f.window != "" {
+		words = append(words, "--window", plain.Shell(f.window))
+	}
+	if f.enforce {
+		words = append(words, "--enforce")
+	}
+	return strings.Join(words, " ") + reaching(f.sourceFlags)
+}
 
 // policies reads the policy files of flags, or of the configuration.
 func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
@@ -193,32 +199,9 @@ func lookBack(cfg config.Config, set *policy.Set) time.Duration {
 	return max(cfg.Enforce.Window, horizon(set))
 }
 
-// setting wires what any round reads: the account, recorded usage, prices.
-func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (round.Setting, error) {
-	book, err := a.prices(cfg)
-	if err != nil {
-		return round.Setting{}, err
-	}
-	sources, err := a.recordings(ctx, f)
-	if err != nil {
-		return round.Setting{}, err
-	}
-	lister, err := a.lister(ctx, f, cfg, book, a.Now().UTC())
-	if err != nil {
-		return round.Setting{}, err
-	}
-	if own, ok := lister.(*onprem.Fleet); ok {
-		book = book.With(own.Prices()...)
-	}
-	if measures, ok := lister.(usage.Source); ok {
-		sources = append(sources, measures)
-	}
-	return round.Setting{Clock: a.Now, Lister: lister, Sources: sources, Prices: book, Duty: cfg.Duty}, nil
-}
-
 // live wires a pass that acts: the account, the state, the people to warn.
 func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
-	now, err := a.stateClock(ctx, s)
+	now, err := a.rt.StateClock(ctx, s)
 	if now == nil || err != nil && f.enforce {
 		return round.Setting{}, err
 	}
@@ -226,15 +209,15 @@ func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enf
 	if err != nil {
 		return round.Setting{}, err
 	}
-	cloud, ok := setting.Lister.(*aws.Cloud)
+	cloud, ok := setting.Lister.(*daemon.AWS)
 	if !ok {
 		return round.Setting{}, usageError("--cloud %s: nothing is carried out there", f.cloud)
 	}
 	setting.Books = ledger.Journal{Store: s.Ledger()}
-	if setting.Facts, err = a.facts(ctx, cfg, s, now()); err != nil {
-		return round.Setting{}, err
+	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
+		return a.facts(ctx, cfg, s, now())
 	}
-	setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
 	return setting, err
 }
 
@@ -271,7 +254,7 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 	}
 	file, err := os.OpenFile(a.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // for all to read
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, unwrapPath(err))}
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, daemon.Cause(err))}
 	}
 	out := json.NewEncoder(file)
 	for _, d := range decisions {
@@ -298,7 +281,7 @@ func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store, now 
 	}
 	return func(f *policy.Facts) {
 		if budget != nil {
-			f.Budget = budget(f.Resource)
+			budget(f)
 		}
 		if drift != nil {
 			f.PriceDrift = drift(f.Resource)
@@ -314,152 +297,6 @@ func horizon(set *policy.Set) time.Duration {
 		longest = max(longest, p.Horizon())
 	}
 	return longest + longest/5
-}
-
-// blindGap is the longest pause between passes that is vouched for where no clock but
-// the wall's can be read: a jump of it shows only as a pause.
-const blindGap = 15 * time.Minute
-
-// ladders wires the ladder of each account.
-func (a *app) ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enforce bool) (func(account string) *action.Ladder, error) {
-	router, err := notify.New(cfg.Notify, a.Lookup, slack.Open, mail.Open, webhook.Open)
-	if err != nil {
-		return nil, err
-	}
-	who, err := a.person(cfg)
-	if err != nil {
-		return nil, err
-	}
-	gap := cfg.Enforce.MaxRoundGap
-	if a.clock().Boot == "" {
-		gap = min(gap, blindGap)
-	}
-	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	var people action.Notifier = router
-	if hands, ok := cloud.(*aws.Actions); ok {
-		people = &attributed{Notifier: router, creator: hands.Creator, log: log}
-	}
-	return func(account string) *action.Ladder {
-		return &action.Ladder{
-			Store: s.Actions(), Cloud: cloud, Notifier: mirrored{people, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
-			Clock: a.clock, Know: know, KeepByHand: aws.KeepByHand, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
-		}
-	}, nil
-}
-
-// results orders the lines of a pass: what needs a look first.
-var results = []string{"failed", "refused", "fuse", "over-cap", "deferred", "frozen", "acted", "confirmed", "would-act", "warned", "would-warn", "waiting", "observed", "withdrawn"}
-
-func (a *app) printPass(p *round.Result, f enforceFlags) error {
-	mode := "dry run, nothing is sent and nothing changes"
-	if f.enforce {
-		mode = "enforcing; " + a.binding()
-	}
-	plain.Fprintf(a.Stdout, "curfew enforce   %s, %s, %s\n", strings.Join(p.Accounts, ", "), plural(int64(len(p.Resources)), "resource", "resources"), mode)
-	if z := p.Frozen(); z != nil {
-		plain.Fprintf(a.Stdout, "  frozen by %s since %s: %s\n", z.By, a.when(z.At), z.Reason)
-	}
-	lines := p.Lines()
-	slices.SortStableFunc(lines, func(x, y action.Line) int {
-		return cmp.Compare(slices.Index(results, string(x.Result)), slices.Index(results, string(y.Result)))
-	})
-	byRef := map[inventory.Ref]*inventory.Resource{}
-	for _, r := range p.Resources {
-		byRef[r.Ref()] = r
-	}
-	plain.Fprintln(a.Stdout)
-	if len(lines) == 0 {
-		plain.Fprintln(a.Stdout, "  no policy applies to anything now")
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, l := range lines {
-		name, owner := l.Resource.ID, ""
-		if r := byRef[l.Resource]; r != nil {
-			name = strings.TrimSpace(r.Type + " " + first(r.Name, r.ID))
-			owner = strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
-		}
-		due := ""
-		if !l.DueAt.IsZero() {
-			due = "at " + a.when(l.DueAt)
-		}
-		plain.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Result, l.Verb, name, owner, l.Source, due, oneLine(l.Why))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := a.printCounts(p.Counts); err != nil {
-		return err
-	}
-	for _, b := range p.BlindSpots {
-		plain.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
-	}
-	plain.Fprintln(a.Stdout)
-	if next := p.NextAt(); !next.IsZero() {
-		plain.Fprintf(a.Stdout, "  next: run again at %s\n", a.when(next))
-	}
-	return nil
-}
-
-// passView is a pass in a document.
-type passView struct {
-	Schema     string                `json:"schema"`
-	DryRun     bool                  `json:"dry_run"`
-	Accounts   []string              `json:"accounts"`
-	Resources  int                   `json:"resources"`
-	Frozen     *frozenView           `json:"frozen,omitempty"`
-	Policies   []countView           `json:"policies"`
-	Lines      []lineView            `json:"lines"`
-	NextAt     *time.Time            `json:"next_at"`
-	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
-}
-
-type frozenView struct {
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-}
-
-type lineView struct {
-	Item     string     `json:"item,omitempty"`
-	Resource string     `json:"resource"`
-	Policy   string     `json:"policy"`
-	Verb     string     `json:"verb"`
-	Result   string     `json:"result"`
-	Why      string     `json:"why"`
-	Rule     string     `json:"rule,omitempty"`
-	Cap      string     `json:"cap,omitempty"`
-	DueAt    *time.Time `json:"due_at"`
-}
-
-func passDoc(p *round.Result, f enforceFlags) passView {
-	v := passView{Schema: "curfew.enforce/v1", DryRun: !f.enforce, Accounts: p.Accounts, Resources: len(p.Resources),
-		Policies: countsOf(p.Counts), Lines: []lineView{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
-	if z := p.Frozen(); z != nil {
-		v.Frozen = &frozenView{By: z.By, Reason: z.Reason, At: z.At.UTC()}
-	}
-	for _, l := range p.Lines() {
-		v.Lines = append(v.Lines, lineOf(l))
-	}
-	return v
-}
-
-// lineOf is a line in a document.
-func lineOf(l action.Line) lineView {
-	return lineView{Item: l.Item, Resource: l.Resource.String(), Policy: l.Source, Verb: string(l.Verb),
-		Result: string(l.Result), Why: l.Why, Rule: l.Rule, Cap: l.Cap, DueAt: optionalTime(l.DueAt)}
-}
-
-func optionalTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
-// know says how far an action on AWS can be undone and what to know before.
-func know(r *inventory.Resource, do policy.Do) (undo, know string) {
-	return aws.Know(r, do.Verb)
 }
 
 // binding says whom the state binds: freezes, caps and grace hold for those who share

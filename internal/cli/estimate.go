@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -178,7 +178,7 @@ func (a *app) read(f namedFile, jsonLimit int64) ([]byte, error) {
 		if f.name != "-" {
 			file, err := config.Open(f.path)
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", f.name, unwrapPath(err))
+				return nil, fmt.Errorf("read %s: %w", f.name, daemon.Cause(err))
 			}
 			defer file.Close()
 			in = file
@@ -252,7 +252,7 @@ func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
 			if l.QuantityP95 != l.Quantity {
 				quantity += " to " + l.QuantityP95
 			}
-			g.Rows = append(g.Rows, []string{what, quantity + " " + l.Unit, "$" + l.UnitPrice.String(), l.P50.Dollars(), l.P95.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
+			g.Rows = append(g.Rows, []string{what, quantity + " " + l.Unit, l.UnitPrice.Dollars(), l.P50.Dollars(), l.P95.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
 		}
 		if len(g.Rows) > 0 {
 			s.Tables = append(s.Tables, g)
@@ -270,7 +270,7 @@ func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
 		s.Figures = []report.Figure{
 			{Label: "a month after", Value: t.Monthly.Dollars(), Note: "of what has a price by the hour"},
 			{Label: "a month before", Value: t.Before.Dollars()},
-			{Label: "change", Value: signed(t.Change), Note: "a month"},
+			{Label: "change", Value: t.Change.Signed(), Note: "a month"},
 		}
 		lines("removed", t.Removed)
 		if len(t.NotPriced) > 0 {
@@ -285,12 +285,4 @@ func estimateSheet(verb string, e *estimate.Estimate) report.Sheet {
 		s.Coverage = append(s.Coverage, "not known, and in no amount: "+u)
 	}
 	return s
-}
-
-// signed writes an amount with its sign.
-func signed(v money.Amount) string {
-	if v > 0 {
-		return "+" + v.Dollars()
-	}
-	return v.Dollars()
 }

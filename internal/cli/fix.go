@@ -1,23 +1,13 @@
 package cli
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"time"
-
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
-	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newFix() *cobra.Command {
@@ -43,6 +33,8 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 --enforce it makes them.`,
 		Example: `  curfew fix 9c6e
   curfew fix 9c6e --enforce
+  curfew fix 9c6e --enforce --github            in a workflow: a review of the pull request approves
+  curfew fix 9c6e --enforce --demo              every step on the simulated account, in simulated time
   curfew fix --undo 4f1c2a
   curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {
@@ -53,6 +45,8 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 				return err
 			}
 			switch {
+			case f.github && (!f.enforce || len(f.undo) > 0):
+				return usageError("--github goes with curfew fix FINDING --enforce: it asks a pull request for the approval")
 			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
 				return usageError("--dry-run and --enforce say the opposite")
 			case len(f.undo) > 0 && len(ids) > 0:
@@ -70,21 +64,14 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	fl := c.Flags()
 	fl.BoolVar(&dryRun, "dry-run", true, "change nothing")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn, and act when the grace is over")
-	fl.StringVar(&f.grace, "grace", "15m", "how long nothing happens after the owner was warned")
+	fl.StringVar(&f.grace, "grace", defaultGrace, "how long nothing happens after the owner was warned")
 	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` shows; with --enforce take it back; repeatable")
 	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
+	fl.BoolVar(&f.github, "github", false, "in a workflow: post the plan to the pull request, and count its reviews")
 	f.add(fl)
 	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
 	return c
-}
-
-// stored is a finding of a kept scan.
-type stored struct {
-	report.Finding
-	scanned time.Time
-	// regions are those of the scan.
-	regions []string
 }
 
 func (a *app) fix(ids []string, f fixFlags) error {
@@ -92,7 +79,7 @@ func (a *app) fix(ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(cfg.DataDir, ids)
+	chosen, err := daemon.Choose(cfg.DataDir, ids)
 	if err != nil {
 		return err
 	}
@@ -100,152 +87,26 @@ func (a *app) fix(ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	docs := fixDocs(chosen, nil, nil, nil)
-	for i, s := range chosen {
-		docs[i].Refusals = foreseen(s.Finding, kept, cfg, f, a.Now().UTC())
+	docs := make([]view.Fix, 0, len(chosen))
+	for _, s := range chosen {
+		d := view.NewFix(s.Finding, s.Scanned, daemon.ByHand(s.Finding))
+		d.Refusals = foreseen(s.Finding, kept, cfg, f, a.Now().UTC())
+		docs = append(docs, d)
 	}
 	if f.output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.fix/v1", "dry_run": true, "fixes": docs})
+		return a.printJSON(view.NewFixPreview(docs))
 	}
-	for i, s := range chosen {
+	for i, d := range docs {
 		if i > 0 {
 			plain.Fprintln(a.Stdout)
 		}
-		a.printFix(s, docs[i].Refusals)
+		flags := f.repeated()
+		if d.Finding.Resource.Cloud == sim.CloudName {
+			flags = " --demo" + flags
+		}
+		if err := a.draw(report.FixSheet(d, a.Now(), flags+a.globals())); err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-// choose finds findings by the beginnings of their ids, each once.
-func choose(dataDir string, ids []string) ([]stored, error) {
-	all, err := keptFindings(dataDir)
-	if err != nil {
-		return nil, err
-	}
-	var chosen []stored
-	for _, id := range ids {
-		var match []stored
-		for _, s := range all {
-			if id != "" && strings.HasPrefix(s.ID, strings.ToLower(id)) {
-				match = append(match, s)
-			}
-		}
-		switch {
-		case len(match) == 0:
-			return nil, &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no finding of the last scan has an id that begins with %q", id), hint: "curfew scan --all shows them"}
-		case len(match) > 1:
-			return nil, usageError("%q is the beginning of %d findings: give more of the id", id, len(match))
-		}
-		if !slices.ContainsFunc(chosen, func(s stored) bool { return s.ID == match[0].ID }) {
-			chosen = append(chosen, match[0])
-		}
-	}
-	return chosen, nil
-}
-
-// keptScans reads the last scan of every cloud.
-func keptScans(dataDir string) ([]report.Document, error) {
-	files, err := filepath.Glob(filepath.Join(dataDir, "scans", "*.json"))
-	if err != nil {
-		return nil, fmt.Errorf("look for kept scans: %w", err)
-	}
-	if dataDir == "" || len(files) == 0 {
-		return nil, &failure{exit: ExitError, code: "no_scan", err: errors.New("there is no kept scan to look in"), hint: "run `curfew scan` first"}
-	}
-	var out []report.Document
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("read a kept scan: %w", err)
-		}
-		doc, err := report.Load(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", name, err), hint: "run `curfew scan` again"}
-		}
-		out = append(out, doc)
-	}
-	return out, nil
-}
-
-// keptFindings lists the findings of the last scan of every cloud.
-func keptFindings(dataDir string) ([]stored, error) {
-	docs, err := keptScans(dataDir)
-	if err != nil {
-		return nil, err
-	}
-	var out []stored
-	for _, doc := range docs {
-		for _, found := range doc.Findings {
-			out = append(out, stored{Finding: found, scanned: doc.FinishedAt, regions: doc.Regions})
-		}
-	}
-	return out, nil
-}
-
-func byHand(f report.Finding) []string {
-	return aws.ByHand(aws.Subject{Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
-		Region: f.Resource.Region}, f.Fix.Change)
-}
-
-func (a *app) printFix(s stored, refusals []refusalDoc) {
-	r := s.Resource
-	prose := func(label, text string) {
-		if text != "" {
-			plain.Fprintf(a.Stdout, "  %-10s %s\n", label, a.wrapped(text, 13))
-		}
-	}
-	line := func(label, text string) {
-		if text != "" {
-			plain.Fprintf(a.Stdout, "  %-10s %s\n", label, text)
-		}
-	}
-	name := r.ID
-	if r.Name != "" && r.Name != r.ID {
-		name = r.Name + " (" + r.ID + ")"
-	}
-	owner := strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
-	plain.Fprintf(a.Stdout, "curfew fix %s   dry run, nothing is changed; as scanned %s ago\n\n", s.ID[:min(8, len(s.ID))], usage.Span(a.Now().Sub(s.scanned)))
-	line("finding", s.Rule+", step "+fmt.Sprint(s.Step)+", confidence "+string(s.Confidence))
-	line("resource", strings.Join(slices.DeleteFunc([]string{r.Kind, r.Type, name, "account " + r.Account, r.Region}, func(w string) bool { return w == "" }), " "))
-	line("owner", cmp.Or(owner, "not known"))
-	prose("because", s.Because)
-	saves := s.MonthlySavingsUSD.String() + " a month"
-	if !s.MonthlySavingsUSD.Known() {
-		saves = "not known: " + s.SavingsUnknown
-		if s.SavingsUpperBoundUSD.Known() {
-			saves = "at most " + s.SavingsUpperBoundUSD.String() + " a month: " + s.SavingsUnknown
-		}
-	}
-	prose("saves", saves)
-	line("would do", s.Fix.Action+"   risk "+string(s.Fix.Risk)+", undo "+string(s.Fix.Undo))
-	for i, rule := range s.Fix.Change.Adds() {
-		prose([]string{"adds", ""}[min(i, 1)], rule)
-	}
-	for i, id := range s.Fix.Change.Arguments.Members {
-		line([]string{"ends", ""}[min(i, 1)], id)
-	}
-	for i, k := range slices.Sorted(maps.Keys(s.Fix.Change.Arguments.Tags)) {
-		prose([]string{"writes", ""}[min(i, 1)], k+"="+s.Fix.Change.Arguments.Tags[k])
-	}
-	prose("know", s.Fix.Note)
-	if r.Lifetime != string(inventory.Ephemeral) {
-		line("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
-	}
-	if needsApproval(s.Finding) {
-		prose("approval", "needed: a second person approves exactly this plan. `curfew fix "+s.ID[:min(8, len(s.ID))]+" --enforce` asks at once, and the grace period runs meanwhile")
-	}
-	for _, r := range refusals {
-		if r.Rule != byHandRule {
-			prose("refused", r.Rule+": "+r.Why)
-		}
-	}
-	label := "by hand"
-	for _, cmd := range byHand(s.Finding) {
-		if !plain.Safe(cmd) {
-			prose(label, "no command is shown: the resource's id or type holds control characters")
-			break
-		}
-		line(label, cmd)
-		label = ""
-	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -39,6 +39,8 @@ type seededFixes struct {
 	asAna, asBo func()
 	// idle are machines that go on doing nothing while time passes, by their regions.
 	idle map[string]string
+	// measured is a notebook whose host's use is recorded, as idle all the time.
+	measured string
 }
 
 func newSeededFixes(t *testing.T) *seededFixes {
@@ -91,6 +93,45 @@ func (s *seededFixes) endpoint(name string, machines int32) {
 	s.sandbox.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "EndpointName", ID: name, Set: map[string]any{"CreationTime": made, "LastModifiedTime": made}})
 }
 
+// notebook makes a notebook and records that it did nothing for two weeks.
+func (s *seededFixes) notebook(name string) {
+	s.t.Helper()
+	var tags []smtypes.Tag
+	for k, v := range map[string]string{"owner": "ana", "team": "vision", "project": "detector", "environment": "dev", "cost-center": "1", inventory.TagLifetime: "ephemeral"} {
+		tags = append(tags, smtypes.Tag{Key: &k, Value: &v})
+	}
+	if _, err := sagemaker.NewFromConfig(s.sandbox.Config("us-east-1")).CreateNotebookInstance(s.t.Context(), &sagemaker.CreateNotebookInstanceInput{NotebookInstanceName: &name,
+		InstanceType: "ml.t3.medium", RoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"), VolumeSizeInGB: aws.Int32(20), Tags: tags}); err != nil {
+		s.t.Fatal(err)
+	}
+	made := s.clock().Add(-60 * 24 * time.Hour)
+	s.sandbox.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "NotebookInstanceName", ID: name, Set: map[string]any{"CreationTime": made, "LastModifiedTime": made}})
+	s.measured = name
+	s.record()
+}
+
+// record writes the use of the notebook up to now.
+func (s *seededFixes) record() {
+	if s.measured == "" {
+		return
+	}
+	var b strings.Builder
+	b.WriteString("time,resource,cpu_util,net_bytes,sessions\n")
+	now := s.clock()
+	for at := now.Add(-15 * 24 * time.Hour); !at.After(now); at = at.Add(time.Minute) {
+		fmt.Fprintf(&b, "%s,%s,1,100,0\n", at.Format(time.RFC3339), s.measured)
+	}
+	s.write("notebook.csv", b.String())
+}
+
+// sources are the flags of what is read.
+func (s *seededFixes) sources() []string {
+	if s.measured == "" {
+		return []string{s.regions}
+	}
+	return []string{s.regions, "--usage=notebook.csv"}
+}
+
 // report adds a steady value of a metric up to now.
 func (s *seededFixes) report(region, namespace, name string, of []wire.Dimension, v float64, since, step time.Duration) {
 	now := s.clock()
@@ -104,6 +145,7 @@ func (s *seededFixes) report(region, namespace, name string, of []wire.Dimension
 // wait lets time pass in which machines that do nothing are measured.
 func (s *seededFixes) wait(d time.Duration) {
 	s.pass(d)
+	s.record()
 	for id, region := range s.idle {
 		of := []wire.Dimension{{Name: "InstanceId", Value: id}}
 		for name, v := range map[string]float64{"CPUUtilization": 1, "NetworkIn": 100, "NetworkOut": 100} {
@@ -113,9 +155,9 @@ func (s *seededFixes) wait(d time.Duration) {
 }
 
 // scan audits the account and keeps the scan, as a person does.
-func (s *seededFixes) scan() report.Document {
+func (s *seededFixes) scan() view.Scan {
 	s.t.Helper()
-	doc, err := report.Load(strings.NewReader(s.curfew(ExitDone, "scan", s.regions, "-o", "json")))
+	doc, err := view.LoadScan(strings.NewReader(s.curfew(ExitDone, append([]string{"scan", "-o", "json"}, s.sources()...)...)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -123,17 +165,17 @@ func (s *seededFixes) scan() report.Document {
 }
 
 // fixes runs fix over findings and returns what became of each.
-func (s *seededFixes) fixes(args ...string) map[string]fixDoc {
+func (s *seededFixes) fixes(args ...string) map[string]view.Fix {
 	s.t.Helper()
-	_, out, errs := s.curfewAny(append(append([]string{"fix"}, args...), "-o", "json")...)
+	_, out, errs := s.curfewAny(append(append([]string{"fix", "-o", "json"}, args...), s.sources()[1:]...)...)
 	var doc struct {
-		Schema string   `json:"schema"`
-		Fixes  []fixDoc `json:"fixes"`
+		Schema string     `json:"schema"`
+		Fixes  []view.Fix `json:"fixes"`
 	}
 	if err := json.Unmarshal([]byte(out), &doc); err != nil || doc.Schema != "curfew.fix/v1" {
 		s.t.Fatalf("curfew fix %v: %v\n%s%s", args, err, out, errs)
 	}
-	got := map[string]fixDoc{}
+	got := map[string]view.Fix{}
 	for _, f := range doc.Fixes {
 		got[f.Finding.ID] = f
 	}
@@ -141,12 +183,12 @@ func (s *seededFixes) fixes(args ...string) map[string]fixDoc {
 }
 
 // approve lets another person approve what is asked for.
-func (s *seededFixes) approve(got map[string]fixDoc) {
+func (s *seededFixes) approve(got map[string]view.Fix) {
 	s.t.Helper()
 	s.asBo()
 	defer s.asAna()
 	for _, f := range got {
-		if f.State == fixAsked {
+		if f.State == view.FixAsked {
 			if out := s.curfew(ExitDone, "approve", f.ApprovalID); !strings.Contains(out, "by bo (aws-caller ") {
 				s.t.Errorf("approved by a name alone: %s", out)
 			}
@@ -158,11 +200,11 @@ func (s *seededFixes) approve(got map[string]fixDoc) {
 type kindOfFix struct {
 	rule, name string
 	// shows says whether the provider's own answer is what the change says.
-	shows func(s *seededFixes, f *fixDoc) bool
+	shows func(s *seededFixes, f *view.Fix) bool
 	// document is what the provider holds in the place of the change's document.
 	document func(s *seededFixes, id string) string
 	// undone says whether the provider shows again what there was.
-	undone func(s *seededFixes, f *fixDoc) bool
+	undone func(s *seededFixes, f *view.Fix) bool
 	// stays says that undo has nothing to take back; quiet that nobody is warned.
 	stays, quiet bool
 	// unplanted says that the seed does not hold it.
@@ -182,12 +224,12 @@ func repositoryDocument(s *seededFixes, id string) string {
 	return aws.ToString(out.LifecyclePolicyText)
 }
 
-func retentionOf(s *seededFixes, f *fixDoc) bool {
+func retentionOf(s *seededFixes, f *view.Fix) bool {
 	out, err := cloudwatchlogs.NewFromConfig(s.sandbox.Config("us-east-1")).DescribeLogGroups(s.t.Context(), &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &f.Finding.Resource.ID})
 	return err == nil && len(out.LogGroups) == 1 && int(aws.ToInt32(out.LogGroups[0].RetentionInDays)) == f.Change.Arguments.RetentionDays
 }
 
-func savedAndGone(s *seededFixes, f *fixDoc) bool {
+func savedAndGone(s *seededFixes, f *view.Fix) bool {
 	api := ec2.NewFromConfig(s.sandbox.Config(f.Region))
 	out, err := api.DescribeVolumes(s.t.Context(), &ec2.DescribeVolumesInput{Filters: []types.Filter{{Name: aws.String("volume-id"), Values: f.Change.Arguments.Snapshot}}})
 	if err != nil || len(out.Volumes) > 0 {
@@ -202,17 +244,17 @@ func savedAndGone(s *seededFixes, f *fixDoc) bool {
 	return len(f.Change.Arguments.Snapshot) > 0
 }
 
-func addressGone(s *seededFixes, f *fixDoc) bool {
+func addressGone(s *seededFixes, f *view.Fix) bool {
 	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeAddresses(s.t.Context(), &ec2.DescribeAddressesInput{})
 	return err == nil && !slices.ContainsFunc(out.Addresses, func(a types.Address) bool { return aws.ToString(a.AllocationId) == f.Finding.Resource.ID })
 }
 
-func endpointGone(s *seededFixes, f *fixDoc) bool {
+func endpointGone(s *seededFixes, f *view.Fix) bool {
 	_, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(), &sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
 	return err != nil
 }
 
-func stateOf(s *seededFixes, f *fixDoc) types.InstanceStateName {
+func stateOf(s *seededFixes, f *view.Fix) types.InstanceStateName {
 	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeInstances(s.t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{f.Finding.Resource.ID}})
 	if err != nil || len(out.Reservations) != 1 {
 		return ""
@@ -221,12 +263,12 @@ func stateOf(s *seededFixes, f *fixDoc) types.InstanceStateName {
 }
 
 // machineIs says whether a machine is in the state that a change leads to.
-func machineIs(s *seededFixes, f *fixDoc) bool {
+func machineIs(s *seededFixes, f *view.Fix) bool {
 	want, known := map[change.Verb]types.InstanceStateName{change.Stop: types.InstanceStateNameStopped, change.Terminate: types.InstanceStateNameTerminated}[f.Change.Verb]
 	return known && stateOf(s, f) == want
 }
 
-func groupOf(s *seededFixes, f *fixDoc) (g astypes.AutoScalingGroup) {
+func groupOf(s *seededFixes, f *view.Fix) (g astypes.AutoScalingGroup) {
 	out, err := autoscaling.NewFromConfig(s.sandbox.Config(f.Region)).DescribeAutoScalingGroups(s.t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{f.Finding.Resource.ID}})
 	if err == nil && len(out.AutoScalingGroups) == 1 {
 		g = out.AutoScalingGroups[0]
@@ -234,19 +276,19 @@ func groupOf(s *seededFixes, f *fixDoc) (g astypes.AutoScalingGroup) {
 	return g
 }
 
-func groupSize(s *seededFixes, f *fixDoc) int64 {
+func groupSize(s *seededFixes, f *view.Fix) int64 {
 	return int64(aws.ToInt32(groupOf(s, f).DesiredCapacity))
 }
 
 // groupLeft says whether exactly the members that a change names have left their group.
-func groupLeft(s *seededFixes, f *fixDoc) bool {
+func groupLeft(s *seededFixes, f *view.Fix) bool {
 	g, a := groupOf(s, f), f.Change.Arguments
 	return groupSize(s, f) == *a.Count && len(g.Instances) == int(*a.Count) && len(a.Members) == 2 &&
 		!slices.ContainsFunc(g.Instances, func(i astypes.Instance) bool { return slices.Contains(a.Members, *i.InstanceId) })
 }
 
 // machinesOf is how many machines an endpoint of one variant has.
-func machinesOf(s *seededFixes, f *fixDoc) int64 {
+func machinesOf(s *seededFixes, f *view.Fix) int64 {
 	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(), &sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
 	if err != nil || len(out.ProductionVariants) != 1 {
 		return -1
@@ -254,8 +296,16 @@ func machinesOf(s *seededFixes, f *fixDoc) int64 {
 	return int64(aws.ToInt32(out.ProductionVariants[0].CurrentInstanceCount))
 }
 
+func notebookStatus(s *seededFixes, f *view.Fix) smtypes.NotebookInstanceStatus {
+	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeNotebookInstance(s.t.Context(), &sagemaker.DescribeNotebookInstanceInput{NotebookInstanceName: &f.Finding.Resource.ID})
+	if err != nil {
+		return ""
+	}
+	return out.NotebookInstanceStatus
+}
+
 // tagsOf are those tags of a resource of EC2 that a change writes.
-func tagsOf(s *seededFixes, f *fixDoc) map[string]string {
+func tagsOf(s *seededFixes, f *view.Fix) map[string]string {
 	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeTags(s.t.Context(), &ec2.DescribeTagsInput{Filters: []types.Filter{{Name: aws.String("resource-id"), Values: []string{f.Finding.Resource.ID}}}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -269,16 +319,22 @@ func tagsOf(s *seededFixes, f *fixDoc) map[string]string {
 	return has
 }
 
-func tagsWritten(s *seededFixes, f *fixDoc) bool {
+func tagsWritten(s *seededFixes, f *view.Fix) bool {
 	return len(f.Change.Arguments.Tags) == 4 && maps.Equal(tagsOf(s, f), f.Change.Arguments.Tags)
 }
 
 var kindsOfFixes = []kindOfFix{
-	{rule: "tag-missing", shows: tagsWritten, quiet: true, undone: func(s *seededFixes, f *fixDoc) bool { return len(tagsOf(s, f)) == 0 }},
-	{rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft, undone: func(s *seededFixes, f *fixDoc) bool { return groupSize(s, f) == 3 }},
-	{rule: "inference-overprovisioned", name: "old-embedder", shows: func(s *seededFixes, f *fixDoc) bool { return machinesOf(s, f) == *f.Change.Arguments.Count }, unplanted: true,
-		undone: func(s *seededFixes, f *fixDoc) bool { return machinesOf(s, f) == 3 }},
-	{rule: "instance-idle", name: "feature-builder", shows: machineIs, undone: func(s *seededFixes, f *fixDoc) bool { return stateOf(s, f) == types.InstanceStateNameRunning }},
+	{rule: "tag-missing", shows: tagsWritten, quiet: true, undone: func(s *seededFixes, f *view.Fix) bool { return len(tagsOf(s, f)) == 0 }},
+	{rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft, undone: func(s *seededFixes, f *view.Fix) bool { return groupSize(s, f) == 3 }},
+	{rule: "inference-overprovisioned", name: "old-embedder", shows: func(s *seededFixes, f *view.Fix) bool { return machinesOf(s, f) == *f.Change.Arguments.Count }, unplanted: true,
+		undone: func(s *seededFixes, f *view.Fix) bool { return machinesOf(s, f) == 3 }},
+	{rule: "notebook-idle", name: "old-notebook", shows: func(s *seededFixes, f *view.Fix) bool {
+		return notebookStatus(s, f) == smtypes.NotebookInstanceStatusStopped
+	}, unplanted: true,
+		undone: func(s *seededFixes, f *view.Fix) bool {
+			return notebookStatus(s, f) == smtypes.NotebookInstanceStatusInService
+		}},
+	{rule: "instance-idle", name: "feature-builder", shows: machineIs, undone: func(s *seededFixes, f *view.Fix) bool { return stateOf(s, f) == types.InstanceStateNameRunning }},
 	{rule: "bucket-no-lifecycle", name: "acme-vision-datasets", document: bucketDocument},
 	{rule: "checkpoint-stale", name: "acme-language-checkpoints", document: bucketDocument},
 	{rule: "bucket-multipart", name: "acme-language-uploads", document: bucketDocument},
@@ -286,7 +342,7 @@ var kindsOfFixes = []kindOfFix{
 	{rule: "repository-no-lifecycle", name: "vision/trainer", document: repositoryDocument},
 	{rule: "log-group-no-retention", name: "/vision/training", shows: retentionOf},
 	{rule: "volume-unattached", name: "detector-scratch", shows: savedAndGone, stays: true},
-	{rule: "instance-stopped", name: "old-workstation", shows: func(s *seededFixes, f *fixDoc) bool { return savedAndGone(s, f) && machineIs(s, f) }, stays: true},
+	{rule: "instance-stopped", name: "old-workstation", shows: func(s *seededFixes, f *view.Fix) bool { return savedAndGone(s, f) && machineIs(s, f) }, stays: true},
 	{rule: "address-unused", name: "old-demo", shows: addressGone, stays: true},
 	{rule: "endpoint-idle", name: "old-detector", shows: endpointGone, stays: true},
 }
@@ -296,6 +352,7 @@ var kindsOfFixes = []kindOfFix{
 func TestFixesDoWhatTheySay(t *testing.T) {
 	s := newSeededFixes(t)
 	s.endpoint("old-embedder", 3)
+	s.notebook("old-notebook")
 	for _, r := range s.truth.Find("instance-idle") {
 		s.idle[r.ID] = r.Region
 		if r.Region == "eu-west-1" {
@@ -307,7 +364,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	ids := map[string]kindOfFix{}
 	var args []string
 	for _, k := range kindsOfFixes {
-		i := slices.IndexFunc(first.Findings, func(f report.Finding) bool {
+		i := slices.IndexFunc(first.Findings, func(f view.Finding) bool {
 			return f.Rule == k.rule && (f.Resource.Name == k.name || f.Resource.ID == k.name)
 		})
 		if i < 0 {
@@ -330,7 +387,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	checkPlanted(t, first, planted) // the dollars of the seed are computed apart from the rules
 	// Two of three machines go, of the type of which another endpoint has one.
 	saved := func(rule, name string) money.Amount {
-		i := slices.IndexFunc(first.Findings, func(f report.Finding) bool { return f.Rule == rule && f.Resource.ID == name })
+		i := slices.IndexFunc(first.Findings, func(f view.Finding) bool { return f.Rule == rule && f.Resource.ID == name })
 		v, _ := first.Findings[i].MonthlySavingsUSD.Get()
 		return v
 	}
@@ -342,7 +399,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	before := map[string]string{}
 	for id, k := range ids {
 		p := previews[id]
-		if p.State != fixPreview || p.Change.Verb == "" || len(p.Change.Commands) == 0 || p.Account != wire.DefaultAccount {
+		if p.State != view.FixPreview || p.Change.Verb == "" || len(p.Change.Commands) == 0 || p.Account != wire.DefaultAccount {
 			t.Errorf("%s: the preview is %+v", k.name, p)
 		}
 		if k.document != nil {
@@ -358,22 +415,22 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 
 	enforce := append(append([]string{}, args...), "--enforce", "--scratch-disks")
 	for id, f := range s.fixes(enforce...) {
-		if f.State != fixWaiting && !(ids[id].quiet && f.State == fixConfirmed) {
+		if f.State != view.FixWaiting && !(ids[id].quiet && f.State == view.FixConfirmed) {
 			t.Errorf("%s, first run: %s %+v", ids[id].name, f.State, f.Refusals)
 		}
 	}
 	s.wait(16 * time.Minute)
 	asked := s.fixes(enforce...)
 	for id, f := range asked {
-		if f.NeedsApproval != (f.State == fixAsked) {
+		if f.NeedsApproval != (f.State == view.FixAsked) {
 			t.Errorf("%s needs an approval: %v, and is %s %+v", ids[id].name, f.NeedsApproval, f.State, f.Refusals)
 		}
 	}
 	s.approve(asked)
-	after := map[string]fixDoc{}
+	after := map[string]view.Fix{}
 	for range 4 {
 		for id, f := range s.fixes(enforce...) {
-			if after[id].State != fixConfirmed {
+			if after[id].State != view.FixConfirmed {
 				after[id] = f
 			}
 		}
@@ -382,7 +439,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	for id, k := range ids {
 		t.Run(k.rule, func(t *testing.T) {
 			f := after[id]
-			if f.State != fixConfirmed || !f.Change.Equal(previews[id].Change.Change) {
+			if f.State != view.FixConfirmed || !f.Change.Equal(previews[id].Change.Change) {
 				t.Fatalf("%s %+v, change %+v", f.State, f.Refusals, f.Change.Change)
 			}
 			if k.document == nil {
@@ -447,9 +504,9 @@ func (l *ladderTest) read(name string) string {
 }
 
 // lookup returns the id of a rule's finding about a resource, by its name.
-func (s *seededFixes) lookup(doc report.Document, rule, name string) string {
+func (s *seededFixes) lookup(doc view.Scan, rule, name string) string {
 	s.t.Helper()
-	i := slices.IndexFunc(doc.Findings, func(f report.Finding) bool {
+	i := slices.IndexFunc(doc.Findings, func(f view.Finding) bool {
 		return f.Rule == rule && (f.Resource.Name == name || f.Resource.ID == name)
 	})
 	if i < 0 {
@@ -477,7 +534,7 @@ func TestFixesMeetChange(t *testing.T) {
 
 	s.sandbox.Wire.State.PutLifecycle(wire.DefaultAccount, early, theirs, "all_storage_classes_128K")
 	got := s.fixes(all...)
-	if state := got[changedEarly].State; state != fixChanged && state != fixGone {
+	if state := got[changedEarly].State; state != view.FixChanged && state != view.FixGone {
 		t.Errorf("a lifecycle that was changed after the scan: %s", state)
 	}
 	s.pass(16 * time.Minute)
@@ -491,7 +548,7 @@ func TestFixesMeetChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = s.fixes(all...)
-	if f := got[changedLate]; f.State != fixChanged && f.State != fixGone {
+	if f := got[changedLate]; f.State != view.FixChanged && f.State != view.FixGone {
 		t.Errorf("a lifecycle that was changed after the approval: %s %+v", f.State, f.Refusals)
 	}
 	for _, name := range []string{early, late} {
@@ -499,7 +556,7 @@ func TestFixesMeetChange(t *testing.T) {
 			t.Errorf("%s: what others have put is\n%s", name, now)
 		}
 	}
-	if f := got[volume]; f.State != fixAsked || f.ApprovalID == asked[volume].ApprovalID {
+	if f := got[volume]; f.State != view.FixAsked || f.ApprovalID == asked[volume].ApprovalID {
 		t.Errorf("a volume that costs more than was approved: %s, approval %s, before %s", f.State, f.ApprovalID, asked[volume].ApprovalID)
 	}
 	if out, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{size}}); err != nil || len(out.Volumes) != 1 {
@@ -507,16 +564,16 @@ func TestFixesMeetChange(t *testing.T) {
 	}
 
 	done, left := colder, versions
-	if got[versions].State == fixConfirmed {
+	if got[versions].State == view.FixConfirmed {
 		done, left = versions, colder
 	}
-	if got[done].State != fixConfirmed || got[left].State == fixConfirmed {
+	if got[done].State != view.FixConfirmed || got[left].State == view.FixConfirmed {
 		t.Fatalf("two fixes of one bucket: %s %+v and %s %+v", got[done].State, got[done].Refusals, got[left].State, got[left].Refusals)
 	}
 	if now := bucketDocument(s, shared); !change.Same(now, got[done].Change.Document) {
 		t.Errorf("after the first of two fixes:\n%s\nwant\n%s", now, got[done].Change.Document)
 	}
-	if f := s.fixes(left, "--enforce")[left]; f.State != fixChanged && f.State != fixGone {
+	if f := s.fixes(left, "--enforce")[left]; f.State != view.FixChanged && f.State != view.FixGone {
 		t.Errorf("the second of two fixes: %s, want that it has changed", f.State)
 	}
 }
@@ -531,12 +588,12 @@ func TestAPreviewShowsRefusals(t *testing.T) {
 	doc := s.scan()
 	s.wait(2 * time.Minute)
 	group := s.lookup(doc, "autoscaling-sticky", "feed-workers")
-	i := slices.IndexFunc(doc.Findings, func(f report.Finding) bool { return f.ID == group })
+	i := slices.IndexFunc(doc.Findings, func(f view.Finding) bool { return f.ID == group })
 	member := s.lookup(doc, "instance-idle", doc.Findings[i].Fix.Change.Arguments.Members[0])
 	notebook := s.lookup(doc, "notebook-idle", "exploration-2025")
 	measure := s.lookup(doc, "telemetry-missing", "feed-experiment")
 	want := map[string]string{member: "unsaved-disk", notebook: "busy", measure: "by-hand"}
-	rules := func(f fixDoc) (out string) {
+	rules := func(f view.Fix) (out string) {
 		for _, r := range f.Refusals {
 			out += r.Rule
 		}
@@ -546,7 +603,7 @@ func TestAPreviewShowsRefusals(t *testing.T) {
 	previews, acted := s.fixes(all...), s.fixes(append(all, "--enforce")...)
 	for _, id := range all {
 		p, a := previews[id], acted[id]
-		if p.State != fixPreview || rules(p) != want[id] || rules(a) != want[id] {
+		if p.State != view.FixPreview || rules(p) != want[id] || rules(a) != want[id] {
 			t.Errorf("%s: the preview says %q, the fix %q, want %q: %+v", p.Finding.Rule, rules(p), rules(a), want[id], a.Refusals)
 		}
 	}

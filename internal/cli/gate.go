@@ -16,13 +16,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // gateFlags are the flags of gate.
@@ -86,7 +86,7 @@ type gateDoc struct {
 	// Approvers are who may approve what is asked for.
 	Approvers []string `json:"approvers"`
 	// Settings is which configuration decided.
-	Settings decider `json:"settings"`
+	Settings daemon.Decider `json:"settings"`
 
 	Budget []gate.Line `json:"budget"`
 }
@@ -121,6 +121,8 @@ type vote struct {
 	at time.Time
 	// once says that its reason names it alone: it decides one request of a plan.
 	once bool
+	// text is what a review says.
+	text string
 }
 
 // stale says why a vote that allows is about another request of the same plan than r;
@@ -168,7 +170,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		}
 		_, named := hub.people.Identities[hub.pull.Author]
 		who = approval.Person{Name: hub.people.Name(hub.pull.Author), Proof: approval.Proof{Kind: approval.GitHubReview, Subject: hub.pull.Author, Detail: "author of " + hub.pull.String(), Mapped: named}}
-	} else if who, err = a.asker(ctx, cfg, by); err != nil {
+	} else if who, err = a.rt.Asker(ctx, cfg, by); err != nil {
 		return err
 	}
 	e, err := a.estimate(ctx, cfg, name, f.estimateFlags)
@@ -196,7 +198,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	}
 	d, err := c.decide(ctx)
 	if err != nil {
-		return stateFailure(err)
+		return daemon.StateError(err)
 	}
 	if !f.dryRun {
 		if r, err := c.request(ctx, d); err == nil && r != nil && r.AskedAt.Equal(params.Now) {
@@ -214,7 +216,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	}
 	approvers := []string{}
 	if d.Decision == gate.Held || len(d.WouldPass) > 0 {
-		approvers = append(approvers, approversOf(cfg.Approvers, params.Roles, who.Name)...)
+		approvers = append(approvers, approval.Approvers(cfg.Approvers, params.Roles, who.Name)...)
 	}
 	doc := gateDoc{Estimate: e, Schema: "curfew.gate/v1", Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...), ApprovalID: orNull(d.ApprovalID), HoldID: orNull(d.HoldID),
 		DryRun: f.dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...), UnusedHolds: append([]string{}, d.Unused...), Approvers: approvers, Settings: by}
@@ -231,7 +233,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 }
 
 // gateParams is what decisions stand on.
-func (a *app) gateParams(ctx context.Context, cfg config.Config, by decider, s *store.Store) (gate.Params, error) {
+func (a *app) gateParams(ctx context.Context, cfg config.Config, by daemon.Decider, s *store.Store) (gate.Params, error) {
 	limit, err := cfg.Gate.Limit()
 	if err != nil {
 		return gate.Params{}, usageError("gate.ask_over: %w", err)
@@ -247,7 +249,7 @@ func (a *app) gateParams(ctx context.Context, cfg config.Config, by decider, s *
 	if err != nil {
 		return gate.Params{}, err
 	}
-	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.checked(cfg, by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared), nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: a.rt.Checked(cfg, by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared), nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now}, nil
 }
 
@@ -305,15 +307,7 @@ func (c *counter) decide(ctx context.Context) (gate.Decision, error) {
 		}
 		votes, aside = append(votes, more...), append(aside, others...)
 	}
-	slices.SortStableFunc(votes, func(a, b vote) int { // who denies is heard first
-		switch {
-		case a.allow == b.allow:
-			return 0
-		case b.allow:
-			return -1
-		}
-		return 1
-	})
+	denialsFirst(votes)
 	for _, v := range votes {
 		r, why, err := c.cast(ctx, d.ApprovalID, v)
 		switch {
@@ -332,6 +326,19 @@ func (c *counter) decide(ctx context.Context) (gate.Decision, error) {
 	}
 	d.Reasons = append(d.Reasons, aside...)
 	return d, nil
+}
+
+// denialsFirst puts who denies before who allows.
+func denialsFirst(votes []vote) {
+	slices.SortStableFunc(votes, func(a, b vote) int {
+		switch {
+		case a.allow == b.allow:
+			return 0
+		case b.allow:
+			return -1
+		}
+		return 1
+	})
 }
 
 // cast lets a vote decide a request; why says why it does not count, such as somebody's
@@ -357,10 +364,7 @@ func (c *counter) cast(ctx context.Context, id string, v vote) (r approval.Reque
 		return r, "", err
 	}
 	if v.by.Proof.Kind == approval.GitHubReview {
-		if c.app.reviewed == nil {
-			c.app.reviewed = map[string]bool{}
-		}
-		c.app.reviewed[r.ID] = true
+		c.app.seen(r.ID)
 	}
 	if err := c.store.Actions().Record(ctx, auditEntry(c.params.Now, v.by.Name, string(r.State), r)); err != nil {
 		return r, "", fmt.Errorf("record the decision on %s: %w", r.ID, err)
@@ -377,7 +381,7 @@ func (c *counter) request(ctx context.Context, d gate.Decision) (*approval.Reque
 	return &r, err
 }
 
-func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decided decider, dryRun bool) report.Sheet {
+func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decided daemon.Decider, dryRun bool) report.Sheet {
 	s := estimateSheet("gate", e)
 	if decided.Advisory {
 		s.Assumptions = append(s.Assumptions[:len(s.Assumptions):len(s.Assumptions)], "advisory: budgets, thresholds, approvers and prices come from the local configuration, which whoever asks can change; `curfew settings set` binds everybody")
@@ -390,7 +394,7 @@ func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decide
 	if len(d.Budget) > 0 {
 		g := report.Grid{Title: "budgets", Head: []string{"budget", "until", "amount", "spent", "held", "this", "left after", "state"}, Right: []bool{false, false, true, true, true, true, true, false}}
 		for _, l := range d.Budget {
-			g.Rows = append(g.Rows, []string{l.Budget, l.Window.To.Format(time.DateOnly), exact(l.Amount), exact(l.Used), exact(l.Held), exact(l.Asked), exact(l.LeftAfter), string(l.State)})
+			g.Rows = append(g.Rows, []string{l.Budget, l.Window.To.Format(time.DateOnly), l.Amount.Exact(), l.Used.Exact(), l.Held.Exact(), l.Asked.Exact(), l.LeftAfter.Exact(), string(l.State)})
 		}
 		tables = append(tables, g)
 	}
@@ -408,7 +412,7 @@ func gateSheet(e *estimate.Estimate, d gate.Decision, approvers []string, decide
 			case w.Decision == gate.Held:
 				decision = "ask: approved by " + by
 			}
-			g.Rows = append(g.Rows, []string{w.Kind, w.What, exact(w.P95), decision})
+			g.Rows = append(g.Rows, []string{w.Kind, w.What, w.P95.Exact(), decision})
 		}
 		tables = append(tables, g)
 	}
@@ -480,11 +484,11 @@ func (a *app) gateReport(ctx context.Context, f periodFlags, output string) erro
 		sheet := report.Sheet{Verb: "gate report", Title: "nothing was asked in this time", Picture: r.SVG(), Caption: "Runs that passed at once, that had to ask, and that were refused.",
 			Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 		if known {
-			sheet.Title = fmt.Sprintf("%s of %s had to ask", percent(share), plural(int64(r.Runs), "run", "runs"))
+			sheet.Title = fmt.Sprintf("%s of %s had to ask", plain.Share(share, 1), plain.Count(r.Runs, "run"))
 		}
 		sheet.Figures = []report.Figure{{Label: "asked", Value: fmt.Sprint(r.Asked), Note: fmt.Sprintf("%d wait", r.Waiting)}, {Label: "denied", Value: fmt.Sprint(r.Denied)}}
 		if r.Answered > 0 {
-			sheet.Figures = append(sheet.Figures, report.Figure{Label: "waited", Value: usage.Span(r.WaitP50), Note: "half of them; " + usage.Span(r.WaitP95) + " at most in nineteen of twenty"})
+			sheet.Figures = append(sheet.Figures, report.Figure{Label: "waited", Value: plain.Duration(r.WaitP50), Note: "half of them; " + plain.Duration(r.WaitP95) + " at most in nineteen of twenty"})
 		}
 		return sheet
 	})
@@ -500,7 +504,7 @@ func (a *app) env(name string) string {
 func (a *app) openFile(what, name string) (*os.File, error) {
 	f, err := os.Open(a.path(name))
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s %s: %w", what, name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s %s: %w", what, name, daemon.Cause(err))}
 	}
 	return f, nil
 }

@@ -136,7 +136,26 @@ type pullHub struct {
 	head     string
 	reviews  []map[string]any
 	comments []string
-	now      time.Time // of reviews; zero is the clock's
+	stamps   []stamp
+	now      time.Time // of reviews and comments; zero is the clock's
+}
+
+// stamp is when a comment was written and last edited.
+type stamp struct{ created, updated time.Time }
+
+// at is what the clock of GitHub says.
+func (h *pullHub) at() time.Time {
+	if h.now.IsZero() {
+		return time.Now().UTC().Truncate(time.Second)
+	}
+	return h.now.UTC().Truncate(time.Second)
+}
+
+// edit is somebody with write access who changes a comment.
+func (h *pullHub) edit(i int, change func(string) string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.comments[i], h.stamps[i].updated = change(h.comments[i]), h.at()
 }
 
 func newPullHub(t *testing.T) *pullHub {
@@ -149,7 +168,8 @@ func newPullHub(t *testing.T) *pullHub {
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	comment := func(i int) map[string]any {
-		return map[string]any{"id": 100 + i, "body": h.comments[i], "user": user("curfew-bot"), "html_url": "https://github.com/acme/train/pull/7#issuecomment-1"}
+		return map[string]any{"id": 100 + i, "body": h.comments[i], "user": user("curfew-bot"), "html_url": "https://github.com/acme/train/pull/7#issuecomment-1",
+			"created_at": h.stamps[i].created, "updated_at": h.stamps[i].updated}
 	}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
@@ -176,10 +196,10 @@ func newPullHub(t *testing.T) *pullHub {
 			}
 			say(w, 200, all)
 		case "POST " + repo + "/issues/7/comments":
-			h.comments = append(h.comments, in.Body)
+			h.comments, h.stamps = append(h.comments, in.Body), append(h.stamps, stamp{h.at(), h.at()})
 			say(w, 201, comment(len(h.comments)-1))
 		case "PATCH " + repo + "/issues/comments/100":
-			h.comments[0] = in.Body
+			h.comments[0], h.stamps[0].updated = in.Body, h.at()
 			say(w, 200, comment(0))
 		default:
 			say(w, 404, map[string]any{"message": "Not Found " + r.URL.Path})
@@ -189,15 +209,11 @@ func newPullHub(t *testing.T) *pullHub {
 	return h
 }
 
-func (h *pullHub) review(login, state, commit string) {
+func (h *pullHub) review(login, state, commit string, text ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.now
-	if at.IsZero() {
-		at = time.Now()
-	}
 	h.reviews = append(h.reviews, map[string]any{"id": 80 + len(h.reviews), "user": map[string]any{"login": login, "type": "User"}, "state": state, "commit_id": commit,
-		"submitted_at": at.UTC().Format(time.RFC3339), "html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+len(h.reviews))})
+		"body": strings.Join(text, "\n"), "submitted_at": h.at().Format(time.RFC3339), "html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+len(h.reviews))})
 }
 
 func (h *pullHub) said() []string {
@@ -266,17 +282,23 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 // pullRequest makes a desktop the run of a workflow about pull request 7 of the hub.
 func (d *desktop) pullRequest(h *pullHub) {
 	d.t.Helper()
+	d.write("event.json", h.event(d.t))
+	d.env = map[string]string{"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(d.dir, "event.json"), "GITHUB_REPOSITORY": "acme/train",
+		"GITHUB_API_URL": h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"}
+}
+
+// event is what GitHub tells a run about pull request 7.
+func (h *pullHub) event(t *testing.T) string {
+	t.Helper()
 	event := map[string]any{"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": "acme/train"},
 		"pull_request": map[string]any{"number": 7, "state": "open", "user": map[string]any{"login": "octoana", "type": "User"},
 			"head": map[string]any{"ref": "resnet50", "sha": h.head, "repo": map[string]any{"full_name": "acme/train"}},
 			"base": map[string]any{"ref": "main", "sha": strings.Repeat("b", 40), "repo": map[string]any{"full_name": "acme/train"}}}}
 	text, err := json.Marshal(event)
 	if err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
-	d.write("event.json", string(text))
-	d.env = map[string]string{"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(d.dir, "event.json"), "GITHUB_REPOSITORY": "acme/train",
-		"GITHUB_API_URL": h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"}
+	return string(text)
 }
 
 // TestAReviewIsOfThePriceItSaw: a review approves the request that it came after, and no

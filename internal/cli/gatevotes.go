@@ -79,7 +79,7 @@ func (a *app) readVotes(name string, cfg config.Config) (*voteFile, error) {
 func (f *voteFile) ballot(_ context.Context, request string) (votes []vote, aside []string, err error) {
 	for _, v := range f.Votes {
 		if strings.HasPrefix(request, v.request) {
-			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: rolesOf(f.approvers, v.by), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.by, Detail: "a file of votes"}}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
+			votes = append(votes, vote{by: approval.Person{Name: v.by, Roles: approval.Roles(f.approvers, v.by), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.by, Detail: "a file of votes"}}, allow: v.allow, reason: first(action.Redact(v.reason), "a file of votes")})
 		}
 	}
 	return votes, nil, nil
@@ -126,7 +126,7 @@ func (p *pullRequest) ballot(ctx context.Context, _ string) (votes []vote, aside
 	for _, v := range b.Votes {
 		_, named := p.people.Identities[v.Login]
 		v.By.Proof = approval.Proof{Kind: approval.GitHubReview, Subject: v.Login, Detail: v.URL, Mapped: named}
-		votes = append(votes, vote{by: v.By, allow: v.Allow, reason: "review " + v.URL, at: v.At, once: true})
+		votes = append(votes, vote{by: v.By, allow: v.Allow, reason: "review " + v.URL, at: v.At, once: true, text: v.Text})
 	}
 	for _, o := range b.Aside {
 		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", o.Login, o.Why))
@@ -139,13 +139,13 @@ func (p *pullRequest) comment(ctx context.Context, key string, e *estimate.Estim
 	say := github.Report{Key: key, Subject: e.Kind + " " + e.Name, Decision: string(d.Decision), Reasons: d.Reasons,
 		P50: &e.P50, P95: &e.P95, Hourly: &e.Hourly, Unknown: e.Unknown, Assumptions: e.Assumptions, SpecHash: e.SpecHash}
 	for _, l := range e.Lines {
-		say.Lines = append(say.Lines, github.Line{What: l.What, Quantity: l.Quantity + " " + l.Unit, UnitPrice: "$" + l.UnitPrice.String(), P50: l.P50, P95: l.P95, Source: l.Source + " " + l.AsOf})
+		say.Lines = append(say.Lines, github.Line{What: l.What, Quantity: l.Quantity + " " + l.Unit, UnitPrice: l.UnitPrice.Dollars(), P50: l.P50, P95: l.P95, Source: l.Source + " " + l.AsOf})
 	}
 	for _, l := range d.Budget {
 		say.Budgets = append(say.Budgets, github.Budget{Name: l.Budget, Before: l.Amount - l.LeftBefore, After: l.Amount - l.LeftAfter, Amount: l.Amount})
 	}
 	for _, w := range d.WouldPass {
-		say.WouldPass = append(say.WouldPass, w.Kind+": "+w.What+", at most "+exact(w.P95))
+		say.WouldPass = append(say.WouldPass, w.Kind+": "+w.What+", at most "+w.P95.Exact())
 	}
 	if r != nil {
 		say.Plan = planLines(*r)

@@ -229,7 +229,7 @@ func decisions(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: decisions TRACE POLICIES…")
 	}
-	a := &app{Process: &Process{Dir: ts.MkAbs(".")}}
+	a := newApp(&Process{Dir: ts.MkAbs(".")})
 	p, err := backtestFlags{trace: args[0], restartCost: "5m"}.params()
 	ts.Check(err)
 	p.Policies, err = a.readPolicies(args[1:])

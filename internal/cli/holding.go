@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify"
@@ -31,8 +32,12 @@ type holding struct {
 	store action.Store // its audit log
 	// who asks, by the proof that fixes need; nil until it is known.
 	who *approval.Person
+	// hub is the pull request whose reviews approve; nil is none. actor is who runs this,
+	// where that is proven.
+	hub   *pullRequest
+	actor *approval.Person
 	// found are the findings that are fixed.
-	found map[inventory.Ref]stored
+	found map[inventory.Ref]daemon.Kept
 	// asked are requests without which nothing goes on, beside those that wait while
 	// grace runs.
 	asked, beside []string
@@ -49,7 +54,7 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 	declared := h.cfg.Approvals.Accepts(approval.SelfDeclared)
 	who, err := h.app.declared(h.cfg)
 	if !declared {
-		if who, err = h.app.signedIn(ctx, h.cfg, "curfew fix"); err != nil {
+		if who, err = h.app.rt.SignedIn(ctx, h.cfg, "curfew fix"); err != nil {
 			return who, fmt.Errorf("it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]", err)
 		}
 		who.Proof.Signed = ""
@@ -57,7 +62,14 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 	if err != nil {
 		return who, err
 	}
-	h.who, h.desk.Check = &who, h.app.checked(h.cfg, declared, &who)
+	h.actor = &who
+	if h.hub != nil { // who opened the pull request asks; who runs this carries it out
+		if declared {
+			h.actor = nil
+		}
+		who = h.hub.author()
+	}
+	h.who, h.desk.Check = &who, h.app.rt.Checked(h.cfg, declared, h.actor)
 	return who, nil
 }
 
@@ -83,6 +95,9 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 		return err
 	}
 	now := h.now()
+	if err := h.review(ctx, it, p, hash, amount, now); err != nil {
+		return err
+	}
 	r, err := h.desk.Use(ctx, hash, amount, now)
 	if err == nil {
 		return h.store.Record(ctx, auditEntry(now, who.Name, "used", r))
@@ -116,6 +131,9 @@ func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) 
 		return err
 	}
 	now := h.now()
+	if err := h.review(ctx, it, p, hash, amount, now); err != nil {
+		return err
+	}
 	all, err := h.desk.Store.Requests(ctx, hash)
 	if err != nil {
 		return err
@@ -149,10 +167,13 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 	if err != nil {
 		return approval.Request{}, fmt.Errorf("write the plan: %w", err)
 	}
-	r, err := h.desk.Ask(ctx, approval.Request{Kind: fixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
+	r, err := h.desk.Ask(ctx, approval.Request{Kind: daemon.FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
 		Plan: string(plan), Amount: amount, AskedBy: who.Name, AskedProof: who.Proof}, now)
 	if err == nil {
 		h.of[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
+	}
+	if err == nil && h.hub != nil {
+		_, err = h.hub.client.Ask(ctx, commentOf(r))
 	}
 	if err != nil || !r.AskedAt.Equal(now) {
 		return r, err
@@ -168,9 +189,9 @@ func (h *holding) plan(it action.Item, p action.Proposal, hourly money.Amount) a
 		c.Calls = append(c.Calls, approval.Call{Name: s.Name, Document: action.Redact(s.Params), Before: action.Redact(s.Undo)})
 	}
 	plan := approval.Plan{Schema: approval.PlanSchema, Because: action.Redact(p.Because), Costs: []approval.Cost{{What: "costs now", Amount: &hourly, Unit: "an hour"}}}
-	plan.Undo, plan.Loses = know(p.Resource, it.Do)
+	plan.Undo, plan.Loses = daemon.Know(p.Resource, it.Do)
 	if f, ok := h.found[it.Ref]; ok {
-		c.Commands = byHand(f.Finding)
+		c.Commands = daemon.ByHand(f.Finding)
 		saves := approval.Cost{What: "saves", Unit: "a month"}
 		if v, known := f.MonthlySavingsUSD.Get(); known {
 			saves.Amount = &v
@@ -200,7 +221,7 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 	}
 	recipients := cfg.Approvals.Notify
 	if len(recipients) == 0 {
-		for _, name := range approversOf(cfg.Approvers, r.Roles, r.AskedBy) {
+		for _, name := range approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy) {
 			if router.Check(name) == nil && name != notify.Owner && name != notify.Team {
 				recipients = append(recipients, name)
 			}
@@ -215,9 +236,9 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 
 // approvalMessage asks somebody to approve a request.
 func approvalMessage(r approval.Request) action.Message {
-	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, exact(r.Amount), r.AmountUnit())}
-	if r.Kind != fixKind {
-		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, exact(r.Amount), r.AmountUnit())
+	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())}
+	if r.Kind != daemon.FixKind {
+		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())
 	}
 	m.Plan = append(planLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339), "asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")
 	return m

@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // forged is an instruction that a name tries to print as one of curfew's own.
@@ -114,7 +114,7 @@ func poison(t *testing.T, path, text string) []string {
 	if err := os.WriteFile(path, out, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := report.Load(strings.NewReader(string(out))); err != nil {
+	if _, err := view.LoadScan(strings.NewReader(string(out))); err != nil {
 		t.Fatal(err)
 	}
 	return ids

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -31,7 +32,7 @@ func TestInterruptedSaysWhatWasDone(t *testing.T) {
 			"interrupted; done before: terminate i-1: confirmed, terminate i-3: failed; `curfew audit` has it all",
 		},
 	} {
-		got := classify(ctx, stateFailure(scanFailure(tc.err)))
+		got := classify(ctx, daemon.StateError(daemon.CloudError(tc.err)))
 		if got.exit != ExitInterrupted || got.Error() != tc.want {
 			t.Errorf("exit %d, %q; want %q", got.exit, got.Error(), tc.want)
 		}

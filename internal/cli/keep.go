@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,10 +12,11 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newKeep() *cobra.Command {
@@ -73,13 +73,13 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	if err != nil {
 		return usageError("--for: %w", err)
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
-	ref, err := a.resolve(cfg, name)
-	if missing := (*failure)(nil); errors.As(err, &missing) && missing.code == "not_found" {
-		found, failed := a.find(ctx, cfg, f, name)
+	ref, err := a.rt.Resolve(cfg, name)
+	if missing := (*daemon.Error)(nil); errors.As(err, &missing) && missing.Code == "not_found" {
+		found, failed := a.rt.Find(ctx, cfg, f.source(), name)
 		if !errors.Is(failed, inventory.ErrNotFound) {
 			ref, err = found, failed
 		}
@@ -93,22 +93,22 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	}
 	defer s.Close()
 	k := action.Keep{Ref: ref, Until: end, Reason: action.Redact(reason), By: who, At: now}
-	seen, err := hasSeen(ctx, s, ref, now)
+	seen, err := daemon.HasSeen(ctx, s, ref, now)
 	if err != nil {
 		return err
 	}
-	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: a.clock, KeepMax: cfg.Enforce.KeepMax}
+	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: a.rt.Clock, KeepMax: cfg.Enforce.KeepMax}
 	if err := l.Keep(ctx, k); err != nil {
 		return &failure{exit: ExitDenied, code: "not_kept", err: err, hint: "enforce.keep_max in curfew.yaml sets the longest keep; it can be renewed"}
 	}
 	tagged := !seen && ref.Cloud == "aws"
 	if tagged {
-		if err := a.keepTag(ctx, cfg, f, ref, end); err != nil {
+		if err := a.rt.KeepTag(ctx, cfg, f.source(), ref, end); err != nil {
 			return err
 		}
 	}
 	if output == "json" {
-		doc := keepDoc(k)
+		doc := view.NewKeep(k)
 		doc.Tagged = tagged
 		return a.printJSON(doc)
 	}
@@ -118,22 +118,6 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	}
 	plain.Fprintf(a.Stdout, "%s is kept until %s%s\n", ref, end.Format("2006-01-02 15:04 UTC"), by)
 	return nil
-}
-
-// keepView is a keep in a document.
-type keepView struct {
-	Schema   string    `json:"schema"`
-	Resource string    `json:"resource"`
-	Until    time.Time `json:"until"`
-	Reason   string    `json:"reason"`
-	By       string    `json:"by"`
-	At       time.Time `json:"at"`
-	// Tagged says that its tag keeps it, because this state has never seen it.
-	Tagged bool `json:"tagged,omitempty"`
-}
-
-func keepDoc(k action.Keep) keepView {
-	return keepView{Schema: "curfew.keep/v1", Resource: k.Ref.String(), Until: k.Until.UTC(), Reason: k.Reason, By: k.By, At: k.At.UTC()}
 }
 
 func (a *app) keeps(ctx context.Context, output string) error {
@@ -146,54 +130,12 @@ func (a *app) keeps(ctx context.Context, output string) error {
 	if err != nil {
 		return fmt.Errorf("list the keeps: %w", err)
 	}
-	if output == "json" {
-		docs := []keepView{}
-		for _, k := range all {
-			docs = append(docs, keepDoc(k))
-		}
-		return a.printJSON(map[string]any{"schema": "curfew.keeps/v1", "keeps": docs})
-	}
-	if len(all) == 0 {
-		plain.Fprintln(a.Stdout, "nothing is kept; tags curfew:keep-until count as well and are shown by `curfew scan`")
-		return nil
-	}
-	for _, k := range all {
-		plain.Fprintf(a.Stdout, "%s   until %s   by %s   %s\n", k.Ref, k.Until.UTC().Format("2006-01-02 15:04 UTC"), k.By, k.Reason)
-	}
-	return nil
-}
-
-// resolve finds the resource that a person means: a whole identity, or an id or name
-// that exactly one resource of the kept scans has. An identity needs no scan.
-func (a *app) resolve(cfg config.Config, name string) (inventory.Ref, error) {
-	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && (parts[0] == "aws" || parts[0] == "sim") {
-		if !inventory.Kind(parts[3]).Valid() || parts[1] == "" || parts[4] == "" {
-			return inventory.Ref{}, usageError("%q is not the identity of a resource: %s/ACCOUNT/REGION/KIND/ID with a kind such as instance or volume", name, parts[0])
-		}
-		return inventory.Ref{Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4]}, nil
-	}
-	all, err := keptResources(cfg.DataDir)
-	if err != nil {
-		return inventory.Ref{}, err
-	}
-	var match []inventory.Ref
-	for _, r := range all {
-		if (r.ID == name || r.Name == name) && !slices.Contains(match, r.Ref) {
-			match = append(match, r.Ref)
-		}
-	}
-	switch len(match) {
-	case 1:
-		return match[0], nil
-	case 0:
-		return inventory.Ref{}, &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource that curfew has seen has the id or name %q", name),
-			hint: "give the whole identity: aws/123456789012/us-east-1/instance/i-0abc"}
-	}
-	return inventory.Ref{}, usageError("%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0])
+	doc := view.NewKeeps(all)
+	return a.show(output, doc, func() report.Sheet { return report.KeepsSheet(doc) })
 }
 
 func (a *app) newFreeze() *cobra.Command {
-	var reason string
+	var reason, output string
 	c := &cobra.Command{
 		Use:   "freeze --reason TEXT",
 		Short: "Stop all actions at once, until unfreeze",
@@ -203,22 +145,24 @@ nothing new is called. Scans, warnings' texts and previews go on.`,
 		Example: `  curfew freeze --reason "incident 42"
   curfew unfreeze --reason "over"`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, true) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, output, true) },
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
 
 func (a *app) newUnfreeze() *cobra.Command {
-	var reason string
+	var reason, output string
 	c := &cobra.Command{
 		Use:     "unfreeze --reason TEXT",
 		Short:   "Allow actions again",
 		Example: `  curfew unfreeze --reason "over"`,
 		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, false) },
+		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, output, false) },
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c
 }
 
@@ -226,7 +170,10 @@ func (a *app) newUnfreeze() *cobra.Command {
 // freeze by hand.
 const freezeWithin = 10 * time.Second
 
-func (a *app) freeze(ctx context.Context, reason string, on bool) error {
+func (a *app) freeze(ctx context.Context, reason, output string, on bool) error {
+	if err := oneOf("output", output, "table", "json"); err != nil {
+		return err
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -234,7 +181,7 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	if strings.TrimSpace(reason) == "" {
 		return usageError("give --reason, so that others know why")
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
@@ -242,24 +189,24 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	defer stop()
 	s, err := a.open(opening, cfg)
 	if err != nil {
-		if f := (*failure)(nil); on && errors.As(err, &f) {
-			f.hint = action.FreezeByHand
+		if f := (*daemon.Error)(nil); on && errors.As(err, &f) {
+			f.Hint = action.FreezeByHand
 		}
 		return err
 	}
 	defer s.Close()
-	l := action.Ladder{Store: s.Actions(), Actor: who, Clock: a.clock}
+	l := action.Ladder{Store: s.Actions(), Actor: who, Clock: a.rt.Clock}
+	change, text := l.Unfreeze, "Actions are allowed again."
 	if on {
-		if err := l.Freeze(ctx, reason); err != nil {
-			return err
-		}
-		plain.Fprintln(a.Stdout, "frozen: nothing is acted on until `curfew unfreeze`")
-		return nil
+		change, text = l.Freeze, "Frozen: no action starts until `curfew unfreeze`."
 	}
-	if err := l.Unfreeze(ctx, reason); err != nil {
+	if err := change(ctx, reason); err != nil {
 		return err
 	}
-	plain.Fprintln(a.Stdout, "actions are allowed again")
+	if output == "json" {
+		return a.printJSON(view.Freeze{Schema: view.FreezeSchema, Frozen: on, By: who, At: a.Now().UTC(), Reason: action.Redact(reason)})
+	}
+	plain.Fprintln(a.Stdout, text)
 	return nil
 }
 
@@ -272,7 +219,7 @@ func (a *app) newAudit() *cobra.Command {
 		Short: "Who did what to which resource, why, and what came of it",
 		Long: `Reads the audit log: every warning, intent, outcome, refusal, keep, freeze and
 approval, oldest first. It is append-only and each entry holds the hash of the one before
-it; --verify checks that chain. -o json prints JSON lines, one entry each. An item is one
+it; --verify checks that chain. -o jsonl prints one entry a line. An item is one
 action on one resource: ` + "`curfew fix --undo ITEM`" + ` shows how to take it back.
 
 --anchor writes the end of the log, signed, to a file or an object: its number, hash and
@@ -282,12 +229,12 @@ The key is made on first use, audit.key in the data directory; its public part i
 and is what audit.public_key on another machine has to be.`,
 		Example: `  curfew audit --since 7d
   curfew audit --resource i-0f3a
-  curfew audit --what outcome -o json > audit.jsonl
+  curfew audit --what outcome -o jsonl > audit.jsonl
   curfew audit --anchor s3://my-bucket/curfew/anchor.json
   curfew audit --verify --anchor s3://my-bucket/curfew/anchor.json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
+			if err := oneOf("output", output, "table", "json", "jsonl"); err != nil {
 				return err
 			}
 			if anchor.verify || anchor.at != "" {
@@ -314,7 +261,7 @@ and is what audit.public_key on another machine has to be.`,
 	fl.BoolVar(&anchor.verify, "verify", false, "check that no entry was changed or taken out")
 	fl.StringVar(&anchor.at, "anchor", "", "write the signed end of the log to a `FILE` or s3://bucket/key; with --verify check that the log holds it")
 	fl.StringVar(&anchor.profile, "profile", "", "AWS profile, for s3://")
-	fl.StringVarP(&output, "output", "o", "table", "table or json (JSON lines)")
+	fl.StringVarP(&output, "output", "o", "table", "table, json, or jsonl (an entry a line)")
 	return c
 }
 
@@ -341,23 +288,32 @@ func (a *app) audit(ctx context.Context, q action.Query, output string) error {
 		return err
 	}
 	defer s.Close()
+	doc := view.Audit{Schema: view.AuditSchema, Entries: []action.Entry{}}
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetEscapeHTML(false)
-	n := int64(0)
+	terminal := a.Width > 0
+	n := 0
 	err = s.Actions().Entries(ctx, q, func(e action.Entry) error {
 		n++
-		if output == "json" {
+		switch {
+		case output == "jsonl":
 			return enc.Encode(e)
+		case output == "json" || terminal:
+			doc.Entries = append(doc.Entries, e)
+			return nil
 		}
-		_, err := plain.Fprintln(a.Stdout, entryLine(e))
+		_, err := plain.Fprintln(a.Stdout, entryLine(e)) // for grep: all of it on one line
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("read the audit log: %w", err)
+	case output == "jsonl":
+		return nil
+	case output == "json" || terminal:
+		return a.show(output, doc, func() report.Sheet { return report.AuditSheet(doc.Entries) })
 	}
-	if output == "table" {
-		plain.Fprintf(a.Stdout, "%s\n", plural(n, "entry", "entries"))
-	}
+	plain.Fprintln(a.Stdout, plain.Count(n, "entry"))
 	return nil
 }
 
@@ -380,41 +336,4 @@ func entryLine(e action.Entry) string {
 		words = append(words, "("+e.Because+")")
 	}
 	return strings.Join(words, "  ")
-}
-
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return money.Thousands(n) + " " + many
-}
-
-// seen is a resource of a kept scan.
-type seen struct {
-	inventory.Ref
-	Name string
-}
-
-// keptResources lists what the kept scans' findings and inventories name.
-func keptResources(dataDir string) ([]seen, error) {
-	var out []seen
-	docs, err := keptScans(dataDir)
-	var f *failure
-	if errors.As(err, &f) && f.code == "no_scan" {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range docs {
-		for _, found := range d.Findings {
-			out = append(out, seen{refOf(found.Resource), found.Resource.Name})
-		}
-	}
-	return out, nil
-}
-
-// refOf is the identity of a resource in a document.
-func refOf(r report.Resource) inventory.Ref {
-	return inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: inventory.Kind(r.Kind), ID: r.ID}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -182,7 +182,7 @@ func (l *ladderTest) curfewAny(args ...string) (exit int, stdout, stderr string)
 func (l *ladderTest) enforce(want int) map[string]string {
 	l.t.Helper()
 	text := l.curfew(want, "enforce", "--once", "--enforce", "--policy", "policies.yaml", "-o", "json")
-	var doc passView
+	var doc view.Enforce
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		l.t.Fatal(err)
 	}
@@ -400,10 +400,10 @@ func TestARefusedWarningStartsNoGrace(t *testing.T) {
 }
 
 // scanJSONOf audits the account and keeps what was found.
-func scanJSONOf(t *testing.T, l *ladderTest) report.Document {
+func scanJSONOf(t *testing.T, l *ladderTest) view.Scan {
 	t.Helper()
 	_, out, errs := l.curfewAny("scan", "-o", "json", "--regions", "us-east-1")
-	doc, err := report.Load(strings.NewReader(out))
+	doc, err := view.LoadScan(strings.NewReader(out))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}

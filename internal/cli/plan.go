@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -17,10 +18,10 @@ import (
 func (a *app) newPlan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Which machine, how many slices, what to commit to, spot or not, how many replicas",
-		Long: `Planners over files, or with --from over what curfew knows: a scan of the account, its
-ledger, imported bills. Nothing is changed. Each shows its work: what it assumes, what the
-data covers, and what would change the answer.`,
+		Short: "Plan machine types, MIG slices, commitments, spot use and replicas",
+		Long: `Planners read files, or with --from a scan of the account, its ledger or imported bills.
+They change nothing. Each plan lists its assumptions, the data that it covers, and what
+would change the answer.`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -42,14 +43,20 @@ func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
 	case "md":
 		return sheet().Markdown(a.Stdout)
 	}
-	return sheet().Text(a.Stdout, a.Width)
+	return a.draw(sheet())
 }
 
-// input opens a file of a planner; what ends in .gz is unpacked.
+// draw writes a report for the terminal.
+func (a *app) draw(s report.Sheet) error {
+	s.Color = a.color()
+	return s.Text(a.Stdout, a.Width)
+}
+
+// input opens a file of a planner, and unpacks it where its name ends in .gz.
 func (a *app) input(name string) (io.ReadCloser, error) {
 	file, err := os.Open(a.path(name))
 	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
 	}
 	if !strings.HasSuffix(name, ".gz") {
 		return file, nil
@@ -69,8 +76,8 @@ type unpacked struct {
 
 func (u unpacked) Close() error { return errors.Join(u.Reader.Close(), u.file.Close()) }
 
-// planFailure gives what a planner refuses its exit code: a malformed file is one,
-// and so is anything else that was asked wrongly.
+// planFailure gives an error of a planner its exit code: that of a usage error for a
+// malformed file.
 func planFailure(err error) error {
 	if err == nil {
 		return nil

@@ -1,20 +1,19 @@
 package cli
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // capacityFlags are the flags of plan capacity.
@@ -31,18 +30,18 @@ func (a *app) newPlanCapacity() *cobra.Command {
 	var f capacityFlags
 	c := &cobra.Command{
 		Use:   "capacity",
-		Short: "How many replicas a rate of requests needs, and what they cost",
-		Long: `From requests a second and what one replica serves, or the time of a batch (a·n + b), to
-replicas, latency and cost. One replica is computed as a batch-service queue, several are
-simulated, and --arrivals replays what was recorded in place of Poisson arrivals. Without
---headroom, --p99 and --replicas it aims at 70 % utilization. --from scan plans the machines
-of each serving fleet of the account; --from ledger says which of them had more machines
-than worked at once.`,
+		Short: "Plan the replicas for a request rate, with latency and cost",
+		Long: `Computes replicas, latency and cost from a request rate and the rate of one replica, or
+the time of a batch of n (a·n + b). One replica is computed as a batch-service queue;
+several replicas are simulated. --arrivals replays recorded requests instead of Poisson
+arrivals. Without --headroom, --p99 and --replicas the target is 70% utilization.
+--from scan plans the machines of each serving fleet of the account. --from ledger shows
+which fleets had more machines than worked at the same time.`,
 		Example: `  curfew plan capacity --from scan
   curfew plan capacity --from ledger --since 30d
   curfew plan capacity --qps 500 --qps-per-gpu 200 --headroom 20%
   curfew plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms --price 1.006
-  curfew plan capacity --arrivals requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
+  curfew plan capacity --arrivals examples/data/requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", f.out, planOutputs...); err != nil {
@@ -70,18 +69,18 @@ than worked at once.`,
 	}
 	fl := c.Flags()
 	f.source.addAccount(fl)
-	fl.StringVar(&f.from, "from", "", "scan: plan the serving fleets of the account by their measured load; ledger: by the hours in which they worked")
+	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the hours in which they worked (ledger)")
 	f.period.add(c, "30d")
-	fl.Float64Var(&f.qps, "qps", 0, "requests a second (default with --arrivals: their own rate)")
-	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests a second that one replica serves")
-	fl.StringVar(&f.headroom, "headroom", "", "the share of capacity that is kept free: `20%` (default: 70 % utilization, unless --p99 or --replicas is given)")
-	fl.StringVar(&f.profile, "profile", "", "the time of a batch of n: `a=1ms,b=10ms` is a·n + b")
-	fl.IntVar(&f.maxBatch, "max-batch", 0, "the largest batch (default: an idle replica takes the whole queue)")
-	fl.StringVar(&f.p99, "p99", "", "latency that 99 of 100 requests must keep: `50ms`")
-	fl.IntVar(&f.replicas, "replicas", 0, "how many there are (default: the fewest that do)")
-	fl.StringVar(&f.arrivals, "arrivals", "", "recorded arrivals to replay, CSV `file`")
-	fl.StringVar(&f.price, "price", "", "`dollars` an hour of one replica")
-	fl.StringVar(&f.coldStart, "cold-start", "", "from the decision to start a replica until it serves: `90s`")
+	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")
+	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
+	fl.StringVar(&f.headroom, "headroom", "", "free share of the capacity: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
+	fl.StringVar(&f.profile, "profile", "", "time of a batch of n: `a=1ms,b=10ms` is a·n + b")
+	fl.IntVar(&f.maxBatch, "max-batch", 0, "maximum batch size (default: an idle replica takes the whole queue)")
+	fl.StringVar(&f.p99, "p99", "", "p99 latency objective: `50ms`")
+	fl.IntVar(&f.replicas, "replicas", 0, "number of replicas (default: the fewest that meet the objective)")
+	fl.StringVar(&f.arrivals, "arrivals", "", "CSV `file` of recorded arrivals to replay")
+	fl.StringVar(&f.price, "price", "", "price of one replica in `dollars` an hour")
+	fl.StringVar(&f.coldStart, "cold-start", "", "time from the start of a replica until it serves: `90s`")
 	fl.StringVarP(&f.out, "output", "o", "table", "table, json, html or md")
 	return c
 }
@@ -110,12 +109,12 @@ func (a *app) planCapacity(f capacityFlags) error {
 			continue
 		}
 		if *d.to, err = config.ParseDuration(d.text); err != nil || *d.to <= 0 {
-			return usageError("--%s %q: it is a duration such as 50ms", d.flag, d.text)
+			return usageError("--%s %q: expected a duration, such as 50ms", d.flag, d.text)
 		}
 	}
 	if f.price != "" {
 		if p.HourlyPrice, err = money.ParseAmount(strings.TrimPrefix(f.price, "$")); err != nil || p.HourlyPrice <= 0 {
-			return usageError("--price %q: it is dollars an hour such as 1.006", f.price)
+			return usageError("--price %q: expected dollars an hour, such as 1.006", f.price)
 		}
 	}
 	if f.arrivals != "" {
@@ -136,64 +135,18 @@ func (a *app) planCapacity(f capacityFlags) error {
 	case err != nil:
 		return &failure{exit: ExitUsage, code: "usage", err: err}
 	}
-	return a.show(f.out, r, func() report.Sheet { return capacitySheet(r) })
+	return a.show(f.out, r, func() report.Sheet { return report.Capacity(r) })
 }
 
-func capacitySheet(r capacity.Report) report.Sheet {
-	s := report.Sheet{Verb: "plan capacity", Title: r.Title, Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	if len(r.Curve) > 0 {
-		s.Picture, s.Caption = r.SVG(), "Latency with fewer and more replicas; the line is the objective."
+// capacityScan plans the machines of every serving fleet.
+func (a *app) capacityScan(ctx context.Context, f capacityFlags, target float64) error {
+	r, cfg, book, err := a.scanned(ctx, f.source)
+	if err != nil {
+		return err
 	}
-	figure := func(label string, v *float64, unit, note string) {
-		if v != nil {
-			s.Figures = append(s.Figures, report.Figure{Label: label, Value: usage.Number(*v, 1) + unit, Note: note})
-		}
+	doc, err := accountplan.Capacity(r, book, cfg.Thresholds, target, a.Now().UTC())
+	if err != nil {
+		return err
 	}
-	s.Figures = append(s.Figures, report.Figure{Label: "replicas", Value: strconv.Itoa(r.Replicas), Note: "by " + string(r.Method)},
-		report.Figure{Label: "utilization", Value: percent(r.Utilization), Note: "of capacity asked for: " + percent(r.Load)})
-	figure("mean batch", r.MeanBatch, "", "items")
-	figure("mean latency", r.MeanLatencyMS, " ms", "")
-	note := ""
-	if r.P99ErrorMS > 0 {
-		note = "± " + usage.Number(r.P99ErrorMS, 1) + " ms"
-	}
-	figure("p99 latency", r.P99LatencyMS, " ms", note)
-	figure("longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
-	if r.CostUSDPerHour != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "cost", Value: "$" + *r.CostUSDPerHour + " an hour"})
-	}
-	if r.CostUSDPerMillion != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "a million requests", Value: "$" + *r.CostUSDPerMillion})
-	}
-	if len(r.Curve) > 0 {
-		g := report.Grid{Title: "replicas and latency", Head: []string{"replicas", "p99 ms", "utilization"}, Right: []bool{true, true, true}}
-		for _, p := range r.Curve {
-			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), usage.Number(p.P99LatencyMS, 1), percent(p.Utilization)})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	if sc := r.Scaling; sc != nil {
-		g := report.Grid{Title: "when to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
-		threshold := func(signal string, v *float64, unit string) {
-			if v != nil {
-				g.Rows = append(g.Rows, []string{signal, usage.Number(*v, 1) + unit})
-			}
-		}
-		threshold("requests waiting or in service, each replica", sc.Concurrency, "")
-		threshold("Knative target (containerConcurrency)", sc.KnativeTarget, "")
-		threshold("requests a second, each replica", &sc.QPSPerReplica, "")
-		threshold("wait before service", sc.QueueWaitMS, " ms")
-		g.Rows = append(g.Rows, []string{"windows: stable, panic, poll, cool down",
-			fmt.Sprintf("%d s, %d s, %d s, %d s", sc.StableWindowSeconds, sc.PanicWindowSeconds, sc.PollSeconds, sc.CoolDownSeconds)})
-		s.Tables = append(s.Tables, g)
-	}
-	if z := r.ScaleToZero; z != nil {
-		verdict := "does not pay"
-		if z.Pays {
-			verdict = "pays"
-		}
-		s.Changes = append(s.Changes, fmt.Sprintf("scaling to zero %s: it pays under %s requests a second; keep an idle replica for %s s; %s of requests would wait for a cold start",
-			verdict, usage.Number(z.BreakEvenQPS, 4), usage.Number(z.KeepSeconds, 0), percent(z.ColdShare)))
-	}
-	return s
+	return a.show(f.out, doc, func() report.Sheet { return report.Fleets(doc) })
 }

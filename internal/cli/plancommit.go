@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // commitFlags are the flags of plan commit.
@@ -27,17 +29,17 @@ func (a *app) newPlanCommit() *cobra.Command {
 	var f commitFlags
 	c := &cobra.Command{
 		Use:   "commit",
-		Short: "How much steady use to commit to: reserved machines and savings plans",
+		Short: "Plan reserved machines and savings plans for steady use",
 		Long: `Replays every hour of recorded use in the order in which the provider applies
-commitments, and finds the cheapest set of offers with a proven bound on what any other
-choice costs. Idle machines come off first. A commitment is advised only where its use
-stays above 60 %, on enough history, and where it is expected to save although work may
-leave its machine type before the term ends. --from reads curfew's own ledger, or imported
+commitments, and finds the cheapest set of offers, with a proven lower bound on the cost
+of any other choice. Idle machines are excluded. A commitment is advised only if its
+utilization stays above 60%, the history is long enough, and it is expected to save even
+if work leaves its machine type before the term ends. --from reads the ledger or imported
 bills, and the offers of the price book.`,
 		Example: `  curfew plan commit --from ledger --since 90d
-  curfew plan commit --from bill --offers offers.csv --since 6mo
-  curfew plan commit --usage hourly.csv --offers offers.csv
-  curfew plan commit --usage hourly.csv.gz --offers offers.csv --existing now.csv --online -o html > commit.html`,
+  curfew plan commit --from bill --offers examples/data/offers.csv --since 6mo
+  curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv
+  curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv --online -o html > commit.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", f.output, planOutputs...); err != nil {
@@ -48,14 +50,14 @@ bills, and the offers of the price book.`,
 	}
 	fl := c.Flags()
 	f.add(c, "90d")
-	fl.StringVar(&f.from, "from", "", "where the hours come from in place of --usage: ledger, or bill (imported)")
-	fl.IntVar(&f.minHistory, "min-history", 1440, "how many hours of history advice needs; 0 is none")
-	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "the rate a year at which work leaves a machine type (default: by its age)")
-	fl.StringVar(&f.usage, "usage", "", "hourly use as CSV `file`: time,key,quantity,on_demand_rate, and idle")
-	fl.StringVar(&f.offers, "offers", "", "offers as CSV `file`: key,kind,term_months,payment,hourly_rate,upfront,discount")
-	fl.StringVar(&f.existing, "existing", "", "commitments that exist, with their expiries, as CSV `file`")
-	fl.BoolVar(&f.online, "online", false, "replay the history buying without foresight, and compare")
-	fl.Float64Var(&f.drop, "drop", 0, "a fall of demand to look at beside the usual ones, 0 to 1")
+	fl.StringVar(&f.from, "from", "", "source of the hours instead of --usage: ledger or bill")
+	fl.IntVar(&f.minHistory, "min-history", 1440, "hours of history that a commitment needs; 0 for no check")
+	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "yearly rate at which work leaves a machine type (default: by its age)")
+	fl.StringVar(&f.usage, "usage", "", "CSV `file` of hourly use: time,key,quantity,on_demand_rate and optional idle_quantity")
+	fl.StringVar(&f.offers, "offers", "", "CSV `file` of offers: key,kind,term_months,payment,hourly_rate,upfront,discount")
+	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
+	fl.BoolVar(&f.online, "online", false, "compare with an online policy, which sees only the past")
+	fl.Float64Var(&f.drop, "drop", 0, "one more drop in demand to evaluate, 0 to 1")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
@@ -74,15 +76,15 @@ func readPlan[T any](a *app, name string, read func(string, io.Reader) (T, error
 func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	switch {
 	case f.from != "" && f.usage != "":
-		return usageError("curfew plan commit: --from and --usage are one or the other")
+		return usageError("curfew plan commit: give --from or --usage, not both")
 	case f.from == "" && (f.usage == "" || f.offers == ""):
 		return usageError("curfew plan commit: give --usage FILE and --offers FILE, or --from ledger")
 	case f.from == "bill" && f.offers == "":
-		return usageError("curfew plan commit --from bill: give --offers FILE: a bill is dollars by region, to which savings plans apply (key compute/REGION or *)")
+		return usageError("curfew plan commit --from bill: give --offers FILE with savings plans: a bill has dollars by region (key compute/REGION or *)")
 	case f.from == "scan":
-		return usageError("curfew plan commit --from scan: one scan is an hour, and a commitment lasts years: let passes of curfew scan fill the ledger, then --from ledger, or import bills and --from bill")
+		return usageError("curfew plan commit --from scan: one scan is too short for a commitment of years: use --from ledger after regular scans, or import bills and use --from bill")
 	case f.minHistory < 0 || !(f.leaveRate >= 0 && f.leaveRate <= 100):
-		return usageError("curfew plan commit: --min-history and --leave-rate (0 to 100 a year) must not be negative")
+		return usageError("curfew plan commit: --min-history must be 0 or more, and --leave-rate 0 to 100 a year")
 	}
 	if f.from != "" {
 		if err := oneOf("from", f.from, "ledger", "bill"); err != nil {
@@ -112,7 +114,10 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 		offers, err = readPlan(a, f.offers, commit.ReadOffers)
 	} else {
 		var more []string
-		offers, more, err = bookOffers(book, use)
+		offers, more, err = commit.BookOffers(book, use)
+		if errors.Is(err, commit.ErrNoOffers) {
+			err = &failure{exit: ExitError, code: "no_offers", err: err, hint: "give --offers FILE"}
+		}
 		notes = append(notes, more...)
 	}
 	if err != nil {
@@ -128,11 +133,10 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	if f.minHistory == 0 {
 		options.MinHours = -1
 	}
-	var given *float64
+	options.Leave = commit.LeavingByAge(book, a.Now())
 	if leave {
-		given = &f.leaveRate
+		options.Leave = func(string) commit.Leaving { return commit.Leaving{PerYear: f.leaveRate, Why: "--leave-rate"} }
 	}
-	options.Leave = leaving(book, a.Now(), given)
 	r, err := commit.Plan(use, offers, existing, options)
 	if err != nil {
 		return planFailure(err)
@@ -145,71 +149,37 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 		}
 		r.Online = &online
 	}
-	return a.show(f.output, r, func() report.Sheet { return commitSheet(r) })
+	return a.show(f.output, r, func() report.Sheet { return report.Commit(r) })
 }
 
-func commitSheet(r commit.Report) report.Sheet {
-	proof := "no choice from these offers costs less"
-	if !r.Optimal {
-		proof = "no choice costs less than $" + r.LowerBoundUSD
+// recordedHours reads the source of --from.
+func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags) ([]commit.Usage, []string, error) {
+	since, until, err := f.bounds(a.Now())
+	if err != nil {
+		return nil, nil, err
 	}
-	s := report.Sheet{Verb: "plan commit", Picture: r.SVG(), Caption: "Use by the hour, with what commitments cover in layers and the rest on demand.",
-		Title: fmt.Sprintf("%s of $%s on demand would be saved by %s", percent(r.EffectiveSavingsRate), r.OnDemandUSD,
-			plural(int64(len(r.Commitments)), "commitment", "commitments")),
-		Figures: []report.Figure{
-			{Label: "on demand", Value: "$" + r.OnDemandUSD, Note: plural(int64(r.Hours), "hour", "hours")},
-			{Label: "planned", Value: "$" + r.PlannedUSD, Note: proof},
-			{Label: "effective savings rate", Value: percent(r.EffectiveSavingsRate)},
-			{Label: "coverage", Value: percent(r.Coverage), Note: "of use, at on-demand prices"},
-			{Label: "utilization", Value: percent(r.Utilization), Note: "of what commitments charge"},
-		},
-		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	if len(r.Commitments) == 0 {
-		s.Title = "nothing is worth committing to: $" + r.OnDemandUSD + " on demand is the least"
+	if until.After(a.Now()) {
+		until = until.Add(-time.Hour) // the hour that runs is not over
 	}
-	s.Tables = append(s.Tables, commitments("to buy", r.Commitments))
-	if len(r.Existing) > 0 {
-		s.Tables = append(s.Tables, commitments("there already", r.Existing))
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
 	}
-	if len(r.WhatIf) > 0 {
-		g := report.Grid{Title: "if demand fell", Head: []string{"by", "on demand", "planned", "saved", "utilization"}, Right: []bool{true, true, true, true, true}}
-		for _, w := range r.WhatIf {
-			g.Rows = append(g.Rows, []string{percent(w.Drop), "$" + w.OnDemandUSD, "$" + w.PlannedUSD, percent(w.EffectiveSavingsRate), percent(w.Utilization)})
-		}
-		s.Tables = append(s.Tables, g)
+	defer s.Close()
+	notes, empty := []string{"usage is the on-demand machine hours of the ledger at list price; hours without an observation count as unused"},
+		"the ledger has no on-demand machine hour from %s to %s; run curfew scan regularly to fill it"
+	if f.from == "bill" {
+		notes, empty = []string{"imported bills are daily: each hour has a twenty-fourth of its day, and one machine stands for one dollar an hour on demand"},
+			"no imported bill has on-demand compute from %s to %s; import one with curfew bill import PATH"
 	}
-	if o := r.Online; o != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "without foresight", Value: "$" + o.CostUSD,
-			Note: fmt.Sprintf("%s times the least that these offers could have cost; never over %s", usage.Number(o.Ratio, 3), usage.Number(o.Bound, 3))})
+	var use []commit.Usage
+	if f.from == "bill" {
+		use, err = commit.FromBill(s.Bills().Rows(ctx, bill.Query{From: since, To: until, Categories: []bill.Category{bill.Compute}}))
+	} else {
+		use, err = accountplan.Hours(ctx, s.Ledger(), since, until)
 	}
-	return s
-}
-
-func commitments(title string, all []commit.Commitment) report.Grid {
-	g := report.Grid{Title: title, Head: []string{"what", "kind", "term", "payment", "used", "least month", "breaks even", "if the type is left", "advised"},
-		Right: []bool{false, false, true, false, true, true, true, false, false}}
-	for _, c := range all {
-		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
-		if c.Kind == commit.SavingsPlan {
-			what = "$" + c.DollarsPerHour + "/h on " + c.Key
-		}
-		breakEven := "never"
-		if c.BreakEvenDays != nil {
-			breakEven = usage.Number(*c.BreakEvenDays, 0) + " d"
-		}
-		risk := ""
-		if k := c.Risk; k != nil {
-			risk = "$" + k.SavingUSD + " expected at " + percent(k.LeavePerYear) + " a year"
-			if k.PaysFromMonths != nil {
-				risk += ", pays from month " + usage.Number(*k.PaysFromMonths, 0)
-			}
-		}
-		advised := "yes"
-		if !c.Advised {
-			advised = strings.TrimSpace("no: " + c.Why)
-		}
-		g.Rows = append(g.Rows, []string{what, string(c.Kind), fmt.Sprintf("%d months", c.TermMonths), string(c.Payment), percent(c.Utilization),
-			percent(c.LowestMonth), breakEven, risk, advised})
+	if err == nil && len(use) == 0 {
+		err = &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan commitments: "+empty, since.Format(time.DateOnly), until.Format(time.DateOnly))}
 	}
-	return g
+	return use, notes, err
 }

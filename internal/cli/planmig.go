@@ -3,9 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,11 +22,11 @@ func (a *app) newPlanMIG() *cobra.Command {
 		Use:   "mig",
 		Short: "Pack workloads into MIG instances on the fewest GPUs",
 		Long: `Packs workloads (name,memory_gib,compute_slices,count) into MIG instances on the fewest
-GPUs, with a proof or the gap to a proven bound, and prints the commands in an order in
-which no two instances ever overlap. --current starts from today's placements and moves
-as few workloads as it can. --enumerate counts in how many ways a GPU can be divided.`,
-		Example: `  curfew plan mig --gpu A100-80GB --workloads w.csv
-  curfew plan mig --gpu A100-80GB:4,A30 --workloads w.csv --current today.csv -o html > mig.html
+GPUs, with a proof or the gap to a proven bound. Prints the commands in an order in which
+no two instances overlap. --current starts from the current placements and moves as few
+workloads as possible. --enumerate counts the ways to divide a GPU.`,
+		Example: `  curfew plan mig --gpu A100-80GB --workloads examples/data/workloads.csv
+  curfew plan mig --gpu A100-80GB:4,A30 --workloads examples/data/workloads.csv --current today.csv -o html > mig.html
   curfew plan mig --gpu H100-80GB --enumerate`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -41,11 +38,11 @@ as few workloads as it can. --enumerate counts in how many ways a GPU can be div
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.gpu, "gpu", "", "GPUs with optional counts: `A100-80GB:4,A30`")
-	fl.StringVar(&f.workloads, "workloads", "", "workloads as CSV `file`: name,memory_gib,compute_slices,count")
-	fl.StringVar(&f.current, "current", "", "today's placements: CSV, what nvidia-smi mig -lgi prints, or an earlier plan's JSON `file`")
-	fl.BoolVar(&f.enumerate, "enumerate", false, "count the divisions of one GPU")
-	fl.BoolVar(&f.double, "double-memory", false, "use profiles with double memory as well")
-	fl.BoolVar(&f.keep, "keep-gpus", false, "keep today's GPUs in use: nothing moves just to empty one")
+	fl.StringVar(&f.workloads, "workloads", "", "CSV `file` of workloads: name,memory_gib,compute_slices,count")
+	fl.StringVar(&f.current, "current", "", "current placements: `file` with CSV, the output of nvidia-smi mig -lgi, or the JSON of an earlier plan")
+	fl.BoolVar(&f.enumerate, "enumerate", false, "count the ways to divide one GPU")
+	fl.BoolVar(&f.double, "double-memory", false, "also use profiles with double memory")
+	fl.BoolVar(&f.keep, "keep-gpus", false, "keep the current GPUs in use: do not move workloads to free a GPU")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	return c
 }
@@ -63,7 +60,7 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 		if err != nil {
 			return planFailure(err)
 		}
-		return a.show(f.output, counts, func() report.Sheet { return countsSheet(model, counts) })
+		return a.show(f.output, counts, func() report.Sheet { return report.MIGCounts(model, counts) })
 	}
 	fleet, err := mig.ParseFleet(f.gpu)
 	if err != nil {
@@ -98,79 +95,5 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return migSheet(r) })
+	return a.show(f.output, r, func() report.Sheet { return report.MIG(r) })
 }
-
-func countsSheet(m mig.Model, c mig.Counts) report.Sheet {
-	s := report.Sheet{Verb: "plan mig",
-		Figures: []report.Figure{
-			{Label: "placement sets", Value: strconv.Itoa(c.PlacementSets), Note: "sets of placements that do not overlap, the empty one among them"},
-			{Label: "multisets", Value: strconv.Itoa(c.Multisets), Note: "distinct by profiles"},
-			{Label: "maximal sets", Value: strconv.Itoa(c.MaximalSets), Note: "to which nothing can be added"},
-			{Label: "maximal multisets", Value: strconv.Itoa(c.MaximalMultisets), Note: "distinct by profiles"},
-		},
-		Assumptions: []string{"profiles and starts: " + m.Source}}
-	s.Title = fmt.Sprintf("%s can be divided in %s", m.Name, plural(int64(c.PlacementSets), "way", "ways"))
-	if m.Inferred {
-		s.Assumptions = append(s.Assumptions, "the geometry was not seen on this GPU: it follows from identical profile ids and counts")
-	}
-	return s
-}
-
-func migSheet(r mig.Report) report.Sheet {
-	s := report.Sheet{Verb: "plan mig", Picture: r.SVG(), Caption: "Each row is a GPU, or several with the same placements; each block an instance with its workload.",
-		Assumptions: r.Notes}
-	s.Title = fmt.Sprintf("%s on %s", plural(int64(r.Workloads), "workload fits", "workloads fit"), plural(int64(r.GPUsUsed), "GPU", "GPUs"))
-	proof := "no plan uses fewer"
-	if !r.Optimal {
-		proof = fmt.Sprintf("not proven to be the fewest; at least %d are needed", r.LowerBound)
-	}
-	s.Figures = []report.Figure{{Label: "GPUs used", Value: strconv.Itoa(r.GPUsUsed), Note: proof},
-		{Label: "lower bound", Value: strconv.Itoa(r.LowerBound), Note: "gap " + strconv.Itoa(r.GPUsUsed-r.LowerBound)}}
-	if r.MovesLowerBound != nil {
-		s.Figures = append(s.Figures, report.Figure{Label: "moves", Value: strconv.Itoa(len(r.Moves)), Note: fmt.Sprintf("at least %d", *r.MovesLowerBound)})
-	}
-	missing := 0
-	for _, u := range r.Unplaced {
-		missing += u.Count
-	}
-	if missing > 0 {
-		s.Title = fmt.Sprintf("%s of %d do not fit; the rest takes %s", plural(int64(missing), "workload", "workloads"), r.Workloads, plural(int64(r.GPUsUsed), "GPU", "GPUs"))
-		g := report.Grid{Title: "does not fit", Head: []string{"workload", "count", "why"}, Right: []bool{false, true, false}}
-		for _, u := range r.Unplaced {
-			g.Rows = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count), u.Why})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	g := report.Grid{Title: "placements", Head: []string{"GPU", "model", "instances", "room for"}}
-	for _, gpu := range r.GPUs {
-		var held []string
-		for _, p := range gpu.Placements {
-			held = append(held, fmt.Sprintf("%s@%d %s", p.Profile, p.Start, p.Workload))
-		}
-		g.Rows = append(g.Rows, []string{gpu.GPU, gpu.Model, strings.Join(held, ", "), strings.Join(gpu.Room, ", ")})
-	}
-	s.Tables = append(s.Tables, g)
-	if len(r.Moves) > 0 {
-		g := report.Grid{Title: "moves, in order", Head: []string{"workload", "from", "to"}}
-		for _, m := range r.Moves {
-			g.Rows = append(g.Rows, []string{m.Workload, site(m.From), site(m.To)})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	s.Commands = r.Commands
-	for _, ad := range r.Advice {
-		line := ad.Mode
-		if ad.GPUs != nil {
-			line += " would take " + plural(int64(*ad.GPUs), "GPU", "GPUs")
-		}
-		line += ": " + ad.When
-		if len(ad.Lacks) > 0 {
-			line += "; but " + strings.Join(ad.Lacks, "; ")
-		}
-		s.Changes = append(s.Changes, line)
-	}
-	return s
-}
-
-func site(s mig.Site) string { return fmt.Sprintf("GPU %s %s@%d", s.GPU, s.Profile, s.Start) }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // spotTraceFlags say how a trace of availability is read.
@@ -23,11 +21,11 @@ type spotTraceFlags struct {
 
 func (f *spotTraceFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.trace, "trace", "", "recorded availability as CSV `file`: zone,time,length,up, and price")
-	fl.StringVar(&f.columns, "map", "", "columns under other names: `zone=trace,time=t_s,length=len_s,up=nodes_up`")
-	fl.StringVar(&f.gap, "gap", "", "time from one sample to the next: 195s")
-	fl.StringVar(&f.zones, "zones", "", "only zones whose name matches a `pattern`: 'availability/aws-02-15-2023/*'")
-	fl.Int64Var(&f.nodes, "nodes", 1, "how many machines have to be up")
+	fl.StringVar(&f.trace, "trace", "", "CSV `file` of recorded availability: zone,time,length,up and optional price")
+	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `zone=trace,time=t_s,length=len_s,up=nodes_up`")
+	fl.StringVar(&f.gap, "gap", "", "sampling step: `195s`")
+	fl.StringVar(&f.zones, "zones", "", "only zones that match a `pattern`, such as 'us-east-1*'")
+	fl.Int64Var(&f.nodes, "nodes", 1, "number of machines that must be available")
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 }
 
@@ -50,7 +48,7 @@ func (f *spotTraceFlags) read(a *app, verb string) (spot.Trace, error) {
 	return readPlan(a, f.trace, func(name string, r io.Reader) (spot.Trace, error) { return spot.Read(r, name, m) })
 }
 
-// columnMap reads --map: our names of columns to the file's.
+// columnMap reads --map: names of columns of the planner to those of the file.
 func columnMap(text string, ours ...string) (map[string]string, error) {
 	m := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -59,7 +57,7 @@ func columnMap(text string, ours ...string) (map[string]string, error) {
 		}
 		name, theirs, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		if _, twice := m[name]; !ok || twice || theirs == "" || !slices.Contains(ours, name) {
-			return nil, usageError("--map %q: it is OURS=THEIRS once for each of %s", pair, strings.Join(ours, ", "))
+			return nil, usageError("--map %q: expected NAME=COLUMN, once for each of %s", pair, strings.Join(ours, ", "))
 		}
 		m[name] = theirs
 	}
@@ -70,7 +68,7 @@ func columnMap(text string, ours ...string) (map[string]string, error) {
 func durationFlag(flag, text string) (time.Duration, error) {
 	d, err := config.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, usageError("--%s %q: it is a duration such as 12m", flag, text)
+		return 0, usageError("--%s %q: expected a duration, such as 12m", flag, text)
 	}
 	return d, nil
 }
@@ -86,26 +84,25 @@ func (a *app) newPlanSpot() *cobra.Command {
 	var f spotFlags
 	c := &cobra.Command{
 		Use:   "spot",
-		Short: "Spot or not: what work with a deadline costs, by replay of recorded availability",
-		Long: `Replays work that has to be done by a deadline on recorded spot availability and prices,
-under several strategies that see only the past: one that takes spot whenever it is up,
-one that keeps in step with the clock, and curfew's, which learns how long runs and
-outages last and weighs every move. The bound knows the future.`,
-		Example: `  curfew plan spot --trace runs.csv.gz --map zone=trace,time=t_s,length=len_s,up=nodes_up --gap 195s \
-      --work 48h --deadline 1.15x --restart 12m --spot-price 0.918 --on-demand-price 3.06 --every 12h
-  curfew plan spot --trace runs.csv --gap 5m --work 12h --deadline 18h --restart 5m --on-demand-price 12.24 --across-zones`,
+		Short: "Compare spot strategies for work with a deadline",
+		Long: `Replays work with a deadline on recorded spot availability and prices, under several
+strategies that see only the past: spot whenever available (greedy), uniform progress, and
+curfew's, which learns how long runs and outages last. Perfect foresight is the upper
+bound of the saving.`,
+		Example: `  curfew plan spot --trace examples/data/spot.csv --gap 5m --work 48h --deadline 1.5x --spot-price 0.918 --on-demand-price 3.06
+  curfew plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 18h --restart 5m --spot-price 3.67 --on-demand-price 12.24 --across-zones`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return a.planSpot(f) },
 	}
 	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.work, "work", "48h", "how long the work takes without interruption")
-	fl.StringVar(&f.deadline, "deadline", "1.5x", "how long it may take: a multiple of the work, or a duration")
-	fl.StringVar(&f.restart, "restart", "12m", "what a start or a move costs, paid and without progress")
-	fl.StringVar(&f.every, "every", "12h", "the time from the start of one case to that of the next")
-	fl.StringVar(&f.spotPrice, "spot-price", "", "`dollars` an hour on spot, where the trace has no prices")
-	fl.StringVar(&f.onDemandPrice, "on-demand-price", "", "`dollars` an hour on demand")
-	fl.BoolVar(&f.acrossZones, "across-zones", false, "let the work move between all zones of the trace")
+	fl.StringVar(&f.work, "work", "48h", "duration of the work without interruption")
+	fl.StringVar(&f.deadline, "deadline", "1.5x", "deadline: a multiple of the work, or a duration")
+	fl.StringVar(&f.restart, "restart", "12m", "paid time without progress for each start or move")
+	fl.StringVar(&f.every, "every", "12h", "time from the start of one case to the next")
+	fl.StringVar(&f.spotPrice, "spot-price", "", "spot price in `dollars` an hour, where the trace has none")
+	fl.StringVar(&f.onDemandPrice, "on-demand-price", "", "on-demand price in `dollars` an hour")
+	fl.BoolVar(&f.acrossZones, "across-zones", false, "allow moves between all zones of the trace")
 	return c
 }
 
@@ -140,41 +137,7 @@ func (a *app) planSpot(f spotFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return spotSheet(r) })
-}
-
-func spotSheet(r spot.Report) report.Sheet {
-	s := report.Sheet{Verb: "plan spot", Picture: r.SVG(), Caption: "What every strategy saves against on demand, the bound that none can pass, and one case: what ran when, over the time in which spot was up.",
-		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	table := func(title string, results []spot.Result) {
-		g := report.Grid{Title: title, Head: []string{"strategy", "saves", "mean cost", "missed", "starts", "cases"}, Right: []bool{false, true, true, true, true, true}}
-		for _, x := range results {
-			g.Rows = append(g.Rows, []string{x.Name, percent(x.Saving), "$" + x.MeanCostUSD, fmt.Sprint(x.Misses), fmt.Sprint(x.Starts), fmt.Sprint(x.Cases)})
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	table("strategies", r.Results)
-	for _, x := range r.Results {
-		s.Figures = append(s.Figures, report.Figure{Label: x.Name, Value: percent(x.Saving), Note: "saved against on demand"})
-		if x.Name == spot.Curfew {
-			s.Title = fmt.Sprintf("%s saved against $%s on demand, %s missed of %s", percent(x.Saving), r.OnDemandUSD, plural(int64(x.Misses), "deadline", "deadlines"), plural(int64(x.Cases), "case", "cases"))
-		}
-	}
-	if len(r.Zones) > 1 {
-		g := report.Grid{Title: "by zone", Head: []string{"zone", "up"}, Right: []bool{false, true}}
-		for i, z := range r.Zones {
-			row := []string{z.Name, percent(z.Up)}
-			for _, x := range z.Results {
-				if i == 0 {
-					g.Head, g.Right = append(g.Head, x.Name), append(g.Right, true)
-				}
-				row = append(row, percent(x.Saving))
-			}
-			g.Rows = append(g.Rows, row)
-		}
-		s.Tables = append(s.Tables, g)
-	}
-	return s
+	return a.show(f.output, r, func() report.Sheet { return report.Spot(r) })
 }
 
 // checkpointFlags are the flags of plan checkpoint.
@@ -187,18 +150,18 @@ func (a *app) newPlanCheckpoint() *cobra.Command {
 	var f checkpointFlags
 	c := &cobra.Command{
 		Use:   "checkpoint",
-		Short: "How often to save: the interval that keeps most of what is paid for",
+		Short: "Plan the checkpoint interval for work on spot machines",
 		Long: `Replays recorded runs of spot machines under several rules for the interval between
-checkpoints: Young's and Daly's formulas, the best fixed interval in hindsight, and
-curfew's, which grows with the age of a run as it learns when machines are taken away.`,
-		Example: `  curfew plan checkpoint --trace runs.csv.gz --map zone=trace,time=t_s,length=len_s,up=nodes_up --gap 195s --write 120s --restart 180s`,
+checkpoints: Young's and Daly's formulas, the best fixed interval with perfect foresight,
+and curfew's, which adapts the interval to the age of a run.`,
+		Example: `  curfew plan checkpoint --trace examples/data/spot.csv --gap 5m --write 120s --restart 180s`,
 		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.planCheckpoint(f) },
 	}
 	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.write, "write", "", "how long it takes to save: 120s")
-	fl.StringVar(&f.restart, "restart", "", "how long it takes until work goes on: 180s")
+	fl.StringVar(&f.write, "write", "", "duration of a checkpoint write: `120s`")
+	fl.StringVar(&f.restart, "restart", "", "time from an interruption until work continues: `180s`")
 	return c
 }
 
@@ -218,29 +181,5 @@ func (a *app) planCheckpoint(f checkpointFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return checkpointSheet(r) })
-}
-
-func checkpointSheet(r spot.CheckpointReport) report.Sheet {
-	s := report.Sheet{Verb: "plan checkpoint", Picture: r.SVG(), Caption: "What every fixed interval keeps of paid time, and what curfew's keeps.",
-		Assumptions: append(r.Assumptions, "curfew begins with "+r.Prior), Coverage: r.CoverageNotes, Changes: r.Changes}
-	g := report.Grid{Title: "rules", Head: []string{"rule", "interval", "kept"}, Right: []bool{false, true, true}}
-	seconds := func(v float64) string { return usage.Span(time.Duration(v * float64(time.Second))) }
-	for _, x := range r.Results {
-		g.Rows = append(g.Rows, []string{x.Name, seconds(x.Interval), usage.Number(100*x.Kept, 2) + " %"})
-		if x.Name != spot.Curfew {
-			continue
-		}
-		s.Title = fmt.Sprintf("%s %% of paid time kept over %s", usage.Number(100*x.Kept, 1), plural(int64(r.Runs), "run", "runs"))
-		s.Figures = []report.Figure{{Label: "save first after", Value: seconds(x.Interval), Note: "of a run"}}
-		var steps []string
-		for _, b := range x.ByAge {
-			steps = append(steps, fmt.Sprintf("%s from an age of %s", seconds(b.Interval), seconds(b.Age)))
-		}
-		if len(steps) > 0 {
-			s.Figures = append(s.Figures, report.Figure{Label: "then every", Value: strings.Join(steps[:min(len(steps), 6)], ", ")})
-		}
-	}
-	s.Tables = []report.Grid{g}
-	return s
+	return a.show(f.output, r, func() report.Sheet { return report.Checkpoint(r) })
 }

@@ -1,22 +1,19 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newPlanTCO() *cobra.Command {
 	var saving, effort, rate, upkeep, output string
 	c := &cobra.Command{
 		Use:   "tco",
-		Short: "Whether a saving repays the engineering time that it takes",
-		Long: `Weighs what a change saves against the working time until it is done and the upkeep
-from then on. A change that does not repay both within a year is advised against.`,
+		Short: "Compare a saving with the engineering time for it",
+		Long: `Compares the saving of a change with the working time to make it and to maintain it. The
+plan advises against a change that does not pay back within a year.`,
 		Example: `  curfew plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -41,30 +38,14 @@ from then on. A change that does not repay both within a year is advised against
 			if err != nil {
 				return planFailure(err)
 			}
-			return a.show(output, r, func() report.Sheet { return tcoSheet(r) })
+			return a.show(output, r, func() report.Sheet { return report.TCO(r) })
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&saving, "saving", "", "dollars over a time: `1200/month`")
-	fl.StringVar(&effort, "effort", "", "working time until it is done: `3w`, 2d, 4h")
-	fl.StringVar(&rate, "rate", "120/h", "what working time costs: `120/h`")
-	fl.StringVar(&upkeep, "upkeep", "0h/month", "working time from then on: `2h/month`")
+	fl.StringVar(&saving, "saving", "", "saving: `1200/month`, 40/day, 9000/year")
+	fl.StringVar(&effort, "effort", "", "working time for the change: `3w`, 2d, 4h")
+	fl.StringVar(&rate, "rate", "120/h", "cost of working time: `120/h`")
+	fl.StringVar(&upkeep, "upkeep", "0h/month", "working time to maintain it: `2h/month`")
 	fl.StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	return c
-}
-
-func tcoSheet(r tco.Report) report.Sheet {
-	when := "never"
-	if r.BreakEvenMonths != nil {
-		when = "after " + usage.Number(*r.BreakEvenMonths, 1) + " months"
-	}
-	return report.Sheet{Verb: "plan tco", Title: r.Verdict, Picture: r.SVG(),
-		Caption: "What was spent and how it comes back, in dollars over 24 months; the dashed line is a year.",
-		Figures: []report.Figure{
-			{Label: "saves", Value: "$" + r.SavingUSD + " a month", Note: "$" + r.NetUSD + " after upkeep"},
-			{Label: "takes", Value: "$" + r.EffortUSD, Note: fmt.Sprintf("%s hours of work", usage.Number(r.EffortHours, 1))},
-			{Label: "breaks even", Value: when},
-			{Label: "after a year", Value: "$" + r.FirstYearUSD},
-		},
-		Assumptions: r.Assumptions, Changes: r.Changes}
 }

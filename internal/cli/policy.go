@@ -13,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newPolicy() *cobra.Command {
@@ -71,7 +73,7 @@ func (a *app) yamlFiles(names []string) ([]namedFile, error) {
 		path := a.path(name)
 		st, err := os.Stat(path)
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, unwrapPath(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
 		}
 		if !st.IsDir() {
 			out = append(out, namedFile{name, path})
@@ -135,23 +137,23 @@ func (a *app) newPolicyCheck() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "check [FILE…]",
-		Short: "Validate policies, and say what they might do that was not meant",
-		Long: `Reads policies strictly (file:line:column of every mistake) and warns of what is valid
-and dangerous: a policy that can match inference or production, that acts on anything
-not ephemeral, that asks for no duty, that declares disks scratch. --strict makes
-warnings fail. --against last counts what each policy selects among what the last scan
-saw, what it could act on once its condition holds, and what would be refused, by rule.`,
+		Short: "Validate policies and warn about dangerous ones",
+		Long: `Reads policies strictly (file:line:column of every mistake) and warns of valid but
+dangerous policies: one that can match inference or production, that acts on resources
+that are not ephemeral, that does not ask for the duty, or that declares disks scratch.
+--strict makes warnings fail. --against last counts the resources of the last scan that
+each policy selects, could act on once its condition holds, and would be refused, by rule.`,
 		Example: `  curfew policy check examples/policies
   curfew policy check --against last
-  curfew policy check --strict policies/idle.yaml`,
+  curfew policy check --strict examples/policies/idle-ephemeral.yaml`,
 	}
 	var strict bool
 	var against string
-	c.Flags().StringVar(&against, "against", "", "count what policies would find in the `last` scan")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringVar(&against, "against", "", "count what policies could act on in the `last` scan")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := oneOf("output", output, "table", "json"); err != nil {
+		if err := oneOf("output", output, planOutputs...); err != nil {
 			return err
 		}
 		cfg, err := a.config()
@@ -166,37 +168,25 @@ saw, what it could act on once its condition holds, and what would be refused, b
 		if err != nil {
 			return err
 		}
-		warnings := policy.Check(set, cfg.Governance)
-		var seen *keptInventory
+		var reach *view.PolicyReach
 		if against != "" {
 			if err := oneOf("against", against, lastScan); err != nil {
 				return err
 			}
-			if seen, err = newestInventory(cfg.DataDir); err != nil {
+			seen, err := newestInventory(cfg.DataDir)
+			if err != nil {
 				return err
 			}
+			reach = &view.PolicyReach{Cloud: seen.Cloud, At: seen.At, Resources: len(seen.Resources),
+				Policies: round.Reaches(set, seen.Priced(cfg.Tags), seen.At, cfg.Governance, a.Now().UTC())}
 		}
-		if output == "json" {
-			docs := []map[string]any{}
-			for _, w := range warnings {
-				docs = append(docs, map[string]any{"policy": w.Policy, "rule": w.Rule, "file": w.File, "line": w.Line, "message": w.Message})
-			}
-			doc := map[string]any{"schema": "curfew.policycheck/v1", "policies": len(set.Policies), "warnings": docs}
-			if seen != nil {
-				doc["against"] = map[string]any{"cloud": seen.Cloud, "at": seen.At, "resources": len(seen.Resources),
-					"policies": reaches(set, seen, cfg, a.Now().UTC())}
-			}
-			err = a.printJSON(doc)
+		doc := view.NewPolicyCheck(set, policy.Check(set, cfg.Governance), reach)
+		if output == "table" {
+			err = report.PolicyCheckText(a.Stdout, doc, a.Width)
 		} else {
-			for _, w := range warnings {
-				plain.Fprintln(a.Stdout, w)
-			}
-			_, err = plain.Fprintf(a.Stdout, "%s, %s\n", plural(int64(len(set.Policies)), "policy is valid", "policies are valid"), plural(int64(len(warnings)), "warning", "warnings"))
-			if err == nil && seen != nil {
-				err = a.printReaches(seen, reaches(set, seen, cfg, a.Now().UTC()))
-			}
+			err = a.show(output, doc, func() report.Sheet { return report.PolicyCheck(doc, checked(args, against)) })
 		}
-		if err == nil && strict && len(warnings) > 0 {
+		if err == nil && strict && len(doc.Warnings) > 0 {
 			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
 		}
 		return err
@@ -204,22 +194,36 @@ saw, what it could act on once its condition holds, and what would be refused, b
 	return c
 }
 
+// checked are the commands after a check.
+func checked(files []string, against string) []string {
+	var names, policies string
+	for _, f := range files {
+		names += " " + plain.Shell(f)
+		policies += " --policy " + plain.Shell(f)
+	}
+	if against == "" {
+		return []string{"curfew scan", "curfew policy check --against last" + names}
+	}
+	return []string{"curfew enforce --once" + policies}
+}
+
 func (a *app) newPolicyTest() *cobra.Command {
 	var policies []string
 	var output string
 	c := &cobra.Command{
 		Use:   "test FILE…",
-		Short: "Run the test cases of policies: samples in, proposals out",
+		Short: "Run test cases of policies: samples in, proposals out",
 		Long: `Runs cases (curfew.policytest/v1): resources and samples go in, and what the policies
-would propose at a time is compared with what the case expects. It is the engine that
-enforce uses. Exit code 1 when a case fails.`,
+propose at a time is compared with the expectation of the case. The engine is the one that
+enforce uses. With --policy, a file of cases that names its policies tests the given
+policies from files of the same names. Exit code 1 when a case fails.`,
 		Example: `  curfew policy test examples/policies/tests
-  curfew policy test --policy policies/ cases.yaml`,
+  curfew policy test --policy examples/policies examples/policies/tests`,
 	}
 	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: those that the cases name, else policies in curfew.yaml)")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := oneOf("output", output, "table", "json"); err != nil {
+		if err := oneOf("output", output, planOutputs...); err != nil {
 			return err
 		}
 		if len(args) == 0 {
@@ -230,7 +234,9 @@ enforce uses. Exit code 1 when a case fails.`,
 	return c
 }
 
-// underTest are the policies that a file of cases is for.
+// underTest returns the policies that a file of cases is for. Of given policies these are
+// the ones in files of the names that the cases name, where there are any: a case without
+// the name of a policy is about those alone.
 func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*policy.Set, error) {
 	names := given
 	if len(names) == 0 {
@@ -242,7 +248,11 @@ func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*p
 	if err != nil {
 		return nil, err
 	}
-	return a.readPolicies(names)
+	set, err := a.readPolicies(names)
+	if err != nil || len(given) == 0 {
+		return set, err
+	}
+	return set.Of(tests.Policies), nil
 }
 
 func (a *app) policyTest(ctx context.Context, policies, args []string, output string) error {
@@ -258,8 +268,7 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 	if err != nil {
 		return err
 	}
-	docs := []map[string]any{}
-	total, failed := 0, 0
+	doc := view.NewPolicyTest()
 	for _, f := range files {
 		src, err := a.read(f, document.MaxBytes)
 		if err != nil {
@@ -274,38 +283,20 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 		if err != nil {
 			return err
 		}
-		for _, r := range round.Test(ctx, round.Setting{Prices: book}, set, tests) {
-			total++
-			if r.Passed() {
-				if output == "table" {
-					plain.Fprintf(a.Stdout, "ok    %s: %s\n", f.name, r.Name)
-				}
-			} else {
-				failed++
-				if output == "table" {
-					plain.Fprintf(a.Stdout, "FAIL  %s:%d: %s\n", f.name, r.Line, r.Name)
-					for _, why := range r.Failures {
-						plain.Fprintf(a.Stdout, "      %s\n", why)
-					}
-				}
-			}
-			docs = append(docs, map[string]any{"file": f.name, "line": r.Line, "name": r.Name, "passed": r.Passed(), "failures": append([]string{}, r.Failures...)})
-		}
+		doc.Add(f.name, round.Test(ctx, round.Setting{Prices: book}, set, tests))
 	}
-	if output == "json" {
-		if err := a.printJSON(map[string]any{"schema": "curfew.policytest/v1", "cases": docs, "failed": failed}); err != nil {
-			return err
-		}
-	} else {
-		plain.Fprintf(a.Stdout, "%s, %d failed\n", plural(int64(total), "case", "cases"), failed)
-	}
-	switch {
-	case total == 0:
+	if len(doc.Cases) == 0 {
 		return usageError("no case is in these files")
-	case failed > 0:
-		return &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plural(int64(failed), "test", "tests"))}
 	}
-	return nil
+	if output == "table" {
+		err = report.PolicyTestText(a.Stdout, doc, a.Width)
+	} else {
+		err = a.show(output, doc, func() report.Sheet { return report.PolicyTest(doc) })
+	}
+	if err == nil && doc.Failed > 0 {
+		err = &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test"))}
+	}
+	return err
 }
 
 func (a *app) newPolicyExplain() *cobra.Command {
@@ -313,12 +304,11 @@ func (a *app) newPolicyExplain() *cobra.Command {
 	var trace, at string
 	c := &cobra.Command{
 		Use:   "explain RESOURCE",
-		Short: "Why a policy matches a resource, or does not",
-		Long: `Reads the account as enforce does and prints for one resource, by id or name, what every
-policy says of it: true, false or unknown, part by part, and the fact that decided.`,
-		Example: `  curfew policy explain i-0f3a --policy policies/
-  curfew policy explain dev-box --demo --policy examples/policies
-  curfew policy explain pod-7 --trace gpus.csv.gz --at 2026-11-20T08:00:00Z --policy policies/`,
+		Short: "Show why a policy matches a resource, or does not",
+		Long: `Reads the account as enforce does and shows for one resource, by id or name, the answer of
+every policy: true, false or unknown, part by part, with the fact that decided.`,
+		Example: `  curfew policy explain llm-playground --demo --policy examples/policies
+  curfew policy explain train-a --trace examples/data/gpus.csv.gz --at 2026-10-07T08:00:00Z --policy examples/policies`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError("%s takes the id or name of one resource", c.CommandPath())
@@ -329,11 +319,11 @@ policy says of it: true, false or unknown, part by part, and the fact that decid
 	f.add(c.Flags())
 	c.Flags().StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
 	c.Flags().StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
-	c.Flags().StringVar(&trace, "trace", "", "explain a resource of recorded usage instead: CSV, CSV.gz or Parquet `file`")
+	c.Flags().StringVar(&trace, "trace", "", "explain a resource of recorded usage: CSV, CSV.gz or Parquet `file`")
 	c.Flags().StringVar(&at, "at", "", "the RFC 3339 `time` within the trace (default: its end)")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := oneOf("output", f.output, "table", "json"); err != nil {
+		if err := oneOf("output", f.output, planOutputs...); err != nil {
 			return err
 		}
 		if err := f.check(); err != nil {
@@ -362,7 +352,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 	pass, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
 	var match []*policy.Facts
 	for _, facts := range pass.Facts {
@@ -378,7 +368,11 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 	default:
 		return usageError("%q is the name of %d resources: give the id", name, len(match))
 	}
-	return a.printExplanation(set, match[0], f.output)
+	doc := view.NewPolicyExplain(set, match[0])
+	if f.output == "table" {
+		return report.PolicyExplainText(a.Stdout, doc, a.Width)
+	}
+	return a.show(f.output, doc, func() report.Sheet { return report.PolicyExplain(doc) })
 }
 
 // observingAt wires what is explained: the account now, or a trace at a time.
@@ -388,41 +382,6 @@ func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags
 	}
 	s, _, err := a.present(ctx, cfg, f.sourceFlags, trace, at, set)
 	return s, err
-}
-
-func (a *app) printExplanation(set *policy.Set, facts *policy.Facts, output string) error {
-	if output == "json" {
-		docs := []map[string]any{}
-		for _, p := range set.Policies {
-			o := p.Explain(facts)
-			parts := []map[string]any{}
-			for _, part := range o.Parts {
-				parts = append(parts, map[string]any{"name": part.Name, "text": part.Text, "answer": part.Answer.String(), "why": part.Why})
-			}
-			docs = append(docs, map[string]any{"policy": p.Name, "answer": o.Answer.String(), "parts": parts, "next": optionalTime(o.Next)})
-		}
-		return a.printJSON(map[string]any{"schema": "curfew.policyexplain/v1", "resource": facts.Resource.Ref().String(), "policies": docs})
-	}
-	r := facts.Resource
-	plain.Fprintf(a.Stdout, "%s %s %s   %s\n", r.Kind, r.Type, first(r.Name, r.ID), r.Region)
-	if d := facts.Duty; d != nil {
-		plain.Fprintf(a.Stdout, "  duty: %s for %s: %s\n", d.State, usage.Span(d.Lasting), d.Why)
-	}
-	for _, p := range set.Policies {
-		o := p.Explain(facts)
-		plain.Fprintf(a.Stdout, "\n%s: %s", p.Name, o.Answer)
-		if !o.Next.IsZero() {
-			plain.Fprintf(a.Stdout, ", may change at %s", a.when(o.Next))
-		}
-		plain.Fprintln(a.Stdout)
-		for _, part := range o.Parts {
-			plain.Fprintf(a.Stdout, "  %-9s %-8s %s\n", part.Name, part.Answer, a.wrapped(part.Text, 21))
-			if part.Why != "" {
-				plain.Fprintf(a.Stdout, "%21s%s\n", "", a.wrapped(part.Why, 21))
-			}
-		}
-	}
-	return nil
 }
 
 // wrapped makes text one line, breaks it at the terminal's width and indents what

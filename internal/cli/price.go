@@ -17,7 +17,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newPrice() *cobra.Command {
@@ -217,7 +216,7 @@ func hourly(book *price.Book, machine, region string) (onDemand, spot string, fr
 	return onDemand, spot, from
 }
 
-func gib(mib int64) string { return usage.Number(float64(mib)/1024, 1) }
+func gib(mib int64) string { return plain.Number(float64(mib)/1024, 1) }
 
 func date(t time.Time) string {
 	if t.IsZero() {
@@ -294,7 +293,7 @@ func (a *app) showPrice(book *price.Book, name, region, output string) error {
 		}
 	}
 	if len(docs) == 0 {
-		return &failure{exit: ExitError, code: "no_price", err: fmt.Errorf("the price book holds nothing named %q", name),
+		return &failure{exit: ExitError, code: "no_price", err: fmt.Errorf("the price book holds nothing named %q%s", name, book.DidYouMean(name)),
 			hint: "curfew price list shows its machine types; curfew price update fetches newer prices"}
 	}
 	if output == "json" {

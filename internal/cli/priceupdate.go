@@ -15,9 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -94,7 +93,7 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
-		if err := replaceFile(filepath.Join(cfg.DataDir, priceFile), next.Save); err != nil {
+		if err := daemon.ReplaceFile(filepath.Join(cfg.DataDir, daemon.PriceFile), next.Save); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
 	}
@@ -114,7 +113,7 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	for _, name := range files {
 		file, err := os.Open(a.path(name))
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, unwrapPath(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, daemon.Cause(err))}
 		}
 		o := price.Origin{Source: cmp.Or(f.source, filepath.Base(name)), AsOf: a.Now(), Cloud: f.cloud}
 		got, err := collect(price.ReadCatalog(file, o))
@@ -133,9 +132,9 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	if len(regions) == 0 {
 		return nil, usageError("curfew price update: give the regions whose prices to read, --regions us-east-1,…")
 	}
-	cloud, err := aws.New(ctx, aws.Options{Regions: regions, Profile: cmp.Or(f.profile, cfg.AWS.Profile), RequestsPerSecond: cfg.AWS.RequestsPerSecond})
+	cloud, err := daemon.OpenAWS(ctx, cfg, f.profile, regions)
 	if err != nil {
-		return nil, scanFailure(err)
+		return nil, daemon.CloudError(err)
 	}
 	bar := a.newProgress("prices")
 	defer bar.finish()
@@ -143,12 +142,12 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 		bar.report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
 		if slices.Contains(f.from, "aws") {
 			if err := products(ctx, cloud, region, &entries); err != nil {
-				return nil, scanFailure(err)
+				return nil, daemon.CloudError(err)
 			}
 		}
 		if slices.Contains(f.from, "spot") {
 			if err := a.spotPrices(ctx, cloud, book, region, &entries); err != nil {
-				return nil, scanFailure(err)
+				return nil, daemon.CloudError(err)
 			}
 		}
 	}
@@ -168,10 +167,12 @@ var priceLists = []struct {
 	{"AmazonEC2", map[string]string{"productFamily": "System Operation"}},
 	{"AmazonEC2", map[string]string{"productFamily": "NAT Gateway"}},
 	{"AmazonSageMaker", map[string]string{"productFamily": "ML Instance"}},
+	{"AmazonRedshift", map[string]string{"productFamily": "Compute Instance"}},
+	{"AmazonElastiCache", map[string]string{"productFamily": "Cache Instance"}},
 	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
 }
 
-func products(ctx context.Context, cloud *aws.Cloud, region string, entries *[]price.Entry) error {
+func products(ctx context.Context, cloud *daemon.AWS, region string, entries *[]price.Entry) error {
 	for _, list := range priceLists {
 		filters := maps.Clone(list.filters)
 		filters["regionCode"] = region
@@ -195,7 +196,7 @@ func products(ctx context.Context, cloud *aws.Cloud, region string, entries *[]p
 
 // spotPrices reads the newest spot price of every zone for the machine types that
 // the book knows.
-func (a *app) spotPrices(ctx context.Context, cloud *aws.Cloud, book *price.Book, region string, entries *[]price.Entry) error {
+func (a *app) spotPrices(ctx context.Context, cloud *daemon.AWS, book *price.Book, region string, entries *[]price.Entry) error {
 	var types []string
 	for _, m := range book.Machines() {
 		if m.Cloud == price.AWS && m.Accelerator != "" {
@@ -203,8 +204,8 @@ func (a *app) spotPrices(ctx context.Context, cloud *aws.Cloud, book *price.Book
 		}
 	}
 	type market struct{ machine, zone string }
-	newest := map[market]aws.SpotPrice{}
-	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p aws.SpotPrice) error {
+	newest := map[market]daemon.SpotPrice{}
+	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p daemon.SpotPrice) error {
 		key := market{p.Type, p.Zone}
 		if old, ok := newest[key]; !ok || p.Time.After(old.Time) {
 			newest[key] = p
@@ -278,7 +279,7 @@ func (a *app) printUpdate(f updateFlags, accepted []price.Change, refused []pric
 	return err
 }
 
-func count(n int) string { return money.Thousands(int64(n)) }
+func count(n int) string { return plain.Number(float64(n), 0) }
 
 func updateDoc(f updateFlags, accepted []price.Change, refused []price.Refusal) map[string]any {
 	type change struct {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 func (a *app) newBillReconcile() *cobra.Command {
@@ -61,9 +62,9 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 		return err
 	}
 	defer s.Close()
-	basis := ledger.BilledCost
+	basis := costs.BilledCost
 	if f.basis == string(bill.OnEffective) {
-		basis = ledger.EffectiveCost
+		basis = costs.EffectiveCost
 	}
 	parts, late, err := billedParts(ctx, s, since, until, basis)
 	if err != nil {
@@ -77,12 +78,12 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 		r.CoverageNotes = append(r.CoverageNotes, "nothing was imported for this time: curfew bill import PATH")
 	}
 	if late > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, plural(int64(late), "row was", "rows were")+" billed late for days whose own billing period is not imported: they are not compared")
+		r.CoverageNotes = append(r.CoverageNotes, plain.Count(late, "row was", "rows were")+" billed late for days whose own billing period is not imported: they are not compared")
 	}
 	return a.show(f.output, r, func() report.Sheet {
 		sheet := reconcileSheet(r)
 		if post {
-			sheet.Coverage = append(sheet.Coverage, plural(int64(posted), "correction was", "corrections were")+" entered into the ledger")
+			sheet.Coverage = append(sheet.Coverage, plain.Count(posted, "correction was", "corrections were")+" entered into the ledger")
 		}
 		return sheet
 	})
@@ -93,13 +94,13 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 type billedPart struct {
 	account  ledger.Account
 	from, to time.Time
-	days     []ledger.BilledDay
+	days     []costs.BilledDay
 }
 
 // billedParts reads the imported periods that overlap some days. A charge that another
 // period bills, because it came late, belongs to the period that holds its day. Late counts
 // the charges for days that are of no imported period.
-func billedParts(ctx context.Context, s *store.Store, since, until time.Time, basis ledger.Basis) (all []billedPart, late int, err error) {
+func billedParts(ctx context.Context, s *store.Store, since, until time.Time, basis costs.Basis) (all []billedPart, late int, err error) {
 	periods, err := s.Bills().Periods(ctx, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the imported periods: %w", err)
@@ -120,7 +121,7 @@ func billedParts(ctx context.Context, s *store.Store, since, until time.Time, ba
 			continue
 		}
 		from, to = latest(since, from), earliest(until, to)
-		if basis == ledger.EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
+		if basis == costs.EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
 			return nil, 0, &failure{exit: ExitError, code: "no_effective_cost", err: fmt.Errorf("the bill of %s has no effective cost for %s on %s", r.Start.Format("2006-01"), first(r.Resource, r.Service), r.Day.Format(time.DateOnly)),
 				hint: "hold it against what was billed: --basis billed"}
 		}
@@ -178,9 +179,9 @@ func earliest(a, b time.Time) time.Time {
 
 // reconciled holds the ledger against parts of bills, and enters the differences if it
 // is told to. It returns what differed before.
-func reconciled(ctx context.Context, s *store.Store, parts []billedPart, basis ledger.Basis, post bool) (*ledger.Reconciliation, int, error) {
+func reconciled(ctx context.Context, s *store.Store, parts []billedPart, basis costs.Basis, post bool) (*costs.Reconciliation, int, error) {
 	var accrued []ledger.ResourceDay
-	var days []ledger.BilledDay
+	var days []costs.BilledDay
 	var through time.Time
 	for _, p := range parts {
 		for _, d := range p.days {
@@ -194,13 +195,13 @@ func reconciled(ctx context.Context, s *store.Store, parts []billedPart, basis l
 		}
 		accrued, days = append(accrued, found...), append(days, p.days...)
 	}
-	r, err := ledger.Reconcile(accrued, days, through, basis)
+	r, err := costs.Reconcile(accrued, days, through, basis)
 	if err != nil || !post {
 		return r, 0, err
 	}
 	posted := 0
 	for _, p := range parts {
-		_, n, err := ledger.ReconcileAccount(ctx, s.Ledger(), p.account, p.days, p.from, p.to, through, basis, true)
+		_, n, err := costs.ReconcileAccount(ctx, s.Ledger(), p.account, p.days, p.from, p.to, through, basis, true)
 		if err != nil {
 			return nil, posted, err
 		}
@@ -219,11 +220,11 @@ var cloudsOf = map[string]string{"AWS": "aws", "Amazon Web Services": "aws", "Mi
 
 // billedDay is a row of a bill as the ledger is held against it. Without a list cost
 // nothing is known of a discount.
-func billedDay(r bill.Row) ledger.BilledDay {
+func billedDay(r bill.Row) costs.BilledDay {
 	if r.Unknown.Has(bill.ListCost) {
 		r.Cost.List = r.Cost.Billed
 	}
-	return ledger.BilledDay{
+	return costs.BilledDay{
 		Cloud: first(cloudsOf[r.Provider], r.Provider), Account: first(r.SubAccount, r.Account), Region: r.Region, Resource: r.Resource, Day: r.Day, Period: r.Start,
 		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory), Category: categoriesOf[r.Category],
 		Attributes: ledger.Attributes{Owner: r.Owner, Purpose: r.Purpose},
@@ -232,7 +233,7 @@ func billedDay(r bill.Row) ledger.BilledDay {
 }
 
 // reconcilePicture draws what accrued and what was billed on each day.
-func reconcilePicture(r *ledger.Reconciliation) string {
+func reconcilePicture(r *costs.Reconciliation) string {
 	var labels []string
 	accrued, billed := report.Series{Name: "accrued"}, report.Series{Name: "billed"}
 	for _, d := range r.Rows { // in order of their days
@@ -244,10 +245,10 @@ func reconcilePicture(r *ledger.Reconciliation) string {
 		accrued.Values[last] += float64(d.Accrued+d.Reconciled) / float64(money.USD)
 		billed.Values[last] += float64(d.Billed) / float64(money.USD)
 	}
-	return report.Lines("Accrued and billed by day", labels, []report.Series{accrued, billed}, func(v float64) string { return "$" + usage.Number(v, 2) })
+	return report.Lines("Accrued and billed by day", labels, []report.Series{accrued, billed}, func(v float64) string { return "$" + plain.Number(v, 2) })
 }
 
-func reconcileSheet(r *ledger.Reconciliation) report.Sheet {
+func reconcileSheet(r *costs.Reconciliation) report.Sheet {
 	s := report.Sheet{Verb: "bill reconcile", Title: fmt.Sprintf("%s accrued, %s billed: a drift of %s", dollars(r.Accrued), dollars(r.Billed), dollars(r.Drift)),
 		Picture: reconcilePicture(r), Caption: "What accrued and what was billed, day by day.",
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes,
@@ -259,8 +260,8 @@ func reconcileSheet(r *ledger.Reconciliation) report.Sheet {
 	}
 	s.Tables = append(s.Tables, g)
 	rows := slices.Clone(r.Rows)
-	size := func(d ledger.Drift) ledger.Dollars { return max(d.Drift, -d.Drift) }
-	slices.SortStableFunc(rows, func(x, y ledger.Drift) int { return int(min(1, max(-1, size(y)-size(x)))) })
+	size := func(d costs.Drift) costs.Dollars { return max(d.Drift, -d.Drift) }
+	slices.SortStableFunc(rows, func(x, y costs.Drift) int { return int(min(1, max(-1, size(y)-size(x)))) })
 	g = report.Grid{Title: "the largest", Head: []string{"day", "account", "resource", "accrued", "billed", "drift", "mostly"}, Right: []bool{false, false, false, true, true, true, false}}
 	for _, d := range rows[:min(len(rows), maxFlows)] {
 		why := ""

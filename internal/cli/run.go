@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -61,7 +62,7 @@ type Process struct {
 func System(version string) Process {
 	p := Process{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Lookup: os.LookupEnv, Now: time.Now, Uptime: uptime, FileTime: store.FileTime, Version: version,
+		Lookup: os.LookupEnv, Now: time.Now, Uptime: daemon.Uptime, FileTime: store.FileTime, Version: version,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	p.Dir, _ = os.Getwd()
@@ -135,6 +136,9 @@ func Run(ctx context.Context, p Process) int {
 	return f.exit
 }
 
+// exits are the exit codes of the wiring's errors.
+var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied}
+
 // classify gives every error its exit code.
 func classify(ctx context.Context, err error) *failure {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -147,6 +151,9 @@ func classify(ctx context.Context, err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
 		return f
+	}
+	if wired := (*daemon.Error)(nil); errors.As(err, &wired) {
+		return &failure{exit: exits[wired.Class], code: wired.Code, err: err, hint: wired.Hint}
 	}
 	var broken *document.Error
 	if errors.As(err, &broken) {

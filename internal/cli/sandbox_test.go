@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -22,7 +22,7 @@ import (
 const noTurns = "aws: {requests_per_second: 10000}\n"
 
 // scanJSON scans the account that the environment names and reads the document.
-func scanJSON(t *testing.T, want int, args ...string) report.Document {
+func scanJSON(t *testing.T, want int, args ...string) view.Scan {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(noTurns), 0o600); err != nil {
@@ -34,7 +34,7 @@ func scanJSON(t *testing.T, want int, args ...string) report.Document {
 	if got := Run(context.Background(), p); got != want {
 		t.Fatalf("scan %s: exit %d, want %d\n%s\n%s", strings.Join(args, " "), got, want, errs.String(), head(out.String(), "blind_spots"))
 	}
-	doc, err := report.Load(&out)
+	doc, err := view.LoadScan(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func head(s, word string) string {
 }
 
 // found indexes findings by rule and resource.
-func found(doc report.Document) map[string]report.Finding {
-	out := map[string]report.Finding{}
+func found(doc view.Scan) map[string]view.Finding {
+	out := map[string]view.Finding{}
 	for _, f := range doc.Findings {
 		out[key(f.Rule, f.Resource.Region, f.Resource.ID)] = f
 	}
@@ -137,7 +137,7 @@ func TestSandbox(t *testing.T) {
 		t.Run("denied "+tc.service, func(t *testing.T) {
 			t.Cleanup(s.Wire.Inject(wire.Fault{Service: tc.service, Kind: wire.AccessDenied}))
 			partial := scanJSON(t, ExitPartial, regions)
-			if !slices.ContainsFunc(partial.BlindSpots, func(b report.BlindSpot) bool {
+			if !slices.ContainsFunc(partial.BlindSpots, func(b view.BlindSpot) bool {
 				return strings.Contains(b.What, tc.service) && strings.Contains(b.Why, "AccessDenied") && b.Effect != ""
 			}) {
 				t.Errorf("no blind spot names %s: %+v", tc.service, partial.BlindSpots)
@@ -180,7 +180,7 @@ func TestSandbox(t *testing.T) {
 	})
 }
 
-func checkPlanted(t *testing.T, doc report.Document, planted []sandbox.Planted) {
+func checkPlanted(t *testing.T, doc view.Scan, planted []sandbox.Planted) {
 	t.Helper()
 	got := found(doc)
 	for _, p := range planted {

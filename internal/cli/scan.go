@@ -8,7 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,20 +16,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/curfew-dev/curfew/internal/bill"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/cloud/onprem"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/finding"
-	rules "github.com/curfew-dev/curfew/internal/finding/aws"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // sourceFlags say which account is read, and which recorded usage beside it.
@@ -64,6 +61,19 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
 }
 
+// source is the account and the recorded usage that the flags name.
+func (f sourceFlags) source() daemon.Source {
+	return daemon.Source{Cloud: f.cloud, Regions: f.regions, AssumeRoles: f.assumeRoles, Profile: f.profile,
+		Usage: f.usage, Columns: f.columns, Step: f.step, Resource: f.resource, Transient: f.transient}
+}
+
+// reach adds how kept scans reached these resources: their profile and roles.
+func (f *sourceFlags) reach(cfg config.Config, docs []view.Scan, refs []inventory.Ref) {
+	s := f.source()
+	daemon.ReachAgain(cfg, &s, docs, refs)
+	f.profile, f.assumeRoles = s.Profile, s.AssumeRoles
+}
+
 // check settles which cloud is meant, of those on which something can be carried out.
 func (f *sourceFlags) check() error {
 	if f.cloud == onprem.CloudName && !f.demo {
@@ -90,6 +100,7 @@ type scanFlags struct {
 	all         bool
 	noSave      bool
 	printPolicy bool
+	last        bool
 }
 
 func (a *app) newScan() *cobra.Command {
@@ -109,9 +120,15 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
   curfew scan --cloud onprem --usage gpus.csv   the machines that curfew.yaml lists
   curfew scan --bill focus-2026-11.csv.gz       with transfers and commitments from the bill
   curfew scan --fail-on 500 -o json             in CI: exit code 3 above $500 a month
+  curfew scan --last -o html > audit.html       the kept audit again, without reading the account
   curfew scan --print-iam-policy                the exact read-only permissions it uses`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.scan(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.last {
+				return a.lastScan(f, c.Flags())
+			}
+			return a.scan(c.Context(), f)
+		},
 	}
 	fl := c.Flags()
 	f.add(fl)
@@ -121,6 +138,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
 	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
+	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
 	fl.BoolVar(&f.printPolicy, "print-iam-policy", false, "print the IAM policy with the permissions that scan uses, and do nothing else")
 	return c
 }
@@ -135,7 +153,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 		return err
 	}
 	if f.printPolicy {
-		_, err := a.Stdout.Write(aws.PolicyJSON())
+		_, err := a.Stdout.Write(daemon.ReadPolicy())
 		return err
 	}
 	cfg, err := a.config()
@@ -171,17 +189,19 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if cfg.Thresholds.Interruptions, err = a.interruptions(cfg); err != nil {
 		return err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: rulesOf(f.cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags, Bill: billed}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: daemon.RulesOf(f.cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags, Bill: billed}
 	audit, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if err != nil {
-		return scanFailure(err)
+		return daemon.CloudError(err)
 	}
-	if err := a.render(audit, f); err != nil {
+	f.noSave = !keeps
+	doc := view.NewScan(audit, view.ScanOptions{Version: a.Version, Profile: f.profile})
+	if err := a.render(doc, f, 0); err != nil {
 		return err
 	}
 	if keeps {
-		err := saveScan(cfg.DataDir, f.cloud, audit, report.Options{Version: a.Version, Profile: f.profile})
+		err := saveScan(cfg.DataDir, f.cloud, doc)
 		if err == nil {
 			err = saveInventory(cfg.DataDir, f.cloud, audit)
 		}
@@ -193,14 +213,110 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if len(audit.Unposted) > 0 {
 		return unposted(audit, "what was shown is complete")
 	}
+	return scanExit(len(audit.BlindSpots) > 0, limit, audit.Totals.Waste)
+}
+
+// scanExit is the exit code of an audit that was shown.
+func scanExit(partial bool, limit *money.Amount, waste money.Amount) error {
 	switch {
-	case len(audit.BlindSpots) > 0:
+	case partial:
 		return &failure{exit: ExitPartial}
-	case limit != nil && audit.Totals.Waste > *limit:
+	case limit != nil && waste > *limit:
 		return &failure{exit: ExitHeld, code: "waste_over_limit",
-			err: fmt.Errorf("waste of %s a month is over the limit of %s", audit.Totals.Waste.Dollars(), limit.Dollars())}
+			err: fmt.Errorf("waste of %s a month is over the limit of %s", waste.Dollars(), limit.Dollars())}
 	}
 	return nil
+}
+
+// lastScan shows the kept audit of the cloud that the flags name, else the newest.
+func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
+	var reads []string
+	set.Visit(func(fl *pflag.Flag) {
+		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "window", "bill", "no-save", "print-iam-policy"}, fl.Name) {
+			reads = append(reads, "--"+fl.Name)
+		}
+	})
+	if len(reads) > 0 {
+		return usageError("curfew scan --last shows the kept audit and reads nothing: leave out %s", strings.Join(reads, ", "))
+	}
+	if err := errors.Join(oneOf("output", f.output, scanOutputs...), f.checkAudit()); err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	limit, err := failOn(f.failOn, cfg.Scan.FailOn)
+	if err != nil {
+		return err
+	}
+	kept, err := daemon.KeptScans(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	if f.demo || set.Changed("cloud") {
+		kept = slices.DeleteFunc(kept, func(d view.Scan) bool { return d.Cloud != f.cloud })
+	}
+	if len(kept) == 0 {
+		return &failure{exit: ExitError, code: "no_scan", err: fmt.Errorf("there is no kept scan of %s", f.cloud), hint: "run `curfew scan --cloud " + f.cloud + "` first"}
+	}
+	doc := slices.MaxFunc(kept, func(x, y view.Scan) int { return x.FinishedAt.Compare(y.FinishedAt) })
+	f.cloud = doc.Cloud
+	age := max(a.Now().Sub(doc.FinishedAt), time.Second)
+	if slices.Contains([]string{"json", "yaml", "csv"}, f.output) {
+		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud, plain.Duration(age))
+	}
+	if err := a.render(doc, f, age); err != nil {
+		return err
+	}
+	return scanExit(len(doc.BlindSpots) > 0, limit, doc.MonthlyWasteUSD.Or(0))
+}
+
+// again is the command that shows this audit in another form: from what was kept, or with
+// the same flags where nothing was.
+func (a *app) again(f scanFlags) string {
+	words := []string{"curfew scan"}
+	switch {
+	case f.cloud == sim.CloudName:
+		words = append(words, "--demo")
+	case f.cloud != "aws":
+		words = append(words, "--cloud", f.cloud)
+	}
+	if f.noSave {
+		add := func(name string, values ...string) {
+			for _, v := range values {
+				if v != "" {
+					words = append(words, "--"+name, plain.Shell(v))
+				}
+			}
+		}
+		add("regions", strings.Join(f.regions, ","))
+		add("assume-role", f.assumeRoles...)
+		add("profile", f.profile)
+		add("usage", f.usage...)
+		add("map", f.columns)
+		add("step", f.step)
+		add("resource", f.resource)
+		add("window", f.window)
+		add("bill", f.bill)
+		words = append(words, "--no-save")
+	} else {
+		words = append(words, "--last")
+	}
+	return strings.Join(words, " ") + a.globals()
+}
+
+// globals are the flags of every command that the user gave, to follow a suggested
+// command; a database URL may hold a password and is not repeated.
+func (a *app) globals() string {
+	out := ""
+	if a.rt.ConfigFlag != "" {
+		out += " --config " + plain.Shell(a.rt.ConfigFlag)
+	}
+	if a.rt.DataFlag != "" {
+		out += " --data-dir " + plain.Shell(a.rt.DataFlag)
+	}
+	return out
 }
 
 // auditedBill reads the bill that --bill names; nil without one.
@@ -254,227 +370,25 @@ func failOn(flag, configured string) (*money.Amount, error) {
 	return &v, nil
 }
 
-// roleARN is the form of an IAM role's ARN.
-var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
-
-// simSeed makes the simulated account the same on every machine.
-const simSeed = 1
-
-// rulesOf are the rules of a cloud besides the general ones. The simulated account has what
-// AWS sells.
-func rulesOf(cloud string) []finding.Rule {
-	if cloud == onprem.CloudName {
-		return nil
-	}
-	return rules.Rules()
-}
-
-func (a *app) lister(ctx context.Context, f sourceFlags, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error) {
-	if f.cloud != "aws" && (len(f.regions)+len(f.assumeRoles) > 0 || f.profile != "") {
-		return nil, usageError("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.cloud)
-	}
-	switch f.cloud {
-	case onprem.CloudName:
-		return newFleet(cfg, book)
-	case sim.CloudName:
-		return sim.New(sim.Options{Seed: simSeed, Now: now, Tags: cfg.Tags}), nil
-	}
-	o := aws.Options{
-		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, Profile: cfg.AWS.Profile,
-		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
-		Size: book.Size,
-	}
-	if cfg.DataDir != "" {
-		o.Bills = keptBills{cfg.DataDir, f.transient}
-	}
-	if len(f.regions) > 0 {
-		o.Regions = f.regions
-	}
-	if len(f.assumeRoles) > 0 {
-		o.AssumeRoles = f.assumeRoles
-	}
-	if f.profile != "" {
-		o.Profile = f.profile
-	}
-	for _, role := range o.AssumeRoles {
-		if !roleARN.MatchString(role) {
-			return nil, usageError("--assume-role %q: it is the ARN of a role such as arn:aws:iam::123456789012:role/audit", role)
-		}
-	}
-	cloud, err := aws.New(ctx, o)
-	if err != nil {
-		return nil, scanFailure(err)
-	}
-	return cloud, nil
-}
-
-// scanFailure says what to do when nothing could be read.
-func scanFailure(err error) error {
-	f := &failure{exit: ExitError, code: "error", err: err}
-	var region *aws.RegionError
-	var file *usage.FileError
-	switch {
-	case errors.As(err, &region):
-		f.exit, f.code, f.hint = ExitUsage, "unknown_region", "give --regions us-east-1,… or set AWS_REGION"
-	case errors.As(err, &file):
-		f.exit, f.code, f.hint = ExitUsage, "invalid_file", "--map, --step and --resource say how to read a file (curfew scan --help)"
-	case errors.Is(err, inventory.ErrUnauthenticated):
-		f.code, f.hint = "no_credentials", "sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
-	case errors.Is(err, inventory.ErrDenied):
-		f.exit, f.code, f.hint = ExitDenied, "denied", "`curfew scan --print-iam-policy` prints the permissions it needs"
-	case errors.Is(err, inventory.ErrUnavailable):
-		f.code, f.hint = "unreachable", "check the network, the region and AWS_ENDPOINT_URL"
-	}
-	return f
-}
-
-// recordings opens what --usage names.
-func (a *app) recordings(ctx context.Context, f sourceFlags) ([]usage.Source, error) {
-	var step time.Duration
-	if f.step != "" {
-		var err error
-		if step, err = config.ParseDuration(f.step); err != nil || step <= 0 {
-			return nil, usageError("--step %q: it is a duration such as 60s", f.step)
-		}
-	}
-	if len(f.usage) == 0 {
-		if f.step != "" || f.resource != "" || f.columns != "" {
-			return nil, usageError("--map, --step and --resource describe the file of --usage, which is missing")
-		}
-		return nil, nil
-	}
-	columns, err := usage.ParseMap(f.columns)
-	if err != nil {
-		return nil, usageError("--map: %w", err)
-	}
-	var out []usage.Source
-	for _, name := range f.usage {
-		path := a.path(name)
-		if st, err := os.Stat(path); err != nil || st.IsDir() {
-			if err == nil {
-				err = errors.New("it is a directory")
-			}
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read recorded usage %s: %w", name, unwrapPath(err))}
-		}
-		r := recording{path: path, format: usage.Format{Name: name, Map: columns, Resource: f.resource, Step: step}}
-		if err := a.warnUnread(ctx, r); err != nil {
-			return nil, err
-		}
-		out = append(out, round.Recorded(r))
-	}
-	return out, nil
-}
-
-// recording is a file of recorded usage.
-type recording struct {
-	path   string
-	format usage.Format
-}
-
-// warnUnread names the columns of a file that are not read, so that a misspelled one is
-// not taken for one that nobody measured. What cannot be read twice is left alone.
-func (a *app) warnUnread(ctx context.Context, r recording) error {
-	if st, err := os.Stat(r.path); err != nil || !st.Mode().IsRegular() {
-		return nil // opening it again tells what is wrong
-	}
-	file, err := config.Open(r.path)
-	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read recorded usage %s: %w", r.format.Name, unwrapPath(err))}
-	}
-	defer file.Close()
-	unread := usage.Unread(ctx, file, r.format)
-	if len(unread) == 0 {
-		return nil
-	}
-	const most = 8
-	names := make([]string, 0, most)
-	for _, n := range unread[:min(most, len(unread))] {
-		names = append(names, fmt.Sprintf("%q", plain.Cut(n, 60)))
-	}
-	if more := len(unread) - most; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	plain.Fprintf(a.Stderr, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", r.format.Name,
-		plural(int64(len(unread)), "column is", "columns are"), plain.Text(strings.Join(names, ", ")))
-	return nil
-}
-
-func (r recording) Name() string { return r.format.Name }
-
-func (r recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error) {
-	file, err := config.Open(r.path)
-	if err != nil {
-		return usage.Summary{}, err
-	}
-	defer file.Close()
-	format := r.format
-	if err := settleStep(ctx, file, &format); err != nil {
-		return usage.Summary{}, err
-	}
-	return usage.Collect(ctx, file, format, func(name string) usage.Sink { return resolve(name, format.Step) })
-}
-
-// settleStep sees the step of a file of recorded usage where no flag gives it, and
-// goes back to the file's beginning.
-func settleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (err error) {
-	if format.Step != 0 {
-		return nil
-	}
-	if format.Step, err = usage.InferStep(ctx, file, *format); err != nil {
-		return err
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read %s again: %w", format.Name, err)
-	}
-	return nil
-}
-
-func unwrapPath(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
-}
-
-func (a *app) render(audit *round.Result, f scanFlags) error {
-	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Version: a.Version}
-	render := map[string]func(io.Writer, *round.Result, report.Options) error{
-		"table": report.Table, "json": report.JSON, "yaml": report.YAML,
-		"csv": report.CSV, "html": report.HTML, "md": report.Markdown,
+// render writes an audit; age is how old a kept one is.
+func (a *app) render(doc view.Scan, f scanFlags, age time.Duration) error {
+	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Again: a.again(f), Globals: a.globals(), Age: age}
+	render := map[string]func(io.Writer, view.Scan, report.Options) error{
+		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown,
+		"json": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },
+		"yaml": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteYAML(w, d.Public()) },
 	}[f.output]
-	if err := render(a.Stdout, audit, o); err != nil {
+	if err := render(a.Stdout, doc, o); err != nil {
 		return fmt.Errorf("write the %s output: %w", f.output, err)
 	}
 	return nil
 }
 
 // saveScan keeps the findings for later commands: the whole file or none.
-func saveScan(dir, cloud string, audit *round.Result, o report.Options) error {
+func saveScan(dir, cloud string, doc view.Scan) error {
 	dir = filepath.Join(dir, "scans")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return report.JSON(w, audit, o) })
-}
-
-// replaceFile writes a file so that a reader, or a kill in the middle, sees the
-// old one or the new one and never a part.
-func replaceFile(path string, write func(io.Writer) error) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
-		}
-	}()
-	if err := write(tmp); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return daemon.ReplaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return view.WriteJSON(w, doc) })
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/curfew-dev/curfew/internal/daemon"
 )
 
 // TestSharedSettingsBind: once an admin has set them, the asker's own threshold, budget,
@@ -19,7 +21,7 @@ func TestSharedSettingsBind(t *testing.T) {
 	decided := func(want int, args ...string) (doc struct {
 		Decision string
 		P95      string `json:"p95_usd"`
-		Settings decider
+		Settings daemon.Decider
 	}) {
 		t.Helper()
 		code, out, errs := d.run(append([]string{"gate", "job.yaml", "-o", "json"}, args...)...)
@@ -140,7 +142,7 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	whoami := func(who string) (doc struct {
 		Roles    []string
-		Settings decider
+		Settings daemon.Decider
 	}) {
 		t.Helper()
 		d.env["CURFEW_IDENTITY"] = who
@@ -173,7 +175,7 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	}
 	var list struct {
 		Requests []requestView
-		Settings decider
+		Settings daemon.Decider
 	}
 	_, out, errs := d.run("approvals", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Requests) != 1 || list.Requests[0].ID != asked || strings.Join(list.Requests[0].Approvers, " ") != "cy" || list.Settings.Version != 1 {

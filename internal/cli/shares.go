@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -50,18 +52,18 @@ type sharesDoc struct {
 // machineShare is one machine's cost, divided.
 type machineShare struct {
 	Resource    string          `json:"resource"`
-	Amount      ledger.Dollars  `json:"total_usd"`
+	Amount      costs.Dollars   `json:"total_usd"`
 	Workloads   []workloadShare `json:"workloads"`
-	Unallocated ledger.Dollars  `json:"unallocated_usd"`
+	Unallocated costs.Dollars   `json:"unallocated_usd"`
 	Note        string          `json:"note,omitempty"`
 }
 
 type workloadShare struct {
-	Workload    string         `json:"workload"`
-	Amount      ledger.Dollars `json:"total_usd"`
-	Used        ledger.Dollars `json:"used_usd"`
-	Idle        ledger.Dollars `json:"idle_usd"`
-	CannotJudge ledger.Dollars `json:"cannot_judge_usd"`
+	Workload    string        `json:"workload"`
+	Amount      costs.Dollars `json:"total_usd"`
+	Used        costs.Dollars `json:"used_usd"`
+	Idle        costs.Dollars `json:"idle_usd"`
+	CannotJudge costs.Dollars `json:"cannot_judge_usd"`
 }
 
 func (a *app) shares(ctx context.Context, name string, f periodFlags, output string) error {
@@ -69,7 +71,7 @@ func (a *app) shares(ctx context.Context, name string, f periodFlags, output str
 	if err != nil {
 		return err
 	}
-	all, err := readPlan(a, name, ledger.ReadShares)
+	all, err := readPlan(a, name, costs.ReadShares)
 	if err != nil {
 		return err
 	}
@@ -78,11 +80,11 @@ func (a *app) shares(ctx context.Context, name string, f periodFlags, output str
 		return err
 	}
 	defer s.Close()
-	costs, err := ledger.Spent(ctx, s.Ledger(), ledger.Query{By: []ledger.Dimension{ledger.ByResource}, Since: since, Until: until})
+	charged, err := costs.Spent(ctx, s.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource}, Since: since, Until: until})
 	if err != nil {
 		return err
 	}
-	doc, err := divide(costs, all)
+	doc, err := divide(charged, all)
 	if err != nil {
 		return planFailure(err)
 	}
@@ -90,9 +92,9 @@ func (a *app) shares(ctx context.Context, name string, f periodFlags, output str
 }
 
 // divide divides each machine's cost among its workloads.
-func divide(costs *ledger.Costs, all []ledger.Shared) (*sharesDoc, error) {
+func divide(charged *costs.Costs, all []costs.Shared) (*sharesDoc, error) {
 	amounts := map[string]money.Amount{}
-	for _, r := range costs.Rows {
+	for _, r := range charged.Rows {
 		id := r.Key[0][strings.LastIndex(r.Key[0], "/")+1:]
 		sum, err := amounts[id].Add(money.Amount(r.Amount))
 		if err != nil {
@@ -100,8 +102,8 @@ func divide(costs *ledger.Costs, all []ledger.Shared) (*sharesDoc, error) {
 		}
 		amounts[id] = sum
 	}
-	doc := &sharesDoc{Schema: "curfew.shares/v1", Since: costs.Since, Until: costs.Until, Machines: []machineShare{}}
-	shares := map[string][]ledger.Share{}
+	doc := &sharesDoc{Schema: "curfew.shares/v1", Since: charged.Since, Until: charged.Until, Machines: []machineShare{}}
+	shares := map[string][]costs.Share{}
 	var order []string
 	for _, s := range all {
 		if shares[s.Resource] == nil {
@@ -111,18 +113,18 @@ func divide(costs *ledger.Costs, all []ledger.Shared) (*sharesDoc, error) {
 	}
 	slices.SortStableFunc(order, func(x, y string) int { return cmp.Compare(amounts[y], amounts[x]) })
 	for _, id := range order {
-		amount, charged := amounts[id]
-		if !charged {
+		amount, ok := amounts[id]
+		if !ok {
 			doc.notes = append(doc.notes, id+" was not charged in this time, so there is nothing to divide")
 			continue
 		}
-		parts, err := ledger.Split(amount, shares[id])
+		parts, err := costs.Split(amount, shares[id])
 		if err != nil {
 			return nil, fmt.Errorf("divide %s: %w", id, err)
 		}
-		m := machineShare{Resource: id, Amount: ledger.Dollars(amount), Unallocated: ledger.Dollars(parts.Unallocated), Note: parts.Over, Workloads: []workloadShare{}}
+		m := machineShare{Resource: id, Amount: costs.Dollars(amount), Unallocated: costs.Dollars(parts.Unallocated), Note: parts.Over, Workloads: []workloadShare{}}
 		for _, w := range parts.Workloads {
-			m.Workloads = append(m.Workloads, workloadShare{w.Workload, ledger.Dollars(w.Amount), ledger.Dollars(w.Used), ledger.Dollars(w.Idle), ledger.Dollars(w.CannotJudge)})
+			m.Workloads = append(m.Workloads, workloadShare{w.Workload, costs.Dollars(w.Amount), costs.Dollars(w.Used), costs.Dollars(w.Idle), costs.Dollars(w.CannotJudge)})
 		}
 		doc.Machines = append(doc.Machines, m)
 	}
@@ -130,7 +132,7 @@ func divide(costs *ledger.Costs, all []ledger.Shared) (*sharesDoc, error) {
 }
 
 func sharesSheet(d *sharesDoc) report.Sheet {
-	s := report.Sheet{Verb: "costs shares", Title: plural(int64(len(d.Machines)), "machine", "machines") + " divided among workloads", Coverage: d.notes,
+	s := report.Sheet{Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads", Coverage: d.notes,
 		Assumptions: []string{"each share held for the whole of the time"}, Caption: "What each workload costs, and what nobody was allocated."}
 	g := report.Grid{Head: []string{"machine", "workload", "cost", "used", "idle", "cannot judge"}, Right: []bool{false, false, true, true, true, true}}
 	var bars []report.Measure

@@ -10,10 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // tagFlags are the flags of tag.
@@ -79,7 +82,11 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	}
 	for _, k := range f.kinds {
 		if !inventory.Kind(k).Valid() {
-			return usageError("--kind %q does not exist; it is one of %v", k, inventory.Kinds())
+			var names []string
+			for _, k := range inventory.Kinds() {
+				names = append(names, string(k))
+			}
+			return usageError("--kind %q does not exist; it is one of %v%s", k, inventory.Kinds(), document.DidYouMean(k, names))
 		}
 		setting.Query.Kinds[inventory.Kind(k)] = true
 	}
@@ -94,7 +101,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		return is
 	}}
 	if f.enforce {
-		cloud, ok := setting.Lister.(*aws.Cloud)
+		cloud, ok := setting.Lister.(*daemon.AWS)
 		if !ok {
 			return usageError("--cloud %s: nothing is carried out there", f.cloud)
 		}
@@ -106,7 +113,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		if _, err := a.inTime(ctx, s); err != nil {
 			return err
 		}
-		if setting.Ladder, err = a.ladders(cfg, s, cloud.Actions(), true); err != nil {
+		if setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), true); err != nil {
 			return err
 		}
 	}
@@ -115,14 +122,17 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	out, err := round.New(setting).Round(ctx)
 	bar.finish()
 	if out == nil {
-		return stateFailure(scanFailure(err))
+		return daemon.StateError(daemon.CloudError(err))
 	}
 	broken := err // what was done before it is shown all the same
-	if err := a.printTags(out, names, f); err != nil {
+	doc := view.NewTags(out, !f.enforce)
+	if err := a.show(f.output, doc, func() report.Sheet {
+		return report.TagSheet(doc, a.binding(), reaching(f.sourceFlags)+a.globals(), f.again(names)+a.globals())
+	}); err != nil {
 		return err
 	}
 	if broken != nil {
-		return stateFailure(scanFailure(&cutOff{broken, out.Lines()}))
+		return daemon.StateError(daemon.CloudError(&cutOff{broken, out.Lines()}))
 	}
 	for _, n := range names {
 		if !named[n] {
@@ -151,119 +161,24 @@ func tagExit(out *round.Result) error {
 	return nil
 }
 
-// tagView is a resource that lacks tags, in a document.
-type tagView struct {
-	Resource string `json:"resource"`
-	Name     string `json:"name,omitempty"`
-	// Add are the tags that it gets.
-	Add []addedTag `json:"add"`
-	// Left are required tags for which nothing has a value.
-	Left []string `json:"left"`
-	// State is preview, unread, or the result of the ladder; Item is the id for undo.
-	State string `json:"state"`
-	Item  string `json:"item,omitempty"`
-	Why   string `json:"why,omitempty"`
-}
-
-// addedTag is a tag that a resource gets. Before is null where it has none of this key.
-type addedTag struct {
-	Key    string  `json:"key"`
-	Value  string  `json:"value"`
-	Before *string `json:"before"`
-	From   string  `json:"from"`
-}
-
-func tagViews(out *round.Result) []tagView {
-	lines := map[inventory.Ref]action.Line{}
-	for _, l := range out.Lines() {
-		lines[l.Resource] = l
+// again is the command that writes the tags; empty for a cloud on which nothing is
+// carried out.
+func (f tagFlags) again(names []string) string {
+	if f.cloud != "aws" {
+		return ""
 	}
-	views := []tagView{}
-	for _, u := range out.Untagged {
-		v := tagView{Resource: u.Resource.Ref().String(), Name: u.Resource.Name, Add: []addedTag{}, Left: append([]string{}, u.Left...), State: "preview"}
-		for _, t := range u.Add {
-			added := addedTag{Key: t.Key, Value: t.Value, From: t.From}
-			if t.Empty {
-				added.Before = new(string)
-			}
-			v.Add = append(v.Add, added)
-		}
-		l, done := lines[u.Resource.Ref()]
-		switch {
-		case u.Unknown:
-			v.State, v.Why = "unread", "its tags could not be read"
-		case done:
-			v.State, v.Item = string(l.Result), l.Item
-			if l.Result != action.ResultConfirmed {
-				v.Why = l.Why
-			}
-		}
-		views = append(views, v)
+	words := []string{"curfew tag"}
+	for _, n := range names {
+		words = append(words, plain.Shell(n))
 	}
-	return views
-}
-
-func (a *app) printTags(out *round.Result, names []string, f tagFlags) error {
-	views := tagViews(out)
-	if f.output == "json" {
-		return a.printJSON(map[string]any{"schema": "curfew.tag/v1", "dry_run": !f.enforce, "accounts": out.Accounts, "resources": views,
-			"blind_spots": append([]inventory.BlindSpot{}, out.BlindSpots...)})
+	words = append(words, "--enforce")
+	if len(f.regions) > 0 {
+		words = append(words, "--regions", plain.Shell(strings.Join(f.regions, ",")))
 	}
-	mode := "dry run, nothing is changed"
-	if f.enforce {
-		mode = "enforcing; " + a.binding()
+	if len(f.kinds) > 0 {
+		words = append(words, "--kind", plain.Shell(strings.Join(f.kinds, ",")))
 	}
-	plain.Fprintf(a.Stdout, "curfew tag   %s, %s, %s\n", strings.Join(out.Accounts, ", "), plural(int64(len(out.Resources)), "resource", "resources"), mode)
-	resources, tags, without := 0, 0, 0
-	for _, v := range views {
-		title := v.Resource
-		if v.Name != "" && !strings.HasSuffix(v.Resource, "/"+v.Name) {
-			title += " (" + v.Name + ")"
-		}
-		plain.Fprintf(a.Stdout, "\n  %s\n", oneLine(title))
-		for _, t := range v.Add {
-			sign := "+"
-			if t.Before != nil {
-				sign = "~" // it is there without a value
-			}
-			plain.Fprintf(a.Stdout, "    %s %s = %s   by %s\n", sign, oneLine(t.Key), oneLine(t.Value), oneLine(t.From))
-		}
-		for _, k := range v.Left {
-			plain.Fprintf(a.Stdout, "    ? %s   no rule and no default of owners in curfew.yaml has a value\n", oneLine(k))
-		}
-		if v.State != "preview" {
-			plain.Fprintf(a.Stdout, "    %s   %s\n", v.State, oneLine(v.Why))
-		}
-		if v.Item != "" {
-			plain.Fprintf(a.Stdout, "    undo: curfew fix --undo %s%s\n", v.Item, reaching(f.sourceFlags))
-		}
-		if len(v.Add) > 0 {
-			resources, tags = resources+1, tags+len(v.Add)
-		}
-		if len(v.Left) > 0 {
-			without++
-		}
-	}
-	for _, b := range out.BlindSpots {
-		plain.Fprintf(a.Stdout, "\n  not seen: %s (%s): %s", b.What, b.Why, b.Effect)
-	}
-	plain.Fprintf(a.Stdout, "\n  %s on %s; %s without a rule for a required tag\n", plural(int64(tags), "tag", "tags"),
-		plural(int64(resources), "resource", "resources"), plural(int64(without), "resource", "resources"))
-	if !f.enforce && tags > 0 && f.cloud == "aws" {
-		words := []string{"curfew tag"}
-		for _, n := range names {
-			words = append(words, plain.Shell(n))
-		}
-		words = append(words, "--enforce")
-		if len(f.regions) > 0 {
-			words = append(words, "--regions", plain.Shell(strings.Join(f.regions, ",")))
-		}
-		if len(f.kinds) > 0 {
-			words = append(words, "--kind", plain.Shell(strings.Join(f.kinds, ",")))
-		}
-		plain.Fprintf(a.Stdout, "  next: %s%s\n", strings.Join(words, " "), reaching(f.sourceFlags))
-	}
-	return nil
+	return strings.Join(words, " ") + reaching(f.sourceFlags)
 }
 
 // reaching are the flags by which an account is reached, to follow a command.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -46,16 +47,16 @@ func (l *ladderTest) untag(name string, keys ...string) {
 }
 
 // tagRun runs curfew tag and returns what it says of each machine by its name.
-func (l *ladderTest) tagRun(want int, args ...string) map[string]tagView {
+func (l *ladderTest) tagRun(want int, args ...string) map[string]view.Tagged {
 	l.t.Helper()
 	var doc struct {
-		Resources []tagView `json:"resources"`
+		Resources []view.Tagged `json:"resources"`
 	}
 	text := l.curfew(want, append([]string{"tag", "-o", "json", "--kind", "instance"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		l.t.Fatal(err)
 	}
-	got := map[string]tagView{}
+	got := map[string]view.Tagged{}
 	for _, v := range doc.Resources {
 		for name, id := range l.account.IDs {
 			if strings.HasSuffix(v.Resource, "/"+id) {
@@ -95,12 +96,12 @@ required_tags: [team, project, cost-center, auditor]
 	if calls := l.sandbox.Wire.Recorder.Mutating(); len(calls) > 0 {
 		t.Fatalf("showing it made the calls %v", calls)
 	}
-	if v := shown[sandbox.Idle]; v.State != "preview" || !slices.ContainsFunc(v.Add, func(a addedTag) bool {
+	if v := shown[sandbox.Idle]; v.State != "preview" || !slices.ContainsFunc(v.Add, func(a view.AddedTag) bool {
 		return a.Key == "project" && a.Value == "ranking" && a.Before == nil && strings.Contains(a.From, "ticket 7")
 	}) || !slices.Equal(v.Left, []string{"auditor"}) {
 		t.Fatalf("of an idle machine it shows %+v", v)
 	}
-	if v := shown[sandbox.Persistent]; slices.ContainsFunc(v.Add, func(a addedTag) bool { return a.Key == "project" }) || !slices.Contains(v.Left, "project") {
+	if v := shown[sandbox.Persistent]; slices.ContainsFunc(v.Add, func(a view.AddedTag) bool { return a.Key == "project" }) || !slices.Contains(v.Left, "project") {
 		t.Errorf("a machine that no rule matches gets %+v", v)
 	}
 

@@ -14,7 +14,9 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	priceaws "github.com/curfew-dev/curfew/internal/price/aws"
@@ -40,6 +42,9 @@ func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (b
 		p.Setting.LookBack = lookBack(cfg, set)
 	}
 	p.MaxRoundGap = cfg.Enforce.MaxRoundGap
+	if p.Budgets, err = budget.NewSet(cfg.Budgets, nil); err != nil {
+		return p, fmt.Errorf("budgets: %w", err)
+	}
 	return p, nil
 }
 
@@ -82,11 +87,11 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, tra
 	}
 	clock := func() time.Time { return now }
 	path := filepath.Join(cfg.DataDir, "traces", traceKey(a.path(trace))+".json")
-	deeds, err := readDeeds(path)
+	operations, err := readOperations(path)
 	if err != nil {
 		return fail(err)
 	}
-	present := account.Present(clock, deeds, func(all []backtest.Deed) error { return writeDeeds(path, all) })
+	present := account.Present(clock, operations, func(all []backtest.Operation) error { return writeOperations(path, all) })
 	s := p.Setting
 	s.Clock, s.Lister, s.Sources, s.Duty, s.Policies, s.Source = clock, present, []usage.Source{present}, cfg.Duty, set, "enforce"
 	s.Facts = present.Know
@@ -99,13 +104,13 @@ func traceKey(path string) string {
 	return filepath.Base(path) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// readDeeds reads what earlier processes released of a trace.
-func readDeeds(path string) ([]backtest.Deed, error) {
+// readOperations reads what earlier processes released of a trace.
+func readOperations(path string) ([]backtest.Operation, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	var out []backtest.Deed
+	var out []backtest.Operation
 	if err == nil {
 		err = json.Unmarshal(text, &out)
 	}
@@ -115,14 +120,14 @@ func readDeeds(path string) ([]backtest.Deed, error) {
 	return out, nil
 }
 
-func writeDeeds(path string, deeds []backtest.Deed) error {
+func writeOperations(path string, operations []backtest.Operation) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep what is released of the trace: %w", err)
 	}
-	return replaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(deeds) })
+	return daemon.ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(operations) })
 }
 
-// ladderOf is the ladder of a trace: nobody is warned, and nothing but the trace changes.
+// ladderOf is the ladder of a trace: no person is warned, and only the trace changes.
 func ladderOf(s action.Store, on *backtest.Present, now time.Time, gap time.Duration, enforce bool) func(string) *action.Ladder {
 	return func(account string) *action.Ladder {
 		return &action.Ladder{Store: s, Cloud: on.Cloud(), Notifier: backtest.Everybody{}, Account: account, Actor: "trace", Enforce: enforce,

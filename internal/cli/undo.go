@@ -9,55 +9,37 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // reach makes the flags those of the scan that found something: its profile, and the
 // roles of the findings' accounts. Flags that are given count first.
-func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []stored) error {
+func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []daemon.Kept) error {
 	var refs []inventory.Ref
 	for _, s := range chosen {
-		refs = append(refs, refOf(s.Resource))
+		refs = append(refs, daemon.RefOf(s.Resource))
 	}
-	docs, err := keptScans(cfg.DataDir)
+	docs, err := daemon.KeptScans(cfg.DataDir)
 	if err != nil {
 		return err
 	}
-	reachAgain(cfg, f, docs, refs)
+	f.reach(cfg, docs, refs)
 	return nil
-}
-
-// reachAgain adds to the flags what kept scans know of how these resources are reached.
-func reachAgain(cfg config.Config, f *sourceFlags, docs []report.Document, refs []inventory.Ref) {
-	for _, d := range docs {
-		for _, ref := range refs {
-			if d.Cloud != ref.Cloud || !slices.Contains(d.Accounts, ref.Account) {
-				continue
-			}
-			f.profile = cmp.Or(f.profile, d.Profile)
-			if len(f.assumeRoles) == 0 {
-				f.assumeRoles = slices.Clone(cfg.AWS.AssumeRoles)
-			}
-			if role := d.Roles[ref.Account]; role != "" && !slices.Contains(f.assumeRoles, role) {
-				f.assumeRoles = append(f.assumeRoles, role)
-			}
-		}
-	}
 }
 
 // missing says of every request whose finding does not hold any more why that is. One that
 // was carried out before is confirmed.
-func missing(ctx context.Context, out *round.Result, store action.Store) ([]lineView, error) {
-	var lines []lineView
+func missing(ctx context.Context, out *round.Result, store action.Store) ([]view.Line, error) {
+	var lines []view.Line
 	for _, q := range out.Gone {
 		source := round.FindingSource(q.Finding)
 		why, text := out.Missing(q)
-		l := lineView{Resource: q.Resource.String(), Policy: source, Result: string(why), Why: text}
+		l := view.Line{Resource: q.Resource.String(), Policy: source, Result: string(why), Why: text}
 		done, err := carriedOut(ctx, store, q.Resource, source)
 		if err != nil {
 			return nil, err
@@ -91,22 +73,6 @@ func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, sour
 	return &it, nil
 }
 
-// undoView is what was taken back, or would be, in a document.
-type undoView struct {
-	lineView
-	// Steps are the calls that were made, the newest first, which is the order in which
-	// they are taken back.
-	Steps []undoStep `json:"steps"`
-}
-
-// undoStep is a call with what was there before it, both as the provider was told and
-// told them.
-type undoStep struct {
-	Name   string `json:"name"`
-	Params string `json:"params,omitempty"`
-	Before string `json:"before,omitempty"`
-}
-
 // undo takes back what the ladder did; without --enforce it shows what that would be.
 func (a *app) undo(ctx context.Context, f fixFlags) error {
 	cfg, err := a.config()
@@ -137,35 +103,35 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 			f.regions = append(f.regions, it.Ref.Region)
 		}
 	}
-	docs, err := keptScans(cfg.DataDir)
-	if unkept := (*failure)(nil); err != nil && (!errors.As(err, &unkept) || unkept.code != "no_scan") {
+	docs, err := daemon.KeptScans(cfg.DataDir)
+	if unkept := (*daemon.Error)(nil); err != nil && (!errors.As(err, &unkept) || unkept.Code != "no_scan") {
 		return err
 	}
-	reachAgain(cfg, &f.sourceFlags, docs, refs)
-	observer, err := a.lister(ctx, f.sourceFlags, cfg, book, a.Now().UTC())
+	f.reach(cfg, docs, refs)
+	observer, err := a.rt.Lister(ctx, f.source(), cfg, book, a.Now().UTC())
 	if err != nil {
 		return err
 	}
-	cloud, ok := observer.(*aws.Cloud)
+	cloud, ok := observer.(*daemon.AWS)
 	if !ok {
 		return usageError("--cloud %s: only what was done to a real account is undone", f.cloud)
 	}
-	ladders, err := a.ladders(cfg, s, cloud.Actions(), f.enforce)
+	ladders, err := a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
 	if err != nil {
 		return err
 	}
-	who, err := a.person(cfg)
+	who, err := a.rt.Person(cfg)
 	if err != nil {
 		return err
 	}
-	var lines []undoView
+	var lines []view.UndoLine
 	var failed error
 	for _, it := range items {
 		line, err := ladders(it.Account).Undo(ctx, it.ID, who)
 		if line.Item == "" {
-			return stateFailure(err)
+			return daemon.StateError(err)
 		}
-		lines = append(lines, undoView{lineOf(line), stepsOf(it)})
+		lines = append(lines, view.NewUndoLine(line, it))
 		switch {
 		case err != nil:
 			failed = cmp.Or(failed, undoFailure(err))
@@ -173,7 +139,10 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 			failed = cmp.Or(failed, error(&failure{exit: ExitDenied, code: "not_undone", err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
 		}
 	}
-	if err := a.printUndo(lines, f); err != nil {
+	doc := view.NewUndo(lines, !f.enforce)
+	if err := a.show(f.output, doc, func() report.Sheet {
+		return report.UndoSheet(doc, "curfew fix --undo "+strings.Join(f.undo, ",")+" --enforce"+reaching(f.sourceFlags)+a.globals())
+	}); err != nil {
 		return err
 	}
 	return failed
@@ -181,45 +150,9 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 
 // undoFailure says what to do where the provider could not be asked.
 func undoFailure(err error) error {
-	f := scanFailure(err).(*failure) //nolint:errorlint // it always is one
+	f := daemon.CloudError(err).(*daemon.Error) //nolint:errorlint // it always is one
 	if errors.Is(err, inventory.ErrUnauthenticated) {
-		f.hint = "give the --assume-role and --profile that reach its account"
+		f.Hint = "give the --assume-role and --profile that reach its account"
 	}
 	return f
-}
-
-// stepsOf are the calls of an item that are not taken back, the newest first.
-func stepsOf(it action.Item) []undoStep {
-	steps := []undoStep{}
-	for _, st := range slices.Backward(it.Steps) {
-		if !st.ConfirmedAt.IsZero() {
-			steps = append(steps, undoStep{Name: st.Name, Params: st.Params, Before: st.Undo})
-		}
-	}
-	return steps
-}
-
-func (a *app) printUndo(lines []undoView, f fixFlags) error {
-	if f.output == "json" {
-		return a.printJSON(struct {
-			Schema string `json:"schema"`
-			DryRun bool   `json:"dry_run"`
-			undoView
-			Lines []undoView `json:"lines"`
-		}{"curfew.undo/v1", !f.enforce, lines[0], lines})
-	}
-	would := false
-	for _, l := range lines {
-		plain.Fprintf(a.Stdout, "%s   %s %s   %s\n", l.Result, l.Verb, l.Resource, oneLine(l.Why))
-		for _, st := range l.Steps {
-			if st.Before != "" {
-				plain.Fprintf(a.Stdout, "    before %s: %s\n", st.Name, oneLine(st.Before))
-			}
-		}
-		would = would || l.Result == string(action.ResultWouldUndo)
-	}
-	if would {
-		plain.Fprintf(a.Stdout, "dry run: nothing was changed\nnext: curfew fix --undo %s --enforce%s\n", strings.Join(f.undo, ","), reaching(f.sourceFlags))
-	}
-	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -23,7 +23,7 @@ import (
 func (l *ladderTest) finds(rule, resource string, flags ...string) string {
 	l.t.Helper()
 	_, out, errs := l.curfewAny(append([]string{"scan", "-o", "json", "--regions", "us-east-1"}, flags...)...)
-	doc, err := report.Load(strings.NewReader(out))
+	doc, err := view.LoadScan(strings.NewReader(out))
 	if err != nil {
 		l.t.Fatalf("%v\n%s", err, errs)
 	}
@@ -37,11 +37,11 @@ func (l *ladderTest) finds(rule, resource string, flags ...string) string {
 }
 
 // fixed returns the lines of a fix, and where each fix stands.
-func (l *ladderTest) fixed(want int, args ...string) ([]lineView, []fixDoc) {
+func (l *ladderTest) fixed(want int, args ...string) ([]view.Line, []view.Fix) {
 	l.t.Helper()
 	var doc struct {
-		Lines []lineView `json:"lines"`
-		Fixes []fixDoc   `json:"fixes"`
+		Lines []view.Line `json:"lines"`
+		Fixes []view.Fix  `json:"fixes"`
 	}
 	text := l.curfew(want, append([]string{"fix", "-o", "json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {

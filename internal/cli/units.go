@@ -13,11 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/metrics"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -67,11 +70,11 @@ Prometheus server, or one that --counts names.`,
 
 // counted is a unit with its costs and where its counts come from.
 type counted struct {
-	unit   ledger.Unit
-	query  ledger.Query
-	counts func(ctx context.Context, s *store.Store, q ledger.Query) ([]ledger.Count, error)
+	unit   costs.Unit
+	query  costs.Query
+	counts func(ctx context.Context, s *store.Store, q costs.Query) ([]costs.Count, error)
 	// narrow leaves only the costs that the unit is about; nil is all.
-	narrow func(ctx context.Context, s *store.Store, q ledger.Query) (ledger.Query, error)
+	narrow func(ctx context.Context, s *store.Store, q costs.Query) (costs.Query, error)
 }
 
 func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
@@ -88,7 +91,7 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 		return err
 	}
 	defer s.Close()
-	docs := make([]*ledger.UnitCosts, 0, len(all))
+	docs := make([]*costs.UnitCosts, 0, len(all))
 	for _, u := range all {
 		if u.narrow != nil {
 			if u.query, err = u.narrow(ctx, s, u.query); err != nil {
@@ -96,7 +99,7 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 			}
 		}
 		u.query.Days = true
-		costs, err := ledger.Spent(ctx, s.Ledger(), u.query)
+		charged, err := costs.Spent(ctx, s.Ledger(), u.query)
 		if err != nil {
 			return err
 		}
@@ -104,7 +107,7 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 		if err != nil {
 			return err
 		}
-		doc, err := ledger.Units(u.unit, costs, counts)
+		doc, err := costs.Units(u.unit, charged, counts)
 		if err != nil {
 			return err
 		}
@@ -153,7 +156,7 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 	if err != nil {
 		return counted{}, err
 	}
-	c := counted{unit: ledger.Unit{Name: u.Name, Per: u.Per}, query: q}
+	c := counted{unit: costs.Unit{Name: u.Name, Per: u.Per}, query: q}
 	if u.Target != "" {
 		rate, err := money.ParseRate(strings.TrimPrefix(u.Target, "$"))
 		if err != nil || rate <= 0 {
@@ -165,8 +168,8 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 	case u.Counts.File == config.GPUHours:
 		return a.countGPUHours(c)
 	case u.Counts.File != "":
-		c.counts = func(context.Context, *store.Store, ledger.Query) ([]ledger.Count, error) {
-			return readPlan(a, u.Counts.File, ledger.ReadCounts)
+		c.counts = func(context.Context, *store.Store, costs.Query) ([]costs.Count, error) {
+			return readPlan(a, u.Counts.File, costs.ReadCounts)
 		}
 		return c, nil
 	}
@@ -174,7 +177,7 @@ func (a *app) countedUnit(u config.Unit, f costsFlags) (counted, error) {
 	if err != nil {
 		return c, usageError("units %s: %w", u.Name, err)
 	}
-	c.counts = func(ctx context.Context, _ *store.Store, q ledger.Query) ([]ledger.Count, error) {
+	c.counts = func(ctx context.Context, _ *store.Store, q costs.Query) ([]costs.Count, error) {
 		return measured(ctx, client, u, q)
 	}
 	return c, nil
@@ -193,7 +196,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 	}
 	size := book.Size
 	if len(cfg.Machines) > 0 {
-		fleet, err := newFleet(cfg, book)
+		fleet, err := daemon.NewFleet(cfg, book)
 		if err != nil {
 			return c, err
 		}
@@ -205,7 +208,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 			return book.Size(machineType)
 		}
 	}
-	c.narrow = func(ctx context.Context, s *store.Store, q ledger.Query) (ledger.Query, error) {
+	c.narrow = func(ctx context.Context, s *store.Store, q costs.Query) (costs.Query, error) {
 		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByType}, Since: q.Since, Until: q.Until, Filter: computeOf(q)})
 		if err != nil {
 			return q, fmt.Errorf("look which machines have GPUs: %w", err)
@@ -223,20 +226,20 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 		q.Filter = append(computeOf(q), ledger.Match{By: ledger.ByType, Values: types})
 		return q, nil
 	}
-	c.counts = func(ctx context.Context, s *store.Store, q ledger.Query) ([]ledger.Count, error) {
+	c.counts = func(ctx context.Context, s *store.Store, q costs.Query) ([]costs.Count, error) {
 		by := append(slices.Clone(q.By), ledger.ByType, ledger.ByDuty)
 		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
 		if err != nil {
 			return nil, fmt.Errorf("count GPU-hours: %w", err)
 		}
-		var out []ledger.Count
+		var out []costs.Count
 		for _, sum := range sums {
 			n := len(q.By)
 			gpus := int64(0) // what was not used is counted as none
 			if duty.State(sum.Key[n+1]).Used() {
 				gpus = int64(size(sum.Key[n]).GPUs.Or(0))
 			}
-			count := ledger.Count{Time: sum.Period, Count: ledger.Quantity(sum.Sums.Seconds * gpus * 1000 / 3600)}
+			count := costs.Count{Time: sum.Period, Count: costs.Quantity(sum.Sums.Seconds * gpus * 1000 / 3600)}
 			if n == 1 {
 				count.Key = sum.Key[0]
 			}
@@ -248,18 +251,18 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 }
 
 // computeOf is a query's filter, and compute alone.
-func computeOf(q ledger.Query) ledger.Filter {
+func computeOf(q costs.Query) ledger.Filter {
 	return append(slices.Clone(q.Filter), ledger.Match{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}})
 }
 
 // measured asks a server how many units were made on each day. A day of which nothing
 // is known ends it: a unit cost over half of the counts would be twice what it is.
-func measured(ctx context.Context, client *metrics.Client, u config.Unit, q ledger.Query) ([]ledger.Count, error) {
+func measured(ctx context.Context, client *metrics.Client, u config.Unit, q costs.Query) ([]costs.Count, error) {
 	days, err := client.CountByDay(ctx, u.Counts.Query, q.Since, q.Until)
 	if err != nil {
 		return nil, fmt.Errorf("count %s: %w", u.Name, err)
 	}
-	out := make([]ledger.Count, 0, len(days))
+	out := make([]costs.Count, 0, len(days))
 	for _, d := range days {
 		if !d.Known {
 			return nil, &failure{exit: ExitError, code: "not_counted", err: fmt.Errorf("count %s: nothing was measured from %s to %s", u.Name, d.From.Format(time.RFC3339), d.To.Format(time.RFC3339)),
@@ -268,26 +271,26 @@ func measured(ctx context.Context, client *metrics.Client, u config.Unit, q ledg
 		if d.Units > math.MaxInt64/2000 {
 			return nil, errors.New("count " + u.Name + ": out of range")
 		}
-		out = append(out, ledger.Count{Time: d.From, Count: ledger.Quantity(math.Round(d.Units * 1000))})
+		out = append(out, costs.Count{Time: d.From, Count: costs.Quantity(math.Round(d.Units * 1000))})
 	}
 	return out, nil
 }
 
-func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
-	s := report.Sheet{Verb: "costs units", Title: plural(int64(len(docs)), "unit", "units")}
+func unitsSheet(docs []*costs.UnitCosts) report.Sheet {
+	s := report.Sheet{Verb: "costs units", Title: plain.Count(len(docs), "unit")}
 	for _, d := range docs {
 		name := d.Unit
 		if d.Per > 1 {
 			name = fmt.Sprintf("%d × %s", d.Per, d.Unit)
 		}
 		g := report.Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "made", "each", "target", "change"}, Right: []bool{false, false, false, true, true, true, true, true}}
-		add := func(period string, c ledger.UnitCost) {
+		add := func(period string, c costs.UnitCost) {
 			cost, each, target, change := "unknown", c.Reason, "", ""
 			if c.Amount != nil {
 				cost = dollars(*c.Amount)
 			}
 			if c.Cost != nil {
-				each = "$" + c.Cost.String()
+				each = c.Cost.Dollars()
 			}
 			if c.AtLeast {
 				cost = "at least " + cost
@@ -296,9 +299,9 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 				}
 			}
 			if c.Change != nil {
-				change = fmt.Sprintf("%+.0f %%", *c.Change*100)
+				change = plain.Change(*c.Change)
 			}
-			if d.Target != nil && c.Basis == ledger.AllocatedBasis {
+			if d.Target != nil && c.Basis == costs.AllocatedBasis {
 				target = "$" + d.Target.String()
 				if c.OverTarget {
 					target += " (over)"
@@ -311,7 +314,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 		}
 		for _, c := range d.Total {
 			add("all", c)
-			if c.Basis == ledger.AllocatedBasis && c.Cost != nil {
+			if c.Basis == costs.AllocatedBasis && c.Cost != nil {
 				s.Figures = append(s.Figures, report.Figure{Label: name, Value: "$" + c.Cost.String(), Note: figureNote(d, c)})
 			}
 		}
@@ -324,7 +327,7 @@ func unitsSheet(docs []*ledger.UnitCosts) report.Sheet {
 }
 
 // periodLayout writes hours where the rows of a unit are of hours.
-func periodLayout(d *ledger.UnitCosts) string {
+func periodLayout(d *costs.UnitCosts) string {
 	for _, c := range d.Rows {
 		if !c.Period.Equal(c.Period.Truncate(24 * time.Hour)) {
 			return "2006-01-02 15:04"
@@ -334,11 +337,11 @@ func periodLayout(d *ledger.UnitCosts) string {
 }
 
 // unitsPicture draws what a unit cost in each period, by basis, over all keys.
-func unitsPicture(d *ledger.UnitCosts) string {
+func unitsPicture(d *costs.UnitCosts) string {
 	var labels []string
-	order := []ledger.CountBasis{ledger.AllocatedBasis, ledger.IdleBasis, ledger.UsedBasis}
+	order := []costs.CountBasis{costs.AllocatedBasis, costs.IdleBasis, costs.UsedBasis}
 	type sum struct{ dollars, made float64 }
-	byBasis := map[ledger.CountBasis][]sum{}
+	byBasis := map[costs.CountBasis][]sum{}
 	for i, c := range d.Rows {
 		if i == 0 || !c.Period.Equal(d.Rows[i-1].Period) { // rows are in order of time
 			labels = append(labels, c.Period.Format(periodLayout(d)))
@@ -369,7 +372,7 @@ func unitsPicture(d *ledger.UnitCosts) string {
 }
 
 // figureNote holds a unit cost against its target and the first period.
-func figureNote(d *ledger.UnitCosts, c ledger.UnitCost) string {
+func figureNote(d *costs.UnitCosts, c costs.UnitCost) string {
 	var notes []string
 	if d.Target != nil {
 		note := "target $" + d.Target.String()
@@ -379,7 +382,7 @@ func figureNote(d *ledger.UnitCosts, c ledger.UnitCost) string {
 		notes = append(notes, note)
 	}
 	if d.Trend != nil {
-		notes = append(notes, fmt.Sprintf("%+.0f %% since the first period", *d.Trend*100))
+		notes = append(notes, plain.Change(*d.Trend)+" since the first period")
 	}
 	return strings.Join(notes, "; ")
 }

@@ -3,58 +3,17 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 )
-
-// keptBills keeps what Cost Explorer said in the data directory, a file for each account.
-type keptBills struct {
-	dir string
-	// read says that nothing is written.
-	read bool
-}
-
-func (k keptBills) path(account string) (string, bool) {
-	return filepath.Join(k.dir, "billed", "aws-"+account+".json"), account != "" && strings.Trim(account, "0123456789") == ""
-}
-
-// Bill implements aws.BillKeeper. What cannot be read is as good as nothing.
-func (k keptBills) Bill(account string) []byte {
-	path, ok := k.path(account)
-	if !ok {
-		return nil
-	}
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	return doc
-}
-
-// KeepBill implements aws.BillKeeper.
-func (k keptBills) KeepBill(account string, doc []byte) error {
-	path, ok := k.path(account)
-	if !ok || k.read {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return replaceFile(path, func(w io.Writer) error {
-		_, err := w.Write(doc)
-		return err
-	})
-}
 
 // watching is what `price watching` says, in the shape of its JSON.
 type watching struct {
@@ -107,11 +66,11 @@ scan and of enforce. It makes no call. The calls of a real scan are in its JSON 
 
 // priceWatching prices a month of 730 hours of passes.
 func priceWatching(machines, gpus int, every time.Duration) (watching, error) {
-	pass, err := aws.Watching(machines, gpus)
+	pass, err := daemon.WatchingPass(machines, gpus)
 	if err != nil {
 		return watching{}, err
 	}
-	request, err := aws.ExplorerRequest()
+	request, err := daemon.ExplorerRequest()
 	if err != nil {
 		return watching{}, err
 	}
@@ -130,9 +89,9 @@ func priceWatching(machines, gpus int, every time.Duration) (watching, error) {
 }
 
 func watchingSheet(w watching) report.Sheet {
-	return report.Sheet{Verb: "price watching", Title: fmt.Sprintf("Watching %s with %s each every %s: $%s a month by enforce, $%s by scan",
-		plural(int64(w.Machines), "machine", "machines"), plural(int64(w.GPUs), "GPU", "GPUs"), strings.TrimSuffix(strings.TrimSuffix(w.Every, "0s"), "0m"), w.Enforce, w.Scan),
-		Figures: []report.Figure{{Label: "a pass", Value: "$" + w.PerPass.String(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
+	return report.Sheet{Verb: "price watching", Title: fmt.Sprintf("Watching %s with %s each every %s: %s a month by enforce, %s by scan",
+		plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), strings.TrimSuffix(strings.TrimSuffix(w.Every, "0s"), "0m"), money.ForPeople(w.Enforce), money.ForPeople(w.Scan)),
+		Figures: []report.Figure{{Label: "a pass", Value: w.PerPass.Dollars(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
 			{Label: "passes a day", Value: w.PassesADay}},
 		Assumptions: w.Assumptions}
 }

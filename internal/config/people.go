@@ -30,6 +30,8 @@ type Approvals struct {
 	Accept []string `yaml:"accept"`
 	// STSEndpoint replaces the pinned host of STS in a sandbox.
 	STSEndpoint string `yaml:"sts_endpoint"`
+	// GitHubAPI is the REST API whose reviews approve fixes; empty means github.com's.
+	GitHubAPI string `yaml:"github_api" json:",omitempty"`
 	// Notify are recipients, by notify.names, who are told of every request; empty: the
 	// approvers that notify.names knows.
 	Notify []string `yaml:"notify"`
@@ -111,6 +113,12 @@ func (a Approvals) check(f *document.File, root ast.Node) error {
 			return placed(f, root, "approvals.accept", fmt.Errorf("%q: it is %s; what a provider vouches for always counts", kind, approval.SelfDeclared))
 		}
 	}
+	if a.GitHubAPI != "" {
+		u, err := url.Parse(a.GitHubAPI)
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && !onThisMachine(u) {
+			return placed(f, root, "approvals.github_api", errors.New("it is the base URL of a REST API, such as https://github.example.com/api/v3"))
+		}
+	}
 	if a.STSEndpoint == "" {
 		return nil
 	}
@@ -118,8 +126,14 @@ func (a Approvals) check(f *document.File, root ast.Node) error {
 	if err != nil || u.Host == "" || u.Path != "" && u.Path != "/" || u.User != nil || u.RawQuery != "" {
 		return placed(f, root, "approvals.sts_endpoint", errors.New("it is the base URL of a sandbox on this machine, such as http://127.0.0.1:5000"))
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !onThisMachine(u) {
 		return placed(f, root, "approvals.sts_endpoint", errors.New("only a sandbox on this machine may stand in for STS: the hosts of AWS are pinned"))
 	}
 	return nil
+}
+
+// onThisMachine says whether a URL's host is this machine.
+func onThisMachine(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -96,7 +96,7 @@ func (c Config) Under(s Shared) (Config, error) {
 		mine, _ := own.Gate.Limit()
 		theirs, _ := s.Gate.Limit()
 		if mine > theirs {
-			refuse("gate.ask_over is $%s here and $%s there", mine.Cents(), theirs.Cents())
+			refuse("gate.ask_over is %s here and %s there", mine.Exact(), theirs.Exact())
 		}
 		out.Gate.AskOver = own.Gate.AskOver
 	}
@@ -140,6 +140,9 @@ func (c Config) Under(s Shared) (Config, error) {
 	}
 	if own.Approvals.STSEndpoint != "" && own.Approvals.STSEndpoint != s.Approvals.STSEndpoint {
 		refuse("approvals.sts_endpoint is set")
+	}
+	if own.Approvals.GitHubAPI != "" && own.Approvals.GitHubAPI != s.Approvals.GitHubAPI {
+		refuse("approvals.github_api is set")
 	}
 	if len(own.Approvals.Notify) > 0 {
 		out.Approvals.Notify = own.Approvals.Notify

@@ -33,6 +33,7 @@ func TestLocalValuesAreOnlyStricter(t *testing.T) {
 		"another login":              {"github: {identities: {eve: bo}}", "github.identities names eve"},
 		"names that nobody proves":   {"approvals: {accept: [self-declared]}", "approvals.accept"},
 		"an STS of one's own":        {"approvals: {sts_endpoint: http://127.0.0.1:1}", "approvals.sts_endpoint"},
+		"a GitHub of one's own":      {"approvals: {github_api: http://127.0.0.1:1}", "approvals.github_api"},
 		"a larger budget":            {"budgets: [{id: vision, team: vision, purpose: training, amount: 2000, per_hour: 100}]", "amount of budget vision is higher"},
 		"no hourly limit":            {"budgets: [{id: vision, team: vision, purpose: training, amount: 900}]", "per_hour of budget vision is higher"},
 		"a later threshold":          {"budgets: [{id: vision, team: vision, purpose: training, amount: 900, per_hour: 90, thresholds: {gate: 95%, deny: 100%}}]", "thresholds.gate of budget vision is higher"},

@@ -188,7 +188,7 @@ func (f *File) Decode(n ast.Node, v any, options ...yaml.DecodeOption) error {
 	placed := f.Placed(err)
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) && unknown.Token != nil {
-		placed.Message += didYouMean(unknown.Token.Value, fieldNames(v))
+		placed.Message += DidYouMean(unknown.Token.Value, fieldNames(v))
 	}
 	return placed
 }

@@ -35,7 +35,7 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 			for _, k := range keys {
 				names = append(names, k.Name)
 			}
-			return f.At(k, "%s has no key %q; it has %s%s", what, key, strings.Join(names, ", "), didYouMean(key, names))
+			return f.At(k, "%s has no key %q; it has %s%s", what, key, strings.Join(names, ", "), DidYouMean(key, names))
 		}
 		given[key] = k
 		return nil
@@ -158,7 +158,7 @@ func (f *File) Texts(n ast.Node, what string, check func(string) error) ([]strin
 func Choice[T ~string](f *File, n ast.Node, what string, values []string, to *T) error {
 	s, err := f.Text(n, what)
 	if err == nil && values != nil && !slices.Contains(values, s) {
-		err = f.At(n, "%s %q does not exist; it is %s", what, s, OneOf(values))
+		err = f.At(n, "%s %q does not exist; it is %s%s", what, s, OneOf(values), DidYouMean(s, values))
 	}
 	*to = T(s)
 	return err
@@ -226,18 +226,29 @@ func NodeName(n ast.Node) string {
 	return "nothing"
 }
 
-// didYouMean suggests the name that was probably meant, "" where none is close.
-func didYouMean(key string, names []string) string {
-	best, least := "", min(2, len(key)/2)
+// DidYouMean returns "; did you mean NAME?" with the name that was probably meant, and ""
+// where none is close. The case of letters does not count. The first of names that are
+// equally close is taken. It stands in every message about a name that is not known.
+func DidYouMean(given string, names []string) string {
+	if best := Nearest(given, names); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return ""
+}
+
+// Nearest returns the name that [DidYouMean] suggests, "" where none is close: at most
+// two letters apart, and at most half of what was given.
+func Nearest(given string, names []string) string {
+	if slices.Contains(names, given) {
+		return ""
+	}
+	best, least := "", min(2, len(given)/2)
 	for _, name := range names {
-		if d := distance(key, name); d > 0 && d <= least && (best == "" || d < least) {
+		if d := distance(strings.ToLower(given), strings.ToLower(name)); d <= least && (best == "" || d < least) {
 			best, least = name, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
+	return best
 }
 
 // distance is how many letters to insert, delete, replace or swap with the next one

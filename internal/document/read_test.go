@@ -223,3 +223,27 @@ func FuzzCheckJSON(f *testing.F) {
 		}
 	})
 }
+
+func TestDidYouMean(t *testing.T) {
+	names := []string{"terminate", "stop", "g5.2xlarge", "g5.12xlarge", "A100-80GB", "us-east-1", "us-west-1"}
+	for _, tc := range []struct{ given, want string }{
+		{"terminte", "; did you mean terminate?"},
+		{"g5.2xlage", "; did you mean g5.2xlarge?"},
+		{"g5.2XLARGE", "; did you mean g5.2xlarge?"},
+		{"a100-80gb", "; did you mean A100-80GB?"},
+		{"us-esat-1", "; did you mean us-east-1?"},
+		{"stpo", "; did you mean stop?"},
+		{"stop", ""},
+		{"us-east-1", ""}, // which is known, however close another is
+		{"start-all", ""},
+		{"x", ""},
+		{"", ""},
+	} {
+		if got := DidYouMean(tc.given, names); got != tc.want {
+			t.Errorf("DidYouMean(%q) = %q, want %q", tc.given, got, tc.want)
+		}
+	}
+	if got := Nearest("stop", []string{"stop"}); got != "" {
+		t.Errorf("a name is suggested for itself: %q", got)
+	}
+}

@@ -53,7 +53,7 @@ type Verdict struct {
 	// horizon moves on. Until then both are the same at any time. Zero is never.
 	// [Judge] leaves it zero.
 	Next time.Time
-	// Why is the deciding reason in a few words: "92 % of memory held, 0 % compute".
+	// Why is the deciding reason in a few words: "92% of memory held, 0% compute".
 	Why string
 	// Coverage is the least coverage of the signals that decided, 0 to 1.
 	Coverage float64

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -40,12 +41,12 @@ func (j *judge) gpuEvidence(seen []gpu, all, gpus int) []usage.Evidence {
 		pool, coverage := j.over(tracks, s.signal)
 		switch {
 		case pool != nil:
-			out = append(out, j.measured(s.name, usage.Number(pool.Max, s.digits), coverage, pool))
+			out = append(out, j.measured(s.name, plain.Decimal(pool.Max, s.digits), coverage, pool))
 		case s.signal == usage.GPUUtil:
 			out = append(out, j.measured(s.name, notMeasured, 0, nil))
 		}
 		if share, err := pool.ActiveShare(); err == nil && s.signal == usage.GPUUtil {
-			out = append(out, j.measured("gpu_active_share_pct", usage.Number(100*share, 2), coverage, pool))
+			out = append(out, j.measured("gpu_active_share_pct", plain.Decimal(100*share, 2), coverage, pool))
 		}
 	}
 	out = append(out, j.memoryEvidence(seen)...)
@@ -88,11 +89,11 @@ func (j *judge) memoryEvidence(seen []gpu) []usage.Evidence {
 	case !any:
 		return []usage.Evidence{j.measured("gpu_mem_used_max_pct", notMeasured, 0, nil)}
 	case !shares:
-		return []usage.Evidence{j.measured("gpu_mem_used_max_gib", usage.Number(bytes/(1<<30), 1), coverage, st)}
+		return []usage.Evidence{j.measured("gpu_mem_used_max_gib", plain.Decimal(bytes/(1<<30), 1), coverage, st)}
 	}
 	return []usage.Evidence{
-		j.measured("gpu_mem_used_max_pct", usage.Number(largest, 1), coverage, st),
-		j.measured("gpu_mem_used_newest_pct", usage.Number(newest, 1), coverage, st),
+		j.measured("gpu_mem_used_max_pct", plain.Decimal(largest, 1), coverage, st),
+		j.measured("gpu_mem_used_newest_pct", plain.Decimal(newest, 1), coverage, st),
 	}
 }
 
@@ -101,20 +102,20 @@ func (j *judge) hostEvidence() []usage.Evidence {
 	var out []usage.Evidence
 	m := &j.w.Machine
 	if cpu := m.Stats(usage.CPUUtil); cpu != nil {
-		out = append(out, j.measured("cpu_util_max_pct", usage.Number(cpu.Max, 1), j.w.Coverage(cpu), cpu))
+		out = append(out, j.measured("cpu_util_max_pct", plain.Decimal(cpu.Max, 1), j.w.Coverage(cpu), cpu))
 	} else {
 		out = append(out, j.measured("cpu_util_max_pct", notMeasured, 0, nil))
 	}
 	if net := m.Stats(usage.NetBytes); net != nil {
-		out = append(out, j.measured("net_mb_per_day", usage.Number(j.networkPerDay(), 1), j.w.Coverage(net), net))
+		out = append(out, j.measured("net_mb_per_day", plain.Decimal(j.networkPerDay(), 1), j.w.Coverage(net), net))
 	} else {
 		out = append(out, j.measured("net_mb_per_day", notMeasured, 0, nil))
 	}
 	if s := m.Stats(usage.Sessions); s != nil {
-		out = append(out, j.measured("sessions_max", usage.Number(s.Max, 0), j.w.Coverage(s), s))
+		out = append(out, j.measured("sessions_max", plain.Decimal(s.Max, 0), j.w.Coverage(s), s))
 	}
 	if k := m.Stats(usage.Kernels); k != nil {
-		out = append(out, j.measured("kernels_max", usage.Number(k.Max, 0), j.w.Coverage(k), k))
+		out = append(out, j.measured("kernels_max", plain.Decimal(k.Max, 0), j.w.Coverage(k), k))
 	}
 	return append(out, j.q.progressEvidence()...)
 }
@@ -137,7 +138,7 @@ func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
 		tracks []*track
 		name   string
 		digits int
-		always bool // also where nobody measured it
+		always bool // also where it is not measured
 	}{
 		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || q.gpus != 0},
 		{usage.SMActive, gpu, "sm_active_max", 3, false},
@@ -183,7 +184,7 @@ func (q *question) heldNow(tracks []*track) (e usage.Evidence, measured bool) {
 			e = usage.Evidence{Signal: "gpu_mem_used_newest_pct", Window: m.used.opened.Step, Coverage: q.unbroken(m.used).coverage, Source: m.used.opened.Source}
 		}
 	}
-	e.Value = usage.Number(largest, 1)
+	e.Value = plain.Decimal(largest, 1)
 	return e, measured
 }
 
@@ -215,7 +216,7 @@ func (q *question) highest(v *answer, tracks []*track, sig usage.Signal, digits 
 		e.Source = r.opened.Source
 	}
 	if measured {
-		e.Value = usage.Number(highest, digits)
+		e.Value = plain.Decimal(highest, digits)
 	}
 	return e, measured
 }

@@ -30,7 +30,7 @@ func TestGang(t *testing.T) {
 		want    State
 		lasting time.Duration
 	}{
-		{"nobody", nil, Unknown, 0},
+		{"no members", nil, Unknown, 0},
 		{"one busy of three", []Verdict{idle, busy, held}, Busy, 0},
 		{"busy though one is unknown", []Verdict{unknown, busy}, Busy, 0},
 		{"one unknown, the others idle", []Verdict{idle, unknown, idle}, Unknown, 0},

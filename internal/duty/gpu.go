@@ -3,6 +3,7 @@ package duty
 import (
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -10,7 +11,7 @@ import (
 type gpu struct {
 	GPU
 	track *usage.Track
-	// assumed says that the GPU is held only because nobody measured its memory.
+	// assumed says that the GPU is held only because its memory is not measured.
 	assumed bool
 	memory  gpuMemory
 }
@@ -93,19 +94,19 @@ func (j *judge) gpu(t *usage.Track) gpu {
 	g.Coverage = j.w.Coverage(meter)
 	switch {
 	case meter == nil && !works:
-		return g.is(Unknown, "nobody measured whether it computes")
+		return g.is(Unknown, "its GPU utilization is not measured")
 	case !fresh:
 		return g.is(Unknown, "its newest sample is too old")
 	case works && j.latched(t, g.memory):
-		return g.is(Unknown, "utilization never left 100 %% while nothing else shows work: the meter may be latched")
+		return g.is(Unknown, "utilization never left 100%% while nothing else shows work: the meter may be latched")
 	case works && (j.known(meter) || j.recentlyActive(t)):
 		mean, err := t.Stats(usage.GPUUtil).Mean()
 		if err != nil {
 			return g.is(Busy, "it computes")
 		}
-		return g.is(Busy, "%s %% utilization on average", usage.Number(mean, 1))
+		return g.is(Busy, "%s%% utilization on average", plain.Number(mean, 1))
 	case !j.known(meter):
-		return g.is(Unknown, "samples cover %s %% of the window", usage.Number(100*g.Coverage, 0))
+		return g.is(Unknown, "samples cover %s%% of the window", plain.Number(100*g.Coverage, 0))
 	case j.short():
 		return g.is(Unknown, "%s", j.shortWhy())
 	}
@@ -129,7 +130,7 @@ func (j *judge) recentlyActive(t *usage.Track) bool {
 	return false
 }
 
-// latched says whether utilization stands at 100 % and nothing else confirms it:
+// latched says whether utilization stands at 100% and nothing else confirms it:
 // no process and no memory in use, or multiprocessors that rest.
 func (j *judge) latched(t *usage.Track, m gpuMemory) bool {
 	util := t.Stats(usage.GPUUtil)
@@ -159,34 +160,34 @@ func (j *judge) latched(t *usage.Track, m gpuMemory) bool {
 
 // atRest tells a GPU that does not compute as held or idle.
 func (j *judge) atRest(t *usage.Track, g gpu) gpu {
-	still := "0 % compute for " + usage.Span(g.Lasting)
+	still := "0% compute for " + plain.Duration(g.Lasting)
 	processes := t.Stats(usage.Processes)
 	if n, err := processes.Newest(); err == nil && n > 0 && j.w.Fresh(processes, j.now) {
 		if g.memory.measured() {
 			newest, _ := g.memory.pct()
-			return g.is(Held, "%s %% of memory held by %s, %s", usage.Number(newest, 0), processCount(n), still)
+			return g.is(Held, "%s%% of memory held by %s, %s", plain.Number(newest, 0), plain.Count(int64(n), "process"), still)
 		}
-		return g.is(Held, "held by %s, %s", processCount(n), still)
+		return g.is(Held, "held by %s, %s", plain.Count(int64(n), "process"), still)
 	}
 	if g.memory.measured() {
 		newest, largest := g.memory.pct()
 		switch {
 		case newest >= j.t.HeldMemory && j.w.Fresh(g.memory.used, j.now):
-			return g.is(Held, "%s %% of memory held, %s", usage.Number(newest, 0), still)
+			return g.is(Held, "%s%% of memory held, %s", plain.Number(newest, 0), still)
 		case largest >= j.t.HeldMemory:
-			return g.is(Held, "up to %s %% of memory was held, %s", usage.Number(largest, 0), still)
+			return g.is(Held, "up to %s%% of memory was held, %s", plain.Number(largest, 0), still)
 		case j.known(g.memory.used):
 			g.Coverage = min(g.Coverage, j.w.Coverage(g.memory.used))
 			return g.is(Idle, "%s", still)
 		}
 		g.Coverage = min(g.Coverage, j.w.Coverage(g.memory.used))
-		return g.is(Unknown, "samples of its memory cover %s %% of the window", usage.Number(100*g.Coverage, 0))
+		return g.is(Unknown, "samples of its memory cover %s%% of the window", plain.Number(100*g.Coverage, 0))
 	}
 	if j.known(processes) && processes.Max == 0 {
 		return g.is(Idle, "no process, %s", still)
 	}
 	g.assumed = true
-	return g.is(Held, "%s, and nobody measured its memory", still)
+	return g.is(Held, "%s, and its memory is not measured", still)
 }
 
 func (g gpu) is(s State, format string, args ...any) gpu {
@@ -195,12 +196,4 @@ func (g gpu) is(s State, format string, args ...any) gpu {
 		g.Lasting = 0
 	}
 	return g
-}
-
-// processCount prints "1 process" or "2 processes".
-func processCount(n float64) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return usage.Number(n, 0) + " processes"
 }

@@ -3,18 +3,19 @@ package duty
 import (
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // hostMeter is one signal of the whole machine: under idle it rests, from busy on it
-// works, and in between nobody can tell.
+// works, and in between the work is unknown.
 type hostMeter struct {
 	name       string
 	idle, busy float64
 	rate       bool // the lines are a second
 }
 
-// flows are the meters of data on its way, people those of somebody at work.
+// flows are the meters of data on its way, people those of a person at work.
 var (
 	flows  = [...]usage.Signal{usage.NetBytes, usage.DiskBytes}
 	people = [...]usage.Signal{usage.Sessions, usage.Kernels}
@@ -79,7 +80,7 @@ type holds struct {
 }
 
 // settle completes the verdict on a machine that does not compute. Without accelerators
-// nothing is idle whose CPU and network nobody measured.
+// no machine is idle whose CPU and network are not measured.
 func (q *question) settle(v *answer, held holds) {
 	for _, s := range flows {
 		if q.k.machine.at[s] == 0 {
@@ -89,7 +90,7 @@ func (q *question) settle(v *answer, held holds) {
 		if !h.speaks || h.level < h.busy {
 			continue
 		}
-		why := func() string { return fmt.Sprintf("%s MB/s cross its %s", usage.Number(h.level/1e6, 1), h.name) }
+		why := func() string { return fmt.Sprintf("%s MB/s cross its %s", plain.Number(h.level/1e6, 1), h.name) }
 		if held.sure {
 			q.expires = min(q.expires, h.until())
 			q.lasts(v, Starved, func() string { return held.why() + " and " + why() })
@@ -133,7 +134,7 @@ func (q *question) quiet(v *answer, held holds) {
 		}
 		if h := q.host(s); h.speaks && h.level >= h.busy {
 			q.expires = min(q.expires, h.until())
-			q.lasts(v, Held, func() string { return usage.Number(h.level, 0) + " of its " + h.name + " at work" })
+			q.lasts(v, Held, func() string { return plain.Number(h.level, 0) + " of its " + h.name + " at work" })
 			return
 		}
 	}
@@ -145,7 +146,7 @@ func (q *question) quiet(v *answer, held holds) {
 		h := q.host(s)
 		switch {
 		case h.meter == nil && required:
-			v.unknown(q.say(func() string { return "nobody measured its " + h.name }))
+			v.unknown(q.say(func() string { return "its " + h.name + " is not measured" }))
 			return
 		case h.meter == nil:
 			continue
@@ -169,9 +170,9 @@ func (h *hostReading) tooOld() string { return "the newest sample of its " + h.n
 
 func (h *hostReading) between() string {
 	if h.rate {
-		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", usage.Number(h.level/1e6, 2), h.name)
+		return fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", plain.Number(h.level/1e6, 2), h.name)
 	}
-	return fmt.Sprintf("its %s reach %s %% and nothing is held: work, or a loop", h.name, usage.Number(h.level, 0))
+	return fmt.Sprintf("its %s reach %s%% and nothing is held: work, or a loop", h.name, plain.Number(h.level, 0))
 }
 
 // host judges a machine without GPUs.
@@ -180,9 +181,9 @@ func (q *question) bareHost(v *answer) {
 	cpu := q.host(usage.CPUUtil)
 	if cpu.speaks && cpu.level >= q.k.t.IdleCPU {
 		q.expires = never
-		q.works(v, &cpu, q.say(func() string { return "CPU reaches " + usage.Number(cpu.level, 1) + " %" }))
+		q.works(v, &cpu, q.say(func() string { return "CPU reaches " + plain.Percent(cpu.level, 1) }))
 	} else {
-		q.still = q.say(func() string { return "CPU under " + usage.Number(q.k.t.IdleCPU, 1) + " %" })
+		q.still = q.say(func() string { return "CPU under " + plain.Percent(q.k.t.IdleCPU, 1) })
 		q.rest, q.expires = q.under(cpu.reading, q.k.t.IdleCPU), never
 		if cpu.meter != nil {
 			q.expires = cpu.until()

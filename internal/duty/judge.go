@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -18,13 +19,13 @@ type judge struct {
 
 // Judge says what a machine has been doing over the window. gpus is how many GPUs
 // it has: 0 for a machine without any, negative where that is not known. A nil
-// window is a machine nobody measured.
+// window is an unmeasured machine.
 //
 // A machine with GPUs is judged by its GPUs first: it is busy when one of them is;
 // idle only when every one of them was measured over the window and computed and
 // held nothing, and neither CPU, network nor a session says otherwise; held when
 // none computes and at least one is held; and unknown in every other case. CPU and
-// network that nobody measured do not stand against idle GPUs, those measured in
+// unmeasured network do not count against idle GPUs, those measured in
 // part do. Where a source knows one series for the whole machine, it speaks for a
 // single GPU, or for all when the window says that it is their maximum.
 //
@@ -35,7 +36,7 @@ type judge struct {
 // just launched is warming where it would be unknown.
 //
 // A GPU is held when its memory or a process holds it while it does not compute.
-// Where nobody measured memory or processes it counts as held, not as idle,
+// Unmeasured memory or processes count as held, not as idle,
 // because it may be.
 //
 // A machine without GPUs is idle when CPU and network were measured over the
@@ -67,7 +68,7 @@ func (j *judge) length() time.Duration { return j.w.To.Sub(j.w.From) }
 func (j *judge) short() bool { return j.length() < j.t.MinWindow }
 
 func (j *judge) shortWhy() string {
-	return fmt.Sprintf("the window of %s is shorter than %s", usage.Span(j.length()), usage.Span(j.t.MinWindow))
+	return fmt.Sprintf("the window of %s is shorter than %s", plain.Duration(j.length()), plain.Duration(j.t.MinWindow))
 }
 
 // accelerated judges a machine with GPUs.
@@ -119,7 +120,7 @@ func (j *judge) accelerated(gpus int) Verdict {
 		v.Coverage = 0
 		return v.unknown("its GPUs were not measured")
 	case gpus < 0:
-		return v.unknown("nobody knows how many GPUs it has")
+		return v.unknown("its number of GPUs is unknown")
 	case all < gpus:
 		v.Coverage = 0
 		return v.unknown("%d of %d GPUs were measured", all, gpus)
@@ -165,17 +166,17 @@ func (j *judge) hostSays(v Verdict, held []gpu) Verdict {
 	resting := "its GPUs rest"
 	switch {
 	case j.session():
-		return v.held("a session is open, 0 %% compute for %s", usage.Span(v.Lasting))
+		return v.held("a session is open, 0%% compute for %s", plain.Duration(v.Lasting))
 	case peak >= j.t.BusyCPU:
-		return v.busy("%s and its CPUs reach %s %%", resting, usage.Number(peak, 0))
+		return v.busy("%s and its CPUs reach %s%%", resting, plain.Number(peak, 0))
 	case traffic >= j.t.IdleNetwork:
-		return v.busy("%s and %s MB a day cross its network", resting, usage.Number(traffic, 1))
+		return v.busy("%s and %s MB a day cross its network", resting, plain.Number(traffic, 1))
 	case peak >= j.t.IdleCPU:
-		return v.unknown("%s, but its CPUs reach %s %%, which is neither rest nor work", resting, usage.Number(peak, 1))
+		return v.unknown("%s, but its CPUs reach %s%%, which is neither rest nor work", resting, plain.Number(peak, 1))
 	case cpu != nil && !j.known(cpu):
-		return v.unknown("%s, but samples of its CPUs are old or cover %s %% of the window", resting, usage.Number(100*j.w.Coverage(cpu), 0))
+		return v.unknown("%s, but samples of its CPUs are old or cover %s%% of the window", resting, plain.Number(100*j.w.Coverage(cpu), 0))
 	case net != nil && !j.known(net):
-		return v.unknown("%s, but samples of its network are old or cover %s %% of the window", resting, usage.Number(100*j.w.Coverage(net), 0))
+		return v.unknown("%s, but samples of its network are old or cover %s%% of the window", resting, plain.Number(100*j.w.Coverage(net), 0))
 	case len(held) > 0:
 		return v.held("%s", j.heldWhy(held))
 	}
@@ -184,7 +185,7 @@ func (j *judge) hostSays(v Verdict, held []gpu) Verdict {
 			v.Coverage = min(v.Coverage, j.w.Coverage(st))
 		}
 	}
-	v.State, v.Why = Idle, "0 % compute and nothing held for "+usage.Span(v.Lasting)
+	v.State, v.Why = Idle, "0% compute and nothing held for "+plain.Duration(v.Lasting)
 	return v
 }
 
@@ -202,27 +203,27 @@ func (j *judge) host() Verdict {
 	switch {
 	case cpu != nil && cpu.Max >= j.t.IdleCPU && (j.known(cpu) || j.recent(cpu)):
 		v.Coverage = j.w.Coverage(cpu)
-		return v.busy("CPU reaches %s %%", usage.Number(cpu.Max, 1))
+		return v.busy("CPU reaches %s%%", plain.Number(cpu.Max, 1))
 	case traffic >= j.t.IdleNetwork && j.known(net):
 		v.Coverage = j.w.Coverage(net)
-		return v.busy("%s MB a day cross its network", usage.Number(traffic, 1))
+		return v.busy("%s MB a day cross its network", plain.Number(traffic, 1))
 	case !j.known(cpu):
-		return v.unknown("samples of its CPU are old or cover %s %% of the window", usage.Number(100*j.w.Coverage(cpu), 0))
+		return v.unknown("samples of its CPU are old or cover %s%% of the window", plain.Number(100*j.w.Coverage(cpu), 0))
 	case !j.known(net):
-		return v.unknown("samples of its network are old or cover %s %% of the window", usage.Number(100*j.w.Coverage(net), 0))
+		return v.unknown("samples of its network are old or cover %s%% of the window", plain.Number(100*j.w.Coverage(net), 0))
 	case j.short():
 		return v.unknown("%s", j.shortWhy())
 	}
 	v.Lasting = j.w.Quiet(cpu)
 	if j.session() {
-		return v.held("a session is open, CPU under %s %% for %s", usage.Number(j.t.IdleCPU, 0), usage.Span(v.Lasting))
+		return v.held("a session is open, CPU under %s%% for %s", plain.Number(j.t.IdleCPU, 0), plain.Duration(v.Lasting))
 	}
 	v.State = Idle
-	v.Why = fmt.Sprintf("CPU peak %s %% and %s MB a day for %s", usage.Number(cpu.Max, 1), usage.Number(traffic, 1), usage.Span(v.Lasting))
+	v.Why = fmt.Sprintf("CPU peak %s%% and %s MB a day for %s", plain.Number(cpu.Max, 1), plain.Number(traffic, 1), plain.Duration(v.Lasting))
 	return v
 }
 
-// session says whether somebody works on the machine, or did lately or often.
+// session says whether a person works on the machine, or did lately or often.
 func (j *judge) session() bool {
 	for _, s := range people {
 		st := j.w.Machine.Stats(s)
@@ -241,7 +242,7 @@ func (j *judge) streams() (why string, ok bool) {
 			continue
 		}
 		if mean := st.Sum / j.w.Covered(st).Seconds(); mean >= h.busy {
-			return fmt.Sprintf("%s MB/s cross its %s", usage.Number(mean/1e6, 1), h.name), true
+			return fmt.Sprintf("%s MB/s cross its %s", plain.Number(mean/1e6, 1), h.name), true
 		}
 	}
 	return "", false

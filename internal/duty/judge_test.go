@@ -46,7 +46,7 @@ func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 }
 
 // verdict asks the tracker at a time, and holds a window's answer to the same. A nil
-// machine is one that nobody measured.
+// machine is an unmeasured one.
 func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdict {
 	t.Helper()
 	var k *Tracker
@@ -112,31 +112,31 @@ func TestJudge(t *testing.T) {
 		{name: "GPU machine without GPU telemetry", m: days(14).host(1, 1), gpus: 8, want: Unknown, why: "not measured"},
 		{name: "idle in every respect", m: days(14).gpus(8, 0, 0.5).host(2, 1), gpus: 8, want: Idle, why: "nothing held for 14d", lasting: 14 * 24 * time.Hour},
 		{name: "idle without host telemetry", m: days(14).gpus(8, 0, 0.5), gpus: 8, want: Idle},
-		{name: "5 % CPU with 95 % GPU", m: days(14).gpus(1, 95, 60).host(5, 1), gpus: 1, want: Busy, why: "95 %"},
-		{name: "0 % GPU with 92 % memory", m: days(14).gpus(1, 0, 73.6).host(1, 1), gpus: 1, want: Held, why: "92 % of memory held, 0 % compute for 14d", lasting: 14 * 24 * time.Hour},
+		{name: "5% CPU with 95% GPU", m: days(14).gpus(1, 95, 60).host(5, 1), gpus: 1, want: Busy, why: "95%"},
+		{name: "0% GPU with 92% memory", m: days(14).gpus(1, 0, 73.6).host(1, 1), gpus: 1, want: Held, why: "92% of memory held, 0% compute for 14d", lasting: 14 * 24 * time.Hour},
 		{name: "held memory with busy CPUs", m: days(14).gpus(1, 0, 70).host(90, 1), gpus: 1, want: Held},
 		{name: "held by a process alone", m: days(14).gpus(1, 0, 0.4).flat("0", usage.Processes, 1), gpus: 1, want: Held, why: "held by 1 process"},
 		{name: "memory was held and is free now", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.MemUsed, func(h int) float64 { return float64(60-60*min(1, h/300)) * gib }), gpus: 1, want: Held, why: "up to 75 % of memory was held"},
-		{name: "memory nobody measured", m: days(14).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held, why: "nobody measured its memory"},
-		{name: "memory nobody measured, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60, 1), gpus: 1, want: Busy, why: "CPUs reach 60 %"},
-		{name: "memory in bytes of unknown size", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0), gpus: 1, want: Held, why: "nobody measured its memory"},
+			series("0", usage.MemUsed, func(h int) float64 { return float64(60-60*min(1, h/300)) * gib }), gpus: 1, want: Held, why: "up to 75% of memory was held"},
+		{name: "unmeasured memory", m: days(14).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held, why: "its memory is not measured"},
+		{name: "unmeasured memory, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60, 1), gpus: 1, want: Busy, why: "CPUs reach 60%"},
+		{name: "memory in bytes of unknown size", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0), gpus: 1, want: Held, why: "its memory is not measured"},
 		{name: "no process and no word of memory", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle, why: "nothing held"},
 		{name: "one idle GPU of eight", m: days(14).gpus(7, 90, 60).gpu("7", 0, 0), gpus: 8, want: Busy, why: "7 of 8 GPUs compute"},
 		{name: "one busy GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 90, 60), gpus: 8, want: Busy, why: "1 of 8 GPUs compute"},
-		{name: "one held GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 0, 60), gpus: 8, want: Held, why: "1 of 8 GPUs held: 75 % of memory"},
+		{name: "one held GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 0, 60), gpus: 8, want: Held, why: "1 of 8 GPUs held: 75% of memory"},
 		{name: "seven of eight measured, all idle", m: days(14).gpus(7, 0, 0).host(1, 1), gpus: 8, want: Unknown, why: "7 of 8 GPUs were measured"},
 		{name: "one of eight measured, and busy", m: days(14).gpus(1, 50, 10), gpus: 8, want: Busy},
 		{name: "unnamed series of eight GPUs", m: days(14).gpu("", 0, 0).host(1, 1), gpus: 8, want: Unknown, why: "unknown GPU of several"},
 		{name: "unnamed series of eight GPUs, busy", m: days(14).gpu("", 50, 10).host(1, 1), gpus: 8, want: Busy},
 		{name: "unnamed series of one GPU", m: days(14).gpu("", 0, 0).host(1, 1), gpus: 1, want: Idle},
 		{name: "maximum over eight GPUs", m: aggregated(days(14).gpu("", 0, 0).host(1, 1)), gpus: 8, want: Idle},
-		{name: "unknown number of GPUs", m: days(14).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "how many"},
-		{name: "GPUs nobody expected", m: days(14).gpus(2, 0, 0).host(1, 1), gpus: 0, want: Idle},
-		{name: "coverage of 89 % on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed, 0).flat("7", usage.MemTotal, 80*gib).
-			series("7", usage.GPUUtil, func(h int) float64 { return missing(h%9 == 0, 0) }), gpus: 8, want: Unknown, why: "GPU 7: samples cover 89 %"},
+		{name: "unknown number of GPUs", m: days(14).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "number of GPUs"},
+		{name: "unexpected GPUs", m: days(14).gpus(2, 0, 0).host(1, 1), gpus: 0, want: Idle},
+		{name: "coverage of 89% on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed, 0).flat("7", usage.MemTotal, 80*gib).
+			series("7", usage.GPUUtil, func(h int) float64 { return missing(h%9 == 0, 0) }), gpus: 8, want: Unknown, why: "GPU 7: samples cover 89%"},
 		{name: "memory half covered", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.MemUsed, func(h int) float64 { return missing(h%2 == 0, 0) }), gpus: 1, want: Unknown, why: "memory cover 50 %"},
+			series("0", usage.MemUsed, func(h int) float64 { return missing(h%2 == 0, 0) }), gpus: 1, want: Unknown, why: "memory cover 50%"},
 		{name: "newest sample four steps old", m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h >= 14*24-3, 0) }).flat("0", usage.MemUsed, 0).
 			flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Unknown, why: "too old"},
 		{name: "busy until telemetry ended", m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h >= 300, 90) }), gpus: 1, want: Unknown, why: "too old"},
@@ -155,19 +155,19 @@ func TestJudge(t *testing.T) {
 			series("0", usage.GPUUtil, func(h int) float64 { return during(h < 3, 60) }), gpus: 1, want: Held, lasting: 333 * time.Hour},
 		{name: "a missing hour ends the time it lasts", m: days(14).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal, 80*gib).
 			series("0", usage.GPUUtil, func(h int) float64 { return missing(h == 235, 0) }), gpus: 1, want: Held, lasting: 100 * time.Hour},
-		{name: "latched at 100 %, nothing held", m: days(14).gpus(1, 100, 0).host(1, 1), gpus: 1, want: Unknown, why: "latched"},
-		{name: "100 % by a process", m: days(14).gpus(1, 100, 1).flat("0", usage.Processes, 1), gpus: 1, want: Busy},
-		{name: "100 % with memory in use", m: days(14).gpus(1, 100, 40), gpus: 1, want: Busy},
-		{name: "100 % and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1, want: Unknown, why: "latched"},
-		{name: "100 % and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1, want: Busy},
+		{name: "latched at 100%, nothing held", m: days(14).gpus(1, 100, 0).host(1, 1), gpus: 1, want: Unknown, why: "latched"},
+		{name: "100% by a process", m: days(14).gpus(1, 100, 1).flat("0", usage.Processes, 1), gpus: 1, want: Busy},
+		{name: "100% with memory in use", m: days(14).gpus(1, 100, 40), gpus: 1, want: Busy},
+		{name: "100% and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1, want: Unknown, why: "latched"},
+		{name: "100% and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1, want: Busy},
 		{name: "MIG: multiprocessors instead of utilization", m: days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Idle},
 		{name: "tensor pipes contradict utilization", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
-		{name: "GPUs rest, CPUs prepare data", m: days(14).gpus(2, 0, 0).host(85, 1), gpus: 2, want: Busy, why: "CPUs reach 85 %"},
+		{name: "GPUs rest, CPUs prepare data", m: days(14).gpus(2, 0, 0).host(85, 1), gpus: 2, want: Busy, why: "CPUs reach 85%"},
 		{name: "GPUs rest, CPUs in between", m: days(14).gpus(2, 0, 0).host(12, 1), gpus: 2, want: Unknown, why: "neither rest nor work"},
-		{name: "GPUs rest, a data set comes in", m: days(14).gpus(2, 0, 0).host(1, 9000), gpus: 2, want: Busy, why: "9000 MB a day"},
+		{name: "GPUs rest, a data set comes in", m: days(14).gpus(2, 0, 0).host(1, 9000), gpus: 2, want: Busy, why: "9,000 MB a day"},
 		{name: "GPUs rest, an open session", m: days(14).gpus(2, 0, 0).host(1, 1).flat("", usage.Sessions, 1), gpus: 2, want: Held, why: "session"},
-		{name: "GPUs rest, CPU half covered", m: days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, 1) }), gpus: 2, want: Unknown, why: "its CPUs are old or cover 50 %"},
-		{name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2 %", lasting: 14 * 24 * time.Hour},
+		{name: "GPUs rest, CPU half covered", m: days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, 1) }), gpus: 2, want: Unknown, why: "its CPUs are old or cover 50%"},
+		{name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2%", lasting: 14 * 24 * time.Hour},
 		{name: "CPU machine at work", m: days(14).host(40, 1), want: Busy},
 		{name: "CPU machine that serves", m: days(14).host(2, 900), want: Busy, why: "900 MB a day"},
 		{name: "CPU machine, only CPU measured", m: days(14).flat("", usage.CPUUtil, 1), want: Unknown, why: "network"},
@@ -223,7 +223,7 @@ func during(active bool, v float64) float64 {
 func TestMemoryOfCatalog(t *testing.T) {
 	m := days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 22*gib)
 	m.w.GPUMemory = 24 * gib
-	if got := Judge(m.w, 1, now, DefaultThresholds()); got.State != Held || !strings.Contains(got.Why, "92 % of memory held") {
+	if got := Judge(m.w, 1, now, DefaultThresholds()); got.State != Held || !strings.Contains(got.Why, "92% of memory held") {
 		t.Errorf("22 of 24 GiB: got %s because %q, want held", got.State, got.Why)
 	}
 }
@@ -321,7 +321,7 @@ func all(drawnPoint) bool { return true }
 
 // TestMissingSamplesNeverMakeIdle: whatever is lost of the telemetry, a machine
 // that was not idle before is not idle after. Losing all of a host signal is left
-// out: CPU and network that nobody measures do not stand against idle GPUs.
+// out: CPU and network that are not measured do not count against idle GPUs.
 func TestMissingSamplesNeverMakeIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawMachine(t)

@@ -31,7 +31,7 @@ const blocks = 5
 type meter struct {
 	signal usage.Signal
 	// opened is what the points were handed over with. Points of another source, or of
-	// another step, begin the meter anew.
+	// another step, start the meter again.
 	opened *usage.Opened
 	// start, count, mean and max are the newest points: equal ones, a step apart from
 	// one another. They may reach past the time that is asked about.
@@ -190,7 +190,7 @@ func (s stretch) length(now int64) int64 {
 	return max(0, min(now, s.to)-s.from)
 }
 
-// and returns the time that lies in both.
+// and returns the time in both.
 func (s stretch) and(o stretch) stretch {
 	return stretch{max(s.from, o.from), min(s.to, o.to), min(s.coverage, o.coverage)}
 }

@@ -1,6 +1,7 @@
 package duty
 
 import (
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -17,7 +18,7 @@ type moment struct {
 	coverage float64
 	why      string
 	memory   memory
-	// assumed says that the GPU is held only because nobody measured its memory.
+	// assumed says that the GPU is held only because its memory is not measured.
 	assumed bool
 }
 
@@ -59,7 +60,7 @@ func (q *question) memoryOf(t *track) memory {
 func (q *question) moment(t *track, m *moment) {
 	*m = moment{track: t, expires: never, stretch: none}
 	if len(t.meters) == 0 {
-		m.why = nobody
+		m.why = unmeasured
 		return
 	}
 	m.memory = q.memoryOf(t)
@@ -94,14 +95,14 @@ func (q *question) moment(t *track, m *moment) {
 	switch {
 	case suspect && q.latched(m):
 		m.says(Unknown, q.say(func() string {
-			return "utilization reads " + usage.Number(util.value(), 1) + " % while nothing else shows work: the meter may be latched"
+			return "utilization reads " + plain.Percent(util.value(), 1) + " while nothing else shows work: the meter may be latched"
 		}))
 	case m.state == Busy && util.meter == nil:
 		m.why = "it computes"
 	case m.state == Busy:
-		m.why = q.say(func() string { return usage.Number(util.value(), 1) + " % utilization" })
+		m.why = q.say(func() string { return plain.Percent(util.value(), 1) + " utilization" })
 	case meter.meter == nil && !measured:
-		m.why = nobody
+		m.why = unmeasured
 	case meter.meter == nil:
 		m.why = "its newest sample is too old"
 	default:
@@ -109,8 +110,8 @@ func (q *question) moment(t *track, m *moment) {
 	}
 }
 
-// nobody is what is said of a GPU that no meter can vouch for.
-const nobody = "nobody measured whether it computes"
+// unmeasured is what is said of a GPU that no meter can vouch for.
+const unmeasured = "its GPU utilization is not measured"
 
 // confirmed narrows the time in which a busy GPU is known to be.
 func (q *question) confirmed(m *moment, r reading) {
@@ -130,7 +131,7 @@ func (q *question) atRest(m *moment, meter reading) {
 	if power := q.read(m.track, usage.Power); power.meter != nil && q.k.t.BusyPower > 0 {
 		if power.mean >= q.k.t.BusyPower {
 			m.says(Unknown, q.say(func() string {
-				return "its meters show no work, but it draws " + usage.Number(power.mean, 0) + " W"
+				return "its meters show no work, but it draws " + plain.Number(power.mean, 0) + " W"
 			}))
 			return
 		}
@@ -142,7 +143,7 @@ func (q *question) atRest(m *moment, meter reading) {
 		m.says(Unknown, "the newest sample of its memory, processes or power is too old")
 	case m.coverage < q.k.t.MinCoverage:
 		m.says(Unknown, q.say(func() string {
-			return "samples cover " + usage.Number(100*m.coverage, 0) + " % of the time since it rests"
+			return "samples cover " + plain.Percent(100*m.coverage, 0) + " of the time since it rests"
 		}))
 	}
 }
@@ -160,22 +161,22 @@ func (q *question) holding(m *moment) {
 		m.expires = min(m.expires, processes.until())
 		m.says(Held, q.say(func() string {
 			if m.memory.measured() {
-				return m.memory.share() + " by " + processCount(processes.mean)
+				return m.memory.share() + " by " + plain.Count(int64(processes.mean), "process")
 			}
-			return "held by " + processCount(processes.mean)
+			return "held by " + plain.Count(int64(processes.mean), "process")
 		}))
 	case q.fresh(used) && used.mean >= line:
 		m.expires = min(m.expires, used.until())
 		m.assumed = !m.memory.measured()
 		m.says(Held, q.say(func() string {
 			if m.assumed {
-				return usage.Number(used.mean/(1<<30), 1) + " GiB of a memory of unknown size held"
+				return plain.Number(used.mean/(1<<30), 1) + " GiB of a memory of unknown size held"
 			}
 			return m.memory.share()
 		}))
 	case used.meter == nil && processes.meter == nil:
 		m.assumed = true
-		m.says(Held, "nobody measured its memory")
+		m.says(Held, "its memory is not measured")
 	default:
 		if used.meter != nil {
 			q.narrow(m, used, line)
@@ -187,7 +188,7 @@ func (q *question) holding(m *moment) {
 	}
 }
 
-func (m memory) share() string { return usage.Number(m.newest(), 0) + " % of memory held" }
+func (m memory) share() string { return plain.Percent(m.newest(), 0) + " of memory held" }
 
 // narrow narrows the time of rest to that in which another signal was under a line.
 func (q *question) narrow(m *moment, r reading, line float64) {
@@ -195,7 +196,7 @@ func (q *question) narrow(m *moment, r reading, line float64) {
 	m.expires = min(m.expires, r.until())
 }
 
-// latched says whether nothing confirms a utilization of 100 %: no process and no
+// latched says whether nothing confirms a utilization of 100%: no process and no
 // memory in use, or multiprocessors that rest.
 func (q *question) latched(m *moment) bool {
 	for _, sig := range usage.Compute()[1:] {

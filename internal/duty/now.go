@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -11,9 +12,9 @@ import (
 type question struct {
 	k            *Tracker
 	now, horizon int64
-	gpus         int // negative where nobody knows
+	gpus         int // negative where unknown
 	memory       float64
-	launched     int64 // never where nobody knows
+	launched     int64 // never where unknown
 	words        bool  // says that people want to read the answer
 	bare         bool  // says that the machine has no GPUs
 
@@ -44,7 +45,7 @@ type answer struct {
 
 func newAnswer() answer { return answer{since: never, until: never, expires: never} }
 
-// reading is a meter as a question sees it; without a meter nobody measured it.
+// reading is a meter as a question sees it; without a meter it is not measured.
 type reading struct {
 	*meter
 	at int64 // of its newest point
@@ -63,7 +64,7 @@ func (q *question) read(t *track, s usage.Signal) reading {
 	return reading{m, at}
 }
 
-// value returns the newest value; 0 where nobody measured it.
+// value returns the newest value; 0 where it is not measured.
 func (r reading) value() float64 {
 	if r.meter == nil {
 		return 0
@@ -309,7 +310,7 @@ func (g *gathered) rests(q *question, m *moment) {
 	g.sure = g.sure || !m.assumed
 }
 
-// say returns what people read; where nobody does, it is not put into words.
+// say returns text for people; without a reader it builds none.
 func (q *question) say(words func() string) string {
 	if !q.words {
 		return ""
@@ -319,7 +320,7 @@ func (q *question) say(words func() string) string {
 
 // accelerated judges a machine with GPUs, of which some names were measured.
 func (q *question) accelerated(v *answer, names int) {
-	q.still = "0 % compute"
+	q.still = "0% compute"
 	var g gathered
 	q.gather(&g)
 	// A series of the whole machine is one more witness that something computes, and
@@ -348,7 +349,7 @@ func (q *question) accelerated(v *answer, names int) {
 	case g.seen == 0:
 		v.unknown("its GPUs were not measured")
 	case q.gpus < 0:
-		v.unknown("nobody knows how many GPUs it has")
+		v.unknown("its number of GPUs is unknown")
 	case g.gpus < q.gpus:
 		v.unknown(q.say(func() string { return fmt.Sprintf("%d of %d GPUs were measured", g.gpus, q.gpus) }))
 	case g.unknown > 0:
@@ -427,13 +428,13 @@ func (q *question) lasts(v *answer, s State, why func() string) {
 		return
 	case v.Coverage < q.k.t.MinCoverage:
 		v.unknown(q.say(func() string {
-			return "samples cover " + usage.Number(100*v.Coverage, 0) + " % of the time since it rests"
+			return "samples cover " + plain.Percent(100*v.Coverage, 0) + " of the time since it rests"
 		}))
 		return
 	}
 	v.lasts(q, q.rest, q.expires)
 	v.State = s
-	v.Why = q.say(func() string { return why() + ", " + q.still + " for " + usage.Span(v.Lasting) })
+	v.Why = q.say(func() string { return why() + ", " + q.still + " for " + plain.Duration(v.Lasting) })
 }
 
 // lasts sets how long the state has lasted, and until when it holds.
@@ -466,7 +467,7 @@ func (q *question) warming(v *answer) {
 	q.soon(end + 1)
 	v.State, v.Lasting, v.since, v.until, v.expires = Warming, 0, never, end, end
 	if q.words {
-		age := usage.Span(time.Duration(q.now - q.launched))
+		age := plain.Duration(time.Duration(q.now - q.launched))
 		v.Why = "it was launched " + age + " ago"
 		v.Evidence = append(v.Evidence, usage.Fact("age", age, "inventory"))
 	}

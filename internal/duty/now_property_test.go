@@ -151,7 +151,7 @@ func TestRestIsSeen(t *testing.T) {
 			_, _, util := l.trailing(meterKey{gpu, usage.GPUUtil}, 1)
 			_, _, sm := l.trailing(meterKey{gpu, usage.SMActive}, 0.01)
 			if !util && !sm {
-				t.Fatalf("%s (%s) while nobody measured GPU %s", v.State, v.Why, gpu)
+				t.Fatalf("%s (%s) without measurements of GPU %s", v.State, v.Why, gpu)
 			}
 			if _, missing, _ := l.trailing(meterKey{gpu, usage.GPUUtil}, 1); missing < 3 {
 				must(meterKey{gpu, usage.GPUUtil}, 1)
@@ -292,7 +292,7 @@ func TestEvidenceOfNow(t *testing.T) {
 			t.Errorf("evidence of work is %+v, want the newest sample", e)
 		}
 		if (e.Signal == "cpu_util_max_pct" || e.Signal == "net_bytes_per_second_max") && (e.Value != notMeasured || e.Coverage != 0) {
-			t.Errorf("evidence of what nobody measured is %+v", e)
+			t.Errorf("evidence of unmeasured signals is %+v", e)
 		}
 	}
 }

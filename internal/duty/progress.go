@@ -3,6 +3,7 @@ package duty
 import (
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -71,7 +72,7 @@ func (q *question) standstill(work worked) (s standstill, ok bool) {
 		}
 		if !ok {
 			s, ok = standstill{both, min(work.expires, r.until()), q.say(func() string {
-				return "it computes, and no " + c.what + " for " + usage.Span(time.Duration(lasting))
+				return "it computes, and no " + c.what + " for " + plain.Duration(time.Duration(lasting))
 			})}, true
 			continue
 		}
@@ -91,7 +92,7 @@ func (q *question) progressEvidence() []usage.Evidence {
 			_, _, rose := r.progress(q.horizon)
 			still := q.unbroken(r).after(rose)
 			out = append(out, usage.Evidence{
-				Signal: c.name, Value: usage.Number(r.mean, 0), Window: time.Duration(still.length(q.now)), Coverage: still.coverage, Source: r.opened.Source,
+				Signal: c.name, Value: plain.Number(r.mean, 0), Window: time.Duration(still.length(q.now)), Coverage: still.coverage, Source: r.opened.Source,
 			})
 		}
 	}

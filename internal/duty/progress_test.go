@@ -22,11 +22,11 @@ func stalledFixtures() []nowFixture {
 		{name: "but: steps are slow", m: training().series("", usage.Step, counts(25, 1000)), want: Busy},
 		{name: "but: it froze 20 minutes ago", m: training().series("", usage.Step, counts(1, 220)), want: Busy},
 		{name: "but: 20 minutes are too long here", m: training().series("", usage.Step, counts(1, 220)), t: Thresholds{StalledAfter: 15 * time.Minute}, want: Stalled, lasting: 20 * time.Minute},
-		{name: "but: nobody counts steps", m: training(), want: Busy},
+		{name: "but: no steps are counted", m: training(), want: Busy},
 		{name: "but: the GPUs rest as well", m: minutes(240).gpus(2, 0, 60).series("", usage.Step, counts(1, 120)), want: Held},
 		{name: "but: the counter is of a run that ended, and another one computes for 10 minutes", m: minutes(240).gpu("1", 0, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal, 80*gib).
 			series("0", usage.GPUUtil, until(230, 0, 97)).series("", usage.Step, counts(1, 120)), want: Busy},
-		{name: "but: nobody knows the step any more", m: training().series("", usage.Step, until(200, 100, -1)), want: Busy},
+		{name: "but: the step is unknown by now", m: training().series("", usage.Step, until(200, 100, -1)), want: Busy},
 		{name: "but: the counter has a gap 10 minutes ago", m: training().series("", usage.Step, but(230, 100, -1)), want: Busy},
 		{name: "but: a restart from 0, and steps go on", m: training().series("", usage.Step, func(i int) float64 { return float64(max(0, i-150)) }), want: Busy},
 		{name: "a restart from 0 without a step", m: training().series("", usage.Step, func(i int) float64 { return float64(min(i, 120) * min(1, max(0, 180-i))) }), want: Stalled, lasting: 2 * time.Hour},
@@ -36,7 +36,7 @@ func stalledFixtures() []nowFixture {
 
 		{name: "checkpoints that stopped", m: training().series("", usage.Checkpoints, counts(10, 120)), want: Stalled, why: "no checkpoint for 2h", lasting: 2 * time.Hour},
 		{name: "but: they are always this far apart", m: training().series("", usage.Checkpoints, counts(60, 120)), want: Busy},
-		{name: "but: nobody knows how far apart they are", m: training().series("", usage.Checkpoints, until(20, 0, 1)), want: Busy},
+		{name: "but: their distance is unknown", m: training().series("", usage.Checkpoints, until(20, 0, 1)), want: Busy},
 		{name: "but: steps go on", m: training().series("", usage.Checkpoints, counts(10, 120)).series("", usage.Step, counts(1, 1000)), want: Busy},
 		{name: "steps stand still, but checkpoints come", m: training().series("", usage.Checkpoints, counts(10, 1000)).series("", usage.Step, counts(1, 120)), want: Busy},
 		{name: "both stopped", m: training().series("", usage.Checkpoints, counts(10, 60)).series("", usage.Step, counts(1, 120)), want: Stalled, why: "no step for 2h", lasting: 2 * time.Hour},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -49,7 +50,7 @@ func naiveNow(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 
 // accelerated judges a machine with GPUs.
 func (p *naive) accelerated(gpus int) Verdict {
-	p.still = "0 % compute"
+	p.still = "0% compute"
 	tracks, all := p.tracks()
 	seen := make([]naiveMoment, 0, len(tracks))
 	for _, t := range tracks {
@@ -93,7 +94,7 @@ func (p *naive) accelerated(gpus int) Verdict {
 	case len(seen) == 0:
 		v = p.warming(naiveUnknown(v, "its GPUs were not measured"))
 	case gpus < 0:
-		v = p.warming(naiveUnknown(v, "nobody knows how many GPUs it has"))
+		v = p.warming(naiveUnknown(v, "its number of GPUs is unknown"))
 	case all < gpus:
 		v = p.warming(naiveUnknown(v, "%d of %d GPUs were measured", all, gpus))
 	case unknown != "":
@@ -163,10 +164,10 @@ func (p *naive) lasts(v Verdict, s State, why string) Verdict {
 	case p.now.After(p.expires):
 		return naiveUnknown(v, "the newest sample of what would decide is too old")
 	case v.Coverage < p.t.MinCoverage:
-		return naiveUnknown(v, "samples cover %s %% of the time since it rests", usage.Number(100*v.Coverage, 0))
+		return naiveUnknown(v, "samples cover %s%% of the time since it rests", plain.Number(100*v.Coverage, 0))
 	}
 	v = naiveSince(v, p.rest, p.expires, p.now)
-	v.State, v.Why = s, why+", "+p.still+" for "+usage.Span(v.Lasting)
+	v.State, v.Why = s, why+", "+p.still+" for "+plain.Duration(v.Lasting)
 	return v
 }
 
@@ -184,7 +185,7 @@ func (j *naiveJudge) warming(v Verdict) Verdict {
 	if launched.IsZero() || launched.After(j.now) || j.now.After(end) {
 		return v
 	}
-	age := usage.Span(j.now.Sub(launched))
+	age := plain.Duration(j.now.Sub(launched))
 	v.State, v.Why = Warming, "it was launched "+age+" ago"
 	v.Evidence = append(v.Evidence, usage.Fact("age", age, "inventory"))
 	v.Lasting, v.Since, v.Until, v.Expires = 0, time.Time{}, end, end
@@ -203,7 +204,7 @@ type naiveMoment struct {
 // fresh says whether the newest sample of a signal speaks of now.
 func (j *naiveJudge) fresh(st *usage.Stats) bool { return j.w.Fresh(st, j.now) }
 
-// newest returns the newest value of a signal; 0 where nobody measured it.
+// newest returns the newest value of a signal; 0 where it is not measured.
 func newest(t *usage.Track, sig usage.Signal) float64 {
 	v, err := t.Stats(sig).Newest()
 	if err != nil {
@@ -230,7 +231,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 			m.stretch.To, m.expires = later(m.stretch.To, work.To), later(m.expires, p.w.Expires(st))
 		}
 	}
-	utilization := usage.Number(newest(t, usage.GPUUtil), 1)
+	utilization := plain.Number(newest(t, usage.GPUUtil), 1)
 	suspect := m.State == Busy && p.fresh(t.Stats(usage.GPUUtil)) && newest(t, usage.GPUUtil) >= p.t.LatchedUtil
 	if suspect { // it is busy only as long as something confirms it
 		for _, sig := range append([]usage.Signal{usage.Processes, usage.MemUsed}, usage.Compute()...) {
@@ -241,13 +242,13 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	}
 	switch {
 	case suspect && p.latchedNow(t, m.memory):
-		return m.says(Unknown, "utilization reads "+utilization+" % while nothing else shows work: the meter may be latched")
+		return m.says(Unknown, "utilization reads "+utilization+"% while nothing else shows work: the meter may be latched")
 	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
 		return m.says(Busy, "it computes")
 	case m.State == Busy:
-		return m.says(Busy, utilization+" % utilization")
+		return m.says(Busy, utilization+"% utilization")
 	case meter == nil && !t.MeasuresCompute():
-		return m.says(Unknown, "nobody measured whether it computes")
+		return m.says(Unknown, "its GPU utilization is not measured")
 	case meter == nil:
 		return m.says(Unknown, "its newest sample is too old")
 	}
@@ -259,7 +260,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	}
 	if power := t.Stats(usage.Power); power != nil && p.t.BusyPower > 0 {
 		if newest(t, usage.Power) >= p.t.BusyPower {
-			return m.says(Unknown, "its meters show no work, but it draws "+usage.Number(newest(t, usage.Power), 0)+" W")
+			return m.says(Unknown, "its meters show no work, but it draws "+plain.Number(newest(t, usage.Power), 0)+" W")
 		}
 		p.under(&m, power, p.t.BusyPower)
 	}
@@ -268,7 +269,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 	case p.now.After(m.expires):
 		return m.says(Unknown, "the newest sample of its memory, processes or power is too old")
 	case m.Coverage < p.t.MinCoverage:
-		return m.says(Unknown, "samples cover "+usage.Number(100*m.Coverage, 0)+" % of the time since it rests")
+		return m.says(Unknown, "samples cover "+plain.Number(100*m.Coverage, 0)+"% of the time since it rests")
 	}
 	return m
 }
@@ -278,7 +279,7 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 func (p *naive) holding(m naiveMoment) naiveMoment {
 	processes, used := m.track.Stats(usage.Processes), m.memory.used
 	count := newest(m.track, usage.Processes)
-	share := usage.Number(m.memory.newest(), 0) + " % of memory held"
+	share := plain.Percent(m.memory.newest(), 0) + " of memory held"
 	line := m.memory.total * p.t.HeldMemory / 100
 	if !m.memory.measured() {
 		line = 1 // of a memory of unknown size every byte may be a model
@@ -287,18 +288,18 @@ func (p *naive) holding(m naiveMoment) naiveMoment {
 	case p.fresh(processes) && count > 0:
 		m.expires = earlier(m.expires, p.w.Expires(processes))
 		if m.memory.measured() {
-			return m.says(Held, share+" by "+processCount(count))
+			return m.says(Held, share+" by "+plain.Count(int64(count), "process"))
 		}
-		return m.says(Held, "held by "+processCount(count))
+		return m.says(Held, "held by "+plain.Count(int64(count), "process"))
 	case p.fresh(used) && newest(m.track, usage.MemUsed) >= line:
 		m.expires = earlier(m.expires, p.w.Expires(used))
 		if m.assumed = !m.memory.measured(); m.assumed {
-			share = usage.Number(newest(m.track, usage.MemUsed)/(1<<30), 1) + " GiB of a memory of unknown size held"
+			share = plain.Number(newest(m.track, usage.MemUsed)/(1<<30), 1) + " GiB of a memory of unknown size held"
 		}
 		return m.says(Held, share)
 	case used == nil && processes == nil:
 		m.assumed = true
-		return m.says(Held, "nobody measured its memory")
+		return m.says(Held, "its memory is not measured")
 	}
 	if used != nil {
 		p.under(&m, used, line)
@@ -315,7 +316,7 @@ func (p *naive) under(m *naiveMoment, st *usage.Stats, line float64) {
 	m.expires = earlier(m.expires, p.w.Expires(st))
 }
 
-// latchedNow says whether nothing confirms a utilization of 100 %: no process and no
+// latchedNow says whether nothing confirms a utilization of 100%: no process and no
 // memory in use, or multiprocessors that rest.
 func (p *naive) latchedNow(t *usage.Track, m naiveMemory) bool {
 	for _, sig := range usage.Compute()[1:] {
@@ -345,7 +346,7 @@ func (m naiveMoment) says(s State, why string) naiveMoment {
 }
 
 // naiveMeter is one signal of the whole machine: under idle it rests, from busy on it
-// works, and in between nobody can tell.
+// works, and in between the work is unknown.
 type naiveMeter struct {
 	signal     usage.Signal
 	name       string
@@ -361,7 +362,7 @@ func (j *naiveJudge) flows() []naiveMeter {
 	}
 }
 
-// people are the meters of somebody at work.
+// people are the meters of a person at work.
 func (j *naiveJudge) people() []naiveMeter {
 	return []naiveMeter{{usage.Sessions, "sessions", 1, 1, false}, {usage.Kernels, "notebook kernels", 1, 1, false}}
 }
@@ -408,7 +409,7 @@ func (p *naive) settle(v Verdict, holds string, sure bool, required ...usage.Sig
 		if !ok || rate < m.busy {
 			continue
 		}
-		why := fmt.Sprintf("%s MB/s cross its %s", usage.Number(rate/1e6, 1), m.name)
+		why := fmt.Sprintf("%s MB/s cross its %s", plain.Number(rate/1e6, 1), m.name)
 		if sure {
 			p.expires = earlier(p.expires, p.w.Expires(p.stats(m)))
 			return p.lasts(v, Starved, holds+" and "+why)
@@ -446,22 +447,22 @@ func (p *naive) quiet(holds string, sure bool, required []usage.Signal) (s State
 	for _, m := range p.people() {
 		if n, ok := p.level(m); ok && n >= m.busy {
 			p.expires = earlier(p.expires, p.w.Expires(p.stats(m)))
-			return Held, usage.Number(n, 0) + " of its " + m.name + " at work"
+			return Held, plain.Number(n, 0) + " of its " + m.name + " at work"
 		}
 	}
 	for _, m := range slices.Concat(p.flows(), p.people(), []naiveMeter{p.cpu()}) {
 		level, ok := p.level(m)
 		switch {
 		case p.stats(m) == nil && slices.Contains(required, m.signal):
-			return Unknown, "nobody measured its " + m.name
+			return Unknown, "its " + m.name + " is not measured"
 		case p.stats(m) == nil:
 			continue
 		case !ok:
 			return Unknown, "the newest sample of its " + m.name + " is too old"
 		case level >= m.idle && m.rate:
-			return Unknown, fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", usage.Number(level/1e6, 2), m.name)
+			return Unknown, fmt.Sprintf("%s MB/s cross its %s, which is neither rest nor work", plain.Number(level/1e6, 2), m.name)
 		case level >= m.idle:
-			return Unknown, fmt.Sprintf("its %s reach %s %% and nothing is held: work, or a loop", m.name, usage.Number(level, 0))
+			return Unknown, fmt.Sprintf("its %s reach %s%% and nothing is held: work, or a loop", m.name, plain.Number(level, 0))
 		}
 		p.uses(m, m.idle)
 	}
@@ -476,9 +477,9 @@ func (p *naive) host() Verdict {
 	var v Verdict
 	cpu := p.stats(p.cpu())
 	if peak, ok := p.level(p.cpu()); ok && peak >= p.t.IdleCPU {
-		v = p.works(v, p.cpu(), "CPU reaches "+usage.Number(peak, 1)+" %")
+		v = p.works(v, p.cpu(), "CPU reaches "+plain.Number(peak, 1)+"%")
 	} else {
-		p.still = "CPU under " + usage.Number(p.t.IdleCPU, 1) + " %"
+		p.still = "CPU under " + plain.Percent(p.t.IdleCPU, 1)
 		p.rest, p.expires = p.w.Rest(cpu, p.t.IdleCPU), p.w.Expires(cpu)
 		v = p.settle(v, "", false, usage.CPUUtil, usage.NetBytes)
 	}
@@ -521,7 +522,7 @@ func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool
 			return naiveStandstill{}, false
 		}
 		if !ok {
-			s = naiveStandstill{both, earlier(expires, j.w.Expires(st)), fmt.Sprintf("it computes, and "+c.why, usage.Span(lasting))}
+			s = naiveStandstill{both, earlier(expires, j.w.Expires(st)), fmt.Sprintf("it computes, and "+c.why, plain.Duration(lasting))}
 			ok = true
 			continue
 		}
@@ -572,7 +573,7 @@ func (j *naiveJudge) progressEvidence() []usage.Evidence {
 		if v, err := st.Newest(); err == nil {
 			still := j.w.Standstill(st)
 			out = append(out, usage.Evidence{
-				Signal: c.name, Value: usage.Number(v, 0), Window: still.Length(j.now), Coverage: still.Coverage, Source: j.w.SourceOf(st),
+				Signal: c.name, Value: plain.Decimal(v, 0), Window: still.Length(j.now), Coverage: still.Coverage, Source: j.w.SourceOf(st),
 			})
 		}
 	}
@@ -600,7 +601,7 @@ func (p *naive) evidence(v Verdict, seen []naiveMoment, all, gpus int) []usage.E
 		tracks []*usage.Track
 		name   string
 		digits int
-		always bool // also where nobody measured it
+		always bool // also where it is not measured
 	}{
 		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || gpus != 0},
 		{usage.SMActive, gpu, "sm_active_max", 3, false},
@@ -634,7 +635,7 @@ func (p *naive) heldNow(seen []naiveMoment) (e usage.Evidence, measured bool) {
 			e = usage.Evidence{Signal: "gpu_mem_used_newest_pct", Window: p.w.StepOf(used), Coverage: p.w.Unbroken(used).Coverage, Source: p.w.SourceOf(used)}
 		}
 	}
-	e.Value = usage.Number(largest, 1)
+	e.Value = plain.Decimal(largest, 1)
 	return e, measured
 }
 
@@ -666,7 +667,7 @@ func (p *naive) highest(v Verdict, tracks []*usage.Track, sig usage.Signal, digi
 		e.Source = p.w.SourceOf(st)
 	}
 	if measured {
-		e.Value = usage.Number(highest, digits)
+		e.Value = plain.Decimal(highest, digits)
 	}
 	return e, measured
 }
@@ -675,7 +676,7 @@ func (p *naive) highest(v Verdict, tracks []*usage.Track, sig usage.Signal, digi
 type naiveGPU struct {
 	GPU
 	track *usage.Track
-	// assumed says that the GPU is held only because nobody measured its memory.
+	// assumed says that the GPU is held only because its memory is not measured.
 	assumed bool
 	memory  naiveMemory
 }

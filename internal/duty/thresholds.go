@@ -20,7 +20,7 @@ type Thresholds struct {
 	MinWindow time.Duration `yaml:"min_window"`
 	// InactiveShare is the share of the samples, 0 to 1, that must be over for a GPU
 	// not to count as busy. 0.99: AWS calls a G or P machine idle whose GPUs were
-	// inactive for more than 99 % of the time.
+	// inactive for more than 99% of the time.
 	InactiveShare float64 `yaml:"inactive_share"`
 	// Recent is how long after its last activity a GPU still counts as busy, however
 	// rarely it is. 1 h, the time after which Northeastern's IdleBot cancels.

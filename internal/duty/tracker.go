@@ -22,7 +22,7 @@ func Horizon(now time.Time, lookBack time.Duration) time.Time {
 	return instant(k.horizon(nanos(now)))
 }
 
-// Machine is what is known of a machine beside its samples.
+// Machine is what is known of a machine in addition to its samples.
 type Machine struct {
 	// GPUs is how many it has; known to be 0 for a machine without any.
 	GPUs inventory.Fact[int]
@@ -40,7 +40,7 @@ type Machine struct {
 // A verdict at a time depends on the samples from the [Horizon] of that time up to it,
 // and on nothing else: neither on when it was asked before, nor on samples that were
 // handed over ahead, in a run that goes on after it. A meter is one signal of one GPU
-// or machine from one source at one step: another source or step begins it anew.
+// or machine from one source at one step: another source or step starts it again.
 //
 // A tracker serves one goroutine at a time. The nil Tracker has no samples.
 type Tracker struct {
@@ -100,10 +100,11 @@ func (k *Tracker) horizon(now int64) int64 { return k.blockOf(now-k.lookBack) * 
 func (k *Tracker) Expect(m Machine) { k.memory = m.GPUMemory }
 
 // Open returns a sink for the points of one source. Its Add returns false for a point
-// that is older than the newest of its meter, and for one that contradicts it: it is
-// late, and only a tracker that takes all samples again in order can know better. What
-// is no measurement, what no verdict asks about and a point that is repeated are passed
-// over.
+// that is older than the newest of its meter, and for one of another source at that time:
+// it is late, and only a tracker that takes all samples again in order can know better.
+// The newest point is corrected by another one of its time, because a source that fills
+// its steps bit by bit is read while it fills the newest. What is no measurement, what no
+// verdict asks about and a point that is repeated are passed over.
 func (k *Tracker) Open(o usage.Opened) usage.Sink { return &sink{k, k.source(o)} }
 
 type sink struct {
@@ -161,13 +162,20 @@ func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point
 	switch end := m.end(); {
 	case at < end:
 		return false
-	case at == end:
-		if p.Mean != m.mean || p.Max != m.max {
-			return false
-		}
+	case at == end && p.Mean == m.mean && p.Max == m.max:
 		if m.opened == o {
 			m.count += count - 1
 		}
+		return true
+	case at == end && m.opened != o:
+		return false
+	case at == end: // it was still being filled when it was read
+		if m.count > 1 {
+			m.count--
+			m.fold(k)
+			m.start, k.settled = at, max(k.settled, at)
+		}
+		m.count, m.mean, m.max = count, p.Mean, p.Max
 		return true
 	case m.opened != o:
 		*m = newMeter(s, o, at, count, p)
@@ -194,7 +202,7 @@ func (k *Tracker) track(gpu string, s usage.Signal, at int64) *track {
 			return t
 		}
 	}
-	// What nobody can look back to any more makes room.
+	// Points before every look-back make room.
 	horizon := k.horizon(at)
 	k.gpus = slices.DeleteFunc(k.gpus, func(t *track) bool { return !t.present(math.MaxInt64, horizon) })
 	t := &track{name: gpu}
@@ -303,7 +311,7 @@ func (k *Tracker) At(now time.Time, m Machine) Verdict { return k.ask(now, m, fa
 //
 // A signal speaks of now when its newest sample is at most three steps old. What is
 // measured and too old makes the state unknown wherever it could change it; what
-// nobody measures does not. No time is too short: Lasting says for how long the
+// is not measured does not. No time is too short: Lasting says for how long the
 // state is known to have lasted, up to now or to the end of the newest sample's step.
 //
 // The machine is busy when a GPU computes, and stalled when it computes while the
@@ -313,7 +321,7 @@ func (k *Tracker) At(now time.Time, m Machine) Verdict { return k.ask(now, m, fa
 // starved when a process or memory holds a GPU, and busy when none does. A GPU that
 // is held, a session with input or a notebook kernel that executes make it held. A
 // CPU that works with nothing held, or traffic that is neither rest nor work, make it
-// unknown. Else it is idle. A utilization of 100 % without a process and without
+// unknown. Else it is idle. A utilization of 100% without a process and without
 // memory is unknown: the meter may be latched. In the time after its launch
 // ([Thresholds.WarmUp]) a machine that does not compute is warming, whatever else is
 // known.

@@ -54,21 +54,21 @@ func reference(all []handing, now time.Time, m Machine, t Thresholds, a usage.Ac
 	block := (lookBack + 4*time.Minute - 1) / (4 * time.Minute) * time.Minute
 	back := now.UnixNano() - int64(lookBack)
 	horizon := time.Unix(0, back-((back%int64(block))+int64(block))%int64(block)).UTC()
-	anew := map[meterKey]int{} // where a meter began anew
+	restarted := map[meterKey]int{} // where a meter started again
 	opened := map[meterKey]usage.Opened{}
 	for i, s := range all {
 		if s.p.Time.After(now) {
 			continue
 		}
 		if o, ok := opened[s.meterKey]; !ok || o != s.o {
-			anew[s.meterKey] = i
+			restarted[s.meterKey] = i
 		}
 		opened[s.meterKey] = s.o
 	}
 	w := usage.NewWindow(horizon, now.Add(1000*time.Hour), time.Minute, "", a.Floors)
 	w.Launched, w.GPUMemory, w.Aggregated = m.Launched, m.GPUMemory, true
 	for i, s := range all {
-		if i < anew[s.meterKey] || s.p.Time.After(now) {
+		if i < restarted[s.meterKey] || s.p.Time.After(now) {
 			continue
 		}
 		w.Step, w.Source = s.o.Step, s.o.Source
@@ -332,4 +332,36 @@ func TestHorizon(t *testing.T) {
 			t.Errorf("%s before %s: got %s, want %s", tc.lookBack, tc.now, got, tc.want)
 		}
 	}
+}
+
+// TestTheNewestPointIsCorrected hands samples over that were first read before they were
+// whole: the verdict is that of the whole ones alone.
+func TestTheNewestPointIsCorrected(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFleet(t, rapid.Bool().Draw(t, "smooth"))
+		early, whole := NewTracker(f.t, f.a, f.lookBack), NewTracker(f.t, f.a, f.lookBack)
+		var all []handing
+		for _, h := range f.handings {
+			all = append(all, h.samples()...)
+		}
+		slices.SortStableFunc(all, func(a, b handing) int { return a.p.Time.Compare(b.p.Time) })
+		for i, h := range all {
+			h.run = false
+			if rapid.IntRange(0, 2).Draw(t, "early") == 0 {
+				part := h
+				part.p.Mean *= rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "part")
+				part.p.Max = part.p.Mean
+				hand(t, early, part)
+			}
+			hand(t, early, h)
+			hand(t, whole, h)
+			if i+1 < len(all) && !all[i+1].p.Time.After(h.p.Time) {
+				continue
+			}
+			at := h.p.Time.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "later")) * time.Second)
+			if diff := cmp.Diff(whole.At(at, f.machine), early.At(at, f.machine)); diff != "" {
+				t.Fatalf("at %s (-whole +corrected):\n%s", at, diff)
+			}
+		}
+	})
 }

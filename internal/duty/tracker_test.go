@@ -33,7 +33,7 @@ func TestLateSamples(t *testing.T) {
 		{"the first", s, gpuAt(10, 50), true},
 		{"a later one", s, gpuAt(11, 50), true},
 		{"the same again", s, gpuAt(11, 50), true},
-		{"the same time with another value", s, gpuAt(11, 20), false},
+		{"the same time with another value", s, gpuAt(11, 20), true},
 		{"an older one", s, gpuAt(10.5, 50), false},
 		{"an older one of another source", other, gpuAt(9, 50), false},
 		{"no measurement", s, gpuAt(5, -1), true},
@@ -66,7 +66,7 @@ func TestRunsAreSamples(t *testing.T) {
 			single.AddRun(minutely, "0", usage.GPUUtil, gpuAt(minute, 0).Time, 1, v)
 			at := gpuAt(minute, 0).Time.Add(time.Duration(hour) * time.Second)
 			got, want := run.Explain(at, oneGPU()), single.Explain(at, oneGPU())
-			want.Next = time.Time{} // nobody told of the samples that follow
+			want.Next = time.Time{} // the samples that follow are not known yet
 			if d := sameVerdict(got, want, true); d != "" {
 				t.Fatalf("at minute %v (-samples +run):\n%s", minute, d)
 			}
@@ -152,7 +152,7 @@ func TestNextChanges(t *testing.T) {
 }
 
 // TestNextOfRestToCome: after a point that stands for longer than the samples reach, rest
-// begins with each sample anew until it has begun.
+// starts again with each sample until it has begun.
 func TestNextOfRestToCome(t *testing.T) {
 	k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 	k.AddRun(minutely, "0", usage.GPUUtil, gpuAt(0, 0).Time, 100, 0)
@@ -184,7 +184,7 @@ func TestFallingMemory(t *testing.T) {
 			held := (12 - float64(i)/50) * gib
 			s.Add("0", usage.MemUsed, usage.Point{Time: p.Time, Mean: held, Max: held})
 		}
-		// 5 % of 80 GiB are held for the last time in minute 400.
+		// 5% of 80 GiB are held for the last time in minute 400.
 		if v := k.At(gpuAt(599, 0).Time, m); v.State != Idle || !v.Since.Equal(gpuAt(401, 0).Time) {
 			t.Errorf("%s: %s since %s, want idle since minute 401", name, v.State, v.Since)
 		}

@@ -9,7 +9,7 @@ import (
 
 // Now says what a machine does by the newest samples of a window, as
 // [Tracker.Explain] does by its own. gpus is how many GPUs the machine has, negative
-// where that is not known. A nil window is a machine nobody measured.
+// where that is not known. A nil window is an unmeasured machine.
 func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	if w == nil {
 		return Verdict{Why: "nothing was measured"}

@@ -139,7 +139,7 @@ func (c *chooser) machines() ([]candidate, error) {
 	}
 	gpu, known := c.book.Accelerator(r.GPU)
 	if !known {
-		return nil, fmt.Errorf("estimate %s: GPU %q is not in the price book; `curfew price list` shows what is", c.spec.Name, r.GPU)
+		return nil, fmt.Errorf("estimate %s: GPU %q is not in the price book; `curfew price list` shows what is%s", c.spec.Name, r.GPU, c.book.DidYouMean(r.GPU))
 	}
 	const perDevice = 1000
 	best, most := int64(0), int64(0)
@@ -187,11 +187,11 @@ func (c *chooser) option(m candidate, region string) (*outcome, error) {
 	m.spot, err = c.book.Spot(m.machine.Type, region)
 	m.hasSpot = err == nil
 	if c.spec.Capacity == spec.Spot && !m.hasSpot {
-		return nil, notKnown(fmt.Sprintf("price of %s on spot in %s", m.machine.Type, region))
+		return nil, notKnown(fmt.Sprintf("price of %s on spot in %s", m.machine.Type, region), c.book.DidYouMean(m.machine.Type), c.book.DidYouMean(region))
 	}
 	if c.spec.Capacity != spec.Spot {
 		if m.onDemand, err = c.book.OnDemand(m.machine.Type, region); err != nil {
-			return nil, notKnown(fmt.Sprintf("price of %s on demand in %s", m.machine.Type, region))
+			return nil, notKnown(fmt.Sprintf("price of %s on demand in %s", m.machine.Type, region), c.book.DidYouMean(m.machine.Type), c.book.DidYouMean(region))
 		}
 	}
 	w, err := c.work(m.machine.Type, m.count)

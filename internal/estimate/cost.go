@@ -401,6 +401,9 @@ func product(a, b int64) (int64, bool) {
 }
 
 // notKnown is the error of a price that the book does not hold.
-func notKnown(what string) error {
+func notKnown(what string, didYouMean ...string) error {
+	if near := strings.Join(didYouMean, ""); near != "" {
+		return fmt.Errorf("%s is not known%s: %w", what, near, price.ErrUnpriced)
+	}
 	return fmt.Errorf("%s is not known: run `curfew price update`, or allow other machines or regions: %w", what, price.ErrUnpriced)
 }

@@ -46,7 +46,7 @@ func (d *Duration) Limit() (time.Duration, bool) { return d.limit, d.limit > 0 }
 const (
 	// halfLife is the age at which a past run counts half.
 	halfLife = 90 * 24 * time.Hour
-	// manyRuns is how many past runs carry a 95 % quantile of their own: from one in
+	// manyRuns is how many past runs carry a 95% quantile of their own: from one in
 	// twenty there is one beyond it. With fewer it is the bound that ends the run.
 	manyRuns = 20
 	// sameRuns is how many past runs on the same machines replace those on all.

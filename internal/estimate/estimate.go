@@ -202,7 +202,7 @@ func New(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	return newEstimate(s, book, p)
 }
 
-// Drift returns the rate that is paid over the catalog's less 1, 0.1 being 10 % more,
+// Drift returns the rate that is paid over the catalog's less 1, 0.1 being 10% more,
 // and whether both are known: an amount that is not above zero is not.
 func Drift(catalog, paid money.Amount) (float64, bool) {
 	if catalog <= 0 || paid <= 0 {

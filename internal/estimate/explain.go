@@ -6,11 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // maxAlternatives is how many machines that were not chosen are listed.
@@ -50,7 +49,7 @@ func (o *outcome) unbounded(s *spec.Spec) string {
 	case w.basis == Declared:
 		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost", durationText(s.Duration))
 	case w.thin:
-		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", money.Counted(w.runs, "past run"), durationText(w.p95))
+		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", plain.Count(w.runs, "past run"), durationText(w.p95))
 	}
 	return ""
 }
@@ -82,7 +81,7 @@ func (c *chooser) assumed(o *outcome) []string {
 		if w.same {
 			on = "the same machines"
 		}
-		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", money.Counted(w.runs, "completed run"), on, durationText(halfLife))
+		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", plain.Count(w.runs, "completed run"), on, durationText(halfLife))
 	case Declared:
 		if c.assumedRuntime > 0 {
 			n.add("it says nothing of how long it runs: %s by estimate.runtime", durationText(c.assumedRuntime))
@@ -96,12 +95,12 @@ func (c *chooser) assumed(o *outcome) []string {
 		r := c.ordeal(o.count)
 		from := c.taken.Source
 		if c.taken.Hours > 0 {
-			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s", usage.Number(c.taken.Hours, 0), spot.PriorHours, from)
+			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s", plain.Number(c.taken.Hours, 0), spot.PriorHours, from)
 		}
-		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", usage.Number(c.taken.PerHour, 2), from, durationText(r.restart))
+		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", plain.Number(c.taken.PerHour, 2), from, durationText(r.restart))
 		if c.taken.Ranged() {
 			n.add("how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give past runs as spot.runs",
-				usage.Number(c.taken.Low, 2), usage.Number(c.taken.High, 2))
+				plain.Number(c.taken.Low, 2), plain.Number(c.taken.High, 2))
 		}
 		if r.every > 0 {
 			n.add("work is saved every %s, in no time of its own; what was done since is lost", durationText(r.every))
@@ -109,7 +108,7 @@ func (c *chooser) assumed(o *outcome) []string {
 			n.add("no checkpoint is kept: an interruption loses all work")
 		}
 		if c.spec.Kind == spec.Job {
-			n.add("it is given up after %s", money.Counted(c.spec.Retries.Interruptions, "interruption"))
+			n.add("it is given up after %s", plain.Count(c.spec.Retries.Interruptions, "interruption"))
 		}
 		if c.spec.Capacity == spec.Auto {
 			n.add("at the worst there is no spot capacity and all runs on demand")
@@ -129,7 +128,7 @@ func (c *chooser) assumed(o *outcome) []string {
 func (c *chooser) covered(o *outcome, options int) []string {
 	n := notes{}
 	if w := o.work; w.thin {
-		n.add("%s do not carry a 95 %% quantile: p95 is the bound of the duration, or the longest run where there is none", money.Counted(w.runs, "past run"))
+		n.add("%s do not carry a 95%% quantile: p95 is the bound of the duration, or the longest run where there is none", plain.Count(w.runs, "past run"))
 	}
 	if o.work.beyond {
 		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done", durationText(o.work.p50), o.duration.CapBy, o.duration.Cap)
@@ -138,12 +137,12 @@ func (c *chooser) covered(o *outcome, options int) []string {
 		n.add("nothing ends it: it may cost more than the p95")
 	}
 	if skipped := c.skipped(); skipped > 0 {
-		n.add("%s of that name did not complete and say nothing of its duration", money.Counted(skipped, "past run"))
+		n.add("%s of that name did not complete and say nothing of its duration", plain.Count(skipped, "past run"))
 	}
 	if c.spec.Capacity == spec.Auto && !o.hasSpot {
 		n.add("the price of %s on spot in %s is not known: it is estimated on demand", o.machine.Type, o.region)
 	}
-	n.add("%s in the allowed regions compared; those without a known price are passed over", money.Counted(options, "machine"))
+	n.add("%s in the allowed regions compared; those without a known price are passed over", plain.Count(options, "machine"))
 	if age := c.params.Now.Sub(oldest(o.lines)); age > 90*24*time.Hour {
 		n.add("the oldest price is of %s; `curfew price update` reads new ones", oldest(o.lines).Format(time.DateOnly))
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Join adds up the estimates of several workloads that one file starts, such as the
@@ -63,7 +63,7 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 	slices.Sort(hashes)
 	h := sha256.Sum256([]byte(strings.Join(hashes, "\n")))
 	e.SpecHash = hex.EncodeToString(h[:])
-	e.Title = fmt.Sprintf("%s: %s, at most %s, for %s", name, e.P50.Dollars(), e.P95.Dollars(), money.Counted(len(all), "workload"))
+	e.Title = fmt.Sprintf("%s: %s, at most %s, for %s", name, e.P50.Dollars(), e.P95.Dollars(), plain.Count(len(all), "workload"))
 	return e, nil
 }
 

@@ -60,7 +60,7 @@ func TestOrdealAgainstChance(t *testing.T) {
 		}
 		// A part's loss is taken at its mean in the one case and whole in the other.
 		if within50 < cases*40/100 || within50 > cases*80/100 || within95 < cases*94/100 || few < cases*94/100 {
-			t.Errorf("%s: %d %% are done within the p50, %d %% within the p95, %d %% with so few restarts", tc.name,
+			t.Errorf("%s: %d%% are done within the p50, %d%% within the p95, %d%% with so few restarts", tc.name,
 				100*within50/cases, 100*within95/cases, 100*few/cases)
 		}
 	}

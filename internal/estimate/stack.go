@@ -236,7 +236,7 @@ func readTemplate(body string) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		v = plain(node)
+		v = fromYAML(node)
 	}
 	template, ok := v.(map[string]any)
 	if !ok {
@@ -248,24 +248,24 @@ func readTemplate(body string) (map[string]any, error) {
 // unreadable is the key of a mapping that stands for a value that is not in the template.
 const unreadable = "!"
 
-// plain is a node of YAML as JSON would have it.
-func plain(n ast.Node) any {
+// fromYAML is a node of YAML as JSON would have it.
+func fromYAML(n ast.Node) any {
 	switch n := n.(type) {
 	case *ast.MappingNode:
 		out := map[string]any{}
 		for _, v := range n.Values {
-			out[v.Key.GetToken().Value] = plain(v.Value)
+			out[v.Key.GetToken().Value] = fromYAML(v.Value)
 		}
 		return out
 	case *ast.SequenceNode:
 		out := []any{}
 		for _, v := range n.Values {
-			out = append(out, plain(v))
+			out = append(out, fromYAML(v))
 		}
 		return out
 	case *ast.TagNode:
 		if n.Start.Value == "!Ref" {
-			return map[string]any{"Ref": plain(n.Value)}
+			return map[string]any{"Ref": fromYAML(n.Value)}
 		}
 	case *ast.StringNode:
 		return n.Value

@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
@@ -382,7 +383,7 @@ func (c *planner) finish() {
 		covered.add("not priced: %d × %s", n.Count, n.Type)
 	}
 	if len(e.Unknown) > 0 {
-		covered.add("%s in no amount", money.Counted(len(e.Unknown), "cost"))
+		covered.add("%s in no amount", plain.Count(len(e.Unknown), "cost"))
 	}
 	if c.plan.Errored {
 		covered.add("Terraform could not finish the plan: there may be more changes")

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -97,13 +99,13 @@ func (x *Index) transfer(b *Bill, s *Subject, kind bill.Transfer, m *moved, hour
 		Savings: Saving{UpperBound: month, Bounded: true, Why: "how much of it can be avoided is not on the bill"},
 		Because: transferred(m, hours) + " " + advice.because + destinations(m.flows),
 		Evidence: []usage.Evidence{{Signal: "transfer_billed_usd", Value: m.billed.Cents(), Window: span, Source: b.Source},
-			{Signal: "transfer_gb", Value: usage.Number(float64(m.bytes)/1e9, 1), Window: span, Source: b.Source}},
+			{Signal: "transfer_gb", Value: plain.Number(float64(m.bytes)/1e9, 1), Window: span, Source: b.Source}},
 		Fix: Fix{Change: change.Change{Verb: change.Reroute}, Risk: Medium, Undo: UndoFull, Note: advice.note},
 	}}
 	rule := advice.rule
 	if times, ok := x.downloads(s, kind, m.bytes, hours); ok {
 		rule = "download-repeated"
-		d.Because = fmt.Sprintf("what it holds %s %s times a month", advice.because, usage.Number(times, 1))
+		d.Because = fmt.Sprintf("what it holds %s %s times a month", advice.because, plain.Number(times, 1))
 		d.Fix.Note = "keep a copy where it is read: a cache near the machines, or a replica in their region"
 	}
 	x.add(rule, StepEgress, s, d)
@@ -132,7 +134,7 @@ func transferred(m *moved, hours int64) string {
 	if m.bytes == 0 {
 		return "data"
 	}
-	return usage.Number(float64(m.bytes)/1e9*money.HoursPerMonth/float64(hours), 0) + " GB a month"
+	return plain.Number(float64(m.bytes)/1e9*money.HoursPerMonth/float64(hours), 0) + " GB a month"
 }
 
 // destinations names where flows go, as far as the bill says.
@@ -153,7 +155,7 @@ func destinations(flows []bill.Flow) string {
 // billedResource is the resource that a bill names, or the service where it names none
 // that is listed.
 func (x *Index) billedResource(cloud, account, region, resource, service string) *Subject {
-	id := ledger.BillID(resource)
+	id := costs.BillID(resource)
 	if id != "" {
 		if x.byID == nil {
 			x.byID = map[scoped][]int32{}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // TestChangesAreWhatFindingsSay reads the document of each bucket's finding: it holds the
@@ -127,7 +128,7 @@ func TestWhatIsPutIsWhatIsPriced(t *testing.T) {
 				got, _, _ := strings.Cut(evidence(x, signal), " in ")
 				want := "no " + signal
 				if n := moved[class]; n > 0 {
-					want = Size(n)
+					want = plain.Size(n)
 				}
 				if got != want {
 					t.Fatalf("%s is %q, and the rules do that to %q:\n%s", signal, got, want, x.Fix.Change.Document)

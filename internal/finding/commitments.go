@@ -13,8 +13,8 @@ import (
 )
 
 // The largest discounts of savings plans off on-demand prices (AWS Savings Plans
-// pricing pages: EC2 instance plans up to 72 %, compute plans up to 66 %,
-// SageMaker plans up to 64 %), so the least that a dollar of on-demand usage costs
+// pricing pages: EC2 instance plans up to 72%, compute plans up to 66%,
+// SageMaker plans up to 64%), so the least that a dollar of on-demand usage costs
 // under a plan, in percent.
 const (
 	leastUnderEC2Plan       = 100 - 72

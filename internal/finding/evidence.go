@@ -1,12 +1,11 @@
 package finding
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -32,7 +31,7 @@ func Fact(s *Subject, signal, value string) usage.Evidence {
 
 // Aged returns the evidence of a time that has passed.
 func Aged(s *Subject, signal string, d time.Duration) usage.Evidence {
-	return Fact(s, signal, usage.Span(d))
+	return Fact(s, signal, plain.Duration(d))
 }
 
 // Priced returns evidence of an amount of dollars.
@@ -44,35 +43,6 @@ func Priced(signal string, a money.Amount, source string) usage.Evidence {
 func Sampled(signal, value string, w *usage.Window, st *usage.Stats) usage.Evidence {
 	return usage.Evidence{Signal: signal, Value: value, Window: w.To.Sub(w.From), Coverage: w.Coverage(st), Source: w.Source}
 }
-
-// Count prints a number with its noun: "1 object", "2 objects".
-func Count(n int64, noun string) string {
-	s := strconv.FormatInt(n, 10) + " " + noun
-	if n == 1 {
-		return s
-	}
-	switch {
-	case strings.HasSuffix(noun, "ry"):
-		return strings.TrimSuffix(s, "y") + "ies"
-	case strings.HasSuffix(noun, "s"):
-		return s + "es"
-	}
-	return s + "s"
-}
-
-// Size prints bytes for people, in binary units: "10 TiB".
-func Size(bytes int64) string {
-	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	v, i := float64(bytes), 0
-	for v >= 1024 && i < len(units)-1 {
-		v /= 1024
-		i++
-	}
-	return usage.Number(v, 1) + " " + units[i]
-}
-
-// Percent prints a share: "37 %".
-func Percent(share float64) string { return usage.Number(share*100, 0) + " %" }
 
 // productionNames are the environments in which nothing is ended lightly.
 var productionNames = map[string]bool{"production": true, "prod": true, "prd": true, "live": true}

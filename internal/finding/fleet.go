@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -20,7 +21,7 @@ const (
 	// load follows the days of the week.
 	servingWindow = 7 * day
 	// saturated is the load, in percent, over which serving has no room for a rise and its
-	// latency grows fast (facts of capacity planning: 60 to 80 % suits most fleets).
+	// latency grows fast (facts of capacity planning: 60 to 80% suits most fleets).
 	saturated = 85
 	// servingRoom is the memory that is kept free when work moves together.
 	servingRoom = 0.2
@@ -206,7 +207,7 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 	var starts []string
 	profile := r.GPUs[0].Placements[0].Profile
 	for _, p := range r.GPUs[0].Placements {
-		starts = append(starts, usage.Number(float64(p.Start), 0))
+		starts = append(starts, plain.Number(float64(p.Start), 0))
 		if p.Profile != profile {
 			return shared{}, false // identical work takes identical instances
 		}
@@ -228,9 +229,9 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 	s := f.spokesman()
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    Count(int64(n), "machine") + " serve at " + usage.Number(f.percent(), 0) + " %: " + usage.Number(float64(needed), 0) + " would do at " + usage.Number(target, 0) + " %",
-		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", usage.Number(float64(needed), 0), "threshold"),
-			usage.Fact("load_at_target_pct", usage.Number(f.load/float64(f.gpus*needed), 0), "computed")),
+		Because:    plain.Count(n, "machine") + " serve at " + plain.Percent(f.percent(), 0) + ": " + plain.Number(float64(needed), 0) + " would do at " + plain.Percent(target, 0),
+		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold"),
+			usage.Fact("load_at_target_pct", plain.Decimal(f.load/float64(f.gpus*needed), 0), "computed")),
 		Fix: Fix{Change: change.Change{Verb: change.Advise}, Undo: UndoFull, Note: "take machines out one at a time and watch the latency; let the group scale by its load"},
 	}}
 	if !f.memory {
@@ -239,31 +240,44 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 	}
 	m, _ := x.machineOf(s)
 	if mig, ok := f.share(m.Accelerator, target); ok && mig.machines < n {
-		d.Evidence = append(d.Evidence, usage.Fact("mig_layout", mig.layout, "MIG geometry"), usage.Fact("mig_gpus", usage.Number(float64(mig.gpus), 0), "computed"),
-			usage.Fact("mig_machines", usage.Number(float64(mig.machines), 0), "computed"))
+		d.Evidence = append(d.Evidence, usage.Fact("mig_layout", mig.layout, "MIG geometry"), usage.Fact("mig_gpus", plain.Decimal(float64(mig.gpus), 0), "computed"),
+			usage.Fact("mig_machines", plain.Decimal(float64(mig.machines), 0), "computed"))
 		if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
 			d.Evidence = append(d.Evidence, Priced("mig_saves_monthly_usd", x.amount(month.Mul(int64(n-mig.machines), 1)), "price book"))
 		}
-		d.Fix.Note = Sentence(d.Fix.Note, "where each process must stay apart, MIG instances "+mig.layout+" on each GPU need "+Count(int64(mig.machines), "machine"))
+		d.Fix.Note = Sentence(d.Fix.Note, "where each process must stay apart, MIG instances "+mig.layout+" on each GPU need "+plain.Count(mig.machines, "machine"))
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
 	d.Fix.Note = Sentence(note, d.Fix.Note)
+	a := &d.Fix.Change.Arguments
 	for _, m := range f.members[:n-needed] {
+		a.Members = append(a.Members, m.ID)
 		d.ClaimShare(m.Subject, ledger.Compute, 1, 1, SavingsOnly)
 	}
+	a.Group = f.group()
 	return d
+}
+
+// group is the Auto Scaling group that all machines of the fleet are in; empty where there
+// is none.
+func (f *servers) group() string {
+	name := groupOf(f.members[0].Subject)
+	if slices.ContainsFunc(f.members, func(m *member) bool { return groupOf(m.Subject) != name }) {
+		return ""
+	}
+	return name
 }
 
 // evidence is what was measured of a fleet.
 func (f *servers) evidence(s *Subject) []usage.Evidence {
 	w := s.Window
 	out := []usage.Evidence{
-		{Signal: "gpu_util_p95_pct", Value: usage.Number(f.percent(), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source},
-		Fact(s, "machines", usage.Number(float64(len(f.members)), 0)), Fact(s, "gpus", usage.Number(float64(f.gpus*len(f.members)), 0)),
+		{Signal: "gpu_util_p95_pct", Value: plain.Number(f.percent(), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source},
+		Fact(s, "machines", plain.Decimal(float64(len(f.members)), 0)), Fact(s, "gpus", plain.Decimal(float64(f.gpus*len(f.members)), 0)),
 	}
 	if f.memory {
-		out = append(out, usage.Evidence{Signal: "gpu_memory_peak_gib", Value: usage.Number(f.peak/(1<<30), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source})
+		out = append(out, usage.Evidence{Signal: "gpu_memory_peak_gib", Value: plain.Number(f.peak/(1<<30), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source})
 	}
 	return out
 }
@@ -278,9 +292,9 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 	needed := max(n+1, f.needed(x.Thresholds.InferenceTarget))
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "it needs more machines, not fewer"}, Confidence: High,
-		Because:  Count(int64(n), "machine") + " at " + usage.Number(f.percent(), 1) + " %, over " + usage.Number(saturated, 0) + " %: scale out to " + usage.Number(float64(needed), 0),
-		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", usage.Number(float64(needed), 0), "threshold")),
-		Fix:      Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + usage.Number(saturated, 0) + " %"},
+		Because:  plain.Count(n, "machine") + " at " + plain.Percent(f.percent(), 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " + plain.Number(float64(needed), 0),
+		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold")),
+		Fix:      Fix{Change: change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(needed - n)), Group: f.group()}}, Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + plain.Percent(saturated, 0)},
 	}}
 	if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
 		d.Cost = x.amount(month.Mul(int64(n), 1))
@@ -311,10 +325,10 @@ func saturatedEndpoint(x *Index, s *Subject) *Draft {
 	needed := max(n+1, int64(atLeast(float64(n)*load/x.Thresholds.InferenceTarget)))
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "it needs more replicas, not fewer"}, Confidence: Medium,
-		Because: "p95 load " + usage.Number(load, 1) + " %, over " + usage.Number(saturated, 0) + " %: scale out to " + Count(needed, "replica"),
-		Evidence: []usage.Evidence{Sampled("load_p95_pct", usage.Number(load, 1), s.Window, st), Fact(s, "replicas", usage.Number(float64(n), 0)),
-			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
-		Fix: Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
+		Because: "p95 load " + plain.Percent(load, 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " + plain.Count(needed, "replica"),
+		Evidence: []usage.Evidence{Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st), Fact(s, "replicas", plain.Decimal(float64(n), 0)),
+			usage.Fact("replicas_at_target", plain.Decimal(float64(needed), 0), "threshold")},
+		Fix: Fix{Change: change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(needed), Part: e.Variants[0].Name}}, Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
 	}}
 	d.Cost, _ = x.Cost(s, ledger.Compute)
 	return d

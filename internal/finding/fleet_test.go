@@ -41,7 +41,7 @@ func TestServingFleets(t *testing.T) {
 		gone   int64
 		layout string
 	}{
-		{"five machines of 8 A100 at 20 % and 13 of 40 GiB", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 20, 13) }, "2", 3, "3g.20gb at 0 and 4"},
+		{"five machines of 8 A100 at 20% and 13 of 40 GiB", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 20, 13) }, "2", 3, "3g.20gb at 0 and 4"},
 		{"memory holds more than the load does", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 20, 25) }, "4", 1, ""},
 		{"in production two stay", func(f *fixture) { serving(f, 4, "p4d.24xlarge", 8, 5, 2, owned("search", "production")) }, "2", 2, "1g.5gb at 0, 1, 2, 3, 4, 5 and 6"},
 		{"at the target", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 65, 13) }, "", 0, ""},
@@ -96,12 +96,15 @@ func TestServingFleets(t *testing.T) {
 	}
 }
 
-// TestSharingSavesWhatItSays: 40 replicas of 13 GiB at 20 % are two to a GPU of 40 GiB, so
+// TestSharingSavesWhatItSays: 40 replicas of 13 GiB at 20% are two to a GPU of 40 GiB, so
 // that three machines of eight GPUs do.
 func TestSharingSavesWhatItSays(t *testing.T) {
 	f := newFixture(t)
 	serving(f, 5, "p4d.24xlarge", 8, 20, 13)
 	got := only(t, f.evaluate(), "inference-overprovisioned")
+	if n := len(got.Fix.Change.Arguments.Members); n != 3 { // 20 % of five is carried by two at 50 %
+		t.Errorf("%d machines are named to be taken out: %+v", n, got.Fix.Change)
+	}
 	price, _ := f.Prices.OnDemand("p4d.24xlarge", "us-east-1")
 	month, _ := price.Cost(730*2, 1)
 	for signal, want := range map[string]string{"mig_gpus": "20", "mig_machines": "3", "mig_saves_monthly_usd": month.String(), "load_at_target_pct": "50", "gpu_memory_peak_gib": "13"} {
@@ -111,7 +114,7 @@ func TestSharingSavesWhatItSays(t *testing.T) {
 	}
 }
 
-// TestSaturatedServing: over 85 % machines are added, and no more is saved.
+// TestSaturatedServing: over 85% machines are added, and no more is saved.
 func TestSaturatedServing(t *testing.T) {
 	for _, tc := range []struct {
 		util float64

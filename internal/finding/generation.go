@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -137,12 +138,12 @@ func generationOld(x *Index, s *Subject) *Draft {
 	ratio := n.tflops / float64(n.hourly) / (n.from.tflops / float64(n.list))
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    n.Type + ": " + usage.Number(ratio, 1) + "× the work per dollar",
+		Because:    n.Type + ": " + plain.Number(ratio, 1) + "× the work per dollar",
 		Evidence: []usage.Evidence{
 			Fact(s, "type", s.Type), usage.Fact("successor", n.Type, n.Source),
-			usage.Fact("bf16_tflops", usage.Number(n.from.tflops, 0)+" to "+usage.Number(n.tflops, 0), "price book"),
-			usage.Fact("accelerator_memory_gib", usage.Number(float64(n.from.memoryMiB)/1024, 0)+" to "+usage.Number(float64(n.memoryMiB)/1024, 0), "price book"),
-			usage.Fact("memory_bandwidth_gbps", usage.Number(n.from.bandwidth, 0)+" to "+usage.Number(n.bandwidth, 0), "price book"),
+			usage.Fact("bf16_tflops", plain.Decimal(n.from.tflops, 0)+" to "+plain.Decimal(n.tflops, 0), "price book"),
+			usage.Fact("accelerator_memory_gib", plain.Decimal(float64(n.from.memoryMiB)/1024, 0)+" to "+plain.Decimal(float64(n.memoryMiB)/1024, 0), "price book"),
+			usage.Fact("memory_bandwidth_gbps", plain.Decimal(n.from.bandwidth, 0)+" to "+plain.Decimal(n.bandwidth, 0), "price book"),
 			Priced("usd_per_hour", n.list, "price book"), Priced("successor_usd_per_hour", n.hourly, "price book"),
 		},
 		Fix: Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: n.Type}}, Undo: UndoFull, Note: "drivers and libraries must know the newer accelerator; it is stopped for the change"},
@@ -150,7 +151,7 @@ func generationOld(x *Index, s *Subject) *Draft {
 	losesLocalDisks(&d.Fix, s.Size)
 	if n.smallerHost {
 		d.Confidence = Low
-		d.Unknown = "its host is smaller (" + Count(int64(n.VCPUs), "CPU") + ", " + usage.Number(float64(n.MemoryMiB)/1024, 0) + " GiB); whether that suffices is not measured"
+		d.Unknown = "its host is smaller (" + plain.Count(n.VCPUs, "CPU") + ", " + plain.Number(float64(n.MemoryMiB)/1024, 0) + " GiB); whether that suffices is not measured"
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)

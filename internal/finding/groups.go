@@ -7,6 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -40,21 +41,21 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Because:    usage.Number(float64(len(idle)), 0) + " of " + Count(g.Desired, "machine") + " idle, minimum " + usage.Number(float64(g.Min), 0),
-		Evidence: []usage.Evidence{Fact(s, "desired", usage.Number(float64(g.Desired), 0)), Fact(s, "min", usage.Number(float64(g.Min), 0)),
-			usage.Fact("idle_members", usage.Number(float64(len(idle)), 0), "metrics")},
+		Because:    plain.Number(float64(len(idle)), 0) + " of " + plain.Count(g.Desired, "machine") + " idle, minimum " + plain.Number(float64(g.Min), 0),
+		Evidence: []usage.Evidence{Fact(s, "desired", plain.Decimal(float64(g.Desired), 0)), Fact(s, "min", plain.Decimal(float64(g.Min), 0)),
+			usage.Fact("idle_members", plain.Decimal(float64(len(idle)), 0), "metrics")},
 		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(g.Desired - spare), Members: ends}}, Undo: UndoPartial,
 			Note: "ends these idle members and no others, with their disks, and lowers its desired capacity; add a policy that follows demand down"},
 	}}
 	if policies, known := g.ScalingPolicies.Get(); known {
-		d.Evidence = append(d.Evidence, Fact(s, "scaling_policies", usage.Number(float64(policies), 0)))
+		d.Evidence = append(d.Evidence, Fact(s, "scaling_policies", plain.Decimal(float64(policies), 0)))
 		if policies == 0 {
 			d.Fix.Note = "no policy changes its size; " + d.Fix.Note
 		}
 	}
 	if w := s.Window; w != nil {
 		if st := w.Machine.Stats(usage.Capacity); x.Covered(w, st) {
-			d.Evidence = append(d.Evidence, Sampled("capacity_min", usage.Number(st.Min, 0), w, st))
+			d.Evidence = append(d.Evidence, Sampled("capacity_min", plain.Decimal(st.Min, 0), w, st))
 			// A group that was small within the window did scale: what it wants now may
 			// be today's demand.
 			if st.Min < float64(g.Desired) {
@@ -64,7 +65,7 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	}
 	if unknown > 0 {
 		d.Confidence = Medium
-		d.Evidence = append(d.Evidence, usage.Fact("members_not_judged", usage.Number(float64(unknown), 0), "metrics"))
+		d.Evidence = append(d.Evidence, usage.Fact("members_not_judged", plain.Decimal(float64(unknown), 0), "metrics"))
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)

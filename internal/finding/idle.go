@@ -8,6 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -73,7 +74,7 @@ func (x *Index) endInstance(s *Subject) *Draft {
 		d.Evidence = []usage.Evidence{{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage, Source: "metrics"}}
 	}
 	if d.Because == "" {
-		d.Because = "nothing computes for " + usage.Span(s.Duty.Lasting)
+		d.Because = "nothing computes for " + plain.Duration(s.Duty.Lasting)
 	}
 	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
 	return d
@@ -140,7 +141,7 @@ func losesLocalDisks(f *Fix, size inventory.Size) {
 	if gb <= 0 {
 		return
 	}
-	f.Note = Sentence(f.Note, usage.Number(float64(gb), 0)+" GB of instance-store data is lost")
+	f.Note = Sentence(f.Note, plain.Number(float64(gb), 0)+" GB of instance-store data is lost")
 	if f.Undo == UndoFull {
 		f.Undo = UndoPartial
 	}
@@ -173,7 +174,7 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 	total, _ := x.Cost(s, ledger.Compute)
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Known: true}, Cost: total, Confidence: High,
-		Because: "transient training runs for " + usage.Span(age) + ", its limit is " + usage.Span(x.Thresholds.OverdueAge),
+		Because: "transient training runs for " + plain.Duration(age) + ", its limit is " + plain.Duration(x.Thresholds.OverdueAge),
 		Evidence: []usage.Evidence{
 			Aged(s, "age", age),
 			{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: usage.NoCoverage, Source: "metrics"},
@@ -225,13 +226,13 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 		return nil
 	}
 	if stay > 0 {
-		d.Fix.Note = Sentence(d.Fix.Note, Count(int64(stay), "disk")+" stay when it is terminated and go on costing")
+		d.Fix.Note = Sentence(d.Fix.Note, plain.Count(stay, "disk")+" stay when it is terminated and go on costing")
 		if stay == disks {
 			d.Stands, d.Savings = true, Saving{Known: true}
 		}
 	}
-	d.Because = "stopped for " + usage.Span(stopped) + ", still pays for " + Count(int64(disks), "disk")
-	d.Evidence = append(d.Evidence, Fact(s, "disks_gib", usage.Number(float64(gib), 0)))
+	d.Because = "stopped for " + plain.Duration(stopped) + ", still pays for " + plain.Count(disks, "disk")
+	d.Evidence = append(d.Evidence, Fact(s, "disks_gib", plain.Decimal(float64(gib), 0)))
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
 	d.Fix.Note = Sentence(note, d.Fix.Note)
@@ -288,9 +289,9 @@ func (x *Index) stalled(s *Subject, gpus int) *Draft {
 	st := w.GPUTracks()[0].Stats(usage.GPUUtil)
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    "a training run at 0 % GPU for " + usage.Span(quiet),
+		Because:    "a training run at 0% GPU for " + plain.Duration(quiet),
 		Evidence: []usage.Evidence{{Signal: "gpu_util_max_pct", Value: "0", Window: quiet, Coverage: 1, Source: w.Source},
-			Sampled("gpu_active_share", usage.Number(share(st.Active, st.Count), 2), w, st)},
+			Sampled("gpu_active_share", plain.Decimal(share(st.Active, st.Count), 2), w, st)},
 	}}
 	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
 	return d

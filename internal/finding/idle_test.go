@@ -49,14 +49,14 @@ func TestIdleMachines(t *testing.T) {
 			want:  []string{"instance-idle i-1 70.08"},
 		},
 		{
-			name: "5 % CPU with 95 % GPU is busy",
+			name: "5% CPU with 95% GPU is busy",
 			build: func(f *fixture) {
 				f.judge = true
 				f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, always(95), always(5))
 			},
 		},
 		{
-			name: "0 % GPU, 0 % CPU and no memory is idle",
+			name: "0% GPU, 0% CPU and no memory is idle",
 			build: func(f *fixture) {
 				f.judge = true
 				f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, always(0), always(1))
@@ -64,7 +64,7 @@ func TestIdleMachines(t *testing.T) {
 			want: []string{"gpu-instance-idle i-1 713.65"},
 		},
 		{
-			name: "0 % GPU with 92 % of memory is held",
+			name: "0% GPU with 92% of memory is held",
 			build: func(f *fixture) {
 				f.judge = true
 				w := f.window(f.running("i-1", "g6.2xlarge"), 14*day)
@@ -420,7 +420,7 @@ func TestStalledTraining(t *testing.T) {
 	}
 	runScenarios(t, []scenario{
 		{
-			name: "a training machine at 0 % for 10 hours",
+			name: "a training machine at 0% for 10 hours",
 			build: func(f *fixture) {
 				f.judge = true
 				f.measured(f.running("i-1", "g6.2xlarge", persistent), 14*day, 1, worked(10*time.Hour), worked(10*time.Hour))
@@ -486,7 +486,7 @@ func TestStalledTraining(t *testing.T) {
 			},
 		},
 		{
-			name: "a managed job at 0 %",
+			name: "a managed job at 0%",
 			build: func(f *fixture) {
 				r := f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
 					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 1, StartedAt: ago(20 * time.Hour)}})

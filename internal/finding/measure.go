@@ -6,6 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -87,11 +88,11 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 		d.Because = "no GPU telemetry: cannot judge"
 		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), Fact(s, "type", s.Type)}
 	case measured < n:
-		d.Because = "only " + Count(int64(measured), "GPU") + " of " + usage.Number(float64(n), 0) + " measured: cannot judge"
-		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", usage.Number(float64(measured), 0), s.Window.Source)}
+		d.Because = "only " + plain.Count(measured, "GPU") + " of " + plain.Number(float64(n), 0) + " measured: cannot judge"
+		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", plain.Decimal(float64(measured), 0), s.Window.Source)}
 	default:
-		d.Because = "GPU telemetry covers " + Percent(least) + " of the window: cannot judge"
-		d.Evidence = []usage.Evidence{{Signal: "gpus_measured", Value: usage.Number(float64(measured), 0),
+		d.Because = "GPU telemetry covers " + plain.Share(least, 0) + " of the window: cannot judge"
+		d.Evidence = []usage.Evidence{{Signal: "gpus_measured", Value: plain.Number(float64(measured), 0),
 			Window: s.Window.To.Sub(s.Window.From), Coverage: least, Source: s.Window.Source}}
 	}
 	if fam := family(s.Type); strings.HasPrefix(fam, "trn") || strings.HasPrefix(fam, "inf") {

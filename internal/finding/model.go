@@ -5,12 +5,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // wellUsed is the mean utilization, in percent, from which accelerators are well
 // used, so that only a cheaper model makes serving cheaper (the usual line of
-// right-sizing: above 60 %).
+// right-sizing: above 60%).
 const wellUsed = 60
 
 // modelOptimize advises to look at the model where inference is expensive and its
@@ -44,9 +45,9 @@ func modelOptimize(x *Index, s *Subject) *Draft {
 	}
 	return &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "depends on the model"}, Cost: total, Confidence: Medium,
-		Because: "well used at " + usage.Number(sum/float64(n), 0) + " %: only a cheaper model saves",
+		Because: "well used at " + plain.Percent(sum/float64(n), 0) + ": only a cheaper model saves",
 		Evidence: []usage.Evidence{
-			{Signal: "gpu_util_mean_pct", Value: usage.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least, Source: w.Source},
+			{Signal: "gpu_util_mean_pct", Value: plain.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least, Source: w.Source},
 			Priced("monthly_usd", total, "price book"),
 		},
 		Fix: Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -45,12 +46,12 @@ func loadBalancerIdle(x *Index, s *Subject) *Draft {
 			d.Confidence = Medium
 		}
 	case measured:
-		d.Because = usage.Number(rate, 0) + " requests a day, under " + usage.Number(x.Thresholds.LoadBalancerRequests, 0)
+		d.Because = plain.Number(rate, 0) + " requests a day, under " + plain.Number(x.Thresholds.LoadBalancerRequests, 0)
 	default:
 		return nil
 	}
 	if measured {
-		d.Evidence = append(d.Evidence, Sampled("requests_per_day", usage.Number(rate, 1), s.Window, stats))
+		d.Evidence = append(d.Evidence, Sampled("requests_per_day", plain.Decimal(rate, 1), s.Window, stats))
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)

@@ -158,7 +158,7 @@ func TestTrainingOnDemand(t *testing.T) {
 	if want := month - money.Amount(float64(paid)*factor); (got.Savings.Amount-want).Cents() != "0.00" || got.Waste != 0 || got.Confidence != Medium {
 		t.Errorf("saves %+v, wastes %s; want %s and no waste", got.Savings, got.Waste, want)
 	}
-	if rate, over := evidence(got, "interruptions"), evidence(got, "restart_overhead"); rate != "0.33/h (0.095/h to 1.39/h)" || over != "8 % (2 % to 39 %)" {
+	if rate, over := evidence(got, "interruptions"), evidence(got, "restart_overhead"); rate != "0.33/h (0.095/h to 1.39/h)" || over != "8% (2% to 39%)" {
 		t.Errorf("the range is shown as %q and %q", rate, over)
 	}
 	f = newFixture(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -79,7 +80,7 @@ func gpuCountOver(x *Index, s *Subject) *Draft {
 	if x.account.Advice != nil {
 		return x.spare(s, a)
 	}
-	return x.resize(s, a, Count(int64(a.GPUsUsed), "GPU")+" of "+usage.Number(float64(a.GPUs), 0)+" used",
+	return x.resize(s, a, plain.Count(a.GPUsUsed, "GPU")+" of "+plain.Number(float64(a.GPUs), 0)+" used",
 		func(c rightsize.Candidate) bool { return c.GPUs < a.GPUs })
 }
 
@@ -89,7 +90,7 @@ func (x *Index) spare(s *Subject, a *rightsize.Advice) *Draft {
 	rest := int64(a.GPUs - a.GPUsUsed)
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Because:    usage.Number(float64(a.GPUsUsed), 0) + " of " + usage.Number(float64(a.GPUs), 0) + " GPUs used: the others could serve other work",
+		Because:    plain.Number(float64(a.GPUsUsed), 0) + " of " + plain.Number(float64(a.GPUs), 0) + " GPUs used: the others could serve other work",
 		Evidence:   a.Evidence,
 		Fix:        Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
 	}, Unknown: "the GPUs that rest are charged until other work takes them"}
@@ -106,7 +107,7 @@ func gpuUnderutilized(x *Index, s *Subject) *Draft {
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || !idlesInPart(a) {
 		return nil
 	}
-	return x.resize(s, a, "GPUs "+usage.Number(a.UtilMean, 0)+" % used", nil)
+	return x.resize(s, a, "GPUs "+plain.Number(a.UtilMean, 0)+"% used", nil)
 }
 
 // memoryOver is the share of device memory under which the accelerator is larger
@@ -126,7 +127,7 @@ func gpuMemoryOver(x *Index, s *Subject) *Draft {
 	if a.MemoryPeakGiB > memoryOver*device {
 		return nil
 	}
-	return x.resize(s, a, "at most "+usage.Number(a.MemoryPeakGiB, 1)+" of "+usage.Number(device, 0)+" GiB of GPU memory used",
+	return x.resize(s, a, "at most "+plain.Number(a.MemoryPeakGiB, 1)+" of "+plain.Number(device, 0)+" GiB of GPU memory used",
 		func(c rightsize.Candidate) bool {
 			return c.Machine.AcceleratorMemoryMiB < m.AcceleratorMemoryMiB && c.GPUs >= a.GPUs
 		})
@@ -147,7 +148,7 @@ func inferenceInstance(x *Index, s *Subject) *Draft {
 	if !ok || s.Purpose != inventory.Inference || !idlesInPart(a) {
 		return nil
 	}
-	return x.resize(s, a, "inference at "+usage.Number(a.UtilMean, 0)+" % GPU, target "+usage.Number(x.Thresholds.InferenceTarget, 0)+" %", nil)
+	return x.resize(s, a, "inference at "+plain.Number(a.UtilMean, 0)+"% GPU, target "+plain.Number(x.Thresholds.InferenceTarget, 0)+"%", nil)
 }
 
 // alike says whether work for one accelerator runs on another: every NVIDIA GPU
@@ -279,9 +280,9 @@ func (x *Index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
 func (x *Index) fewerReplicas(s *Subject, v inventory.Variant, needed int64, load float64, st *usage.Stats) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    "p95 load " + usage.Number(load, 0) + " %: " + usage.Number(float64(needed), 0) + " of " + Count(v.Count, "replica") + " would do",
-		Evidence: []usage.Evidence{Sampled("load_p95_pct", usage.Number(load, 1), s.Window, st), Fact(s, "replicas", usage.Number(float64(v.Count), 0)),
-			usage.Fact("replicas_at_target", usage.Number(float64(needed), 0), "threshold")},
+		Because:    "p95 load " + plain.Percent(load, 0) + ": " + plain.Number(float64(needed), 0) + " of " + plain.Count(v.Count, "replica") + " would do",
+		Evidence: []usage.Evidence{Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st), Fact(s, "replicas", plain.Decimal(float64(v.Count), 0)),
+			usage.Fact("replicas_at_target", plain.Decimal(float64(needed), 0), "threshold")},
 		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(needed), Part: v.Name}}, Undo: UndoFull, Note: "let it scale by its load; latency rises as utilization does"},
 	}}
 	var note string
@@ -323,7 +324,7 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 	if !ok {
 		return x.tooManyGPUs(s, m, &a, now, managed)
 	}
-	d := x.resized(s, &a, c, "inference at "+usage.Number(a.UtilMean, 0)+" % GPU")
+	d := x.resized(s, &a, c, "inference at "+plain.Number(a.UtilMean, 0)+"% GPU")
 	d.Fix.Note = Sentence(d.Fix.Note, "put a new configuration in place, then switch")
 	d.Evidence = append(d.Evidence, Priced("usd_per_hour", now, "price book"), Priced("usd_per_hour_after", then, "price book"))
 	d.ClaimShare(s, ledger.Compute, int64(now-then), int64(now), SavingsOnly)
@@ -352,9 +353,9 @@ func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, no
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    "inference at " + usage.Number(a.UtilMean, 0) + " % of " + Count(int64(m.GPUs()), "GPU") + ": fewer would do",
+		Because:    "inference at " + plain.Percent(a.UtilMean, 0) + " of " + plain.Count(int64(m.GPUs()), "GPU") + ": fewer would do",
 		Evidence:   append(append([]usage.Evidence{}, a.Evidence...), Fact(s, "smallest", name)),
-		Fix: Fix{Change: change.Change{Verb: change.ChangeType}, Undo: UndoFull,
+		Fix: Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: name}}, Undo: UndoFull,
 			Note: "measure how much GPU memory its model takes, then put a new configuration in place"},
 	}, Unknown: "whether its model fits on fewer GPUs is not measured"}
 	var note string

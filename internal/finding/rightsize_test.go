@@ -43,7 +43,7 @@ func TestRightsizing(t *testing.T) {
 			rule: "gpu-count-over",
 		},
 		{
-			name: "a V100 at 10 %",
+			name: "a V100 at 10%",
 			build: func(f *fixture) {
 				f.measured(f.running("i-1", "p3.2xlarge"), 14*day, 1, always(10), always(10))
 			},
@@ -163,11 +163,11 @@ func TestInferenceEndpoints(t *testing.T) {
 		build func(f *fixture)
 		want  string // replicas that would do; "" for no finding
 	}{
-		{"four at 20 %: two would do", endpoint(4, "", 20, true), "2"},
-		{"four at 60 %", endpoint(4, "", 60, true), ""},
-		{"CPU machines, three at 10 %", endpoint(3, "", 10, false), "1"},
+		{"four at 20%: two would do", endpoint(4, "", 20, true), "2"},
+		{"four at 60%", endpoint(4, "", 60, true), ""},
+		{"CPU machines, three at 10%", endpoint(3, "", 10, false), "1"},
 		{"in production two stay", endpoint(3, "production", 10, false), "2"},
-		{"one at 50 % of its CPU", endpoint(1, "", 50, false), ""},
+		{"one at 50% of its CPU", endpoint(1, "", 50, false), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)

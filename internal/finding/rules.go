@@ -164,6 +164,7 @@ func (d *Draft) advise(a *Advice) {
 	note := a.End
 	switch d.Fix.Change.Verb {
 	case change.Advise, change.Measure:
+		d.Fix.Change.Arguments = change.Arguments{} // they are a provider's
 		return
 	case change.Tag:
 		note = a.Tag

@@ -55,7 +55,7 @@ func TestUnusableArguments(t *testing.T) {
 		{"a share over one", ok, Thresholds{Coverage: 1.5}, "coverage_share"},
 		{"a negative age", ok, Thresholds{SnapshotAge: -time.Hour}, "snapshot_age"},
 		{"negative days", ok, Thresholds{ExpireDays: -1}, "negative"},
-		{"a target over 100 %", ok, Thresholds{InferenceTarget: 101}, "inference_target_pct"},
+		{"a target over 100%", ok, Thresholds{InferenceTarget: 101}, "inference_target_pct"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := Evaluate(tc.account, tc.thresholds, nil); err == nil || !strings.Contains(err.Error(), tc.want) {

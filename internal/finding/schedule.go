@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -59,10 +60,10 @@ func alwaysOn(x *Index, s *Subject) *Draft {
 	off := hoursOfWeek - hours
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    fmt.Sprintf("works %s of the hours; a schedule stops it %d h a week", Percent(busy), off),
+		Because:    fmt.Sprintf("works %s of the hours; a schedule stops it %d h a week", plain.Share(busy, 0), off),
 		Evidence: []usage.Evidence{
-			Sampled("active_share", usage.Number(busy, 2), w, busiest),
-			Sampled("hours_off_per_week", usage.Number(float64(off), 0), w, busiest),
+			Sampled("active_share", plain.Decimal(busy, 2), w, busiest),
+			Sampled("hours_off_per_week", plain.Decimal(float64(off), 0), w, busiest),
 			Sampled("work_between_utc", on.Start+"-"+on.Stop, w, busiest),
 		},
 		Fix: Fix{Change: change.Change{Verb: change.Schedule, Arguments: change.Arguments{Week: on}}, Undo: UndoFull,

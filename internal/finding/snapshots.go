@@ -4,6 +4,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -100,9 +101,9 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 	snap := s.Detail.(*inventory.Snapshot)
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Because:    usage.Span(age) + " old, used by no image",
+		Because:    plain.Duration(age) + " old, used by no image",
 		Evidence: []usage.Evidence{Aged(s, "age", age), Fact(s, "images", "0"),
-			Fact(s, "volume_gib", usage.Number(float64(snap.VolumeSizeGiB), 0))},
+			Fact(s, "volume_gib", plain.Decimal(float64(snap.VolumeSizeGiB), 0))},
 		Fix: Fix{Change: change.Change{Verb: change.Delete}, Risk: Medium, Undo: UndoNone, Note: "its data is gone; blocks that other snapshots need stay with them"},
 	}}
 	if s.Lifetime == inventory.Persistent {
@@ -139,11 +140,11 @@ func imageUnused(x *Index, s *Subject) *Draft {
 			return nil
 		}
 		d.Confidence = High
-		d.Because = "last launched " + usage.Span(quiet) + " ago"
+		d.Because = "last launched " + plain.Duration(quiet) + " ago"
 		d.Evidence = []usage.Evidence{Aged(s, "last_launched", quiet)}
 	} else {
 		d.Confidence = Medium
-		d.Because = usage.Span(age) + " old, no machine runs from it"
+		d.Because = plain.Duration(age) + " old, no machine runs from it"
 		d.Evidence = []usage.Evidence{Fact(s, "machines", "0")}
 	}
 	d.Evidence = append(d.Evidence, Aged(s, "age", age))
@@ -163,6 +164,6 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	if found == 0 {
 		return nil
 	}
-	d.Evidence = append(d.Evidence, Fact(s, "snapshots", usage.Number(float64(found), 0)))
+	d.Evidence = append(d.Evidence, Fact(s, "snapshots", plain.Decimal(float64(found), 0)))
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -80,15 +81,15 @@ func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
 	if x.err != nil || now >= list {
 		return nil
 	}
-	overhead, cost := Percent(over), Percent(money.Ratio(now, list))
+	overhead, cost := plain.Share(over, 0), plain.Share(money.Ratio(now, list), 0)
 	if rate.Ranged() {
 		least, low := paid(rate.Low)
 		most, high := paid(rate.High)
-		overhead += " (" + Percent(low) + " to " + Percent(high) + ")"
-		cost += " (" + Percent(money.Ratio(least, list)) + " to " + Percent(money.Ratio(most, list)) + ")"
+		overhead += " (" + plain.Share(low, 0) + " to " + plain.Share(high, 0) + ")"
+		cost += " (" + plain.Share(money.Ratio(least, list), 0) + " to " + plain.Share(money.Ratio(most, list), 0) + ")"
 		d.Fix.Note = Sentence(d.Fix.Note, "how often it is interrupted is not measured here: state spot.interruptions_per_hour or spot.runs")
 	}
-	d.Because = "on-demand training; spot costs " + Percent(money.Ratio(now, list)) + " of it, restarts included"
+	d.Because = "on-demand training; spot costs " + plain.Share(money.Ratio(now, list), 0) + " of it, restarts included"
 	d.Evidence = append(d.Evidence, Priced("on_demand_usd_per_hour", list, "price book"), Priced("spot_usd_per_hour", price, "price book"),
 		usage.Fact("interruptions", rate.String(), rate.Source), usage.Fact("restart_overhead", overhead, "formula"),
 		usage.Fact("cost_on_spot", cost, "price book"))

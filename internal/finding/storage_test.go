@@ -155,8 +155,8 @@ func TestTenTerabytesToArchive(t *testing.T) {
 		t.Errorf("saves %+v; want about 190", got.Savings)
 	}
 	for signal, want := range map[string]string{
-		"to_archive":           "10 TiB in 10000 objects",
-		"small_objects_stay":   "100 MiB in 2000 objects",
+		"to_archive":           "10 TiB in 10,000 objects",
+		"small_objects_stay":   "100 MiB in 2,000 objects",
 		"transition_fees_usd":  "0.30",
 		"months_to_repay_fees": "0",
 		"least_days_GLACIER":   "90",
@@ -165,7 +165,7 @@ func TestTenTerabytesToArchive(t *testing.T) {
 			t.Errorf("evidence %s is %q, want %q", signal, v, want)
 		}
 	}
-	for _, word := range []string{"once", "bills at least 90 days", "reading it back", "2000 objects under 128 KiB do not move"} {
+	for _, word := range []string{"once", "bills at least 90 days", "reading it back", "2,000 objects under 128 KiB do not move"} {
 		if !strings.Contains(got.Fix.Note, word) {
 			t.Errorf("note %q lacks %q", got.Fix.Note, word)
 		}
@@ -323,6 +323,19 @@ func TestPartialLifecycles(t *testing.T) {
 		return out
 	}
 	some := inventory.Stored{Bytes: half / 2, Objects: 2500}
+	unseen := func(p *inventory.Prefix) { p.Complete, p.Stored, p.Older = false, some, all(some.Bytes, some.Objects) }
+	ages := func(read int64) inventory.Fact[inventory.Prefix] {
+		p := prefix("", bigSize, 10_000, all(half, 5000))
+		p.Standard, p.Read = p.Stored, map[int]int64{30: read, 90: read, 180: read}
+		return inventory.Known(p)
+	}
+	analyzed := func(rules []inventory.LifecycleRule, prefixes ...inventory.Prefix) func(f *fixture) {
+		return func(f *fixture) {
+			f.bucket("data", func(b *inventory.Bucket) {
+				b.Lifecycle, b.Prefixes, b.Ages, b.AgesBy = inventory.Known(rules), inventory.Known(prefixes), ages(0), "Storage Class Analysis of 2026-11-20"
+			})
+		}
+	}
 	runScenarios(t, []scenario{
 		{name: "a rule for another prefix", build: bucket([]inventory.LifecycleRule{archive("other/", false)}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
 		{name: "a rule that only aborts uploads", build: bucket([]inventory.LifecycleRule{{Enabled: true, AbortMultipartDays: 7}}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
@@ -363,6 +376,26 @@ func TestPartialLifecycles(t *testing.T) {
 				p.Complete, p.Stored, p.Older = false, some, all(some.Bytes, some.Objects)
 			})...),
 			want: []string{"bucket-no-lifecycle data 148.99..<=198.66"},
+		},
+		{
+			// Half of it is old; a quarter of that was read: 2.5 TiB saved as archive, less
+			// the reading at $0.01 a GiB.
+			name:  "past its bound, with an analysis of the whole bucket",
+			build: analyzed(nil, two(unseen)...),
+			want:  []string{"bucket-no-lifecycle data 99.33 wasting 0.00"},
+		},
+		{
+			name: "an analysis, and what is read of it",
+			build: func(f *fixture) {
+				analyzed(nil, two(unseen)...)(f)
+				f.Resources[len(f.Resources)-1].Detail.(*inventory.Bucket).Ages = ages(1024 << 30)
+			},
+			want: []string{"bucket-no-lifecycle data 89.09 wasting 0.00"},
+		},
+		{
+			name:  "an analysis of a bucket whose prefixes are treated apart: the maximum is what is old",
+			build: analyzed(nil, append(two(unseen)[:1], prefix("experiments/", 1, 1, nil))...),
+			want:  []string{"bucket-no-lifecycle data 49.66..<=99.33"},
 		},
 		{
 			name: "past its bound with a rule for the other prefix",

@@ -27,7 +27,7 @@ type Thresholds struct {
 	// TrainingAge is how long a managed training job may run without a warning: 24
 	// hours, common practice.
 	TrainingAge time.Duration `yaml:"training_age"`
-	// TrainingStalled is how long every GPU of a training run stays at 0 % before
+	// TrainingStalled is how long every GPU of a training run stays at 0% before
 	// it is stalled: 6 hours, longer than evaluations and checkpoint writes take.
 	TrainingStalled time.Duration `yaml:"training_stalled"`
 	// EndpointIdle is how long an endpoint has no invocation: 14 days (Trusted

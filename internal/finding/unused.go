@@ -8,6 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -64,9 +65,9 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	part := float64(unused) / float64(of)
 	d := &Draft{Finding: Finding{
 		Confidence: Medium, // another account of the organization may use it
-		Because:    Percent(part) + " of " + Count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
-		Evidence: []usage.Evidence{Fact(s, "reserved", usage.Number(float64(c.Count), 0)),
-			Fact(s, "unused_share", usage.Number(part, 2))},
+		Because:    plain.Share(part, 0) + " of " + plain.Count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
+		Evidence: []usage.Evidence{Fact(s, "reserved", plain.Decimal(float64(c.Count), 0)),
+			Fact(s, "unused_share", plain.Decimal(part, 2))},
 		Fix: Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull,
 			Note: "run such machines under it, exchange it, or sell it on the provider's marketplace; it costs until it ends"},
 	}}
@@ -175,8 +176,8 @@ func (x *Index) planUnused(s *Subject, c *inventory.Commitment) *Draft {
 	part := money.Ratio(p.monthly-usable, p.monthly)
 	d := &Draft{Finding: Finding{
 		Confidence: Medium, // functions, containers and other accounts may use it
-		Because:    "at least " + Percent(part) + " of the savings plan is used by no machine",
-		Evidence: []usage.Evidence{Fact(s, "unused_share_at_least", usage.Number(part, 2)), Priced("plan_monthly_usd", p.monthly, "billing"),
+		Because:    "at least " + plain.Share(part, 0) + " of the savings plan is used by no machine",
+		Evidence: []usage.Evidence{Fact(s, "unused_share_at_least", plain.Decimal(part, 2)), Priced("plan_monthly_usd", p.monthly, "billing"),
 			Priced("usable_at_list_monthly_usd", usable, "price book")},
 		Fix: Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull, Note: "move work under it; it costs until it ends"},
 	}}
@@ -209,20 +210,20 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 			return nil
 		}
 		unused, spare = float64(c.Total)-mean, float64(c.Total)-math.Ceil(used.Max)
-		d.Evidence = []usage.Evidence{Sampled("used_mean", usage.Number(mean, 1), w, used), Sampled("used_max", usage.Number(used.Max, 0), w, used)}
+		d.Evidence = []usage.Evidence{Sampled("used_mean", plain.Decimal(mean, 1), w, used), Sampled("used_max", plain.Decimal(used.Max, 0), w, used)}
 	} else {
 		if age, known := x.Age(s); !known || age < x.Thresholds.ReservationWindow {
 			return nil
 		}
 		d.Confidence = Medium
-		d.Evidence = []usage.Evidence{Fact(s, "available", usage.Number(float64(c.Available), 0))}
+		d.Evidence = []usage.Evidence{Fact(s, "available", plain.Decimal(float64(c.Available), 0))}
 	}
 	part := unused / float64(c.Total)
 	if part <= x.Thresholds.ReservationUnused {
 		return nil
 	}
-	d.Because = Percent(part) + " of " + Count(c.Total, "reserved machine") + " unused"
-	d.Evidence = append(d.Evidence, Fact(s, "total", usage.Number(float64(c.Total), 0)))
+	d.Because = plain.Share(part, 0) + " of " + plain.Count(c.Total, "reserved machine") + " unused"
+	d.Evidence = append(d.Evidence, Fact(s, "total", plain.Decimal(float64(c.Total), 0)))
 	if c.Block {
 		d.Fix = Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull, Note: "paid up front until it ends: run work in it"}
 	}

@@ -3,6 +3,7 @@ package finding
 import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -30,7 +31,7 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 		if detached < x.Thresholds.VolumeUnattached {
 			return nil
 		}
-		d.Because = "attached to nothing for " + usage.Span(detached)
+		d.Because = "attached to nothing for " + plain.Duration(detached)
 		d.Evidence = append(d.Evidence, Aged(s, "unattached", detached))
 	}
 	if s.Window != nil {
@@ -43,7 +44,7 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 			if !Spans(s.Window, x.Thresholds.VolumeUnattached) {
 				return nil
 			}
-			d.Because = "attached to nothing, no I/O for " + usage.Span(x.Thresholds.VolumeUnattached)
+			d.Because = "attached to nothing, no I/O for " + plain.Duration(x.Thresholds.VolumeUnattached)
 		}
 		d.Evidence = append(d.Evidence, usage.Evidence{Signal: "disk_ops", Value: "0", Window: x.Thresholds.VolumeUnattached,
 			Coverage: usage.NoCoverage, Source: s.Window.Source})

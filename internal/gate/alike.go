@@ -60,7 +60,7 @@ func (d *decision) alike(ctx context.Context, own string) error {
 			return fmt.Errorf("the key %q names a run that has begun (hold %s); settle that hold or give another key", d.Key, h.ID)
 		default:
 			d.replaced = append(d.replaced, h)
-			d.reasons = append(d.reasons, fmt.Sprintf("it replaces hold %s of the same key, $%s, under which nothing was charged", h.ID, h.Amount.Cents()))
+			d.reasons = append(d.reasons, fmt.Sprintf("it replaces hold %s of the same key, %s, under which nothing was charged", h.ID, h.Amount.Exact()))
 		}
 	}
 	return nil
@@ -81,8 +81,8 @@ func (d *decision) sameRun(key, askedBy string) bool {
 // unusedReasons tells of holds that the same work has already.
 func (d *decision) unusedReasons() (out []string) {
 	for _, h := range d.unused {
-		out = append(out, fmt.Sprintf("hold %s reserves $%s for the same work since %s, and nothing was charged under it; `curfew budget release %s` gives it back, `--key` makes repeated requests one run",
-			h.ID, h.Amount.Cents(), h.CreatedAt.UTC().Format(time.RFC3339), h.ID))
+		out = append(out, fmt.Sprintf("hold %s reserves %s for the same work since %s, and nothing was charged under it; `curfew budget release %s` gives it back, `--key` makes repeated requests one run",
+			h.ID, h.Amount.Exact(), h.CreatedAt.UTC().Format(time.RFC3339), h.ID))
 	}
 	return out
 }
@@ -137,9 +137,9 @@ func (d *decision) pending(ctx context.Context) (string, error) {
 // because says why a run is admitted.
 func (d *decision) because(approved *approval.Request) []string {
 	if approved != nil {
-		return []string{fmt.Sprintf("%s approved up to $%s (%s)", approved.DecidedBy, approved.Amount.Cents(), approved.Proof)}
+		return []string{fmt.Sprintf("%s approved up to %s (%s)", approved.DecidedBy, approved.Amount.Exact(), approved.Proof)}
 	}
-	return []string{fmt.Sprintf("it may cost up to $%s; over $%s somebody would have to approve it", d.P95.Cents(), d.Threshold.Cents())}
+	return []string{fmt.Sprintf("it may cost up to %s; over %s somebody would have to approve it", d.P95.Exact(), d.Threshold.Exact())}
 }
 
 // wouldAdmit is the answer of a dry run to what would be admitted.

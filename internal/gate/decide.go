@@ -62,7 +62,7 @@ func (a Ask) check() error {
 	case strings.TrimSpace(a.AskedBy) == "":
 		return errors.New("it is not known who asks; give an identity")
 	case a.P50 < 0 || a.P95 < a.P50 || a.Hourly < 0 || a.Machines < 0 || a.MaxRuntime < 0:
-		return fmt.Errorf("its estimate is no estimate: $%s to $%s, $%s an hour, %d machines, %s", a.P50.Cents(), a.P95.Cents(), a.Hourly.Cents(), a.Machines, a.MaxRuntime)
+		return fmt.Errorf("its estimate is no estimate: %s to %s, %s an hour, %d machines, %s", a.P50.Exact(), a.P95.Exact(), a.Hourly.Exact(), a.Machines, a.MaxRuntime)
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (d *decision) keyed(ctx context.Context, key string) (h budget.Hold, found 
 // covers says that a live hold of the key is for less than the ask.
 func (d *decision) covers(h budget.Hold) error {
 	if h.Amount < d.P95 || h.Hourly < d.Hourly {
-		return fmt.Errorf("the key %q was admitted for $%s, not $%s (hold %s); release that hold or give another key", d.Key, h.Amount.Cents(), d.P95.Cents(), h.ID)
+		return fmt.Errorf("the key %q was admitted for %s, not %s (hold %s); release that hold or give another key", d.Key, h.Amount.Exact(), d.P95.Exact(), h.ID)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (d *decision) over(h budget.Hold) error {
 // replay gives the answer that was given.
 func (d *decision) replay(h budget.Hold) Decision {
 	return Decision{Decision: Allow, HoldID: h.ID, ApprovalID: h.Approval, Budget: []Line{},
-		Reasons: []string{fmt.Sprintf("the run %q was admitted at %s and holds $%s", d.Key, h.CreatedAt.Format(time.RFC3339), h.Amount.Cents())}}
+		Reasons: []string{fmt.Sprintf("the run %q was admitted at %s and holds %s", d.Key, h.CreatedAt.Format(time.RFC3339), h.Amount.Exact())}}
 }
 
 // approved returns an approval to use, or one that was used up for a hold that is not
@@ -251,7 +251,7 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 			if err := d.void(ctx, r); err != nil {
 				return nil, err
 			}
-			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for $%s; it now costs up to $%s and has to be approved anew", r.ID, r.Amount.Cents(), d.P95.Cents()))
+			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for %s; it now costs up to %s and has to be approved anew", r.ID, r.Amount.Exact(), d.P95.Exact()))
 		case state == approval.Denied && i == 0:
 			d.reasons = append(d.reasons, strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
 		case found != nil || r.Amount < d.P95:
@@ -297,7 +297,7 @@ func (d *decision) void(ctx context.Context, r approval.Request) error {
 // weigh fills in the lines and returns why somebody has to be asked.
 func (d *decision) weigh(standings []budget.Standing) (asks []string, err error) {
 	if d.P95 > d.Threshold {
-		asks = append(asks, fmt.Sprintf("it may cost up to $%s, and over $%s somebody has to approve it", d.P95.Cents(), d.Threshold.Cents()))
+		asks = append(asks, fmt.Sprintf("it may cost up to %s, and over %s somebody has to approve it", d.P95.Exact(), d.Threshold.Exact()))
 	}
 	for _, u := range d.Unknown {
 		asks = append(asks, "costs that nobody can estimate are in no amount: "+u)
@@ -320,13 +320,13 @@ func (d *decision) weigh(standings []budget.Standing) (asks []string, err error)
 		}
 		d.lines = append(d.lines, Line{Budget: s.Budget, Window: s.Window, Amount: b.Amount, Used: s.Used, Held: s.Held, Unknown: s.Unknown,
 			Asked: s.Asked, LeftBefore: s.Limit - before, LeftAfter: s.Limit - after, State: state})
-		what := fmt.Sprintf("budget %s: with $%s for this, $%s of $%s is spent or held", s.Budget, s.Asked.Cents(), after.Cents(), b.Amount.Cents())
+		what := fmt.Sprintf("budget %s: with %s for this, %s of %s is spent or held", s.Budget, s.Asked.Exact(), after.Exact(), b.Amount.Exact())
 		switch {
 		case s.Asked == 0:
 		case s.CountUnknown && s.Unbounded > 0:
 			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours have no price, so nobody knows what is left", s.Budget, s.Unbounded.Hours()))
 		case state == budget.Gate || state == budget.Over:
-			asks = append(asks, fmt.Sprintf("%s; from %d %% on somebody has to approve", what, b.Thresholds.Gate))
+			asks = append(asks, fmt.Sprintf("%s; from %d%% on somebody has to approve", what, b.Thresholds.Gate))
 		case state == budget.Warn:
 			d.reasons = append(d.reasons, what)
 		}

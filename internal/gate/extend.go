@@ -48,7 +48,7 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 	length := max(0, until.Sub(p.Now))
 	cost, err := h.Hourly.Mul(int64(length), int64(time.Hour))
 	if err != nil {
-		return Decision{}, fmt.Errorf("%s at $%s an hour: %w", length, h.Hourly.Cents(), err)
+		return Decision{}, fmt.Errorf("%s at %s an hour: %w", length, h.Hourly.Exact(), err)
 	}
 	cost = max(cost, amount)
 	ask := Ask{Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, h.Version, length.String()), Owner: h.Owner, Purpose: h.Purpose,
@@ -85,7 +85,7 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 		if err := d.use(ctx, granted); err != nil {
 			return Decision{}, err
 		}
-		d.reasons = append(d.reasons, fmt.Sprintf("%s approved up to $%s", granted.DecidedBy, granted.Amount.Cents()))
+		d.reasons = append(d.reasons, fmt.Sprintf("%s approved up to %s", granted.DecidedBy, granted.Amount.Exact()))
 	}
 	switch h, err = p.Budgets.Extend(ctx, h.ID, amount, until, p.Now); {
 	case errors.As(err, &over):
@@ -95,7 +95,7 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 	case err != nil:
 		return Decision{}, err
 	}
-	out := Decision{Decision: Allow, HoldID: h.ID, Reasons: append(d.reasons, fmt.Sprintf("it may cost up to $%s until %s", amount.Cents(), h.Until.Format(time.RFC3339)))}
+	out := Decision{Decision: Allow, HoldID: h.ID, Reasons: append(d.reasons, fmt.Sprintf("it may cost up to %s until %s", amount.Exact(), h.Until.Format(time.RFC3339)))}
 	if len(asks) > 0 {
 		out.ApprovalID = granted.ID
 	}

@@ -38,7 +38,7 @@ func TestAnExtensionPassesTheGate(t *testing.T) {
 	}{
 		{"under the threshold", 100, 24 * time.Hour, Allow, "it may cost up to $100.00 until 2026-11-22T12:30:00Z", 100},
 		{"over the threshold", 400, 24 * time.Hour, Held, "over $100.00 somebody has to approve it", 40},
-		{"over the budget", 1001, 24 * time.Hour, Denied, "$1001.00 asked for, $1000.00 of $1000.00 is left", 40},
+		{"over the budget", 1001, 24 * time.Hour, Denied, "$1,001.00 asked for, $1,000.00 of $1,000.00 is left", 40},
 		{"for less, and shorter", 30, time.Hour, Allow, "until 2026-11-22T00:30:00Z", 30},
 		{"a time that costs the threshold", 40, 25 * time.Hour, Allow, "until 2026-11-22T13:30:00Z", 40},
 		{"a time that costs more than the threshold", 40, 25*time.Hour + time.Second, Held, "it may cost up to $100.00, and over $100.00 somebody has to approve it", 40},
@@ -159,7 +159,7 @@ func TestExtendingIsNoWayAroundABudget(t *testing.T) {
 		}
 		admitted++
 		asked := extended(t, h, d.HoldID, 90, 8700*time.Hour)
-		want(t, asked, Held, "it may cost up to $78300.00")
+		want(t, asked, Held, "it may cost up to $78,300.00")
 		h.approve(t, asked.ApprovalID, now)
 		want(t, extended(t, h, d.HoldID, 90, 8700*time.Hour), Allow, "")
 	}

@@ -270,18 +270,18 @@ func TestABudgetDenies(t *testing.T) {
 		want    Verdict
 		says    string
 	}{
-		{"at 100 %", team, 1000, nil, Denied, "budget vision: $40.00 asked for, $0.00 of $1000.00 is left ($1000.00 spent, $0.00 held)"},
-		{"a cent short", team, 960, func(a *Ask) { a.P95 += money.Cent }, Denied, "$40.01 asked for, $40.00 of $1000.00 is left"},
-		{"up to the gate", team, 859, nil, Allow, "$899.00 of $1000.00 is spent or held"},
-		{"from the gate on", team, 860, nil, Held, "from 90 % on somebody has to approve"},
-		{"warned", team, 760, nil, Allow, "$800.00 of $1000.00 is spent or held"},
+		{"at 100%", team, 1000, nil, Denied, "budget vision: $40.00 asked for, $0.00 of $1,000.00 is left ($1,000.00 spent, $0.00 held)"},
+		{"a cent short", team, 960, func(a *Ask) { a.P95 += money.Cent }, Denied, "$40.01 asked for, $40.00 of $1,000.00 is left"},
+		{"up to the gate", team, 859, nil, Allow, "$899.00 of $1,000.00 is spent or held"},
+		{"from the gate on", team, 860, nil, Held, "from 90% on somebody has to approve"},
+		{"warned", team, 760, nil, Allow, "$800.00 of $1,000.00 is spent or held"},
 		{"another purpose", team, 0, func(a *Ask) { a.Purpose = inventory.Inference }, Held, "no budget covers team vision, user ana, purpose inference"},
 		{"data of an unknown size", team, 0, func(a *Ask) { a.Unknown = []string{"what is read of s3://datasets"} }, Held, "costs that nobody can estimate are in no amount: what is read of s3://datasets"},
 		{"an unknown owner", team, 0, func(a *Ask) { a.Owner, a.Purpose = inventory.Owner{}, "" }, Held, "no budget covers what nobody owns"},
 		{"a mistyped team", team, 0, func(a *Ask) { a.Owner.Team = "visoin" }, Held, "no budget covers team visoin"},
 		{"without any budget", "", 0, nil, Allow, "up to $40.00"},
 		{"for nothing", team, 1001, func(a *Ask) { a.P50, a.P95, a.Hourly = 0, 0, 0 }, Allow, ""},
-		{"deny beats ask", team, 700, func(a *Ask) { a.P95 = 400 * money.USD }, Denied, "$300.00 of $1000.00 is left"},
+		{"deny beats ask", team, 700, func(a *Ask) { a.P95 = 400 * money.USD }, Denied, "$300.00 of $1,000.00 is left"},
 		{"a quota of GPUs", "quotas: [{id: a100, gpus: {a100: 7}}]", 0, nil, Denied, "quota a100: 8 a100 asked for, 0 of 7 are held"},
 		{"a quota of machines", "quotas: [{id: none, team: vision, machines: 0}]", 0, nil, Denied, "quota none: 1 machines asked for, 0 of 0 are held"},
 		{"dollars an hour", "budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]", 0, nil, Denied, "$4.00 an hour asked for, $3.00 of $3.00 is left"},
@@ -307,7 +307,7 @@ func TestADenialKeepsTheApproval(t *testing.T) {
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	other := decide(t, h, func() Ask { a := job(100); a.Name = "other"; return a }(), now)
 	h.holds.Charge(budgettest.Charge{At: now, Owner: job(1).Owner, Purpose: inventory.Training, Amount: 501 * money.USD})
-	want(t, decide(t, h, job(400), now), Denied, "$399.00 of $1000.00 is left ($501.00 spent, $100.00 held)")
+	want(t, decide(t, h, job(400), now), Denied, "$399.00 of $1,000.00 is left ($501.00 spent, $100.00 held)")
 	if h.used() != 0 {
 		t.Fatal("a denial used the approval up")
 	}

@@ -155,7 +155,7 @@ func TestAnApproverSeesTheRun(t *testing.T) {
 	h := newHouse(t, team)
 	decide(t, h, job(400), now)
 	plan, _ := h.requests[0].Shown()
-	for _, note := range []string{"runs for at most 12h", "machines: 1", "GPUs: 8 A100", "budget vision until 2026-12-01: $1000.00 of $1000.00 left before, $600.00 after"} {
+	for _, note := range []string{"runs for at most 12h", "machines: 1", "GPUs: 8 A100", "budget vision until 2026-12-01: $1,000.00 of $1,000.00 left before, $600.00 after"} {
 		if !strings.Contains(strings.Join(plan.Notes, "\n"), note) {
 			t.Errorf("no %q in %q", note, plan.Notes)
 		}

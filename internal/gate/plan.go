@@ -29,7 +29,7 @@ func (d *decision) plan(reasons []string) approval.Plan {
 		note("GPUs: %d %s", d.GPUs[gpu], gpu)
 	}
 	for _, l := range d.lines {
-		note("budget %s until %s: $%s of $%s left before, $%s after", l.Budget, l.Window.To.Format(time.DateOnly), l.LeftBefore.Cents(), l.Amount.Cents(), l.LeftAfter.Cents())
+		note("budget %s until %s: %s of %s left before, %s after", l.Budget, l.Window.To.Format(time.DateOnly), l.LeftBefore.Exact(), l.Amount.Exact(), l.LeftAfter.Exact())
 	}
 	return p
 }

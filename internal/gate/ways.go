@@ -49,7 +49,7 @@ func (d *decision) ways(ctx context.Context, over *budget.Overdrawn) ([]Way, err
 	if over.Budget != "" && !over.PerHour {
 		missing, err := money.Sum(over.Used, over.Unknown, over.Held, over.Asked)
 		if err == nil && missing > over.Limit {
-			out = append(out, Way{Kind: "raise", What: fmt.Sprintf("budget %s raised by $%s; no approval of the run exceeds a budget", over.Budget, (missing - over.Limit).Cents()), P95: d.P95, Decision: Held})
+			out = append(out, Way{Kind: "raise", What: fmt.Sprintf("budget %s raised by %s; no approval of the run exceeds a budget", over.Budget, (missing - over.Limit).Exact()), P95: d.P95, Decision: Held})
 		}
 	}
 	return out, nil

@@ -176,6 +176,11 @@ type Bucket struct {
 	// SeenBy says how the objects were seen, for people: "listing of 5 calls",
 	// "S3 Inventory of 2026-11-20".
 	SeenBy string
+	// Ages is what an analysis says of the whole bucket, as one prefix without a name;
+	// AgesBy says which: "Storage Class Analysis of
+	// 2026-11-20".
+	Ages   Fact[Prefix]
+	AgesBy string
 }
 
 // Uploads are incomplete multipart uploads.
@@ -211,6 +216,9 @@ type Prefix struct {
 	// Older maps an age in days (30, 90, 180) to what of the standard class is older than
 	// that and reached by no rule, small objects left out.
 	Older map[int]Stored
+	// Read maps the same ages to how many bytes of that were read in 30 days; nil where that
+	// was not measured.
+	Read map[int]int64
 	// Newest and Oldest are modification times; zero when nothing was seen.
 	Newest, Oldest time.Time
 	// Class is the storage class seen most.

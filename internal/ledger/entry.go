@@ -113,8 +113,8 @@ type Entry struct {
 	BillPeriod time.Time
 }
 
-// plus adds up; it returns money.ErrOverflow where the result does not fit.
-func (s Sums) plus(o Sums) (Sums, error) {
+// Plus adds up; it returns money.ErrOverflow where the result does not fit.
+func (s Sums) Plus(o Sums) (Sums, error) {
 	var err error
 	if s.Amount, err = s.Amount.Add(o.Amount); err != nil {
 		return s, err

@@ -6,7 +6,7 @@ import (
 )
 
 // Journal charges for what rounds see in a store.
-type Journal struct{ Store Store }
+type Journal struct{ Store Poster }
 
 // Post records what a round saw of an account and charges for the time before it.
 func (j Journal) Post(ctx context.Context, s Seen) error {

@@ -14,8 +14,8 @@ import (
 // postBatch is how many resources are read and posted at once.
 const postBatch = 2000
 
-// maxConflicts is how often a batch is derived again because others wrote meanwhile.
-const maxConflicts = 20
+// MaxConflicts is how often a batch is derived again because others wrote meanwhile.
+const MaxConflicts = 20
 
 // MaxAhead is by how much the time of a round may be ahead of the store's. Hosts that keep
 // their time differ by seconds.
@@ -36,7 +36,7 @@ type Posted struct {
 // entries always add up to what [Accrue] says of all observations. Where others keep
 // writing it returns ErrConflict; the next Post goes on where it stopped. A round that is
 // more than MaxAhead ahead of the store's time is ErrAhead, and nothing of it is recorded.
-func Post(ctx context.Context, s Store, r Round, observations []Observation) (Posted, error) {
+func Post(ctx context.Context, s Poster, r Round, observations []Observation) (Posted, error) {
 	var p Posted
 	r.At = clean(r.At)
 	now, err := s.Now(ctx)
@@ -54,7 +54,7 @@ func Post(ctx context.Context, s Store, r Round, observations []Observation) (Po
 }
 
 // settle posts every round of an account that is pending.
-func (p *Posted) settle(ctx context.Context, s Store, a Account) error {
+func (p *Posted) settle(ctx context.Context, s Poster, a Account) error {
 	pending, err := s.Pending(ctx, a)
 	if err != nil {
 		return fmt.Errorf("read the rounds of %s that are not posted: %w", a, err)
@@ -72,7 +72,7 @@ func (p *Posted) settle(ctx context.Context, s Store, a Account) error {
 }
 
 // post adds what follows from one round.
-func (p *Posted) post(ctx context.Context, s Store, r Round) error {
+func (p *Posted) post(ctx context.Context, s Poster, r Round) error {
 	touched, err := s.Touched(ctx, r)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p *Posted) post(ctx context.Context, s Store, r Round) error {
 }
 
 // batch brings the entries of some resources over [from, to) to what is known of them.
-func (p *Posted) batch(ctx context.Context, s Store, r Round, refs []inventory.Ref, from, to time.Time) error {
+func (p *Posted) batch(ctx context.Context, s Poster, r Round, refs []inventory.Ref, from, to time.Time) error {
 	for tries := 1; ; tries++ {
 		histories, version, err := s.Histories(ctx, r.Account, refs, from, to)
 		if err != nil {
@@ -119,7 +119,7 @@ func (p *Posted) batch(ctx context.Context, s Store, r Round, refs []inventory.R
 			_, err = s.Append(ctx, r.Account, version, entries)
 		}
 		switch {
-		case errors.Is(err, ErrConflict) && tries < maxConflicts:
+		case errors.Is(err, ErrConflict) && tries < MaxConflicts:
 			continue
 		case err != nil:
 			return err
@@ -184,7 +184,7 @@ func addedUp(entries []Entry) ([]Entry, error) {
 			continue
 		}
 		var err error
-		if entries[n-1].Sums, err = entries[n-1].plus(entries[i].Sums); err != nil {
+		if entries[n-1].Sums, err = entries[n-1].Plus(entries[i].Sums); err != nil {
 			return nil, err
 		}
 	}

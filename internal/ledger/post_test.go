@@ -230,7 +230,7 @@ func TestRoundsThatWereRecordedTogether(t *testing.T) {
 	post(gone, empty(2), nil)
 	got := map[string]ledger.Sums{}
 	addUp(got, gone.All(account))
-	compare(t, got, want(t, []delivery{{first, seen}, {empty(2), nil}, {empty(4), nil}, {empty(8), nil}}))
+	compare(t, got, want(t, []ledgertest.Delivery{{Round: first, Seen: seen}, {Round: empty(2)}, {Round: empty(4)}, {Round: empty(8)}}))
 
 	post(back, empty(0), nil)
 	crash := errors.New("crash")
@@ -247,5 +247,5 @@ func TestRoundsThatWereRecordedTogether(t *testing.T) {
 	post(back, empty(4), nil)
 	got = map[string]ledger.Sums{}
 	addUp(got, back.All(account))
-	compare(t, got, want(t, []delivery{{empty(0), nil}, {empty(4), nil}, {last, again}}))
+	compare(t, got, want(t, []ledgertest.Delivery{{Round: empty(0)}, {Round: empty(4)}, {Round: last, Seen: again}}))
 }

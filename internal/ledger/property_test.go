@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+
 	"pgregory.net/rapid"
 
-	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/ledgertest"
@@ -25,69 +26,11 @@ var (
 	start   = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// delivery is a round with what it observed.
-type delivery struct {
-	round ledger.Round
-	seen  []ledger.Observation
-}
-
-// deliveries draws rounds of a few resources that come and go, are launched, stopped and
-// repriced. What they say need not fit together: a provider's word does not always.
-func deliveries(t *rapid.T) []delivery {
-	states := []inventory.State{inventory.StateRunning, inventory.StateRunning, inventory.StateStopped, inventory.StateDeleting}
-	duties := []duty.State{duty.Busy, duty.Idle, duty.Held, duty.Starved}
-	parts := []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}, {Region: "us-east-1", Kind: inventory.KindVolume}}
-	var out []delivery
-	now := start
-	for range rapid.IntRange(1, 12).Draw(t, "rounds") {
-		now = now.Add(time.Duration(rapid.Int64Range(1, 5*3600).Draw(t, "gap")) * time.Second)
-		d := delivery{round: ledger.Round{Account: account, At: now, Source: "test"}}
-		for _, p := range parts {
-			if rapid.Bool().Draw(t, "complete") {
-				d.round.Complete = append(d.round.Complete, p)
-			}
-			for i := range 2 {
-				if !rapid.Bool().Draw(t, "seen") {
-					continue
-				}
-				o := ledger.Observation{At: now, Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: p.Region, Kind: p.Kind, ID: fmt.Sprint(p.Kind, i)}}
-				o.State = rapid.SampledFrom(states).Draw(t, "state")
-				o.Owner.Team = rapid.SampledFrom([]string{"", "vision", "speech"}).Draw(t, "team")
-				o.Hold = rapid.SampledFrom([]string{"", "h-1"}).Draw(t, "hold")
-				past := func(name string) time.Time {
-					if rapid.Bool().Draw(t, name) {
-						return time.Time{}
-					}
-					return now.Add(-time.Duration(rapid.Int64Range(0, 8*3600).Draw(t, name+" ago")) * time.Second)
-				}
-				o.CreatedAt, o.StateSince = past("created"), past("since")
-				if o.State == inventory.StateRunning || p.Kind == inventory.KindVolume {
-					m := ledger.Meter{Name: "compute", Category: ledger.Compute, Source: "list", MinimumSeconds: 60, AsOf: past("priced"),
-						Monthly: money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate")), Moves: rapid.Bool().Draw(t, "spot")}
-					if p.Kind == inventory.KindVolume {
-						m.Name, m.Category = "storage", ledger.Storage
-					}
-					if rapid.IntRange(0, 5).Draw(t, "priced") == 0 {
-						m.Unpriced, m.Monthly = "no price", 0
-					}
-					o.Meters = []ledger.Meter{m}
-				}
-				if rapid.Bool().Draw(t, "measured") {
-					o.Duty = []ledger.Span{{From: now.Add(-time.Duration(rapid.Int64Range(1, 4000).Draw(t, "for")) * time.Second), To: now, State: rapid.SampledFrom(duties).Draw(t, "duty")}}
-				}
-				d.seen = append(d.seen, o)
-			}
-		}
-		out = append(out, d)
-	}
-	return out
-}
-
 // want derives everything at once.
-func want(t interface{ Fatal(...any) }, all []delivery) map[string]ledger.Sums {
+func want(t interface{ Fatal(...any) }, all []ledgertest.Delivery) map[string]ledger.Sums {
 	seen := map[inventory.Ref][]ledger.Observation{}
 	for _, d := range all {
-		for _, o := range d.seen {
+		for _, o := range d.Seen {
 			seen[o.Ref] = append(seen[o.Ref], o)
 		}
 	}
@@ -95,8 +38,8 @@ func want(t interface{ Fatal(...any) }, all []delivery) map[string]ledger.Sums {
 	for ref, observations := range seen {
 		var rounds []time.Time
 		for _, d := range all {
-			if slices.Contains(d.round.Complete, ledger.Part{Region: ref.Region, Kind: ref.Kind}) {
-				rounds = append(rounds, d.round.At)
+			if slices.Contains(d.Round.Complete, ledger.Part{Region: ref.Region, Kind: ref.Kind}) {
+				rounds = append(rounds, d.Round.At)
 			}
 		}
 		entries, err := ledger.Accrue(rounds, observations)
@@ -140,7 +83,7 @@ func compare(t interface{ Fatalf(string, ...any) }, got, want map[string]ledger.
 // crash in the middle leave what all of them say together.
 func TestAnyOrderGivesTheSameLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := deliveries(t)
+		all := ledgertest.Deliveries(t, account, start)
 		store := ledgertest.NewStore()
 		crash := errors.New("crash")
 		left, where := rapid.IntRange(1, 30).Draw(t, "writes until a crash"), ""
@@ -151,11 +94,11 @@ func TestAnyOrderGivesTheSameLedger(t *testing.T) {
 			}
 			return nil
 		}
-		post := func(d delivery, last bool) {
-			_, err := ledger.Post(ctx, store, d.round, d.seen)
+		post := func(d ledgertest.Delivery, last bool) {
+			_, err := ledger.Post(ctx, store, d.Round, d.Seen)
 			// A round that was recorded is posted by the next one that comes.
 			if errors.Is(err, crash) && (where == "Record" || last) {
-				_, err = ledger.Post(ctx, store, d.round, d.seen)
+				_, err = ledger.Post(ctx, store, d.Round, d.Seen)
 			}
 			if err != nil && !errors.Is(err, crash) {
 				t.Fatal(err)
@@ -164,8 +107,8 @@ func TestAnyOrderGivesTheSameLedger(t *testing.T) {
 		again := append(slices.Clone(all), rapid.SliceOfN(rapid.SampledFrom(all), 0, 4).Draw(t, "again")...)
 		for i, d := range rapid.Permutation(again).Draw(t, "order") {
 			if rapid.Bool().Draw(t, "in parts") {
-				half := delivery{round: d.round, seen: d.seen[:len(d.seen)/2]}
-				half.round.Complete = nil
+				half := ledgertest.Delivery{Round: d.Round, Seen: d.Seen[:len(d.Seen)/2]}
+				half.Round.Complete = nil
 				post(half, false)
 			}
 			post(d, i == len(again)-1)
@@ -179,7 +122,7 @@ func TestAnyOrderGivesTheSameLedger(t *testing.T) {
 // TestProcessesBesideOneAnother: rounds that several processes post at once count once.
 func TestProcessesBesideOneAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := deliveries(t)
+		all := ledgertest.Deliveries(t, account, start)
 		store := ledgertest.NewStore()
 		var wg sync.WaitGroup
 		for p := range 3 {
@@ -187,7 +130,7 @@ func TestProcessesBesideOneAnother(t *testing.T) {
 				for i := range all {
 					d := all[(i+p)%len(all)]
 					for {
-						if _, err := ledger.Post(ctx, store, d.round, d.seen); !errors.Is(err, ledger.ErrConflict) {
+						if _, err := ledger.Post(ctx, store, d.Round, d.Seen); !errors.Is(err, ledger.ErrConflict) {
 							break
 						}
 					}
@@ -201,54 +144,10 @@ func TestProcessesBesideOneAnother(t *testing.T) {
 	})
 }
 
-// TestEveryNanoDollarIsKept: whatever is asked for, the rows add up to the total, the
-// total is that of every other question, and no time is counted twice.
-func TestEveryNanoDollarIsKept(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		all := deliveries(t)
-		store := ledgertest.NewStore()
-		for _, d := range all {
-			if _, err := ledger.Post(ctx, store, d.round, d.seen); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var charged money.Amount
-		timed := map[string]int64{}
-		for _, e := range store.All(account) {
-			charged += e.Amount
-			timed[e.Hour.Format(time.RFC3339)+e.Ref.String()+e.Meter] += e.Seconds
-		}
-		for k, s := range timed {
-			if s < 0 || s > 3600+60*60 { // a run may be billed for a minute, and an hour has at most 60 of them
-				t.Fatalf("%s has %d seconds", k, s)
-			}
-		}
-		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 3, rapid.ID[ledger.Dimension]).Draw(t, "by")
-		g := rapid.SampledFrom([]ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily, ledger.Monthly}).Draw(t, "granularity")
-		costs, err := ledger.Spent(ctx, store, ledger.Query{By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var sum ledger.Dollars
-		var unknown int64
-		for _, r := range append(costs.Rows, costs.Total) {
-			if r.Used+r.Wasted+r.CannotJudge+r.Other != r.Amount {
-				t.Fatalf("the parts of %v are not its whole: %+v", r.Key, r)
-			}
-		}
-		for _, r := range costs.Rows {
-			sum, unknown = sum+r.Amount, unknown+r.UnknownSeconds
-		}
-		if sum != costs.Total.Amount || money.Amount(sum) != charged || unknown != costs.Total.UnknownSeconds {
-			t.Fatalf("by %v: rows %d, total %d, entries %d; unknown %d of %d", by, sum, costs.Total.Amount, charged, unknown, costs.Total.UnknownSeconds)
-		}
-	})
-}
-
 // TestRedeliveryAddsNothing: the second time there is nothing to add.
 func TestRedeliveryAddsNothing(t *testing.T) {
 	store := ledgertest.NewStore()
-	r, seen := fleet(100, start.Add(time.Hour))
+	r, seen := ledgertest.Fleet(account, start, 100, start.Add(time.Hour))
 	for i := range 3 {
 		p, err := ledger.Post(ctx, store, r, seen)
 		if err != nil {
@@ -265,7 +164,7 @@ func TestRedeliveryAddsNothing(t *testing.T) {
 func TestCorrectionsAreVisible(t *testing.T) {
 	store := ledgertest.NewStore()
 	post := func(hour int, team string) ledger.Posted {
-		r, seen := fleet(1, start.Add(time.Duration(hour)*time.Hour))
+		r, seen := ledgertest.Fleet(account, start, 1, start.Add(time.Duration(hour)*time.Hour))
 		seen[0].Owner.Team, seen[0].CreatedAt = team, time.Time{}
 		seen[0].StateSince = time.Time{}
 		p, err := ledger.Post(ctx, store, r, seen)
@@ -286,30 +185,13 @@ func TestCorrectionsAreVisible(t *testing.T) {
 	}
 	for _, e := range after[len(before):] {
 		if e.Kind != ledger.Correction || !e.Round.Equal(start.Add(3*time.Hour)) {
-			t.Errorf("an entry is no correction by the late round: %+v", e)
+			t.Errorf("an entry is no correction by the late Round: %+v", e)
 		}
 	}
-	costs, err := ledger.Spent(ctx, store, ledger.Query{Since: start, Until: start.AddDate(0, 0, 1)})
+	costs, err := costs.Spent(ctx, store, costs.Query{Since: start, Until: start.AddDate(0, 0, 1)})
 	if err != nil || costs.Total.UnknownSeconds != 0 || costs.Total.Amount == 0 {
 		t.Errorf("total %+v, %v: want all four hours charged", costs.Total, err)
 	}
-}
-
-// fleet is a round of n busy machines at a time.
-func fleet(n int, at time.Time) (ledger.Round, []ledger.Observation) {
-	part := ledger.Part{Region: "us-east-1", Kind: inventory.KindInstance}
-	r := ledger.Round{Account: account, At: at, Source: "test", Complete: []ledger.Part{part}}
-	seen := make([]ledger.Observation, n)
-	for i := range seen {
-		seen[i] = ledger.Observation{
-			At: at, Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: fmt.Sprintf("i-%08d", i)}, State: inventory.StateRunning,
-			StateSince: start.Add(-time.Hour), CreatedAt: start.Add(-time.Hour),
-			Attributes: ledger.Attributes{Type: "g6.2xlarge", Market: inventory.OnDemand, Owner: inventory.Owner{Team: fmt.Sprint("team-", i%7), Project: fmt.Sprint("p-", i%31)}},
-			Meters:     []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 713_648_000_000, Source: "list", AsOf: start.Add(-time.Hour), MinimumSeconds: 60}},
-			Duty:       []ledger.Span{{From: at.Add(-25 * time.Minute), To: at, State: duty.Busy}},
-		}
-	}
-	return r, seen
 }
 
 // BenchmarkPostHour posts an hour of 100,000 machines, the store in memory included.
@@ -319,11 +201,11 @@ func BenchmarkPostHour(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				store := ledgertest.NewStore()
-				r, seen := fleet(n, start)
+				r, seen := ledgertest.Fleet(account, start, n, start)
 				if _, err := ledger.Post(ctx, store, r, seen); err != nil {
 					b.Fatal(err)
 				}
-				r, seen = fleet(n, start.Add(time.Hour))
+				r, seen = ledgertest.Fleet(account, start, n, start.Add(time.Hour))
 				b.StartTimer()
 				if p, err := ledger.Post(ctx, store, r, seen); err != nil || p.Entries < n {
 					b.Fatalf("added %+v, %v", p, err)
@@ -345,12 +227,12 @@ func TestACrashIsMadeUpFor(t *testing.T) {
 				}
 				return nil
 			}
-			r, seen := fleet(3, start.Add(time.Duration(hour)*time.Hour))
+			r, seen := ledgertest.Fleet(account, start, 3, start.Add(time.Duration(hour)*time.Hour))
 			if _, err := ledger.Post(ctx, store, r, seen); (err != nil) != (hour == 2) {
 				t.Fatalf("hour %d: %v", hour, err)
 			}
 		}
-		costs, err := ledger.Spent(ctx, store, ledger.Query{Since: start, Until: start.AddDate(0, 0, 1)})
+		costs, err := costs.Spent(ctx, store, costs.Query{Since: start, Until: start.AddDate(0, 0, 1)})
 		if got := money.Amount(costs.Total.Amount).String(); err != nil || got != "8.7984" {
 			t.Errorf("a crash in %s: %s, %v; want 3 machines for 3 hours at 0.9776", method, got, err)
 		}
@@ -364,7 +246,7 @@ func TestAClockFarAheadInventsNothing(t *testing.T) {
 	store := ledgertest.NewStore()
 	store.Clock = func() time.Time { return now }
 	post := func(at time.Time) error {
-		r, seen := fleet(1, at)
+		r, seen := ledgertest.Fleet(account, start, 1, at)
 		_, err := ledger.Post(ctx, store, r, seen)
 		return err
 	}

@@ -121,6 +121,11 @@ func (f Filter) Matches(l *Line) bool {
 	return true
 }
 
+// Covers says whether a filter lets a value of a dimension through.
+func (f Filter) Covers(d Dimension, value string) bool {
+	return !slices.ContainsFunc(f, func(m Match) bool { return m.By == d && !slices.Contains(m.Values, value) })
+}
+
 // ParseDimensions reads a list such as "team,duty". A name that is none, or one that
 // is there twice, is an error that lists the names.
 func ParseDimensions(s string) ([]Dimension, error) {

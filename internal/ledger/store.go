@@ -18,14 +18,10 @@ var ErrConflict = errors.New("the ledger of the account changed meanwhile")
 // far: charging up to it would invent what nobody has spent.
 var ErrAhead = errors.New("the clock of this host is ahead")
 
-// Store keeps rounds, observations and entries. Every account has a version, 0 at
+// Poster keeps what [Post] reads and writes: rounds, observations and entries. Every account has a version, 0 at
 // first, which each Record that adds something and each Append that adds something
 // raises by one. Rows may be read while others write; the version tells.
-//
-// Entries are kept for ever; roll-ups by day and by month, with and without the
-// resource, are kept beside them and change in the same transaction as Append, so
-// that a question over a year reads thousands of rows and not a hundred million.
-type Store interface {
+type Poster interface {
 	// Now returns the store's own time, which hosts with wrong clocks share.
 	Now(ctx context.Context) (time.Time, error)
 	// Record keeps a round and its observations in one transaction. What is already
@@ -57,6 +53,15 @@ type Store interface {
 	// returns the new version. When the account's version is not the given one it
 	// returns ErrConflict and adds nothing.
 	Append(ctx context.Context, a Account, version int64, entries []Entry) (int64, error)
+}
+
+// Store keeps the ledger of an installation.
+//
+// Entries are kept for ever; roll-ups by day and by month, with and without the
+// resource, are kept beside them and change in the same transaction as Append, so
+// that a question over a year reads thousands of rows and not a hundred million.
+type Store interface {
+	Poster
 	// Version returns the account's version.
 	Version(ctx context.Context, a Account) (int64, error)
 	// Sums adds up entries of all accounts by period and by the values of dimensions,
@@ -153,4 +158,11 @@ type ResourceDay struct {
 	// without.
 	Unknown         Sums
 	UnpricedSeconds int64
+}
+
+// Reach is the time that is recorded of one part of an account: from the first round
+// that listed it whole to the newest.
+type Reach struct {
+	Part
+	First, Last time.Time
 }

@@ -11,37 +11,32 @@ import (
 var errWindow = errors.New("a window ends at the time of the round, and begins before it")
 
 // Window charges for the time from since to a round, by what the round alone saw, one Seen
-// for each account. It is what [Post] comes to where the accounts were listed whole at
-// since and at the round and nothing was posted in between: what the provider does not
-// date back is not known. It takes the place of kept books.
-func Window(seen []Seen, since time.Time, by []Dimension) (*Costs, error) {
+// for each account, and adds the charges up by the values of dimensions. It is what [Post]
+// comes to where the accounts were listed whole at since and at the round and nothing was
+// posted in between: what the provider does not date back is not known. It takes the place
+// of kept books.
+func Window(seen []Seen, since time.Time, by []Dimension) ([]Sum, error) {
 	if len(seen) == 0 {
 		return nil, nil
 	}
-	q := Query{By: by, Since: clean(since), Until: clean(seen[0].At)}
-	all := withFolded(by)
+	since, until := clean(since), clean(seen[0].At)
 	var a accrual
 	var sums sumsBy
 	for i := range seen {
-		if !clean(seen[i].At).Equal(q.Until) || !q.Since.Before(q.Until) {
+		if !clean(seen[i].At).Equal(until) || !since.Before(until) {
 			return nil, errWindow
 		}
 		_, observations := Observe(seen[i])
-		h := History{Rounds: []time.Time{q.Since, q.Until}, Observations: make([]Observation, 1)}
+		h := History{Rounds: []time.Time{since, until}, Observations: make([]Observation, 1)}
 		for j := range observations {
 			h.Observations[0] = observations[j]
 			a.collect(&h, time.Time{}, endOfTime)
-			if err := a.priced(func(e Entry, hours int) error { return sums.add(&e, hours, all) }); err != nil {
+			if err := a.priced(func(e Entry, hours int) error { return sums.add(&e, hours, by) }); err != nil {
 				return nil, err
 			}
 		}
 	}
-	c, err := fold(q, all, sums.list(q.Since))
-	if err != nil {
-		return nil, err
-	}
-	c.Recorded = true
-	return c, nil
+	return sums.list(since), nil
 }
 
 // sumsBy adds up entries by values of dimensions.
@@ -77,7 +72,7 @@ func (s *sumsBy) add(e *Entry, hours int, by []Dimension) error {
 	if e.Gap != "" {
 		to = &sum.Unknown
 	}
-	*to, err = to.plus(whole)
+	*to, err = to.Plus(whole)
 	return err
 }
 

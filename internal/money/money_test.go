@@ -57,6 +57,10 @@ func TestPrinting(t *testing.T) {
 		{5_000_000, "0.005", "0.00", "$0.00"},
 		{15_000_000, "0.015", "0.02", "$0.02"},
 		{-15_000_000, "-0.015", "-0.02", "-$0.02"},
+		{-4_000_000, "-0.004", "0.00", "$0.00"},
+		{99_990_000_000, "99.99", "99.99", "$99.99"},
+		{99_996_000_000, "99.996", "100.00", "$100"},
+		{-2_880_400_000_000, "-2880.40", "-2880.40", "-$2,880"},
 		{12_311_499_999_999, "12311.499999999", "12311.50", "$12,311"},
 		{math.MinInt64, "-9223372036.854775808", "-9223372036.85", "-$9,223,372,037"},
 	} {
@@ -68,6 +72,39 @@ func TestPrinting(t *testing.T) {
 		}
 		if got := tc.in.Dollars(); got != tc.dollars {
 			t.Errorf("Amount(%d).Dollars() = %s, want %s", tc.in, got, tc.dollars)
+		}
+	}
+}
+
+func TestPrintingForPeople(t *testing.T) {
+	rate := func(usd string) Rate {
+		r, err := ParseRate(usd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, tc := range []struct{ got, want string }{
+		{Amount(1_234_500_000_000).Exact(), "$1,234.50"},
+		{Amount(-2_880_000_000_000).Exact(), "-$2,880.00"},
+		{Amount(-4_000_000).Exact(), "$0.00"},
+		{Amount(math.MinInt64).Exact(), "-$9,223,372,036.85"},
+		{Amount(12_000_000_000).Signed(), "+$12.00"},
+		{Amount(-500 * USD).Signed(), "-$500"},
+		{Amount(1).Signed(), "$0.00"},
+		{rate("21.957642").Dollars(), "$21.96"},
+		{rate("0").Dollars(), "$0.00"},
+		{rate("0.10").Dollars(), "$0.10"},
+		{rate("0.023125").Dollars(), "$0.0231"},
+		{rate("-0.0004").Dollars(), "-$0.0004"},
+		{rate("0.000000001234").Dollars(), "$0.00000000123"},
+		{ForPeople("1234.50"), "$1,234"},
+		{ForPeople("30.123456789012"), "$30.12"},
+		{ForPeople("not priced"), "not priced"},
+		{ForPeople("v1.long-fraction"), "v1.long-fraction"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("got %s, want %s", tc.got, tc.want)
 		}
 	}
 }

@@ -85,22 +85,63 @@ func (a Amount) Cents() string {
 	return format(v*int64(Cent), 9, 2)
 }
 
-// Dollars returns the amount rounded half to even to whole dollars, with thousands
-// separated, for people: "$12,311". Amounts under ten dollars keep their cents.
+// centsBelow is the amount from which people are shown whole dollars.
+const centsBelow = 100 * USD
+
+// Dollars returns the amount for people, rounded half to even to whole dollars with
+// thousands separated, "$12,311" or "-$2,880"; under a hundred dollars with its cents,
+// "$4.20". What rounds to zero has no sign.
 func (a Amount) Dollars() string {
-	if a > -10*USD && a < 10*USD {
-		return sign(a) + "$" + strings.TrimPrefix(a.Cents(), "-")
+	if cents, _ := mulDiv(int64(a), 1, int64(Cent)); magnitude(cents) < uint64(centsBelow/Cent) {
+		return a.Exact()
 	}
 	v, _ := mulDiv(int64(a), 1, int64(USD))
 	return sign(a) + "$" + Thousands(int64(magnitude(v)))
 }
 
-// Counted returns a number of things: "1 machine", "1,284 machines".
-func Counted(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
+// Exact returns the amount for people to the cent, for what binds: "$1,234.50".
+func (a Amount) Exact() string {
+	cents, _ := mulDiv(int64(a), 1, int64(Cent))
+	s := strconv.FormatUint(magnitude(cents)%100+100, 10)
+	return sign(Amount(cents)) + "$" + Thousands(int64(magnitude(cents)/100)) + "." + s[1:]
+}
+
+// Signed returns the amount as [Amount.Dollars] does, with a plus where it is over 0.
+func (a Amount) Signed() string {
+	if s := a.Dollars(); a > 0 && s != "$0.00" {
+		return "+" + s
 	}
-	return Thousands(int64(n)) + " " + thing
+	return a.Dollars()
+}
+
+// Dollars returns the rate for people as the price of one unit, with cents, and with
+// three significant digits where it is under ten cents: "$21.96", "$0.0231".
+func (r Rate) Dollars() string {
+	if v := magnitude(int64(r)); v >= uint64(USDPerUnit)/10 || v == 0 {
+		a, _ := mulDiv(int64(r), 1, picoPerNano)
+		return Amount(a).Exact()
+	}
+	unit := int64(1)
+	for magnitude(int64(r))/uint64(unit) >= 1000 {
+		unit *= 10
+	}
+	v, _ := mulDiv(int64(r), 1, unit)
+	return strings.Replace("$"+format(v*unit, 12, 2), "$-", "-$", 1)
+}
+
+// ForPeople returns an amount that a document holds as a decimal ("1234.50") as
+// [Amount.Dollars] prints it; digits under a nano-dollar are dropped. What is no amount
+// is returned as it is.
+func ForPeople(usd string) string {
+	decimal := usd
+	if whole, fraction, _ := strings.Cut(usd, "."); len(fraction) > 9 {
+		decimal = whole + "." + fraction[:9]
+	}
+	a, err := ParseAmount(decimal)
+	if err != nil {
+		return usd
+	}
+	return a.Dollars()
 }
 
 // Thousands returns n with its thousands separated: "1,284".

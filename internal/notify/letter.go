@@ -219,7 +219,7 @@ func cost(hourly inventory.Fact[money.Amount]) string {
 	case a < 0:
 		return "-$" + (-a).Cents() + " an hour"
 	}
-	return "$" + a.Cents() + " an hour"
+	return a.Dollars() + " an hour"
 }
 
 func undo(u string) string {
@@ -242,11 +242,11 @@ func evidence(list []usage.Evidence) []string {
 		}
 		line := plain.Cut(plain.Line(e.Signal), maxName) + " " + plain.Cut(plain.Line(e.Value), maxName)
 		if e.Window > 0 {
-			line += " over " + Span(e.Window)
+			line += " over " + plain.Duration(e.Window)
 		}
 		var notes []string
 		if e.Coverage >= 0 && e.Window > 0 {
-			notes = append(notes, strconv.Itoa(int(math.Floor(min(e.Coverage, 1)*100)))+" % covered")
+			notes = append(notes, strconv.Itoa(int(math.Floor(min(e.Coverage, 1)*100)))+"% covered")
 		}
 		if source := plain.Cut(plain.Line(e.Source), maxName); source != "" {
 			notes = append(notes, source)
@@ -257,27 +257,6 @@ func evidence(list []usage.Evidence) []string {
 		out = append(out, line)
 	}
 	return out
-}
-
-// Span writes a duration in its largest units: "3h", "1d12h", "90s".
-func Span(d time.Duration) string {
-	const day = 24 * time.Hour
-	d = d.Round(time.Second)
-	s := ""
-	if d >= 2*day || d%day == 0 && d >= day {
-		s, d = strconv.Itoa(int(d/day))+"d", d%day
-		if d == 0 {
-			return s
-		}
-	}
-	t := d.String()
-	if strings.HasSuffix(t, "m0s") {
-		t = strings.TrimSuffix(t, "0s")
-	}
-	if strings.HasSuffix(t, "h0m") {
-		t = strings.TrimSuffix(t, "0m")
-	}
-	return s + t
 }
 
 // plan is what would be approved, each line in full width and without what a terminal or

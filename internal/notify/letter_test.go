@@ -94,20 +94,6 @@ func TestCost(t *testing.T) {
 	}
 }
 
-func TestSpan(t *testing.T) {
-	for _, tt := range []struct {
-		d    time.Duration
-		want string
-	}{
-		{0, "0s"}, {90 * time.Second, "1m30s"}, {5 * time.Minute, "5m"}, {3 * time.Hour, "3h"}, {90 * time.Minute, "1h30m"},
-		{24 * time.Hour, "1d"}, {36 * time.Hour, "36h"}, {14 * 24 * time.Hour, "14d"}, {60 * time.Hour, "2d12h"}, {10 * time.Hour, "10h"},
-	} {
-		if got := Span(tt.d); got != tt.want {
-			t.Errorf("Span(%v) = %q, want %q", tt.d, got, tt.want)
-		}
-	}
-}
-
 func message(t *rapid.T) action.Message {
 	s := func(name string) string {
 		return rapid.OneOf(rapid.String(), rapid.StringMatching("[\\x00-\\xff]{0,40}"), rapid.SampledFrom([]string{"", "\r\nBcc: x", "<!here>", "```"})).Draw(t, name)

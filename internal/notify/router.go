@@ -214,7 +214,7 @@ func (r *Router) deliver(ctx context.Context, s stop, m action.Message) error {
 		}
 		wait := max(f.RetryAfter, backoff<<(attempt-1))
 		if wait > longestWait {
-			return fmt.Errorf("%w, and asks to wait for %s", err, Span(f.RetryAfter))
+			return fmt.Errorf("%w, and asks to wait for %s", err, plain.Duration(f.RetryAfter))
 		}
 		if attempt == attempts {
 			return fmt.Errorf("%w (tried %d times)", err, attempts)

@@ -67,7 +67,7 @@ func ReadCSV(name string, r io.Reader, l Layout, each func(Row) error) error {
 	head, err := in.Read()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
-			return &FileError{File: name, Reason: "it is empty; a header of " + strings.Join(l.Required, ",") + " is expected"}
+			return &FileError{File: name, Reason: "empty file: expected a header with " + strings.Join(l.Required, ",")}
 		}
 		return malformed(name, err)
 	}
@@ -111,7 +111,7 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 	}
 	for _, c := range slices.Sorted(maps.Keys(l.Map)) {
 		if !slices.Contains(l.Required, c) && !slices.Contains(l.Optional, c) {
-			return nil, &FileError{File: name, Reason: fmt.Sprintf("there is no column %q to map; there are %s", c, strings.Join(slices.Concat(l.Required, l.Optional), ", "))}
+			return nil, &FileError{File: name, Reason: fmt.Sprintf("no column %q to map; the columns are %s", c, strings.Join(slices.Concat(l.Required, l.Optional), ", "))}
 		}
 	}
 	for i, h := range head {
@@ -121,10 +121,10 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 		case !known && l.Others:
 			continue
 		case !known:
-			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q is not known; there are %s", h, strings.Join(slices.Concat(l.Required, l.Optional), ", "))}
+			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("unknown column %q; expected %s%s", h, strings.Join(slices.Concat(l.Required, l.Optional), ", "), document.DidYouMean(strings.TrimSpace(h), slices.Concat(l.Required, l.Optional)))}
 		}
 		if _, twice := at[c]; twice {
-			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q is there twice", h)}
+			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q appears twice", h)}
 		}
 		at[c] = i
 	}
@@ -192,7 +192,7 @@ func (r Row) Float(column string, lowest, highest float64) (float64, error) {
 		return 0, r.Error(column, "%s %q is not a number", column, r.Text(column))
 	}
 	if v < lowest || v > highest {
-		return 0, r.Error(column, "%s is %s: %v to %v is expected", column, r.Text(column), lowest, highest)
+		return 0, r.Error(column, "%s is %s: expected %v to %v", column, r.Text(column), lowest, highest)
 	}
 	return v, nil
 }
@@ -204,7 +204,7 @@ func (r Row) Int(column string, lowest, highest int64) (int64, error) {
 		return 0, r.Error(column, "%s %q is not a whole number", column, r.Text(column))
 	}
 	if v < lowest || v > highest {
-		return 0, r.Error(column, "%s is %d: %d to %d is expected", column, v, lowest, highest)
+		return 0, r.Error(column, "%s is %d: expected %d to %d", column, v, lowest, highest)
 	}
 	return v, nil
 }

@@ -64,19 +64,19 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		name, text, want string
 		l                Layout
 	}{
-		{"empty", "", "w.csv: it is empty; a header of name,count is expected", layout},
+		{"empty", "", "w.csv: empty file: expected a header with name,count", layout},
 		{"missing column", "name\na\n", `w.csv:1: column "count" is missing`, layout},
-		{"unknown column", "name,count,x\n", `w.csv:1:12: column "x" is not known; there are name, count, price`, layout},
-		{"column twice", "name,count,name\n", `w.csv:1:12: column "name" is there twice`, layout},
+		{"unknown column", "name,count,x\n", `w.csv:1:12: unknown column "x"; expected name, count, price`, layout},
+		{"column twice", "name,count,name\n", `w.csv:1:12: column "name" appears twice`, layout},
 		{"no number", "name,count\na,ten\n", `w.csv:2:3: count "ten" is not a whole number`, layout},
-		{"out of range", "name,count\na,101\n", `w.csv:2:3: count is 101: 0 to 100 is expected`, layout},
+		{"out of range", "name,count\na,101\n", `w.csv:2:3: count is 101: expected 0 to 100`, layout},
 		{"no name", "name,count\n,1\n", `w.csv:2:1: name is empty`, layout},
 		{"negative price", "name,count,price\na,1,-2\n", `w.csv:2:5: price is negative`, layout},
 		{"no price", "name,count,price\na,1,NaN\n", `w.csv:2:5: price "NaN" is not an amount of dollars`, layout},
 		{"ragged", "name,count\na\n", `w.csv:2:1: wrong number of fields`, layout},
 		{"quote", "name,count\n\"a,1\n", "w.csv:2:6: extraneous or missing \" in quoted-field", layout},
 		{"of the caller", "name,count\nodd,1\n", "w.csv:2: odd is not wanted", layout},
-		{"mapping nothing", "name,count\n", `w.csv: there is no column "x" to map; there are name, count, price`,
+		{"mapping nothing", "name,count\n", `w.csv: no column "x" to map; the columns are name, count, price`,
 			Layout{Required: layout.Required, Optional: layout.Optional, Map: map[string]string{"x": "y"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

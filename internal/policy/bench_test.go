@@ -11,7 +11,7 @@ import (
 )
 
 // fleet is machines as an account has them: most of them busy, some idle, some of other
-// kinds, some that nobody measured.
+// kinds, some of them unmeasured.
 func fleet(now time.Time, n int) []*Facts {
 	var out []*Facts
 	for i := range n {
@@ -24,10 +24,10 @@ func fleet(now time.Time, n int) []*Facts {
 		}
 		r.Size.GPUs = inventory.Known(1)
 		f := &Facts{Now: now, Resource: r, Hourly: inventory.Known(money.USD)}
-		f.Duty = &duty.Verdict{State: duty.Busy, Until: now.Add(time.Minute), Expires: now.Add(2 * time.Minute), Coverage: 1, Why: "98 % utilization"}
+		f.Duty = &duty.Verdict{State: duty.Busy, Until: now.Add(time.Minute), Expires: now.Add(2 * time.Minute), Coverage: 1, Why: "98% utilization"}
 		switch i % 5 {
 		case 0:
-			f.Duty.State, f.Duty.Why = duty.Idle, "0 % compute and nothing held"
+			f.Duty.State, f.Duty.Why = duty.Idle, "0% compute and nothing held"
 			f.Duty.Lasting, f.Duty.Since = time.Duration(i)*time.Second, now.Add(-time.Duration(i)*time.Second)
 		case 1:
 			r.Kind, r.Detail, f.Duty = inventory.KindVolume, &inventory.Volume{SizeGiB: 100}, nil

@@ -109,7 +109,7 @@ var facts = []fact{
 		read: func(e *evaluation) ref.Val { return text(e.r.Account) }},
 	{name: "resource.region", typ: cel.StringType, unknown: "a recording does not say",
 		read: func(e *evaluation) ref.Val { return text(e.r.Region) }},
-	{name: "resource.zone", typ: cel.StringType, unknown: "it lies in no single zone",
+	{name: "resource.zone", typ: cel.StringType, unknown: "it is in no single zone",
 		read: func(e *evaluation) ref.Val { return text(e.r.Zone) }},
 	{name: "resource.type", typ: cel.StringType, unknown: "the kind has none",
 		read: func(e *evaluation) ref.Val { return text(e.r.Type) }},
@@ -148,7 +148,7 @@ var facts = []fact{
 			}
 			return types.Int(n)
 		}},
-	{name: "resource.market", typ: cel.StringType, unknown: "it is no machine, or nobody knows how it was bought", values: markets,
+	{name: "resource.market", typ: cel.StringType, unknown: "it is no machine, or its market is unknown", values: markets,
 		read: market},
 	{name: "resource.hourly_usd", typ: cel.DoubleType, unknown: "a meter of it has no price",
 		read: hourly},
@@ -255,7 +255,7 @@ var facts = []fact{
 	{name: "schedule.off", typ: cel.BoolType, unknown: "never", scheduled: true,
 		read:  func(e *evaluation) ref.Val { return types.Bool(e.hours.isOff(e.f.Now)) },
 		turns: func(e *evaluation) time.Time { return e.hours.nextTurn(e.f.Now) }},
-	{name: "schedule.due", typ: cel.BoolType, unknown: "nobody knows since when it runs", scheduled: true,
+	{name: "schedule.due", typ: cel.BoolType, unknown: "its start is unknown", scheduled: true,
 		read:  func(e *evaluation) ref.Val { return truth(e.hours.isDue(e.f.Now, runningSince(e))) },
 		turns: dueTurns},
 }

@@ -76,7 +76,7 @@ var checks = []struct {
 		case p.Do.EvenIfBusy:
 			return "even_if_busy: it ends work that is not saved"
 		case p.Do.EvenIfUnknown:
-			return "even_if_unknown: it ends machines that nobody measures, which may be at work"
+			return "even_if_unknown: it ends unmeasured machines, which may be at work"
 		}
 		return ""
 	}},
@@ -105,7 +105,7 @@ var checks = []struct {
 			return ""
 		}
 		d := DefaultLimits()
-		return fmt.Sprintf("it enforces without limits of its own; where it has none %d an hour, %.0f %% and %s an hour apply",
+		return fmt.Sprintf("it enforces without limits of its own; where it has none %d an hour, %.0f%% and %s an hour apply",
 			d.PerHour, 100*d.Share, d.DollarsPerHour.Dollars())
 	}},
 	{"ungoverned", func(p *Policy, g Governance) string {

@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 		{"governance of some tags", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "prod"}}}}, []string{"ungoverned"}},
 		{"governance of any tag", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "*"}}}}, nil},
 		{"volumes need no governance", "kind: instance,", "kind: volume,", nil, []string{}},
-		{"ends what nobody measures", "do: stop}", "do: stop, even_if_unknown: true}", nil, []string{"busy", "ungoverned"}},
+		{"ends unmeasured machines", "do: stop}", "do: stop, even_if_unknown: true}", nil, []string{"busy", "ungoverned"}},
 		{"loses what is on instance-store disks", "do: stop}", "do: stop, disks: {instance_store: scratch, root: snapshot}}", nil, []string{"disks", "ungoverned"}},
 		{"a notice about everything", careful, "when: resource.age > duration(\"1h\")", nil, []string{"everything"}},
 	} {

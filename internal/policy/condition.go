@@ -283,7 +283,7 @@ func (x *crossing) next(e *evaluation) time.Time {
 	return at
 }
 
-// growth says whether a fact grows or shrinks now, and until when; zero is for ever.
+// growth says whether a fact grows or shrinks now, and until when; zero is never.
 func (f *fact) growth(e *evaluation) (end time.Time, growing bool) {
 	if f.slope == 0 || f.ends == nil {
 		return time.Time{}, f.slope != 0

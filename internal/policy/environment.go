@@ -184,13 +184,22 @@ func plain(message string) string {
 	}
 	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
 		name, _, _ = strings.Cut(name, "'")
-		return fmt.Sprintf("%s is neither a fact nor a function; facts begin with %s", name, strings.Join(roots, ", "))
+		return fmt.Sprintf("%s is neither a fact nor a function; facts begin with %s%s", name, strings.Join(roots, ", "), document.DidYouMean(name, roots))
 	}
 	if strings.Contains(message, "'<EOF>'") {
 		return "the condition ends where more is expected"
 	}
 	message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), " expecting ")
 	return message
+}
+
+// factNames are the names of all facts.
+func factNames() []string {
+	out := make([]string, 0, len(facts))
+	for _, f := range facts {
+		out = append(out, f.name)
+	}
+	return out
 }
 
 // roots are the first words of the facts' names.
@@ -251,7 +260,7 @@ func checkNames(a *ast.AST, schedule bool) *fault {
 				break
 			}
 			if cut < 0 {
-				report(e, "%s is not a fact; %s has %s", name, root, strings.Join(under(root), ", "))
+				report(e, "%s is not a fact; %s has %s%s", name, root, strings.Join(under(root), ", "), document.DidYouMean(name, factNames()))
 				break
 			}
 			prefix = prefix[:cut]
@@ -273,7 +282,7 @@ func under(root string) []string {
 }
 
 // checkValues finds the first comparison of a fact with a value that it never has: a
-// typing error that would be false, or worse true, for ever.
+// typing error that would be false, or worse true, without end.
 func checkValues(a *ast.AST) *fault {
 	var found *fault
 	check := func(f *fact, literal ast.Expr) {

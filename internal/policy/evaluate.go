@@ -209,6 +209,12 @@ func (p *Policy) Asks(name string) bool {
 	return p.anyFact(func(asked *fact) bool { return asked == f })
 }
 
+// AsksCharges says whether the conditions ask for what follows from what was charged or
+// billed: where budgets stand, what is paid.
+func (p *Policy) AsksCharges() bool {
+	return p.anyFact(func(f *fact) bool { return strings.HasPrefix(f.name, "budget.") || f.name == "price.drift" })
+}
+
 // Timeless says whether the conditions, other than the schedule, answer alike at any time
 // while nothing is learned, but for how long a state of duty has lasted.
 func (p *Policy) Timeless() bool {

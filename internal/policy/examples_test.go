@@ -113,7 +113,7 @@ func TestExamplesGoTogether(t *testing.T) {
 	}
 	for _, p := range all.Policies {
 		if p.Mode != Observe {
-			t.Errorf("%s does not observe until somebody says otherwise", p.Name)
+			t.Errorf("%s does not observe by default", p.Name)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (p *Policy) explainSchedule(e *evaluation) (Part, bool) {
 		since, last := runningSince(e), p.hours.lastTick(e.f.Now)
 		switch {
 		case since.IsZero():
-			part.Why += ", and nobody knows since when it runs"
+			part.Why += ", and its start is unknown"
 		case since.Before(last):
 			part.Why += ", and it has been running since before " + show(last)
 		default:
@@ -303,7 +303,7 @@ func (f *fact) why(e *evaluation) string {
 	if strings.HasPrefix(f.name, "duty.") {
 		switch {
 		case e.f.Duty == nil:
-			return "nobody judged what it does"
+			return "its duty is not judged"
 		case verdict(e) == nil && e.f.Duty.State != "":
 			return "its newest sample is too old"
 		case e.f.Duty.Why != "":

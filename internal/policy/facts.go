@@ -24,7 +24,7 @@ type Facts struct {
 	Checkpoint inventory.Fact[time.Time]
 	// Budget is the state of the budgets that its owner spends from; nil is unknown.
 	Budget *Budget
-	// PriceDrift is the rate paid over the catalog's less 1: 0.1 is 10 % more.
+	// PriceDrift is the rate paid over the catalog's less 1: 0.1 is 10% more.
 	PriceDrift inventory.Fact[float64]
 	// Stale says that the inventory itself is too old to act on: everything about
 	// the resource is unknown.

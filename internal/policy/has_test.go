@@ -8,7 +8,7 @@ import (
 )
 
 // TestHasOfATaggedFact: where tags were read it is known that none says a fact, so that a
-// policy can leave production out without leaving out what nobody tagged.
+// policy can leave production out without leaving out untagged resources.
 func TestHasOfATaggedFact(t *testing.T) {
 	const where = `!has(resource.environment) || resource.environment != "production"`
 	for _, tc := range []struct {

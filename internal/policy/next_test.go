@@ -194,7 +194,7 @@ func TestTicks(t *testing.T) {
 }
 
 // TestMissedTickIsCaughtUp holds that a tick stays due for what ran before it, however
-// late somebody looks, and is not due for what started after it.
+// late a pass looks, and is not due for what started after it.
 func TestMissedTickIsCaughtUp(t *testing.T) {
 	p := policyOf(t, `schedule: {timezone: Europe/Berlin, at: ["Fri 18:00"]}`)
 	friday := time.Date(2026, 1, 9, 17, 0, 0, 0, time.UTC)
@@ -209,8 +209,8 @@ func TestMissedTickIsCaughtUp(t *testing.T) {
 		{"two days late", friday.Add(48 * time.Hour), friday.Add(-time.Hour), time.Time{}, usage.True},
 		{"started after it", friday.Add(48 * time.Hour), friday.Add(time.Minute), time.Time{}, usage.False},
 		{"started again after it", friday.Add(48 * time.Hour), friday.Add(-time.Hour), friday.Add(time.Minute), usage.False},
-		{"nobody knows", friday.Add(48 * time.Hour), time.Time{}, time.Time{}, usage.Unknown},
-		{"a launch that lies ahead", friday.Add(48 * time.Hour), friday.Add(72 * time.Hour), time.Time{}, usage.Unknown},
+		{"unknown", friday.Add(48 * time.Hour), time.Time{}, time.Time{}, usage.Unknown},
+		{"a launch in the future", friday.Add(48 * time.Hour), friday.Add(72 * time.Hour), time.Time{}, usage.Unknown},
 	} {
 		f := &Facts{Now: tc.now, Resource: &inventory.Resource{CreatedAt: tc.created, StateSince: tc.since}}
 		if got := p.Evaluate(f).Answer; got != tc.want {

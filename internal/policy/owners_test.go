@@ -55,7 +55,7 @@ func TestOwnersMissing(t *testing.T) {
 		})
 	}
 	if add, left, known := owners.Missing(owned(nil), required, inventory.DefaultTagMapping()); known || add != nil || left != nil {
-		t.Errorf("tags that nobody could read: add %v, left %v, known %v", add, left, known)
+		t.Errorf("unreadable tags: add %v, left %v, known %v", add, left, known)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestOwnersAreChecked(t *testing.T) {
 	mapping.Team = []string{"squad"}
 	rules := Owners{Rules: OwnerRules{{Name: "a", Set: map[string]string{"squad": "x"}}, {Name: "b", Set: map[string]string{"team": "x"}}}}
 	if where, err := rules.Check(mapping); err == nil || where != "rules[1].set" || !strings.Contains(err.Error(), "tags.team") {
-		t.Errorf("a key by which nobody is known: %v at %s", err, where)
+		t.Errorf("a key that names no person: %v at %s", err, where)
 	}
 	if _, err := rules.Check(inventory.DefaultTagMapping()); err != nil {
 		t.Errorf("usual keys: %v", err)

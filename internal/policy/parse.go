@@ -195,7 +195,7 @@ func (d *reader) wanted(n ast.Node, f *field, out *[]string) (err error) {
 	*out, err = d.Texts(n, f.name, func(v string) error {
 		switch {
 		case f.values != nil && !slices.Contains(f.values, v):
-			return fmt.Errorf("%s %q does not exist; it is %s", f.name, v, document.OneOf(f.values))
+			return fmt.Errorf("%s %q does not exist; it is %s%s", f.name, v, document.OneOf(f.values), document.DidYouMean(v, f.values))
 		case f.lower && v != strings.ToLower(v):
 			return fmt.Errorf("%s %q: its letters are small: %q", f.name, v, strings.ToLower(v))
 		}
@@ -305,7 +305,7 @@ func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 	return w, given["grace"] != nil, err
 }
 
-// options are the keys beside do, and the verbs that they belong to. Where required,
+// options are the keys next to do, and the verbs that they belong to. Where required,
 // those verbs need them.
 var options = []struct {
 	name     string
@@ -455,5 +455,5 @@ func (d *reader) mode(n ast.Node) (Mode, error) {
 	case string(Warn), string(Enforce):
 		return Mode(s), nil
 	}
-	return Observe, d.At(n, "mode %q does not exist; it is observe, warn or enforce", s)
+	return Observe, d.At(n, "mode %q does not exist; it is observe, warn or enforce%s", s, document.DidYouMean(s, []string{"observe", "warn", "enforce"}))
 }

@@ -30,7 +30,7 @@ func parse(t testing.TB, src string) *Set {
 	return set
 }
 
-// policyOf is a policy with some keys beside its name; it notifies unless they say then.
+// policyOf is a policy with some keys next to its name; it notifies unless they say then.
 func policyOf(t testing.TB, keys string) *Policy {
 	t.Helper()
 	src := "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n"

@@ -5,7 +5,10 @@
 package policy
 
 import (
+	"maps"
 	"math"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/change"
@@ -52,6 +55,21 @@ const (
 // Set is the policies of one or more files, each name once.
 type Set struct {
 	Policies []*Policy
+}
+
+// Of returns the policies that are in files of the given names, whatever their directories;
+// all of them where no file has such a name.
+func (s *Set) Of(files []string) *Set {
+	out := &Set{}
+	for _, p := range s.Policies {
+		if slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) == filepath.Base(p.File) }) {
+			out.Policies = append(out.Policies, p)
+		}
+	}
+	if len(out.Policies) == 0 {
+		return s
+	}
+	return out
 }
 
 // Policy is one rule: which resources, under which condition, after which warning,
@@ -122,6 +140,14 @@ type Do struct {
 	// Members are the machines that scale ends in place of a size; no policy names them,
 	// and To is ThroughGroup. Nil: the group goes down to To and chooses itself.
 	Members []string
+}
+
+// Equal says whether two actions are one and the same.
+func (d *Do) Equal(o *Do) bool {
+	return d.Verb == o.Verb && d.EvenIfBusy == o.EvenIfBusy && d.EvenIfUnknown == o.EvenIfUnknown &&
+		d.ScratchDisks == o.ScratchDisks && d.SaveDisks == o.SaveDisks && d.ScratchInstanceStore == o.ScratchInstanceStore &&
+		d.ScratchRoot == o.ScratchRoot && d.RetentionDays == o.RetentionDays && d.To == o.To &&
+		maps.Equal(d.Tags, o.Tags) && slices.Equal(d.Members, o.Members) && d.Change.Equal(o.Change)
 }
 
 // Of returns what carries a finding's fix out; false where only a person can. The cloud

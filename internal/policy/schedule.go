@@ -173,7 +173,7 @@ func (h *hours) nextTurn(now time.Time) time.Time {
 }
 
 // isDue says whether a tick is due for what has been running since then: the last tick
-// came after its start. It stays due until that starts anew, so that a tick that nobody
+// came after its start. It stays due until that starts again, so that a tick that no pass
 // was there to see is caught up.
 func (h *hours) isDue(now, since time.Time) usage.Answer {
 	if since.IsZero() {

@@ -19,7 +19,7 @@ policies:
     select: {lifetime: ephemeral}
     when: duty.state == "idle" && duty.lasting >= duration("30m")
     then: [{warn: {grace: 15m}}, {do: stop}]
-  - name: dear
+  - name: costly
     when: resource.hourly_usd > 10
     then: [{do: notify}]
 `
@@ -61,9 +61,9 @@ func TestRunTestsSaysWhatIsWrong(t *testing.T) {
 			`cases.yaml:7: want idle stop m from 40m on, got it at 39m59s already: when is true: duty.state is "idle"; duty.lasting is 39m59s`}},
 		{"known where unknown is wanted", "      - {at: 30m, unknown: all}\n", []string{
 			`cases.yaml:7: at 30m: want idle stop m unknown, got true: when is true: duty.state is "idle"; duty.lasting is 30m`,
-			"cases.yaml:7: at 30m: want dear notify m unknown, got false: when is false: resource.hourly_usd > 10 is false: resource.hourly_usd is 1"}},
-		{"one known where unknown is wanted", "      - {at: 30m, unknown: [{policy: dear}]}\n", []string{
-			"cases.yaml:7: at 30m: want dear notify m unknown, got false: when is false: resource.hourly_usd > 10 is false: resource.hourly_usd is 1"}},
+			"cases.yaml:7: at 30m: want costly notify m unknown, got false: when is false: resource.hourly_usd > 10 is false: resource.hourly_usd is 1"}},
+		{"one known where unknown is wanted", "      - {at: 30m, unknown: [{policy: costly}]}\n", []string{
+			"cases.yaml:7: at 30m: want costly notify m unknown, got false: when is false: resource.hourly_usd > 10 is false: resource.hourly_usd is 1"}},
 		{"a policy that does not exist", "      - {at: 30m, propose: [{policy: idel, verb: stop}], unknown: [{resource: x}]}\n", []string{
 			`cases.yaml:7: at 30m: there is no policy "idel" with a resource ""`,
 			`cases.yaml:7: at 30m: want no such proposal, got idle stop m: when is true: duty.state is "idle"; duty.lasting is 30m`,
@@ -103,7 +103,7 @@ func TestCasesUseTheRealEngine(t *testing.T) {
 		"what is no machine has no duty": `    resources: [{id: a, kind: database, state: running, lifetime: ephemeral, created: -2h, samples: [{for: 1h, cpu_util: 0, net_bytes: 0}]}]
     expect: [{at: 50m, propose: none, unknown: [{policy: idle}]}]
 `,
-		"GPUs that nobody samples": `    resources: [{id: a, lifetime: ephemeral, created: -2h, gpus: 2, ` + rests + `}]
+		"unsampled GPUs": `    resources: [{id: a, lifetime: ephemeral, created: -2h, gpus: 2, ` + rests + `}]
     expect: [{at: 50m, propose: none, unknown: [{policy: idle}]}]
 `,
 		"GPUs by the samples' names": `    resources: [{id: a, lifetime: ephemeral, created: -2h, samples: [{for: 1h, gpu: [0, 1], gpu_util: 0, mem_used_bytes: 0, mem_total_bytes: 24e9}]}]
@@ -140,7 +140,7 @@ func TestCasesTakeThresholdsAndTags(t *testing.T) {
 	}
 	set := parse(t, twoPolicies)
 	if RunTests(set, tests, TestLook(set))[0].Passed() {
-		t.Error("a tag of nobody's makes a machine ephemeral")
+		t.Error("a tag that is not configured makes a machine ephemeral")
 	}
 	tests.Tags = inventory.DefaultTagMapping()
 	tests.Tags.Lifetime = []string{"fate"}

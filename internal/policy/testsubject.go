@@ -19,7 +19,7 @@ import (
 type subject struct {
 	r    inventory.Resource
 	tags map[string]string // nil cannot be read
-	// given are owner and lifetime that stand beside the tags.
+	// given are owner and lifetime that are given next to the tags.
 	given   []func(*inventory.Resource)
 	facts   Facts
 	samples []sample
@@ -148,7 +148,7 @@ func (d *reader) extraEntries(x *extra, c *testCase) []document.Key {
 	}
 }
 
-// factEntries are the keys of what is known of a resource beside itself.
+// factEntries are the keys of further facts about a resource.
 func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 	return []document.Key{
 		document.Optional("tags", func(n ast.Node) (err error) {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // AWS is the cloud whose prices the look-ups without a cloud return.
@@ -13,7 +15,7 @@ const AWS = "aws"
 
 // Book holds machine types, accelerators and prices. The zero Book is empty: it
 // prices nothing. A Book may be read by several goroutines; Load is not for use
-// beside readers.
+// together with readers.
 type Book struct {
 	machines map[string]Machine
 	// catalog is machines in order; every planner walks it.
@@ -58,6 +60,32 @@ func (b *Book) Accelerators() []Accelerator {
 	return slices.SortedFunc(maps.Values(b.accelerators), func(x, y Accelerator) int {
 		return cmp.Or(cmp.Compare(x.ReleaseYear, y.ReleaseYear), cmp.Compare(x.Name, y.Name))
 	})
+}
+
+// DidYouMean suggests the machine type, the accelerator or the region that was probably
+// meant by a name that the book does not know (see [document.DidYouMean]).
+func (b *Book) DidYouMean(name string) string {
+	var names []string
+	for _, m := range b.catalog {
+		names = append(names, m.Type)
+	}
+	for _, a := range b.Accelerators() {
+		names = append(names, a.Name)
+	}
+	return document.DidYouMean(name, slices.Concat(names, b.Regions()))
+}
+
+// Regions returns the regions of which the book holds a price, in order.
+func (b *Book) Regions() []string {
+	regions := map[string]bool{}
+	for _, prices := range []map[key]Entry{b.base, b.overlay} {
+		for k := range prices {
+			if k.region != "" {
+				regions[k.region] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(regions))
 }
 
 // Price returns the price of a unit of what a cloud sells in a region: Compute machines by

@@ -105,7 +105,7 @@ func others(all []priced, of key) []money.Rate {
 const leastPeers = 2
 
 // same compares with other machines that have the accelerator. Spot is cheap for
-// good reasons and is held only against being dearer.
+// good reasons and is reported only if it is more expensive.
 func (f *field) same(c *candidate) string {
 	mine, ok := perAccelerator(c.Entry)
 	if !ok {

@@ -44,7 +44,7 @@ type product struct {
 
 // ParseProduct reads one document of the AWS Price List, as GetProducts returns
 // them in PriceList: Linux machines of EC2 on shared tenancy without a license,
-// SageMaker machines, EBS volumes, IOPS and snapshots, NAT gateways, and S3's
+// SageMaker machines, nodes of Redshift and ElastiCache, EBS volumes, IOPS and snapshots, NAT gateways, and S3's
 // storage classes. Other products wrap ErrNotHeld; a price of zero or a capacity
 // block wraps ErrRefused. The date is that of publication, or else the term's.
 func ParseProduct(document []byte) (Entry, error) {
@@ -88,6 +88,19 @@ func (p product) identify() (Entry, string, error) {
 	unit := "GB-Mo"
 	usage := a["usagetype"]
 	switch family := p.Product.ProductFamily; {
+	case a["servicecode"] == "AmazonRedshift":
+		// Nodes beside those of one zone have usage types of their own.
+		if e.Type = a["instanceType"]; e.Type == "" || usage != "Node:"+e.Type && !strings.HasSuffix(usage, "-Node:"+e.Type) {
+			return e, "", fmt.Errorf("%q in %s: %w", usage, e.Region, ErrNotHeld)
+		}
+		e.Service = "redshift"
+		return e, "Hrs", nil
+	case family == "Cache Instance":
+		e.Service, e.Type = cachePrefix+strings.ToLower(a["cacheEngine"]), a["instanceType"]
+		if e.Type == "" || usage != "NodeUsage:"+e.Type && !strings.HasSuffix(usage, "-NodeUsage:"+e.Type) {
+			return e, "", fmt.Errorf("%q in %s: %w", usage, e.Region, ErrNotHeld)
+		}
+		return e, "Hrs", nil
 	case strings.HasPrefix(family, "Compute Instance"):
 		e.Service, e.Type = Compute, a["instanceType"]
 		if err := held(a); err != nil {
@@ -133,6 +146,9 @@ func (p product) identify() (Entry, string, error) {
 	}
 	return e, unit, nil
 }
+
+// cachePrefix begins the services of caches; their engine follows.
+const cachePrefix = "elasticache:"
 
 // held says whether a machine's product is the one that is held: Linux, shared
 // tenancy, no license, capacity in use.
@@ -182,6 +198,9 @@ func (p product) price(e *Entry, unit string) error {
 			r, err := parseUSD(usd)
 			if err != nil {
 				return fmt.Errorf("price %q: %w", usd, err)
+			}
+			if r == 0 && len(term.PriceDimensions) > 1 && strings.HasPrefix(e.Service, cachePrefix) {
+				continue // the hours that a reservation pays
 			}
 			if r <= 0 {
 				return fmt.Errorf("a price of %s is not a price: %w", r, ErrRefused)

@@ -14,6 +14,12 @@ const machineProduct = `{"product":{"productFamily":"Compute Instance","attribut
 "serviceCode":"AmazonEC2","terms":{"OnDemand":{"X.Y":{"priceDimensions":{"X.Y.Z":{"unit":"Hrs","endRange":"Inf","beginRange":"0",
 "pricePerUnit":{"USD":"0.9776000000"}}},"effectiveDate":"2026-10-01T00:00:00Z"}},"Reserved":{}},"version":"1","publicationDate":"2026-11-05T12:00:00Z"}`
 
+// cacheProduct has two dimensions: the hours that a reservation pays cost nothing.
+const cacheProduct = `{"product":{"productFamily":"Cache Instance","attributes":{"servicecode":"AmazonElastiCache","locationType":"AWS Region","instanceType":"cache.c7gn.large",
+"cacheEngine":"Valkey","usagetype":"NodeUsage:cache.c7gn.large","operation":"CreateCacheCluster:Valkey","regionCode":"us-east-1"}},"publicationDate":"2025-06-24T13:06:39Z",
+"terms":{"OnDemand":{"a":{"effectiveDate":"2025-06-24T13:06:47Z","priceDimensions":{"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.0000000000"}},
+"c":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.2035000000"}}}}}}}`
+
 func storageProduct(attributes, dimensions string) string {
 	return `{"product":{"productFamily":"Storage","attributes":{"regionCode":"eu-west-1",` + attributes + `}},
 	"terms":{"OnDemand":{"a":{"priceDimensions":{` + dimensions + `},"effectiveDate":"2026-10-01T00:00:00Z"}}}}`
@@ -25,6 +31,8 @@ func TestParseProduct(t *testing.T) {
 		{"bare metal", strings.NewReplacer("Compute Instance", "Compute Instance (bare metal)", "g6.2xlarge", "g4dn.metal").Replace(machineProduct), "aws g4dn.metal in us-east-1, on-demand", "0.9776", "2026-11-05"},
 		{"SageMaker", strings.NewReplacer("Compute Instance", "ML Instance", `"instanceType":"g6.2xlarge"`, `"instanceName":"ml.g6.2xlarge"`).Replace(machineProduct), "aws sagemaker g6.2xlarge in us-east-1, on-demand", "0.9776", "2026-11-05"},
 		{"SageMaker by component", strings.NewReplacer("Compute Instance", "ML Instance", `"instanceType":"g6.2xlarge"`, `"instanceType":"ml.p6-b200.48xlarge-Hosting"`).Replace(machineProduct), "aws sagemaker p6-b200.48xlarge in us-east-1, on-demand", "0.9776", "2026-11-05"},
+		{"a node of Redshift", strings.NewReplacer("AmazonEC2", "AmazonRedshift", "g6.2xlarge", "ra3.xlplus", "BoxUsage:", "USE1-Node:").Replace(machineProduct), "aws redshift ra3.xlplus in us-east-1, on-demand", "0.9776", "2026-11-05"},
+		{"a node of ElastiCache", cacheProduct, "aws elasticache:valkey cache.c7gn.large in us-east-1, on-demand", "0.2035", "2025-06-24"},
 		{"a volume", storageProduct(`"volumeApiName":"gp3"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.0880000000"}}`), "aws ebs:gp3 in eu-west-1, on-demand", "0.088", "2026-10-01"},
 		{"a storage class with tiers", storageProduct(`"servicecode":"AmazonS3","usagetype":"EU-TimedStorage-ByteHrs"`,
 			`"c":{"unit":"GB-Mo","beginRange":"512000","pricePerUnit":{"USD":"0.021"}},"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.023"}},"d":{"unit":"GB-Mo","beginRange":"51200","pricePerUnit":{"USD":"0.022"}}`),
@@ -59,6 +67,9 @@ func TestParseProductRefuses(t *testing.T) {
 		{"an unused reservation", change(`"Used"`, `"UnusedCapacityReservation"`), ErrNotHeld, "capacitystatus"},
 		{"a Local Zone", change(`"AWS Region"`, `"AWS Local Zone"`), ErrNotHeld, "not a region"},
 		{"another service", storageProduct(`"usagetype":"EU-Tea"`, ""), ErrNotHeld, "EU-Tea"},
+		{"Redshift in several zones", strings.NewReplacer("AmazonEC2", "AmazonRedshift", "BoxUsage:", "Multi-AZ:").Replace(machineProduct), ErrNotHeld, "Multi-AZ"},
+		{"a cache that costs nothing", strings.Replace(cacheProduct, "0.2035000000", "0.0000000000", 1), ErrRefused, "no price from zero"},
+		{"a cache of another kind", strings.Replace(cacheProduct, `"NodeUsage:`, `"ExtendedSupport:`, 1), ErrNotHeld, "ExtendedSupport"},
 		{"yuan", change(`"USD"`, `"CNY"`), ErrNotHeld, "USD"},
 		{"a capacity block", change(`"OnDemand","usagetype"`, `"CapacityBlock","usagetype"`), ErrRefused, "capacity block"},
 		{"a price of zero", change("0.9776000000", "0.0000000000"), ErrRefused, "g6.2xlarge in us-east-1, on-demand: a price of 0.00"},

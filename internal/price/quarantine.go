@@ -13,7 +13,7 @@ import (
 // either way.
 type Bands struct {
 	// Old is against the price that is held. Cuts of list prices stay within it:
-	// AWS cut P5 by 44 % in June 2025.
+	// AWS cut P5 by 44% in June 2025.
 	Old float64
 	// OldSpot is the same for spot, which follows demand: half a year apart the same
 	// type costs several times more or less.
@@ -39,7 +39,7 @@ type Bands struct {
 	// Defaults is for a cloud's default rates against those of other clouds.
 	Defaults float64
 	// Managed is against the price of the same machine without the service:
-	// SageMaker lies 15 to 40 % above.
+	// SageMaker lies 15 to 40% above.
 	Managed float64
 }
 

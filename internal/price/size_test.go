@@ -41,7 +41,7 @@ func TestFill(t *testing.T) {
 		cpus   int64 // 0 unknown
 	}{
 		{"the book's", machine("p4d.24xlarge", inventory.Size{}), gpus(8), "A100-40GB", 40, 96},
-		{"a type that nobody knows", machine("p9.48xlarge", inventory.Size{}), inventory.Fact[int]{}, "", 0, 0},
+		{"an unknown type", machine("p9.48xlarge", inventory.Size{}), inventory.Fact[int]{}, "", 0, 0},
 		{"what the adapter says stays", machine("p4d.24xlarge", inventory.Size{GPUs: gpus(0)}), gpus(0), "", 0, 96},
 		{"a provider's name of what the book knows", machine("p4d.24xlarge", inventory.Size{GPUs: gpus(8), GPU: "A100", GPUMemory: inventory.Known(int64(39 << 30))}), gpus(8), "A100-40GB", 39, 96},
 		{"a provider's name told by its memory", machine("p9.48xlarge", inventory.Size{GPUs: gpus(8), GPU: "A100", GPUMemory: inventory.Known(int64(79 << 30))}), gpus(8), "A100-80GB", 79, 0},
@@ -50,7 +50,7 @@ func TestFill(t *testing.T) {
 		{"an endpoint", endpoint(inventory.Variant{Type: "g4dn.12xlarge", Count: 3}), gpus(4), "T4", 16, 48},
 		{"an endpoint of two types", endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "m5.large"}), gpus(1), "T4", 16, 6},
 		{"an endpoint of two models", endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "p4d.24xlarge"}), gpus(9), "", 0, 100},
-		{"an endpoint with a variant that nobody knows", endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "p9.48xlarge"}), inventory.Fact[int]{}, "", 0, 0},
+		{"an endpoint with an unknown variant", endpoint(inventory.Variant{Type: "g4dn.xlarge"}, inventory.Variant{Type: "p9.48xlarge"}), inventory.Fact[int]{}, "", 0, 0},
 		{"serverless", endpoint(inventory.Variant{Serverless: true}), gpus(0), "", 0, 0},
 		{"an endpoint that could not be read", endpoint(), inventory.Fact[int]{}, "", 0, 0},
 	} {

@@ -58,7 +58,7 @@ func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, a
 	u.repeated()
 	u.twice()
 	u.zones()
-	u.twice() // a region's own row beside those of its zones
+	u.twice() // a region's own row in addition to those of its zones
 	u.judge((*update).discount)
 	u.judge((*update).acrossRegions)
 	u.halves()

@@ -39,7 +39,7 @@ func TestChartsOfAnything(t *testing.T) {
 		share := rapid.Float64Range(-1, 1)
 		var bars []Measure
 		for range rapid.IntRange(0, 5).Draw(t, "bars") {
-			bars = append(bars, Measure{rapid.String().Draw(t, "label"), share.Draw(t, "share"), share.Draw(t, "from"), share.Draw(t, "to"), "<5 %"})
+			bars = append(bars, Measure{rapid.String().Draw(t, "label"), share.Draw(t, "share"), share.Draw(t, "from"), share.Draw(t, "to"), "<5%"})
 		}
 		wellFormed(t, Bars("a & b", bars))
 	})

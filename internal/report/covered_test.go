@@ -5,22 +5,30 @@ import (
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
+
+func billedOf(b round.Billed) *view.ScanBilled {
+	a := viewtest.NothingFound()
+	a.Billed = &b
+	return view.NewScan(a, view.ScanOptions{}).Billed
+}
 
 // TestNotCoveredServicesAreNamedWithTheirDollars: what is billed for services that are not
 // read is summed up and named, the largest first.
 func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
-	b := billed(&round.Billed{Total: usd("150"), ByService: []round.ServiceCost{
-		{Service: "Amazon Kinesis", Cost: usd("12"), NotCovered: true}, {Service: "Amazon Elastic Compute Cloud - Compute", Cost: usd("100")},
-		{Service: "Amazon MSK", Cost: usd("35"), NotCovered: true}, {Service: "AWS Glue", NotCovered: true}, {Service: "Tax", Cost: usd("3"), NotCovered: true}}})
+	b := billedOf(round.Billed{Total: viewtest.USD("150"), ByService: []round.ServiceCost{
+		{Service: "Amazon Kinesis", Cost: viewtest.USD("12"), NotCovered: true}, {Service: "Amazon Elastic Compute Cloud - Compute", Cost: viewtest.USD("100")},
+		{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: true}, {Service: "AWS Glue", NotCovered: true}, {Service: "Tax", Cost: viewtest.USD("3"), NotCovered: true}}})
 	if b.NotCoveredUSD.Cents() != "50.00" {
 		t.Errorf("%s is not covered, want 50.00", b.NotCoveredUSD)
 	}
-	want := "$50 was billed for services that curfew does not read: Amazon MSK $35, Amazon Kinesis $12, 1 other service"
-	if got := b.notCovered(2); got != want {
+	want := "$50.00 was billed for services that curfew does not read: Amazon MSK $35.00, Amazon Kinesis $12.00, 1 other service"
+	if got := notCovered(b, 2); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := billed(&round.Billed{Total: usd("1"), ByService: []round.ServiceCost{{Service: "EC2 - Other", Cost: usd("1")}}}).notCovered(2); got != "" {
+	if got := notCovered(billedOf(round.Billed{Total: viewtest.USD("1"), ByService: []round.ServiceCost{{Service: "EC2 - Other", Cost: viewtest.USD("1")}}}), 2); got != "" {
 		t.Errorf("everything is covered, and it says %q", got)
 	}
 }
@@ -28,9 +36,9 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 // TestNotCoveredServicesStandWithTheMoney: the first screen and the page say it beside the
 // figures that leave it out, before what is to be done.
 func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
-	a := realistic()
-	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{Service: "Amazon MSK", Cost: usd("35"), NotCovered: true})
-	want := "$35 was billed for services that curfew does not read: Amazon MSK $35"
+	a := viewtest.Realistic()
+	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: true})
+	want := "$35.00 was billed for services that curfew does not read: Amazon MSK $35.00"
 	for name, x := range map[string]struct {
 		render render
 		before string
@@ -41,7 +49,7 @@ func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
 			t.Errorf("%s: %q at %d, %q at %d", name, want, at, x.before, steps)
 		}
 	}
-	if got := text(t, HTML, a, Options{}); !strings.Contains(got, "Amazon MSK (not covered)") || strings.Contains(text(t, HTML, realistic(), Options{}), "ot covered") {
+	if got := text(t, HTML, a, Options{}); !strings.Contains(got, "Amazon MSK (not covered)") || strings.Contains(text(t, HTML, viewtest.Realistic(), Options{}), "ot covered") {
 		t.Error("the page's bill does not say which services are not covered")
 	}
 }

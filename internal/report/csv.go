@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // column is one column of the CSV output.
@@ -16,48 +17,48 @@ type column struct {
 	// number says that the column holds only numbers, which are written as they
 	// are; text is guarded against being read as a formula.
 	number bool
-	value  func(f *Finding) string
+	value  func(f *view.Finding) string
 }
 
 // columns are stable: new ones are added at the end.
 var columns = []column{
-	{"id", false, func(f *Finding) string { return f.ID }},
-	{"rule", false, func(f *Finding) string { return f.Rule }},
-	{"step", true, func(f *Finding) string { return strconv.Itoa(f.Step) }},
-	{"kind", false, func(f *Finding) string { return f.Resource.Kind }},
-	{"resource", false, func(f *Finding) string { return f.Resource.ID }},
-	{"name", false, func(f *Finding) string { return f.Resource.Name }},
-	{"type", false, func(f *Finding) string { return f.Resource.Type }},
-	{"cloud", false, func(f *Finding) string { return f.Resource.Cloud }},
-	{"account", false, func(f *Finding) string { return f.Resource.Account }},
-	{"region", false, func(f *Finding) string { return f.Resource.Region }},
-	{"team", false, func(f *Finding) string { return f.Resource.Owner.Team }},
-	{"project", false, func(f *Finding) string { return f.Resource.Owner.Project }},
-	{"user", false, func(f *Finding) string { return f.Resource.Owner.User }},
-	{"environment", false, func(f *Finding) string { return f.Resource.Owner.Environment }},
-	{"cost_center", false, func(f *Finding) string { return f.Resource.Owner.CostCenter }},
-	{"lifetime", false, func(f *Finding) string { return f.Resource.Lifetime }},
-	{"purpose", false, func(f *Finding) string { return f.Resource.Purpose }},
-	{"monthly_cost_usd", true, func(f *Finding) string { return f.MonthlyCostUSD.Cents() }},
-	{"monthly_waste_usd", true, func(f *Finding) string { return f.MonthlyWasteUSD.Cents() }},
-	{"monthly_savings_usd", true, func(f *Finding) string { return f.MonthlySavingsUSD.Cents() }},
-	{"savings_upper_bound_usd", true, func(f *Finding) string { return f.SavingsUpperBoundUSD.Cents() }},
-	{"savings_unknown", false, func(f *Finding) string { return f.SavingsUnknown }},
-	{"confidence", false, func(f *Finding) string { return string(f.Confidence) }},
-	{"because", false, func(f *Finding) string { return f.Because }},
-	{"evidence", false, func(f *Finding) string { return evidenceLine(f.Evidence) }},
-	{"action", false, func(f *Finding) string { return f.Fix.Action }},
-	{"command", false, func(f *Finding) string { return f.Fix.Command }},
-	{"risk", false, func(f *Finding) string { return string(f.Fix.Risk) }},
-	{"undo", false, func(f *Finding) string { return string(f.Fix.Undo) }},
-	{"note", false, func(f *Finding) string { return f.Fix.Note }},
-	{"overlaps", false, func(f *Finding) string { return f.Overlaps }},
+	{"id", false, func(f *view.Finding) string { return f.ID }},
+	{"rule", false, func(f *view.Finding) string { return f.Rule }},
+	{"step", true, func(f *view.Finding) string { return strconv.Itoa(f.Step) }},
+	{"kind", false, func(f *view.Finding) string { return f.Resource.Kind }},
+	{"resource", false, func(f *view.Finding) string { return f.Resource.ID }},
+	{"name", false, func(f *view.Finding) string { return f.Resource.Name }},
+	{"type", false, func(f *view.Finding) string { return f.Resource.Type }},
+	{"cloud", false, func(f *view.Finding) string { return f.Resource.Cloud }},
+	{"account", false, func(f *view.Finding) string { return f.Resource.Account }},
+	{"region", false, func(f *view.Finding) string { return f.Resource.Region }},
+	{"team", false, func(f *view.Finding) string { return f.Resource.Owner.Team }},
+	{"project", false, func(f *view.Finding) string { return f.Resource.Owner.Project }},
+	{"user", false, func(f *view.Finding) string { return f.Resource.Owner.User }},
+	{"environment", false, func(f *view.Finding) string { return f.Resource.Owner.Environment }},
+	{"cost_center", false, func(f *view.Finding) string { return f.Resource.Owner.CostCenter }},
+	{"lifetime", false, func(f *view.Finding) string { return f.Resource.Lifetime }},
+	{"purpose", false, func(f *view.Finding) string { return f.Resource.Purpose }},
+	{"monthly_cost_usd", true, func(f *view.Finding) string { return f.MonthlyCostUSD.Cents() }},
+	{"monthly_waste_usd", true, func(f *view.Finding) string { return f.MonthlyWasteUSD.Cents() }},
+	{"monthly_savings_usd", true, func(f *view.Finding) string { return f.MonthlySavingsUSD.Cents() }},
+	{"savings_upper_bound_usd", true, func(f *view.Finding) string { return f.SavingsUpperBoundUSD.Cents() }},
+	{"savings_unknown", false, func(f *view.Finding) string { return f.SavingsUnknown }},
+	{"confidence", false, func(f *view.Finding) string { return string(f.Confidence) }},
+	{"because", false, func(f *view.Finding) string { return f.Because }},
+	{"evidence", false, func(f *view.Finding) string { return evidenceLine(f.Evidence) }},
+	{"action", false, func(f *view.Finding) string { return f.Fix.Action }},
+	{"command", false, func(f *view.Finding) string { return f.Fix.Command }},
+	{"risk", false, func(f *view.Finding) string { return string(f.Fix.Risk) }},
+	{"undo", false, func(f *view.Finding) string { return string(f.Fix.Undo) }},
+	{"note", false, func(f *view.Finding) string { return f.Fix.Note }},
+	{"overlaps", false, func(f *view.Finding) string { return f.Overlaps }},
 }
 
 // CSV writes one row for each finding under a header. An amount that is not known
 // is an empty cell.
-func CSV(w io.Writer, a *round.Result, o Options) error {
-	d := Build(a, o)
+func CSV(w io.Writer, scan view.Scan, o Options) error {
+	d := newAudit(scan, o)
 	out := csv.NewWriter(w)
 	row := make([]string, len(columns))
 	for i, c := range columns {
@@ -102,7 +103,7 @@ func inert(s string) string {
 
 // evidenceLine is the evidence in one line: "gpu_util_max_pct 0.4 (14d, coverage
 // 0.99, cloudwatch); age 20d (ec2)".
-func evidenceLine(list []Evidence) string {
+func evidenceLine(list []view.Evidence) string {
 	var b strings.Builder
 	for i, e := range list {
 		if i > 0 {
@@ -123,5 +124,5 @@ func evidenceLine(list []Evidence) string {
 			b.WriteString(" (" + strings.Join(about, ", ") + ")")
 		}
 	}
-	return plain(b.String())
+	return plain.Line(b.String())
 }

@@ -12,21 +12,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // render is any of the outputs.
-type render = func(io.Writer, *round.Result, Options) error
+type render = func(io.Writer, view.Scan, Options) error
 
 func outputs() map[string]render {
-	return map[string]render{"table": Table, "json": JSON, "yaml": YAML, "csv": CSV, "md": Markdown, "html": HTML}
+	return map[string]render{"table": Table, "json": asJSON, "yaml": asYAML, "csv": CSV, "md": Markdown, "html": HTML}
 }
+
+func asJSON(w io.Writer, d view.Scan, _ Options) error { return view.WriteJSON(w, d.Public()) }
+
+func asYAML(w io.Writer, d view.Scan, _ Options) error { return view.WriteYAML(w, d.Public()) }
 
 func text(t *testing.T, r render, a *round.Result, o Options) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r(&b, a, o); err != nil {
+	if err := r(&b, view.NewScan(a, view.ScanOptions{Version: "1.2.3"}), o); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -39,28 +45,29 @@ func TestGolden(t *testing.T) {
 		audit  *round.Result
 		o      Options
 	}{
-		{"realistic.json", JSON, realistic(), Options{}},
-		{"realistic.yaml", YAML, realistic(), Options{}},
-		{"realistic.csv", CSV, realistic(), Options{}},
-		{"realistic.md", Markdown, realistic(), Options{}},
-		{"realistic.html", HTML, realistic(), Options{Top: 4}},
-		{"realistic.txt", Table, realistic(), Options{}},
-		{"realistic-60.txt", Table, realistic(), Options{Width: 20}},
-		{"realistic-140-all.txt", Table, realistic(), Options{Width: 140, All: true}},
-		{"realistic-color.txt", Table, realistic(), Options{Color: true, Top: 3}},
-		{"hostile.txt", Table, hostile(), Options{All: true}},
-		{"hostile.csv", CSV, hostile(), Options{}},
-		{"hostile.md", Markdown, hostile(), Options{}},
-		{"unpriced.txt", Table, allUnpriced(), Options{}},
-		{"unpriced.json", JSON, allUnpriced(), Options{}},
-		{"nothing-found.txt", Table, nothingFound(), Options{}},
-		{"nothing-found.md", Markdown, nothingFound(), Options{}},
-		{"no-resources.txt", Table, newWorld().audit(), Options{}},
-		{"no-resources.json", JSON, newWorld().audit(), Options{}},
+		{"realistic.json", asJSON, viewtest.Realistic(), Options{}},
+		{"realistic.yaml", asYAML, viewtest.Realistic(), Options{}},
+		{"realistic.csv", CSV, viewtest.Realistic(), Options{}},
+		{"realistic.md", Markdown, viewtest.Realistic(), Options{}},
+		{"realistic.html", HTML, viewtest.Realistic(), Options{Top: 4}},
+		{"realistic.txt", Table, viewtest.Realistic(), Options{}},
+		{"realistic-60.txt", Table, viewtest.Realistic(), Options{Width: 20}},
+		{"realistic-140-all.txt", Table, viewtest.Realistic(), Options{Width: 140, All: true}},
+		{"realistic-color.txt", Table, viewtest.Realistic(), Options{Color: true, Top: 3}},
+		{"hostile.txt", Table, viewtest.Hostile(), Options{All: true}},
+		{"hostile.csv", CSV, viewtest.Hostile(), Options{}},
+		{"hostile.md", Markdown, viewtest.Hostile(), Options{}},
+		{"unpriced.txt", Table, viewtest.AllUnpriced(), Options{}},
+		{"unpriced.json", asJSON, viewtest.AllUnpriced(), Options{}},
+		{"nothing-found.txt", Table, viewtest.NothingFound(), Options{}},
+		{"realistic-summary.md", Summary, viewtest.Realistic(), Options{}},
+		{"hostile-summary.md", Summary, viewtest.Hostile(), Options{}},
+		{"nothing-found.md", Markdown, viewtest.NothingFound(), Options{}},
+		{"no-resources.txt", Table, viewtest.NewWorld().Audit(), Options{}},
+		{"no-resources.json", asJSON, viewtest.NewWorld().Audit(), Options{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
-			tt.o.Version = "1.2.3"
 			got := text(t, tt.render, tt.audit, tt.o)
 			path := filepath.Join("testdata", "golden", tt.file)
 			if *update {
@@ -91,7 +98,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 func TestOutputsReportWriteErrors(t *testing.T) {
 	for name, r := range outputs() {
 		t.Run(name, func(t *testing.T) {
-			if err := r(full{}, realistic(), Options{}); !errors.Is(err, errFull) {
+			if err := r(full{}, view.NewScan(viewtest.Realistic(), view.ScanOptions{}), Options{}); !errors.Is(err, errFull) {
 				t.Errorf("got %v, want %v", err, errFull)
 			}
 		})
@@ -101,7 +108,7 @@ func TestOutputsReportWriteErrors(t *testing.T) {
 func TestOutputsAreRepeatable(t *testing.T) {
 	for name, r := range outputs() {
 		t.Run(name, func(t *testing.T) {
-			eachAudit(t, func(t *testing.T, a *round.Result) {
+			viewtest.Each(t, func(t *testing.T, a *round.Result) {
 				if first, second := text(t, r, a, Options{All: true}), text(t, r, a, Options{All: true}); first != second {
 					t.Error("the same audit gave two different outputs")
 				}

@@ -9,63 +9,61 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 //go:embed page.html.tmpl
 var pageTemplate string
 
-//go:embed page.css
-var pageStyle string
-
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
+var page = newPage("page", pageTemplate, template.FuncMap{
 	"monthly": monthly,
 	"hourly":  hourly,
 	"saves":   saves,
-	"thing":   func(r Resource) string { return thing(&r) },
-	"brief": func(r Resource) string {
+	"thing":   func(r view.Resource) string { return thing(&r) },
+	"brief": func(r view.Resource) string {
 		if r.Name != "" {
 			r.ID = ""
 		}
 		return thing(&r)
 	},
-	"some": func(d Dollars) string {
+	"some": func(d view.Dollars) string {
 		if v, ok := d.Get(); ok && v == 0 {
 			return none
 		}
 		return d.String()
 	},
-	"owner":    func(r Resource) string { return owner(&r) },
-	"plural":   money.Counted,
-	"plain":    plain,
-	"callLine": callsLine,
+	"owner":    func(r view.Resource) string { return owner(&r) },
+	"plural":   plain.Count[int],
+	"callLine": func(v pageView) string { return callsLine(v.audit) },
 	"short":    short,
 	"count":    func(n int) string { return money.Thousands(int64(n)) },
 	"day":      func(t time.Time) string { return t.Format(time.DateOnly) },
-	"unpriced": func(u Unpriced) string { return unpricedLine(&u) },
+	"unpriced": func(u view.Unpriced) string { return unpricedLine(&u) },
 	"box":      func() string { return fmt.Sprintf("0 0 %d %d", sparkWidth, sparkHeight) },
-	"usdExact": func(d Dollars) string {
+	"usdExact": func(d view.Dollars) string {
 		if !d.Known() {
-			return unknown
+			return "unknown"
 		}
 		return "$" + d.Cents()
 	},
-}).Parse(pageTemplate))
+})
 
 // view is what the page shows.
-type view struct {
-	*Document
-	Style            template.CSS
-	Title, Scope     string
-	Date, Took       string
+type pageView struct {
+	*audit
+	Frame            pageFrame
+	Took             string
 	Headline         string
 	Whole            []segment
 	WholeLabel       string
 	WasteShare       string
 	MoreSavings      string
 	NotCovered       string
+	Terms            string
+	Measure          *unmeasured
+	Next             []string
 	StepBars         []bar
 	OwnerBars        []bar
 	CategoryBars     []bar
@@ -73,13 +71,13 @@ type view struct {
 	Rows             []row
 	IDLength         int
 	UnpricedBeyond   int
-	CannotJudgeShown []Unjudged
+	CannotJudgeShown []view.Unjudged
 	CannotJudgeMore  int
 }
 
 // row is one finding on the page.
 type row struct {
-	*Finding
+	*view.Finding
 	StepName string
 	Sparks   []spark
 	// Open says that the row holds its evidence and fix, to be expanded.
@@ -95,38 +93,33 @@ const (
 
 // HTML writes one self-contained page: it refers to no other host and runs no
 // script.
-func HTML(w io.Writer, a *round.Result, o Options) error {
-	d := Build(a, o)
-	v := view{
-		Document: &d, Style: template.CSS(pageStyle), //nolint:gosec // the style is embedded, not from outside
-		Title: "curfew scan: " + headline(&d), Headline: sentence(headline(&d)),
-		Scope: strings.Join(d.scope(), " · "), Took: d.took(),
+func HTML(w io.Writer, scan view.Scan, o Options) error {
+	d := newAudit(scan, o)
+	v := pageView{
+		audit: d, Frame: pageFrame{Title: "curfew scan: " + headline(d), Verb: "scan", Scope: strings.Join(d.scope(), " · ")},
+		Headline: sentence(headline(d)), Took: d.took(), Terms: d.terms(), Measure: d.unmeasured(), Next: d.firstFix(o.top()),
 		Whole: d.whole(), StepBars: d.stepBars(), OwnerBars: d.ownerBars(), CategoryBars: d.categoryBars(),
-		MoreSavings: d.beyond(allSteps), IDLength: d.shortest(),
-		NotCovered: d.Billed.notCovered(maxServices),
+		MoreSavings: d.beyond(allSteps), IDLength: d.IDLength(),
+		NotCovered: notCovered(d.Billed, maxServices),
 	}
 	if !d.FinishedAt.IsZero() {
-		v.Date = d.FinishedAt.Format("2 January 2006, 15:04 UTC")
+		v.Frame.Scope += " · " + plain.Time(d.FinishedAt)
 	}
 	if d.MonthlyWasteUSD.Known() {
-		v.WasteShare = percent(d.wasteShare()) + " of the cost"
+		v.WasteShare = plain.Share(d.wasteShare(), 0) + " of the cost"
 	}
 	if w := d.Window; w != nil {
 		v.WholeLabel = fmt.Sprintf("Of %s in the last %s, %s was wasted, %s was not measured, %s was used, %s is storage, network and overhead.",
-			w.TotalUSD, w.span(), w.WastedUSD, w.UnmeasuredUSD, w.UsedUSD, w.OtherUSD)
-	}
-	resources := make(map[string]*inventory.Resource, len(a.Findings))
-	for i := range a.Findings {
-		resources[valid(a.Findings[i].ID)] = a.Findings[i].Resource
+			w.TotalUSD, w.Span(), w.WastedUSD, w.UnmeasuredUSD, w.UsedUSD, w.OtherUSD)
 	}
 	names := map[int]string{}
 	for i := range d.Steps {
 		names[d.Steps[i].Step] = stepName(&d.Steps[i])
 	}
-	for _, f := range d.largest(o.top()) {
-		v.Top = append(v.Top, row{Finding: f, StepName: names[f.Step], Sparks: sparks(a, resources[f.ID]), Open: true})
+	for _, f := range d.Largest(o.top()) {
+		v.Top = append(v.Top, row{Finding: f, StepName: names[f.Step], Sparks: sparks(f), Open: true})
 	}
-	for i, f := range d.largest(-1) {
+	for i, f := range d.Largest(-1) {
 		v.Rows = append(v.Rows, row{Finding: f, StepName: names[f.Step], Open: i < maxOpen})
 	}
 	v.CannotJudgeShown = d.CannotJudge[:min(len(d.CannotJudge), maxListed)]

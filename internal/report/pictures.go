@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/finding"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // segment is a part of a bar, in percent of its length.
@@ -59,7 +60,7 @@ type bar struct {
 }
 
 // whole draws what was charged over the window as one bar: wasted, not measured, the rest.
-func (d *Document) whole() []segment {
+func (d *audit) whole() []segment {
 	w := d.Window
 	if w == nil {
 		return nil
@@ -69,7 +70,7 @@ func (d *Document) whole() []segment {
 }
 
 // stepBars draws what each step's findings waste and save.
-func (d *Document) stepBars() []bar {
+func (d *audit) stepBars() []bar {
 	var most float64
 	for _, s := range d.Steps {
 		bound, _ := d.bounds(s.Step)
@@ -81,7 +82,7 @@ func (d *Document) stepBars() []bar {
 		saved := s.MonthlySavingsUSD.Or(0)
 		bound, _ := d.bounds(s.Step)
 		b := bar{
-			Label: stepName(s), Note: money.Counted(s.Findings, "finding"),
+			Label: stepName(s), Note: plain.Count(s.Findings, "finding"),
 			Segments: stack(most, part("waste", s.MonthlyWasteUSD.Or(0))),
 			Lane:     stack(most, part("save", saved), part("bound", bound)),
 			Value:    "saves " + stepSaves(s), Aside: d.beyond(s.Step),
@@ -101,16 +102,16 @@ func (d *Document) stepBars() []bar {
 const maxOwners = 10
 
 // ownerBars draws each team's cost and the wasted part of it.
-func (d *Document) ownerBars() []bar {
+func (d *audit) ownerBars() []bar {
 	list := d.Owners
 	if len(list) > maxOwners+1 {
-		rest := Owner{MonthlyCostUSD: USD(0), MonthlyWasteUSD: USD(0)}
+		rest := view.OwnerCost{MonthlyCostUSD: view.USD(0), MonthlyWasteUSD: view.USD(0)}
 		for _, o := range list[maxOwners:] {
 			rest.Resources += o.Resources
-			rest.MonthlyCostUSD.add(o.MonthlyCostUSD.Or(0))
-			rest.MonthlyWasteUSD.add(o.MonthlyWasteUSD.Or(0))
+			rest.MonthlyCostUSD.Add(o.MonthlyCostUSD.Or(0))
+			rest.MonthlyWasteUSD.Add(o.MonthlyWasteUSD.Or(0))
 		}
-		rest.Team = money.Counted(len(list)-maxOwners, "more team")
+		rest.Team = plain.Count(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)
 	}
 	var most money.Amount
@@ -121,7 +122,7 @@ func (d *Document) ownerBars() []bar {
 	for _, o := range list {
 		cost, waste := o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0)
 		b := bar{
-			Label: fit(plain(o.Team), 40), Note: money.Counted(o.Resources, "resource"),
+			Label: fit(plain.Line(o.Team), 40), Note: plain.Count(o.Resources, "resource"),
 			Segments: stack(float64(most), part("waste", waste), part("cost", max(0, cost-waste))),
 			Value:    o.MonthlyCostUSD.String(),
 		}
@@ -129,7 +130,7 @@ func (d *Document) ownerBars() []bar {
 			b.Label = "no team tag"
 		}
 		if waste > 0 {
-			b.Aside = dollars(waste) + " wasted"
+			b.Aside = waste.Dollars() + " wasted"
 		}
 		out = append(out, b)
 	}
@@ -160,24 +161,24 @@ var categoryTitles = map[string]string{
 
 // categoryBars draws the share of each category beside the share usual in the
 // field.
-func (d *Document) categoryBars() []bar {
+func (d *audit) categoryBars() []bar {
 	most := 50.0
-	names, whole := d.shownCategories()
+	names, whole := d.ShownCategories()
 	for _, name := range names {
-		most = max(most, 100*share(*d.Categories.named(name), whole))
+		most = max(most, 100*share(*d.Categories.Named(name), whole))
 	}
 	out := make([]bar, 0, len(names))
 	for _, name := range names {
-		amount := *d.Categories.named(name)
+		amount := *d.Categories.Named(name)
 		part := share(amount, whole)
 		b := bar{Label: name, Note: categoryTitles[name], Value: amount.String(),
 			Segments: stack(most, segment{Class: categoryClass(name), To: 100 * part})}
 		if u, ok := usual[name]; ok {
 			b.Band = segment{From: rounded(u[0] / most * 100), To: rounded(u[1] / most * 100)}
-			b.Aside = fmt.Sprintf("usual %.0f–%.0f\u00a0%%", u[0], u[1])
+			b.Aside = fmt.Sprintf("usual %.0f–%.0f%%", u[0], u[1])
 		}
 		if amount.Known() && whole.Known() {
-			b.Aside = joined(", ", unbroken(percent(part)), b.Aside)
+			b.Aside = joined(", ", unbroken(plain.Share(part, 0)), b.Aside)
 		}
 		if name == round.CategoryEgress && !amount.Known() {
 			b.Note = "data transfer; needs a bill"
@@ -221,100 +222,59 @@ const (
 	sparkHeight = 32
 )
 
-// pictured are the signals that explain most, in the order in which they are
-// looked for.
-var pictured = []usage.Signal{
-	usage.GPUUtil, usage.SMActive, usage.Requests, usage.MemUsed, usage.CPUUtil, usage.Capacity, usage.Healthy, usage.NetBytes, usage.DiskOps,
-}
-
-// maxSparks is how many signals are drawn for one finding.
-const maxSparks = 3
-
-// sparks draws what was measured of a resource.
-func sparks(a *round.Result, r *inventory.Resource) []spark {
-	if r == nil {
-		return nil
-	}
-	w := a.Windows[r.Ref()]
-	if w == nil {
-		return nil
-	}
-	var out []spark
-	for _, sig := range pictured {
-		if st := pooled(w, sig); st != nil && len(out) < maxSparks {
-			out = append(out, draw(w, sig, st))
-		}
+// sparks draws what was measured of the resource of a finding.
+func sparks(f *view.Finding) []spark {
+	out := make([]spark, 0, len(f.Samples))
+	for i := range f.Samples {
+		out = append(out, draw(&f.Samples[i]))
 	}
 	return out
 }
 
-// pooled is a signal over all GPUs and the machine; nil when it was not measured.
-func pooled(w *usage.Window, sig usage.Signal) *usage.Stats {
-	meters := []*usage.Stats{w.Machine.Stats(sig)}
-	for _, g := range w.GPUs {
-		meters = append(meters, g.Stats(sig))
-	}
-	return usage.Pool(meters...)
-}
-
-func draw(w *usage.Window, sig usage.Signal, st *usage.Stats) spark {
-	limit, peak := scaleOf(w, sig, st)
+func draw(in *view.Samples) spark {
+	sig, _ := usage.SignalNamed(in.Signal)
+	limit, peak := scaleOf(in, sig)
 	var bars, gaps strings.Builder
 	missing := 0
-	for i := range usage.Buckets {
-		v, ok := st.Bucket(i)
+	for i, v := range in.Values {
 		x := i * 4
-		if !ok {
+		if v == nil {
 			missing++
 			fmt.Fprintf(&gaps, "M%d %dh4v-%dh-4z", x, sparkHeight, sparkHeight)
 			continue
 		}
 		height := 1.5
 		if limit > 0 {
-			height = max(height, min(v/limit, 1)*sparkHeight)
+			height = max(height, min(float64(*v)/limit, 1)*sparkHeight)
 		}
 		text := strconv.FormatFloat(height, 'f', 1, 64)
 		fmt.Fprintf(&bars, "M%d %dh3v-%sh-3z", x, sparkHeight, text)
 	}
 	s := spark{Signal: signalTitle(sig), Bars: bars.String(), Gaps: gaps.String(), Peak: peak,
-		From: usage.Span(w.To.Sub(w.From)) + " ago", To: w.To.UTC().Format(time.DateOnly)}
+		From: plain.Duration(in.To.Sub(in.From)) + " ago", To: in.To.UTC().Format(time.DateOnly)}
 	if missing > 0 {
-		s.Missing = percent(float64(missing)/usage.Buckets) + " of the time not measured"
+		s.Missing = plain.Share(float64(missing)/float64(len(in.Values)), 0) + " of the time not measured"
 	}
 	return s
 }
 
 // scaleOf returns the value that fills the height of a spark, and the peak for
-// people. What has a natural limit is drawn against it, so that 0.4 % looks small.
-func scaleOf(w *usage.Window, sig usage.Signal, st *usage.Stats) (limit float64, peak string) {
+// people. What has a natural limit is drawn against it, so that 0.4% looks small.
+func scaleOf(in *view.Samples, sig usage.Signal) (limit float64, peak string) {
 	switch sig {
 	case usage.GPUUtil, usage.CPUUtil:
-		return 100, usage.Number(st.Max, 1) + " %"
+		return 100, plain.Percent(in.Max, 1)
 	case usage.SMActive:
-		return 1, usage.Number(st.Max*100, 1) + " %"
+		return 1, plain.Percent(in.Max*100, 1)
 	case usage.MemUsed:
-		total := w.GPUMemory
-		if t := pooled(w, usage.MemTotal); t != nil {
-			total = t.Max
+		if in.Of > 0 {
+			return in.Of, plain.Percent(100*in.Max/in.Of, 0) + " of the memory"
 		}
-		if total > 0 {
-			return total, usage.Number(100*st.Max/total, 0) + " % of the memory"
-		}
-		return st.Max, size(st.Max)
+		return in.Max, plain.Size(in.Max)
 	case usage.NetBytes:
-		return st.Max, size(st.Max)
+		return in.Max, plain.Size(in.Max)
 	}
-	return st.Max, usage.Number(st.Max, 0)
-}
-
-func size(bytes float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for bytes >= 1024 && i < len(units)-1 {
-		bytes /= 1024
-		i++
-	}
-	return usage.Number(bytes, 1) + " " + units[i]
+	return in.Max, plain.Number(in.Max, 0)
 }
 
 func signalTitle(s usage.Signal) string {

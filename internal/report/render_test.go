@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -19,11 +18,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
 
 func TestTableFitsEveryWidth(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		widths := []int{60, 61, 72, 80, 83, 84, 100, 123, 124, 160, 250}
 		if len(a.Findings) > 1000 {
 			widths = []int{60, 100}
@@ -41,7 +43,7 @@ func TestTableFitsEveryWidth(t *testing.T) {
 }
 
 func TestTableHoldsNoControlCharacters(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		for _, color := range []bool{false, true} {
 			out := text(t, Table, a, Options{Color: color, All: true})
 			if color {
@@ -57,7 +59,7 @@ func TestTableHoldsNoControlCharacters(t *testing.T) {
 }
 
 func TestColorChangesNothingElse(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		without, with := text(t, Table, a, Options{}), text(t, Table, a, Options{Color: true})
 		if diff := cmp.Diff(without, ansi.Strip(with)); diff != "" {
 			t.Errorf("the colored table says something else (-plain +color):\n%s", diff)
@@ -68,15 +70,15 @@ func TestColorChangesNothingElse(t *testing.T) {
 func TestTableAnyName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.String().Draw(t, "name")
-		w := newWorld()
-		r := w.resource(inventory.KindInstance, "i-1", "g5.xlarge", name, inventory.Owner{Team: name, User: name})
-		w.charge(r, "compute", ledger.Compute, rapid.SampledFrom([]string{"0", "0.001", "734.38", "9000000000"}).Draw(t, "cost"))
-		w.verdict(r, duty.Unknown, name)
-		w.find(r, found{rule: "telemetry-missing", step: finding.StepMeasure, saving: finding.Saving{Why: name}, because: name, fix: finding.Fix{Command: name}})
-		w.a.BlindSpots = []inventory.BlindSpot{{What: name, Why: name, Effect: name}}
+		w := viewtest.NewWorld()
+		r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", name, inventory.Owner{Team: name, User: name})
+		w.Charge(r, "compute", ledger.Compute, rapid.SampledFrom([]string{"0", "0.001", "734.38", "9000000000"}).Draw(t, "cost"))
+		w.Verdict(r, duty.Unknown, name)
+		w.Find(r, viewtest.Found{Rule: "telemetry-missing", Step: finding.StepMeasure, Saving: finding.Saving{Why: name}, Because: name, Fix: finding.Fix{Command: name}})
+		w.Result.BlindSpots = []inventory.BlindSpot{{What: name, Why: name, Effect: name}}
 		width := rapid.IntRange(0, 200).Draw(t, "width")
 		var b strings.Builder
-		if err := Table(&b, w.audit(), Options{Width: width}); err != nil {
+		if err := Table(&b, view.NewScan(w.Audit(), view.ScanOptions{}), Options{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.SplitSeq(b.String(), "\n") {
@@ -88,7 +90,7 @@ func TestTableAnyName(t *testing.T) {
 }
 
 func TestTableOfManyFindings(t *testing.T) {
-	a := many(5000)
+	a := viewtest.Many(5000)
 	if n := strings.Count(text(t, Table, a, Options{Width: 140}), "\n"); n > 40 {
 		t.Errorf("the table has %d lines, want a screenful", n)
 	}
@@ -98,7 +100,7 @@ func TestTableOfManyFindings(t *testing.T) {
 }
 
 func TestCSV(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		rows, err := csv.NewReader(strings.NewReader(text(t, CSV, a, Options{}))).ReadAll()
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +123,7 @@ func TestCSV(t *testing.T) {
 }
 
 func TestCSVHeaderIsStable(t *testing.T) {
-	header, _, _ := strings.Cut(text(t, CSV, nothingFound(), Options{}), "\n")
+	header, _, _ := strings.Cut(text(t, CSV, viewtest.NothingFound(), Options{}), "\n")
 	want := "id,rule,step,kind,resource,name,type,cloud,account,region,team,project,user,environment,cost_center,lifetime,purpose," +
 		"monthly_cost_usd,monthly_waste_usd,monthly_savings_usd,savings_upper_bound_usd,savings_unknown,confidence,because,evidence," +
 		"action,command,risk,undo,note,overlaps"
@@ -154,7 +156,7 @@ func TestInert(t *testing.T) {
 }
 
 func TestMarkdownTablesStayTables(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		cells := 0
 		for line := range strings.SplitSeq(text(t, Markdown, a, Options{All: true}), "\n") {
 			if !strings.HasPrefix(line, "|") {
@@ -190,7 +192,7 @@ func TestMarkdownShowsNamesAsText(t *testing.T) {
 // TestHTMLStandsAlone walks every element of every page: they nest, none runs a
 // script or refers to another host, and no two have the same id.
 func TestHTMLStandsAlone(t *testing.T) {
-	eachAudit(t, func(t *testing.T, a *round.Result) {
+	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		page := text(t, HTML, a, Options{})
 		if limit := 4 << 20; len(page) > limit {
 			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
@@ -242,11 +244,11 @@ func TestHTMLStandsAlone(t *testing.T) {
 }
 
 func TestSparksShowGapsAsGaps(t *testing.T) {
-	w := newWorld()
-	r := w.resource(inventory.KindInstance, "i-1", "g5.xlarge", "", ana)
+	w := viewtest.NewWorld()
+	r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", "", viewtest.Ana)
 	// Six hours a part: parts 0 and 1 measured at zero, part 2 missing, part 3 busy,
 	// nothing after it.
-	w.window(r, 0, 1, func(h, _ int) float64 {
+	w.Window(r, 0, 1, func(h, _ int) float64 {
 		switch {
 		case h < 12:
 			return 0
@@ -255,7 +257,8 @@ func TestSparksShowGapsAsGaps(t *testing.T) {
 		}
 		return -1
 	})
-	list := sparks(w.a, r)
+	f := view.Finding{Samples: view.SamplesOf(w.Windows[r.Ref()])}
+	list := sparks(&f)
 	if len(list) != 1 {
 		t.Fatalf("got %d pictures, want 1", len(list))
 	}
@@ -266,19 +269,14 @@ func TestSparksShowGapsAsGaps(t *testing.T) {
 	if n := strings.Count(s.Gaps, "M"); n != 53 || !strings.HasPrefix(s.Gaps, "M8 ") {
 		t.Errorf("gaps: got %d from %.10s, want 53 from M8", n, s.Gaps)
 	}
-	if want := "95 % of the time not measured"; s.Missing != want {
+	if want := "95% of the time not measured"; s.Missing != want {
 		t.Errorf("missing: got %q, want %q", s.Missing, want)
 	}
 }
 
 func TestSparksOfWhatWasNotMeasured(t *testing.T) {
-	w := newWorld()
-	r := w.resource(inventory.KindInstance, "i-1", "g5.xlarge", "", ana)
-	if got := sparks(w.a, r); got != nil {
+	if got := view.SamplesOf(nil); got != nil {
 		t.Errorf("got %d pictures of a machine that was not measured", len(got))
-	}
-	if got := sparks(w.a, nil); got != nil {
-		t.Errorf("got %d pictures of nothing", len(got))
 	}
 }
 
@@ -299,23 +297,9 @@ func TestStackStaysInItsBar(t *testing.T) {
 	})
 }
 
-func TestPercent(t *testing.T) {
-	tests := []struct {
-		in   float64
-		want string
-	}{{0, "0 %"}, {-1, "0 %"}, {0.004, "<1 %"}, {0.41, "41 %"}, {0.999, ">99 %"}, {1, "100 %"}}
-	for _, tt := range tests {
-		t.Run(fmt.Sprint(tt.in), func(t *testing.T) {
-			if got := percent(tt.in); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestPlain(t *testing.T) {
 	tests := []struct{ name, in, want string }{
-		{"text stays", "p4d.24xlarge ana – 日本語", "p4d.24xlarge ana – 日本語"},
+		{"text stays", "p4d.24xlarge viewtest.Ana – 日本語", "p4d.24xlarge viewtest.Ana – 日本語"},
 		{"escape sequences lose their escape", "\x1b[31mred", "[31mred"},
 		{"lines become one", "a\r\nb\tc", "a b c"},
 		{"other line ends", "a\u2028b\u0085c", "a b c"},
@@ -324,8 +308,43 @@ func TestPlain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := plain(tt.in); got != tt.want {
+			if got := plain.Line(tt.in); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestHeadline(t *testing.T) {
+	tests := []struct {
+		name  string
+		audit *round.Result
+		want  string
+	}{
+		{"waste", viewtest.Realistic(), "$16,338 a month is wasted, 21% of what the last 30d 10h cost"},
+		{"none", viewtest.NothingFound(), "$734 a month, and no waste in what could be judged"},
+		{"no prices", viewtest.AllUnpriced(), "nothing that runs has a price"},
+		{"nothing there", viewtest.NewWorld().Audit(), "no resources in what could be read"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newAudit(view.NewScan(tt.audit, view.ScanOptions{}), Options{})
+			if got := headline(d); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func BenchmarkOutputs(b *testing.B) {
+	d := view.NewScan(viewtest.Many(5000), view.ScanOptions{})
+	for name, r := range outputs() {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				var out strings.Builder
+				if err := r(&out, d, Options{All: true}); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

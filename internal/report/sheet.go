@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Sheet is a small report for people: one sentence, a few figures, a picture, tables,
@@ -19,47 +20,47 @@ type Sheet struct {
 	Figures     []Figure
 	// Because is why the answer is what it is.
 	Because []string
+	// Next are the commands to go on with, which stand under the headline.
+	Next []string
 	// Picture is inline SVG made by a package of this program, never by a user's
-	// file; Caption says what it shows.
+	// file; Caption says what it shows. Pictures are more of them.
 	Picture, Caption string
+	Pictures         []Picture
 	Tables           []Grid
 	// Commands are for a shell, in order.
 	Commands []string
 	// Assumptions is what was assumed, Coverage what the data covers, Changes what
 	// would change the answer.
 	Assumptions, Coverage, Changes []string
+	// Color is whether the text is colored.
+	Color bool
 }
+
+// Picture is a chart with its heading and what it shows.
+type Picture struct{ Title, SVG, Caption string }
 
 // Figure is one number with what it is.
 type Figure struct{ Label, Value, Note string }
 
-// Grid is a table. Cells of columns marked in Right are numbers.
-type Grid struct {
-	Title string
-	Head  []string
-	Right []bool
-	Rows  [][]string
-}
-
 //go:embed sheet.html.tmpl
 var sheetTemplate string
 
-//go:embed sheet.css
-var sheetStyle string
-
-var sheetPage = template.Must(template.New("sheet").Funcs(template.FuncMap{
-	"right": func(g Grid, i int) bool { return i < len(g.Right) && g.Right[i] },
-	"plain": plain,
-}).Parse(sheetTemplate))
+var sheetPage = newPage("sheet", sheetTemplate, template.FuncMap{
+	"frame": func(s Sheet) pageFrame {
+		return pageFrame{Title: "curfew " + s.Verb + ": " + plain.Line(s.Title), Verb: s.Verb}
+	},
+	"pictures": func(s Sheet) []Picture {
+		if s.Picture == "" {
+			return s.Pictures
+		}
+		return append([]Picture{{SVG: s.Picture, Caption: s.Caption}}, s.Pictures...)
+	},
+})
 
 // HTML writes one self-contained page.
 func (s Sheet) HTML(w io.Writer) error {
 	var b bytes.Buffer
-	err := sheetPage.Execute(&b, struct {
-		Sheet
-		Style template.CSS
-		SVG   template.HTML
-	}{s, template.CSS(sheetStyle), template.HTML(s.Picture)}) //nolint:gosec // both are this program's own
+	err := sheetPage.Execute(&b, s)
 	if err != nil {
 		return fmt.Errorf("render %s as HTML: %w", s.Verb, err)
 	}
@@ -76,9 +77,9 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	}
 	var b strings.Builder
 	prose := func(indent, text string) {
-		for i, line := range strings.Split(ansi.Wordwrap(plain(text), max(width-len(indent), 40), ""), "\n") {
+		for i, line := range wordwrap(plain.Line(text), max(width-wide(indent), 20)) {
 			if i > 0 {
-				b.WriteString(strings.Repeat(" ", len(indent)))
+				b.WriteString(strings.Repeat(" ", wide(indent)))
 			} else {
 				b.WriteString(indent)
 			}
@@ -87,14 +88,15 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	}
 	fmt.Fprintf(&b, "curfew %s\n\n", s.Verb)
 	prose("  ", s.Title)
+	commands(&b, "next", s.Next)
 	if len(s.Figures) > 0 {
 		b.WriteString("\n")
 		label := 0
 		for _, f := range s.Figures {
-			label = max(label, wide(plain(f.Label)))
+			label = max(label, wide(plain.Line(f.Label)))
 		}
 		for _, f := range s.Figures {
-			prose("  "+pad(plain(f.Label), label)+"   ", strings.TrimRight(f.Value+"   "+f.Note, " "))
+			prose("  "+pad(plain.Line(f.Label), label)+"   ", figureText(f))
 		}
 	}
 	list := func(name string, lines []string) {
@@ -109,14 +111,9 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	list("because", s.Because)
 	for _, g := range s.Tables {
 		b.WriteString("\n")
-		g.text(&b)
+		g.text(&b, width, newPaint(s.Color))
 	}
-	if len(s.Commands) > 0 {
-		b.WriteString("\n  commands, in order\n")
-		for _, c := range s.Commands {
-			b.WriteString("    " + plain(c) + "\n")
-		}
-	}
+	commands(&b, "commands, in order", s.Commands)
 	list("assumes", s.Assumptions)
 	list("covers", s.Coverage)
 	list("would change it", s.Changes)
@@ -124,39 +121,39 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	return err
 }
 
+// commands writes commands a line each, whole.
+func commands(b *strings.Builder, name string, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	b.WriteString("\n  " + name + "\n")
+	for _, c := range list {
+		b.WriteString("    " + plain.Line(c) + "\n")
+	}
+}
+
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-wide(s)))
 }
 
-func (g Grid) text(b *strings.Builder) {
-	if g.Title != "" {
-		fmt.Fprintf(b, "  %s\n", plain(g.Title))
+// mdCommands writes commands as a block of code.
+func mdCommands(b *strings.Builder, list []string) {
+	if len(list) == 0 {
+		return
 	}
-	rows := append([][]string{g.Head}, g.Rows...)
-	widths := make([]int, len(g.Head))
-	for _, row := range rows {
-		for i := range widths {
-			if i < len(row) {
-				widths[i] = max(widths[i], wide(plain(row[i])))
-			}
-		}
+	b.WriteString("\n```sh\n")
+	for _, c := range list {
+		b.WriteString(strings.ReplaceAll(plain.Line(c), "```", "") + "\n")
 	}
-	for _, row := range rows {
-		line := ""
-		for i, width := range widths {
-			value := ""
-			if i < len(row) {
-				value = plain(row[i])
-			}
-			space := strings.Repeat(" ", max(0, width-wide(value)))
-			if i < len(g.Right) && g.Right[i] {
-				line += "  " + space + value
-			} else {
-				line += "  " + value + space
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	b.WriteString("```\n")
+}
+
+// figureText is a figure with its note.
+func figureText(f Figure) string {
+	if f.Note == "" {
+		return f.Value
 	}
+	return f.Value + " (" + f.Note + ")"
 }
 
 // Markdown writes the sheet without its picture, for tickets and pull requests.
@@ -178,6 +175,7 @@ func (s Sheet) Markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "- %s\n", mdText(line))
 		}
 	}
+	mdCommands(&b, s.Next)
 	list("Because", s.Because)
 	for _, g := range s.Tables {
 		b.WriteString("\n")
@@ -186,22 +184,26 @@ func (s Sheet) Markdown(w io.Writer) error {
 		}
 		for i, row := range append([][]string{g.Head}, g.Rows...) {
 			b.WriteString("|")
-			for _, c := range row {
+			for k, c := range row {
+				if note := at(g.Notes, i-1); i > 0 && k == len(row)-1 && note != "" {
+					c += " – " + note
+				}
 				b.WriteString(" " + mdText(c) + " |")
 			}
 			b.WriteString("\n")
 			if i == 0 {
-				b.WriteString(strings.Repeat("|---", len(g.Head)) + "|\n")
+				for k := range g.Head {
+					b.WriteString("|---")
+					if at(g.Right, k) {
+						b.WriteString(":")
+					}
+				}
+				b.WriteString("|\n")
 			}
 		}
+		mdCommands(&b, slices.DeleteFunc(slices.Clone(g.Commands), func(c string) bool { return c == "" }))
 	}
-	if len(s.Commands) > 0 {
-		b.WriteString("\n```sh\n")
-		for _, c := range s.Commands {
-			b.WriteString(strings.ReplaceAll(plain(c), "```", "") + "\n")
-		}
-		b.WriteString("```\n")
-	}
+	mdCommands(&b, s.Commands)
 	list("Assumes", s.Assumptions)
 	list("Covers", s.Coverage)
 	list("Would change it", s.Changes)

@@ -11,17 +11,19 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Table writes the audit for a terminal: what runs and what of it is wasted, the
 // steps with their dollars, the largest findings, what was not seen, and what to do
 // next. No line is longer than the width.
-func Table(w io.Writer, a *round.Result, o Options) error {
-	d := Build(a, o)
-	s := screen{doc: &d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
+func Table(w io.Writer, scan view.Scan, o Options) error {
+	d := newAudit(scan, o)
+	s := screen{doc: d, width: o.width(), top: o.top(), all: o.All, paint: newPaint(o.Color)}
 	s.header()
 	s.money()
+	s.explain()
 	s.notCovered()
 	s.steps()
 	s.findings()
@@ -61,7 +63,7 @@ func newPaint(color bool) paint {
 
 // screen is a table being written.
 type screen struct {
-	doc        *Document
+	doc        *audit
 	width, top int
 	all        bool
 	paint      paint
@@ -112,7 +114,7 @@ func (c cell) pad() string {
 var gap = cell{text: "  "}
 
 func (s *screen) header() {
-	s.line(cell{text: "curfew scan", paint: s.paint.bold}, gap, cell{text: " " + strings.Join(append(s.doc.scope(), s.doc.took()), ", "), paint: s.paint.dim})
+	s.remark([]cell{{text: "curfew scan ", paint: s.paint.bold}}, strings.Join(append(s.doc.scope(), s.doc.took()), ", "), 0)
 }
 
 // barWidth is the length of the bar of waste where there is room.
@@ -128,7 +130,7 @@ func (s *screen) money() {
 	label, perHour, perMonth := 11, 0, 0
 	rows := []struct {
 		name   string
-		amount Dollars
+		amount view.Dollars
 	}{{"running", d.MonthlyCostUSD}, {"wasted", d.MonthlyWasteUSD}, {"findings", d.Totals.FindingsWasteUSD}, {"can save", d.Totals.MonthlySavingsUSD}}
 	for _, r := range rows {
 		perHour, perMonth = max(perHour, wide(hourly(r.amount))), max(perMonth, wide(monthly(r.amount)))
@@ -154,7 +156,7 @@ func (s *screen) money() {
 				if share > 0 {
 					full = min(max(full, 1), bar)
 				}
-				cells = append(cells, gap, cell{text: percent(share), width: 6, right: true, paint: cells[1].paint}, gap,
+				cells = append(cells, gap, cell{text: plain.Share(share, 0), width: 6, right: true, paint: cells[1].paint}, gap,
 					cell{text: strings.Repeat("█", full), paint: cells[1].paint},
 					cell{text: strings.Repeat("░", bar-full), paint: s.paint.dim})
 			}
@@ -174,6 +176,13 @@ func (s *screen) money() {
 	}
 }
 
+// explain says what the two sums mean that do not add up to one another.
+func (s *screen) explain() {
+	for _, l := range wordwrap(s.doc.terms(), s.width-2) {
+		s.line(gap, cell{text: l, paint: s.paint.dim})
+	}
+}
+
 // remark writes cells with a remark after them, or under them where the line is
 // too short for both.
 func (s *screen) remark(cells []cell, text string, indent int) {
@@ -188,14 +197,16 @@ func (s *screen) remark(cells []cell, text string, indent int) {
 		s.line(append(cells, gap, cell{text: text, paint: s.paint.dim})...)
 	default:
 		s.line(cells...)
-		s.line(gap, cell{text: " ", width: indent}, cell{text: text, paint: s.paint.dim})
+		for _, l := range wordwrap(text, s.width-2-indent) {
+			s.line(gap, cell{text: " ", width: indent}, cell{text: l, paint: s.paint.dim})
+		}
 	}
 }
 
 // monthly is an amount with its period: "$12,311 a month".
-func monthly(d Dollars) string {
+func monthly(d view.Dollars) string {
 	if !d.Known() {
-		return unknown
+		return "unknown"
 	}
 	return d.String() + " a month"
 }
@@ -208,117 +219,95 @@ func (s *screen) steps() {
 		}
 		return
 	}
-	name, count, amount := len("step"), len("findings"), len("saves a month")
+	g := Grid{Head: []string{"step", "findings", "saves a month", "risk", ""}, Right: []bool{false, true, true}, States: []bool{3: true}}
 	for i := range s.doc.Steps {
 		st := &s.doc.Steps[i]
-		name = max(name, wide(stepName(st)))
-		amount = max(amount, wide(stepSaves(st)))
+		saves := stepSaves(st)
+		if st.Step == int(finding.StepMeasure) && st.MonthlySavingsUSD.Or(0) == 0 {
+			saves = none
+		}
+		g.Rows = append(g.Rows, []string{stepName(st), plain.Number(float64(st.Findings), 0), saves, string(st.Risk), s.doc.beyond(st.Step)})
+	}
+	g.paint = func(row, column int) func(string) string {
+		switch saved := s.doc.Steps[row].MonthlySavingsUSD.Or(0) > 0; {
+		case column == 2 && saved:
+			return s.paint.saving
+		case column == 4:
+			return s.paint.dim
+		}
+		return nil
+	}
+	if all, _ := g.widths(s.width); all[4] < g.natural(4) {
+		for i, row := range g.Rows {
+			g.Notes = append(g.Notes, row[4])
+			g.Rows[i] = row[:4]
+		}
+		g.Head = g.Head[:4]
 	}
 	s.line()
-	s.line(gap, cell{text: "step", width: name, paint: s.paint.dim}, gap, cell{text: "findings", width: count, right: true, paint: s.paint.dim}, gap,
-		cell{text: "saves a month", width: amount, right: true, paint: s.paint.dim}, gap, cell{text: "risk", paint: s.paint.dim})
-	for i := range s.doc.Steps {
-		st := &s.doc.Steps[i]
-		saves := cell{text: stepSaves(st), width: amount, right: true}
-		if st.MonthlySavingsUSD.Or(0) > 0 {
-			saves.paint = s.paint.saving
-		}
-		risk := cell{text: string(st.Risk), width: 6}
-		if st.Risk == finding.High || st.Risk == finding.Medium {
-			risk.paint = s.paint.attention
-		}
-		if st.Step == int(finding.StepMeasure) && st.MonthlySavingsUSD.Or(0) == 0 {
-			saves.text, saves.paint = "–", s.paint.dim
-		}
-		s.remark([]cell{gap, {text: stepName(st), width: name}, gap, {text: money.Thousands(int64(st.Findings)), width: count, right: true}, gap,
-			saves, gap, risk}, s.doc.beyond(st.Step), 2)
-	}
+	g.text(&s.b, s.width, s.paint)
 }
 
-func stepName(s *Step) string { return strconv.Itoa(s.Step) + " " + s.Name }
+func stepName(s *view.ScanStep) string { return strconv.Itoa(s.Step) + " " + s.Name }
 
 // narrow is the width under which a finding's reason goes on a line of its own,
 // because a reason that is cut explains nothing.
 const narrow = 124
 
 func (s *screen) findings() {
-	list := s.doc.largest(s.top)
+	list := s.doc.Largest(s.top)
 	if s.all {
-		list = s.doc.largest(-1)
+		list = s.doc.Largest(-1)
 	}
 	if len(list) == 0 {
 		return
 	}
-	n := s.doc.shortest()
-	amount, id, rule, res, own := len("a month"), n, len("finding"), len("resource"), len("owner")
-	for _, f := range list {
-		amount = max(amount, wide(saves(f)))
-		rule = max(rule, wide(plain(f.Rule)))
-		res = max(res, wide(s.thing(f, s.width)))
-		own = max(own, wide(owner(&f.Resource)))
-	}
-	own = min(own, max(s.width/6, len("owner")))
-	rule = min(rule, 24)
-	left := s.width - 2 - amount - 2 - id - 2 - rule - 2
+	n := s.doc.IDLength()
+	// The reason needs room: it goes under its row where a column would be too narrow
+	// for it, and so does the owner on a small screen.
 	folded, slim := s.width < narrow, s.width < 84
-	switch {
-	case slim:
-		res = min(res, left)
-	case folded:
-		res = min(res, left-own-2)
-	default:
-		left -= own + 2
-		res = min(res, left*45/100)
-	}
-	because := left - res - 2
-	head := func(text string, width int, right bool) cell {
-		return cell{text: text, width: width, right: right, paint: s.paint.dim}
-	}
-	title := []cell{gap, head("a month", amount, true), gap, head("fix", id, false), gap, head("finding", rule, false),
-		gap, head("resource", res, false)}
-	if !slim {
-		title = append(title, gap, head("owner", own, false))
-	}
-	if !folded {
-		title = append(title, gap, head("because", because, false))
-	}
-	s.line()
-	s.line(title...)
-	under := cell{text: " ", width: amount}
+	g := Grid{Head: []string{"a month", "fix", "finding", "resource", "owner", "because"}, Right: []bool{true}, Least: []int{0, n, 8, 18, 9, 30},
+		Priority: []int{5, 4, 3, 2, 1, 0}}
 	for _, f := range list {
-		value := cell{text: saves(f), width: amount, right: true}
-		switch {
-		case f.MonthlySavingsUSD.Or(0) > 0:
-			value.paint = s.paint.saving
-		case f.MonthlySavingsUSD.Known():
-			value.paint = s.paint.dim
-		}
-		row := []cell{gap, value, gap, {text: plain(short(f.ID, n)), width: id, paint: s.paint.dim}, gap,
-			{text: plain(f.Rule), width: rule, paint: s.rulePaint(f)}, gap, {text: s.thing(f, res), width: res}}
-		who := cell{text: owner(&f.Resource), width: own, paint: s.paint.dim}
+		who, why := owner(&f.Resource), f.Because
+		row := []string{saves(f), short(f.ID, n), f.Rule, s.thing(f, s.width/3), who, why}
 		switch {
 		case slim:
-			s.line(row...)
-			reason := plain(f.Because)
-			if o := owner(&f.Resource); o != none {
-				reason = o + ": " + reason
+			if who != none {
+				why = who + ": " + why
 			}
-			s.line(gap, under, gap, cell{text: reason, paint: s.paint.dim})
+			row = row[:4]
 		case folded:
-			s.line(append(row, gap, who)...)
-			s.line(gap, under, gap, cell{text: plain(f.Because), paint: s.paint.dim})
-		default:
-			s.line(append(row, gap, who, gap, cell{text: plain(f.Because), width: because})...)
+			row = row[:5]
 		}
+		if folded {
+			g.Notes = append(g.Notes, why)
+		}
+		g.Rows = append(g.Rows, row)
 	}
+	g.Head = g.Head[:len(g.Rows[0])]
+	g.paint = func(row, column int) func(string) string {
+		f := list[row]
+		switch {
+		case column == 0 && f.MonthlySavingsUSD.Or(0) > 0:
+			return s.paint.saving
+		case column == 2:
+			return s.rulePaint(f)
+		case column == 1, column == 4, column == 0 && f.MonthlySavingsUSD.Known():
+			return s.paint.dim
+		}
+		return nil
+	}
+	s.line()
+	g.text(&s.b, s.width, s.paint)
 	if more := len(s.doc.Findings) - len(list); more > 0 {
-		s.line(gap, under, gap, cell{text: "and " + money.Counted(more, "more finding"), paint: s.paint.dim})
+		s.line(gap, cell{text: "and " + plain.Count(more, "more finding"), paint: s.paint.dim})
 	}
 }
 
 // thing names the resource of a finding in as much detail as the width has room
 // for. The region is left out where there is only one.
-func (s *screen) thing(f *Finding, width int) string {
+func (s *screen) thing(f *view.Finding, width int) string {
 	r := f.Resource
 	if len(s.doc.Regions) == 1 && s.doc.Regions[0] == r.Region {
 		r.Region = ""
@@ -338,7 +327,7 @@ func (s *screen) thing(f *Finding, width int) string {
 }
 
 // rulePaint is red for findings about dollars spent on nothing.
-func (s *screen) rulePaint(f *Finding) func(string) string {
+func (s *screen) rulePaint(f *view.Finding) func(string) string {
 	if f.MonthlyWasteUSD.Or(0) > 0 {
 		return s.paint.waste
 	}
@@ -351,20 +340,15 @@ const maxCautions = 5
 // cautions says what the figures do not cover.
 func (s *screen) cautions() {
 	d := s.doc
-	gap := d.Window.gap()
+	gap := d.Window.Gap()
 	if len(d.CannotJudge)+len(d.Unpriced)+len(d.BlindSpots) > 0 || gap != "" {
 		s.line()
 	}
-	if n := len(d.CannotJudge); n > 0 {
-		amount := "compute of unknown cost"
-		if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
-			amount = v.String() + " a month"
+	if u := d.unmeasured(); u != nil {
+		s.caution("unmeasured", u.Text)
+		if u.Command != "" {
+			s.b.WriteString(strings.Repeat(" ", 2+margin) + u.Command + "\n")
 		}
-		text := fmt.Sprintf("%s in %s, neither used nor wasted: %s", amount, money.Counted(n, "machine"), commonest(d.CannotJudge))
-		if how := measure(d); how != "" {
-			text += "; to measure: " + how
-		}
-		s.caution("cannot judge", text)
 	}
 	if gap != "" {
 		s.caution("not known", gap)
@@ -381,7 +365,7 @@ func (s *screen) cautions() {
 		if more := len(d.Unpriced) - len(parts); more > 0 {
 			parts = append(parts, fmt.Sprintf("%d more", more))
 		}
-		s.caution("no price", money.Counted(d.Totals.UnpricedResources, "resource")+", not in the figures: "+strings.Join(parts, "; "))
+		s.caution("no price", plain.Count(d.Totals.UnpricedResources, "resource")+", not in the figures: "+strings.Join(parts, "; "))
 	}
 	for i, b := range d.BlindSpots {
 		if i == maxCautions && !s.all {
@@ -412,19 +396,9 @@ func (s *screen) caution(name, text string) {
 // of lines.
 func (s *screen) paragraph(name, text string, most int, label, body func(string) string) {
 	width := s.width - margin - 2
-	lines := []string{""}
-	for _, word := range strings.Fields(plain(text)) {
-		last := &lines[len(lines)-1]
-		switch {
-		case *last == "":
-			*last = word
-		case wide(*last)+1+wide(word) <= width:
-			*last += " " + word
-		case len(lines) == most:
-			*last += " " + word // cut below
-		default:
-			lines = append(lines, word)
-		}
+	lines := wordwrap(plain.Line(text), width)
+	if len(lines) > most {
+		lines = append(lines[:most-1], strings.Join(lines[most-1:], " ")) // cut below
 	}
 	for i, l := range lines {
 		if i > 0 {
@@ -435,7 +409,7 @@ func (s *screen) paragraph(name, text string, most int, label, body func(string)
 }
 
 // commonest returns the reason that most machines cannot be judged for.
-func commonest(list []Unjudged) string {
+func commonest(list []view.Unjudged) string {
 	count := map[string]int{}
 	best := ""
 	for _, u := range list {
@@ -447,12 +421,45 @@ func commonest(list []Unjudged) string {
 	return best
 }
 
-// measure returns the fix that would measure what cannot be judged.
-func measure(d *Document) string {
+// unmeasured says which machines nobody can judge and what to do about them.
+type unmeasured struct{ Text, Command string }
+
+// unmeasured returns nil where every machine was measured.
+func (d *audit) unmeasured() *unmeasured {
+	n := len(d.CannotJudge)
+	if n == 0 {
+		return nil
+	}
+	amount := "of unknown cost"
+	if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
+		amount = v.String() + " a month"
+	}
+	u := &unmeasured{Text: fmt.Sprintf("%s, %s, neither used nor wasted: %s; measure them:", plain.Count(n, "machine"), amount, commonest(d.CannotJudge)),
+		Command: d.again() + " --usage FILE"}
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
-			return f.Fix.Command
+			u.Command = plain.Line(f.Fix.Command)
+			break
 		}
+	}
+	return u
+}
+
+// firstFix returns the command that shows the fix of the largest finding that saves
+// something, among the n largest.
+func (d *audit) firstFix(n int) []string {
+	for _, f := range d.Largest(n) {
+		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && strings.HasPrefix(c, "curfew ") {
+			return []string{c + d.o.Globals}
+		}
+	}
+	return nil
+}
+
+// terms explains waste and savings where both stand; else it is empty.
+func (d *audit) terms() string {
+	if d.MonthlyWasteUSD.Or(0) > 0 && d.Totals.MonthlySavingsUSD.Or(0) > 0 {
+		return terms
 	}
 	return ""
 }
@@ -462,7 +469,7 @@ const ruleTelemetry = "telemetry-missing"
 
 // unpricedLine names a group of meters without a price: "3 × instance p6.48xlarge
 // in us-east-1 (why)".
-func unpricedLine(u *Unpriced) string {
+func unpricedLine(u *view.Unpriced) string {
 	name := u.Kind
 	if u.Type != "" {
 		name += " " + u.Type
@@ -493,7 +500,7 @@ func (s *screen) facts() {
 
 // notCovered says below the money what was billed for services that it leaves out.
 func (s *screen) notCovered() {
-	if line := s.doc.Billed.notCovered(maxServices); line != "" {
+	if line := notCovered(s.doc.Billed, maxServices); line != "" {
 		s.line()
 		s.caution("not covered", s.doc.Billed.Start.Format(time.DateOnly)+" to "+s.doc.Billed.End.Format(time.DateOnly)+": "+line)
 	}
@@ -504,7 +511,7 @@ const maxServices = 5
 
 // notCovered names the services of which nothing is read with what was billed for them,
 // the largest first; empty where all are read or no bill was.
-func (b *Billed) notCovered(most int) string {
+func notCovered(b *view.ScanBilled, most int) string {
 	if b == nil {
 		return ""
 	}
@@ -523,19 +530,19 @@ func (b *Billed) notCovered(most int) string {
 		return ""
 	}
 	if rest > 0 {
-		names = append(names, money.Counted(rest, "other service"))
+		names = append(names, plain.Count(rest, "other service"))
 	}
 	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(names, ", ")
 }
 
 // callsLine says what the audit's own calls cost.
-func callsLine(d *Document) string {
+func callsLine(d *audit) string {
 	n := 0
 	for _, c := range d.APICalls {
 		n += c.Count
 	}
 	cost, known := d.Totals.APICallsCostUSD.Get()
-	text := "read only, " + money.Counted(n, "API call") + ", which "
+	text := "read only, " + plain.Count(n, "API call") + ", which "
 	switch {
 	case !known:
 		return text + "cost an unknown amount"
@@ -544,7 +551,7 @@ func callsLine(d *Document) string {
 	case cost < money.Cent:
 		return text + "cost less than a cent"
 	}
-	return text + "cost " + dollars(cost)
+	return text + "cost " + cost.Dollars()
 }
 
 // next says what to do now.
@@ -554,30 +561,15 @@ func (s *screen) next() {
 	}
 	again := s.doc.again()
 	var commands []string
-	if !s.all && len(s.doc.largest(s.top)) < len(s.doc.Findings) {
+	if !s.all && len(s.doc.Largest(s.top)) < len(s.doc.Findings) {
 		commands = append(commands, again+" --all")
 	}
-	for _, f := range s.doc.largest(s.top) {
-		if c := plain(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && c != "" && wide(c) <= 40 {
-			commands = append(commands, c)
-			break
-		}
-	}
+	commands = append(commands, s.doc.firstFix(s.top)...)
 	commands = append(commands, again+" -o html > audit.html")
 	s.line()
-	used := 0
-	cells := []cell{gap, {text: "next", width: margin, paint: s.paint.bold}}
-	for i, c := range commands {
-		if i > 0 && used+4+wide(c) > s.width-16 {
-			s.line(cells...)
-			cells, used = []cell{gap, {text: " ", width: margin}}, 0
-		}
-		if used > 0 {
-			cells = append(cells, cell{text: "    "})
-			used += 4
-		}
-		cells = append(cells, cell{text: c})
-		used += wide(c)
+	label := "next"
+	for _, c := range commands {
+		s.b.WriteString("  " + s.paint.bold(label) + strings.Repeat(" ", margin-len(label)) + c + "\n")
+		label = ""
 	}
-	s.line(cells...)
 }

@@ -10,11 +10,9 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
-	guard "github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
 )
-
-// plain makes text from outside fit to be printed on one line.
-func plain(s string) string { return guard.Line(s) }
 
 // fit cuts s to at most width columns, ending in "…" where something was cut.
 func fit(s string, width int) string {
@@ -22,6 +20,20 @@ func fit(s string, width int) string {
 		return ""
 	}
 	return ansi.Truncate(s, width, "…")
+}
+
+// wordwrap breaks text at its spaces into lines of at most width columns. A word that is
+// longer has a line of its own: names and commands are never broken.
+func wordwrap(s string, width int) []string {
+	var lines []string
+	for _, word := range strings.Fields(s) {
+		if last := len(lines) - 1; last >= 0 && wide(lines[last])+1+wide(word) <= width {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
 }
 
 // wide returns the columns that s takes in a terminal.
@@ -34,22 +46,8 @@ func verb(n int, one, many string) string {
 	return many
 }
 
-// percent prints a share, 0 to 1, as whole percent; what is neither nothing nor
-// all is never shown as such.
-func percent(share float64) string {
-	switch {
-	case share <= 0:
-		return "0 %"
-	case share < 0.01:
-		return "<1 %"
-	case share > 0.99 && share < 1:
-		return ">99 %"
-	}
-	return strconv.Itoa(int(share*100+0.5)) + " %"
-}
-
 // share is part's share of the whole, at most 1 and 0 where either is not known.
-func share(part, whole Dollars) float64 {
+func share(part, whole view.Dollars) float64 {
 	p, okP := part.Get()
 	w, okW := whole.Get()
 	if !okP || !okW || p <= 0 || w <= 0 {
@@ -59,7 +57,7 @@ func share(part, whole Dollars) float64 {
 }
 
 // wasteShare is the part of what was charged over the window that was wasted.
-func (d *Document) wasteShare() float64 {
+func (d *audit) wasteShare() float64 {
 	if d.Window == nil {
 		return 0
 	}
@@ -67,7 +65,7 @@ func (d *Document) wasteShare() float64 {
 }
 
 // hourly prints what a month's amount is an hour: "$41.20/h".
-func hourly(d Dollars) string {
+func hourly(d view.Dollars) string {
 	a, ok := d.Get()
 	if !ok {
 		return ""
@@ -90,7 +88,7 @@ func hourly(d Dollars) string {
 
 // saves prints what a finding saves a month for a table: "$2,190", "≤ $640" where
 // only a bound is known, "?" where not even that.
-func saves(f *Finding) string {
+func saves(f *view.Finding) string {
 	switch {
 	case f.MonthlySavingsUSD.Known():
 		return f.MonthlySavingsUSD.String()
@@ -101,7 +99,7 @@ func saves(f *Finding) string {
 }
 
 // stepSaves is saves for a step.
-func stepSaves(s *Step) string {
+func stepSaves(s *view.ScanStep) string {
 	switch {
 	case s.MonthlySavingsUSD.Known():
 		return s.MonthlySavingsUSD.String()
@@ -117,7 +115,7 @@ const allSteps = -1
 // bounds returns what findings of a step whose saving is not known may save at
 // most, and how many of them have no bound either. What is first to be measured
 // promises nothing and is left out.
-func (d *Document) bounds(step int) (most money.Amount, open int) {
+func (d *audit) bounds(step int) (most money.Amount, open int) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if f.MonthlySavingsUSD.Known() || f.Step == int(finding.StepMeasure) || (step != allSteps && f.Step != step) {
@@ -127,21 +125,23 @@ func (d *Document) bounds(step int) (most money.Amount, open int) {
 		if !ok {
 			open++
 		}
-		most = sum(most, bound).Or(most)
+		if v, err := most.Add(bound); err == nil {
+			most = v
+		}
 	}
 	return most, open
 }
 
 // beyond says what may come on top of the known savings of a step: "up to $640
 // more, 1 finding without a figure". It is empty when nothing may.
-func (d *Document) beyond(step int) string {
+func (d *audit) beyond(step int) string {
 	most, open := d.bounds(step)
 	var more, unknown string
 	if most > 0 {
-		more = "up to " + dollars(most) + " more"
+		more = "up to " + most.Dollars() + " more"
 	}
 	if open > 0 {
-		unknown = money.Counted(open, "finding") + " without a figure"
+		unknown = plain.Count(open, "finding") + " without a figure"
 	}
 	return joined(", ", more, unknown)
 }
@@ -152,18 +152,18 @@ func joined(separator string, parts ...string) string {
 }
 
 // thing names a resource for people: its type, its name or id, its region.
-func thing(r *Resource) string {
+func thing(r *view.Resource) string {
 	parts := []string{r.Type, r.ID}
 	if r.Name != "" && r.Name != r.ID {
 		parts = []string{r.Type, r.Name, r.ID}
 	}
-	return plain(strings.Join(append(parts, r.Region), " "))
+	return plain.Line(strings.Join(append(parts, r.Region), " "))
 }
 
 // owner names who answers for a resource: "vision/ana".
-func owner(r *Resource) string {
-	who := plain(cmp.Or(r.Owner.User, r.Owner.Project))
-	team := plain(r.Owner.Team)
+func owner(r *view.Resource) string {
+	who := plain.Line(cmp.Or(r.Owner.User, r.Owner.Project))
+	team := plain.Line(r.Owner.Team)
 	switch {
 	case team == "" && who == "":
 		return none
@@ -178,59 +178,12 @@ func owner(r *Resource) string {
 // none stands where there is nothing to say.
 const none = "–"
 
-// weight is what a finding is ranked by: what it saves or may save, then what is
-// wasted at it.
-func weight(f *Finding) (saved, wasted money.Amount) {
-	return f.MonthlySavingsUSD.Or(f.SavingsUpperBoundUSD.Or(0)), f.MonthlyWasteUSD.Or(0)
-}
-
-// largest returns the findings with money in them, the largest first: at most n of
-// them, or all with n < 0. Findings that save nothing or that another finding
-// already counts come after the others and only where all are asked for.
-func (d *Document) largest(n int) []*Finding {
-	out := make([]*Finding, 0, len(d.Findings))
-	for i := range d.Findings {
-		f := &d.Findings[i]
-		if saved, wasted := weight(f); n < 0 || saved > 0 || wasted > 0 || (f.Step > 0 && !f.SavingsUpperBoundUSD.Known()) {
-			out = append(out, f)
-		}
-	}
-	slices.SortStableFunc(out, func(x, y *Finding) int {
-		sx, wx := weight(x)
-		sy, wy := weight(y)
-		return cmp.Or(cmp.Compare(sy, sx), cmp.Compare(wy, wx))
-	})
-	if n >= 0 && len(out) > n {
-		out = out[:n]
-	}
-	return out
-}
-
-// shortest returns how many characters of an id, at least four, tell the findings
-// apart.
-func (d *Document) shortest() int {
-	ids := make([]string, 0, len(d.Findings))
-	for _, f := range d.Findings {
-		ids = append(ids, f.ID)
-	}
-	slices.Sort(ids)
-	n := 4
-	for i := 1; i < len(ids); i++ {
-		same := 0
-		for same < len(ids[i]) && same < len(ids[i-1]) && ids[i][same] == ids[i-1][same] {
-			same++
-		}
-		n = max(n, same+1)
-	}
-	return n
-}
-
 func short(id string, n int) string {
 	return id[:min(n, len(id))]
 }
 
 // took is how long the audit ran: "38 s".
-func (d *Document) took() string {
+func (d *audit) took() string {
 	t := d.FinishedAt.Sub(d.StartedAt)
 	switch {
 	case t < 0:
@@ -244,27 +197,34 @@ func (d *Document) took() string {
 }
 
 // scope says what was looked at: "aws 123456789012, us-east-1" or "2 accounts".
-func (d *Document) scope() []string {
-	out := []string{plain(d.Cloud)}
+func (d *audit) scope() []string {
+	out := []string{plain.Line(d.Cloud)}
 	switch len(d.Accounts) {
 	case 0:
 	case 1:
-		out[0] += " " + plain(d.Accounts[0])
+		out[0] += " " + plain.Line(d.Accounts[0])
 	default:
-		out = append(out, money.Counted(len(d.Accounts), "account"))
+		out = append(out, plain.Count(len(d.Accounts), "account"))
 	}
 	switch len(d.Regions) {
 	case 0:
 	case 1:
-		out = append(out, plain(d.Regions[0]))
+		out = append(out, plain.Line(d.Regions[0]))
 	default:
-		out = append(out, money.Counted(len(d.Regions), "region"))
+		out = append(out, plain.Count(len(d.Regions), "region"))
 	}
-	return append(out, money.Counted(d.Resources.Count, "resource"))
+	out = append(out, plain.Count(d.Resources.Count, "resource"))
+	if d.o.Age > 0 {
+		out = append(out, "as read "+plain.Duration(d.o.Age)+" ago")
+	}
+	return out
 }
 
 // again is the command that makes this audit with other flags.
-func (d *Document) again() string {
+func (d *audit) again() string {
+	if d.o.Again != "" {
+		return d.o.Again
+	}
 	if d.Cloud == "sim" {
 		return "curfew scan --demo"
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -35,7 +36,7 @@ func (e *Engine) charge(ctx context.Context, r *Result, now time.Time) error {
 	all := e.Seen(r, now)
 	if e.Query.Window > 0 {
 		var err error
-		if r.Window, err = ledger.Window(all, now.Add(-e.Query.Window), []ledger.Dimension{ledger.ByTeam}); err != nil {
+		if r.Window, err = costs.Window(all, now.Add(-e.Query.Window), []ledger.Dimension{ledger.ByTeam}); err != nil {
 			return fmt.Errorf("charge the last %s: %w", e.Query.Window, err)
 		}
 	}
@@ -70,12 +71,25 @@ func ahead(seen ledger.Seen, provider time.Time) error {
 	return nil
 }
 
+// stand reads what follows from the charges.
+func (e *Engine) stand(ctx context.Context, now time.Time) (err error) {
+	if e.Standing != nil {
+		e.standing, err = e.Standing(ctx, now)
+	}
+	return err
+}
+
 // Seen returns what a round's observation comes to, one for each account. An account of
 // which nothing could be listed is in none.
 func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
-	spans := e.past(r, now)
-	for ref, s := range e.subjects {
-		if s.does == nil || s.does.State == duty.Unknown {
+	spans := map[inventory.Ref][]ledger.Span{}
+	if e.Query.Window > 0 {
+		spans = e.past(r, now)
+	}
+	for _, res := range r.Resources {
+		ref := res.Ref()
+		s := e.subjects[ref]
+		if s == nil || s.does == nil || s.does.State == duty.Unknown {
 			continue
 		}
 		from, to := s.does.Since, s.does.Until

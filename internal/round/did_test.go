@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/ledger/ledgertest"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -137,7 +138,8 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 			CreatedAt: now.Add(-60 * days), State: inventory.StateAvailable, Tags: map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}})
 	}
 	p := setting(t, Observation{})
-	books := ledger.Journal{Store: ledgertest.NewStore()}
+	kept := ledgertest.NewStore()
+	books := ledger.Journal{Store: kept}
 	p.Lister, p.Sources, p.Books, p.Source = account{observation: o}, []usage.Source{table}, books, "scan"
 	ctx, since := context.Background(), now.Add(-14*days)
 	if err := books.Post(ctx, ledger.Seen{Account: ledger.Account{Cloud: "aws", ID: "1"}, At: since, Source: "scan", Regions: []string{"us-east-1"}}); err != nil {
@@ -147,7 +149,7 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 	if err != nil || len(a.Unposted) > 0 {
 		t.Fatal(err, a.Unposted)
 	}
-	c, err := ledger.Spent(ctx, books.Store, ledger.Query{By: []ledger.Dimension{ledger.ByTeam}, Since: since, Until: now})
+	c, err := costs.Spent(ctx, kept, costs.Query{By: []ledger.Dimension{ledger.ByTeam}, Since: since, Until: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +159,8 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 	if diff := cmp.Diff(c.Total, a.Window.Total); diff != "" || c.Total.Wasted == 0 || c.Total.Used == 0 {
 		t.Errorf("the ledger and the audit differ (-ledger +audit):\n%s", diff)
 	}
-	byDuty, err := ledger.Spent(ctx, books.Store, ledger.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: since, Until: now})
-	if err != nil || !slices.ContainsFunc(byDuty.Rows, func(r ledger.Cost) bool { return r.Key[0] == ledger.Unused && r.Wasted > 0 }) {
+	byDuty, err := costs.Spent(ctx, kept, costs.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: since, Until: now})
+	if err != nil || !slices.ContainsFunc(byDuty.Rows, func(r costs.Cost) bool { return r.Key[0] == ledger.Unused && r.Wasted > 0 }) {
 		t.Errorf("volumes without a point of input or output are not unused: %+v (%v)", byDuty.Rows, err)
 	}
 }

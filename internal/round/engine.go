@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -29,9 +30,16 @@ type Engine struct {
 	// charged says that the charges are those of what is there.
 	charged bool
 	charges map[inventory.Ref][]ledger.Charge
+	// standing is what Setting.Standing returned in the newest round; stands says that
+	// policies ask for it, so that every answer may change with it.
+	standing func(f *policy.Facts)
+	stands   bool
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
+	// looked and proposed are of the newest round of a replay, which makes millions.
+	looked   map[inventory.Ref]bool
+	proposed []action.Proposal
 	// recheck takes the place of reading everything again in a replay, whose account tells
 	// at once what has changed.
 	recheck func(ctx context.Context, items []action.Item) (map[string]action.Proposal, error)
@@ -46,7 +54,11 @@ func New(s Setting) *Engine {
 	if s.Step <= 0 {
 		s.Step = stepOf(s.LookBack)
 	}
-	return &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	e := &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	if s.Standing != nil && s.Policies != nil {
+		e.stands = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
+	}
+	return e
 }
 
 // subject is one resource with all that is known of it.
@@ -84,6 +96,8 @@ type subject struct {
 	ahead    duty.Verdict        // does, as far as it is known to last
 	kept     duty.Verdict        // own
 	was      *inventory.Resource // as it was when it was there last
+	ended    *inventory.Resource // as it ended; nil while it is there
+	charges  []ledger.Charge
 	// foresight is what policies say of it whenever it is at work, and at rest; calm is
 	// until when that holds now, 0 where they were asked.
 	foresight [2]foresight
@@ -110,7 +124,7 @@ type Result struct {
 	Charges  map[inventory.Ref][]ledger.Charge
 	// Window is what the account cost over the window of an audit, by team, as far as this
 	// round alone can tell: the waste of an audit. Nil without a window.
-	Window   *ledger.Costs
+	Window   *costs.Costs
 	Findings []finding.Finding
 	Totals   Totals
 	// Billing is what the supplied bill comes to; nil without one.
@@ -182,6 +196,9 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	if err := e.charge(ctx, r, now); err != nil {
 		return nil, err
 	}
+	if err := e.stand(ctx, now); err != nil {
+		return nil, err
+	}
 	if err := e.decide(r, woken, now); err != nil {
 		return nil, err
 	}
@@ -216,7 +233,7 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 	}
 	if e.Policies != nil {
 		e.ask(woken, now)
-		r.Proposals = append(r.Proposals, e.propose(woken, r.Unread)...)
+		r.Proposals = append(r.Proposals, e.propose(nil, woken, r.Unread)...)
 	}
 	e.ofGroups(r.Proposals)
 	for _, res := range r.Resources {
@@ -235,11 +252,16 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 		return nil
 	}
 	for _, account := range r.Accounts {
-		name := r.Cloud + "/" + account
-		if err := r.Unposted[name]; err != nil {
+		if err := r.Unposted[r.Cloud+"/"+account]; err != nil {
 			continue // what is not charged is not acted on
 		}
-		report, err := e.climb(ctx, r, woken, account)
+		var proposals []action.Proposal
+		for _, p := range r.Proposals {
+			if p.Resource.Account == account {
+				proposals = append(proposals, p)
+			}
+		}
+		report, err := e.climb(ctx, r.Cloud, account, proposals, woken, r.read)
 		r.Reports = append(r.Reports, report)
 		if err != nil {
 			return err
@@ -248,9 +270,10 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 	return nil
 }
 
-// climb makes an account's round on the ladder.
-func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account string) (action.Report, error) {
-	look := action.Look{Sources: []string{}, Selected: map[string]int{}}
+// climb makes an account's round on the ladder: these are the proposals about its
+// resources, and read says which part of the account was looked at.
+func (e *Engine) climb(ctx context.Context, cloud, account string, proposals []action.Proposal, woken []*subject, read func(inventory.Ref) bool) (action.Report, error) {
+	look := action.Look{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
 	if e.Policies != nil {
 		for _, p := range e.Policies.Policies {
 			look.Sources = append(look.Sources, p.Name)
@@ -259,12 +282,17 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 			}
 		}
 		if e.partly {
-			look.Seen = make(map[inventory.Ref]bool, len(woken))
-			for _, s := range woken {
-				look.Seen[s.ref] = s.Account == account
+			const few = 64
+			if len(e.looked) > few { // to empty a map takes as long as it once was large
+				e.looked = map[inventory.Ref]bool{}
 			}
+			clear(e.looked)
+			for _, s := range woken {
+				e.looked[s.ref] = true
+			}
+			look.Seen = e.looked
 		} else {
-			look.Within = r.read
+			look.Within = read
 		}
 		if !e.Uncapped {
 			e.count(look.Selected, account)
@@ -276,15 +304,10 @@ func (e *Engine) climb(ctx context.Context, r *Result, woken []*subject, account
 		}
 	}
 	if e.Tagging != nil {
-		look.Sources, look.Within = append(look.Sources, TagSource), r.read
+		look.Sources, look.Within = append(look.Sources, TagSource), read
 		look.Selected[TagSource] = math.MaxInt32 // a share of them is no limit
 	}
-	for _, p := range r.Proposals {
-		if p.Resource.Account == account {
-			look.Proposals = append(look.Proposals, p)
-		}
-	}
-	ladder := e.Ladder(r.Cloud + "/" + account)
+	ladder := e.Ladder(cloud + "/" + account)
 	if ladder.Verify = e.verify; e.recheck != nil {
 		ladder.Verify = e.recheck
 	}

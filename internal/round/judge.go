@@ -25,7 +25,7 @@ func (e *Engine) judge(resources []*inventory.Resource, now time.Time) []*subjec
 	gangs := map[string]bool{}
 	for _, r := range resources {
 		s := e.subjects[r.Ref()]
-		if s == nil || !s.due(now) {
+		if s == nil || !e.stands && !s.due(now) {
 			continue
 		}
 		id := gangOf(r)

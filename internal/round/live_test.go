@@ -339,3 +339,38 @@ func TestWorkBetweenTwoPasses(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNewestMinuteIsReadAgain: an engine that makes several rounds takes the newest
+// minute of a round once more in the next, when it is whole, and then says what an engine
+// says that has seen nothing before.
+func TestTheNewestMinuteIsReadAgain(t *testing.T) {
+	f := newFleet(1)
+	first := f.clock.Wall
+	newest := first.Add(-f.step)
+	f.worked = func(_ string, at time.Time) bool {
+		return !at.Before(newest) && at.Before(first) && f.clock.Wall.After(first)
+	}
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Setting{Clock: func() time.Time { return f.clock.Wall }, Lister: f, Sources: []usage.Source{f}, Prices: book, Duty: duty.DefaultThresholds(), LookBack: time.Hour}
+	state := func(e *Engine) duty.Verdict {
+		r, err := e.Round(context.Background())
+		if err != nil || r.Facts[0].Duty == nil {
+			t.Fatalf("no verdict: %v", err)
+		}
+		v := *r.Facts[0].Duty
+		v.Evidence = nil
+		return v
+	}
+	e := New(s)
+	if v := state(e); v.State != duty.Idle || v.Lasting < 30*time.Minute {
+		t.Fatalf("at first it is %s for %s", v.State, v.Lasting)
+	}
+	f.clock.Wall = first.Add(5 * time.Minute)
+	got, want := state(e), state(New(s))
+	if got.State != duty.Idle || !got.Since.Equal(first) || got.State != want.State || !got.Since.Equal(want.Since) {
+		t.Errorf("it is %s since %s, and to who has seen nothing before %s since %s", got.State, got.Since, want.State, want.Since)
+	}
+}

@@ -50,6 +50,9 @@ func (e *Engine) know(s *subject, now time.Time) {
 	if e.Facts != nil {
 		e.Facts(&s.facts)
 	}
+	if e.standing != nil {
+		e.standing(&s.facts)
+	}
 }
 
 // lastsTo is until when a state may last by the samples that are known, those that were
@@ -67,10 +70,9 @@ func (e *Engine) lastsTo(s *subject) time.Time {
 	return end
 }
 
-// propose returns what the policies want done to the subjects. What could not be read
+// propose adds to out what the policies want done to the subjects. What could not be read
 // proposes nothing.
-func (e *Engine) propose(woken []*subject, unread map[string]bool) []action.Proposal {
-	var out []action.Proposal
+func (e *Engine) propose(out []action.Proposal, woken []*subject, unread map[string]bool) []action.Proposal {
 	for _, s := range woken {
 		if unread[s.Account+"/"+s.Region+"/"+string(s.Kind)] {
 			continue

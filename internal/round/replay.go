@@ -94,7 +94,13 @@ type replay struct {
 	woken    []*subject
 	there    []*subject // of the woken
 	now      time.Time
-	account  [3]string // cloud, account and region
+	account  ledger.Account
+	regions  []string
+	// charged is when all that is there was charged for last. Since then came is what is
+	// there now and was not, and back how it had ended before.
+	charged time.Time
+	came    []*subject
+	back    []*inventory.Resource
 	// each says that policies ask for what every sample changes, also one like the sample
 	// before it; timeless that what they say can be foreseen.
 	each, timeless bool
@@ -108,21 +114,21 @@ type replay struct {
 // Run replays a feed: time goes on from event to event, and of one moment all samples
 // come first, then what is decided. The rounds are the engine's own.
 func (e *Engine) Run(ctx context.Context, p Replay) error {
-	e.lean, e.partly = true, p.Every == 0
+	e.lean, e.partly, e.looked = true, p.Every == 0, map[inventory.Ref]bool{}
 	r := &replay{Engine: e, Replay: p, opened: p.Opened(), resource: map[int]*subject{}}
 	e.recheck, r.hearing, r.because = r.recheck, r.hear, r.why
 	for _, p := range e.Policies.Policies {
 		e.lean = e.lean && !p.Asks("duty.why")
 		r.each = r.each || p.Asks("duty.why") || p.Asks("duty.coverage")
 	}
-	r.timeless = e.Uncapped && !r.each && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
+	r.timeless = e.Uncapped && !r.each && !r.stands && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		now, ok := r.next()
 		if !ok || now.After(r.Until) {
-			return nil
+			return r.close(ctx)
 		}
 		if err := r.round(ctx, now); err != nil {
 			return err
@@ -137,6 +143,9 @@ func (r *replay) next() (time.Time, bool) {
 		if due := moment(r.queue[0].at); !ok || due.Before(at) {
 			at, ok = due, true
 		}
+	}
+	if hour := r.hour(); r.Every == 0 && !r.charged.IsZero() && (!ok || hour.Before(at)) {
+		at, ok = hour, true
 	}
 	if r.Every > 0 {
 		every := int64(r.Every)
@@ -165,7 +174,8 @@ func (r *replay) round(ctx context.Context, now time.Time) error {
 		heap.Fix(&r.queue, 0)
 		r.wake(s)
 	}
-	if r.Every > 0 {
+	charges := r.Books != nil && !now.Before(r.hour())
+	if r.Every > 0 || charges && r.stands {
 		for _, s := range r.queue {
 			r.wake(s)
 		}
@@ -173,7 +183,7 @@ func (r *replay) round(ctx context.Context, now time.Time) error {
 	if len(r.woken) > 1 {
 		slices.SortFunc(r.woken, func(a, b *subject) int { return cmp.Compare(a.number, b.number) })
 	}
-	for again := len(r.woken) > 0; again; {
+	for again := len(r.woken) > 0 || charges; again; {
 		var err error
 		if again, err = r.turn(ctx, now); err != nil {
 			return err
@@ -197,6 +207,9 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 			r.whole(s.gang, now)
 		}
 	}
+	if err := r.charge(ctx, now); err != nil {
+		return false, err
+	}
 	act := false
 	for i, s := range present {
 		if s.calm = r.foreseen(s); s.calm == 0 {
@@ -209,9 +222,8 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 	if !act || r.Ladder == nil {
 		return false, nil
 	}
-	out := &Result{Observation: Observation{Cloud: r.account[0], Accounts: []string{r.account[1]}, Regions: []string{r.account[2]}}}
-	out.Proposals = r.propose(present, nil)
-	report, err := r.climb(ctx, out, present, r.account[1])
+	r.proposed = r.propose(r.proposed[:0], present, nil)
+	report, err := r.climb(ctx, r.account.Cloud, r.account.ID, r.proposed, present, nil)
 	if r.Lines != nil && len(report.Lines) > 0 {
 		r.Lines(now, report.Lines)
 	}
@@ -237,6 +249,79 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 	return again && r.Every == 0, nil
 }
 
+// hour is when all that is there is charged for next: in every round of a cadence, as
+// processes do, and else at every whole hour, which is how fine the ledger is.
+func (r *replay) hour() time.Time {
+	if r.Every > 0 {
+		return r.charged.Add(1)
+	}
+	return r.charged.Truncate(time.Hour).Add(time.Hour)
+}
+
+// charge posts what there is when that is due, and what came back meanwhile; then it reads
+// what follows from the charges.
+func (r *replay) charge(ctx context.Context, now time.Time) error {
+	whole := !now.Before(r.hour())
+	if r.Books == nil || !whole && len(r.came) == 0 {
+		return nil
+	}
+	account := func() *Result {
+		return &Result{Observation: Observation{Cloud: r.account.Cloud, Accounts: []string{r.account.ID}}, Charges: map[inventory.Ref][]ledger.Charge{}}
+	}
+	if len(r.back) > 0 {
+		before := account()
+		before.Ended = r.back
+		if err := r.post(ctx, before, now.Add(-time.Second)); err != nil { // seconds are the finest that the ledger tells apart
+			return err
+		}
+	}
+	out, list := account(), r.came
+	if whole {
+		list, out.Regions, r.charged = r.queue, r.regions, now
+	}
+	for _, s := range list {
+		switch {
+		case s.Resource != nil:
+			out.Resources, out.Charges[s.ref] = append(out.Resources, s.Resource), s.charges
+		case s.ended != nil:
+			out.Ended = append(out.Ended, s.ended)
+		}
+	}
+	r.came, r.back = r.came[:0], nil
+	if err := r.post(ctx, out, now); err != nil || !whole {
+		return err
+	}
+	return r.stand(ctx, now)
+}
+
+func (r *replay) post(ctx context.Context, out *Result, now time.Time) error {
+	for _, seen := range r.Seen(out, now) {
+		if err := r.Books.Post(ctx, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close charges up to the end, which no round of processes does.
+func (r *replay) close(ctx context.Context) error {
+	if r.Books == nil || r.Every > 0 || !r.charged.Before(r.Until) {
+		return nil
+	}
+	r.now, r.charged = r.Until, time.Time{}
+	for _, s := range r.queue {
+		r.look(s)
+	}
+	return r.charge(ctx, r.Until)
+}
+
+// Ended is a resource that is not there any more, as the last that is heard of it.
+func Ended(r *inventory.Resource, at time.Time) *inventory.Resource {
+	out := *r
+	out.State, out.StateSince = inventory.StateStopped, at
+	return &out
+}
+
 // recheck judges the subjects of items and their gangs again, and asks the policies.
 func (r *replay) recheck(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
 	var again []*subject
@@ -254,7 +339,7 @@ func (r *replay) recheck(_ context.Context, items []action.Item) (map[string]act
 		again = append(again, s)
 	}
 	r.ask(again, r.now)
-	return byItem(items, r.propose(again, nil)), nil
+	return byItem(items, r.propose(nil, again, nil)), nil
 }
 
 // present are those of the woken subjects that are there.
@@ -274,17 +359,26 @@ func (r *replay) look(s *subject) {
 	res := r.Feed.Resource(s.number)
 	switch {
 	case res == nil:
+		if s.Resource != nil {
+			s.ended = Ended(s.Resource, r.now)
+		}
 		s.Resource, s.tracker, s.own, s.does, s.open, s.item, s.calm = nil, nil, nil, nil, false, never, 0
 		for i := range s.answers {
 			s.answers[i] = answer{}
 		}
 	case s.Resource != res:
+		if s.Resource == nil && r.Books != nil {
+			if s.ended != nil && r.Every == 0 && !s.ended.StateSince.Before(r.charged) {
+				r.back = append(r.back, s.ended)
+			}
+			r.came, s.ended = append(r.came, s), nil
+		}
 		if s.Resource = res; s.was == res {
 			break
 		}
 		s.was, s.foresight = res, [2]foresight{}
-		charges := ledger.RunRates([]*inventory.Resource{res}, r.Prices)
-		s.hourly, _ = ledger.AnHour(charges[s.ref]) // a rate that does not fit is not known
+		s.charges = ledger.RunRates([]*inventory.Resource{res}, r.Prices)[s.ref]
+		s.hourly, _ = ledger.AnHour(s.charges) // a rate that does not fit is not known
 	}
 	if res != nil && s.tracker == nil { // what was just launched warms up, measured or not
 		s.tracker = duty.NewTracker(r.Duty, r.Activity, r.LookBack)
@@ -401,7 +495,10 @@ func (r *replay) meet(number int) *subject {
 		return nil
 	}
 	s := &subject{ref: res.Ref(), number: number, at: never, item: never, place: len(r.queue)}
-	r.account = [3]string{res.Cloud, res.Account, res.Region}
+	r.account = ledger.Account{Cloud: res.Cloud, ID: res.Account}
+	if !slices.Contains(r.regions, res.Region) {
+		r.regions = append(r.regions, res.Region)
+	}
 	r.resource[number], r.subjects[s.ref] = s, s
 	r.queue = append(r.queue, s)
 	r.look(s)

@@ -54,8 +54,12 @@ type Setting struct {
 	Policies   *policy.Set
 	Governance policy.Governance
 	// Facts, when set, adds to what is known of a resource what neither inventory, usage
-	// nor prices say: its budgets, how far what is paid is off its list price.
+	// nor prices say.
 	Facts func(f *policy.Facts)
+	// Standing, when set, is asked once the charges of a round are posted. It reads what
+	// follows from them, such as where budgets stand, and returns what adds that to what is
+	// known of a resource.
+	Standing func(ctx context.Context, now time.Time) (func(f *policy.Facts), error)
 	// Uncapped leaves the limits of policies out, as replays do unless they are asked.
 	Uncapped bool
 

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -106,7 +107,7 @@ func sum(a *Result) (Totals, error) {
 		ad.add(&t.FindingsWaste, f.Waste)
 	}
 	if w := a.Window; w != nil {
-		month := func(d ledger.Dollars) money.Amount {
+		month := func(d costs.Dollars) money.Amount {
 			v, err := Monthly(w, d)
 			ad.err = cmp.Or(ad.err, err)
 			return v
@@ -129,7 +130,7 @@ func sum(a *Result) (Totals, error) {
 }
 
 // Monthly brings an amount of a window to a month of 730 hours.
-func Monthly(w *ledger.Costs, d ledger.Dollars) (money.Amount, error) {
+func Monthly(w *costs.Costs, d costs.Dollars) (money.Amount, error) {
 	return money.Amount(d).Mul(int64(money.Month/time.Second), int64(w.Until.Sub(w.Since)/time.Second))
 }
 

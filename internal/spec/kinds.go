@@ -6,7 +6,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // month is what a workload is estimated for that does not end.
@@ -168,7 +168,7 @@ func (w *workload) jobSet(body ast.Node) ([]*Spec, error) {
 			return nil, w.At(part, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
 		}
 		if s.Retries.Errors = again; again > 0 {
-			s.Unknown = append(s.Unknown, "how often the set is begun again: "+money.Counted(again, "more time")+" at most")
+			s.Unknown = append(s.Unknown, "how often the set is begun again: "+plain.Count(again, "more time")+" at most")
 		}
 		out = append(out, s)
 	}

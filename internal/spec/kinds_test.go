@@ -53,6 +53,72 @@ spec:
 `, []string{"train.train 4 2 1h0m0s 0s 0"}, ""},
 		{"Argo steps in one list", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: {entrypoint: m, templates: [{name: m, steps: [{name: a, template: t}, {name: b, template: t}]}, {name: t, container: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n",
 			[]string{"w.t 1 2 0s 0s 0"}, ""},
+		{"Argo arguments", `kind: Workflow
+metadata: {name: w}
+spec:
+  entrypoint: main
+  arguments: {parameters: [{name: most, value: 8}]}
+  templates:
+    - name: main
+      inputs: {parameters: [{name: small, value: "1"}]}
+      dag:
+        tasks:
+          - {name: a, template: train, arguments: {parameters: [{name: gpus, value: "{{ inputs.parameters.small }}"}]}}
+          - {name: b, template: train, arguments: {parameters: [{name: gpus, value: "{{workflow.parameters.most}}"}]}}
+          - {name: c, template: train, arguments: {parameters: [{name: gpus, value: 1}]}}
+          - {name: d, template: train}
+          - {name: e, template: train, withItems: [2, 2, 4], arguments: {parameters: [{name: gpus, value: "{{item}}"}]}}
+          - {name: f, template: train, withItems: [{n: 8, s: x}], arguments: {parameters: [{name: gpus, value: "{{item.n}}"}]}}
+    - name: train
+      inputs: {parameters: [{name: gpus, default: 4}]}
+      nodeSelector: {pool: "p{{inputs.parameters.gpus}}"}
+      container: {resources: {limits: {nvidia.com/gpu: "{{inputs.parameters.gpus}}"}}}
+`, []string{"w.train 1 2 0s 0s 0", "w.train-2 8 2 0s 0s 0", "w.train-3 4 2 0s 0s 0", "w.train-4 2 2 0s 0s 0"}, ""},
+		{"Argo inline", `kind: Workflow
+metadata: {name: w}
+spec:
+  entrypoint: main
+  templates:
+    - name: main
+      steps: [[{name: prepare, inline: {container: {image: p}}}], [{name: train, withItems: [1, 2], inline: {activeDeadlineSeconds: 60, container: {resources: {limits: {nvidia.com/gpu: 2}}}}}]]
+`, []string{"w.main.train 2 2 1m0s 0s 0"}, ""},
+		{"Argo creates a manifest", `kind: Workflow
+metadata: {name: w}
+spec:
+  entrypoint: main
+  templates:
+    - name: main
+      steps:
+        - [{name: a, template: job, arguments: {parameters: [{name: n, value: "2"}]}}]
+        - [{name: b, template: note}]
+        - [{name: c, template: gone}]
+    - name: job
+      inputs: {parameters: [{name: n}]}
+      resource:
+        action: create
+        manifest: |
+          apiVersion: batch/v1
+          kind: Job
+          metadata: {generateName: train-}
+          spec:
+            activeDeadlineSeconds: 60
+            backoffLimit: 1
+            parallelism: {{inputs.parameters.n}}
+            template: {spec: {containers: [{name: t, resources: {limits: {nvidia.com/gpu: 8}}}]}}
+    - name: note
+      resource: {action: apply, manifest: "{kind: ConfigMap, data: {a: b}}"}
+    - name: gone
+      resource: {action: delete, manifest: "{kind: Pod, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}"}
+`, []string{"train 8 2 1m0s 0s 1"}, ""},
+		{"a manifest of which parts are known later", `kind: Workflow
+metadata: {name: w}
+spec:
+  entrypoint: main
+  templates:
+    - {name: main, steps: [[{name: t, template: t}], [{name: j, template: j}]]}
+    - {name: t, container: {resources: {limits: {nvidia.com/gpu: 1}}}}
+    - {name: j, resource: {action: create, manifest: "kind: Job\nspec: {parallelism: {{steps.t.outputs.result}}, template: {}}"}}
+`, []string{"w.t 1 1 0s 0s 0"}, "parts of it are known only at run time"},
 	} {
 		specs, err := ParseManifest("m.yaml", []byte(tc.src))
 		if err != nil {
@@ -77,12 +143,24 @@ spec:
 	for name, src := range map[string]string{
 		"a cluster elsewhere": "kind: RayJob\nspec: {clusterSelector: {ray.io/cluster: x}}\n",
 		"no such parameter":   "kind: Workflow\nspec: {entrypoint: t, templates: [{name: t, container: {resources: {limits: {nvidia.com/gpu: '{{workflow.parameters.n}}'}}}}]}\n",
-		"too many":            "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {replicas: 99999999, template: " + pod(1) + "}}}\n",
+		"too many arguments": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, withItems: [" + numbers(600) + "], arguments: {parameters: [{name: n, value: '{{item}}'}]}}]]}, " +
+			"{name: t, inputs: {parameters: [{name: n}]}, container: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n",
+		"an argument that a step gives": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, arguments: {parameters: [{name: n, value: '{{steps.a.outputs.result}}'}]}}]]}, {name: t, inputs: {parameters: [{name: n, default: 1}]}, container: {resources: {limits: {nvidia.com/gpu: '{{inputs.parameters.n}}'}}}}]}\n",
+		"too many":                      "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {replicas: 99999999, template: " + pod(1) + "}}}\n",
 	} {
 		if got, err := ParseManifest("m.yaml", []byte(src)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+}
+
+// numbers are the first whole numbers, in a list.
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%d, ", i)
+	}
+	return strings.TrimSuffix(b.String(), ", ")
 }
 
 func TestShown(t *testing.T) {

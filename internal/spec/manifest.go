@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // ParseManifest reads manifests of Kubernetes, one or several documents in a file: each
@@ -30,7 +31,11 @@ func ParseManifest(name string, src []byte) ([]*Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.manifests()
+	out, err := d.manifests()
+	if err == nil && len(out) == 0 {
+		return nil, d.At(d.Bodies[0], "no workload is limited to %s: there is nothing to estimate", gpuResource)
+	}
+	return out, err
 }
 
 // gpuResource is the extended resource of the NVIDIA device plugin for Kubernetes.
@@ -40,6 +45,7 @@ const gpuResource = "nvidia.com/gpu"
 // one by one: slices and shares of GPUs, and those of other makers.
 var otherAccelerator = regexp.MustCompile(`^(nvidia\.com/(mig-.+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/.+|habana\.ai/gaudi|aws\.amazon\.com/neuron.*|google\.com/tpu)$`)
 
+// manifests reads all documents; those without GPUs give nothing.
 func (d *reader) manifests() ([]*Spec, error) {
 	t := &tree{d.File}
 	digest, err := t.digest()
@@ -60,9 +66,6 @@ func (d *reader) manifests() ([]*Spec, error) {
 			out = append(out, specs...)
 		}
 	}
-	if len(out) == 0 {
-		return nil, d.At(d.Bodies[0], "no workload is limited to %s: there is nothing to estimate", gpuResource)
-	}
 	return out, nil
 }
 
@@ -72,6 +75,8 @@ type workload struct {
 	*tree
 	root   ast.Node
 	digest string
+	// parameters are those of the template of a workflow that is read.
+	parameters map[string]string
 }
 
 func (w *workload) read() ([]*Spec, error) {
@@ -145,7 +150,7 @@ func (w *workload) job(meta, body ast.Node) (*Spec, error) {
 		s.begunAgain("activeDeadlineSeconds of the Job")
 	}
 	if rounds > 1 && limit == 0 {
-		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+money.Counted(completions, "pod")+" run "+money.Counted(atOnce, "pod")+" at a time")
+		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+plain.Count(completions, "pod")+" run "+plain.Count(atOnce, "pod")+" at a time")
 	}
 	return s, nil
 }
@@ -153,7 +158,7 @@ func (w *workload) job(meta, body ast.Node) (*Spec, error) {
 // begunAgain notes that only each try has a bound, and what would bound all of them.
 func (s *Spec) begunAgain(bound string) {
 	if s.Retries.Errors > 0 {
-		s.Unknown = append(s.Unknown, "how often it is begun again: "+money.Counted(s.Retries.Errors, "more time")+" at most, each for as long; "+bound+" would bound all")
+		s.Unknown = append(s.Unknown, "how often it is begun again: "+plain.Count(s.Retries.Errors, "more time")+" at most, each for as long; "+bound+" would bound all")
 	}
 }
 
@@ -250,19 +255,33 @@ func (w *workload) count(n ast.Node) (int, bool) {
 	if v, ok := whole(n); ok {
 		return v, ok
 	}
-	name, parameter := strings.CutPrefix(strings.Join(strings.Fields(document.Scalar(n)), ""), "{{workflow.parameters.")
-	name, closed := strings.CutSuffix(name, "}}")
-	if !parameter || !closed {
-		return 0, false
-	}
-	for _, body := range []ast.Node{w.get(w.root, "spec"), w.get(w.root, "spec", "workflowSpec")} {
-		for _, p := range w.items(body, "arguments", "parameters") {
-			if w.word(p, "name") == name {
-				return whole(w.get(p, "value"))
+	v, err := strconv.ParseUint(strings.TrimSpace(w.resolve(document.Scalar(n))), 10, 31)
+	return int(v), err == nil
+}
+
+// placeholder is a parameter of a workflow or of a template.
+var placeholder = regexp.MustCompile(`\{\{\s*(workflow|inputs)\.parameters\.([A-Za-z0-9_.-]+)\s*\}\}`)
+
+// resolve puts the parameters of the workflow, and of the template that is read, in the
+// place of their names. One that is not known stays.
+func (w *workload) resolve(text string) string {
+	return placeholder.ReplaceAllStringFunc(text, func(found string) string {
+		m := placeholder.FindStringSubmatch(found)
+		if m[1] == "inputs" {
+			if v, known := w.parameters[m[2]]; known {
+				return v
+			}
+			return found
+		}
+		for _, body := range []ast.Node{w.get(w.root, "spec"), w.get(w.root, "spec", "workflowSpec")} {
+			for _, p := range w.items(body, "arguments", "parameters") {
+				if v := w.word(p, "value"); w.word(p, "name") == m[2] && v != "" {
+					return v
+				}
 			}
 		}
-	}
-	return 0, false
+		return found
+	})
 }
 
 // deadline is activeDeadlineSeconds; 0 where it is not there or not a time.
@@ -329,7 +348,7 @@ func (w *workload) place(s *Spec, parts ...ast.Node) {
 // selected are the values that a pod's node selector and required node affinity admit.
 func (w *workload) selected(part ast.Node) map[string][]string {
 	labels := map[string][]string{}
-	w.each(func(key string, v ast.Node) { labels[key] = append(labels[key], document.Scalar(v)) }, part, "nodeSelector")
+	w.each(func(key string, v ast.Node) { labels[key] = append(labels[key], w.resolve(document.Scalar(v))) }, part, "nodeSelector")
 	for _, term := range w.items(part, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") {
 		for _, e := range w.items(term, "matchExpressions") {
 			if key := w.word(e, "key"); w.word(e, "operator") == "In" {

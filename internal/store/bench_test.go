@@ -23,7 +23,7 @@ func acting(id string) action.Item {
 	return action.Item{
 		ID: id, Account: benchAccount, Source: benchSource, Phase: action.Acting, FirstAt: noon, WarnedAt: noon, GraceFrom: noon, UpdatedAt: noon,
 		Ref:     inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id},
-		Because: "92 % of memory held, 0 % compute for 6d 4h", Class: "duty", Grace: 15 * time.Minute, Recipients: []string{"slack:#vision"},
+		Because: "92% of memory held, 0% compute for 6d 4h", Class: "duty", Grace: 15 * time.Minute, Recipients: []string{"slack:#vision"},
 		Do:    policy.Do{Verb: policy.Terminate, SaveDisks: true},
 		Steps: []action.Step{{Name: "snapshot", Key: id + "-0", Params: `{"volume":"vol-0abc"}`, IntentAt: noon}, {Name: "terminate"}},
 	}

@@ -21,12 +21,12 @@ func TestActivity(t *testing.T) {
 	}{
 		{"noise", Activity{}, GPUUtil, 0.9, false},
 		{"at the floor", Activity{}, GPUUtil, 1, true},
-		{"a floor of one's own", Activity{Floors: own}, GPUUtil, 0.3, true},
+		{"a configured floor", Activity{Floors: own}, GPUUtil, 0.3, true},
 		{"a host at rest", Activity{}, CPUUtil, 4.9, false},
 		{"a host at work", Activity{}, CPUUtil, 5, true},
 		{"a trickle for a minute", Activity{}, NetBytes, 59e6, false},
 		{"a stream for a minute", Activity{}, NetBytes, 60e6, true},
-		{"a line of one's own", Activity{Network: 1e3}, NetBytes, 60e3, true},
+		{"a configured line", Activity{Network: 1e3}, NetBytes, 60e3, true},
 		{"disks", Activity{}, DiskBytes, 60e6, false},
 		{"disks that stream", Activity{}, DiskBytes, 600e6, true},
 	} {

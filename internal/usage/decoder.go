@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // decoder turns the fields of rows into samples. Its memory grows with the number
@@ -212,7 +213,7 @@ func (d *decoder) end(line int) error {
 	}
 	if used, ok := s.Get(MemUsed); ok {
 		if total, ok := s.Get(MemTotal); ok && used > total*(1+noise) {
-			return d.format.fail(line, 0, "%s of memory are used of %s", Number(used, 0), Number(total, 0))
+			return d.format.fail(line, 0, "%s of memory are used of %s", plain.Number(used, 0), plain.Number(total, 0))
 		}
 	}
 	if d.layout.describes {

@@ -105,7 +105,7 @@ func columnNames() string {
 
 // newLayout says what the columns named in header are for. Columns that the map
 // does not name are known by our own names or by the metric names of the field,
-// and beside the latter by the labels that come with them. The rest are not read, and
+// and the latter with the labels that come with them. The rest are not read, and
 // their names are kept.
 func newLayout(header []string, f Format) (*layout, *FileError) {
 	if isSMI(header) {
@@ -194,7 +194,7 @@ func (l *layout) label(header []string, seen map[string]int) {
 	at := map[string]int{}
 	for i, name := range header {
 		if l.columns[i].role == ignored {
-			at[plain(name)] = i + 1
+			at[stem(name)] = i + 1
 		}
 	}
 	for _, wanted := range []struct {

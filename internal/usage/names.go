@@ -84,13 +84,13 @@ func SignalOf(metric string) (signal Signal, scale float64, ok bool) {
 }
 
 func meterOf(metric string) (meter, bool) {
-	m, ok := meters[plain(metric)]
+	m, ok := meters[stem(metric)]
 	return m, ok
 }
 
-// plain returns a name in lower case and without the prefix that Prometheus puts
+// stem returns a name in lower case and without the prefix that Prometheus puts
 // before names that collide with its own.
-func plain(name string) string {
+func stem(name string) string {
 	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(name)), exported)
 }
 

@@ -112,7 +112,7 @@ func TestNormalizeLabels(t *testing.T) {
 			map[string]string{"gpu": "0", "instance": "n:9400", "pod": "dcgm-exporter-x2", "exported_pod": "tts", "namespace": "monitoring", "exported_namespace": "models",
 				"container": "exporter", "exported_container": "serve"},
 			Reading{Resource: "n", GPU: "0", Pod: "tts", Namespace: "models", Container: "serve"}},
-		{"a GPU that no pod has, beside its exporter's pod", "DCGM_FI_DEV_POWER_USAGE",
+		{"a GPU that no pod has, next to its exporter's pod", "DCGM_FI_DEV_POWER_USAGE",
 			map[string]string{"gpu": "0", "pod": "dcgm-exporter-x2", "exported_pod": ""}, Reading{GPU: "0"}},
 		{"the CloudWatch agent", "nvidia_smi_power_draw", map[string]string{"InstanceId": "i-1", "index": "2", "host": "ip-10-0-0-1", "name": "Tesla T4"},
 			Reading{Resource: "i-1", GPU: "2"}},
@@ -154,7 +154,7 @@ func TestReadExportedColumns(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", tc.name, err, diff)
 		}
 	}
-	// Labels are looked for only beside metrics of the field.
+	// Labels are looked for only with standard metrics.
 	if _, _, err := readAll(strings.NewReader("time,host,gpu_util\n0,h,1\n"), Format{}); err == nil {
 		t.Error("a table of our own columns without a resource was read")
 	}

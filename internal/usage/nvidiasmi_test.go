@@ -23,7 +23,7 @@ func TestReadNvidiaSMI(t *testing.T) {
 			[]string{"i-1 3 2026-07-01T00:00:00Z gpu_util=37 mem_used_bytes=2.097152e+06"}},
 		{"another unit in the field", "timestamp, memory.used [MiB]\n2026/07/01 00:00:00.000, 2 GiB\n", Format{Resource: "i-1"},
 			[]string{"i-1  2026-07-01T00:00:00Z mem_used_bytes=2.147483648e+09"}},
-		{"index beside uuid, fields nobody needs", "timestamp, index, uuid, name, utilization.gpu [%], utilization.memory [%], temperature.gpu\n" +
+		{"index and uuid, unused fields", "timestamp, index, uuid, name, utilization.gpu [%], utilization.memory [%], temperature.gpu\n" +
 			"2026/07/01 00:00:00.000, 0, GPU-a, NVIDIA A100, 5 %, 99 %, 30\n", Format{Resource: "i-1"}, []string{"i-1 GPU-a 2026-07-01T00:00:00Z gpu_util=5"}},
 		{"a zone of its own", "timestamp, utilization.gpu [%]\n2026/07/01 02:00:00.000, 5 %\n", Format{Resource: "i-1", Location: time.FixedZone("", 7200)},
 			[]string{"i-1  2026-07-01T00:00:00Z gpu_util=5"}},

@@ -225,7 +225,7 @@ func TestOneBadRowInAMillion(t *testing.T) {
 	}
 }
 
-// endless yields rows for ever.
+// endless yields rows without end.
 type endless struct {
 	n    int
 	left []byte

@@ -25,7 +25,7 @@ type Opened struct {
 	// Source says where the points come from: "cloudwatch", "recorded", "sim".
 	Source string
 	// Aggregated says that GPU signals without a GPU's name are maxima over all GPUs
-	// of the machine. False: they are one GPU's, nobody knows which.
+	// of the machine. False: they are one GPU's, which one is unknown.
 	Aggregated bool
 }
 
@@ -48,7 +48,7 @@ type Source interface {
 	// Name is the source's, for people and as the Source of what it opens.
 	Name() string
 	// Measure hands the points of an interval over to the sinks that open returns; nil
-	// means that nobody wants that resource. The points of one meter, that is of one
+	// means that the resource is not wanted. The points of one meter, that is of one
 	// signal of one GPU or machine, come in order of time. What could not be measured
 	// is a blind spot; an error means that nothing can be said of any resource.
 	Measure(ctx context.Context, resources []*inventory.Resource, iv Interval, open func(r *inventory.Resource, o Opened) Sink) (Measured, error)

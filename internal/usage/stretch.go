@@ -22,7 +22,7 @@ func (s Stretch) Length(now time.Time) time.Duration {
 	return max(0, now.Sub(s.From))
 }
 
-// And returns the time that lies in both.
+// And returns the time in both.
 func (s Stretch) And(o Stretch) Stretch {
 	if o.From.After(s.From) {
 		s.From = o.From

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrNoSamples is returned where a figure was asked of a signal that nobody
+// ErrNoSamples is returned where a figure was asked of a signal without
 // measured.
 var ErrNoSamples = errors.New("no samples")
 
@@ -36,7 +36,7 @@ type Window struct {
 	GPUs []*Track
 	// Aggregated says that the GPU signals of Machine are maxima over all GPUs of
 	// the machine, so that they speak for each of them. False: they are one GPU's,
-	// nobody knows which.
+	// which one is unknown.
 	Aggregated bool
 	// Launched is when the resource was launched, as its inventory has it; zero is
 	// unknown.

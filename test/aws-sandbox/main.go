@@ -4,15 +4,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
@@ -67,12 +72,40 @@ func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 		fmt.Fprintf(notes, "%d machines in %s report each minute\n", len(machines.IDs), liveRegion)
 		go report(ctx, machines, notes)
 	}
-	for _, e := range s.Env() {
+	inbox, err := receive(ctx, notes)
+	if err != nil {
+		return err
+	}
+	// A webhook has a secret, with which curfew signs what it sends.
+	for _, e := range append([]string{"CURFEW_HOOK_URL=" + inbox, "CURFEW_HOOK_SECRET=sandbox"}, s.Env()...) {
 		fmt.Fprintf(out, "export %s\n", e)
 	}
 	fmt.Fprintln(notes, "\npaste these lines into another shell, then: curfew scan --regions us-east-1,us-west-2,eu-west-1\nserving until interrupted (ctrl-c)")
 	<-ctx.Done()
 	return nil
+}
+
+// receive listens for curfew's messages until ctx is done, prints them, and returns the
+// URL of the webhook.
+func receive(ctx context.Context, notes io.Writer) (url string, err error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("listen for messages: %w", err)
+	}
+	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var message struct{ To, Subject, Text string }
+		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&message); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		plain.Fprintf(notes, "\nmessage to %s: %s\n", message.To, message.Subject)
+		for line := range strings.Lines(message.Text) {
+			plain.Fprintf(notes, "    %s\n", strings.TrimRight(line, "\n"))
+		}
+	})}
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	go func() { _ = srv.Serve(l) }() // it ends when ctx does
+	return "http://" + l.Addr().String() + "/hook", nil
 }
 
 // liveRegion is where the machines of -live are.

@@ -77,9 +77,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("nothing was tested: no mutant compiles")
 	}
 	share := 100 * float64(survived) / float64(tested)
-	fmt.Fprintf(out, "%d of %d mutants survived: %.1f %%\n", survived, tested, share)
+	fmt.Fprintf(out, "%d of %d mutants survived: %.1f%%\n", survived, tested, share)
 	if share > *most {
-		return fmt.Errorf("more than %g %% survived", *most)
+		return fmt.Errorf("more than %g%% survived", *most)
 	}
 	return nil
 }

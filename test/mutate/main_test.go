@@ -78,7 +78,7 @@ func TestOld(t *testing.T) {
 	var out [2]strings.Builder
 	for i := range out {
 		err := run(t.Context(), []string{"-n", "10", "-limit", time.Minute.String(), "./..."}, &out[i])
-		if err == nil || err.Error() != "more than 5 % survived" {
+		if err == nil || err.Error() != "more than 5% survived" {
 			t.Fatalf("%v\n%s", err, &out[i])
 		}
 	}
@@ -87,7 +87,7 @@ func TestOld(t *testing.T) {
 	}
 	for _, line := range []string{
 		"survived m.go:5: * becomes /\n", "survived m.go:5: 2 becomes 3\n",
-		"example.com/m: 2 of 4 mutants survived (of 4; 0 drawn do not compile)\n", "2 of 4 mutants survived: 50.0 %\n",
+		"example.com/m: 2 of 4 mutants survived (of 4; 0 drawn do not compile)\n", "2 of 4 mutants survived: 50.0%\n",
 	} {
 		if !strings.Contains(out[0].String(), line) {
 			t.Errorf("no %q in\n%s", line, &out[0])

@@ -111,7 +111,7 @@ func (b *seeder) fleet() []machine {
 		// Honest work that looks like waste.
 		{name: "detector-train", kind: "g6.xlarge", region: east, owner: ana, age: old, disk: 100, lifetime: persistent,
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: busy(3.8, 1, 95, 20_000),
-			not: idleRules, note: "5 % CPU with 95 % GPU"},
+			not: idleRules, note: "5% CPU with 95% GPU"},
 		{name: "fresh-start", kind: "g5.xlarge", region: east, owner: ben, age: 10 * time.Hour, disk: 100,
 			lifetime: ephemeral, purpose: dev, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU, does: idle(1),
 			not: idleRules, note: "idle, and ten hours old"},
@@ -127,7 +127,7 @@ func (b *seeder) fleet() []machine {
 			note: "training on spot already"},
 		{name: "flaky-agent", kind: "g6.xlarge", region: west, owner: dana, age: old, disk: 100, lifetime: ephemeral,
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: gaps(4, idle(1)), rule: "telemetry-missing",
-			not: idleRules, note: "idle where measured, and measured 40 % of the time"},
+			not: idleRules, note: "idle where measured, and measured 40% of the time"},
 		{name: "single-sample", kind: "g6.xlarge", region: west, owner: dana, age: old, disk: 100, lifetime: ephemeral,
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: once(b.now, 30, idle(1)), rule: "telemetry-missing",
 			not: idleRules, note: "one measurement"},
@@ -143,7 +143,7 @@ func (b *seeder) fleet() []machine {
 			not: []string{"gpu-instance-idle", "instance-idle"}, note: "downloads and prepares data; its GPU waits"},
 		{name: "latched", kind: "g6.xlarge", region: east, owner: ben, age: old, disk: 100, lifetime: ephemeral,
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: latched(),
-			not: idleRules, note: "100 % without memory is suspect, not idle and not busy"},
+			not: idleRules, note: "100% without memory is suspect, not idle and not busy"},
 		{name: "batch-scorer", kind: "m5.xlarge", region: east, owner: emil, age: old, disk: 50, lifetime: persistent,
 			purpose: serve, does: weekly(busy(70, 0, 0, 0), idle(0)), not: []string{"instance-idle"},
 			note: "CPU peaks once a week"},
@@ -173,7 +173,7 @@ func fetching(gpus int) behavior {
 	}
 }
 
-// latched reads 100 % with no memory held: a board that reports wrongly.
+// latched reads 100% with no memory held: a board that reports wrongly.
 func latched() behavior {
 	work := idle(1)
 	return func(t time.Time, n int) (load, bool) {

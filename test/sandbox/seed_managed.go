@@ -161,7 +161,7 @@ func (b *seeder) trainingJobs(ctx context.Context) error {
 	}{
 		{"detector-long", ana, 30 * time.Hour, 85, false, []string{"training-overrun"}, Planted{SavingsUSD: "0.00"}, []string{"training-stalled"}, "30 hours, and it computes"},
 		{"feed-stuck", chen, 12 * time.Hour, 0, false, []string{"training-stalled"}, Planted{SavingsUSD: month("ml.g4dn.xlarge", east, 1)},
-			[]string{"training-overrun"}, "0 % for 12 hours"},
+			[]string{"training-overrun"}, "0% for 12 hours"},
 		{"tokenizer-tune", bo, 2 * time.Hour, 90, false, nil, Planted{}, []string{"training-overrun", "training-stalled"}, "two hours, busy"},
 		{"assistant-done", dana, 50 * time.Hour, 90, true, nil, Planted{}, []string{"training-overrun", "training-stalled"}, "completed"},
 	} {

@@ -30,6 +30,9 @@ func (s *State) answers() map[string]Answer {
 		"s3:GetBucketLifecycleConfiguration": s.getLifecycle,
 		"s3:PutBucketLifecycleConfiguration": s.putLifecycle,
 		"s3:DeleteBucketLifecycle":           s.deleteLifecycle,
+
+		"s3:PutBucketAnalyticsConfiguration":   s.putAnalytics,
+		"s3:ListBucketAnalyticsConfigurations": s.listAnalytics,
 	}
 }
 

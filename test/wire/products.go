@@ -27,3 +27,31 @@ func Machine(instanceType, region, hourly string) Product {
 	}
 	return Product{ServiceCode: "AmazonEC2", Attributes: attributes, Document: string(b)}
 }
+
+// CacheNode is a node of ElastiCache in the price list, with the hours that a reservation
+// pays beside those on demand.
+func CacheNode(instanceType, engine, region, hourly string) Product {
+	return managed(map[string]string{"instanceType": instanceType, "cacheEngine": engine, "regionCode": region, "servicecode": "AmazonElastiCache", "locationType": "AWS Region",
+		"usagetype": "NodeUsage:" + instanceType, "operation": "CreateCacheCluster:" + engine}, "Cache Instance", hourly, "0.0000000000")
+}
+
+// WarehouseNode is a node of Redshift in the price list.
+func WarehouseNode(instanceType, region, hourly string) Product {
+	return managed(map[string]string{"instanceType": instanceType, "regionCode": region, "servicecode": "AmazonRedshift", "locationType": "AWS Region",
+		"usagetype": "Node:" + instanceType, "operation": "RunComputeNode:0001"}, "Compute Instance", hourly)
+}
+
+func managed(attributes map[string]string, family string, prices ...string) Product {
+	dimensions := map[string]any{}
+	for i, usd := range prices {
+		dimensions["R"+string(rune('a'+i))] = map[string]any{"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "pricePerUnit": map[string]any{"USD": usd}}
+	}
+	attributes["productFamily"] = family
+	b, err := json.Marshal(map[string]any{"product": map[string]any{"productFamily": family, "attributes": attributes}, "serviceCode": attributes["servicecode"],
+		"terms":           map[string]any{"OnDemand": map[string]any{"T": map[string]any{"effectiveDate": "2026-07-01T00:00:00Z", "priceDimensions": dimensions}}},
+		"publicationDate": "2026-07-06T00:00:00Z"})
+	if err != nil {
+		panic("wire: " + err.Error())
+	}
+	return Product{ServiceCode: attributes["servicecode"], Attributes: attributes, Document: string(b)}
+}

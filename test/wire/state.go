@@ -17,6 +17,9 @@ type State struct {
 	costs    map[string][]ServiceCost
 	// lifecycles are the documents of buckets, by account and bucket.
 	lifecycles map[string]lifecycle
+	// analytics are the configurations of Storage Class Analysis, by account and bucket
+	// and then by id.
+	analytics map[string]map[string][]byte
 }
 
 // Place is one account's part of the state in one region.
@@ -113,7 +116,7 @@ type SpotPrice struct {
 }
 
 func newState() *State {
-	return &State{places: map[string]*Place{}, lifecycles: map[string]lifecycle{}}
+	return &State{places: map[string]*Place{}, lifecycles: map[string]lifecycle{}, analytics: map[string]map[string][]byte{}}
 }
 
 // At changes an account's part of the state in a region.

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 const (
@@ -120,7 +121,7 @@ func (p *place) bucketSizes(ctx context.Context, buckets []string) map[string]*b
 	}
 	outcome := p.read(ctx, b)
 	if outcome.err != nil {
-		p.explain(ctx, index["cloudwatch:GetMetricData"], outcome.err, "the size of "+count(len(outcome.failed), "bucket")+" is not known from metrics")
+		p.explain(ctx, index["cloudwatch:GetMetricData"], outcome.err, "the size of "+plain.Count(len(outcome.failed), "bucket")+" is not known from metrics")
 	}
 	sizes := map[string]*bucketSize{}
 	unsized := map[string]bool{}

@@ -23,8 +23,11 @@ type Subject struct {
 // people.
 func ByHand(s Subject, c change.Change) []string {
 	h := hand{Subject: s, Change: c, id: plain.Shell(s.ID)}
-	if c.Verb == change.Tag {
+	switch c.Verb {
+	case change.Tag:
 		return h.tagged()
+	case change.Advise, change.Measure, change.Notify:
+		return h.byPerson()
 	}
 	switch s.Kind {
 	case inventory.KindInstance:

@@ -84,19 +84,46 @@ func TestByHand(t *testing.T) {
 // each command is in the region that it is about.
 func TestByHandBothDirections(t *testing.T) {
 	m := Subject{Kind: inventory.KindInstance, ID: "i-1", Type: "g5.xlarge", Account: "123456789012", Region: "us-east-1"}
+	advised := func(a change.Arguments) change.Change { return change.Change{Verb: change.Advise, Arguments: a} }
 	for _, tc := range []struct {
 		name   string
 		change change.Change
 		want   []string
+		kind   inventory.Kind // of "it"; empty is the machine
 	}{
-		{"schedule", change.Change{Verb: change.Schedule, Arguments: change.Arguments{Week: &change.Week{Start: "20:00", Stop: "04:30", Days: []string{"Mon", "Sun"}}}},
-			[]string{"iam create-role --role-name curfew-schedule", "'cron(0 20 ? * MON,SUN *)'", "aws-sdk:ec2:startInstances", "'cron(30 4 ? * TUE,MON *)'", "aws-sdk:ec2:stopInstances",
+		{name: "a fleet in a group that is too large", change: advised(change.Arguments{Members: []string{"i-2", "i-3"}, Group: "g"}),
+			want: []string{"old=$(aws autoscaling describe-auto-scaling-groups", "--instance-id i-2 --should-decrement", "--instance-id i-3 --should-decrement", "# undo:", `--desired-capacity "$old"`}},
+		{name: "a fleet that is too large", change: advised(change.Arguments{Members: []string{"i-2", "i-3"}}),
+			want: []string{"stop-instances --instance-ids i-2", "stop-instances --instance-ids i-3", "# undo:", "start-instances --instance-ids i-2", "start-instances --instance-ids i-3"}},
+		{name: "a fleet in a group that is too small", change: advised(change.Arguments{Count: new(int64(2)), Group: "g"}), want: []string{`--desired-capacity "$((old + 2))"`, "# undo:", `--desired-capacity "$old"`}},
+		{name: "a fleet that is too small", change: advised(change.Arguments{Count: new(int64(2))}),
+			want: []string{"get-launch-template-data --instance-id i-1", "run-instances --launch-template LaunchTemplateName=curfew-more-i-1 --count 2", "# undo:", "terminate-instances --instance-ids $more"}},
+		{name: "an endpoint that is too small", kind: inventory.KindEndpoint, change: advised(change.Arguments{Count: new(int64(4)), Part: "main"}),
+			want: []string{"old=$(aws sagemaker describe-endpoint", "VariantName=main,DesiredInstanceCount=4", "# undo:", `DesiredInstanceCount="$old"`}},
+		{name: "an endpoint whose owner is asked", kind: inventory.KindEndpoint, change: change.Change{Verb: change.Notify}, want: []string{"config=$(", "delete-endpoint --endpoint-name it", "# undo:", "create-endpoint --endpoint-name it"}},
+		{name: "a machine that is not measured", change: change.Change{Verb: change.Measure}, want: []string{"put-parameter", `nvidia_gpu`, "AWS-ConfigureAWSPackage", "configure (append)", "# undo:", "configure (remove)"}},
+		{name: "a machine whose owner is asked", change: change.Change{Verb: change.Notify}, want: []string{"stop-instances --instance-ids i-1", "# undo:", "start-instances --instance-ids i-1"}},
+		{name: "an idle database", kind: inventory.KindDatabase, change: advised(change.Arguments{}), want: []string{"stop-db-instance --db-instance-identifier it", "# undo:", "start-db-instance"}},
+		{name: "a database that is too large", kind: inventory.KindDatabase, change: advised(change.Arguments{Type: "db.r5.large"}),
+			want: []string{"--db-instance-class db.r5.large", "# undo:", "--db-instance-class g5.xlarge"}},
+		{name: "a warehouse", kind: inventory.KindWarehouse, change: advised(change.Arguments{}), want: []string{"pause-cluster --cluster-identifier it", "# undo:", "resume-cluster"}},
+		{name: "a cache", kind: inventory.KindCache, change: advised(change.Arguments{}), want: []string{"delete-cache-cluster --cache-cluster-id it --final-snapshot-identifier curfew-it", "delete-replication-group", "# undo:", "create-cache-cluster"}},
+		{name: "a table", kind: inventory.KindTable, change: advised(change.Arguments{}), want: []string{"old=$(", "--billing-mode PAY_PER_REQUEST", "# undo", `--billing-mode PROVISIONED --provisioned-throughput "$old"`}},
+		{name: "an endpoint of a network", kind: inventory.KindVPCEndpoint, change: advised(change.Arguments{}), want: []string{"describe-vpc-endpoints", "> curfew-it.json", "delete-vpc-endpoints", "# undo:", "create-vpc-endpoint"}},
+		{name: "a control plane, which goes one way", kind: inventory.KindCluster, change: advised(change.Arguments{}), want: []string{"no way back", `--kubernetes-version "${version%.*}.$((${version#*.} + 1))"`}},
+		{name: "a job whose owner is asked, which goes one way", kind: inventory.KindTrainingJob, change: change.Change{Verb: change.Notify}, want: []string{"cannot be resumed", "stop-training-job"}},
+		{name: "schedule", change: change.Change{Verb: change.Schedule, Arguments: change.Arguments{Week: &change.Week{Start: "20:00", Stop: "04:30", Days: []string{"Mon", "Sun"}}}},
+			want: []string{"iam create-role --role-name curfew-schedule", "'cron(0 20 ? * MON,SUN *)'", "aws-sdk:ec2:startInstances", "'cron(30 4 ? * TUE,MON *)'", "aws-sdk:ec2:stopInstances",
 				`{\\\"InstanceIds\\\":[\\\"i-1\\\"]}`, "--endtime 04:30", "Key=Schedule,Value=curfew-i-1", "delete-schedule --name curfew-start-i-1", "delete-schedule --name curfew-stop-i-1"}},
-		{"spot", change.Change{Verb: change.UseSpot}, []string{"get-launch-template-data --instance-id i-1", "MarketType=spot", "terminate-instances --instance-ids i-1"}},
-		{"move", change.Change{Verb: change.Move, Arguments: change.Arguments{Region: "eu-west-1"}},
-			[]string{"create-image --instance-id i-1", "copy-image", "--source-region us-east-1", "run-instances --image-id \"$copy\" --instance-type g5.xlarge --region eu-west-1", "terminate-instances"}},
+		{name: "spot", change: change.Change{Verb: change.UseSpot}, want: []string{"get-launch-template-data --instance-id i-1", "MarketType=spot", "terminate-instances --instance-ids i-1"}},
+		{name: "move", change: change.Change{Verb: change.Move, Arguments: change.Arguments{Region: "eu-west-1"}},
+			want: []string{"create-image --instance-id i-1", "copy-image", "--source-region us-east-1", "run-instances --image-id \"$copy\" --instance-type g5.xlarge --region eu-west-1", "terminate-instances"}},
 	} {
-		got := strings.Join(ByHand(m, tc.change), "\n")
+		of := m
+		if tc.kind != "" {
+			of.Kind, of.ID = tc.kind, "it"
+		}
+		got := strings.Join(ByHand(of, tc.change), "\n")
 		at := 0
 		for _, want := range tc.want {
 			i := strings.Index(got[at:], strings.ReplaceAll(want, `\\\"`, `\"`))

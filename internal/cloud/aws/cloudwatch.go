@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Bounds of GetMetricData: CloudWatch API reference.
@@ -289,11 +290,11 @@ func (p *place) tellUnmeasured(ctx context.Context, m *measured) {
 	what := ""
 	switch {
 	case machines > 0 && others > 0:
-		what = count(machines, "machine") + " and " + count(others, "other resource")
+		what = plain.Count(machines, "machine") + " and " + plain.Count(others, "other resource")
 	case machines > 0:
-		what = count(machines, "machine")
+		what = plain.Count(machines, "machine")
 	default:
-		what = count(others, "resource")
+		what = plain.Count(others, "resource")
 	}
 	p.explain(ctx, op, m.err, op.Effect+" for "+what)
 }

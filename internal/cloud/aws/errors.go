@@ -12,6 +12,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
@@ -31,7 +32,7 @@ func (e *RegionError) Error() string {
 		s = fmt.Sprintf("region %q: %s", e.Region, e.Reason)
 	}
 	if len(e.Known) > 0 {
-		s += "; there are " + strings.Join(e.Known, ", ")
+		s += "; there are " + strings.Join(e.Known, ", ") + document.DidYouMean(e.Region, e.Known)
 	}
 	return s
 }

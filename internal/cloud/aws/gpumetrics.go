@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -81,7 +82,7 @@ func (m *meters) gpus(ctx context.Context, machines []*subject) {
 	busy, err := m.discover(ctx, busyFamilies, byID)
 	if err != nil {
 		op := index["cloudwatch:ListMetrics"]
-		m.place.explain(ctx, op, err, fmt.Sprintf("%s: of %s only what the agent publishes for the machine as a whole", op.Effect, count(len(byID), "GPU machine")))
+		m.place.explain(ctx, op, err, fmt.Sprintf("%s: of %s only what the agent publishes for the machine as a whole", op.Effect, plain.Count(len(byID), "GPU machine")))
 		for _, s := range machines {
 			m.gpuFamily(s, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", s.resource.ID)}}})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 var now = time.Date(2026, 11, 21, 9, 37, 0, 0, time.UTC)
@@ -202,7 +203,7 @@ func TestCount(t *testing.T) {
 		n          int
 		noun, want string
 	}{{1, "bucket", "1 bucket"}, {3, "bucket", "3 buckets"}, {2, "repository", "2 repositories"}} {
-		if got := count(tc.n, tc.noun); got != tc.want {
+		if got := plain.Count(tc.n, tc.noun); got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}
 	}

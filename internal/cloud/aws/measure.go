@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -62,7 +63,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 		i := slices.IndexFunc(accounts, func(a *account) bool { return a.id == k.account })
 		if i < 0 {
 			s.blind(inventory.BlindSpot{What: "cloudwatch " + k.region + " in " + k.account, Why: unreached,
-				Effect: index["cloudwatch:GetMetricData"].Effect + " for " + count(len(rs), "resource")})
+				Effect: index["cloudwatch:GetMetricData"].Effect + " for " + plain.Count(len(rs), "resource")})
 			continue
 		}
 		p := s.place(accounts[i], k.region)
@@ -140,7 +141,7 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 	}
 	if components > 0 {
 		p.scan.blind(inventory.BlindSpot{What: "sagemaker " + p.String(), Why: "inference components: their requests are not counted as the endpoint's",
-			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + count(components, "endpoint")})
+			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + plain.Count(components, "endpoint")})
 	}
 	p.tellUnmeasured(ctx, p.read(ctx, m.batches(open)...))
 }
@@ -455,7 +456,7 @@ const (
 )
 
 // endpoint reads requests and the machines' use of each variant. SageMaker's GPU
-// utilization is the sum over a machine's GPUs (0 to 100 % times their number), so that
+// utilization is the sum over a machine's GPUs (0 to 100% times their number), so that
 // it is no less than any one of them.
 func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
 	s := m.subject(r, &m.usual, r.CreatedAt)
@@ -514,7 +515,7 @@ type hostMetric struct {
 }
 
 // hosts reads the use of a managed service's machines. SageMaker's CPU utilization is the
-// sum over the cores, 0 to 100 % times their number; where nobody knows how many there
+// sum over the cores, 0 to 100% times their number; where nobody knows how many there
 // are it is taken as it is, which is at least the machine's share.
 func (m *meters) hosts(s *subject, cpu, gpu []hostMetric) {
 	c := m.place.scan.cloud

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	sold "github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -434,20 +435,9 @@ func (s *scan) flushPartial() {
 			shown = append(slices.Clone(names[:maxNamed]), "…")
 		}
 		s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: k.what,
-			Why: fmt.Sprintf("%s on %s (%s)", k.why, count(len(names), f.item), strings.Join(shown, ", ")), Effect: k.effect})
+			Why: fmt.Sprintf("%s on %s (%s)", k.why, plain.Count(len(names), f.item), strings.Join(shown, ", ")), Effect: k.effect})
 	}
 	clear(s.partial)
-}
-
-// count returns "1 bucket", "3 buckets", "2 repositories".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if stem, ok := strings.CutSuffix(noun, "y"); ok {
-		noun = stem + "ie"
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func unreadKey(account, region string, k inventory.Kind) string {

@@ -89,6 +89,7 @@ var operations = []Operation{
 	{Service: "s3", Name: "ListParts", Actions: []string{"ListMultipartUploadParts"}, Scan: true, Item: "bucket", Effect: "the size of incomplete uploads is not known", Charge: chargeS3List},
 	{Service: "s3", Name: "ListObjectsV2", Actions: []string{"ListBucket"}, Scan: true, Item: "bucket", Effect: "prefixes and their ages are not known: no lifecycle proposal by prefix", Charge: chargeS3List},
 	{Service: "s3", Name: "ListBucketInventoryConfigurations", Actions: []string{"GetInventoryConfiguration"}, Scan: true, Item: "bucket", Effect: "their S3 Inventory is not looked for: ages of objects are known from listings", Charge: chargeS3Get},
+	{Service: "s3", Name: "ListBucketAnalyticsConfigurations", Actions: []string{"GetAnalyticsConfiguration"}, Scan: true, Item: "bucket", Effect: "their Storage Class Analysis is not looked for: ages of objects are known from listings", Charge: chargeS3Get},
 	{Service: "s3", Name: "ListObjectVersions", Actions: []string{"ListBucketVersions"}, Scan: true, Item: "bucket", Effect: "what replaced and deleted versions hold is not known", Charge: chargeS3List},
 	{Service: "s3", Name: "GetObject", Actions: []string{"GetObject"}, Item: "object", Effect: "a bill that lies there is not read", Charge: chargeS3Get},
 

@@ -131,10 +131,15 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	}
 	listing, listed := p.inventoried(ctx, name, rules), true
 	if listing == nil {
-		listing, listed = p.prefixes(ctx, name, size, rules)
+		if listing, listed = p.prefixes(ctx, name, size, rules); listed {
+			p.analyzed(ctx, name, listing)
+		}
 	}
 	if listed {
-		d.Prefixes, d.SeenBy = inventory.Known(listing.prefixes()), listing.seenBy
+		d.Prefixes, d.SeenBy = inventory.Known(listing.prefixes()), listing.seenBy+listing.analyzedBy
+		if listing.whole != nil {
+			d.Ages, d.AgesBy = inventory.Known(*listing.whole), listing.wholeBy
+		}
 	}
 	var versions *versionSum
 	if d.Versioned.Or(false) {

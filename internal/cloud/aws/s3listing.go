@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 const (
@@ -37,6 +38,10 @@ type listing struct {
 	byPrefix map[string]*prefix
 	crowded  bool // there are more prefixes than are kept apart
 	classes  map[string]inventory.Stored
+	// whole is what Storage Class Analysis says of the whole bucket, wholeBy of which day;
+	// analyzedBy names the analyses that stand for prefixes.
+	whole               *inventory.Prefix
+	wholeBy, analyzedBy string
 }
 
 // prefix is what was seen under one top-level prefix.
@@ -62,7 +67,7 @@ func (p *place) prefixes(ctx context.Context, bucket string, size *bucketSize, r
 	if size != nil && size.classes[standardClass] >= largeBucket {
 		budget *= largeFactor
 	}
-	defer func() { l.seenBy = "listing of " + count(calls, "call") }()
+	defer func() { l.seenBy = "listing of " + plain.Count(calls, "call") }()
 	list := func(in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, bool) {
 		in.Bucket, in.MaxKeys = &bucket, awssdk.Int32(objectsPage)
 		out, err := p.s3.ListObjectsV2(ctx, in)

@@ -38,7 +38,7 @@ type account struct {
 	named map[string]*entry
 }
 
-// layout builds the account anew.
+// layout builds the account.
 func layout(seed uint64, now time.Time) *account {
 	a := &account{seed: seed, now: now.UTC(), named: map[string]*entry{}}
 	a.images()

@@ -25,7 +25,7 @@ type Actions struct {
 var _ action.Cloud = (*Actions)(nil)
 
 // Actions returns what acts on the account. The clock says when a step is carried out
-// and how far it is when somebody looks; nil is the time that the account was laid out
+// and how far it is at a read; nil is the time that the account was laid out
 // for, at which nothing that takes time ever ends.
 func (c *Cloud) Actions(clock func() time.Time) *Actions {
 	if clock == nil {
@@ -198,7 +198,7 @@ func mayEnd(r *inventory.Resource, d *inventory.Instance, step string, do policy
 	case !known:
 		return refusal("unknown", "whether a %s has instance-store disks is not known", r.Type)
 	case gb > 0:
-		return refusal("unsaved-disk", "machine %s is a %s: what lies on its instance-store disks is lost when it stops", r.ID, r.Type)
+		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops", r.ID, r.Type)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	}
 	a.cloud.mu.Lock()
 	defer a.cloud.mu.Unlock()
-	if slices.ContainsFunc(a.cloud.deeds, func(d deed) bool { return d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name }) {
+	if slices.ContainsFunc(a.cloud.operations, func(d operation) bool { return d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name }) {
 		return receiptOf(t), nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -244,7 +244,7 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 		return "", err
 	}
 	if !slices.Contains(a.cloud.options.Deaf, t.Ref) {
-		a.cloud.deeds = append(a.cloud.deeds, deed{Task: t, at: now})
+		a.cloud.operations = append(a.cloud.operations, operation{Task: t, at: now})
 	}
 	return receiptOf(t), nil
 }
@@ -274,7 +274,7 @@ func ended(r *inventory.Resource, step string) bool {
 }
 
 // unchanged refuses a step whose ground has changed since it was planned: disks that are
-// not saved, a document that somebody else has changed.
+// not saved, a document that another person has changed.
 func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 	switch t.Step.Name {
 	case stepTerminate, stepDeleteVolume:
@@ -424,9 +424,9 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 	}
 	switch t.Step.Name {
 	case stepTerminate, stepDelete, stepDeleteVolume, stepRelease:
-		return "", refusal("irrevocable", "%s %s is gone; what was saved of it lies in snapshots tagged %s", t.Ref.Kind, t.Ref.ID, actionTag)
+		return "", refusal("irrevocable", "%s %s is gone; its data is in snapshots tagged %s", t.Ref.Kind, t.Ref.ID, actionTag)
 	case stepSnapshot:
-		return "", refusal("irrevocable", "the snapshots that were made are kept; delete them when nobody needs them any more")
+		return "", refusal("irrevocable", "the snapshots that were made are kept; delete them when they are no longer needed")
 	case stepStop:
 		if t.Ref.Kind == inventory.KindTrainingJob {
 			return "", refusal("irrevocable", "a training job that was stopped cannot go on; start another from its checkpoint")
@@ -448,8 +448,8 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 		return "", refusal("state", "%s %s is %s: only one that is stopped can be started", r.Kind, r.ID, r.State)
 	}
 	calls := ""
-	for i := range a.cloud.deeds {
-		if d := &a.cloud.deeds[i]; d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name && d.undone.IsZero() {
+	for i := range a.cloud.operations {
+		if d := &a.cloud.operations[i]; d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name && d.undone.IsZero() {
 			if err := identical(t, e.resource.CreatedAt); err != nil && ref == t.Ref {
 				return "", err
 			}

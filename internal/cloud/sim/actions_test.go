@@ -134,7 +134,7 @@ func observed(tb testing.TB, c *Cloud, now time.Time) *round.Observation {
 	return o
 }
 
-// TestWhatIsDoneShows holds an account with deeds against the observer's own suite, before
+// TestWhatIsDoneShows holds an account with operations against the observer's own suite, before
 // they were done, on the way, and after.
 func TestWhatIsDoneShows(t *testing.T) {
 	c := New(Options{Seed: 7, Now: laidOut})
@@ -158,7 +158,7 @@ func TestWhatIsDoneShows(t *testing.T) {
 		break
 	}
 	if diff := cmp.Diff(before.Resources, observed(t, c, laidOut.Add(-time.Minute)).Resources, cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("what was before the deed has changed:\n%s", diff)
+		t.Errorf("what was before the operation has changed:\n%s", diff)
 	}
 	for _, x := range []struct {
 		name string
@@ -223,7 +223,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		}
 		var refused *action.Refusal
 		if _, err := a.Do(t.Context(), mine); !errors.As(err, &refused) || refused.Rule != "changed" {
-			t.Errorf("got %v, want a refusal: somebody else has set another retention", err)
+			t.Errorf("got %v, want a refusal: another person has set another retention", err)
 		}
 		return
 	}

@@ -43,7 +43,7 @@ type pail struct {
 	planted    Planted
 }
 
-// kept is the lifecycle of a bucket that somebody looked after.
+// kept is the lifecycle of a bucket that is looked after.
 func kept(noncurrentDays int, transitions ...change.Transition) []change.Rule {
 	return []change.Rule{{ID: "keep-tidy", Transitions: transitions, NoncurrentDays: noncurrentDays, AbortDays: 7}}
 }
@@ -106,14 +106,14 @@ func (a *account) buckets() {
 			name: "acme-ranking-features", region: ireland, owner: goran.production().as("data"), age: 510,
 			folders:   []folder{{"daily", 19 * tib, 160_000, 2000, 0, 400, "STANDARD"}, {"archive", 24 * tib, 52_000, 0, 91, 500, "GLACIER"}},
 			lifecycle: kept(0, change.Transition{Days: 30, Class: "STANDARD_IA"}, change.Transition{Days: 90, Class: "GLACIER"}),
-			planted:   honest("a bucket that somebody looked after"),
+			planted:   honest("a bucket that is looked after"),
 		},
 		{
 			name: "acme-model-artifacts", region: east, owner: ops.production().as("artifacts"), age: 690, versioned: true,
 			folders:    []folder{{"releases", 2 * tib, 3100, 200, 1, 600, "STANDARD"}},
 			lifecycle:  kept(30, change.Transition{Days: 60, Class: "STANDARD_IA"}),
 			noncurrent: inventory.Stored{Bytes: 120 * gib, Objects: 210},
-			planted:    honest("a bucket that somebody looked after"),
+			planted:    honest("a bucket that is looked after"),
 		},
 		{
 			name: "acme-access-logs", region: east, owner: ops.production(), age: 690,
@@ -124,7 +124,7 @@ func (a *account) buckets() {
 		{
 			name: "nmt-scratch", region: west, owner: owner{care: careless}, age: 470,
 			folders: []folder{{"corpora", 6 * tib, 71_000, 800, 160, 460, "STANDARD"}, {"dumps", 2 * tib, 900, 0, 230, 430, "STANDARD"}},
-			planted: waste("nobody's, and nobody read it for half a year", "bucket-no-lifecycle"),
+			planted: waste("unowned, and not read for half a year", "bucket-no-lifecycle"),
 		},
 	} {
 		a.bucket(p)
@@ -179,7 +179,7 @@ func (a *account) prefix(f folder) inventory.Prefix {
 	}
 }
 
-// keepsTen is the lifecycle of a repository that somebody looked after.
+// keepsTen is the lifecycle of a repository that is looked after.
 const keepsTen = `{"rules":[{"rulePriority":1,"selection":{"tagStatus":"any","countType":"imageCountMoreThan","countNumber":10},"action":{"type":"expire"}}]}`
 
 // digests names images of a repository.
@@ -233,9 +233,9 @@ func (a *account) registries() {
 		owner        owner
 		planted      Planted
 	}{
-		{"/aws/sagemaker/TrainingJobs", east, 412, 0, ops, waste("training logs kept for ever", "log-group-no-retention")},
-		{"/aws/sagemaker/Endpoints/feed-ranker", east, 230, 0, goran, waste("request logs kept for ever", "log-group-no-retention")},
-		{"/ml/nmt/trainer", west, 96, 0, emeka, waste("logs of training kept for ever", "log-group-no-retention")},
+		{"/aws/sagemaker/TrainingJobs", east, 412, 0, ops, waste("training logs kept without expiry", "log-group-no-retention")},
+		{"/aws/sagemaker/Endpoints/feed-ranker", east, 230, 0, goran, waste("request logs kept without expiry", "log-group-no-retention")},
+		{"/ml/nmt/trainer", west, 96, 0, emeka, waste("logs of training kept without expiry", "log-group-no-retention")},
 		{"/ml/ctr/features", ireland, 64, 90, hana, honest("kept for 90 days")},
 		{"/ml/console", east, 21, 30, ops, honest("kept for 30 days")},
 		{"/aws/lambda/label-hook", east, 3, 14, ben, honest("kept for 14 days")},

@@ -53,9 +53,9 @@ func (a *account) images() {
 		{"llm-serve-v23", east, 160, 101, 40, fatima, inventory.StateAvailable, honest("in use")},
 		{"ctr-v17", ireland, 150, 62, 1.2, hana, inventory.StateAvailable, honest("in use")},
 		{"ranker-v31", east, 140, 45, 9, goran, inventory.StateAvailable, honest("in use by a group")},
-		{"ml-train-v33", east, 180, 290, 214, ops, inventory.StateAvailable, waste("nobody launched it for seven months", "image-unused")},
-		{"ml-train-v29", east, 180, 410, 331, ops, inventory.StateAvailable, waste("nobody launched it for eleven months", "image-unused")},
-		{"pose-rig", west, 300, 380, 260, chloe, inventory.StateAvailable, waste("nobody launched it for eight months", "image-unused")},
+		{"ml-train-v33", east, 180, 290, 214, ops, inventory.StateAvailable, waste("not launched for seven months", "image-unused")},
+		{"ml-train-v29", east, 180, 410, 331, ops, inventory.StateAvailable, waste("not launched for eleven months", "image-unused")},
+		{"pose-rig", west, 300, 380, 260, chloe, inventory.StateAvailable, waste("not launched for eight months", "image-unused")},
 		{"audit-2025", east, 120, 420, 350, ops, inventory.StateDisabled, honest("disabled and kept for an audit")},
 	} {
 		detail := &inventory.Image{LastLaunched: inventory.Known(a.ago(days(x.launched)))}

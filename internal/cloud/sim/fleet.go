@@ -134,12 +134,12 @@ func (a *account) vision() []machine {
 		{
 			name: "imagenet-sync", machineType: "g4dn.2xlarge", region: west, owner: ana.as("data").with(inventory.TagDataURI, "s3://acme-vision-datasets/imagenet/"),
 			age: days(3.3), model: download, telemetry: hosted, data: []disk{gp3(2000)},
-			planted: honest("copies a dataset: its GPU is idle, its CPUs and network are not; the dataset lies in another region", "compute-away-from-data"),
+			planted: honest("copies a dataset: its GPU is idle, its CPUs and network are not; the dataset is in another region", "compute-away-from-data"),
 		},
 		{
 			name: "viz-workstation", machineType: "g4dn.4xlarge", region: east, owner: ana.as("interactive"), age: days(52),
 			model: office(-5, 0.3), telemetry: bare,
-			planted: honest("nobody measures its GPU: it cannot be judged", "telemetry-missing"),
+			planted: honest("its GPU is not measured", "telemetry-missing"),
 		},
 		{
 			name: "defect-legacy", machineType: "p3.2xlarge", region: east, owner: ben.as("training"), age: days(25), image: "ml-train-v12",
@@ -164,12 +164,12 @@ func (a *account) vision() []machine {
 		{
 			name: "edge-export", machineType: "inf2.xlarge", region: east, owner: ben.as("evaluation"), age: days(19),
 			model: compute(12), telemetry: bare,
-			planted: honest("nobody measures its accelerator: it cannot be judged", "telemetry-missing"),
+			planted: honest("its accelerator is not measured", "telemetry-missing"),
 		},
 		{
 			name: "distill-vit", machineType: "g6.xlarge", region: west, owner: run(chloe), age: days(4.4),
 			model: trainQuietly(95, 0.62), telemetry: profiled,
-			planted: honest("5 % CPU, and 95 % GPU", "instance-overdue", "training-on-demand"),
+			planted: honest("5% CPU, and 95% GPU", "instance-overdue", "training-on-demand"),
 		},
 	}
 }
@@ -184,12 +184,12 @@ func (a *account) language() []machine {
 		{
 			name: "llm-eval", machineType: "p4d.24xlarge", region: east, owner: dmitri.as("evaluation"), age: days(8.5),
 			image: "llm-train-v9", model: until(hours(0.8), train(74, 0.92), hold(0.92)), telemetry: hosted, data: []disk{gp3(2000)},
-			planted: waste("an evaluation of an hour, and a process that has held 92 % of memory since", "gpu-held"),
+			planted: waste("an evaluation of an hour, and a process that has held 92% of memory since", "gpu-held"),
 		},
 		{
 			name: "support-serve-01", machineType: "g5.12xlarge", region: east, owner: dmitri.production().as("inference"), age: days(66),
 			image: "llm-serve-v23", reservation: "support-serve", model: serve(58, 86, 0.88, 22), telemetry: profiled,
-			planted: honest("inference well used, and dear: a smaller model would serve it", "model-optimize"),
+			planted: honest("inference well used, and costly: a smaller model would serve it", "model-optimize"),
 		},
 		{
 			name: "rag-serve-01", machineType: "g6e.xlarge", region: east, owner: fatima.production().as("serving"), age: days(40),
@@ -249,7 +249,7 @@ func (a *account) language() []machine {
 		{
 			name: "llm-playground", machineType: "p5.4xlarge", region: west, owner: dmitri.as("sandbox").tagged(hasty).with(inventory.TagLifetime, "ephemeral"), age: days(13),
 			model: rest, telemetry: hosted,
-			planted: waste("an H100 that nobody uses", "gpu-instance-idle"),
+			planted: waste("an unused H100", "gpu-instance-idle"),
 		},
 		{
 			name: "quant-bench", machineType: "g6.2xlarge", region: east, owner: fatima.as("benchmark"), age: days(16),
@@ -259,12 +259,12 @@ func (a *account) language() []machine {
 		{
 			name: "blackwell-trial", machineType: "g7e.2xlarge", region: east, owner: dmitri.as("evaluation"), age: days(7),
 			model: latch, telemetry: profiled,
-			planted: honest("reports 100 % without process or memory: suspect, and not judged"),
+			planted: honest("reports 100% without process or memory: suspect, and not judged"),
 		},
 		{
 			name: "neuron-port", machineType: "trn1.2xlarge", region: east, owner: emeka.as("experimentation"), age: days(15),
 			model: compute(9), telemetry: bare,
-			planted: honest("nobody measures its accelerator: it cannot be judged", "telemetry-missing"),
+			planted: honest("its accelerator is not measured", "telemetry-missing"),
 		},
 		{
 			name: "neuron-compile", machineType: "trn1.2xlarge", region: west, owner: emeka.as("experimentation"), age: days(95), stopped: days(62),
@@ -366,17 +366,17 @@ func (a *account) unclaimed() []machine {
 		{
 			name: "test-gpu-2", machineType: "g5.2xlarge", region: east, owner: owner{care: careless}, age: days(88),
 			model: rest, telemetry: hosted, root: gp2(500),
-			planted: waste("nobody's, and idle", "gpu-instance-idle"),
+			planted: waste("unowned and idle", "gpu-instance-idle"),
 		},
 		{
 			name: "jupyter-tmp", machineType: "g4dn.xlarge", region: west, owner: owner{care: careless}, age: days(34),
 			model: hold(0.58), telemetry: hosted,
-			planted: waste("nobody's, and memory is held", "gpu-held"),
+			planted: waste("unowned, and memory is held", "gpu-held"),
 		},
 		{
 			name: "triton-poc", machineType: "g6.xlarge", region: east, owner: owner{care: careless}, age: days(28),
 			model: serve(24, 66, 0.55, 8), telemetry: hosted,
-			planted: honest("nobody's, and at work"),
+			planted: honest("unowned, and at work"),
 		},
 	}
 }

@@ -22,7 +22,7 @@ type machine struct {
 	outages   []outage
 	// image is the name of one of the account's images; empty for a public one.
 	image string
-	// data lists data disks beside the root disk; they outlive the machine.
+	// data lists data disks next to the root disk; they outlive the machine.
 	data []disk
 	// root is the root disk's type and size; gp3 of 200 GiB by default, 50 GiB
 	// without accelerator.

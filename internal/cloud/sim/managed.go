@@ -28,13 +28,13 @@ func (a *account) notebooks() {
 		planted                   Planted
 	}{
 		{"chloe-keypoints", "g4dn.xlarge", east, chloe.as("notebook"), 47, 26, 22, 100, inventory.StateRunning, false, nil,
-			waste("nobody used it for three weeks", "notebook-idle")},
+			waste("unused for three weeks", "notebook-idle")},
 		{"emeka-alignment", "g5.xlarge", west, emeka.as("notebook"), 33, 19, -1, 200, inventory.StateRunning, false, hold(0.7),
 			waste("a kernel holds 16 GB and computes nothing", "notebook-idle")},
 		{"onboarding-lab", "t3.xlarge", east, ops.as("notebook"), 40, 40, -1, 20, inventory.StateRunning, false, nil,
 			waste("started once, never opened", "notebook-idle")},
 		{"ivo-similarity", "m5.2xlarge", east, ivo.as("notebook").tagged(hasty), 29, 17, 15.5, 50, inventory.StateRunning, false, nil,
-			waste("nobody used it for two weeks", "notebook-idle")},
+			waste("unused for two weeks", "notebook-idle")},
 		{"fatima-retrieval", "g5.xlarge", east, fatima.as("notebook"), 61, 35, -1, 100, inventory.StateRunning, false, experiment(0.7, 0.6),
 			honest("not modified for a month, and its GPU is at work")},
 		{"ana-masks", "g4dn.xlarge", east, ana.as("notebook"), 20, 1.2, 0.1, 100, inventory.StateRunning, true, nil,

@@ -17,7 +17,7 @@ type State struct {
 	Requests float64
 	// GPUs holds each GPU of the machine, in the order of their indexes.
 	GPUs []GPU
-	// Works says that somebody's work goes on: it computes, serves, moves data, or a
+	// Works says that work goes on: it computes, serves, moves data, or a
 	// person uses it. It is the truth, which nothing measures.
 	Works bool
 }
@@ -100,7 +100,7 @@ func (m moment) holds(g *GPU, memory float64) {
 }
 
 // rest is a machine that is on and has nothing to do: agents of the operating
-// system wake up now and then, well under 5 % of CPU and 5 MB a day (AWS's line
+// system wake up now and then, well under 5% of CPU and 5 MB a day (AWS's line
 // for an idle machine).
 func rest(m moment, s *State) {
 	s.CPU = m.wave(streamCPU, 300, 0.4, 1.9)
@@ -158,7 +158,7 @@ func sparing(n int, b behavior) behavior {
 }
 
 // hold is a process that keeps a share of the memory of every GPU and computes
-// nothing: a notebook kernel nobody shut down.
+// nothing: a notebook kernel that was never shut down.
 func hold(memory float64) behavior {
 	return func(m moment, s *State) {
 		rest(m, s)
@@ -170,7 +170,7 @@ func hold(memory float64) behavior {
 	}
 }
 
-// latch is the driver fault of some Blackwell boards: 100 % utilization is
+// latch is the driver fault of some Blackwell boards: 100% utilization is
 // reported while no process exists and no memory is held.
 func latch(m moment, s *State) {
 	rest(m, s)

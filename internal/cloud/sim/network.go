@@ -41,7 +41,7 @@ func (a *account) network() {
 		{"support-serve-address", "support-serve-01", east, dmitri.production(), 65, honest("of a machine that runs")},
 		{"ablation-07-address", "ablation-07", east, chloe, 70, waste("of a machine that is stopped", "address-unused")},
 		{"pose-demo-address", "", east, chloe, 74, waste("of nothing", "address-unused")},
-		{"vpn-old", "", ireland, owner{care: careless}, 380, waste("of nothing, and nobody's", "address-unused")},
+		{"vpn-old", "", ireland, owner{care: careless}, 380, waste("of nothing, and unowned", "address-unused")},
 		{"nmt-annotators", "", west, emeka, 160, waste("of nothing", "address-unused")},
 	} {
 		association, instance := "", ""

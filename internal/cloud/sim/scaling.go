@@ -100,9 +100,9 @@ func (w *world) ending(g *entry, to sizing) []string {
 	return there[min(len(there), int(to.Desired)):]
 }
 
-// scale does to a group or an endpoint what a deed asks for; where it was taken back,
+// scale does to a group or an endpoint what a operation asks for; where it was taken back,
 // other machines run in the place of those that ended.
-func (w *world) scale(d deed, e *entry, undone bool) {
+func (w *world) scale(d operation, e *entry, undone bool) {
 	to, from := parse[sizing](d.Step.Params), parse[sizing](d.Step.Undo)
 	if x, ok := e.resource.Detail.(*inventory.Endpoint); ok {
 		if !undone {

@@ -1,6 +1,6 @@
 // Package sim is a simulated cloud account: the machines, disks, buckets and
 // services of a machine-learning company of three teams, with thirty days of
-// usage, waste of every kind and honest work beside it. It ships with curfew and
+// usage, waste of every kind and honest work with it. It ships with curfew and
 // drives its demonstration; nothing in it costs anything.
 //
 // It has two halves. The behavior of a machine at a moment is a pure function of
@@ -67,8 +67,8 @@ type Blindness struct {
 type Cloud struct {
 	options Options
 
-	mu    sync.Mutex
-	deeds []deed // in their order
+	mu         sync.Mutex
+	operations []operation // in their order
 }
 
 var (
@@ -92,9 +92,9 @@ func unmapped(m inventory.TagMapping) bool {
 }
 
 // List reads the account at q.Now, or at the time it was laid out for when that is zero.
-// At an earlier time, what was made later is not there yet and what was stopped later
+// At an earlier time, what was created later is not there yet and what was stopped later
 // still runs; at a later time everything has gone on as it was. What the account holds is
-// made anew for every call, and the caller may change it. A kind that cannot be listed is
+// built for every call, and the caller may change it. A kind that cannot be listed is
 // unread.
 //
 // It returns an error where a resource of another account is to be read, ctx's error when
@@ -128,7 +128,7 @@ func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, er
 			if e.resource.Region == region {
 				if err := c.options.Tags.Apply(e.resource); err != nil {
 					obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{
-						What: "tag of " + e.resource.ID, Why: err.Error(), Effect: "the resource is kept for ever"})
+						What: "tag of " + e.resource.ID, Why: err.Error(), Effect: "the resource is kept without end"})
 				}
 				obs.Resources = append(obs.Resources, e.resource)
 			}
@@ -158,7 +158,7 @@ func (c *Cloud) at(now time.Time) *world {
 		}
 		w.entries = append(w.entries, e)
 	}
-	w.enact(c.deeds)
+	w.enact(c.operations)
 	there := map[presence]bool{}
 	for _, e := range w.entries {
 		there[presence{e.resource.Kind, e.resource.ID}] = true

@@ -256,7 +256,7 @@ func TestPlantedUsage(t *testing.T) {
 			t.Errorf("coverage %g, want 9 of 14 days", c)
 		}
 	})
-	t.Run("nobody measures the accelerator", func(t *testing.T) {
+	t.Run("the accelerator is not measured", func(t *testing.T) {
 		for _, name := range []string{"viz-workstation", "neuron-port", "edge-export"} {
 			if w := windows[name]; len(w.GPUs) > 0 || w.Machine.Stats(usage.GPUUtil) != nil || w.Machine.Stats(usage.CPUUtil) == nil {
 				t.Errorf("%s: want CPU and no GPU", name)
@@ -270,7 +270,7 @@ func TestPlantedUsage(t *testing.T) {
 			t.Errorf("%s of %g bytes at most, coverage %g", w.To.Sub(w.From), st.Max, w.Coverage(st))
 		}
 	})
-	t.Run("an endpoint nobody called", func(t *testing.T) {
+	t.Run("an endpoint without calls", func(t *testing.T) {
 		w := windows["feed-ranker-v1"]
 		if w.Machine.Stats(usage.Requests) != nil || w.Coverage(w.Machine.Stats(usage.CPUUtil)) < 0.99 {
 			t.Error("want CPU throughout and no requests")
@@ -378,7 +378,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestEarlier: what was made or stopped later is seen as it was.
+// TestEarlier: what was created or stopped later is seen as it was.
 func TestEarlier(t *testing.T) {
 	c := at(1, now)
 	before := now.AddDate(0, 0, -20)

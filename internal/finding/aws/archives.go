@@ -5,6 +5,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -27,15 +28,15 @@ func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    "kept for ever",
 		Evidence:   []usage.Evidence{finding.Fact(s, "retention_days", "none")},
 		Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention, Arguments: change.Arguments{RetentionDays: x.Thresholds.LogRetentionDays}}, Risk: finding.Medium, Undo: finding.UndoNone,
-			Note: "deletes logs older than " + finding.Count(int64(x.Thresholds.LogRetentionDays), "day") + "; what has expired is gone"},
+			Note: "deletes logs older than " + plain.Count(x.Thresholds.LogRetentionDays, "day") + "; what has expired is gone"},
 	}}
 	if age, known := x.Age(s); known && age < days(x.Thresholds.LogRetentionDays) {
-		d.Because = "kept for ever, made " + usage.Span(age) + " ago"
+		d.Because = "kept for ever, made " + plain.Duration(age) + " ago"
 		d.Confidence = finding.Low
 	}
 	if sized {
-		d.Because = finding.Size(bytes) + " of logs, kept for ever"
-		d.Evidence = append(d.Evidence, finding.Fact(s, "stored_bytes", usage.Number(float64(bytes), 0)))
+		d.Because = plain.Size(bytes) + " of logs, kept for ever"
+		d.Evidence = append(d.Evidence, finding.Fact(s, "stored_bytes", plain.Decimal(float64(bytes), 0)))
 		if bytes >= int64(x.Thresholds.LogGroupGiB)*gib {
 			d.Confidence = finding.High
 		}
@@ -65,9 +66,9 @@ func repositoryUntagged(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    finding.Count(int64(r.UntaggedImages), "untagged image") + " of " + usage.Number(float64(r.Images), 0),
-		Evidence: []usage.Evidence{finding.Fact(s, "untagged_images", usage.Number(float64(r.UntaggedImages), 0)),
-			finding.Fact(s, "images", usage.Number(float64(r.Images), 0))},
+		Because:    plain.Count(r.UntaggedImages, "untagged image") + " of " + plain.Number(float64(r.Images), 0),
+		Evidence: []usage.Evidence{finding.Fact(s, "untagged_images", plain.Decimal(float64(r.UntaggedImages), 0)),
+			finding.Fact(s, "images", plain.Decimal(float64(r.Images), 0))},
 		Fix: finding.Fix{Change: change.Change{Verb: change.DeleteUntagged, Arguments: change.Arguments{Images: r.UntaggedDigests}}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "images that are pulled by digest have no tag either: look for such uses first"},
 	}}
@@ -83,7 +84,7 @@ func claimImages(x *finding.Index, d *finding.Draft, s *finding.Subject, bytes i
 		d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
 		return
 	}
-	d.Evidence = append(d.Evidence, finding.Fact(s, signal, usage.Number(float64(n), 0)))
+	d.Evidence = append(d.Evidence, finding.Fact(s, signal, plain.Decimal(float64(n), 0)))
 	cost, err := registryPrice(x, s, n)
 	if err != nil {
 		d.NoPrice(s, err)
@@ -112,11 +113,11 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "no lifecycle policy, " + finding.Count(int64(r.UntaggedImages), "untagged image") + " of " + usage.Number(float64(r.Images), 0),
-		Evidence: []usage.Evidence{finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", usage.Number(float64(r.Images), 0)),
-			finding.Fact(s, "unpulled_images", usage.Number(float64(r.UnpulledImages), 0))},
+		Because:    "no lifecycle policy, " + plain.Count(r.UntaggedImages, "untagged image") + " of " + plain.Number(float64(r.Images), 0),
+		Evidence: []usage.Evidence{finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", plain.Decimal(float64(r.Images), 0)),
+			finding.Fact(s, "unpulled_images", plain.Decimal(float64(r.UnpulledImages), 0))},
 		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
-			Note: "expires untagged images " + finding.Count(untaggedDays, "day") + " after they were pushed; what has expired is gone"},
+			Note: "expires untagged images " + plain.Count(untaggedDays, "day") + " after they were pushed; what has expired is gone"},
 	}}
 	if before, known := r.LifecycleDocument.Get(); known {
 		if document, changed, err := change.WithUntagged(before, untaggedDays); err == nil && changed {
@@ -124,13 +125,13 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 		}
 	}
 	if r.UnpulledImages > 0 {
-		d.Fix.Note = finding.Sentence(d.Fix.Note, finding.Count(int64(r.UnpulledImages), "tagged image")+" not pulled for 90 days stay: delete them by hand")
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Count(r.UnpulledImages, "tagged image")+" not pulled for 90 days stay: delete them by hand")
 	}
 	if r.UntaggedImages == 0 {
 		d.Stands, d.Savings = true, finding.Saving{Known: true}
 		return d
 	}
 	claimImages(x, d, s, r.UntaggedBytes, "untagged_bytes")
-	d.Unknown = "untagged images under " + finding.Count(untaggedDays, "day") + " stay, and layers that other images share go on costing"
+	d.Unknown = "untagged images under " + plain.Count(untaggedDays, "day") + " stay, and layers that other images share go on costing"
 	return d
 }

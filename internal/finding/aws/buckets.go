@@ -7,6 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -77,23 +78,23 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if !uploads.Oldest.IsZero() && x.Now.Sub(uploads.Oldest) < days(x.Thresholds.MultipartDays) {
 		return nil
 	}
-	n := finding.Count(int64(uploads.Count), "incomplete upload")
+	n := plain.Count(uploads.Count, "incomplete upload")
 	if !uploads.Complete {
 		n = "at least " + n
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    n + ", no rule aborts them",
-		Evidence:   []usage.Evidence{finding.Fact(s, "incomplete_uploads", usage.Number(float64(uploads.Count), 0))},
+		Evidence:   []usage.Evidence{finding.Fact(s, "incomplete_uploads", plain.Decimal(float64(uploads.Count), 0))},
 		Fix: finding.Fix{Change: putLifecycle(b, change.Rule{ID: change.RuleMark + "incomplete-uploads", AbortDays: x.Thresholds.MultipartDays}), Risk: finding.Low, Undo: finding.UndoNone,
-			Note: "aborts uploads " + finding.Count(int64(x.Thresholds.MultipartDays), "day") + " after they began; merged into the rules that are there"},
+			Note: "aborts uploads " + plain.Count(x.Thresholds.MultipartDays, "day") + " after they began; merged into the rules that are there"},
 	}}
 	if !uploads.Oldest.IsZero() {
 		d.Evidence = append(d.Evidence, finding.Aged(s, "oldest_upload", x.Now.Sub(uploads.Oldest)))
 	}
 	bytes, sized := uploads.Bytes.Get()
 	if sized {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "incomplete_bytes", usage.Number(float64(bytes), 0)))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "incomplete_bytes", plain.Decimal(float64(bytes), 0)))
 	}
 	if sized && uploads.Complete {
 		saved, err := standardSaved(x, s, b, bytes)
@@ -132,17 +133,17 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    "versioned, replaced versions are kept for ever",
 		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
 		Fix: finding.Fix{Change: putLifecycle(b, change.Rule{ID: change.RuleMark + "replaced-versions", NoncurrentDays: x.Thresholds.NoncurrentDays}), Risk: finding.Medium, Undo: finding.UndoNone,
-			Note: "expires versions " + finding.Count(int64(x.Thresholds.NoncurrentDays), "day") + " after they were replaced; what has expired is gone"},
+			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " after they were replaced; what has expired is gone"},
 	}}
 	old, known := b.Noncurrent.Get()
 	switch {
 	case known && old.Complete && old.Bytes == 0 && old.Objects == 0:
 		return nil
 	case known && old.Complete:
-		d.Because = finding.Size(old.Bytes) + " of replaced versions, kept for ever"
-		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", usage.Number(float64(old.Bytes), 0)),
-			finding.Fact(s, "noncurrent_versions", usage.Number(float64(old.Objects), 0)))
-		d.Unknown = "how old the replaced versions are is not known; those under " + finding.Count(int64(x.Thresholds.NoncurrentDays), "day") + " stay"
+		d.Because = plain.Size(old.Bytes) + " of replaced versions, kept for ever"
+		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", plain.Decimal(float64(old.Bytes), 0)),
+			finding.Fact(s, "noncurrent_versions", plain.Decimal(float64(old.Objects), 0)))
+		d.Unknown = "how old the replaced versions are is not known; those under " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " stay"
 		if saved, err := standardSaved(x, s, b, old.Bytes); err == nil && d.ClaimAmount(s, standardMeter, saved, finding.SavingsOnly) {
 			return d
 		}
@@ -247,7 +248,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    finding.Size(m.archive.Bytes) + " of checkpoints untouched for " + usage.Span(newest),
+		Because:    plain.Size(m.archive.Bytes) + " of checkpoints untouched for " + plain.Duration(newest),
 		Evidence:   []usage.Evidence{finding.Fact(s, "prefixes", firstFew(names)), finding.Aged(s, "newest_object", newest)},
 		Fix: finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
@@ -261,5 +262,5 @@ func firstFew(names []string) string {
 	if len(names) <= 3 {
 		return strings.Join(names, ", ")
 	}
-	return strings.Join(names[:3], ", ") + " and " + finding.Count(int64(len(names)-3), "other")
+	return strings.Join(names[:3], ", ") + " and " + plain.Count(int64(len(names)-3), "other")
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -46,8 +47,8 @@ func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}}
 	iops, mibps := gp2Performance(v.SizeGiB)
 	d.Fix.Change.Arguments = gp3Arguments(iops, mibps)
-	d.Evidence = []usage.Evidence{finding.Fact(s, "type", "gp2"), finding.Fact(s, "size_gib", usage.Number(float64(v.SizeGiB), 0)),
-		finding.Fact(s, "gp3_extra_iops", usage.Number(float64(iops), 0)), finding.Fact(s, "gp3_extra_mibps", usage.Number(float64(mibps), 0))}
+	d.Evidence = []usage.Evidence{finding.Fact(s, "type", "gp2"), finding.Fact(s, "size_gib", plain.Decimal(float64(v.SizeGiB), 0)),
+		finding.Fact(s, "gp3_extra_iops", plain.Decimal(float64(iops), 0)), finding.Fact(s, "gp3_extra_mibps", plain.Decimal(float64(mibps), 0))}
 	now, unpriced := x.Cost(s, ledger.Storage)
 	after, err := gp3Cost(x, v.SizeGiB, iops, mibps, s.Region)
 	if err != nil || unpriced != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -42,6 +43,9 @@ type moves struct {
 	// open is what lies in the standard class and no rule moves, perhaps what only rules
 	// may move that tags or dates narrow, reached what rules move.
 	open, perhaps, reached int64
+	// infrequentReads and archiveReads are bytes of it that are read in a month, and pay
+	// for that there.
+	infrequentReads, archiveReads int64
 }
 
 // bytes is what the proposal moves or expires.
@@ -93,6 +97,25 @@ func older(p *inventory.Prefix, age int) inventory.Stored {
 	return p.Older[best]
 }
 
+// reads adds what is read of what goes to infrequent access and then to the archive.
+func (m *moves) reads(x *finding.Index, p *inventory.Prefix) {
+	archived := readOf(p, x.Thresholds.ArchiveDays)
+	m.archiveReads += archived
+	m.infrequentReads += max(0, readOf(p, x.Thresholds.InfrequentDays)-archived)
+}
+
+// readOf is what is read in a month of what is older than an age under a prefix: exactly,
+// or where that age was not asked for of what is older than the one before, which is more.
+func readOf(p *inventory.Prefix, age int) int64 {
+	best := 0
+	for a := range p.Read {
+		if a <= age && a > best {
+			best = a
+		}
+	}
+	return p.Read[best]
+}
+
 func less(a, b inventory.Stored) inventory.Stored {
 	return inventory.Stored{Bytes: max(0, a.Bytes-b.Bytes), Objects: max(0, a.Objects-b.Objects)}
 }
@@ -130,6 +153,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			gone := older(p, x.Thresholds.ExpireDays)
 			m.expire.add(gone)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), gone))
+			m.infrequentReads += readOf(p, x.Thresholds.InfrequentDays)
 		default:
 			if !whole {
 				m.rules = append(m.rules, colderRule(x.Thresholds, p.Name))
@@ -137,6 +161,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			cold := older(p, x.Thresholds.ArchiveDays)
 			m.archive.add(cold)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), cold))
+			m.reads(x, p)
 		}
 		m.small.add(p.Small)
 	}
@@ -188,37 +213,45 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 	}
 	prefixes, known := b.Prefixes.Get()
-	m := propose(x, b, rules, prefixes, !known || enabled == 0 && alike(b, prefixes))
-	all := known && listed(x, b, prefixes)
+	all, by := known && listed(x, b, prefixes), b.SeenBy
+	if whole, analyzed := b.Ages.Get(); analyzed && !all && enabled == 0 && alike(b, prefixes) {
+		prefixes, known, all, by = []inventory.Prefix{whole}, true, true, b.AgesBy // one rule is for all of it
+	}
+	one := enabled == 0 && alike(b, prefixes)
+	m := propose(x, b, rules, prefixes, !known || one)
+	if one && by != b.AgesBy {
+		whole := b.Ages.Or(inventory.Prefix{})
+		m.reads(x, &whole)
+	}
 	if all && enabled > 0 && m.open+m.perhaps == 0 {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "no lifecycle rule",
-		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", usage.Number(float64(enabled), 0))},
+		Evidence:   []usage.Evidence{finding.Fact(s, "lifecycle_rules", plain.Decimal(float64(enabled), 0))},
 		Fix:        finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial},
 	}}
 	switch {
 	case sized && enabled == 0:
-		d.Because = finding.Size(total) + " in the standard class, no lifecycle rule"
+		d.Because = plain.Size(total) + " in the standard class, no lifecycle rule"
 	case all:
-		d.Because = finding.Size(m.open+m.perhaps) + " in the standard class, no rule moves it"
+		d.Because = plain.Size(m.open+m.perhaps) + " in the standard class, no rule moves it"
 	case sized:
-		d.Because = "up to " + finding.Size(total-m.reached) + " in the standard class, no rule moves it"
+		d.Because = "up to " + plain.Size(total-m.reached) + " in the standard class, no rule moves it"
 	}
 	if sized {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "standard_bytes", usage.Number(float64(total), 0)))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "standard_bytes", plain.Decimal(float64(total), 0)))
 	}
 	if m.reached > 0 {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "moved_by_rules", finding.Size(m.reached)))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "moved_by_rules", plain.Size(m.reached)))
 	}
-	if b.SeenBy != "" {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", b.SeenBy))
+	if by != "" {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", by))
 	}
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
-		d.Fix.Note = "expires experiments after " + finding.Count(int64(x.Thresholds.ExpireDays), "day") + ": what has expired is gone"
+		d.Fix.Note = "expires experiments after " + plain.Count(x.Thresholds.ExpireDays, "day") + ": what has expired is gone"
 		if versioned, known := b.Versioned.Get(); versioned || !known {
 			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
@@ -227,7 +260,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	case !all:
 		return unseen(x, d, s, b, &m, total, enabled > 0 && !known)
 	case m.perhaps > 0:
-		d.Unknown = "rules that tags or dates narrow may move " + finding.Size(m.perhaps) + " of it already"
+		d.Unknown = "rules that tags or dates narrow may move " + plain.Size(m.perhaps) + " of it already"
 		most := m
 		most.archive.Bytes += m.perhaps
 		atLeast(x, d, s, b, &m)
@@ -252,6 +285,12 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 	}
 	most := moves{expire: m.expire}
 	most.archive.Bytes = max(0, total-m.reached-m.expire.Bytes)
+	if whole, analyzed := b.Ages.Get(); analyzed {
+		old := older(&whole, x.Thresholds.InfrequentDays).Bytes
+		most.archive.Bytes = min(most.archive.Bytes, max(old-m.expire.Bytes, m.archive.Bytes+m.infrequent.Bytes)) // the listing is newer
+		d.Unknown = "where the old objects of the bucket are is not known; all of them archived"
+		d.Evidence = append(d.Evidence, finding.Fact(s, "old_bytes", plain.Size(old)), finding.Fact(s, "old_bytes_from", b.AgesBy))
+	}
 	priceMoves(x, d, s, b, &most)
 	return d
 }
@@ -287,6 +326,8 @@ func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) 
 	add(&keeps, "s3:STANDARD_IA", m.infrequent.Bytes, gib)
 	add(&keeps, "s3:GLACIER", m.archive.Bytes+m.archive.Objects*archiveIndexBytes, gib)
 	add(&keeps, "s3:STANDARD", m.archive.Objects*archiveNameBytes, gib)
+	add(&keeps, "s3:retrieval:STANDARD_IA", m.infrequentReads, gib)
+	add(&keeps, "s3:retrieval:GLACIER", m.archiveReads, gib)
 	add(&fees, "s3:transition:STANDARD_IA", m.infrequent.Objects, 1)
 	add(&fees, "s3:transition:GLACIER", m.archive.Objects, 1)
 	return max(0, saved-keeps), fees, err
@@ -318,12 +359,16 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 		stored
 	}{{"to_infrequent_access", m.infrequent}, {"to_archive", m.archive}, {"to_expire", m.expire}, {"small_objects_stay", m.small}} {
 		if part.Bytes > 0 {
-			v := finding.Size(part.Bytes)
+			v := plain.Size(part.Bytes)
 			if part.Objects > 0 {
-				v += " in " + finding.Count(part.Objects, "object")
+				v += " in " + plain.Count(part.Objects, "object")
 			}
 			d.Evidence = append(d.Evidence, finding.Fact(s, part.signal, v))
 		}
+	}
+	if reads := m.infrequentReads + m.archiveReads; reads > 0 {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "read_in_30_days", plain.Size(reads)))
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Size(reads)+" of it were read in 30 days, which the saving pays for")
 	}
 	if m.infrequent.Bytes > 0 {
 		colder(x, d, s, "STANDARD_IA", infrequentDays)
@@ -332,7 +377,7 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 		colder(x, d, s, "GLACIER", archivedDays)
 	}
 	if m.small.Objects > 0 {
-		d.Fix.Note = finding.Sentence(d.Fix.Note, finding.Count(m.small.Objects, "object")+" under 128 KiB do not move")
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Count(m.small.Objects, "object")+" under 128 KiB do not move")
 	}
 	switch {
 	case fees == 0 && m.infrequent.Objects+m.archive.Objects == 0 && m.infrequent.Bytes+m.archive.Bytes > 0:
@@ -340,8 +385,8 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 	case fees > 0 && monthly > 0:
 		months := money.Ratio(fees, monthly)
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"),
-			usage.Fact("months_to_repay_fees", usage.Number(months, 1), "price book"))
-		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+usage.Number(months, 1)+" months", d.Fix.Note)
+			usage.Fact("months_to_repay_fees", plain.Decimal(months, 1), "price book"))
+		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+plain.Number(months, 1)+" months", d.Fix.Note)
 	case fees > 0:
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"))
 		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once and saves nothing", d.Fix.Note)
@@ -353,8 +398,8 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 
 // colder notes the least time a class bills and what reading from it costs.
 func colder(x *finding.Index, d *finding.Draft, s *finding.Subject, class string, least int) {
-	d.Evidence = append(d.Evidence, finding.Fact(s, "least_days_"+class, usage.Number(float64(least), 0)))
-	note := class + " bills at least " + finding.Count(int64(least), "day")
+	d.Evidence = append(d.Evidence, finding.Fact(s, "least_days_"+class, plain.Decimal(float64(least), 0)))
+	note := class + " bills at least " + plain.Count(least, "day")
 	if p, err := x.Rate(price.Item("s3:retrieval:"+class), s.Region); err == nil && p.Rate > 0 {
 		note += ", reading it back costs $" + p.Rate.String() + " a GiB"
 		d.Evidence = append(d.Evidence, usage.Fact("retrieval_usd_per_gib_"+class, p.Rate.String(), p.Source))

@@ -4,6 +4,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -28,10 +29,10 @@ func natGatewayIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	switch {
 	case finding.Spans(s.Window, x.Thresholds.NATWindow) && x.Covered(s.Window, traffic) && s.Window.Fresh(traffic, x.Now):
-		d.Because = "0 bytes in " + usage.Span(s.Window.To.Sub(s.Window.From))
+		d.Because = "0 bytes in " + plain.Duration(s.Window.To.Sub(s.Window.From))
 		d.Evidence = []usage.Evidence{finding.Sampled("bytes", "0", s.Window, traffic)}
 		if known {
-			d.Evidence = append(d.Evidence, finding.Fact(s, "routes", usage.Number(float64(routes), 0)))
+			d.Evidence = append(d.Evidence, finding.Fact(s, "routes", plain.Decimal(float64(routes), 0)))
 		}
 	case known && routes == 0:
 		if age, ok := x.Age(s); !ok || age < 7*day {

@@ -6,6 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -39,7 +40,7 @@ func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if w == nil || e.LastModified.IsZero() || quiet < x.Thresholds.EndpointIdle {
 			return nil
 		}
-		d.Because = "in service, last modified " + usage.Span(quiet) + " ago (weak evidence)"
+		d.Because = "in service, last modified " + plain.Duration(quiet) + " ago (weak evidence)"
 		d.Evidence = []usage.Evidence{finding.Aged(s, "last_modified", quiet)}
 		d.Fix.Change, as = change.Change{Verb: change.Notify}, finding.SavingsOnly
 		unmeasured(d)
@@ -81,14 +82,14 @@ func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
 	if finding.Computed(w) {
 		return false
 	}
-	d.Because = "no invocation for " + usage.Span(w.To.Sub(w.From))
+	d.Because = "no invocation for " + plain.Duration(w.To.Sub(w.From))
 	switch sig, proof := x.Alive(w, usage.CPUUtil, usage.GPUUtil, usage.HostMemUsed); {
 	case x.Covered(w, requests) && w.Fresh(requests, x.Now):
 		d.Evidence = []usage.Evidence{finding.Sampled("invocations", "0", w, requests)}
 	case proof != nil:
 		d.Evidence = []usage.Evidence{
 			{Signal: "invocations", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
-			finding.Sampled(sig.String()+"_max", usage.Number(proof.Max, 1), w, proof),
+			finding.Sampled(sig.String()+"_max", plain.Decimal(proof.Max, 1), w, proof),
 		}
 	default:
 		return false
@@ -136,11 +137,11 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if quiet < x.Thresholds.NotebookIdle {
 			return nil
 		}
-		d.Confidence, d.Because = finding.Medium, "no activity for "+usage.Span(quiet)
+		d.Confidence, d.Because = finding.Medium, "no activity for "+plain.Duration(quiet)
 		d.Evidence = []usage.Evidence{finding.Aged(s, "last_activity", quiet)}
 	case !n.LastModified.IsZero() && x.Now.Sub(n.LastModified) >= x.Thresholds.NotebookIdle:
 		quiet := x.Now.Sub(n.LastModified)
-		d.Because = "in service, last modified " + usage.Span(quiet) + " ago (weak evidence)"
+		d.Because = "in service, last modified " + plain.Duration(quiet) + " ago (weak evidence)"
 		d.Evidence = []usage.Evidence{finding.Aged(s, "last_modified", quiet)}
 		unmeasured(d)
 	default:
@@ -173,12 +174,12 @@ func trainingOverrun(x *finding.Index, s *finding.Subject) *finding.Draft {
 	total, _ := x.Cost(s, ledger.Compute)
 	d := &finding.Draft{Stands: true, Finding: finding.Finding{
 		Savings: finding.Saving{Known: true}, Cost: total, Confidence: finding.High,
-		Because:  "runs for " + usage.Span(running) + ", usual jobs end within " + usage.Span(x.Thresholds.TrainingAge),
+		Because:  "runs for " + plain.Duration(running) + ", usual jobs end within " + plain.Duration(x.Thresholds.TrainingAge),
 		Evidence: []usage.Evidence{finding.Aged(s, "running", running)},
 		Fix:      finding.Fix{Change: change.Change{Verb: change.Notify}, Risk: finding.None, Undo: finding.UndoFull, Note: "check its progress and set a maximum runtime"},
 	}}
 	if j.MaxRuntime > 0 {
-		d.Evidence = append(d.Evidence, finding.Fact(s, "max_runtime", usage.Span(j.MaxRuntime)))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "max_runtime", plain.Duration(j.MaxRuntime)))
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -43,7 +44,7 @@ func databaseIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "no connection for " + usage.Span(w.To.Sub(w.From)),
+		Because:    "no connection for " + plain.Duration(w.To.Sub(w.From)),
 		Evidence:   []usage.Evidence{finding.Sampled("connections_max", "0", w, st)},
 		Fix:        advised(finding.Medium, "stop it (RDS starts it again after 7 days) or delete it after a snapshot; its storage goes on costing"),
 	}}
@@ -70,9 +71,9 @@ func cacheIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "no hit, miss or write for " + usage.Span(w.To.Sub(w.From)),
+		Because:    "no hit, miss or write for " + plain.Duration(w.To.Sub(w.From)),
 		Evidence: []usage.Evidence{{Signal: "requests", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
-			finding.Sampled("cpu_util_max_pct", usage.Number(proof.Max, 1), w, proof)},
+			finding.Sampled("cpu_util_max_pct", plain.Decimal(proof.Max, 1), w, proof)},
 		Fix: advised(finding.Medium, "delete it, after a backup where its engine makes one; what it holds is lost otherwise"),
 	}}
 	level, note := finding.Risk(s.Resource, finding.Medium)
@@ -117,11 +118,12 @@ func databaseOversized(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Unknown: "how much memory it needs is not measured", Finding: finding.Finding{
 		Confidence: finding.Medium,
-		Because:    "CPU never over " + usage.Number(cpu.Max, 0) + " %: " + smaller + " may do",
-		Evidence: []usage.Evidence{finding.Sampled("cpu_util_max_pct", usage.Number(cpu.Max, 1), w, cpu),
-			finding.Sampled("connections_max", usage.Number(sessions.Max, 0), w, sessions), usage.Fact("fits", smaller, p.Source)},
+		Because:    "CPU never over " + plain.Percent(cpu.Max, 0) + ": " + smaller + " may do",
+		Evidence: []usage.Evidence{finding.Sampled("cpu_util_max_pct", plain.Decimal(cpu.Max, 1), w, cpu),
+			finding.Sampled("connections_max", plain.Decimal(sessions.Max, 0), w, sessions), usage.Fact("fits", smaller, p.Source)},
 		Fix: advised(finding.Medium, "look at FreeableMemory and the read I/O first; the change restarts it, in the maintenance window or at once"),
 	}}
+	d.Fix.Change.Arguments.Type = smaller
 	for i := range s.Charges {
 		if c := &s.Charges[i]; c.Meter == "compute" && c.ListCost > after {
 			d.ClaimAmount(s, "compute", c.ListCost-after, finding.SavingsOnly)
@@ -183,9 +185,9 @@ func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "provisioned capacity of which nothing is used for " + usage.Span(w.To.Sub(w.From)),
+		Because:    "provisioned capacity of which nothing is used for " + plain.Duration(w.To.Sub(w.From)),
 		Evidence: []usage.Evidence{{Signal: "consumed_units", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
-			finding.Fact(s, "read_units", usage.Number(float64(t.ReadUnits), 0)), finding.Fact(s, "write_units", usage.Number(float64(t.WriteUnits), 0))},
+			finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)), finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
 		Fix: advised(finding.Low, "switch it to on-demand, which costs only what is used; its data stays"),
 	}}
 	d.Fix.Undo = finding.UndoFull
@@ -214,11 +216,11 @@ func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	needed := int64(math.Ceil(peak))
-	d := &finding.Draft{Unknown: "reads and writes are not told apart, nor are bursts within " + usage.Span(w.StepOf(used)), Finding: finding.Finding{
+	d := &finding.Draft{Unknown: "reads and writes are not told apart, nor are bursts within " + plain.Duration(w.StepOf(used)), Finding: finding.Finding{
 		Confidence: finding.Medium,
-		Because:    "at most " + usage.Number(peak*100/all, 1) + " % of its provisioned capacity is consumed",
-		Evidence: []usage.Evidence{{Signal: "consumed_units_max", Value: usage.Number(peak, 1), Window: w.To.Sub(w.From), Coverage: w.Coverage(capacity), Source: w.Source},
-			finding.Fact(s, "read_units", usage.Number(float64(t.ReadUnits), 0)), finding.Fact(s, "write_units", usage.Number(float64(t.WriteUnits), 0))},
+		Because:    "at most " + plain.Percent(peak*100/all, 1) + " of its provisioned capacity is consumed",
+		Evidence: []usage.Evidence{{Signal: "consumed_units_max", Value: plain.Number(peak, 1), Window: w.To.Sub(w.From), Coverage: w.Coverage(capacity), Source: w.Source},
+			finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)), finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
 		Fix: advised(finding.Medium, "lower its capacity to the peak of reads and of writes with some to spare, or let it scale by itself, or switch it to on-demand"),
 	}}
 	d.Fix.Undo = finding.UndoFull
@@ -256,9 +258,9 @@ func vpcEndpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "0 bytes in " + usage.Span(w.To.Sub(w.From)),
+		Because:    "0 bytes in " + plain.Duration(w.To.Sub(w.From)),
 		Evidence: []usage.Evidence{finding.Sampled("bytes", "0", w, traffic), finding.Fact(s, "service", e.Service),
-			finding.Fact(s, "zones", usage.Number(float64(e.Zones), 0))},
+			finding.Fact(s, "zones", plain.Decimal(float64(e.Zones), 0))},
 		Fix: advised(finding.Medium, "delete it; requests then leave by the Internet or a NAT gateway, so look for such uses first"),
 	}}
 	d.ClaimShare(s, "", 1, 1, finding.WasteAndSavings)

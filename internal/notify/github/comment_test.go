@@ -22,7 +22,7 @@ func report() Report {
 		P50:     &p50, P95: &p95, Hourly: &hourly,
 		Lines: []Line{
 			{"p4d.24xlarge on spot in us-east-1", "12 h", "$32.77", 231 * money.USD, 393 * money.USD, "AWS price list, 2026-11-01"},
-			{"restarts", "2", "$9.90", 0, 19*money.USD + 80*money.Cent, "5 % an hour, assumed"},
+			{"restarts", "2", "$9.90", 0, 19*money.USD + 80*money.Cent, "5% an hour, assumed"},
 		},
 		Assumptions: []string{"checkpoints every 10m"},
 		Unknown:     []string{"egress of s3://datasets/imagenet: its size is not known"},
@@ -41,7 +41,7 @@ p50 **$231.00**, p95 **$412.80**, **$32.77** an hour
 
 | budget | before | after | of |
 | --- | ---: | ---: | ---: |
-| ` + "`vision ¦ training`" + ` | $3100.00 | $3512.80 | $5000.00 |
+| ` + "`vision ¦ training`" + ` | $3,100.00 | $3,512.80 | $5,000.00 |
 
 Not known, and in no figure:
 
@@ -52,7 +52,7 @@ Not known, and in no figure:
 | what | quantity | unit price | p50 | p95 | source |
 | --- | ---: | ---: | ---: | ---: | --- |
 | ` + "`p4d.24xlarge on spot in us-east-1` | `12 h` | `$32.77` | $231.00 | $393.00 | `AWS price list, 2026-11-01`" + ` |
-| ` + "`restarts` | `2` | `$9.90` | $0.00 | $19.80 | `5 % an hour, assumed`" + ` |
+| ` + "`restarts` | `2` | `$9.90` | $0.00 | $19.80 | `5% an hour, assumed`" + ` |
 
 Assumed:
 

@@ -78,7 +78,7 @@ func (r Report) markdown(head string) string {
 	fmt.Fprintf(&b, "p50 **%s**, p95 **%s**, **%s** an hour\n", dollars(r.P50), dollars(r.P95), dollars(r.Hourly))
 	list(&b, "", r.Reasons)
 	table(&b, "| budget | before | after | of |\n| --- | ---: | ---: | ---: |\n", r.Budgets, func(x Budget) []string {
-		return []string{cell(x.Name), usd(x.Before), usd(x.After), usd(x.Amount)}
+		return []string{cell(x.Name), x.Before.Exact(), x.After.Exact(), x.Amount.Exact()}
 	})
 	list(&b, "Not known, and in no figure:", r.Unknown)
 	list(&b, "What is approved:", r.Plan)
@@ -86,7 +86,7 @@ func (r Report) markdown(head string) string {
 	if len(r.Lines)+len(r.Assumptions) > 0 {
 		b.WriteString("\n<details><summary>The estimate</summary>\n")
 		table(&b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n", r.Lines, func(l Line) []string {
-			return []string{cell(l.What), cell(l.Quantity), cell(l.UnitPrice), usd(l.P50), usd(l.P95), cell(l.Source)}
+			return []string{cell(l.What), cell(l.Quantity), cell(l.UnitPrice), l.P50.Exact(), l.P95.Exact(), cell(l.Source)}
 		})
 		list(&b, "Assumed:", r.Assumptions)
 		b.WriteString("\n</details>\n")
@@ -107,7 +107,7 @@ func (r Report) next(head string) string {
 		if !r.Until.IsZero() {
 			s += ", by " + r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST")
 		}
-		return s + "; then this check is run again. That allows exactly this, once, for at most " + usd(r.Limit) + ".\n"
+		return s + "; then this check is run again. That allows exactly this, once, for at most " + r.Limit.Exact() + ".\n"
 	case "deny":
 		return "\nNothing starts. Make it smaller or cheaper, or have the limit changed that is named above; then push or run this check again.\n"
 	}
@@ -162,13 +162,5 @@ func dollars(a *money.Amount) string {
 	if a == nil {
 		return "not known"
 	}
-	return usd(*a)
-}
-
-// usd shows an amount to the cent, since an approval is for exactly that.
-func usd(a money.Amount) string {
-	if a < 0 {
-		return "-$" + (-a).Cents()
-	}
-	return "$" + a.Cents()
+	return a.Exact()
 }

@@ -68,6 +68,8 @@ type Vote struct {
 	At    time.Time
 	// URL is where the review can be read.
 	URL string
+	// Text is what the review says.
+	Text string
 }
 
 // Aside is a reviewer whose review is no vote, and why.
@@ -121,7 +123,7 @@ func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 			continue
 		}
 		b.Votes = append(b.Votes, Vote{By: person, Login: login, Allow: r.GetState() == approved,
-			At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL()})
+			At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL(), Text: r.GetBody()})
 	}
 	return b, nil
 }

@@ -109,7 +109,7 @@ func TestVoteIsShownWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Vote{Login: "bo", Allow: true, At: time.Date(2026, 11, 20, 12, 1, 0, 0, time.UTC), URL: "https://github.com/acme/train/pull/7#pullrequestreview-80"}
+	want := Vote{Login: "bo", Allow: true, At: time.Date(2026, 11, 20, 12, 1, 0, 0, time.UTC), URL: "https://github.com/acme/train/pull/7#pullrequestreview-80", Text: "Here is the body for the review."}
 	want.By.Name, want.By.Roles = "bo@acme.example", []string{"approver"}
 	if !reflect.DeepEqual(b.Votes, []Vote{want}) {
 		t.Errorf("Votes = %+v; want %+v", b.Votes, want)

@@ -101,7 +101,7 @@ func newDocument(m action.Message) Document {
 func newEvidence(e usage.Evidence) Evidence {
 	out := Evidence{Signal: e.Signal, Value: e.Value, Source: e.Source}
 	if e.Window > 0 {
-		out.Window = notify.Span(e.Window)
+		out.Window = window(e.Window)
 		if e.Coverage >= 0 {
 			out.Coverage = strconv.FormatFloat(math.Floor(min(e.Coverage, 1)*100)/100, 'f', 2, 64)
 		}
@@ -116,4 +116,25 @@ func (d Document) identity() string {
 	_ = json.NewEncoder(&b).Encode(d)
 	sum := sha256.Sum256([]byte(b.String()))
 	return hex.EncodeToString(sum[:16])
+}
+
+// window writes a duration as documents hold it: "3h", "1d12h", "90s".
+func window(d time.Duration) string {
+	const day = 24 * time.Hour
+	d = d.Round(time.Second)
+	s := ""
+	if d >= 2*day || d%day == 0 && d >= day {
+		s, d = strconv.Itoa(int(d/day))+"d", d%day
+		if d == 0 {
+			return s
+		}
+	}
+	t := d.String()
+	if strings.HasSuffix(t, "m0s") {
+		t = strings.TrimSuffix(t, "0s")
+	}
+	if strings.HasSuffix(t, "h0m") {
+		t = strings.TrimSuffix(t, "0m")
+	}
+	return s + t
 }

@@ -24,7 +24,7 @@ func ParseProfile(text string) (Profile, error) {
 		key, value, found := strings.Cut(field, "=")
 		key = strings.TrimSpace(key)
 		if !found || (key != "a" && key != "b") || seen[key] {
-			return Profile{}, fmt.Errorf("%q is not a profile such as a=1ms,b=10ms", text)
+			return Profile{}, fmt.Errorf("%q is not a profile; write a=1ms,b=10ms", text)
 		}
 		seen[key] = true
 		d, err := time.ParseDuration(strings.TrimSpace(value))
@@ -38,7 +38,7 @@ func ParseProfile(text string) (Profile, error) {
 		}
 	}
 	if p == (Profile{}) {
-		return Profile{}, fmt.Errorf("%q: a batch takes no time", text)
+		return Profile{}, fmt.Errorf("%q: a batch must take time: set a or b above 0", text)
 	}
 	return p, nil
 }
@@ -51,7 +51,7 @@ func ParseHeadroom(text string) (float64, error) {
 		v /= 100
 	}
 	if err != nil || !(v >= 0 && v < 1) {
-		return 0, fmt.Errorf("%q is not a headroom such as 20%%, from 0%% to below 100%%", text)
+		return 0, fmt.Errorf("%q is not a headroom: write a percentage from 0%% to below 100%%, such as 20%%", text)
 	}
 	return v, nil
 }
@@ -91,20 +91,20 @@ func ReadArrivals(name string, r io.Reader) (*Arrivals, error) {
 	layout := plan.Layout{Optional: []string{"time", "seconds", "t_s", "size"}, Others: true}
 	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
 		if len(a.Times) == maxArrivals {
-			return fmt.Errorf("there are more than %d arrivals", maxArrivals)
+			return fmt.Errorf("more than %d arrivals", maxArrivals)
 		}
 		column, err := stamp(row, timed)
 		if err != nil {
 			return err
 		}
 		if timed != "" && column != timed {
-			return row.Error(timed, "%s is empty, and the rows before have it", timed)
+			return row.Error(timed, "%s is empty, but earlier rows have it", timed)
 		}
 		at := 0.0
 		if timed = column; column == "time" {
 			t, err := time.Parse(time.RFC3339Nano, row.Text("time"))
 			if err != nil {
-				return row.Error("time", "time %q is not one such as 2006-01-02T15:04:05.999Z", row.Text("time"))
+				return row.Error("time", "time %q is not RFC 3339, such as 2006-01-02T15:04:05.999Z", row.Text("time"))
 			}
 			if len(a.Times) == 0 {
 				start = t
@@ -116,7 +116,7 @@ func ReadArrivals(name string, r io.Reader) (*Arrivals, error) {
 			return err
 		}
 		if n := len(a.Times); n > 0 && at < a.Times[n-1] {
-			return row.Error(column, "%s is before the row above: arrivals go in order of time", column)
+			return row.Error(column, "%s is before the row above: sort the arrivals by time", column)
 		}
 		a.Times = append(a.Times, at)
 		if size := row.Text("size"); size != "" || sized > 0 {
@@ -125,7 +125,7 @@ func ReadArrivals(name string, r io.Reader) (*Arrivals, error) {
 				return err
 			}
 			if sized++; sized != len(a.Times) {
-				return row.Error("size", "the rows before have no size")
+				return row.Error("size", "earlier rows have no size")
 			}
 			a.Sizes = append(a.Sizes, int(n))
 		}
@@ -135,7 +135,7 @@ func ReadArrivals(name string, r io.Reader) (*Arrivals, error) {
 		return nil, err
 	}
 	if len(a.Times) == 0 {
-		return nil, &plan.FileError{File: name, Reason: "there are no arrivals"}
+		return nil, &plan.FileError{File: name, Reason: "no arrivals"}
 	}
 	first := a.Times[0]
 	for i := range a.Times {
@@ -152,13 +152,13 @@ func stamp(row plan.Row, before string) (string, error) {
 		switch {
 		case row.Text(c) == "":
 		case found != "":
-			return "", row.Error(c, "both %s and %s say when the request came", found, c)
+			return "", row.Error(c, "both %s and %s give the time of the request: keep one", found, c)
 		default:
 			found = c
 		}
 	}
 	if found == "" {
-		return "", row.Error(before, "when the request came is missing: a column time (RFC 3339) or seconds is needed, and no field of it may be empty")
+		return "", row.Error(before, "the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields")
 	}
 	return found, nil
 }

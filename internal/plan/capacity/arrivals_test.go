@@ -39,22 +39,22 @@ func TestReadArrivals(t *testing.T) {
 
 func TestArrivalsRefused(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
-		{"empty", "", "a.csv: it is empty"},
-		{"no rows", "seconds\n", "a.csv: there are no arrivals"},
-		{"no column of time", "when\n1\n", "a.csv:2: when the request came is missing: a column time (RFC 3339) or seconds is needed, and no field of it may be empty"},
-		{"empty field", "size,seconds\n1,1\n1,\n", "a.csv:3:3: when the request came is missing: a column time (RFC 3339) or seconds is needed, and no field of it may be empty"},
-		{"two times", "seconds,time\n1,2026-01-01T00:00:00Z\n", "a.csv:2:1: both time and seconds say when the request came"},
-		{"another time", "seconds,t_s\n1,\n,2\n", "a.csv:3:1: seconds is empty, and the rows before have it"},
+		{"empty", "", "a.csv: empty file"},
+		{"no rows", "seconds\n", "a.csv: no arrivals"},
+		{"no column of time", "when\n1\n", "a.csv:2: the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields"},
+		{"empty field", "size,seconds\n1,1\n1,\n", "a.csv:3:3: the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields"},
+		{"two times", "seconds,time\n1,2026-01-01T00:00:00Z\n", "a.csv:2:1: both time and seconds give the time of the request: keep one"},
+		{"another time", "seconds,t_s\n1,\n,2\n", "a.csv:3:1: seconds is empty, but earlier rows have it"},
 		{"no number", "seconds\nsoon\n", `a.csv:2:1: seconds "soon" is not a number`},
 		{"not a number", "seconds\nNaN\n", `a.csv:2:1: seconds "NaN" is not a number`},
-		{"negative", "seconds\n-1\n", "a.csv:2:1: seconds is -1: 0 to 9e+09 is expected"},
-		{"no stamp", "time\n2026-01-01 00:00\n", `a.csv:2:1: time "2026-01-01 00:00" is not one such as 2006-01-02T15:04:05.999Z`},
+		{"negative", "seconds\n-1\n", "a.csv:2:1: seconds is -1: expected 0 to 9e+09"},
+		{"no stamp", "time\n2026-01-01 00:00\n", `a.csv:2:1: time "2026-01-01 00:00" is not RFC 3339, such as 2006-01-02T15:04:05.999Z`},
 		{"centuries", "time\n0001-01-01T00:00:00Z\n2026-01-01T00:00:00Z\n", `a.csv:3:1: time "2026-01-01T00:00:00Z" is centuries after the first`},
-		{"disorder", "seconds\n2\n1\n", "a.csv:3:1: seconds is before the row above: arrivals go in order of time"},
-		{"no item", "seconds,size\n1,0\n", "a.csv:2:3: size is 0: 1 to 1000000 is expected"},
+		{"disorder", "seconds\n2\n1\n", "a.csv:3:1: seconds is before the row above: sort the arrivals by time"},
+		{"no item", "seconds,size\n1,0\n", "a.csv:2:3: size is 0: expected 1 to 1000000"},
 		{"half an item", "seconds,size\n1,0.5\n", `a.csv:2:3: size "0.5" is not a whole number`},
 		{"size missing", "seconds,size\n1,1\n2,\n", `a.csv:3:3: size "" is not a whole number`},
-		{"size late", "seconds,size\n1,\n2,1\n", "a.csv:3:3: the rows before have no size"},
+		{"size late", "seconds,size\n1,\n2,1\n", "a.csv:3:3: earlier rows have no size"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ReadArrivals("a.csv", strings.NewReader(tc.text))
@@ -112,7 +112,7 @@ func trace(t testing.TB, name string) *Arrivals {
 
 // Recorded arrivals against the formula. The conversations come evenly enough for it; the
 // code service is bursty, and Poisson arrivals of its rate promise a fraction of its
-// latency. With its gaps drawn anew the formula holds again: it is the bursts, and not
+// latency. With newly drawn gaps the formula holds again: it is the bursts, and not
 // the replay, that make the difference.
 func TestReplayAgainstFormula(t *testing.T) {
 	profile := Profile{10 * time.Millisecond, 200 * time.Millisecond}
@@ -143,7 +143,7 @@ func TestReplayAgainstFormula(t *testing.T) {
 			if r.Method != ByReplay || r.Requests != tc.count || r.Poisson.Method != ByChain || r.Poisson.P99Ratio < tc.low || r.Poisson.P99Ratio > tc.high {
 				t.Errorf("%s of %d requests: p99 %v ms, Poisson %+v; want %d and %v to %v times that", r.Method, r.Requests, *r.P99LatencyMS, *r.Poisson, tc.count, tc.low, tc.high)
 			}
-			t.Logf("p99 %.0f ms replayed, %.0f ms by the formula; mean %.0f and %.0f ms", *r.P99LatencyMS, r.Poisson.P99LatencyMS, *r.MeanLatencyMS, r.Poisson.MeanLatencyMS)
+			t.Logf("p99%.0f ms replayed, %.0f ms by the formula; mean %.0f and %.0f ms", *r.P99LatencyMS, r.Poisson.P99LatencyMS, *r.MeanLatencyMS, r.Poisson.MeanLatencyMS)
 		})
 	}
 }

@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // ErrOverload is wrapped where the replicas cannot serve the rate: the queue would
 // grow without end.
-var ErrOverload = errors.New("the queue grows without end")
+var ErrOverload = errors.New("the queue grows without limit")
 
 // ErrObjective is wrapped where no number of replicas meets the latency objective.
 var ErrObjective = errors.New("the objective cannot be met")
 
 // DefaultTarget is the utilization to aim for where nothing else is wanted: the middle of
-// the 60 to 80 % that suit most fleets.
+// the 60 to 80% that suit most fleets.
 const DefaultTarget = 0.7
 
 // Bounds of what is planned for.
@@ -102,29 +102,29 @@ func (p Params) check() error {
 	byRate, byProfile := p.QPSPerGPU != 0, p.Profile != Profile{}
 	switch {
 	case p.Arrivals != nil && len(p.Arrivals.Times) < 2:
-		return errors.New("two arrivals or more are needed to replay them")
+		return errors.New("a replay needs two arrivals or more")
 	case p.Arrivals != nil && !(p.Arrivals.Rate() <= maxQPS && p.Arrivals.Rate() >= minQPS):
-		return fmt.Errorf("the arrivals are %v a second on average: %v to %v is expected", p.Arrivals.Rate(), minQPS, maxQPS)
+		return fmt.Errorf("the arrivals have %v requests/s on average: expected %v to %v", p.Arrivals.Rate(), minQPS, maxQPS)
 	case outside(p.QPS, minQPS, maxQPS) && (p.Arrivals == nil || p.QPS != 0):
-		return fmt.Errorf("%v requests a second: %v to %v is expected", p.QPS, minQPS, maxQPS)
+		return fmt.Errorf("%v requests/s: expected %v to %v", p.QPS, minQPS, maxQPS)
 	case !(p.Headroom >= 0 && p.Headroom < 1):
-		return fmt.Errorf("a headroom of %v: a share from 0 to below 1 is expected", p.Headroom)
+		return fmt.Errorf("headroom %v: expected a share from 0 to below 1", p.Headroom)
 	case !(p.Target >= 0 && p.Target <= 1):
-		return fmt.Errorf("a utilization of %v to aim for: a share over 0 to 1 is expected", p.Target)
+		return fmt.Errorf("target utilization %v: expected a share over 0 and at most 1", p.Target)
 	case p.Target > 0 && (p.Headroom > 0 || p.P99 > 0 || p.Replicas > 0):
-		return errors.New("a utilization to aim for goes without a headroom, a latency objective and a number of replicas")
+		return errors.New("give one of target utilization, headroom, latency objective and number of replicas")
 	case byRate == byProfile:
-		return errors.New("either what one GPU serves a second or the profile of a batch is needed, and not both")
+		return errors.New("give either the requests/s of one GPU or the batch profile, not both")
 	case byRate && outside(p.QPSPerGPU, minQPS, maxQPS):
-		return fmt.Errorf("%v requests a second on one GPU: %v to %v is expected", p.QPSPerGPU, minQPS, maxQPS)
+		return fmt.Errorf("%v requests/s on one GPU: expected %v to %v", p.QPSPerGPU, minQPS, maxQPS)
 	case byRate && (p.P99 != 0 || p.MaxBatch != 0 || p.Arrivals != nil):
-		return errors.New("a latency objective, a largest batch and arrivals need the profile of a batch")
+		return errors.New("a latency objective, a maximum batch size and arrivals need the batch profile")
 	case p.Profile.PerItem < 0 || p.Profile.Base < 0 || p.Profile.PerItem > time.Hour || p.Profile.Base > time.Hour:
-		return fmt.Errorf("a batch of n takes %s n + %s: 0 to 1h is expected of each", p.Profile.PerItem, p.Profile.Base)
+		return fmt.Errorf("a batch of n takes %s × n + %s: expected 0 to 1h each", p.Profile.PerItem, p.Profile.Base)
 	case p.MaxBatch < 0 || p.MaxBatch > maxBatchMax:
-		return fmt.Errorf("a largest batch of %d: 1 to %d is expected, or 0 for no limit", p.MaxBatch, maxBatchMax)
+		return fmt.Errorf("maximum batch size %d: expected 1 to %d, or 0 for no limit", p.MaxBatch, maxBatchMax)
 	case p.Replicas < 0 || p.Replicas > maxReplicas:
-		return fmt.Errorf("%d replicas: 1 to %d is expected, or 0 to find the fewest", p.Replicas, maxReplicas)
+		return fmt.Errorf("%d replicas: expected 1 to %d, or 0 to find the fewest", p.Replicas, maxReplicas)
 	case p.P99 < 0 || p.ColdStart < 0:
 		return errors.New("a latency objective and a cold start must not be negative")
 	case p.HourlyPrice < 0:
@@ -134,12 +134,12 @@ func (p Params) check() error {
 		return nil
 	}
 	if !slices.IsSorted(p.Arrivals.Times) || len(p.Arrivals.Sizes) > 0 && (len(p.Arrivals.Sizes) != len(p.Arrivals.Times) || slices.Min(p.Arrivals.Sizes) < 1) {
-		return errors.New("arrivals go in order of time, each with a size from 1 or all without")
+		return errors.New("arrivals must be sorted by time, and either all or none have a size of 1 or more")
 	}
 	if p.MaxBatch > 0 {
 		for i, n := range p.Arrivals.Sizes {
 			if n > p.MaxBatch {
-				return fmt.Errorf("request %d has %d items, and the largest batch has %d: it would be refused", i+1, n, p.MaxBatch)
+				return fmt.Errorf("request %d has %d items, more than the maximum batch size %d", i+1, n, p.MaxBatch)
 			}
 		}
 	}
@@ -153,13 +153,13 @@ func (r *Report) divide(p Params) error {
 		// A hair of tolerance, so that 400 / (200 * 0.5) stays 4 in binary fractions.
 		need := math.Ceil(p.QPS/(p.QPSPerGPU*p.share())*(1-1e-12) - 1e-12)
 		if need > maxReplicas {
-			return fmt.Errorf("%v replicas are needed, and %d are the most that are planned for", need, maxReplicas)
+			return fmt.Errorf("the rate needs %v replicas; the planner supports up to %d", need, maxReplicas)
 		}
 		r.Replicas = max(1, int(need))
 	}
 	r.Load = p.QPS / (p.QPSPerGPU * float64(r.Replicas))
 	if r.Load > 1 {
-		return fmt.Errorf("%w: %s requests a second, and %s can serve %s", ErrOverload, usage.Number(p.QPS, 1), money.Counted(r.Replicas, "replica"), usage.Number(p.QPSPerGPU*float64(r.Replicas), 1))
+		return fmt.Errorf("%w: %s requests/s, and %s can serve %s", ErrOverload, plain.Number(p.QPS, 1), plain.Count(r.Replicas, "replica"), plain.Number(p.QPSPerGPU*float64(r.Replicas), 1))
 	}
 	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*p.share())
 	return nil
@@ -185,8 +185,8 @@ func (r *Report) queue(p Params) error {
 			return err
 		}
 	} else if p.Arrivals == nil && s.load(n, p.QPS) >= 1 {
-		return fmt.Errorf("%w: %s requests a second, and %s can serve %s at the very most: %d are needed", ErrOverload,
-			usage.Number(p.QPS, 1), money.Counted(n, "replica"), usage.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
+		return fmt.Errorf("%w: %s requests/s, and %s can serve at most %s: use %d replicas or more", ErrOverload,
+			plain.Number(p.QPS, 1), plain.Count(n, "replica"), plain.Number(p.QPS/s.load(n, p.QPS), 1), s.stable(p.QPS))
 	}
 	f := s.figures(n, p.QPS, 0)
 	r.Method, r.Replicas, r.Load = f.method, n, s.load(n, p.QPS)

@@ -2,9 +2,7 @@ package capacity
 
 import (
 	"encoding/json"
-	"encoding/xml"
 	"errors"
-	"io"
 	"math"
 	"strings"
 	"testing"
@@ -160,28 +158,28 @@ func TestRefused(t *testing.T) {
 		is   error
 		want string
 	}{
-		{"no rate", Params{QPSPerGPU: 1}, nil, "0 requests a second"},
-		{"rate that is no number", Params{QPS: math.NaN(), QPSPerGPU: 1}, nil, "NaN requests a second"},
-		{"rate of infinity", Params{QPS: math.Inf(1), QPSPerGPU: 1}, nil, "+Inf requests a second"},
-		{"nothing known of a replica", Params{QPS: 1}, nil, "either what one GPU serves"},
-		{"both", Params{QPS: 1, QPSPerGPU: 1, Profile: published}, nil, "and not both"},
-		{"all headroom", Params{QPS: 1, QPSPerGPU: 1, Headroom: 1}, nil, "a headroom of 1"},
-		{"headroom that is no number", Params{QPS: 1, QPSPerGPU: 1, Headroom: math.NaN()}, nil, "a headroom of NaN"},
-		{"objective without a profile", Params{QPS: 1, QPSPerGPU: 1, P99: time.Second}, nil, "need the profile of a batch"},
-		{"negative batch time", Params{QPS: 1, Profile: Profile{Base: -1}}, nil, "0 to 1h is expected"},
-		{"negative batch", Params{QPS: 1, Profile: published, MaxBatch: -1}, nil, "a largest batch of -1"},
+		{"no rate", Params{QPSPerGPU: 1}, nil, "0 requests/s"},
+		{"rate that is no number", Params{QPS: math.NaN(), QPSPerGPU: 1}, nil, "NaN requests/s"},
+		{"rate of infinity", Params{QPS: math.Inf(1), QPSPerGPU: 1}, nil, "+Inf requests/s"},
+		{"nothing known of a replica", Params{QPS: 1}, nil, "give either the requests/s of one GPU"},
+		{"both", Params{QPS: 1, QPSPerGPU: 1, Profile: published}, nil, "not both"},
+		{"all headroom", Params{QPS: 1, QPSPerGPU: 1, Headroom: 1}, nil, "headroom 1:"},
+		{"headroom that is no number", Params{QPS: 1, QPSPerGPU: 1, Headroom: math.NaN()}, nil, "headroom NaN:"},
+		{"objective without a profile", Params{QPS: 1, QPSPerGPU: 1, P99: time.Second}, nil, "need the batch profile"},
+		{"negative batch time", Params{QPS: 1, Profile: Profile{Base: -1}}, nil, "expected 0 to 1h"},
+		{"negative batch", Params{QPS: 1, Profile: published, MaxBatch: -1}, nil, "maximum batch size -1"},
 		{"negative replicas", Params{QPS: 1, Profile: published, Replicas: -1}, nil, "-1 replicas"},
 		{"negative objective", Params{QPS: 1, Profile: published, P99: -1}, nil, "must not be negative"},
 		{"negative price", Params{QPS: 1, Profile: published, HourlyPrice: -1}, nil, "must not be negative"},
 		{"too few", Params{QPS: 500, QPSPerGPU: 200, Replicas: 2}, ErrOverload, "2 replicas can serve 400"},
-		{"too few without limit", Params{QPS: 2000, Profile: published, Replicas: 2}, ErrOverload, "3 are needed"},
-		{"too few with a limit", Params{QPS: 450, Profile: published, MaxBatch: 8, Replicas: 1}, ErrOverload, "and 1 replica can serve 444.4 at the very most: 2 are needed"},
-		{"too many", Params{QPS: 1e7, QPSPerGPU: 1}, nil, "10000 are the most"},
+		{"too few without limit", Params{QPS: 2000, Profile: published, Replicas: 2}, ErrOverload, "use 3 replicas"},
+		{"too few with a limit", Params{QPS: 450, Profile: published, MaxBatch: 8, Replicas: 1}, ErrOverload, "and 1 replica can serve at most 444.4: use 2 replicas"},
+		{"too many", Params{QPS: 1e7, QPSPerGPU: 1}, nil, "supports up to 10000"},
 		{"batch over the objective", Params{QPS: 1, Profile: published, P99: 10 * time.Millisecond}, ErrObjective, "a batch of one takes 11 ms"},
 		{"one arrival", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{0}}}, nil, "two arrivals"},
-		{"arrivals at once", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{1, 1}}}, nil, "+Inf a second"},
-		{"arrivals in disorder", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{0, 2, 1}}}, nil, "in order of time"},
-		{"sizes of some", Params{Profile: published, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1}}}, nil, "in order of time"},
+		{"arrivals at once", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{1, 1}}}, nil, "+Inf requests/s"},
+		{"arrivals in disorder", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{0, 2, 1}}}, nil, "sorted by time"},
+		{"sizes of some", Params{Profile: published, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1}}}, nil, "sorted by time"},
 		{"request over the largest batch", Params{Profile: published, MaxBatch: 2, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1, 3, 1}}}, nil, "request 2 has 3 items"},
 		{"recorded burst over the objective", Params{Profile: published, P99: 12 * time.Millisecond, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{9, 9, 9}}}, ErrObjective, "10000 replicas do not keep"},
 	} {
@@ -194,7 +192,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What nobody knows is null, and never zero.
+// An unknown figure is null, never zero.
 func TestUnknownIsNull(t *testing.T) {
 	r, err := Plan(Params{QPS: 500, QPSPerGPU: 200})
 	if err != nil {
@@ -230,7 +228,7 @@ func TestScaling(t *testing.T) {
 	}
 	s := r.Scaling
 	if want := 500 * *r.MeanLatencyMS / 1000 / 2; !near(*s.Concurrency, want, 1e-6) || !near(*s.KnativeTarget*0.7, want, 1e-6) {
-		t.Errorf("concurrency %v, target %v; want %v by Little's law, and 70 %% of the target", *s.Concurrency, *s.KnativeTarget, want)
+		t.Errorf("concurrency %v, target %v; want %v by Little's law, and 70%% of the target", *s.Concurrency, *s.KnativeTarget, want)
 	}
 	if want := 50 - (*r.MeanBatch + 10); !near(*s.QueueWaitMS, want, 1e-6) || *s.ReactSeconds != 90 || s.QPSPerReplica != 250 {
 		t.Errorf("queue wait %v ms, reaction %v s, %v a second; want %v, 90, 250", *s.QueueWaitMS, *s.ReactSeconds, s.QPSPerReplica, want)
@@ -274,36 +272,6 @@ func TestScaleToZero(t *testing.T) {
 			z := r.ScaleToZero
 			if z.Pays != tc.pays || z.BreaksObjective != tc.breaks || !near(z.PaidShare, tc.paid, 1e-9) || math.Abs(z.ColdShare-tc.cold) > 1e-9 || z.BreakEvenQPS != 1.0/60 {
 				t.Errorf("got %+v, want pays %v, breaks %v, cold %v, paid %v", *z, tc.pays, tc.breaks, tc.cold, tc.paid)
-			}
-		})
-	}
-}
-
-func TestPicture(t *testing.T) {
-	for name, p := range map[string]Params{
-		"formula":      {QPS: 500, QPSPerGPU: 200},
-		"objective":    {QPS: 500, Profile: published, P99: 50 * time.Millisecond},
-		"no objective": {QPS: 500, Profile: published, Replicas: 3},
-		"overload":     {Profile: Profile{Base: time.Second}, MaxBatch: 1, Replicas: 1, Arrivals: &Arrivals{Times: []float64{0, 0.1, 0.2}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, err := Plan(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			svg := r.SVG()
-			for in := xml.NewDecoder(strings.NewReader(svg)); ; {
-				if _, err := in.Token(); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					t.Fatalf("%v in\n%s", err, svg)
-				}
-			}
-			if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-				t.Errorf("a figure is none in\n%s", svg)
-			}
-			if dashed := strings.Contains(svg, `stroke-dasharray="6 4"`); dashed != (name == "formula" || name == "objective") {
-				t.Errorf("objective line drawn: %v", dashed)
 			}
 		})
 	}
@@ -373,6 +341,6 @@ func TestTarget(t *testing.T) {
 		}
 	}
 	if _, err := Plan(Params{QPS: 5, QPSPerGPU: 2, Target: 0.7, Headroom: 0.1}); err == nil {
-		t.Error("a target beside a headroom is planned")
+		t.Error("a target together with a headroom is planned")
 	}
 }

@@ -29,17 +29,17 @@ func ErlangWait(c int, load float64) float64 {
 	return ErlangC(c, load) / (float64(c) * (1 - load))
 }
 
-// waitTarget is the mean wait, in service times, at which replicas count as full. A
-// third of one puts 4 to 8 replicas between 60 and 80 %, one far below, and 16 close to
-// 90 %, which is what operators aim at.
-const waitTarget = 1.0 / 3
+// WaitTarget is the mean wait, in service times, at which replicas count as full. A
+// third of one puts 4 to 8 replicas between 60 and 80%, one far below, and 16 close to
+// 90%, which is what operators aim at.
+const WaitTarget = 1.0 / 3
 
 // UtilizationTarget returns the highest load of each of c replicas, 0 to 1, at which the
 // mean wait of an M/M/c queue stays within a third of a service time.
 func UtilizationTarget(c int) float64 {
 	low, high := 0.0, 1.0
 	for range 50 {
-		if mid := (low + high) / 2; ErlangWait(c, mid) <= waitTarget {
+		if mid := (low + high) / 2; ErlangWait(c, mid) <= WaitTarget {
 			low = mid
 		} else {
 			high = mid

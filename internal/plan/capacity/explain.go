@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// explain writes for people what the plan says, rests on, and what would change it.
+// explain writes the title, the assumptions and what would change the answer.
 func (r *Report) explain(p Params) {
 	r.Title = r.title()
 	r.Assumptions, r.CoverageNotes, r.Changes = r.assumed(p), r.covered(p), r.changes(p)
@@ -20,86 +20,90 @@ func (r *Report) explain(p Params) {
 
 // title is the answer in one sentence.
 func (r *Report) title() string {
-	s := fmt.Sprintf("%s for %s requests a second, %s %% busy", money.Counted(r.Replicas, "replica"), usage.Number(r.QPS, 2), usage.Number(100*r.Utilization, 1))
+	cost := ""
+	if r.CostUSDPerHour != nil {
+		cost = " at " + money.ForPeople(*r.CostUSDPerHour) + "/h"
+	}
+	s := fmt.Sprintf("Run %s for %s requests/s%s: %s utilization", plain.Count(r.Replicas, "replica"), plain.Number(r.QPS, 2), cost, plain.Share(r.Utilization, 1))
 	switch {
 	case r.Met != nil && *r.Met:
-		s += fmt.Sprintf(": 99 of 100 are done in %s ms, within the objective of %s ms", usage.Number(*r.P99LatencyMS, 1), usage.Number(*r.ObjectiveMS, 1))
+		s += fmt.Sprintf(", p99 latency %s ms, objective %s ms met", plain.Number(*r.P99LatencyMS, 1), plain.Number(*r.ObjectiveMS, 1))
 	case r.Met != nil:
-		s += fmt.Sprintf(": 99 of 100 are done in %s ms, which misses the objective of %s ms", usage.Number(*r.P99LatencyMS, 1), usage.Number(*r.ObjectiveMS, 1))
+		s += fmt.Sprintf(", p99 latency %s ms, objective %s ms missed", plain.Number(*r.P99LatencyMS, 1), plain.Number(*r.ObjectiveMS, 1))
 	case r.P99LatencyMS != nil:
-		s += fmt.Sprintf(": 99 of 100 are done in %s ms", usage.Number(*r.P99LatencyMS, 1))
+		s += fmt.Sprintf(", p99 latency %s ms", plain.Number(*r.P99LatencyMS, 1))
 	}
 	return s
 }
 
-// assumed says what the plan rests on.
+// assumed lists the assumptions.
 func (r *Report) assumed(p Params) []string {
 	var out []string
 	note := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
 	if r.Method == ByFormula {
-		note("one replica serves %s requests a second, however they come", usage.Number(p.QPSPerGPU, 2))
+		note("one replica serves %s requests/s, whatever the arrival pattern", plain.Number(p.QPSPerGPU, 2))
 	} else {
-		note("a batch of n items takes %s n + %s on every replica, for every n", p.Profile.PerItem, p.Profile.Base)
+		note("a batch of n items takes %s × n + %s on every replica", p.Profile.PerItem, p.Profile.Base)
 		takes := "the whole queue as one batch"
 		if p.MaxBatch > 0 {
-			takes = "up to " + money.Counted(p.MaxBatch, "item") + " of the queue as one batch"
+			takes = "up to " + plain.Count(p.MaxBatch, "item") + " of the queue as one batch"
 		}
-		note("the replicas share one queue in order of arrival, and an idle one takes %s; nothing is shed", takes)
+		note("the replicas share one first-in, first-out queue; an idle replica takes %s; no request is rejected", takes)
 	}
 	switch r.Method {
 	case ByChain, BySimulation:
-		note("requests know nothing of one another (Poisson arrivals); bursts make them wait longer")
+		note("requests arrive independently (Poisson arrivals); bursts increase latency")
 	case ByReplay:
 		if rate := p.Arrivals.Rate(); rate != r.QPS {
-			note("the arrivals had %s a second: their time is changed to give %s", usage.Number(rate, 3), usage.Number(r.QPS, 3))
+			note("the recorded arrivals had %s requests/s; their timestamps are scaled to %s requests/s", plain.Number(rate, 3), plain.Number(r.QPS, 3))
 		}
 	}
 	switch {
 	case p.Headroom > 0 && p.Replicas > 0:
-		note("the replicas are given: a headroom of %s %% is not looked for", usage.Number(100*p.Headroom, 1))
+		note("the number of replicas is given, so the headroom of %s is not applied", plain.Share(p.Headroom, 1))
 	case p.Headroom > 0:
-		note("a headroom of %s %%: the replicas are enough for %s requests a second", usage.Number(100*p.Headroom, 1), usage.Number(p.QPS/(1-p.Headroom), 2))
+		note("headroom %s: the replicas can serve %s requests/s", plain.Share(p.Headroom, 1), plain.Number(p.QPS/(1-p.Headroom), 2))
 	}
 	if p.Target > 0 {
-		note("the replicas are the fewest that are at most %s %% busy; --headroom, --p99 or --replicas choose otherwise", usage.Number(100*p.Target, 0))
+		note("the fewest replicas with at most %s utilization; change this with --headroom, --p99 or --replicas", plain.Share(p.Target, 0))
 	}
 	if p.HourlyPrice > 0 {
-		note("a replica costs %s an hour, busy or not", p.HourlyPrice.Dollars())
+		note("a replica costs %s an hour, whether it is busy or idle", p.HourlyPrice.Dollars())
 	}
 	return out
 }
 
-// covered says how far the figures go.
+// covered says what the figures cover.
 func (r *Report) covered(p Params) []string {
 	var out []string
 	note := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
 	switch r.Method {
 	case ByFormula:
-		note("no latency is known without the profile of a batch")
+		note("latency is unknown: it needs the batch profile (--profile)")
 	case ByChain:
-		note("the figures are computed from the batch-service queue; nothing is drawn")
+		note("the figures are computed from a batch-service queue, without random sampling")
 	case BySimulation:
-		note("%s requests are simulated with a fixed seed: the p99 is good to %s ms either way (95 %%)", money.Thousands(int64(r.Requests)), usage.Number(r.P99ErrorMS, 2))
+		note("%s requests simulated with a fixed seed: p99 latency ± %s ms (95%% confidence)", money.Thousands(int64(r.Requests)), plain.Number(r.P99ErrorMS, 2))
 		if r.P99ErrorMS > 0.1**r.P99LatencyMS {
-			note("the load is so near 1 that the latency does not settle: it may be far higher")
+			note("the load is close to 100%%: the simulated latency has not converged and may be far higher")
 		}
 		if r.ObjectiveMS != nil && math.Abs(*r.ObjectiveMS-*r.P99LatencyMS) < r.P99ErrorMS {
-			note("the p99 is closer to the objective than it is known: one more replica makes it sure")
+			note("the objective is within the error of the p99 latency: add one replica to be sure")
 		}
 	case ByReplay:
 		times := p.Arrivals.Times
 		span := time.Duration((times[len(times)-1] - times[0]) * float64(time.Second))
-		note("%s arrivals over %s are replayed; the p99 rests on the slowest %s, and other days may differ", money.Thousands(int64(len(times))),
-			usage.Span(span), money.Thousands(int64(max(1, len(times)/100))))
+		note("%s arrivals over %s replayed; the slowest %s set the p99 latency; other days may differ", money.Thousands(int64(len(times))),
+			plain.Duration(span), money.Thousands(int64(max(1, len(times)/100))))
 		if p.Arrivals.Sizes == nil {
-			note("the arrivals have no column size: every request counts as one item")
+			note("the arrivals have no column size, so each request is one item")
 		}
 	}
 	if p.HourlyPrice == 0 {
-		note("the price of a replica is not known, and so are the costs")
+		note("cost is unknown: the price of a replica is missing (--price)")
 	}
 	if p.ColdStart == 0 {
-		note("the cold start is not known: whether to scale to zero is left open")
+		note("scaling to zero is not evaluated: the cold start time is missing (--cold-start)")
 	}
 	return out
 }
@@ -110,29 +114,29 @@ func (r *Report) changes(p Params) []string {
 	note := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
 	for _, c := range r.Curve {
 		if c.Replicas == r.Replicas-1 || c.Replicas == r.Replicas+1 {
-			note("with %s 99 of 100 requests are done in %s ms", money.Counted(c.Replicas, "replica"), usage.Number(c.P99LatencyMS, 1))
+			note("with %s, p99 latency is %s ms", plain.Count(c.Replicas, "replica"), plain.Number(c.P99LatencyMS, 1))
 		}
 	}
 	if r.Load > 0 {
-		note("over %s requests a second the queue of %s grows without end", usage.Number(r.QPS/r.Load, 1), money.Counted(r.Replicas, "replica"))
+		note("above %s requests/s, the queue of %s grows without limit", plain.Number(r.QPS/r.Load, 1), plain.Count(r.Replicas, "replica"))
 	}
-	note("requests served one at a time, with times as different as an exponential's, wait a third of one on average at %s %% load of %s; aim below it",
-		usage.Number(100*r.Erlang.UtilizationTarget, 0), money.Counted(r.Replicas, "replica"))
+	note("rule of thumb (Erlang C, one request at a time): at %s load of %s the mean wait is a third of the service time; stay below that load",
+		plain.Share(r.Erlang.UtilizationTarget, 0), plain.Count(r.Replicas, "replica"))
 	if q := r.Poisson; q != nil {
-		note("with Poisson arrivals of the same rate 99 of 100 are done in %s ms: the recorded ones take %s times as long", usage.Number(q.P99LatencyMS, 1), usage.Number(q.P99Ratio, 2))
+		note("Poisson arrivals at the same rate have a p99 latency of %s ms; the recorded arrivals take %s times as long", plain.Number(q.P99LatencyMS, 1), plain.Number(q.P99Ratio, 2))
 	}
 	if r.MaxWaitMS != nil && *r.MaxWaitMS > 0 {
-		note("a batch may be held back for %s ms at most to grow; 20 to 30 ms is where to start", usage.Number(*r.MaxWaitMS, 1))
+		note("a replica may wait up to %s ms for a batch to fill and still meet the objective; start with 20 to 30 ms", plain.Number(*r.MaxWaitMS, 1))
 	}
 	if z := r.ScaleToZero; z != nil {
-		verdict := "does not pay"
+		verdict := "saves nothing"
 		if z.Pays {
-			verdict = "pays"
+			verdict = "saves money"
 		}
-		note("scaling to zero %s: %s %% of the last replica's time would be paid, cold starts included, and %s %% of the requests wait for one",
-			verdict, usage.Number(100*z.PaidShare, 1), usage.Number(100*z.ColdShare, 1))
+		note("scaling to zero %s: %s of the time of the last replica is paid, cold starts included, and %s of the requests wait for a cold start",
+			verdict, plain.Share(z.PaidShare, 1), plain.Share(z.ColdShare, 1))
 		if z.Pays && z.BreaksObjective {
-			note("the cold starts alone miss the objective of %s: keep one replica", p.P99)
+			note("cold starts alone miss the objective of %s: keep one replica", p.P99)
 		}
 	}
 	return out

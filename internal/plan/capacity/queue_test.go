@@ -35,7 +35,7 @@ func TestErlangC(t *testing.T) {
 	}
 }
 
-// 60 to 80 % suit 4 to 8 replicas, one needs less, 16 and more bear 90 %.
+// 60 to 80% suit 4 to 8 replicas, one needs less, 16 and more bear 90%.
 func TestUtilizationTarget(t *testing.T) {
 	for _, tc := range []struct {
 		replicas  int
@@ -47,7 +47,7 @@ func TestUtilizationTarget(t *testing.T) {
 	}
 }
 
-// The approximation published for a queue that takes all, good to 1.7 % from a load of
+// The approximation published for a queue that takes all, good to 1.7% from a load of
 // 0.3 on, is what the chain finds.
 func TestChainAgainstFormula(t *testing.T) {
 	for _, rate := range []float64{300, 400, 500, 600, 700, 800} {

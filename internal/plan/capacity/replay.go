@@ -125,10 +125,10 @@ func poisson() []float64 {
 	return unit
 }
 
-// student is the 97.5 % quantile of Student's t with parts - 1 degrees of freedom.
+// student is the 97.5% quantile of Student's t with parts - 1 degrees of freedom.
 const student = 2.262
 
-// spread returns half the 95 % confidence interval of the p99, from its values in ten
+// spread returns half the 95% confidence interval of the p99, from its values in ten
 // parts one after the other (batch means). Their order is lost.
 func spread(latencies []float64) float64 {
 	var sum, squares float64

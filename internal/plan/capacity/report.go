@@ -18,8 +18,8 @@ const (
 	ByReplay Method = "replay"
 )
 
-// Report is the outcome, in the shape of its JSON. Figures that nobody can know from
-// the parameters are null.
+// Report is the outcome, in the shape of its JSON. Figures that do not
+// follow from the parameters are null.
 type Report struct {
 	Schema string `json:"schema"`
 	Title  string `json:"title"`
@@ -33,7 +33,7 @@ type Report struct {
 	// MeanLatencyMS and P99LatencyMS are from arrival to the end of service.
 	MeanLatencyMS *float64 `json:"mean_latency_ms"`
 	P99LatencyMS  *float64 `json:"p99_latency_ms"`
-	// P99ErrorMS is half the 95 % confidence interval of P99LatencyMS, from ten parts
+	// P99ErrorMS is half the 95% confidence interval of P99LatencyMS, from ten parts
 	// of a simulation; 0 where nothing is drawn.
 	P99ErrorMS float64 `json:"p99_error_ms"`
 	// Requests is how many were simulated or replayed.
@@ -43,7 +43,7 @@ type Report struct {
 	// Load is the rate as a share of the highest that the replicas can serve, with the
 	// largest batches; over 1 only in a replay.
 	Load float64 `json:"load"`
-	// ObjectiveMS is the latency wanted of 99 in 100 requests, Met whether they have it.
+	// ObjectiveMS is the p99 latency objective, Met whether it is met.
 	ObjectiveMS *float64 `json:"objective_ms"`
 	Met         *bool    `json:"objective_met"`
 	// MaxWaitMS is the longest that a replica may hold a batch back for it to grow,
@@ -52,7 +52,7 @@ type Report struct {
 	CostUSDPerHour    *string  `json:"cost_usd_per_hour"`
 	CostUSDPerMillion *string  `json:"cost_usd_per_million"`
 	Erlang            Erlang   `json:"erlang"`
-	// Poisson is what Poisson arrivals of the same rate would have; null without a
+	// Poisson is the latency of Poisson arrivals at the same rate; null without a
 	// replay, and where they would overload the replicas.
 	Poisson *Poisson `json:"poisson"`
 	// Scaling is when to scale.
@@ -74,7 +74,7 @@ type Erlang struct {
 	UtilizationTarget float64 `json:"utilization_target"`
 }
 
-// Poisson is a queue with arrivals that know nothing of one another.
+// Poisson is a queue with independent arrivals.
 type Poisson struct {
 	Method        Method  `json:"method"`
 	MeanLatencyMS float64 `json:"mean_latency_ms"`

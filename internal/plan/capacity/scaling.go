@@ -2,8 +2,8 @@ package capacity
 
 import "math"
 
-// What autoscalers do unless told otherwise. Knative: pods = concurrency / (target ×
-// 0.7), over 60 s and in a panic over 6 s (config-autoscaler); KEDA: a look every 30 s
+// Defaults of autoscalers. Knative: pods = concurrency / (target ×
+// 0.7), over 60 s and in a panic over 6 s (config-autoscaler); KEDA: a poll every 30 s
 // and 300 s until it scales to zero (pollingInterval, cooldownPeriod).
 const (
 	knativeShare  = 0.7
@@ -13,12 +13,12 @@ const (
 	kedaCoolDown  = 300
 )
 
-// Scaling is the signals that say when the replicas no longer are right, each for one
+// Scaling is the signals on which to change the number of replicas, each for one
 // replica at the planned rate, headroom included.
 type Scaling struct {
 	// Concurrency is requests waiting or in service for each replica; above it one more
 	// is needed. KnativeTarget is the containerConcurrency target with which Knative
-	// keeps it at its utilization of 70 %. Both are null without a profile.
+	// keeps it at its utilization of 70%. Both are null without a profile.
 	Concurrency   *float64 `json:"concurrency_per_replica"`
 	KnativeTarget *float64 `json:"knative_target"`
 	// QPSPerReplica is the threshold where requests a second are the signal, as in KEDA.
@@ -26,10 +26,10 @@ type Scaling struct {
 	// QueueWaitMS is the wait before a batch of mean size above which the objective is
 	// about to be missed; null without an objective.
 	QueueWaitMS *float64 `json:"queue_wait_ms"`
-	// ReactSeconds is until a replica more serves: a look of the autoscaler and the cold
-	// start; null where that is not known. What comes in the meantime is the headroom's.
+	// ReactSeconds is the time until a new replica serves: a poll of the autoscaler and the
+	// cold start; null where that is unknown. The headroom serves the requests until then.
 	ReactSeconds *float64 `json:"react_seconds"`
-	// Windows over which the signals are looked at, and the time until zero, in seconds.
+	// Windows over which autoscalers average the signals, and the time until zero, in seconds.
 	StableWindowSeconds int `json:"stable_window_seconds"`
 	PanicWindowSeconds  int `json:"panic_window_seconds"`
 	PollSeconds         int `json:"poll_seconds"`
@@ -63,10 +63,10 @@ func (r *Report) scale(s *sizing, n int) {
 }
 
 // ScaleToZero is whether ending the last replica when nothing comes saves money. It is
-// kept for as long as a cold start after the last request: who does so never pays more
-// than twice what foresight would (Karlin and others, 1988).
+// kept for as long as a cold start after the last request: this never costs more
+// than twice the optimum with perfect foresight (Karlin and others, 1988).
 type ScaleToZero struct {
-	// Pays says that less time is paid than without, cold starts included.
+	// Pays says that scaling to zero reduces the paid time, cold starts included.
 	Pays bool `json:"pays"`
 	// BreakEvenQPS is the rate of Poisson arrivals below which it pays: one in a cold
 	// start.
@@ -83,7 +83,7 @@ type ScaleToZero struct {
 }
 
 // zero weighs an end of the last replica, where the cold start is known. Gaps between
-// requests count as idle: a service that is short beside the cold start.
+// requests count as idle: the service time is short compared with the cold start.
 func (r *Report) zero(p Params) {
 	cold := p.ColdStart.Seconds()
 	if cold <= 0 {

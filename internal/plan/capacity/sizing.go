@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // sizing looks for replicas. The same arrivals are used for every number of them, so
@@ -32,8 +32,8 @@ func newSizing(p Params) (*sizing, error) {
 	}
 	s.out = make([]float64, len(s.unit))
 	if shortest := p.Profile.Batch(1); p.P99 > 0 && shortest > p.P99.Seconds()+tick {
-		return nil, fmt.Errorf("%w: a batch of one takes %s ms, and 99 of 100 requests shall take %s ms", ErrObjective,
-			usage.Number(shortest*1000, 3), usage.Number(p.P99.Seconds()*1000, 3))
+		return nil, fmt.Errorf("%w: a batch of one takes %s ms, and the p99 objective is %s ms", ErrObjective,
+			plain.Number(shortest*1000, 3), plain.Number(p.P99.Seconds()*1000, 3))
 	}
 	return s, nil
 }
@@ -106,7 +106,7 @@ func (s *sizing) meets(n int) bool {
 func (s *sizing) fewest() (int, error) {
 	low := s.stable(s.planned())
 	if low > maxReplicas {
-		return 0, fmt.Errorf("%d replicas are needed, and %d are the most that are planned for", low, maxReplicas)
+		return 0, fmt.Errorf("the rate needs %d replicas; the planner supports up to %d", low, maxReplicas)
 	}
 	if s.p.P99 == 0 && s.p.Target == 0 {
 		return low, nil
@@ -114,10 +114,10 @@ func (s *sizing) fewest() (int, error) {
 	high := low
 	for !s.meets(high) {
 		if high == maxReplicas && s.p.Target > 0 {
-			return 0, fmt.Errorf("%w: %d replicas are over %s %% busy", ErrObjective, high, usage.Number(100*s.p.Target, 0))
+			return 0, fmt.Errorf("%w: %d replicas have more than %s utilization", ErrObjective, high, plain.Share(s.p.Target, 0))
 		}
 		if high == maxReplicas {
-			return 0, fmt.Errorf("%w: %d replicas do not keep 99 of 100 requests within %s ms", ErrObjective, high, usage.Number(s.p.P99.Seconds()*1000, 3))
+			return 0, fmt.Errorf("%w: %d replicas do not keep the p99 latency within %s ms", ErrObjective, high, plain.Number(s.p.P99.Seconds()*1000, 3))
 		}
 		low, high = high+1, min(2*high, maxReplicas)
 	}

@@ -374,7 +374,7 @@ func TestLittleEffortKeepsItsBound(t *testing.T) {
 	})
 }
 
-// TestOnlineKeepsItsBound holds buying without foresight against the best plan of the
+// TestOnlineKeepsItsBound compares the online policy with the best plan of the
 // same offer, on every instance.
 func TestOnlineKeepsItsBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

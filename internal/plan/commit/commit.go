@@ -100,7 +100,7 @@ type Existing struct {
 
 // Options are choices of a plan; the zero value is the usual one.
 type Options struct {
-	// Drop is a fall of demand to look at beside the usual ones, 0 to 1; 0 is none.
+	// Drop is one more drop in demand to evaluate, 0 to 1; 0 is none.
 	Drop float64
 	// MinHours is how many hours with a row advice needs; 0 is 1,440, below 0 is none. What
 	// is computed does not depend on it.

@@ -34,7 +34,7 @@ type demand struct {
 
 func newDemand(usage []Usage) (*demand, error) {
 	if len(usage) == 0 {
-		return nil, errors.New("plan commitments: no hour of use is recorded")
+		return nil, errors.New("plan commitments: the usage has no hour")
 	}
 	d := &demand{start: usage[0].Hour, rows: len(usage)}
 	end, at := d.start, map[string]int{}
@@ -57,7 +57,7 @@ func newDemand(usage []Usage) (*demand, error) {
 	}
 	span := end.Sub(d.start)
 	if span/time.Hour+1 > min(maxHours, maxCells/time.Duration(len(at))) {
-		return nil, fmt.Errorf("plan commitments: %d keys from %s to %s are too many hours to replay", len(at), d.start.Format(time.DateOnly), end.Format(time.DateOnly))
+		return nil, fmt.Errorf("plan commitments: %d keys from %s to %s: too many hours to replay", len(at), d.start.Format(time.DateOnly), end.Format(time.DateOnly))
 	}
 	d.hours = int(span/time.Hour) + 1
 	for key := range at {
@@ -78,18 +78,18 @@ func (d *demand) fill(usage []Usage, at map[string]int) error {
 	for _, u := range usage {
 		k, t := at[u.Key], int(u.Hour.Sub(d.start)/time.Hour)
 		if d.rate[k][t] != 0 {
-			return fmt.Errorf("plan commitments: %s of %s is there twice", u.Hour.Format(time.RFC3339), u.Key)
+			return fmt.Errorf("plan commitments: %s of %s appears twice", u.Hour.Format(time.RFC3339), u.Key)
 		}
 		if !seen[t] {
 			seen[t] = true
 			d.empty--
 		}
 		d.need[k][t], d.rate[k][t] = u.Quantity-u.Idle, u.OnDemand
-		used, err := price(u.OnDemand, u.Quantity-u.Idle)
+		used, err := cost(u.OnDemand, u.Quantity-u.Idle)
 		if err != nil {
 			return err
 		}
-		idle, err := price(u.OnDemand, u.Idle)
+		idle, err := cost(u.OnDemand, u.Idle)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (d *demand) scaled(thousandths int64) (*demand, error) {
 		for t, q := range need {
 			q = q * Quantity(thousandths) / 1000
 			less.need[k][t] = q
-			a, err := price(d.rate[k][t], q)
+			a, err := cost(d.rate[k][t], q)
 			if err != nil {
 				return nil, err
 			}
@@ -122,8 +122,8 @@ func (d *demand) scaled(thousandths int64) (*demand, error) {
 	return &less, nil
 }
 
-// price is a rate for a quantity, rounded to the nano-dollar as every line of a bill is.
-func price(rate money.Amount, q Quantity) (money.Amount, error) {
+// cost is a rate for a quantity, rounded to the nano-dollar as every line of a bill is.
+func cost(rate money.Amount, q Quantity) (money.Amount, error) {
 	if q == 0 || rate <= math.MaxInt64/money.Amount(q) { // as money.Amount.Mul rounds, in a few steps less
 		v, half := rate*money.Amount(q), money.Amount(Machine)/2
 		whole, rest := v/money.Amount(Machine), v%money.Amount(Machine)

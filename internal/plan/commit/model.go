@@ -108,7 +108,7 @@ func choose(d *demand, offers []Offer, held []line) *model {
 		}
 		one, err := o.charge(int64(m.d.hours))
 		if err != nil {
-			continue // nobody pays that much
+			continue // more than any use costs
 		}
 		k := keys[0]
 		best, ok := cheapest[k]

@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// OnlineReport is what buying without foresight would have cost, in the shape of its JSON.
+// OnlineReport is the cost of the online policy, which sees only the past, in the shape of its JSON.
 type OnlineReport struct {
-	// CostUSD is the cost of buying without foresight, OfflineUSD the least that the same
+	// CostUSD is the cost of the online policy, OfflineUSD the least that the same
 	// offers could have cost from the first hour on, OnDemandUSD that of buying nothing;
 	// all after what existing commitments cover.
 	CostUSD     string `json:"cost_usd"`
@@ -140,7 +140,7 @@ func (d *demand) after(lines []line) (*demand, error) {
 			q, err := a.Mul(int64(Machine), int64(d.rate[k][t]))
 			failed = cmp.Or(failed, err)
 			rest.need[k][t] = min(Quantity(q), d.need[k][t])
-			again, _ := price(d.rate[k][t], rest.need[k][t])
+			again, _ := cost(d.rate[k][t], rest.need[k][t])
 			rest.onDemand += again
 		}
 	})
@@ -159,7 +159,7 @@ func (r *OnlineReport) replay(g single) error {
 			err = b.dollars()
 		}
 		if err != nil {
-			return fmt.Errorf("replay %s without foresight: %w", g.offer.offer.Key, err)
+			return fmt.Errorf("replay %s under the online policy: %w", g.offer.offer.Key, err)
 		}
 		level := g.d.quantile(*g.offer, nil)
 		best, err := g.d.replay(g.d.lines(purchases([]variable{*g.offer}, []int64{level}), nil), nil)
@@ -224,7 +224,7 @@ func (b *buyer) machines() error {
 	spent := make([]money.Amount, int(math.Ceil(b.offer.upper)))
 	for t, need := range d.need[0] {
 		for n := b.level; Quantity(n)*Machine < need; n++ {
-			a, err := price(d.rate[0][t], min(need-Quantity(n)*Machine, Machine))
+			a, err := cost(d.rate[0][t], min(need-Quantity(n)*Machine, Machine))
 			if err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func (b *buyer) machines() error {
 				return err
 			}
 		}
-		rest, err := price(d.rate[0][t], max(0, need-Quantity(b.level)*Machine))
+		rest, err := cost(d.rate[0][t], max(0, need-Quantity(b.level)*Machine))
 		if err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (b *buyer) dollars() error {
 	for t := range d.hours {
 		var use money.Amount
 		for k := range d.keys {
-			a, err := price(d.rate[k][t], d.need[k][t])
+			a, err := cost(d.rate[k][t], d.need[k][t])
 			if err != nil {
 				return err
 			}

@@ -8,13 +8,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Plan finds the commitments that cost least over the window of the usage, beside those
+// Plan finds the commitments that cost least over the window of the usage, in addition to those
 // that exist. Idle machines come off first. Groups of keys that no savings plan joins are
 // searched on their own. It returns an error for usage that is empty or contradicts
 // itself, for offers out of range and for sums that are.
 func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report, error) {
 	if !(o.Drop >= 0 && o.Drop <= 1) {
-		return Report{}, fmt.Errorf("plan commitments: a fall of demand by %v is not 0 to 1", o.Drop)
+		return Report{}, fmt.Errorf("plan commitments: demand drop %v: expected 0 to 1", o.Drop)
 	}
 	d, held, err := open(usage, offers, existing)
 	if err != nil {
@@ -51,7 +51,7 @@ func open(usage []Usage, offers []Offer, existing []Existing) (*demand, []line, 
 			return nil, nil, err
 		}
 		if o.TermMonths <= 0 {
-			return nil, nil, fmt.Errorf("offer of %s: a term of %d months is not over 0", o.Key, o.TermMonths)
+			return nil, nil, fmt.Errorf("offer of %s: term of %d months: expected more than 0", o.Key, o.TermMonths)
 		}
 	}
 	var held []line
@@ -81,7 +81,7 @@ func (o Offer) check() error {
 	case o.Kind == SavingsPlan && (o.Discount <= 0 || o.Discount >= wholeDiscount || o.Hourly != 0 || o.Upfront != 0 || o.TermMonths > maxTerm):
 		return fmt.Errorf("commitment to %s: its discount or term is out of range, or it has a rate of its own", o.Key)
 	case o.Kind != Reserved && o.Kind != SavingsPlan:
-		return errors.New("commitment to " + o.Key + ": it is neither reserved nor a savings plan")
+		return errors.New("commitment to " + o.Key + ": expected reserved or savings-plan")
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (d *demand) part(keys []int) (*demand, error) {
 	for _, k := range keys {
 		p.keys, p.need, p.rate = append(p.keys, d.keys[k]), append(p.need, d.need[k]), append(p.rate, d.rate[k])
 		for t, q := range d.need[k] {
-			a, err := price(d.rate[k][t], q)
+			a, err := cost(d.rate[k][t], q)
 			if err != nil {
 				return nil, err
 			}

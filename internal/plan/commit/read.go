@@ -39,7 +39,7 @@ func ReadUsage(name string, r io.Reader) ([]Usage, error) {
 		}
 		at := hour{u.Hour.Unix(), u.Key}
 		if first := lines[at]; first > 0 {
-			return row.Error("time", "%s of %.60q is there twice, first in line %d", u.Hour.Format(time.RFC3339), u.Key, first)
+			return row.Error("time", "%s of %.60q appears twice, first in line %d", u.Hour.Format(time.RFC3339), u.Key, first)
 		}
 		if _, ok := keys[u.Key]; !ok {
 			keys[u.Key] = strings.Clone(u.Key) // a field keeps its whole row in memory
@@ -53,7 +53,7 @@ func ReadUsage(name string, r io.Reader) ([]Usage, error) {
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, &plan.FileError{File: name, Reason: "it has no hour of use"}
+		return nil, &plan.FileError{File: name, Reason: "no hour of usage"}
 	}
 	return out, nil
 }
@@ -85,7 +85,7 @@ func usageOf(row plan.Row) (Usage, error) {
 		return u, err
 	}
 	if u.OnDemand == 0 {
-		return u, row.Error("on_demand_rate", "on_demand_rate is 0: a price over 0 is expected")
+		return u, row.Error("on_demand_rate", "on_demand_rate is 0: expected a price over 0")
 	}
 	return u, nil
 }
@@ -120,7 +120,7 @@ func ReadOffers(name string, r io.Reader) ([]Offer, error) {
 		return nil, err
 	}
 	if len(out) == 0 {
-		return nil, &plan.FileError{File: name, Reason: "it has no offer"}
+		return nil, &plan.FileError{File: name, Reason: "no offer"}
 	}
 	return out, nil
 }
@@ -155,7 +155,7 @@ func existingOf(row plan.Row) (Existing, error) {
 			return e, err
 		}
 	} else if e.Upfront > 0 {
-		return e, row.Error("upfront", "upfront is spread over the term: term_months is missing")
+		return e, row.Error("upfront", "upfront needs term_months, over which it is spread")
 	}
 	if row.Text("payment") != "" {
 		if e.Payment, err = payment(row); err != nil {
@@ -169,15 +169,15 @@ func existingOf(row plan.Row) (Existing, error) {
 	}
 	if e.Kind == Reserved {
 		if row.Text("dollars_per_hour") != "" {
-			return e, row.Error("dollars_per_hour", "reserved machines have a quantity, no dollars_per_hour")
+			return e, row.Error("dollars_per_hour", "reserved machines take quantity, not dollars_per_hour")
 		}
 		e.Machines, err = row.Int("quantity", 1, maxMachines)
 	} else {
 		if row.Text("quantity") != "" {
-			return e, row.Error("quantity", "a savings plan has dollars_per_hour, no quantity")
+			return e, row.Error("quantity", "a savings plan takes dollars_per_hour, not quantity")
 		}
 		if e.DollarsPerHour, err = row.Amount("dollars_per_hour"); err == nil && e.DollarsPerHour == 0 {
-			err = row.Error("dollars_per_hour", "dollars_per_hour is 0: more is expected")
+			err = row.Error("dollars_per_hour", "dollars_per_hour is 0: expected more than 0")
 		}
 	}
 	if err != nil {
@@ -198,7 +198,7 @@ func offerOf(row plan.Row) (Offer, error) {
 	switch o.Kind {
 	case Reserved:
 		if strings.Contains(o.Key, "*") {
-			return o, row.Error("key", "key %.60q has a *: reserved machines are of exactly one key", o.Key)
+			return o, row.Error("key", "key %.60q has a *: reserved machines need exactly one key", o.Key)
 		}
 		if o.Hourly, err = row.Amount("hourly_rate"); err != nil {
 			return o, err
@@ -215,7 +215,7 @@ func offerOf(row plan.Row) (Offer, error) {
 			if v, err := row.Amount(column); err != nil {
 				return o, err
 			} else if v != 0 {
-				return o, row.Error(column, "%s of a savings plan is %s: its price is the discount, and how many dollars an hour is what the plan finds", column, row.Text(column))
+				return o, row.Error(column, "%s of a savings plan is %s: leave it empty; a savings plan has a discount, and the planner finds the dollars per hour", column, row.Text(column))
 			}
 		}
 		d, err := row.Float("discount", 0, 1)
@@ -223,18 +223,18 @@ func offerOf(row plan.Row) (Offer, error) {
 			return o, err
 		}
 		if o.Discount = Discount(math.RoundToEven(d * float64(wholeDiscount))); o.Discount == 0 || o.Discount == wholeDiscount {
-			return o, row.Error("discount", "discount is %s: over 0 and under 1 is expected", row.Text("discount"))
+			return o, row.Error("discount", "discount is %s: expected over 0 and under 1", row.Text("discount"))
 		}
 		return o, nil
 	}
-	return o, row.Error("kind", "kind %.40q is none of %s, %s", o.Kind, Reserved, SavingsPlan)
+	return o, row.Error("kind", "kind %.40q: expected %s or %s", o.Kind, Reserved, SavingsPlan)
 }
 
 // payment reads the providers' own spellings too: "No Upfront".
 func payment(row plan.Row) (Payment, error) {
 	p := Payment(strings.NewReplacer(" ", "-", "_", "-").Replace(strings.ToLower(row.Text("payment"))))
 	if all := []Payment{NoUpfront, PartialUpfront, AllUpfront}; !slices.Contains(all, p) {
-		return "", row.Error("payment", "payment %.40q is none of %s, %s, %s", row.Text("payment"), NoUpfront, PartialUpfront, AllUpfront)
+		return "", row.Error("payment", "payment %.40q: expected %s, %s or %s", row.Text("payment"), NoUpfront, PartialUpfront, AllUpfront)
 	}
 	return p, nil
 }
@@ -243,11 +243,11 @@ func payment(row plan.Row) (Payment, error) {
 func agrees(row plan.Row, o Offer) error {
 	switch {
 	case o.Payment == NoUpfront && o.Upfront > 0:
-		return row.Error("upfront", "upfront is %s, and payment %s", row.Text("upfront"), o.Payment)
+		return row.Error("upfront", "upfront is %s, but payment is %s", row.Text("upfront"), o.Payment)
 	case o.Payment == AllUpfront && o.Hourly > 0:
-		return row.Error("hourly_rate", "hourly_rate is %s, and payment %s", row.Text("hourly_rate"), o.Payment)
+		return row.Error("hourly_rate", "hourly_rate is %s, but payment is %s", row.Text("hourly_rate"), o.Payment)
 	case o.Hourly == 0 && o.Upfront == 0:
-		return row.Error("hourly_rate", "hourly_rate and upfront are both 0: a price is expected")
+		return row.Error("hourly_rate", "hourly_rate and upfront are both 0: expected a price")
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func instant(row plan.Row, column string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, row.Error(column, "%s %.40q is not a time such as 2026-03-01T14:00:00Z", column, text)
+	return time.Time{}, row.Error(column, "%s %.40q is not RFC 3339, such as 2026-03-01T14:00:00Z", column, text)
 }
 
 // charge is what one reserved machine costs over a number of hours.

@@ -25,7 +25,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("got %+v, %v", offers, err)
 	}
 	held, err := ReadExisting("e.csv", strings.NewReader(existingHead+"a,reserved,3,,1.82,,,2026-09-01\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
-	if err == nil || !strings.Contains(err.Error(), `e.csv:2:22: expires "2026-09-01" is not a time`) {
+	if err == nil || !strings.Contains(err.Error(), `e.csv:2:22: expires "2026-09-01" is not RFC 3339`) {
 		t.Errorf("a day passes as a time: %+v, %v", held, err)
 	}
 	held, err = ReadExisting("e.csv", strings.NewReader(existingHead+"a,reserved,3,,1.82,,,2026-09-01T00:00:00Z\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
@@ -45,32 +45,32 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		text string
 		want string
 	}{
-		{"no hour", usage, usageHead, "u.csv: it has no hour of use"},
+		{"no hour", usage, usageHead, "u.csv: no hour of usage"},
 		{"not an hour", usage, usageHead + "2026-03-01T00:30:00Z,a,1,2\n", `u.csv:2:1: time "2026-03-01T00:30:00Z" is not a full hour in UTC`},
-		{"no time", usage, usageHead + "noon,a,1,2\n", `u.csv:2:1: time "noon" is not a time such as 2026-03-01T14:00:00Z`},
-		{"twice", usage, usageHead + row + row, `u.csv:3:1: 2026-03-01T00:00:00Z of "a" is there twice, first in line 2`},
-		{"negative", usage, usageHead + "0,a,-1,2\n", "u.csv:2:5: quantity is -1: 0 to 1e+06 is expected"},
+		{"no time", usage, usageHead + "noon,a,1,2\n", `u.csv:2:1: time "noon" is not RFC 3339, such as 2026-03-01T14:00:00Z`},
+		{"twice", usage, usageHead + row + row, `u.csv:3:1: 2026-03-01T00:00:00Z of "a" appears twice, first in line 2`},
+		{"negative", usage, usageHead + "0,a,-1,2\n", "u.csv:2:5: quantity is -1: expected 0 to 1e+06"},
 		{"no number", usage, usageHead + "0,a,NaN,2\n", `u.csv:2:5: quantity "NaN" is not a number`},
 		{"unknown price", usage, usageHead + "0,a,1,\n", `u.csv:2:7: on_demand_rate "" is not an amount of dollars`},
-		{"price of zero", usage, usageHead + "0,a,1,0\n", "u.csv:2:7: on_demand_rate is 0: a price over 0 is expected"},
+		{"price of zero", usage, usageHead + "0,a,1,0\n", "u.csv:2:7: on_demand_rate is 0: expected a price over 0"},
 		{"no key", usage, usageHead + "0,,1,2\n", "u.csv:2:3: key is empty"},
 		{"more idle", usage, "time,key,quantity,on_demand_rate,idle_quantity\n0,a,1,2,3\n", "u.csv:2:9: idle_quantity 3 is more than quantity 1"},
-		{"no offer", offers, offersHead, "o.csv: it has no offer"},
-		{"kind", offers, offersHead + "a,spot,12,no-upfront,1,,\n", `o.csv:2:3: kind "spot" is none of reserved, savings-plan`},
-		{"term", offers, offersHead + "a,reserved,0,no-upfront,1,,\n", "o.csv:2:12: term_months is 0: 1 to 120 is expected"},
-		{"payment", offers, offersHead + "a,reserved,12,later,1,,\n", `o.csv:2:15: payment "later" is none of no-upfront, partial-upfront, all-upfront`},
+		{"no offer", offers, offersHead, "o.csv: no offer"},
+		{"kind", offers, offersHead + "a,spot,12,no-upfront,1,,\n", `o.csv:2:3: kind "spot": expected reserved or savings-plan`},
+		{"term", offers, offersHead + "a,reserved,0,no-upfront,1,,\n", "o.csv:2:12: term_months is 0: expected 1 to 120"},
+		{"payment", offers, offersHead + "a,reserved,12,later,1,,\n", `o.csv:2:15: payment "later": expected no-upfront, partial-upfront or all-upfront`},
 		{"no rate", offers, offersHead + "a,reserved,12,no-upfront,,,\n", `o.csv:2:26: hourly_rate "" is not an amount of dollars`},
-		{"upfront without", offers, offersHead + "a,reserved,12,no-upfront,1,5,\n", "o.csv:2:28: upfront is 5, and payment no-upfront"},
-		{"rate beside all upfront", offers, offersHead + "a,reserved,12,all-upfront,1,5,\n", "o.csv:2:27: hourly_rate is 1, and payment all-upfront"},
-		{"free", offers, offersHead + "a,reserved,12,no-upfront,0,0,\n", "o.csv:2:26: hourly_rate and upfront are both 0: a price is expected"},
-		{"pattern of machines", offers, offersHead + "a*,reserved,12,no-upfront,1,,\n", `o.csv:2:1: key "a*" has a *: reserved machines are of exactly one key`},
-		{"discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,28\n", "o.csv:2:32: discount is 28: 0 to 1 is expected"},
-		{"no discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,0\n", "o.csv:2:32: discount is 0: over 0 and under 1 is expected"},
-		{"rate of a plan", offers, offersHead + "a,savings-plan,12,no-upfront,5,,0.2\n", "o.csv:2:30: hourly_rate of a savings plan is 5: its price is the discount, and how many dollars an hour is what the plan finds"},
-		{"quantity of a plan", existing, existingHead + "a,savings-plan,1,,,,0.2,0\n", "e.csv:2:16: a savings plan has dollars_per_hour, no quantity"},
-		{"dollars of machines", existing, existingHead + "a,reserved,1,2,1,,,0\n", "e.csv:2:14: reserved machines have a quantity, no dollars_per_hour"},
-		{"nothing", existing, existingHead + "a,savings-plan,,0,,,0.2,0\n", "e.csv:2:17: dollars_per_hour is 0: more is expected"},
-		{"upfront without a term", existing, existingHead + "a,reserved,1,,1,5,,0\n", "e.csv:2:17: upfront is spread over the term: term_months is missing"},
+		{"upfront without", offers, offersHead + "a,reserved,12,no-upfront,1,5,\n", "o.csv:2:28: upfront is 5, but payment is no-upfront"},
+		{"rate with all upfront", offers, offersHead + "a,reserved,12,all-upfront,1,5,\n", "o.csv:2:27: hourly_rate is 1, but payment is all-upfront"},
+		{"free", offers, offersHead + "a,reserved,12,no-upfront,0,0,\n", "o.csv:2:26: hourly_rate and upfront are both 0: expected a price"},
+		{"pattern of machines", offers, offersHead + "a*,reserved,12,no-upfront,1,,\n", `o.csv:2:1: key "a*" has a *: reserved machines need exactly one key`},
+		{"discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,28\n", "o.csv:2:32: discount is 28: expected 0 to 1"},
+		{"no discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,0\n", "o.csv:2:32: discount is 0: expected over 0 and under 1"},
+		{"rate of a plan", offers, offersHead + "a,savings-plan,12,no-upfront,5,,0.2\n", "o.csv:2:30: hourly_rate of a savings plan is 5: leave it empty; a savings plan has a discount, and the planner finds the dollars per hour"},
+		{"quantity of a plan", existing, existingHead + "a,savings-plan,1,,,,0.2,0\n", "e.csv:2:16: a savings plan takes dollars_per_hour, not quantity"},
+		{"dollars of machines", existing, existingHead + "a,reserved,1,2,1,,,0\n", "e.csv:2:14: reserved machines take quantity, not dollars_per_hour"},
+		{"nothing", existing, existingHead + "a,savings-plan,,0,,,0.2,0\n", "e.csv:2:17: dollars_per_hour is 0: expected more than 0"},
+		{"upfront without a term", existing, existingHead + "a,reserved,1,,1,5,,0\n", "e.csv:2:17: upfront needs term_months, over which it is spread"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := tc.read(tc.text)

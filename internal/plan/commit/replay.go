@@ -67,7 +67,7 @@ func order(lines []line) {
 // replay applies lines, which are in order, to every hour of demand. Within an hour a
 // savings plan covers what is cheapest first, as AWS applies equal percentages.
 // After each hour, each is told what every line took and what is left of every key, at
-// on-demand prices; nil is nobody.
+// on-demand prices; nil reports nothing.
 func (d *demand) replay(lines []line, each func(t int, took, left []money.Amount)) (outcome, error) {
 	out := outcome{lines: make([]tally, len(lines))}
 	months := (d.hours + money.HoursPerMonth - 1) / money.HoursPerMonth
@@ -90,7 +90,7 @@ func (d *demand) replay(lines []line, each func(t int, took, left []money.Amount
 		hour = t
 		for k := range need {
 			need[k] = d.need[k][t]
-			left[k], _ = price(d.rate[k][t], need[k]) // in range, as it was added up before
+			left[k], _ = cost(d.rate[k][t], need[k]) // in range, as it was added up before
 		}
 		clear(took)
 		for i, l := range lines {
@@ -104,7 +104,7 @@ func (d *demand) replay(lines []line, each func(t int, took, left []money.Amount
 					take := min(need[k], Quantity(l.level)*Machine)
 					need[k] -= take
 					used = float64(take)
-					rest, _ := price(d.rate[k][t], need[k])
+					rest, _ := cost(d.rate[k][t], need[k])
 					took[i] = left[k] - rest
 					left[k] = rest
 				}

@@ -87,7 +87,7 @@ func TestPriceRoundsAsMoney(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := money.Amount(rapid.Int64Range(0, 1<<62).Draw(t, "rate"))
 		q := Quantity(rapid.Int64Range(0, int64(maxMachines*Machine)).Draw(t, "quantity"))
-		got, err := price(rate, q)
+		got, err := cost(rate, q)
 		want, wantErr := rate.Mul(int64(q), int64(Machine))
 		if got != want || (err == nil) != (wantErr == nil) {
 			t.Fatalf("got %d, %v, want %d, %v", got, err, want, wantErr)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Report is a plan, in the shape of its JSON. Shares are 0 to 1.
@@ -48,13 +48,14 @@ type Report struct {
 	// nothing is bought.
 	WhatIf   []WhatIf `json:"what_if"`
 	LossDrop *float64 `json:"loss_drop"`
-	// Online is the same window bought without foresight, where that was asked for.
+	// Online is the same window under the online policy, where the caller asked for it.
 	Online        *OnlineReport `json:"online,omitempty"`
 	Assumptions   []string      `json:"assumptions"`
 	CoverageNotes []string      `json:"coverage_notes"`
 	Changes       []string      `json:"changes"`
 
-	layers []layer
+	// Layers are the uses that each commitment covers and, last, that stay on demand.
+	Layers []Layer `json:"-"`
 }
 
 // Commitment is one that a plan holds.
@@ -89,9 +90,9 @@ type Commitment struct {
 	Expires *time.Time `json:"expires,omitempty"`
 	// HistoryHours is for how many hours anything is recorded of what it covers.
 	HistoryHours int `json:"history_hours"`
-	// Risk is that the types it covers are left; null where nobody says how likely that is.
+	// Risk is that work leaves the types it covers; null where the rate is unknown.
 	Risk *Risk `json:"risk"`
-	// Advised says that its use stays above 60 %, on enough history, and that it is
+	// Advised says that its use stays above 60%, on enough history, and that it is
 	// expected to save although types are left; Why says what speaks against it.
 	Advised bool   `json:"advised"`
 	Why     string `json:"why,omitempty"`
@@ -119,7 +120,7 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
 		OnDemandUSD: d.onDemand.Cents(), PlannedUSD: out.cost.Cents(), LowerBoundUSD: (out.cost - gap).Cents(), Optimal: gap == 0,
 		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand), Utilization: out.utilization(d.hours),
-		IdleUSD: d.idle.Cents(), Commitments: []Commitment{}, Existing: []Commitment{}, layers: layers}
+		IdleUSD: d.idle.Cents(), Commitments: []Commitment{}, Existing: []Commitment{}, Layers: layers}
 	var advised []purchase
 	for i, l := range lines {
 		c, err := d.commitment(l, out.lines[i], o)
@@ -205,9 +206,9 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 	}
 	switch {
 	case c.Utilization <= leastUtilization:
-		c.Why = fmt.Sprintf("%s of it is used: a commitment is advised only where that stays above %s", percent(c.Utilization), percent(leastUtilization))
+		c.Why = fmt.Sprintf("utilization %s: a commitment needs more than %s", plain.Share(c.Utilization, 1), plain.Share(leastUtilization, 1))
 	case c.LowestMonth <= leastUtilization:
-		c.Why = fmt.Sprintf("%s of it is used in the month that uses it least: a commitment is advised only where that stays above %s", percent(c.LowestMonth), percent(leastUtilization))
+		c.Why = fmt.Sprintf("utilization %s in its lowest month: a commitment needs more than %s", plain.Share(c.LowestMonth, 1), plain.Share(leastUtilization, 1))
 	}
 	c.HistoryHours = d.history(l)
 	if c.Risk, err = d.risk(l, y, options.Leave); err != nil {
@@ -281,37 +282,37 @@ func (r *Report) ask(d *demand, lines, held []line, o Options) error {
 // explain says what the plan rests on.
 func (r *Report) explain(d *demand, gap money.Amount) {
 	r.Assumptions = []string{
-		"the window repeats itself: commitments start in its first hour and are charged for every hour of it, upfront spread over the term",
-		"reserved machines are applied first, then savings plans, the highest discount first, then on demand",
-		"capacity blocks and spot are not covered by commitments: leave them out of the usage",
+		"the window repeats: commitments start in its first hour and are charged for every hour, with upfront payments spread over the term",
+		"usage is covered by reserved machines first, then by savings plans with the highest discount first; the rest is on demand",
+		"commitments do not cover capacity blocks and spot: leave them out of the usage",
 	}
 	if d.idle > 0 {
-		r.Assumptions = append(r.Assumptions, "idle machines come off first: "+d.idle.Dollars()+" on demand, on which nothing is committed")
+		r.Assumptions = append(r.Assumptions, "idle machines are excluded: "+d.idle.Dollars()+" on demand that no commitment should cover")
 	} else {
-		r.Assumptions = append(r.Assumptions, "the usage is hours that were used: a commitment on idle machines locks the waste in")
+		r.Assumptions = append(r.Assumptions, "the usage has no idle hours: a commitment to idle machines makes waste permanent")
 	}
 	if gap > 0 {
-		r.Assumptions = append(r.Assumptions, fmt.Sprintf("the search ended before it was proven that nothing is cheaper: at most %s are left to find", gap.Dollars()))
+		r.Assumptions = append(r.Assumptions, fmt.Sprintf("the search ended without a proof: a better plan may save up to %s more", gap.Dollars()))
 	}
 	r.CoverageNotes = []string{fmt.Sprintf("%s hours from %s to %s, %d keys, %s rows", money.Thousands(int64(d.hours)), d.start.Format(time.DateOnly),
 		r.End.Add(-time.Hour).Format(time.DateOnly), len(d.keys), money.Thousands(int64(d.rows)))}
 	if d.empty > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours have no row at all: they count as no use, and are charged for", money.Thousands(int64(d.empty))))
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours have no row: they count as unused, and commitments are charged for them", money.Thousands(int64(d.empty))))
 	}
 	if missing := len(d.keys)*(d.hours-d.empty) - d.rows; missing > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours of keys have no row beside others that have one: they count as no use", money.Thousands(int64(missing))))
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours of single keys have no row: they count as unused", money.Thousands(int64(missing))))
 	}
 	if d.hours < minHours {
-		r.CoverageNotes = append(r.CoverageNotes, "a window under 60 days says little of a year")
+		r.CoverageNotes = append(r.CoverageNotes, "the window is shorter than 60 days: a year may differ")
 	}
 	if slices.ContainsFunc(r.Commitments, func(c Commitment) bool { return c.Risk != nil }) {
-		r.Assumptions = append(r.Assumptions, "work leaves a machine type at the rate a year that stands with each commitment; from then on it is paid and not used")
+		r.Assumptions = append(r.Assumptions, "work leaves a machine type at the yearly rate shown with each commitment; after that the commitment is paid but unused")
 	}
 	if r.LossDrop != nil {
-		r.Changes = append(r.Changes, fmt.Sprintf("from a fall of demand by %s on, the new commitments cost more than they save", percent(*r.LossDrop)))
+		r.Changes = append(r.Changes, fmt.Sprintf("if demand drops by %s or more, the new commitments cost more than they save", plain.Share(*r.LossDrop, 1)))
 	}
 	for _, w := range r.WhatIf {
-		r.Changes = append(r.Changes, fmt.Sprintf("demand falls by %s: the same plan saves %s instead of %s", percent(w.Drop), percent(w.EffectiveSavingsRate), percent(r.EffectiveSavingsRate)))
+		r.Changes = append(r.Changes, fmt.Sprintf("if demand drops by %s, the same plan saves %s instead of %s", plain.Share(w.Drop, 1), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(r.EffectiveSavingsRate, 1)))
 	}
 	for _, c := range r.Commitments {
 		if !c.Advised {
@@ -320,9 +321,7 @@ func (r *Report) explain(d *demand, gap money.Amount) {
 	}
 	for _, c := range r.Existing {
 		if c.Expires.Before(r.End) {
-			r.Changes = append(r.Changes, fmt.Sprintf("%s %s ends on %s, within the window", c.Key, c.Kind, c.Expires.Format(time.DateOnly)))
+			r.Changes = append(r.Changes, fmt.Sprintf("%s %s expires on %s, within the window", c.Key, c.Kind, c.Expires.Format(time.DateOnly)))
 		}
 	}
 }
-
-func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

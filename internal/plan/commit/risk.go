@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // minHours is how much history advice needs: 60 days, the longest look-back of AWS's own
@@ -51,7 +51,7 @@ func (d *demand) risk(l line, y tally, leave func(key string) Leaving) (*Risk, e
 		}
 	}
 	if len(l.keys) > 1 {
-		at.Why += fmt.Sprintf("; it covers %d keys, of which the one that is left least counts", len(l.keys))
+		at.Why += fmt.Sprintf("; the lowest rate of its %d keys", len(l.keys))
 	}
 	r := &Risk{LeavePerYear: at.PerYear, Why: at.Why, UsedShare: 1}
 	if rt := at.PerYear * float64(l.offer.TermMonths) / 12; rt > 1e-9 {
@@ -93,10 +93,10 @@ func (d *demand) history(l line) int {
 func (c *Commitment) against(least int) string {
 	switch {
 	case c.HistoryHours < least:
-		return fmt.Sprintf("%s hours of history, and advice needs %s", money.Thousands(int64(c.HistoryHours)), money.Thousands(int64(least)))
+		return fmt.Sprintf("%s hours of history; a recommendation needs %s", money.Thousands(int64(c.HistoryHours)), money.Thousands(int64(least)))
 	case c.Risk != nil && c.Risk.saving <= 0:
-		return fmt.Sprintf("it is expected to be used for %s of its %s months (%s), and then loses %s", percent(c.Risk.UsedShare),
-			usage.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.saving).Dollars())
+		return fmt.Sprintf("expected use is %s of its %s months (%s): expected loss %s", plain.Share(c.Risk.UsedShare, 1),
+			plain.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.saving).Dollars())
 	}
 	return ""
 }

@@ -22,12 +22,12 @@ func TestAdviceNeedsHistoryAndWeighsTheRisk(t *testing.T) {
 		why     string // "" where it is advised
 		saving  float64
 	}{
-		{"30 days", 720, Options{}, "720 hours of history, and advice needs 1,440", 0},
+		{"30 days", 720, Options{}, "720 hours of history; a recommendation needs 1,440", 0},
 		{"30 days where that is enough", 720, Options{MinHours: 700}, "", 0},
 		{"60 days", 1440, Options{}, "", 0},
 		{"60 days of a type that stays", 1440, Options{Leave: rate(0)}, "", 3*26280.0 - 25895.0},
 		{"60 days of a type that is left slowly", 1440, Options{Leave: rate(0.3)}, "", 3*26280.0*(1-math.Exp(-0.9))/0.9 - 25895.0},
-		{"60 days of a type that is left soon", 1440, Options{Leave: rate(1)}, "expected to be used for 31.7 % of its 36 months (released 2017)", 3*26280.0*(1-math.Exp(-3))/3 - 25895.0},
+		{"60 days of a type that is left soon", 1440, Options{Leave: rate(1)}, "expected use is 31.7% of its 36 months (released 2017)", 3*26280.0*(1-math.Exp(-3))/3 - 25895.0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			need := make([]float64, tc.hours)
@@ -47,7 +47,7 @@ func TestAdviceNeedsHistoryAndWeighsTheRisk(t *testing.T) {
 			}
 			if tc.options.Leave == nil {
 				if c.Risk != nil {
-					t.Errorf("a risk that nobody gave: %+v", c.Risk)
+					t.Errorf("a risk without a rate: %+v", c.Risk)
 				}
 				return
 			}

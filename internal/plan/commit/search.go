@@ -115,8 +115,8 @@ func (d *demand) quantile(v variable, held []line) int64 {
 			var saved money.Amount
 			for t := range d.hours {
 				need := left(k, t)
-				without, _ := price(d.rate[k][t], max(0, need-Quantity(n)*Machine))
-				with, _ := price(d.rate[k][t], max(0, need-Quantity(n+1)*Machine))
+				without, _ := cost(d.rate[k][t], max(0, need-Quantity(n)*Machine))
+				with, _ := cost(d.rate[k][t], max(0, need-Quantity(n+1)*Machine))
 				saved += without - with
 			}
 			return saved <= charge
@@ -125,7 +125,7 @@ func (d *demand) quantile(v variable, held []line) int64 {
 	use := make([]money.Amount, d.hours)
 	for t := range use {
 		for _, k := range v.keys {
-			a, _ := price(d.rate[k][t], left(k, t))
+			a, _ := cost(d.rate[k][t], left(k, t))
 			use[t] += a
 		}
 	}

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Schema names the shape of a [Report] in JSON.
@@ -47,7 +48,7 @@ func ParseFor(text string) (For, error) {
 	for i, w := range works {
 		names[i] = string(w)
 	}
-	return "", fmt.Errorf("%q is none of %s", text, strings.Join(names, ", "))
+	return "", fmt.Errorf("%q: expected one of %s%s", text, strings.Join(names, ", "), document.DidYouMean(text, names))
 }
 
 // unit is what a dollar an hour buys.
@@ -193,7 +194,7 @@ func (m *market) settle() error {
 	if p.Accelerator != "" {
 		a, ok := m.book.Accelerator(p.Accelerator)
 		if !ok {
-			return fmt.Errorf("accelerator %q is not in the price book", p.Accelerator)
+			return fmt.Errorf("accelerator %q is not in the price book%s", p.Accelerator, m.book.DidYouMean(p.Accelerator))
 		}
 		p.Accelerator = a.Name
 	}
@@ -203,7 +204,7 @@ func (m *market) settle() error {
 	all := []price.Term{price.OnDemand, price.Spot, price.Reserved, price.CapacityBlock}
 	for _, o := range p.Options {
 		if !slices.Contains(all, o) {
-			return fmt.Errorf("purchase option %q is none of on-demand, spot, reserved, capacity-block", o)
+			return fmt.Errorf("purchase option %q: expected on-demand, spot, reserved or capacity-block", o)
 		}
 	}
 	if m.every = len(p.Options) == 0; m.every {
@@ -212,9 +213,9 @@ func (m *market) settle() error {
 	p.Block, p.Used = cmp.Or(p.Block, 24*time.Hour), cmp.Or(p.Used, 1)
 	switch {
 	case p.Block < time.Hour || p.Block > 366*24*time.Hour || p.Block%time.Hour != 0:
-		return fmt.Errorf("a capacity block of %s: whole hours, up to a year, are expected", p.Block)
+		return fmt.Errorf("capacity block of %s: expected whole hours, up to a year", p.Block)
 	case !(p.Used > 0 && p.Used <= 1):
-		return fmt.Errorf("a block used for %v of its time: over 0 to 1 is expected", p.Used)
+		return fmt.Errorf("capacity block utilization %v: expected over 0 and at most 1", p.Used)
 	}
 	if m.work != Tokens {
 		return nil
@@ -268,7 +269,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 		m.refused[[2]string{it.Cloud, it.Type}] = Unranked{it.Type, it.Cloud, it.Accelerator, why}
 	}
 	if !known {
-		refuse("the price book does not know its accelerator")
+		refuse("the price book has no data for its accelerator")
 		return nil
 	}
 	work, why := m.doing(it, acc)
@@ -281,7 +282,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 		return err
 	}
 	if hourly <= 0 {
-		refuse("its price is under a nano-dollar an hour")
+		refuse("its price is below $0.000000001 an hour")
 		return nil
 	}
 	o := Offer{Machine: it.Type, Cloud: it.Cloud, Region: e.Region, Option: e.Term, Accelerator: acc.Name, Generation: acc.Generation, Released: acc.ReleaseYear,
@@ -295,7 +296,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 	if m.work == Tokens {
 		perHour := int64(paid * 3600)
 		if perHour < 1 {
-			refuse("it serves less than a token an hour")
+			refuse("it serves less than one token an hour")
 			return nil
 		}
 		million, err := hourly.Mul(1_000_000, perHour)
@@ -351,25 +352,28 @@ func (m *market) doing(it price.Machine, acc price.Accelerator) (work float64, w
 		return m.p.Model.rate(acc, devices)
 	}
 	if work <= 0 {
-		return 0, "the vendor does not publish the figure of its " + acc.Name
+		return 0, "no published figure for its " + acc.Name
 	}
 	return work, ""
 }
+
+// NoCUDA is the note of an offer whose accelerator is not from NVIDIA.
+const NoCUDA = "does not run CUDA programs"
 
 // note is what an offer's figure does not say.
 func note(t price.Term, f For, acc price.Accelerator) string {
 	var out []string
 	switch t {
 	case price.Spot:
-		out = append(out, "may be taken away at any time")
+		out = append(out, "can be interrupted at any time")
 	case price.Reserved:
-		out = append(out, "binds for a term, and what is paid up front is not in the price")
+		out = append(out, "binds for a term; the price excludes upfront payments")
 	}
 	if (f == Compute || f == Tokens) && acc.Precision != "bf16" {
-		out = append(out, "its throughput is stated at "+acc.Precision)
+		out = append(out, "throughput at "+acc.Precision)
 	}
 	if acc.Vendor != "NVIDIA" {
-		out = append(out, "programs for NVIDIA GPUs do not run on it as they are")
+		out = append(out, NoCUDA)
 	}
 	return strings.Join(out, "; ")
 }
@@ -418,7 +422,7 @@ func (m *market) unranked(r *Report) {
 		if it.AcceleratorMilli <= 0 || priced[k] || m.p.Cloud != "" && it.Cloud != m.p.Cloud || !m.wanted(acc) {
 			continue
 		}
-		m.refused[k] = Unranked{it.Type, it.Cloud, it.Accelerator, "the price book has no price of it" + m.scope()}
+		m.refused[k] = Unranked{it.Type, it.Cloud, it.Accelerator, "no price in the price book" + m.scope()}
 	}
 	for _, u := range m.refused {
 		r.Unranked = append(r.Unranked, u)
@@ -442,17 +446,17 @@ func (m *market) scope() string {
 // notes say what the ranking rests on.
 func (m *market) notes(r *Report) {
 	r.Assumptions = []string{
-		"figures of accelerators are the vendors' data sheets', each with its source: dense throughput, not sparse; what real programs reach is less",
-		"prices are list prices of an hour without the work that an interruption loses, storage, transfer or taxes",
+		"accelerator figures are from vendor data sheets: dense throughput, without sparsity; real programs reach less",
+		"prices are hourly list prices, without interrupted work, storage, transfer and taxes",
 	}
 	if m.p.Region == "" {
-		r.Assumptions = append(r.Assumptions, "each machine stands at the lowest price of any region, for each purchase option")
+		r.Assumptions = append(r.Assumptions, "each machine has its lowest price of any region, for each purchase option")
 	}
 	if m.work == Tokens {
 		r.Assumptions = append(r.Assumptions, m.p.Model.assumptions()...)
 	}
 	if len(r.Blocks) > 0 {
-		r.Assumptions = append(r.Assumptions, fmt.Sprintf("capacity blocks of %s are paid whole, and work for %s %% of their time", usage.Span(m.p.Block), usage.Number(100*m.p.Used, 0)))
+		r.Assumptions = append(r.Assumptions, fmt.Sprintf("a capacity block of %s is paid in full and used for %s of its time", plain.Duration(m.p.Block), plain.Share(m.p.Used, 0)))
 	}
 	r.CoverageNotes = m.coverage(r)
 	r.Changes = changes(r)
@@ -474,13 +478,13 @@ func (m *market) coverage(r *Report) []string {
 		note(b.Offer)
 	}
 	if len(dates) == 0 {
-		return []string{"the price book has no price of a machine that can be ranked" + m.scope()}
+		return []string{"no machine to rank has a price in the price book" + m.scope()}
 	}
-	out := []string{fmt.Sprintf("%d prices of %d machines of %d cloud(s), dated %s to %s; %d machines are not ranked",
+	out := []string{fmt.Sprintf("%d prices of %d machines in %d cloud(s), dated %s to %s; %d machines not ranked",
 		len(dates), len(machines), len(clouds), slices.Min(dates), slices.Max(dates), len(r.Unranked))}
 	for _, t := range m.p.Options {
 		if missing := len(machines) - have[t]; missing > 0 {
-			out = append(out, fmt.Sprintf("%d of the ranked machines have no %s price in the book", missing, t))
+			out = append(out, fmt.Sprintf("%d of the ranked machines have no %s price", missing, t))
 		}
 	}
 	return out
@@ -490,24 +494,24 @@ func (m *market) coverage(r *Report) []string {
 func changes(r *Report) []string {
 	out := []string{}
 	if len(r.Offers) == 0 {
-		return append(out, "prices of machines with accelerators: curfew price update")
+		return append(out, "run curfew price update to get prices")
 	}
 	first := r.Offers[0]
 	if first.Option == price.Spot {
 		i := slices.IndexFunc(r.Offers, func(o Offer) bool { return o.Option != price.Spot })
 		if i >= 0 {
 			next := r.Offers[i]
-			out = append(out, fmt.Sprintf("losing more than %s %% of the work to interruptions makes %s, %s, the better choice", usage.Number(100*(1-next.PerDollar/first.PerDollar), 0), next.Machine, next.Option))
+			out = append(out, fmt.Sprintf("if interruptions lose more than %s of the work, choose %s, %s", plain.Share(1-next.PerDollar/first.PerDollar, 0), next.Machine, next.Option))
 		}
 	}
 	i := slices.IndexFunc(r.Offers, func(o Offer) bool { return o.Accelerator != first.Accelerator })
 	if i >= 0 {
 		next := r.Offers[i]
-		out = append(out, fmt.Sprintf("a price of %s that falls by %s %% makes it the first", next.Machine+", "+string(next.Option)+",", usage.Number(100*(1-next.PerDollar/first.PerDollar), 1)))
+		out = append(out, fmt.Sprintf("%s becomes the best choice if its price drops by %s", next.Machine+", "+string(next.Option)+",", plain.Share(1-next.PerDollar/first.PerDollar, 1)))
 	}
 	for _, b := range r.Blocks {
 		if b.BreakEvenUse != nil {
-			out = append(out, fmt.Sprintf("a capacity block of %s costs no more than on demand from %s %% of its time in use", b.Machine, usage.Number(100*(*b.BreakEvenUse), 0)))
+			out = append(out, fmt.Sprintf("a capacity block of %s is cheaper than on demand above %s utilization", b.Machine, plain.Share(*b.BreakEvenUse, 0)))
 			break
 		}
 	}

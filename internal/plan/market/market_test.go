@@ -94,12 +94,12 @@ func TestWhatIsUnknownIsNotRanked(t *testing.T) {
 		f                  For
 		p                  Params
 	}{
-		{"no price anywhere", "p5.4xlarge", "no price of it in any region, spot", Compute, Params{Options: []price.Term{price.Spot}}},
-		{"no price in the region", "p4d.24xlarge", "no price of it in xx-nowhere-1", Compute, Params{Region: "xx-nowhere-1"}},
-		{"no bandwidth of the accelerator", "g5g.xlarge", "does not publish", Bandwidth, Params{}},
-		{"nothing to estimate tokens from", "g5g.xlarge", "does not publish", Tokens, Params{}},
-		{"an accelerator the book does not know", "x.huge", "does not know its accelerator", Compute, Params{}},
-		{"a price that rounds to nothing", "x.free", "under a nano-dollar", Compute, Params{}},
+		{"no price anywhere", "p5.4xlarge", "no price in the price book in any region, spot", Compute, Params{Options: []price.Term{price.Spot}}},
+		{"no price in the region", "p4d.24xlarge", "no price in the price book in xx-nowhere-1", Compute, Params{Region: "xx-nowhere-1"}},
+		{"no bandwidth of the accelerator", "g5g.xlarge", "no published figure", Bandwidth, Params{}},
+		{"nothing to estimate tokens from", "g5g.xlarge", "no published throughput", Tokens, Params{}},
+		{"an accelerator the book does not know", "x.huge", "has no data for its accelerator", Compute, Params{}},
+		{"a price that rounds to nothing", "x.free", "below $0.000000001", Compute, Params{}},
 		{"a model that does not fit", "g4dn.xlarge", "the model needs", Tokens, Params{Model: Model{Parameters: 70e9}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -129,10 +129,10 @@ func TestScope(t *testing.T) {
 		{"spot", Params{Options: []price.Term{price.Spot}}, func(o Offer) bool { return o.Option == price.Spot }},
 		{"an accelerator by another name", Params{Accelerator: "H100"}, func(o Offer) bool { return o.Accelerator == "H100-80GB" }},
 		{"a vendor", Params{Vendor: "nvidia"}, func(o Offer) bool {
-			return !strings.Contains(o.Accelerator, "Trainium") && !strings.Contains(o.Note, "NVIDIA")
+			return !strings.Contains(o.Accelerator, "Trainium") && !strings.Contains(o.Note, "CUDA")
 		}},
 		{"another cloud", Params{Cloud: "lambda"}, func(o Offer) bool { return o.Cloud == "lambda" && o.Work == 8*989.4 }},
-		{"reserved", Params{Options: []price.Term{price.Reserved}}, func(o Offer) bool { return *o.Discount > 0 && strings.Contains(o.Note, "up front") }},
+		{"reserved", Params{Options: []price.Term{price.Reserved}}, func(o Offer) bool { return *o.Discount > 0 && strings.Contains(o.Note, "upfront") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := rank(t, b, Compute, tc.p)
@@ -337,10 +337,6 @@ func TestReport(t *testing.T) {
 				t.Errorf("the document of %s lacks %s", f, want)
 			}
 		}
-		svg := r.SVG()
-		if !strings.HasPrefix(svg, "<svg") || !strings.HasSuffix(svg, "</svg>") || strings.Contains(svg, "NaN") || strings.Contains(svg, "<script>") || strings.Contains(svg, "<z>") {
-			t.Errorf("picture of %s: %s", f, svg)
-		}
 		seen := map[string]bool{}
 		for _, o := range r.Accelerators {
 			k := o.Accelerator + string(o.Option)
@@ -356,7 +352,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	empty := rank(t, &price.Book{}, Compute, Params{})
-	if len(empty.Offers) != 0 || len(empty.Changes) == 0 || strings.Contains(empty.SVG(), "NaN") {
+	if len(empty.Offers) != 0 || len(empty.Changes) == 0 {
 		t.Errorf("an empty book: %+v", empty)
 	}
 }

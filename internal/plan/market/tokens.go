@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Model is a language model that is served, and to whom. A field that is zero means
@@ -65,19 +65,19 @@ func (m Model) settled() (Model, error) {
 	within := func(v, low, high float64) bool { return v >= low && v <= high } // false for what is no number
 	switch {
 	case !within(m.Parameters, 1e6, 1e14):
-		return Model{}, fmt.Errorf("a model of %g parameters: 1e6 to 1e14 are expected", m.Parameters)
+		return Model{}, fmt.Errorf("%g parameters: expected 1e6 to 1e14", m.Parameters)
 	case !within(m.Active, 1, m.Parameters):
-		return Model{}, fmt.Errorf("%g active parameters: at most the model's %g are expected", m.Active, m.Parameters)
+		return Model{}, fmt.Errorf("%g active parameters: expected at most the model's %g", m.Active, m.Parameters)
 	case !within(m.WeightBytes, 0.125, 8):
-		return Model{}, fmt.Errorf("%g bytes for a parameter: 0.125 to 8 are expected", m.WeightBytes)
+		return Model{}, fmt.Errorf("%g bytes per parameter: expected 0.125 to 8", m.WeightBytes)
 	case !within(m.CacheBytes, 1, 1e9):
-		return Model{}, fmt.Errorf("%g bytes of cache for a token: 1 to 1e9 are expected", m.CacheBytes)
+		return Model{}, fmt.Errorf("%g bytes of cache per token: expected 1 to 1e9", m.CacheBytes)
 	case !within(m.Prompt, 1, 1e8) || !within(m.Answer, 1, 1e8):
-		return Model{}, errors.New("prompt and answer: 1 to 1e8 tokens are expected")
+		return Model{}, errors.New("prompt and answer: expected 1 to 1e8 tokens")
 	case m.Batch != 0 && !within(m.Batch, 1, 1e6):
-		return Model{}, fmt.Errorf("a batch of %g: 1 to 1e6 sequences are expected", m.Batch)
+		return Model{}, fmt.Errorf("batch of %g: expected 1 to 1e6 sequences", m.Batch)
 	case !within(m.ComputeShare, 1e-3, 1) || !within(m.BandwidthShare, 1e-3, 1):
-		return Model{}, errors.New("shares of the vendor's figures: 0.001 to 1 are expected")
+		return Model{}, errors.New("shares of the vendor's figures: expected 0.001 to 1")
 	}
 	return m, nil
 }
@@ -89,14 +89,14 @@ func (m Model) rate(acc price.Accelerator, devices float64) (rate float64, why s
 	bandwidth := acc.MemoryBandwidthGBps * 1e9 * m.BandwidthShare
 	memory := float64(acc.MemoryMiB) * (1 << 20) * usableMemory
 	if flops <= 0 || bandwidth <= 0 || memory <= 0 {
-		return 0, "the vendor does not publish throughput, bandwidth and memory of its " + acc.Name
+		return 0, "no published throughput, bandwidth and memory for its " + acc.Name
 	}
 	need := m.Parameters*m.WeightBytes + cmp.Or(m.Batch, 1)*(m.Prompt+m.Answer)*m.CacheBytes
 	// A fraction of a device is one device as small as that.
 	whole := math.Min(devices, 1)
 	fewest := math.Ceil(need/(memory*whole)) * whole
 	if fewest > devices {
-		return 0, fmt.Sprintf("the model needs %s GiB, and its devices hold %s", usage.Number(need/(1<<30), 1), usage.Number(memory*devices/(1<<30), 1))
+		return 0, fmt.Sprintf("the model needs %s GiB; its devices have %s GiB", plain.Number(need/(1<<30), 1), plain.Number(memory*devices/(1<<30), 1))
 	}
 	for copies := 1.0; copies*fewest <= devices; copies++ {
 		part := devices / copies
@@ -130,15 +130,15 @@ func (m Model) throughput(acc price.Accelerator) float64 {
 
 // assumptions of the estimate, for people.
 func (m Model) assumptions() []string {
-	batch := usage.Number(m.Batch, 0) + " sequences at a time"
+	batch := plain.Number(m.Batch, 0) + " sequences at a time"
 	if m.Batch == 0 {
 		batch = fmt.Sprintf("as many sequences at a time as fit in memory, up to %d", maxBatch)
 	}
 	return []string{
-		fmt.Sprintf("a model of %s billion parameters, %s active, %s bytes each; %s KiB of cache a token; requests of %s tokens answered with %s; %s",
-			usage.Number(m.Parameters/1e9, 2), usage.Number(m.Active/1e9, 2), usage.Number(m.WeightBytes, 3), usage.Number(m.CacheBytes/1024, 1), usage.Number(m.Prompt, 0), usage.Number(m.Answer, 0), batch),
-		"prefill is bound by compute: 2 operations a token and active parameter; a step of decoding takes the longer of reading weights and caches, and computing",
-		fmt.Sprintf("%s %% of the vendors' throughput and %s %% of their bandwidth are reached; devices that share a model lose nothing to one another", usage.Number(100*m.ComputeShare, 0), usage.Number(100*m.BandwidthShare, 0)),
-		"it is an estimate to compare machines by, not a measurement: measure before buying",
+		fmt.Sprintf("model: %s billion parameters, %s billion active, %s bytes each; %s KiB of cache per token; %s prompt tokens and %s answer tokens per request; %s",
+			plain.Number(m.Parameters/1e9, 2), plain.Number(m.Active/1e9, 2), plain.Number(m.WeightBytes, 3), plain.Number(m.CacheBytes/1024, 1), plain.Number(m.Prompt, 0), plain.Number(m.Answer, 0), batch),
+		"prefill is compute bound: 2 operations per token and active parameter; a decoding step takes the larger of memory time (weights and caches) and compute time",
+		fmt.Sprintf("machines reach %s of the vendors' throughput and %s of their bandwidth; splitting a model over devices costs nothing", plain.Share(m.ComputeShare, 0), plain.Share(m.BandwidthShare, 0)),
+		"this is an estimate for comparison: measure before you buy",
 	}
 }

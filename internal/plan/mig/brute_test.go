@@ -20,7 +20,7 @@ type ask struct {
 	own string
 }
 
-// holds says whether needs fit on a GPU beside what is on it, by trying everything.
+// holds says whether needs fit on a GPU with its present instances, by trying everything.
 func holds(m Model, double bool, needs []ask, used uint) bool {
 	if len(needs) == 0 {
 		return true

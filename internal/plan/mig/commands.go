@@ -20,7 +20,7 @@ func Commands(steps []Step) []string {
 		}
 		switch s.Do {
 		case DrainGPU:
-			out = append(out, fmt.Sprintf("# drain GPU %s: end every process on it, MIG resets it; the next line has to print nothing", s.GPU),
+			out = append(out, fmt.Sprintf("# drain GPU %s: end every process on it, because MIG resets it; the next command must print no process", s.GPU),
 				fmt.Sprintf("nvidia-smi -i %s --query-compute-apps=pid,name --format=csv,noheader", s.GPU))
 		case Enable:
 			out = append(out, fmt.Sprintf("nvidia-smi -i %s -mig 1", s.GPU))
@@ -39,7 +39,7 @@ func Commands(steps []Step) []string {
 				out = append(out, "nvidia-smi -L")
 				listed = true
 			}
-			out = append(out, fmt.Sprintf("CUDA_VISIBLE_DEVICES=MIG-<uuid:%s> # start %s with this in its environment, one process for it alone", place(s), who))
+			out = append(out, fmt.Sprintf("CUDA_VISIBLE_DEVICES=MIG-<uuid:%s> # start %s with this in its environment, in a process of its own", place(s), who))
 		case Destroy:
 			id := s.Instance
 			if id == "" {

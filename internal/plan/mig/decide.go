@@ -133,7 +133,7 @@ func (p *program) leaving(left []int) (cost int64) {
 	return cost
 }
 
-// again costs a solution anew.
+// again recomputes the cost of a solution.
 func (p *program) again(s solution) solution {
 	out := solution{cost: p.leaving(s.left)}
 	for _, pk := range s.picks {

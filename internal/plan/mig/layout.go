@@ -20,7 +20,7 @@ type layout struct {
 	geo   *geometry
 	used  uint8
 	media bool
-	// spots stand beside the placements, by their number in layouts.placed.
+	// spots go with the placements, by their number in layouts.placed.
 	spots   []spot
 	numbers []int
 }
@@ -78,7 +78,7 @@ func (l *layouts) add(p Placed) (column string, err error) {
 			return "model", err
 		}
 		if g != nil && g.geo.Name != m.Name {
-			return "model", fmt.Errorf("%s: GPU %s is a %s in a placement before", m.Name, p.GPU, g.geo.Name)
+			return "model", fmt.Errorf("%s: GPU %s is a %s in an earlier placement", m.Name, p.GPU, g.geo.Name)
 		}
 		if g == nil {
 			geo, err := l.geometry(m)
@@ -94,14 +94,14 @@ func (l *layouts) add(p Placed) (column string, err error) {
 		for _, q := range g.geo.Profiles {
 			names = append(names, q.Name)
 		}
-		return "profile", fmt.Errorf("%.40q is none of %s: %s", p.Profile, g.geo.Name, strings.Join(names, " "))
+		return "profile", fmt.Errorf("%.40q is not a profile of %s: %s", p.Profile, g.geo.Name, strings.Join(names, " "))
 	}
 	s, ok := g.geo.spot(i, p.Start)
 	switch {
 	case !ok:
-		return "start", fmt.Errorf("%d is none of %s: %v", p.Start, p.Profile, g.geo.Profiles[i].Starts)
+		return "start", fmt.Errorf("%d is not a start of %s: %v", p.Start, p.Profile, g.geo.Profiles[i].Starts)
 	case s.slices&g.used != 0:
-		return "start", fmt.Errorf("%d overlaps a placement on GPU %s before it", p.Start, p.GPU)
+		return "start", fmt.Errorf("%d overlaps an earlier placement on GPU %s", p.Start, p.GPU)
 	case g.media && g.geo.Profiles[i].MediaEngines:
 		return "profile", fmt.Errorf("%s is the second +me instance on GPU %s", p.Profile, p.GPU)
 	}

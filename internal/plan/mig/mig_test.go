@@ -3,10 +3,8 @@ package mig
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -201,7 +199,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 		{"double memory where asked for", "A100-80GB", true, Workload{"w", 9.63, 1, 1}, "1g.20gb", ""},
 		{"more than the GPU", "A100-80GB", false, Workload{"w", 78.6, 1, 1}, "", "7g.80gb of A100-80GB has 78.5 GiB and 7 compute slices"},
 		{"more compute than the GPU", "A30", false, Workload{"w", 1, 5, 1}, "", "4 compute slices"},
-		{"memory that is not known", "B200", false, Workload{"w", 60, 1, 1}, "", "usable memory that is not known"},
+		{"memory that is not known", "B200", false, Workload{"w", 60, 1, 1}, "", "unknown usable memory"},
 		{"as much as a smaller one is known to have", "B200", false, Workload{"w", 44.25, 3, 1}, "3g.90gb", ""},
 		{"the lower of two dumps", "B200", false, Workload{"w", 21, 1, 1}, "2g.45gb", ""},
 	} {
@@ -226,7 +224,7 @@ func TestLimitedFleet(t *testing.T) {
 	legal(t, fleetOf(t, "A30:1,A100-40GB:1"), workloads, false, r)
 	// Nine small ones take both GPUs; a big one in the place of seven would leave out
 	// more.
-	want := []Unplaced{{"big", 2, "the GPUs there are (A30-24GB:1,A100-40GB:1) have no room left for it"}}
+	want := []Unplaced{{"big", 2, "no room left on the available GPUs (A30-24GB:1,A100-40GB:1)"}}
 	if diff := cmp.Diff(want, r.Unplaced); diff != "" || r.GPUsUsed != 2 || !r.Optimal {
 		t.Errorf("%d GPUs, %s (-want +got):\n%s", r.GPUsUsed, r.Proof, diff)
 	}
@@ -317,8 +315,8 @@ func TestPackErrors(t *testing.T) {
 		workloads []Workload
 		want      string
 	}{
-		{"no GPU", nil, nil, "there is no GPU to place on"},
-		{"twice", a30, []Workload{{"w", 1, 1, 1}, {"w", 1, 1, 1}}, `"w" is there twice`},
+		{"no GPU", nil, nil, "no GPU to place workloads on"},
+		{"twice", a30, []Workload{{"w", 1, 1, 1}, {"w", 1, 1, 1}}, `"w" appears twice`},
 		{"no memory", a30, []Workload{{"w", 0, 1, 1}}, "memory_gib 0"},
 		{"no compute", a30, []Workload{{"w", 1, 0, 1}}, "compute_slices 0"},
 		{"no name", a30, []Workload{{"", 1, 1, 1}}, "name is empty"},
@@ -336,14 +334,14 @@ func TestPackErrors(t *testing.T) {
 func TestCommands(t *testing.T) {
 	r := packed(t, "A100-80GB", []Workload{{"train", 30, 3, 1}, {"serve", 15, 2, 2}}, Options{})
 	want := []string{
-		"# drain GPU 0: end every process on it, MIG resets it; the next line has to print nothing",
+		"# drain GPU 0: end every process on it, because MIG resets it; the next command must print no process",
 		"nvidia-smi -i 0 --query-compute-apps=pid,name --format=csv,noheader",
 		"nvidia-smi -i 0 -mig 1",
 		"nvidia-smi mig -i 0 -cgi 3g.40gb:4,2g.20gb:0,2g.20gb:2 -C",
 		"nvidia-smi -L",
-		"CUDA_VISIBLE_DEVICES=MIG-<uuid:0/3g.40gb@4> # start train with this in its environment, one process for it alone",
-		"CUDA_VISIBLE_DEVICES=MIG-<uuid:0/2g.20gb@0> # start serve with this in its environment, one process for it alone",
-		"CUDA_VISIBLE_DEVICES=MIG-<uuid:0/2g.20gb@2> # start serve with this in its environment, one process for it alone",
+		"CUDA_VISIBLE_DEVICES=MIG-<uuid:0/3g.40gb@4> # start train with this in its environment, in a process of its own",
+		"CUDA_VISIBLE_DEVICES=MIG-<uuid:0/2g.20gb@0> # start serve with this in its environment, in a process of its own",
+		"CUDA_VISIBLE_DEVICES=MIG-<uuid:0/2g.20gb@2> # start serve with this in its environment, in a process of its own",
 	}
 	if diff := cmp.Diff(want, r.Commands); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
@@ -355,7 +353,7 @@ func TestCommands(t *testing.T) {
 func TestRoom(t *testing.T) {
 	r := packed(t, "A100-80GB", []Workload{{"w", 5, 1, 3}}, Options{})
 	if got := r.GPUs[0].Room; len(got) == 0 || got[0] != "4g.40gb" {
-		t.Errorf("beside %+v there is room for %v, want 4g.40gb", r.GPUs[0].Placements, got)
+		t.Errorf("next to %+v there is room for %v, want 4g.40gb", r.GPUs[0].Placements, got)
 	}
 }
 
@@ -392,35 +390,6 @@ func TestAdvice(t *testing.T) {
 	}
 	if n := firstFit([]Workload{{"w", 0.1, 1, 100}}, 80, 1000, mpsClients); n != 3 {
 		t.Errorf("100 clients take %d GPUs, want 3", n)
-	}
-}
-
-func TestSVG(t *testing.T) {
-	r := packed(t, "A100-80GB", []Workload{{"a<b>&\"", 30, 3, 4}, {"c", 5, 1, 3}}, Options{})
-	picture := r.SVG()
-	d := xml.NewDecoder(strings.NewReader(picture))
-	for {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%v in\n%s", err, picture)
-		}
-	}
-	for _, want := range []string{"3g.40gb at 0: a&lt;b&gt;", "1g.10gb", "GPU 0"} {
-		if !strings.Contains(picture, want) {
-			t.Errorf("%s lacks %q", picture, want)
-		}
-	}
-	// Two GPUs with the same placements are one row, and none is more than 64.
-	var many Report
-	for i := range 200 {
-		many.GPUs = append(many.GPUs, GPU{GPU: fmt.Sprint(i), Model: "A30-24GB", Placements: []Placement{{Profile: "4g.24gb", Size: 4, Workload: fmt.Sprint(i / 2)}}})
-	}
-	if got := many.SVG(); strings.Count(got, "<g>") != svgMaxRows || !strings.Contains(got, "and 36 rows more") {
-		t.Errorf("%d rows are drawn", strings.Count(got, "<g>"))
-	}
-	if !strings.Contains(Report{}.SVG(), "no GPU is used") {
-		t.Error("an empty plan has no picture")
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // ErrNoGeometry is returned for a GPU whose MIG geometry is not in the table: one
-// that cannot be divided, or one nobody has listed yet.
-var ErrNoGeometry = errors.New("no MIG geometry is known")
+// that cannot be divided, or one that is not listed yet.
+var ErrNoGeometry = errors.New("no known MIG geometry")
 
 // Profile is one size of GPU instance.
 type Profile struct {
@@ -96,11 +96,11 @@ const maxMemorySlices = 8
 // check refuses a model that no GPU can be.
 func (m Model) check() error {
 	if m.Name == "" || m.MemorySlices < 1 || m.MemorySlices > maxMemorySlices || len(m.Profiles) == 0 || len(m.Profiles) > 32 {
-		return fmt.Errorf("model %q: a name, 1 to %d memory slices and 1 to 32 profiles are expected", m.Name, maxMemorySlices)
+		return fmt.Errorf("model %q: expected a name, 1 to %d memory slices and 1 to 32 profiles", m.Name, maxMemorySlices)
 	}
 	for i, p := range m.Profiles {
 		if p.MemorySlices < 1 || p.ComputeSlices < 1 || len(p.Starts) == 0 || m.index(p.Name) != i {
-			return fmt.Errorf("model %s: profile %q has no size, no start, or a name that is there twice", m.Name, p.Name)
+			return fmt.Errorf("model %s: profile %q has no size, no start, or a duplicate name", m.Name, p.Name)
 		}
 		for _, s := range p.Starts {
 			if s < 0 || s+p.MemorySlices > m.MemorySlices {
@@ -194,5 +194,5 @@ func ModelNamed(name string) (Model, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return Model{}, fmt.Errorf("look up GPU %.60q: %w: there are %s; others are shared by MPS or time-slicing", name, ErrNoGeometry, strings.Join(names, ", "))
+	return Model{}, fmt.Errorf("look up GPU %.60q: %w: known are %s; share other GPUs by MPS or time-slicing", name, ErrNoGeometry, strings.Join(names, ", "))
 }

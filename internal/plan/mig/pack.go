@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Options are choices about a plan. The zero Options is the plain plan.
@@ -137,7 +137,7 @@ type seat struct {
 // check refuses what cannot be planned.
 func (p *planner) check(wanted []Workload) error {
 	if len(p.fleet) == 0 {
-		return fmt.Errorf("there is no GPU to place on: name one, such as %s", models[2].Name)
+		return fmt.Errorf("no GPU to place workloads on: name one, such as %s", models[2].Name)
 	}
 	var err error
 	if p.layouts, err = newLayouts(p.fleet); err != nil {
@@ -155,7 +155,7 @@ func (p *planner) check(wanted []Workload) error {
 			return fmt.Errorf("workload %.60q: %w", w.Name, err)
 		}
 		if names[w.Name] {
-			return fmt.Errorf("workload %.60q is there twice", w.Name)
+			return fmt.Errorf("workload %.60q appears twice", w.Name)
 		}
 		names[w.Name] = true
 		p.names = append(p.names, w.Name)
@@ -175,7 +175,7 @@ func (p *planner) check(wanted []Workload) error {
 			}
 		}
 		if g.Count < 0 || (g.Count > 0 && here > g.Count) {
-			return fmt.Errorf("the fleet has %d %s, today's placements are on %d", g.Count, g.Model.Name, here)
+			return fmt.Errorf("the fleet has %d %s, but the current placements use %d", g.Count, g.Model.Name, here)
 		}
 	}
 	return nil
@@ -188,7 +188,7 @@ type need struct {
 }
 
 func (n need) String() string {
-	return strconv.FormatFloat(n.gib, 'f', -1, 64) + " GiB and " + money.Counted(n.slices, "compute slice")
+	return strconv.FormatFloat(n.gib, 'f', -1, 64) + " GiB and " + plain.Count(n.slices, "compute slice")
 }
 
 // build sets up classes and kinds. pinned are placements that may not move.
@@ -275,7 +275,7 @@ func (p *planner) want(w Workload, here []int, pinned map[int]bool) {
 		}
 	}
 	if small > 0 {
-		why := "it needs " + n.String() + ": it stays in an instance that is too small, as there is no room in a larger one"
+		why := "it needs " + n.String() + ": it stays in an instance that is too small, because no larger one has room"
 		p.tooSmall = append(p.tooSmall, Unplaced{w.Name, small, why})
 	}
 	switch coming := w.Count - len(here); {
@@ -333,11 +333,11 @@ func (p *planner) whyNot(n need) string {
 		top := g.Profiles[g.largest()]
 		memory := strconv.FormatFloat(top.UsableGiB, 'f', -1, 64) + " GiB"
 		if top.UsableGiB == 0 {
-			memory = "usable memory that is not known"
+			memory = "unknown usable memory"
 		}
-		largest = append(largest, fmt.Sprintf("%s of %s has %s and %s", top.Name, g.Name, memory, money.Counted(top.ComputeSlices, "compute slice")))
+		largest = append(largest, fmt.Sprintf("%s of %s has %s and %s", top.Name, g.Name, memory, plain.Count(top.ComputeSlices, "compute slice")))
 	}
-	return "it needs " + n.String() + ", and the largest instance, " + strings.Join(largest, ", ") + ", is not known to have that"
+	return "it needs " + n.String() + "; the largest instance has less: " + strings.Join(largest, ", ")
 }
 
 // release picks n of a workload's placements to let go, from the emptiest GPUs, and

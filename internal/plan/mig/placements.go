@@ -61,10 +61,10 @@ func (f file) report(l *layouts) ([]Placed, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
 		line, column := f.place(d.InputOffset())
-		return nil, &FileError{File: f.name, Line: line, Column: column, Reason: "this is no plan of " + Schema, Err: err}
+		return nil, &FileError{File: f.name, Line: line, Column: column, Reason: "not a plan of " + Schema, Err: err}
 	}
 	if r.Schema != Schema {
-		return nil, f.fail(0, 0, "schema %.60q is not %s", r.Schema, Schema)
+		return nil, f.fail(0, 0, "schema %.60q: expected %s", r.Schema, Schema)
 	}
 	for i, g := range r.GPUs {
 		for j, p := range g.Placements {
@@ -91,7 +91,7 @@ func (f file) listing(l *layouts) ([]Placed, error) {
 			continue // a rule or a title
 		}
 		if len(fields) != 6 || fields[1] != "MIG" {
-			return nil, f.fail(i+1, 0, "the row is not GPU, MIG, profile, profile id, instance id and start:size")
+			return nil, f.fail(i+1, 0, "expected GPU, MIG, profile, profile id, instance id and start:size")
 		}
 		start, size, _ := strings.Cut(fields[5], ":")
 		from, err := strconv.Atoi(start)

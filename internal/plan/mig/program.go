@@ -150,7 +150,7 @@ func newWorth[T number](p *program, geo int, values []T) *worth[T] {
 	return w
 }
 
-// reset starts anew with other values.
+// reset starts again with other values.
 func (w *worth[T]) reset(p *program, geo int, values []T) {
 	w.values = values
 	clear(w.known[:])

@@ -64,9 +64,9 @@ func (f file) table(needed, optional []string) (*table, error) {
 		_, twice := t.at[name]
 		switch {
 		case twice:
-			return nil, t.fail(line, column, "column %.60q is there twice", name)
+			return nil, t.fail(line, column, "column %.60q appears twice", name)
 		case !slices.Contains(needed, name) && !slices.Contains(optional, name):
-			return nil, t.fail(line, column, "there is no column %.60q; the columns are %s", name, strings.Join(append(slices.Clone(needed), optional...), ","))
+			return nil, t.fail(line, column, "unknown column %.60q; the columns are %s", name, strings.Join(append(slices.Clone(needed), optional...), ","))
 		}
 		t.at[name] = i
 	}
@@ -86,7 +86,7 @@ func (t *table) next() error {
 	switch {
 	case errors.Is(err, csv.ErrFieldCount):
 		line, _ := t.r.FieldPos(0)
-		return t.fail(line, 0, "the row has %d fields, %d are expected", len(row), t.r.FieldsPerRecord)
+		return t.fail(line, 0, "the row has %d fields: expected %d", len(row), t.r.FieldsPerRecord)
 	case errors.As(err, &pe):
 		return t.fail(pe.Line, pe.Column, "%s", pe.Err)
 	}
@@ -145,11 +145,11 @@ func ReadWorkloads(name string, r io.Reader) ([]Workload, error) {
 			return nil, err
 		}
 		if first := lines[w.Name]; first > 0 {
-			return nil, t.wrong("name", "%.60q is there twice, first in line %d", w.Name, first)
+			return nil, t.wrong("name", "%.60q appears twice, first in line %d", w.Name, first)
 		}
 		lines[w.Name], _ = t.r.FieldPos(0)
 		if total += w.Count; total > maxUnits {
-			return nil, t.wrong("count", "brings the workloads over %d", maxUnits)
+			return nil, t.wrong("count", "brings the number of workloads above %d", maxUnits)
 		}
 		out = append(out, w)
 	}
@@ -165,7 +165,7 @@ func (t *table) workload() (Workload, error) {
 		return w, t.wrong("memory_gib", "%.40q is not a number", t.text("memory_gib"))
 	}
 	if !(w.MemoryGiB > 0) || w.MemoryGiB > maxGiB {
-		return w, t.wrong("memory_gib", "%.40q is not over 0 and up to %d", t.text("memory_gib"), maxGiB)
+		return w, t.wrong("memory_gib", "%.40q: expected over 0 and at most %d", t.text("memory_gib"), maxGiB)
 	}
 	if w.ComputeSlices, err = t.whole("compute_slices", 1, math.MaxInt16); err != nil {
 		return w, err

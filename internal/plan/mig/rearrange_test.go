@@ -37,7 +37,7 @@ func TestFragmentation(t *testing.T) {
 	}
 	still := rearranged(t, "A100-80GB:1", slices.Clone(current), nil, Options{})
 	if len(still.Moves) != 0 || slices.Contains(still.GPUs[0].Room, "3g.40gb") {
-		t.Errorf("%d moves, room for %v beside them", len(still.Moves), still.GPUs[0].Room)
+		t.Errorf("%d moves, room for %v in addition", len(still.Moves), still.GPUs[0].Room)
 	}
 	for _, wanted := range [][]Workload{
 		{{"d", 30, 3, 1}},
@@ -53,12 +53,12 @@ func TestFragmentation(t *testing.T) {
 		want := fmt.Sprintf(`nvidia-smi mig -i 0 -cgi 1g.10gb:%d -C
 # drain c on GPU 0, 1g.10gb at 5: checkpoint, then end its process
 nvidia-smi -L
-CUDA_VISIBLE_DEVICES=MIG-<uuid:0/1g.10gb@%[1]d> # start c with this in its environment, one process for it alone
+CUDA_VISIBLE_DEVICES=MIG-<uuid:0/1g.10gb@%[1]d> # start c with this in its environment, in a process of its own
 nvidia-smi mig -i 0 -gi 9 -dci
 nvidia-smi mig -i 0 -gi 9 -dgi
 nvidia-smi mig -i 0 -cgi 3g.40gb:4 -C
 nvidia-smi -L
-CUDA_VISIBLE_DEVICES=MIG-<uuid:0/3g.40gb@4> # start d with this in its environment, one process for it alone`, r.Moves[0].To.Start)
+CUDA_VISIBLE_DEVICES=MIG-<uuid:0/3g.40gb@4> # start d with this in its environment, in a process of its own`, r.Moves[0].To.Start)
 		if got := strings.Join(r.Commands, "\n"); got != want {
 			t.Errorf("commands are\n%s\nwant\n%s", got, want)
 		}
@@ -85,12 +85,12 @@ func TestCircle(t *testing.T) {
 				waits++
 			}
 		}
-		if r.GPUsUsed != 1 || len(r.Moves) != 3 || waits == 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "stands still") {
+		if r.GPUsUsed != 1 || len(r.Moves) != 3 || waits == 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "is stopped until") {
 			t.Errorf("%d GPUs, moves %+v, notes %q", r.GPUsUsed, r.Moves, r.Notes)
 		}
 	})
 	t.Run("a spare placement on another GPU", func(t *testing.T) {
-		// The second GPU has two free slices, of use to nobody wanted but the ones that
+		// The second GPU has two free slices, useful only to the workloads that
 		// step aside: 7g on a third shows that GPUs are not mixed up.
 		current := append(circle(),
 			Placed{GPU: "1", Profile: "3g.40gb", Start: 4, Workload: "e"},
@@ -133,7 +133,7 @@ func TestToday(t *testing.T) {
 	one := func(p Placed) []Placed { return []Placed{p} }
 	t.Run("not named: it stays in use", func(t *testing.T) {
 		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "2g.20gb", Start: 2}), []Workload{{"w", 30, 4, 1}}, Options{})
-		if r.GPUsUsed != 1 || len(r.Moves) != 1 || len(r.Released) != 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "1 instance of today") {
+		if r.GPUsUsed != 1 || len(r.Moves) != 1 || len(r.Released) != 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "1 instance today without a known workload") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -216,15 +216,15 @@ func TestRearrangeErrors(t *testing.T) {
 		current []Placed
 		want    string
 	}{
-		{"overlap", []Placed{at("3g.40gb", 0), at("1g.10gb", 3)}, "start 3 overlaps a placement on GPU 0"},
-		{"start", []Placed{at("2g.20gb", 1)}, "start 1 is none of 2g.20gb: [0 2 4]"},
-		{"profile", []Placed{at("3g.20gb", 0)}, `profile "3g.20gb" is none of A100-80GB`},
+		{"overlap", []Placed{at("3g.40gb", 0), at("1g.10gb", 3)}, "start 3 overlaps an earlier placement on GPU 0"},
+		{"start", []Placed{at("2g.20gb", 1)}, "start 1 is not a start of 2g.20gb: [0 2 4]"},
+		{"profile", []Placed{at("3g.20gb", 0)}, `profile "3g.20gb" is not a profile of A100-80GB`},
 		{"two +me", []Placed{at("1g.10gb+me", 0), at("1g.10gb+me", 1)}, "second +me"},
-		{"an option for a GPU", []Placed{{GPU: "-x", Profile: "1g.10gb"}}, "is no id of a GPU"},
-		{"a shell for a GPU", []Placed{{GPU: "0;reboot", Profile: "1g.10gb"}}, "is no id of a GPU"},
+		{"an option for a GPU", []Placed{{GPU: "-x", Profile: "1g.10gb"}}, "is not a GPU id"},
+		{"a shell for a GPU", []Placed{{GPU: "0;reboot", Profile: "1g.10gb"}}, "is not a GPU id"},
 		{"a shell for an instance", []Placed{{GPU: "0", Profile: "1g.10gb", Instance: "1;reboot"}}, "is not the number"},
 		{"a line for a workload", []Placed{{GPU: "0", Profile: "1g.10gb", Workload: "a\nreboot"}}, "control character"},
-		{"more GPUs than there are", []Placed{{GPU: "0", Profile: "1g.10gb"}, {GPU: "1", Profile: "1g.10gb"}}, "today's placements are on 2"},
+		{"more GPUs than there are", []Placed{{GPU: "0", Profile: "1g.10gb"}, {GPU: "1", Profile: "1g.10gb"}}, "the current placements use 2"},
 	} {
 		if _, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB:1"), tc.current, nil, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)

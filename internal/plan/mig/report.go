@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Schema names the shape of a [Report] and of [Counts] in JSON.
@@ -47,7 +47,7 @@ type Report struct {
 	// way of a spare placement is one move in it.
 	Moves           []Move `json:"moves"`
 	MovesLowerBound *int   `json:"moves_lower_bound"`
-	// Released are today's instances that nobody wants any more.
+	// Released are current instances that no workload needs.
 	Released []Released `json:"released,omitempty"`
 	// Steps are what to do, in an order in which no two instances ever overlap;
 	// Commands are the same for a shell.
@@ -65,7 +65,7 @@ type GPU struct {
 	GPU        string      `json:"gpu"`
 	Model      string      `json:"model"`
 	Placements []Placement `json:"placements"`
-	// Room is what still fits beside them, the largest profile first.
+	// Room is the profiles that still fit, the largest first.
 	Room []string `json:"room,omitempty"`
 }
 
@@ -130,7 +130,7 @@ func (p *planner) report(ctx context.Context, wanted []Workload, b best) (Report
 	}
 	r.Notes = p.notes(r)
 	if b.outLower < b.out {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s found no room; that fewer than %d do is ruled out, in between nothing is", money.Counted(b.out, "workload"), b.outLower))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s found no room; a better plan may leave out fewer, but at least %d", plain.Count(b.out, "workload"), b.outLower))
 	}
 	var err error
 	r.Advice, err = p.advise(ctx, wanted, r)
@@ -214,11 +214,11 @@ func (p *planner) notes(r Report) []string {
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, g := range p.geos {
 		if g.Inferred {
-			note("the placements of %s were not seen on one: they follow from the same profile ids and counts as on A100 and H100; nvidia-smi mig -lgipp tells", g.Name)
+			note("the placements of %s are inferred from A100 and H100 GPUs with the same profiles; check them with nvidia-smi mig -lgipp", g.Name)
 		}
 		for _, q := range g.Profiles {
 			if q.UsableGiB == 0 {
-				note("the usable memory of %s on %s is not known: it counts as no more than a smaller instance has", q.Name, g.Name)
+				note("the usable memory of %s on %s is unknown: the plan assumes that of the next smaller instance", q.Name, g.Name)
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func (p *planner) notes(r Report) []string {
 		}
 	}
 	if unnamed > 0 {
-		note("whose workload %s: each counts as in use, and as needing all it has", money.Counted(unnamed, "instance")+" of today serve is not known")
+		note("%s today without a known workload: the plan treats each as fully used", plain.Count(unnamed, "instance"))
 	}
 	var fresh []string
 	inUse := map[string]bool{}
@@ -239,20 +239,20 @@ func (p *planner) notes(r Report) []string {
 		}
 	}
 	if len(fresh) > 0 {
-		note("GPUs %s are not in use today: put the ids of free ones for these numbers", strings.Join(fresh, ", "))
+		note("GPUs %s are new: replace these numbers with the ids of free GPUs", strings.Join(fresh, ", "))
 	}
 	for _, id := range p.layouts.order {
 		if !inUse[id] {
-			note("GPU %s is empty afterwards: nvidia-smi -i %s -mig 0 makes it whole again", id, id)
+			note("GPU %s is empty afterwards: to turn MIG off, run nvidia-smi -i %s -mig 0", id, id)
 		}
 	}
 	for _, m := range r.Moves {
 		switch {
 		case m.Via != nil:
-			note("%s moves twice: places are changed in a circle", m.Workload)
+			note("%s moves twice, because workloads swap places in a cycle", m.Workload)
 		case m.Waits:
-			note("%s stands still until its place is free: places are changed in a circle, and there is no spare one", m.Workload)
+			note("%s is stopped until its place is free, because workloads swap places in a cycle and no GPU has spare room", m.Workload)
 		}
 	}
-	return append(out, "instances of one GPU share its PCIe link and its power")
+	return append(out, "instances of one GPU share its PCIe link and its power limit")
 }

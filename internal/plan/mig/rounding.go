@@ -96,7 +96,7 @@ func (s *search) dive(demand, stock []int) error {
 	return nil
 }
 
-// refill fills the slots of a column anew, with what is left of each class: a
+// refill fills the slots of a column again, with what is left of each class: a
 // relaxation may count on more of one than there is.
 func (s *search) refill(c column, rest []int, values []float64) column {
 	kd := &s.kinds[c.kind]
@@ -139,7 +139,7 @@ func (s *search) floors(base solution, r *relaxation, spare int, rest, stock []i
 }
 
 // repair improves the best solution piece by piece: a few of its GPUs are emptied,
-// together with some that are not in use, and filled anew as well as they can be.
+// together with some that are not in use, and filled again as well as they can be.
 func (s *search) repair() error {
 	const pieces, size = 2000, 5
 	part := s.work.left / 100

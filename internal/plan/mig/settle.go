@@ -209,7 +209,7 @@ func (p *planner) seat() {
 	}
 	for _, name := range p.names {
 		if n := left[name]; n > 0 {
-			p.full = append(p.full, Unplaced{name, n, fmt.Sprintf("the GPUs there are (%s) have no room left for it", p.fleet)})
+			p.full = append(p.full, Unplaced{name, n, fmt.Sprintf("no room left on the available GPUs (%s)", p.fleet)})
 		}
 	}
 }

@@ -42,16 +42,16 @@ func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Ad
 			When: fmt.Sprintf("on %s, for trusted processes of one owner, at most %d on a GPU (60 on CUDA later than 13.0)", on.Name, mpsClients),
 			Lacks: []string{
 				"memory is not isolated",
-				"a fault of one process can take down the others on the GPU",
-				"dcgm-exporter cannot attribute metrics to containers",
+				"a fault in one process can end the others on the GPU",
+				"dcgm-exporter does not attribute metrics to containers",
 			},
 		}, Advice{
 			Mode: "time-slicing", GPUs: &turns, Serves: turns < r.GPUsUsed,
-			When: fmt.Sprintf("on %s, for processes that compute now and then and may wait for one another, such as notebooks; the memory of all has to fit at once", on.Name),
+			When: fmt.Sprintf("on %s, for processes that compute occasionally and can wait for each other, such as notebooks; their memory must fit at the same time", on.Name),
 			Lacks: []string{
-				"neither memory nor faults are isolated, and nothing bounds what a process takes",
-				"no process has a share of the compute that it can count on",
-				"older versions of dcgm-exporter report only one pod of a GPU",
+				"memory and faults are not isolated, and a process has no limits",
+				"no process has a guaranteed share of the compute",
+				"older versions of dcgm-exporter report one pod per GPU",
 			},
 		})
 	}
@@ -63,7 +63,7 @@ func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Ad
 	}
 	if whole > 0 {
 		out = append(out, Advice{
-			Mode: "whole-gpu", GPUs: &whole, When: "the workload takes all of its GPU: without MIG it has a little more memory and all of the compute",
+			Mode: "whole-gpu", GPUs: &whole, When: "the workload uses a whole GPU: without MIG it has a little more memory and all of the compute",
 			Lacks: []string{},
 		})
 	}
@@ -135,6 +135,6 @@ func (p *planner) doubled(ctx context.Context, wanted []Workload, used int) (*Ad
 		return nil, nil
 	}
 	return &Advice{
-		Mode: "double-memory", GPUs: &n, Serves: true, When: "instances of one compute slice with the memory of two are allowed", Lacks: []string{},
+		Mode: "double-memory", GPUs: &n, Serves: true, When: "with profiles of one compute slice and double memory (--double-memory)", Lacks: []string{},
 	}, nil
 }

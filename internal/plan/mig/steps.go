@@ -24,7 +24,7 @@ const (
 type Step struct {
 	Do Do `json:"do"`
 	Site
-	// Workload is who is concerned; empty is unknown, or nobody.
+	// Workload is the workload concerned; empty is unknown or none.
 	Workload string `json:"workload,omitempty"`
 	// Instance is the id of the GPU instance to destroy, where it is known.
 	Instance string `json:"instance,omitempty"`
@@ -140,7 +140,7 @@ func (s *sequence) relocate(pending []*moving) {
 		before := len(pending)
 		pending = slices.DeleteFunc(pending, func(m *moving) bool {
 			free := s.held[m.To.GPU]&m.target == 0
-			// Growing or shrinking in place is blocked by nobody else.
+			// No other instance blocks growing or shrinking in place.
 			if own := s.held[m.To.GPU] &^ m.source; !free && m.at.GPU == m.To.GPU && own&m.target == 0 {
 				s.vacate(m.at, m.source, m.Workload, m.instance)
 				m.source, free = 0, true

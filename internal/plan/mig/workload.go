@@ -75,7 +75,7 @@ func ParseFleet(text string) (Fleet, error) {
 		}
 		for _, other := range f {
 			if other.Model.Name == m.Name {
-				return nil, fmt.Errorf("read GPUs %.80q: %s is named twice", text, m.Name)
+				return nil, fmt.Errorf("read GPUs %.80q: %s appears twice", text, m.Name)
 			}
 		}
 		f = append(f, g)
@@ -121,9 +121,9 @@ func checkName(name string) error {
 	case name == "":
 		return errors.New("is empty")
 	case len(name) > maxName:
-		return fmt.Errorf("is longer than %d bytes", maxName)
+		return fmt.Errorf("has more than %d bytes", maxName)
 	case strings.ContainsFunc(name, unicode.IsControl) || strings.ToValidUTF8(name, "") != name:
-		return errors.New("holds a control character or broken UTF-8")
+		return errors.New("has a control character or invalid UTF-8")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func checkGPU(id string) error {
 		return err
 	}
 	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-") != "" || id[0] == '-' {
-		return fmt.Errorf("%.40q is no id of a GPU: an index, a UUID or a PCI address is expected", id)
+		return fmt.Errorf("%.40q is not a GPU id: expected an index, a UUID or a PCI address", id)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (w Workload) check() error {
 	case !(w.MemoryGiB > 0) || w.MemoryGiB > maxGiB:
 		return fmt.Errorf("memory_gib %v is not between 0 and %d", w.MemoryGiB, maxGiB)
 	case w.ComputeSlices < 1 || w.ComputeSlices > math.MaxInt16:
-		return fmt.Errorf("compute_slices %d is not 1 or more", w.ComputeSlices)
+		return fmt.Errorf("compute_slices %d: expected 1 or more", w.ComputeSlices)
 	case w.Count < 0 || w.Count > maxUnits:
 		return fmt.Errorf("count %d is not between 0 and %d", w.Count, maxUnits)
 	}

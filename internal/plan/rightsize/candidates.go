@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // fullest is the share of a slower device's throughput, or memory bandwidth, that
-// the measured 95th percentile may take: above 85 % one scales out.
+// the measured 95th percentile may take: above 85% one scales out.
 const fullest = 0.85
 
 // look fills in the candidates.
@@ -156,46 +156,46 @@ func (m *measured) fits(c *Candidate, from price.Accelerator, o Options) bool {
 func (m *measured) against(c *Candidate, from price.Accelerator) {
 	to, add := c.Machine, func(format string, args ...any) { c.Against = append(c.Against, fmt.Sprintf(format, args...)) }
 	if c.GPUs < m.used {
-		add("the work of %d GPUs shares %d", m.used, c.GPUs)
+		add("the work of %d GPUs runs on %d", m.used, c.GPUs)
 	}
 	if c.GPUs > m.used {
-		add("%d of its %d GPUs would rest", c.GPUs-m.used, c.GPUs)
+		add("%d of its %d GPUs stay unused", c.GPUs-m.used, c.GPUs)
 	}
 	if to.AcceleratorMilli < 1000 {
-		add("it has a fraction of a GPU, which needs a driver of its own")
+		add("fractional GPU: needs a vGPU driver")
 	}
 	if from.Precision == "bf16" && c.Accelerator.Precision != "bf16" {
-		add("%s does not compute in bfloat16", c.Accelerator.Name)
+		add("%s has no bfloat16", c.Accelerator.Name)
 	}
 	if from.FP8TFLOPS > 0 && c.Accelerator.FP8TFLOPS == 0 {
-		add("%s does not compute in 8-bit floats", c.Accelerator.Name)
+		add("%s has no FP8", c.Accelerator.Name)
 	}
 	now, then := from.BF16TFLOPS*fraction(m.from), c.Accelerator.BF16TFLOPS*fraction(to)
 	if then < now {
-		add("its GPU computes %s TFLOP/s instead of %s: what runs at full speed takes longer", usage.Number(then, 0), usage.Number(now, 0))
+		add("%s TFLOP/s instead of %s: work that is compute bound takes longer", plain.Number(then, 0), plain.Number(now, 0))
 	}
 	wide, narrow := from.MemoryBandwidthGBps*fraction(m.from), c.Accelerator.MemoryBandwidthGBps*fraction(to)
 	switch {
 	case narrow > 0 && narrow < wide && !m.transfers:
-		add("its memory bandwidth is %s GB/s instead of %s, and nobody measured what is used", usage.Number(narrow, 0), usage.Number(wide, 0))
+		add("memory bandwidth %s GB/s instead of %s; use of it is unmeasured", plain.Number(narrow, 0), plain.Number(wide, 0))
 	case narrow == 0:
-		add("its memory bandwidth is not known")
+		add("memory bandwidth unknown")
 	}
 	if to.Cloud != m.from.Cloud {
-		add("it is of another cloud: what moving there takes is not priced")
+		add("another cloud: migration cost not included")
 	}
 	if !hostKnown(to) {
-		add("its CPUs, memory, disks and network are not in the price book")
+		add("CPUs, memory, disks and network not in the price book")
 		return
 	}
 	if m.hostCPUPeak > float64(to.VCPUs) {
-		add("CPU peaks of %s vCPUs exceed its %d", usage.Number(m.hostCPUPeak, 0), to.VCPUs)
+		add("peak CPU use of %s vCPUs exceeds its %d", plain.Number(m.hostCPUPeak, 0), to.VCPUs)
 	}
 	if to.NetworkMbps > 0 && m.from.NetworkMbps > to.NetworkMbps && !m.networkKnown {
-		add("its network carries %s Gbit/s instead of %s, and nobody measured what is used", usage.Number(float64(to.NetworkMbps)/1e3, 1),
-			usage.Number(float64(m.from.NetworkMbps)/1e3, 1))
+		add("network %s Gbit/s instead of %s; use of it is unmeasured", plain.Number(float64(to.NetworkMbps)/1e3, 1),
+			plain.Number(float64(m.from.NetworkMbps)/1e3, 1))
 	}
 	if to.InstanceStorageGB < m.from.InstanceStorageGB {
-		add("it has %d GB of local disk instead of %d", to.InstanceStorageGB, m.from.InstanceStorageGB)
+		add("local disk %d GB instead of %d", to.InstanceStorageGB, m.from.InstanceStorageGB)
 	}
 }

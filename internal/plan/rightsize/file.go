@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -82,12 +83,12 @@ func FromWindows(name string, machines []Measured, book *price.Book, p Params) (
 		}
 	}
 	if len(sum.resources) == 0 {
-		return Report{}, fmt.Errorf("right-size %s: it has no machine with accelerators that the price book knows", name)
+		return Report{}, fmt.Errorf("right-size %s: no machine with accelerators that are in the price book", name)
 	}
 	sum.p.Region, sum.p.Purpose = "the region of each machine", p.Purpose
 	r, err := sum.report(name)
 	if len(without) > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d machines have no accelerator that the price book knows: %s", len(without), strings.Join(without[:min(len(without), 5)], ", ")))
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d machines left out, because their accelerators are not in the price book: %s", len(without), strings.Join(without[:min(len(without), 5)], ", ")))
 	}
 	return r, err
 }
@@ -122,9 +123,9 @@ func survey(ctx context.Context, r io.Reader, f usage.Format) (map[string]*seen,
 	case err != nil:
 		return nil, 0, err
 	case len(found) == 0:
-		return nil, 0, &usage.FileError{File: f.Name, Reason: "it holds no samples"}
+		return nil, 0, &usage.FileError{File: f.Name, Reason: "no samples"}
 	case step <= 0:
-		return nil, 0, &usage.FileError{File: f.Name, Reason: "no meter has two samples, so that the time one stands for is not known: give the step"}
+		return nil, 0, &usage.FileError{File: f.Name, Reason: "no series has two samples, so the sampling step is unknown: give it with --step"}
 	}
 	return found, step, nil
 }
@@ -150,11 +151,11 @@ const day = 24 * time.Hour
 
 func (t *total) add(name, machineType string, w *usage.Window, book *price.Book) error {
 	if machineType == "" {
-		return fmt.Errorf("right-size %s: its machine type is not known: give the type, or a column type", name)
+		return fmt.Errorf("right-size %s: unknown machine type: give --type, or add a column type", name)
 	}
 	from, ok := book.Machine(machineType)
 	if !ok {
-		return fmt.Errorf("right-size %s: machine type %q is not in the price book", name, machineType)
+		return fmt.Errorf("right-size %s: machine type %q is not in the price book%s", name, machineType, book.DidYouMean(machineType))
 	}
 	window := w
 	reason := unfit(w, from)
@@ -192,7 +193,7 @@ func (t *total) add(name, machineType string, w *usage.Window, book *price.Book)
 // unfit says why samples cannot be those of a machine, or say nothing.
 func unfit(w *usage.Window, from price.Machine) string {
 	if w.To.Sub(w.From) <= w.Step {
-		return "one sample says nothing of its use"
+		return "one sample is too few to judge"
 	}
 	devices := map[string]bool{}
 	for _, g := range w.GPUs {
@@ -200,7 +201,7 @@ func unfit(w *usage.Window, from price.Machine) string {
 		devices[parent] = true
 	}
 	if from.GPUs() > 0 && len(devices) > from.GPUs() {
-		return fmt.Sprintf("the file has %d GPUs of it, and a %s has %d", len(devices), from.Type, from.GPUs())
+		return fmt.Sprintf("the file has %d GPUs of it, but a %s has %d", len(devices), from.Type, from.GPUs())
 	}
 	return ""
 }
@@ -330,7 +331,7 @@ func (t *total) together(of []sized) (Advice, error) {
 	if priced {
 		a.Hourly = inventory.Known(hourly)
 	}
-	a.Why = fmt.Sprintf("none of %d resources could be judged", len(of))
+	a.Why = fmt.Sprintf("none of %d machines has enough samples", len(of))
 	if pool := usage.Pool(meters...); pool != nil {
 		a.Samples, a.UtilMax = pool.Count, pool.Max
 		a.UtilMean, _ = pool.Mean()
@@ -341,7 +342,7 @@ func (t *total) together(of []sized) (Advice, error) {
 		return a, nil
 	}
 	a.Verdict = judge(a.UtilMean, t.p.Purpose)
-	a.Why = fmt.Sprintf("%s %% mean utilization over %d resources", usage.Number(a.UtilMean, 1), len(of))
+	a.Why = fmt.Sprintf("%s mean GPU utilization over %s", plain.Percent(a.UtilMean, 1), plain.Count(len(of), "machine"))
 	var err error
 	a.Candidates, err = shared(of)
 	return a, err
@@ -392,20 +393,20 @@ func (t *total) notes(r *Report) {
 	headroom := cmp.Or(max(t.p.Headroom, 0), defaultHeadroom)
 	least := cmp.Or(max(t.p.MinCoverage, 0), defaultCoverage)
 	r.Assumptions = []string{
-		fmt.Sprintf("%s %% of device memory, host memory and vCPUs stay free above what was measured; a slower GPU is filled to %s %% of its throughput at most",
-			usage.Number(100*headroom, 0), usage.Number(100*fullest, 0)),
-		"throughput is the dense one at 16 bits of the vendors' data sheets; the work of GPUs that share fewer is assumed to divide",
-		"prices are on demand in " + t.p.Region + ", list, Linux, a month has 730 hours; of other clouds the lowest of any region",
-		"mean utilization under 25 % is overprovisioned, under 60 % underutilized; inference over 85 % scales out",
-		"only accelerators of the same vendor, and hosts of the same architecture, are looked at",
+		fmt.Sprintf("headroom: %s of GPU memory, host memory and vCPUs above the measured use; a slower GPU runs at no more than %s of its throughput",
+			plain.Share(headroom, 0), plain.Share(fullest, 0)),
+		"throughput is dense at 16 bits, from vendor data sheets; work can be split over fewer GPUs",
+		"on-demand list prices for Linux in " + t.p.Region + "; a month has 730 hours; other clouds at their lowest price of any region",
+		"mean GPU utilization below 25% is overprovisioned, below 60% underutilized; inference above 85% needs to scale out",
+		"candidates have accelerators of the same vendor and hosts of the same architecture",
 	}
-	judged := fmt.Sprintf("%d of %d resources have a verdict", r.Judged, len(r.Resources))
-	r.CoverageNotes = []string{fmt.Sprintf("%s: the others have samples for under %s %% of their time, or not of every GPU", judged, usage.Number(100*least, 0))}
+	judged := fmt.Sprintf("%d of %d machines have a verdict", r.Judged, len(r.Resources))
+	r.CoverageNotes = []string{fmt.Sprintf("%s; the others have samples for less than %s of the time, or not for every GPU", judged, plain.Share(least, 0))}
 	if r.Unknown == 0 {
 		r.CoverageNotes[0] = judged
 	}
 	if t.short > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d of them were sampled for less than a day: its peaks may lie at other hours", t.short))
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d of them have samples for less than a day: peaks at other hours are not included", t.short))
 	}
 	seen := map[string]bool{}
 	for _, s := range slices.Concat(t.judged, t.unmetered) {
@@ -423,20 +424,20 @@ func (t *total) notes(r *Report) {
 func (t *total) changes(r *Report) []string {
 	out := []string{}
 	if r.Unknown > 0 {
-		out = append(out, "samples of every GPU without gaps would give the rest a verdict")
+		out = append(out, "complete samples of every GPU would give the other machines a verdict")
 	}
 	if len(t.judged) == 0 {
 		return out
 	}
 	if slices.ContainsFunc(t.judged, func(s sized) bool { return s.advice.Basis == usage.GPUUtil && s.advice.GPUsUsed > 0 }) {
-		out = append(out, "sm_active in place of gpu_util may show that less compute is needed, and let smaller accelerators fit")
+		out = append(out, "sm_active instead of gpu_util may show a smaller need, so that smaller accelerators fit")
 	}
 	if slices.ContainsFunc(t.judged, func(s sized) bool { return !s.advice.MemoryKnown }) {
-		out = append(out, "device memory in the file would let smaller accelerators fit")
+		out = append(out, "with GPU memory in the file, smaller accelerators may fit")
 	}
 	if len(r.Fits) > 0 && r.MemoryPeakGiB != nil && r.Fits[0].MemoryShare != nil {
 		held := r.Fits[0].MemoryGiB / (1 + cmp.Or(max(t.p.Headroom, 0), defaultHeadroom))
-		out = append(out, fmt.Sprintf("a peak of more than %s GiB on a GPU would rule out %s", usage.Number(held, 1), r.Fits[0].Type))
+		out = append(out, fmt.Sprintf("a memory peak above %s GiB on a GPU rules out %s", plain.Number(held, 1), r.Fits[0].Type))
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -63,7 +64,7 @@ func measure(w *usage.Window, from price.Machine, acc price.Accelerator, o Optio
 		tracks = []*usage.Track{&w.Machine}
 		m.aggregated = m.gpus > 1
 		if m.aggregated && !w.Aggregated {
-			m.reason = "one series of samples stands for an unknown GPU of several"
+			m.reason = "one series of samples for several GPUs"
 		}
 	}
 	m.gpusOf(tracks, acc)
@@ -71,11 +72,11 @@ func measure(w *usage.Window, from price.Machine, acc price.Accelerator, o Optio
 	switch {
 	case m.reason != "":
 	case len(tracks) == 0:
-		m.reason = "its GPUs were not measured"
+		m.reason = "no GPU samples"
 	case m.covered < m.gpus && !m.aggregated:
-		m.reason = fmt.Sprintf("%d of %d GPUs were measured", m.covered, m.gpus)
+		m.reason = fmt.Sprintf("samples for %d of %d GPUs only", m.covered, m.gpus)
 	case m.coverage < o.MinCoverage:
-		m.reason = fmt.Sprintf("samples cover %s %% of the window on a GPU", usage.Number(100*m.coverage, 0))
+		m.reason = fmt.Sprintf("samples cover %s of the window on a GPU", plain.Share(m.coverage, 0))
 	}
 	return m
 }
@@ -151,19 +152,19 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 		// A maximum over all GPUs may be any number of them.
 		m.active, m.used = m.gpus, m.gpus
 		m.total, m.peaks = m.compute*float64(m.gpus), m.peak*float64(m.gpus)
-		m.warnings = append(m.warnings, "only the maximum over its GPUs was measured: all of them count as in use")
+		m.warnings = append(m.warnings, "only the maximum over its GPUs is recorded: all of them count as used")
 	}
 	switch m.basis {
 	case usage.GPUUtil:
-		m.warnings = append(m.warnings, "GPU utilization overstates compute (one small kernel reads 100 %); sm_active would tell")
+		m.warnings = append(m.warnings, "GPU utilization overstates compute (one small kernel reads 100%); record sm_active")
 	case usage.TensorActive:
-		m.warnings = append(m.warnings, "compute is taken from tensor activity, which leaves out work beside the tensor pipes; sm_active would tell")
+		m.warnings = append(m.warnings, "compute is taken from tensor activity, which excludes other work; record sm_active")
 	}
 	if !m.memory {
-		m.warnings = append(m.warnings, "device memory was not measured: as much of it is kept as there is")
+		m.warnings = append(m.warnings, "GPU memory is unmeasured: candidates have at least the current memory")
 	}
 	if m.heldMemory > 0 {
-		m.warnings = append(m.warnings, fmt.Sprintf("%d GPU(s) hold memory and never computed: they count as in use", m.heldMemory))
+		m.warnings = append(m.warnings, fmt.Sprintf("%d GPU(s) hold memory without computing: they count as used", m.heldMemory))
 	}
 }
 
@@ -213,7 +214,7 @@ func (m *measured) hostOf(o Options) {
 	if st := w.Machine.Stats(usage.HostMemUsed); m.known(st) {
 		m.hostMemory = max(st.Max/100*float64(m.from.MemoryMiB)*(1+o.Headroom), 1)
 	} else {
-		m.warnings = append(m.warnings, "host memory was not measured: as much for each GPU in use is kept as now")
+		m.warnings = append(m.warnings, "host memory is unmeasured: candidates keep the current memory per used GPU")
 	}
 	if st := w.Machine.Stats(usage.CPUUtil); m.known(st) {
 		if q, err := st.Quantile(usage.CPUUtil, 0.95); err == nil {
@@ -221,7 +222,7 @@ func (m *measured) hostOf(o Options) {
 			m.hostCPUPeak = st.Max / 100 * float64(m.from.VCPUs)
 		}
 	} else {
-		m.warnings = append(m.warnings, "CPU was not measured: as many vCPUs for each GPU in use are kept as now")
+		m.warnings = append(m.warnings, "CPU is unmeasured: candidates keep the current vCPUs per used GPU")
 	}
 	if st := w.Machine.Stats(usage.NetBytes); m.known(st) {
 		if q, err := st.Quantile(usage.NetBytes, 0.95); err == nil {
@@ -237,19 +238,19 @@ func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 	}
 	mean, err := m.util.Mean()
 	if err != nil {
-		return Unknown, "utilization was not measured"
+		return Unknown, "no utilization samples"
 	}
-	return judge(mean, p), fmt.Sprintf("%s %% mean utilization, %d of %d GPUs in use", usage.Number(mean, 1), m.active, m.gpus)
+	return judge(mean, p), fmt.Sprintf("%s mean GPU utilization, %d of %d GPUs used", plain.Percent(mean, 1), m.active, m.gpus)
 }
 
 // judge names a mean utilization in percent.
 func judge(mean float64, p inventory.Purpose) Verdict {
 	switch {
-	case mean < overprovisionedBelow:
+	case mean < OverprovisionedBelow:
 		return Overprovisioned
-	case mean < underutilizedBelow:
+	case mean < UnderutilizedBelow:
 		return Underutilized
-	case p == inventory.Inference && mean > scaleOutAbove:
+	case p == inventory.Inference && mean > ScaleOutAbove:
 		return ScaleOut
 	}
 	return WellUsed
@@ -271,15 +272,15 @@ func (m *measured) report(a *Advice) {
 		a.Evidence = append(a.Evidence, usage.Evidence{Signal: signal, Value: value, Window: window, Coverage: m.coverage, Source: m.w.SourceOf(m.util)})
 	}
 	if a.Samples > 0 {
-		add("gpu_util_mean_pct", usage.Number(a.UtilMean, 1))
-		add("gpu_util_p95_pct", usage.Number(a.UtilP95, 1))
+		add("gpu_util_mean_pct", plain.Number(a.UtilMean, 1))
+		add("gpu_util_p95_pct", plain.Number(a.UtilP95, 1))
 		add("gpus_used_max", fmt.Sprintf("%d of %d", m.active, m.gpus))
 	}
 	if m.memory {
-		add("gpu_mem_peak_gib", usage.Number(a.MemoryPeakGiB, 1))
+		add("gpu_mem_peak_gib", plain.Number(a.MemoryPeakGiB, 1))
 	}
 	if m.basis != usage.GPUUtil && m.compute > 0 {
-		add("compute_p95_tflops", usage.Number(m.compute, 0))
+		add("compute_p95_tflops", plain.Number(m.compute, 0))
 	}
 }
 

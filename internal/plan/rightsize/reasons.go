@@ -3,6 +3,7 @@ package rightsize
 import (
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -61,16 +62,16 @@ func (m *measured) smallBatches() Reason {
 	dram, okDRAM := m.high(usage.DRAMActive)
 	switch {
 	case ok && engine < engineBusy:
-		return reason(name, usage.False, fmt.Sprintf("kernels run at most %s %% of the time: the GPU waits", usage.Number(engine, 0)))
+		return reason(name, usage.False, fmt.Sprintf("kernels run at most %s of the time: the GPU waits", plain.Percent(engine, 0)))
 	case okSM && sm >= smWaste:
-		return reason(name, usage.False, fmt.Sprintf("%s %% of the multiprocessors have work", usage.Number(100*sm, 0)))
+		return reason(name, usage.False, fmt.Sprintf("%s of the multiprocessors are active", plain.Share(sm, 0)))
 	case okDRAM && dram >= dramLoose:
-		return reason(name, usage.False, fmt.Sprintf("device memory transfers %s %% of the time", usage.Number(100*dram, 0)))
+		return reason(name, usage.False, fmt.Sprintf("GPU memory is active %s of the time", plain.Share(dram, 0)))
 	case !ok || !okSM || !okDRAM:
-		return reason(name, usage.Unknown, "gpu_util, sm_active and dram_active together would tell")
+		return reason(name, usage.Unknown, "needs gpu_util, sm_active and dram_active")
 	}
-	return reason(name, usage.True, fmt.Sprintf("kernels run %s %% of the time on %s %% of the multiprocessors, and device memory transfers %s %% of it",
-		usage.Number(engine, 0), usage.Number(100*sm, 0), usage.Number(100*dram, 0)))
+	return reason(name, usage.True, fmt.Sprintf("kernels run %s%% of the time on %s%% of the multiprocessors, and GPU memory is active %s%% of the time",
+		plain.Number(engine, 0), plain.Number(100*sm, 0), plain.Number(100*dram, 0)))
 }
 
 // cpuBoundInput: the CPUs are full while the GPU waits.
@@ -78,14 +79,14 @@ func (m *measured) cpuBoundInput() Reason {
 	const name = "cpu-bound-input"
 	st := m.w.Machine.Stats(usage.CPUUtil)
 	if !m.known(st) {
-		return reason(name, usage.Unknown, "cpu_util would tell")
+		return reason(name, usage.Unknown, "needs cpu_util")
 	}
 	v, _ := st.Quantile(usage.CPUUtil, 0.95)
-	why := fmt.Sprintf("the CPUs are %s %% busy at the 95th percentile", usage.Number(v, 0))
+	why := fmt.Sprintf("CPU utilization p95 %s", plain.Percent(v, 0))
 	if v < cpuBound {
 		// One full core of many is not seen in the mean of all.
 		if one := 100 / float64(max(m.from.VCPUs, 1)); v >= one {
-			return reason(name, usage.Unknown, why+": a single full core would not show")
+			return reason(name, usage.Unknown, why+": one saturated core would not show")
 		}
 	}
 	return reason(name, usage.Of(v >= cpuBound), why)
@@ -96,9 +97,9 @@ func (m *measured) memoryBandwidth() Reason {
 	const name = "memory-bandwidth"
 	v, ok := m.high(usage.DRAMActive)
 	if !ok {
-		return reason(name, usage.Unknown, "dram_active would tell")
+		return reason(name, usage.Unknown, "needs dram_active")
 	}
-	return reason(name, usage.Of(v >= dramBound), fmt.Sprintf("device memory transfers %s %% of the time at the 95th percentile, about 80 %% is its practical peak", usage.Number(100*v, 0)))
+	return reason(name, usage.Of(v >= dramBound), fmt.Sprintf("GPU memory activity p95 %s; the practical peak is about 80%%", plain.Share(v, 0)))
 }
 
 // transfersBound: the machine's network is near what the provider states.
@@ -106,11 +107,11 @@ func (m *measured) transfersBound() Reason {
 	const name = "transfers"
 	switch {
 	case !m.networkKnown || m.from.NetworkMbps == 0:
-		return reason(name, usage.Unknown, "net_bytes and the machine's bandwidth would tell of the network")
+		return reason(name, usage.Unknown, "needs net_bytes and the machine's bandwidth")
 	case m.network >= networkBound*float64(m.from.NetworkMbps):
-		return reason(name, usage.True, fmt.Sprintf("the network carries %s of %s Gbit/s at the 95th percentile", usage.Number(m.network/1e3, 1), usage.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+		return reason(name, usage.True, fmt.Sprintf("network p95 %s of %s Gbit/s", plain.Number(m.network/1e3, 1), plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
 	}
-	return reason(name, usage.Unknown, fmt.Sprintf("the network carries %s of %s Gbit/s; the bus between host and GPU was not measured", usage.Number(m.network/1e3, 1), usage.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+	return reason(name, usage.Unknown, fmt.Sprintf("network p95 %s of %s Gbit/s; the bus between host and GPU is unmeasured", plain.Number(m.network/1e3, 1), plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
 }
 
 // concurrency: requests stay at one rate, their highest, while the GPU has room.
@@ -118,14 +119,14 @@ func (m *measured) concurrency() Reason {
 	const name = "concurrency-limit"
 	st := m.w.Machine.Stats(usage.Requests)
 	if !m.known(st) {
-		return reason(name, usage.Unknown, "requests would tell")
+		return reason(name, usage.Unknown, "needs requests")
 	}
 	median, _ := st.Quantile(usage.Requests, 0.5)
 	if st.Max <= 0 {
-		return reason(name, usage.False, "no requests were served")
+		return reason(name, usage.False, "no requests")
 	}
 	if median >= flat*st.Max {
-		return reason(name, usage.True, fmt.Sprintf("requests stay within %s %% of their highest rate while the GPU has room", usage.Number(100*(1-flat), 0)))
+		return reason(name, usage.True, fmt.Sprintf("requests stay within %s of their highest rate while the GPU has spare capacity", plain.Share(1-flat, 0)))
 	}
-	return reason(name, usage.False, fmt.Sprintf("the median rate of requests is %s %% of the highest", usage.Number(100*median/st.Max, 0)))
+	return reason(name, usage.False, fmt.Sprintf("the median request rate is %s of the highest", plain.Share(median/st.Max, 0)))
 }

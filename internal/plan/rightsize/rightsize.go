@@ -21,8 +21,8 @@ var ErrNoAccelerator = errors.New("no known accelerator")
 type Verdict string
 
 // The verdicts. The lines between them are those users expect: a mean utilization
-// under 25 % is overprovisioned, under 60 % underutilized, from there on well used;
-// inference aims at 60 to 80 % and scales out above 85 %.
+// under 25% is overprovisioned, under 60% underutilized, from there on well used;
+// inference aims at 60 to 80% and scales out above 85%.
 const (
 	Unknown         Verdict = ""
 	Overprovisioned Verdict = "overprovisioned"
@@ -41,9 +41,9 @@ func (v Verdict) String() string {
 
 // Lines between the verdicts, in percent of mean utilization.
 const (
-	overprovisionedBelow = 25
-	underutilizedBelow   = 60
-	scaleOutAbove        = 85
+	OverprovisionedBelow = 25
+	UnderutilizedBelow   = 60
+	ScaleOutAbove        = 85
 )
 
 // Options are the assumptions. A field that is zero means its default.
@@ -140,7 +140,7 @@ func (a Advice) First(fits func(Candidate) bool) (Candidate, bool) {
 // machines of the same cloud that fit it: the same vendor and host architecture,
 // device memory for the measured peak and headroom, throughput at 16 bits for the
 // measured 95th percentile, and host memory and vCPUs for what was measured, or
-// where nobody measured them as much for each GPU in use as now.
+// where they are unmeasured as much for each GPU in use as now.
 //
 // Where samples cover too little, or GPUs are missing among them, the verdict is
 // unknown and there are no candidates. It returns ErrNoAccelerator for a machine

@@ -81,17 +81,17 @@ func TestVerdict(t *testing.T) {
 		why           string
 	}{
 		{"nothing measured", "p3.8xlarge", nil, "", Unknown, "nothing was measured"},
-		{"no GPU telemetry", "p3.8xlarge", observed().host(5, 5).w, "", Unknown, "its GPUs were not measured"},
-		{"three of four GPUs", "p3.8xlarge", observed().gpus(0, 3, 10, 1).w, "", Unknown, "3 of 4 GPUs were measured"},
-		{"half the window", "p3.2xlarge", observed().series("0", usage.GPUUtil, func(h int) float64 { return float64(h%2)*11 - 1 }).w, "", Unknown, "cover 50 %"},
-		{"an unknown GPU of four", "p3.8xlarge", observed().gpus(0, 0, 0, 0).flat("", usage.GPUUtil, 10).w, "", Unknown, "unknown GPU of several"},
-		{"24.9 %", "p3.8xlarge", observed().gpus(0, 4, 24.9, 1).w, "", Overprovisioned, "24.9 % mean utilization, 4 of 4 GPUs in use"},
-		{"25 %", "p3.8xlarge", observed().gpus(0, 4, 25, 1).w, "", Underutilized, ""},
-		{"60 %", "p3.8xlarge", observed().gpus(0, 4, 60, 1).w, "", WellUsed, ""},
-		{"one GPU of eight at full speed", "p4d.24xlarge", observed().gpus(0, 1, 100, 30).gpus(1, 7, 0, 0).w, "", Overprovisioned, "12.5 % mean utilization, 1 of 8"},
-		{"training at 95 %", "p3.8xlarge", observed().gpus(0, 4, 95, 1).w, inventory.Training, WellUsed, ""},
-		{"inference at 70 %", "g5.xlarge", observed().gpus(0, 1, 70, 10).w, inventory.Inference, WellUsed, ""},
-		{"inference at 95 %", "g5.xlarge", observed().gpus(0, 1, 95, 10).w, inventory.Inference, ScaleOut, ""},
+		{"no GPU telemetry", "p3.8xlarge", observed().host(5, 5).w, "", Unknown, "no GPU samples"},
+		{"three of four GPUs", "p3.8xlarge", observed().gpus(0, 3, 10, 1).w, "", Unknown, "samples for 3 of 4 GPUs only"},
+		{"half the window", "p3.2xlarge", observed().series("0", usage.GPUUtil, func(h int) float64 { return float64(h%2)*11 - 1 }).w, "", Unknown, "cover 50%"},
+		{"an unknown GPU of four", "p3.8xlarge", observed().gpus(0, 0, 0, 0).flat("", usage.GPUUtil, 10).w, "", Unknown, "for several GPUs"},
+		{"24.9%", "p3.8xlarge", observed().gpus(0, 4, 24.9, 1).w, "", Overprovisioned, "24.9% mean GPU utilization, 4 of 4 GPUs used"},
+		{"25%", "p3.8xlarge", observed().gpus(0, 4, 25, 1).w, "", Underutilized, ""},
+		{"60%", "p3.8xlarge", observed().gpus(0, 4, 60, 1).w, "", WellUsed, ""},
+		{"one GPU of eight at full speed", "p4d.24xlarge", observed().gpus(0, 1, 100, 30).gpus(1, 7, 0, 0).w, "", Overprovisioned, "12.5% mean GPU utilization, 1 of 8"},
+		{"training at 95%", "p3.8xlarge", observed().gpus(0, 4, 95, 1).w, inventory.Training, WellUsed, ""},
+		{"inference at 70%", "g5.xlarge", observed().gpus(0, 1, 70, 10).w, inventory.Inference, WellUsed, ""},
+		{"inference at 95%", "g5.xlarge", observed().gpus(0, 1, 95, 10).w, inventory.Inference, ScaleOut, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Advise(tc.w, machine(t, book, tc.machine), region, book, Options{Purpose: tc.purpose})
@@ -128,10 +128,10 @@ func TestFigures(t *testing.T) {
 		t.Errorf("utilization mean %v, p50 %v, p95 %v, maximum %v; want about 4.7, 0, 17, 19", got.UtilMean, got.UtilP50, got.UtilP95, got.UtilMax)
 	}
 	if !got.MemoryKnown || got.MemoryPeakGiB != 10 || got.MemoryP95GiB < 9.4 || got.MemoryP95GiB > 9.7 {
-		t.Errorf("memory peak %v GiB, p95 %v GiB; want 10 and 9.5 within 1 %%", got.MemoryPeakGiB, got.MemoryP95GiB)
+		t.Errorf("memory peak %v GiB, p95 %v GiB; want 10 and 9.5 within 1%%", got.MemoryPeakGiB, got.MemoryP95GiB)
 	}
 	if got.Basis != usage.GPUUtil || got.ComputeTFLOPS < 22 || got.ComputeTFLOPS > 24 {
-		t.Errorf("needs %v TFLOP/s by %s; want 18 %% of 125 by gpu_util", got.ComputeTFLOPS, got.Basis)
+		t.Errorf("needs %v TFLOP/s by %s; want 18%% of 125 by gpu_util", got.ComputeTFLOPS, got.Basis)
 	}
 }
 
@@ -149,8 +149,8 @@ func TestCandidates(t *testing.T) {
 			holds: func(c Candidate) bool { return c.GPUs == 1 && c.Accelerator.BF16TFLOPS >= 312 }},
 		{name: "full speed keeps its speed", machine: "p4d.24xlarge", w: observed().gpus(0, 1, 100, 30).gpus(1, 7, 0, 0).host(3, 4).w, all: true,
 			holds: func(c Candidate) bool { return c.Accelerator.BF16TFLOPS >= 312 }},
-		{name: "an A10G at 20 % fits on a T4", machine: "g5.xlarge", w: observed().gpus(0, 1, 20, 6).host(10, 20).w,
-			holds: func(c Candidate) bool { return c.Accelerator.Name == "T4" }, against: "does not compute in bfloat16"},
+		{name: "an A10G at 20% fits on a T4", machine: "g5.xlarge", w: observed().gpus(0, 1, 20, 6).host(10, 20).w,
+			holds: func(c Candidate) bool { return c.Accelerator.Name == "T4" }, against: "has no bfloat16"},
 		{name: "multiprocessor activity beats utilization", machine: "p5.4xlarge", w: observed().gpus(0, 1, 100, 10).flat("0", usage.SMActive, 0.03).host(3, 4).w,
 			holds: func(c Candidate) bool { return c.Accelerator.BF16TFLOPS < 200 }, against: "takes longer"},
 		{name: "memory and headroom must fit", machine: "g6e.xlarge", w: observed().gpus(0, 1, 5, 20).host(10, 10).w, all: true,
@@ -189,7 +189,7 @@ func TestCandidates(t *testing.T) {
 					t.Errorf("%s at %s an hour saves %s a month on %s: %v", c.Machine.Type, c.Hourly, saving, own, err)
 				}
 				if i > 0 && c.Hourly < got.Candidates[i-1].Hourly {
-					t.Errorf("%s comes after what is dearer", c.Machine.Type)
+					t.Errorf("%s comes after a more expensive type", c.Machine.Type)
 				}
 				if c.Accelerator.Vendor != "NVIDIA" || c.Machine.Arch != m.Arch || c.Machine.Type == m.Type {
 					t.Errorf("%s is no candidate for %s", c.Machine.Type, m.Type)

@@ -13,7 +13,7 @@ const (
 	frequencies    = 1600
 	slowest        = 1.0 / 12
 	fastest        = 1.0 / 2
-	// follow is how far the next beat is moved toward a change that came beside it.
+	// follow is how far the next beat is moved toward a change that came close to it.
 	follow = 0.3
 )
 

@@ -91,7 +91,7 @@ func TestCheckpointCampaign(t *testing.T) {
 	}
 	for i, want := range []string{"85.9", "85.8", "86.9"} {
 		if got := fmt.Sprintf("%.1f", 100*r.Results[i].Kept); got != want {
-			t.Errorf("%s keeps %s %%, want %s %%", r.Results[i].Name, got, want)
+			t.Errorf("%s keeps %s%%, want %s%%", r.Results[i].Name, got, want)
 		}
 	}
 	if got := r.Results[3].Kept; got < 0.882 {

@@ -35,7 +35,9 @@ type CheckpointReport struct {
 	CoverageNotes []string `json:"coverage_notes"`
 	Changes       []string `json:"changes"`
 
-	curve []kept
+	// Curve is the share that fixed intervals keep, shortest first.
+	Curve []CurvePoint `json:"-"`
+
 	// ceiling is what one write in time before every end would keep.
 	ceiling float64
 }
@@ -59,10 +61,10 @@ type AgedInterval struct {
 	Interval float64 `json:"interval"`
 }
 
-// kept is a point of the curve: what an interval keeps.
-type kept struct {
-	interval time.Duration
-	share    float64
+// CurvePoint is the share of paid time, 0 to 1, that a fixed interval keeps.
+type CurvePoint struct {
+	Interval time.Duration
+	Kept     float64
 }
 
 // upRun is a time without interruption. Its samples are those of the clock of the trace.
@@ -107,11 +109,11 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 	}
 	const longest = 365 * 24 * time.Hour
 	if p.Write <= 0 || p.Restart < 0 || p.Write > longest || p.Restart > longest {
-		return CheckpointReport{}, fmt.Errorf("plan checkpoint: a write of %s and a restart of %s: a write over 0 and a restart of 0 or more are expected", p.Write, p.Restart)
+		return CheckpointReport{}, fmt.Errorf("plan checkpoint: write %s, restart %s: expected a write over 0 and a restart of 0 or more", p.Write, p.Restart)
 	}
 	runs := tr.runs()
 	if len(runs) == 0 {
-		return CheckpointReport{}, errors.New("plan checkpoint: no sample of the trace is up: there is no run to learn from")
+		return CheckpointReport{}, errors.New("plan checkpoint: spot is never available in the trace")
 	}
 	lengths := map[time.Duration]int64{} // how many runs last that long
 	total := 0.0
@@ -132,7 +134,7 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 		r.Results = append(r.Results, CheckpointResult{Name: rule.name, Interval: rule.interval.Seconds(), Kept: fixed(lengths, rule.interval, p) / total})
 	}
 	r.Results = append(r.Results, adaptive(tr, runs, p, total))
-	r.curve = curve(lengths, total, p)
+	r.Curve = curve(lengths, total, p)
 	for _, u := range runs {
 		r.ceiling += max(0, u.length(tr.Gap)-p.Restart-p.Write).Seconds() / total
 	}
@@ -193,13 +195,13 @@ func bestFixed(lengths map[time.Duration]int64, p CheckpointParams) time.Duratio
 }
 
 // curve is what intervals from half a write to the longest run keep, for the picture.
-func curve(lengths map[time.Duration]int64, total float64, p CheckpointParams) []kept {
+func curve(lengths map[time.Duration]int64, total float64, p CheckpointParams) []CurvePoint {
 	const points = 160
 	low, high := p.Write.Seconds()/2, max(slices.Max(slices.Collect(maps.Keys(lengths))).Seconds(), p.Write.Seconds())
-	var out []kept
+	var out []CurvePoint
 	for i := range points + 1 {
 		interval := seconds(low * math.Pow(high/low, float64(i)/points))
-		out = append(out, kept{interval, fixed(lengths, interval, p) / total})
+		out = append(out, CurvePoint{interval, fixed(lengths, interval, p) / total})
 	}
 	return out
 }

@@ -119,8 +119,8 @@ func TestCheckpointRefuses(t *testing.T) {
 		p    CheckpointParams
 		want string
 	}{
-		{"no write", up, CheckpointParams{Restart: time.Minute}, "plan checkpoint: a write of 0s and a restart of 1m0s: a write over 0 and a restart of 0 or more are expected"},
-		{"no run", Trace{Gap: gap, Zones: []Zone{zone("z", "..")}}, saves, "plan checkpoint: no sample of the trace is up: there is no run to learn from"},
+		{"no write", up, CheckpointParams{Restart: time.Minute}, "plan checkpoint: write 0s, restart 1m0s: expected a write over 0 and a restart of 0 or more"},
+		{"no run", Trace{Gap: gap, Zones: []Zone{zone("z", "..")}}, saves, "plan checkpoint: spot is never available in the trace"},
 		{"no zone", Trace{Gap: gap}, saves, "plan checkpoint: the trace has no zone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

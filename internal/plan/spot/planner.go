@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// replan is how often the planner learns anew.
+	// replan is how often the planner learns again.
 	replan = 6 * time.Hour
 	// noticeable is by how much a hazard has to change, as a share, before there is a new
 	// plan: on three zones of the campaign a plan at every change saves no more.
@@ -48,7 +48,7 @@ type planner struct {
 	m     model
 	met   metronome
 	price money.Amount
-	// plans are by how dear spot is; plan is the one for now.
+	// plans are by the price of spot; plan is the one for now.
 	plans   map[int]*choices
 	plan    *choices
 	program program
@@ -67,7 +67,7 @@ func newPlanner(gap time.Duration, zones int, p Params) *planner {
 	return s
 }
 
-// observe takes in a sample, and learns anew when it is time.
+// observe takes in a sample, and learns again when it is time.
 func (s *planner) observe(now []offer) {
 	first := s.t == 0
 	up := false
@@ -152,7 +152,7 @@ func (s *planner) learn() {
 	}
 }
 
-// near says whether two models differ too little to plan anew.
+// near says whether two models differ too little to plan again.
 func (m *model) near(o *model) bool {
 	if m.clock != o.clock || math.Abs(m.moved-o.moved) > noticeable {
 		return false

@@ -44,24 +44,24 @@ func TestRead(t *testing.T) {
 
 func TestReadMistakes(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
-		{"empty", "", "t.csv: it is empty; a header of time,up is expected"},
-		{"no sample", "time,up\n", "t.csv: it has no sample"},
+		{"empty", "", "t.csv: empty file: expected a header with time,up"},
+		{"no sample", "time,up\n", "t.csv: no sample"},
 		{"no column", "time,nodes\n0,1\n", `t.csv:1: column "up" is missing`},
-		{"no time", "time,up\nnoon,1\n", `t.csv:2:1: time "noon" is neither whole seconds nor a time such as 2026-03-01T14:00:00Z`},
-		{"negative time", "time,up\n-600,1\n", `t.csv:2:1: time "-600" is neither whole seconds nor a time such as 2026-03-01T14:00:00Z`},
-		{"out of order", "time,up\n600,1\n0,1\n", "t.csv:3:1: time is 0, and the samples before it reach to 1200 s: rows of a zone are in order, each sample once"},
-		{"twice", "time,up\n0,1\n0,0\n", "t.csv:3:1: time is 0, and the samples before it reach to 600 s: rows of a zone are in order, each sample once"},
-		{"a hole", "time,up\n0,1\n1200,1\n", "t.csv:3:1: time is 1200, and the samples before it end at 600 s: what was up in between is not known"},
-		{"length", "time,length,up\n0,700,1\n", "t.csv:2:3: length is 700 s, not a multiple of the gap of 10m0s"},
-		{"no length", "time,length,up\n0,0,1\n", "t.csv:2:3: length is 0: 600 to 68719476736 is expected"},
-		{"endless", "time,length,up\n0,68719476600,1\n", "t.csv:2:3: these are over 16,777,216 samples, too many to replay"},
+		{"no time", "time,up\nnoon,1\n", `t.csv:2:1: time "noon": expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z`},
+		{"negative time", "time,up\n-600,1\n", `t.csv:2:1: time "-600": expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z`},
+		{"out of order", "time,up\n600,1\n0,1\n", "t.csv:3:1: time is 0, but earlier rows of this zone reach 1200 s: sort the rows, each sample once"},
+		{"twice", "time,up\n0,1\n0,0\n", "t.csv:3:1: time is 0, but earlier rows of this zone reach 600 s: sort the rows, each sample once"},
+		{"a hole", "time,up\n0,1\n1200,1\n", "t.csv:3:1: time is 1200, but earlier rows of this zone end at 600 s: the availability in between is missing"},
+		{"length", "time,length,up\n0,700,1\n", "t.csv:2:3: length is 700 s: expected a multiple of the sampling step 10m0s"},
+		{"no length", "time,length,up\n0,0,1\n", "t.csv:2:3: length is 0: expected 600 to 68719476736"},
+		{"endless", "time,length,up\n0,68719476600,1\n", "t.csv:2:3: more than 16,777,216 samples: too many to replay"},
 		{"up", "time,up\n0,yes\n", `t.csv:2:3: up "yes" is not a whole number`},
 		{"unknown up", "time,up\n0,\n", `t.csv:2:3: up "" is not a whole number`},
-		{"price of zero", "time,up,price\n0,1,0\n", "t.csv:2:5: price is 0: over 0 and at most $100,000 an hour is expected"},
+		{"price of zero", "time,up,price\n0,1,0\n", "t.csv:2:5: price is 0: expected over 0 and at most $100,000 an hour"},
 		{"negative price", "time,up,price\n0,1,-1\n", "t.csv:2:5: price is negative"},
-		{"unknown price", "time,up,price\n0,1,1\n600,1,\n", "t.csv:3:7: price is empty: it is not known what this costs"},
-		{"unknown price before", "time,up,price\n0,1,\n600,1,1\n", "t.csv:3:7: price is 1 here, and not known in line 2: either every row that is up has one or none"},
-		{"unknown zone", "zone,time,up\na,0,1\n,0,1\n", `t.csv:3:1: zone is "" here, and "a" in other rows: either every row has one or none`},
+		{"unknown price", "time,up,price\n0,1,1\n600,1,\n", "t.csv:3:7: price is empty"},
+		{"unknown price before", "time,up,price\n0,1,\n600,1,1\n", "t.csv:3:7: price is 1 here, but empty in line 2: either all rows with spot available have a price or none"},
+		{"unknown zone", "zone,time,up\na,0,1\n,0,1\n", `t.csv:3:1: zone is "" here, but "a" in other rows: either all rows have a zone or none`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Read(strings.NewReader(tc.text), "t.csv", Map{Gap: gap})
@@ -76,9 +76,9 @@ func TestReadMistakes(t *testing.T) {
 		m    Map
 		want string
 	}{
-		{"no gap", Map{}, "read t.csv: the gap between samples is 0s: whole seconds, at least 1s, are expected"},
+		{"no gap", Map{}, "read t.csv: sampling step 0s: expected whole seconds, at least 1s"},
 		{"pattern", Map{Gap: gap, Zones: "["}, `read t.csv: the pattern of zones "[": syntax error in pattern`},
-		{"none chosen", Map{Gap: gap, Zones: "c*"}, `t.csv: none of its 1 rows is of a zone that matches "c*"`},
+		{"none chosen", Map{Gap: gap, Zones: "c*"}, `t.csv: none of its 1 rows has a zone that matches "c*"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Read(strings.NewReader("time,up,zone\n0,1,a\n"), "t.csv", tc.m)
@@ -137,10 +137,10 @@ func TestParseDeadline(t *testing.T) {
 		{"1.15x", 198_720 * time.Second, ""},
 		{"1x", 48 * time.Hour, ""},
 		{"55h12m", 198_720 * time.Second, ""},
-		{"0.9x", 0, `deadline "0.9x" is no multiple of the work such as 1.15x, from 1x to 1000x`},
-		{"NaNx", 0, `deadline "NaNx" is no multiple of the work such as 1.15x, from 1x to 1000x`},
-		{"soon", 0, `deadline "soon" is neither a multiple of the work such as 1.15x nor a duration such as 55h`},
-		{"-1h", 0, `deadline "-1h" is neither a multiple of the work such as 1.15x nor a duration such as 55h`},
+		{"0.9x", 0, `deadline "0.9x": expected a multiple of the work from 1x to 1000x, such as 1.15x`},
+		{"NaNx", 0, `deadline "NaNx": expected a multiple of the work from 1x to 1000x, such as 1.15x`},
+		{"soon", 0, `deadline "soon": expected a multiple of the work, such as 1.15x, or a duration, such as 55h`},
+		{"-1h", 0, `deadline "-1h": expected a multiple of the work, such as 1.15x, or a duration, such as 55h`},
 	} {
 		t.Run(tc.text, func(t *testing.T) {
 			got, err := ParseDeadline(tc.text, 48*time.Hour)

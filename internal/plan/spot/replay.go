@@ -71,7 +71,7 @@ func (tr Trace) markets(p Params) ([]market, error) {
 			first, end = max(first, z.First), min(end, z.First+len(z.Up))
 		}
 		if m.samples = end - first; m.samples <= 0 {
-			return nil, fmt.Errorf("plan spot: the %d zones were at no time recorded together", len(tr.Zones))
+			return nil, fmt.Errorf("plan spot: no time at which all %d zones were recorded", len(tr.Zones))
 		}
 		for i, z := range m.zones {
 			m.zones[i].Up = z.Up[first-z.First : end-z.First]
@@ -83,7 +83,7 @@ func (tr Trace) markets(p Params) ([]market, error) {
 	}
 	for _, m := range out {
 		if m.samples < p.window(tr.Gap) {
-			return nil, fmt.Errorf("plan spot: %s has %d samples, and a case is %d: a longer trace or a shorter deadline is needed", m.name, m.samples, p.window(tr.Gap))
+			return nil, fmt.Errorf("plan spot: %s has %d samples, and a case needs %d: use a longer trace or a shorter deadline", m.name, m.samples, p.window(tr.Gap))
 		}
 	}
 	return out, nil

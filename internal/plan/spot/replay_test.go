@@ -272,11 +272,11 @@ func TestAcrossZones(t *testing.T) {
 		t.Errorf("across zones %g are saved with %d misses in %d zones, alone %g", got.Saving, got.Misses, len(both.Zones), alone.result(Curfew).Saving)
 	}
 	steady := strings.Repeat("#", 2400)
-	dear, cheap := zone("dear", steady), zone("cheap", strings.Repeat(".", 100)+steady[100:])
+	costly, cheap := zone("costly", steady), zone("cheap", strings.Repeat(".", 100)+steady[100:])
 	for range steady {
-		dear.Prices, cheap.Prices = append(dear.Prices, 2*money.USD), append(cheap.Prices, money.USD)
+		costly.Prices, cheap.Prices = append(costly.Prices, 2*money.USD), append(cheap.Prices, money.USD)
 	}
-	r, err := Replay(Trace{Gap: gap, Zones: []Zone{dear, cheap}}, p)
+	r, err := Replay(Trace{Gap: gap, Zones: []Zone{costly, cheap}}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,17 +293,17 @@ func TestReplayRefuses(t *testing.T) {
 		change func(*Trace, *Params)
 		want   string
 	}{
-		{"no work", func(_ *Trace, p *Params) { p.Work = 0 }, "plan spot: the work takes no time: give how long it runs on one machine"},
-		{"no on-demand price", func(_ *Trace, p *Params) { p.OnDemandPrice = 0 }, "plan spot: the on-demand price is $0.00 an hour: over 0 is expected"},
-		{"no spot price", func(_ *Trace, p *Params) { p.SpotPrice = 0 }, `plan spot: no spot price is known for "z": give one, or a trace with a price column`},
-		{"no time", func(_ *Trace, p *Params) { p.Deadline = 69 * time.Minute }, "plan spot: a deadline of 1h9m0s holds 1h0m0s in whole gaps of 10m0s, less than the work and one restart, 1h10m0s: not even on-demand meets it"},
-		{"too often", func(_ *Trace, p *Params) { p.Every = time.Minute }, "plan spot: a case every 1m0s is more than one in a gap of 10m0s"},
-		{"too short", func(tr *Trace, _ *Params) { tr.Zones[0].Up = tr.Zones[0].Up[:17] }, "plan spot: z has 17 samples, and a case is 18: a longer trace or a shorter deadline is needed"},
+		{"no work", func(_ *Trace, p *Params) { p.Work = 0 }, "plan spot: the work takes no time: give its duration on one machine"},
+		{"no on-demand price", func(_ *Trace, p *Params) { p.OnDemandPrice = 0 }, "plan spot: the on-demand price is $0.00 an hour: expected more than 0"},
+		{"no spot price", func(_ *Trace, p *Params) { p.SpotPrice = 0 }, `plan spot: no spot price for "z": give --spot-price, or a trace with a price column`},
+		{"no time", func(_ *Trace, p *Params) { p.Deadline = 69 * time.Minute }, "plan spot: a deadline of 1h9m0s is 1h0m0s in whole sampling steps of 10m0s, less than the work and one restart (1h10m0s): on-demand misses it too"},
+		{"too often", func(_ *Trace, p *Params) { p.Every = time.Minute }, "plan spot: a case every 1m0s is more often than the sampling step of 10m0s"},
+		{"too short", func(tr *Trace, _ *Params) { tr.Zones[0].Up = tr.Zones[0].Up[:17] }, "plan spot: z has 17 samples, and a case needs 18: use a longer trace or a shorter deadline"},
 		{"no zone", func(tr *Trace, _ *Params) { tr.Zones = nil }, "plan spot: the trace has no zone"},
 		{"never together", func(tr *Trace, p *Params) {
 			p.AcrossZones = true
 			tr.Zones = append(tr.Zones, Zone{Name: "y", First: 30, Up: []bool{true}})
-		}, "plan spot: the 2 zones were at no time recorded together"},
+		}, "plan spot: no time at which all 2 zones were recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tr, p := Trace{Gap: gap, Zones: []Zone{z}}, small

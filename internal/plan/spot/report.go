@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // Report is a replay, in the shape of its JSON. Shares and savings are 0 to 1.
@@ -27,8 +26,10 @@ type Report struct {
 	CoverageNotes []string     `json:"coverage_notes"`
 	Changes       []string     `json:"changes"`
 
-	shown timeline
-	full  money.Amount
+	// Case is one case of curfew's strategy.
+	Case Timeline `json:"-"`
+
+	full money.Amount
 }
 
 // Result is how one strategy did.
@@ -53,13 +54,34 @@ type ZoneReport struct {
 	Results []Result `json:"results"`
 }
 
-// timeline is one case of the curfew strategy, for the picture.
-type timeline struct {
-	zone string
-	// start is hours after the start of the trace, gap the hours of a step.
-	start, gap float64
-	up         []bool
-	on         []machine
+// Timeline is one case of curfew's strategy: where it ran, and when spot was available.
+type Timeline struct {
+	Zone string
+	// Start is hours after the start of the trace, Gap the hours of a step.
+	Start, Gap float64
+	// Up and Ran are by step: whether spot was available, and where the case ran.
+	Up  []bool
+	Ran []Place
+}
+
+// Place is where a case runs in one step.
+type Place int
+
+// The places. A case that waits runs nowhere.
+const (
+	RanNowhere Place = iota
+	RanOnDemand
+	RanSpot
+)
+
+func placeOf(m machine) Place {
+	switch {
+	case m == onDemand:
+		return RanOnDemand
+	case m >= inZone:
+		return RanSpot
+	}
+	return RanNowhere
 }
 
 // strategies are those that are replayed, in the order of the report.
@@ -174,5 +196,3 @@ func (r Report) result(name string) Result {
 	}
 	return Result{}
 }
-
-func percent(share float64) string { return usage.Number(100*share, 1) + " %" }

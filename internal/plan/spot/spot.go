@@ -32,7 +32,7 @@ const (
 )
 
 // maxPrice is the highest price of a machine for an hour, over a hundred times that of
-// the dearest there is.
+// the most expensive one.
 const maxPrice = 100_000 * money.USD
 
 // Params is the work and what it may cost. All but Restart and AcrossZones must be over 0.
@@ -56,7 +56,7 @@ func ParseDeadline(text string, work time.Duration) (time.Duration, error) {
 	if factor, ok := strings.CutSuffix(text, "x"); ok {
 		f, err := strconv.ParseFloat(factor, 64)
 		if err != nil || !(f >= 1 && f <= 1000) {
-			return 0, fmt.Errorf("deadline %q is no multiple of the work such as 1.15x, from 1x to 1000x", text)
+			return 0, fmt.Errorf("deadline %q: expected a multiple of the work from 1x to 1000x, such as 1.15x", text)
 		}
 		ms := f * float64(work.Milliseconds())
 		if ms > float64(math.MaxInt64/int64(time.Millisecond)) {
@@ -66,7 +66,7 @@ func ParseDeadline(text string, work time.Duration) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("deadline %q is neither a multiple of the work such as 1.15x nor a duration such as 55h", text)
+		return 0, fmt.Errorf("deadline %q: expected a multiple of the work, such as 1.15x, or a duration, such as 55h", text)
 	}
 	return d, nil
 }
@@ -83,26 +83,26 @@ func (p Params) check(tr Trace) error {
 	}
 	switch {
 	case p.Work <= 0:
-		return errors.New("plan spot: the work takes no time: give how long it runs on one machine")
+		return errors.New("plan spot: the work takes no time: give its duration on one machine")
 	case p.Restart < 0:
-		return fmt.Errorf("plan spot: a restart takes %s: 0 or more is expected", p.Restart)
+		return fmt.Errorf("plan spot: restart %s: expected 0 or more", p.Restart)
 	case p.Every < tr.Gap:
-		return fmt.Errorf("plan spot: a case every %s is more than one in a gap of %s", p.Every, tr.Gap)
+		return fmt.Errorf("plan spot: a case every %s is more often than the sampling step of %s", p.Every, tr.Gap)
 	case p.OnDemandPrice <= 0 || p.OnDemandPrice > maxPrice:
-		return fmt.Errorf("plan spot: the on-demand price is $%s an hour: over 0 is expected", p.OnDemandPrice)
+		return fmt.Errorf("plan spot: the on-demand price is $%s an hour: expected more than 0", p.OnDemandPrice)
 	case p.SpotPrice < 0 || p.SpotPrice > maxPrice:
-		return fmt.Errorf("plan spot: the spot price is $%s an hour: over 0 is expected", p.SpotPrice)
+		return fmt.Errorf("plan spot: the spot price is $%s an hour: expected more than 0", p.SpotPrice)
 	case p.Restart > math.MaxInt64/4 || p.Work > math.MaxInt64/4 || p.Deadline > math.MaxInt64/4:
 		return fmt.Errorf("plan spot: work of %s, a deadline of %s or a restart of %s is too long", p.Work, p.Deadline, p.Restart)
 	}
 	window := time.Duration(p.window(tr.Gap)) * tr.Gap
 	if window < p.Work+p.Restart {
-		return fmt.Errorf("plan spot: a deadline of %s holds %s in whole gaps of %s, less than the work and one restart, %s: not even on-demand meets it",
+		return fmt.Errorf("plan spot: a deadline of %s is %s in whole sampling steps of %s, less than the work and one restart (%s): on-demand misses it too",
 			p.Deadline, window, tr.Gap, p.Work+p.Restart)
 	}
 	for _, z := range tr.Zones {
 		if z.Prices == nil && p.SpotPrice == 0 {
-			return fmt.Errorf("plan spot: no spot price is known for %q: give one, or a trace with a price column", z.Name)
+			return fmt.Errorf("plan spot: no spot price for %q: give --spot-price, or a trace with a price column", z.Name)
 		}
 	}
 	return nil

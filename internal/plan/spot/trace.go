@@ -65,7 +65,7 @@ type Map struct {
 func Read(r io.Reader, name string, m Map) (Trace, error) {
 	tr := Trace{Name: name, Gap: m.Gap}
 	if m.Gap < time.Second || m.Gap%time.Second != 0 {
-		return tr, fmt.Errorf("read %s: the gap between samples is %s: whole seconds, at least 1s, are expected", name, m.Gap)
+		return tr, fmt.Errorf("read %s: sampling step %s: expected whole seconds, at least 1s", name, m.Gap)
 	}
 	if _, err := path.Match(m.Zones, ""); err != nil {
 		return tr, fmt.Errorf("read %s: the pattern of zones %q: %w", name, m.Zones, err)
@@ -76,9 +76,9 @@ func Read(r io.Reader, name string, m Map) (Trace, error) {
 		return tr, err
 	}
 	if len(in.zones) == 0 {
-		reason := "it has no sample"
+		reason := "no sample"
 		if in.passed > 0 {
-			reason = fmt.Sprintf("none of its %d rows is of a zone that matches %q", in.passed, m.Zones)
+			reason = fmt.Sprintf("none of its %d rows has a zone that matches %q", in.passed, m.Zones)
 		}
 		return tr, &plan.FileError{File: name, Reason: reason}
 	}
@@ -116,7 +116,7 @@ func (in *reader) row(row plan.Row) error {
 		}
 	}
 	if len(in.zones) > 0 && (name == "") != (in.zones[0].Name == "") {
-		return row.Error("zone", "zone is %.60q here, and %.60q in other rows: either every row has one or none", name, in.zones[0].Name)
+		return row.Error("zone", "zone is %.60q here, but %.60q in other rows: either all rows have a zone or none", name, in.zones[0].Name)
 	}
 	second, err := instant(row)
 	if err != nil {
@@ -132,9 +132,9 @@ func (in *reader) row(row plan.Row) error {
 	z := &in.zones[i]
 	if next := in.starts[i] + int64(len(z.Up))*in.gap; 2*max(second-next, next-second) >= in.gap && second != next {
 		if second < next {
-			return row.Error("time", "time is %s, and the samples before it reach to %d s: rows of a zone are in order, each sample once", row.Text("time"), next)
+			return row.Error("time", "time is %s, but earlier rows of this zone reach %d s: sort the rows, each sample once", row.Text("time"), next)
 		}
-		return row.Error("time", "time is %s, and the samples before it end at %d s: what was up in between is not known", row.Text("time"), next)
+		return row.Error("time", "time is %s, but earlier rows of this zone end at %d s: the availability in between is missing", row.Text("time"), next)
 	}
 	n, err := in.length(row)
 	if err != nil {
@@ -152,12 +152,12 @@ func (in *reader) length(row plan.Row) (int64, error) {
 			return 0, err
 		}
 		if length%in.gap != 0 {
-			return 0, row.Error("length", "length is %d s, not a multiple of the gap of %s", length, in.m.Gap)
+			return 0, row.Error("length", "length is %d s: expected a multiple of the sampling step %s", length, in.m.Gap)
 		}
 		n = length / in.gap
 	}
 	if in.samples += n; in.samples > maxSamples {
-		return 0, row.Error("length", "these are over %s samples, too many to replay", money.Thousands(maxSamples))
+		return 0, row.Error("length", "more than %s samples: too many to replay", money.Thousands(maxSamples))
 	}
 	return n, nil
 }
@@ -177,15 +177,15 @@ func (in *reader) extend(row plan.Row, z *Zone, n int64) error {
 			return err
 		}
 		if price == 0 && up || price > maxPrice {
-			return row.Error("price", "price is %s: over 0 and at most %s an hour is expected", row.Text("price"), maxPrice.Dollars())
+			return row.Error("price", "price is %s: expected over 0 and at most %s an hour", row.Text("price"), maxPrice.Dollars())
 		}
 	}
 	switch {
 	case !up:
 	case price > 0 && in.unpriced > 0:
-		return row.Error("price", "price is %s here, and not known in line %d: either every row that is up has one or none", row.Text("price"), in.unpriced)
+		return row.Error("price", "price is %s here, but empty in line %d: either all rows with spot available have a price or none", row.Text("price"), in.unpriced)
 	case price == 0 && in.priced:
-		return row.Error("price", "price is empty: it is not known what this costs")
+		return row.Error("price", "price is empty")
 	case price == 0:
 		in.unpriced = row.Line()
 	default:
@@ -206,13 +206,13 @@ func instant(row plan.Row) (int64, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil && t.Unix() >= 0 && t.Unix() < maxSeconds {
 		return t.Unix(), nil
 	}
-	return 0, row.Error("time", "time %.40q is neither whole seconds nor a time such as 2026-03-01T14:00:00Z", text)
+	return 0, row.Error("time", "time %.40q: expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z", text)
 }
 
 // check says what a trace that was not read lacks.
 func (t Trace) check() error {
 	if t.Gap < time.Second {
-		return fmt.Errorf("the gap between samples is %s: at least 1s is expected", t.Gap)
+		return fmt.Errorf("sampling step %s: expected at least 1s", t.Gap)
 	}
 	if len(t.Zones) == 0 {
 		return errors.New("the trace has no zone")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Schema names the shape of a [Report] in JSON.
@@ -57,9 +57,8 @@ type Report struct {
 	Assumptions    []string `json:"assumptions"`
 	Changes        []string `json:"changes"`
 
-	// months are the balances at the end of each month of the first two years, for the
-	// picture; dollars.
-	balance []float64
+	// Balance is dollars at the end of each month of the first two years, from month 0.
+	Balance []float64 `json:"-"`
 }
 
 // Weigh compares a change's saving with its effort and upkeep. A change whose saving
@@ -103,26 +102,26 @@ func Weigh(p Params) (Report, error) {
 		r.BreakEvenMonths = &months
 	}
 	for m := range 25 {
-		r.balance = append(r.balance, (float64(net)*float64(m)-float64(effort))/float64(money.USD))
+		r.Balance = append(r.Balance, (float64(net)*float64(m)-float64(effort))/float64(money.USD))
 	}
 	r.Verdict = r.verdict(first)
 	r.Assumptions = []string{
-		fmt.Sprintf("an hour costs %s; a day has %s working hours, a week %s, a month %s", p.Rate.Dollars(), usage.Number(workDay.Hours(), 0),
-			usage.Number(workWeek.Hours(), 0), usage.Number(workMonth.Hours(), 1)),
-		"the saving begins when the effort is spent, and stays as it is",
+		fmt.Sprintf("an engineering hour costs %s; a day has %s working hours, a week %s, a month %s", p.Rate.Dollars(), plain.Number(workDay.Hours(), 0),
+			plain.Number(workWeek.Hours(), 0), plain.Number(workMonth.Hours(), 1)),
+		"the saving starts when the work is done, and stays constant",
 	}
-	r.Changes = []string{"a saving of " + least.Dollars() + " a month repays effort and upkeep within a year; less does not"}
+	r.Changes = []string{"the change repays its effort and upkeep within a year from a saving of " + least.Dollars() + " a month"}
 	return r, nil
 }
 
 func (r Report) verdict(first money.Amount) string {
 	switch {
 	case r.BreakEvenMonths == nil:
-		return "advised against: its upkeep costs as much as it saves, or more"
+		return "Do not do it: the upkeep costs as much as it saves, or more"
 	case r.Advised:
-		return fmt.Sprintf("advised: it has paid for itself after %s months, and %s are left after a year", usage.Number(*r.BreakEvenMonths, 1), first.Dollars())
+		return fmt.Sprintf("Do it: gains %s in the first year, and pays back after %s months", first.Dollars(), plain.Number(*r.BreakEvenMonths, 1))
 	}
-	return fmt.Sprintf("advised against: after a year %s of the engineering time have not come back; that takes %s months", (-first).Dollars(), usage.Number(*r.BreakEvenMonths, 1))
+	return fmt.Sprintf("Do not do it: loses %s in the first year, and pays back only after %s months", (-first).Dollars(), plain.Number(*r.BreakEvenMonths, 1))
 }
 
 // ParseSaving reads dollars over a time: "1200/month", "$40/day", "0.5/h", "9000/year".
@@ -131,7 +130,7 @@ func ParseSaving(text string) (money.Amount, error) {
 	amount, per, found := strings.Cut(strings.TrimSpace(text), "/")
 	v, err := money.ParseAmount(strings.TrimPrefix(strings.TrimSpace(amount), "$"))
 	if err != nil || !found || v < 0 {
-		return 0, fmt.Errorf("%q is not dollars over a time such as 1200/month", text)
+		return 0, fmt.Errorf("%q: expected dollars over a time, such as 1200/month", text)
 	}
 	var num, den int64
 	switch strings.TrimSpace(per) {
@@ -146,7 +145,7 @@ func ParseSaving(text string) (money.Amount, error) {
 	case "y", "year":
 		num, den = 1, 12
 	default:
-		return 0, fmt.Errorf("%q: per %q is none of h, day, week, month, year", text, per)
+		return 0, fmt.Errorf("%q: unit %q: expected h, day, week, month or year", text, per)
 	}
 	return v.Mul(num, den)
 }
@@ -157,7 +156,7 @@ func ParseRate(text string) (money.Amount, error) {
 	amount, per, found := strings.Cut(strings.TrimSpace(text), "/")
 	v, err := money.ParseAmount(strings.TrimPrefix(strings.TrimSpace(amount), "$"))
 	if err != nil || !found || v < 0 {
-		return 0, fmt.Errorf("%q is not dollars over working time such as 120/h", text)
+		return 0, fmt.Errorf("%q: expected dollars over working time, such as 120/h", text)
 	}
 	unit, err := workUnit(strings.TrimSpace(per))
 	if err != nil {
@@ -171,11 +170,11 @@ func ParseUpkeep(text string) (time.Duration, error) {
 	amount, per, found := strings.Cut(strings.TrimSpace(text), "/")
 	work, err := ParseWork(amount)
 	if err != nil || !found {
-		return 0, fmt.Errorf("%q is not working time over a time such as 2h/month", text)
+		return 0, fmt.Errorf("%q: expected working time over a time, such as 2h/month", text)
 	}
 	times := map[string]float64{"d": 365.0 / 12, "day": 365.0 / 12, "w": 365.0 / 84, "week": 365.0 / 84, "month": 1, "y": 1.0 / 12, "year": 1.0 / 12}[strings.TrimSpace(per)]
 	if times == 0 {
-		return 0, fmt.Errorf("%q: per %q is none of day, week, month, year", text, per)
+		return 0, fmt.Errorf("%q: unit %q: expected day, week, month or year", text, per)
 	}
 	v := float64(work) * times
 	if v > float64(maxWork) {
@@ -184,23 +183,23 @@ func ParseUpkeep(text string) (time.Duration, error) {
 	return time.Duration(v), nil
 }
 
-// maxWork is more than anybody plans.
+// maxWork bounds working time.
 const maxWork = 100 * 52 * workWeek
 
 // ParseWork reads working time: "3w", "2d", "1w2d", "4h", "1.5d", "30m".
 func ParseWork(text string) (time.Duration, error) {
 	rest, sum := strings.TrimSpace(text), 0.0
 	if rest == "" {
-		return 0, errors.New("working time such as 3w, 2d or 4h is missing")
+		return 0, errors.New("missing working time, such as 3w, 2d or 4h")
 	}
 	for rest != "" {
 		n := strings.IndexFunc(rest, func(c rune) bool { return (c < '0' || c > '9') && c != '.' })
 		if n <= 0 {
-			return 0, fmt.Errorf("%q is not working time such as 3w, 2d or 4h", text)
+			return 0, fmt.Errorf("%q: expected working time, such as 3w, 2d or 4h", text)
 		}
 		v, err := strconv.ParseFloat(rest[:n], 64)
 		if err != nil {
-			return 0, fmt.Errorf("%q is not working time such as 3w, 2d or 4h", text)
+			return 0, fmt.Errorf("%q: expected working time, such as 3w, 2d or 4h", text)
 		}
 		rest = rest[n:]
 		end := strings.IndexFunc(rest, func(c rune) bool { return c >= '0' && c <= '9' || c == '.' })
@@ -233,5 +232,5 @@ func workUnit(name string) (time.Duration, error) {
 	case "month":
 		return workMonth, nil
 	}
-	return 0, fmt.Errorf("%q is none of m, h, d, w, month", name)
+	return 0, fmt.Errorf("unit %q: expected m, h, d, w or month", name)
 }

@@ -42,11 +42,8 @@ func TestWeigh(t *testing.T) {
 			case tc.months >= 0 && (r.BreakEvenMonths == nil || math.Abs(*r.BreakEvenMonths-tc.months) > 1e-9):
 				t.Errorf("break-even %v, want %v", r.BreakEvenMonths, tc.months)
 			}
-			if against := strings.Contains(r.Verdict, "against"); against == r.Advised {
+			if against := strings.HasPrefix(r.Verdict, "Do not"); against == r.Advised {
 				t.Errorf("verdict %q with advised %v", r.Verdict, r.Advised)
-			}
-			if svg := r.SVG(); !strings.HasPrefix(svg, "<svg") || strings.Contains(svg, "NaN") {
-				t.Errorf("picture: %s", svg)
 			}
 		})
 	}

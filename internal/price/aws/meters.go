@@ -289,7 +289,7 @@ func (m *meter) database(d *inventory.Database) {
 	service := "rds"
 	switch {
 	case m.resource.Kind == inventory.KindCache:
-		service = "elasticache"
+		service = "elasticache:" + d.Engine
 	case m.resource.Kind == inventory.KindWarehouse:
 		service = "redshift"
 	case d.Engine == "opensearch" || d.Engine == "elasticsearch":

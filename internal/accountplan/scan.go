@@ -1,0 +1,129 @@
+package accountplan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan/capacity"
+	"github.com/curfew-dev/curfew/internal/plan/rightsize"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// ErrUnmeasured says that no running machine with GPUs was measured.
+var ErrUnmeasured = errors.New("no running machine with GPUs was measured")
+
+// Rightsize right-sizes every running machine with GPUs of a scan. Coverage is the least
+// share of the window with samples, 0 to 1. It returns [ErrUnmeasured] where no machine was
+// measured.
+func Rightsize(r *round.Result, book *price.Book, coverage float64) (rightsize.Report, error) {
+	var machines []rightsize.Measured
+	for _, res := range r.Resources {
+		w := r.Windows[res.Ref()]
+		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil || !res.Size.Accelerated() {
+			continue
+		}
+		machines = append(machines, rightsize.Measured{Name: cmp.Or(res.Name, res.ID), Type: res.Type, Region: res.Region, Purpose: res.Purpose, Window: w})
+	}
+	if len(machines) == 0 {
+		return rightsize.Report{}, fmt.Errorf("right-size the account: %w", ErrUnmeasured)
+	}
+	return rightsize.FromWindows("the account", machines, book, rightsize.Params{Options: rightsize.Options{MinCoverage: coverage}})
+}
+
+// Fleets is the plan of the serving fleets of an account, in the shape of its JSON.
+type Fleets struct {
+	Schema      string   `json:"schema"`
+	Target      float64  `json:"target"`
+	Fleets      []Fleet  `json:"fleets"`
+	Assumptions []string `json:"assumptions"`
+}
+
+// Fleet is the plan of one serving fleet.
+type Fleet struct {
+	Team     string `json:"team,omitempty"`
+	Project  string `json:"project,omitempty"`
+	Resource string `json:"resource"` // one of its machines
+	Type     string `json:"type"`
+	Region   string `json:"region"`
+	Machines int    `json:"machines"`
+	// Load is the sum of the p95 utilization, in machines.
+	Load        float64 `json:"load_machines"`
+	Utilization float64 `json:"utilization"`
+	// Replicas are the machines that carry the load at the target.
+	Replicas         int     `json:"replicas"`
+	UtilizationAfter float64 `json:"utilization_after"`
+	CostUSDPerHour   *string `json:"cost_usd_per_hour"`
+	// SavingUSD is a month of the machines that are not needed, below 0 what more cost; null
+	// without a price.
+	SavingUSD *string `json:"monthly_saving_usd"`
+}
+
+// Capacity plans the machines of every serving fleet of a scan for a target utilization, over
+// 0 and below 1.
+func Capacity(r *round.Result, book *price.Book, t finding.Thresholds, target float64, now time.Time) (Fleets, error) {
+	out := Fleets{capacity.Schema, target, []Fleet{}, []string{
+		"running machines with purpose inference, of one owner, type and region, are one fleet; its load is the sum of the p95 GPU utilization of its machines",
+		"a fleet with an unmeasured machine is left out; idle machines are not counted",
+		"a fleet at 60% to 80% utilization stays as it is, unless --headroom is given",
+		"the remaining machines have enough GPU memory for all work, with 20% headroom; in production at least two remain",
+	}}
+	fleets, err := finding.Fleets(&finding.Account{Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Prices: book}, t)
+	if err != nil {
+		return out, fmt.Errorf("find serving fleets: %w", err)
+	}
+	for _, f := range fleets {
+		p, err := plan(f, r.Charges[f.Resource.Ref()], target)
+		if err != nil {
+			return out, err
+		}
+		out.Fleets = append(out.Fleets, p)
+	}
+	return out, nil
+}
+
+// plan plans one fleet by the same rule as a rate of requests: a machine serves one
+// machine's load. Charges are those of one machine.
+func plan(f finding.Fleet, charges []ledger.Charge, target float64) (Fleet, error) {
+	res := f.Resource
+	p := Fleet{Team: res.Owner.Team, Project: res.Owner.Project, Resource: res.ID, Type: res.Type, Region: res.Region, Machines: f.Machines, Load: f.Load,
+		Utilization: f.Load / float64(f.Machines), Replicas: f.Least}
+	if f.Load > 0 {
+		r, err := capacity.Plan(capacity.Params{QPS: max(f.Load, 1e-6), QPSPerGPU: 1, Target: target})
+		if err != nil {
+			return p, fmt.Errorf("plan the fleet of %s: %w", res.ID, err)
+		}
+		p.Replicas = max(r.Replicas, f.Least)
+	}
+	if target == capacity.DefaultTarget && p.Utilization >= 0.6 && p.Utilization <= 0.8 {
+		p.Replicas = f.Machines // within the band of which the target is the middle
+	}
+	p.UtilizationAfter = f.Load / float64(p.Replicas)
+	var month money.Amount
+	for _, c := range charges {
+		if c.Category != ledger.Compute {
+			continue
+		}
+		var err error
+		if month, err = month.Add(c.ListCost); err != nil || c.Unpriced != "" {
+			return p, err // without a price the dollars are null
+		}
+	}
+	if month == 0 {
+		return p, nil
+	}
+	cost, err := month.Mul(int64(p.Replicas), money.HoursPerMonth)
+	saved, errSaved := month.Mul(int64(f.Machines-p.Replicas), 1)
+	if err != nil || errSaved != nil {
+		return p, fmt.Errorf("price the fleet of %s: %w", res.ID, money.ErrOverflow)
+	}
+	text, saving := cost.String(), saved.Cents()
+	p.CostUSDPerHour, p.SavingUSD = &text, &saving
+	return p, nil
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/plan/rightsize"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+// rightsizeFlags are the flags of plan rightsize.
+type rightsizeFlags struct {
+	source                                                        sourceFlags
+	period                                                        periodFlags // of --from ledger
+	usage, from, columns, step, resource, machine, region, output string
+}
+
+func (a *app) newPlanRightsize() *cobra.Command {
+	var f rightsizeFlags
+	c := &cobra.Command{
+		Use:   "rightsize",
+		Short: "Find the smallest machine type for the measured GPU use",
+		Long: `Reads recorded usage and reports how well GPUs are used, likely causes of low use, and
+the machine types that fit the measured memory and compute, with prices and drawbacks.
+--from ledger has no samples: it reports how many machines worked at the same time.`,
+		Example: `  curfew plan rightsize --from scan --regions us-east-1
+  curfew plan rightsize --from ledger --since 30d
+  curfew plan rightsize --usage examples/data/gpus.csv.gz
+  nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,memory.total --format=csv -l 60 > g.csv
+  curfew plan rightsize --usage g.csv --resource box --type g5.12xlarge -o html > rightsize.html`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", f.output, planOutputs...); err != nil {
+				return err
+			}
+			if f.from == "" {
+				return a.planRightsize(c.Context(), f)
+			}
+			if err := fromAccount("rightsize", f.from, f.usage != ""); err != nil {
+				return err
+			}
+			if f.from == "ledger" {
+				return a.planLedger(c.Context(), "rightsize", rightsize.Schema, f.period, f.output, "", 1)
+			}
+			return a.rightsizeScan(c.Context(), f)
+		},
+	}
+	fl := c.Flags()
+	f.source.addAccount(fl)
+	fl.StringVar(&f.source.profile, "profile", "", "AWS profile")
+	fl.StringVar(&f.from, "from", "", "source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
+	f.period.add(c, "30d")
+	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
+	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
+	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")
+	fl.StringVar(&f.resource, "resource", "", "resource of the nvidia-smi output")
+	fl.StringVar(&f.machine, "type", "", "current machine `type` (default: from the file)")
+	fl.StringVar(&f.region, "region", "", "region of the machines (default us-east-1)")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	return c
+}
+
+func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
+	if f.usage == "" {
+		return usageError("curfew plan rightsize: give --usage FILE with recorded usage, or --from scan")
+	}
+	t, err := backtestFlags{trace: f.usage, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
+	if err != nil {
+		return err
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	book, err := a.prices(cfg)
+	if err != nil {
+		return err
+	}
+	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(f.usage), Format: t.Format}); err != nil {
+		return err
+	}
+	file, err := config.Open(a.path(f.usage))
+	if err != nil {
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, daemon.Cause(err))}
+	}
+	defer file.Close()
+	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{Region: f.region})
+	if err != nil {
+		return daemon.CloudError(err)
+	}
+	return a.show(f.output, r, func() report.Sheet { return report.Rightsize(r) })
+}
+
+// rightsizeScan right-sizes every running machine with GPUs.
+func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
+	r, cfg, book, err := a.scanned(ctx, f.source)
+	if err != nil {
+		return err
+	}
+	out, err := accountplan.Rightsize(r, book, cfg.Thresholds.Coverage)
+	switch {
+	case errors.Is(err, accountplan.ErrUnmeasured):
+		return &failure{exit: ExitError, code: "no_usage", err: err, hint: "run curfew scan to see what could not be read"}
+	case err != nil:
+		return daemon.CloudError(err)
+	}
+	return a.show(f.output, out, func() report.Sheet { return report.Rightsize(out) })
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// newApp returns what the commands of a process share.
+func newApp(p *Process) *app {
+	return &app{Process: p, rt: &daemon.Runtime{Reviewed: map[string]bool{}, Host: daemon.Host{Now: p.Now, Uptime: p.Uptime, FileTime: p.FileTime, Lookup: p.Lookup,
+		Dir: p.Dir, ConfigDir: p.ConfigDir, DataDir: p.DataDir, Log: p.Stderr}}}
+}
+
+// The wiring that commands use most, by short names.
+
+func (a *app) config() (config.Config, error) { return a.rt.Config() }
+
+func (a *app) path(p string) string { return a.rt.Path(p) }
+
+func (a *app) prices(cfg config.Config) (*price.Book, error) { return a.rt.PriceBook(cfg) }
+
+func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error) {
+	return a.rt.Open(ctx, cfg)
+}
+
+func (a *app) state(ctx context.Context) (config.Config, *store.Store, error) {
+	return a.rt.State(ctx)
+}
+
+func (a *app) governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, daemon.Decider, error) {
+	return a.rt.Governed(ctx, cfg, s)
+}
+
+func (a *app) inTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	return a.rt.InTime(ctx, s)
+}
+
+func (a *app) stateTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	return a.rt.StateTime(ctx, s)
+}
+
+func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (round.Setting, error) {
+	return a.rt.Setting(ctx, cfg, f.source())
+}
+
+func (a *app) declared(cfg config.Config) (approval.Person, error) { return a.rt.Declared(cfg) }

@@ -1,0 +1,250 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/finding"
+	awsrules "github.com/curfew-dev/curfew/internal/finding/aws"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Setting wires what any round reads: the account, recorded usage, prices.
+func (rt *Runtime) Setting(ctx context.Context, cfg config.Config, f Source) (round.Setting, error) {
+	book, err := rt.PriceBook(cfg)
+	if err != nil {
+		return round.Setting{}, err
+	}
+	sources, err := rt.recordings(ctx, f)
+	if err != nil {
+		return round.Setting{}, err
+	}
+	lister, err := rt.Lister(ctx, f, cfg, book, rt.Now().UTC())
+	if err != nil {
+		return round.Setting{}, err
+	}
+	if own, ok := lister.(*onprem.Fleet); ok {
+		book = book.With(own.Prices()...)
+	}
+	if measures, ok := lister.(usage.Source); ok {
+		sources = append(sources, measures)
+	}
+	return round.Setting{Clock: rt.Now, Lister: lister, Sources: sources, Prices: book, Duty: cfg.Duty}, nil
+}
+
+// SimSeed makes the simulated account the same on every machine.
+const SimSeed = 1
+
+// Source says which account is read, and which recorded usage with it.
+type Source struct {
+	Cloud       string
+	Regions     []string
+	AssumeRoles []string
+	Profile     string
+	// Usage are files of recorded samples; Columns, Step and Resource say how to read them.
+	Usage                   []string
+	Columns, Step, Resource string
+	// Transient says that nothing is kept.
+	Transient bool
+}
+
+// RulesOf are the rules of a cloud besides the general ones. The simulated account has what
+// AWS sells.
+func RulesOf(cloud string) []finding.Rule {
+	if cloud == onprem.CloudName {
+		return nil
+	}
+	return awsrules.Rules()
+}
+
+func (rt *Runtime) Lister(ctx context.Context, f Source, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error) {
+	if f.Cloud != "aws" && (len(f.Regions)+len(f.AssumeRoles) > 0 || f.Profile != "") {
+		return nil, invalid("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.Cloud)
+	}
+	switch f.Cloud {
+	case onprem.CloudName:
+		return NewFleet(cfg, book)
+	case sim.CloudName:
+		return sim.New(sim.Options{Seed: SimSeed, Now: now, Tags: cfg.Tags}), nil
+	}
+	return rt.aws(ctx, f, cfg, book)
+}
+
+// CloudError says what to do when nothing could be read.
+func CloudError(err error) error {
+	f := &Error{Code: "error", Err: err}
+	var file *usage.FileError
+	switch {
+	case unknownRegion(err):
+		f.Class, f.Code, f.Hint = Usage, "unknown_region", "give --regions us-east-1,… or set AWS_REGION"
+	case errors.As(err, &file):
+		f.Class, f.Code, f.Hint = Usage, "invalid_file", "--map, --step and --resource say how to read a file (curfew scan --help)"
+	case errors.Is(err, inventory.ErrUnauthenticated):
+		f.Code, f.Hint = "no_credentials", "sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
+	case errors.Is(err, inventory.ErrDenied):
+		f.Class, f.Code, f.Hint = Denied, "denied", "`curfew scan --print-iam-policy` prints the permissions it needs"
+	case errors.Is(err, inventory.ErrUnavailable):
+		f.Code, f.Hint = "unreachable", "check the network, the region and AWS_ENDPOINT_URL"
+	}
+	return f
+}
+
+// recordings opens what --usage names.
+func (rt *Runtime) recordings(ctx context.Context, f Source) ([]usage.Source, error) {
+	var step time.Duration
+	if f.Step != "" {
+		var err error
+		if step, err = config.ParseDuration(f.Step); err != nil || step <= 0 {
+			return nil, invalid("--step %q: it is a duration such as 60s", f.Step)
+		}
+	}
+	if len(f.Usage) == 0 {
+		if f.Step != "" || f.Resource != "" || f.Columns != "" {
+			return nil, invalid("--map, --step and --resource describe the file of --usage, which is missing")
+		}
+		return nil, nil
+	}
+	columns, err := usage.ParseMap(f.Columns)
+	if err != nil {
+		return nil, invalid("--map: %w", err)
+	}
+	var out []usage.Source
+	for _, name := range f.Usage {
+		path := rt.Path(name)
+		if st, err := os.Stat(path); err != nil || st.IsDir() {
+			if err == nil {
+				err = errors.New("it is a directory")
+			}
+			return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", name, Cause(err))}
+		}
+		r := Recording{Path: path, Format: usage.Format{Name: name, Map: columns, Resource: f.Resource, Step: step}}
+		if err := rt.WarnUnread(ctx, r); err != nil {
+			return nil, err
+		}
+		out = append(out, round.Recorded(r))
+	}
+	return out, nil
+}
+
+// Recording is a file of recorded usage.
+type Recording struct {
+	Path   string
+	Format usage.Format
+}
+
+// WarnUnread names the columns of a file that are not read, so that a misspelled one is
+// not taken for one that nobody measured. What cannot be read twice is left alone.
+func (rt *Runtime) WarnUnread(ctx context.Context, r Recording) error {
+	if st, err := os.Stat(r.Path); err != nil || !st.Mode().IsRegular() {
+		return nil // opening it again tells what is wrong
+	}
+	file, err := config.Open(r.Path)
+	if err != nil {
+		return &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", r.Format.Name, Cause(err))}
+	}
+	defer file.Close()
+	unread := usage.Unread(ctx, file, r.Format)
+	if len(unread) == 0 {
+		return nil
+	}
+	const most = 8
+	names := make([]string, 0, most)
+	for _, n := range unread[:min(most, len(unread))] {
+		names = append(names, fmt.Sprintf("%q", plain.Cut(n, 60)))
+	}
+	if more := len(unread) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	columns := "1 column is"
+	if len(unread) > 1 {
+		columns = money.Thousands(int64(len(unread))) + " columns are"
+	}
+	plain.Fprintf(rt.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", r.Format.Name,
+		columns, plain.Text(strings.Join(names, ", ")))
+	return nil
+}
+
+func (r Recording) Name() string { return r.Format.Name }
+
+func (r Recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error) {
+	file, err := config.Open(r.Path)
+	if err != nil {
+		return usage.Summary{}, err
+	}
+	defer file.Close()
+	format := r.Format
+	if err := SettleStep(ctx, file, &format); err != nil {
+		return usage.Summary{}, err
+	}
+	return usage.Collect(ctx, file, format, func(name string) usage.Sink { return resolve(name, format.Step) })
+}
+
+// SettleStep sees the step of a file of recorded usage where no flag gives it, and
+// goes back to the file's beginning.
+func SettleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (err error) {
+	if format.Step != 0 {
+		return nil
+	}
+	if format.Step, err = usage.InferStep(ctx, file, *format); err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read %s again: %w", format.Name, err)
+	}
+	return nil
+}
+
+func Cause(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// ReplaceFile writes a file so that a reader, or a kill in the middle, sees the
+// old one or the new one and never a part.
+func ReplaceFile(path string, write func(io.Writer) error) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}()
+	if err := write(tmp); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// NewFleet returns the machines that the configuration lists.
+func NewFleet(cfg config.Config, book *price.Book) (*onprem.Fleet, error) {
+	if len(cfg.Machines) == 0 {
+		return nil, invalid("--cloud onprem: no machine is listed; write them under machines in curfew.yaml (docs/configuration.md)")
+	}
+	fleet, err := onprem.New(onprem.Options{Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book})
+	if err != nil {
+		return nil, invalid("%w", err)
+	}
+	return fleet, nil
+}

@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/price"
+)
+
+// PriceFile is the user's own prices, read over the embedded book.
+const PriceFile = "prices.csv"
+
+// PriceBook returns the embedded book with the updates of the shared settings, or of the
+// user where there are none. What does not pass the quarantine is not used, and is told.
+func (rt *Runtime) PriceBook(c config.Config) (*price.Book, error) {
+	name := filepath.Join(c.DataDir, PriceFile)
+	if rt.overlay != nil {
+		book, refused, err := rt.Quarantined(*rt.overlay, "the prices of the shared settings")
+		return rt.told(book, refused, "the prices of the shared settings", err)
+	}
+	if c.DataDir == "" {
+		return price.Embedded()
+	}
+	text, err := os.ReadFile(name)
+	if os.IsNotExist(err) {
+		return price.Embedded()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the updated prices: %w", err)
+	}
+	book, refused, err := rt.Quarantined(string(text), name)
+	return rt.told(book, refused, name, err)
+}
+
+// Quarantined returns the book with the prices of a text that are plausible.
+func (rt *Runtime) Quarantined(text, name string) (*price.Book, []price.Refusal, error) {
+	book, err := price.Embedded()
+	if err != nil || text == "" {
+		return book, nil, err
+	}
+	book, refused, err := book.Quarantined(strings.NewReader(text))
+	if err != nil {
+		return nil, nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("%s: %w", name, err),
+			Hint: "delete the file to go back to the built-in prices"}
+	}
+	return book, refused, nil
+}
+
+// told says once which prices are not used.
+func (rt *Runtime) told(book *price.Book, refused []price.Refusal, name string, err error) (*price.Book, error) {
+	if err == nil && len(refused) > 0 && !rt.warned {
+		rt.warned = true
+		r := refused[0]
+		plain.Fprintf(rt.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n", plain.Count(len(refused), "price"), name, r.Entry.Type, r.Entry.Region, r.Reason)
+	}
+	return book, err
+}

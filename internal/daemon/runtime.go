@@ -1,0 +1,122 @@
+// Package daemon is the wiring that any process of curfew needs: the configuration in
+// force, the state, who acts, clouds and accounts, prices, notifiers, and what is kept
+// between runs. It decides nothing of the domain and draws nothing.
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// Host is what a process takes from the machine that it runs on.
+type Host struct {
+	Now func() time.Time
+	// Uptime names the boot of the machine and returns the time since then, by a clock that
+	// only goes forward; nil where there is none.
+	Uptime func() (boot string, up time.Duration)
+	// FileTime is the clock of the file system that a directory is on; nil is Now.
+	FileTime func(dir string) (time.Time, error)
+	// Lookup reads the environment.
+	Lookup func(string) (string, bool)
+	// Dir is the working directory.
+	Dir string
+	// ConfigDir and DataDir are the user's own; empty where there is no home.
+	ConfigDir, DataDir string
+	// Log takes warnings, a line each.
+	Log io.Writer
+}
+
+// Runtime is the wiring of one process. It is not safe for concurrent use.
+type Runtime struct {
+	Host
+	// ConfigFlag is the configuration file that the user names; empty: the one that is found.
+	ConfigFlag string
+	// DataFlag and DatabaseFlag are where the user wants the state; empty: as configured.
+	DataFlag, DatabaseFlag string
+	// Reviewed are the requests that this process decided by reviews that it read.
+	Reviewed map[string]bool
+	// overlay is the price overlay of the shared settings; nil where there are none.
+	overlay *string
+	// warned says that refused prices were reported.
+	warned bool
+}
+
+// Class says whose mistake an [Error] is.
+type Class int
+
+// The classes of errors.
+const (
+	Failed Class = iota // the outside: nothing could be read, or a state is missing
+	Usage               // what the user gave: flags, arguments, files
+	Denied              // a rule, or a permission that is missing
+)
+
+// Error is an error with its stable name in JSON ("no_credentials") and what to do about
+// it.
+type Error struct {
+	Class Class
+	Code  string
+	Err   error
+	Hint  string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *Error) Unwrap() error { return e.Err }
+
+func invalid(format string, a ...any) error {
+	return &Error{Class: Usage, Code: "usage", Err: fmt.Errorf(format, a...)}
+}
+
+// Config reads the configuration that the user names or that is found.
+func (rt *Runtime) Config() (config.Config, error) {
+	var c config.Config
+	var err error
+	hint := "docs/configuration.md lists every key"
+	if rt.ConfigFlag != "" {
+		c, err = config.Load(rt.Path(rt.ConfigFlag), rt.Lookup)
+	} else {
+		path := config.Find(rt.Dir, rt.ConfigDir)
+		if c, err = config.LoadFound(path, rt.Lookup); err != nil && config.Trust(path) != nil {
+			hint = "read it, then give --config " + plain.Shell(path) + " to use it, or `chmod go-w` it if it is yours"
+		}
+	}
+	if err != nil {
+		return config.Config{}, &Error{Class: Usage, Code: "invalid_file", Err: err, Hint: hint}
+	}
+	if rt.DataFlag != "" {
+		c.DataDir = rt.Path(rt.DataFlag)
+	}
+	if c.DataDir == "" {
+		c.DataDir = rt.DataDir
+	}
+	if rt.DatabaseFlag != "" {
+		c.DatabaseURL = rt.DatabaseFlag
+	}
+	if err := config.TrustState(c.DataDir); err != nil {
+		return config.Config{}, &Error{Code: "untrusted_state", Err: fmt.Errorf("the state is not used: %w", err),
+			Hint: "`chmod go-w` it if it is yours, or give another --data-dir"}
+	}
+	return c, nil
+}
+
+// Path returns a file's path as seen from the working directory.
+func (rt *Runtime) Path(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	if rel := filepath.Join(rt.Dir, p); rt.Dir != "" {
+		if wd, err := os.Getwd(); err != nil || wd != rt.Dir {
+			return rel
+		}
+	}
+	return p
+}

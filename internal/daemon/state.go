@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// Open opens the state that binds every process which acts on an account: the
+// database of the configuration, or a file in the data directory.
+func (rt *Runtime) Open(ctx context.Context, cfg config.Config) (*store.Store, error) {
+	if cfg.DatabaseURL == "" && cfg.DataDir == "" {
+		return nil, &Error{Code: "no_state", Err: errors.New("there is no directory to keep anything in"),
+			Hint: "give --data-dir or --database-url"}
+	}
+	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: rt.Now, Uptime: rt.Uptime, FileTime: rt.FileTime}})
+	if err != nil {
+		return nil, &Error{Code: "no_state", Err: err}
+	}
+	return s, nil
+}
+
+// State reads the configuration and opens the state that it names.
+func (rt *Runtime) State(ctx context.Context) (config.Config, *store.Store, error) {
+	cfg, err := rt.Config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	s, err := rt.Open(ctx, cfg)
+	return cfg, s, err
+}
+
+// StateClock returns clocks that tell the time of the state, which binds everybody who
+// uses it, and with them an error where this machine's clock is not to be decided by.
+func (rt *Runtime) StateClock(ctx context.Context, s *store.Store) (func() time.Time, error) {
+	clock, _, err := action.SharedClock(ctx, s.Actions(), rt.Clock)
+	if err != nil {
+		err = clockError(err)
+	}
+	if clock == nil {
+		return nil, err
+	}
+	return func() time.Time { return clock().Wall }, err
+}
+
+// InTime is the time of the state, for what is decided. It is refused to decide by a clock
+// that is not that of the state: a hold of others would seem to have expired.
+func (rt *Runtime) InTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	clock, err := rt.StateClock(ctx, s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return clock(), nil
+}
+
+// StateTime is the time of the state, for what is only shown, whatever this machine's is.
+func (rt *Runtime) StateTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	clock, err := rt.StateClock(ctx, s)
+	if clock == nil {
+		return time.Time{}, err
+	}
+	return clock(), nil
+}
+
+// Person is who gives the command: the configured identity, else the user that the
+// operating system knows.
+func (rt *Runtime) Person(cfg config.Config) (string, error) {
+	if name := strings.TrimSpace(cfg.Identity); name != "" {
+		return name, nil
+	}
+	if cfg.Identity != "" {
+		return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("the identity is blank"), Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY, to a name"}
+	}
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username, nil
+	}
+	return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("nobody knows who gives this command"),
+		Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY"}
+}
+
+// Clock reads the clocks of this machine. Where the boot cannot be told, only the
+// wall clock is known.
+func (rt *Runtime) Clock() action.Clock {
+	c := action.Clock{Wall: rt.Now().UTC()}
+	if rt.Uptime != nil {
+		c.Boot, c.Uptime = rt.Uptime()
+	}
+	return c
+}
+
+// Uptime returns the name of the machine's boot and the time since then; an empty
+// name where the system does not tell.
+func Uptime() (boot string, up time.Duration) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", 0
+	}
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return "", 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	seconds, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return "", 0
+	}
+	return strings.TrimSpace(string(id)), time.Duration(seconds * float64(time.Second))
+}
+
+// clockError says what to do where decisions must not follow this machine's clock.
+func clockError(err error) error {
+	f := &Error{Code: "clock", Err: err}
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		f.Hint = "if this clock is right and the state is a file, `curfew settings clock --reason TEXT`"
+	}
+	return f
+}
+
+// StateError says what to do when the state cannot be used.
+func StateError(err error) error {
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		return clockError(skew)
+	}
+	if errors.Is(err, action.ErrFrozen) {
+		return &Error{Class: Denied, Code: "frozen", Err: err, Hint: "`curfew unfreeze --reason TEXT` lifts it"}
+	}
+	return err
+}

@@ -1,0 +1,372 @@
+package costs
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// CostsSchema names the shape of [Costs]. Fields are only ever added to it.
+const CostsSchema = "curfew.costs/v1"
+
+// Dollars is an amount in a document: exact inside, a string of dollars and cents
+// ("713.65") where it is printed.
+type Dollars money.Amount
+
+// MarshalText rounds half to even to cents.
+func (d Dollars) MarshalText() ([]byte, error) { return []byte(money.Amount(d).Cents()), nil }
+
+// Query asks what was spent.
+type Query struct {
+	// By are the dimensions to show costs by; none gives totals alone.
+	By []ledger.Dimension
+	// Since and Until bound the time, whole hours; both are needed.
+	Since, Until time.Time
+	Granularity  ledger.Granularity
+	Filter       ledger.Filter
+	// Days asks for [Costs.Days] too.
+	Days bool
+}
+
+// Costs is what was spent, at list price, as accrued and reconciled.
+type Costs struct {
+	Schema      string             `json:"schema"`
+	Since       time.Time          `json:"since"`
+	Until       time.Time          `json:"until"`
+	Granularity string             `json:"granularity"`
+	By          []ledger.Dimension `json:"by"`
+	// Rows are in order of period, then of cost, the largest first. They add up to
+	// Total.
+	Rows  []Cost `json:"rows"`
+	Total Cost   `json:"total"`
+	// Committed is what commitments cost in that time whatever ran; it is beside Total,
+	// which holds what they cover at its list price.
+	Committed Dollars `json:"committed_usd"`
+	// Recorded says whether anything of the time was: amounts of zero are unknown where it
+	// is false.
+	Recorded bool `json:"recorded"`
+	// Days are the days, by their midnight UTC, of which something is recorded: those
+	// between rounds and those with a charge. Nil: nobody asked, see [Query.Days].
+	Days map[time.Time]bool `json:"-"`
+
+	Assumptions   []string `json:"assumptions"`
+	CoverageNotes []string `json:"coverage_notes"`
+	Changes       []string `json:"changes"`
+}
+
+// Cost is what a period and its key values come to. Used, Wasted, CannotJudge and Other
+// add up to Amount.
+type Cost struct {
+	Period time.Time `json:"period"`
+	// Key holds a value for each dimension; empty is not known.
+	Key []string `json:"key"`
+	// Used is compute that was busy, starved or warming; Wasted is compute that was idle,
+	// held or stalled, and what nothing used: reserved capacity, volumes and addresses that
+	// are attached to nothing. CannotJudge is compute that was not measured; Other is what
+	// has no duty: storage, network, overhead that is not known to be unused.
+	Used Dollars `json:"used_usd"`
+	// Starved and Warming are the parts of Used that waited for data, and that booted or
+	// loaded.
+	Starved     Dollars `json:"starved_usd"`
+	Warming     Dollars `json:"warming_usd"`
+	Wasted      Dollars `json:"wasted_usd"`
+	CannotJudge Dollars `json:"cannot_judge_usd"`
+	Other       Dollars `json:"other_usd"`
+	Amount      Dollars `json:"total_usd"`
+	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
+	// what price. It is not in Amount; it costs at most AtMost, which is null with a
+	// reason where a price is missing.
+	UnknownSeconds   int64    `json:"unknown_seconds"`
+	AtMost           *Dollars `json:"unknown_at_most_usd"`
+	AtMostReason     string   `json:"unknown_at_most_reason,omitempty"`
+	UnboundedSeconds int64    `json:"unbounded_seconds"`
+}
+
+// UnknownHours is UnknownSeconds in hours.
+func (c Cost) UnknownHours() float64 { return float64(c.UnknownSeconds) / 3600 }
+
+// Spent answers a query. Rows of what commitments cost are beside it unless the query
+// asks for that category alone.
+func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
+	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
+	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) || !q.Until.Equal(q.Until.Truncate(time.Hour)) {
+		return nil, fmt.Errorf("show costs from %s to %s: whole hours are expected, the first before the last", q.Since.Format(time.RFC3339), q.Until.Format(time.RFC3339))
+	}
+	by := withFolded(q.By)
+	sums, err := s.Sums(ctx, ledger.SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
+	if err != nil {
+		return nil, fmt.Errorf("read what was spent: %w", err)
+	}
+	c, err := fold(q, by, sums)
+	if err != nil {
+		return nil, err
+	}
+	if q.Days {
+		sums, err := s.Sums(ctx, ledger.SumQuery{Since: q.Since, Until: q.Until, Granularity: ledger.Daily, Filter: q.Filter})
+		if err != nil {
+			return nil, fmt.Errorf("read what was spent on which day: %w", err)
+		}
+		c.Days = make(map[time.Time]bool, len(sums))
+		for _, sum := range sums {
+			c.Days[sum.Period.UTC().Truncate(day)] = true
+		}
+	}
+	if err := c.limits(ctx, s, q.Filter); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Window is what the time from since to a round came to, by what the round alone saw, one
+// Seen for each account, see [ledger.Window]. It is nil where nothing was seen.
+func Window(seen []ledger.Seen, since time.Time, by []ledger.Dimension) (*Costs, error) {
+	if len(seen) == 0 {
+		return nil, nil
+	}
+	all := withFolded(by)
+	sums, err := ledger.Window(seen, since, all)
+	if err != nil {
+		return nil, err
+	}
+	q := Query{By: by, Since: since.UTC().Truncate(time.Second), Until: seen[0].At.UTC().Truncate(time.Second)}
+	c, err := fold(q, all, sums)
+	if err != nil {
+		return nil, err
+	}
+	c.Recorded = true
+	return c, nil
+}
+
+const day = 24 * time.Hour
+
+// latest and earliest return one of two times.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// withFolded adds to dimensions those by which fold tells costs apart.
+func withFolded(by []ledger.Dimension) []ledger.Dimension {
+	out := slices.Clone(by)
+	for _, d := range []ledger.Dimension{ledger.ByDuty, ledger.ByCategory} {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// commitmentsOnly says whether a query asks for nothing but what commitments cost.
+func (q *Query) commitmentsOnly() bool {
+	return slices.ContainsFunc(q.Filter, func(m ledger.Match) bool {
+		return m.By == ledger.ByCategory && len(m.Values) == 1 && m.Values[0] == string(ledger.Committed)
+	})
+}
+
+// tally is a cost before it is printed.
+type tally struct {
+	period                           time.Time
+	key                              []string
+	used, wasted, dark, other, total money.Amount
+	starved, warming                 money.Amount // of used
+	unknown                          ledger.Sums
+}
+
+// fold makes rows of sums that are kept apart by duty and category.
+func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
+	c := &Costs{Schema: CostsSchema, Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"), By: append([]ledger.Dimension{}, q.By...), Rows: []Cost{}}
+	dutyAt, categoryAt := slices.Index(by, ledger.ByDuty), slices.Index(by, ledger.ByCategory)
+	rows := map[string]*tally{}
+	total := &tally{period: q.Since, key: []string{}}
+	var committed money.Amount
+	for _, s := range sums {
+		if ledger.Category(s.Key[categoryAt]) == ledger.Committed && !q.commitmentsOnly() {
+			var err error
+			if committed, err = committed.Add(s.Sums.Amount); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		key := s.Key[:len(q.By)]
+		id := s.Period.UTC().Format(time.RFC3339) + "\x00" + strings.Join(key, "\x00")
+		row, ok := rows[id]
+		if !ok {
+			row = &tally{period: s.Period.UTC(), key: slices.Clone(key)}
+			rows[id] = row
+		}
+		for _, t := range []*tally{row, total} {
+			if err := t.add(s, s.Key[dutyAt], ledger.Category(s.Key[categoryAt])); err != nil {
+				return nil, fmt.Errorf("add up what was spent: %w", err)
+			}
+		}
+	}
+	sorted := make([]*tally, 0, len(rows))
+	for _, t := range rows {
+		sorted = append(sorted, t)
+	}
+	slices.SortFunc(sorted, func(a, b *tally) int {
+		return cmp.Or(a.period.Compare(b.period), cmp.Compare(b.total, a.total), slices.Compare(a.key, b.key))
+	})
+	for _, t := range sorted {
+		c.Rows = append(c.Rows, t.cost())
+	}
+	c.Total, c.Committed = total.cost(), Dollars(committed)
+	c.explain()
+	return c, nil
+}
+
+// add adds a sum of one duty. Compute without a duty is what a bill charges and no round
+// saw.
+func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error {
+	place := &t.used
+	var part *money.Amount
+	switch {
+	case state == "" && category == ledger.Compute:
+		place = &t.dark
+	case state == "":
+		place = &t.other
+	case state == duty.Unknown.String():
+		place = &t.dark
+	case !duty.State(state).Used():
+		place = &t.wasted
+	case state == duty.Starved.String():
+		part = &t.starved
+	case state == duty.Warming.String():
+		part = &t.warming
+	}
+	var err error
+	if part != nil {
+		if *part, err = part.Add(s.Sums.Amount); err != nil {
+			return err
+		}
+	}
+	if *place, err = place.Add(s.Sums.Amount); err != nil {
+		return err
+	}
+	if t.total, err = t.total.Add(s.Sums.Amount); err != nil {
+		return err
+	}
+	t.unknown, err = t.unknown.Plus(s.Unknown)
+	return err
+}
+
+func (t *tally) cost() Cost {
+	c := Cost{
+		Period: t.period, Key: t.key, Used: Dollars(t.used), Starved: Dollars(t.starved), Warming: Dollars(t.warming),
+		Wasted: Dollars(t.wasted), CannotJudge: Dollars(t.dark), Other: Dollars(t.other),
+		Amount: Dollars(t.total), UnknownSeconds: t.unknown.Seconds, UnboundedSeconds: t.unknown.Unbounded,
+	}
+	if t.unknown.Unbounded != 0 {
+		c.AtMostReason = fmt.Sprintf("for %s of it there is no price", span(t.unknown.Unbounded))
+		return c
+	}
+	most := Dollars(t.unknown.AtMost)
+	c.AtMost = &most
+	return c
+}
+
+// span prints seconds as people say them.
+func span(seconds int64) string { return plain.Duration(time.Duration(seconds) * time.Second) }
+
+// explain says what the figures rest on.
+func (c *Costs) explain() {
+	c.Assumptions = []string{
+		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",
+		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more", plain.Duration(ledger.MaxGap)),
+	}
+	c.CoverageNotes, c.Changes = []string{}, []string{}
+	if t := c.Total; t.UnknownSeconds > 0 {
+		note := fmt.Sprintf("%s of metered time is not known and not charged", span(t.UnknownSeconds))
+		if t.AtMost != nil {
+			note += ", at most " + money.Amount(*t.AtMost).Dollars()
+		} else {
+			note += "; " + t.AtMostReason
+		}
+		c.CoverageNotes = append(c.CoverageNotes, note)
+		if t.UnknownSeconds > t.UnboundedSeconds {
+			c.Changes = append(c.Changes, "rounds that run more often leave less time unknown: run `curfew scan` every hour, or `curfew enforce --once` from cron")
+		}
+		if t.UnboundedSeconds > 0 {
+			c.Changes = append(c.Changes, "a price for what has none puts its time into the figures: `curfew scan` names it, `curfew price update` brings newer prices")
+		}
+	}
+	if c.Total.CannotJudge > 0 {
+		c.CoverageNotes = append(c.CoverageNotes, money.Amount(c.Total.CannotJudge).Dollars()+" of compute was not measured, so it is neither used nor wasted")
+		c.Changes = append(c.Changes, "measuring every machine moves what cannot be judged to used or wasted")
+	}
+	for _, part := range []struct {
+		amount Dollars
+		what   string
+	}{{c.Total.Starved, "waited for data (starved)"}, {c.Total.Warming, "booted or loaded (warming)"}} {
+		if part.amount != 0 {
+			c.CoverageNotes = append(c.CoverageNotes, "of the used compute, "+money.Amount(part.amount).Dollars()+" "+part.what)
+		}
+	}
+	if c.Committed != 0 {
+		c.CoverageNotes = append(c.CoverageNotes, "commitments cost "+money.Amount(c.Committed).Dollars()+" in this time whatever ran; what they cover is in the total at its list price")
+	}
+}
+
+// CSV writes a row for each row under a header, amounts with every digit so that they
+// add up, an amount that is not known as an empty cell. Text that a spreadsheet would
+// take for a formula is quoted with an apostrophe.
+func (c *Costs) CSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	head := []string{"period"}
+	for _, d := range c.By {
+		head = append(head, string(d))
+	}
+	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds",
+		"starved_usd", "warming_usd")
+	err := out.Write(head)
+	for _, r := range c.Rows {
+		row := []string{r.Period.Format(time.RFC3339)}
+		for _, k := range r.Key {
+			row = append(row, plainCell(k))
+		}
+		for _, a := range []Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
+			row = append(row, money.Amount(a).String())
+		}
+		most := ""
+		if r.AtMost != nil {
+			most = money.Amount(*r.AtMost).String()
+		}
+		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10),
+			money.Amount(r.Starved).String(), money.Amount(r.Warming).String())))
+	}
+	out.Flush()
+	if err = errors.Join(err, out.Error()); err != nil {
+		return fmt.Errorf("write costs as CSV: %w", err)
+	}
+	return nil
+}
+
+// plainCell guards text against being read as a formula.
+func plainCell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}

@@ -1,0 +1,424 @@
+package costs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// BilledDay is what a bill says of one resource, day, service and charge category, and
+// commitment status. Amounts are exact to the nano-dollar, rounded once.
+type BilledDay struct {
+	Cloud, Account, Region string
+	// Resource is the bill's ResourceId: an identifier or an ARN; empty where the bill
+	// names none.
+	Resource string
+	Day      time.Time
+	// Period is the start of the billing period.
+	Period         time.Time
+	Service        string
+	ChargeCategory ledger.ChargeCategory
+	// Category is where the charge belongs, as far as the bill tells; may be empty.
+	Category ledger.Category
+	// Attributes are those that the bill's tags give.
+	Attributes              ledger.Attributes
+	Billed, Effective, List money.Amount
+	// CommitmentStatus is FOCUS's CommitmentDiscountStatus: "Used", "Unused" or empty.
+	CommitmentStatus string
+	Currency         string
+}
+
+// Basis is which cost of the bill the ledger is held against.
+type Basis string
+
+// The bases. The zero value is BilledCost: what the invoice adds up to. EffectiveCost
+// spreads what commitments cost over what they cover.
+const (
+	BilledCost    Basis = ""
+	EffectiveCost Basis = "effective"
+)
+
+// Reason is why accrued and billed differ.
+type Reason string
+
+// The reasons.
+const (
+	NotBilledYet  Reason = "not billed yet"      // the day is after the newest of the bill
+	NotBilled     Reason = "not in the bill"     // accrued, and the bill has nothing of it
+	NotObserved   Reason = "not observed"        // billed, and no round saw it
+	NoResource    Reason = "no resource named"   // the bill does not say what it is for
+	CreditOrFund  Reason = "credit"              // FOCUS Credit
+	Taxes         Reason = "tax"                 // FOCUS Tax
+	Purchased     Reason = "purchase"            // FOCUS Purchase: commitments, subscriptions
+	Adjusted      Reason = "adjustment"          // FOCUS Adjustment
+	CoveredBy     Reason = "commitment-covered"  // paid by a commitment
+	Discounted    Reason = "negotiated discount" // billed under list price
+	NoPrice       Reason = "no price"            // a meter without a price in the book
+	UnknownTime   Reason = "unknown time"        // time between observations
+	RoundingCents Reason = "rounding"            // at most a cent a day
+	Unexplained   Reason = "other usage"         // what rounds do not see: requests, transfer, another price
+)
+
+// Cause is a part of a drift with its reason.
+type Cause struct {
+	Reason Reason  `json:"reason"`
+	Amount Dollars `json:"amount_usd"`
+}
+
+// Drift is accrued against billed of one resource and day. Accrued and the causes add up
+// to Billed.
+type Drift struct {
+	Account  string    `json:"account"`
+	Resource string    `json:"resource"` // empty: the bill names none
+	Day      time.Time `json:"day"`
+	Service  string    `json:"service,omitempty"`
+	// Accrued is at list price, Reconciled what earlier reconciliations added.
+	Accrued    Dollars `json:"accrued_usd"`
+	Reconciled Dollars `json:"reconciled_usd"`
+	Billed     Dollars `json:"billed_usd"`
+	// Drift is Billed less the other two: what no reconciliation has brought in yet.
+	Drift  Dollars `json:"drift_usd"`
+	Causes []Cause `json:"causes"`
+
+	parts  []ledger.ResourceDay
+	billed []BilledDay
+	// through is the end of the last day that the bill holds of the account.
+	through time.Time
+	// costs of billed, on the basis that was asked for.
+	costs []money.Amount
+}
+
+// Reconciliation is accrued against billed.
+type Reconciliation struct {
+	Schema string  `json:"schema"` // "curfew.reconcile/v1"
+	Basis  string  `json:"basis"`
+	Rows   []Drift `json:"rows"`
+	// The totals add up over the rows; Causes by reason, in order of size.
+	Accrued    Dollars `json:"accrued_usd"`
+	Reconciled Dollars `json:"reconciled_usd"`
+	Billed     Dollars `json:"billed_usd"`
+	Drift      Dollars `json:"drift_usd"`
+	Causes     []Cause `json:"causes"`
+	// BilledThrough is the end of the last day that the bill holds.
+	BilledThrough time.Time `json:"billed_through"`
+
+	Assumptions   []string `json:"assumptions"`
+	CoverageNotes []string `json:"coverage_notes"`
+	Changes       []string `json:"changes"`
+}
+
+// billKey is a resource's day under the name that bill and ledger share.
+type billKey struct {
+	account, resource string
+	day               time.Time
+}
+
+// BillID returns the name by which a bill and the inventory can be told to mean the same
+// resource: of an ARN what follows the type ("log-group:/aws/x:*" is "/aws/x"), of a
+// secret's without the six characters that its name was given, anything else as it is.
+func BillID(id string) string {
+	parts := strings.SplitN(id, ":", 6)
+	if len(parts) < 6 || parts[0] != "arn" {
+		return id
+	}
+	name := parts[5]
+	if i := strings.IndexAny(name, "/:"); i >= 0 {
+		name = name[i+1:]
+	}
+	if i := len(name) - len("-AbCdEf"); parts[2] == "secretsmanager" && i > 0 && name[i] == '-' {
+		name = name[:i]
+	}
+	return strings.TrimSuffix(name, ":*")
+}
+
+// Reconcile holds what was accrued against a bill, resource by resource and day by day.
+// through is the end of the last day that the bill holds, of an account that of its own
+// last day; what was accrued later is not billed yet. A bill in another currency than US
+// dollars is an error.
+func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
+	rows, ends := map[billKey]*Drift{}, map[string]time.Time{}
+	row := func(account, resource string, day time.Time) *Drift {
+		k := billKey{account, BillID(resource), day.UTC().Truncate(24 * time.Hour)}
+		d, ok := rows[k]
+		if !ok {
+			d = &Drift{Account: account, Resource: k.resource, Day: k.day, through: through}
+			rows[k] = d
+		}
+		return d
+	}
+	for _, a := range accrued {
+		d := row(a.Ref.Account, a.Ref.ID, a.Day)
+		d.parts = append(d.parts, a)
+	}
+	for _, b := range bill {
+		if b.Currency != "USD" {
+			return nil, fmt.Errorf("reconcile %s of %s: the bill is in %q and the ledger in USD: convert the export first", b.Service, b.Day.Format(time.DateOnly), b.Currency)
+		}
+		d := row(b.Account, b.Resource, b.Day)
+		d.billed = append(d.billed, b)
+		if end := d.Day.Add(24 * time.Hour); b.ChargeCategory == ledger.Usage && end.After(ends[b.Account]) {
+			ends[b.Account] = end
+		}
+	}
+	out := &Reconciliation{Schema: "curfew.reconcile/v1", Basis: cmp.Or(string(basis), "billed"), Rows: make([]Drift, 0, len(rows)), BilledThrough: through.UTC()}
+	byReason := map[Reason]money.Amount{}
+	var sums [4]money.Amount
+	for _, d := range rows {
+		if end, ok := ends[d.Account]; ok {
+			d.through = earliest(through, end)
+		}
+		if err := d.settle(basis); err != nil {
+			return nil, fmt.Errorf("reconcile %s on %s: %w", cmp.Or(d.Resource, "what names no resource"), d.Day.Format(time.DateOnly), err)
+		}
+		out.Rows = append(out.Rows, *d)
+		for i, v := range []Dollars{d.Accrued, d.Reconciled, d.Billed, d.Drift} {
+			var err error
+			if sums[i], err = sums[i].Add(money.Amount(v)); err != nil {
+				return nil, fmt.Errorf("add up the reconciliation: %w", err)
+			}
+		}
+		for _, c := range d.Causes {
+			byReason[c.Reason] += money.Amount(c.Amount)
+		}
+	}
+	slices.SortFunc(out.Rows, func(a, b Drift) int {
+		return cmp.Or(a.Day.Compare(b.Day), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Resource, b.Resource))
+	})
+	out.Accrued, out.Reconciled, out.Billed, out.Drift = Dollars(sums[0]), Dollars(sums[1]), Dollars(sums[2]), Dollars(sums[3])
+	out.Causes = causes(byReason)
+	out.explain()
+	return out, nil
+}
+
+// causes lists reasons with an amount, the largest first.
+func causes(by map[Reason]money.Amount) []Cause {
+	out := []Cause{}
+	for _, r := range slices.Sorted(maps.Keys(by)) {
+		if by[r] != 0 {
+			out = append(out, Cause{r, Dollars(by[r])})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Cause) int { return cmp.Compare(size(b.Amount), size(a.Amount)) })
+	return out
+}
+
+func size(d Dollars) Dollars { return max(d, -d) }
+
+// settle finds the drift of a row and its causes.
+func (d *Drift) settle(basis Basis) error {
+	why := map[Reason]money.Amount{}
+	var accrued, reconciled, billed, list, most money.Amount
+	var unknown, unpriced int64
+	var errs error
+	add := func(to *money.Amount, v money.Amount) {
+		sum, err := to.Add(v)
+		if err != nil {
+			errs = err
+		}
+		*to = sum
+	}
+	for _, p := range d.parts {
+		add(&accrued, p.Accrued)
+		add(&reconciled, p.Reconciled)
+		add(&most, p.Unknown.AtMost)
+		unknown, unpriced = unknown+p.Unknown.Seconds, unpriced+p.UnpricedSeconds
+	}
+	for _, b := range d.billed {
+		cost := b.Billed
+		if basis == EffectiveCost {
+			cost = b.Effective
+		}
+		add(&billed, cost)
+		d.costs = append(d.costs, cost)
+		d.Service = cmp.Or(d.Service, b.Service)
+		switch b.ChargeCategory {
+		case ledger.Tax:
+			why[Taxes] += cost
+		case ledger.Credit:
+			why[CreditOrFund] += cost
+		case ledger.Purchase:
+			why[Purchased] += cost
+		case ledger.Adjustment:
+			why[Adjusted] += cost
+		default:
+			reason := Discounted
+			if b.CommitmentStatus != "" {
+				reason = CoveredBy
+			}
+			why[reason] += cost - b.List
+			add(&list, b.List)
+		}
+	}
+	rest := list - accrued
+	switch {
+	case len(d.billed) == 0 && !d.Day.Before(d.through):
+		why[NotBilledYet] += rest
+	case len(d.billed) == 0:
+		why[NotBilled] += rest
+	case d.Resource == "":
+		why[NoResource] += rest
+	case len(d.parts) == 0:
+		why[NotObserved] += rest
+	case size(Dollars(rest)) <= Dollars(money.Cent):
+		why[RoundingCents] += rest
+	case unpriced > 0:
+		why[NoPrice] += rest
+	case unknown > 0 && rest > 0:
+		part := min(rest, most)
+		why[UnknownTime] += part
+		why[Unexplained] += rest - part
+	default:
+		why[Unexplained] += rest
+	}
+	d.Accrued, d.Reconciled, d.Billed, d.Drift = Dollars(accrued), Dollars(reconciled), Dollars(billed), Dollars(billed-accrued-reconciled)
+	d.Causes = causes(why)
+	return errs
+}
+
+// explain says what the reconciliation rests on.
+func (r *Reconciliation) explain() {
+	r.Assumptions = []string{
+		"accrued is at list price, billed is FOCUS's " + map[string]string{"billed": "BilledCost", "effective": "EffectiveCost"}[r.Basis],
+		"a bill's resource is the inventory's of the same name, an ARN by its last part",
+	}
+	r.CoverageNotes = []string{"the bill holds days before " + r.BilledThrough.Format(time.DateOnly)}
+	r.Changes = []string{"a period can be restated for two weeks after it closes: import it again then"}
+	for _, c := range r.Causes {
+		if c.Reason == NoResource {
+			r.CoverageNotes = append(r.CoverageNotes, money.Amount(c.Amount).Dollars()+" of the bill names no resource, so nobody can be charged for it by resource")
+		}
+	}
+}
+
+// Corrections returns the entries that bring the ledger to the bill: for each resource
+// and day that differs, the drift over the lines that were accrued, in proportion, so
+// that used and wasted are at what was really paid. What is not billed yet stays as it
+// was accrued. Posting them and reconciling again leaves nothing to correct.
+func (r *Reconciliation) Corrections() ([]ledger.Entry, error) {
+	var out []ledger.Entry
+	for i := range r.Rows {
+		d := &r.Rows[i]
+		if d.Drift == 0 || (len(d.billed) == 0 && !d.Day.Before(d.through)) {
+			continue
+		}
+		entries, err := d.corrections()
+		if err != nil {
+			return nil, fmt.Errorf("correct %s on %s: %w", d.Resource, d.Day.Format(time.DateOnly), err)
+		}
+		out = append(out, entries...)
+	}
+	return out, nil
+}
+
+// corrections returns the entries of one row.
+func (d *Drift) corrections() ([]ledger.Entry, error) {
+	e := ledger.Entry{Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC)}
+	e.Line = ledger.Line{Meter: "bill", ChargeCategory: ledger.Adjustment, Pricing: ledger.Other, Service: d.Service}
+	var why []string
+	for _, c := range d.Causes {
+		why = append(why, string(c.Reason)+" "+money.Amount(c.Amount).Cents())
+	}
+	e.Why = strings.Join(why, ", ")
+	if len(d.billed) > 0 {
+		b := d.billed[0]
+		e.Ref = inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: d.Resource}
+		e.Attributes, e.Category = b.Attributes, b.Category
+		if !b.Period.IsZero() {
+			e.BillPeriod = b.Period.UTC()
+		}
+	}
+	weights := make([]int64, len(d.parts))
+	var some bool
+	for i, p := range d.parts {
+		weights[i] = int64(max(0, p.Accrued))
+		some = some || weights[i] > 0
+	}
+	if len(d.parts) > 0 && !some {
+		weights[0] = 1
+	}
+	if len(d.parts) == 0 {
+		return d.unseen(e)
+	}
+	amounts, err := money.Split(money.Amount(d.Drift), weights)
+	if err != nil {
+		return nil, err
+	}
+	var out []ledger.Entry
+	for i, p := range d.parts {
+		if amounts[i] == 0 {
+			continue
+		}
+		e.Ref, e.Attributes, e.Category, e.Duty, e.Amount = p.Ref, p.Attributes, p.Category, p.Duty, amounts[i]
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// unseen returns the entries of what was billed and never accrued: one for each service
+// and category, made from e.
+func (d *Drift) unseen(e ledger.Entry) ([]ledger.Entry, error) {
+	type kind struct {
+		service  string
+		category ledger.Category
+	}
+	sums := map[kind]money.Amount{}
+	for i, b := range d.billed {
+		k := kind{b.Service, b.Category}
+		var err error
+		if sums[k], err = sums[k].Add(d.costs[i]); err != nil {
+			return nil, err
+		}
+	}
+	var out []ledger.Entry
+	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int {
+		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.category, b.category))
+	}) {
+		if sums[k] != 0 {
+			e.Service, e.Category, e.Amount = k.service, k.category, sums[k]
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// ReconcileAccount reconciles the ledger of an account over the whole days of [from, to)
+// with a bill, and where post is true adds the corrections. It returns what it found
+// before them, and how many entries it added.
+func ReconcileAccount(ctx context.Context, s ledger.Store, a ledger.Account, bill []BilledDay, from, to, through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
+	for tries := 1; ; tries++ {
+		version, err := s.Version(ctx, a)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read the ledger of %s: %w", a, err)
+		}
+		accrued, err := s.ResourceDays(ctx, a, from, to)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read the ledger of %s: %w", a, err)
+		}
+		r, err := Reconcile(accrued, bill, through, basis)
+		if err != nil || !post {
+			return r, 0, err
+		}
+		entries, err := r.Corrections()
+		if err != nil || len(entries) == 0 {
+			return r, 0, err
+		}
+		_, err = s.Append(ctx, a, version, entries)
+		switch {
+		case errors.Is(err, ledger.ErrConflict) && tries < ledger.MaxConflicts:
+			continue
+		case err != nil:
+			return nil, 0, fmt.Errorf("correct the ledger of %s: %w", a, err)
+		}
+		return r, len(entries), nil
+	}
+}

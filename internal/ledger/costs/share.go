@@ -1,0 +1,105 @@
+package costs
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Share is a workload's part of a machine over the time of a cost.
+type Share struct {
+	Workload string
+	// Part over Of is the share of the machine that was allocated to it, 0 to 1: GPUs of
+	// a machine (3 of 8), MIG slices of a GPU (2 of 7), seconds of a time slice, or a
+	// request of a fraction. Of must be positive.
+	Part, Of int64
+	// Used over UsedOf is the share of its allocation that it used, 0 to 1; UsedOf 0 is
+	// not known.
+	Used, UsedOf int64
+}
+
+// Allocated is what a share costs. Used, Idle and CannotJudge add up to Amount.
+type Allocated struct {
+	Workload                        string
+	Amount, Used, Idle, CannotJudge money.Amount
+}
+
+// Allocation is a machine's cost divided among its workloads. The workloads and
+// Unallocated add up to the cost.
+type Allocation struct {
+	Workloads   []Allocated
+	Unallocated money.Amount
+	// Over says that more than the whole machine was allocated, and how it was divided;
+	// empty where it was not.
+	Over string
+}
+
+// Split divides a machine's cost among its workloads by what was allocated to each.
+// What nobody was allocated is Unallocated; where more than the whole was (time slices
+// and requests that overlap), each gets its share of the sum, so that no workload pays
+// more than the machine costs and nothing is negative. Parts are exact by largest
+// remainder. A negative cost, a share outside 0 to 1 and shares whose common
+// denominator is over 2^63 are errors.
+func Split(cost money.Amount, shares []Share) (Allocation, error) {
+	if cost < 0 {
+		return Allocation{}, fmt.Errorf("split %s: a machine's cost is not negative", cost)
+	}
+	whole := int64(1)
+	for _, s := range shares {
+		if s.Of <= 0 || s.Part < 0 || s.Part > s.Of {
+			return Allocation{}, fmt.Errorf("split %s: %s has %d of %d: a share is 0 to 1", cost, s.Workload, s.Part, s.Of)
+		}
+		if s.UsedOf < 0 || s.Used < 0 || s.Used > s.UsedOf {
+			return Allocation{}, fmt.Errorf("split %s: %s used %d of %d: a share is 0 to 1", cost, s.Workload, s.Used, s.UsedOf)
+		}
+		d := s.Of / gcd(s.Of, max(s.Part, 0))
+		hi, lo := bits.Mul64(uint64(whole/gcd(whole, d)), uint64(d))
+		if hi != 0 || lo > math.MaxInt64 {
+			return Allocation{}, fmt.Errorf("split %s: the shares: %w", cost, errDenominator)
+		}
+		whole = int64(lo)
+	}
+	weights := make([]int64, len(shares)+1)
+	var sum int64
+	for i, s := range shares {
+		g := gcd(s.Of, s.Part)
+		weights[i] = s.Part / g * (whole / (s.Of / g))
+		if sum += weights[i]; sum < 0 {
+			return Allocation{}, fmt.Errorf("split %s: the shares: %w", cost, errDenominator)
+		}
+	}
+	var a Allocation
+	if weights[len(shares)] = max(0, whole-sum); sum > whole {
+		a.Over = fmt.Sprintf("%.0f%% of the machine was allocated; each workload has its part of that", 100*float64(sum)/float64(whole))
+	}
+	parts, err := money.Split(cost, weights)
+	if err != nil {
+		return Allocation{}, err
+	}
+	a.Unallocated = parts[len(shares)]
+	for i, s := range shares {
+		w := Allocated{Workload: s.Workload, Amount: parts[i]}
+		if s.UsedOf == 0 {
+			w.CannotJudge = w.Amount
+		} else if w.Used, err = w.Amount.Mul(s.Used, s.UsedOf); err != nil {
+			return Allocation{}, err
+		} else {
+			w.Idle = w.Amount - w.Used
+		}
+		a.Workloads = append(a.Workloads, w)
+	}
+	return a, nil
+}
+
+var errDenominator = errors.New("their common denominator is too large")
+
+// gcd returns the greatest common divisor; a is positive, b not negative.
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

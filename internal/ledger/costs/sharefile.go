@@ -1,0 +1,63 @@
+package costs
+
+import (
+	"io"
+	"math/big"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/plan"
+)
+
+// Shared is a workload's share of a machine, by the machine's name in a file.
+type Shared struct {
+	// Resource is the machine's identifier.
+	Resource string
+	Share
+}
+
+// ReadShares reads `resource,workload,share[,used]`: who had which part of a machine, and
+// how much of it was used. A share is "3/8" (GPUs), "2/7" (MIG slices), "0.25" or "25%"
+// (time slices, requests); an empty used is not known. Mistakes are a *plan.FileError
+// with their place.
+func ReadShares(name string, r io.Reader) ([]Shared, error) {
+	var out []Shared
+	err := plan.ReadCSV(name, r, plan.Layout{Required: []string{"resource", "workload", "share"}, Optional: []string{"used"}}, func(row plan.Row) error {
+		s := Shared{Resource: row.Text("resource"), Share: Share{Workload: row.Text("workload")}}
+		for _, column := range []string{"resource", "workload"} {
+			if row.Text(column) == "" {
+				return row.Error(column, "a share needs its %s", column)
+			}
+		}
+		var ok bool
+		if s.Part, s.Of, ok = parsePart(row.Text("share")); !ok {
+			return row.Error("share", "%q is not a share of 0 to 1, such as 3/8, 0.25 or 25%%", row.Text("share"))
+		}
+		if text := row.Text("used"); text != "" {
+			if s.Used, s.UsedOf, ok = parsePart(text); !ok {
+				return row.Error("used", "%q is not a share of 0 to 1, such as 0.8 or 80%%", text)
+			}
+		}
+		out = append(out, s)
+		return nil
+	})
+	return out, err
+}
+
+// parsePart reads an exact share of 0 to 1.
+func parsePart(text string) (part, of int64, ok bool) {
+	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	if len(number) > 20 || strings.Trim(number, "0123456789./") != "" {
+		return 0, 0, false
+	}
+	v, ok := new(big.Rat).SetString(number)
+	if !ok {
+		return 0, 0, false
+	}
+	if percent {
+		v.Quo(v, big.NewRat(100, 1))
+	}
+	if v.Sign() < 0 || v.Cmp(big.NewRat(1, 1)) > 0 || !v.Num().IsInt64() || !v.Denom().IsInt64() {
+		return 0, 0, false
+	}
+	return v.Num().Int64(), v.Denom().Int64(), true
+}

@@ -1,0 +1,409 @@
+package costs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plan"
+)
+
+// Quantity is how many units were made, in thousandths: 1500 is one and a half. Its
+// range is 0 to about 9.2 × 10^15 units.
+type Quantity int64
+
+// perUnit is the parts of a unit that a Quantity counts.
+const perUnit = 1000
+
+// String returns "1.5".
+func (q Quantity) String() string {
+	s := fmt.Sprintf("%d.%03d", q/perUnit, q%perUnit)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// MarshalJSON writes a number.
+func (q Quantity) MarshalJSON() ([]byte, error) { return []byte(q.String()), nil }
+
+// ParseQuantity reads a decimal number with at most three digits after the point, not
+// negative.
+func ParseQuantity(s string) (Quantity, error) {
+	whole, frac, point := strings.Cut(s, ".")
+	if len(frac) > 3 || (point && frac == "") || whole == "" || strings.Trim(whole+frac, "0123456789") != "" {
+		return 0, fmt.Errorf("count %q is not a number of at most three digits after the point, 0 or more", s)
+	}
+	v, err := strconv.ParseInt(whole+frac+strings.Repeat("0", 3-len(frac)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count %q is out of range", s)
+	}
+	return Quantity(v), nil
+}
+
+// Count is how many units were made in the period that starts at Time, of one key.
+type Count struct {
+	Time  time.Time
+	Count Quantity
+	// Key is the value of the dimension that costs are shown by; empty is all together.
+	Key string
+}
+
+// ReadCounts reads `time,count[,key]`: times as RFC 3339 or dates, counts as
+// [ParseQuantity]. Mistakes are a *plan.FileError with their place, a second count of
+// one time and key among them.
+func ReadCounts(name string, r io.Reader) ([]Count, error) {
+	var out []Count
+	seen := map[Count]bool{}
+	err := plan.ReadCSV(name, r, plan.Layout{Required: []string{"time", "count"}, Optional: []string{"key"}}, func(row plan.Row) error {
+		at, err := time.Parse(time.RFC3339, row.Text("time"))
+		if err != nil {
+			if at, err = time.Parse(time.DateOnly, row.Text("time")); err != nil {
+				return row.Error("time", "time %q is neither 2026-01-31T15:00:00Z nor 2026-01-31", row.Text("time"))
+			}
+		}
+		n, err := ParseQuantity(row.Text("count"))
+		if err != nil {
+			return row.Error("count", "%s", err)
+		}
+		c := Count{Time: at.UTC(), Key: row.Text("key")}
+		if seen[c] {
+			return row.Error("time", "there is already a count of %s at this time", cmp.Or(c.Key, "all"))
+		}
+		seen[c] = true
+		c.Count = n
+		out = append(out, c)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CountBasis is which cost a unit is charged with.
+type CountBasis string
+
+// The bases.
+const (
+	UsedBasis      CountBasis = "used"      // compute that worked
+	AllocatedBasis CountBasis = "allocated" // all that was there for it
+	IdleBasis      CountBasis = "idle"      // what was wasted
+)
+
+// Unit says what is counted.
+type Unit struct {
+	// Name is what one is: "prediction", "token", "training run", "GPU-hour".
+	Name string
+	// Per is how many a unit cost is for: 1, or 1,000,000 tokens. 0 is 1.
+	Per int64
+	// Target is the most that Per units should cost on the allocated basis; nil is none.
+	Target *money.Rate
+}
+
+// UnitCost is what Per units of one key and period cost on one basis.
+type UnitCost struct {
+	Period time.Time  `json:"period"`
+	Key    []string   `json:"key"`
+	Basis  CountBasis `json:"basis"`
+	// Amount is null where the dollars are unknown.
+	Amount *Dollars `json:"amount_usd"`
+	Count  Quantity `json:"count"`
+	// Cost is exact to the pico-dollar; null with a reason where nothing was counted, or
+	// the dollars are unknown.
+	Cost   *money.Rate `json:"unit_cost_usd"`
+	Reason string      `json:"reason,omitempty"`
+	// AtLeast says that some of the dollars are unknown: it costs no less than Cost.
+	AtLeast bool `json:"at_least"`
+	// Change is that of the allocated unit cost from the period before that has one, as a
+	// share: 0.1 is a tenth more.
+	Change *float64 `json:"change"`
+	// OverTarget says that it is on the allocated basis and above the target.
+	OverTarget bool `json:"over_target"`
+}
+
+// UnitCosts is what units cost over time.
+type UnitCosts struct {
+	Schema string      `json:"schema"` // "curfew.unit-costs/v1"
+	Unit   string      `json:"unit"`
+	Per    int64       `json:"per"`
+	Target *money.Rate `json:"target_usd"`
+	// Rows are in the order of the costs' rows, with a row for each basis.
+	Rows []UnitCost `json:"rows"`
+	// Total is over the whole time, by basis.
+	Total []UnitCost `json:"total"`
+	// Trend is the change of the allocated unit cost from the first period that has one
+	// to the last, as a share: 0.1 is a tenth more. Null with fewer than two.
+	Trend *float64 `json:"trend"`
+
+	Assumptions   []string `json:"assumptions"`
+	CoverageNotes []string `json:"coverage_notes"`
+	Changes       []string `json:"changes"`
+}
+
+// Units divides costs by counts, period by period and key by key. Counts with a key go
+// with the costs of that key, which must then be shown by exactly one dimension; counts
+// without go with costs that are shown by none. Counts outside the time of the costs, or
+// of days whose dollars are unknown, are left out, and the total is that of the periods and
+// keys that were counted. Counts of days or months that costs are shown by the hour or day for are
+// an error: a day's count would be held against its first hour.
+func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
+	u.Per = max(u.Per, 1)
+	if len(c.By) > 1 {
+		return nil, fmt.Errorf("divide costs by %s: they are shown by %d dimensions, and a count has one key", u.Name, len(c.By))
+	}
+	made := map[madeIn]Quantity{}
+	dark := map[madeIn]bool{}
+	granularity := ledger.Granularity(strings.TrimSuffix(c.Granularity, "total"))
+	outside, keyless, unknown := 0, 0, 0
+	var all Quantity
+	for _, n := range counts {
+		if n.Time.Before(c.Since) || !n.Time.Before(c.Until) {
+			outside++
+			continue
+		}
+		if (n.Key == "") != (len(c.By) == 0) {
+			keyless++
+			continue
+		}
+		k := madeIn{granularity.Start(n.Time, c.Since), n.Key}
+		if c.Days != nil && !c.Days[n.Time.UTC().Truncate(day)] {
+			unknown++
+			dark[k] = true
+			continue
+		}
+		if n.Count < 0 || all > math.MaxInt64-n.Count {
+			return nil, fmt.Errorf("add up %s: count out of range", u.Name)
+		}
+		made[k] += n.Count
+		all += n.Count
+	}
+	if keyless > 0 {
+		want := "a key for each, because costs are shown by one dimension"
+		if len(c.By) == 0 {
+			want = "no key, because costs are not shown by any dimension"
+		}
+		return nil, fmt.Errorf("divide costs by %s: %d counts do not fit: they need %s", u.Name, keyless, want)
+	}
+	if err := coarse(granularity, made, c); err != nil {
+		return nil, fmt.Errorf("divide costs by %s: %w", u.Name, err)
+	}
+	out := &UnitCosts{Schema: "curfew.unit-costs/v1", Unit: u.Name, Per: u.Per, Target: u.Target, Rows: []UnitCost{}}
+	total := Cost{Period: c.Since, Key: []string{}}
+	var counted Quantity
+	var idle money.Amount
+	left := 0
+	for _, r := range c.Rows {
+		k := madeIn{r.Period, strings.Join(r.Key, "")}
+		n, ok := made[k]
+		why := "nothing was counted"
+		if dark[k] {
+			why = "it was counted only on days whose dollars are unknown"
+		}
+		rows, err := u.divide(r, n, why)
+		if err != nil {
+			return nil, err
+		}
+		out.Rows = append(out.Rows, rows...)
+		if !ok {
+			left++
+			if idle, err = idle.Add(money.Amount(r.Amount)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		delete(made, k)
+		counted += n
+		if err := total.add(r); err != nil {
+			return nil, fmt.Errorf("add up what was spent on %s: %w", u.Name, err)
+		}
+	}
+	free := slices.Compact(slices.Sorted(freely(made)))
+	for _, n := range made {
+		counted += n
+	}
+	var err error
+	why := "nothing was counted"
+	switch {
+	case !c.Recorded && len(c.Rows) == 0:
+		why, counted = "nothing was recorded in this time", 0
+	case unknown > 0:
+		why = "it was counted only on days whose dollars are unknown"
+	}
+	if left == len(c.Rows) && counted == 0 {
+		total = c.Total // nothing of it was counted
+	}
+	if out.Total, err = u.divide(total, counted, why); err != nil {
+		return nil, err
+	}
+	if !c.Recorded && len(c.Rows) == 0 {
+		for i := range out.Total {
+			out.Total[i].Amount = nil
+		}
+	}
+	out.trend()
+	out.Assumptions = append([]string{}, c.Assumptions...)
+	out.CoverageNotes, out.Changes = append([]string{}, c.CoverageNotes...), append([]string{}, c.Changes...)
+	if outside > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are outside the time of the costs and left out", outside))
+	}
+	if unknown > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are of days whose dollars are unknown and left out", unknown))
+	}
+	if left > 0 && counted > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%s was spent where nothing was counted, and is not in the total", idle.Dollars()))
+	}
+	if len(free) > 0 {
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("nothing was spent on %s in periods in which something was counted; those counts are in the total all the same",
+			strings.Join(free[:min(len(free), maxKindNames)], ", ")))
+	}
+	return out, nil
+}
+
+// madeIn is what counts are added up by.
+type madeIn struct {
+	period time.Time
+	key    string
+}
+
+// freely returns the keys of which something was made.
+func freely(made map[madeIn]Quantity) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for k, n := range made {
+			if n > 0 && !yield(cmp.Or(k.key, "anything")) {
+				return
+			}
+		}
+	}
+}
+
+// coarse refuses periods that are shorter than those that were counted: costs of other
+// hours than those at midnight, or of other days than the first of months, of which none
+// has a count in a day or month.
+func coarse(g ledger.Granularity, made map[madeIn]Quantity, c *Costs) error {
+	longer, name, least := ledger.Daily, "day", 24*time.Hour
+	switch g {
+	case ledger.Daily:
+		longer, name, least = ledger.Monthly, "month", 28*24*time.Hour
+	case ledger.Hourly:
+	default:
+		return nil
+	}
+	first := func(t time.Time) bool { return t.Equal(c.Since) || t.Equal(longer.Start(t, time.Time{})) }
+	if n := len(c.Rows); len(made) == 0 || n == 0 || c.Rows[n-1].Period.Sub(c.Rows[0].Period) < least { // rows are in order of time
+		return nil
+	}
+	for k := range made {
+		if !first(k.period) {
+			return nil
+		}
+	}
+	return fmt.Errorf("all counts are at the start of a %s and costs are shown by %s: show them by %s", name, g, name)
+}
+
+// add adds the dollars and the unknown time of another cost.
+func (c *Cost) add(o Cost) error {
+	var errs error
+	for _, p := range []struct {
+		to *Dollars
+		of Dollars
+	}{{&c.Used, o.Used}, {&c.Wasted, o.Wasted}, {&c.CannotJudge, o.CannotJudge}, {&c.Other, o.Other}, {&c.Amount, o.Amount}} {
+		sum, err := money.Amount(*p.to).Add(money.Amount(p.of))
+		*p.to, errs = Dollars(sum), errors.Join(errs, err)
+	}
+	c.UnknownSeconds += o.UnknownSeconds
+	return errs
+}
+
+// divide returns the unit costs of one cost on every basis; why says what it means that
+// nothing was counted. An amount of nothing beside dollars or time that are unknown is
+// unknown, and any other amount is then the least that it can be.
+func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
+	out := make([]UnitCost, 0, 3)
+	for _, b := range []struct {
+		basis   CountBasis
+		amount  Dollars
+		unknown bool
+	}{{UsedBasis, c.Used, c.CannotJudge != 0 || c.UnknownSeconds > 0}, {AllocatedBasis, c.Amount, c.UnknownSeconds > 0}, {IdleBasis, c.Wasted, c.CannotJudge != 0 || c.UnknownSeconds > 0}} {
+		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: &b.amount, Count: n, AtLeast: b.unknown}
+		switch {
+		case b.unknown && b.amount == 0:
+			x.Amount, x.AtLeast, x.Reason = nil, false, "what it cost is unknown"
+			if c.CannotJudge != 0 && b.basis != AllocatedBasis {
+				x.Reason = "compute was not measured"
+			}
+		case n == 0:
+			x.AtLeast, x.Reason = false, why
+		default:
+			rate, err := unitRate(money.Amount(b.amount), u.Per, n)
+			if err != nil {
+				return nil, fmt.Errorf("divide %s by %s %s: %w", money.Amount(b.amount), n, u.Name, err)
+			}
+			x.Cost = &rate
+			x.OverTarget = b.basis == AllocatedBasis && u.Target != nil && rate > *u.Target
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// unitRate returns what per units cost, rounded half up to the pico-dollar.
+func unitRate(a money.Amount, per int64, n Quantity) (money.Rate, error) {
+	const picoPerNano = 1000
+	v := new(big.Int).Mul(big.NewInt(int64(a)), big.NewInt(per))
+	v.Mul(v, big.NewInt(2*picoPerNano*perUnit))
+	d := big.NewInt(int64(n))
+	v.Add(v, d)
+	v.Div(v, d.Lsh(d, 1))
+	if !v.IsInt64() {
+		return 0, money.ErrOverflow
+	}
+	return money.Rate(v.Int64()), nil
+}
+
+// trend compares the allocated unit cost of the first and the last period that has one,
+// over all keys, and of each key that of each period with the one before.
+func (u *UnitCosts) trend() {
+	type sum struct {
+		amount Dollars
+		count  Quantity
+	}
+	change := func(from, to sum) *float64 {
+		if from.amount <= 0 {
+			return nil
+		}
+		c := float64(to.amount)/float64(to.count)/(float64(from.amount)/float64(from.count)) - 1
+		return &c
+	}
+	by, before := map[time.Time]sum{}, map[string]sum{}
+	var periods []time.Time
+	for i := range u.Rows {
+		r := &u.Rows[i]
+		if r.Basis != AllocatedBasis || r.Cost == nil {
+			continue
+		}
+		key, now := strings.Join(r.Key, ""), sum{*r.Amount, r.Count}
+		if last, ok := before[key]; ok {
+			r.Change = change(last, now)
+		}
+		before[key] = now
+		s, ok := by[r.Period]
+		if !ok {
+			periods = append(periods, r.Period)
+		}
+		by[r.Period] = sum{s.amount + now.amount, s.count + now.count}
+	}
+	if len(periods) < 2 {
+		return
+	}
+	slices.SortFunc(periods, time.Time.Compare)
+	u.Trend = change(by[periods[0]], by[periods[len(periods)-1]])
+}

@@ -1,4 +1,0 @@
-package ledger
-
-// MaxConflicts is for tests from outside.
-const MaxConflicts = maxConflicts

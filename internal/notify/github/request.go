@@ -1,0 +1,121 @@
+package github
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	api "github.com/google/go-github/v74/github"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// Request is a request for an approval, as a comment shows it: whole, or not at all.
+type Request struct {
+	// ID names the request; a review approves it by that name.
+	ID string
+	// Subject is what is asked for, PlanHash the hash of exactly that.
+	Subject, PlanHash string
+	AskedBy           string
+	// Limit is the most that is approved, in Unit.
+	Limit money.Amount
+	Unit  string
+	Until time.Time
+	// Plan is the whole plan, line by line.
+	Plan []string
+}
+
+// Posted is the comment of a request.
+type Posted struct {
+	URL string
+	// At is when the comment was written.
+	At time.Time
+	// Changed says why the comment is not what was posted; empty where it is.
+	Changed string
+}
+
+// maxBody is how many characters GitHub takes in a comment.
+const maxBody = 65_536
+
+// Ask posts a request as a comment of its own, once, and says whether the comment still is
+// what was posted. It never edits one: a reviewer approves the text that they saw. It is
+// an error where a comment cannot hold the whole plan. ErrMoved where the pull request has
+// a newer head.
+func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
+	const what = "ask for an approval on"
+	body := r.markdown()
+	if len(body) > maxBody {
+		return Posted{}, fmt.Errorf("%s %s: the plan of request %s is too long for a comment; approve it with `curfew approve %s`", what, c.pull, r.ID, r.ID)
+	}
+	if _, err := c.current(ctx, what); err != nil {
+		return Posted{}, err
+	}
+	if err := c.whoAmI(ctx); err != nil {
+		return Posted{}, c.failure(ctx, what, err)
+	}
+	own, err := c.own(ctx, r.marker())
+	if err != nil {
+		return Posted{}, c.failure(ctx, what, err)
+	}
+	if len(own) == 0 {
+		made, _, err := c.api.Issues.CreateComment(ctx, c.owner, c.repo, c.pull.Number, &api.IssueComment{Body: &body})
+		if err != nil {
+			return Posted{}, c.failure(ctx, what, err)
+		}
+		own = append(own, made)
+	}
+	// Two runs at once may post the same text twice.
+	first := slices.MinFunc(own, func(a, b *api.IssueComment) int { return a.GetCreatedAt().Compare(b.GetCreatedAt().Time) })
+	p := Posted{URL: first.GetHTMLURL(), At: first.GetCreatedAt().UTC()}
+	for _, o := range own {
+		switch {
+		case normal(o.GetBody()) != normal(body):
+			p.Changed = "the comment " + o.GetHTMLURL() + " does not show the plan of request " + r.ID
+		case o.GetCreatedAt().IsZero() || !o.GetUpdatedAt().IsZero() && !o.GetUpdatedAt().Equal(o.GetCreatedAt()):
+			p.Changed = "the comment " + o.GetHTMLURL() + " was edited after it was posted"
+		}
+	}
+	return p, nil
+}
+
+// normal is a text without what GitHub may change of its own.
+func normal(body string) string {
+	return strings.TrimSpace(strings.ReplaceAll(body, "\r\n", "\n"))
+}
+
+// marker is the first line of the comment, which a reader does not see.
+func (r Request) marker() string { return "<!-- curfew-request " + r.ID + " -->" }
+
+// Names says whether the text of a review approves the request: it has the line
+// "curfew approve ID".
+func (r Request) Names(review string) bool {
+	return slices.ContainsFunc(approves.FindAllStringSubmatch(review, -1), func(m []string) bool { return m[1] == r.ID })
+}
+
+// approves is the line of a review that approves a request.
+var approves = regexp.MustCompile("(?m)^[ \t]*`?curfew approve ([0-9a-f]+)`?[ \t\r]*$")
+
+// markdown lays the request out. No line of the plan is cut, and none is markup.
+func (r Request) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n### curfew: approval needed for %s\n\n", r.marker(), code(r.Subject, maxText))
+	fmt.Fprintf(&b, "%s asks for this plan, at most **%s** %s, until %s.\n\n", code(r.AskedBy, maxCell), r.Limit.Exact(), r.Unit, r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST"))
+	fence := "```"
+	for _, line := range r.Plan {
+		for strings.Contains(line, fence) {
+			fence += "`"
+		}
+	}
+	b.WriteString(fence + "text\n")
+	for _, line := range r.Plan {
+		b.WriteString(plain.Name(line) + "\n")
+	}
+	b.WriteString(fence + "\n\nTo approve exactly this plan, once, approve the pull request with a review whose text has this line:\n\n")
+	fmt.Fprintf(&b, "```\ncurfew approve %s\n```\n\n", r.ID)
+	fmt.Fprintf(&b, "The reviewer must be an approver who neither asked nor wrote any of this pull request. If this comment is edited, the review does not count. A review that requests changes denies the plan.\n\n<sub>plan %s</sub>\n", cell(r.PlanHash))
+	return b.String()
+}

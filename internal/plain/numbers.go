@@ -1,0 +1,169 @@
+package plain
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Number prints a measured value with at most digits decimals, no trailing zeros and
+// its thousands separated: "0.4", "12,500". What is not a number is "–".
+func Number(v float64, digits int) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "–"
+	}
+	s, sign := strings.CutPrefix(Decimal(v, digits), "-")
+	whole, fraction, point := strings.Cut(s, ".")
+	if n, err := strconv.ParseInt(whole, 10, 64); err == nil {
+		whole = money.Thousands(n)
+	}
+	if sign {
+		whole = "-" + whole
+	}
+	if point {
+		whole += "." + fraction
+	}
+	return whole
+}
+
+// Decimal prints a measured value as [Number] does but without separators, for evidence
+// that programs read too: "12500".
+func Decimal(v float64, digits int) string {
+	s := strconv.FormatFloat(v, 'f', digits, 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	if s == "-0" {
+		return "0"
+	}
+	return s
+}
+
+// Percent prints a value in percent, as metrics give it, with at most digits decimals:
+// 37.5 is "38%" or "37.5%".
+func Percent(v float64, digits int) string { return Number(v, digits) + "%" }
+
+// Share prints a share of a whole, 0 to 1, in percent with at most digits decimals. A
+// share that is neither nothing nor all is never shown as such: "<1%", ">99.9%".
+func Share(share float64, digits int) string {
+	step := math.Pow10(-digits)
+	switch v := 100 * share; {
+	case v > 0 && v < step/2:
+		return "<" + Percent(step, digits)
+	case v < 100 && v >= 100-step/2:
+		return ">" + Percent(100-step, digits)
+	default:
+		return Percent(v, digits)
+	}
+}
+
+// Change prints a relative change with its sign: 0.12 is "+12%".
+func Change(share float64) string {
+	s := Percent(100*share, 0)
+	if share > 0 && s != "0%" {
+		s = "+" + s
+	}
+	return s
+}
+
+// Rate prints how often something happens per unit of time with three significant
+// digits: Rate(1.0/3, "h") is "0.333/h".
+func Rate(v float64, unit string) string {
+	digits := 0
+	if size := math.Abs(v); size > 0 && size < 100 {
+		digits = min(2-int(math.Floor(math.Log10(size))), 12)
+	}
+	return Number(v, digits) + "/" + unit
+}
+
+// Size prints bytes in binary units: "84 TiB", "1.5 GiB".
+func Size[N int64 | float64](bytes N) string {
+	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	v, i := float64(bytes), 0
+	for math.Abs(v) >= 1024 && i < len(units)-1 {
+		v /= 1024
+		i++
+	}
+	return Number(v, 1) + " " + units[i]
+}
+
+// Count prints a number of things: "1 machine", "1,284 machines". A plural that the
+// rules of English spelling do not give is the second noun: Count(2, "child", "children").
+func Count[N int | int64](n N, noun string, plural ...string) string {
+	switch {
+	case n == 1:
+	case len(plural) > 0:
+		noun = plural[0]
+	default:
+		noun = Plural(noun)
+	}
+	return money.Thousands(int64(n)) + " " + noun
+}
+
+// Plural returns the regular plural of a noun: "machines", "entries", "processes".
+func Plural(noun string) string {
+	stem, y := strings.CutSuffix(noun, "y")
+	switch {
+	case y && stem != "" && !strings.ContainsAny(stem[len(stem)-1:], "aeiou"):
+		return stem + "ies"
+	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "sh"):
+		return noun + "es"
+	}
+	return noun + "s"
+}
+
+// Duration prints a time span in its two largest units: "14d", "3d 9h", "10h 2m",
+// "45s". Under a minute it has at most one decimal, under a second it is in
+// milliseconds.
+func Duration(d time.Duration) string {
+	switch {
+	case d == math.MinInt64:
+		return "-" + Duration(math.MaxInt64)
+	case d < 0:
+		return "-" + Duration(-d)
+	case d < time.Second-50*time.Millisecond && d > 0:
+		return Number(float64(d)/float64(time.Millisecond), 0) + "ms"
+	case d < time.Minute-50*time.Millisecond:
+		return Number(d.Seconds(), 1) + "s"
+	case d < time.Minute:
+		d = time.Minute
+	}
+	for _, u := range []struct {
+		large, small string
+		size, part   time.Duration
+	}{{"d", "h", 24 * time.Hour, time.Hour}, {"h", "m", time.Hour, time.Minute}, {"m", "s", time.Minute, time.Second}} {
+		if d < u.size {
+			continue
+		}
+		out := money.Thousands(int64(d/u.size)) + u.large
+		if rest := d % u.size / u.part; rest > 0 {
+			out += " " + strconv.FormatInt(int64(rest), 10) + u.small
+		}
+		return out
+	}
+	return "0s"
+}
+
+// Date prints a day: "2026-11-22".
+func Date(t time.Time) string { return t.Format(time.DateOnly) }
+
+// Month prints a month: "2026-11".
+func Month(t time.Time) string { return t.Format("2006-01") }
+
+// Time prints a time to the minute with its zone, in UTC: "2026-11-22 15:04 UTC".
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
+
+// When prints a time as it is read at now: the clock within a day of it, "15:04:05
+// UTC", else as [Time] does. The zero time is "".
+func When(t, now time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case t.Sub(now).Abs() < 20*time.Hour:
+		return t.UTC().Format("15:04:05 MST")
+	}
+	return Time(t)
+}

@@ -1,0 +1,304 @@
+// Package chart draws the pictures of reports as inline SVG: [Bars] (plain, stacked,
+// with bands, intervals and limits), [Columns] (stacked, over time), [Lines] (lines,
+// steps, bands, limits) and [Lanes] (blocks on lanes, as in a Gantt chart).
+//
+// Each type is filled by the caller and drawn by its SVG method, which returns HTML for a
+// page of this program:
+//
+//	picture := chart.Bars{
+//		Title: "Cost by team", Axis: chart.Axis{Label: "dollars a month", Format: chart.USD},
+//		Rows: []chart.Bar{{Label: "vision", Value: 39020}, {Label: "language", Value: 12311}},
+//	}.SVG()
+//
+// The rules that all of them keep, and that the tests of the package check:
+//
+//   - Every axis has ticks and a label with its unit; every color has a legend where
+//     there are two.
+//   - No two texts overlap and none leaves the picture. Labels of ticks are thinned out,
+//     labels of marks move apart, long labels are cut with "…" (the full one is a tooltip).
+//   - The picture has a width of at least [MinWidth] and scrolls on a smaller screen, so
+//     that text is never under 11 pixels. The scroller takes the focus of the keyboard.
+//   - The figures are in the alternative text (title and desc).
+//   - Colors come from one palette that people with deuteranopia can tell apart. They are
+//     CSS variables ([CSS]), with values for light and dark pages, and fall back to the
+//     light ones.
+//   - Rows of bars are sorted, the largest first, unless their order means something.
+package chart
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"html"
+	"math"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// Measures in units of the picture, which are pixels at its full width.
+const (
+	width    = 720.0
+	fontSize = 13.0
+	lineStep = 18.0
+	margin   = 6.0
+	// MinWidth is the width in pixels under which a picture scrolls: its text is 11.5
+	// pixels high there.
+	MinWidth = 640
+)
+
+// Color is a color of the palette.
+type Color int
+
+// Colors. Blue is what is used, planned or within limits, Orange what is wasted or needs
+// attention, Gray what is other or not known. The soft ones go next to their strong one:
+// reserved next to spent, expected next to measured.
+const (
+	Blue Color = iota
+	Orange
+	Gray
+	SoftBlue
+	SoftOrange
+	Ink
+)
+
+// palette holds the values on light and on dark pages.
+var palette = [...]struct{ name, light, dark string }{
+	Blue:       {"chart-blue", "#1d5fa8", "#5b9bea"},
+	Orange:     {"chart-orange", "#c75b12", "#f2953d"},
+	Gray:       {"chart-gray", "#80868f", "#8b93a1"},
+	SoftBlue:   {"chart-soft-blue", "#9cc3ec", "#2d4f78"},
+	SoftOrange: {"chart-soft-orange", "#f5c78e", "#7a4a1c"},
+	Ink:        {"chart-ink", "#1c2230", "#e7e9ee"},
+}
+
+// CSS defines the colors of charts for light and dark pages. A page that shows a chart
+// includes it.
+var CSS = css()
+
+func css() string {
+	var light, dark strings.Builder
+	for _, c := range palette {
+		fmt.Fprintf(&light, " --%s: %s;", c.name, c.light)
+		fmt.Fprintf(&dark, " --%s: %s;", c.name, c.dark)
+	}
+	return ":root {" + light.String() + " }\n@media (prefers-color-scheme: dark) { :root {" + dark.String() + " } }\n" +
+		"@media print { :root {" + light.String() + " } }\n.chart { overflow-x: auto; } .chart svg { display: block; }\n" +
+		"@media print { .chart { overflow: visible; } .chart svg { min-width: 0 !important; } }\n"
+}
+
+// paint is the value of a color in an attribute.
+func (c Color) paint() string {
+	p := palette[int(c)%len(palette)]
+	return "var(--" + p.name + ", " + p.light + ")"
+}
+
+// Axis is what values are measured along.
+type Axis struct {
+	// Label says what is measured, with its unit: "dollars a month".
+	Label string
+	// Format prints a value; nil prints up to two decimals.
+	Format func(float64) string
+	// Log draws powers of ten as far apart as one another. Values of 0 or less are drawn
+	// at its lower end.
+	Log bool
+	// Ticks are the values that are labeled; nil takes round ones.
+	Ticks []float64
+	// Least and Most widen the axis beyond what is drawn; equal is no bound.
+	Least, Most float64
+}
+
+func (a *Axis) print(v float64) string {
+	if a.Format != nil {
+		return a.Format(v)
+	}
+	return plain.Number(v, 2)
+}
+
+// USD prints dollars on axes and bars: "$0", "$0.25", "-$1,200".
+func USD(v float64) string {
+	digits := 0
+	if size := math.Abs(v); size < 100 && math.Abs(size-math.Round(size)) > 1e-9 {
+		digits = 2
+	}
+	s := plain.Number(math.Abs(v), digits)
+	if _, cents, ok := strings.Cut(s, "."); ok && len(cents) == 1 {
+		s += "0"
+	}
+	if v < 0 && s != "0" {
+		return "-$" + s
+	}
+	return "$" + s
+}
+
+// Percent prints a share of 0 to 1 on axes and bars: "42%".
+func Percent(share float64) string { return plain.Percent(100*share, 1) }
+
+// finite says whether a value can be drawn. NaN and infinities are what is not known.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// textWidth is at least how wide a text is drawn in any common sans-serif font.
+func textWidth(s string) float64 {
+	w := 0.0
+	for _, r := range s {
+		switch {
+		case r >= '0' && r <= '9':
+			w += 0.64
+		case strings.ContainsRune(" .,:;'|!iljft()[]-/", r):
+			w += 0.42
+		case strings.ContainsRune("mwMW@%—", r):
+			w += 0.98
+		case r < 0x250 && r >= 'a':
+			w += 0.64
+		case r < 0x250:
+			w += 0.79
+		default:
+			w += 0.79 * float64(max(1, ansi.StringWidth(string(r))))
+		}
+	}
+	return w * fontSize
+}
+
+// cut returns s cut to a width with "…".
+func cut(s string, most float64) string {
+	if textWidth(s) <= most {
+		return s
+	}
+	runes := []rune(s)
+	for len(runes) > 0 && textWidth(string(runes)+"…") > most {
+		runes = runes[:len(runes)-1]
+	}
+	return strings.TrimRight(string(runes), " ") + "…"
+}
+
+// Anchors of texts.
+const (
+	start  = "start"
+	middle = "middle"
+	end    = "end"
+)
+
+// box is where a text is drawn.
+type box struct{ left, top, right, bottom float64 }
+
+func (b box) overlaps(o box) bool {
+	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
+}
+
+// place is the box of a text whose baseline is at y.
+func place(x, y float64, anchor, s string) box {
+	w := textWidth(s)
+	switch anchor {
+	case middle:
+		x -= w / 2
+	case end:
+		x -= w
+	}
+	return box{x, y - fontSize*0.8, x + w, y + fontSize*0.25}
+}
+
+// canvas is a picture being drawn.
+type canvas struct {
+	b     strings.Builder
+	texts []box
+	facts []string
+}
+
+// fact adds a sentence to the alternative text.
+func (c *canvas) fact(format string, args ...any) {
+	c.facts = append(c.facts, plain.Line(fmt.Sprintf(format, args...)))
+}
+
+// text draws a text with its baseline at y.
+func (c *canvas) text(x, y float64, anchor, s string) {
+	s = plain.Line(s)
+	if s == "" {
+		return
+	}
+	c.texts = append(c.texts, place(x, y, anchor, s))
+	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(s))
+}
+
+// free says whether a text would overlap none.
+func (c *canvas) free(x, y float64, anchor, s string) bool {
+	at := place(x, y, anchor, plain.Line(s))
+	at.left, at.right = at.left-4, at.right+4
+	for _, t := range c.texts {
+		if at.overlaps(t) {
+			return false
+		}
+	}
+	return at.left >= 0 && at.right <= width
+}
+
+// label draws a text cut to a width, with the whole of it as a tooltip.
+func (c *canvas) label(x, y float64, anchor, s string, most float64) {
+	s = plain.Line(s)
+	short := cut(s, most)
+	if short == s {
+		c.text(x, y, anchor, s)
+		return
+	}
+	c.texts = append(c.texts, place(x, y, anchor, short))
+	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s<title>%s</title></text>`, x, y, anchor, html.EscapeString(short), html.EscapeString(s))
+}
+
+// rect draws a filled rectangle with a tooltip.
+func (c *canvas) rect(x, y, w, h float64, color Color, tip string) {
+	fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`, x, y, max(w, 0), max(h, 0), color.paint(), html.EscapeString(plain.Line(tip)))
+}
+
+// line draws a straight line. dash is a stroke-dasharray or "".
+func (c *canvas) line(x1, y1, x2, y2 float64, color Color, thick float64, dash string) {
+	if dash != "" {
+		dash = ` stroke-dasharray="` + dash + `"`
+	}
+	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`, x1, y1, x2, y2, color.paint(), thick, dash)
+}
+
+// grid draws a line of the grid behind what is measured.
+func (c *canvas) grid(x1, y1, x2, y2 float64) {
+	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="currentColor" stroke-opacity=".16"/>`, x1, y1, x2, y2)
+}
+
+// legend draws what the colors mean from the left, in as many lines as it takes, and
+// returns the height of them. sample draws the sign at a place of 14 by 10.
+func (c *canvas) legend(y float64, names []string, sample func(i int, x, y float64)) float64 {
+	x, line := margin, 0.0
+	for i, name := range names {
+		name = cut(plain.Line(name), width/2)
+		if w := 20 + textWidth(name); x > margin && x+w > width-margin {
+			x, line = margin, line+1
+		}
+		at := y + lineStep*line
+		sample(i, x, at+3)
+		c.text(x+20, at+12, start, name)
+		x += 20 + textWidth(name) + 18
+	}
+	return lineStep*(line+1) + 6
+}
+
+// done returns the picture of a height in its scroller.
+func (c *canvas) done(title string, height float64) string {
+	title = plain.Line(title)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(title + c.b.String()))
+	id := fmt.Sprintf("chart-%x", h.Sum64())
+	var b strings.Builder
+	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s" style="overflow-x:auto">`, html.EscapeString("Picture: "+title))
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" style="width:100%%;min-width:%dpx;max-width:1000px;height:auto">`,
+		width, math.Ceil(height), id, id, fontSize, MinWidth)
+	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id, html.EscapeString(strings.Join(c.facts, "; ")))
+	b.WriteString(c.b.String() + "</svg></div>\n")
+	return b.String()
+}
+
+// nothing is the picture of no data: it says so.
+func nothing(title string) string {
+	var c canvas
+	c.fact("there is nothing to draw")
+	c.text(margin, 24, start, cmp.Or(plain.Line(cut(title, width-200)), "chart")+": nothing to draw")
+	return c.done(title, 40)
+}

@@ -1,0 +1,194 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/report/chart"
+)
+
+// hoursPerYear scales a window to a year.
+const hoursPerYear = 8760
+
+// Commit shows what to commit to.
+func Commit(r commit.Report) Sheet {
+	proof := "no choice from these offers costs less"
+	if !r.Optimal {
+		proof = "no choice costs less than " + money.ForPeople(r.LowerBoundUSD)
+	}
+	s := Sheet{Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r), Caption: "Use over the window at on-demand prices, and what covers it.",
+		Figures: []Figure{
+			{Label: "On demand", Value: money.ForPeople(r.OnDemandUSD), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
+			{Label: "With all commitments", Value: money.ForPeople(r.PlannedUSD), Note: proof},
+			{Label: "With the advised ones", Value: money.ForPeople(r.AdvisedUSD)},
+			{Label: "Effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
+			{Label: "Coverage", Value: plain.Share(r.Coverage, 1), Note: "of use, at on-demand prices"},
+			{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "of what commitments charge"},
+		},
+		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+	if len(r.Commitments) > 0 {
+		s.Tables = append(s.Tables, commitments("Commitments to buy", r.Commitments, r.Hours))
+	}
+	if len(r.Existing) > 0 {
+		s.Tables = append(s.Tables, commitments("Existing commitments", r.Existing, r.Hours))
+	}
+	if len(r.WhatIf) > 0 {
+		g := Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
+		for _, w := range r.WhatIf {
+			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), money.ForPeople(w.OnDemandUSD), money.ForPeople(w.PlannedUSD), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if o := r.Online; o != nil {
+		s.Figures = append(s.Figures, Figure{Label: "Online policy", Value: money.ForPeople(o.CostUSD),
+			Note: fmt.Sprintf("%s × the lowest cost of the window, proven at most %s ×", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
+	}
+	for _, c := range r.Commitments {
+		if c.Advised && c.Kind == commit.Reserved {
+			if command := offering(c); command != "" {
+				s.Next = append(s.Next, command)
+			}
+		}
+	}
+	return s
+}
+
+// commitTitle is the decision with the dollars of a year.
+func commitTitle(r commit.Report) string {
+	var advised []commit.Commitment
+	var all, saved money.Amount
+	for _, c := range r.Commitments {
+		v := yearlySaving(c, r.Hours)
+		all += v
+		if c.Advised {
+			advised, saved = append(advised, c), saved+v
+		}
+	}
+	switch {
+	case len(advised) == 1:
+		return fmt.Sprintf("Buy %s: saves %s a year", described(advised[0]), saved.Dollars())
+	case len(advised) == 2:
+		return fmt.Sprintf("Buy %s and %s: saves %s a year", described(advised[0]), described(advised[1]), saved.Dollars())
+	case len(advised) > 2:
+		return fmt.Sprintf("Buy %s: saves %s a year", plain.Count(len(advised), "commitment"), saved.Dollars())
+	case len(r.Commitments) > 0:
+		return fmt.Sprintf("Buy nothing yet: %s would save %s a year at this use, but each fails a check", plain.Count(len(r.Commitments), "commitment"), all.Dollars())
+	}
+	return fmt.Sprintf("Buy nothing: no offer costs less than %s on demand", money.ForPeople(r.OnDemandUSD))
+}
+
+// yearlySaving is what a commitment saves in a year with the use of the window.
+func yearlySaving(c commit.Commitment, hours int) money.Amount {
+	covered, err := money.ParseAmount(c.CoveredUSD)
+	cost, err2 := money.ParseAmount(c.CostUSD)
+	if err != nil || err2 != nil || hours <= 0 {
+		return 0
+	}
+	v, err := (covered - cost).Mul(hoursPerYear, int64(hours))
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// described names a commitment: "3 reserved g5.2xlarge in us-east-1 for 12 months".
+func described(c commit.Commitment) string {
+	machine, region, ok := strings.Cut(c.Key, "/")
+	if ok {
+		machine += " in " + region
+	}
+	if c.Kind == commit.SavingsPlan {
+		return fmt.Sprintf("a savings plan of $%s/h for %s, %s", c.DollarsPerHour, machine, termOf(c))
+	}
+	return fmt.Sprintf("%s reserved %s for %s", plain.Number(float64(c.Quantity), 0), machine, termOf(c))
+}
+
+func termOf(c commit.Commitment) string { return plain.Count(c.TermMonths, "month") }
+
+// offering is the command that finds the offering to buy; empty where the key is no machine
+// type in a region of AWS.
+func offering(c commit.Commitment) string {
+	machine, region, ok := strings.Cut(c.Key, "/")
+	payment := map[commit.Payment]string{commit.NoUpfront: "No Upfront", commit.PartialUpfront: "Partial Upfront", commit.AllUpfront: "All Upfront"}[c.Payment]
+	if !ok || payment == "" || c.TermMonths%12 != 0 || strings.Contains(machine, "*") {
+		return ""
+	}
+	seconds := c.TermMonths / 12 * 365 * 24 * 3600
+	return fmt.Sprintf("aws ec2 describe-reserved-instances-offerings --region %s --instance-type %s --product-description Linux/UNIX --offering-class standard --offering-type %s --min-duration %d --max-duration %d",
+		plain.Shell(region), plain.Shell(machine), plain.Shell(payment), seconds, seconds)
+}
+
+// commitments is a table of commitments, the largest saving first.
+func commitments(title string, all []commit.Commitment, hours int) Grid {
+	g := Grid{Title: title, Head: []string{"what", "term", "payment", "saves a year", "used", "lowest month", "pays back", "advised"},
+		Right: []bool{false, true, false, true, true, true, true, false}, States: []bool{7: true}, Priority: []int{1, 0, 0, 1, 0, 0, 0, 1}}
+	for _, c := range slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
+		return cmp.Compare(yearlySaving(b, hours), yearlySaving(a, hours))
+	}) {
+		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
+		if c.Kind == commit.SavingsPlan {
+			what = "$" + c.DollarsPerHour + "/h on " + c.Key
+		}
+		pays := "never"
+		if c.BreakEvenDays != nil {
+			pays = "after " + plain.Number(*c.BreakEvenDays, 0) + "d"
+			if *c.BreakEvenDays == 0 {
+				pays = "at once"
+			}
+		}
+		advised, note := "yes", ""
+		switch {
+		case c.Expires != nil:
+			advised, pays = "–", "until "+plain.Date(*c.Expires)
+		case !c.Advised:
+			advised, note = "no", c.Why
+		}
+		if k := c.Risk; k != nil && note == "" {
+			risk := fmt.Sprintf("if work leaves the type at %s a year (%s): expected saving over the term %s", plain.Share(k.LeavePerYear, 0), k.Why, money.ForPeople(k.SavingUSD))
+			if k.PaysFromMonths != nil {
+				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
+			}
+			note = risk
+		}
+		g.Rows = append(g.Rows, []string{what, termOf(c), string(c.Payment), yearlySaving(c, hours).Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
+		g.Notes = append(g.Notes, note)
+	}
+	return g
+}
+
+// maxLayers is the largest number of commitments that the picture tells apart.
+const maxLayers = 4
+
+// commitPicture draws demand over the window: what each commitment covers, and what stays on
+// demand. The commitments beyond the fourth are one layer.
+func commitPicture(r commit.Report) string {
+	c := chart.Columns{Title: "Use at on-demand prices, by what covers it", X: "date (UTC)", Y: chart.Axis{Label: "dollars an hour, at on-demand prices", Format: chart.USD}}
+	colors := []chart.Color{chart.Blue, chart.SoftBlue, chart.Gray, chart.Ink}
+	for i, l := range r.Layers {
+		switch {
+		case l.OnDemand:
+			c.Parts = append(c.Parts, chart.Part{Name: "on demand", Color: chart.SoftOrange, Values: l.Mean})
+		case i < maxLayers:
+			c.Parts = append(c.Parts, chart.Part{Name: l.Name, Color: colors[i], Values: l.Mean})
+		default:
+			last := &c.Parts[maxLayers-1]
+			last.Name, last.Values = "other commitments", slices.Clone(last.Values)
+			for j, v := range l.Mean {
+				last.Values[j] += v
+			}
+		}
+	}
+	if len(r.Layers) > 0 {
+		parts := len(r.Layers[0].Mean)
+		for i := range parts {
+			c.Labels = append(c.Labels, plain.Date(r.Start.Add(r.End.Sub(r.Start)*time.Duration(i)/time.Duration(parts))))
+		}
+	}
+	return c.SVG()
+}

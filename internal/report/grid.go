@@ -1,0 +1,241 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// Grid is a table. On a terminal it keeps one line a row: what does not fit is cut with
+// "…", and only where the least widths do not fit either, a row becomes a block with one
+// line for each column.
+type Grid struct {
+	Title string
+	Head  []string
+	// Right marks columns of figures: they are aligned on the right and never cut.
+	Right []bool
+	// States marks columns whose cells are decisions or states ("deny", "idle"): they
+	// are never cut, and colored where colors are on.
+	States []bool
+	// Least is the width to which a column may be cut; 0 is ten columns or its heading.
+	Least []int
+	// Priority says which columns keep their width: those with the lowest are cut first.
+	// Without it the first column is cut last.
+	Priority []int
+	Rows     [][]string
+	// Notes holds a line of text for each row, shown under it; "" is none.
+	Notes []string
+	// Commands holds a command for each row, shown under it on a line of its own and
+	// never cut; "" is none.
+	Commands []string
+
+	// paint colors a cell; nil leaves it as it is.
+	paint func(row, column int) func(string) string
+}
+
+// indent is the space before a table and between its columns.
+const indent = 2
+
+// at returns the i-th of a list that may be shorter, and the zero value out of its range.
+func at[T any](list []T, i int) T {
+	var none T
+	if i >= 0 && i < len(list) {
+		return list[i]
+	}
+	return none
+}
+
+// fixed says whether a column is never cut.
+func (g *Grid) fixed(column int) bool { return at(g.Right, column) || at(g.States, column) }
+
+// widths returns how wide each column is in a terminal, and false where not even the
+// least widths fit.
+func (g *Grid) widths(width int) ([]int, bool) {
+	natural, least, priority := make([]int, len(g.Head)), make([]int, len(g.Head)), make([]int, len(g.Head))
+	total := 0
+	for i, h := range g.Head {
+		natural[i] = g.natural(i)
+		least[i] = max(wide(plain.Line(h)), 10)
+		if n := at(g.Least, i); n > 0 {
+			least[i] = n
+		}
+		if least[i] = min(least[i], natural[i]); g.fixed(i) {
+			least[i] = natural[i]
+		}
+		priority[i] = at(g.Priority, i)
+		if g.Priority == nil && i == 0 {
+			priority[i] = 1
+		}
+		total += indent + natural[i]
+	}
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(priority))) {
+		// The widest column of the rank gives up one column at a time, so that those of
+		// one rank end as wide as one another.
+		for total > width {
+			widest := -1
+			for i := range natural {
+				if priority[i] == p && natural[i] > least[i] && (widest < 0 || natural[i] > natural[widest]) {
+					widest = i
+				}
+			}
+			if widest < 0 {
+				break
+			}
+			natural[widest]--
+			total--
+		}
+	}
+	return natural, total <= width
+}
+
+// natural is how wide the heading and the cells of a column are.
+func (g *Grid) natural(column int) int {
+	n := wide(plain.Line(g.Head[column]))
+	for _, row := range g.Rows {
+		n = max(n, wide(plain.Line(at(row, column))))
+	}
+	return n
+}
+
+// text writes the table for a terminal.
+func (g *Grid) text(b *strings.Builder, width int, p paint) {
+	if g.Title != "" {
+		b.WriteString(strings.Repeat(" ", indent) + fit(plain.Line(g.Title), width-indent) + "\n")
+	}
+	widths, fits := g.widths(width)
+	if !fits {
+		g.stacked(b, width, p)
+		return
+	}
+	header := gridLine{width: width}
+	for i, h := range g.Head {
+		header.add(plain.Line(h), widths[i], at(g.Right, i), p.dim)
+	}
+	header.end(b)
+	under := indent
+	if len(widths) > 0 && g.fixed(0) {
+		under += widths[0] + indent
+	} else {
+		under += indent
+	}
+	for n, cells := range g.Rows {
+		r := gridLine{width: width}
+		for i := range g.Head {
+			r.add(plain.Line(at(cells, i)), widths[i], at(g.Right, i), g.color(n, i, p))
+		}
+		r.end(b)
+		g.below(b, n, under, width, p)
+	}
+}
+
+// below writes what stands under a row.
+func (g *Grid) below(b *strings.Builder, n, indent, width int, p paint) {
+	space := strings.Repeat(" ", indent)
+	if note := plain.Line(at(g.Notes, n)); note != "" {
+		b.WriteString(space + p.dim(fit(note, width-indent)) + "\n")
+	}
+	if command := plain.Line(at(g.Commands, n)); command != "" {
+		b.WriteString(space + command + "\n")
+	}
+}
+
+// stacked writes each row as a block: its first column, then a line for each other
+// column that is not empty.
+func (g *Grid) stacked(b *strings.Builder, width int, p paint) {
+	label := 0
+	for _, h := range g.Head {
+		label = max(label, wide(plain.Line(h)))
+	}
+	label = min(label, width/3)
+	for n, cells := range g.Rows {
+		for i, h := range g.Head {
+			value := plain.Line(at(cells, i))
+			if value == "" {
+				continue
+			}
+			r := gridLine{width: width}
+			if i > 0 {
+				r.add("", 0, false, nil)
+			}
+			r.add(plain.Line(h), label, false, p.dim)
+			r.add(value, max(1, width-r.used-indent), false, g.color(n, i, p))
+			r.end(b)
+		}
+		g.below(b, n, 2*indent, width, p)
+	}
+}
+
+// color returns the color of a cell; nil leaves it as it is.
+func (g *Grid) color(row, column int, p paint) func(string) string {
+	if g.paint != nil {
+		if c := g.paint(row, column); c != nil {
+			return c
+		}
+	}
+	if at(g.States, column) {
+		return p.state(at(at(g.Rows, row), column))
+	}
+	return nil
+}
+
+// gridLine is a line of a table being written.
+type gridLine struct {
+	width, used int
+	text        strings.Builder
+}
+
+// add writes a cell of a width.
+func (r *gridLine) add(text string, width int, right bool, color func(string) string) {
+	text = fit(text, width)
+	space := strings.Repeat(" ", max(0, width-wide(text)))
+	if color != nil {
+		text = color(text)
+	}
+	if right {
+		text = space + text
+	} else {
+		text += space
+	}
+	r.text.WriteString(strings.Repeat(" ", indent) + text)
+	r.used += indent + width
+}
+
+func (r *gridLine) end(b *strings.Builder) {
+	b.WriteString(strings.TrimRight(r.text.String(), " ") + "\n")
+}
+
+// good, open and bad are the words for decisions and states that have a color. The word
+// says it; the color only repeats it.
+var (
+	good = words("allow allowed approved busy done confirmed live used valid ok passed yes settled within")
+	open = words("ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired medium warning open")
+	bad  = words("deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no")
+)
+
+func words(list string) map[string]bool {
+	out := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		out[w] = true
+	}
+	return out
+}
+
+// stateWord returns the first word of a text, which is a decision or a state.
+func stateWord(text string) string {
+	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " ")
+	return strings.TrimRight(word, ",:;")
+}
+
+// state returns the color of a decision or a state; nil where it has none.
+func (p paint) state(text string) func(string) string {
+	switch word := stateWord(text); {
+	case good[word]:
+		return p.saving
+	case open[word]:
+		return p.attention
+	case bad[word]:
+		return p.waste
+	}
+	return nil
+}

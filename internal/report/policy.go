@@ -1,0 +1,203 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// PolicyCheck shows the warnings about policies, and what they could act on. next are the
+// commands to go on with.
+func PolicyCheck(doc view.PolicyCheck, next []string) Sheet {
+	s := Sheet{Verb: "policy check", Title: policyCheckTitle(doc), Next: next}
+	if len(doc.Warnings) > 0 {
+		g := Grid{Title: "Warnings", Head: []string{"policy", "warning", "where"}}
+		for _, w := range doc.Warnings {
+			g.Rows = append(g.Rows, []string{w.Policy, w.Message, fmt.Sprintf("%s:%d", w.File, w.Line)})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if g, any := reachGrid(doc.Against); any {
+		s.Tables = append(s.Tables, g)
+		s.Assumptions = []string{"Every selected resource meets the condition of the policy: machines count as idle and measured."}
+		s.Coverage = []string{againstText(doc.Against)}
+	}
+	return s
+}
+
+func policyCheckTitle(doc view.PolicyCheck) string {
+	return plain.Count(doc.Policies, "policy is", "policies are") + " valid, " + plain.Count(len(doc.Warnings), "warning")
+}
+
+func againstText(r *view.PolicyReach) string {
+	return fmt.Sprintf("The scan of %s at %s, %s.", r.Cloud, plain.Time(r.At), plain.Count(r.Resources, "resource"))
+}
+
+// reachGrid is what policies could act on in a kept scan.
+func reachGrid(r *view.PolicyReach) (Grid, bool) {
+	if r == nil {
+		return Grid{}, false
+	}
+	g := Grid{Title: "What the policies could act on in the last scan", Head: []string{"policy", "selects", "could act on", "unknown", "refused by"}, Right: []bool{false, true, true, true}}
+	for _, n := range r.Policies {
+		var refused []string
+		for _, rule := range slices.Sorted(maps.Keys(n.Refused)) {
+			refused = append(refused, fmt.Sprintf("%s %d", rule, n.Refused[rule]))
+		}
+		g.Rows = append(g.Rows, []string{n.Policy, plain.Number(float64(n.Selected), 0), plain.Number(float64(n.CouldAct), 0), plain.Number(float64(n.Unknown), 0), strings.Join(refused, ", ")})
+	}
+	return g, true
+}
+
+// PolicyCheckText writes warnings as compilers do, for a terminal of a width in columns; 0 is
+// no terminal.
+func PolicyCheckText(w io.Writer, doc view.PolicyCheck, width int) error {
+	for _, c := range doc.Warnings {
+		fmt.Fprintf(w, "%s\n", hanging(fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message), width, 0, 4))
+	}
+	_, err := fmt.Fprintf(w, "%s\n", policyCheckTitle(doc))
+	if g, any := reachGrid(doc.Against); err == nil && any {
+		err = Sheet{Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []Grid{g}}.Text(w, width)
+	}
+	return err
+}
+
+// PolicyTest shows the outcome of test cases, the failed ones first.
+func PolicyTest(doc view.PolicyTest) Sheet {
+	s := Sheet{Verb: "policy test", Title: policyTestTitle(doc)}
+	cases := slices.Clone(doc.Cases)
+	slices.SortStableFunc(cases, func(a, b view.PolicyCase) int { return cmp.Compare(passedLast(a), passedLast(b)) })
+	g := Grid{Title: "Cases", Head: []string{"result", "case", "where"}, States: []bool{true}}
+	for _, c := range cases {
+		result := "ok"
+		if !c.Passed {
+			result = "FAIL"
+			for _, f := range c.Failures {
+				s.Because = append(s.Because, c.Name+": "+f)
+			}
+		}
+		g.Rows = append(g.Rows, []string{result, c.Name, fmt.Sprintf("%s:%d", c.File, c.Line)})
+	}
+	s.Tables = []Grid{g}
+	return s
+}
+
+func passedLast(c view.PolicyCase) int {
+	if c.Passed {
+		return 1
+	}
+	return 0
+}
+
+func policyTestTitle(doc view.PolicyTest) string {
+	return fmt.Sprintf("%s, %d failed", plain.Count(len(doc.Cases), "case"), doc.Failed)
+}
+
+// PolicyTestText writes a line for each case, for a terminal of a width in columns; 0 is no
+// terminal.
+func PolicyTestText(w io.Writer, doc view.PolicyTest, width int) error {
+	for _, c := range doc.Cases {
+		if c.Passed {
+			fmt.Fprintf(w, "ok    %s\n", hanging(c.File+": "+c.Name, width, 6, 6))
+			continue
+		}
+		fmt.Fprintf(w, "FAIL  %s\n", hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), width, 6, 6))
+		for _, why := range c.Failures {
+			fmt.Fprintf(w, "      %s\n", hanging(why, width, 6, 6))
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s\n", policyTestTitle(doc))
+	return err
+}
+
+// PolicyExplain shows what every policy answers about a resource, those that match first.
+func PolicyExplain(doc view.PolicyExplain) Sheet {
+	s := Sheet{Verb: "policy explain", Title: explainTitle(doc)}
+	if d := doc.Duty; d != nil {
+		s.Figures = []Figure{{"duty", dutyText(d), d.Why}}
+	}
+	policies := slices.Clone(doc.Policies)
+	order := []string{"true", "unknown", "false"}
+	slices.SortStableFunc(policies, func(a, b view.ExplainedPolicy) int {
+		return cmp.Compare(slices.Index(order, a.Answer), slices.Index(order, b.Answer))
+	})
+	for _, p := range policies {
+		g := Grid{Title: p.Policy + ": " + answerText(p), Head: []string{"part", "answer", "condition", "because"}, States: []bool{false, true}}
+		for _, part := range p.Parts {
+			g.Rows = append(g.Rows, []string{part.Name, part.Answer, part.Text, part.Why})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	return s
+}
+
+// PolicyExplainText writes what every policy answers about a resource, for a terminal of a
+// width in columns; 0 is no terminal.
+func PolicyExplainText(w io.Writer, doc view.PolicyExplain, width int) error {
+	fmt.Fprintf(w, "%s\n", hanging(strings.Join(slices.DeleteFunc([]string{doc.Kind, doc.Type, doc.Name, doc.Region}, func(s string) bool { return s == "" }), "  "), width, 0, 2))
+	if d := doc.Duty; d != nil {
+		fmt.Fprintf(w, "  %s\n", hanging("duty: "+dutyText(d)+": "+d.Why, width, 2, 4))
+	}
+	fmt.Fprintf(w, "  %s\n", hanging(explainTitle(doc), width, 2, 4))
+	for _, p := range doc.Policies {
+		fmt.Fprintf(w, "\n%s\n", hanging(p.Policy+": "+answerText(p), width, 0, 4))
+		for _, part := range p.Parts {
+			fmt.Fprintf(w, "  %-9s %-8s %s\n", part.Name, part.Answer, hanging(part.Text, width, 21, 21))
+			if part.Why != "" {
+				fmt.Fprintf(w, "%21s%s\n", "", hanging(part.Why, width, 21, 21))
+			}
+		}
+	}
+	return nil
+}
+
+// explainTitle counts the policies that match a resource.
+func explainTitle(doc view.PolicyExplain) string {
+	counts := map[string]int{}
+	for _, p := range doc.Policies {
+		counts[p.Answer]++
+	}
+	out := fmt.Sprintf("%s: %d of %s match", doc.Name, counts["true"], plain.Count(len(doc.Policies), "policy", "policies"))
+	if n := counts["unknown"]; n > 0 {
+		out += fmt.Sprintf(", %d unknown", n)
+	}
+	return out
+}
+
+func dutyText(d *view.ExplainedDuty) string {
+	if d.LastingSeconds == 0 {
+		return d.State
+	}
+	return d.State + " for " + plain.Duration(d.Lasting())
+}
+
+func answerText(p view.ExplainedPolicy) string {
+	if p.Next == nil {
+		return p.Answer
+	}
+	return p.Answer + ", may change at " + plain.Time(*p.Next)
+}
+
+// hanging makes a text one line and breaks it at the width of a terminal. The text begins at
+// a column; the lines that follow are indented.
+func hanging(s string, width, column, indent int) string {
+	s = plain.Line(s)
+	if width <= 0 {
+		return s
+	}
+	head, rest, more := strings.Cut(ansi.Wordwrap(s, max(width-column, 24), ""), "\n")
+	if !more {
+		return head
+	}
+	space := "\n" + strings.Repeat(" ", indent)
+	rest = ansi.Wordwrap(strings.ReplaceAll(rest, "\n", " "), max(width-indent, 24), "")
+	return head + space + strings.ReplaceAll(rest, "\n", space)
+}

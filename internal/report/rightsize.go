@@ -1,0 +1,166 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plan/rightsize"
+	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// maxMachines is the largest number of machines in the picture of right-sizing.
+const maxMachines = 25
+
+// Rightsize shows the types that fit what was measured.
+func Rightsize(r rightsize.Report) Sheet {
+	s := Sheet{Verb: "plan rightsize", Title: rightsizeTitle(r), Picture: rightsizePicture(r),
+		Caption:     "Mean GPU utilization of each machine as a bar, p50 to p95 as a line, and the thresholds of the verdicts. Savings are a month at list price.",
+		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+	figure := func(label string, v *float64, unit string) {
+		value := "unmeasured"
+		if v != nil {
+			value = plain.Number(*v, 1) + unit
+		}
+		s.Figures = append(s.Figures, Figure{Label: label, Value: value})
+	}
+	if r.SavingUSD != nil {
+		s.Figures = append(s.Figures, Figure{Label: "Saving", Value: money.ForPeople(*r.SavingUSD), Note: "a month, at list price"})
+		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
+	}
+	figure("GPU utilization p50", r.UtilP50, "%")
+	figure("GPU utilization p95", r.UtilP95, "%")
+	figure("Peak GPU memory", r.MemoryPeakGiB, " GiB")
+	s.Figures = append(s.Figures, Figure{Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
+		Figure{Label: "Samples", Value: plain.Number(float64(r.Samples), 0), Note: "coverage " + plain.Share(r.Coverage, 1)})
+	s.Because = []string{verdictName(r.Verdict) + ": " + r.Why}
+	if len(r.Fits) > 0 {
+		g := Grid{Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"}, Right: []bool{false, false, true, true, true}}
+		for _, f := range r.Fits {
+			saving := "unknown"
+			if f.SavingUSD != nil {
+				saving = money.ForPeople(*f.SavingUSD)
+			}
+			against := ""
+			if len(f.Against) > 0 {
+				against = "but: " + strings.Join(f.Against, "; ")
+			}
+			g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), plain.Number(f.MemoryGiB, 0) + " GiB", perHour(f.HourlyUSD), saving})
+			g.Notes = append(g.Notes, against)
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	if len(r.Resources) > 0 {
+		s.Tables = append(s.Tables, rightsizeMachines(r))
+	}
+	return s
+}
+
+// rightsizeTitle is the decision with its dollars.
+func rightsizeTitle(r rightsize.Report) string {
+	moves := 0
+	for _, m := range r.Resources {
+		if moveSaving(m) > 0 {
+			moves++
+		}
+	}
+	switch {
+	case r.SavingUSD != nil && moves == 1 && len(r.Resources) == 1:
+		m := r.Resources[0]
+		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, m.Fits[0].Type, money.ForPeople(*r.SavingUSD))
+	case r.SavingUSD != nil && moves > 0:
+		return fmt.Sprintf("Move %s to smaller types: saves %s a month", plain.Count(moves, "machine"), money.ForPeople(*r.SavingUSD))
+	case r.Judged == 0:
+		return fmt.Sprintf("No verdict: %s", r.Why)
+	}
+	return fmt.Sprintf("Keep the current types: no fitting type with a known price is cheaper (%s)", r.Why)
+}
+
+// moveSaving is the monthly saving of the cheapest type that fits a machine; 0 where there is none.
+func moveSaving(m rightsize.Resource) money.Amount {
+	if len(m.Fits) == 0 || m.Fits[0].SavingUSD == nil {
+		return 0
+	}
+	v, err := money.ParseAmount(*m.Fits[0].SavingUSD)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// bySaving returns the machines, the largest saving first.
+func bySaving(all []rightsize.Resource) []rightsize.Resource {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b rightsize.Resource) int { return cmp.Compare(moveSaving(b), moveSaving(a)) })
+}
+
+// verdictName is a verdict as people read it.
+func verdictName(v string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(v, "utilised", "utilized"), "-", " ")
+}
+
+// rightsizeMachines is the table of machines.
+func rightsizeMachines(r rightsize.Report) Grid {
+	g := Grid{Title: "Machines, the largest saving first", Head: []string{"machine", "type", "verdict", "p50", "p95", "move to", "saves a month"},
+		Right: []bool{false, false, false, true, true, false, true}, States: []bool{2: false}, Priority: []int{2, 0, 2, 0, 0, 1, 3}}
+	number := func(v *float64) string {
+		if v == nil {
+			return "–"
+		}
+		return plain.Percent(*v, 1)
+	}
+	for _, m := range bySaving(r.Resources)[:min(len(r.Resources), shownOffers)] {
+		to, saving, why := "–", "–", []string{}
+		if v := moveSaving(m); v > 0 {
+			to, saving = m.Fits[0].Type, v.Dollars()
+		}
+		for _, reason := range m.Reasons {
+			if reason.Answer == usage.True.String() {
+				why = append(why, reason.Name)
+			}
+		}
+		note := ""
+		if len(why) > 0 {
+			note = "low because of " + strings.Join(why, ", ")
+		}
+		g.Rows, g.Notes = append(g.Rows, []string{m.Name, m.Type, verdictName(m.Verdict), number(m.UtilP50), number(m.UtilP95), to, saving}), append(g.Notes, note)
+	}
+	return g
+}
+
+// rightsizePicture draws the mean utilization of each machine with p50 to p95, the largest
+// saving first.
+func rightsizePicture(r rightsize.Report) string {
+	verdicts := []string{string(rightsize.Overprovisioned), string(rightsize.Underutilized), string(rightsize.WellUsed), string(rightsize.ScaleOut)}
+	c := chart.Bars{Title: "GPU utilization of each machine", Axis: chart.Axis{Label: "GPU utilization", Format: func(v float64) string { return plain.Percent(v, 0) }, Least: 0, Most: 100, Ticks: []float64{0, 25, 50, 75, 100}},
+		Parts: slices.Clone(verdicts), Colors: []chart.Color{chart.Orange, chart.SoftOrange, chart.Blue, chart.Ink}, Range: "p50 to p95", Ordered: true,
+		Marks: []chart.Mark{{At: rightsize.OverprovisionedBelow, Label: "overprovisioned below"}, {At: rightsize.UnderutilizedBelow, Label: "underutilized below"}, {At: rightsize.ScaleOutAbove, Label: "inference: scale out above"}}}
+	machines := bySaving(r.Resources)
+	for _, m := range machines[:min(len(machines), maxMachines)] {
+		b := chart.Bar{Label: m.Name, Note: "unmeasured"}
+		if m.UtilP50 != nil && m.UtilP95 != nil && m.UtilMean != nil {
+			b.Low, b.High = min(*m.UtilP50, *m.UtilP95), max(*m.UtilP50, *m.UtilP95)
+			b.Note = plain.Percent(*m.UtilMean, 0)
+			if i := slices.Index(verdicts, m.Verdict); i >= 0 {
+				b.Parts = make([]float64, len(verdicts))
+				b.Parts[i] = *m.UtilMean
+			} else {
+				b.Value, b.Color, b.Note = *m.UtilMean, chart.Gray, b.Note+", no verdict"
+			}
+		}
+		if v := moveSaving(m); v > 0 {
+			b.Label += ", saves " + v.Dollars()
+		}
+		c.Rows = append(c.Rows, b)
+	}
+	for i, v := range verdicts {
+		c.Parts[i] = verdictName(v)
+	}
+	if hidden := len(machines) - len(c.Rows); hidden > 0 {
+		c.Rows = append(c.Rows, chart.Bar{Label: "and " + plain.Count(hidden, "more machine"), Note: "in -o json"})
+	}
+	return c.SVG()
+}

@@ -1,0 +1,72 @@
+package round
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Priced is a resource with its hourly cost.
+type Priced struct {
+	Resource *inventory.Resource
+	Hourly   inventory.Fact[money.Amount]
+}
+
+// Reach is what a policy could act on in an account, if every resource that it selects met
+// its condition.
+type Reach struct {
+	Policy   string `json:"name"`
+	Selected int    `json:"selected"`
+	// Unknown counts resources of which a fact that the policy selects by is unknown.
+	Unknown  int `json:"unknown"`
+	CouldAct int `json:"could_act"`
+	// Refused counts selected resources by the safety rule that refuses the action.
+	Refused map[string]int `json:"refused"`
+}
+
+// Reaches asks every policy about the resources that were listed at a time. A machine counts
+// as idle and measured, so that only facts about the account refuse an action.
+func Reaches(set *policy.Set, listed []Priced, at time.Time, g policy.Governance, now time.Time) []Reach {
+	out := make([]Reach, 0, len(set.Policies))
+	for _, p := range set.Policies {
+		n := Reach{Policy: p.Name, Refused: map[string]int{}}
+		for _, r := range listed {
+			switch p.Selects(&policy.Facts{Now: at, Resource: r.Resource, Hourly: r.Hourly}) {
+			case usage.Unknown:
+				n.Unknown++
+			case usage.True:
+				n.Selected++
+				if rule := refusedBy(p, r, g, now); rule != "" {
+					n.Refused[rule]++
+				} else {
+					n.CouldAct++
+				}
+			}
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// refusedBy names the rule that refuses the action of a policy; empty where none does.
+func refusedBy(p *policy.Policy, listed Priced, g policy.Governance, now time.Time) string {
+	r := listed.Resource
+	do := Settle(p.Do, r, g)
+	if r.Kind.Traits().Compute && do.Verb == policy.Stop && r.State != inventory.StateRunning {
+		return "state"
+	}
+	q := action.Proposal{Source: p.Name, Resource: r, Do: do, Mode: policy.Enforce, Governed: g.Governs(r), Hourly: listed.Hourly, Condition: usage.True, ReadAt: now,
+		Class: p.Class(), Duty: &duty.Verdict{State: duty.Idle, Since: r.CreatedAt, Until: now, Expires: now.Add(time.Hour)}}
+	if p.Warn != nil {
+		q.Grace = p.Warn.Grace
+	}
+	if refusal := action.Refuse(q, action.Item{}, now, nil); refusal != nil {
+		return refusal.Rule
+	}
+	return ""
+}

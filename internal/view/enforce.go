@@ -1,0 +1,117 @@
+package view
+
+import (
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// EnforceSchema names the shape of an [Enforce].
+const EnforceSchema = "curfew.enforce/v1"
+
+// Enforce is one pass of the policies.
+type Enforce struct {
+	Schema     string                `json:"schema"`
+	DryRun     bool                  `json:"dry_run"`
+	Accounts   []string              `json:"accounts"`
+	Resources  int                   `json:"resources"`
+	Frozen     *Frozen               `json:"frozen,omitempty"`
+	Policies   []PolicyCount         `json:"policies"`
+	Lines      []Line                `json:"lines"`
+	NextAt     *time.Time            `json:"next_at"`
+	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
+}
+
+// Frozen says who stopped all actions, when and why.
+type Frozen struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// Line is what a pass decided about one resource.
+type Line struct {
+	Item     string `json:"item,omitempty"`
+	Resource string `json:"resource"`
+	// Name, Type and Owner are the resource's, where the pass read it.
+	Name   string `json:"name,omitempty"`
+	Type   string `json:"type,omitempty"`
+	Owner  string `json:"owner,omitempty"` // "vision/ana"
+	Policy string `json:"policy"`
+	Verb   string `json:"verb"`
+	Result string `json:"result"`
+	Why    string `json:"why"`
+	// Rule is the rule that refused, Cap the cap that was reached.
+	Rule  string     `json:"rule,omitempty"`
+	Cap   string     `json:"cap,omitempty"`
+	DueAt *time.Time `json:"due_at"`
+}
+
+// PolicyCount is what one policy came to: how many resources it selects, and what its
+// conditions said of them. Unknown and Refused are counts by reason and by rule.
+type PolicyCount struct {
+	Name     string         `json:"name"`
+	Selected int            `json:"selected"`
+	True     int            `json:"true"`
+	False    int            `json:"false"`
+	Unknown  map[string]int `json:"unknown"`
+	Refused  map[string]int `json:"refused"`
+	Deferred int            `json:"deferred"`
+	OverCaps int            `json:"over_caps"`
+	Fuse     *Fuse          `json:"fuse"`
+}
+
+// Fuse is a fuse that a pass found blown.
+type Fuse struct {
+	Account  string    `json:"account"`
+	At       time.Time `json:"at"`
+	Due      int       `json:"due"`
+	Selected int       `json:"selected"`
+	Why      string    `json:"why"`
+}
+
+// NewEnforce makes the document of a pass.
+func NewEnforce(p *round.Result, dryRun bool) Enforce {
+	v := Enforce{Schema: EnforceSchema, DryRun: dryRun, Accounts: p.Accounts, Resources: len(p.Resources),
+		Policies: []PolicyCount{}, Lines: []Line{}, NextAt: moment(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
+	if z := p.Frozen(); z != nil {
+		v.Frozen = &Frozen{By: z.By, Reason: z.Reason, At: z.At.UTC()}
+	}
+	for _, c := range p.Counts {
+		n := PolicyCount{c.Policy, c.Selected, c.True, c.False, c.Unknown, c.Refused, c.Deferred, c.OverCaps, nil}
+		if f := c.Fuse; f != nil {
+			n.Fuse = &Fuse{f.Account, f.At.UTC(), f.Due, f.Selected, f.String()}
+		}
+		v.Policies = append(v.Policies, n)
+	}
+	byRef := map[inventory.Ref]*inventory.Resource{}
+	for _, r := range p.Resources {
+		byRef[r.Ref()] = r
+	}
+	for _, l := range p.Lines() {
+		line := NewLine(l)
+		if r := byRef[l.Resource]; r != nil {
+			line.Name, line.Type, line.Owner = r.Name, r.Type, strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/")
+		}
+		v.Lines = append(v.Lines, line)
+	}
+	return v
+}
+
+// NewLine makes the line of a decision of the ladder.
+func NewLine(l action.Line) Line {
+	return Line{Item: l.Item, Resource: l.Resource.String(), Policy: l.Source, Verb: string(l.Verb),
+		Result: string(l.Result), Why: l.Why, Rule: l.Rule, Cap: l.Cap, DueAt: moment(l.DueAt)}
+}
+
+// moment is a time in UTC; null where there is none.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

@@ -1,0 +1,257 @@
+package view
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// FixSchema names the shape of a [Fixes].
+const FixSchema = "curfew.fix/v1"
+
+// Fixes are the fixes of findings: as a preview, or after a pass.
+type Fixes struct {
+	Schema string `json:"schema"`
+	DryRun bool   `json:"dry_run"`
+	Fixes  []Fix  `json:"fixes"`
+	// Passes are those of a demonstration, in simulated time.
+	Passes []FixPass `json:"passes,omitempty"`
+	// Lines are what the pass decided; none in a preview.
+	Lines  []Line     `json:"lines"`
+	NextAt *time.Time `json:"next_at"`
+	// ApprovalsAsked are the requests for approval that wait while grace periods run.
+	ApprovalsAsked []string              `json:"approvals_asked"`
+	BlindSpots     []inventory.BlindSpot `json:"blind_spots"`
+}
+
+// FixPass is one pass of a demonstration.
+type FixPass struct {
+	At    time.Time `json:"at"`
+	Lines []Line    `json:"lines"`
+}
+
+// Fix is one fix.
+type Fix struct {
+	Finding   Finding   `json:"finding"`
+	ScannedAt time.Time `json:"scanned_at"`
+	Account   string    `json:"account"`
+	Region    string    `json:"region"`
+	Change    FixChange `json:"change"`
+	// ByHand are the commands of Change; older readers look for them here.
+	ByHand        []string     `json:"by_hand"`
+	Loses         string       `json:"loses"`
+	Undo          finding.Undo `json:"undo"`
+	NeedsApproval bool         `json:"needs_approval"`
+	Refusals      []Refusal    `json:"refusals"`
+	State         FixState     `json:"state"`
+	ApprovalID    string       `json:"approval_id,omitempty"`
+	Item          string       `json:"item,omitempty"`
+	NextAt        *time.Time   `json:"next_at"`
+}
+
+// FixChange is what was priced, is approved, is sent and is read back, with the commands
+// that do it by hand; none where a person has to decide more than a command can say.
+type FixChange struct {
+	change.Change
+	Commands []string `json:"commands"`
+}
+
+// Refusal is a rule that forbids a fix.
+type Refusal struct {
+	Rule string `json:"rule"`
+	Why  string `json:"why"`
+}
+
+// The rules of fixes that only people carry out: that of documents, and that of clouds.
+const (
+	ByHandRule   = "by-hand"
+	noSuchAction = "no-such-verb"
+)
+
+// ByPeople says whether a cloud refused a line because only people carry it out.
+func ByPeople(l action.Line) bool { return l.Rule == noSuchAction }
+
+// FixState is where a fix stands.
+type FixState string
+
+// The states of fixes.
+const (
+	FixPreview   FixState = "preview"
+	FixAsked     FixState = "asked" // for an approval
+	FixWaiting   FixState = "waiting"
+	FixConfirmed FixState = "confirmed"
+	FixRefused   FixState = "refused"
+	FixFailed    FixState = "failed"
+	FixChanged   FixState = "changed" // since it was shown
+	FixGone      FixState = "gone"
+	FixUnread    FixState = "unread"
+)
+
+// NewFix makes the preview of the fix of a finding, with the commands that do it by hand.
+func NewFix(f Finding, scanned time.Time, commands []string) Fix {
+	commands = append([]string{}, commands...)
+	return Fix{Finding: f, ScannedAt: scanned.UTC(), Account: f.Resource.Account, Region: f.Resource.Region,
+		Change: FixChange{f.Fix.Change, commands}, ByHand: commands, Loses: f.Fix.Note, Undo: f.Fix.Undo, State: FixPreview, Refusals: []Refusal{},
+		NeedsApproval: NeedsApproval(f)}
+}
+
+// NeedsApproval says whether the fix of a finding needs a second person.
+func NeedsApproval(f Finding) bool {
+	do, carried := policy.Of(f.Fix.Change)
+	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,
+		Resource: &inventory.Resource{Kind: inventory.Kind(f.Resource.Kind), Lifetime: inventory.Lifetime(f.Resource.Lifetime)}})
+}
+
+// ByHandWhy says that a person carries out the fix of a finding.
+func ByHandWhy(finding string) string {
+	return "only a person carries this fix out; `curfew fix " + finding[:min(8, len(finding))] + "` shows the commands"
+}
+
+// After says what became of a fix in a pass. Missed are the lines of findings that do not
+// hold any more; request is the id of the approval that was asked for, if any.
+func (d *Fix) After(out *round.Result, request string, missed []Line) {
+	source := round.FindingSource(d.Finding.ID)
+	asks := func(q round.Request) bool { return q.Finding == d.Finding.ID }
+	for _, l := range missed {
+		if l.Policy == source {
+			d.State, d.Item = FixConfirmed, l.Item // before
+			switch round.Missing(l.Result) {
+			case round.Gone:
+				d.State = FixGone
+			case round.Changed:
+				d.State = FixChanged
+			case round.Unread:
+				d.State = FixUnread
+			}
+		}
+	}
+	d.ApprovalID = request
+	switch {
+	case slices.ContainsFunc(out.Changed, asks):
+		d.State = FixChanged
+	case slices.ContainsFunc(out.Manual, asks):
+		d.refuse(ByHandRule, ByHandWhy(d.Finding.ID))
+	}
+	for _, l := range out.Lines() {
+		if l.Source != source || d.State == FixChanged && l.Result == action.ResultWithdrawn {
+			continue
+		}
+		d.Item, d.NextAt = l.Item, moment(l.NextAt)
+		switch l.Result {
+		case action.ResultConfirmed:
+			d.State = FixConfirmed
+		case action.ResultFailed:
+			d.State = FixFailed
+		case action.ResultWithdrawn:
+			d.State = FixChanged
+		case action.ResultRefused:
+			switch {
+			case l.Rule == "unapproved" && request != "":
+				d.State = FixAsked
+			case l.Rule == "changed":
+				d.State = FixChanged
+				fallthrough
+			default:
+				d.refuse(l.Rule, strings.TrimPrefix(l.Why, l.Rule+": "))
+			}
+		default:
+			d.State = FixWaiting
+		}
+	}
+}
+
+func (d *Fix) refuse(rule, why string) {
+	d.Refusals = append(d.Refusals, Refusal{rule, why})
+	if d.State != FixChanged {
+		d.State = FixRefused
+	}
+}
+
+// NewFixPreview makes the document of a dry run.
+func NewFixPreview(fixes []Fix) Fixes {
+	return Fixes{Schema: FixSchema, DryRun: true, Fixes: fixes, Lines: []Line{}, ApprovalsAsked: []string{}, BlindSpots: []inventory.BlindSpot{}}
+}
+
+// NewFixes makes the document of a pass that carries fixes out. Missed are the lines of
+// findings that do not hold any more, asked the requests that wait while grace periods run.
+func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fixes {
+	d := Fixes{Schema: FixSchema, Fixes: fixes, Lines: []Line{}, ApprovalsAsked: append([]string{}, asked...), BlindSpots: append([]inventory.BlindSpot{}, out.BlindSpots...)}
+	var next time.Time
+	for _, r := range out.Reports {
+		for _, l := range r.Lines {
+			v := NewLine(l)
+			if ByPeople(l) {
+				v.Result, v.Why = ByHandRule, ByHandWhy(strings.TrimPrefix(l.Source, round.FindingSource("")))
+			}
+			d.Lines = append(d.Lines, v)
+		}
+		if next.IsZero() || (!r.NextAt.IsZero() && r.NextAt.Before(next)) {
+			next = r.NextAt
+		}
+	}
+	d.NextAt = moment(next)
+	reported := func(w round.Request) bool {
+		return slices.ContainsFunc(d.Lines, func(l Line) bool {
+			return l.Policy == round.FindingSource(w.Finding) && l.Result != string(action.ResultWithdrawn)
+		})
+	}
+	for _, w := range out.Changed {
+		if !reported(w) {
+			d.Lines = append(d.Lines, Line{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: string(FixChanged),
+				Why: "its fix differs from the one of the last scan; run `curfew scan`, then `curfew fix " + w.Finding[:min(8, len(w.Finding))] + "` again"})
+		}
+	}
+	d.Lines = append(d.Lines, missed...)
+	for _, w := range out.Manual {
+		d.Lines = append(d.Lines, Line{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: ByHandRule, Why: ByHandWhy(w.Finding)})
+	}
+	return d
+}
+
+// UndoSchema names the shape of an [Undo].
+const UndoSchema = "curfew.undo/v1"
+
+// Undo is what was taken back, or would be. The first of the lines is in the document
+// itself too, for readers from before there could be several.
+type Undo struct {
+	Schema string `json:"schema"`
+	DryRun bool   `json:"dry_run"`
+	UndoLine
+	Lines []UndoLine `json:"lines"`
+}
+
+// UndoLine is one action that was taken back, or would be.
+type UndoLine struct {
+	Line
+	// Steps are the calls that were made, the newest first, which is the order in which
+	// they are taken back.
+	Steps []UndoStep `json:"steps"`
+}
+
+// UndoStep is a call with what was there before it, as the provider returned it.
+type UndoStep struct {
+	Name   string `json:"name"`
+	Params string `json:"params,omitempty"`
+	Before string `json:"before,omitempty"`
+}
+
+// NewUndoLine makes the line of an item.
+func NewUndoLine(l action.Line, it action.Item) UndoLine {
+	u := UndoLine{NewLine(l), []UndoStep{}}
+	for _, st := range slices.Backward(it.Steps) {
+		if !st.ConfirmedAt.IsZero() {
+			u.Steps = append(u.Steps, UndoStep{Name: st.Name, Params: st.Params, Before: st.Undo})
+		}
+	}
+	return u
+}
+
+// NewUndo makes the document of at least one line.
+func NewUndo(lines []UndoLine, dryRun bool) Undo { return Undo{UndoSchema, dryRun, lines[0], lines} }

@@ -1,0 +1,134 @@
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// InventorySchema is the shape of an [Inventory] in JSON.
+const InventorySchema = "curfew.inventory/v1"
+
+// Inventory is the resources of an account at one time, as far as policies select by them.
+type Inventory struct {
+	Schema    string         `json:"schema"`
+	Cloud     string         `json:"cloud"`
+	At        time.Time      `json:"at"`
+	Resources []KeptResource `json:"resources"`
+}
+
+// KeptResource is one resource; unknown values are null.
+type KeptResource struct {
+	Ref        inventory.Ref     `json:"ref"`
+	Name       string            `json:"name,omitempty"`
+	Zone       string            `json:"zone,omitempty"`
+	Type       string            `json:"type,omitempty"`
+	State      inventory.State   `json:"state,omitempty"`
+	CreatedAt  time.Time         `json:"created_at,omitzero"`
+	StateSince time.Time         `json:"state_since,omitzero"`
+	Tags       map[string]string `json:"tags"`
+	Manager    inventory.Manager `json:"manager,omitzero"`
+	HourlyUSD  *money.Amount     `json:"hourly_nano_usd"`
+
+	GPUs              *int   `json:"gpus"`
+	InstanceStorageGB *int64 `json:"instance_storage_gb"`
+
+	Instance     *KeptInstance `json:"instance,omitempty"`
+	Volume       *KeptVolume   `json:"volume,omitempty"`
+	LastActivity *time.Time    `json:"last_activity,omitempty"`
+}
+
+// KeptInstance is what only machines have.
+type KeptInstance struct {
+	Market    inventory.Market `json:"market,omitempty"`
+	Protected *bool            `json:"protected"`
+	SpotOnce  *bool            `json:"spot_once"`
+	Disks     []KeptDisk       `json:"disks"`
+}
+
+// KeptDisk is a disk of a machine.
+type KeptDisk struct {
+	VolumeID string `json:"volume_id"`
+	Ends     bool   `json:"delete_on_termination"`
+	Device   string `json:"device,omitempty"`
+	Root     bool   `json:"root,omitempty"`
+	SizeGiB  *int64 `json:"size_gib"`
+}
+
+// KeptVolume is what only volumes have.
+type KeptVolume struct {
+	SizeGiB    int64    `json:"size_gib"`
+	AttachedTo []string `json:"attached_to"`
+}
+
+// null is a fact in a document: null where it is unknown.
+func null[T any](f inventory.Fact[T]) *T {
+	if v, ok := f.Get(); ok {
+		return &v
+	}
+	return nil
+}
+
+// fact is a value of a document.
+func fact[T any](v *T) inventory.Fact[T] {
+	if v == nil {
+		return inventory.Fact[T]{}
+	}
+	return inventory.Known(*v)
+}
+
+// NewInventory returns the resources that an audit listed.
+func NewInventory(cloud string, audit *round.Result) Inventory {
+	doc := Inventory{Schema: InventorySchema, Cloud: cloud, At: audit.StartedAt.UTC(), Resources: []KeptResource{}}
+	for _, r := range audit.Resources {
+		k := KeptResource{Ref: r.Ref(), Name: r.Name, Zone: r.Zone, Type: r.Type, State: r.State, CreatedAt: r.CreatedAt, StateSince: r.StateSince,
+			Tags: r.Tags, Manager: r.Manager, HourlyUSD: null(audit.Hourly(r.Ref())), GPUs: null(r.Size.GPUs), InstanceStorageGB: null(r.Size.InstanceStorageGB)}
+		switch d := r.Detail.(type) {
+		case *inventory.Instance:
+			m := &KeptInstance{Market: d.Market, Protected: null(d.TerminationProtected), SpotOnce: null(d.SpotOnce), Disks: []KeptDisk{}}
+			for _, x := range d.Disks {
+				m.Disks = append(m.Disks, KeptDisk{x.VolumeID, x.DeleteOnTermination, x.Device, x.Root, null(x.SizeGiB)})
+			}
+			k.Instance = m
+		case *inventory.Volume:
+			k.Volume = &KeptVolume{d.SizeGiB, append([]string{}, d.AttachedTo...)}
+		case *inventory.Notebook:
+			k.LastActivity = null(d.LastActivity)
+		}
+		doc.Resources = append(doc.Resources, k)
+	}
+	return doc
+}
+
+// Priced returns the resources, owned by the tags of the configuration, with their hourly
+// cost.
+func (doc *Inventory) Priced(tags inventory.TagMapping) []round.Priced {
+	out := make([]round.Priced, len(doc.Resources))
+	for i := range doc.Resources {
+		out[i] = doc.Resources[i].Priced(tags)
+	}
+	return out
+}
+
+// Priced returns the resource, owned by the tags of the configuration, with its hourly cost.
+func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
+	r := &inventory.Resource{ID: k.Ref.ID, Cloud: k.Ref.Cloud, Account: k.Ref.Account, Region: k.Ref.Region, Kind: k.Ref.Kind, Name: k.Name, Zone: k.Zone,
+		Type: k.Type, State: k.State, CreatedAt: k.CreatedAt, StateSince: k.StateSince, Tags: k.Tags, Manager: k.Manager}
+	r.Size.GPUs, r.Size.InstanceStorageGB = fact(k.GPUs), fact(k.InstanceStorageGB)
+	switch {
+	case k.Instance != nil:
+		d := &inventory.Instance{Market: k.Instance.Market, TerminationProtected: fact(k.Instance.Protected), SpotOnce: fact(k.Instance.SpotOnce)}
+		for _, x := range k.Instance.Disks {
+			d.Disks = append(d.Disks, inventory.Disk{VolumeID: x.VolumeID, DeleteOnTermination: x.Ends, Device: x.Device, Root: x.Root, SizeGiB: fact(x.SizeGiB)})
+		}
+		r.Detail = d
+	case k.Volume != nil:
+		r.Detail = &inventory.Volume{SizeGiB: k.Volume.SizeGiB, AttachedTo: k.Volume.AttachedTo}
+	case k.Ref.Kind == inventory.KindNotebook:
+		r.Detail = &inventory.Notebook{LastActivity: fact(k.LastActivity)}
+	}
+	_ = tags.Apply(r) // a keep that cannot be read keeps
+	return round.Priced{Resource: r, Hourly: fact(k.HourlyUSD)}
+}

@@ -1,0 +1,145 @@
+package view
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// Schemas of what is said of policies.
+const (
+	PolicyCheckSchema   = "curfew.policycheck/v1"
+	PolicyTestSchema    = "curfew.policytest/v1"
+	PolicyExplainSchema = "curfew.policyexplain/v1"
+)
+
+// PolicyCheck is what valid policies might do that was not intended.
+type PolicyCheck struct {
+	Schema   string          `json:"schema"`
+	Policies int             `json:"policies"`
+	Warnings []PolicyWarning `json:"warnings"`
+	// Against is what the policies could act on in the last scan, where that was asked.
+	Against *PolicyReach `json:"against,omitempty"`
+}
+
+// PolicyWarning is one warning with its place.
+type PolicyWarning struct {
+	Policy  string `json:"policy"`
+	Rule    string `json:"rule"`
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
+}
+
+// PolicyReach is what policies could act on in a kept scan.
+type PolicyReach struct {
+	Cloud     string        `json:"cloud"`
+	At        time.Time     `json:"at"`
+	Resources int           `json:"resources"`
+	Policies  []round.Reach `json:"policies"`
+}
+
+// NewPolicyCheck returns the document of a check.
+func NewPolicyCheck(set *policy.Set, warnings []policy.Caution, against *PolicyReach) PolicyCheck {
+	doc := PolicyCheck{Schema: PolicyCheckSchema, Policies: len(set.Policies), Warnings: []PolicyWarning{}, Against: against}
+	for _, w := range warnings {
+		doc.Warnings = append(doc.Warnings, PolicyWarning{w.Policy, w.Rule, w.File, w.Line, w.Message})
+	}
+	return doc
+}
+
+// PolicyTest is the outcome of test cases.
+type PolicyTest struct {
+	Schema string       `json:"schema"`
+	Cases  []PolicyCase `json:"cases"`
+	Failed int          `json:"failed"`
+}
+
+// PolicyCase is the outcome of one case. Failures say what was wanted and what came.
+type PolicyCase struct {
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Name     string   `json:"name"`
+	Passed   bool     `json:"passed"`
+	Failures []string `json:"failures"`
+}
+
+// NewPolicyTest returns a document without cases.
+func NewPolicyTest() PolicyTest { return PolicyTest{Schema: PolicyTestSchema, Cases: []PolicyCase{}} }
+
+// Add adds the outcomes of the cases of a file.
+func (t *PolicyTest) Add(file string, results []policy.CaseResult) {
+	for _, r := range results {
+		t.Cases = append(t.Cases, PolicyCase{file, r.Line, r.Name, r.Passed(), append([]string{}, r.Failures...)})
+		if !r.Passed() {
+			t.Failed++
+		}
+	}
+}
+
+// PolicyExplain is what every policy answers about one resource, and why.
+type PolicyExplain struct {
+	Schema   string `json:"schema"`
+	Resource string `json:"resource"`
+	Kind     string `json:"kind"`
+	Type     string `json:"type,omitempty"`
+	Name     string `json:"name"`
+	Region   string `json:"region,omitempty"`
+	// Duty is what the resource does; absent where that is not judged.
+	Duty     *ExplainedDuty    `json:"duty,omitempty"`
+	Policies []ExplainedPolicy `json:"policies"`
+}
+
+// ExplainedDuty is what a resource does, for how long, and how that is known.
+type ExplainedDuty struct {
+	State          string  `json:"state"`
+	LastingSeconds float64 `json:"lasting_seconds"`
+	Why            string  `json:"why"`
+}
+
+// Lasting is how long the state has lasted.
+func (d *ExplainedDuty) Lasting() time.Duration {
+	return time.Duration(d.LastingSeconds * float64(time.Second))
+}
+
+// ExplainedPolicy is the answer of one policy. Next is when it may change by itself; null is
+// never.
+type ExplainedPolicy struct {
+	Policy string          `json:"policy"`
+	Answer string          `json:"answer"`
+	Parts  []ExplainedPart `json:"parts"`
+	Next   *time.Time      `json:"next"`
+}
+
+// ExplainedPart is one part of a policy with its answer and the fact that decided it.
+type ExplainedPart struct {
+	Name   string `json:"name"`
+	Text   string `json:"text"`
+	Answer string `json:"answer"`
+	Why    string `json:"why"`
+}
+
+// NewPolicyExplain asks every policy about a resource.
+func NewPolicyExplain(set *policy.Set, facts *policy.Facts) PolicyExplain {
+	r := facts.Resource
+	doc := PolicyExplain{Schema: PolicyExplainSchema, Resource: r.Ref().String(), Kind: string(r.Kind), Type: r.Type, Name: cmp.Or(r.Name, r.ID), Region: r.Region,
+		Policies: []ExplainedPolicy{}}
+	if d := facts.Duty; d != nil {
+		doc.Duty = &ExplainedDuty{d.State.String(), d.Lasting.Seconds(), d.Why}
+	}
+	for _, p := range set.Policies {
+		o := p.Explain(facts)
+		e := ExplainedPolicy{Policy: p.Name, Answer: o.Answer.String(), Parts: []ExplainedPart{}}
+		if !o.Next.IsZero() {
+			next := o.Next.UTC()
+			e.Next = &next
+		}
+		for _, part := range o.Parts {
+			e.Parts = append(e.Parts, ExplainedPart{part.Name, part.Text, part.Answer.String(), part.Why})
+		}
+		doc.Policies = append(doc.Policies, e)
+	}
+	return doc
+}

@@ -1,0 +1,366 @@
+// Package view holds the documents (curfew.…/v1) that curfew prints and keeps: their
+// types with JSON names, their schemas, and what makes them of values of the domain. A
+// document is the same whichever door it leaves by. Nothing is drawn here.
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// ScanSchema names the shape of a [Scan]. Fields are only added to it.
+const ScanSchema = "curfew.scan/v1"
+
+// Scan is an audit as it is printed and stored. Amounts are for a month of
+// 730 hours at list price unless they say otherwise; times are UTC.
+type Scan struct {
+	Schema     string    `json:"schema"`
+	Version    string    `json:"version,omitempty"` // of the program that made it
+	StartedAt  time.Time `json:"started_at"`
+	FinishedAt time.Time `json:"finished_at"`
+	Cloud      string    `json:"cloud"`
+	Accounts   []string  `json:"accounts"`
+	Regions    []string  `json:"regions"`
+	// Roles are the ARNs of the roles through which accounts were read, by account.
+	Roles map[string]string `json:"roles,omitempty"`
+	// Profile is the AWS profile that was asked for. Only kept scans have it, so that
+	// `curfew fix` reaches the account again.
+	Profile   string    `json:"profile,omitempty"`
+	Resources Resources `json:"resources"`
+	// MonthlyCostUSD is what everything with a price costs as it runs now. Null when
+	// nothing has a price; the note says why, or what is left out.
+	MonthlyCostUSD  Dollars `json:"monthly_cost_usd"`
+	MonthlyCostNote string  `json:"monthly_cost_note,omitempty"`
+	// MonthlyWasteUSD is the charges of hours in which machines were idle, held or
+	// stalled, and of unused resources, over the window, brought to a month. Null when
+	// no time of the window has a price; the note says why, or what is left out.
+	MonthlyWasteUSD  Dollars `json:"monthly_waste_usd"`
+	MonthlyWasteNote string  `json:"monthly_waste_note,omitempty"`
+	// Window is what the account cost over the window of the audit; null without one.
+	Window *ScanWindow `json:"window"`
+	// Categories add up to MonthlyCostUSD where none is null, and with a bill to
+	// MonthlyBilledUSD.
+	Categories      ScanCategories    `json:"categories"`
+	CategoriesNotes map[string]string `json:"categories_notes,omitempty"`
+	// MonthlyBilledUSD is what the supplied bill comes to in a month, at effective cost
+	// where it has one; absent without a bill.
+	MonthlyBilledUSD *Dollars      `json:"monthly_billed_usd,omitempty"`
+	Totals           ScanTotals    `json:"totals"`
+	Steps            []ScanStep    `json:"steps"`
+	Owners           []OwnerCost   `json:"owners"`
+	Findings         []Finding     `json:"findings"`
+	CannotJudge      []Unjudged    `json:"cannot_judge"`
+	Unpriced         []Unpriced    `json:"unpriced"`
+	BlindSpots       []BlindSpot   `json:"blind_spots"`
+	APICalls         []APICall     `json:"api_calls"`
+	Billed           *ScanBilled   `json:"billed"`
+	Prices           []PriceSource `json:"prices"`
+	Assumptions      []string      `json:"assumptions"`
+}
+
+// ScanWindow is what was charged from From to To, and not brought to a month: what `costs`
+// shows for that time. Used, wasted, unmeasured and other add up to the total.
+type ScanWindow struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// UsedUSD is compute that was busy, starved or warming; StarvedUSD and WarmingUSD are
+	// those parts of it.
+	UsedUSD    Dollars `json:"used_usd"`
+	StarvedUSD Dollars `json:"starved_usd"`
+	WarmingUSD Dollars `json:"warming_usd"`
+	// WastedUSD is compute that was idle, held or stalled, and unused resources.
+	WastedUSD     Dollars `json:"wasted_usd"`
+	UnmeasuredUSD Dollars `json:"unmeasured_usd"`
+	// OtherUSD is storage, network and overhead that is not known to be unused.
+	OtherUSD Dollars `json:"other_usd"`
+	TotalUSD Dollars `json:"total_usd"`
+	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
+	// what price. It is in no amount, and costs at most UnknownAtMostUSD: null with a
+	// reason where a price is missing.
+	UnknownSeconds   int64   `json:"unknown_seconds"`
+	UnknownAtMostUSD Dollars `json:"unknown_at_most_usd"`
+	UnknownReason    string  `json:"unknown_at_most_reason,omitempty"`
+}
+
+// Span names the window's length: "14d".
+func (w *ScanWindow) Span() string { return plain.Duration(w.To.Sub(w.From)) }
+
+// Gap says what part of the window is not known; empty where all is.
+func (w *ScanWindow) Gap() string {
+	if w == nil || w.UnknownSeconds == 0 {
+		return ""
+	}
+	most := w.UnknownReason
+	if v, ok := w.UnknownAtMostUSD.Get(); ok {
+		most = "at most " + USD(v).String()
+	}
+	return plain.Duration(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.Span() + ", neither used nor wasted: " + most
+}
+
+// Resources counts what was seen.
+type Resources struct {
+	Count  int            `json:"count"`
+	ByKind map[string]int `json:"by_kind"`
+}
+
+// ScanCategories is the cost by what it is for, in the field's own division. Egress is
+// null without a bill: what was transferred is not known. Unknown is compute whose
+// duty cannot be judged, Network the hours of gateways, balancers and addresses.
+type ScanCategories struct {
+	Storage  Dollars `json:"storage"`
+	Idle     Dollars `json:"idle"`
+	Active   Dollars `json:"active"`
+	Egress   Dollars `json:"egress"`
+	Overhead Dollars `json:"overhead"`
+	Unknown  Dollars `json:"unknown"`
+	Network  Dollars `json:"network"`
+	// Other is what a bill charges besides; absent without a bill, whose network hours
+	// are among the overhead.
+	Other *Dollars `json:"other,omitempty"`
+}
+
+// ScanTotals are the sums beside cost and waste.
+type ScanTotals struct {
+	// FindingsWasteUSD is what the findings call waste, at the rate at which it costs now.
+	FindingsWasteUSD Dollars `json:"findings_waste_usd"`
+	// MonthlySavingsUSD is what the fixes save where that is known; null when it is
+	// known of none of the findings.
+	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	// SavingsUpperBoundUSD is the most that all fixes together save; null when a
+	// finding has no bound.
+	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	// SavingsUnknown counts the findings whose saving is not known.
+	SavingsUnknown int `json:"savings_unknown"`
+	// MonthlyCannotJudgeUSD is what compute of unknown duty costs: it is in neither
+	// used nor waste.
+	MonthlyCannotJudgeUSD Dollars `json:"monthly_cannot_judge_usd"`
+	// MonthlyCommittedUSD is what commitments cost that cover something, beside the
+	// cost, which holds what they cover at its list price.
+	MonthlyCommittedUSD Dollars `json:"monthly_committed_usd"`
+	// UnpricedResources counts resources with a meter that has no price.
+	UnpricedResources int `json:"unpriced_resources"`
+	// APICallsCostUSD is what the provider charges for this audit's own calls.
+	APICallsCostUSD Dollars `json:"api_calls_cost_usd"`
+}
+
+// ScanStep sums up the findings of one step.
+type ScanStep struct {
+	Step     int    `json:"step"`
+	Name     string `json:"name"`
+	Findings int    `json:"findings"`
+	// MonthlyWasteUSD is what these findings count as waste, at the rate of now.
+	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	// MonthlySavingsUSD is the known part; null when it is known of none.
+	MonthlySavingsUSD    Dollars `json:"monthly_savings_usd"`
+	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	SavingsUnknown       int     `json:"savings_unknown"`
+	// Risk is the highest of its fixes.
+	Risk finding.Level `json:"risk"`
+}
+
+// OwnerCost is one team's cost and waste, as those of the document. Team is empty where no tag
+// names one.
+type OwnerCost struct {
+	Team            string  `json:"team"`
+	Resources       int     `json:"resources"`
+	MonthlyCostUSD  Dollars `json:"monthly_cost_usd"`
+	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+}
+
+// Resource is what a finding is about. Lifetime and purpose are "unknown" where
+// tags do not say.
+type Resource struct {
+	ID       string          `json:"id"`
+	Kind     string          `json:"kind"`
+	Cloud    string          `json:"cloud"`
+	Account  string          `json:"account"`
+	Region   string          `json:"region"`
+	Zone     string          `json:"zone,omitempty"`
+	Name     string          `json:"name"`
+	Type     string          `json:"type"`
+	State    string          `json:"state,omitempty"`
+	Lifetime string          `json:"lifetime"`
+	Purpose  string          `json:"purpose"`
+	Owner    inventory.Owner `json:"owner"`
+}
+
+// Finding is one finding.
+type Finding struct {
+	// ID is a stable hash of rule and resource.
+	ID       string   `json:"id"`
+	Rule     string   `json:"rule"`
+	Step     int      `json:"step"`
+	Resource Resource `json:"resource"`
+	Because  string   `json:"because"`
+	// MonthlySavingsUSD is what the fix saves, net of commitments and of what keeps
+	// costing; null when that is not known, and then SavingsUnknown says why.
+	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	// SavingsUpperBoundUSD is the most the fix saves; null when there is no bound.
+	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	// SavingsLowerBoundUSD is the least that the fix saves where that is known of a saving
+	// that is not; it is left out otherwise.
+	SavingsLowerBoundUSD *Dollars `json:"savings_lower_bound_usd,omitempty"`
+	SavingsUnknown       string   `json:"savings_unknown,omitempty"`
+	// MonthlyWasteUSD is what is spent on nothing, at the rate of now; null when it has no
+	// price, and when nothing measured the use of the resource. In the second case
+	// SavingsUpperBoundUSD bounds it too.
+	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	// MonthlyCostUSD is what the resource costs; null when that is not known, and
+	// then CostUnknown says why.
+	MonthlyCostUSD Dollars       `json:"monthly_cost_usd"`
+	CostUnknown    string        `json:"cost_unknown,omitempty"`
+	Confidence     finding.Level `json:"confidence"`
+	Evidence       []Evidence    `json:"evidence"`
+	Fix            FindingFix    `json:"fix"`
+	// Overlaps is the id of the finding that already counts these dollars.
+	Overlaps string `json:"overlaps,omitempty"`
+	// Samples is what was measured of the resource, for pictures. Only kept scans have
+	// them, and only of the largest findings.
+	Samples []Samples `json:"samples,omitempty"`
+}
+
+// Samples is one signal of a resource over the window of an audit.
+type Samples struct {
+	Signal string    `json:"signal"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	// Values are of equal parts of the window, from its beginning; null where nothing was
+	// measured.
+	Values []*float32 `json:"values"`
+	Max    float64    `json:"max"`
+	// Of is the most that the signal can reach, where that is known (bytes of GPU memory).
+	Of float64 `json:"of,omitempty"`
+}
+
+// Evidence is one thing that was seen. Window and coverage are absent for facts
+// that are not sampled.
+type Evidence struct {
+	Signal   string `json:"signal"`
+	Value    string `json:"value"`
+	Window   string `json:"window,omitempty"`   // "14d"
+	Coverage string `json:"coverage,omitempty"` // share of the window, rounded down: "0.99"
+	Source   string `json:"source"`
+}
+
+// FindingFix is what to do about a finding.
+type FindingFix struct {
+	Action  string        `json:"action"`
+	Change  change.Change `json:"change"`
+	Command string        `json:"command"`
+	Risk    finding.Level `json:"risk"`
+	Undo    finding.Undo  `json:"undo"`
+	Note    string        `json:"note,omitempty"`
+}
+
+// Unjudged is a running machine whose duty is not known.
+type Unjudged struct {
+	Resource       Resource `json:"resource"`
+	MonthlyCostUSD Dollars  `json:"monthly_cost_usd"`
+	Why            string   `json:"why"`
+}
+
+// Unpriced are meters of one kind without a price, for one reason.
+type Unpriced struct {
+	Kind   string `json:"kind"`
+	Type   string `json:"type"`
+	Region string `json:"region"`
+	Meter  string `json:"meter"`
+	Why    string `json:"why"`
+	// Resources are their ids.
+	Resources []string `json:"resources"`
+}
+
+// BlindSpot is what could not be read, why, and what that does to the result.
+type BlindSpot struct {
+	What   string `json:"what"`
+	Why    string `json:"why"`
+	Effect string `json:"effect"`
+}
+
+// APICall counts this audit's own calls of one API.
+type APICall struct {
+	API string `json:"api"`
+	// Count is the calls, Units what the provider charges for in them.
+	Count   int     `json:"count"`
+	Units   int     `json:"units"`
+	CostUSD Dollars `json:"cost_usd"`
+}
+
+// ScanBilled is what the provider says the account cost in a period.
+type ScanBilled struct {
+	Start     time.Time       `json:"start"`
+	End       time.Time       `json:"end"`
+	TotalUSD  Dollars         `json:"total_usd"`
+	ByService []BilledService `json:"by_service"`
+	// NotCoveredUSD is what was billed for services of which nothing is read.
+	NotCoveredUSD Dollars `json:"not_covered_usd"`
+	Source        string  `json:"source"`
+}
+
+// BilledService is one service's part of what was billed.
+type BilledService struct {
+	Service string  `json:"service"`
+	CostUSD Dollars `json:"cost_usd"`
+	// NotCovered says that nothing of the service is read: no finding is about it.
+	NotCovered bool `json:"not_covered,omitempty"`
+}
+
+// PriceSource is where prices came from and of which days they are.
+type PriceSource struct {
+	Source string `json:"source"`
+	// From and To are the oldest and the newest date of the prices used
+	// ("2026-07-06"); empty when they have none.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Charges counts the meters priced from it.
+	Charges int `json:"charges"`
+}
+
+// categoryNames is the order in which categories are shown.
+var categoryNames = []string{
+	round.CategoryStorage, round.CategoryIdle, round.CategoryActive, round.CategoryEgress,
+	round.CategoryOverhead, round.CategoryUnknown, round.CategoryNetwork,
+}
+
+// billedNames is the same with a bill.
+var billedNames = []string{
+	round.CategoryStorage, round.CategoryIdle, round.CategoryActive, round.CategoryEgress,
+	round.CategoryOverhead, round.CategoryUnknown, round.CategoryOther,
+}
+
+// ShownCategories returns the names of the categories, and what they add up to.
+func (d *Scan) ShownCategories() ([]string, Dollars) {
+	if d.MonthlyBilledUSD != nil {
+		return billedNames, *d.MonthlyBilledUSD
+	}
+	return categoryNames, d.MonthlyCostUSD
+}
+
+// Named returns the field of a category.
+func (c *ScanCategories) Named(name string) *Dollars {
+	switch name {
+	case round.CategoryStorage:
+		return &c.Storage
+	case round.CategoryIdle:
+		return &c.Idle
+	case round.CategoryActive:
+		return &c.Active
+	case round.CategoryEgress:
+		return &c.Egress
+	case round.CategoryOther:
+		if c.Other == nil {
+			c.Other = &Dollars{}
+		}
+		return c.Other
+	case round.CategoryOverhead:
+		return &c.Overhead
+	case round.CategoryNetwork:
+		return &c.Network
+	}
+	return &c.Unknown
+}

@@ -1,0 +1,81 @@
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+)
+
+// The schemas of shared settings and identities.
+const (
+	SettingsSchema = "curfew.settings/v1"
+	WhoamiSchema   = "curfew.whoami/v1"
+	AuditSchema    = "curfew.audit/v1"
+	VerifiedSchema = "curfew.audit-verified/v1"
+	ClockSchema    = "curfew.clock/v1"
+)
+
+// Settings are the shared settings of a state with all their versions.
+type Settings struct {
+	Schema   string            `json:"schema"`
+	Versions []SettingsVersion `json:"versions"`
+	// Body is the newest version as it was set; null where there is none, and then each
+	// local configuration is advisory.
+	Body     *string `json:"body"`
+	Advisory bool    `json:"advisory"`
+}
+
+// SettingsVersion is one version of the settings, or of the prices.
+type SettingsVersion struct {
+	Kind    string `json:"kind"`
+	Version int64  `json:"version"`
+	At      string `json:"at"`
+	Who     string `json:"who"`
+	Reason  string `json:"reason"`
+	Hash    string `json:"hash"`
+}
+
+// Audit are entries of the audit log, oldest first.
+type Audit struct {
+	Schema  string         `json:"schema"`
+	Entries []action.Entry `json:"entries"`
+}
+
+// Verified is the result of checking the audit log: how many entries it has, the hash of
+// the last, and the anchor that it holds; null where none was given.
+type Verified struct {
+	Schema  string         `json:"schema"`
+	Entries int64          `json:"entries"`
+	Hash    string         `json:"hash"`
+	Anchor  *action.Anchor `json:"anchor"`
+}
+
+// Clock says that the time of a state was set.
+type Clock struct {
+	Schema string    `json:"schema"`
+	Now    time.Time `json:"now"`
+	Was    time.Time `json:"was"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// Whoami is an identity, how it is proven, and what it may approve.
+type Whoami struct {
+	Schema            string   `json:"schema"`
+	Name              string   `json:"name"`
+	Declared          string   `json:"declared"`
+	Proof             string   `json:"proof"`
+	Verified          bool     `json:"verified"`
+	Subject           string   `json:"subject"`
+	VerifiedBy        string   `json:"verified_by"`
+	InPeople          bool     `json:"in_people"`
+	Roles             []string `json:"roles"`
+	OpensFixes        bool     `json:"opens_fixes"`
+	UnverifiedBecause *string  `json:"unverified_because"`
+	Settings          any      `json:"settings"`
+	// ProofText is the proof for people, From the configuration that gives the roles, and
+	// Advisory says that it is a local one.
+	ProofText string `json:"-"`
+	From      string `json:"-"`
+	Advisory  bool   `json:"-"`
+}

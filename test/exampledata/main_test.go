@@ -1,0 +1,31 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestExamplesAreGenerated: the files that the documents name are what the generator
+// writes.
+func TestExamplesAreGenerated(t *testing.T) {
+	dir := t.TempDir()
+	if err := write(dir); err != nil {
+		t.Fatal(err)
+	}
+	committed := filepath.Join("..", "..", "examples", "data")
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		want, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(committed, f.Name())); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("examples/data/%s is not what `go run ./test/exampledata` writes (%v)", f.Name(), err)
+		}
+	}
+}
