@@ -25,10 +25,10 @@ func TestAKeyNamesARun(t *testing.T) {
 			if again.HoldID != first.HoldID || len(h.live(t, now)) != 1 {
 				t.Errorf("one key made two holds: %s, %s", first.HoldID, again.HoldID)
 			}
-			dearer := a
-			dearer.P95++
-			if _, err := Decide(ctx, dearer, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
-				t.Errorf("a dearer run was let in by its key: %v", err)
+			costlier := a
+			costlier.P95++
+			if _, err := Decide(ctx, costlier, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
+				t.Errorf("a costlier run was let in by its key: %v", err)
 			}
 			edited := a
 			edited.SpecHash, edited.P95 = "ed17", 500*money.USD
