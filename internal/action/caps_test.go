@@ -450,7 +450,7 @@ func TestDeferKeepsTheCaps(t *testing.T) {
 		}
 	})
 	for _, what := range []string{"admitted", "deferred", "never"} {
-		if seen[what] < 20 {
+		if seen[what] < 5 { // of 100 draws
 			t.Errorf("too few cases to tell: %v", seen)
 		}
 	}

@@ -707,7 +707,7 @@ func TestUnobservedSaysSo(t *testing.T) {
 		t.Errorf("what runs is unobserved: %v", missed)
 	}
 	r := view.NewBudgets(must(d.Statuses(context.Background(), at))(t), at)
-	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is held by runs that are over and were never charged") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved holds") {
+	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is reserved by runs that ended without a charge") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved reservations") {
 		t.Errorf("got %q, %q", r.CoverageNotes, r.Changes)
 	}
 	_, err := d.Reserve(context.Background(), run("b", 700), at)

@@ -25,10 +25,10 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 		d.now = d.now.Add(82 * time.Hour)
 	}
 	_, out, _ := d.run("budget", "holds")
-	if strings.Count(out, "unobserved") != 2 || strings.Count(out, "until it is settled or charged") != 2 {
+	if strings.Count(out, "unobserved") != 2 || strings.Count(out, "when settled or charged") != 2 {
 		t.Errorf("the holds are\n%s", out)
 	}
-	if _, out, _ = d.run("budget"); !strings.Contains(out, "is held by runs that are over and were never charged") {
+	if _, out, _ = d.run("budget"); !strings.Contains(out, "is reserved by runs that ended without a charge") {
 		t.Errorf("the budgets are\n%s", out)
 	}
 	for _, id := range held {
