@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// TestWhatNobodyReviewedAsks: a resource whose type has no price and is in no list of free
+// TestUnreviewedTypesAsk: a resource whose type has no price and is in no list of free
 // ones is an unknown cost, also where it is changed or replaced.
-func TestWhatNobodyReviewedAsks(t *testing.T) {
+func TestUnreviewedTypesAsk(t *testing.T) {
 	for _, tc := range []struct {
 		kind, after string
 		asks        bool

@@ -544,9 +544,9 @@ func TestTheReportOfAStory(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyCanPriceAsks: a budget that counts what is unknown does not know what is
+// TestUnpricedHoursAsk: a budget that counts what is unknown does not know what is
 // left of it while something has no price at all.
-func TestWhatNobodyCanPriceAsks(t *testing.T) {
+func TestUnpricedHoursAsk(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		h := newHouse(t, fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]", counts))
 		h.holds.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true, Unbounded: time.Hour})

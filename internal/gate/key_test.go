@@ -56,9 +56,9 @@ func TestAnApprovedRunThatIsOverStopsNoOtherKey(t *testing.T) {
 	want(t, decide(t, h, a, now), Held, "")
 }
 
-// TestAKeyWhoseHoldIsGoneIsDecidedAnew: what was given back or expired did not run or is
+// TestAKeyWithoutItsHoldIsDecidedAgain: what was given back or expired did not run or is
 // not known to, and its key asks as a new run does.
-func TestAKeyWhoseHoldIsGoneIsDecidedAnew(t *testing.T) {
+func TestAKeyWithoutItsHoldIsDecidedAgain(t *testing.T) {
 	for _, gone := range []string{"released", "expired"} {
 		for _, dollars := range []int64{40, 400} {
 			t.Run(fmt.Sprintf("%s, %d", gone, dollars), func(t *testing.T) {
