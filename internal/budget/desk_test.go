@@ -277,7 +277,7 @@ func TestReservingTwiceIsReservingOnce(t *testing.T) {
 
 	later := now.Add(time.Minute + budget.PendingFor)
 	if got := status(t, d, "vision", later).Left; got != 1000*money.USD {
-		t.Errorf("a hold that nobody admitted blocks all but $%s", got)
+		t.Errorf("a hold that was not admitted blocks all but $%s", got)
 	}
 	live(t, d, run("b", 500), later)
 	_, err = d.Admit(ctx, larger, later)
@@ -494,7 +494,7 @@ func TestConcurrentHoldsNeverExceedABudget(t *testing.T) {
 		}
 	}
 	if st := status(t, d, "company", now); st.Left >= 70*money.USD {
-		t.Errorf("$%s of the company is left: somebody was refused who fits", st.Left)
+		t.Errorf("$%s of the company is left: a hold that fits was refused", st.Left)
 	}
 }
 

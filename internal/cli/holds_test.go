@@ -47,7 +47,7 @@ func TestExtendingIsNoWayAroundABudget(t *testing.T) {
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "job", "80h"))
 	id := d.gate(ExitDone, "job.yaml").HoldID
-	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h"); code != ExitHeld || !strings.Contains(errs, "somebody has to approve it") {
+	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h"); code != ExitHeld || !strings.Contains(errs, "it needs approval") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	_, out, _ := d.run("approvals")
