@@ -83,7 +83,7 @@ func (a *app) fix(ids []string, f fixFlags) error {
 	if err != nil {
 		return err
 	}
-	kept, err := inventories(cfg.DataDir)
+	kept, err := daemon.Inventories(cfg.DataDir)
 	if err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if keeps {
 		err := saveScan(cfg.DataDir, f.cloud, doc)
 		if err == nil {
-			err = saveInventory(cfg.DataDir, f.cloud, audit)
+			err = daemon.SaveInventory(cfg.DataDir, f.cloud, audit)
 		}
 		if err != nil {
 			return &failure{exit: ExitError, code: "not_saved", err: fmt.Errorf("keep the findings: %w", err),

@@ -127,10 +127,19 @@ type seen struct {
 // keptResources lists what the kept scans' findings and inventories name.
 func keptResources(dataDir string) ([]seen, error) {
 	var out []seen
+	all, err := Inventories(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, kept := range all {
+		for _, r := range kept.Resources {
+			out = append(out, seen{r.Ref, r.Name})
+		}
+	}
 	docs, err := KeptScans(dataDir)
 	var f *Error
 	if errors.As(err, &f) && f.Code == "no_scan" {
-		return nil, nil
+		return out, nil
 	}
 	if err != nil {
 		return nil, err
