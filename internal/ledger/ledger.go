@@ -4,7 +4,7 @@
 // [RunRates] is what they cost as they run now. [Post] keeps what rounds observed and
 // adds the charges that follow, hour by hour, to a ledger that is only ever added to;
 // [Spent] adds them up, [Reconcile] holds them against the bill, [Units] divides them
-// by what was made.
+// by the number of units.
 package ledger
 
 import (

@@ -187,16 +187,16 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 // Errors of a log that does not hold a head: each is an [ErrTampered].
 var (
 	// ErrRebuilt says that no entry is left, from the first on, or that it is another log.
-	ErrRebuilt = fmt.Errorf("%w: the chain was built anew from the first entry, or it is the log of another state", ErrTampered)
+	ErrRebuilt = fmt.Errorf("%w: the chain was rebuilt from the first entry, or it is the log of another state", ErrTampered)
 	// ErrTruncated says that the log ends before the head.
 	ErrTruncated = fmt.Errorf("%w: its end was cut off", ErrTampered)
 	// ErrRewritten says that the entry is another one.
-	ErrRewritten = fmt.Errorf("%w: entries were changed and the chain after them built anew", ErrTampered)
+	ErrRewritten = fmt.Errorf("%w: entries were changed and the chain after them was rebuilt", ErrTampered)
 )
 
 // VerifyAudit reads the whole audit log and returns its end, whose Entry is how many
-// entries it holds, or [ErrTampered] with the first that is not as it was recorded. A log
-// that somebody wrote anew from some entry to its end is noticed by a head in that part.
+// entries it holds, or [ErrTampered] with the first that is not as it was recorded. A head
+// detects a log that was rewritten from an entry before it to its end.
 func (s *Store) VerifyAudit(ctx context.Context, heads ...action.Head) (action.Head, error) {
 	var head headRow
 	if err := s.db.get(ctx, &head, headQuery); err != nil {

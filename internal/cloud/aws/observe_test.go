@@ -309,7 +309,7 @@ func TestNewRefusesRegions(t *testing.T) {
 	if _, err := New(t.Context(), Options{}); !errors.As(err, &bad) {
 		t.Errorf("no region anywhere: got %v, want a RegionError", err)
 	}
-	if _, err := New(t.Context(), Options{Regions: []string{"us-east-1"}, Profile: "nobody"}); !errors.Is(err, inventory.ErrUnauthenticated) {
+	if _, err := New(t.Context(), Options{Regions: []string{"us-east-1"}, Profile: "missing"}); !errors.Is(err, inventory.ErrUnauthenticated) {
 		t.Errorf("a profile that is not there: got %v, want ErrUnauthenticated", err)
 	}
 }

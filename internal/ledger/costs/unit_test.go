@@ -112,7 +112,7 @@ func TestUnitsOfNobody(t *testing.T) {
 	}
 }
 
-// TestUnitTrend: a unit that gets dearer by a quarter from the first month to the last,
+// TestUnitTrend: a unit whose cost rises by a quarter from the first month to the last,
 // with a month between in which nothing was counted.
 func TestUnitTrend(t *testing.T) {
 	c := month()
@@ -225,7 +225,7 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 
 func TestReadCounts(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{
-		{"a column nobody knows", "time,count,team\n", `c.csv:1:12: column "team" is not known`},
+		{"an unknown column", "time,count,team\n", `c.csv:1:12: column "team" is not known`},
 		{"no count", "time\n", `column "count" is missing`},
 		{"a time that is none", "time,count\nyesterday,1\n", `c.csv:2:1: time "yesterday"`},
 		{"a negative count", "time,count\n2026-01-01,-1\n", `c.csv:2:12: count "-1"`},
