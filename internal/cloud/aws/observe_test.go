@@ -280,7 +280,7 @@ func TestRegionNames(t *testing.T) {
 		{region: "mars", says: "no region has such a name"},
 		{region: "us-east", says: "no region has such a name"},
 		{region: "US-EAST-1", says: "no region has such a name"},
-		{region: "all", says: "stands alone"},
+		{region: "all", says: "cannot be combined"},
 		{region: "", says: "empty"},
 	} {
 		err := checkName(tc.region)
