@@ -1,3 +1,5 @@
+// Package costs reports on the ledger: [Spent] adds charges up, [Reconcile] compares them
+// with a bill, and [Units] divides them by the number of units.
 package costs
 
 import (
