@@ -225,7 +225,7 @@ func (n naive) Spent(_ context.Context, m budget.Match, from, to time.Time) (bud
 		if from.Before(to) && e.Hour.Before(to) && e.Hour.Add(time.Hour).After(out.Through) {
 			out.Through = e.Hour.Add(time.Hour)
 		}
-		if e.Hour.Before(from) || !e.Hour.Before(to) || !m.Covers(inventory.Owner(e.Owner), e.Purpose) {
+		if e.Hour.Before(from) || !e.Hour.Before(to) || !m.Covers(e.Owner, e.Purpose) {
 			continue
 		}
 		if e.Gap == "" {
