@@ -185,7 +185,7 @@ func TestGitLab(t *testing.T) {
 		len(gate.Rules) != 1 || !strings.Contains(gate.Rules[0].If, "merge_request_event") {
 		t.Errorf("it runs %+v", gate)
 	}
-	// Without an identity the asker is the image's user, who is nobody's own.
+	// Without an identity the requester is the user of the image, which all jobs share.
 	if gate.Variables["CURFEW_IDENTITY"] != "$GITLAB_USER_LOGIN" || !strings.Contains(gate.Variables["KEY"], "$CI_MERGE_REQUEST_IID") {
 		t.Errorf("it asks as %+v", gate.Variables)
 	}

@@ -56,7 +56,7 @@ type Change struct {
 	Arguments Arguments `json:"arguments,omitzero"`
 }
 
-// Arguments are what a verb takes beside a document. A field that is zero is not given.
+// Arguments are what a verb takes in addition to a document. A field that is zero is not given.
 type Arguments struct {
 	// Snapshot are the volumes that are saved before anything is deleted.
 	Snapshot []string `json:"snapshot,omitempty"`

@@ -153,7 +153,7 @@ func WriteRules(rules []Rule) string {
 }
 
 // lifecycleDoc is a bucket's lifecycle as S3 returned it, with where its rules are. Its
-// bytes are never written anew.
+// bytes are never encoded again.
 type lifecycleDoc struct {
 	text  []byte
 	rules []ruleSpan

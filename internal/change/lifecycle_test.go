@@ -172,7 +172,7 @@ func TestWithUntagged(t *testing.T) {
 		changed, fails   bool
 	}{
 		{"none", "", `{"rules":[` + fmt.Sprintf(mine, 1) + `]}`, true, false},
-		{"beside another", `{"rules": [` + tagged + `]}`, `{"rules":[` + strings.ReplaceAll(tagged, " ", "") + `,` + fmt.Sprintf(mine, 8) + `]}`, true, false},
+		{"next to another rule", `{"rules": [` + tagged + `]}`, `{"rules":[` + strings.ReplaceAll(tagged, " ", "") + `,` + fmt.Sprintf(mine, 8) + `]}`, true, false},
 		{"there is one for untagged", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "untagged"}}]}`, "", false, false},
 		{"there is one for any", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "any"}}]}`, "", false, false},
 		{"no JSON", `<rules/>`, "", false, true},

@@ -225,7 +225,7 @@ func nested(t *rapid.T, depth, indent int, inFlow bool) string {
 			break
 		}
 		return "\n" + pad + "\"k\":\n" + pad + "- " + side + "\n" + pad + "- " + nested(t, depth-2, indent+2, false)
-	case 3: // a literal beside it
+	case 3: // a literal next to it
 		return "\n" + pad + "s: |\n" + pad + "  - - [{\n" + pad + "k: " + nested(t, depth-1, indent+1, false)
 	}
 	return "\n" + pad + "k: " + nested(t, depth-1, indent+1, false)
@@ -317,7 +317,7 @@ func TestNoDocumentIsDropped(t *testing.T) {
 	})
 }
 
-// TestAliasesNameTheAnchorBefore holds that an anchor that is given anew holds from there
+// TestAliasesNameTheAnchorBefore holds that a redefined anchor is valid from there
 // on, and for its document alone.
 func TestAliasesNameTheAnchorBefore(t *testing.T) {
 	f, err := ParseForeign("f.yaml", []byte("a: &n 8\nb: *n\nc: &n 0\nd: *n\n---\na: &n 3\nb: *n\n"))

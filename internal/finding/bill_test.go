@@ -39,7 +39,7 @@ func TestBilled(t *testing.T) {
 		{"two ends of one way add up", Bill{Flows: []bill.Flow{flow(bill.CrossRegion, "i-1", 36*money.USD, 1), flow(bill.CrossRegion, "i-1", 36*money.USD, 1)}},
 			[]found{{"egress-cross-region", "service", "i-1", "73.00"}}},
 		{"little", Bill{Flows: []bill.Flow{flow(bill.Internet, "i-1", 9*money.USD, 100)}}, nil},
-		{"what comes in, or where nobody knows", Bill{Flows: []bill.Flow{flow(bill.Inbound, "i-1", 720*money.USD, 1), flow(bill.OtherTransfer, "i-1", 720*money.USD, 1)}}, nil},
+		{"inbound traffic, or traffic of an unknown direction", Bill{Flows: []bill.Flow{flow(bill.Inbound, "i-1", 720*money.USD, 1), flow(bill.OtherTransfer, "i-1", 720*money.USD, 1)}}, nil},
 		{"a bucket read now and then", Bill{Flows: []bill.Flow{flow(bill.CrossRegion, "datasets", 58*money.USD, 2900)}}, []found{{"egress-cross-region", "bucket", "datasets", "58.81"}}},
 		{"the same data again and again", Bill{Flows: []bill.Flow{flow(bill.CrossRegion, "arn:aws:s3:::datasets", 72*money.USD, 3600)}}, []found{{"download-repeated", "bucket", "datasets", "73.00"}}},
 		{"commitments", Bill{Commitments: bill.Commitments{

@@ -118,14 +118,14 @@ func (c *claim) from(cost, left money.Amount) (money.Amount, error) {
 	return left.Mul(c.num, c.den)
 }
 
-// purse is what is left of every meter's cost, and who took from it first.
-type purse struct {
+// unclaimed is the remaining cost of every meter, and the first draft that claimed some.
+type unclaimed struct {
 	left  []money.Amount
 	taker []*Draft
 }
 
-func newPurse(x *Index) purse {
-	p := purse{left: make([]money.Amount, x.meters), taker: make([]*Draft, x.meters)}
+func newUnclaimed(x *Index) unclaimed {
+	p := unclaimed{left: make([]money.Amount, x.meters), taker: make([]*Draft, x.meters)}
 	for i := range x.subjects {
 		s := &x.subjects[i]
 		for j := range s.Charges {
@@ -138,7 +138,7 @@ func newPurse(x *Index) purse {
 }
 
 // take takes what d claims of one meter.
-func (p *purse) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
+func (p *unclaimed) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 	s := &x.subjects[c.subject]
 	at := s.meters + c.charge
 	ch := &s.Charges[c.charge]
@@ -176,7 +176,7 @@ func (x *Index) settle() error {
 	slices.SortFunc(x.drafts, func(a, b *Draft) int {
 		return cmp.Or(cmp.Compare(order[a.Step], order[b.Step]), cmp.Compare(b.gross, a.gross), cmp.Compare(a.ID, b.ID))
 	})
-	waste, savings := newPurse(x), newPurse(x)
+	waste, savings := newUnclaimed(x), newUnclaimed(x)
 	for _, d := range x.drafts {
 		if err := x.takeWaste(d, &waste); err != nil {
 			return err
@@ -231,7 +231,7 @@ func (d *Draft) counted(x *Index, c *claim) *Claim {
 	return &d.Claims[len(d.Claims)-1]
 }
 
-func (x *Index) takeWaste(d *Draft, p *purse) error {
+func (x *Index) takeWaste(d *Draft, p *unclaimed) error {
 	for i := range d.claims {
 		c := &d.claims[i]
 		if !c.waste || x.charge(c).Unpriced != "" {
@@ -254,7 +254,7 @@ func (x *Index) takeWaste(d *Draft, p *purse) error {
 }
 
 // takeSavings takes a draft's savings and sets its Saving.
-func (x *Index) takeSavings(d *Draft, p *purse) error {
+func (x *Index) takeSavings(d *Draft, p *unclaimed) error {
 	if d.Stands {
 		return nil
 	}

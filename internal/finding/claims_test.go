@@ -102,7 +102,7 @@ func TestUnpricedIsNeverZero(t *testing.T) {
 func TestBoundsDoNotHideKnownDollars(t *testing.T) {
 	x := bare([]ledger.Charge{costing("storage", 10*money.USD)})
 	bound, known := x.draft(StepIdle, "bound", 0), x.draft(StepCommit, "known", 0)
-	bound.Unknown = "nobody knows"
+	bound.Unknown = "not measured"
 	bound.ClaimShare(&x.subjects[0], "", 1, 1, SavingsOnly)
 	known.ClaimShare(&x.subjects[0], "", 1, 4, SavingsOnly)
 	if err := x.settle(); err != nil {

@@ -152,7 +152,7 @@ func TestReservedInstances(t *testing.T) {
 			want: []string{"commitment-unused ri-m5.xlarge <=182.50 wasting 182.50"},
 		},
 		{
-			name: "an unused zonal reservation beside a regional one in full use",
+			name: "an unused zonal reservation and a regional one in full use",
 			build: func(f *fixture) {
 				f.reserve("g6.2xlarge", 2, zonal("us-east-1b"))
 				f.reserve("g6.2xlarge", 2, func(r *inventory.Resource, _ *inventory.Commitment) { r.ID = "ri-regional" })
@@ -187,7 +187,7 @@ func TestSavingsPlans(t *testing.T) {
 			want:  []string{"gpu-instance-idle i-idle0 713.65"},
 		},
 		{
-			name:  "a cent more and nobody knows",
+			name:  "a cent more and the result is unknown",
 			build: func(f *fixture) { f.plan(inventory.ComputeSavingsPlan, 247, ""); f.machines("g6.2xlarge", 1, 9) },
 			want:  []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65"},
 		},

@@ -99,8 +99,8 @@ type Finding struct {
 	// Savings is what the fix saves a month, net of commitments, of what keeps
 	// costing, and of what findings before it already save.
 	Savings Saving
-	// Cost is what the resource costs a month where neither waste nor savings say
-	// it ("cannot judge").
+	// Cost is what the resource costs a month where neither waste nor savings
+	// state it (unmeasured resources).
 	Cost       money.Amount
 	Confidence Level
 	// Because is the reason in one line for people.
@@ -150,7 +150,7 @@ type Account struct {
 	// CommitmentsKnown is false when commitments could not be read; then savings
 	// on committed kinds are not known.
 	CommitmentsKnown bool
-	// Bill is what was billed; nil is that no bill was supplied.
+	// Bill holds the billed costs; nil where no bill was supplied.
 	Bill *Bill
 	// TagsFor returns the tags that a resource is to get by rules of its owners, and the
 	// required ones that it lacks even then. Nil knows no values.

@@ -136,10 +136,10 @@ func checkShape(t testing.TB, f Finding) {
 		t.Errorf("%s of %s: the reason has %d characters: %q", f.Rule, f.Resource.ID, n, f.Because)
 	}
 	if !f.Savings.Known && f.Savings.Why == "" {
-		t.Errorf("%s of %s: the saving is unknown and nobody says why", f.Rule, f.Resource.ID)
+		t.Errorf("%s of %s: the saving is unknown and no reason is given", f.Rule, f.Resource.ID)
 	}
 	if f.WasteUnknown && (f.Waste != 0 || f.Savings.Known || f.Confidence != Low) {
-		t.Errorf("%s of %s: unknown waste beside known dollars: %+v", f.Rule, f.Resource.ID, f)
+		t.Errorf("%s of %s: unknown waste with known dollars: %+v", f.Rule, f.Resource.ID, f)
 	}
 	if f.Savings.Amount < 0 || f.Waste < 0 || f.Savings.UpperBound < 0 || f.Savings.LowerBound < 0 || f.Savings.LowerBound > f.Savings.UpperBound {
 		t.Errorf("%s of %s: negative dollars: %+v", f.Rule, f.Resource.ID, f)

@@ -265,7 +265,7 @@ func (x *Index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 }
 
 // prepares says whether a training run whose GPUs rest may be preparing data: its
-// CPUs work, or on a machine of one's own are not known to rest.
+// CPUs work, or on an on-premises machine are not known to rest.
 func (x *Index) prepares(s *Subject) bool {
 	w := s.Window
 	cpu := w.Machine.Stats(usage.CPUUtil)

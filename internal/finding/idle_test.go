@@ -175,7 +175,7 @@ func TestIdleMachines(t *testing.T) {
 			want: []string{"instance-idle i-1 ?"},
 		},
 		{
-			name: "a type that nobody describes is not judged by its CPU, whatever its name looks like",
+			name: "an unknown type is not judged by its CPU, whatever its name looks like",
 			build: func(f *fixture) {
 				f.is(f.running("i-1", "zz9.large"), duty.Idle)
 			},
@@ -230,7 +230,7 @@ func spotMonth(t *testing.T, machineType string) string {
 func TestTelemetryMissing(t *testing.T) {
 	runScenarios(t, []scenario{
 		{
-			name:  "a GPU machine nobody measures cannot be judged",
+			name:  "an unmeasured GPU machine cannot be judged",
 			build: func(f *fixture) { f.is(f.running("i-1", "g6.2xlarge"), duty.Unknown) },
 			want:  []string{"telemetry-missing i-1 ?"},
 		},
@@ -282,7 +282,7 @@ func TestTelemetryMissing(t *testing.T) {
 	f.is(f.running("i-1", "g6.2xlarge"), duty.Unknown)
 	got := only(t, f.evaluate(), "telemetry-missing")
 	if got.Cost.Cents() != "713.65" || got.Waste != 0 || !strings.Contains(got.Fix.Command, "--usage") {
-		t.Errorf("cost %s, waste %s, command %q; want the cost beside waste and the command that measures", got.Cost, got.Waste, got.Fix.Command)
+		t.Errorf("cost %s, waste %s, command %q; want the cost apart from waste and the command that measures", got.Cost, got.Waste, got.Fix.Command)
 	}
 }
 

@@ -44,8 +44,8 @@ func tagMissing(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// telemetryMissing finds running accelerated machines whose accelerators nobody
-// measures. What they cost is neither used nor wasted: it cannot be judged.
+// telemetryMissing finds running accelerated machines with unmeasured
+// accelerators. Their cost is neither used nor wasted: it cannot be judged.
 func telemetryMissing(x *Index, s *Subject) *Draft {
 	n, known := s.Size.GPUs.Get()
 	if s.State != inventory.StateRunning || (known && n == 0) || (s.Judged && s.Duty.State != duty.Unknown) {

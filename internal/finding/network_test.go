@@ -218,7 +218,7 @@ func TestNotebooks(t *testing.T) {
 		{name: "no activity for 15 days", build: notebook(0, inventory.Known(ago(15*day)), duty.Unknown), want: idle},
 		{name: "modified long ago and its GPU is busy", build: notebook(20*day, inventory.Known(ago(20*day)), duty.Busy)},
 		{name: "modified yesterday and its GPU is held for two weeks", build: notebook(day, unknown, duty.Held), want: idle},
-		{name: "held by somebody who types in it", build: notebook(day, inventory.Known(ago(time.Hour)), duty.Held)},
+		{name: "held by a person who types in it", build: notebook(day, inventory.Known(ago(time.Hour)), duty.Held)},
 		{name: "nothing known", build: notebook(0, unknown, duty.Unknown)},
 	})
 	for _, tc := range []struct {

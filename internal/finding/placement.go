@@ -17,7 +17,7 @@ func bucketOf(uri string) (string, bool) {
 }
 
 // instanceAwayFromData finds running machines whose declared data (the tag
-// curfew:data) lies in a bucket of another region.
+// curfew:data) is in a bucket of another region.
 func instanceAwayFromData(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || s.Tags[inventory.TagDataURI] == "" {
 		return nil
@@ -34,7 +34,7 @@ func jobAwayFromData(x *Index, s *Subject) *Draft {
 	return x.awayFrom(s, j.InputURIs)
 }
 
-// awayFrom is the finding that data lies in another region than its compute. What
+// awayFrom is the finding that data is in another region than its compute. What
 // the transfer costs is not known without the traffic.
 func (x *Index) awayFrom(s *Subject, uris []string) *Draft {
 	for _, uri := range uris {

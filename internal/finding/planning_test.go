@@ -58,7 +58,7 @@ func TestAlwaysOn(t *testing.T) {
 			}),
 		},
 		{
-			name: "a CPU machine whose traffic nobody measured",
+			name: "a CPU machine with unmeasured traffic",
 			build: judged(func(f *fixture) {
 				series(f.window(f.running("i-1", "m5.large"), 14*day), "", usage.CPUUtil, nineToSix)
 			}),
@@ -203,7 +203,7 @@ func TestStickyGroups(t *testing.T) {
 			want:  []string{"instance-idle i-1 70.08", "instance-idle i-3 70.08"},
 		},
 		{name: "all busy", build: group(1, 2, duty.Busy, duty.Busy)},
-		{name: "nobody knows", build: group(1, 2, duty.Unknown, duty.Unknown)},
+		{name: "all unknown", build: group(1, 2, duty.Unknown, duty.Unknown)},
 		{
 			name: "a kept group wastes nothing",
 			build: func(f *fixture) {

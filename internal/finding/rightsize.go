@@ -169,7 +169,7 @@ func (x *Index) worthwhile(now, then money.Amount) bool {
 // resize is the finding that the cheapest machine that fits costs less.
 func (x *Index) resize(s *Subject, a *rightsize.Advice, because string, fits func(rightsize.Candidate) bool) *Draft {
 	if x.account.Advice != nil {
-		return nil // nobody sells another machine in its place
+		return nil // an on-premises machine has no other size to buy
 	}
 	now, priced := a.Hourly.Get()
 	c, ok := a.First(func(c rightsize.Candidate) bool {
@@ -332,8 +332,8 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 }
 
 // tooManyGPUs is the finding that an endpoint on a machine of several GPUs is far
-// under its target, where nothing cheaper surely fits because nobody measured how
-// much memory its model takes: at most it saves what the smallest machine with the
+// under its target, where nothing cheaper surely fits because the memory of its
+// model is unmeasured: at most it saves what the smallest machine with the
 // same accelerator costs less.
 func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, now money.Amount, managed func(string) (money.Amount, error)) *Draft {
 	if a.Verdict != rightsize.Overprovisioned || a.MemoryKnown || m.GPUs() < 2 {

@@ -64,7 +64,7 @@ var rules = []Rule{
 	{ID: "reservation-unused", Step: StepCommit, Kind: inventory.KindCapacityReservation, Judge: reservationUnused},
 }
 
-// Needs returns the kinds beside a resource's own that must have been listed for a
+// Needs returns the kinds other than a resource's own that must have been listed for a
 // rule to answer, be it a general one or one of more.
 func Needs(id string, more []Rule) []inventory.Kind {
 	var out []inventory.Kind

@@ -118,7 +118,7 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 }
 
 // imageUnused finds images that nothing was launched from for 90 days; their
-// storage is their snapshots'. Disabled images were put aside by somebody and are
+// storage is their snapshots'. Disabled images were disabled on purpose and are
 // left out, and snapshots that other images need are not counted.
 func imageUnused(x *Index, s *Subject) *Draft {
 	img, ok := s.Detail.(*inventory.Image)

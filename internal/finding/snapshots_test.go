@@ -95,7 +95,7 @@ func TestSnapshots(t *testing.T) {
 			},
 		},
 		{
-			name: "an image nobody launched for 120 days",
+			name: "an image without a launch for 120 days",
 			build: func(f *fixture) {
 				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1")
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))

@@ -472,7 +472,7 @@ func TestBucketLeftovers(t *testing.T) {
 			},
 		},
 		{
-			name:  "checkpoints nobody continues are archived",
+			name:  "stale checkpoints are archived",
 			build: func(f *fixture) { f.bucket("data", ruled, stale) },
 			want:  []string{"checkpoint-stale data 198.66 wasting 0.00"},
 		},
@@ -527,7 +527,7 @@ func TestLogsAndRegistries(t *testing.T) {
 		}
 	}
 	runScenarios(t, []scenario{
-		{name: "logs kept for ever", build: logs(100<<30, inventory.Known(0)), want: []string{"log-group-no-retention /train <=3.00"}},
+		{name: "logs without a retention", build: logs(100<<30, inventory.Known(0)), want: []string{"log-group-no-retention /train <=3.00"}},
 		{name: "logs with a retention", build: logs(100<<30, inventory.Known(30))},
 		{name: "a retention that could not be read", build: logs(100<<30, inventory.Fact[int]{})},
 		{name: "an empty log group", build: logs(0, inventory.Known(0))},
@@ -539,7 +539,7 @@ func TestLogsAndRegistries(t *testing.T) {
 			want: []string{"repository-untagged trainer <=4.00"},
 		},
 		{
-			name: "no policy and images nobody pulls, which the rule leaves alone",
+			name: "no policy and unpulled images, which the rule leaves alone",
 			build: images(func(d *inventory.Repository) {
 				d.LifecyclePolicy, d.UnpulledImages, d.UnpulledBytes = inventory.Known(false), 3, inventory.Known(int64(30<<30))
 			}),

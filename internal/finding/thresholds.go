@@ -63,8 +63,8 @@ type Thresholds struct {
 	SnapshotAge time.Duration `yaml:"snapshot_age"`
 	// ImageUnused is how long an image was not launched: 90 days.
 	ImageUnused time.Duration `yaml:"image_unused"`
-	// CheckpointStale is the age of the newest object under checkpoints that nobody
-	// continues: 90 days.
+	// CheckpointStale is the age of the newest object at which checkpoints count as
+	// stale: 90 days.
 	CheckpointStale time.Duration `yaml:"checkpoint_stale"`
 	// InfrequentDays, ArchiveDays and ExpireDays are the proposals for data of
 	// buckets: training data to infrequent access after 30 days and to the archive
@@ -172,11 +172,11 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 		{"rightsize_saving_share", t.RightsizeSaving}, {"reservation_unused_share", t.ReservationUnused},
 	} {
 		if !(share.value > 0 && share.value <= 1) {
-			return t, fmt.Errorf("threshold %s is %v: a share lies between 0 and 1", share.name, share.value)
+			return t, fmt.Errorf("threshold %s is %v: a share must be over 0 and at most 1", share.name, share.value)
 		}
 	}
 	if t.InferenceTarget > 100 || t.InferenceTarget < 0 {
-		return t, fmt.Errorf("threshold inference_target_pct is %v: a percentage lies between 0 and 100", t.InferenceTarget)
+		return t, fmt.Errorf("threshold inference_target_pct is %v: a percentage must be between 0 and 100", t.InferenceTarget)
 	}
 	for name, d := range map[string]time.Duration{
 		"min_age": t.MinAge, "stopped_age": t.StoppedAge, "overdue_age": t.OverdueAge, "training_age": t.TrainingAge,

@@ -387,7 +387,7 @@ func (m *Meter) rate() rate {
 }
 
 // grown says whether a meter runs at another rate by its own growth, and not because
-// prices are newer or move: nobody knows when.
+// prices are newer or move, at an unknown time.
 func (m *Meter) grown(later *Meter) bool {
 	return m.Unpriced == "" && later.Unpriced == "" && !m.Moves && m.Monthly != later.Monthly && m.AsOf.Equal(later.AsOf)
 }

@@ -47,20 +47,20 @@ const (
 // Gap is why time has no amount. The empty Gap is time that is charged.
 type Gap string
 
-// The gaps. None of them is charged; what they cost at most is shown beside.
+// The gaps. None of them is charged; their cost at most is shown separately.
 const (
 	// Unobserved is time between observations that nothing is known of.
 	Unobserved Gap = "unobserved"
 	// Gone is time after the last observation of a resource that was not there any
 	// more at the next look: it ended somewhere in it.
 	Gone Gap = "gone"
-	// PriceUnseen is time in which the meter ran at a price nobody saw.
+	// PriceUnseen is time in which the meter ran at an unobserved price.
 	PriceUnseen Gap = "price not seen"
 	// Unpriced is time in which the meter ran and the price book has no price.
 	Unpriced Gap = "no price"
 )
 
-// Line is what an entry is about beside its hour. Lines can be compared: entries of one
+// Line is what an entry is about, except its hour. Lines can be compared: entries of one
 // hour and line add up.
 type Line struct {
 	Ref inventory.Ref

@@ -1,10 +1,9 @@
-// Package ledger says what resources cost: the meters that run on each of them,
-// at prices with a source and a date. What has no price says so; it is never zero.
+// Package ledger charges resources: each has meters, at prices with a source and a date.
+// The cost of an unpriced resource is unknown, never zero.
 //
-// [RunRates] is what they cost as they run now. [Post] keeps what rounds observed and
-// adds the charges that follow, hour by hour, to a ledger that is only ever added to;
-// [Spent] adds them up, [Reconcile] holds them against the bill, [Units] divides them
-// by what was made.
+// [RunRates] returns the current costs of resources. [Post] records the observations of a
+// round and adds their charges, hour by hour, to an append-only ledger. Package costs
+// reports on the ledger.
 package ledger
 
 import (

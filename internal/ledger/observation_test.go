@@ -65,7 +65,7 @@ func TestLayered(t *testing.T) {
 	}
 }
 
-// BenchmarkDerive derives the entries of an hour of 100,000 machines beside those of the
+// BenchmarkDerive derives the entries of an hour of 100,000 machines after those of the
 // hour before.
 func BenchmarkDerive(b *testing.B) {
 	histories := make([]History, 100_000)

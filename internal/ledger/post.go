@@ -32,7 +32,7 @@ type Posted struct {
 }
 
 // Post records a round with its observations and adds the entries that follow. It may
-// be repeated, interrupted and run beside others, and rounds may come in any order: the
+// be repeated, interrupted and run in parallel, and rounds may come in any order: the
 // entries always add up to what [Accrue] says of all observations. Where others keep
 // writing it returns ErrConflict; the next Post goes on where it stopped. A round that is
 // more than MaxAhead ahead of the store's time is ErrAhead, and nothing of it is recorded.

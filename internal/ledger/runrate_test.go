@@ -57,7 +57,7 @@ func TestRunRates(t *testing.T) {
 		{"a gp3 volume within what is free", resource(inventory.KindVolume, "gp3", inventory.StateInUse, &inventory.Volume{SizeGiB: 500, IOPS: 3000, ThroughputMiBps: 125}), "storage=40.00"},
 		{"a fast gp3 volume", resource(inventory.KindVolume, "gp3", inventory.StateInUse, &inventory.Volume{SizeGiB: 500, IOPS: 4000, ThroughputMiBps: 225}), "storage=40.00 iops=5.00 throughput=4.00"},
 		{"a volume on its way out", resource(inventory.KindVolume, "gp2", inventory.StateDeleting, &inventory.Volume{SizeGiB: 500}), ""},
-		{"a volume of a type nobody knows", resource(inventory.KindVolume, "gp9", inventory.StateInUse, &inventory.Volume{SizeGiB: 1}), "storage?rate of ebs:gp9"},
+		{"a volume of an unknown type", resource(inventory.KindVolume, "gp9", inventory.StateInUse, &inventory.Volume{SizeGiB: 1}), "storage?rate of ebs:gp9"},
 		{"an address", resource(inventory.KindAddress, "", inventory.StateAvailable, &inventory.Address{}), "hours=3.65"},
 		{"a NAT gateway", resource(inventory.KindNATGateway, "public", inventory.StateAvailable, &inventory.NATGateway{}), "hours=32.85"},
 		{"a failed NAT gateway", resource(inventory.KindNATGateway, "public", inventory.StateFailed, &inventory.NATGateway{}), ""},

@@ -15,7 +15,7 @@ import (
 var ErrConflict = errors.New("the ledger of the account changed meanwhile")
 
 // ErrAhead is returned by [Post] for a round whose time the store's own has not reached by
-// far: charging up to it would invent what nobody has spent.
+// far: charging up to it would invent costs.
 var ErrAhead = errors.New("the clock of this host is ahead")
 
 // Poster keeps what [Post] reads and writes: rounds, observations and entries. Every account has a version, 0 at
@@ -57,8 +57,8 @@ type Poster interface {
 
 // Store keeps the ledger of an installation.
 //
-// Entries are kept for ever; roll-ups by day and by month, with and without the
-// resource, are kept beside them and change in the same transaction as Append, so
+// Entries are never deleted. Roll-ups by day and by month, with and without the
+// resource, are stored with them and change in the same transaction as Append, so
 // that a question over a year reads thousands of rows and not a hundred million.
 type Store interface {
 	Poster

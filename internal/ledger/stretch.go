@@ -14,16 +14,16 @@ import (
 const MaxGap = 2 * time.Hour
 
 // stretch is time of a resource in which one observation's meters run, or in which
-// nobody knows.
+// the meters are unknown.
 type stretch struct {
 	from, to time.Time
 	// holds is the observation whose meters and attributes hold. next is the one after
 	// it where the state lasted until then, so that its newer rates may hold in part.
 	holds, next *Observation
-	// gap is set where nobody knows what ran; holds and next are then those on either
+	// gap is set where the running meters are unknown; holds and next are then those on either
 	// side of it, and either may be nil.
 	gap Gap
-	// unseen says of a gap that something ran whose meters nobody ever saw.
+	// unseen says of a gap that something ran whose meters were never observed.
 	unseen bool
 	// extra are the seconds billed beyond to, for a run shorter than the minimum.
 	extra int64
@@ -97,7 +97,7 @@ func (o *Observation) unused() bool {
 
 // since returns the time from which on an observation's state is known to have lasted;
 // zero is not known. What only costs by existing lasts since it was made, a running
-// machine since its launch or, where nobody dates that, since it was measured.
+// machine since its launch or, where that is unknown, since it was measured.
 func (o *Observation) since() time.Time {
 	t := o.StateSince
 	if !o.Ref.Kind.Traits().Stateful || (t.IsZero() && o.Ref.Kind == inventory.KindInstance && o.State == inventory.StateRunning) {
@@ -151,8 +151,8 @@ func (o *Observation) made() time.Time {
 //     before without it; nothing before that listing, and nothing at all where there
 //     was none.
 //   - Between two: what the provider says of its state and launch, however long ago;
-//     else the former state for at most [MaxGap], and past that nobody knows.
-//   - After the last: nobody knows, until the listing that it is missing from.
+//     else the former state for at most [MaxGap], and past that unknown.
+//   - After the last: unknown, until the listing that it is missing from.
 //
 // A round takes time, and speaks of the moment at which it began: what the provider
 // dates later than that was not there yet.
@@ -233,7 +233,7 @@ func (w *walk) between(a, b *Observation) {
 	if b.CreatedAt.After(b.At) && !a.CreatedAt.IsZero() { // while the round was being read
 		made = b.At
 	}
-	if made.After(a.At) { // it was launched, or made anew
+	if made.After(a.At) { // it was launched, or replaced
 		switch {
 		case b.CreatedAt.Equal(a.CreatedAt): // as a's round found out while it was being read
 		case a.State == inventory.StateStopped && b.Ref.Kind == inventory.KindInstance:

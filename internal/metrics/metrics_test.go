@@ -276,7 +276,7 @@ func TestUnreachable(t *testing.T) {
 	address := s.URL
 	s.Close()
 	if _, err := client(t, address).Count(t.Context(), "requests_total", from, to); err == nil || !strings.Contains(err.Error(), "the server is not reached: dial tcp") || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no server listens: %v", err)
 	}
 
 	tls := httptest.NewTLSServer(http.NotFoundHandler())

@@ -15,7 +15,7 @@ import (
 )
 
 // TestPrometheus counts on a real server: three days of a counter with two series, one
-// of which begins anew, and a day without any.
+// of which restarts from zero, and a day without any.
 func TestPrometheus(t *testing.T) {
 	for _, name := range []string{"prometheus", "promtool"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -34,7 +34,7 @@ func TestPrometheus(t *testing.T) {
 	if err != nil || len(got) != 4 {
 		t.Fatalf("CountByDay = %v, %v", got, err)
 	}
-	// a makes 2 a minute, b makes 3 until it starts anew at noon of the second day.
+	// a makes 2 a minute, b makes 3 until it restarts from zero at noon of the second day.
 	for i, want := range []float64{1440 * 5, 1440 * 5, 1440 * 5} {
 		if !got[i].Known || !near(got[i].Units, want) {
 			t.Errorf("day %d: %+v, want about %v", i, got[i], want)

@@ -16,7 +16,7 @@ const (
 	CategoryOther  = "other"
 )
 
-// Bill is a provider's bill beside an audit.
+// Bill is a provider's bill to compare with an audit.
 type Bill struct {
 	finding.Bill
 	Parts []bill.Part

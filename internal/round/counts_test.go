@@ -22,7 +22,7 @@ func TestCounts(t *testing.T) {
 		r.Owner.Environment = "dev"
 		r.ScratchDisks = true
 		switch i {
-		case 0: // idle, and nobody says in which environment
+		case 0: // idle, in an unknown environment
 			r.Owner.Environment = ""
 		case 1, 2:
 			f.busy[r.ID] = true
@@ -43,7 +43,7 @@ policies:
     then: [{warn: {notify: [owner], grace: 15m}}, {do: terminate, disks: {instance_store: scratch}}]
     limits: {per_hour: 1, share: "100%", dollars_per_hour: 1000}
     mode: enforce
-  - name: dear
+  - name: expensive
     select: {kind: instance, lifetime: ephemeral}
     when: duty.state == "idle"
     then: [{warn: {notify: [owner], grace: 15m}}, {do: stop, disks: {instance_store: scratch}}]
@@ -72,7 +72,7 @@ policies:
 	want := []Count{
 		{Policy: "idle", Selected: 7, True: 5, False: 2, Unknown: map[string]int{"where: resource.environment is unknown: no tag says it": 1},
 			Refused: map[string]int{"protected": 1, "kept": 1}, Deferred: 2},
-		{Policy: "dear", Selected: 8, True: 6, False: 2, Refused: map[string]int{"kept": 1}, OverCaps: 5},
+		{Policy: "expensive", Selected: 8, True: 6, False: 2, Refused: map[string]int{"kept": 1}, OverCaps: 5},
 		{Policy: "volumes"},
 	}
 	if diff := cmp.Diff(want, last.Counts, cmpopts.EquateEmpty()); diff != "" {

@@ -185,7 +185,7 @@ func (r *Result) Partial() bool {
 }
 
 // Round makes one round of what is due now: observe, judge, charge, decide, act. It
-// never sleeps. A result beside an error holds what was done before it.
+// never sleeps. A result that comes with an error holds what was done before it.
 func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	r := &Result{StartedAt: e.Clock().UTC(), kinds: e.Query.Kinds}
 	now := r.StartedAt
@@ -211,8 +211,8 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	return r, err
 }
 
-// again is an engine of the same setting that looks at some resources anew, of which it
-// has seen nothing, and stops before it acts.
+// again is an engine of the same setting that observes some resources again without the
+// earlier observations, and stops before it acts.
 func (e *Engine) again(only map[inventory.Ref]bool) *Engine {
 	s := e.Setting
 	s.Ladder, s.Books = nil, nil

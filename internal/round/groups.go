@@ -11,7 +11,7 @@ import (
 )
 
 // ofGroups completes proposals that make groups smaller: a group does what the machines
-// do that may end, and stops to cost at most what the dearest of them cost. Where the
+// do that may end, and saves at most the cost of the most expensive of them. Where the
 // group chooses, any of its machines may.
 func (e *Engine) ofGroups(proposals []action.Proposal) {
 	for i := range proposals {
@@ -29,7 +29,7 @@ func (e *Engine) ofGroups(proposals []action.Proposal) {
 		for _, id := range ids {
 			s := e.subjects[memberOf(p.Resource.Ref(), id)]
 			if s == nil || s.does == nil {
-				verdicts = append(verdicts, duty.Verdict{Why: "nobody knows what its machine " + id + " does"})
+				verdicts = append(verdicts, duty.Verdict{Why: "the duty of its machine " + id + " is unknown"})
 				continue
 			}
 			verdicts = append(verdicts, *s.does)
@@ -43,13 +43,13 @@ func (e *Engine) ofGroups(proposals []action.Proposal) {
 		}
 		p.Hourly = inventory.Fact[money.Amount]{}
 		if len(costs) == len(ids) {
-			p.Hourly = dearest(costs, ends)
+			p.Hourly = highestSum(costs, ends)
 		}
 	}
 }
 
-// dearest adds the n highest amounts up; unknown where that is more than can be counted.
-func dearest(costs []money.Amount, n int) inventory.Fact[money.Amount] {
+// highestSum adds the n highest amounts up; unknown where that is more than can be counted.
+func highestSum(costs []money.Amount, n int) inventory.Fact[money.Amount] {
 	slices.Sort(costs)
 	var sum money.Amount
 	for _, c := range costs[max(0, len(costs)-n):] {

@@ -25,7 +25,7 @@ policies:
 `
 
 // TestAGroupDoesWhatItsMachinesDo: a group of which any machine may end is as busy as the
-// busiest of them, and costs as much as the dearest that may end.
+// busiest of them, and costs as much as the most expensive that may end.
 func TestAGroupDoesWhatItsMachinesDo(t *testing.T) {
 	set, err := policy.Parse("groups.yaml", []byte(groupPolicies))
 	if err != nil {

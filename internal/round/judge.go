@@ -78,7 +78,7 @@ func (e *Engine) verdict(s *subject, now time.Time) {
 		}
 		s.own = &v
 	case s.Gang != "" && (s.State == inventory.StatePending || s.State == inventory.StateUnknown):
-		s.own = &duty.Verdict{Why: "nobody knows what " + s.ID + " does, which is only starting"}
+		s.own = &duty.Verdict{Why: "the duty of " + s.ID + " is unknown: it is still starting"}
 	default:
 		s.own = nil
 	}

@@ -173,7 +173,7 @@ func TestAGangIsJudgedWhole(t *testing.T) {
 			}
 		}, 0},
 		{"one is stopped", func(f *fleet) { f.machines[7].State = inventory.StateStopped }, 7},
-		{"nobody knows the GPUs of one", func(f *fleet) { f.machines[7].Type = "p99.48xlarge" }, 0},
+		{"the GPUs of one are unknown", func(f *fleet) { f.machines[7].Type = "p99.48xlarge" }, 0},
 		{"the policy does not select one", func(f *fleet) { f.machines[7].Lifetime = inventory.Persistent }, 0},
 		{"one is kept by its tag", func(f *fleet) { f.machines[7].KeepUntil = now.Add(days) }, 0},
 	} {
@@ -287,7 +287,7 @@ func TestAnErrorHidesNothing(t *testing.T) {
 		p, err := f.pass(t)
 		if err != nil {
 			if p == nil || len(p.Reports) != 1 {
-				t.Errorf("beside %v the pass is %+v", err, p)
+				t.Errorf("with error %v the pass is %+v", err, p)
 			}
 			return
 		}
@@ -297,7 +297,7 @@ func TestAnErrorHidesNothing(t *testing.T) {
 }
 
 // TestWorkBetweenTwoPasses: a machine that was warned, worked, and rests again when the
-// next pass comes, is warned about anew; so are those of a run of which one worked.
+// next pass comes, is warned about again; so are those of a run of which one worked.
 func TestWorkBetweenTwoPasses(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -164,7 +164,7 @@ func stepOf(window time.Duration) time.Duration {
 }
 
 // intake hands the points of sources on to windows and, once all sources were read, to
-// trackers: at once where nobody asks what was before.
+// trackers: at once where no consumer needs the earlier points.
 type intake struct {
 	engine  *Engine
 	now     time.Time

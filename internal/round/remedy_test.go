@@ -67,7 +67,7 @@ func TestAFixOfOneOfAGang(t *testing.T) {
 }
 
 // TestAFixBeginsAnewAfterItsFindingWasGone: the machine worked between the warning and
-// the end of its grace, so that somebody is warned again.
+// the end of its grace, so that the owner is warned again.
 func TestAFixBeginsAnewAfterItsFindingWasGone(t *testing.T) {
 	f := newFleet(1)
 	id := f.idleFinding(t)

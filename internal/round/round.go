@@ -82,7 +82,7 @@ type Billed struct {
 	Source     string
 }
 
-// ServiceCost is one service's part of what was billed.
+// ServiceCost is one service's part of the billed costs.
 type ServiceCost struct {
 	Service string
 	Cost    money.Amount
@@ -104,8 +104,8 @@ type Totals struct {
 	CannotJudge money.Amount
 	// ByCategory adds up to Cost: storage, idle, active, unknown, network, overhead.
 	ByCategory map[string]money.Amount
-	// Committed is what commitments cost that cover something, beside Cost, which
-	// holds what they cover at its list price.
+	// Committed is the cost of commitments that cover something. It is not part of
+	// Cost, which holds the covered usage at its list price.
 	Committed money.Amount
 	// Unpriced counts resources with a meter that has no price.
 	Unpriced int

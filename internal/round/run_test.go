@@ -123,7 +123,7 @@ func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 		t.Errorf("findings: %s", got)
 	}
 	if a.Totals.Waste != 0 || a.Totals.Cost.Cents() != "713.65" || a.Totals.CannotJudge != a.Totals.Cost {
-		t.Errorf("cost %s, waste %s, cannot judge %s; want 713.65, nothing, all of it", a.Totals.Cost, a.Totals.Waste, a.Totals.CannotJudge)
+		t.Errorf("cost %s, waste %s, unmeasured %s; want 713.65, nothing, all of it", a.Totals.Cost, a.Totals.Waste, a.Totals.CannotJudge)
 	}
 }
 
@@ -153,12 +153,12 @@ func TestWasteStaysWithinCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The machine costs 713.65 and nobody measured it; one of two reserved ones, at
+	// The machine costs 713.65 and is unmeasured; one of two reserved ones, at
 	// 365.00 each, covers nothing, which only a finding can know.
 	got := a.Totals
 	if got.FindingsWaste.Cents() != "365.00" || got.Waste != 0 || got.Cost.Cents() != "1078.65" || got.Committed.Cents() != "365.00" || got.ByCategory[CategoryIdle] != got.FindingsWaste ||
 		got.CannotJudge.Cents() != "713.65" {
-		t.Errorf("waste %s and %s, cost %s, committed %s, idle %s, cannot judge %s", got.FindingsWaste, got.Waste, got.Cost, got.Committed, got.ByCategory[CategoryIdle], got.CannotJudge)
+		t.Errorf("waste %s and %s, cost %s, committed %s, idle %s, unmeasured %s", got.FindingsWaste, got.Waste, got.Cost, got.Committed, got.ByCategory[CategoryIdle], got.CannotJudge)
 	}
 	if o := got.ByOwner[0]; o.Waste != got.Waste || o.Cost != got.Cost {
 		t.Errorf("owner %+v", o)

@@ -77,7 +77,7 @@ type Audit struct {
 	Required []string
 	Owners   policy.Owners
 	Tags     inventory.TagMapping
-	// Bill is what was billed; nil where no bill was supplied.
+	// Bill holds the billed costs; nil where no bill was supplied.
 	Bill *Bill
 }
 

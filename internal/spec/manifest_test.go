@@ -89,15 +89,15 @@ func TestManifestForms(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentCounts holds that neither an empty document nor an anchor that is
-// given anew hides GPUs.
+// TestEveryDocumentCounts holds that neither an empty document nor a redefined anchor
+// hides GPUs.
 func TestEveryDocumentCounts(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: %s}}}]}\n"
 	for name, src := range map[string]string{
-		"empty documents between":      fmt.Sprintf(pod, "3") + "---\n---\n# nothing\n---\n" + fmt.Sprintf(pod, "5"),
-		"an end and a beginning":       fmt.Sprintf(pod, "3") + "...\n---\n" + fmt.Sprintf(pod, "5"),
-		"an anchor that is given anew": "x: &n 3\n" + fmt.Sprintf(pod, "*n") + "y: &n 0\n---\n" + fmt.Sprintf(pod, "5"),
-		"an anchor of another file":    fmt.Sprintf(pod, "&n 3") + "---\nx: &n 5\n" + fmt.Sprintf(pod, "*n"),
+		"empty documents between":   fmt.Sprintf(pod, "3") + "---\n---\n# nothing\n---\n" + fmt.Sprintf(pod, "5"),
+		"an end and a beginning":    fmt.Sprintf(pod, "3") + "...\n---\n" + fmt.Sprintf(pod, "5"),
+		"a redefined anchor":        "x: &n 3\n" + fmt.Sprintf(pod, "*n") + "y: &n 0\n---\n" + fmt.Sprintf(pod, "5"),
+		"an anchor of another file": fmt.Sprintf(pod, "&n 3") + "---\nx: &n 5\n" + fmt.Sprintf(pod, "*n"),
 	} {
 		got, err := Read("m.yaml", []byte(src))
 		if err != nil || len(got) != 2 || got[0].Resources.GPUs != 3 || got[1].Resources.GPUs != 5 {
@@ -110,7 +110,7 @@ func TestManifestMistakes(t *testing.T) {
 	gpu := strings.Index(job(""), "nvidia.com/gpu: 2")
 	with := func(limit string) string { return job("")[:gpu] + limit + "}}}\n" }
 	for _, tc := range []struct{ name, src, want string }{
-		{"a slice beside a GPU", with("nvidia.com/gpu: 2, nvidia.com/mig-1g.10gb: 1"), "m.yaml:8:85: nvidia.com/mig-1g.10gb cannot be estimated, only whole nvidia.com/gpu can"},
+		{"a slice and a GPU", with("nvidia.com/gpu: 2, nvidia.com/mig-1g.10gb: 1"), "m.yaml:8:85: nvidia.com/mig-1g.10gb cannot be estimated, only whole nvidia.com/gpu can"},
 		{"a share", with("nvidia.com/gpu.shared: 1"), "nvidia.com/gpu.shared cannot be estimated"},
 		{"of another maker", with("amd.com/gpu: \"8\""), "amd.com/gpu cannot be estimated"},
 		{"not a number", with("aws.amazon.com/neuron: x"), "aws.amazon.com/neuron cannot be estimated"},

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// tree is documents of a foreign form: keys that nobody looks for are passed over, and
+// tree is documents of a foreign form: other keys are ignored, and
 // anchors, aliases and merged mappings are followed. No alias leads back to itself.
 type tree struct{ file *document.File }
 

@@ -191,12 +191,12 @@ var (
 	// ErrTruncated says that the log ends before the head.
 	ErrTruncated = fmt.Errorf("%w: its end was cut off", ErrTampered)
 	// ErrRewritten says that the entry is another one.
-	ErrRewritten = fmt.Errorf("%w: entries were changed and the chain after them built anew", ErrTampered)
+	ErrRewritten = fmt.Errorf("%w: entries were changed and the chain after them was rebuilt", ErrTampered)
 )
 
 // VerifyAudit reads the whole audit log and returns its end, whose Entry is how many
-// entries it holds, or [ErrTampered] with the first that is not as it was recorded. A log
-// that somebody wrote anew from some entry to its end is noticed by a head in that part.
+// entries it holds, or [ErrTampered] with the first that is not as it was recorded. A head
+// detects a log that was rewritten from an entry before it to its end.
 func (s *Store) VerifyAudit(ctx context.Context, heads ...action.Head) (action.Head, error) {
 	var head headRow
 	if err := s.db.get(ctx, &head, headQuery); err != nil {

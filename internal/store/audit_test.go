@@ -15,7 +15,7 @@ func TestAuditIsAppendOnly(t *testing.T) {
 			at := d.open(t)
 			fill(t, at)
 			db := raw(t, at)
-			statements := []string{"UPDATE audit SET actor = 'nobody' WHERE id = 7", "DELETE FROM audit WHERE id = 7", "DELETE FROM audit"}
+			statements := []string{"UPDATE audit SET actor = 'other' WHERE id = 7", "DELETE FROM audit WHERE id = 7", "DELETE FROM audit"}
 			if at.URL == "" {
 				statements = append(statements, "INSERT OR REPLACE INTO audit SELECT * FROM audit WHERE id = 7")
 			} else {
@@ -33,7 +33,7 @@ func TestAuditIsAppendOnly(t *testing.T) {
 	}
 }
 
-// TestVerifyAuditFindsChanges changes the log as somebody could who owns the database:
+// TestVerifyAuditFindsChanges changes the log as the owner of the database could:
 // one change after another, each before those that were found already.
 func TestVerifyAuditFindsChanges(t *testing.T) {
 	for _, d := range databases {

@@ -237,8 +237,8 @@ func ceil(t time.Time) int64 {
 	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
 }
 
-// purseSum is what was spent from a purse in a stretch of 24 hours.
-type purseSum struct {
+// budgetKeySum is what was spent under a budget key in a period of 24 hours.
+type budgetKeySum struct {
 	ownerRow
 	Purpose inventory.Purpose `db:"purpose"`
 	Hold    string            `db:"hold"`
@@ -249,9 +249,9 @@ type purseSum struct {
 	Unbounded int64 `db:"unbounded"`
 }
 
-// spending is what was spent from every purse in a stretch of time.
+// spending is what was spent under every budget key in a period.
 type spending struct {
-	sums    []purseSum
+	sums    []budgetKeySum
 	days    int
 	through time.Time
 }
@@ -283,7 +283,7 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 	}
 	sum := "SELECT (start - ?) / ? AS day, about, " + sums("amount") + " AS amount, " + sums("at_most") + " AS at_most, " + sums("unbounded") + " AS unbounded" +
 		" FROM ledger_purse_sums WHERE grain = ? AND start >= ? AND start < ? GROUP BY day, about"
-	// What was started under a hold and names nobody is spent by whom the hold is for.
+	// Work under a hold without an owner counts for the owner of the hold.
 	var owner, others []string
 	for _, column := range []string{"team", "project", "username", "environment", "cost_center", "purpose"} {
 		owner = append(owner, "COALESCE(NULLIF(p."+column+", ''), h."+column+", '') AS "+column)

@@ -83,7 +83,7 @@ func (t *tx) putClock(ctx context.Context, r clockRow) error {
 		" ON CONFLICT (id) DO UPDATE SET wall = excluded.wall, boot = excluded.boot, uptime = excluded.uptime", r.Wall, r.Boot, r.Uptime)
 }
 
-// ErrOwnClock says that nobody sets the time of a database that has a clock.
+// ErrOwnClock says that curfew cannot set the time of a database server.
 var ErrOwnClock = errors.New("the database has a clock of its own: set that of its server")
 
 // SetClock takes the time of this host for that of the state, and records it. It is for a

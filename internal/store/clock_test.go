@@ -47,7 +47,7 @@ func TestTheTimeOfAFile(t *testing.T) {
 		{"another boot, an hour later", "b2", time.Hour, -50 * time.Hour, 0},
 		{"another boot that is 10 s behind", "b3", -10 * time.Second, 0, -10 * time.Second},
 		{"another boot that is five hours behind", "b4", -5 * time.Hour, 0, -5*time.Hour - 10*time.Second},
-		{"a boot that nobody knows", "", 40 * 24 * time.Hour, 0, 0},
+		{"an unknown boot", "", 40 * 24 * time.Hour, 0, 0},
 		{"nor after it", "", 40 * 24 * time.Hour, 0, 0},
 		{"nor before it", "", -time.Hour, 0, -time.Hour},
 	} {

@@ -186,7 +186,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 			within := strings.Join(lines[max(0, i-2):i+1], "\n")
 			// A transaction that a context began is ended by it.
 			if !strings.Contains(within, "answered(") && !strings.Contains(within, "timed(") && !strings.Contains(line, "held.Rollback") {
-				t.Errorf("%s:%d waits for ever: %s", name, i+1, strings.TrimSpace(line))
+				t.Errorf("%s:%d waits without end: %s", name, i+1, strings.TrimSpace(line))
 			}
 		}
 	}

@@ -123,11 +123,11 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 		Before instant        `db:"before"`
 		After  instant        `db:"after"`
 	}
-	beside := func(which string) string {
+	nearest := func(which string) string {
 		return "(SELECT b.at FROM ledger_rounds b JOIN ledger_coverage_parts q ON q.coverage = b.coverage AND q.region = p.region AND q.kind = p.kind" +
 			" WHERE b.account = r.account AND b.mark = 0 AND b.at " + which + " LIMIT 1)"
 	}
-	query := "SELECT p.region, p.kind, " + beside("< r.at ORDER BY b.at DESC") + " AS before, " + beside("> r.at ORDER BY b.at") + " AS after" +
+	query := "SELECT p.region, p.kind, " + nearest("< r.at ORDER BY b.at DESC") + " AS before, " + nearest("> r.at ORDER BY b.at") + " AS after" +
 		" FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage WHERE r.account = ? AND r.at = ?"
 	if err := c.list(ctx, &rows, query, account, at(round)); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (c charges) histories(ctx context.Context, a ledger.Account, refs []invento
 			for j := range out[i].Observations {
 				out[i].Observations[j].Ref = ref
 			}
-			out[i].Rounds = beside(looks[ledger.Part{Region: ref.Region, Kind: ref.Kind}], out[i].Observations)
+			out[i].Rounds = neighbors(looks[ledger.Part{Region: ref.Region, Kind: ref.Kind}], out[i].Observations)
 		}
 	}
 	return out, row.Version, nil
@@ -287,9 +287,9 @@ func (c charges) looks(ctx context.Context, account int64, ids map[resourceRow]i
 	return out, nil
 }
 
-// beside returns of times in order those that are next to an observation, or at its
+// neighbors returns of times in order those that are next to an observation, or at its
 // time.
-func beside(times []time.Time, observations []ledger.Observation) []time.Time {
+func neighbors(times []time.Time, observations []ledger.Observation) []time.Time {
 	var out []time.Time
 	for _, o := range observations {
 		i, at := slices.BinarySearchFunc(times, o.At, time.Time.Compare)

@@ -183,7 +183,7 @@ func (t *tx) keep(ctx context.Context, r ledger.Round, observations []ledger.Obs
 	return t.exec(ctx, "UPDATE ledger_accounts SET version = ? WHERE id = ?", a.Version+1, a.ID)
 }
 
-// recordable refuses what would be recorded where nobody looks for it.
+// recordable refuses records that no query would find.
 func recordable(r ledger.Round, observations []ledger.Observation) error {
 	if r.At.IsZero() {
 		return errors.New("it has no time")

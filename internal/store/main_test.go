@@ -103,7 +103,7 @@ func TestConformance(t *testing.T) {
 // states counts the schemas that were made.
 var states atomic.Int64
 
-// empty returns an empty state beside another: a directory, or a schema of the same
+// empty returns an empty state next to another: a directory, or a schema of the same
 // database, because PostgreSQL takes longer to make a database than most tests last.
 func empty(tb testing.TB, at store.Options) store.Options {
 	tb.Helper()

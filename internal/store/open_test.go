@@ -126,7 +126,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"a database that is not there", func(*testing.T) store.Options {
 			return store.Options{URL: strings.Replace(server, "/test_", "/missing_", 1)}
 		}, "make the database first"},
-		{"a schema of somebody else", func(t *testing.T) store.Options {
+		{"a schema of another user", func(t *testing.T) store.Options {
 			return store.Options{URL: postgres.As(t, server, url.UserPassword(postgres.GuardedUser, postgres.GuardedPassword))}
 		}, "the user has to own its schema"},
 		{"no server", func(*testing.T) store.Options {
@@ -308,8 +308,7 @@ func TestASilentServer(t *testing.T) {
 	}
 }
 
-// TestAHeldLock: a lock that somebody does not give back is waited for so long, and no
-// longer.
+// TestAHeldLock: the wait for a lock that another process keeps is bounded.
 func TestAHeldLock(t *testing.T) {
 	at := databases[1].open(t)
 	s := open(t, at)

@@ -23,7 +23,7 @@ const (
 	// postgresConnections bounds the connections of one process, well under the 100
 	// that a server takes by default.
 	postgresConnections = 16
-	// connectIn is how long a server may take to let somebody in.
+	// connectIn is how long a server may take to accept a connection.
 	connectIn = 10 * time.Second
 	// sessionLimits bound for how long a statement waits for another's lock, which is
 	// tried again then, and for how long a process that has stopped keeps its own.

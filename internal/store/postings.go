@@ -54,8 +54,8 @@ type lineRow struct {
 	Why            string                `db:"why"`
 }
 
-// purseRow is what entries are grouped by for budgets.
-type purseRow struct {
+// budgetKeyRow is what entries are grouped by for budgets.
+type budgetKeyRow struct {
 	Account int64 `db:"account"`
 	ownerRow
 	Purpose inventory.Purpose `db:"purpose"`
@@ -148,11 +148,11 @@ func groupOf(e *ledger.Entry) groupRow {
 
 // post writes entries that follow the newest one of an account.
 func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) error {
-	resources, groups, purses := make([]resourceRow, len(entries)), make([]groupRow, len(entries)), make([]purseRow, len(entries))
+	resources, groups, budgetKeys := make([]resourceRow, len(entries)), make([]groupRow, len(entries)), make([]budgetKeyRow, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		resources[i], groups[i] = resourceOf(a.ID, e.Ref), groupOf(e)
-		purses[i] = purseRow{a.ID, ownerRow(e.Owner), e.Purpose, e.Hold}
+		budgetKeys[i] = budgetKeyRow{a.ID, ownerRow(e.Owner), e.Purpose, e.Hold}
 	}
 	resourceIDs, err := intern(ctx, t, "ledger_resources", resources)
 	if err != nil {
@@ -162,7 +162,7 @@ func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) err
 	if err != nil {
 		return err
 	}
-	purseIDs, err := intern(ctx, t, "ledger_purses", purses)
+	budgetKeyIDs, err := intern(ctx, t, "ledger_purses", budgetKeys)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) err
 		if err := errors.Join(
 			rolled["ledger_group_sums"].add(groupIDs[groups[i]], e.Hour, number, sumRow(e.Sums), hourly, daily, monthly),
 			rolled["ledger_series_sums"].add(seriesIDs[series[i]], e.Hour, number, sumRow(e.Sums), daily, monthly),
-			rolled["ledger_purse_sums"].add(purseIDs[purses[i]], e.Hour, number, spent, hourly, daily),
+			rolled["ledger_purse_sums"].add(budgetKeyIDs[budgetKeys[i]], e.Hour, number, spent, hourly, daily),
 		); err != nil {
 			return err
 		}

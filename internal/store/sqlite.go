@@ -19,7 +19,7 @@ import (
 )
 
 // FileName is the name of the database in the data directory. SQLite keeps its
-// -wal and -shm files beside it, and curfew an empty file that is locked while the
+// -wal and -shm files next to it, and curfew an empty file that is locked while the
 // database is opened.
 const FileName = "curfew.db"
 
@@ -92,7 +92,7 @@ func connectSQLite(ctx context.Context, path string) (*database, error) {
 }
 
 // migrateSQLite migrates while no other process does. SQLite keeps the lock, of a file
-// beside the database, and gives it back when a process ends.
+// next to the database, and gives it back when a process ends.
 func migrateSQLite(ctx context.Context, path string) (err error) {
 	look, err := sql.Open("sqlite", sqliteDSN(path, "deferred", patience, "query_only(on)"))
 	if err != nil {
@@ -152,7 +152,7 @@ func sqliteCode(err error) int {
 func explainSQLite(err error) error {
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return &advice{"it is damaged, or no database of curfew: restore a copy, or move it away to begin anew", err}
+		return &advice{"it is damaged, or no database of curfew: restore a copy, or move it away to start with an empty one", err}
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return &advice{"it cannot be written to: check the permissions of the file and of its directory", err}
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:

@@ -35,7 +35,7 @@ func TestServesUntilInterrupted(t *testing.T) {
 	url := exported["AWS_ENDPOINT_URL"]
 	res, err := http.Get(url)
 	if err != nil {
-		t.Fatalf("nobody answers at %q: %v", url, err)
+		t.Fatalf("no server answers at %q: %v", url, err)
 	}
 	res.Body.Close()
 	interrupt()

@@ -1,5 +1,5 @@
-// Package data finds the recorded traces and bills that tests read. They lie in
-// shared/data beside the repository, as they are too large for it.
+// Package data finds the recorded traces and bills that tests read. They are in
+// shared/data next to the repository, as they are too large for it.
 package data
 
 import (
@@ -23,8 +23,8 @@ func Path(t testing.TB, name string) string {
 		}
 	}
 	if os.Getenv("CI") != "" {
-		t.Fatalf("shared/data beside the repository has no %s", name)
+		t.Fatalf("shared/data next to the repository has no %s", name)
 	}
-	t.Skipf("shared/data beside the repository has no %s", name)
+	t.Skipf("shared/data next to the repository has no %s", name)
 	return ""
 }

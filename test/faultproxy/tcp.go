@@ -46,7 +46,7 @@ func (p *TCP) Close() {
 	p.all.Wait()
 }
 
-// Storm begins to let connections fail; they are counted anew.
+// Storm begins to let connections fail; their count restarts.
 func (p *TCP) Storm(seed uint64, chance float64) {
 	p.mu.Lock()
 	p.count = 0
@@ -120,7 +120,7 @@ func (p *TCP) copy(to, from net.Conn, name string) {
 				_, _ = to.Write(buffer[:n/2])
 				return
 			case kind == HalfOpen && name[len(name)-1] == '>':
-				from.Close() // it arrives, and nobody hears of it
+				from.Close() // it arrives, but the answer is lost
 				_, _ = to.Write(buffer[:n])
 				time.Sleep(late)
 				return

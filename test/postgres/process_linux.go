@@ -30,7 +30,7 @@ func account() (*owner, error) {
 		}
 		return &owner{uint32(uid), uint32(gid)}, nil
 	}
-	return nil, errors.New("start PostgreSQL as root: it refuses that, and there is neither a user postgres nor nobody")
+	return nil, errors.New("PostgreSQL does not start as root, and this host has no unprivileged account for it")
 }
 
 // own gives a directory to the server's user.

@@ -52,7 +52,7 @@ func interpreter(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(venv), 0o755); err != nil {
 		return "", fmt.Errorf("make a place for moto: %w", err)
 	}
-	// Made beside and moved into place, so that several test processes may do it at
+	// Made in a temporary directory and moved into place, so that several test processes may do it at
 	// the same time.
 	fresh, err := os.MkdirTemp(filepath.Dir(venv), "moto-new-")
 	if err != nil {

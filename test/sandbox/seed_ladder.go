@@ -36,7 +36,7 @@ const (
 	Protected = "protected"
 	// Exempt is idle and kept by curfew:keep-until for a day.
 	Exempt = "exempt"
-	// Unmeasured has no agent: nobody knows what its GPU does.
+	// Unmeasured has no agent: the duty of its GPU is unknown.
 	Unmeasured = "unmeasured"
 	// Stale was idle until 33 minutes ago, when its agent fell silent.
 	Stale = "stale"

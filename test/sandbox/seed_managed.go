@@ -48,7 +48,7 @@ func (b *seeder) notebooks(ctx context.Context) error {
 			b.innocent(r, "changed yesterday", "notebook-idle")
 		}
 	}
-	// Two Studio applications beside them.
+	// Two Studio applications as well.
 	for _, x := range []struct {
 		owner  inventory.Owner
 		active time.Duration

@@ -97,7 +97,7 @@ func (b *seeder) secrets(ctx context.Context) error {
 }
 
 // Commitments: what a reserved m5.xlarge costs an hour (one year, nothing upfront;
-// AWS price list) and how many of them nobody uses.
+// AWS price list) and how many of them are unused.
 const (
 	reservedHourly = "0.121"
 	reservedUnused = 3

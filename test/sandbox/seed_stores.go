@@ -38,7 +38,7 @@ func (b *seeder) repositories(ctx context.Context) error {
 		innocent bool
 	}{
 		{"vision/trainer", ana, false, []layer{{"v1", 12, days(300), days(200)}, {"v2", 12, days(20), days(1)}}, "repository-no-lifecycle",
-			Planted{SavingsUSD: "0.00", Note: "one tagged image that nobody pulled for 90 days, which no rule expires"}, false},
+			Planted{SavingsUSD: "0.00", Note: "one tagged image without a pull for 90 days, which no rule expires"}, false},
 		{"ranking/server", chen, true, []layer{{"", 15, days(100), 0}, {"", 25, days(90), 0}, {"v9", 10, days(9), days(1)}}, "repository-untagged",
 			Planted{Unknown: true, UpperBoundUSD: cost(term{"40", "ecr"})}, false},
 		{"language/api", dana, true, []layer{{"v3", 8, days(10), days(1)}}, "", Planted{}, true},

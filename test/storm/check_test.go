@@ -52,7 +52,7 @@ func (w *world) checkCalls(bad func(string, ...any)) {
 		for _, id := range c.ids {
 			i := slices.IndexFunc(w.machines, func(m *machine) bool { return m.id == id })
 			if i < 0 {
-				bad("%s of %s, which nobody made", c.action, id)
+				bad("%s of %s, which does not exist", c.action, id)
 				continue
 			}
 			if before, twice := ended[id]; twice && before.command != c.command && c.staled == 0 && !c.running[id] {
@@ -94,7 +94,7 @@ func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 	}
 	warned := slices.ContainsFunc(w.warned[m.id], func(at time.Time) bool { return c.at.Sub(at) >= grace-time.Minute })
 	if !warned {
-		say("nobody was warned %s before: %v", grace, w.warned[m.id])
+		say("no warning %s before: %v", grace, w.warned[m.id])
 	}
 	now := int(c.at.Sub(w.began) / time.Minute)
 	for t := now - int((idleFor+grace)/time.Minute) + 2; t < now-2; t++ {
@@ -196,14 +196,14 @@ func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...
 				say("it was kept by %s after #%d", x.keptBy, x.kept)
 			}
 			if !slices.ContainsFunc(w.warned[x.id], func(at time.Time) bool { return c.at.Sub(at) >= grace-time.Minute }) {
-				say("nobody was warned %s before: %v", grace, w.warned[x.id])
+				say("no warning %s before: %v", grace, w.warned[x.id])
 			}
 			approved, err := w.approvals(ctx, db, x.verb+" "+x.ref, c.command)
 			if err != nil {
 				return err
 			}
 			if approved == 0 {
-				say("nobody else approved it before")
+				say("no other person approved it before")
 			}
 		}
 		fixed, err := w.fixed(ctx, x)
@@ -315,7 +315,7 @@ func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, 
 		}
 		called := slices.ContainsFunc(w.calls, func(c call) bool { return slices.Contains(c.ids, m.id) && ends(c.action) })
 		if ended && !called {
-			bad("%s %s is %s, and nobody called", m.name, m.id, state)
+			bad("%s %s is %s without a call", m.name, m.id, state)
 		}
 		if ended {
 			w.base.ended.Add(1)

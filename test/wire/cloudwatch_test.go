@@ -100,7 +100,7 @@ func TestGetMetricDataRefuses(t *testing.T) {
 		{"a percentile", noon.Add(-time.Hour), []cwtypes.MetricDataQuery{query("q", "n", "m", "p99", 60)}, nil},
 		{"half a minute", noon.Add(-time.Hour), []cwtypes.MetricDataQuery{query("q", "n", "m", "Sum", 30)}, nil},
 		{"an end before its start", noon.Add(time.Hour), []cwtypes.MetricDataQuery{ok}, nil},
-		{"a token of nobody", noon.Add(-time.Hour), []cwtypes.MetricDataQuery{ok}, aws.String("x")},
+		{"an unknown token", noon.Add(-time.Hour), []cwtypes.MetricDataQuery{ok}, aws.String("x")},
 	} {
 		in := &cloudwatch.GetMetricDataInput{StartTime: &x.from, EndTime: aws.Time(noon), MetricDataQueries: x.queries, NextToken: x.token}
 		if x.queries == nil {

@@ -20,8 +20,8 @@ type Patch struct {
 	// Operation narrows the patch to one operation; empty is all of the service.
 	Operation   string
 	IDField, ID string
-	// Beside narrows the patch to where this member is, too: an identifier also
-	// stands in other places of an answer.
+	// A patch applies only next to this member, if set: an identifier also appears in
+	// other places of an answer.
 	Beside   string
 	Set, Add map[string]any
 	// Remove are members that moto shows and that must not be there.

@@ -28,8 +28,8 @@ func Machine(instanceType, region, hourly string) Product {
 	return Product{ServiceCode: "AmazonEC2", Attributes: attributes, Document: string(b)}
 }
 
-// CacheNode is a node of ElastiCache in the price list, with the hours that a reservation
-// pays beside those on demand.
+// CacheNode is a node of ElastiCache in the price list, with reserved hours and hours on
+// demand.
 func CacheNode(instanceType, engine, region, hourly string) Product {
 	return managed(map[string]string{"instanceType": instanceType, "cacheEngine": engine, "regionCode": region, "servicecode": "AmazonElastiCache", "locationType": "AWS Region",
 		"usagetype": "NodeUsage:" + instanceType, "operation": "CreateCacheCluster:" + engine}, "Cache Instance", hourly, "0.0000000000")

@@ -158,7 +158,7 @@ func TestPatches(t *testing.T) {
 		{"what is not there is not set", Call{Service: "ec2", Operation: "DescribeSnapshots", Protocol: EC2},
 			Patch{Service: "ec2", IDField: "volumeId", ID: "vol-1", Set: map[string]any{"createTime": made}},
 			"<R><item><volumeId>vol-1</volumeId></item></R>", "<R><item><volumeId>vol-1</volumeId></item></R>"},
-		{"added beside", Call{Service: "ec2", Operation: "DescribeVolumes", Protocol: EC2},
+		{"added next to a member", Call{Service: "ec2", Operation: "DescribeVolumes", Protocol: EC2},
 			Patch{Service: "ec2", IDField: "volumeId", ID: "vol-1", Beside: "size", Add: map[string]any{"iops": 3000}},
 			"<R><volumeId>vol-1</volumeId><size>1</size><at><volumeId>vol-1</volumeId></at></R>",
 			"<R><volumeId>vol-1</volumeId><size>1</size><at><volumeId>vol-1</volumeId></at><iops>3000</iops></R>"},

@@ -15,9 +15,8 @@ import (
 )
 
 // Actions carries out what is to be done to the accounts of a [Cloud], by the calls in
-// mutations. It reads every resource anew before it plans and again before it makes
-// a call that takes something away, and refuses (*action.Refusal) what has become of it
-// something else. It is safe for concurrent use.
+// mutations. It reads every resource before it plans and again before it makes a
+// destructive call. It refuses (*action.Refusal) a resource that has changed meanwhile. It is safe for concurrent use.
 //
 // Steps have their parameters and what takes them back as JSON, but for documents (the
 // lifecycle of a bucket or a repository): those stand in Step.Undo as the service
@@ -82,8 +81,8 @@ func (a *Actions) site(ctx context.Context, ref inventory.Ref) (*site, error) {
 // planner returns the steps of a verb on a kind, or why it is refused.
 type planner func(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error)
 
-// deed is a step that can be made, looked at and taken back.
-type deed struct {
+// handler executes a step, checks its progress and undoes it.
+type handler struct {
 	do   func(ctx context.Context, s *site, t action.Task) (receipt string, err error)
 	look func(ctx context.Context, s *site, t action.Task) (action.Progress, string, error)
 	// undo takes it back; where it is nil, lost says why that cannot be done.
@@ -131,15 +130,15 @@ const (
 	stepScale        = "scale"
 )
 
-// deeds is every step there is, but for tagging.
-var deeds = map[what]deed{
+// handlers are those of all steps except tagging.
+var handlers = map[what]handler{
 	{inventory.KindInstance, stepSnapshot}:      {do: snapshotMachine, look: lookSnapshots, lost: keptSnapshots},
 	{inventory.KindInstance, stepStop}:          {do: stopMachine, look: lookStopped, undo: startMachine},
 	{inventory.KindInstance, stepHibernate}:     {do: stopMachine, look: lookStopped, undo: startMachine},
-	{inventory.KindInstance, stepTerminate}:     {do: terminateMachine, look: lookTerminated, lost: "a machine that is terminated is gone; what was saved of its disks lies in snapshots tagged " + actionTag},
+	{inventory.KindInstance, stepTerminate}:     {do: terminateMachine, look: lookTerminated, lost: "a terminated machine cannot be restored; snapshots of its disks are tagged " + actionTag},
 	{inventory.KindVolume, stepSnapshot}:        {do: snapshotVolume, look: lookSnapshots, lost: keptSnapshots},
 	{inventory.KindVolume, stepDeleteVolume}:    {do: deleteVolume, look: lookVolumeGone, lost: "the volume is gone; make another from its snapshot: aws ec2 create-volume --snapshot-id … --availability-zone …"},
-	{inventory.KindAddress, stepRelease}:        {do: releaseAddress, look: lookReleased, lost: "the address was given back; where nobody else has it yet: aws ec2 allocate-address --address …"},
+	{inventory.KindAddress, stepRelease}:        {do: releaseAddress, look: lookReleased, lost: "the address was released; if it is still free: aws ec2 allocate-address --address …"},
 	{inventory.KindLogGroup, stepRetention}:     {do: putRetention, look: lookRetention, undo: restoreRetention},
 	{inventory.KindBucket, stepLifecycle}:       {do: putBucketLifecycle, look: lookBucketLifecycle, undo: restoreBucketLifecycle},
 	{inventory.KindRepository, stepLifecycle}:   {do: putRepositoryLifecycle, look: lookRepositoryLifecycle, undo: restoreRepositoryLifecycle},
@@ -152,7 +151,7 @@ var deeds = map[what]deed{
 	{inventory.KindTrainingJob, stepStop}:       {do: stopTrainingJob, look: lookTrainingStopped, lost: "a training job that was stopped cannot go on; start another from its checkpoint"},
 }
 
-const keptSnapshots = "the snapshots that were made are kept; delete them when nobody needs them any more"
+const keptSnapshots = "the new snapshots are kept; delete them when they are no longer needed"
 
 // Plan implements [action.Cloud].
 func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
@@ -176,7 +175,7 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 
 // Do implements [action.Cloud]. A step without a key is an error.
 func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err error) {
-	s, d, err := a.deed(ctx, t)
+	s, d, err := a.handler(ctx, t)
 	if err != nil {
 		return "", err
 	}
@@ -191,9 +190,9 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 }
 
 // Look implements [action.Cloud]. A resource under the same name that was made at another
-// time is a *action.Refusal: what happened to the first one nobody can say.
+// time is a *action.Refusal: the fate of the first one is unknown.
 func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
-	s, d, err := a.deed(ctx, t)
+	s, d, err := a.handler(ctx, t)
 	if err != nil {
 		return action.NotDone, "", err
 	}
@@ -203,7 +202,7 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 // Undo implements [action.Cloud]. What cannot be taken back is a *action.Refusal that
 // says what a person can do instead.
 func (a *Actions) Undo(ctx context.Context, t action.Task) error {
-	s, d, err := a.deed(ctx, t)
+	s, d, err := a.handler(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -217,14 +216,14 @@ func (a *Actions) Undo(ctx context.Context, t action.Task) error {
 	return err
 }
 
-// deed returns a task's place and its step.
-func (a *Actions) deed(ctx context.Context, t action.Task) (*site, deed, error) {
-	d, ok := deeds[what{t.Ref.Kind, t.Step.Name}]
+// handler returns a task's place and the handler of its step.
+func (a *Actions) handler(ctx context.Context, t action.Task) (*site, handler, error) {
+	d, ok := handlers[what{t.Ref.Kind, t.Step.Name}]
 	if t.Step.Name == stepTag {
 		d, ok = tagging, true
 	}
 	if !ok {
-		return nil, deed{}, fmt.Errorf("%s %s: there is no such step", t.Step.Name, t.Ref)
+		return nil, handler{}, fmt.Errorf("%s %s: there is no such step", t.Step.Name, t.Ref)
 	}
 	s, err := a.site(ctx, t.Ref)
 	return s, d, err

@@ -119,7 +119,7 @@ func TestActionsRestoreALifecycleByteForByte(t *testing.T) {
 				t.Errorf("the rules are not in what was put: %s", put)
 			}
 			if tc.document != "" && minimum != "varies_by_storage_class" {
-				t.Errorf("which small objects move was set anew: %s", minimum)
+				t.Errorf("the setting of which small objects move has changed: %s", minimum)
 			}
 			if err := a.Undo(t.Context(), task); err != nil {
 				t.Fatal(err)
@@ -147,7 +147,7 @@ func TestActionsLeaveAloneWhatOthersHaveChanged(t *testing.T) {
 		name    string
 		subject cloudtest.Subject
 		do      policy.Do
-		// change is what somebody else does.
+		// change is what another caller does.
 		change func(t *testing.T, ref inventory.Ref)
 	}{
 		{"lifecycle", cloudtest.Bucket, policy.Do{Verb: policy.PutLifecycle}, func(_ *testing.T, ref inventory.Ref) {
@@ -587,7 +587,7 @@ func TestAnEmptyAnswerIsNoProof(t *testing.T) {
 			got, _, err := a.Look(t.Context(), task)
 			remove()
 			if err == nil || got == action.Complete || got == action.Impossible {
-				t.Errorf("%s, %s: %s, %v; want that nobody knows", tc.call, name, got, err)
+				t.Errorf("%s, %s: %s, %v; want an unknown result", tc.call, name, got, err)
 			}
 		}
 		remove = scratch.Wire.Inject(wire.Fault{Operation: tc.call, Kind: wire.LoginPage})

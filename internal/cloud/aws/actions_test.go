@@ -258,7 +258,7 @@ func TestMayEndAMachine(t *testing.T) {
 		{"plain, to be terminated", machineXML("stopped", launched, ""), policy.Terminate, nil, ""},
 		{"stopped, to be stopped", machineXML("stopped", launched, ""), policy.Stop, nil, "state"},
 		{"terminated", machineXML("terminated", launched, ""), policy.Terminate, nil, "gone"},
-		{"launched anew", machineXML("running", "2026-11-20T09:00:00.000Z", ""), policy.Stop, nil, "identity"},
+		{"launched again", machineXML("running", "2026-11-20T09:00:00.000Z", ""), policy.Stop, nil, "identity"},
 		{"in an Auto Scaling group", machineXML("running", launched, tagged("aws:autoscaling:groupName")), policy.Stop, nil, "group-member"},
 		{"in a fleet", machineXML("running", launched, tagged("aws:ec2:fleet-id")), policy.Terminate, nil, "group-member"},
 		{"in a spot fleet", machineXML("running", launched, tagged("aws:ec2spot:fleet-request-id")), policy.Terminate, nil, "group-member"},
@@ -477,7 +477,7 @@ func TestEveryVerbIsKnownBefore(t *testing.T) {
 		if !slices.Contains([]string{"full", "partial", "none"}, undo) || know == "" {
 			t.Errorf("%s %s: %q, %q", k.name, k.kind, undo, know)
 		}
-		for _, d := range deeds {
+		for _, d := range handlers {
 			if d.undo == nil && d.lost == "" {
 				t.Errorf("a step cannot be undone and does not say why")
 			}
@@ -537,7 +537,7 @@ func TestManagedTags(t *testing.T) {
 			tag += "x"
 		}
 		if err := unmanaged("machine", "i-1", nil, []types.Tag{{Key: &tag}}); err == nil {
-			t.Errorf("%s is nobody's mark", tag)
+			t.Errorf("%s marks no manager", tag)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (p *place) lifecycleNow(ctx context.Context, name string) (bucketLifecycle,
 	return now, nil
 }
 
-// captured keeps the body of a good answer beside what the SDK reads from it.
+// captured keeps the body of a good answer, which the SDK only decodes.
 func captured(into *[]byte) func(*middleware.Stack) error {
 	capture := func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (
 		middleware.DeserializeOutput, middleware.Metadata, error,
@@ -198,8 +198,8 @@ func lookBucketLifecycle(ctx context.Context, s *site, t action.Task) (action.Pr
 	return action.Complete, "", nil
 }
 
-// restoreBucketLifecycle puts the former document back, byte for byte, where nobody has
-// changed the lifecycle since. What has expired meanwhile stays gone.
+// restoreBucketLifecycle puts the former document back, byte for byte, unless the
+// lifecycle has changed since. What has expired meanwhile stays gone.
 func restoreBucketLifecycle(ctx context.Context, s *site, t action.Task) error {
 	put, now, err := s.bucketTask(ctx, t)
 	switch {

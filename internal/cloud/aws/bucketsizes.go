@@ -25,7 +25,7 @@ const (
 
 // storageTypes maps the storage types of S3's daily metrics to the class whose price
 // they have; the tiers to which S3 moves objects by itself have the prices of the classes
-// of the same access. What an archived object keeps beside its data costs as the text says: its
+// of the same access. The overhead of an archived object has documented prices: its
 // index entry as the archive, its name as Standard; parts of uploads cost as Standard.
 // (Amazon S3 User Guide, "Metrics and dimensions".)
 var storageTypes = map[string]string{

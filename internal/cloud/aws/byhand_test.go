@@ -29,7 +29,7 @@ func TestByHand(t *testing.T) {
 		{"a reservation of which a part is needed", inventory.KindCapacityReservation, "cr-1",
 			change.Change{Verb: change.ModifyReservation, Arguments: change.Arguments{Count: new(int64(2))}},
 			"aws ec2 modify-capacity-reservation --capacity-reservation-id cr-1 --instance-count 2 --region us-east-1"},
-		{"a type that nobody named", inventory.KindInstance, "i-1", change.Change{Verb: change.ChangeType}, ""},
+		{"an unnamed type", inventory.KindInstance, "i-1", change.Change{Verb: change.ChangeType}, ""},
 		{"a member of a group", inventory.KindInstance, "i-1", change.Change{Verb: change.Scale, Arguments: change.Arguments{Group: "g"}},
 			"aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-1 --should-decrement-desired-capacity --region us-east-1"},
 		{"a group", inventory.KindAutoScalingGroup, "workers", change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(0))}},

@@ -42,8 +42,8 @@ func stsStandIn(t *testing.T, users map[string]awssdk.Credentials) *httptest.Ser
 	return s
 }
 
-// TestACallerProvesOneThing: a presigned identity is taken for its own binding, from its
-// own credentials, within 15 minutes, from a pinned host, and else by nobody.
+// TestACallerProvesOneThing: a presigned identity is accepted for its own binding, from its
+// own credentials, within 15 minutes and from a pinned host. Any other is rejected.
 func TestACallerProvesOneThing(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	bo := awssdk.Credentials{AccessKeyID: "AKIABO", SecretAccessKey: "bo-secret", SessionToken: "tok"}
@@ -93,7 +93,7 @@ func TestACallerProvesOneThing(t *testing.T) {
 		}
 	}
 
-	// What is no answer of STS proves nobody.
+	// An answer that is not from STS proves no identity.
 	html := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Arn arn:aws:iam::1:user/bo</html>") }))
 	defer html.Close()
 	c.Endpoint = html.URL

@@ -34,8 +34,8 @@ type Options struct {
 	// Regions to read; empty: the configured region. The one name "all" stands for
 	// every region that each account has enabled.
 	Regions []string
-	// AssumeRoles are the ARNs of roles in further accounts, read beside the one of
-	// the credentials.
+	// AssumeRoles are the ARNs of roles in further accounts, read in addition to the
+	// account of the credentials.
 	AssumeRoles []string
 	// Profile of the shared configuration files; empty: the configured one.
 	Profile string
@@ -52,7 +52,7 @@ type Options struct {
 	// EC2 does not describe: those of managed services, and all where it may not be asked.
 	// Nil knows none.
 	Size func(machineType string) inventory.Size
-	// Bills keeps what Cost Explorer said, so that it is asked once a day; nil asks anew in
+	// Bills keeps what Cost Explorer said, so that it is asked once a day; nil asks in
 	// each scan.
 	Bills BillKeeper
 	// HTTP is the client that carries the calls; nil means the SDK's.

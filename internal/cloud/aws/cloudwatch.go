@@ -225,8 +225,8 @@ func trimFirst(s string) string {
 	return s[1:]
 }
 
-// moment is what several statistics said about the same period; a value that nobody
-// gave is absent.
+// moment is what several statistics said about the same period; a missing
+// value is absent.
 type moment struct {
 	at     time.Time
 	values []float64

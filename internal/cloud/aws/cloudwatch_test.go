@@ -187,7 +187,7 @@ func TestIdentifyGPU(t *testing.T) {
 		{"exporter with the machine's id", dims("instance_id", "i-2", "UUID", "GPU-a"), "i-2", "GPU-a"},
 		{"a MIG instance", dims("InstanceId", "i-1", "gpu", "0", "GPU_I_ID", "5"), "i-1", "0:5"},
 		{"scrape target as instance", dims("instance", "10.0.0.1:9400", "gpu", "0"), "", "0"},
-		{"a host nobody knows", dims("Hostname", "elsewhere", "gpu", "0"), "", "0"},
+		{"an unknown host", dims("Hostname", "elsewhere", "gpu", "0"), "", "0"},
 		{"nothing", nil, "", ""},
 	} {
 		if machine, gpu := p.identifyGPU(tc.dims); machine != tc.machine || gpu != tc.gpu {

@@ -44,7 +44,7 @@ const (
 )
 
 // BillKeeper keeps what Cost Explorer said of an account. Each request costs a cent, and
-// what was billed until yesterday changes little within a day.
+// the bill until yesterday changes little within a day.
 type BillKeeper interface {
 	// Bill returns what was kept of an account last; nil is nothing.
 	Bill(account string) []byte

@@ -82,7 +82,7 @@ type eventIdentity struct {
 
 // personOf returns the person of an event. The name of a role's session is the caller's to
 // choose: it counts where the sign-in of people sets it, or where it is a mail address.
-// Services and machines call as roles, too, and nobody reads what is sent to them.
+// Services and machines call as roles, too, but they do not read messages.
 func personOf(event string) string {
 	var e struct {
 		Identity eventIdentity `json:"userIdentity"`

@@ -35,7 +35,7 @@ func TestCreator(t *testing.T) {
 		asked int
 	}{
 		{"a user", [][]map[string]any{{event("CreateTags", signed), event("RunInstances", ana)}}, "ana", 1},
-		{"somebody who has signed in", [][]map[string]any{{event("RunInstances", signed)}}, "bo", 1},
+		{"a person who has signed in", [][]map[string]any{{event("RunInstances", signed)}}, "bo", 1},
 		{"a session that is a mail address", [][]map[string]any{{event("RunInstances", mailed)}}, "eve@example.com", 1},
 		{"a machine", [][]map[string]any{{event("RunInstances", machine)}}, "", 1},
 		{"a service", [][]map[string]any{{event("RunInstances", scaling)}}, "", 1},

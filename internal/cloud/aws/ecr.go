@@ -15,8 +15,8 @@ import (
 
 const (
 	repositoriesPage = 1000
-	// unpulled is the age after which a tagged image that nobody pulls is not used
-	// any more, in the field's rule for registries.
+	// unpulled is the time without a pull after which a tagged image counts as unused,
+	// as is usual for registries.
 	unpulled = 90 * 24 * time.Hour
 )
 

@@ -123,7 +123,7 @@ func (p *place) targets(ctx context.Context) (map[string]*targets, bool) {
 				}
 				switch h.TargetHealth.State {
 				case types.TargetHealthStateEnumHealthy, types.TargetHealthStateEnumUnavailable:
-					t.healthy++ // unavailable: nobody checks, so nobody can say it is not
+					t.healthy++ // unavailable: without health checks a target may be healthy
 				}
 			}
 		}

@@ -20,7 +20,7 @@ type replicas struct {
 }
 
 // replicasNow reads an endpoint and the machines behind it. It refuses an endpoint of
-// several variants, of which nobody said which is meant, and one without machines.
+// several variants, because the request names none, and one without machines.
 func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.DescribeEndpointOutput, now replicas, wanted int32, err error) {
 	if _, err = s.endpointNow(ctx, name); err != nil {
 		return nil, now, 0, err
@@ -142,7 +142,7 @@ func restoreEndpoint(ctx context.Context, s *site, t action.Task) error {
 		return err
 	}
 	if now != want {
-		return refusal("changed", "somebody else has changed endpoint %s since: it has %d machines", t.Ref.ID, now.Count)
+		return refusal("changed", "endpoint %s was changed by another user or service: it has %d machines", t.Ref.ID, now.Count)
 	}
 	return s.replicate(ctx, t.Ref.ID, was)
 }

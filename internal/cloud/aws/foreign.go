@@ -117,7 +117,7 @@ type readCloser struct {
 	io.Closer
 }
 
-// opening is how much of an answer tells whose it is.
+// opening is how many bytes of an answer tell which service sent it.
 const opening = 1024
 
 // speaks says whether an answer begins as the service's protocol has it. An answer to a

@@ -68,7 +68,7 @@ func (c *Cloud) gpuMemory(machine string) (bytes float64, known bool) {
 	return float64(n), known
 }
 
-// cores returns how many virtual CPUs a machine type has, 0 when nobody knows.
+// cores returns how many virtual CPUs a machine type has, 0 when unknown.
 func (c *Cloud) cores(machine string) int { return int(c.size(machine).MilliCPUs.Or(0) / 1000) }
 
 // gpus adds the series of the GPUs of machines. Where the metrics can be listed, only

@@ -173,7 +173,7 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 			case err != nil:
 				return unanswered(ctx, "whether "+string(i.InstanceType)+" has instance-store disks", err)
 			case local:
-				return refusal("unsaved-disk", "what lies on the instance-store disks of machine %s would be lost: declare them scratch", id)
+				return refusal("unsaved-disk", "data on the instance-store disks of machine %s would be lost: declare them scratch", id)
 			}
 		}
 	}
@@ -314,7 +314,7 @@ func restoreGroup(ctx context.Context, s *site, t action.Task) error {
 		}
 		to = groupSize{Desired: min(now.Desired+int32(len(want.End)), was.Desired), Min: now.Min} //nolint:gosec // a group has few machines
 	case now != want.groupSize:
-		return refusal("changed", "somebody else has changed the size of group %s since: it wants %d machines and at least %d", want.Group, now.Desired, now.Min)
+		return refusal("changed", "the size of group %s was changed by another user or service: it wants %d machines and at least %d", want.Group, now.Desired, now.Min)
 	}
 	return s.resize(ctx, want.Group, to)
 }

@@ -27,7 +27,7 @@ var inventoryObjects = []string{
 
 // PolicyJSON returns the IAM policy that an audit needs, no more and no less, as
 // indented JSON with a newline at its end. Of objects it allows only S3 Inventory's own
-// files. Assuming roles in other accounts needs sts:AssumeRole on those roles beside it;
+// files. Assuming roles in other accounts also needs sts:AssumeRole on those roles;
 // fetching prices is not in it.
 func PolicyJSON() []byte {
 	return policyJSON(statement{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"},
@@ -40,7 +40,7 @@ const (
 	tagKeys = "aws:TagKeys"
 )
 
-// ActionPolicyJSON returns the IAM policy that acting needs beside [PolicyJSON]'s, as
+// ActionPolicyJSON returns the IAM policy that acting needs in addition to [PolicyJSON]'s, as
 // indented JSON with a newline at its end. What is tagged curfew:lifetime=persistent
 // it denies to stop or to destroy, and to be called anything else, wherever IAM
 // decides by the tags of a resource; the lifecycle of buckets it cannot deny so. With

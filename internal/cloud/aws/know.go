@@ -30,7 +30,7 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 	case what{inventory.KindVolume, string(policy.Delete)}:
 		return finding.UndoPartial, "a snapshot is made first and costs less than the volume; another volume can be made from it"
 	case what{inventory.KindAddress, string(policy.Release)}:
-		return finding.UndoNone, "the address may go to somebody else"
+		return finding.UndoNone, "another account may get the address"
 	case what{inventory.KindLogGroup, string(policy.PutRetention)}:
 		return finding.UndoNone, "events that have expired are gone; taking it back only keeps those that are left"
 	case what{inventory.KindBucket, string(policy.PutLifecycle)}, what{inventory.KindRepository, string(policy.PutLifecycle)}:

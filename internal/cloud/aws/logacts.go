@@ -18,7 +18,7 @@ import (
 // reference, PutRetentionPolicy).
 var retentions = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 
-// retentionParams is how long a group keeps its events; 0 is for ever.
+// retentionParams is how long a group keeps its events; 0 is without end.
 type retentionParams struct {
 	Days int `json:"retention_days"`
 }
@@ -113,7 +113,7 @@ func putRetention(ctx context.Context, s *site, t action.Task) (string, error) {
 func (s *site) setRetention(ctx context.Context, name string, days int) error {
 	if days == 0 {
 		_, err := s.hands.logs.DeleteRetentionPolicy(ctx, &cloudwatchlogs.DeleteRetentionPolicyInput{LogGroupName: &name})
-		return failed("keep the events of log group "+name+" for ever", err)
+		return failed("keep the events of log group "+name+" forever", err)
 	}
 	_, err := s.hands.logs.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: &name, RetentionInDays: awssdk.Int32(int32(days))})
 	return failed("set how long log group "+name+" keeps its events", err)
@@ -146,7 +146,7 @@ func restoreRetention(ctx context.Context, s *site, t action.Task) error {
 	case err != nil || now == former.Days:
 		return err
 	case now != put.Days:
-		return refusal("changed", "somebody else has set log group %s to %d days since", t.Ref.ID, now)
+		return refusal("changed", "log group %s was changed by another user or service to %d days", t.Ref.ID, now)
 	}
 	return s.setRetention(ctx, t.Ref.ID, former.Days)
 }

@@ -40,7 +40,7 @@ func (p *place) logGroups(ctx context.Context) {
 			RetentionDays: inventory.Known(retentionDays(g)),
 		}
 		if p.scan.only == nil && g.StoredBytes != nil && *g.StoredBytes == 0 {
-			p.scan.add(r) // it costs nothing: whose it is is not worth a call, of which large accounts would need thousands
+			p.scan.add(r) // it costs nothing: reading its tags would take thousands of calls in large accounts
 			return
 		}
 		arn := strings.TrimSuffix(firstOf(awssdk.ToString(g.LogGroupArn), awssdk.ToString(g.Arn)), ":*")
@@ -53,7 +53,7 @@ func (p *place) logGroups(ctx context.Context) {
 	})
 }
 
-// retentionDays is how long a group keeps its logs, 0 for ever: the API leaves the field out
+// retentionDays is how long a group keeps its logs, 0 without end: the API leaves the field out
 // then. The delivery class passes them on and keeps them for a day (CloudWatch Logs API
 // reference, LogGroup), whatever the field says.
 func retentionDays(g types.LogGroup) int {

@@ -153,7 +153,7 @@ func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) erro
 	case err != nil:
 		return unanswered(ctx, "whether a "+string(i.InstanceType)+" has instance-store disks", err)
 	case local:
-		return refusal("unsaved-disk", "machine %s is a %s: what lies on its instance-store disks is lost when it stops, and no snapshot saves it; declare them scratch",
+		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops, and no snapshot saves it; declare them scratch",
 			id, i.InstanceType)
 	}
 	return nil

@@ -134,7 +134,7 @@ func TestManagers(t *testing.T) {
 		tags     []types.Tag
 		want     inventory.Manager
 	}{
-		{name: "nobody", tags: []types.Tag{tag("Name", "a"), tag("eks", "b"), tag("my-aws:eks:x", "c")}},
+		{name: "unmanaged", tags: []types.Tag{tag("Name", "a"), tag("eks", "b"), tag("my-aws:eks:x", "c")}},
 		{name: "a service", operator: &types.OperatorResponse{Managed: awssdk.Bool(true), Principal: awssdk.String("eks.amazonaws.com")},
 			tags: []types.Tag{tag(groupTag, "g")}, want: inventory.Manager{Kind: inventory.ManagerService, Name: "eks.amazonaws.com"}},
 		{name: "an operator that does not manage it", operator: &types.OperatorResponse{Managed: awssdk.Bool(false)}},

@@ -27,7 +27,7 @@ func TestMarket(t *testing.T) {
 		{"spot", types.Instance{InstanceLifecycle: types.InstanceLifecycleTypeSpot}, inventory.Spot},
 		{"capacity block", types.Instance{InstanceLifecycle: types.InstanceLifecycleTypeCapacityBlock}, inventory.CapacityBlock},
 		{"a way to buy that is not known here", types.Instance{InstanceLifecycle: "interruptible-capacity-reservation"}, inventory.MarketUnknown},
-		{"on a host of one's own", types.Instance{Placement: &types.Placement{Tenancy: types.TenancyHost}}, inventory.DedicatedHost},
+		{"on a dedicated host", types.Instance{Placement: &types.Placement{Tenancy: types.TenancyHost}}, inventory.DedicatedHost},
 	} {
 		if got := market(tc.in); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)

@@ -260,7 +260,7 @@ func (m *meters) subject(r *inventory.Resource, b *batch, since time.Time) *subj
 	return s
 }
 
-// batches returns what is to be asked for. A resource's series lie beside each other, so that
+// batches returns what is to be asked for. A resource's series are adjacent, so that
 // few of its points wait for the others: only when all series of a resource were answered
 // are its sinks opened.
 func (m *meters) batches(open func(*inventory.Resource, usage.Opened) usage.Sink) []batch {
@@ -515,8 +515,8 @@ type hostMetric struct {
 }
 
 // hosts reads the use of a managed service's machines. SageMaker's CPU utilization is the
-// sum over the cores, 0 to 100% times their number; where nobody knows how many there
-// are it is taken as it is, which is at least the machine's share.
+// sum over the cores, 0 to 100% times their number; where the number of
+// cores is unknown the sum stands, which is at least the machine's share.
 func (m *meters) hosts(s *subject, cpu, gpu []hostMetric) {
 	c := m.place.scan.cloud
 	cores := 0

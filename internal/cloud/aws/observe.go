@@ -110,7 +110,7 @@ func (s *scan) plan(ctx context.Context, accounts []*account) error {
 	return nil
 }
 
-// part is a piece of work that can go on beside the others.
+// part is a piece of work that can run in parallel with the others.
 type part struct {
 	what string
 	run  func(context.Context)
@@ -317,7 +317,7 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 	}
 	o.Regions = slices.Sorted(maps.Keys(regions))
 	if o.Billed, err = s.total(len(accounts)); err != nil {
-		return nil, fmt.Errorf("add up what was billed: %w", err)
+		return nil, fmt.Errorf("add up the bills: %w", err)
 	}
 	o.Sort()
 	return o, nil
@@ -332,7 +332,7 @@ func (s *scan) add(r *inventory.Resource) {
 	s.resources = append(s.resources, r)
 	if err != nil {
 		s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: fmt.Sprintf("tag %s of %s", inventory.TagKeepUntil, r.ID),
-			Why: oneLine(innermost(err).Error()), Effect: "it is kept for ever until the tag is put right"})
+			Why: oneLine(innermost(err).Error()), Effect: "it is kept until the tag is corrected"})
 	}
 }
 

@@ -358,7 +358,7 @@ func TestNothingCanBeReadOfTheSandbox(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no server listens", func(t *testing.T) {
 		environ(t)
 		t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
 		c, err := aws.New(t.Context(), options())

@@ -280,7 +280,7 @@ func TestRegionNames(t *testing.T) {
 		{region: "mars", says: "no region has such a name"},
 		{region: "us-east", says: "no region has such a name"},
 		{region: "US-EAST-1", says: "no region has such a name"},
-		{region: "all", says: "stands alone"},
+		{region: "all", says: "cannot be combined"},
 		{region: "", says: "empty"},
 	} {
 		err := checkName(tc.region)
@@ -309,7 +309,7 @@ func TestNewRefusesRegions(t *testing.T) {
 	if _, err := New(t.Context(), Options{}); !errors.As(err, &bad) {
 		t.Errorf("no region anywhere: got %v, want a RegionError", err)
 	}
-	if _, err := New(t.Context(), Options{Regions: []string{"us-east-1"}, Profile: "nobody"}); !errors.Is(err, inventory.ErrUnauthenticated) {
+	if _, err := New(t.Context(), Options{Regions: []string{"us-east-1"}, Profile: "missing"}); !errors.Is(err, inventory.ErrUnauthenticated) {
 		t.Errorf("a profile that is not there: got %v, want ErrUnauthenticated", err)
 	}
 }

@@ -118,7 +118,7 @@ func (p *place) wants(kind inventory.Kind, id string) bool {
 	return only == nil || only[inventory.Ref{Cloud: cloudName, Account: p.account.id, Region: p.region, Kind: kind, ID: id}]
 }
 
-// String returns the region, and the account beside it when there are several.
+// String returns the region, with the account when there are several.
 func (p *place) String() string { return p.in(p.region) }
 
 // in adds the account to what is said of regions, when there are several accounts.

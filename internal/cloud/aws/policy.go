@@ -91,7 +91,7 @@ var operations = []Operation{
 	{Service: "s3", Name: "ListBucketInventoryConfigurations", Actions: []string{"GetInventoryConfiguration"}, Scan: true, Item: "bucket", Effect: "their S3 Inventory is not looked for: ages of objects are known from listings", Charge: chargeS3Get},
 	{Service: "s3", Name: "ListBucketAnalyticsConfigurations", Actions: []string{"GetAnalyticsConfiguration"}, Scan: true, Item: "bucket", Effect: "their Storage Class Analysis is not looked for: ages of objects are known from listings", Charge: chargeS3Get},
 	{Service: "s3", Name: "ListObjectVersions", Actions: []string{"ListBucketVersions"}, Scan: true, Item: "bucket", Effect: "what replaced and deleted versions hold is not known", Charge: chargeS3List},
-	{Service: "s3", Name: "GetObject", Actions: []string{"GetObject"}, Item: "object", Effect: "a bill that lies there is not read", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetObject", Actions: []string{"GetObject"}, Item: "object", Effect: "bills stored there are not read", Charge: chargeS3Get},
 
 	{Service: "ecr", Name: "DescribeRepositories", Actions: []string{"DescribeRepositories"}, Scan: true, Kinds: []inventory.Kind{inventory.KindRepository}, Effect: "image repositories are not seen there"},
 	{Service: "ecr", Name: "DescribeImages", Actions: []string{"DescribeImages"}, Scan: true, Item: "repository", Effect: "what they hold is not known"},

@@ -28,7 +28,7 @@ import (
 // What real accounts answer and stand-ins for AWS seldom do.
 
 // TestHostsOfTheSameName has two machines of one private name, as two networks with the
-// same addresses have: what a host's metrics say is then nobody's.
+// same addresses have: the metrics of that host are then assigned to neither.
 func TestHostsOfTheSameName(t *testing.T) {
 	p := &place{hosts: map[string]string{}}
 	for _, x := range [][2]string{{"ip-10-0-0-1.ec2.internal", "i-1"}, {"ip-10-0-0-2.ec2.internal", "i-2"}, {"ip-10-0-0-1.ec2.internal", "i-3"}, {"", "i-4"},
@@ -128,7 +128,7 @@ func TestRetention(t *testing.T) {
 		in   logtypes.LogGroup
 		want int
 	}{
-		{"for ever", logtypes.LogGroup{LogGroupClass: logtypes.LogGroupClassStandard}, 0},
+		{"without end", logtypes.LogGroup{LogGroupClass: logtypes.LogGroupClassStandard}, 0},
 		{"a month", logtypes.LogGroup{RetentionInDays: awssdk.Int32(30)}, 30},
 		{"passed on within a day", logtypes.LogGroup{LogGroupClass: logtypes.LogGroupClassDelivery}, 1},
 	} {
@@ -293,7 +293,7 @@ func TestSignInThatIsOver(t *testing.T) {
 		{"IAM Identity Center, session over", answered(400, &apiError{"InvalidGrantException", ""}), inventory.ErrUnauthenticated},
 		{"IAM Identity Center, token withdrawn", answered(401, &apiError{"UnauthorizedException", "Session token not found or invalid"}), inventory.ErrUnauthenticated},
 		{"a web identity that ran out", answered(400, &apiError{"ExpiredTokenException", "Token expired"}), inventory.ErrUnauthenticated},
-		{"a web identity nobody knows", answered(400, &apiError{"InvalidIdentityToken", "No OpenIDConnect provider found"}), inventory.ErrUnauthenticated},
+		{"an unknown web identity", answered(400, &apiError{"InvalidIdentityToken", "No OpenIDConnect provider found"}), inventory.ErrUnauthenticated},
 		{"a role that may not be assumed", answered(403, &apiError{"AccessDenied", "no"}), inventory.ErrDenied},
 		{"a service that is down", answered(503, &apiError{"ServiceUnavailable", "later"}), inventory.ErrUnavailable},
 		{"too often", answered(429, &apiError{"TooManyRequestsException", "slower"}), inventory.ErrThrottled},
@@ -324,9 +324,9 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 	}{
 		{"on demand only", []cetypes.Group{line(machinesService, "Usage")}, true, false, nil, true},
 		{"an answer without record types", []cetypes.Group{group(machinesService, "1", "USD")}, true, false, nil, true},
-		{"a plan nobody listed", []cetypes.Group{line(machinesService, "Usage"), line(machinesService, "SavingsPlanCoveredUsage")}, false, false, nil, false},
+		{"an unlisted plan", []cetypes.Group{line(machinesService, "Usage"), line(machinesService, "SavingsPlanCoveredUsage")}, false, false, nil, false},
 		{"a plan of its own", []cetypes.Group{line(machinesService, "SavingsPlanCoveredUsage")}, false, true, nil, true},
-		{"reserved instances nobody listed", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, nil, false},
+		{"unlisted reserved instances", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, nil, false},
 		{"reserved instances, perhaps elsewhere", []cetypes.Group{line(machinesService, "DiscountedUsage")}, false, false, nil, true},
 		{"reserved instances of its own", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, []*inventory.Resource{ri}, true},
 		{"reserved databases", []cetypes.Group{line("Amazon Relational Database Service", "DiscountedUsage")}, true, false, nil, true},

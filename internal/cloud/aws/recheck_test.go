@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestHostNamesOfFewMachines reads one machine again: a host name that another machine has
-// as well, which nobody asked for, names neither.
+// TestHostNamesOfFewMachines reads one machine again: a host name that another,
+// unrequested machine has as well identifies neither.
 func TestHostNamesOfFewMachines(t *testing.T) {
 	const host = "ip-10-0-0-1.ec2.internal"
 	for _, tc := range []struct {
@@ -46,7 +46,7 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 					}
 					fmt.Fprint(w, "<DescribeInstancesResponse><reservationSet>"+all.String()+"</reservationSet></DescribeInstancesResponse>")
 				default:
-					t.Errorf("nobody expected %v", form)
+					t.Errorf("unexpected request %v", form)
 				}
 			})
 			c, err := New(t.Context(), Options{RequestsPerSecond: 10_000})
@@ -85,8 +85,8 @@ func TestRecheckOfAnotherCloud(t *testing.T) {
 	}
 }
 
-// TestMetricsOfAnAddress: a host that metrics call by its address alone is nobody's, because
-// another network may have the same one.
+// TestMetricsOfAnAddress: metrics that name a host by its address alone are unassigned,
+// because another network may have the same address.
 func TestMetricsOfAnAddress(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) { refuse(w, r, http.StatusForbidden, "AccessDenied", "no") })
 	c, err := New(t.Context(), Options{RequestsPerSecond: 10_000})

@@ -48,7 +48,7 @@ func checkName(region string) error {
 		why := "no region has such a name"
 		switch {
 		case region == "all":
-			why = "all stands alone, not beside other regions"
+			why = "all cannot be combined with other regions"
 		case region == "":
 			why = "the name is empty"
 		case partitionOf(strings.TrimRight(region, "abcdefghijklmnopqrstuvwxyz")) != nil:

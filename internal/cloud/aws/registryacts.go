@@ -80,8 +80,8 @@ func lookRepositoryLifecycle(ctx context.Context, s *site, t action.Task) (actio
 	return action.Complete, "", nil
 }
 
-// restoreRepositoryLifecycle puts the former text back, byte for byte, where nobody has
-// changed the policy since. Images that have expired meanwhile stay gone.
+// restoreRepositoryLifecycle puts the former text back, byte for byte, unless the
+// policy has changed since. Images that have expired meanwhile stay gone.
 func restoreRepositoryLifecycle(ctx context.Context, s *site, t action.Task) error {
 	now, put, err := s.registry(ctx, t)
 	switch {

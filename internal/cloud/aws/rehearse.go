@@ -73,7 +73,7 @@ func sent(err error) error {
 // to each call that would change something. Such a call is printed with its arguments,
 // and no client that acts sends it.
 func (a *Actions) Rehearse(ctx context.Context, t action.Task) (string, error) {
-	s, d, err := a.deed(ctx, t)
+	s, d, err := a.handler(ctx, t)
 	if err != nil {
 		return "", err
 	}

@@ -307,8 +307,8 @@ func (l *listing) ruled(prefix string) bool {
 	return false
 }
 
-// take puts an analysis in the place of what a listing saw of a prefix, or beside it where
-// it is of the whole bucket. Who wrote the last object is not in it.
+// take replaces the listing of a prefix with an analysis, or adds the analysis where it
+// is of the whole bucket. The writer of the last object is not in it.
 func (l *listing) take(of string, a *analysis) {
 	by := "Storage Class Analysis of " + a.day.Format(time.DateOnly)
 	p := inventory.Prefix{Name: of, Listing: inventory.Listing{Stored: a.total, Complete: true}, Standard: a.standard, Small: a.small, Older: a.older, Read: a.read, Class: standardClass}

@@ -24,7 +24,7 @@ const (
 	manifestBytes = 8 << 20
 )
 
-// manifest is what S3 writes beside the files of an inventory (Amazon S3 User Guide,
+// manifest is what S3 writes next to the files of an inventory (Amazon S3 User Guide,
 // "Inventory manifest").
 type manifest struct {
 	SourceBucket      string `json:"sourceBucket"`
@@ -87,7 +87,7 @@ func (p *place) passedOver(bucket string, err error) {
 		why += err.Error()
 	default:
 		code, _ := reason(err)
-		why += code + ": s3:ListBucket and s3:GetObject where the inventory lies"
+		why += code + ": s3:ListBucket and s3:GetObject where the inventory is"
 	}
 	p.partly(partialKey{"s3 " + p.String(), why, "the bucket was listed instead: the ages of what the listing did not reach are not known"}, "bucket", bucket)
 }
@@ -113,7 +113,7 @@ func (p *place) readInventory(ctx context.Context, bucket string, c types.Invent
 		name := strings.TrimSuffix(strings.TrimPrefix(awssdk.ToString(folder.Prefix), root), "/")
 		at, err := time.Parse("2006-01-02T15-04Z", name)
 		if err != nil || at.After(p.now()) {
-			continue // data and hive lie beside them
+			continue // the folders data and hive are next to them
 		}
 		m, err := p.manifest(ctx, from, awssdk.ToString(folder.Prefix)+"manifest.json")
 		if is(err, "NoSuchKey") {

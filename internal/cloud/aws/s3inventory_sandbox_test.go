@@ -168,7 +168,7 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 		t.Errorf("%+v; want it listed", b)
 	}
 	if !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool {
-		return b.Effect == effect && strings.HasSuffix(b.Why, "AccessDenied: s3:ListBucket and s3:GetObject where the inventory lies on 3 buckets (inventory-test-columns, inventory-test-fresh, inventory-test-thin)")
+		return b.Effect == effect && strings.HasSuffix(b.Why, "AccessDenied: s3:ListBucket and s3:GetObject where the inventory is on 3 buckets (inventory-test-columns, inventory-test-fresh, inventory-test-thin)")
 	}) {
 		t.Errorf("nothing says that the buckets were listed: %+v", blind)
 	}

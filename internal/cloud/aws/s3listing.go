@@ -203,7 +203,7 @@ func plus(s inventory.Stored, size int64) inventory.Stored {
 	return inventory.Stored{Bytes: s.Bytes + size, Objects: s.Objects + 1}
 }
 
-// roots takes in the list of top-level prefixes, and the objects beside them that come
+// roots takes in the list of top-level prefixes, and the objects outside them that come
 // after the last key seen.
 func (l *listing) roots(out *s3.ListObjectsV2Output, last string) {
 	for _, c := range out.CommonPrefixes {

@@ -181,7 +181,7 @@ func TestBucketSize(t *testing.T) {
 		{name: "a class that is gone", readings: map[string]point{"StandardStorage": at(3, 10), "GlacierStorage": at(1, 100)}, classes: map[string]int64{"GLACIER": 100}},
 		{name: "a class that comes a day late", readings: map[string]point{"StandardStorage": at(2, 10), "GlacierStorage": at(1, 100)},
 			classes: map[string]int64{"STANDARD": 10, "GLACIER": 100}},
-		{name: "a class nobody knows", readings: map[string]point{"NewStorage": at(1, 5)}, classes: map[string]int64{"NewStorage": 5}},
+		{name: "an unknown class", readings: map[string]point{"NewStorage": at(1, 5)}, classes: map[string]int64{"NewStorage": 5}},
 		{name: "only a number of objects", readings: map[string]point{allTypes: at(1, 3)}},
 		{name: "nothing", readings: nil},
 	} {
@@ -209,8 +209,8 @@ func TestSizesFromListings(t *testing.T) {
 		{"without versions", inventory.Known(false), nil, 10},
 		{"with all versions", inventory.Known(true), &versionSum{Listing: inventory.Listing{Stored: inventory.Stored{Bytes: 5, Objects: 1}, Complete: true}, classes: map[string]int64{"STANDARD": 5}}, 15},
 		{"with some versions", inventory.Known(true), &versionSum{classes: map[string]int64{"STANDARD": 5}}, -1},
-		{"with versions nobody could read", inventory.Known(true), nil, -1},
-		{"nobody knows whether it keeps versions", inventory.Fact[bool]{}, nil, -1},
+		{"with unreadable versions", inventory.Known(true), nil, -1},
+		{"unknown whether it keeps versions", inventory.Fact[bool]{}, nil, -1},
 	} {
 		d := &inventory.Bucket{Versioned: tc.versioned}
 		fillSizes(d, listed, tc.versions)

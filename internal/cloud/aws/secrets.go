@@ -27,7 +27,7 @@ func (p *place) secrets(ctx context.Context) {
 			}
 			r.Tags = tagged(s.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
 			d := &inventory.Secret{}
-			if s.LastAccessedDate != nil { // absent: not since the record began, which nobody says when
+			if s.LastAccessedDate != nil { // absent: no access since the record began, at an unknown time
 				d.LastAccessed = inventory.Known(s.LastAccessedDate.UTC())
 			}
 			r.Detail = d

@@ -16,7 +16,7 @@ import (
 )
 
 // tagging is the step that every kind with tags has.
-var tagging = deed{do: putTags, look: lookTags, undo: restoreTags}
+var tagging = handler{do: putTags, look: lookTags, undo: restoreTags}
 
 // tagParams are tags to be written, and by which service.
 type tagParams struct {
@@ -32,7 +32,7 @@ type formerTags struct {
 	Former map[string]string `json:"former"`
 }
 
-// planTags writes tags. What they were is read anew.
+// planTags writes tags. It reads their former values first.
 func planTags(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	for k := range do.Tags {
 		if k == "" || strings.HasPrefix(strings.ToLower(k), "aws:") {
@@ -170,7 +170,7 @@ func restoreTags(ctx context.Context, s *site, t action.Task) error {
 		_, was := former.Former[k]
 		switch value, is := now[k]; {
 		case is && value != put.Set[k] && value != former.Former[k]:
-			return refusal("changed", "somebody else has changed the tag %s of %s %s since", k, t.Ref.Kind, t.Ref.ID)
+			return refusal("changed", "the tag %s of %s %s was changed by another user or service", k, t.Ref.Kind, t.Ref.ID)
 		case is && !was:
 			added = append(added, k)
 		}

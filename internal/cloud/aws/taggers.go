@@ -200,7 +200,7 @@ func groupTagOf(group string, key, value *string, propagate bool) autoscalingtyp
 }
 
 // propagated says which tags a group gives to the machines that it launches: writing
-// a tag sets that anew. A tag that is not there yet is the group's own.
+// a tag replaces that setting. A tag that is not there yet is the group's own.
 func (p *place) propagated(ctx context.Context, group string) (map[string]bool, error) {
 	out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{group}})
 	if err != nil {

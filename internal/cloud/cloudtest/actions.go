@@ -37,7 +37,7 @@ const (
 	Attached Subject = "attached volume"
 	// Address is associated with nothing.
 	Address Subject = "address"
-	// LogGroup keeps its events for ever.
+	// LogGroup keeps its events without end.
 	LogGroup Subject = "log group"
 	// Bucket is versioned and has a lifecycle that does not end replaced versions.
 	Bucket Subject = "bucket"
@@ -73,13 +73,13 @@ type ActionsCase struct {
 // of its own with a case of its own; the cases may be of the same account.
 func RunActions(t *testing.T, newCase func(tb testing.TB) ActionsCase) {
 	t.Helper()
-	for _, p := range deeds {
+	for _, p := range actionChecks {
 		t.Run(p.name, func(t *testing.T) { p.check(t, &actor{ActionsCase: newCase(t), ctx: t.Context()}) })
 	}
 }
 
-// deeds are what must hold of every provider.
-var deeds = []struct {
+// actionChecks are what must hold of every provider.
+var actionChecks = []struct {
 	name  string
 	check func(t *testing.T, a *actor)
 }{

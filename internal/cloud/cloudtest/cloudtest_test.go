@@ -319,15 +319,15 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "an owner from nowhere", property: "owners", says: "its owner is", spoil: func(o *round.Observation) { of(o, machine).Owner.Team = "ranking" }},
 		{name: "a lifetime from nowhere", property: "owners", says: "its tags say", spoil: func(o *round.Observation) { of(o, machine).Lifetime = inventory.Ephemeral }},
 		{name: "a purpose from nowhere", property: "owners", says: "its tags say", spoil: func(o *round.Observation) { of(o, machine).Purpose = inventory.Inference }},
-		{name: "managed by nobody's word", property: "owners", says: "managed true", spoil: func(o *round.Observation) { of(o, machine).Managed = true }},
-		{name: "kept by nobody's word", property: "owners", says: "until", spoil: func(o *round.Observation) { of(o, machine).KeepUntil = now }},
+		{name: "managed without a source", property: "owners", says: "managed true", spoil: func(o *round.Observation) { of(o, machine).Managed = true }},
+		{name: "kept without a source", property: "owners", says: "until", spoil: func(o *round.Observation) { of(o, machine).KeepUntil = now }},
 		{name: "a silent unreadable exemption", property: "owners", says: "no blind spot says so", spoil: func(o *round.Observation) {
 			retag(o, of(o, machine), map[string]string{inventory.TagKeepUntil: "soon"})
 		}},
 
 		{name: "a disk that is not there", property: "references", says: "disk", spoil: func(o *round.Observation) { detail[*inventory.Instance](o).Disks[0].VolumeID = "vol-9" }},
 		{name: "a group that is not there", property: "references", says: "group", spoil: func(o *round.Observation) { o.Resources[0].Manager.Name = "other" }},
-		{name: "a disk of nobody", property: "references", says: "machine", spoil: func(o *round.Observation) { detail[*inventory.Volume](o).AttachedTo = []string{"i-9"} }},
+		{name: "a disk of an unlisted machine", property: "references", says: "machine", spoil: func(o *round.Observation) { detail[*inventory.Volume](o).AttachedTo = []string{"i-9"} }},
 		{name: "an image that is not there", property: "references", says: "image", spoil: func(o *round.Observation) { detail[*inventory.Snapshot](o).Images = []string{"ami-9"} }},
 		{name: "images that are not known", property: "references", says: "said to be unknown", spoil: func(o *round.Observation) { detail[*inventory.Snapshot](o).ImagesKnown = false }},
 		{name: "a snapshot that is not there", property: "references", says: "snapshot", spoil: func(o *round.Observation) { detail[*inventory.Image](o).SnapshotIDs = []string{"snap-9"} }},
@@ -380,7 +380,7 @@ func TestABrokenObserverFails(t *testing.T) {
 		{name: "counted twice", property: "calls", says: "counted twice", spoil: func(o *round.Observation) { o.Calls[1].API = o.Calls[0].API }},
 		{name: "a negative cost", property: "calls", says: "cost", spoil: func(o *round.Observation) { o.Calls[1].Cost = -1 }},
 		{name: "called no times", property: "calls", says: "0 calls", spoil: func(o *round.Observation) { o.Calls[1].Count = 0 }},
-		{name: "billed by nobody", property: "calls", says: "what was billed", spoil: func(o *round.Observation) { o.Billed = &round.Billed{Start: now.Add(-time.Hour), End: now} }},
+		{name: "billed without a source", property: "calls", says: "the bill has source", spoil: func(o *round.Observation) { o.Billed = &round.Billed{Start: now.Add(-time.Hour), End: now} }},
 
 		{name: "no progress", property: "progress", says: "no progress", set: says()},
 		{name: "progress of nothing", property: "progress", says: "does not say", set: says(round.Progress{Done: 1, Total: 1})},
@@ -485,12 +485,12 @@ func TestABrokenObserverFails(t *testing.T) {
 				p.Time = iv.From
 				return true
 			})},
-		{name: "a point of the future", property: "points come in order", says: "lies outside", set: spoilt(
+		{name: "a point of the future", property: "points come in order", says: "is outside", set: spoilt(
 			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.Opened, p *usage.Point) bool {
 				p.Time = p.Time.Add(time.Hour)
 				return true
 			})},
-		{name: "a point before what was opened", property: "points come in order", says: "lies outside", set: spoilt(
+		{name: "a point before what was opened", property: "points come in order", says: "is outside", set: spoilt(
 			func(_ []*inventory.Resource, iv usage.Interval, o *usage.Opened, _ *usage.Point) bool {
 				o.From = iv.From.Add(2 * time.Hour)
 				return true
@@ -505,7 +505,7 @@ func TestABrokenObserverFails(t *testing.T) {
 				o.Source = "rumor"
 				return true
 			})},
-		{name: "what nobody asked for", property: "points come in order", says: "not among the resources", set: func(_ *Case, a *account) {
+		{name: "an unrequested resource", property: "points come in order", says: "not among the resources", set: func(_ *Case, a *account) {
 			a.measure = func(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 				hand(sample(a.tags, round.Query{Now: now}).Resources, iv, open, nil)
 				return usage.Measured{}, nil

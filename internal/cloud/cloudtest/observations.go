@@ -185,7 +185,7 @@ func calls(tb testing.TB, s *subject) {
 		}
 	}
 	if b := s.first.Billed; b != nil && (b.Source == "" || !b.Start.Before(b.End) || b.End.After(s.Query.Now)) {
-		tb.Errorf("what was billed has source %q for [%s, %s)", b.Source, b.Start, b.End)
+		tb.Errorf("the bill has source %q for [%s, %s)", b.Source, b.Start, b.End)
 	}
 }
 
@@ -333,7 +333,7 @@ func interrupted(tb testing.TB, s *subject) {
 	}
 }
 
-// promptly observes, and complains when that takes long. It does not wait for ever.
+// promptly observes, and complains when that takes long. Its wait is bounded.
 func promptly(ctx context.Context, tb testing.TB, s *subject, q round.Query) (*round.Observation, error) {
 	type result struct {
 		o   *round.Observation

@@ -88,7 +88,7 @@ func scaleNamed(t *testing.T, a *actor) {
 	now := a.group(t, ref).Instances
 	for _, id := range was.Instances[1:] {
 		if !slices.Contains(now, id) {
-			t.Errorf("machine %s ended, and nobody named it", id)
+			t.Errorf("machine %s ended, and the request did not name it", id)
 		}
 	}
 	if slices.Contains(now, end[0]) {

@@ -146,7 +146,7 @@ func take(tb testing.TB, s *subject, source usage.Source, resources []*inventory
 						tb.Errorf("%s %s %s: %s comes after %s", m.ref, gpu, signal, p.Time, old[len(old)-1].Time)
 					}
 					if p.Time.Before(o.From) || !p.Time.Before(iv.To) {
-						tb.Errorf("%s %s %s: %s lies outside [%s, %s)", m.ref, gpu, signal, p.Time, o.From, iv.To)
+						tb.Errorf("%s %s %s: %s is outside [%s, %s)", m.ref, gpu, signal, p.Time, o.From, iv.To)
 					}
 					t.points[m] = append(t.points[m], p)
 				})

@@ -29,7 +29,7 @@ type Machine struct {
 	Site string `yaml:"site"`
 	// Since is the date, or RFC 3339 time, from which it is paid for; empty is not known.
 	Since string `yaml:"since"`
-	// Tags say whose it is and what for, as those of a cloud do.
+	// Tags state its team and purpose, as those of a cloud do.
 	Tags map[string]string `yaml:"tags"`
 }
 

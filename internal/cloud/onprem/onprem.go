@@ -1,6 +1,6 @@
-// Package onprem observes machines of one's own: servers that the configuration lists
-// with their sizes, at rates that it states. What they do is known from recorded usage
-// alone. No interface stops them, so what is found of them is advice.
+// Package onprem observes on-premises machines: servers that the configuration lists with
+// their sizes and rates. Recorded usage alone tells their duty. No interface stops them,
+// so findings about them are advice.
 //
 // Nodes of a Kubernetes cluster can be listed in the same way.
 package onprem
@@ -27,7 +27,7 @@ const (
 	DefaultSite = "onprem"
 )
 
-// advice takes the place of fixes: nobody but a person carries one out.
+// advice takes the place of fixes: only a person carries it out.
 var advice = finding.Advice{
 	End:   "curfew acts on no machine of yours: give it to other work, power it down or hand it back; its rate is charged while it is listed",
 	Spare: "curfew acts on no machine of yours: schedule other work on the GPUs that rest",
@@ -139,8 +139,8 @@ func (m Machine) kind() string {
 	return strconv.FormatInt(m.VCPUs, 10) + "xCPU"
 }
 
-// List lists the machines that are there at q.Now, all of them running: nobody says
-// more of them. It returns an error where a machine of another cloud is to be read, ctx's
+// List lists the machines that are there at q.Now, all of them running: no
+// source states more. It returns an error where a machine of another cloud is to be read, ctx's
 // error when ctx ends, and no other.
 func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, error) {
 	for ref := range q.Only {
@@ -165,7 +165,7 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 				r.Tags = map[string]string{} // it has none, which is known
 			}
 			if err := f.tags.Apply(&r); err != nil {
-				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept for ever"})
+				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept until the tag is corrected"})
 			}
 			obs.Resources = append(obs.Resources, &r)
 		}

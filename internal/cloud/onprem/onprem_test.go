@@ -249,7 +249,7 @@ func TestWhatIsFound(t *testing.T) {
 			for _, f := range a.Findings {
 				rules = append(rules, f.Rule)
 				if f.Fix.Change.Verb != change.Advise && f.Fix.Change.Verb != change.Measure {
-					t.Errorf("%s: the fix is %q, which somebody could carry out", f.Rule, f.Fix.Change.Verb)
+					t.Errorf("%s: the fix is %q, which curfew could carry out", f.Rule, f.Fix.Change.Verb)
 				}
 				if strings.Contains(f.Fix.Note+f.Because, "p5.") || strings.Contains(f.Fix.Note, "disk") {
 					t.Errorf("%s speaks of a cloud: %s; %s", f.Rule, f.Because, f.Fix.Note)
@@ -313,8 +313,8 @@ func TestHour(t *testing.T) {
 	}
 }
 
-// TestPresent says of a gang's resting machine what the gang does, and of a machine of
-// which a GPU was not measured that nobody knows.
+// TestPresent: an idle machine of a gang has the duty of the gang, and a machine with an
+// unmeasured GPU has an unknown duty.
 func TestPresent(t *testing.T) {
 	gang := map[string]string{"curfew:gang": "run"}
 	f := fleet(t, Machine{Name: "a", GPU: "H100", GPUs: 2, Tags: gang}, Machine{Name: "b", GPU: "H100", GPUs: 2, Tags: gang},

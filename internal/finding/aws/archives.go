@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// logGroupNoRetention finds log groups that keep everything for ever. How much of
+// logGroupNoRetention finds log groups without a retention. How much of
 // it is older than the retention is not published, so what a retention saves is
 // not known beyond its bound, the whole storage.
 func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
@@ -57,8 +57,8 @@ func registryPrice(x *finding.Index, s *finding.Subject, bytes int64) (money.Amo
 	return p.Cost(bytes, gib)
 }
 
-// repositoryUntagged finds repositories that hold untagged images: what a tag was
-// moved away from, which nobody can name any more.
+// repositoryUntagged finds repositories that hold untagged images: their
+// tags have moved to newer images.
 func repositoryUntagged(x *finding.Index, s *finding.Subject) *finding.Draft {
 	r, ok := s.Detail.(*inventory.Repository)
 	if !ok || r.UntaggedImages == 0 {
@@ -96,8 +96,8 @@ func claimImages(x *finding.Index, d *finding.Draft, s *finding.Subject, bytes i
 	}
 }
 
-// untaggedDays is the age at which images without a tag expire: that after which one that
-// nobody pulls counts as unused.
+// untaggedDays is the age at which images without a tag expire: without
+// a pull for so long, an image counts as unused.
 const untaggedDays = 90
 
 // repositoryNoLifecycle finds repositories in which images without a tag pile up. The rule

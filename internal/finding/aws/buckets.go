@@ -14,7 +14,7 @@ import (
 
 const standard = "STANDARD"
 
-// standardMeter is the meter of what lies in the standard class.
+// standardMeter is the meter of the standard storage class.
 const standardMeter = "storage:" + standard
 
 // standardBytes is what a bucket holds in the standard class, when known.
@@ -184,7 +184,7 @@ func kindOf(prefix string) prefixKind {
 	return dataPrefix
 }
 
-// archiving are the storage classes that checkpoints nobody continues belong in.
+// archiving are the storage classes for stale checkpoints.
 var archiving = []string{"GLACIER", "GLACIER_IR", "DEEP_ARCHIVE"}
 
 // handled says whether an enabled rule already archives or expires a prefix.
@@ -205,7 +205,7 @@ func handled(rules []inventory.LifecycleRule, prefix string) bool {
 	return false
 }
 
-// checkpointStale finds checkpoints that nobody has added to for 90 days. They are
+// checkpointStale finds checkpoints without a new object for 90 days. They are
 // archived and not deleted: the last one may be all that is left of a model.
 func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)

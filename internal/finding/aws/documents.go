@@ -66,7 +66,7 @@ func archiveRule(t finding.Thresholds, prefix string) change.Rule {
 }
 
 // alike says whether one rule for the whole bucket does what one for each prefix would:
-// all of it is data that lies in the standard class.
+// all of it is data in the standard class.
 func alike(b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	for i := range prefixes {
 		if kindOf(prefixes[i].Name) != dataPrefix || standardOf(b, &prefixes[i]).Bytes == 0 {

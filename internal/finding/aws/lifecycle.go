@@ -40,7 +40,7 @@ type moves struct {
 	infrequent, archive, expire, small stored
 	// rules do that: they are what is put.
 	rules []change.Rule
-	// open is what lies in the standard class and no rule moves, perhaps what only rules
+	// open is what no rule moves out of the standard class, perhaps what only rules
 	// may move that tags or dates narrow, reached what rules move.
 	open, perhaps, reached int64
 	// infrequentReads and archiveReads are bytes of it that are read in a month, and pay
@@ -51,7 +51,7 @@ type moves struct {
 // bytes is what the proposal moves or expires.
 func (m *moves) bytes() int64 { return m.infrequent.Bytes + m.archive.Bytes + m.expire.Bytes }
 
-// standardOf is what of a prefix lies in the standard class.
+// standardOf is the part of a prefix in the standard class.
 func standardOf(b *inventory.Bucket, p *inventory.Prefix) inventory.Stored {
 	switch {
 	case p.Standard.Objects > 0:
@@ -132,7 +132,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 	for i := range prefixes {
 		p := &prefixes[i]
 		here := standardOf(b, p)
-		// No rule is for the objects beside the prefixes alone.
+		// No rule can select only the objects outside all prefixes.
 		if here.Bytes == 0 || p.Name == "" && !whole {
 			continue
 		}
@@ -189,12 +189,12 @@ func listed(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) 
 	return known && float64(total) >= x.Thresholds.Coverage*float64(size)
 }
 
-// bucketNoLifecycle finds what of a bucket stays in the standard class for ever, and
+// bucketNoLifecycle finds data that no rule moves out of the standard class, and
 // proposes rules by prefix. A rule hides only what it moves or expires itself: one for
 // another prefix, one that only aborts uploads, or a disabled one hides nothing. The saving
 // counts what lies there now: the cheaper class's own price, what it adds for each object,
-// and small objects that stay; the fees of moving are told beside it with the time that
-// repays them. Where not all was seen, the saving is a minimum, of what was seen, and a
+// and small objects that stay; the finding also states the fees of moving and the time
+// that repays them. Where not all was seen, the saving is a minimum, of what was seen, and a
 // maximum, of everything archived.
 func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)

@@ -78,7 +78,7 @@ func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
 	if requests != nil && (requests.Max > 0 || requests.Sum > 0) {
 		return false
 	}
-	// An endpoint whose accelerator works serves somebody, whatever is counted.
+	// An endpoint whose accelerator works serves requests, whatever is counted.
 	if finding.Computed(w) {
 		return false
 	}
@@ -105,7 +105,7 @@ func unmeasured(d *finding.Draft) {
 	d.Fix.Note = finding.Sentence("ask its owner first", d.Fix.Note)
 }
 
-// notebookIdle finds notebooks in service that nobody uses. Telemetry decides
+// notebookIdle finds unused notebooks in service. Telemetry decides
 // where there is any; then the notebook's own record of use; when it was last
 // modified is weak evidence.
 func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
@@ -126,7 +126,7 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 			return nil
 		}
 		if recorded && x.Now.Sub(activity) < x.Thresholds.MinAge {
-			return nil // somebody works in it without computing
+			return nil // a person works in it without computing
 		}
 		d.Confidence, d.Because, d.Evidence = finding.High, s.Duty.Why, s.Duty.Evidence
 		if len(d.Evidence) == 0 {

@@ -1,3 +1,5 @@
+// Package costs reports on the ledger: [Spent] adds charges up, [Reconcile] compares them
+// with a bill, and [Units] divides them by the number of units.
 package costs
 
 import (
@@ -44,14 +46,14 @@ type Costs struct {
 	// Total.
 	Rows  []Cost `json:"rows"`
 	Total Cost   `json:"total"`
-	// Committed is what commitments cost in that time whatever ran; it is beside Total,
-	// which holds what they cover at its list price.
+	// Committed is what commitments cost in that time whatever ran. It is not part of
+	// Total, which holds the covered usage at its list price.
 	Committed Dollars `json:"committed_usd"`
 	// Recorded says whether anything of the time was: amounts of zero are unknown where it
 	// is false.
 	Recorded bool `json:"recorded"`
 	// Days are the days, by their midnight UTC, of which something is recorded: those
-	// between rounds and those with a charge. Nil: nobody asked, see [Query.Days].
+	// between rounds and those with a charge. Nil: not requested, see [Query.Days].
 	Days map[time.Time]bool `json:"-"`
 
 	Assumptions   []string `json:"assumptions"`
@@ -90,8 +92,8 @@ type Cost struct {
 // UnknownHours is UnknownSeconds in hours.
 func (c Cost) UnknownHours() float64 { return float64(c.UnknownSeconds) / 3600 }
 
-// Spent answers a query. Rows of what commitments cost are beside it unless the query
-// asks for that category alone.
+// Spent answers a query. The rows leave out the cost of commitments unless the
+// query asks for that category alone.
 func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
 	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) || !q.Until.Equal(q.Until.Truncate(time.Hour)) {

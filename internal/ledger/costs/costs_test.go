@@ -22,7 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// afternoon is a ledger of two hours: machines of two teams and of nobody, a disk, a
+// afternoon is a ledger of two hours: machines of two teams and an unallocated one, a disk, a
 // commitment, and a machine without a price.
 func afternoon(t testing.TB) *ledgertest.Store {
 	t.Helper()

@@ -140,9 +140,9 @@ func BillID(id string) string {
 	return strings.TrimSuffix(name, ":*")
 }
 
-// Reconcile holds what was accrued against a bill, resource by resource and day by day.
+// Reconcile compares accrued costs with a bill, resource by resource and day by day.
 // through is the end of the last day that the bill holds, of an account that of its own
-// last day; what was accrued later is not billed yet. A bill in another currency than US
+// last day; later accruals are not billed yet. A bill in another currency than US
 // dollars is an error.
 func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
 	rows, ends := map[billKey]*Drift{}, map[string]time.Time{}
@@ -294,7 +294,7 @@ func (r *Reconciliation) explain() {
 	r.Changes = []string{"a period can be restated for two weeks after it closes: import it again then"}
 	for _, c := range r.Causes {
 		if c.Reason == NoResource {
-			r.CoverageNotes = append(r.CoverageNotes, money.Amount(c.Amount).Dollars()+" of the bill names no resource, so nobody can be charged for it by resource")
+			r.CoverageNotes = append(r.CoverageNotes, money.Amount(c.Amount).Dollars()+" of the bill names no resource, so it cannot be allocated by resource")
 		}
 	}
 }
@@ -363,7 +363,7 @@ func (d *Drift) corrections() ([]ledger.Entry, error) {
 	return out, nil
 }
 
-// unseen returns the entries of what was billed and never accrued: one for each service
+// unseen returns the entries of billed costs that were never accrued: one for each service
 // and category, made from e.
 func (d *Drift) unseen(e ledger.Entry) ([]ledger.Entry, error) {
 	type kind struct {

@@ -180,7 +180,7 @@ func TestReconciledIsBilled(t *testing.T) {
 }
 
 // TestReconcileKeepsAccruals: a late round after a reconciliation still accrues what the
-// observations say, and the corrections to the bill stay visible beside it.
+// observations say, and the corrections to the bill stay visible separately.
 func TestReconcileKeepsAccruals(t *testing.T) {
 	store := ledgertest.NewStore()
 	for _, h := range []int{1, 2} {

@@ -42,7 +42,7 @@ type Allocation struct {
 }
 
 // Split divides a machine's cost among its workloads by what was allocated to each.
-// What nobody was allocated is Unallocated; where more than the whole was (time slices
+// The rest is Unallocated; where more than the whole was (time slices
 // and requests that overlap), each gets its share of the sum, so that no workload pays
 // more than the machine costs and nothing is negative. Parts are exact by largest
 // remainder. A negative cost, a share outside 0 to 1 and shares whose common

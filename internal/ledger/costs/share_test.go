@@ -15,7 +15,7 @@ func TestSplit(t *testing.T) {
 		name   string
 		cost   money.Amount
 		shares []Share
-		want   string // workload=amount(used/idle/cannot judge) … rest=…
+		want   string // workload=amount(used/idle/unmeasured) … rest=…
 		err    string
 	}{
 		{"GPUs of a machine", 8 * money.USD, []Share{{Workload: "a", Part: 3, Of: 8, Used: 1, UsedOf: 2}, {Workload: "b", Part: 1, Of: 8}}, "a=3.00(1.50/1.50/0.00) b=1.00(0.00/0.00/1.00) rest=4.00", ""},
@@ -32,7 +32,7 @@ func TestSplit(t *testing.T) {
 		{"used less than nothing", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: -1, UsedOf: 1}}, "", "a used -1 of 1"},
 		{"used of less than nothing", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: -2, UsedOf: -1}}, "", "a used -2 of -1"},
 		{"of less than nothing", 1, []Share{{Workload: "a", Part: -1, Of: -1}}, "", "a has -1 of -1"},
-		{"used, and nobody knows of what", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: 1}}, "", "a used 1 of 0"},
+		{"used, of an unknown whole", 1, []Share{{Workload: "a", Part: 1, Of: 1, Used: 1}}, "", "a used 1 of 0"},
 		{"the whole, used whole", money.USD, []Share{{Workload: "a", Part: 2, Of: 2, Used: 3, UsedOf: 3}}, "a=1.00(1.00/0.00/0.00) rest=0.00", ""},
 		{"just the whole between two", money.USD, []Share{{Workload: "a", Part: 1, Of: 2}, {Workload: "b", Part: 2, Of: 4}}, "a=0.50(0.00/0.00/0.50) b=0.50(0.00/0.00/0.50) rest=0.00", ""},
 		{"nothing of it", money.USD, []Share{{Workload: "a", Part: 0, Of: 3}, {Workload: "b", Part: 1, Of: 4}}, "a=0.00(0.00/0.00/0.00) b=0.25(0.00/0.00/0.25) rest=0.75", ""},

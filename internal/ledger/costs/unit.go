@@ -323,7 +323,7 @@ func (c *Cost) add(o Cost) error {
 }
 
 // divide returns the unit costs of one cost on every basis; why says what it means that
-// nothing was counted. An amount of nothing beside dollars or time that are unknown is
+// nothing was counted. An amount of nothing with unknown dollars or unknown time is
 // unknown, and any other amount is then the least that it can be.
 func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 	out := make([]UnitCost, 0, 3)

@@ -112,7 +112,7 @@ func TestUnitsOfNobody(t *testing.T) {
 	}
 }
 
-// TestUnitTrend: a unit that gets dearer by a quarter from the first month to the last,
+// TestUnitTrend: a unit whose cost rises by a quarter from the first month to the last,
 // with a month between in which nothing was counted.
 func TestUnitTrend(t *testing.T) {
 	c := month()

@@ -205,7 +205,7 @@ func TestUnusedIsWasted(t *testing.T) {
 	}
 }
 
-// TestMeasuredTimeRan: a machine whose start nobody dates ran while it was measured.
+// TestMeasuredTimeRan: a machine with an unknown start ran while it was measured.
 func TestMeasuredTimeRan(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	r := &inventory.Resource{ID: "m", Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, State: inventory.StateRunning}

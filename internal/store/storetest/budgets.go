@@ -149,7 +149,7 @@ var budgets = []test{
 		must(desk.Release(t.Context(), h.ID, noon))(t)
 		must(desk.Reserve(t.Context(), launch("more"), noon))(t)
 	}},
-	{"charges count once beside the hold that they carry", func(t *testing.T, b *Backend) {
+	{"charges count once with the hold that they carry", func(t *testing.T, b *Backend) {
 		desk := budget.Desk{Store: b.Budgets, Set: sevenDollars(t)}
 		h := launch("five")
 		h.Amount = 5 * money.USD
@@ -307,7 +307,7 @@ func spending(t *testing.T, b *Backend) {
 		}
 	}
 	month := time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
-	// Charges under a hold that name nobody are spent by whom it is for.
+	// Charges under a hold without an owner count for the owner of the hold.
 	under := hold("under")
 	set := must(budget.NewSet(nil, nil))(t)
 	for _, s := range []budget.Store{want, b.Budgets} {
@@ -329,7 +329,7 @@ func spending(t *testing.T, b *Backend) {
 		t.Errorf("what another team was charged under the hold took $%s off it", spent.ByHold[under.ID]-3*money.USD)
 	}
 	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{Team: "vision", Purposes: []inventory.Purpose{"training"}}, nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD || spent.Unbounded != time.Hour {
-		t.Errorf("what nobody is named for under a hold of vision comes to %+v", spent)
+		t.Errorf("charges without an owner under a hold of vision come to %+v", spent)
 	}
 	for _, m := range []budget.Match{{}, {Team: "VISION"}, {User: "bo", Environment: "dev"}, {Project: "p", Purposes: []inventory.Purpose{"training"}}, {Team: "none"}} {
 		for _, w := range []budget.Window{
@@ -405,7 +405,7 @@ func heldTogether(t *testing.T, b *Backend) {
 			t.Errorf("hold %s is at version %d; a process was told %d", id, kept[id], version)
 		}
 	}
-	// $3 are charged to nobody's hold; whether before or after a hold was decided is
+	// $3 are charged without a hold; whether before or after a hold was decided is
 	// open, so that between 37 and 40 fit.
 	if len(holds) < 37 || len(holds) > 40 {
 		t.Errorf("%d holds of a dollar in a budget of $40 with $3 charged", len(holds))

@@ -60,7 +60,7 @@ var caps = []test{
 		for _, one := range []struct {
 			id     string
 			hourly money.Amount
-		}{{"new", 6}, {"dear", 8}, {"fits", 2}} {
+		}{{"new", 6}, {"large", 8}, {"fits", 2}} {
 			it := machine(one.id)
 			asked.Admissions = append(asked.Admissions, action.Admission{Item: intended(it), Hourly: one.hourly * money.USD, Entries: []action.Entry{entry("intent", it)}})
 		}
@@ -76,7 +76,7 @@ var caps = []test{
 		}
 		asked.Admissions = asked.Admissions[:1]
 		if got := must(b.Actions.Admit(t.Context(), asked))(t); got[0].Deferred == nil {
-			t.Error("what was admitted beside a deferral does not count")
+			t.Error("an admission in the same request as a deferral does not count")
 		}
 		asked.Now = asked.Now.Add(time.Hour)
 		if got := must(b.Actions.Admit(t.Context(), asked))(t); got[0].Deferred != nil {

@@ -238,7 +238,7 @@ func uniqueness(t *testing.T, b *Backend) {
 	closed := must(b.Actions.Item(t.Context(), "closed"))(t)
 	closed.Phase = action.Observed
 	if _, err := b.Actions.Save(t.Context(), closed); !errors.Is(err, action.ErrConflict) {
-		t.Errorf("reopened beside an open one: got %v, want ErrConflict", err)
+		t.Errorf("reopened while another is open: got %v, want ErrConflict", err)
 	}
 	first.Phase = action.Withdrawn
 	must(b.Actions.Save(t.Context(), first))(t)

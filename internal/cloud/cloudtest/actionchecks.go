@@ -157,7 +157,7 @@ func notDone(t *testing.T, a *actor) {
 		ref := a.Make(t, s)
 		for _, task := range a.plan(t, a.must(t, ref), everything[s]) {
 			if task.Step.Params == "" {
-				t.Errorf("%s %s: nobody can see what it is made with", task.Step.Name, s)
+				t.Errorf("%s %s: its parameters are not shown", task.Step.Name, s)
 			}
 			a.expect(t, task, action.NotDone)
 		}
@@ -293,7 +293,7 @@ func retention(t *testing.T, a *actor) {
 		t.Fatal(err)
 	}
 	if days() != 0 {
-		t.Errorf("events are kept for %d days after it was taken back, want for ever", days())
+		t.Errorf("events are kept for %d days after it was taken back, want no end", days())
 	}
 }
 
@@ -334,7 +334,7 @@ func lifecycle(t *testing.T, a *actor) {
 }
 
 // Lifecycle is the change that aborts uploads and ends replaced versions of a bucket, or
-// expires images of a repository without a tag, beside the rules that are there.
+// expires untagged images of a repository, in addition to the existing rules.
 func Lifecycle(tb testing.TB, r *inventory.Resource) change.Change {
 	tb.Helper()
 	c := change.Change{Verb: change.PutLifecycle}
