@@ -170,7 +170,8 @@ func TestJudge(t *testing.T) {
 		{name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2%", lasting: 14 * 24 * time.Hour},
 		{name: "CPU machine at work", m: days(14).host(40, 1), want: Busy},
 		{name: "CPU machine whose peak is the bound", m: days(14).host(5, 1), want: Busy, why: "CPU reaches 5%"},
-		{name: "CPU machine whose traffic is the bound", m: days(14).host(2, 5), want: Busy, why: "5 MB a day"},
+		{name: "CPU machine whose traffic is the bound", m: days(14).flat("", usage.CPUUtil, 2).
+			series("", usage.NetBytes, func(h int) float64 { return during(h%24 == 0, 5e6) }), want: Busy, why: "5 MB a day"},
 		{name: "CPU machine at work lately, half covered", m: days(14).flat("", usage.NetBytes, 10).
 			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 335, 40)) }), want: Busy, why: "CPU reaches 40%"},
 		{name: "CPU machine at work days ago, half covered", m: days(14).flat("", usage.NetBytes, 10).
