@@ -96,8 +96,8 @@ func (s *pass) actFor(ctx context.Context, source string, ready []candidate) err
 // items about one resource the second would undo the first.
 func (c *candidate) replaces() bool { return c.it.Do.Change.Document != "" }
 
-// alone says whether nobody else is under way with a document of the resource: intents are
-// written before it is asked, so that of two processes at least one sees the other.
+// alone says whether no other process acts on a document of the resource. Each process
+// writes its intent before it asks, so of two processes at least one sees the other.
 func (s *pass) alone(ctx context.Context, c *candidate) (bool, error) {
 	if !c.replaces() {
 		return true, nil
@@ -239,7 +239,7 @@ func (s *pass) approved(ctx context.Context, c *candidate) bool {
 	if !NeedsApproval(c.p) {
 		return true
 	}
-	err := errors.New("nobody is asked for approvals here")
+	err := errors.New("this pass has no approver to ask")
 	if c.p.ByPerson && s.Approve != nil {
 		planned := c.it
 		planned.Steps = c.steps
@@ -262,8 +262,8 @@ func admission(c *candidate) Admission {
 	return Admission{Item: c.it, Hourly: max(0, c.p.Hourly.Or(0)), Due: due}
 }
 
-// alone returns the cap that a candidate is over by itself, so that no hour ever admits
-// it: no approval is used up for it, and nobody is warned of it. Nil is none.
+// alone returns the cap that a candidate exceeds by itself, so that it never fits within an
+// hour: no approval is used up for it, and no warning is sent about it. Nil is none.
 func (c candidate) overCap() *Deferral {
 	return Batch{Limits: c.p.Limits, Admissions: []Admission{admission(&c)}}.Defer(0, 0)[0]
 }
@@ -325,7 +325,7 @@ func (s *pass) hold(c candidate, d *Deferral, again time.Time) {
 }
 
 // intend gives the step of an item its key and its time. The round is part of the
-// key: what is begun anew is another call.
+// key: a step that begins again is another call.
 func (s *pass) intend(it *Item) {
 	st := &it.Steps[it.Step]
 	st.Key, st.IntentAt = fmt.Sprintf("%s-%d-%d", it.ID, s.r.Number, it.Step), s.Clock().Wall

@@ -20,8 +20,8 @@ import (
 )
 
 // Proposal is what a policy or a person wants done to one resource, with everything
-// that the ladder judges it by. It is made anew in every round, and once more from
-// facts read at act time.
+// that the ladder judges it by. Every round makes it again, and so does the last check,
+// from facts read at act time.
 type Proposal struct {
 	// Source is what proposes: a policy's name, or "finding:<id>".
 	Source   string
@@ -103,7 +103,7 @@ type Item struct {
 	FirstRound int64
 	FirstAt    time.Time
 	// WarnedRound, WarnedAt: when the warning was accepted, by which channels and
-	// recipients. GraceFrom is when grace began to run; a clock jump sets it anew.
+	// recipients. GraceFrom is when grace began to run; a clock jump sets it again.
 	WarnedRound         int64
 	WarnedAt, GraceFrom time.Time
 	Grace               time.Duration
@@ -120,7 +120,7 @@ type Item struct {
 	// Alarm is what a person has to know: retries that go on, a refusal at act time.
 	Alarm string
 	// UpdatedAt, Boot and Uptime are the clocks when a round last vouched for the
-	// item; a warned item that no round vouched for in time begins its grace anew.
+	// item; a warned item that no round vouched for in time starts its grace over.
 	UpdatedAt time.Time
 	Boot      string
 	Uptime    time.Duration
@@ -191,7 +191,7 @@ type Freeze struct {
 
 // Errors of the store.
 var (
-	ErrConflict = errors.New("somebody else changed the item meanwhile")
+	ErrConflict = errors.New("the item changed meanwhile")
 	ErrFrozen   = errors.New("all actions are frozen")
 	ErrNotFound = errors.New("no such item")
 )
@@ -218,7 +218,7 @@ type Store interface {
 	// version; ErrConflict otherwise. Only one open item of a resource and source
 	// can exist; a second is ErrConflict.
 	Save(ctx context.Context, it Item, entries ...Entry) (Item, error)
-	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), beside
+	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), added to
 	// what the source was admitted in the last hour, and returns what became of each
 	// admission, in their order. It writes nothing at all under a freeze (ErrFrozen), while
 	// a fuse of the source stands (ErrFuse), and where an item that the caps allow has
@@ -351,7 +351,7 @@ func (r *Refusal) Error() string { return r.Why }
 
 // Message is what people are told.
 type Message struct {
-	// Kind is "warning", "acted", "alarm", "notice", or "approval" where somebody has to
+	// Kind is "warning", "acted", "alarm", "notice", or "approval" where an approver has to
 	// approve Item.
 	Kind     string
 	To       string // the recipient as the policy names it, resolved: "ana", "team vision", "#ml-cost"
@@ -387,7 +387,7 @@ type Message struct {
 type Notifier interface {
 	// Notify delivers a message to one recipient ("owner", "team", or a configured
 	// name) and returns the named recipient whose channel accepted it
-	// ("slack:#vision"). An error means that nobody was reached: no route, no owner
+	// ("slack:#vision"). An error means that no recipient was reached: no route, no owner
 	// known, the channel refused.
 	Notify(ctx context.Context, recipient string, m Message) (accepted string, err error)
 }

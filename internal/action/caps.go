@@ -76,7 +76,7 @@ type job struct {
 
 // Defer returns for each admission which cap defers it, nil where it is admitted. In the
 // last hour its source was admitted so many actions, on resources that cost so much an
-// hour. The dearest goes first and runs as a whole, up to what the hour leaves; a single
+// hour. The most expensive goes first and runs as a whole, up to what the hour leaves; a single
 // action is always allowed by count and share while the hour holds none.
 func (b Batch) Defer(actions int, hourly money.Amount) []*Deferral {
 	out := make([]*Deferral, len(b.Admissions))
@@ -102,7 +102,7 @@ func (b Batch) Defer(actions int, hourly money.Amount) []*Deferral {
 	return out
 }
 
-// over returns the cap that a job is over beside what the hour holds already.
+// over returns the cap that a job exceeds, added to what the hour already holds.
 func (b Batch) over(j job, actions int, hourly money.Amount) *Deferral {
 	l := withDefaults(b.Limits)
 	n := actions + len(j.members)
@@ -120,8 +120,8 @@ func (b Batch) over(j job, actions int, hourly money.Amount) *Deferral {
 	return nil
 }
 
-// jobs returns what is admitted as a whole, the dearest first, of equals what is due for
-// longest, and of those the first resource. That goes by nothing that the rounds before
+// jobs returns what is admitted as a whole, the most expensive first, of equals what is due
+// for longest, and of those the first resource. That goes by nothing that the rounds before
 // left, such as ids, so that a replay and processes defer the same.
 func (b Batch) jobs() []job {
 	of := make([]int, len(b.Admissions)) // the job of each

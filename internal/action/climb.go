@@ -16,8 +16,8 @@ type Round struct {
 	// Number rises with every round of an account.
 	Number int64
 	Now    time.Time
-	// Restart says that nobody can vouch for the time since the round before: a clock
-	// was set, or nobody looked for too long. Grace begins anew.
+	// Restart says that no round vouches for the time since the round before: a clock
+	// was set, or no round ran for too long. Grace starts over.
 	Restart bool
 }
 
@@ -40,7 +40,7 @@ const (
 //
 // Whatever changes puts an item back: a condition that is not true, another machine
 // under the same name, another action. An action is due when its grace has elapsed,
-// in a later round than that of the warning; a restart begins grace anew. What rests on
+// in a later round than that of the warning; a restart starts grace over. What rests on
 // measurements must have held without a break since the warning, by the samples between
 // the rounds: any work, and any gap, puts it back as well.
 func Climb(it Item, p *Proposal, r Round) (next Item, want Want) {
@@ -169,7 +169,7 @@ func begin(it Item, p Proposal, r Round) Item {
 	return it
 }
 
-// unwarned returns the item on the first step again, as if nobody had been told.
+// unwarned returns the item on the first step again, as if no warning had been sent.
 func (it Item) unwarned() Item {
 	it.Phase, it.Recipients = Observed, nil
 	it.WarnedRound, it.WarnedAt, it.GraceFrom, it.Grace, it.HeldTo = 0, time.Time{}, time.Time{}, 0, time.Time{}

@@ -16,7 +16,7 @@ const (
 	DefaultMaxRoundGap = 2 * time.Hour
 )
 
-// jumped says whether nobody can vouch for the time between two readings: the wall
+// jumped says whether no round vouches for the time between two readings: the wall
 // clock was set, as far as the uptime of one boot or a step backwards shows, or the
 // pause was longer than gap.
 func jumped(last, now Clock, gap time.Duration) bool {
@@ -94,7 +94,7 @@ func (l *Ladder) inTime(ctx context.Context) (own *Ladder, shared bool, err erro
 	return &timed, shared, nil
 }
 
-// jumped says whether nobody can vouch for the time since a reading. Where machines have no
+// jumped says whether no round vouches for the time since a reading. Where machines have no
 // clock in common, the clock of another boot may be another machine's, which says nothing
 // of this one's.
 func (s *pass) jumped(last Clock) bool {

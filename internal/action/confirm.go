@@ -28,7 +28,7 @@ func (s *pass) resume(ctx context.Context, it Item, p *Proposal) error {
 	// A call that is confirmed has a next one that was not made yet.
 	if !it.Steps[it.Step].ConfirmedAt.IsZero() {
 		if s.lost(it) {
-			return s.putBack(ctx, it, p, "nobody looked at it since "+it.Steps[it.Step].Name+" was confirmed")
+			return s.putBack(ctx, it, p, "no pass has checked it since "+it.Steps[it.Step].Name+" was confirmed")
 		}
 		s.again(candidate{it: it})
 		return nil
@@ -56,7 +56,7 @@ func (s *pass) look(ctx context.Context, it Item) (Progress, string, error) {
 	return progress, receipt, nil
 }
 
-// lost says whether nobody can vouch for the time since the item was last looked at.
+// lost says whether no round vouches for the time since the item was last checked.
 func (s *pass) lost(it Item) bool { return s.r.Restart || s.jumped(it.clock()) }
 
 // again makes an item's next call due, if this round may make it.
@@ -71,7 +71,7 @@ func (s *pass) again(c candidate) {
 	}
 }
 
-// putBack returns an item to the first step, where it is warned about anew.
+// putBack returns an item to the first step, where it is warned about again.
 func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) error {
 	calls := it.Steps[it.Step].Attempts
 	it = it.unwarned()
@@ -191,6 +191,6 @@ func (s *pass) announce(ctx context.Context, kind string, it Item, p *Proposal) 
 		m.Because = it.Alarm
 	}
 	if accepted, err := s.tell(ctx, p.Notify, m); len(accepted) == 0 && s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "nobody was told", slog.String("item", it.ID), slog.String("kind", kind), slog.String("why", Redact(err.Error())))
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "notification failed", slog.String("item", it.ID), slog.String("kind", kind), slog.String("why", Redact(err.Error())))
 	}
 }

@@ -33,7 +33,7 @@ func Losses(r *inventory.Resource, do policy.Do) []Loss {
 	return lost
 }
 
-// disksOf returns what an action makes a machine lose, and what of it nobody has declared
+// disksOf returns what an action makes a machine lose, and which of it is not declared
 // scratch. What is not known of a machine is in neither: its provider is asked.
 func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
 	in := instance(r)
@@ -76,7 +76,7 @@ func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
 }
 
 // unsavedDisk protects what is on disks that end with the machine.
-func unsavedDisk(c *petition) string {
+func unsavedDisk(c *ruleInput) string {
 	_, undeclared := disksOf(c.Resource, c.Do)
 	if len(undeclared) == 0 || c.assume.NoDisks {
 		return ""
@@ -104,7 +104,7 @@ func listed(disks []Loss) string {
 const unsavedDiskRule = "unsaved-disk"
 
 // askConsent refuses an item because of its disks, and asks its people once whether what
-// is on them may be lost. The item stays on the first step, so that nobody is asked twice.
+// is on them may be lost. The item stays on the first step, so that its people are asked only once.
 func (s *pass) askConsent(ctx context.Context, it Item, p Proposal, refusal *Refusal) error {
 	if !s.Enforce || s.report.Frozen != nil || it.Phase == Warned || p.ByPerson || p.Mode != policy.Enforce && p.Mode != policy.Warn {
 		return s.refuse(ctx, it, refusal)
@@ -117,7 +117,7 @@ func (s *pass) askConsent(ctx context.Context, it Item, p Proposal, refusal *Ref
 		m.Know = strings.TrimPrefix(m.Know+"; nothing is done unless you consent to that loss: "+m.Consent, "; ")
 		accepted, err := s.tell(ctx, p.Notify, m)
 		if len(accepted) == 0 {
-			refusal.Why += fmt.Sprintf("; nobody could be asked: %v", err)
+			refusal.Why += fmt.Sprintf("; no request for consent was delivered: %v", err)
 			return s.refuse(ctx, it, refusal)
 		}
 		it.Alarm = why

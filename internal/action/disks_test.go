@@ -80,9 +80,9 @@ func TestConsent(t *testing.T) {
 	}
 }
 
-// TestNobodyConsents: without a channel that accepts the question, and in a policy that
-// only observes, nobody is asked and nothing is kept.
-func TestNobodyConsents(t *testing.T) {
+// TestUndeliveredConsent: without a channel that accepts the question, and in a policy that
+// only observes, consent is not requested and nothing is kept.
+func TestUndeliveredConsent(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.Observe, policy.Enforce} {
 		w := newWorld()
 		w.wants.Do, w.wants.Mode = policy.Do{Verb: policy.Stop}, mode

@@ -121,7 +121,7 @@ func TestRealEvidence(t *testing.T) {
 			}},
 		{name: "hour 13 of a busy training without a checkpoint", policy: deadMan, span: 3 * time.Hour,
 			meters: map[string]meter{"i-1": {busy: true}}},
-		{name: "hour 13 of a machine that nobody measures", policy: deadMan, span: 3 * time.Hour,
+		{name: "hour 13 of an unmeasured machine", policy: deadMan, span: 3 * time.Hour,
 			meters: map[string]meter{"i-1": {until: start.Add(-day)}}},
 		{name: "one idle node of a run of eight", policy: idlePolicy, span: 3 * time.Hour, change: aGang,
 			meters: map[string]meter{"i-0": {busy: true}, "i-1": {busy: true}, "i-2": {busy: true}, "i-4": {busy: true},

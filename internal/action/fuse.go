@@ -36,7 +36,7 @@ type Fuse struct {
 	Until       time.Time
 }
 
-// Stands says whether nobody has confirmed it yet.
+// Stands says whether it still waits for confirmation.
 func (f *Fuse) Stands() bool { return f.ConfirmedAt.IsZero() }
 
 // Name names the fuse.

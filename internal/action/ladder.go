@@ -30,7 +30,7 @@ type Ladder struct {
 	// means that there is none. Nil refuses whatever needs one.
 	Approve func(ctx context.Context, it Item, p Proposal) error
 	// Ask asks for the approval that an item will need, at once, so that grace runs
-	// beside it; nil asks when the item is due. Its steps are planned.
+	// meanwhile; nil asks when the item is due. Its steps are planned.
 	Ask func(ctx context.Context, it Item, p Proposal) error
 	// Know says how far an action can be undone (full, partial, none) and what to
 	// know before; nil is the general knowledge about its verb.
@@ -46,7 +46,7 @@ type Ladder struct {
 	Clock   func() Clock
 	Log     *slog.Logger
 	// MaxRoundGap is the longest pause between rounds that is vouched for, 2 h by
-	// default: a longer one begins every grace anew.
+	// default: after a longer one every grace starts over.
 	MaxRoundGap time.Duration
 	// KeepMax is how long a keep may hold, 30 days by default.
 	KeepMax time.Duration
@@ -111,7 +111,7 @@ type subject struct {
 // begin starts a round: its number, the clocks, freeze and keeps.
 func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 	if l.Clock == nil || (l.Enforce && (l.Store == nil || l.Cloud == nil || l.Notifier == nil || l.Verify == nil)) {
-		return nil, nil, errors.New("begin a round: enforcing needs a clock, a store that every process shares, a cloud, somebody who notifies, and a way to verify")
+		return nil, nil, errors.New("begin a round: enforcing needs a clock, a store that every process shares, a cloud, a notifier, and a way to verify")
 	}
 	if err := look.check(); err != nil {
 		return nil, nil, err
@@ -295,7 +295,7 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 				return nil
 			}
 		}
-		// Nobody is warned of what could not be carried out.
+		// An action that could not be carried out is not warned about.
 		if ok, err := s.plannable(ctx, next, *p); err != nil || !ok {
 			return err
 		}
@@ -445,7 +445,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	}
 	accepted, err := s.tell(ctx, p.Notify, m)
 	if len(accepted) == 0 {
-		why := Redact(fmt.Sprintf("nobody was warned, so it is not acted on: %v", err))
+		why := Redact(fmt.Sprintf("no warning was sent, so it is not acted on: %v", err))
 		s.fail(it, Line{Result: ResultObserved, Why: why, NextAt: s.r.Now.Add(freshFor)})
 		if it.Alarm == why {
 			return nil
@@ -557,7 +557,7 @@ func (s *pass) stamp(it Item) Item {
 // entry is one line of the audit log about an item.
 func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
 	if m, ok := s.Store.(*Memory); ok && m.Forgetful {
-		return Entry{At: s.Clock().Wall, What: what} // nobody reads more of it
+		return Entry{At: s.Clock().Wall, What: what} // its readers need no more
 	}
 	e := Entry{At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what, Resource: it.Ref.String(),
 		Item: it.ID, Verb: string(it.Do.Verb), Because: it.Because, Outcome: outcome}

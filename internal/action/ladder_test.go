@@ -63,11 +63,11 @@ func TestDestroysNothing(t *testing.T) {
 		prepare, change func(w *world)
 		result          action.Result
 	}{
-		{name: "nobody owns it, so nobody is warned", result: action.ResultObserved, prepare: func(w *world) {
+		{name: "it has no owner, so no warning is sent", result: action.ResultObserved, prepare: func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { delete(r.Tags, "owner") })
 		}},
 		{name: "the channel refuses the warning", result: action.ResultObserved, prepare: func(w *world) { w.people.Refuse("ana", true) }},
-		{name: "its disks hold what nobody saved", result: action.ResultRefused, prepare: func(w *world) {
+		{name: "its disks hold unsaved data", result: action.ResultRefused, prepare: func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
 		}},
 		{name: "a busy machine in hour 13 under a rule of 12 hours", result: action.ResultRefused, prepare: func(w *world) {
@@ -88,10 +88,10 @@ func TestDestroysNothing(t *testing.T) {
 		{name: "a tag keeps it", result: action.ResultRefused, change: func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Tags[inventory.TagKeepUntil] = "2027-01-01" })
 		}},
-		{name: "a tag that nobody can read keeps it", result: action.ResultRefused, change: func(w *world) {
+		{name: "an unreadable tag keeps it", result: action.ResultRefused, change: func(w *world) {
 			w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Tags[inventory.TagKeepUntil] = "until I am back" })
 		}},
-		{name: "somebody keeps it", result: action.ResultRefused, change: func(w *world) {
+		{name: "a person keeps it", result: action.ResultRefused, change: func(w *world) {
 			w.keep("i-1", 24*time.Hour)
 		}},
 		{name: "a machine joins a group", result: action.ResultRefused, change: func(w *world) {
@@ -176,8 +176,8 @@ func TestTheLastMinute(t *testing.T) {
 	}
 }
 
-// TestGraceNeedsTimeAndTwoRounds: neither alone is enough, and whatever nobody can
-// vouch for begins it anew.
+// TestGraceNeedsTimeAndTwoRounds: neither alone is enough, and after any time that no
+// round vouches for, grace starts over.
 func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
 	t.Run("a day ahead", func(t *testing.T) {
 		w := newWorld()
@@ -241,10 +241,10 @@ func TestGraceNeedsTimeAndTwoRounds(t *testing.T) {
 		w.clock.Set(-5 * time.Minute)
 		w.sample()
 		if r := w.round(t); !r.Lines[0].DueAt.Equal(w.now().Add(15 * time.Minute)) {
-			t.Errorf("due at %s, want grace begun anew at %s", r.Lines[0].DueAt, w.now())
+			t.Errorf("due at %s, want grace to start over at %s", r.Lines[0].DueAt, w.now())
 		}
 	})
-	t.Run("nobody looked for three hours", func(t *testing.T) {
+	t.Run("no round ran for three hours", func(t *testing.T) {
 		w := newWorld()
 		w.idle("i-1")
 		w.round(t)
@@ -326,7 +326,7 @@ func TestClimb(t *testing.T) {
 		{"an unknown condition does not begin", action.Item{}, p(func(p *action.Proposal) { p.Condition = usage.Unknown }), round(1, 0), "", action.Nothing},
 		{"it begins", action.Item{}, p(nil), round(1, 0), action.Observed, action.Warn},
 		{"it begins under a policy that observes", action.Item{}, p(func(p *action.Proposal) { p.Mode = policy.Observe }), round(1, 0), action.Observed, action.Nothing},
-		{"a mode that nobody knows observes", action.Item{}, p(func(p *action.Proposal) { p.Mode = "destroy" }), round(1, 0), action.Observed, action.Nothing},
+		{"an unknown mode observes", action.Item{}, p(func(p *action.Proposal) { p.Mode = "destroy" }), round(1, 0), action.Observed, action.Nothing},
 		{"a tag needs no warning", action.Item{}, p(func(p *action.Proposal) { p.Do.Verb = policy.Tag }), round(1, 0), action.Observed, action.Verify},
 		{"a tag of a policy that warns", action.Item{}, p(func(p *action.Proposal) { p.Do.Verb, p.Mode = policy.Tag, policy.Warn }), round(1, 0), action.Observed, action.Warn},
 		{"nothing proposes it any more", warned, nil, round(9, 2*time.Hour), action.Withdrawn, action.Nothing},
@@ -361,7 +361,7 @@ func TestClimb(t *testing.T) {
 		}
 		next, got := action.Climb(it, p(nil), round(99, 99*time.Hour))
 		if next.Phase != action.Observed || got != action.Warn {
-			t.Errorf("once it enforces: %s, %s; want it warned about anew", next.Phase, got)
+			t.Errorf("once it enforces: %s, %s; want it warned about again", next.Phase, got)
 		}
 	})
 }
@@ -506,7 +506,7 @@ func TestGang(t *testing.T) {
 			t.Errorf("ended %v", got)
 		}
 	})
-	t.Run("nobody is warned of one idle node of eight", func(t *testing.T) {
+	t.Run("one idle node of eight causes no warning", func(t *testing.T) {
 		w := run()
 		for _, id := range names[1:] {
 			w.cloud.Change(id, func(r *actiontest.Resource) { r.Duty = duty.Busy })
@@ -666,7 +666,7 @@ func TestApproval(t *testing.T) {
 		w.when = func(actiontest.Resource, time.Time) usage.Answer { return usage.True }
 		return w, w.tryRound
 	}
-	t.Run("nobody approves", func(t *testing.T) {
+	t.Run("no approver decides", func(t *testing.T) {
 		w, _ := volume()
 		w.round(t)
 		want(t, w.rounds(t, 20*time.Minute, time.Minute), "vol-1", action.ResultRefused)
@@ -817,7 +817,7 @@ func TestWorkWhileDisksAreSaved(t *testing.T) {
 
 // TestClocksOfOtherMachines: what binds several machines is the store's time. One whose
 // clock differs decides nothing; where the store has no clock, what another machine
-// began is waited for anew.
+// began is waited for again.
 func TestClocksOfOtherMachines(t *testing.T) {
 	other := func(w *world, ahead time.Duration) *actiontest.Clock {
 		c := actiontest.NewClock(w.now().Add(ahead))
@@ -990,7 +990,7 @@ func (hung) Unfreeze(context.Context, string, string, time.Time) error {
 	return errors.New("no answer")
 }
 
-// TestUnfreezeSaysThatItFailed: nobody believes that all goes on while it does not.
+// TestUnfreezeSaysThatItFailed: a failure to resume is not reported as success.
 func TestUnfreezeSaysThatItFailed(t *testing.T) {
 	w := newWorld()
 	w.ladder.Store = hung{w.store}

@@ -208,7 +208,7 @@ func TestARoundResumesWhatOthersBegan(t *testing.T) {
 }
 
 // TestOthersVouchForTheClocks: the grace of an item runs on while only rounds of others
-// are made, and begins anew when one of them sees that a clock was set.
+// are made, and starts over when one of them sees that a clock was set.
 func TestOthersVouchForTheClocks(t *testing.T) {
 	mine, others := part{sources: []string{"finding:1"}, letters: "a"}, part{sources: []string{"old"}, letters: "b"}
 	run := func(t *testing.T, pause time.Duration) action.Report {
@@ -242,7 +242,7 @@ func TestProposalsOutsideOfTheLook(t *testing.T) {
 		{"of its policy, about what it saw", func(k *action.Look) { k.Seen = map[inventory.Ref]bool{ref: true} }, true},
 		{"of another policy", func(k *action.Look) { k.Sources = []string{"another"} }, false},
 		{"of no policy", func(k *action.Look) { k.Sources = []string{} }, false},
-		{"of a finding that nobody named", func(k *action.Look) { k.Proposals[0].Source = "finding:1" }, false},
+		{"of a finding that is not named", func(k *action.Look) { k.Proposals[0].Source = "finding:1" }, false},
 		{"about what it did not see", func(k *action.Look) { k.Seen = map[inventory.Ref]bool{ref: false} }, false},
 		{"about another part", func(k *action.Look) { k.Within = none }, false},
 		{"about nothing", func(k *action.Look) { k.Proposals[0].Resource = nil }, false},
@@ -330,13 +330,13 @@ func TestAssumptions(t *testing.T) {
 	}{
 		{name: "no grace", rule: "no-grace"},
 		{name: "no grace, where prices are assumed", assume: action.Assumptions{Unpriced: true}, rule: "no-grace"},
-		{name: "no grace is assumed", assume: action.Assumptions{NoGrace: true}, says: "nobody could object: the action has no grace"},
+		{name: "no grace is assumed", assume: action.Assumptions{NoGrace: true}, says: "its owner got no time to object: the action has no grace"},
 		{name: "less than no grace", assume: action.Assumptions{NoGrace: true}, grace: -1, rule: "no-grace"},
 		{name: "a grace where none is needed", assume: action.Assumptions{NoGrace: true, Unpriced: true}, grace: grace},
 		{name: "no price", grace: grace, unpriced: true, rule: "unpriced"},
 		{name: "no price, where no grace is assumed", assume: action.Assumptions{NoGrace: true}, grace: grace, unpriced: true, rule: "unpriced"},
 		{name: "no price is assumed", assume: action.Assumptions{Unpriced: true}, grace: grace, unpriced: true,
-			says: "nobody knows what it costs: the limit in dollars does not hold"},
+			says: "its price is unknown: the limit in dollars does not apply"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()

@@ -9,11 +9,11 @@ import (
 )
 
 // keptByTag is for how long the tag in a warning would exempt a resource, as long as the
-// command beside it.
+// command that the warning shows with it.
 const keptByTag = 24 * time.Hour
 
 // lostBy is what is gone once an action was carried out, for the people who are warned;
-// empty where nobody knows, or nothing is done.
+// empty where that is unknown, or nothing is done.
 func lostBy(r *inventory.Resource, do policy.Do) string {
 	var lost []string
 	switch do.Verb {

@@ -70,7 +70,7 @@ func (m *Memory) account(name string) *memoryAccount {
 	return a
 }
 
-// Now implements [Store]: one process needs no clock beside its own.
+// Now implements [Store]: one process needs no clock except its own.
 func (m *Memory) Now(context.Context) (time.Time, bool, error) { return time.Time{}, false, nil }
 
 // BeginRound implements [Store]. Rounds are numbered from 1, without a gap.

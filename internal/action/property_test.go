@@ -97,7 +97,7 @@ func (c watchedCloud) Do(ctx context.Context, t action.Task) (string, error) {
 	warnedAt, warned := w.warnedAt[item]
 	switch {
 	case !warned:
-		fail("nobody accepted a warning")
+		fail("no recipient accepted a warning")
 	case w.elapsed-warnedAt < w.wants.Grace:
 		fail(fmt.Sprintf("only %s after the warning", w.elapsed-warnedAt))
 	}

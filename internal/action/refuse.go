@@ -28,11 +28,11 @@ const (
 type rule struct {
 	name string
 	// why says why the action is forbidden; empty where this rule allows it.
-	why func(c *petition) string
+	why func(c *ruleInput) string
 }
 
-// petition is what the rules look at.
-type petition struct {
+// ruleInput is what the rules look at.
+type ruleInput struct {
 	Proposal
 	it     Item
 	now    time.Time
@@ -67,21 +67,21 @@ func Refuse(p Proposal, it Item, now time.Time, keeps []Keep) *Refusal {
 	return Assumptions{}.Refuse(p, it, now, keeps)
 }
 
-func unknown(c *petition) string {
+func unknown(c *ruleInput) string {
 	switch r := c.Resource; {
 	case c.Condition != usage.True:
 		return "its condition is " + c.Condition.String()
 	case r == nil:
 		return "the resource could not be read"
 	case r.Tags == nil:
-		return "its tags could not be read, so nobody knows whether it is exempt"
+		return "its tags could not be read, so it may be exempt"
 	case r.Kind == inventory.KindInstance && c.Do.Verb.Destructive() && instance(r) == nil:
-		return "its details could not be read, so nobody knows what manages it"
+		return "its details could not be read, so its manager is unknown"
 	}
 	return ""
 }
 
-func stale(c *petition) string {
+func stale(c *ruleInput) string {
 	if age := c.now.Sub(c.ReadAt); c.ReadAt.IsZero() || age > freshFor || age < -clockSlack {
 		return "what is known of it is older than " + plain.Duration(freshFor)
 	}
@@ -93,36 +93,36 @@ func stale(c *petition) string {
 
 // unsampled says why what the resource does is not known any more: nothing new was
 // measured in time.
-func (c *petition) unsampled() string {
+func (c *ruleInput) unsampled() string {
 	if c.Duty == nil || c.now.After(c.Duty.Expires) {
 		return "its newest sample is too old"
 	}
 	return ""
 }
 
-func unknownVerb(c *petition) string {
+func unknownVerb(c *ruleInput) string {
 	switch c.Do.Verb {
 	case policy.Notify, policy.Tag, policy.Checkpoint, policy.Suspend, policy.Scale, policy.Stop, policy.Hibernate,
 		policy.Terminate, policy.Delete, policy.Release, policy.PutRetention, policy.PutLifecycle:
 		return ""
 	}
-	return fmt.Sprintf("nobody knows what %q would do", c.Do.Verb)
+	return fmt.Sprintf("the verb %q is unknown", c.Do.Verb)
 }
 
-func identityChanged(c *petition) string {
+func identityChanged(c *ruleInput) string {
 	now := Identity(c.Resource)
 	switch {
 	case c.it.Phase != "" && (now != c.it.Identity || c.Resource.Ref() != c.it.Ref):
-		return "it is not the one that the warning was about: made, or launched, anew"
+		return "it is not the one that the warning was about: it was created or launched again"
 	case now == "" && c.Do.Verb.Destructive() && c.Resource.Kind.Traits().Compute:
-		return "nobody knows when it was made, so it cannot be told from another one under its name"
+		return "its creation time is unknown, so it cannot be told from another one under its name"
 	}
 	return ""
 }
 
 // kept exempts from everything that a policy does, and from what a person could
 // regret.
-func kept(c *petition) string {
+func kept(c *ruleInput) string {
 	if c.ByPerson && !c.Do.Verb.Destructive() {
 		return ""
 	}
@@ -145,7 +145,7 @@ func kept(c *petition) string {
 }
 
 // mayEnd says whether a machine may end because its group becomes smaller.
-func (c *petition) mayEnd(ref inventory.Ref) bool {
+func (c *ruleInput) mayEnd(ref inventory.Ref) bool {
 	g, ok := c.Resource.Detail.(*inventory.AutoScalingGroup)
 	if !ok || c.Do.Verb != policy.Scale {
 		return false
@@ -158,7 +158,7 @@ func (c *petition) mayEnd(ref inventory.Ref) bool {
 	return slices.Contains(ids, ref.ID) && ref == inventory.Ref{Cloud: group.Cloud, Account: group.Account, Region: group.Region, Kind: inventory.KindInstance, ID: ref.ID}
 }
 
-func persistent(c *petition) string {
+func persistent(c *ruleInput) string {
 	switch {
 	case c.ByPerson || c.Do.Verb == policy.Notify || c.Resource.Lifetime == inventory.Ephemeral:
 		return ""
@@ -168,7 +168,7 @@ func persistent(c *petition) string {
 	return "its lifetime is unknown, which counts as persistent; " + inventory.TagLifetime + "=ephemeral would say otherwise"
 }
 
-func deletion(c *petition) string {
+func deletion(c *ruleInput) string {
 	if !c.ByPerson && (c.Do.Verb == policy.PutLifecycle || c.Do.Verb == policy.PutRetention) {
 		return "a rule that lets data expire is a deletion and needs an approval; no policy has one"
 	}
@@ -176,7 +176,7 @@ func deletion(c *petition) string {
 }
 
 // selfGoverned keeps a policy from giving itself, or another one, the right to act.
-func selfGoverned(c *petition) string {
+func selfGoverned(c *ruleInput) string {
 	if c.ByPerson || c.Do.Verb != policy.Tag {
 		return ""
 	}
@@ -188,7 +188,7 @@ func selfGoverned(c *petition) string {
 	return ""
 }
 
-func ungoverned(c *petition) string {
+func ungoverned(c *ruleInput) string {
 	if c.ByPerson || c.Governed || !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute {
 		return ""
 	}
@@ -196,7 +196,7 @@ func ungoverned(c *petition) string {
 		"=true, and nothing under governance in curfew.yaml matches it"
 }
 
-func groupMember(c *petition) string {
+func groupMember(c *ruleInput) string {
 	m := c.Resource.Manager
 	// Scaling ends it through its group.
 	throughIt := c.Do.Verb == policy.Scale && m.Kind == inventory.ManagerAutoScaling
@@ -206,7 +206,7 @@ func groupMember(c *petition) string {
 	return cmp.Or(m.Name, m.Kind) + " manages it and would replace it; change its size there"
 }
 
-func protected(c *petition) string {
+func protected(c *ruleInput) string {
 	in := instance(c.Resource)
 	if in == nil || (c.Do.Verb != policy.Terminate && c.Do.Verb != policy.Delete && c.Do.Verb != policy.Scale) {
 		return ""
@@ -217,15 +217,15 @@ func protected(c *petition) string {
 	return ""
 }
 
-func noGrace(c *petition) string {
+func noGrace(c *ruleInput) string {
 	if c.Do.Verb.Destructive() && (c.Grace < 0 || (c.Grace == 0 && !c.assume.NoGrace)) {
-		return "nobody would have time to object: the action has no grace"
+		return "its owner gets no time to object: the action has no grace"
 	}
 	return ""
 }
 
 // busy protects work. Only rest that was measured counts as rest.
-func busy(c *petition) string {
+func busy(c *ruleInput) string {
 	if !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped || c.Do.EvenIfBusy {
 		return ""
 	}
@@ -238,9 +238,9 @@ func busy(c *petition) string {
 	}
 	switch {
 	case c.Duty == nil:
-		return "nobody knows whether it is busy" + without
+		return "whether it is busy is unknown" + without
 	case c.Duty.State == duty.Unknown:
-		return "nobody knows whether it is busy: " + c.Duty.Why + without
+		return "whether it is busy is unknown: " + c.Duty.Why + without
 	case c.unsampled() != "":
 		return c.unsampled() + without
 	case c.Duty.State == duty.Idle || c.Duty.State == duty.Held || c.Duty.State == duty.Stalled:
@@ -249,7 +249,7 @@ func busy(c *petition) string {
 	return "it is " + c.Duty.State.String() + ": " + c.Duty.Why + without
 }
 
-func gangIncomplete(c *petition) string {
+func gangIncomplete(c *ruleInput) string {
 	if !c.Do.Verb.Destructive() {
 		return ""
 	}
@@ -265,14 +265,14 @@ func gangIncomplete(c *petition) string {
 	return fmt.Sprintf("it works together with %d others, of which the same does not hold for %s", len(c.Gang), some(others))
 }
 
-func unpriced(c *petition) string {
+func unpriced(c *ruleInput) string {
 	if hasNoPrice(&c.Proposal) && !c.assume.Unpriced {
-		return "nobody knows what it costs, so the limit in dollars cannot hold"
+		return "its price is unknown, so the limit in dollars cannot apply"
 	}
 	return ""
 }
 
-// hasNoPrice says whether a policy would end what nobody knows the price of.
+// hasNoPrice says whether a policy would end an unpriced resource.
 func hasNoPrice(p *Proposal) bool {
 	return !p.ByPerson && p.Do.Verb.Destructive() && !p.Hourly.Known()
 }

@@ -53,7 +53,7 @@ var forbidden = []struct {
 		p.Do.EvenIfBusy = true
 		p.Duty.Expires = at.Add(-time.Second)
 	}},
-	{"verb", "a verb that nobody knows", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "vaporize", "vaporize" }},
+	{"verb", "an unknown verb", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "vaporize", "vaporize" }},
 	{"verb", "no verb at all", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "", "" }},
 	{"identity", "another machine under the same id", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.CreatedAt = at.Add(-time.Minute) }},
 	{"identity", "another resource than the item's", func(_ *Proposal, it *Item, _ *[]Keep) { it.Ref.ID = "i-2" }},
@@ -100,7 +100,7 @@ var forbidden = []struct {
 	{"self-governed", "a policy that overwrites a keep", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagKeepUntil: "2026-01-01"}}
 	}},
-	{"ungoverned", "a machine that nobody put under policies", func(p *Proposal, _ *Item, _ *[]Keep) { p.Governed = false }},
+	{"ungoverned", "a machine that no policy governs", func(p *Proposal, _ *Item, _ *[]Keep) { p.Governed = false }},
 	{"group-member", "a member of a group", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Resource.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 	}},
@@ -118,7 +118,7 @@ var forbidden = []struct {
 		p.Do, p.Resource.Manager = policy.Do{Verb: policy.Scale}, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 		p.Resource.Detail, it.Do = &inventory.Instance{TerminationProtected: inventory.Known(true)}, p.Do
 	}},
-	{"busy", "a group whose machines nobody judged", func(p *Proposal, it *Item, _ *[]Keep) {
+	{"busy", "a group of unjudged machines", func(p *Proposal, it *Item, _ *[]Keep) {
 		p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Do = inventory.KindAutoScalingGroup, nil, nil, "age", policy.Do{Verb: policy.Scale}
 		it.Ref, it.Do = p.Resource.Ref(), p.Do
 	}},
@@ -129,7 +129,7 @@ var forbidden = []struct {
 	{"busy", "a busy machine under a rule of age", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Busy }},
 	{"busy", "a machine that loads its data", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Starved }},
 	{"busy", "a machine of unknown duty", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Unknown }},
-	{"busy", "a machine that nobody judged", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty = "age", nil }},
+	{"busy", "an unjudged machine", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty = "age", nil }},
 	{"busy", "an idle machine whose newest sample is too old", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Class, p.Duty.Expires = "age", at.Add(-time.Second)
 	}},
@@ -141,7 +141,7 @@ var forbidden = []struct {
 	}},
 	{"gang", "one idle node of eight", func(p *Proposal, _ *Item, _ *[]Keep) { p.Gang = gang(7) }},
 	{"gang", "seven of eight", func(p *Proposal, _ *Item, _ *[]Keep) { p.Gang, p.Together = gang(7), gang(6) }},
-	{"unsaved-disk", "instance-store disks that nobody declared", func(p *Proposal, it *Item, _ *[]Keep) {
+	{"unsaved-disk", "undeclared instance-store disks", func(p *Proposal, it *Item, _ *[]Keep) {
 		p.Do, it.Do = policy.Do{Verb: policy.Stop}, policy.Do{Verb: policy.Stop}
 		p.Resource.Size.InstanceStorageGB = inventory.Known[int64](900)
 	}},
@@ -152,7 +152,7 @@ var forbidden = []struct {
 	{"unsaved-disk", "a root disk that is deleted with the machine", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true})
 	}},
-	{"unsaved-disk", "a data disk beside a root disk that is scratch", func(p *Proposal, it *Item, _ *[]Keep) {
+	{"unsaved-disk", "a data disk on a machine with a scratch root disk", func(p *Proposal, it *Item, _ *[]Keep) {
 		p.Do.ScratchRoot, it.Do.ScratchRoot = true, true
 		p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true}, inventory.Disk{VolumeID: "vol-2", DeleteOnTermination: true})
 	}},
@@ -356,7 +356,7 @@ func TestSnapshotsAreOfferedWhereTheyAreTaken(t *testing.T) {
 		{policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, true, "scale takes no snapshots", false},
 		{policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, false, "scale takes no snapshots", false},
 	} {
-		why := unsavedDisk(&petition{Proposal: Proposal{Resource: r, Do: tc.do, ByPerson: tc.byPerson}})
+		why := unsavedDisk(&ruleInput{Proposal: Proposal{Resource: r, Do: tc.do, ByPerson: tc.byPerson}})
 		if !strings.Contains(why, "vol-1") || !strings.Contains(why, tc.want) || strings.Contains(why, "have them saved") != tc.offered {
 			t.Errorf("%s, by a person %v: %q", tc.do.Verb, tc.byPerson, why)
 		}

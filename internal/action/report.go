@@ -12,8 +12,8 @@ type Result string
 
 // The results.
 const (
-	ResultObserved  Result = "observed"   // its policy only observes, or nobody could be warned
-	ResultWouldWarn Result = "would-warn" // without --enforce nobody is
+	ResultObserved  Result = "observed"   // its policy only observes, or no warning could be sent
+	ResultWouldWarn Result = "would-warn" // without --enforce no warning is sent
 	ResultWarned    Result = "warned"     // a named recipient's channel accepted it
 	ResultWaiting   Result = "waiting"    // grace runs, or something has to be read first
 	ResultWouldAct  Result = "would-act"  // without --enforce nothing is
@@ -48,7 +48,7 @@ type Line struct {
 	// ResultFuse or, without --enforce, ResultWouldAct: that of a [Deferral], or CapFuse.
 	Cap string
 	// Assumed is what was assumed of the resource so that it may be acted on, in words;
-	// empty outside of recorded accounts, which nobody can ask (see [Assumptions]).
+	// empty except for recorded accounts, whose owners cannot answer (see [Assumptions]).
 	Assumed string
 	// DueAt is the earliest time at which it is acted on; zero where none is set.
 	DueAt time.Time

@@ -67,7 +67,7 @@ func TestResume(t *testing.T) {
 		w.untouched(t)
 	})
 	for _, age := range []time.Duration{6 * time.Minute, 10 * time.Hour} {
-		t.Run("an intent "+age.String()+" old is warned about anew", func(t *testing.T) {
+		t.Run("an intent "+age.String()+" old is warned about again", func(t *testing.T) {
 			w := newWorld()
 			intended(t, w)
 			w.clock.Reboot(age)
@@ -83,7 +83,7 @@ func TestResume(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a young intent after the clock was set is warned about anew", func(t *testing.T) {
+	t.Run("a young intent after the clock was set is warned about again", func(t *testing.T) {
 		w := newWorld()
 		intended(t, w)
 		w.clock.Set(3 * time.Minute)
@@ -220,7 +220,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("audit: %s", got)
 		}
 		if told := w.people.Told(); !slices.ContainsFunc(told, func(m actiontest.Told) bool { return m.Kind == "alarm" }) {
-			t.Error("nobody was alarmed")
+			t.Error("no alarm was sent")
 		}
 	})
 	t.Run("what takes hours is looked at until it is confirmed, with an alarm", func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestFaults(t *testing.T) {
 		w.untouched(t)
 		want(t, w.rounds(t, time.Minute, time.Minute), "i-1", action.ResultConfirmed)
 	})
-	t.Run("nobody is warned of what cannot be planned", func(t *testing.T) {
+	t.Run("an action without a plan causes no warning", func(t *testing.T) {
 		w := newWorld()
 		w.idle("i-1")
 		w.cloud.Fail(actiontest.Fault{Step: "plan", Message: "access denied"})
@@ -413,14 +413,14 @@ func TestSteps(t *testing.T) {
 			t.Errorf("terminated %v", got)
 		}
 	})
-	t.Run("nobody looks for three hours after the save", func(t *testing.T) {
+	t.Run("no round runs for three hours after the save", func(t *testing.T) {
 		w := saving(t)
 		w.rounds(t, 3*time.Minute, time.Minute)
 		w.clock.Reboot(3 * time.Hour)
 		w.sample()
 		want(t, w.round(t), "i-1", action.ResultWarned)
 		w.rounds(t, 30*time.Minute, time.Minute)
-		if got := w.cloud.Carried(""); len(got) != 3 { // saved anew
+		if got := w.cloud.Carried(""); len(got) != 3 { // saved again
 			t.Errorf("carried out %v", got)
 		}
 	})

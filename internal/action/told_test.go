@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 )
 
-// TestAWarningsKeepNamesTheResource: the command works for somebody who never scanned,
+// TestAWarningsKeepNamesTheResource: the command works for a person who never scanned,
 // and in whatever account the id is.
 func TestAWarningsKeepNamesTheResource(t *testing.T) {
 	w := newWorld()
@@ -34,8 +34,8 @@ func (h *heard) Notify(ctx context.Context, to string, m action.Message) (string
 	return h.People.Notify(ctx, to, m)
 }
 
-// TestAFailedCallIsNoAct: a call that failed is reported as failed, also when nobody can
-// look up what came of it.
+// TestAFailedCallIsNoAct: a failed call is reported as failed, also when its outcome
+// cannot be looked up.
 func TestAFailedCallIsNoAct(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")

@@ -25,12 +25,12 @@ type world struct {
 	people *actiontest.People
 	clock  *actiontest.Clock
 	ladder *action.Ladder
-	// wants is what the policy says beside its condition; when replaces that.
+	// wants is what the policy says, except its condition; when replaces that.
 	wants action.Proposal
 	when  func(r actiontest.Resource, now time.Time) usage.Answer
 	// judged replaces what the cloud says of a machine's duty.
 	judged func(r actiontest.Resource, now time.Time) *duty.Verdict
-	// unpriced says that nobody knows what anything costs.
+	// unpriced says that no resource has a known price.
 	unpriced bool
 	// others are so many machines that the policy selects and that always work.
 	others int

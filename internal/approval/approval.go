@@ -56,7 +56,7 @@ type Request struct {
 // Errors of decisions and uses.
 var (
 	ErrNotFound = errors.New("no such request")
-	ErrConflict = errors.New("somebody else changed the request meanwhile")
+	ErrConflict = errors.New("the request changed meanwhile")
 )
 
 // Store keeps requests. The implementation is in internal/store, its conformance

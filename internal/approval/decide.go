@@ -50,10 +50,10 @@ type Desk struct {
 // voided does not count: what is asked again is a new question.
 func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error) {
 	if r.PlanHash == "" || strings.TrimSpace(r.AskedBy) == "" {
-		return Request{}, errors.New("ask for an approval: it needs a plan's hash and somebody who asks")
+		return Request{}, errors.New("ask for an approval: it needs a plan's hash and a requester")
 	}
 	if strings.ContainsFunc(r.AskedBy, unseen) {
-		return Request{}, fmt.Errorf("ask for an approval: the name %q has characters that nobody sees", r.AskedBy)
+		return Request{}, fmt.Errorf("ask for an approval: the name %q has invisible characters", r.AskedBy)
 	}
 	same, err := d.Store.Requests(ctx, r.PlanHash)
 	if err != nil {
@@ -82,7 +82,7 @@ func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error
 	return d.Store.PutRequest(ctx, r)
 }
 
-// Person is somebody who decides, with the roles that the configuration gives.
+// Person is an approver, with the roles that the configuration gives.
 type Person struct {
 	Name  string
 	Roles []string
@@ -105,8 +105,8 @@ func Same(a, b string) bool {
 }
 
 // MaybeSame says whether two names may be one person's, so that neither decides for the
-// other: beside what Same looks at, what nobody sees makes no difference, nor that a
-// name is a login of GitHub which is given no other name, nor letters that look alike.
+// other. In addition to what Same looks at, it ignores invisible characters, that a name
+// is a login of GitHub which is given no other name, and letters that look alike.
 func MaybeSame(a, b string) bool {
 	return Same(bare(a), bare(b)) || Same(Skeleton(a), Skeleton(b))
 }
@@ -163,14 +163,14 @@ func (d Desk) Use(ctx context.Context, planHash string, amount money.Amount, now
 		return Request{}, fmt.Errorf("look for an approval: %w", err)
 	}
 	if planHash == "" || len(all) == 0 {
-		return Request{}, refuse("plan", "nobody has approved exactly this")
+		return Request{}, refuse("plan", "no approval covers exactly this")
 	}
 	for _, r := range all {
 		if r.At(now) != Approved {
 			continue
 		}
 		if amount > r.Amount {
-			return r, refuse("amount", "%s is over the %s that %s approved; it has to be approved anew", amount.Dollars(), r.Amount.Dollars(), r.DecidedBy)
+			return r, refuse("amount", "%s is over the %s that %s approved; it needs a new approval", amount.Dollars(), r.Amount.Dollars(), r.DecidedBy)
 		}
 		if err := d.Proven(ctx, r); err != nil {
 			return r, err
@@ -180,7 +180,7 @@ func (d Desk) Use(ctx context.Context, planHash string, amount money.Amount, now
 	}
 	switch newest := all[0]; newest.At(now) {
 	case Pending:
-		return newest, refuse("state", "request %s waits for somebody to approve it", newest.ID)
+		return newest, refuse("state", "request %s waits for an approver", newest.ID)
 	case Denied:
 		return newest, refuse("state", "request %s was denied by %s: %s", newest.ID, newest.DecidedBy, newest.Reason)
 	case Expired:
@@ -205,7 +205,7 @@ func (d Desk) Void(ctx context.Context, r Request) error {
 	return err
 }
 
-// At returns the state at a time: what nobody decided or used before it expired is
+// At returns the state at a time: a request that expired before it was decided or used is
 // expired.
 func (r Request) At(now time.Time) State {
 	if (r.State == Pending || r.State == Approved) && !now.Before(r.ExpiresAt) {

@@ -116,8 +116,8 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 		{name: "approved", by: boss, hash: "h1", amount: 400 * money.USD},
 		{name: "by whoever asked", by: Person{Name: "ana", Roles: []string{DefaultRole}}, decide: "self"},
 		{name: "by whoever asked, under the address", by: Person{Name: "Ana@example.com", Roles: []string{DefaultRole}}, decide: "self"},
-		{name: "by somebody without the role", by: Person{Name: "bo", Roles: []string{"viewer"}}, decide: "role"},
-		{name: "by nobody's role", by: Person{Name: "bo"}, decide: "role"},
+		{name: "by a person without the role", by: Person{Name: "bo", Roles: []string{"viewer"}}, decide: "role"},
+		{name: "by a person without any role", by: Person{Name: "bo"}, decide: "role"},
 		{name: "after it expired", by: boss, after: DefaultExpiry, decide: "expired"},
 		{name: "another plan", by: boss, hash: "h2", use: "plan"},
 		{name: "no plan", by: boss, hash: "", use: "plan"},
@@ -254,9 +254,9 @@ func TestNoWayAround(t *testing.T) {
 	})
 }
 
-// TestNobodyApprovesTheirOwnUnderAnotherSpelling: what may be one person's name is taken
-// for one, and a name with characters that nobody sees asks for nothing.
-func TestNobodyApprovesTheirOwnUnderAnotherSpelling(t *testing.T) {
+// TestOwnRequestUnderAnotherSpelling: names that may be one person's count as one person's,
+// and a name with invisible characters asks for nothing.
+func TestOwnRequestUnderAnotherSpelling(t *testing.T) {
 	for _, by := range []string{"ana", "ANA", " ana ", "ana\u00a0", "an a", "a\u200bna", "ana@acme.example", "Ana@acme.example", "github:ana", "GitHub:Ana"} {
 		d := Desk{Store: &memory{}}
 		r := asked(t, d, money.USD)
@@ -268,7 +268,7 @@ func TestNobodyApprovesTheirOwnUnderAnotherSpelling(t *testing.T) {
 		}
 	}
 	for _, asker := range []string{"a\u200bna", "ana\x00", "ana\u202e", "ana\u3164", "a\ufe0fna"} {
-		if _, err := (Desk{Store: &memory{}}).Ask(context.Background(), Request{PlanHash: "h1", AskedBy: asker}, now); err == nil || !strings.Contains(err.Error(), "nobody sees") {
+		if _, err := (Desk{Store: &memory{}}).Ask(context.Background(), Request{PlanHash: "h1", AskedBy: asker}, now); err == nil || !strings.Contains(err.Error(), "invisible characters") {
 			t.Errorf("%q asked: %v", asker, err)
 		}
 	}
@@ -342,7 +342,7 @@ func (broken) Requests(context.Context, string) ([]Request, error) { return nil,
 
 var errBroken = errors.New("broken")
 
-// TestWhatCannotBeReadIsNotDecided: a store that fails makes nobody's request or approval.
+// TestWhatCannotBeReadIsNotDecided: a store that fails makes no request and no approval.
 func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
 	ctx, kept := context.Background(), &memory{}
 	d := Desk{Store: broken{kept}}
@@ -367,8 +367,8 @@ func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
 	}
 }
 
-// TestLookAlikesAreOnePerson: letters of other scripts, accents and digits make nobody
-// else of a person, and two such names in one list are refused.
+// TestLookAlikesAreOnePerson: letters of other scripts, accents and digits make no second
+// person, and two such names in one list are refused.
 func TestLookAlikesAreOnePerson(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
@@ -381,13 +381,13 @@ func TestLookAlikesAreOnePerson(t *testing.T) {
 			t.Errorf("%q and %q may be one: %v, want %v", tc.a, tc.b, got, tc.same)
 		}
 		if err := LookAlikes([]string{tc.a, "zoe", tc.b}); (err != nil) != (tc.same && !Same(tc.a, tc.b) && !strings.HasPrefix(tc.a, "github:")) {
-			t.Errorf("%q beside %q: %v", tc.a, tc.b, err)
+			t.Errorf("%q and %q: %v", tc.a, tc.b, err)
 		}
 	}
 }
 
-// TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration: what a provider vouches for is
-// somebody else only where the same provider tells the two apart, or people names both.
+// TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration: an identity that a provider vouches for
+// is another person only where the same provider tells the two apart, or people names both.
 func TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration(t *testing.T) {
 	aws := func(name, arn string, mapped bool) Person {
 		return Person{Name: name, Proof: Proof{Kind: AWSCaller, Subject: "arn:aws:" + arn, Mapped: mapped}}

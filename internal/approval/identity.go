@@ -54,7 +54,7 @@ func (p Proof) String() string {
 	return s
 }
 
-// iamUser says whether an ARN is one user of IAM, who is nobody else. A session of a role
+// iamUser says whether an ARN is one user of IAM and no other. A session of a role
 // is named by whoever assumes it.
 func iamUser(arn string) bool {
 	parts := strings.SplitN(arn, ":", 6)

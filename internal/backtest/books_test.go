@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/budget"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/ledgertest"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -225,7 +224,7 @@ func (n naive) Spent(_ context.Context, m budget.Match, from, to time.Time) (bud
 		if from.Before(to) && e.Hour.Before(to) && e.Hour.Add(time.Hour).After(out.Through) {
 			out.Through = e.Hour.Add(time.Hour)
 		}
-		if e.Hour.Before(from) || !e.Hour.Before(to) || !m.Covers(inventory.Owner(e.Owner), e.Purpose) {
+		if e.Hour.Before(from) || !e.Hour.Before(to) || !m.Covers(e.Owner, e.Purpose) {
 			continue
 		}
 		if e.Gap == "" {

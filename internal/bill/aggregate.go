@@ -10,7 +10,7 @@ import (
 )
 
 // DefaultMaxRows is how many rows an aggregate holds unless told otherwise, about 200
-// bytes each beside their texts: 30,000 resources over a month at two meters each.
+// bytes each without their texts: 30,000 resources over a month at two meters each.
 const DefaultMaxRows = 2_000_000
 
 // ErrTooManyRows says that a bill has more distinct rows than were allowed for.
@@ -61,7 +61,7 @@ const cached = 1 << 16
 // symbol stands for a text; 0 is the empty one.
 type symbol uint32
 
-// period is what is known of a billing period beside its rows.
+// period is what is known of a billing period, except its rows.
 type period struct {
 	id       uint32
 	key      PeriodKey

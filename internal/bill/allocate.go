@@ -32,7 +32,7 @@ type SharedRule struct {
 	Categories []Category `yaml:"categories"`
 	Accounts   []string   `yaml:"accounts"`
 	Resources  []string   `yaml:"resources"`
-	// Untagged shares only what nobody is named for.
+	// Untagged shares only the costs of unowned resources.
 	Untagged bool   `yaml:"untagged"`
 	Method   Method `yaml:"method"`
 	// Among are the parties; empty: all that are charged anything directly.
@@ -76,7 +76,7 @@ type Allocation struct {
 	Total money.Amount `json:"total_usd"`
 	// Parties by name.
 	Parties []Party `json:"parties"`
-	// Unattributed is what nobody can be charged for: no owner and no rule.
+	// Unattributed are costs without an owner and without a rule.
 	Unattributed money.Amount `json:"unattributed_usd"`
 	// Shared is what became of each rule's costs, in the order of the rules.
 	Shared []Shared `json:"shared"`
@@ -168,7 +168,7 @@ func (a *Allocation) share(rule *SharedRule, s *Shared, direct, shared map[strin
 		positive = positive || weights[i] > 0
 	}
 	if !positive {
-		s.Reason = "nobody is charged anything directly, in proportion to which it could be divided"
+		s.Reason = "no owner has direct costs to divide it by"
 		return addTo(&a.Unattributed, s.Amount)
 	}
 	parts, err := money.Split(s.Amount, weights)

@@ -50,7 +50,7 @@ var usual = []Part{
 	{Category: Other},
 }
 
-// Categories adds up what was billed by category: all five, in one order, also those
+// Categories adds up the billed costs by category: all five, in one order, also those
 // that come to nothing.
 func Categories(rows iter.Seq[Row]) ([]Part, error) {
 	parts := slices.Clone(usual)
@@ -105,8 +105,8 @@ var division = []Slice{
 // row's day. All zero is not known.
 type Split func(r *Row) (idle, active, unmeasured money.Amount)
 
-// ByDuty adds up what was billed by the five categories: storage, idle and active compute,
-// egress, overhead, and beside them unmeasured compute and what is in none. Where compute
+// ByDuty adds up the billed costs by the five categories: storage, idle and active compute,
+// egress, overhead; then unmeasured compute and costs in no category. Where compute
 // was billed and none of it measured, idle and active are unknown.
 func ByDuty(rows iter.Seq[Row], split Split) ([]Slice, error) {
 	out := slices.Clone(division)
@@ -137,7 +137,7 @@ func ByDuty(rows iter.Seq[Row], split Split) ([]Slice, error) {
 		}
 		parts, splitErr := money.Split(r.Cost.Billed, []int64{int64(idle), int64(active), int64(rest)})
 		if err = errs(err, splitErr); err != nil {
-			return nil, fmt.Errorf("divide what was billed for %s by duty: %w", r.Resource, err)
+			return nil, fmt.Errorf("divide the billed costs of %s by duty: %w", r.Resource, err)
 		}
 		for i, v := range parts {
 			if err := addTo(&sums[ofCompute[i]], v); err != nil {
@@ -174,7 +174,7 @@ type Flow struct {
 
 // EgressFlows adds up the transfers that cost money to be looked at: across regions, across
 // zones, to the Internet and through NAT gateways, by resource and pair of regions, the
-// dearest first.
+// most expensive first.
 func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 	flows := map[Flow]*Flow{}
 	for r := range rows {
@@ -209,7 +209,7 @@ func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 // Commitment is what became of one commitment in the rows.
 type Commitment struct {
 	ID string `json:"id"`
-	// Purchased is what was billed for it, Used and Unused the effective cost of the
+	// Purchased is its billed cost, Used and Unused the effective cost of the
 	// usage that it covered and of what it left uncovered.
 	Purchased money.Amount `json:"purchased_usd"`
 	Used      money.Amount `json:"used_usd"`
@@ -238,7 +238,7 @@ type Commitments struct {
 }
 
 // CommitmentUse says what commitments covered, what they left unused, and what was
-// bought on demand beside them.
+// bought on demand in addition.
 func CommitmentUse(rows iter.Seq[Row]) (Commitments, error) {
 	byID := map[string]*Commitment{}
 	demand := map[OnDemand]money.Amount{}

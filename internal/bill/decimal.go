@@ -11,7 +11,7 @@ import (
 )
 
 // Decimal is an exact decimal number: a fixed-point part of 128 bits in units of
-// 10^-27, which holds the costs of real bills, and beside it what does not fit. Its
+// 10^-27, which holds the costs of real bills, and a second part for what does not fit. Its
 // zero value is 0. Compare with [Decimal.Cmp]: equal numbers can be held differently.
 type Decimal struct {
 	hi   int64

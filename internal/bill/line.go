@@ -64,7 +64,7 @@ type Line struct {
 	FromRegion, ToRegion string
 	// Tags is a JSON object of strings; empty: none, or the bill has no such column.
 	Tags string
-	// Derived is a line that a reader made beside another of the same row of the file,
+	// Derived is a line that a reader added to another of the same row of the file,
 	// such as the unused part of a fee; it is not counted.
 	Derived bool
 	// Withheld is money that the bill lists and takes back in lines of its own: usage

@@ -79,7 +79,7 @@ func settledBefore(p *Settled, stored []Period) (Change, error) {
 	return "", nil
 }
 
-// overtakes says whether a bill holds the time of a stored period anew.
+// overtakes says whether a bill holds the time of a stored period again.
 func (b *Bill) overtakes(old *Period) bool {
 	return slices.ContainsFunc(b.Starts, old.Start.Equal) || slices.ContainsFunc(b.Periods, func(p *Settled) bool { return p.overlaps(old) })
 }

@@ -57,7 +57,7 @@ func TestBillsThatCountTwice(t *testing.T) {
 		{name: "no account, renamed and restated", source: "b.csv", from: month(0, 0), until: month(0, 1), cost: "2", refused: true},
 		{name: "no account, restated", source: "a.csv", from: month(0, 0), until: month(0, 1), cost: "2", want: []Change{Restated}},
 		{name: "no account, the month after", source: "b.csv", from: month(0, 1), until: month(0, 2), cost: "1", want: []Change{Added}},
-		{name: "no account beside one", account: "acc", source: "b.csv", from: month(0, 0), until: month(0, 1), cost: "2", want: []Change{Added}},
+		{name: "a bill without an account and one with it", account: "acc", source: "b.csv", from: month(0, 0), until: month(0, 1), cost: "2", want: []Change{Added}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, stored := imported(t, "a.csv", tc.account, month(0, 0), month(0, 1), "1")

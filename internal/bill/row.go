@@ -55,7 +55,7 @@ type PeriodKey struct {
 	Start   time.Time
 }
 
-// Period is what is kept of a billing period beside its rows.
+// Period is what is kept of a billing period, except its rows.
 type Period struct {
 	PeriodKey
 	// End is the zero time where the bill does not say.

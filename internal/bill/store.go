@@ -18,7 +18,7 @@ type Store interface {
 	Periods(ctx context.Context, from, to time.Time) ([]Period, error)
 
 	// Replace replaces all the given periods in one transaction: the rows and totals of
-	// each are deleted and written anew, or only deleted where Content is nil. It is
+	// each are deleted and written again, or only deleted where Content is nil. It is
 	// conditional: where the stored digest of any of them is not its Replaces (empty:
 	// nothing is stored), it returns an error that is ErrChanged and changes nothing.
 	// Keys are distinct. An error, or a crash at any moment, leaves every period as it

@@ -86,7 +86,7 @@ func (t *table) merge(to int32, o *table, from int32) {
 }
 
 // recall remembers a value for some of the texts that came last. It knows a text by
-// where it lies, because most texts of a bill come again as the very same.
+// its address in memory, because most texts of a bill come again as the very same.
 type recall[V any] [1 << 10]remembered[V]
 
 type remembered[V any] struct {

@@ -91,8 +91,8 @@ func TestDictionariesSayTheSame(t *testing.T) {
 	}
 }
 
-// TestBadEntryOfADictionary names the row that uses the entry, and an entry that none
-// uses harms nobody.
+// TestBadEntryOfADictionary names the row that uses the entry; an entry that no row
+// uses causes no error.
 func TestBadEntryOfADictionary(t *testing.T) {
 	rows := manyRows(10)
 	rows[7].Billed = "1 dollar"

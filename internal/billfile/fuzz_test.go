@@ -47,7 +47,7 @@ func readWhole(t *testing.T, name string, text []byte) {
 	}
 }
 
-// file reads a file that lies in memory.
+// file reads a file from memory.
 func (s *sink) file(text []byte) error {
 	if !bytes.HasPrefix(text, []byte("PAR1")) {
 		return s.csv(bytes.NewReader(text), bytes.HasPrefix(text, []byte{0x1f, 0x8b}))

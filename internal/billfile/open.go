@@ -69,7 +69,7 @@ type Export struct {
 type part struct {
 	name string
 	size int64
-	// start of the billing period of the partition it lies in; zero: in none.
+	// start of the billing period of the partition that holds it; zero: in none.
 	start time.Time
 }
 
@@ -143,7 +143,7 @@ func because(notes []string) string {
 	return " (" + strings.Join(notes, "; ") + ")"
 }
 
-// choose takes from what lies in a folder what is a bill.
+// choose takes the bills among the files of a folder.
 func (e *Export) choose(ctx context.Context, found []part) error {
 	var loose []part
 	partitions := map[string]*partition{}
@@ -167,7 +167,7 @@ func (e *Export) choose(ctx context.Context, found []part) error {
 		return nil
 	}
 	if len(loose) > 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s beside the export's partitions left aside: %s", files(len(loose)), loose[0].name))
+		e.Notes = append(e.Notes, fmt.Sprintf("%s outside the export's partitions left out: %s", files(len(loose)), loose[0].name))
 	}
 	for _, key := range sorted(partitions) {
 		if err := e.take(ctx, partitions[key]); err != nil {
@@ -243,7 +243,7 @@ func (f folder) open(_ context.Context, name string) (io.ReadCloser, error) {
 	return os.OpenInRoot(f.dir, rest)
 }
 
-// bucket is what lies under a prefix of a bucket; names are "s3://bucket/key".
+// bucket holds the objects under a prefix of a bucket; names are "s3://bucket/key".
 type bucket struct {
 	Bucket
 	base, prefix string

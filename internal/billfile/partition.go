@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Where a folder lies within an export of AWS Data Exports (User Guide, "Understanding
-// export delivery"): prefix/export/data/BILLING_PERIOD=YYYY-MM/ and
+// location is the place of a folder within an export of AWS Data Exports (User Guide,
+// "Understanding export delivery"): prefix/export/data/BILLING_PERIOD=YYYY-MM/ and
 // prefix/export/metadata/BILLING_PERIOD=YYYY-MM/, with a folder for each execution below
 // where exports are not overwritten.
 type location int

@@ -195,7 +195,7 @@ func (r *reading) local(in io.ReadCloser, buffered io.Reader, p part) (io.Reader
 	}
 	drop := func() {
 		temp.Close()
-		_ = os.Remove(temp.Name()) // what is left in the temporary folder harms nobody
+		_ = os.Remove(temp.Name()) // a file left in the temporary folder does no harm
 	}
 	size, err := io.Copy(temp, buffered)
 	if err != nil {
@@ -255,7 +255,7 @@ func (s *sink) take(r *record) error {
 // add adds a line.
 func (s *sink) add(l *bill.Line) error {
 	if start := s.part.start; !start.IsZero() && !l.BillingPeriodStart.Equal(start) {
-		return fmt.Errorf("its billing period starts on %s, and the file lies in that of %s", l.BillingPeriodStart.Format(time.DateOnly), start.Format("2006-01"))
+		return fmt.Errorf("its billing period starts on %s, and the file is in the partition of %s", l.BillingPeriodStart.Format(time.DateOnly), start.Format("2006-01"))
 	}
 	return s.into.Add(l)
 }

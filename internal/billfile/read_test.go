@@ -284,7 +284,7 @@ func TestDataExport(t *testing.T) {
 		}, 2, "4.5", "", ""},
 		{"another period's row", func(m map[string]string) {
 			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head + row("BillingPeriodStart", "2024-08-01", "BillingPeriodEnd", "2024-09-01", "ChargePeriodStart", "2024-08-02"))
-		}, 0, "", "", "x-00002.csv.gz:2: its billing period starts on 2024-08-01, and the file lies in that of 2024-09"},
+		}, 0, "", "", "x-00002.csv.gz:2: its billing period starts on 2024-08-01, and the file is in the partition of 2024-09"},
 		{"a damaged manifest", func(m map[string]string) { m["p/x/metadata/BILLING_PERIOD=2024-08/x-Manifest.json"] = "{" }, 0, "", "", "the manifest is not valid JSON"},
 		{"every execution in a folder of its own", func(m map[string]string) {
 			for _, run := range []string{"2024-09-05T01:00:00.000Z-aa", "2024-09-06T01:00:00.000Z-bb"} {
@@ -296,7 +296,7 @@ func TestDataExport(t *testing.T) {
 			m["p/x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz"] = gzipped("")
 			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head)
 		}, 1, "1.5", "", ""},
-		{"another export beside it", func(m map[string]string) { m["p/x-2/b.csv"] = head + row() }, 2, "4.5", "", ""},
+		{"another export in the same folder", func(m map[string]string) { m["p/x-2/b.csv"] = head + row() }, 2, "4.5", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			files := export()

@@ -17,7 +17,7 @@ import (
 )
 
 // Match says which spend a budget or quota is about. All that is given has to match; an
-// empty field matches everything, what nobody owns among it. Names are compared without
+// empty field matches everything, unowned resources included. Names are compared without
 // regard to case.
 type Match struct {
 	Team        string `json:"team,omitempty"`
@@ -50,7 +50,7 @@ type Budget struct {
 	Match
 	// Shared says that all purposes draw on it. Without it a budget names its purposes,
 	// or its ancestors do, because training, evaluation, experimentation and inference
-	// are separate unless somebody says otherwise.
+	// are separate unless the budget says otherwise.
 	Shared bool
 	Period Period
 	// Amount is what may be spent in one period.

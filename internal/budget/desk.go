@@ -17,8 +17,8 @@ const (
 	// PendingFor is how long a hold counts whose admission is being decided. A process
 	// that dies meanwhile blocks its money no longer than that.
 	PendingFor = 15 * time.Minute
-	// Slack is how long after the end of its run a hold counts at least that nobody
-	// settled. It counts on until the ledger has observed the run.
+	// Slack is the least time for which an unsettled hold counts after the end of its run.
+	// It counts on until the ledger has observed the run.
 	Slack = time.Hour
 	// SettleFor is how long what a hold came to counts at least where the ledger has
 	// charged less: charges come late, but not later than that once the run was observed.
@@ -34,7 +34,7 @@ type Desk struct {
 }
 
 // Reserve makes a pending hold, or returns the one of the same key if it reserves at
-// least as much; an expired or smaller pending one is made anew under its id. It returns
+// least as much; an expired or smaller pending one is made again under its id. It returns
 // an *Overdrawn where it does not fit. The id, the state, the expiry, the times of change
 // and the version are the desk's own to set.
 func (d Desk) Reserve(ctx context.Context, h Hold, now time.Time) (Hold, error) {

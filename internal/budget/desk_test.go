@@ -277,7 +277,7 @@ func TestReservingTwiceIsReservingOnce(t *testing.T) {
 
 	later := now.Add(time.Minute + budget.PendingFor)
 	if got := status(t, d, "vision", later).Left; got != 1000*money.USD {
-		t.Errorf("a hold that nobody admitted blocks all but $%s", got)
+		t.Errorf("a hold that was not admitted blocks all but $%s", got)
 	}
 	live(t, d, run("b", 500), later)
 	_, err = d.Admit(ctx, larger, later)
@@ -494,7 +494,7 @@ func TestConcurrentHoldsNeverExceedABudget(t *testing.T) {
 		}
 	}
 	if st := status(t, d, "company", now); st.Left >= 70*money.USD {
-		t.Errorf("$%s of the company is left: somebody was refused who fits", st.Left)
+		t.Errorf("$%s of the company is left: a hold that fits was refused", st.Left)
 	}
 }
 
@@ -707,7 +707,7 @@ func TestUnobservedSaysSo(t *testing.T) {
 		t.Errorf("what runs is unobserved: %v", missed)
 	}
 	r := view.NewBudgets(must(d.Statuses(context.Background(), at))(t), at)
-	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is held by runs that are over and were never charged") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved holds") {
+	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is reserved by runs that ended without a charge") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved reservations") {
 		t.Errorf("got %q, %q", r.CoverageNotes, r.Changes)
 	}
 	_, err := d.Reserve(context.Background(), run("b", 700), at)

@@ -31,7 +31,7 @@ var ErrNoForecast = errors.New("no forecast")
 
 // Forecast is what a window's spend comes to at its end.
 //
-// A thousand futures are drawn: each draws the days of the past anew, with replacement
+// A thousand futures are drawn: each draws days of the past with replacement
 // (so that what was learned from few days is as uncertain as it is), and from those the
 // days that are left, each from days of the same weekday where there are four weeks of
 // them. Low, Median and High are the 10th, 50th and 90th percentile of the futures. Days

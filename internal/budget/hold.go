@@ -48,7 +48,7 @@ type Hold struct {
 	// From and Until bound the run, in which Amount can be spent at Hourly. Equal: all of
 	// it falls at From.
 	From, Until time.Time
-	// ExpiresAt is when a hold that nobody settled or released holds no more capacity,
+	// ExpiresAt is when a hold that was neither settled nor released holds no more capacity,
 	// and no more money either once the ledger has observed its run. Not before Until.
 	ExpiresAt time.Time
 	State     HoldState
@@ -95,7 +95,7 @@ func (h Hold) observed(through time.Time, charged bool) bool {
 	return charged && !through.Before(h.Until)
 }
 
-// missed says whether a hold counts only because nobody has observed its run.
+// missed says whether a hold counts only because its run is unobserved.
 func (h Hold) missed(now time.Time, observed bool) bool {
 	return h.amount(now, observed) > h.amount(now, true)
 }
@@ -128,8 +128,8 @@ func (h Hold) rate(d time.Duration) money.Amount {
 	return sum
 }
 
-// Owns says whether a charge under the hold is the hold's own: it names nobody else as
-// its owner. A tag alone does not let one owner spend what another reserved.
+// Owns says whether a charge under the hold is the hold's own: its owner does not differ
+// from the hold's. A tag alone does not let one owner spend what another reserved.
 func (h Hold) Owns(o inventory.Owner) bool {
 	for _, f := range [...][2]string{{h.Owner.Team, o.Team}, {h.Owner.Project, o.Project}, {h.Owner.User, o.User},
 		{h.Owner.Environment, o.Environment}, {h.Owner.CostCenter, o.CostCenter}} {

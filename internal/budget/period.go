@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Every is how often a period begins anew.
+// Every is how often a new period begins.
 type Every string
 
 // The lengths of a period.
@@ -45,7 +45,7 @@ func (p Period) Window(at time.Time) (Window, error) {
 		return Window{p.From.UTC(), p.Until.UTC()}, nil
 	}
 	// A day's first hour may not exist where clocks are put forward at midnight, and the
-	// window that begins there then begins an hour beside it.
+	// window that begins there then begins an hour earlier or later.
 	for n := -1; ; n++ {
 		if to := p.begin(at, n+1); at.Before(to) {
 			return Window{p.begin(at, n), to}, nil

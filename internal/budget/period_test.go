@@ -49,7 +49,7 @@ func TestWindowsFollowOneAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at = w.From.Add(time.Duration(rapid.IntRange(-3700, 3700).Draw(t, "beside")) * time.Second)
+			at = w.From.Add(time.Duration(rapid.IntRange(-3700, 3700).Draw(t, "offset")) * time.Second)
 		}
 		w, err := p.Window(at)
 		if err != nil || at.Before(w.From) || !at.Before(w.To) {
@@ -112,7 +112,7 @@ func TestCovers(t *testing.T) {
 		{"everything", budget.Match{}, inventory.Owner{}, "", true},
 		{"the team, whatever its case", budget.Match{Team: "Vision"}, vision, "", true},
 		{"another team", budget.Match{Team: "speech"}, vision, "", false},
-		{"nobody's", budget.Match{Team: "vision"}, inventory.Owner{}, "", false},
+		{"no owner", budget.Match{Team: "vision"}, inventory.Owner{}, "", false},
 		{"the team and another user", budget.Match{Team: "vision", User: "bo"}, vision, "", false},
 		{"the project", budget.Match{Project: "ranking"}, vision, inventory.Data, true},
 		{"the environment", budget.Match{Environment: "production"}, vision, "", false},

@@ -66,7 +66,7 @@ func (r Reservation) Span() Window {
 	return span
 }
 
-// Reads are what Check needs to know of the ledger, beside the holds that overlap Span:
+// Reads are what Check needs to know of the ledger, in addition to the holds that overlap Span:
 // of each line its window, the last whole hour, and the time before the window in which
 // a hold that reaches into it began (an empty one where none did).
 func (r Reservation) Reads(holds []Hold) []Read {
@@ -271,7 +271,7 @@ func (h Hold) gpus(kind string) int {
 }
 
 // left is what a hold still reserves of a line's window beyond its own charges, and
-// whether only because nobody has observed its run.
+// whether only because its run is unobserved.
 func (l Line) left(h Hold, s account, now time.Time) (left money.Amount, missed bool) {
 	charged, before := s.window.ByHold[h.ID], s.before.ByHold[h.ID]
 	observed := h.observed(s.window.Through, charged > 0 || before > 0)
@@ -280,7 +280,7 @@ func (l Line) left(h Hold, s account, now time.Time) (left money.Amount, missed 
 }
 
 // held is what holds reserve of a line's window beyond their own charges, and the part of
-// it of those whose run nobody has observed.
+// it of those whose run is unobserved.
 func (l Line) held(holds []Hold, s account, now time.Time) (total, unobserved money.Amount, err error) {
 	for _, h := range holds {
 		if !l.Covers(h.Owner, h.Purpose) {

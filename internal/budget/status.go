@@ -193,7 +193,7 @@ func (s Set) Statuses(ctx context.Context, on Reading, now time.Time) ([]Status,
 	return out, nil
 }
 
-// Facts are what conditions of policies may ask of the budgets that somebody spends from.
+// Facts are what conditions of policies may ask of the budgets that an owner spends from.
 type Facts struct {
 	// Budget is the one that stands worst, and State its state.
 	Budget string

@@ -11,7 +11,7 @@ import (
 // Errors of a store.
 var (
 	ErrNotFound = errors.New("no such hold")
-	ErrConflict = errors.New("somebody else changed the hold meanwhile")
+	ErrConflict = errors.New("the hold changed meanwhile")
 )
 
 // Spend is what was charged in a stretch of time.

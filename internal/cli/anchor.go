@@ -17,13 +17,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-const (
-	// anchorBytes bounds an anchor, of which a real one has 500.
-	anchorBytes = 16 << 10
-	// keyFile is the key in the data directory.
-	keyFile = "audit.key"
-)
-
 // anchorFlags say what to do with the end of the log.
 type anchorFlags struct {
 	at, profile string

@@ -15,7 +15,7 @@ import (
 func TestConfirm(t *testing.T) {
 	d := newDesktop(t)
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	if code, out, _ := d.run("confirm"); code != ExitDone || !strings.Contains(out, "no fuse has blown") {
+	if code, out, _ := d.run("confirm"); code != ExitDone || !strings.Contains(out, "No fuse has blown") {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	blow := func(accounts ...string) {
@@ -32,7 +32,7 @@ func TestConfirm(t *testing.T) {
 		}
 	}
 	blow("aws/1", "aws/2")
-	if _, out, _ := d.run("confirm"); !strings.Contains(out, "nights in aws/1") || !strings.Contains(out, "9 of the 10 machines") {
+	if _, out, _ := d.run("confirm"); !strings.Contains(out, "nights  aws/1 ") || !strings.Contains(out, "  9        10") {
 		t.Errorf("listed are\n%s", out)
 	}
 	for _, tc := range []struct {

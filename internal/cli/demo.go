@@ -114,7 +114,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 	if err := s.Actions().Entries(ctx, action.Query{}, func(action.Entry) error { entries++; return nil }); err != nil {
 		return err
 	}
-	_, err = plain.Fprintf(a.Stdout, "\n  every step is in the audit log, %s; nothing of this was real\n", plain.Count(entries, "entry"))
+	_, err = plain.Fprintf(a.Stdout, "\n  audit log: %s; all of this was simulated\n", plain.Count(entries, "entry"))
 	return err
 }
 

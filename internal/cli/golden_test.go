@@ -131,7 +131,7 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 var longNumber = regexp.MustCompile(`[:,\[\s]-?[0-9]+\.[0-9]{10,}\b`)
 
 // randomID is an identifier that differs with every run.
-var randomID = regexp.MustCompile(`(?m)("(?:hold_id|approval_id)": "|(?:approve|settle|release|hold) |^)[0-9a-f]{12}(?:[0-9a-f]{20})?("| |\x60|$)`)
+var randomID = regexp.MustCompile(`(?m)("(?:hold_id|approval_id)": "|(?:approve|settle|release|hold) |^ *)[0-9a-f]{12}(?:[0-9a-f]{20})?("| |\x60|$)`)
 
 // at sets the clock: at TIME, or at +DURATION.
 func at(ts *testscript.TestScript, neg bool, args []string) {

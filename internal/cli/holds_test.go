@@ -25,10 +25,10 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 		d.now = d.now.Add(82 * time.Hour)
 	}
 	_, out, _ := d.run("budget", "holds")
-	if strings.Count(out, "unobserved") != 2 || strings.Count(out, "until it is settled or charged") != 2 {
+	if strings.Count(out, "unobserved") != 2 || strings.Count(out, "when settled or charged") != 2 {
 		t.Errorf("the holds are\n%s", out)
 	}
-	if _, out, _ = d.run("budget"); !strings.Contains(out, "is held by runs that are over and were never charged") {
+	if _, out, _ = d.run("budget"); !strings.Contains(out, "is reserved by runs that ended without a charge") {
 		t.Errorf("the budgets are\n%s", out)
 	}
 	for _, id := range held {
@@ -47,7 +47,7 @@ func TestExtendingIsNoWayAroundABudget(t *testing.T) {
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "job", "80h"))
 	id := d.gate(ExitDone, "job.yaml").HoldID
-	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h"); code != ExitHeld || !strings.Contains(errs, "somebody has to approve it") {
+	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h"); code != ExitHeld || !strings.Contains(errs, "it needs approval") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	_, out, _ := d.run("approvals")

@@ -282,7 +282,7 @@ func TestLadderLive(t *testing.T) {
 		}
 	}
 
-	log := l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle], "-o", "json")
+	log := l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle], "-o", "jsonl")
 	for _, what := range []string{"observed", "warned", "intent", "outcome", "confirmed"} {
 		_, after, found := strings.Cut(log, `"what":"`+what+`"`)
 		if !found {

@@ -167,6 +167,8 @@ var priceLists = []struct {
 	{"AmazonEC2", map[string]string{"productFamily": "System Operation"}},
 	{"AmazonEC2", map[string]string{"productFamily": "NAT Gateway"}},
 	{"AmazonSageMaker", map[string]string{"productFamily": "ML Instance"}},
+	{"AmazonRedshift", map[string]string{"productFamily": "Compute Instance"}},
+	{"AmazonElastiCache", map[string]string{"productFamily": "Cache Instance"}},
 	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
 }
 

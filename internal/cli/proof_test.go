@@ -103,7 +103,7 @@ func TestAnApproverIsProven(t *testing.T) {
 		t.Errorf("the preview does not say that an approval is needed:\n%s", out)
 	}
 	before := l.messages()
-	if out := l.curfew(ExitDone, "fix", l.finding, "--enforce"); !strings.Contains(out, "needs approval: request ") {
+	if out := l.curfew(ExitDone, "fix", l.finding, "--enforce"); !strings.Contains(out, "needs the approval of another person") {
 		t.Errorf("nobody was asked at once:\n%s", out)
 	}
 	if l.messages() != before+2 { // the owner, and the desk

@@ -38,12 +38,3 @@ func holdEntry(at time.Time, who, what string, h budget.Hold) action.Entry {
 func auditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
 	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Exact()}
 }
-
-// optionalTime is a time in UTC; null in documents where there is none.
-func optionalTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}

@@ -76,7 +76,7 @@ func TestUndoShowsFirst(t *testing.T) {
 	l.sandbox.Wire.Recorder.Reset()
 	for _, flags := range [][]string{nil, {"--dry-run"}} {
 		out := l.curfew(ExitDone, append([]string{"fix", "--undo", item}, flags...)...)
-		for _, want := range []string{"would-undo", "ec2:StartInstances", l.account.IDs[sandbox.Idle], "nothing was changed", "--enforce"} {
+		for _, want := range []string{"would-undo", "ec2:StartInstances", l.account.IDs[sandbox.Idle], "nothing is changed", "--enforce"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%v: no %q in\n%s", flags, want, out)
 			}

@@ -18,7 +18,7 @@ import (
 
 // Gate is when the gate asks, and whom.
 type Gate struct {
-	// AskOver is the estimate in dollars (p95) over which somebody has to approve.
+	// AskOver is the estimate in dollars (p95) over which an approver has to decide.
 	AskOver string `yaml:"ask_over"`
 	// Roles of which an approver has to have one.
 	Roles []string `yaml:"roles"`

@@ -58,7 +58,7 @@ type Config struct {
 	// Budgets and Quotas are what owners may spend, and hold at once.
 	Budgets budget.Budgets `yaml:"budgets"`
 	Quotas  budget.Quotas  `yaml:"quotas"`
-	// Gate is when somebody has to approve.
+	// Gate is when an approver has to decide.
 	Gate Gate `yaml:"gate"`
 	// GitHub is who people are there.
 	GitHub GitHub `yaml:"github"`
@@ -66,7 +66,7 @@ type Config struct {
 	Estimate Estimate `yaml:"estimate"`
 	// Spot is how often spot machines are taken away.
 	Spot Spot `yaml:"spot"`
-	// SharedCosts divide what belongs to nobody alone.
+	// SharedCosts divide the costs that several owners share.
 	SharedCosts []bill.SharedRule `yaml:"shared_costs"`
 	// Units are what is made, for what one of them costs.
 	Units []Unit `yaml:"units"`
@@ -75,7 +75,7 @@ type Config struct {
 	// RequiredTags are the keys without which spend cannot be attributed.
 	RequiredTags []string `yaml:"required_tags"`
 	AWS          AWS      `yaml:"aws"`
-	// Machines are those of one's own, Rates what they cost.
+	// Machines are on-premises machines, Rates their costs.
 	Machines onprem.Machines `yaml:"machines"`
 	Rates    onprem.Rates    `yaml:"rates"`
 	Scan     Scan            `yaml:"scan"`

@@ -35,7 +35,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{name: "not an ARN", src: "people: {ana: {aws: [ana]}}\n", line: 1, column: 9, message: "is no ARN"},
 		{name: "a pattern of ARNs", src: "people: {ana: {aws: [\"arn:aws:iam::1:user/*\"]}}\n", line: 1, column: 9, message: "is no ARN"},
 		{name: "another proof", src: "approvals:\n  accept: [anything]\n", line: 2, column: 11, message: "self-declared"},
-		{name: "an STS of somebody", src: "approvals:\n  sts_endpoint: https://sts.example.com\n", line: 2, column: 17, message: "pinned"},
+		{name: "an STS at another host", src: "approvals:\n  sts_endpoint: https://sts.example.com\n", line: 2, column: 17, message: "pinned"},
 		{name: "a GitHub without TLS", src: "approvals:\n  github_api: http://github.example.com/api/v3\n", line: 2, column: 15, message: "base URL of a REST API"},
 		{name: "second document", src: "data_dir: a\n---\ndata_dir: b\n", line: 3, column: 1, message: "second document"},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// checkMachines checks the machines of one's own and their rates.
+// checkMachines checks the on-premises machines and their rates.
 func (c *Config) checkMachines(f *document.File, root ast.Node) error {
 	for _, section := range []struct {
 		key string

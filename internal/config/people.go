@@ -25,7 +25,7 @@ type Identities struct {
 
 // Approvals is which identities open fixes.
 type Approvals struct {
-	// Accept are kinds of proof that count beside those that a provider vouches for:
+	// Accept are further kinds of proof, besides those that a provider vouches for:
 	// self-declared.
 	Accept []string `yaml:"accept"`
 	// STSEndpoint replaces the pinned host of STS in a sandbox.

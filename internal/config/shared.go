@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Shared are the sections of the configuration that decide what somebody may spend and
+// Shared are the sections of the configuration that decide what each owner may spend and
 // who approves it. An admin sets them in the store; a local file may only be stricter.
 type Shared struct {
 	Approvers map[string][]string   `yaml:"approvers"`

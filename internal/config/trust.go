@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// TrustError is a file or directory that somebody else could have written. Who writes
+// TrustError is a file or directory that another user could have written. Who writes
 // the configuration decides which policies run and where secrets are sent; who writes
 // the state decides what has been approved and spent.
 type TrustError struct {
@@ -86,7 +86,7 @@ func escaped(path string) string {
 }
 
 // LoadFound is [Load] of a file that [Find] returned rather than the user named. It is
-// refused where somebody else could have written it.
+// refused where another user could have written it.
 func LoadFound(path string, lookup func(string) (string, bool)) (Config, error) {
 	c, err := load(path, lookup, func(st fs.FileInfo) error {
 		if err := Trust(path); err != nil {
@@ -98,7 +98,7 @@ func LoadFound(path string, lookup func(string) (string, bool)) (Config, error) 
 	return c, err
 }
 
-// TrustPolicy refuses a policy file that a found configuration names where somebody else
+// TrustPolicy refuses a policy file that a found configuration names where another user
 // could have written it. What the user named, directly or in a configuration that the
 // user named, is the user's choice.
 func (c Config) TrustPolicy(path string) error {

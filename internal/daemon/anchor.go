@@ -40,6 +40,7 @@ type Place struct {
 	Write func(context.Context, []byte) error
 }
 
+// PlaceOf returns where an anchor is kept: an object s3://bucket/key, or a file.
 func (rt *Runtime) PlaceOf(ctx context.Context, cfg config.Config, at, profile string) (Place, error) {
 	if !strings.HasPrefix(at, "s3://") {
 		path := rt.Path(at)

@@ -71,6 +71,7 @@ func RulesOf(cloud string) []finding.Rule {
 	return awsrules.Rules()
 }
 
+// Lister opens the cloud that the flags and the configuration name.
 func (rt *Runtime) Lister(ctx context.Context, f Source, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error) {
 	if f.Cloud != "aws" && (len(f.Regions)+len(f.AssumeRoles) > 0 || f.Profile != "") {
 		return nil, invalid("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.Cloud)
@@ -178,8 +179,10 @@ func (rt *Runtime) WarnUnread(ctx context.Context, r Recording) error {
 	return nil
 }
 
+// Name implements [round.Recording].
 func (r Recording) Name() string { return r.Format.Name }
 
+// Collect reads the file, with its step inferred where no flag gives it.
 func (r Recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error) {
 	file, err := config.Open(r.Path)
 	if err != nil {
@@ -208,6 +211,7 @@ func SettleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (
 	return nil
 }
 
+// Cause returns the reason of a path error without its path, which the message names already.
 func Cause(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

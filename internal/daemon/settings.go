@@ -99,6 +99,7 @@ func (rt *Runtime) People(ctx context.Context, cfg config.Config, s *store.Store
 	return cfg, Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash()}, err
 }
 
+// BodyHash is a short hash of shared settings, by which decisions name them.
 func BodyHash(body string) string {
 	sum := sha256.Sum256([]byte(body))
 	return hex.EncodeToString(sum[:8])

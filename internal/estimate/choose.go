@@ -96,7 +96,7 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.whole, b.whole), cmp.Compare(a.p95, b.p95))
 	})
 	if len(c.nodes) > 1 {
-		dearest(options)
+		costliestFirst(options)
 	}
 	return c.write(options, append(options[0].unknown, unknown...))
 }

@@ -121,18 +121,18 @@ func (c *chooser) price(o *outcome) error {
 func (c *chooser) afford(o *outcome, disk price.Price, x *course) error {
 	most := c.longest(*x, func(x course) (money.Amount, error) { return c.total(o, disk, x) })
 	if most <= 0 {
-		beside, err := c.beside(o, course{restarts: x.restarts})
+		extras, err := c.extras(o, course{restarts: x.restarts})
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("estimate %s: max_cost of $%s does not pay for a second: $%s are spent beside the machines", c.spec.Name, c.spec.MaxCost, beside)
+		return fmt.Errorf("estimate %s: max_cost of $%s does not pay for a second: the costs without the machines are already $%s", c.spec.Name, c.spec.MaxCost, extras)
 	}
 	x.wall = most
 	return nil
 }
 
-// beside is what a course costs beside the time of its machines.
-func (c *chooser) beside(o *outcome, x course) (money.Amount, error) {
+// extras is what a course costs without the time of its machines.
+func (c *chooser) extras(o *outcome, x course) (money.Amount, error) {
 	trial := outcome{candidate: o.candidate}
 	if err := c.fixed(&trial, x, x); err != nil {
 		return 0, err
@@ -147,15 +147,15 @@ func (c *chooser) total(o *outcome, disk price.Price, x course) (money.Amount, e
 	if err != nil {
 		return 0, err
 	}
-	beside, err := c.beside(o, x)
+	extras, err := c.extras(o, x)
 	if err != nil {
 		return 0, err
 	}
-	return paid.Add(beside)
+	return paid.Add(extras)
 }
 
-// courses are how the run goes in one case of two and, at the worst, in nineteen of
-// twenty. Where spot capacity may run out, the worst is the dearer of many interruptions
+// courses are how the run goes at the p50 and, at the worst, at the p95. Where spot
+// capacity may run out, the worst is the more expensive of many interruptions
 // and of no spot capacity at all.
 func (c *chooser) courses(o *outcome, limit time.Duration) (usual, worst course) {
 	if !o.hasSpot || c.spec.Capacity == spec.OnDemand {
@@ -233,7 +233,7 @@ func (c *chooser) longest(x course, cost func(course) (money.Amount, error)) tim
 	return min(time.Duration(n)*time.Second, x.wall)
 }
 
-// fixed adds what is paid beside the time of the machines: transfer and what is kept.
+// fixed adds what is paid in addition to the time of the machines: transfer and what is kept.
 func (c *chooser) fixed(o *outcome, usual, worst course) error {
 	for _, set := range c.spec.Data {
 		size := set.SizeBytes

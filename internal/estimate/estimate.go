@@ -38,7 +38,7 @@ type Estimate struct {
 	P50 money.Amount `json:"p50_usd"`
 	P95 money.Amount `json:"p95_usd"`
 	// Hourly is what all machines and disks cost an hour while they run, bought the
-	// dearer way where Capacity is auto.
+	// more expensive way where Capacity is auto.
 	Hourly money.Amount `json:"hourly_usd"`
 	// Machine is what was chosen; nil for a plan of Terraform.
 	Machine *Machine `json:"machine,omitempty"`
@@ -61,9 +61,8 @@ type Estimate struct {
 	// Unknown is what costs money and could not be estimated; it is in no amount.
 	Unknown []string `json:"unknown"`
 	// Open is the part of Unknown that may be large: data of an unknown size read from
-	// afar, work that nothing ends, machines that only the run names. Nobody should start
-	// that unasked. The rest is what it costs to keep or move a file of unknown size near
-	// by.
+	// afar, work that nothing ends, machines that only the run names. It needs an approval.
+	// The rest is what it costs to keep or move a file of unknown size near by.
 	Open []string `json:"-"`
 
 	longest time.Duration // of several workloads
@@ -192,7 +191,7 @@ type Run struct {
 // prefers regions that need none.
 //
 // It wraps [price.ErrUnpriced] where no allowed machine in an allowed region has a known
-// price, or something beside it has none. Other errors say what the specification lacks:
+// price, or something that the machine needs has none. Other errors say what the specification lacks:
 // a region, a GPU that some machine has, or a bound of its duration.
 func New(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 	return newEstimate(s, book, p)

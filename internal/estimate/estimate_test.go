@@ -412,8 +412,8 @@ func TestACheckpointIsReadBack(t *testing.T) {
 	}
 }
 
-// TestWhatNothingEndsIsNotKnown: a duration that is somebody's word, or that of a few
-// runs, is no bound; somebody has to approve a run that nothing ends.
+// TestWhatNothingEndsIsNotKnown: a duration that is only declared, or that of a few
+// runs, is no bound; a run that nothing ends needs an approval.
 func TestWhatNothingEndsIsNotKnown(t *testing.T) {
 	for _, tc := range []struct {
 		name, src string

@@ -15,7 +15,7 @@ import (
 // maxAlternatives is how many machines that were not chosen are listed.
 const maxAlternatives = 10
 
-// write puts the cheapest option down, with the others beside it.
+// write puts the cheapest option down, with the others as alternatives.
 func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error) {
 	o, s := options[0], c.spec
 	e := &Estimate{Kind: string(s.Kind), Name: s.Name, SpecHash: c.hash, Owner: s.Owner, Purpose: s.Purpose,
@@ -41,7 +41,7 @@ func (o *outcome) bought(s *spec.Spec) *Machine {
 	return &Machine{Type: o.machine.Type, Capacity: s.Capacity, Count: o.count, GPU: o.machine.Accelerator, GPUs: o.machine.GPUs()}
 }
 
-// unbounded says that its duration is only somebody's word, or that of a few runs, and
+// unbounded says that its duration is only declared, or that of a few runs, and
 // nothing ends it; empty where something does or enough runs say so.
 func (o *outcome) unbounded(s *spec.Spec) string {
 	switch w := o.work; {
@@ -68,7 +68,7 @@ func (c *chooser) assumed(o *outcome) []string {
 	}
 	switch {
 	case len(c.nodes) > 1:
-		n.add("it names no machine and may run on %s nodes of the cluster: the dearest counts", strings.Join(c.nodes, ", "))
+		n.add("it names no machine and may run on %s nodes of the cluster: the most expensive counts", strings.Join(c.nodes, ", "))
 	case len(c.nodes) == 1:
 		n.add("it names no machine and runs on %s nodes of the cluster", c.nodes[0])
 	}

@@ -38,7 +38,7 @@ func TestABareGPUIsPricedThroughTheNodes(t *testing.T) {
 	}{
 		{name: "no map", runtime: time.Hour, fails: "estimate.nodes, --nodes"},
 		{name: "no time", nodes: read, fails: "nothing says how long it runs"},
-		{name: "the dearest of those it may run on", nodes: read, runtime: time.Hour, machine: "p4d.24xlarge us-east-1 on-demand", says: "may run on g5.xlarge, p4d.24xlarge nodes"},
+		{name: "the most expensive of those it may run on", nodes: read, runtime: time.Hour, machine: "p4d.24xlarge us-east-1 on-demand", says: "may run on g5.xlarge, p4d.24xlarge nodes"},
 		{name: "by the selector", selector: "nodeSelector: {pool: small},", nodes: read, runtime: time.Hour, machine: "g5.xlarge us-east-1 on-demand", says: "1h by estimate.runtime"},
 		{name: "a selector that no node has", selector: "nodeSelector: {pool: none},", nodes: read, runtime: time.Hour, fails: "estimate.nodes"},
 		{name: "a label that no node has", selector: "nodeSelector: {zone: a},", nodes: read, runtime: time.Hour, fails: "estimate.nodes"},

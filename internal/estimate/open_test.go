@@ -18,7 +18,7 @@ func TestOpen(t *testing.T) {
 	const head = "apiVersion: curfew.job/v1\nname: x\nresources: {instance_type: g5.xlarge}\nregions: [us-east-1]\nrun: train\n"
 	for _, tc := range []struct{ name, rest, open string }{
 		{"sizes of what is kept", "max_runtime: 2h\ncheckpoint: {dir: /c, to: \"s3://near/c\"}\nartifacts: {dir: /o, to: \"s3://near/o\"}\n", ""},
-		{"a bucket whose region nobody knows", "max_runtime: 2h\ndata: [\"s3://somewhere/d\"]\n", ""},
+		{"a bucket in an unknown region", "max_runtime: 2h\ndata: [\"s3://somewhere/d\"]\n", ""},
 		{"data from afar", "max_runtime: 2h\ndata: [\"s3://far/d\"]\n", "s3://far/d"},
 		{"work that nothing ends", "duration: 1m\n", "x"},
 	} {

@@ -139,8 +139,8 @@ func (m *meter) rate(what string, item price.Item, n int64) {
 	m.priced(what, p, err, n, n)
 }
 
-// machine adds machines, and counts their GPUs: those that there may be, because nobody
-// is asked before a group grows.
+// machine adds machines, and counts their GPUs: as many as there may be, because a group
+// grows without an approval.
 func (m *meter) machine(kind string, spot bool, usual, most int64) {
 	what, find := kind+" on demand", m.book.OnDemand
 	if spot {
@@ -380,7 +380,7 @@ func (m *meter) balancer() {
 		kind = "application"
 	}
 	m.rate("load balancer ("+kind+")", price.Item("lb:"+kind), 1)
-	m.open("what it serves is charged by use beside its hours")
+	m.open("what it serves is charged by use, in addition to its hours")
 }
 
 // managed adds machines of a managed service. Without a price they are not known.

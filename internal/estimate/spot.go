@@ -40,14 +40,14 @@ func Interruptions(before spot.Interruptions, runs []Run, now time.Time) spot.In
 type ordeal struct {
 	// perHour is how often one of the machines is taken away, which stops all.
 	perHour float64
-	// every is how much work lies between two savings; 0: nothing is saved.
+	// every is how much work is done between two savings; 0: nothing is saved.
 	every, restart time.Duration
 	// retries is how often it goes on.
 	retries int
 }
 
-// outlast returns how long work takes and how often it begins again, in one case of two
-// and in nineteen of twenty.
+// outlast returns how long work takes and how often it begins again, at the p50 and at
+// the p95.
 //
 // The work is a row of parts, each of which succeeds with p = exp(-perHour × part) or is
 // begun again, so that the number of restarts is negative binomial. One restart costs

@@ -16,8 +16,8 @@ func TestNegativeBinomial(t *testing.T) {
 	}{
 		{"never fails", 10, 0, 0.95, 20, 0},
 		{"one part, even odds, half the cases", 1, 0.5, 0.5, 20, 0},
-		{"one part, even odds, nineteen of twenty", 1, 0.5, 0.95, 20, 4}, // 1 − 2^-(k+1) ≥ 0.95
-		{"two parts", 2, 0.5, 0.6, 20, 2},                                // 1/4 + 1/4 + 3/16
+		{"one part, even odds, p95", 1, 0.5, 0.95, 20, 4}, // 1 − 2^-(k+1) ≥ 0.95
+		{"two parts", 2, 0.5, 0.6, 20, 2},                 // 1/4 + 1/4 + 3/16
 		{"given up", 1, 0.999, 0.95, 7, 7},
 		{"hopeless", 1000, 0.999999, 0.95, 20, 20},
 	} {
@@ -28,7 +28,7 @@ func TestNegativeBinomial(t *testing.T) {
 }
 
 // TestOrdealAgainstChance plays the work out, machine by machine, and holds that about
-// half of the cases and nineteen of twenty are done in the times that are foretold.
+// half of the cases are done in the predicted p50, and about 95% in the predicted p95.
 func TestOrdealAgainstChance(t *testing.T) {
 	for _, tc := range []struct {
 		name string

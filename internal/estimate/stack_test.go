@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// TestWhatNobodyReviewedAsks: a resource whose type has no price and is in no list of free
+// TestUnreviewedTypesAsk: a resource whose type has no price and is in no list of free
 // ones is an unknown cost, also where it is changed or replaced.
-func TestWhatNobodyReviewedAsks(t *testing.T) {
+func TestUnreviewedTypesAsk(t *testing.T) {
 	for _, tc := range []struct {
 		kind, after string
 		asks        bool
@@ -103,7 +103,7 @@ Resources:
 		{"a database in two zones", stack(`{"Resources":{"D":{"Type":"AWS::RDS::DBInstance","Properties":{"Engine":"postgres","DBInstanceClass":"db.m5.large","AllocatedStorage":"100","StorageType":"gp3","MultiAZ":"true"}}}}`, ""), "282.88", nil},
 		{"a reservation", stack(`{"Resources":{"C":{"Type":"AWS::EC2::CapacityReservation","Properties":{"InstanceType":"g5.xlarge","InstanceCount":2}}}}`, ""), "1460.00", nil},
 		{"free", stack(`{"Resources":{"R":{"Type":"AWS::IAM::Role"},"B":{"Type":"AWS::S3::Bucket"}}}`, ""), "0.00", nil},
-		{"a type that nobody reviewed", stack(`{"Resources":{"F":{"Type":"AWS::FSx::FileSystem"}}}`, ""), "0.00", []string{"F in its template: what a resource of type AWS::FSx::FileSystem costs is not known"}},
+		{"an unreviewed type", stack(`{"Resources":{"F":{"Type":"AWS::FSx::FileSystem"}}}`, ""), "0.00", []string{"F in its template: what a resource of type AWS::FSx::FileSystem costs is not known"}},
 		{"a stack in the stack", stack(`{"Resources":{"S":{"Type":"AWS::CloudFormation::Stack"}}}`, ""), "0.00", []string{"AWS::CloudFormation::Stack costs is not known"}},
 		{"a transform", stack(`{"Transform":"AWS::Serverless-2016-10-31","Resources":{"R":{"Type":"AWS::IAM::Role"}}}`, ""), "0.00", []string{"its template has a transform"}},
 		{"a loop", stack(`{"Resources":{"Fn::ForEach::X":["a",["b"],{}]}}`, ""), "0.00", []string{"has no type that can be read"}},

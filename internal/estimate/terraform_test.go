@@ -151,7 +151,7 @@ func TestTerraformRegion(t *testing.T) {
 		unknown        int
 	}{
 		{"constant", "", "", Params{}, 0},
-		{"a value nobody knows", `{"constant_value":"us-east-1"}`, `{"references":["local.region"]}`, Params{}, 1},
+		{"an unknown value", `{"constant_value":"us-east-1"}`, `{"references":["local.region"]}`, Params{}, 1},
 		{"none", `"expressions":{"region":{"constant_value":"us-east-1"}}`, `"expressions":{}`, Params{}, 1},
 		{"none, with a default", `"expressions":{"region":{"constant_value":"us-east-1"}}`, `"expressions":{}`, Params{Defaults: Defaults{Regions: []string{"us-east-1"}}}, 0},
 	} {
@@ -230,7 +230,7 @@ func FuzzTerraform(f *testing.F) {
 }
 
 // TestTerraformCountsWhatMayBe: quotas and the dollars of an hour are held for the largest
-// size of a group, because nobody is asked before it grows.
+// size of a group, because it grows without an approval.
 func TestTerraformCountsWhatMayBe(t *testing.T) {
 	src := created("aws_eks_node_group", `{"instance_types":["g5.xlarge"],"disk_size":73,"scaling_config":[{"desired_size":0,"max_size":4,"min_size":0}]}`)
 	e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t), Params{Now: now})
@@ -243,7 +243,7 @@ func TestTerraformCountsWhatMayBe(t *testing.T) {
 	}
 }
 
-// TestTerraformHashCoversWhatHasNoPrice: an approval of machines that nobody could price
+// TestTerraformHashCoversWhatHasNoPrice: an approval of unpriced machines
 // is of exactly those.
 func TestTerraformHashCoversWhatHasNoPrice(t *testing.T) {
 	for _, kind := range []string{"aws_ec2_fleet", "aws_autoscaling_group"} {
@@ -271,8 +271,8 @@ func TestTerraformOwner(t *testing.T) {
 	}{
 		{"the same", `"tags":{"team":"vision","purpose":"training"}`, `"tags_all":{"Team":"vision","Purpose":"training"}`, inventory.Owner{Team: "vision"}, inventory.Training},
 		{"one project each", `"tags":{"team":"vision","project":"a"}`, `"tags":{"team":"vision","project":"b"}`, inventory.Owner{Team: "vision"}, ""},
-		{"one of them nobody's", `"tags":{"team":"vision","purpose":"training"}`, ``, inventory.Owner{}, ""},
-		{"nobody's", ``, ``, inventory.Owner{}, ""},
+		{"one of them without an owner", `"tags":{"team":"vision","purpose":"training"}`, ``, inventory.Owner{}, ""},
+		{"no owner", ``, ``, inventory.Owner{}, ""},
 	} {
 		src := `{"format_version":"1.2","resource_changes":[` + fmt.Sprintf(one, "a", "a", tc.a) + "," + fmt.Sprintf(one, "b", "b", tc.b) + `]}`
 		e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t), Params{Now: now, Defaults: Defaults{Regions: []string{"us-east-1"}}})

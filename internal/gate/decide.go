@@ -19,7 +19,7 @@ import (
 // errAgain says that another decision about the same was faster.
 var errAgain = errors.New("another decision about the same was made meanwhile")
 
-// tries is how often a decision is begun anew because another was faster.
+// tries is how often a decision starts over because another was faster.
 const tries = 8
 
 // unbounded is for how long a run is held that neither says how long it takes nor what
@@ -27,7 +27,7 @@ const tries = 8
 const unbounded = 24 * time.Hour
 
 // Decide decides about an ask, in that order: deny where a budget or a quota would be
-// exceeded, ask where somebody has to approve and nobody has, allow otherwise, with a
+// exceeded, ask where an approval is needed and missing, allow otherwise, with a
 // hold that was taken in one transaction.
 //
 // An approval is used up for exactly one hold: the hold is made first, as pending and
@@ -68,8 +68,8 @@ func (a Ask) check() error {
 }
 
 // PlanHash is the hash that an approval is bound to: of the specification, its name,
-// owner and purpose, and of who asks, because an approval that one person was given is
-// nobody else's.
+// owner and purpose, and of who asks, because an approval is valid only for the person
+// who asked.
 func (a Ask) PlanHash() string {
 	return hashOf("curfew.gate/v1", a.Kind, a.Name, a.SpecHash, a.Owner, a.Purpose, strings.ToLower(strings.TrimSpace(a.AskedBy)))
 }
@@ -132,7 +132,7 @@ func (d *decision) decide(ctx context.Context) (Decision, error) {
 	return d.admit(ctx, approved)
 }
 
-// judge says where a hold does not fit, and why somebody has to be asked.
+// judge says where a hold does not fit, and why an approval is needed.
 func (d *decision) judge(ctx context.Context, h budget.Hold) (over *budget.Overdrawn, asks []string, err error) {
 	desk := d.Budgets
 	desk.Store = without{desk.Store, d.replaced}
@@ -170,7 +170,7 @@ func (d *decision) hold(approved *approval.Request) budget.Hold {
 func approvalKey(id string) string { return "approval/" + id }
 
 // earlier returns the hold that a run with the ask's key was given before. A hold that was
-// released or expired stands in nobody's way: the run is decided about anew, under a key
+// released or expired does not bind: the run is decided about again, under a key
 // that follows from that hold's. What was settled did run, and does not run again.
 func (d *decision) earlier(ctx context.Context) (h budget.Hold, ok bool, err error) {
 	if d.Key == "" {
@@ -251,7 +251,7 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 			if err := d.void(ctx, r); err != nil {
 				return nil, err
 			}
-			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for %s; it now costs up to %s and has to be approved anew", r.ID, r.Amount.Exact(), d.P95.Exact()))
+			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID, r.Amount.Exact(), d.P95.Exact()))
 		case state == approval.Denied && i == 0:
 			d.reasons = append(d.reasons, strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
 		case found != nil || r.Amount < d.P95:
@@ -294,13 +294,13 @@ func (d *decision) void(ctx context.Context, r approval.Request) error {
 	return err
 }
 
-// weigh fills in the lines and returns why somebody has to be asked.
+// weigh fills in the lines and returns why an approval is needed.
 func (d *decision) weigh(standings []budget.Standing) (asks []string, err error) {
 	if d.P95 > d.Threshold {
-		asks = append(asks, fmt.Sprintf("it may cost up to %s, and over %s somebody has to approve it", d.P95.Exact(), d.Threshold.Exact()))
+		asks = append(asks, fmt.Sprintf("it may cost up to %s, and over %s it needs approval", d.P95.Exact(), d.Threshold.Exact()))
 	}
 	for _, u := range d.Unknown {
-		asks = append(asks, "costs that nobody can estimate are in no amount: "+u)
+		asks = append(asks, "costs that cannot be estimated are in no amount: "+u)
 	}
 	covered := map[string]bool{}
 	for _, s := range standings {
@@ -324,9 +324,9 @@ func (d *decision) weigh(standings []budget.Standing) (asks []string, err error)
 		switch {
 		case s.Asked == 0:
 		case s.CountUnknown && s.Unbounded > 0:
-			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours have no price, so nobody knows what is left", s.Budget, s.Unbounded.Hours()))
+			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours have no price, so what is left is unknown", s.Budget, s.Unbounded.Hours()))
 		case state == budget.Gate || state == budget.Over:
-			asks = append(asks, fmt.Sprintf("%s; from %d%% on somebody has to approve", what, b.Thresholds.Gate))
+			asks = append(asks, fmt.Sprintf("%s; from %d%% on it needs approval", what, b.Thresholds.Gate))
 		case state == budget.Warn:
 			d.reasons = append(d.reasons, what)
 		}
@@ -346,7 +346,7 @@ func spender(o inventory.Owner, p inventory.Purpose) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "what nobody owns"
+		return "work without an owner"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -410,7 +410,7 @@ func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decis
 	case err != nil:
 		return Decision{}, err
 	case h.State == budget.Released && approved != nil:
-		return Decision{}, fmt.Errorf("its hold %s was released while approval %s was being used; deny that request and ask anew", h.ID, approved.ID)
+		return Decision{}, fmt.Errorf("its hold %s was released while approval %s was being used; deny that request and ask again", h.ID, approved.ID)
 	case h.State != budget.Pending:
 		return Decision{}, errAgain
 	}

@@ -37,11 +37,11 @@ func TestAnExtensionPassesTheGate(t *testing.T) {
 		amount  money.Amount // of the hold, after it
 	}{
 		{"under the threshold", 100, 24 * time.Hour, Allow, "it may cost up to $100.00 until 2026-11-22T12:30:00Z", 100},
-		{"over the threshold", 400, 24 * time.Hour, Held, "over $100.00 somebody has to approve it", 40},
+		{"over the threshold", 400, 24 * time.Hour, Held, "over $100.00 it needs approval", 40},
 		{"over the budget", 1001, 24 * time.Hour, Denied, "$1,001.00 asked for, $1,000.00 of $1,000.00 is left", 40},
 		{"for less, and shorter", 30, time.Hour, Allow, "until 2026-11-22T00:30:00Z", 30},
 		{"a time that costs the threshold", 40, 25 * time.Hour, Allow, "until 2026-11-22T13:30:00Z", 40},
-		{"a time that costs more than the threshold", 40, 25*time.Hour + time.Second, Held, "it may cost up to $100.00, and over $100.00 somebody has to approve it", 40},
+		{"a time that costs more than the threshold", 40, 25*time.Hour + time.Second, Held, "it may cost up to $100.00, and over $100.00 it needs approval", 40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHouse(t, team)
@@ -128,7 +128,7 @@ func TestTheThresholdOfAnExtension(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, d, Held, "over $100.00 somebody has to approve it")
+	want(t, d, Held, "over $100.00 it needs approval")
 }
 
 // TestAnExtensionPassesTheHourlyLimit: the rate counts again, as that of a launch does.

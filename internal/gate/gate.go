@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Ask is what somebody wants to start, with its estimate.
+// Ask is what a person or a program wants to start, with its estimate.
 type Ask struct {
 	// Kind is "job", "session", "plan"; Name is what people call it.
 	Kind, Name string
@@ -32,7 +32,7 @@ type Ask struct {
 	// AskedProof is how whoever asks was identified.
 	AskedProof approval.Proof
 	// Unknown is what costs money and could not be estimated, such as data of an unknown
-	// size; somebody has to approve it. What has no known price has no estimate at all.
+	// size; it needs an approval. What has no known price has no estimate at all.
 	Unknown []string
 	// Key names the run: it has one open request and one live hold. Asking again for the
 	// same spec answers with them; an edited spec replaces them while nothing has been
@@ -69,7 +69,7 @@ type Params struct {
 	Budgets budget.Desk
 	// Store keeps what was decided.
 	Store Store
-	// Threshold is the P95 over which somebody has to approve; the zero Threshold asks
+	// Threshold is the P95 over which a run needs an approval; the zero Threshold asks
 	// for everything that costs anything. DefaultThreshold is usual.
 	Threshold money.Amount
 	// Roles of which an approver has to have one; empty means approval.DefaultRole.
@@ -85,11 +85,11 @@ type Params struct {
 	Settings string
 }
 
-// DefaultThreshold is the P95 over which somebody has to approve by default: the gate is
+// DefaultThreshold is the P95 over which a run needs an approval by default: the gate is
 // for outliers, not for everyday experiments.
 const DefaultThreshold = 100 * money.USD
 
-// Decision is the answer with its reasons, as curfew.gate/v1 shows it beside the
+// Decision is the answer with its reasons, as curfew.gate/v1 shows it with the
 // estimate.
 type Decision struct {
 	Decision Verdict  `json:"decision"`

@@ -176,7 +176,7 @@ func want(t testing.TB, d Decision, v Verdict, says string) {
 func TestAnEverydayJobPasses(t *testing.T) {
 	h := newHouse(t, team)
 	d := decide(t, h, job(40), now)
-	want(t, d, Allow, "it may cost up to $40.00; over $100.00 somebody would have to approve it")
+	want(t, d, Allow, "it may cost up to $40.00; over $100.00 it would need approval")
 	if l := d.Budget[0]; l.Budget != "vision" || l.LeftBefore != 1000*money.USD || l.LeftAfter != 960*money.USD || l.Asked != 40*money.USD || l.State != budget.OK {
 		t.Errorf("the budget is %+v", l)
 	}
@@ -192,7 +192,7 @@ func TestAnEverydayJobPasses(t *testing.T) {
 func TestAnExpensiveJobAsksAndPassesOnce(t *testing.T) {
 	h := newHouse(t, team)
 	asked := decide(t, h, job(400), now)
-	want(t, asked, Held, "it may cost up to $400.00, and over $100.00 somebody has to approve it")
+	want(t, asked, Held, "it may cost up to $400.00, and over $100.00 it needs approval")
 	if again := decide(t, h, job(400), now); again.ApprovalID != asked.ApprovalID || len(h.requests) != 1 {
 		t.Errorf("asking twice made two requests: %+v", again)
 	}
@@ -210,7 +210,7 @@ func TestAnExpensiveJobAsksAndPassesOnce(t *testing.T) {
 		t.Errorf("passed by %s, want %s", passed.ApprovalID, asked.ApprovalID)
 	}
 	again := decide(t, h, job(400), now.Add(3*time.Hour))
-	want(t, again, Held, "somebody has to approve it")
+	want(t, again, Held, "it needs approval")
 	if again.ApprovalID == asked.ApprovalID {
 		t.Error("an approval was used twice")
 	}
@@ -227,11 +227,11 @@ func TestWhatIsNotExactlyApprovedAsks(t *testing.T) {
 		{"the same", func(*Ask) {}, 0, Allow, "bo approved"},
 		{"cheaper", func(a *Ask) { a.P95-- }, 0, Allow, "bo approved"},
 		{"a nano-dollar more", func(a *Ask) { a.P95++ }, 0, Held, "was for $400.00; it now costs up to"},
-		{"an edited file", func(a *Ask) { a.SpecHash = "ed17" }, 0, Held, "somebody has to approve"},
-		{"another name", func(a *Ask) { a.Name = "other" }, 0, Held, "somebody has to approve"},
-		{"another owner", func(a *Ask) { a.Owner.Project = "other" }, 0, Held, "somebody has to approve"},
-		{"asked by whoever approved", func(a *Ask) { a.AskedBy = "bo" }, 0, Held, "somebody has to approve"},
-		{"too late", func(*Ask) {}, approval.DefaultExpiry, Held, "somebody has to approve"},
+		{"an edited file", func(a *Ask) { a.SpecHash = "ed17" }, 0, Held, "it needs approval"},
+		{"another name", func(a *Ask) { a.Name = "other" }, 0, Held, "it needs approval"},
+		{"another owner", func(a *Ask) { a.Owner.Project = "other" }, 0, Held, "it needs approval"},
+		{"asked by whoever approved", func(a *Ask) { a.AskedBy = "bo" }, 0, Held, "it needs approval"},
+		{"too late", func(*Ask) {}, approval.DefaultExpiry, Held, "it needs approval"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHouse(t, team)
@@ -249,7 +249,7 @@ func TestAHigherPriceVoidsAnApproval(t *testing.T) {
 	first := decide(t, h, job(400), now).ApprovalID
 	h.approve(t, first, now)
 	second := decide(t, h, job(401), now)
-	want(t, second, Held, "has to be approved anew")
+	want(t, second, Held, "needs a new approval")
 	if r, _ := h.Request(context.Background(), first); r.State != approval.Void {
 		t.Errorf("the first request is %s", r.State)
 	}
@@ -273,11 +273,11 @@ func TestABudgetDenies(t *testing.T) {
 		{"at 100%", team, 1000, nil, Denied, "budget vision: $40.00 asked for, $0.00 of $1,000.00 is left ($1,000.00 spent, $0.00 held)"},
 		{"a cent short", team, 960, func(a *Ask) { a.P95 += money.Cent }, Denied, "$40.01 asked for, $40.00 of $1,000.00 is left"},
 		{"up to the gate", team, 859, nil, Allow, "$899.00 of $1,000.00 is spent or held"},
-		{"from the gate on", team, 860, nil, Held, "from 90% on somebody has to approve"},
+		{"from the gate on", team, 860, nil, Held, "from 90% on it needs approval"},
 		{"warned", team, 760, nil, Allow, "$800.00 of $1,000.00 is spent or held"},
 		{"another purpose", team, 0, func(a *Ask) { a.Purpose = inventory.Inference }, Held, "no budget covers team vision, user ana, purpose inference"},
-		{"data of an unknown size", team, 0, func(a *Ask) { a.Unknown = []string{"what is read of s3://datasets"} }, Held, "costs that nobody can estimate are in no amount: what is read of s3://datasets"},
-		{"an unknown owner", team, 0, func(a *Ask) { a.Owner, a.Purpose = inventory.Owner{}, "" }, Held, "no budget covers what nobody owns"},
+		{"data of an unknown size", team, 0, func(a *Ask) { a.Unknown = []string{"what is read of s3://datasets"} }, Held, "costs that cannot be estimated are in no amount: what is read of s3://datasets"},
+		{"an unknown owner", team, 0, func(a *Ask) { a.Owner, a.Purpose = inventory.Owner{}, "" }, Held, "no budget covers work without an owner"},
 		{"a mistyped team", team, 0, func(a *Ask) { a.Owner.Team = "visoin" }, Held, "no budget covers team visoin"},
 		{"without any budget", "", 0, nil, Allow, "up to $40.00"},
 		{"for nothing", team, 1001, func(a *Ask) { a.P50, a.P95, a.Hourly = 0, 0, 0 }, Allow, ""},
@@ -407,7 +407,7 @@ func TestOneApprovalAdmitsOneRun(t *testing.T) {
 	}
 }
 
-// TestADenialIsTold: who asks again for what somebody denied is told so.
+// TestADenialIsTold: who asks again after a denial is told so.
 func TestADenialIsTold(t *testing.T) {
 	h := newHouse(t, team)
 	first := decide(t, h, job(400), now)
@@ -544,14 +544,14 @@ func TestTheReportOfAStory(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyCanPriceAsks: a budget that counts what is unknown does not know what is
+// TestUnpricedHoursAsk: a budget that counts what is unknown does not know what is
 // left of it while something has no price at all.
-func TestWhatNobodyCanPriceAsks(t *testing.T) {
+func TestUnpricedHoursAsk(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		h := newHouse(t, fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]", counts))
 		h.holds.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true, Unbounded: time.Hour})
 		if counts {
-			want(t, decide(t, h, job(40), now), Held, "budget vision: 1.0 resource hours have no price, so nobody knows what is left")
+			want(t, decide(t, h, job(40), now), Held, "budget vision: 1.0 resource hours have no price, so what is left is unknown")
 		} else {
 			want(t, decide(t, h, job(40), now), Allow, "")
 		}

@@ -101,8 +101,8 @@ func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
 	}
 }
 
-// TestWhoseProofIsNoneAdmitsNothing: what was approved by somebody whose proof is refused
-// is asked anew, and is an error where the proof cannot be checked.
+// TestWhoseProofIsNoneAdmitsNothing: a run that a person with a refused proof approved
+// needs a new request, and is an error where the proof cannot be checked.
 func TestWhoseProofIsNoneAdmitsNothing(t *testing.T) {
 	for name, do := range map[string]func(h *house, id string, p Params) (Decision, error){
 		"launch": func(_ *house, _ string, p Params) (Decision, error) { return Decide(context.Background(), job(400), p) },
@@ -165,7 +165,7 @@ func TestAnApproverSeesTheRun(t *testing.T) {
 	h = newHouse(t, team)
 	decide(t, h, a, now)
 	if plan, _ := h.requests[0].Shown(); len(plan.Notes) != 2 {
-		t.Errorf("nobody knows how long it runs, nor on what: %q", plan.Notes)
+		t.Errorf("its duration and its machines are unknown: %q", plan.Notes)
 	}
 }
 

@@ -25,10 +25,10 @@ func TestAKeyNamesARun(t *testing.T) {
 			if again.HoldID != first.HoldID || len(h.live(t, now)) != 1 {
 				t.Errorf("one key made two holds: %s, %s", first.HoldID, again.HoldID)
 			}
-			dearer := a
-			dearer.P95++
-			if _, err := Decide(ctx, dearer, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
-				t.Errorf("a dearer run was let in by its key: %v", err)
+			costlier := a
+			costlier.P95++
+			if _, err := Decide(ctx, costlier, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
+				t.Errorf("a costlier run was let in by its key: %v", err)
 			}
 			edited := a
 			edited.SpecHash, edited.P95 = "ed17", 500*money.USD
@@ -56,9 +56,9 @@ func TestAnApprovedRunThatIsOverStopsNoOtherKey(t *testing.T) {
 	want(t, decide(t, h, a, now), Held, "")
 }
 
-// TestAKeyWhoseHoldIsGoneIsDecidedAnew: what was given back or expired did not run or is
+// TestAKeyWithoutItsHoldIsDecidedAgain: what was given back or expired did not run or is
 // not known to, and its key asks as a new run does.
-func TestAKeyWhoseHoldIsGoneIsDecidedAnew(t *testing.T) {
+func TestAKeyWithoutItsHoldIsDecidedAgain(t *testing.T) {
 	for _, gone := range []string{"released", "expired"} {
 		for _, dollars := range []int64{40, 400} {
 			t.Run(fmt.Sprintf("%s, %d", gone, dollars), func(t *testing.T) {

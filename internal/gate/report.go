@@ -17,7 +17,7 @@ type Report struct {
 	// Denied is how many different things a budget or quota refused, and were not
 	// admitted later; they are no runs.
 	Denied int
-	// Waiting is how many of Asked nobody has decided.
+	// Waiting is how many of Asked are undecided.
 	Waiting int
 	// WaitP50 and WaitP95 are the percentiles (nearest rank) of the time between asking
 	// and being answered; zero where Answered is 0.

@@ -23,7 +23,7 @@ type Way struct {
 	P95 money.Amount `json:"p95_usd"`
 	// At is when it passes; nil: now.
 	At *time.Time `json:"at,omitempty"`
-	// Decision is allow, or ask where somebody still has to approve it.
+	// Decision is allow, or ask where it still needs an approval.
 	Decision Verdict `json:"decision"`
 }
 

@@ -140,7 +140,7 @@ quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`
 	a := job(1200) // 12 h at $100, 8 A100
 	a.Hourly, a.Machines, a.GPUs = 100*money.USD, 2, map[string]int{"A100": 16}
 	a.Instead = []Alternative{
-		{What: "2 × dear", P50: 900 * money.USD, P95: 1100 * money.USD, Hourly: 90 * money.USD, Machines: 2},
+		{What: "2 × expensive", P50: 900 * money.USD, P95: 1100 * money.USD, Hourly: 90 * money.USD, Machines: 2},
 		{What: "4 × spot", P50: 300 * money.USD, P95: 800 * money.USD, Hourly: 60 * money.USD, Machines: 4},
 	}
 	ways := func(h *house, a Ask) map[string]Way {

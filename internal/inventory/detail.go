@@ -204,7 +204,7 @@ type Listing struct {
 type Prefix struct {
 	Name string
 	Listing
-	// Standard is what of it lies in the standard class. Where it is zero and Class says
+	// Standard is the part of it in the standard class. Where it is zero and Class says
 	// the standard class, all of it does.
 	Standard Stored
 	// Reached is what of Standard an enabled lifecycle rule moves or expires, Perhaps what
@@ -228,7 +228,7 @@ type Prefix struct {
 // Repository is a container image repository.
 type Repository struct {
 	// Images, Bytes: all images; Untagged…: those without a tag; Unpulled…: tagged
-	// ones that nobody pulled for 90 days and that are at least that old.
+	// ones without a pull for 90 days and that are at least that old.
 	Images, UntaggedImages, UnpulledImages int
 	Bytes, UntaggedBytes, UnpulledBytes    Fact[int64]
 	LifecyclePolicy                        Fact[bool]
@@ -242,7 +242,7 @@ type Repository struct {
 // LogGroup is a group of log streams.
 type LogGroup struct {
 	StoredBytes Fact[int64]
-	// RetentionDays is 0 when logs are kept for ever.
+	// RetentionDays is 0 when logs are kept without end.
 	RetentionDays Fact[int]
 }
 

@@ -2,7 +2,7 @@
 // it is, how long it is meant to live, and what is known of it.
 //
 // What could not be read is unknown and says so: a [Fact] holds a value only once
-// it was read, a zero time is an unknown time, nil tags are tags nobody could read.
+// it was read, a zero time is an unknown time, nil tags are unreadable tags.
 // Unknown is never taken for "none" or "no".
 package inventory
 
@@ -173,7 +173,7 @@ type Resource struct {
 	Size Size
 	// Meters are what it is charged for as it runs now.
 	Meters []Meter
-	// Manager is what would bring it back or change it; zero is nobody.
+	// Manager is what would bring it back or change it; zero is no manager.
 	Manager Manager
 	// Aliases are names besides ID and Name by which metrics may know it: a private DNS
 	// name or address, a node's or provider's id, a host name. Other resources may have the

@@ -46,7 +46,7 @@ type Meter struct {
 	Unpriced string
 }
 
-// Price is a price of a unit, with whose it is and from when on it holds.
+// Price is a price of a unit, with its source and the time from which it holds.
 type Price struct {
 	Rate   money.Rate
 	Source string

@@ -1,7 +1,7 @@
 package inventory
 
-// Size is what a machine has. What is not known stays unknown: a machine of a type that
-// nobody describes is never one without accelerators. Where a resource consists of several
+// Size is what a machine has. What is not known stays unknown: a machine of an
+// undescribed type is never one without accelerators. Where a resource consists of several
 // machines that are alike (the hosts of a training job, the replicas of an endpoint), it is
 // the size of one of them.
 type Size struct {
@@ -27,7 +27,7 @@ type Size struct {
 func (s Size) Accelerated() bool { return s.GPUs.Or(1) > 0 }
 
 // Manager is what starts and ends a resource in the place of people, and would bring it
-// back. The zero Manager is nobody.
+// back. The zero Manager is none.
 type Manager struct {
 	// Kind is one of the kinds below.
 	Kind string
@@ -50,7 +50,7 @@ const (
 	ManagerService = "service"
 )
 
-// String returns "autoscaling-group workers", or the kind alone; empty for nobody.
+// String returns "autoscaling-group workers", or the kind alone; empty for none.
 func (m Manager) String() string {
 	if m.Kind == "" || m.Name == "" {
 		return m.Kind

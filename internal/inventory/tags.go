@@ -65,7 +65,7 @@ const transientTraining = "transientmltraining"
 // Apply derives owner, lifetime, purpose, management and exemption of r from its
 // tags. A value it cannot read (an unknown lifetime, a malformed time) counts as
 // absent for lifetime, purpose, management and lease; a malformed keep-until is returned
-// as an error and keeps the resource for ever, because a wish to keep something
+// as an error and keeps the resource without end, because a wish to keep something
 // must not be lost to a typing mistake.
 func (m TagMapping) Apply(r *Resource) error {
 	norm := make(map[string]string, len(r.Tags))

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Address is where somebody is reached: a channel's name and what it delivers to
+// Address is where a recipient is reached: a channel's name and what it delivers to
 // there, which is empty for the webhook.
 type Address struct {
 	Channel, To string

@@ -17,7 +17,7 @@ import (
 
 // Config is the section notify of curfew.yaml: which channels there are, and who is
 // reached by which. It names secrets and never holds one. The zero Config reaches
-// nobody.
+// no recipient.
 type Config struct {
 	Slack   Slack   `yaml:"slack"`
 	Mail    Mail    `yaml:"mail"`
@@ -25,9 +25,9 @@ type Config struct {
 	// Names are recipients of policies and where each is reached, in the order they
 	// are tried: "slack:#oncall", "mail:oncall@example.com", "webhook".
 	Names map[string][]string `yaml:"names"`
-	// Accounts are those who answer for the resources of an account, and Unowned those who
-	// answer for all resources, where nobody else is reached: neither user nor team, nor who
-	// made it. Warnings go there too, and grace runs from then on.
+	// Accounts answer for the resources of an account, and Unowned answers for all resources,
+	// where no other recipient is reached: no user, no team, and no creator of the resource.
+	// Warnings go there too, and grace runs from then on.
 	Accounts map[string][]string `yaml:"accounts"`
 	Unowned  []string            `yaml:"unowned"`
 }
@@ -37,8 +37,8 @@ type Slack struct {
 	// TokenEnv or TokenFile names where the token is.
 	TokenEnv  string `yaml:"token_env"`
 	TokenFile string `yaml:"token_file"`
-	// DefaultChannel takes what is not a warning and reaches nobody else. With
-	// DefaultOwns it answers for all that nobody else does, and takes warnings too.
+	// DefaultChannel takes what is not a warning and has no other recipient. With
+	// DefaultOwns it answers for all resources without another recipient, and takes warnings too.
 	DefaultChannel string `yaml:"default_channel"`
 	DefaultOwns    bool   `yaml:"default_owns"`
 	// Teams are the teams' channels ("#vision" or an id), Users the people's member
@@ -247,10 +247,10 @@ func (c Config) validateUnowned() error {
 	return nil
 }
 
-// validateAddresses refuses a list that reaches nobody.
+// validateAddresses refuses a list without addresses.
 func (c Config) validateAddresses(list []string) error {
 	if len(list) == 0 {
-		return fmt.Errorf("reaches nobody; list addresses such as %q", "slack:#oncall")
+		return fmt.Errorf("has no addresses; list some, such as %q", "slack:#oncall")
 	}
 	used := map[string]bool{SlackChannel: c.Slack.Used(), MailChannel: c.Mail.Used(), WebhookChannel: c.Webhook.Used()}
 	for _, s := range list {

@@ -68,10 +68,10 @@ func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		name, src, path, says string
 	}{
-		{"unowned without addresses", "unowned: []", "unowned", "reaches nobody"},
+		{"unowned without addresses", "unowned: []", "unowned", "has no addresses"},
 		{"unowned by a name", "unowned: [ana]", "unowned", "none of slack:#channel"},
 		{"unowned by a channel that is not there", "unowned: ['slack:#x']", "unowned", "needs the section notify.slack"},
-		{"an account without addresses", "accounts: {'1': []}", "accounts", "reaches nobody"},
+		{"an account without addresses", "accounts: {'1': []}", "accounts", "has no addresses"},
 		{"an account by a channel that is not there", "accounts: {'1': [webhook]}", "accounts", "needs the section notify.webhook"},
 		{"an account without a name", "accounts: {'': [webhook]}", "accounts", "cannot be an account"},
 		{"slack without a token", "slack: {default_channel: '#x'}", "slack.token_env", "missing"},
@@ -86,7 +86,7 @@ func TestValidate(t *testing.T) {
 		{"slack in the clear", slack + "base_url: 'http://slack.example.com/api'}", "slack.base_url", "https://"},
 		{"mail without a port", "mail: {smtp: smtp.example.com, from: c@example.com}", "mail.smtp", "host:port"},
 		{"mail to port 0", "mail: {smtp: 'h:0', from: c@example.com}", "mail.smtp", "host:port"},
-		{"mail from nobody", "mail: {smtp: 'h:25'}", "mail.from", "mail address"},
+		{"mail without a sender", "mail: {smtp: 'h:25'}", "mail.from", "mail address"},
 		{"mail from a name", "mail: {smtp: 'h:25', from: 'Curfew <c@example.com>'}", "mail.from", "mail address"},
 		{"a domain with @", mail + "domain: '@example.com'}", "mail.domain", "not a domain"},
 		{"an unknown tls", mail + "tls: yes please}", "mail.tls", "none of starttls, tls and none"},
@@ -105,7 +105,7 @@ func TestValidate(t *testing.T) {
 		{"a header that is none", hook + "url: 'https://h/', headers_env: {'A B': S}}", "webhook.headers_env", "not the name"},
 		{"the name owner", "names: {owner: [webhook]}", "names", "their own meaning"},
 		{"an empty name", "names: {'': [webhook]}", "names", "cannot be a name"},
-		{"a name of nobody", "names: {oncall: []}", "names", "reaches nobody"},
+		{"a name without addresses", "names: {oncall: []}", "names", "has no addresses"},
 		{"a name of nonsense", "names: {oncall: [pigeon]}", "names", "none of slack:#channel"},
 		{"a name by a channel that is not there", "names: {oncall: ['slack:#oncall']}", "names", "notify.slack"},
 	} {

@@ -14,7 +14,7 @@ import (
 )
 
 // HTTP makes the requests of channels. It follows no redirect, so that neither
-// secrets nor messages go where nobody configured.
+// secrets nor messages go to an unconfigured host.
 type HTTP struct {
 	// Secrets are kept out of errors.
 	Secrets Secrets

@@ -89,7 +89,7 @@ func Compose(m action.Message) Letter {
 	l.add("Know", sentence(m.Know))
 	made := plain.Cut(plain.Line(m.Creator), maxName)
 	if made != "" {
-		made = "no tag says whose it is; " + made + " made it, by the provider's log"
+		made = "no owner tag; " + made + " made it, by the provider's log"
 	}
 	l.add("For", plain.Cut(plain.Line(m.To), maxName), made)
 	switch {

@@ -1,6 +1,6 @@
 // Package notify reaches people: it puts messages into words, finds out where a
-// recipient is reached, and delivers by the channels in its subpackages. Somebody
-// was reached only when their channel said that it took the message; everything
+// recipient is reached, and delivers by the channels in its subpackages. A recipient
+// is reached only when its channel says that it took the message; everything
 // else is an error.
 package notify
 
@@ -22,8 +22,8 @@ const (
 	Team  = "team"  // the resource's team
 )
 
-// ErrNobody is wrapped by the error that no rule leads from a recipient to anybody.
-var ErrNobody = errors.New("nobody to warn")
+// ErrNoRecipient is wrapped by the error that no rule leads from a recipient to an address.
+var ErrNoRecipient = errors.New("no recipient")
 
 // Bounds of one delivery.
 const (
@@ -47,7 +47,7 @@ type Channel interface {
 type Opener func(c Config, lookup Lookup) (name string, ch Channel, err error)
 
 // Router is the action.Notifier that the configuration describes. The zero Router
-// reaches nobody. It is safe for concurrent use.
+// reaches no recipient. It is safe for concurrent use.
 type Router struct {
 	config   Config
 	channels map[string]Channel
@@ -80,7 +80,7 @@ func (r *Router) Check(recipient string) error {
 	if _, ok := r.config.Names[recipient]; ok || recipient == Owner || recipient == Team {
 		return nil
 	}
-	return fmt.Errorf("%w: %q is neither owner nor team nor in notify.names", ErrNobody, plain.Cut(plain.Line(recipient), maxName))
+	return fmt.Errorf("%w: %q is neither owner nor team nor in notify.names", ErrNoRecipient, plain.Cut(plain.Line(recipient), maxName))
 }
 
 // Notify delivers to the first of the recipient's addresses that accepts, and
@@ -165,23 +165,23 @@ func (r *Router) route(recipient string, m action.Message) ([]stop, error) {
 				return nil, err
 			}
 		}
-		if err := listed("whoever answers for what nobody owns", r.config.Unowned); err != nil {
+		if err := listed("the contacts for unowned resources", r.config.Unowned); err != nil {
 			return nil, err
 		}
-		// A warning starts the grace of whoever is told: the default channel is told
-		// on nobody's behalf unless it is configured to answer.
+		// A warning starts the grace of whoever receives it: the default channel receives none
+		// unless it is configured to answer.
 		if s := r.config.Slack; s.DefaultChannel != "" && (s.DefaultOwns || m.Kind != "warning") {
 			add(s.DefaultChannel, Address{SlackChannel, s.DefaultChannel})
 		}
 	}
 	if len(stops) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNobody, r.nobody(recipient, m.Resource))
+		return nil, fmt.Errorf("%w: %s", ErrNoRecipient, r.unreached(recipient, m.Resource))
 	}
 	return stops, nil
 }
 
-// nobody says why no rule leads to anybody, and what would.
-func (r *Router) nobody(recipient string, res *inventory.Resource) string {
+// unreached says why no rule leads to an address, and what would.
+func (r *Router) unreached(recipient string, res *inventory.Resource) string {
 	switch {
 	case len(r.channels) == 0:
 		return "no channel is configured; see notify in curfew.yaml"
@@ -192,7 +192,7 @@ func (r *Router) nobody(recipient string, res *inventory.Resource) string {
 	case res.Tags == nil && res.Owner == (inventory.Owner{}):
 		return "the tags of " + Named(res) + " could not be read"
 	case res.Owner.Team == "" && (res.Owner.User == "" || recipient == Team):
-		return "no tag of " + Named(res) + " says whose it is; tag it, or let notify.unowned or notify.accounts answer for it"
+		return "no tag of " + Named(res) + " names its " + recipient + "; tag it, or let notify.unowned or notify.accounts answer for it"
 	}
 	return "no rule of notify leads to the " + recipient + " of " + Named(res) + "; add them to its users or teams, or let notify.unowned answer"
 }

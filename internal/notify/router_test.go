@@ -103,33 +103,33 @@ func TestRoutes(t *testing.T) {
 		{"the team is not the user", c, "team", owned("vision", "ana"), "slack:#vision", "team vision"},
 		{"a name", c, "oncall", owned("vision", "ana"), "mail:oncall@example.com", "oncall"},
 		{"a name of the webhook", c, "bus", owned("", ""), "webhook", "bus"},
-		{"nobody owns it", c, "owner", owned("", ""), "nobody to warn: no tag of i-0abc says whose it is", ""},
-		{"no team owns it", c, "team", owned("", "ana"), "nobody to warn: no tag of i-0abc (ana) says whose it is", ""},
-		{"its tags could not be read", c, "owner", unread, "nobody to warn: the tags of i-0abc could not be read", ""},
-		{"an owner whom no rule reaches", c, "owner", owned("unknown", "Fay Smith"), "nobody to warn: no rule of notify leads to the owner of i-0abc (unknown/Fay Smith)", ""},
-		{"an unknown name", c, "boss", owned("vision", "ana"), `nobody to warn: "boss" is neither owner nor team`, ""},
-		{"no resource has no owner", c, "owner", action.Message{Kind: "warning"}, "nobody to warn: the message is about no resource", ""},
-		{"the default channel takes no warning", c, "owner", owned("unknown", ""), "nobody to warn", ""},
+		{"it has no owner", c, "owner", owned("", ""), "no recipient: no tag of i-0abc names its owner", ""},
+		{"no team owns it", c, "team", owned("", "ana"), "no recipient: no tag of i-0abc (ana) names its team", ""},
+		{"its tags could not be read", c, "owner", unread, "no recipient: the tags of i-0abc could not be read", ""},
+		{"an owner whom no rule reaches", c, "owner", owned("unknown", "Fay Smith"), "no recipient: no rule of notify leads to the owner of i-0abc (unknown/Fay Smith)", ""},
+		{"an unknown name", c, "boss", owned("vision", "ana"), `no recipient: "boss" is neither owner nor team`, ""},
+		{"no resource has no owner", c, "owner", action.Message{Kind: "warning"}, "no recipient: the message is about no resource", ""},
+		{"the default channel takes no warning", c, "owner", owned("unknown", ""), "no recipient", ""},
 		{"the default channel takes the rest", c, "owner", notice, "slack:#ml-cost", "#ml-cost"},
 		{"the default channel that owns takes warnings", owns, "owner", owned("", ""), "slack:#ml-cost", "#ml-cost"},
-		{"somebody answers for what nobody owns", unowned, "owner", owned("", ""), "mail:platform@example.com", "whoever answers for what nobody owns"},
-		{"and for an owner whom no rule reaches", unowned, "team", owned("unknown", ""), "mail:platform@example.com", "whoever answers for what nobody owns"},
+		{"the contacts for unowned resources answer", unowned, "owner", owned("", ""), "mail:platform@example.com", "the contacts for unowned resources"},
+		{"and for an owner whom no rule reaches", unowned, "team", owned("unknown", ""), "mail:platform@example.com", "the contacts for unowned resources"},
 		{"but not for what has an owner", unowned, "owner", owned("vision", "ana"), "slack:U123", "ana"},
-		{"and not for a name", unowned, "boss", owned("", ""), "nobody to warn", ""},
-		{"and for what is about no resource", unowned, "owner", action.Message{Kind: "alarm"}, "mail:platform@example.com", "whoever answers for what nobody owns"},
+		{"and not for a name", unowned, "boss", owned("", ""), "no recipient", ""},
+		{"and for what is about no resource", unowned, "owner", action.Message{Kind: "alarm"}, "mail:platform@example.com", "the contacts for unowned resources"},
 		{"those of the account come first", accounts, "owner", owned("", ""), "slack:#vision-costs", "account 123456789012"},
-		{"who made what nobody owns comes before them", accounts, "owner", made("ana", "", ""), "slack:U123", "ana"},
+		{"the creator of an unowned resource comes before them", accounts, "owner", made("ana", "", ""), "slack:U123", "ana"},
 		{"who made it is not asked where there is an owner", accounts, "owner", made("ana", "unknown", ""), "slack:#vision-costs", "account 123456789012"},
 		{"nor where the team is meant", accounts, "team", made("ana", "", ""), "slack:#vision-costs", "account 123456789012"},
-		{"a maker of another domain is not written to", c, "owner", made("ana@evil.example", "", ""), "nobody to warn", ""},
-		{"but nobody's name", owns, "boss", owned("", ""), "nobody to warn", ""},
-		{"no channel at all", Config{}, "owner", owned("vision", "ana"), "nobody to warn: no channel is configured", ""},
+		{"a maker of another domain is not written to", c, "owner", made("ana@evil.example", "", ""), "no recipient", ""},
+		{"but not for a name", owns, "boss", owned("", ""), "no recipient", ""},
+		{"no channel at all", Config{}, "owner", owned("vision", "ana"), "no recipient: no channel is configured", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLines(t, tt.config)
 			got, err := l.Notify(t.Context(), tt.recipient, tt.m)
 			if tt.told == "" {
-				if !errors.Is(err, ErrNobody) || got != "" || !strings.HasPrefix(err.Error(), tt.want) {
+				if !errors.Is(err, ErrNoRecipient) || got != "" || !strings.HasPrefix(err.Error(), tt.want) {
 					t.Fatalf("Notify = %q, %v; want the error %q", got, err, tt.want)
 				}
 				if sent := len(l.slack.sent) + len(l.mail.sent) + len(l.hook.sent); sent > 0 {
@@ -145,9 +145,9 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestZeroRouterReachesNobody(t *testing.T) {
-	if got, err := new(Router).Notify(t.Context(), Owner, notifytest.Warning()); !errors.Is(err, ErrNobody) || got != "" {
-		t.Fatalf("Notify = %q, %v; want ErrNobody", got, err)
+func TestZeroRouterReachesNoRecipient(t *testing.T) {
+	if got, err := new(Router).Notify(t.Context(), Owner, notifytest.Warning()); !errors.Is(err, ErrNoRecipient) || got != "" {
+		t.Fatalf("Notify = %q, %v; want ErrNoRecipient", got, err)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestBoundsOfTime(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a slow channel holds nobody else up", func(t *testing.T) {
+	t.Run("a slow channel delays no other", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			mail := &recorder{}
 			r, err := New(c, nil, open, func(Config, Lookup) (string, Channel, error) { return MailChannel, mail, nil })
@@ -359,7 +359,7 @@ func BenchmarkRoute(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := owned("vision", "nobody here")
+	m := owned("vision", "unknown user")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := r.route(Owner, m); err != nil {

@@ -6,7 +6,6 @@ package report
 import (
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -51,6 +50,3 @@ type audit struct {
 }
 
 func newAudit(d view.Scan, o Options) *audit { return &audit{&d, o} }
-
-// dollars prints an amount for people.
-func dollars(a money.Amount) string { return view.USD(a).String() }

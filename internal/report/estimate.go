@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
 )
 
@@ -20,11 +22,11 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
 		}}
 	if d := e.Duration; d != nil {
-		note := "at most " + d.Cap
+		note := "at most " + durationText(d.Cap)
 		if d.Cap == "" {
-			note = "p95 " + d.P95 + "; no limit ends it"
+			note = "p95 " + durationText(d.P95) + "; no limit ends it"
 		}
-		s.Figures = append(s.Figures, Figure{Label: "runs for", Value: d.P50, Note: note})
+		s.Figures = append(s.Figures, Figure{Label: "runs for", Value: durationText(d.P50), Note: note})
 	}
 	if g := costLinesGrid("cost lines", e.Lines); len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
@@ -106,4 +108,13 @@ func estimatePicture(e *estimate.Estimate) string {
 		picture.Rows = append(picture.Rows, row)
 	}
 	return picture.SVG()
+}
+
+// durationText prints the duration of a document for people: "10h1m46s" as "10h 1m".
+func durationText(text string) string {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return text
+	}
+	return plain.Duration(d)
 }

@@ -133,7 +133,10 @@ func (g *Grid) text(b *strings.Builder, width int, p paint) {
 func (g *Grid) below(b *strings.Builder, n, indent, width int, p paint) {
 	space := strings.Repeat(" ", indent)
 	if note := plain.Line(at(g.Notes, n)); note != "" {
-		b.WriteString(space + p.dim(fit(note, width-indent)) + "\n")
+		// A reason is read whole; only a word wider than the terminal is cut.
+		for _, line := range wordwrap(note, max(width-indent, 20)) {
+			b.WriteString(space + p.dim(fit(line, max(width-indent, 20))) + "\n")
+		}
 	}
 	if command := plain.Line(at(g.Commands, n)); command != "" {
 		b.WriteString(space + command + "\n")

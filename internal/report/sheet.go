@@ -70,10 +70,15 @@ func (s Sheet) HTML(w io.Writer) error {
 	return nil
 }
 
+// unlimited is the width of tables where there is no terminal: a file or a pipe takes a
+// row whole.
+const unlimited = 1 << 20
+
 // Text writes the sheet for a terminal of a width in columns; 0 is no terminal.
 func (s Sheet) Text(w io.Writer, width int) error {
+	tables := width
 	if width <= 0 {
-		width = 100
+		width, tables = 100, unlimited
 	}
 	var b strings.Builder
 	prose := func(indent, text string) {
@@ -111,7 +116,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	list("because", s.Because)
 	for _, g := range s.Tables {
 		b.WriteString("\n")
-		g.text(&b, width, newPaint(s.Color))
+		g.text(&b, tables, newPaint(s.Color))
 	}
 	commands(&b, "commands, in order", s.Commands)
 	list("assumes", s.Assumptions)

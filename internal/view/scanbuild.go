@@ -93,6 +93,7 @@ func sum(amounts ...money.Amount) Dollars {
 	return Dollars{amount: total, known: err == nil}
 }
 
+// Add adds an amount to known dollars; unknown ones stay unknown.
 func (d *Dollars) Add(v money.Amount) {
 	if d.known {
 		*d = sum(d.amount, v)

@@ -19,7 +19,7 @@ const (
 	maxAuditValues = 32_000_000
 )
 
-// Load reads a stored audit strictly: unknown fields, another schema, anything
+// LoadScan reads a stored audit strictly: unknown fields, another schema, anything
 // after the document, amounts in another form, and findings that could not be
 // acted on safely (no id or two with the same, no rule, no resource, an unknown
 // risk, undo or confidence) are errors.

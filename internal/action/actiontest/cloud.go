@@ -235,7 +235,7 @@ func (r *Resource) plan(do policy.Do) ([]action.Step, error) {
 	case r.Protected && ends:
 		return nil, refuse("protected", "it is protected against termination")
 	case r.Unsaved && ends && !do.ScratchDisks && !do.SaveDisks:
-		return nil, refuse("unsaved-disk", "its disks hold data that nobody saved")
+		return nil, refuse("unsaved-disk", "its disks hold unsaved data")
 	}
 	named := func(names ...string) []action.Step {
 		out := make([]action.Step, len(names))

@@ -66,7 +66,7 @@ func (p *People) Notify(_ context.Context, recipient string, m action.Message) (
 		}
 		switch {
 		case name == "":
-			return errors.New("nobody to warn: no tag names its owner")
+			return errors.New("no recipient: no tag names its owner")
 		case slices.Contains(v.Refusing, name):
 			return errors.New("the channel of " + name + " refused the message")
 		}

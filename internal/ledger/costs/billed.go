@@ -1,3 +1,5 @@
+// Package costs reads the ledger for people: costs by team and category, unit costs, shares
+// of machines, and bills compared with what was accrued.
 package costs
 
 import (

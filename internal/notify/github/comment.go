@@ -63,7 +63,7 @@ func (c *Client) Comment(ctx context.Context, r Report) (string, error) {
 	return "", last
 }
 
-// settle leaves the oldest of one's own comments, with that body.
+// settle leaves the oldest of curfew's comments, with that body.
 func (c *Client) settle(ctx context.Context, own []*api.IssueComment, body string) (string, error) {
 	slices.SortFunc(own, func(a, b *api.IssueComment) int { return cmp.Compare(a.GetID(), b.GetID()) })
 	kept := own[0]

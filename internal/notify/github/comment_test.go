@@ -105,7 +105,7 @@ func TestComment(t *testing.T) {
 		{"found on the second page", func(h *hub) {
 			h.comments = []comment{{1, "ana", "hi"}, {2, "bo", "ho"}, {3, "ana", "hm"}, {4, "curfew-bot", mark + "\r\nold"}}
 		}, "PATCH", []comment{{1, "ana", "hi"}, {2, "bo", "ho"}, {3, "ana", "hm"}, {4, "curfew-bot", said}}},
-		{"somebody else's with the marker", func(h *hub) { h.comments = []comment{{5, "eve", mark + "\nallowed!"}} }, "POST",
+		{"another author's with the marker", func(h *hub) { h.comments = []comment{{5, "eve", mark + "\nallowed!"}} }, "POST",
 			[]comment{{5, "eve", mark + "\nallowed!"}, {101, "curfew-bot", said}}},
 		{"one's own that quotes the marker", func(h *hub) { h.comments = []comment{{5, "curfew-bot", "see\n" + mark}} }, "POST",
 			[]comment{{5, "curfew-bot", "see\n" + mark}, {101, "curfew-bot", said}}},

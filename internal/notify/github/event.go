@@ -51,7 +51,7 @@ func (p Pull) forked() string {
 	if p.From != "" {
 		from = "the fork " + p.From
 	}
-	return "it comes from " + from + ", whose runs get no secrets and may only read: let somebody who may write push the branch to " + p.Repository
+	return "it comes from " + from + ", whose runs get no secrets and may only read: let a person with write access push the branch to " + p.Repository
 }
 
 // maxEvent bounds the size of an event; GitHub's own bound is 25 MB
@@ -83,7 +83,7 @@ func (w Workflow) Pull() (Pull, error) {
 
 // ParseEvent reads the event of a workflow by its name: pull_request and
 // pull_request_review. Others are refused with the reason, pull_request_target among
-// them: it hands secrets to a run for somebody else's commits, and judges the file of
+// them: it hands secrets to a run for another author's commits, and judges the file of
 // the base branch.
 func ParseEvent(name string, r io.Reader) (Pull, error) {
 	switch name {

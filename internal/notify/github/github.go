@@ -36,7 +36,7 @@ const maxPages = 50
 // looked at: neither a comment nor a vote would be about the same thing.
 var ErrMoved = errors.New("the pull request has moved on")
 
-// Options are what a client needs beside the pull request.
+// Options are what a client needs in addition to the pull request.
 type Options struct {
 	// URL is where the REST API is (GITHUB_API_URL): https, or http on this machine.
 	// Empty means DefaultURL; GitHub Enterprise Server has it at https://HOST/api/v3.

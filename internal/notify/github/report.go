@@ -27,7 +27,7 @@ type Report struct {
 	// Unknown is what the estimate could not price, Assumptions what it assumed.
 	Unknown, Assumptions []string
 	Budgets              []Budget
-	// Approval is the id of the request that waits until Until for somebody to allow
+	// Approval is the id of the request that waits until Until for an approver to allow
 	// at most Limit.
 	Approval string
 	Limit    money.Amount
@@ -114,7 +114,7 @@ func (r Report) next(head string) string {
 	return ""
 }
 
-// table writes a table of at most maxTable rows, and how many there are beside.
+// table writes a table of at most maxTable rows, and how many more there are.
 func table[T any](b *strings.Builder, header string, rows []T, cells func(T) []string) {
 	if len(rows) == 0 {
 		return
@@ -128,7 +128,7 @@ func table[T any](b *strings.Builder, header string, rows []T, cells func(T) []s
 	}
 }
 
-// list writes a list of at most maxList entries, and how many there are beside.
+// list writes a list of at most maxList entries, and how many more there are.
 func list(b *strings.Builder, title string, entries []string) {
 	if len(entries) == 0 {
 		return

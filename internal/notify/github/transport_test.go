@@ -94,7 +94,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	h := newHub(t)
 	h.Close()
 	c, waits := h.client(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 )
 
-// People says who somebody on GitHub is to curfew, and who may approve.
+// People maps the logins of GitHub to curfew's names, and says who may approve.
 type People struct {
 	// Identities are curfew's names of GitHub logins. Whoever has none is
 	// "github:LOGIN".
@@ -88,8 +88,8 @@ type Ballot struct {
 // Votes reads the reviews. A review is a vote when it is the reviewer's latest that
 // approves, asks for changes or was dismissed; was not dismissed; is of the head
 // commit; and is by an approver who neither opened the pull request nor wrote,
-// committed or pushed any of it, under whichever login. It is an error, and nobody has
-// voted, where GitHub does not say who did. ErrMoved where there is a newer head.
+// committed or pushed any of it, under whichever login. It is an error, and no vote
+// counts, where GitHub does not name the reviewer. ErrMoved where there is a newer head.
 func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 	const what = "read the reviews of"
 	if err := people.Validate(); err != nil {
@@ -209,7 +209,7 @@ func (c *Client) authors(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("%s %s: GitHub does not say who pushed %s; approve with `curfew approve`", what, c.pull, short(c.pull.Head))
 	}
 	authors = append(authors, pushers...)
-	// A commit's address may be nobody's on GitHub; who pushed it is known all the same.
+	// GitHub may not know a commit's address; it still knows who pushed the commit.
 	return slices.DeleteFunc(authors, func(login string) bool { return login == "" }), nil
 }
 
@@ -262,8 +262,8 @@ func (c *Client) pushers(ctx context.Context, part map[string]bool) ([]string, e
 	return nil, errors.New("the history of its branch is too long")
 }
 
-// roles returns the roles of somebody: their own, and those of the teams that they are
-// an active member of.
+// roles returns the roles of a login: its own, and those of the teams that it is an
+// active member of.
 func (c *Client) roles(ctx context.Context, people People, login string) ([]string, error) {
 	var roles []string
 	for name, has := range people.Approvers {

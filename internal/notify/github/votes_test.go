@@ -46,7 +46,7 @@ func TestVotes(t *testing.T) {
 		reviews []review
 		want    string
 	}{
-		{"nobody", nil, nil, ""},
+		{"no reviews", nil, nil, ""},
 		{"an approver", nil, []review{{"bo", "APPROVED", head, "", 0}}, "bo + bo@acme.example approver"},
 		{"an approver by login, in other letters", nil, []review{{"Cy", "APPROVED", head, "", 0}}, "Cy + github:cy approver,finance"},
 		{"changes are requested", nil, []review{{"bo", "CHANGES_REQUESTED", head, "", 0}}, "bo - bo@acme.example approver"},
@@ -65,7 +65,7 @@ func TestVotes(t *testing.T) {
 		{"no approver", nil, []review{{"dee", "APPROVED", head, "", 0}}, "dee: is no approver"},
 		{"a login like an approver's name", nil, []review{{"bo-acme", "APPROVED", head, "", 0}}, "bo-acme: is no approver"},
 		{"a robot", nil, []review{{"cy", "APPROVED", head, "Bot", 0}}, "cy: is not a person"},
-		{"nobody known", nil, []review{{"", "APPROVED", head, "", 0}}, ""},
+		{"an unknown reviewer", nil, []review{{"", "APPROVED", head, "", 0}}, ""},
 		{"the author", nil, []review{{"ana", "APPROVED", head, "", 0}}, "ana: " + wrote},
 		{"the author, in other letters", nil, []review{{"ANA", "APPROVED", head, "", 0}}, "ANA: " + wrote},
 		{"the author under another login", nil, []review{{"ana-home", "APPROVED", head, "", 0}}, "ana-home: " + wrote},
@@ -116,8 +116,8 @@ func TestVoteIsShownWhole(t *testing.T) {
 	}
 }
 
-// TestNobodyVotesWhereItIsUnknown: what GitHub does not say is no vote.
-func TestNobodyVotesWhereItIsUnknown(t *testing.T) {
+// TestUnknownIsNoVote: what GitHub does not say is no vote.
+func TestUnknownIsNoVote(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		set  func(*hub, *Pull)
@@ -126,10 +126,10 @@ func TestNobodyVotesWhereItIsUnknown(t *testing.T) {
 		{"the head has moved", func(h *hub, _ *Pull) { h.head = old }, "the pull request has moved on: its head is 6dcb09b5b578, and this run looked at 827efc6d5689"},
 		{"more commits than are listed", func(h *hub, _ *Pull) { h.total = 251 }, "GitHub lists 2 of its 251 commits"},
 		{"no commits", func(h *hub, _ *Pull) { h.commits = nil }, "GitHub lists 0 of its 0 commits"},
-		{"nobody pushed the head", func(h *hub, _ *Pull) { h.activity = []push{{old, "ana"}} }, "does not say who pushed 827efc6d5689"},
-		{"only an earlier commit was pushed by somebody", func(h *hub, _ *Pull) { h.activity = []push{{strings.Repeat("0", 40), "ana"}} }, "does not say who pushed 827efc6d5689"},
-		{"somebody unknown pushed it", func(h *hub, _ *Pull) { h.activity = []push{{head, ""}} }, "does not say who pushed"},
-		{"somebody unknown pushed a part of it", func(h *hub, _ *Pull) { h.activity = []push{{head, "ana"}, {strings.Repeat("0", 40), ""}} }, "does not say who pushed"},
+		{"no push of the head", func(h *hub, _ *Pull) { h.activity = []push{{old, "ana"}} }, "does not say who pushed 827efc6d5689"},
+		{"only an earlier commit has a known push", func(h *hub, _ *Pull) { h.activity = []push{{strings.Repeat("0", 40), "ana"}} }, "does not say who pushed 827efc6d5689"},
+		{"an unknown login pushed it", func(h *hub, _ *Pull) { h.activity = []push{{head, ""}} }, "does not say who pushed"},
+		{"an unknown login pushed a part of it", func(h *hub, _ *Pull) { h.activity = []push{{head, "ana"}, {strings.Repeat("0", 40), ""}} }, "does not say who pushed"},
 		{"its fork is gone", func(_ *hub, p *Pull) { p.From = "" }, "does not say who pushed"},
 		{"the activity may not be read", func(h *hub, _ *Pull) {
 			h.faults = []fault{{"GET", "/activity", refuse(403, "Resource not accessible by integration"), false}}

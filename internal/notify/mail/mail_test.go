@@ -259,7 +259,7 @@ func TestThreads(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, references := id(tt.change)
 			if (got == first) != tt.sameMail || (references == thread) != tt.sameThreads {
-				t.Errorf("Message-ID %s in %s, beside %s in %s", got, references, first, thread)
+				t.Errorf("Message-ID %s in %s, the first is %s in %s", got, references, first, thread)
 			}
 		})
 	}
@@ -404,7 +404,7 @@ func TestContext(t *testing.T) {
 	})
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	s := newServer(t, nil)
 	c := config(s)
 	s.Close()

@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // Golden compares with a file under testdata/golden.
 func Golden(t *testing.T, file, got string) {
@@ -61,7 +61,7 @@ func Warning() action.Message {
 			Tags:  map[string]string{"team": "vision", "user": "ana"},
 			Owner: inventory.Owner{Team: "vision", User: "ana"},
 		},
-		Because: "no GPU has worked for 3 hours, and nobody is logged in",
+		Because: "no GPU has worked for 3 hours, and no user is logged in",
 		ActsAt:  ActsAt,
 		Hourly:  inventory.Known(3060 * money.USD / 1000),
 		Lost:    "the machine, what runs on it, and what is only in memory; disk vol-0abc",

@@ -105,7 +105,7 @@ var remedies = map[string]string{
 	"is_archived":       "the channel is archived",
 	"invalid_auth":      "the token is not valid",
 	"not_authed":        "the token is not valid",
-	"account_inactive":  "the token is of somebody who left",
+	"account_inactive":  "the token's user left the workspace",
 	"token_revoked":     "the token was revoked",
 	"token_expired":     "the token has expired",
 	"missing_scope":     "the token may not chat:write",

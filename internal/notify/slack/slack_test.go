@@ -215,7 +215,7 @@ func TestRetriesOverTheWire(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	w := newWorkspace(t)
 	w.Close()
 	err := open(t, config(w.URL)).Send(t.Context(), "#vision", notifytest.Warning())

@@ -43,7 +43,7 @@ type Document struct {
 	Keep    string `json:"keep,omitempty"`
 	KeepTag string `json:"keep_tag,omitempty"`
 	// Lost is what is gone once it was carried out; Creator who made the resource, by the
-	// provider's log, where no tag says whose it is.
+	// provider's log, where no tag names an owner.
 	Lost     string     `json:"lost,omitempty"`
 	Creator  string     `json:"creator,omitempty"`
 	Undo     string     `json:"undo,omitempty"`

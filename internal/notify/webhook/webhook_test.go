@@ -349,7 +349,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	}
 	rc := newReceiver(t, status(200))
 	rc.Close()
-	check("nobody listens", channel(t, config(rc.URL)).Send(t.Context(), "", notifytest.Warning()))
+	check("no listener", channel(t, config(rc.URL)).Send(t.Context(), "", notifytest.Warning()))
 }
 
 func TestContext(t *testing.T) {

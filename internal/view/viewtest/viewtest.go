@@ -27,6 +27,7 @@ var (
 // World builds an audit from resources, their meters and what was found of them.
 type World struct{ *round.Result }
 
+// NewWorld returns an account without resources.
 func NewWorld() *World {
 	return &World{&round.Result{
 		StartedAt: now.Add(-38 * time.Second), FinishedAt: now,
@@ -39,6 +40,7 @@ func NewWorld() *World {
 	}}
 }
 
+// Resource adds a running resource.
 func (w *World) Resource(kind inventory.Kind, id, typ, name string, o inventory.Owner) *inventory.Resource {
 	r := &inventory.Resource{
 		ID: id, Name: name, Kind: kind, Cloud: "aws", Account: account, Region: "us-east-1", Type: typ,
@@ -48,6 +50,7 @@ func (w *World) Resource(kind inventory.Kind, id, typ, name string, o inventory.
 	return r
 }
 
+// Charge gives a resource a charge of an amount an hour.
 func (w *World) Charge(r *inventory.Resource, meter string, c ledger.Category, dollars string) {
 	w.Result.Charges[r.Ref()] = append(w.Result.Charges[r.Ref()], ledger.Charge{
 		Resource: r, Meter: meter, Category: c, ListCost: USD(dollars), Unit: "hour",
@@ -55,10 +58,12 @@ func (w *World) Charge(r *inventory.Resource, meter string, c ledger.Category, d
 	})
 }
 
+// Unpriced gives a resource a meter without a price.
 func (w *World) Unpriced(r *inventory.Resource, meter string, c ledger.Category, why string) {
 	w.Result.Charges[r.Ref()] = append(w.Result.Charges[r.Ref()], ledger.Charge{Resource: r, Meter: meter, Category: c, Unpriced: why})
 }
 
+// Verdict says what a resource does.
 func (w *World) Verdict(r *inventory.Resource, s duty.State, why string) {
 	w.Result.Verdicts[r.Ref()] = duty.Verdict{State: s, Why: why, Coverage: 0.99}
 }
@@ -77,6 +82,7 @@ type Found struct {
 	Fix        finding.Fix
 }
 
+// Find adds a finding about a resource.
 func (w *World) Find(r *inventory.Resource, f Found) *finding.Finding {
 	id := finding.ID(f.Rule, r.Ref())
 	f.Fix.Command = cmp.Or(f.Fix.Command, "curfew fix "+id[:8])
@@ -103,6 +109,7 @@ func categoryOfKind(k inventory.Kind) ledger.Category {
 	return ledger.Storage
 }
 
+// USD reads an amount such as "12.50"; it panics on another text.
 func USD(s string) money.Amount {
 	a, err := money.ParseAmount(s)
 	if err != nil {
@@ -111,9 +118,10 @@ func USD(s string) money.Amount {
 	return a
 }
 
+// Saving is a known saving of an amount a month.
 func Saving(s string) finding.Saving { return finding.Saving{Known: true, Amount: USD(s)} }
 
-// audit adds up the totals and returns the audit.
+// Audit adds up the totals and returns the audit.
 func (w *World) Audit() *round.Result {
 	a := w.Result
 	t := round.Totals{ByCategory: map[string]money.Amount{}, ByKind: map[inventory.Kind]int{}}
@@ -206,7 +214,7 @@ func lastMonth(t round.Totals) *costs.Costs {
 	return &costs.Costs{Since: now.Add(-money.Month), Until: now, Total: c}
 }
 
-// window is 14 days of hourly points of one signal; value returns what was measured
+// Window is 14 days of hourly points of one signal; value returns what was measured
 // at hour h of 336, and a negative number where nothing was.
 func (w *World) Window(r *inventory.Resource, s usage.Signal, gpus int, value func(h, gpu int) float64) {
 	win := w.Result.Windows[r.Ref()]
@@ -223,11 +231,13 @@ func (w *World) Window(r *inventory.Resource, s usage.Signal, gpus int, value fu
 	}
 }
 
+// Measured is evidence from CloudWatch over 14 days.
 func Measured(signal, value string, coverage float64) usage.Evidence {
 	return usage.Evidence{Signal: signal, Value: value, Window: 14 * 24 * time.Hour, Coverage: coverage, Source: "cloudwatch"}
 }
 
 var (
+	// Ana owns what needs one known owner.
 	Ana      = inventory.Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "cc-17"}
 	ben      = inventory.Owner{Team: "vision", Project: "ranking", User: "ben"}
 	chidi    = inventory.Owner{Team: "speech", Project: "asr", User: "chidi", Environment: "production"}
@@ -236,7 +246,7 @@ var (
 	storage  = inventory.Owner{Team: "platform", Project: "data"}
 )
 
-// realistic is an account with waste of most kinds, honest work, and things that
+// Realistic is an account with waste of most kinds, honest work, and things that
 // could not be read, judged or priced.
 func Realistic() *round.Result {
 	w := NewWorld()
@@ -362,7 +372,7 @@ func Realistic() *round.Result {
 	return w.Audit()
 }
 
-// hostile is an account whose names try to break what they are printed in.
+// Hostile is an account whose names try to break what they are printed in.
 func Hostile() *round.Result {
 	w := NewWorld()
 	w.Result.Accounts = append(w.Result.Accounts, "<b>999</b>")
@@ -383,7 +393,7 @@ func Hostile() *round.Result {
 	return w.Audit()
 }
 
-// allUnpriced is an account in which nothing has a price.
+// AllUnpriced is an account in which nothing has a price.
 func AllUnpriced() *round.Result {
 	w := NewWorld()
 	for i := range 3 {
@@ -395,7 +405,7 @@ func AllUnpriced() *round.Result {
 	return w.Audit()
 }
 
-// nothingFound is an account of honest work.
+// NothingFound is an account of honest work.
 func NothingFound() *round.Result {
 	w := NewWorld()
 	r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", "train", dora)
@@ -404,7 +414,7 @@ func NothingFound() *round.Result {
 	return w.Audit()
 }
 
-// many is an account with n findings.
+// Many is an account with n findings.
 func Many(n int) *round.Result {
 	w := NewWorld()
 	for i := range n {
@@ -415,7 +425,7 @@ func Many(n int) *round.Result {
 	return w.Audit()
 }
 
-// audits are the accounts that every output is held against.
+// Audits are the accounts that every output is held against.
 func Audits() map[string]*round.Result {
 	return map[string]*round.Result{
 		"realistic": Realistic(), "hostile": Hostile(), "all unpriced": AllUnpriced(), "nothing found": NothingFound(),
@@ -423,6 +433,7 @@ func Audits() map[string]*round.Result {
 	}
 }
 
+// Each runs a test on every audit of [Audits].
 func Each(t *testing.T, f func(t *testing.T, a *round.Result)) {
 	t.Helper()
 	for name, a := range Audits() {
