@@ -68,7 +68,8 @@ const overdue = time.Hour
 
 // job is what is admitted as a whole: one machine, or the machines of one run.
 type job struct {
-	members []int // of the batch
+	members []int         // of the batch
+	first   inventory.Ref // of theirs
 	hourly  money.Amount
 	due     time.Time // since when; zero is since now
 }
@@ -119,8 +120,9 @@ func (b Batch) over(j job, actions int, hourly money.Amount) *Deferral {
 	return nil
 }
 
-// jobs returns what is admitted as a whole, the most expensive first, and of equals what is due
-// for longest.
+// jobs returns what is admitted as a whole, the most expensive first, of equals what is due
+// for longest, and of those the first resource. That goes by nothing that the rounds before
+// left, such as ids, so that a replay and processes defer the same.
 func (b Batch) jobs() []job {
 	of := make([]int, len(b.Admissions)) // the job of each
 	at := make(map[inventory.Ref]int, len(b.Admissions))
@@ -148,7 +150,7 @@ func (b Batch) jobs() []job {
 		k, known := place[of[i]]
 		if !known {
 			k = len(out)
-			place[of[i]], out = k, append(out, job{due: a.Due})
+			place[of[i]], out = k, append(out, job{first: a.Item.Ref, due: a.Due})
 		}
 		j := &out[k]
 		j.members = append(j.members, i)
@@ -160,10 +162,12 @@ func (b Batch) jobs() []job {
 		if a.Due.Before(j.due) {
 			j.due = a.Due
 		}
+		if inventory.CompareRefs(a.Item.Ref, j.first) < 0 {
+			j.first = a.Item.Ref
+		}
 	}
-	slices.SortStableFunc(out, func(x, y job) int {
-		return cmp.Or(cmp.Compare(y.hourly, x.hourly), x.due.Compare(y.due),
-			cmp.Compare(b.Admissions[x.members[0]].Item.ID, b.Admissions[y.members[0]].Item.ID))
+	slices.SortFunc(out, func(x, y job) int {
+		return cmp.Or(cmp.Compare(y.hourly, x.hourly), x.due.Compare(y.due), inventory.CompareRefs(x.first, y.first))
 	})
 	return out
 }

@@ -375,12 +375,15 @@ func TestDeferKeepsTheCaps(t *testing.T) {
 				ids = append(ids, fmt.Sprintf("i-%d-%d", i, k))
 			}
 			runs = append(runs, ids)
-			since := time.Duration(rapid.IntRange(0, 90).Draw(t, "minutes")) * time.Minute
+			since := time.Duration(rapid.SampledFrom([]int{0, 30, 60, 61, 90}).Draw(t, "minutes")) * time.Minute
 			for _, id := range ids {
-				b.Admissions = append(b.Admissions, asking(id, money.Amount(rapid.IntRange(0, 15).Draw(t, "hourly")), since, ids...))
+				b.Admissions = append(b.Admissions, asking(id, money.Amount(5*rapid.IntRange(0, 3).Draw(t, "hourly")), since, ids...))
 			}
 		}
 		b.Admissions = rapid.Permutation(b.Admissions).Draw(t, "order")
+		for i := range b.Admissions { // ids decide nothing
+			b.Admissions[i].Item.ID = fmt.Sprint(rapid.Uint64().Draw(t, "id"))
+		}
 		before := rapid.IntRange(0, 4).Draw(t, "before")
 		spent := money.Amount(rapid.IntRange(0, 20).Draw(t, "spent")) * money.USD
 		if before == 0 {
@@ -389,7 +392,8 @@ func TestDeferKeepsTheCaps(t *testing.T) {
 		of := map[string]*action.Deferral{}
 		by := map[string]action.Admission{}
 		for i, d := range b.Defer(before, spent) {
-			of[b.Admissions[i].Item.ID], by[b.Admissions[i].Item.ID] = d, b.Admissions[i]
+			id := b.Admissions[i].Item.Ref.ID
+			of[id], by[id] = d, b.Admissions[i]
 		}
 		share := int(math.Ceil(limits.Share*float64(b.Selected) - 1e-9))
 		fits := func(n int, sum money.Amount) bool {
@@ -433,8 +437,8 @@ func TestDeferKeepsTheCaps(t *testing.T) {
 			n, sum, blocked := before, spent, false
 			for _, other := range runs {
 				a, b := by[ids[0]], by[other[0]]
-				goes := cost(other) > cost(ids) || cost(other) == cost(ids) && (b.Due.Before(a.Due) || b.Due.Equal(a.Due))
-				if other[0] == ids[0] || !goes {
+				goes := cost(other) > cost(ids) || cost(other) == cost(ids) && (b.Due.Before(a.Due) || b.Due.Equal(a.Due) && other[0] < ids[0])
+				if !goes {
 					continue
 				}
 				switch e := of[other[0]]; {

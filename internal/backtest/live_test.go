@@ -330,6 +330,33 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 	t.Errorf("too few decisions to tell: %v", steps)
 }
 
+// TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop: a replay makes fewer rounds on
+// the ladder than processes do, so that its items have other ids.
+func TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop(t *testing.T) {
+	set := parsed(t, livePolicies)
+	p := params(time.Minute)
+	p.Baselines, p.Caps, p.Every = false, true, 30*time.Second
+	p.Policies = &policy.Set{Policies: []*policy.Policy{set.Policies[slices.IndexFunc(set.Policies, func(p *policy.Policy) bool { return p.Name == "between-samples" })]}}
+	var machines []*liveMachine
+	for i, begin := range []int64{62, 68, 64} {
+		m := &liveMachine{name: fmt.Sprintf("m%d", i)}
+		for n := range int64(14) {
+			at := time.Unix(begin+60*n, 0).UTC()
+			m.samples = append(m.samples, liveSample{at: at, received: at, values: map[usage.Signal]float64{usage.GPUUtil: 0}})
+		}
+		machines = append(machines, m)
+	}
+	var got []string
+	for _, d := range sameAsProcesses(t, liveTrace(machines), p) {
+		if d.Step == "stop" {
+			got = append(got, d.Resource)
+		}
+	}
+	if !slices.Equal(got, []string{"m0"}) {
+		t.Errorf("stopped %v, want the first only", got)
+	}
+}
+
 // sameAsProcesses replays a trace at a cadence, runs a process at each of its multiples,
 // and returns what both decide.
 func sameAsProcesses(t testingTB, trace string, p Params) []Decision {

@@ -169,6 +169,15 @@ func TestJudge(t *testing.T) {
 		{name: "GPUs rest, CPU half covered", m: days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, 1) }), gpus: 2, want: Unknown, why: "its CPUs are old or cover 50%"},
 		{name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2%", lasting: 14 * 24 * time.Hour},
 		{name: "CPU machine at work", m: days(14).host(40, 1), want: Busy},
+		{name: "CPU machine whose peak is the bound", m: days(14).host(5, 1), want: Busy, why: "CPU reaches 5%"},
+		{name: "CPU machine whose traffic is the bound", m: days(14).flat("", usage.CPUUtil, 2).
+			series("", usage.NetBytes, func(h int) float64 { return during(h%24 == 0, 5e6) }), want: Busy, why: "5 MB a day"},
+		{name: "CPU machine at work lately, half covered", m: days(14).flat("", usage.NetBytes, 10).
+			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 335, 40)) }), want: Busy, why: "CPU reaches 40%"},
+		{name: "CPU machine at work days ago, half covered", m: days(14).flat("", usage.NetBytes, 10).
+			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 101, 40)) }), want: Unknown, why: "its CPU are old or cover 50%"},
+		{name: "CPU machine that serves, its network half covered", m: days(14).flat("", usage.CPUUtil, 2).
+			series("", usage.NetBytes, func(h int) float64 { return missing(h%2 == 0, 1e9) }), want: Unknown, why: "its network are old or cover 50%"},
 		{name: "CPU machine that serves", m: days(14).host(2, 900), want: Busy, why: "900 MB a day"},
 		{name: "CPU machine, only CPU measured", m: days(14).flat("", usage.CPUUtil, 1), want: Unknown, why: "network"},
 		{name: "CPU machine, only the first datapoint is idle", m: days(14).flat("", usage.NetBytes, 10).series("", usage.CPUUtil, func(h int) float64 { return during(h > 0, 80) }), want: Busy},

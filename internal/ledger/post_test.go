@@ -249,3 +249,34 @@ func TestRoundsThatWereRecordedTogether(t *testing.T) {
 	addUp(got, back.All(account))
 	compare(t, got, want(t, []ledgertest.Delivery{{Round: empty(0)}, {Round: empty(4)}, {Round: last, Seen: again}}))
 }
+
+// TestAGapThatCostsLessAtMostIsCorrected: a late round that lowers the bound of an hour's
+// gap takes from that hour, though as much time stays unknown. A nano-dollar is rounding.
+func TestAGapThatCostsLessAtMostIsCorrected(t *testing.T) {
+	for less, want := range map[money.Amount]ledger.Kind{1: ledger.Accrual, 2: ledger.Correction, money.USD: ledger.Correction} {
+		store := ledgertest.NewStore()
+		at := func(hour int, most money.Amount) {
+			r, seen := machine(start.Add(time.Duration(hour) * time.Hour))
+			seen[0].Meters[0].Moves, seen[0].Meters[0].AtMost = true, 730*most
+			if _, err := ledger.Post(ctx, store, r, seen); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at(0, 2*money.USD)
+		at(8, 2*money.USD)
+		before := len(store.All(account))
+		at(3, 2*money.USD-less)
+		lowered := 0
+		for _, e := range store.All(account)[before:] {
+			if e.Seconds != 0 {
+				continue // the late round's price holds for two hours
+			}
+			if lowered++; e.Kind != want || e.AtMost != -less {
+				t.Errorf("a bound that is lower by %d appends %+v", less, e)
+			}
+		}
+		if lowered != 3 {
+			t.Errorf("%d hours cost less at most, want 3", lowered)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -270,6 +271,18 @@ func TestExplain(t *testing.T) {
 		{"a schedule", "schedule: {timezone: Europe/Berlin, off: Sat-Sun, at: \"Tue 12:00\"}", nil, []string{
 			"select: true (everything): ",
 			"schedule: false (off Sat-Sun, at Tue 12:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 Jan 00:00, and it has been running since Tue 6 Jan 17:00 only"}},
+		{"a schedule of hours", "schedule: {timezone: Europe/Berlin, off: Sat-Sun}", nil, []string{
+			"select: true (everything): ",
+			"schedule: false (off Sat-Sun (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 Jan 00:00"}},
+		{"a schedule of times", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", func(f *Facts) { f.Now = f.Now.Add(7 * 24 * time.Hour) }, []string{
+			"select: true (everything): ",
+			"schedule: true (at Tue 17:00 (Europe/Berlin)): it is Wed 14 Jan 13:00, and it has been running since before Tue 13 Jan 17:00"}},
+		{"a schedule of times at the start", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", nil, []string{
+			"select: true (everything): ",
+			"schedule: false (at Tue 17:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, and it has been running since Tue 6 Jan 17:00 only"}},
+		{"a schedule of times, and an unknown start", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", func(f *Facts) { f.Resource.CreatedAt, f.Resource.StateSince = time.Time{}, time.Time{} }, []string{
+			"select: true (everything): ",
+			"schedule: unknown (at Tue 17:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, and its start is unknown"}},
 		{"a stale inventory", "when: 'true'", func(f *Facts) { f.Stale = true }, []string{
 			"select: unknown (everything): the inventory is too old to act on"}},
 	} {

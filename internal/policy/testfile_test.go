@@ -173,6 +173,7 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 		{"a resource twice", testHead + "  - name: c\n    resources: [{id: a}, {id: a}]\n    expect: [{at: 1h, propose: none}]\n", 4, 26, "is there already"},
 		{"nothing expected", testHead + "  - name: c\n    resources: [{id: a}]\n    expect: []\n", 3, 5, "propose: none"},
 		{"an unknown key of a resource", one("color: red"), 5, 17, `a resource has no key "color"`},
+		{"a region that is none", one("region: [x]"), 5, 25, "region"},
 		{"an unknown kind", one("kind: machine"), 5, 23, `kind "machine" does not exist`},
 		{"a detail of another kind", one("size_gib: 100"), 5, 17, "size_gib is nothing that the kind instance has"},
 		{"a time that is none", one("created: yesterday"), 5, 26, `created "yesterday" is not a time such as`},

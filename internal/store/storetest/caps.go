@@ -83,6 +83,26 @@ var caps = []test{
 			t.Errorf("an hour later: %+v", got[0].Deferred)
 		}
 	}},
+	{"of what is due alike the first resource is admitted, whatever the ids and the order", func(t *testing.T, b *Backend) {
+		for _, ids := range [][]string{{"a", "b"}, {"d", "c"}} {
+			for first := range ids {
+				asked := batch()
+				asked.Account += ids[0] + fmt.Sprint(first) // which has an hour of its own
+				asked.Limits.PerHour = 1
+				for i := range ids {
+					n := (first + i) % len(ids)
+					it := intended(machine(asked.Account + ids[n]))
+					it.Account, it.Ref.ID = asked.Account, fmt.Sprint("i-", n)
+					asked.Admissions = append(asked.Admissions, action.Admission{Item: it, Due: noon})
+				}
+				for _, a := range must(b.Actions.Admit(t.Context(), asked))(t) {
+					if a.Deferred == nil && a.Item.Ref.ID != "i-0" {
+						t.Errorf("ids %v from %d: %s is admitted", ids, first, a.Item.Ref.ID)
+					}
+				}
+			}
+		}
+	}},
 	{"an item that has changed admits nothing of the batch", func(t *testing.T, b *Backend) {
 		it := must(b.Actions.Save(t.Context(), machine("changed")))(t)
 		must(b.Actions.Save(t.Context(), it))(t)
