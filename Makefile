@@ -44,10 +44,11 @@ test-slow: ## the ladder killed at every boundary, which make test does at every
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
-lint: ## formatting, import order, tidy modules, code that nothing reaches
+lint: ## formatting, import order, words, tidy modules, unreachable code
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
 	$(TOOL) golangci-lint run
+	go run ./test/words
 	@dead=$$($(TOOL) deadcode -test ./...); [ -z "$$dead" ] || { echo "$$dead"; exit 1; }
 
 fuzz: ## every fuzz target, FUZZBUDGET seconds in all
@@ -65,7 +66,7 @@ vuln: ## known vulnerabilities, where their database can be reached
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
 	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(MUTATE:%=./internal/%)
 
-bench: build ## speed, memory and calls at realistic sizes; bills beside DuckDB
+bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB
 	go test -run '^$$' -bench . -benchmem ./...
 	cd test/duckdb && go run . -rows $(BENCHROWS)
 
@@ -75,7 +76,7 @@ fmt: ## format the code
 screenshots: build ## every report in a real browser: pictures, prints, checks
 	./test/screenshots/run.sh
 
-golden: ## write the golden files anew
+golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
 

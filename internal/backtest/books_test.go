@@ -84,7 +84,7 @@ func TestAReplaySeesItsCharges(t *testing.T) {
 	}
 }
 
-// TestBudgetsWithoutPricesAreUnknown: what costs nobody knows what leaves budgets unknown.
+// TestBudgetsWithoutPricesAreUnknown: resources without a price leave budgets unknown.
 func TestBudgetsWithoutPricesAreUnknown(t *testing.T) {
 	p := params(0)
 	p.Baselines, p.Policies = false, policies(t, "  - name: within\n    when: budget.used_share < 0.5\n    then: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true}]\n")

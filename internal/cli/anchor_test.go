@@ -53,7 +53,7 @@ func (l logged) copyState(from, to string) {
 	}
 }
 
-// TestAnAnchorHoldsTheAuditLog: a log that was cut off, changed or built anew is named, though
+// TestAnAnchorHoldsTheAuditLog: a log that was cut off, changed or rebuilt is named, though
 // its own chain holds, and so is an anchor that cannot be trusted.
 func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 	l := logged{newDesktop(t)}
@@ -87,7 +87,7 @@ func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 	}{
 		{"cut off", "early.db", 0, "it ends at entry 3, and held entry 7"},
 		{"changed, as long as before", "early.db", 6, "between entry 2 and entry 7"},
-		{"built anew", "none.db", 9, "entry 1: the audit log was changed: the chain was built anew"},
+		{"rebuilt", "none.db", 9, "entry 1: the audit log was changed: the chain was rebuilt"},
 		{"emptied", "none.db", 0, "it ends at entry 0, and held entry 7"},
 	} {
 		l.copyState(tc.from, db)

@@ -205,7 +205,7 @@ type kindOfFix struct {
 	document func(s *seededFixes, id string) string
 	// undone says whether the provider shows again what there was.
 	undone func(s *seededFixes, f *view.Fix) bool
-	// stays says that undo has nothing to take back; quiet that nobody is warned.
+	// stays says that undo has nothing to take back; quiet that no warning is sent.
 	stays, quiet bool
 	// unplanted says that the seed does not hold it.
 	unplanted bool
@@ -462,7 +462,7 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 		case fixed && there:
 			t.Errorf("%s of %s is found again", f.Rule, k.name)
 		case !fixed && !there && !slices.ContainsFunc(kindsOfFixes, func(k kindOfFix) bool { return k.name == f.Resource.Name || k.name == f.Resource.ID }) && f.Rule == "bucket-no-lifecycle":
-			t.Errorf("%s of %s is gone, and nobody fixed it", f.Rule, f.Resource.ID)
+			t.Errorf("%s of %s is gone without a fix", f.Rule, f.Resource.ID)
 		}
 	}
 

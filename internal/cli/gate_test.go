@@ -151,7 +151,7 @@ func (h *pullHub) at() time.Time {
 	return h.now.UTC().Truncate(time.Second)
 }
 
-// edit is somebody with write access who changes a comment.
+// edit is a person with write access who changes a comment.
 func (h *pullHub) edit(i int, change func(string) string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +244,7 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 	d.gate(ExitHeld, "job.yaml", "--github")
 	h.review("octobo", "APPROVED", strings.Repeat("c", 40))
 	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"), "the review by octobo does not count: the review is of another commit") {
-		t.Errorf("nobody was told why reviews do not count: %q", got.Reasons)
+		t.Errorf("no message says why reviews do not count: %q", got.Reasons)
 	}
 	h.review("octobo", "APPROVED", h.head)
 	if got := d.gate(ExitDone, "job.yaml", "--github"); got.HoldID == "" || got.ApprovalID != asked.ApprovalID {
@@ -311,7 +311,7 @@ func TestAReviewIsOfThePriceItSaw(t *testing.T) {
 	h.now = d.now.Add(-time.Minute)
 	h.review("octobo", "APPROVED", h.head)
 	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"), "bo does not count: it is of 2026-11-21T08:59:00Z, before request") {
-		t.Errorf("a review of what nobody had asked made it %q", got.Reasons)
+		t.Errorf("a review without a request made it %q", got.Reasons)
 	}
 	d.now = d.now.Add(48 * time.Hour) // the request expires
 	h.now = d.now.Add(-time.Minute)
@@ -387,7 +387,7 @@ func TestSeveralWorkloadsAreHeldToTheEnd(t *testing.T) {
 		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {team: vision, purpose: training}}\nspec:\n  activeDeadlineSeconds: %d\n"+
 			"  nodeSelector: {node.kubernetes.io/instance-type: %s, topology.kubernetes.io/region: us-east-1}\n  containers: [{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]\n", name, seconds, machine)
 	}
-	d.write("two.yaml", pod("long", "g5.xlarge", 50*3600)+"---\n"+pod("dear", "p4d.24xlarge", 3600))
+	d.write("two.yaml", pod("long", "g5.xlarge", 50*3600)+"---\n"+pod("costly", "p4d.24xlarge", 3600))
 	d.gate(ExitDone, "two.yaml")
 	_, out, _ := d.run("budget", "holds", "-o", "json")
 	var held struct {
@@ -442,7 +442,7 @@ func TestSignedURLsAreRedacted(t *testing.T) {
 	}
 }
 
-// TestReasonsAreRedacted: a secret that somebody pastes into a reason is neither kept nor
+// TestReasonsAreRedacted: a secret that a person pastes into a reason is neither kept nor
 // shown, whichever way the decision comes.
 func TestReasonsAreRedacted(t *testing.T) {
 	const secret = "hunter2hunter2"

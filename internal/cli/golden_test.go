@@ -29,12 +29,12 @@ const goldenNow = "2026-11-21T09:00:00Z"
 
 // TestGolden pins what the commands print. A script of testdata/golden runs commands in
 // this process under a clock that stands still, and compares the whole output with a
-// file in the script; -update writes these files anew.
+// file in the script; -update writes these files again.
 func TestGolden(t *testing.T) {
 	golden(t, "testdata/golden/*.txtar", func(*testscript.Env) error { return nil }, nil)
 }
 
-// golden runs golden scripts. The files of examples are beside each; more prepares what
+// golden runs golden scripts. The files of examples are next to each; more prepares what
 // else a script needs, and cmds are further commands.
 func golden(t *testing.T, pattern string, more func(*testscript.Env) error, cmds map[string]func(*testscript.TestScript, bool, []string)) {
 	t.Helper()
@@ -70,7 +70,7 @@ func golden(t *testing.T, pattern string, more func(*testscript.Env) error, cmds
 	})
 }
 
-// sharedFile is a recorded file beside the repository; empty where it is absent, which
+// sharedFile is a recorded file next to the repository; empty where it is absent, which
 // CI does not accept.
 func sharedFile(path string) string {
 	full := filepath.Join(sharedData, path)
@@ -80,7 +80,7 @@ func sharedFile(path string) string {
 	return full
 }
 
-// sharedData is where recorded files are: beside the repository.
+// sharedData is where recorded files are: next to the repository.
 var sharedData, _ = filepath.Abs("../../../shared/data")
 
 // run gives a command line at the time of the script: run ARG…. Standard output, then
@@ -93,7 +93,7 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 	now, err := time.Parse(time.RFC3339, ts.Getenv("NOW"))
 	ts.Check(err)
 	dir := ts.MkAbs(".")
-	for i, a := range args { // recorded files are beside the repository
+	for i, a := range args { // recorded files are next to the repository
 		if path, ok := strings.CutPrefix(a, "shared:"); ok {
 			args[i] = sharedFile(path)
 		}

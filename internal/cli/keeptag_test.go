@@ -85,7 +85,7 @@ func TestKeepWithoutTheState(t *testing.T) {
 	}
 }
 
-// TestUnownedMachinesAreWarnedAbout: without a tag that says whose it is, those whom the
+// TestUnownedMachinesAreWarnedAbout: without an owner tag, those whom the
 // configuration names are warned, and only then grace runs.
 func TestUnownedMachinesAreWarnedAbout(t *testing.T) {
 	l := newLadder(t)
@@ -95,7 +95,7 @@ func TestUnownedMachinesAreWarnedAbout(t *testing.T) {
 	l.pass(40 * time.Minute)
 	code, out, errs := l.curfewAny("enforce", "--once", "--enforce", "--policy", "policies.yaml")
 	if code != ExitPartial || !strings.Contains(out, "let notify.unowned or notify.accounts answer for it") {
-		t.Fatalf("nobody answers: exit %d\n%s%s", code, out, errs)
+		t.Fatalf("without a contact: exit %d\n%s%s", code, out, errs)
 	}
 	config, err := os.ReadFile(filepath.Join(l.dir, "curfew.yaml"))
 	if err != nil {
@@ -104,7 +104,7 @@ func TestUnownedMachinesAreWarnedAbout(t *testing.T) {
 	l.write("curfew.yaml", strings.Replace(string(config), "notify:\n", "notify:\n  unowned: [\"slack:#ml-platform\"]\n", 1))
 	l.pass(time.Minute)
 	if got := l.enforce(ExitDone); got[sandbox.Idle] != "warned" {
-		t.Errorf("with somebody who answers: %v", got)
+		t.Errorf("with a contact for unowned resources: %v", got)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -248,7 +248,7 @@ func TestLadderLive(t *testing.T) {
 
 	preview := l.curfew(ExitDone, "enforce", "--once", "--policy", "policies.yaml")
 	if !strings.Contains(preview, "would-warn") || l.messages() != 0 {
-		t.Errorf("a dry run must tell nobody (%d told):\n%s", l.messages(), preview)
+		t.Errorf("a dry run must send no message (%d told):\n%s", l.messages(), preview)
 	}
 	got := l.enforce(ExitDone)
 	want := map[string]string{sandbox.Idle: "warned", sandbox.Turning: "warned", sandbox.Persistent: "refused", sandbox.Protected: "refused", sandbox.Exempt: "refused",
@@ -337,7 +337,7 @@ func TestLadderHolds(t *testing.T) {
 				}
 			}
 			l.curfewAny("freeze", "--reason", "between the cases")
-			l.pass(3 * time.Hour) // every grace begins anew
+			l.pass(3 * time.Hour) // every grace period starts again
 			l.curfewAny("unfreeze", "--reason", "between the cases")
 		})
 	}
@@ -383,7 +383,7 @@ func TestAClockAheadInventsNoMonth(t *testing.T) {
 	}
 }
 
-// TestARefusedWarningStartsNoGrace: without somebody who was told nothing happens,
+// TestARefusedWarningStartsNoGrace: without an accepted warning nothing happens,
 // however long it lasts.
 func TestARefusedWarningStartsNoGrace(t *testing.T) {
 	l := newLadder(t)
@@ -410,7 +410,7 @@ func scanJSONOf(t *testing.T, l *ladderTest) view.Scan {
 	return doc
 }
 
-// TestFixClimbsTheLadder fixes a volume that nobody uses: its owner is warned, a second
+// TestFixClimbsTheLadder fixes an unused volume: its owner is warned, a second
 // person approves exactly that, and it is deleted only after its snapshot is complete.
 func TestFixClimbsTheLadder(t *testing.T) {
 	l := newLadder(t)
@@ -444,7 +444,7 @@ func TestFixClimbsTheLadder(t *testing.T) {
 		t.Errorf("within the grace:\n%s", out)
 	}
 	l.pass(11 * time.Minute)
-	fix(ExitHeld) // nobody has approved it
+	fix(ExitHeld) // not approved yet
 	var asked struct {
 		Requests []view.Request `json:"requests"`
 	}
@@ -452,9 +452,9 @@ func TestFixClimbsTheLadder(t *testing.T) {
 		t.Fatalf("%d requests, %v", len(asked.Requests), err)
 	}
 	id := asked.Requests[0].ID
-	l.curfew(ExitDenied, "approve", id) // nobody approves their own
+	l.curfew(ExitDenied, "approve", id) // self-approval is denied
 	l.who = "cy"
-	l.curfew(ExitDenied, "approve", id) // nor does somebody without the role
+	l.curfew(ExitDenied, "approve", id) // so is a person without the role
 	l.who = "bo"
 	l.curfew(ExitDone, "approve", id[:6])
 	l.who = "ana"

@@ -9,7 +9,7 @@ import (
 
 // TestMachinesOfOnesOwnFillTheLedger scans twice, ten hours apart: the idle machine that
 // is paid for since January has wasted ten hours at its rate, so has the one without a
-// date that was measured all the time, and of the one that nobody dates or measures only
+// date that was measured all the time, and of the one without dates or measurements only
 // the time is charged that the scans vouch for.
 func TestMachinesOfOnesOwnFillTheLedger(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir(), now: time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC)}
@@ -50,6 +50,6 @@ rates: {gpu_hour: {H100-80GB: 2.10}, source: finance, as_of: 2026-01-01}
 		t.Errorf("ten hours without a rate are %d s of unknown cost", got.Unknown)
 	}
 	if got := l.costs("--where", "team=strangers").Total; got.Unknown == 0 || amount(t, got.Total) >= amount(t, "42.00") {
-		t.Errorf("nobody says that the stranger was there throughout, and it has %+v", got)
+		t.Errorf("no source says that the stranger was there throughout, and it has %+v", got)
 	}
 }

@@ -73,7 +73,7 @@ func TestAnApproverIsProven(t *testing.T) {
 	text = strings.Replace(text, "notify:\n", "notify:\n  names: {desk: [\"slack:#desk\"]}\n", 1)
 	l.write("curfew.yaml", text)
 	asAna()
-	l.who = "somebody"
+	l.who = "stranger"
 	var who struct {
 		Name, Subject string
 		Verified      bool
@@ -104,7 +104,7 @@ func TestAnApproverIsProven(t *testing.T) {
 	}
 	before := l.messages()
 	if out := l.curfew(ExitDone, "fix", l.finding, "--enforce"); !strings.Contains(out, "needs the approval of another person") {
-		t.Errorf("nobody was asked at once:\n%s", out)
+		t.Errorf("no request was made at once:\n%s", out)
 	}
 	if l.messages() != before+2 { // the owner, and the desk
 		t.Errorf("%d messages, want a warning and a request", l.messages()-before)
@@ -144,7 +144,7 @@ func TestAnApproverIsProven(t *testing.T) {
 	}
 	asAna()
 	l.pass(16 * time.Minute)
-	// Nobody looked at the proof while it was fresh.
+	// The proof grew old before it was used.
 	if _, out, errs := l.curfewAny("fix", l.finding, "--enforce"); !strings.Contains(out+errs, "old, over 15m") || !there() {
 		t.Fatalf("an old proof: there %v\n%s%s", there(), out, errs)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "write golden files again")
 
 // The lines around the picture of real output in README.md.
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 // TestReadmeShowsRealOutput holds the README's picture against what the demo
-// prints; -update draws it anew.
+// prints; -update draws it again.
 func TestReadmeShowsRealOutput(t *testing.T) {
 	const path = "../../README.md"
 	readme, err := os.ReadFile(path)

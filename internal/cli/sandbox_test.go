@@ -114,7 +114,7 @@ func TestSandbox(t *testing.T) {
 		}
 	})
 
-	t.Run("a second account beside it", func(t *testing.T) {
+	t.Run("a second account next to it", func(t *testing.T) {
 		both := scanJSON(t, ExitDone, regions, "--assume-role", truth.OtherRole)
 		if !slices.Contains(both.Accounts, truth.OtherAccount) || !slices.Contains(both.Accounts, truth.Account) {
 			t.Errorf("accounts %v, want %s and %s", both.Accounts, truth.Account, truth.OtherAccount)

@@ -59,8 +59,8 @@ budgets:
 		d.env["CURFEW_IDENTITY"] = "ana"
 	}
 	set(ExitDenied, "ana", "shared.yaml") // is no admin of it
-	d.write("nobody.yaml", strings.Replace(shared, "[admin]", "[viewer]", 1))
-	set(ExitUsage, "root", "nobody.yaml")
+	d.write("viewer.yaml", strings.Replace(shared, "[admin]", "[viewer]", 1))
+	set(ExitUsage, "root", "viewer.yaml")
 	set(ExitUsage, "root", "", "--prices", "cheap.csv")
 	set(ExitDone, "root", "shared.yaml")
 	d.write("mine.yaml", strings.Replace(shared, "{root:", "{ana: [admin], root:", 1))
@@ -125,7 +125,7 @@ budgets:
 		t.Errorf("the audit log has %s", out)
 	}
 	if code, _, errs := d.run("gate", "job.yaml"); code != ExitUsage || !strings.Contains(errs, "verified identities alone") {
-		t.Errorf("a name that nobody proves asks: exit %d, %s", code, errs)
+		t.Errorf("an unproven name asks: exit %d, %s", code, errs)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 	}
 	book, own, shared := amount("book", false, false), amount("own", true, false), amount("shared", true, true)
 	if own == book {
-		t.Fatalf("prices of one's own change nothing: $%s", own)
+		t.Fatalf("local prices change nothing: $%s", own)
 	}
 	if shared != book {
 		t.Errorf("it asks for $%s an hour by the asker's own prices, and for $%s by the shared ones", shared, book)

@@ -114,7 +114,7 @@ required_tags: [team, project, cost-center, auditor]
 	}
 	l.curfew(ExitDone, "unfreeze", "--reason", "over")
 
-	// Somebody else tags one while the others are written, and one cannot be written.
+	// Another person tags one while the others are written, and one cannot be written.
 	end := l.sandbox.Wire.Inject(wire.Fault{Operation: "CreateTags", Kind: wire.AccessDenied, Times: 1})
 	l.tagRun(ExitPartial, "--enforce", l.account.IDs[sandbox.Busy])
 	end()
@@ -150,7 +150,7 @@ required_tags: [team, project, cost-center, auditor]
 		t.Errorf("after it was taken back:\n%s", diff)
 	}
 	if got := l.tagsOf(sandbox.Exempt)["project"]; got != "theirs" {
-		t.Errorf("what somebody else wrote since became %q", got)
+		t.Errorf("a later tag of another person became %q", got)
 	}
 	if log := l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle]); !strings.Contains(log, "by ana") || strings.Contains(log, "by policy") {
 		t.Errorf("the audit log says\n%s", log)

@@ -124,7 +124,7 @@ func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 	}
 
 	other := l.finds("volume-unattached", truth.Other[i].ID, "--assume-role", truth.OtherRole)
-	// It is read; its owner has no address here, so that nobody can be warned.
+	// It is read; its owner has no address here, so that no warning can be sent.
 	if got := result(ExitPartial, other); got != "observed" {
 		t.Errorf("a finding of an assumed role, fixed without --assume-role: %s", got)
 	}

@@ -71,7 +71,7 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	}
 	total, _ := x.Cost(s, "compute")
 	d := &Draft{Stands: true, Finding: Finding{
-		Savings: Saving{Why: "cannot judge without GPU telemetry"}, Cost: total, Confidence: High,
+		Savings: Saving{Why: "unmeasured: no GPU telemetry"}, Cost: total, Confidence: High,
 		Fix: Fix{Change: change.Change{Verb: change.Measure}, Risk: None, Undo: UndoFull,
 			Command: "curfew scan --usage gpu.csv",
 			Note:    "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu metrics; CPU and network say nothing about GPUs"},
@@ -82,16 +82,16 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	}
 	switch {
 	case measured == 0 && !known:
-		d.Because = "number of GPUs not known, and none measured: cannot judge"
+		d.Because = "unmeasured: unknown number of GPUs, none of them measured"
 		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), Fact(s, "type", s.Type)}
 	case measured == 0:
-		d.Because = "no GPU telemetry: cannot judge"
+		d.Because = "unmeasured: no GPU telemetry"
 		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), Fact(s, "type", s.Type)}
 	case measured < n:
-		d.Because = "only " + plain.Count(measured, "GPU") + " of " + plain.Number(float64(n), 0) + " measured: cannot judge"
+		d.Because = "unmeasured: only " + plain.Count(measured, "GPU") + " of " + plain.Number(float64(n), 0) + " has telemetry"
 		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", plain.Decimal(float64(measured), 0), s.Window.Source)}
 	default:
-		d.Because = "GPU telemetry covers " + plain.Share(least, 0) + " of the window: cannot judge"
+		d.Because = "unmeasured: GPU telemetry covers " + plain.Share(least, 0) + " of the window"
 		d.Evidence = []usage.Evidence{{Signal: "gpus_measured", Value: plain.Number(float64(measured), 0),
 			Window: s.Window.To.Sub(s.Window.From), Coverage: least, Source: s.Window.Source}}
 	}

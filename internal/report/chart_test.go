@@ -52,6 +52,6 @@ func TestLinesLeaveOutWhatNobodyKnows(t *testing.T) {
 		t.Errorf("%d points of two that are known", got)
 	}
 	if strings.Contains(svg, "L") {
-		t.Error("a line is drawn over what nobody knows")
+		t.Error("a line is drawn over unknown values")
 	}
 }

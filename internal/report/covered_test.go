@@ -33,7 +33,7 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	}
 }
 
-// TestNotCoveredServicesStandWithTheMoney: the first screen and the page say it beside the
+// TestNotCoveredServicesStandWithTheMoney: the first screen and the page say it next to the
 // figures that leave it out, before what is to be done.
 func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
 	a := viewtest.Realistic()

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // render is any of the outputs.
 type render = func(io.Writer, view.Scan, Options) error

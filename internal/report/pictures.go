@@ -154,12 +154,12 @@ var categoryTitles = map[string]string{
 	round.CategoryActive:   "compute at work",
 	round.CategoryEgress:   "data transfer",
 	round.CategoryOverhead: "secrets, monitoring",
-	round.CategoryUnknown:  "compute nobody measures",
+	round.CategoryUnknown:  "unmeasured compute",
 	round.CategoryNetwork:  "gateways, balancers, addresses",
 	round.CategoryOther:    "what the bill charges besides",
 }
 
-// categoryBars draws the share of each category beside the share usual in the
+// categoryBars draws the share of each category with the share usual in the
 // field.
 func (d *audit) categoryBars() []bar {
 	most := 50.0

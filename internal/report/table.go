@@ -421,7 +421,7 @@ func commonest(list []view.Unjudged) string {
 	return best
 }
 
-// unmeasured says which machines nobody can judge and what to do about them.
+// unmeasured says which machines have no telemetry and what to do about them.
 type unmeasured struct{ Text, Command string }
 
 // unmeasured returns nil where every machine was measured.
@@ -498,7 +498,7 @@ func (s *screen) facts() {
 	}
 }
 
-// notCovered says below the money what was billed for services that it leaves out.
+// notCovered says below the money the billed cost of services that it leaves out.
 func (s *screen) notCovered() {
 	if line := notCovered(s.doc.Billed, maxServices); line != "" {
 		s.line()
@@ -509,7 +509,7 @@ func (s *screen) notCovered() {
 // maxServices is how many services that are not covered are named on a line.
 const maxServices = 5
 
-// notCovered names the services of which nothing is read with what was billed for them,
+// notCovered names the services of which nothing is read with their billed cost,
 // the largest first; empty where all are read or no bill was.
 func notCovered(b *view.ScanBilled, most int) string {
 	if b == nil {

@@ -45,8 +45,8 @@ type Heard struct {
 	Start  time.Time
 	Count  int
 	Value  float64
-	// Late says that newer samples of the GPU were heard before: what was made of those
-	// has to be made anew from [Feed.Since].
+	// Late says that newer samples of the GPU were heard before: the verdicts from those
+	// have to be made again from [Feed.Since].
 	Late bool
 }
 

@@ -187,7 +187,7 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 // Errors of a log that does not hold a head: each is an [ErrTampered].
 var (
 	// ErrRebuilt says that no entry is left, from the first on, or that it is another log.
-	ErrRebuilt = fmt.Errorf("%w: the chain was built anew from the first entry, or it is the log of another state", ErrTampered)
+	ErrRebuilt = fmt.Errorf("%w: the chain was rebuilt from the first entry, or it is the log of another state", ErrTampered)
 	// ErrTruncated says that the log ends before the head.
 	ErrTruncated = fmt.Errorf("%w: its end was cut off", ErrTampered)
 	// ErrRewritten says that the entry is another one.

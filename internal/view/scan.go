@@ -297,12 +297,12 @@ type ScanBilled struct {
 	End       time.Time       `json:"end"`
 	TotalUSD  Dollars         `json:"total_usd"`
 	ByService []BilledService `json:"by_service"`
-	// NotCoveredUSD is what was billed for services of which nothing is read.
+	// NotCoveredUSD is the billed cost of services of which nothing is read.
 	NotCoveredUSD Dollars `json:"not_covered_usd"`
 	Source        string  `json:"source"`
 }
 
-// BilledService is one service's part of what was billed.
+// BilledService is one service's part of the bill.
 type BilledService struct {
 	Service string  `json:"service"`
 	CostUSD Dollars `json:"cost_usd"`

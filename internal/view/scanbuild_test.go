@@ -106,7 +106,7 @@ func TestUnknownIsNeverZero(t *testing.T) {
 
 func TestZeroIsKnownWhereEverythingHasAPrice(t *testing.T) {
 	d := NewScan(viewtest.NothingFound(), ScanOptions{})
-	for name, v := range map[string]Dollars{"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle, "cannot judge": d.Totals.MonthlyCannotJudgeUSD} {
+	for name, v := range map[string]Dollars{"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle, "unmeasured": d.Totals.MonthlyCannotJudgeUSD} {
 		if got := v.Cents(); got != "0.00" {
 			t.Errorf("%s: got %q, want 0.00", name, got)
 		}
@@ -141,15 +141,15 @@ func TestCannotJudge(t *testing.T) {
 	wasted := w.Resource(inventory.KindEndpoint, "wasted", "g5.xlarge", "", viewtest.Ana)
 	w.Charge(wasted, "compute", ledger.Compute, "40")
 	w.Find(wasted, viewtest.Found{Rule: "endpoint-idle", Step: finding.StepIdle, Waste: "40", Saving: viewtest.Saving("40")})
-	dear := w.Resource(inventory.KindInstance, "i-dear", "p9.metal", "", viewtest.Ana)
-	w.Unpriced(dear, "compute", ledger.Compute, "no price")
+	costly := w.Resource(inventory.KindInstance, "i-costly", "p9.metal", "", viewtest.Ana)
+	w.Unpriced(costly, "compute", ledger.Compute, "no price")
 	reserved := w.Resource(inventory.KindCapacityReservation, "cr-1", "g5.xlarge", "", viewtest.Ana)
 	w.Charge(reserved, "unused", ledger.Compute, "50")
 	var got []string
 	for _, u := range NewScan(w.Audit(), ScanOptions{}).CannotJudge {
 		got = append(got, u.Resource.ID+" "+u.MonthlyCostUSD.String()+" "+u.Why)
 	}
-	want := []string{"i-sparse $20.00 40% coverage", "i-unread $10.00 no telemetry", "i-dear unknown no telemetry"}
+	want := []string{"i-sparse $20.00 40% coverage", "i-unread $10.00 no telemetry", "i-costly unknown no telemetry"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -76,7 +76,8 @@ func main() {
 	found := 0
 	for _, file := range files {
 		// The checker names what it refuses, and recorded outputs are what the product says.
-		if strings.HasPrefix(file, "test/words/") || strings.Contains(file, "testdata/") || file == "CHANGELOG.md" {
+		// The one that starts PostgreSQL names the account "nobody" of Unix.
+		if file == "test/postgres/process_linux.go" || strings.HasPrefix(file, "test/words/") || strings.Contains(file, "testdata/") || file == "CHANGELOG.md" {
 			continue
 		}
 		text, err := os.ReadFile(file)

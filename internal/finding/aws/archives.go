@@ -25,17 +25,17 @@ func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.Medium,
-		Because:    "kept for ever",
+		Because:    "never expires",
 		Evidence:   []usage.Evidence{finding.Fact(s, "retention_days", "none")},
 		Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention, Arguments: change.Arguments{RetentionDays: x.Thresholds.LogRetentionDays}}, Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "deletes logs older than " + plain.Count(x.Thresholds.LogRetentionDays, "day") + "; what has expired is gone"},
 	}}
 	if age, known := x.Age(s); known && age < days(x.Thresholds.LogRetentionDays) {
-		d.Because = "kept for ever, made " + plain.Duration(age) + " ago"
+		d.Because = "never expires, created " + plain.Duration(age) + " ago"
 		d.Confidence = finding.Low
 	}
 	if sized {
-		d.Because = plain.Size(bytes) + " of logs, kept for ever"
+		d.Because = plain.Size(bytes) + " of logs that never expire"
 		d.Evidence = append(d.Evidence, finding.Fact(s, "stored_bytes", plain.Decimal(float64(bytes), 0)))
 		if bytes >= int64(x.Thresholds.LogGroupGiB)*gib {
 			d.Confidence = finding.High

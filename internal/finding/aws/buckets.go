@@ -130,7 +130,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "versioned, replaced versions are kept for ever",
+		Because:    "versioned, and noncurrent versions never expire",
 		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
 		Fix: finding.Fix{Change: putLifecycle(b, change.Rule{ID: change.RuleMark + "replaced-versions", NoncurrentDays: x.Thresholds.NoncurrentDays}), Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " after they were replaced; what has expired is gone"},
@@ -140,7 +140,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 	case known && old.Complete && old.Bytes == 0 && old.Objects == 0:
 		return nil
 	case known && old.Complete:
-		d.Because = plain.Size(old.Bytes) + " of replaced versions, kept for ever"
+		d.Because = plain.Size(old.Bytes) + " of noncurrent versions that never expire"
 		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", plain.Decimal(float64(old.Bytes), 0)),
 			finding.Fact(s, "noncurrent_versions", plain.Decimal(float64(old.Objects), 0)))
 		d.Unknown = "how old the replaced versions are is not known; those under " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " stay"

@@ -314,7 +314,7 @@ func Realistic() *round.Result {
 	w.Charge(dark, "compute", ledger.Compute, "11889.40")
 	w.Verdict(dark, duty.Unknown, "no GPU telemetry")
 	w.Find(dark, Found{Rule: "telemetry-missing", Step: finding.StepMeasure, Saving: Saving("0"), Cost: "11889.40",
-		Because: "8 GPUs and nobody measures them", Evidence: []usage.Evidence{Measured("cpu_util_mean_pct", "12", 0.999)},
+		Because: "8 unmeasured GPUs", Evidence: []usage.Evidence{Measured("cpu_util_mean_pct", "12", 0.999)},
 		Fix: finding.Fix{Change: change.Change{Verb: change.Measure}, Command: "curfew scan --usage gpus.csv", Risk: finding.None}})
 	w.Find(dark, Found{Rule: "tag-missing", Step: finding.StepMeasure, Saving: Saving("0"), Cost: "11889.40",
 		Because: "no team, project, environment or cost-center", Fix: finding.Fix{Change: change.Change{Verb: change.Tag}, Risk: finding.None}})
@@ -345,7 +345,7 @@ func Realistic() *round.Result {
 	w.Charge(logs, "storage", ledger.Storage, "36.90")
 	w.Find(logs, Found{Rule: "log-group-no-retention", Step: finding.StepStorage, Confidence: finding.Medium,
 		Saving:  finding.Saving{UpperBound: USD("36.90"), Bounded: true, Why: "how old the logs are was not read"},
-		Because: "1.2 TiB of logs kept for ever", Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention}, Risk: finding.Medium, Undo: finding.UndoNone}})
+		Because: "1.2 TiB of logs that never expire", Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention}, Risk: finding.Medium, Undo: finding.UndoNone}})
 	fresh := w.Resource(inventory.KindInstance, "i-0ab9b2c3d4e5f6075", "p6-b300.48xlarge", "b300-trial", dora)
 	w.Unpriced(fresh, "compute", ledger.Compute, "no price for p6-b300.48xlarge in us-east-1")
 	w.Verdict(fresh, duty.Idle, "no GPU above 1%")
