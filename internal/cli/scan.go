@@ -135,7 +135,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
 	fl.StringVar(&f.bill, "bill", "", "bill to read with the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix, or imported (the bills in the state)")
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html or md")
+	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html, md, or summary (short Markdown for a pull request or a chat)")
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
 	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
@@ -143,7 +143,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	return c
 }
 
-var scanOutputs = []string{"table", "json", "yaml", "csv", "html", "md"}
+var scanOutputs = []string{"table", "json", "yaml", "csv", "html", "md", "summary"}
 
 func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err := oneOf("output", f.output, scanOutputs...); err != nil {
@@ -262,7 +262,7 @@ func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
 	}
 	doc := slices.MaxFunc(kept, func(x, y view.Scan) int { return x.FinishedAt.Compare(y.FinishedAt) })
 	f.cloud = doc.Cloud
-	age := max(a.Now().Sub(doc.FinishedAt), time.Second)
+	age := max(a.Now().Sub(doc.FinishedAt).Round(time.Second), time.Second)
 	if slices.Contains([]string{"json", "yaml", "csv"}, f.output) {
 		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud, plain.Duration(age))
 	}
@@ -374,7 +374,7 @@ func failOn(flag, configured string) (*money.Amount, error) {
 func (a *app) render(doc view.Scan, f scanFlags, age time.Duration) error {
 	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Again: a.again(f), Globals: a.globals(), Age: age}
 	render := map[string]func(io.Writer, view.Scan, report.Options) error{
-		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown,
+		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown, "summary": report.Summary,
 		"json": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },
 		"yaml": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteYAML(w, d.Public()) },
 	}[f.output]

@@ -185,7 +185,7 @@ func FixSheet(f view.Fix, now time.Time, globals string) Sheet {
 	if r.Name != "" && r.Name != r.ID {
 		name = r.Name + " (" + r.ID + ")"
 	}
-	row("finding", fmt.Sprintf("%s, step %d, confidence %s, scanned %s ago", f.Finding.Rule, f.Finding.Step, f.Finding.Confidence, plain.Duration(now.Sub(f.ScannedAt))))
+	row("finding", fmt.Sprintf("%s, step %d, confidence %s, scanned %s ago", f.Finding.Rule, f.Finding.Step, f.Finding.Confidence, plain.Duration(now.Sub(f.ScannedAt).Round(time.Second))))
 	row("resource", joined(" ", r.Kind, r.Type, name, "account "+r.Account, r.Region))
 	row("owner", cmp.Or(strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/"), "unallocated"))
 	row("because", f.Finding.Because)
