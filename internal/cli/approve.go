@@ -57,11 +57,7 @@ func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
 }
 
 func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,7 +162,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 			views = append(views, view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now))
 		}
 	}
-	doc := view.NewApprovals(requests, views, view.Decider(by), now)
+	doc := view.NewApprovals(requests, views, by, now)
 	if output == "json" {
 		return a.printJSON(doc)
 	}

@@ -57,11 +57,7 @@ func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
 }
 
 func (a *app) budgets(ctx context.Context, output string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,11 +146,7 @@ func (a *app) holdCommand(c *cobra.Command, do holdAction) *cobra.Command {
 }
 
 func (a *app) withHold(ctx context.Context, verb, id string, do holdAction) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

@@ -75,11 +75,7 @@ func orNull(text string) *string {
 }
 
 func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +148,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 	if d.Decision == gate.Held || len(d.WouldPass) > 0 {
 		approvers = append(approvers, approval.Approvers(cfg.Approvers, params.Roles, who.Name)...)
 	}
-	doc := view.NewGate(e, d, approvers, view.Decider(by), f.dryRun)
+	doc := view.NewGate(e, d, approvers, by, f.dryRun)
 	if err := a.show(f.output, doc, func() report.Sheet { return report.Gate(doc) }); err != nil {
 		return err
 	}
@@ -166,7 +162,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 }
 
 // gateParams is what decisions stand on.
-func (a *app) gateParams(ctx context.Context, cfg config.Config, by daemon.Decider, s *store.Store) (gate.Params, error) {
+func (a *app) gateParams(ctx context.Context, cfg config.Config, by view.Decider, s *store.Store) (gate.Params, error) {
 	limit, err := cfg.Gate.Limit()
 	if err != nil {
 		return gate.Params{}, usageError("gate.ask_over: %w", err)

@@ -91,11 +91,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 			return err
 		}
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	book, err := a.prices(cfg)
+	cfg, book, err := a.priced()
 	if err != nil {
 		return err
 	}

@@ -74,11 +74,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	book, err := a.prices(cfg)
+	_, book, err := a.priced()
 	if err != nil {
 		return err
 	}

@@ -260,11 +260,7 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 	if err != nil {
 		return err
 	}
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	book, err := a.prices(cfg)
+	cfg, book, err := a.priced()
 	if err != nil {
 		return err
 	}

@@ -116,11 +116,7 @@ func (a *app) setClock(ctx context.Context, reason string) error {
 }
 
 func (a *app) settings(ctx context.Context, output string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,11 +146,7 @@ func (a *app) settings(ctx context.Context, output string) error {
 }
 
 func (a *app) setSettings(ctx context.Context, name, prices, reason string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

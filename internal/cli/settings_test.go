@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -22,7 +21,7 @@ func TestSharedSettingsBind(t *testing.T) {
 	decided := func(want int, args ...string) (doc struct {
 		Decision string
 		P95      string `json:"p95_usd"`
-		Settings daemon.Decider
+		Settings view.Decider
 	}) {
 		t.Helper()
 		code, out, errs := d.run(append([]string{"gate", "job.yaml", "-o", "json"}, args...)...)
@@ -143,7 +142,7 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	whoami := func(who string) (doc struct {
 		Roles    []string
-		Settings daemon.Decider
+		Settings view.Decider
 	}) {
 		t.Helper()
 		d.env["CURFEW_IDENTITY"] = who
@@ -176,7 +175,7 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	}
 	var list struct {
 		Requests []view.Request
-		Settings daemon.Decider
+		Settings view.Decider
 	}
 	_, out, errs := d.run("approvals", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Requests) != 1 || list.Requests[0].ID != asked || strings.Join(list.Requests[0].Approvers, " ") != "cy" || list.Settings.Version != 1 {

@@ -75,11 +75,7 @@ func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, sour
 
 // undo takes back what the ladder did; without --enforce it shows what that would be.
 func (a *app) undo(ctx context.Context, f fixFlags) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cfg)
+	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // newApp returns what the commands of a process share.
@@ -26,6 +27,16 @@ func (a *app) path(p string) string { return a.rt.Path(p) }
 
 func (a *app) prices(cfg config.Config) (*price.Book, error) { return a.rt.PriceBook(cfg) }
 
+// priced returns the configuration and the price book.
+func (a *app) priced() (config.Config, *price.Book, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	book, err := a.prices(cfg)
+	return cfg, book, err
+}
+
 func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error) {
 	return a.rt.Open(ctx, cfg)
 }
@@ -34,7 +45,7 @@ func (a *app) state(ctx context.Context) (config.Config, *store.Store, error) {
 	return a.rt.State(ctx)
 }
 
-func (a *app) governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, daemon.Decider, error) {
+func (a *app) governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider, error) {
 	return a.rt.Governed(ctx, cfg, s)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Declared is who gives the command by a self-declared name.
@@ -136,13 +137,13 @@ const FixKind = "fix"
 
 // PeopleHere is the configuration with the roles and identities that count; a state that is
 // a file is not made for it.
-func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Config, Decider, error) {
+func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Config, view.Decider, error) {
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); cfg.DatabaseURL == "" && (cfg.DataDir == "" || err != nil) {
-		return cfg, Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
+		return cfg, view.Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
 	}
 	s, err := rt.Open(ctx, cfg)
 	if err != nil {
-		return cfg, Decider{}, err
+		return cfg, view.Decider{}, err
 	}
 	defer s.Close()
 	return rt.People(ctx, cfg, s)

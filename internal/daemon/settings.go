@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Kinds of settings.
@@ -19,49 +20,30 @@ const (
 	PricesKind   = "prices"
 )
 
-// Decider says which configuration decides.
-type Decider struct {
-	// Source is "shared" or "local"; a local configuration is advisory, because whoever
-	// asks can change it.
-	Source   string `json:"source"`
-	Version  int64  `json:"version,omitempty"`
-	Hash     string `json:"hash"`
-	Prices   int64  `json:"prices_version,omitempty"`
-	Advisory bool   `json:"advisory"`
-}
-
-// String names the configuration, for records and people.
-func (d Decider) String() string {
-	if d.Advisory {
-		return "local " + d.Hash
-	}
-	return fmt.Sprintf("shared %d, prices %d, %s", d.Version, d.Prices, d.Hash)
-}
-
 // Governed is the configuration under the shared settings of the state: theirs, or what is
 // stricter here. A weaker one is refused. Prices are from then on those of the store.
-func (rt *Runtime) Governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, Decider, error) {
+func (rt *Runtime) Governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider, error) {
 	shared, set, err := rt.Shared(ctx, s)
 	if err != nil {
-		return cfg, Decider{}, err
+		return cfg, view.Decider{}, err
 	}
 	if set.Version == 0 {
-		return cfg, Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
+		return cfg, view.Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
 	}
 	if cfg, err = cfg.Under(shared); err != nil {
-		return cfg, Decider{}, &Error{Class: Denied, Code: "weaker_settings", Err: err, Hint: "`curfew settings` shows the shared ones; leave out of curfew.yaml what they set"}
+		return cfg, view.Decider{}, &Error{Class: Denied, Code: "weaker_settings", Err: err, Hint: "`curfew settings` shows the shared ones; leave out of curfew.yaml what they set"}
 	}
 	prices, _, err := s.Settings().Newest(ctx, PricesKind)
 	if err != nil {
-		return cfg, Decider{}, err
+		return cfg, view.Decider{}, err
 	}
 	rt.overlay = &prices.Body
-	return cfg, Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash(), Prices: prices.Version}, nil
+	return cfg, view.Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash(), Prices: prices.Version}, nil
 }
 
 // Asker is who asks the gate: by a verified identity where shared settings take no names
 // that are self-declared.
-func (rt *Runtime) Asker(ctx context.Context, cfg config.Config, by Decider) (approval.Person, error) {
+func (rt *Runtime) Asker(ctx context.Context, cfg config.Config, by view.Decider) (approval.Person, error) {
 	if by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared) {
 		return rt.Declared(cfg)
 	}
@@ -88,7 +70,7 @@ func (rt *Runtime) Shared(ctx context.Context, s *store.Store) (config.Shared, s
 
 // People is the configuration with the roles and identities that count: those of the shared
 // settings where there are any, also where the local ones are weaker and decide nothing.
-func (rt *Runtime) People(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, Decider, error) {
+func (rt *Runtime) People(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider, error) {
 	under, by, err := rt.Governed(ctx, cfg, s)
 	weaker := (*Error)(nil)
 	if !errors.As(err, &weaker) || weaker.Code != "weaker_settings" {
@@ -96,7 +78,7 @@ func (rt *Runtime) People(ctx context.Context, cfg config.Config, s *store.Store
 	}
 	shared, set, err := rt.Shared(ctx, s)
 	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = shared.Approvers, shared.People, shared.Approvals, shared.GitHub
-	return cfg, Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash()}, err
+	return cfg, view.Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash()}, err
 }
 
 // BodyHash is a short hash of shared settings, by which decisions name them.

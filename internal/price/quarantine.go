@@ -39,7 +39,7 @@ type Bands struct {
 	// Defaults is for a cloud's default rates against those of other clouds.
 	Defaults float64
 	// Managed is against the price of the same machine without the service:
-	// SageMaker lies 15 to 40% above.
+	// SageMaker is 15 to 40% above.
 	Managed float64
 }
 
