@@ -110,7 +110,6 @@ func approvalFailure(id string, err error) error {
 
 func (a *app) newApprovals() *cobra.Command {
 	var all bool
-	var output string
 	c := &cobra.Command{
 		Use:   "approvals [REQUEST]",
 		Short: "Show what waits for an approval, with its plan",
@@ -127,18 +126,15 @@ the commands, the dollars with their units, what is lost and how far it can be u
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
-			return a.approvals(c.Context(), strings.Join(args, ""), all || len(args) > 0, output)
+			return a.approvals(c.Context(), strings.Join(args, ""), all || len(args) > 0)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "those decided, used and expired as well")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) approvals(ctx context.Context, id string, all bool, output string) error {
+func (a *app) approvals(ctx context.Context, id string, all bool) error {
 	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -163,7 +159,7 @@ func (a *app) approvals(ctx context.Context, id string, all bool, output string)
 		}
 	}
 	doc := view.NewApprovals(requests, views, by, now)
-	if output == "json" {
+	if a.format == "json" {
 		return a.printJSON(doc)
 	}
 	return report.Approvals(a.Stdout, doc, now)

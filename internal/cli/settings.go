@@ -24,7 +24,6 @@ import (
 )
 
 func (a *app) newSettings() *cobra.Command {
-	var output string
 	c := &cobra.Command{
 		Use:   "settings",
 		Short: "Show or set the budgets, thresholds and approvers that bind every user",
@@ -35,13 +34,10 @@ from the store, and approvals need a verified identity unless they say otherwise
 		Example: "  curfew settings\n  curfew settings set shared.yaml --reason \"budgets of 2027\"",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
-			return a.settings(c.Context(), output)
+			return a.settings(c.Context())
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	var reason, prices string
 	set := &cobra.Command{
 		Use:   "set [FILE]",
@@ -115,7 +111,7 @@ func (a *app) setClock(ctx context.Context, reason string) error {
 	return nil
 }
 
-func (a *app) settings(ctx context.Context, output string) error {
+func (a *app) settings(ctx context.Context) error {
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -135,7 +131,7 @@ func (a *app) settings(ctx context.Context, output string) error {
 		}
 	}
 	doc := view.Settings{Schema: view.SettingsSchema, Versions: views, Body: orNull(body), Advisory: body == ""}
-	if err := a.show(output, doc, func() report.Sheet { return report.SettingsSheet(doc) }); err != nil || output == "json" || doc.Advisory {
+	if err := a.show(doc, func() report.Sheet { return report.SettingsSheet(doc) }); err != nil || a.format == "json" || doc.Advisory {
 		return err
 	}
 	plain.Fprintln(a.Stdout)
