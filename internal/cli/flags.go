@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // The forms of output of most commands: data, and reports that are documents as well.
@@ -60,3 +62,11 @@ func (c *choice) Set(value string) error {
 
 // Type implements pflag.Value.
 func (c *choice) Type() string { return "string" }
+
+// say prints what a command did: its document as JSON, or a message.
+func (a *app) say(doc any, format string, args ...any) error {
+	if a.format == "json" {
+		return a.printJSON(doc)
+	}
+	return report.Say(a.Stdout, a.Width, a.color(), format, args...)
+}

@@ -109,7 +109,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		if v.By.Proof.Kind == approval.GitHubReview {
 			a.seen(r.ID)
 		}
-		if err := s.Actions().Record(ctx, auditEntry(params.Now, v.By.Name, string(r.State), r)); err != nil {
+		if err := s.Actions().Record(ctx, daemon.AuditEntry(params.Now, v.By.Name, string(r.State), r)); err != nil {
 			return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 		}
 		return nil

@@ -279,7 +279,7 @@ func (a *app) audit(ctx context.Context, q action.Query) error {
 		return err
 	}
 	defer s.Close()
-	doc := view.Audit{Schema: view.AuditSchema, Entries: []action.Entry{}}
+	doc := view.Audit{Schema: view.AuditSchema, Entries: []view.AuditEntry{}}
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetEscapeHTML(false)
 	terminal := a.Width > 0
@@ -288,9 +288,9 @@ func (a *app) audit(ctx context.Context, q action.Query) error {
 		n++
 		switch {
 		case a.format == "jsonl":
-			return enc.Encode(e)
+			return enc.Encode(view.NewAuditEntry(e))
 		case a.format == "json" || terminal:
-			doc.Entries = append(doc.Entries, e)
+			doc.Entries = append(doc.Entries, view.NewAuditEntry(e))
 			return nil
 		}
 		_, err := plain.Fprintln(a.Stdout, entryLine(e)) // for grep: all of it on one line
