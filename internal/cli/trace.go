@@ -63,7 +63,7 @@ func metersOf(r *inventory.Resource) []inventory.Meter {
 // present reads a trace as the account that it is at a time; empty is its end.
 func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, trace, at string, set *policy.Set) (round.Setting, *backtest.Present, error) {
 	fail := func(err error) (round.Setting, *backtest.Present, error) { return round.Setting{}, nil, err }
-	p, err := backtestFlags{trace: trace, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
+	p, err := backtestFlags{trace: trace, columns: f.Columns, step: f.Step, restartCost: "0s", resource: f.Resource}.params()
 	if err != nil {
 		return fail(err)
 	}
