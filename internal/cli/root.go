@@ -29,6 +29,12 @@ type app struct {
 func newRoot(p *Process, bars io.Writer) *cobra.Command {
 	a := newApp(p)
 	a.bars = bars
+	return a.root()
+}
+
+// root is the command line.
+func (a *app) root() *cobra.Command {
+	p := a.Process
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",

@@ -111,9 +111,14 @@ func Run(ctx context.Context, p Process) int {
 	bars, out, log := p.Stderr, plain.NewWriter(p.Stdout, p.color()), plain.NewWriter(p.Stderr, false)
 	p.Stdout, p.Stderr = out, log
 	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // what was cut off within a character
-	root := newRoot(&p, bars)
+	a := newApp(&p)
+	a.bars = bars
+	root := a.root()
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
+	if ended := a.rt.Close(); err == nil {
+		err = ended
+	}
 	if err == nil {
 		return ExitDone
 	}
