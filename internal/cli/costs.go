@@ -26,7 +26,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
   curfew costs --by resource --where team=vision --where duty=idle
   curfew costs --by team -o html > costs.html
   curfew costs units                                    what a million tokens costs`,
-		Args: noArgs,
+		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, err := a.rt.Costs(c.Context(), f)
 			if err == nil && a.format == "csv" {
