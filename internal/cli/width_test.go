@@ -27,8 +27,8 @@ var commandLines = []string{
 	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz", "backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml",
 	"costs", "costs --by resource,duty", "costs units --counts gpu-hours --by team", "costs shares examples/data/shares.csv", "budget", "budget holds",
 	"bill show", "bill reconcile", "bill import examples/data/focus-2026-10.csv --dry-run",
-	"estimate job.yaml", "gate job.yaml --dry-run", "gate report", "approvals", "budget settle HOLD --actual 3.20", "budget release HOLD", "budget extend HOLD --amount 20 --for 12h",
-	"as bo: approve REQUEST", "as bo: deny REQUEST --reason no", "audit", "audit --verify", "init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
+	"estimate job.yaml", "gate job.yaml --dry-run", "gate report", "budget settle HOLD --actual 3.20", "budget release HOLD", "budget extend HOLD --amount 20 --for 12h",
+	"as bo: approve REQUEST", "as bo: deny REQUEST --reason no", "approvals --all", "audit", "audit --verify", "init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
 	"policy init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
 	"price list", "price list --type g6*", "price show p4d.24xlarge", "price show H100", "price show s3:GLACIER", "price watching", "price update catalog.csv --source site --provider AWS --dry-run",
 	"plan market --for bf16-tflops", "plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month", "plan capacity --qps 500 --qps-per-gpu 200",
@@ -109,7 +109,7 @@ func newCommandDesk(t *testing.T) *commandDesk {
 	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 9000000", 1))
 	d.write("job.yaml", fmt.Sprintf(gateJob, "finetune", "8h"))
 	d.write("shared.yaml", "approvers: {root: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\n")
-	d.write("catalog.csv", "InstanceType,Region,Price,SpotPrice\ng6.2xlarge,us-east-1,0.9776,0.40\n")
+	d.write("catalog.csv", "instance_type,region,on_demand_usd_per_hour\ng6.2xlarge,us-east-1,0.9776\n")
 	d.books()
 	if code, _, errs := d.run("scan", "--demo"); code != ExitDone && code != ExitPartial {
 		t.Fatal(errs)
@@ -221,8 +221,9 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 // command says whether a line is a command for a shell.
 func command(line string) bool {
 	line = strings.TrimPrefix(strings.TrimSpace(ansi.Strip(line)), "next")
+	line = strings.TrimPrefix(line, "by hand: ")
 	word, _, _ := strings.Cut(strings.TrimLeft(line, " `("), " ")
-	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi"
+	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
 }
 
 // TestBooksCanBeTried: costs, budgets and bills of the simulated account are there without
