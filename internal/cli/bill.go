@@ -36,7 +36,7 @@ and Usage Report 2.0, in CSV, CSV.gz and Parquet: a file, a folder, or s3://buck
 }
 
 func (a *app) newBillImport() *cobra.Command {
-	var output, profile string
+	var profile string
 	var dry bool
 	c := &cobra.Command{
 		Use:   "import PATH",
@@ -46,13 +46,10 @@ func (a *app) newBillImport() *cobra.Command {
   curfew bill import ./exports -o json`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
-			return a.billImport(c.Context(), args[0], profile, dry, output)
+			return a.billImport(c.Context(), args[0], profile, dry)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	c.Flags().StringVar(&profile, "profile", "", "AWS profile, for s3://")
 	c.Flags().BoolVar(&dry, "dry-run", false, "say what would be replaced, and keep nothing")
 	return c
@@ -106,7 +103,7 @@ func billFailure(err error) error {
 // importTries is how often an import is planned again because another one changed the bill.
 const importTries = 5
 
-func (a *app) billImport(ctx context.Context, path, profile string, dry bool, output string) error {
+func (a *app) billImport(ctx context.Context, path, profile string, dry bool) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -145,13 +142,13 @@ func (a *app) billImport(ctx context.Context, path, profile string, dry bool, ou
 		}
 	}
 	doc := view.NewBill(b, planned)
-	return a.show(output, doc, func() report.Sheet { return report.Bill(doc, dry) })
+	return a.show(doc, func() report.Sheet { return report.Bill(doc, dry) })
 }
 
 // billFlags are the flags of bill show.
 type billFlags struct {
 	periodFlags
-	by, basis, output string
+	by, basis string
 }
 
 func (a *app) newBillShow() *cobra.Command {
@@ -168,9 +165,6 @@ shown apart.`,
   curfew bill show --by project --basis effective -o html > bill.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			if err := oneOf("by", f.by, "team", "project", "user", "environment", "cost_center", "purpose", "sub_account"); err != nil {
 				return err
 			}
@@ -183,7 +177,7 @@ shown apart.`,
 	f.add(c, "month")
 	c.Flags().StringVar(&f.by, "by", "team", "who it is divided among: team, project, user, environment, cost_center, purpose, sub_account")
 	c.Flags().StringVar(&f.basis, "basis", string(bill.OnBilled), "billed, or effective, which spreads what was paid for commitments")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -216,7 +210,7 @@ func (a *app) billShow(ctx context.Context, f billFlags) error {
 	if err := errors.Join(append(errs[:], broken)...); err != nil {
 		return fmt.Errorf("add up the bill: %w", err)
 	}
-	return a.show(f.output, b, func() report.Sheet { return report.BillShow(b, f.by, f.basis) })
+	return a.show(b, func() report.Sheet { return report.BillShow(b, f.by, f.basis) })
 }
 
 // noBill is the answer where no imported bill has a charge in some time: no amount is $0.

@@ -23,7 +23,6 @@ import (
 )
 
 func (a *app) newBudget() *cobra.Command {
-	var output string
 	c := &cobra.Command{
 		Use:   "budget",
 		Short: "Show each budget: spent, reserved, remaining, and the forecast",
@@ -36,13 +35,10 @@ admitted, what is left, and a forecast to the end of the period with its range.`
   curfew budget release 4f1c`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
-			return a.budgets(c.Context(), output)
+			return a.budgets(c.Context())
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	c.AddCommand(a.newHolds(), a.newSettle(), a.newRelease(), a.newExtend())
 	return c
 }
@@ -56,7 +52,7 @@ func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
 	return budget.Desk{Store: s.Budgets(), Set: set}, nil
 }
 
-func (a *app) budgets(ctx context.Context, output string) error {
+func (a *app) budgets(ctx context.Context) error {
 	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -81,29 +77,25 @@ func (a *app) budgets(ctx context.Context, output string) error {
 		return fmt.Errorf("read where the budgets stand: %w", err)
 	}
 	doc := view.NewBudgets(all, now)
-	return a.show(output, doc, func() report.Sheet { return report.Budgets(doc) })
+	return a.show(doc, func() report.Sheet { return report.Budgets(doc) })
 }
 
 func (a *app) newHolds() *cobra.Command {
 	var f periodFlags
-	var output string
 	c := &cobra.Command{
 		Use:   "holds",
 		Short: "List reservations of budget for approved work",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
-			return a.holds(c.Context(), f, output)
+			return a.holds(c.Context(), f)
 		},
 	}
 	f.add(c, "30d")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
-func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
+func (a *app) holds(ctx context.Context, f periodFlags) error {
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -126,7 +118,7 @@ func (a *app) holds(ctx context.Context, f periodFlags, output string) error {
 		return fmt.Errorf("read what was charged under the holds: %w", err)
 	}
 	doc := view.NewHolds(holds, missed, now)
-	return a.show(output, doc, func() report.Sheet { return report.Holds(doc, now) })
+	return a.show(doc, func() report.Sheet { return report.Holds(doc, now) })
 }
 
 // holdAction is what a command does with one hold; where it returns a decision, nothing is

@@ -21,7 +21,7 @@ var scratchTag = map[string]string{inventory.TagDisks: "scratch"}
 
 func (a *app) newConsent() *cobra.Command {
 	var f sourceFlags
-	var reason, output string
+	var reason string
 	c := &cobra.Command{
 		Use:   "consent MACHINE --reason TEXT",
 		Short: "Let the disks of one machine be lost when policies end it",
@@ -37,21 +37,18 @@ machine and an entry in the audit log. Remove the tag to take it back.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
 			f.cloud = "aws"
-			return a.consent(c.Context(), f, args[0], reason, output)
+			return a.consent(c.Context(), f, args[0], reason)
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why nothing on the disks matters")
 	c.Flags().StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in the machine's account; repeatable")
 	c.Flags().StringVar(&f.profile, "profile", "", "AWS profile")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output string) error {
+func (a *app) consent(ctx context.Context, f sourceFlags, name, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return usageError("curfew consent %s: give --reason, so that others know why its disks may be lost", name)
 	}
@@ -112,7 +109,7 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 	if err := daemon.WriteTags(ctx, cloud.Actions(), r, scratchTag, "consent-"+ref.ID); err != nil {
 		return &failure{exit: ExitError, code: "not_tagged", err: fmt.Errorf("consent %s: %w", ref, err), hint: byHand}
 	}
-	if output == "json" {
+	if a.format == "json" {
 		return a.printJSON(view.Consent{Schema: view.ConsentSchema, Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who})
 	}
 	_, err = plain.Fprintf(a.Stdout, "Policies may end %s. Lost then: %s\n", ref, first(strings.Join(lost, "; "), "nothing that is known"))

@@ -71,11 +71,9 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 // costsFlags are the flags of costs.
 type costsFlags struct {
 	periodFlags
-	by, granularity, output string
-	where                   []string
+	by, granularity string
+	where           []string
 }
-
-var costsOutputs = []string{"table", "json", "csv", "html", "md"}
 
 func (a *app) newCosts() *cobra.Command {
 	var f costsFlags
@@ -98,7 +96,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
 	fl.StringVar(&f.by, "by", "team", "dimensions, separated by commas: "+dimensionNames())
 	fl.StringVar(&f.granularity, "granularity", "total", "hour, day, month or total")
 	fl.StringArrayVar(&f.where, "where", nil, "only what has a value: team=vision; repeatable; an empty value selects unallocated costs")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, csv, html or md")
+	a.outputs(c, "table", "json", "csv", "html", "md")
 	c.AddCommand(a.newUnits(), a.newShares())
 	return c
 }
@@ -137,9 +135,6 @@ func (f costsFlags) query(now time.Time) (costs.Query, error) {
 }
 
 func (a *app) costs(ctx context.Context, f costsFlags) error {
-	if err := oneOf("output", f.output, costsOutputs...); err != nil {
-		return err
-	}
 	q, err := f.query(a.Now())
 	if err != nil {
 		return err
@@ -154,8 +149,8 @@ func (a *app) costs(ctx context.Context, f costsFlags) error {
 		return err
 	}
 	doc := view.NewCosts(c)
-	if f.output == "csv" {
+	if a.format == "csv" {
 		return report.CostsCSV(a.Stdout, doc)
 	}
-	return a.show(f.output, doc, func() report.Sheet { return report.Costs(doc) })
+	return a.show(doc, func() report.Sheet { return report.Costs(doc) })
 }

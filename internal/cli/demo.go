@@ -56,7 +56,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	start := a.Now().UTC().Truncate(time.Minute)
 	laidOut := start
-	if f.output == "json" {
+	if a.format == "json" {
 		start = start.Truncate(time.Hour).Add(-2 * oneDay) // costs are by the hour, and of the past
 		laidOut = start.Add(oneDay)
 	}
@@ -77,7 +77,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) (err error) {
 				Clock: clock.Read, MaxRoundGap: 100 * 24 * time.Hour}
 		},
 	}
-	if f.output == "json" {
+	if a.format == "json" {
 		day := demoDay{set: set, seed: f.seed, cloud: cloud, clock: clock, setting: setting, store: s}
 		doc, err := day.run(ctx)
 		if err != nil {

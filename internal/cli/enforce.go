@@ -33,7 +33,6 @@ type enforceFlags struct {
 	printIAM bool
 	enforce  bool
 	window   string
-	output   string
 	// trace and at are those of --cloud trace; decisions is a file to write them to.
 	trace, at, decisions string
 	// seed varies the simulated account.
@@ -66,7 +65,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.BoolVar(&f.once, "once", false, "one pass and done")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
@@ -76,9 +75,6 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 }
 
 func (a *app) enforce(ctx context.Context, f enforceFlags) error {
-	if err := oneOf("output", f.output, "table", "json"); err != nil {
-		return err
-	}
 	if err := f.checkTrace(); err != nil {
 		return err
 	}
@@ -128,7 +124,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	}
 	doc := view.NewEnforce(pass, !f.enforce)
-	err = a.show(f.output, doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
+	err = a.show(doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
 	switch {
 	case err != nil:
 		return err

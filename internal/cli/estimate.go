@@ -32,8 +32,8 @@ import (
 
 // estimateFlags are the flags of everything that estimates.
 type estimateFlags struct {
-	regions                []string
-	history, nodes, output string
+	regions        []string
+	history, nodes string
 }
 
 func (f *estimateFlags) add(c *cobra.Command) {
@@ -41,7 +41,6 @@ func (f *estimateFlags) add(c *cobra.Command) {
 	fl.StringSliceVar(&f.regions, "regions", nil, "regions to look at where the file names none (default: those of curfew.yaml)")
 	fl.StringVar(&f.nodes, "nodes", "", "nodes of the cluster, for manifests that name no machine, as JSON `file` of `kubectl get nodes -o json`")
 	fl.StringVar(&f.history, "history", "", "past runs, to learn durations from, as CSV `file`: name,finished,work,machine,machines,spot_time,interruptions,completed")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 }
 
 func (a *app) newEstimate() *cobra.Command {
@@ -58,9 +57,6 @@ line with quantity, unit price, source and date. An unknown price is an error, n
   terraform show -json plan.out > plan.json && curfew estimate plan.json`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			cfg, err := a.config()
 			if err != nil {
 				return err
@@ -69,10 +65,11 @@ line with quantity, unit price, source and date. An unknown price is an error, n
 			if err != nil {
 				return err
 			}
-			return a.show(f.output, view.NewEstimate(e), func() report.Sheet { return report.Estimate("estimate", e) })
+			return a.show(view.NewEstimate(e), func() report.Sheet { return report.Estimate("estimate", e) })
 		},
 	}
 	f.add(c)
+	a.outputs(c, reports...)
 	return c
 }
 

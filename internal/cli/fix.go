@@ -38,9 +38,6 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
   curfew fix --undo 4f1c2a
   curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {
-			if err := oneOf("output", f.output, "table", "json"); err != nil {
-				return err
-			}
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -70,7 +67,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
 	fl.BoolVar(&f.github, "github", false, "in a workflow: post the plan to the pull request, and count its reviews")
 	f.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
@@ -93,7 +90,7 @@ func (a *app) fix(ids []string, f fixFlags) error {
 		d.Refusals = foreseen(s.Finding, kept, cfg, f, a.Now().UTC())
 		docs = append(docs, d)
 	}
-	if f.output == "json" {
+	if a.format == "json" {
 		return a.printJSON(view.NewFixPreview(docs))
 	}
 	for i, d := range docs {

@@ -92,7 +92,7 @@ func (a *app) fixDemo(ctx context.Context, cfg config.Config, chosen []daemon.Ke
 	}
 	held.asked = nil
 	doc.Passes, doc.NextAt, doc.ApprovalsAsked = passes, nil, []string{}
-	if err := a.show(f.output, doc, func() report.Sheet { return report.FixDemoSheet(doc) }); err != nil {
+	if err := a.show(doc, func() report.Sheet { return report.FixDemoSheet(doc) }); err != nil {
 		return err
 	}
 	return fixExit(last, held, nil, len(requests))

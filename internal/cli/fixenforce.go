@@ -23,7 +23,7 @@ import (
 type fixFlags struct {
 	sourceFlags
 	enforce, scratch, save, github bool
-	grace, output                  string
+	grace                          string
 	undo                           []string
 }
 
@@ -139,7 +139,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 		return err
 	}
 	doc := view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.meanwhile)
-	if err := a.show(f.output, doc, func() report.Sheet {
+	if err := a.show(doc, func() report.Sheet {
 		return report.FixesSheet(doc, a.Now(), "curfew fix "+strings.Join(ids, " ")+" --enforce"+f.repeated()+a.globals(), a.globals())
 	}); err != nil {
 		return err

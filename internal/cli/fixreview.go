@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify/github"
@@ -154,5 +155,5 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v gate.Vote, now
 		return "", err
 	}
 	h.app.seen(r.ID)
-	return "", h.store.Record(ctx, auditEntry(now, v.By.Name, string(decided.State), decided))
+	return "", h.store.Record(ctx, daemon.AuditEntry(now, v.By.Name, string(decided.State), decided))
 }

@@ -50,13 +50,11 @@ each admission reserves budget again; unused reservations of the same work are r
   curfew gate report --since 30d`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			return a.gate(c.Context(), args[0], f)
 		},
 	}
 	f.add(c)
+	a.outputs(c, reports...)
 	fl := c.Flags()
 	fl.StringVar(&f.key, "key", "", "names the run, so that asking again with it is the same run and not another (with --github: the pull request and the file)")
 	fl.StringVar(&f.votes, "votes", "", "decisions of approvers as YAML `file`, for CI whose reviews curfew cannot read")
@@ -111,7 +109,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		if v.By.Proof.Kind == approval.GitHubReview {
 			a.seen(r.ID)
 		}
-		if err := s.Actions().Record(ctx, auditEntry(params.Now, v.By.Name, string(r.State), r)); err != nil {
+		if err := s.Actions().Record(ctx, daemon.AuditEntry(params.Now, v.By.Name, string(r.State), r)); err != nil {
 			return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 		}
 		return nil
@@ -149,7 +147,7 @@ func (a *app) gate(ctx context.Context, name string, f gateFlags) error {
 		approvers = append(approvers, approval.Approvers(cfg.Approvers, params.Roles, who.Name)...)
 	}
 	doc := view.NewGate(e, d, approvers, by, f.dryRun)
-	if err := a.show(f.output, doc, func() report.Sheet { return report.Gate(doc) }); err != nil {
+	if err := a.show(doc, func() report.Sheet { return report.Gate(doc) }); err != nil {
 		return err
 	}
 	switch d.Decision {
@@ -201,25 +199,21 @@ func (a *app) checkQuotas(cfg config.Config, quotas []budget.Quota) error {
 
 func (a *app) newGateReport() *cobra.Command {
 	var f periodFlags
-	var output string
 	c := &cobra.Command{
 		Use:     "report",
 		Short:   "Show how many runs needed approval, and how long they waited",
 		Example: "  curfew gate report --since 30d",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
-			return a.gateReport(c.Context(), f, output)
+			return a.gateReport(c.Context(), f)
 		},
 	}
 	f.add(c, "30d")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
-func (a *app) gateReport(ctx context.Context, f periodFlags, output string) error {
+func (a *app) gateReport(ctx context.Context, f periodFlags) error {
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -242,7 +236,7 @@ func (a *app) gateReport(ctx context.Context, f periodFlags, output string) erro
 		return fmt.Errorf("list the requests: %w", err)
 	}
 	doc := view.NewGateReport(gate.Sum(records, requests, since, until, now))
-	return a.show(output, doc, func() report.Sheet { return report.GateReport(doc) })
+	return a.show(doc, func() report.Sheet { return report.GateReport(doc) })
 }
 
 // env returns a variable of the environment, empty where it is not set.

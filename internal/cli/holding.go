@@ -100,7 +100,7 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 	}
 	r, err := h.desk.Use(ctx, hash, amount, now)
 	if err == nil {
-		return h.store.Record(ctx, auditEntry(now, who.Name, "used", r))
+		return h.store.Record(ctx, daemon.AuditEntry(now, who.Name, "used", r))
 	}
 	var refusal *approval.Refusal
 	switch {
@@ -179,7 +179,7 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 		return r, err
 	}
 	h.app.tellApprovers(ctx, h.cfg, r)
-	return r, h.store.Record(ctx, auditEntry(now, who.Name, "asked", r))
+	return r, h.store.Record(ctx, daemon.AuditEntry(now, who.Name, "asked", r))
 }
 
 // plan is what an approver sees of an item.

@@ -30,12 +30,9 @@ would change the answer.`,
 	return c
 }
 
-// planOutputs are the outputs of every planner.
-var planOutputs = []string{"table", "json", "html", "md"}
-
 // show writes a planner's result: its document as JSON, or its sheet for people.
-func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
-	switch output {
+func (a *app) show(doc any, sheet func() report.Sheet) error {
+	switch a.format {
 	case "json":
 		return a.printJSON(doc)
 	case "html":

@@ -19,10 +19,10 @@ import (
 // commitFlags are the flags of plan commit.
 type commitFlags struct {
 	periodFlags
-	usage, from, offers, existing, output string
-	online                                bool
-	drop, leaveRate                       float64
-	minHistory                            int
+	usage, from, offers, existing string
+	online                        bool
+	drop, leaveRate               float64
+	minHistory                    int
 }
 
 func (a *app) newPlanCommit() *cobra.Command {
@@ -42,9 +42,6 @@ bills, and the offers of the price book.`,
   curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv --online -o html > commit.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			return a.planCommit(c.Context(), f, c.Flags().Changed("leave-rate"))
 		},
 	}
@@ -58,7 +55,7 @@ bills, and the offers of the price book.`,
 	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
 	fl.BoolVar(&f.online, "online", false, "compare with an online policy, which sees only the past")
 	fl.Float64Var(&f.drop, "drop", 0, "one more drop in demand to evaluate, 0 to 1")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -145,7 +142,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 		}
 		r.Online = &online
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.Commit(r) })
+	return a.show(r, func() report.Sheet { return report.Commit(r) })
 }
 
 // recordedHours reads the source of --from.

@@ -12,8 +12,8 @@ import (
 
 // migFlags are the flags of plan mig.
 type migFlags struct {
-	gpu, workloads, current, output string
-	enumerate, double, keep         bool
+	gpu, workloads, current string
+	enumerate, double, keep bool
 }
 
 func (a *app) newPlanMIG() *cobra.Command {
@@ -30,9 +30,6 @@ workloads as possible. --enumerate counts the ways to divide a GPU.`,
   curfew plan mig --gpu H100-80GB --enumerate`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			return a.planMIG(c.Context(), f)
 		},
 	}
@@ -43,7 +40,7 @@ workloads as possible. --enumerate counts the ways to divide a GPU.`,
 	fl.BoolVar(&f.enumerate, "enumerate", false, "count the ways to divide one GPU")
 	fl.BoolVar(&f.double, "double-memory", false, "also use profiles with double memory")
 	fl.BoolVar(&f.keep, "keep-gpus", false, "keep the current GPUs in use: do not move workloads to free a GPU")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -60,7 +57,7 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 		if err != nil {
 			return planFailure(err)
 		}
-		return a.show(f.output, counts, func() report.Sheet { return report.MIGCounts(model, counts) })
+		return a.show(counts, func() report.Sheet { return report.MIGCounts(model, counts) })
 	}
 	fleet, err := mig.ParseFleet(f.gpu)
 	if err != nil {
@@ -95,5 +92,5 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.MIG(r) })
+	return a.show(r, func() report.Sheet { return report.MIG(r) })
 }

@@ -15,8 +15,8 @@ import (
 
 // spotTraceFlags say how a trace of availability is read.
 type spotTraceFlags struct {
-	trace, columns, gap, zones, output string
-	nodes                              int64
+	trace, columns, gap, zones string
+	nodes                      int64
 }
 
 func (f *spotTraceFlags) add(c *cobra.Command) {
@@ -26,14 +26,10 @@ func (f *spotTraceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.gap, "gap", "", "sampling step: `195s`")
 	fl.StringVar(&f.zones, "zones", "", "only zones that match a `pattern`, such as 'us-east-1*'")
 	fl.Int64Var(&f.nodes, "nodes", 1, "number of machines that must be available")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 }
 
 // read reads the trace.
 func (f *spotTraceFlags) read(a *app, verb string) (spot.Trace, error) {
-	if err := oneOf("output", f.output, planOutputs...); err != nil {
-		return spot.Trace{}, err
-	}
 	if f.trace == "" {
 		return spot.Trace{}, usageError("curfew %s: give --trace FILE", verb)
 	}
@@ -95,6 +91,7 @@ bound of the saving.`,
 		RunE: func(*cobra.Command, []string) error { return a.planSpot(f) },
 	}
 	f.add(c)
+	a.outputs(c, reports...)
 	fl := c.Flags()
 	fl.StringVar(&f.work, "work", "48h", "duration of the work without interruption")
 	fl.StringVar(&f.deadline, "deadline", "1.5x", "deadline: a multiple of the work, or a duration")
@@ -137,7 +134,7 @@ func (a *app) planSpot(f spotFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.Spot(r) })
+	return a.show(r, func() report.Sheet { return report.Spot(r) })
 }
 
 // checkpointFlags are the flags of plan checkpoint.
@@ -159,6 +156,7 @@ and curfew's, which adapts the interval to the age of a run.`,
 		RunE:    func(*cobra.Command, []string) error { return a.planCheckpoint(f) },
 	}
 	f.add(c)
+	a.outputs(c, reports...)
 	fl := c.Flags()
 	fl.StringVar(&f.write, "write", "", "duration of a checkpoint write: `120s`")
 	fl.StringVar(&f.restart, "restart", "", "time from an interruption until work continues: `180s`")
@@ -181,5 +179,5 @@ func (a *app) planCheckpoint(f checkpointFlags) error {
 	if err != nil {
 		return planFailure(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.Checkpoint(r) })
+	return a.show(r, func() report.Sheet { return report.Checkpoint(r) })
 }

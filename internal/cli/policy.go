@@ -134,7 +134,6 @@ func (a *app) configured(cfg config.Config) ([]string, error) {
 }
 
 func (a *app) newPolicyCheck() *cobra.Command {
-	var output string
 	c := &cobra.Command{
 		Use:   "check [FILE…]",
 		Short: "Validate policies and warn about dangerous ones",
@@ -150,12 +149,9 @@ each policy selects, could act on once its condition holds, and would be refused
 	var strict bool
 	var against string
 	c.Flags().StringVar(&against, "against", "", "count what policies could act on in the `last` scan")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := oneOf("output", output, planOutputs...); err != nil {
-			return err
-		}
 		cfg, err := a.config()
 		if err != nil {
 			return err
@@ -181,10 +177,10 @@ each policy selects, could act on once its condition holds, and would be refused
 				Policies: round.Reaches(set, seen.Priced(cfg.Tags), seen.At, cfg.Governance, a.Now().UTC())}
 		}
 		doc := view.NewPolicyCheck(set, policy.Check(set, cfg.Governance), reach)
-		if output == "table" {
+		if a.format == "table" {
 			err = report.PolicyCheckText(a.Stdout, doc, a.Width)
 		} else {
-			err = a.show(output, doc, func() report.Sheet { return report.PolicyCheck(doc, checked(args, against)) })
+			err = a.show(doc, func() report.Sheet { return report.PolicyCheck(doc, checked(args, against)) })
 		}
 		if err == nil && strict && len(doc.Warnings) > 0 {
 			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
@@ -209,7 +205,6 @@ func checked(files []string, against string) []string {
 
 func (a *app) newPolicyTest() *cobra.Command {
 	var policies []string
-	var output string
 	c := &cobra.Command{
 		Use:   "test FILE…",
 		Short: "Run test cases of policies: samples in, proposals out",
@@ -221,15 +216,12 @@ policies from files of the same names. Exit code 1 when a case fails.`,
   curfew policy test --policy examples/policies examples/policies/tests`,
 	}
 	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: those that the cases name, else policies in curfew.yaml)")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := oneOf("output", output, planOutputs...); err != nil {
-			return err
-		}
 		if len(args) == 0 {
 			return usageError("curfew policy test takes files of cases, or directories of them")
 		}
-		return a.policyTest(c.Context(), policies, args, output)
+		return a.policyTest(c.Context(), policies, args)
 	}
 	return c
 }
@@ -255,7 +247,7 @@ func (a *app) underTest(given []string, tests *policy.Tests, file namedFile) (*p
 	return set.Of(tests.Policies), nil
 }
 
-func (a *app) policyTest(ctx context.Context, policies, args []string, output string) error {
+func (a *app) policyTest(ctx context.Context, policies, args []string) error {
 	files, err := a.yamlFiles(args)
 	if err != nil {
 		return err
@@ -284,10 +276,10 @@ func (a *app) policyTest(ctx context.Context, policies, args []string, output st
 	if len(doc.Cases) == 0 {
 		return usageError("no case is in these files")
 	}
-	if output == "table" {
+	if a.format == "table" {
 		err = report.PolicyTestText(a.Stdout, doc, a.Width)
 	} else {
-		err = a.show(output, doc, func() report.Sheet { return report.PolicyTest(doc) })
+		err = a.show(doc, func() report.Sheet { return report.PolicyTest(doc) })
 	}
 	if err == nil && doc.Failed > 0 {
 		err = &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test"))}
@@ -318,11 +310,8 @@ every policy: true, false or unknown, part by part, with the fact that decided.`
 	c.Flags().StringVar(&l.trace, "trace", "", "explain a resource of recorded usage: CSV, CSV.gz or Parquet `file`")
 	c.Flags().StringVar(&l.at, "at", "", "the RFC 3339 `time` within the trace (default: its end)")
 	c.Flags().StringVar(&l.every, "every", "", "charge budgets for the trace at every multiple of a `duration` (default: as enforce did in this state)")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := oneOf("output", f.output, planOutputs...); err != nil {
-			return err
-		}
 		if err := f.check(); err != nil {
 			return err
 		}
@@ -366,10 +355,10 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 		return usageError("%q is the name of %d resources: give the id", name, len(match))
 	}
 	doc := view.NewPolicyExplain(set, match[0])
-	if f.output == "table" {
+	if a.format == "table" {
 		return report.PolicyExplainText(a.Stdout, doc, a.Width)
 	}
-	return a.show(f.output, doc, func() report.Sheet { return report.PolicyExplain(doc) })
+	return a.show(doc, func() report.Sheet { return report.PolicyExplain(doc) })
 }
 
 // observingAt wires what is explained: the account now, or a trace at a time.

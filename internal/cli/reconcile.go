@@ -26,9 +26,6 @@ the billing period; nothing that was entered before is edited.`,
   curfew bill reconcile --since 2026-10-01 --until 2026-11-01 --post`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			if err := oneOf("basis", f.basis, string(bill.OnBilled), string(bill.OnEffective)); err != nil {
 				return err
 			}
@@ -38,7 +35,7 @@ the billing period; nothing that was entered before is edited.`,
 	f.add(c, "month")
 	c.Flags().StringVar(&f.basis, "basis", string(bill.OnBilled), "billed or effective")
 	c.Flags().BoolVar(&post, "post", false, "enter the differences into the ledger")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -69,5 +66,5 @@ func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
 		return err
 	}
 	doc := view.NewReconciliation(r, posted)
-	return a.show(f.output, doc, func() report.Sheet { return report.Reconciliation(doc) })
+	return a.show(doc, func() report.Sheet { return report.Reconciliation(doc) })
 }

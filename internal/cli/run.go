@@ -137,7 +137,7 @@ func Run(ctx context.Context, p Process) int {
 }
 
 // exits are the exit codes of the wiring's errors.
-var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied}
+var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied, daemon.Held: ExitHeld, daemon.Partial: ExitPartial}
 
 // classify gives every error its exit code.
 func classify(ctx context.Context, err error) *failure {

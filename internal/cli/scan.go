@@ -96,7 +96,6 @@ type scanFlags struct {
 	window      string
 	bill        string
 	failOn      string
-	output      string
 	all         bool
 	noSave      bool
 	printPolicy bool
@@ -135,7 +134,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
 	fl.StringVar(&f.bill, "bill", "", "bill to read with the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix, or imported (the bills in the state)")
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, yaml, csv, html, md, or summary (short Markdown for a pull request or a chat)")
+	a.outputs(c, scanOutputs...)
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
 	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
@@ -146,9 +145,6 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 var scanOutputs = []string{"table", "json", "yaml", "csv", "html", "md", "summary"}
 
 func (a *app) scan(ctx context.Context, f scanFlags) error {
-	if err := oneOf("output", f.output, scanOutputs...); err != nil {
-		return err
-	}
 	if err := f.checkAudit(); err != nil {
 		return err
 	}
@@ -239,7 +235,7 @@ func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
 	if len(reads) > 0 {
 		return usageError("curfew scan --last shows the kept audit and reads nothing: leave out %s", strings.Join(reads, ", "))
 	}
-	if err := errors.Join(oneOf("output", f.output, scanOutputs...), f.checkAudit()); err != nil {
+	if err := f.checkAudit(); err != nil {
 		return err
 	}
 	cfg, err := a.config()
@@ -263,7 +259,7 @@ func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
 	doc := slices.MaxFunc(kept, func(x, y view.Scan) int { return x.FinishedAt.Compare(y.FinishedAt) })
 	f.cloud = doc.Cloud
 	age := max(a.Now().Sub(doc.FinishedAt).Round(time.Second), time.Second)
-	if slices.Contains([]string{"json", "yaml", "csv"}, f.output) {
+	if slices.Contains([]string{"json", "yaml", "csv"}, a.format) {
 		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud, plain.Duration(age))
 	}
 	if err := a.render(doc, f, age); err != nil {
@@ -377,9 +373,9 @@ func (a *app) render(doc view.Scan, f scanFlags, age time.Duration) error {
 		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown, "summary": report.Summary,
 		"json": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },
 		"yaml": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteYAML(w, d.Public()) },
-	}[f.output]
+	}[a.format]
 	if err := render(a.Stdout, doc, o); err != nil {
-		return fmt.Errorf("write the %s output: %w", f.output, err)
+		return fmt.Errorf("write the %s output: %w", a.format, err)
 	}
 	return nil
 }

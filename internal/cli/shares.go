@@ -13,7 +13,6 @@ import (
 
 func (a *app) newShares() *cobra.Command {
 	var f periodFlags
-	var output string
 	c := &cobra.Command{
 		Use:   "shares FILE",
 		Short: "Show the cost of each workload on shared machines: GPUs, MIG slices, time slices",
@@ -23,18 +22,15 @@ or 25%. Workloads and the unallocated part add up to the machine's cost.`,
 		Example: "  curfew costs shares shares.csv --since 7d",
 		Args:    oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
-			return a.shares(c.Context(), args[0], f, output)
+			return a.shares(c.Context(), args[0], f)
 		},
 	}
 	f.add(c, "month")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
-func (a *app) shares(ctx context.Context, name string, f periodFlags, output string) error {
+func (a *app) shares(ctx context.Context, name string, f periodFlags) error {
 	since, until, err := f.bounds(a.Now())
 	if err != nil {
 		return err
@@ -57,5 +53,5 @@ func (a *app) shares(ctx context.Context, name string, f periodFlags, output str
 		return planFailure(err)
 	}
 	doc := view.NewShares(divided)
-	return a.show(output, doc, func() report.Sheet { return report.Shares(doc) })
+	return a.show(doc, func() report.Sheet { return report.Shares(doc) })
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
 )
@@ -32,9 +31,4 @@ func holdEntry(at time.Time, who, what string, h budget.Hold) action.Entry {
 		amount = h.Actual
 	}
 	return action.Entry{At: at, Actor: who, What: what, Because: h.Kind + " " + h.Name, Outcome: "hold " + h.ID + " " + string(h.State) + ", " + amount.Exact()}
-}
-
-// auditEntry records a decision on a request.
-func auditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
-	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Exact()}
 }

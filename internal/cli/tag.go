@@ -24,7 +24,6 @@ type tagFlags struct {
 	sourceFlags
 	enforce bool
 	kinds   []string
-	output  string
 }
 
 func (a *app) newTag() *cobra.Command {
@@ -46,9 +45,6 @@ may do. Each line has an id: ` + "`curfew fix --undo ID`" + ` takes it back.`,
   curfew tag --kind instance,volume --enforce
   curfew tag --demo`,
 		RunE: func(c *cobra.Command, names []string) error {
-			if err := oneOf("output", f.output, "table", "json"); err != nil {
-				return err
-			}
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -63,7 +59,7 @@ may do. Each line has an id: ` + "`curfew fix --undo ID`" + ` takes it back.`,
 	fl.BoolVar(&f.enforce, "enforce", false, "write the tags")
 	fl.StringSliceVar(&f.kinds, "kind", nil, "only these kinds of resources, such as instance,volume")
 	f.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
@@ -126,7 +122,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	}
 	broken := err // what was done before it is shown all the same
 	doc := view.NewTags(out, !f.enforce)
-	if err := a.show(f.output, doc, func() report.Sheet {
+	if err := a.show(doc, func() report.Sheet {
 		return report.TagSheet(doc, a.binding(), reaching(f.sourceFlags)+a.globals(), f.again(names)+a.globals())
 	}); err != nil {
 		return err

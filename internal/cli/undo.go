@@ -136,7 +136,7 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 		}
 	}
 	doc := view.NewUndo(lines, !f.enforce)
-	if err := a.show(f.output, doc, func() report.Sheet {
+	if err := a.show(doc, func() report.Sheet {
 		return report.UndoSheet(doc, "curfew fix --undo "+strings.Join(f.undo, ",")+" --enforce"+reaching(f.sourceFlags)+a.globals())
 	}); err != nil {
 		return err

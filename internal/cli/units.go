@@ -27,7 +27,7 @@ import (
 // unitFlags are the flags of costs units.
 type unitFlags struct {
 	periodFlags
-	granularity, output string
+	granularity string
 	// One unit from flags, in addition to those of the configuration.
 	name, counts, target, by string
 	per                      int64
@@ -47,9 +47,6 @@ Prometheus server, or one that --counts names.`,
   curfew costs units --counts gpu-hours --by team --since 7d
   curfew costs units --unit token --per 1000000 --target 0.20 --counts tokens.csv --granularity day`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			return a.units(c.Context(), f, args)
 		},
 	}
@@ -62,7 +59,7 @@ Prometheus server, or one that --counts names.`,
 	fl.Int64Var(&f.per, "per", 1, "how many a unit cost is for: 1000000")
 	fl.StringVar(&f.by, "by", "", "the dimension that the keys of --counts are values of: project")
 	fl.StringArrayVar(&f.where, "where", nil, "only costs that have a value: team=search; repeatable")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -112,7 +109,7 @@ func (a *app) units(ctx context.Context, f unitFlags, names []string) error {
 		docs = append(docs, doc)
 	}
 	doc := view.NewUnits(docs)
-	return a.show(f.output, doc, func() report.Sheet { return report.Units(doc) })
+	return a.show(doc, func() report.Sheet { return report.Units(doc) })
 }
 
 // countedUnits are the units that are asked for.

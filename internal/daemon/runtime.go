@@ -4,6 +4,8 @@
 package daemon
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -52,9 +55,11 @@ type Class int
 
 // The classes of errors.
 const (
-	Failed Class = iota // the outside: nothing could be read, or a state is missing
-	Usage               // what the user gave: flags, arguments, files
-	Denied              // a rule, or a permission that is missing
+	Failed  Class = iota // the outside: nothing could be read, or a state is missing
+	Usage                // what the user gave: flags, arguments, files
+	Denied               // a rule, or a permission that is missing
+	Held                 // it waits for an approval
+	Partial              // some of it could not be read, recorded or acted on
 )
 
 // Error is an error with its stable name in JSON ("no_credentials") and what to do about
@@ -75,6 +80,8 @@ func (e *Error) Unwrap() error { return e.Err }
 func invalid(format string, a ...any) error {
 	return &Error{Class: Usage, Code: "usage", Err: fmt.Errorf(format, a...)}
 }
+
+func invalidFile(err error) error { return &Error{Class: Usage, Code: "invalid_file", Err: err} }
 
 // Config reads the configuration that the user names or that is found.
 func (rt *Runtime) Config() (config.Config, error) {
@@ -119,4 +126,26 @@ func (rt *Runtime) Path(p string) string {
 		}
 	}
 	return p
+}
+
+// Read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name
+// "-" is what in holds.
+func (rt *Runtime) Read(name string, in io.Reader, jsonLimit int64) ([]byte, error) {
+	if name != "-" {
+		file, err := config.Open(rt.Path(name))
+		if err != nil {
+			return nil, invalidFile(fmt.Errorf("read %s: %w", name, Cause(err)))
+		}
+		defer file.Close()
+		in = file
+	}
+	head, limit := bufio.NewReader(in), int64(document.MaxBytes)
+	if first, _ := head.Peek(head.Size()); bytes.HasPrefix(bytes.TrimSpace(first), []byte("{")) {
+		limit = jsonLimit
+	}
+	src, err := document.Read(name, head, limit)
+	if err != nil {
+		return nil, invalidFile(err)
+	}
+	return src, nil
 }

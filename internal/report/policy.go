@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -193,11 +191,10 @@ func hanging(s string, width, column, indent int) string {
 	if width <= 0 {
 		return s
 	}
-	head, rest, more := strings.Cut(ansi.Wordwrap(s, max(width-column, 24), ""), "\n")
-	if !more {
-		return head
+	lines := wordwrap(s, max(width-column, 24))
+	if len(lines) < 2 {
+		return s
 	}
-	space := "\n" + strings.Repeat(" ", indent)
-	rest = ansi.Wordwrap(strings.ReplaceAll(rest, "\n", " "), max(width-indent, 24), "")
-	return head + space + strings.ReplaceAll(rest, "\n", space)
+	rest := wordwrap(strings.TrimPrefix(s, lines[0]), max(width-indent, 24))
+	return strings.Join(append(lines[:1], rest...), "\n"+strings.Repeat(" ", indent))
 }
