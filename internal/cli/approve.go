@@ -31,12 +31,7 @@ func (a *app) newDeny() *cobra.Command {
 
 func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
 	var reason, proof string
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usageError("%s takes the id of one request; `curfew approvals` lists them", c.CommandPath())
-		}
-		return nil
-	}
+	c.Args = oneArg("the id of one request; `curfew approvals` lists them")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !allow && strings.TrimSpace(reason) == "" {
 			return usageError("curfew deny %s: give --reason", args[0])

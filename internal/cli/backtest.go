@@ -91,7 +91,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	}
 	var set *policy.Set
 	if len(f.policies) > 0 {
-		if set, err = a.readPolicies(f.policies); err != nil {
+		if set, err = a.rt.ReadPolicies(f.policies); err != nil {
 			return err
 		}
 	}

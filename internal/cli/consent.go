@@ -30,20 +30,15 @@ end it although its content is lost: instance-store disks when it stops, and dis
 are deleted with it when it is terminated. It writes the tag curfew:disks=scratch on the
 machine and an entry in the audit log. Remove the tag to take it back.`,
 		Example: `  curfew consent aws/123456789012/us-east-1/instance/i-0f3a --reason "scratch data only"`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError("%s takes the id, name or identity of one machine", c.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneArg("the id, name or identity of one machine"),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.cloud = "aws"
+			f.Cloud = "aws"
 			return a.consent(c.Context(), f, args[0], reason)
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why nothing on the disks matters")
-	c.Flags().StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in the machine's account; repeatable")
-	c.Flags().StringVar(&f.profile, "profile", "", "AWS profile")
+	c.Flags().StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in the machine's account; repeatable")
+	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
 	a.outputs(c, tableJSON...)
 	return c
 }
@@ -71,8 +66,8 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason string) e
 	if err != nil {
 		return err
 	}
-	f.regions = []string{ref.Region}
-	lister, err := a.rt.Lister(ctx, f.source(), cfg, book, a.Now().UTC())
+	f.Regions = []string{ref.Region}
+	lister, err := a.rt.Lister(ctx, f.Source, cfg, book, a.Now().UTC())
 	if err != nil {
 		return err
 	}

@@ -47,9 +47,9 @@ Without RESOURCE the keeps that hold are listed.`,
 	}
 	c.Flags().StringVar(&duration, "for", "", "how long: `24h`, 7d, or an RFC 3339 time")
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
-	c.Flags().StringSliceVar(&f.regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
-	c.Flags().StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
-	c.Flags().StringVar(&f.profile, "profile", "", "AWS profile")
+	c.Flags().StringSliceVar(&f.Regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
+	c.Flags().StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
+	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
 	a.outputs(c, tableJSON...)
 	return c
 }
@@ -76,7 +76,7 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason st
 	}
 	ref, err := a.rt.Resolve(cfg, name)
 	if missing := (*daemon.Error)(nil); errors.As(err, &missing) && missing.Code == "not_found" {
-		found, failed := a.rt.Find(ctx, cfg, f.source(), name)
+		found, failed := a.rt.Find(ctx, cfg, f.Source, name)
 		if !errors.Is(failed, inventory.ErrNotFound) {
 			ref, err = found, failed
 		}
@@ -100,7 +100,7 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason st
 	}
 	tagged := !seen && ref.Cloud == "aws"
 	if tagged {
-		if err := a.rt.KeepTag(ctx, cfg, f.source(), ref, end); err != nil {
+		if err := a.rt.KeepTag(ctx, cfg, f.Source, ref, end); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
@@ -19,7 +20,7 @@ import (
 // capacityFlags are the flags of plan capacity.
 type capacityFlags struct {
 	source                                             sourceFlags
-	period                                             periodFlags // of --from ledger
+	period                                             daemon.Period // of --from ledger
 	from                                               string
 	qps, qpsPerGPU                                     float64
 	maxBatch, replicas                                 int
@@ -67,7 +68,7 @@ which fleets had more machines than worked at the same time.`,
 	fl := c.Flags()
 	f.source.addAccount(fl)
 	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the hours in which they worked (ledger)")
-	f.period.add(c, "30d")
+	periodFlags(c, &f.period, "30d")
 	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "", "free share of the capacity: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
@@ -115,7 +116,7 @@ func (a *app) planCapacity(f capacityFlags) error {
 		}
 	}
 	if f.arrivals != "" {
-		if p.Arrivals, err = readPlan(a, f.arrivals, capacity.ReadArrivals); err != nil {
+		if p.Arrivals, err = daemon.ReadPlan(a.rt, f.arrivals, capacity.ReadArrivals); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,13 +11,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // commitFlags are the flags of plan commit.
 type commitFlags struct {
-	periodFlags
+	daemon.Period
 	usage, from, offers, existing string
 	online                        bool
 	drop, leaveRate               float64
@@ -46,7 +46,7 @@ bills, and the offers of the price book.`,
 		},
 	}
 	fl := c.Flags()
-	f.add(c, "90d")
+	periodFlags(c, &f.Period, "90d")
 	fl.StringVar(&f.from, "from", "", "source of the hours instead of --usage: ledger or bill")
 	fl.IntVar(&f.minHistory, "min-history", 1440, "hours of history that a commitment needs; 0 for no check")
 	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "yearly rate at which work leaves a machine type (default: by its age)")
@@ -57,17 +57,6 @@ bills, and the offers of the price book.`,
 	fl.Float64Var(&f.drop, "drop", 0, "one more drop in demand to evaluate, 0 to 1")
 	a.outputs(c, reports...)
 	return c
-}
-
-// readPlan reads one file of a planner.
-func readPlan[T any](a *app, name string, read func(string, io.Reader) (T, error)) (T, error) {
-	in, err := a.input(name)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	v, err := read(name, in)
-	return v, planFailure(errors.Join(err, in.Close()))
 }
 
 func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
@@ -88,14 +77,14 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 			return err
 		}
 	}
-	cfg, book, err := a.priced()
+	cfg, book, err := a.rt.Priced()
 	if err != nil {
 		return err
 	}
 	var use []commit.Usage
 	var notes []string
 	if f.from == "" {
-		use, err = readPlan(a, f.usage, commit.ReadUsage)
+		use, err = daemon.ReadPlan(a.rt, f.usage, commit.ReadUsage)
 	} else {
 		use, notes, err = a.recordedHours(ctx, cfg, f)
 	}
@@ -104,7 +93,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	var offers []commit.Offer
 	if f.offers != "" {
-		offers, err = readPlan(a, f.offers, commit.ReadOffers)
+		offers, err = daemon.ReadPlan(a.rt, f.offers, commit.ReadOffers)
 	} else {
 		var more []string
 		offers, more, err = commit.BookOffers(book, use)
@@ -118,7 +107,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	var existing []commit.Existing
 	if f.existing != "" {
-		if existing, err = readPlan(a, f.existing, commit.ReadExisting); err != nil {
+		if existing, err = daemon.ReadPlan(a.rt, f.existing, commit.ReadExisting); err != nil {
 			return err
 		}
 	}
@@ -132,13 +121,13 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	r, err := commit.Plan(use, offers, existing, options)
 	if err != nil {
-		return planFailure(err)
+		return daemon.PlanError(err)
 	}
 	r.Assumptions = append(notes, r.Assumptions...)
 	if f.online {
 		online, err := commit.Online(use, offers, existing)
 		if err != nil {
-			return planFailure(err)
+			return daemon.PlanError(err)
 		}
 		r.Online = &online
 	}
@@ -147,7 +136,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 
 // recordedHours reads the source of --from.
 func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags) ([]commit.Usage, []string, error) {
-	since, until, err := f.bounds(a.Now())
+	since, until, err := f.Bounds(a.Now())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // rightsizeFlags are the flags of plan rightsize.
 type rightsizeFlags struct {
 	source                                                sourceFlags
-	period                                                periodFlags // of --from ledger
+	period                                                daemon.Period // of --from ledger
 	usage, from, columns, step, resource, machine, region string
 }
 
@@ -50,9 +50,9 @@ the machine types that fit the measured memory and compute, with prices and draw
 	}
 	fl := c.Flags()
 	f.source.addAccount(fl)
-	fl.StringVar(&f.source.profile, "profile", "", "AWS profile")
+	fl.StringVar(&f.source.Profile, "profile", "", "AWS profile")
 	fl.StringVar(&f.from, "from", "", "source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
-	f.period.add(c, "30d")
+	periodFlags(c, &f.period, "30d")
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
 	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")
@@ -71,7 +71,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
-	_, book, err := a.priced()
+	_, book, err := a.rt.Priced()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -33,7 +34,7 @@ plan advises against a change that does not pay back within a year.`,
 			}
 			r, err := tco.Weigh(p)
 			if err != nil {
-				return planFailure(err)
+				return daemon.PlanError(err)
 			}
 			return a.show(r, func() report.Sheet { return report.TCO(r) })
 		},

@@ -99,12 +99,7 @@ func (a *app) newPriceShow() *cobra.Command {
 		Example: `  curfew price show p4d.24xlarge
   curfew price show H100
   curfew price show s3:GLACIER --region us-east-1`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError("%s takes one name: a machine type, an accelerator or a rate", c.CommandPath())
-			}
-			return nil
-		},
+		Args: oneArg("one name: a machine type, an accelerator or a rate"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			book, err := a.book()
 			if err != nil {

@@ -133,9 +133,9 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 		return nil, daemon.CloudError(err)
 	}
 	bar := a.newProgress("prices")
-	defer bar.finish()
+	defer bar.Finish()
 	for i, region := range regions {
-		bar.report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
+		bar.Report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
 		if slices.Contains(f.from, "aws") {
 			if err := products(ctx, cloud, region, &entries); err != nil {
 				return nil, daemon.CloudError(err)

@@ -96,6 +96,16 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
+// oneArg wants one argument and says what it is.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
 // color says whether output may be colored: only on a terminal, and not with
 // NO_COLOR (https://no-color.org) or TERM=dumb.
 func (p *Process) color() bool {

@@ -99,7 +99,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	if f.enforce {
 		cloud, ok := setting.Lister.(*daemon.AWS)
 		if !ok {
-			return usageError("--cloud %s: nothing is carried out there", f.cloud)
+			return usageError("--cloud %s: nothing is carried out there", f.Cloud)
 		}
 		s, err := a.open(ctx, cfg)
 		if err != nil {
@@ -113,10 +113,10 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 			return err
 		}
 	}
-	bar := a.newProgress(f.cloud)
-	setting.Query.Progress = bar.report
+	bar := a.newProgress(f.Cloud)
+	setting.Query.Progress = bar.Report
 	out, err := round.New(setting).Round(ctx)
-	bar.finish()
+	bar.Finish()
 	if out == nil {
 		return daemon.StateError(daemon.CloudError(err))
 	}
@@ -128,7 +128,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		return err
 	}
 	if broken != nil {
-		return daemon.StateError(daemon.CloudError(&cutOff{broken, out.Lines()}))
+		return daemon.StateError(daemon.CloudError(daemon.CutShort(broken, out.Lines())))
 	}
 	for _, n := range names {
 		if !named[n] {
@@ -160,7 +160,7 @@ func tagExit(out *round.Result) error {
 // again is the command that writes the tags; empty for a cloud on which nothing is
 // carried out.
 func (f tagFlags) again(names []string) string {
-	if f.cloud != "aws" {
+	if f.Cloud != "aws" {
 		return ""
 	}
 	words := []string{"curfew tag"}
@@ -168,8 +168,8 @@ func (f tagFlags) again(names []string) string {
 		words = append(words, plain.Shell(n))
 	}
 	words = append(words, "--enforce")
-	if len(f.regions) > 0 {
-		words = append(words, "--regions", plain.Shell(strings.Join(f.regions, ",")))
+	if len(f.Regions) > 0 {
+		words = append(words, "--regions", plain.Shell(strings.Join(f.Regions, ",")))
 	}
 	if len(f.kinds) > 0 {
 		words = append(words, "--kind", plain.Shell(strings.Join(f.kinds, ",")))
@@ -180,11 +180,11 @@ func (f tagFlags) again(names []string) string {
 // reaching are the flags by which an account is reached, to follow a command.
 func reaching(f sourceFlags) string {
 	var words []string
-	for _, role := range f.assumeRoles {
+	for _, role := range f.AssumeRoles {
 		words = append(words, "--assume-role", plain.Shell(role))
 	}
-	if f.profile != "" {
-		words = append(words, "--profile", plain.Shell(f.profile))
+	if f.Profile != "" {
+		words = append(words, "--profile", plain.Shell(f.Profile))
 	}
 	return strings.Join(slices.Insert(words, 0, ""), " ")
 }

@@ -10,11 +10,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/round"
 )
 
 // Host is what a process takes from the machine that it runs on.
@@ -44,10 +47,59 @@ type Runtime struct {
 	DataFlag, DatabaseFlag string
 	// Reviewed are the requests that this process decided by reviews that it read.
 	Reviewed map[string]bool
+	// NewBar begins to show how far something is that takes time; nil shows nothing.
+	NewBar func(what string) Bar
 	// overlay is the price overlay of the shared settings; nil where there are none.
 	overlay *string
 	// warned says that refused prices were reported.
 	warned bool
+}
+
+// Bar shows how far something is. Report is called from any goroutine.
+type Bar interface {
+	Report(round.Progress)
+	Finish()
+}
+
+// bar begins to show how far something is.
+func (rt *Runtime) bar(what string) Bar {
+	if rt.NewBar == nil {
+		return noBar{}
+	}
+	return rt.NewBar(what)
+}
+
+type noBar struct{}
+
+func (noBar) Report(round.Progress) {}
+func (noBar) Finish()               {}
+
+// CutOff is a round that ended early, with what it had done by then.
+type CutOff struct {
+	error
+	lines []action.Line
+}
+
+// CutShort is an error that ended a round, with what the round had done by then.
+func CutShort(err error, lines []action.Line) error { return &CutOff{err, lines} }
+
+// Unwrap returns why it ended.
+func (c *CutOff) Unwrap() error { return c.error }
+
+// Done says what was sent and changed: calls that were made, confirmed or not, and
+// warnings.
+func (c *CutOff) Done() string {
+	var said []string
+	for _, l := range c.lines {
+		switch l.Result {
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned:
+			said = append(said, fmt.Sprintf("%s %s: %s", l.Verb, l.Resource.ID, l.Result))
+		}
+	}
+	if len(said) == 0 {
+		return "nothing was sent or changed"
+	}
+	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
 }
 
 // Class says whose mistake an [Error] is.

@@ -191,6 +191,14 @@ func newHold(h budget.Hold, missed bool, now time.Time) Hold {
 	return v
 }
 
+// Actual is what a settled hold came to; empty for another.
+func (h Hold) Actual() string {
+	if h.ActualUSD == nil {
+		return ""
+	}
+	return *h.ActualUSD
+}
+
 // For names the owner and purpose of a hold: "vision/ranking training".
 func (h Hold) For() string {
 	return strings.Trim(strings.Trim(h.Owner.Team+"/"+h.Owner.Project, "/")+" "+h.Purpose, " ")
