@@ -69,16 +69,6 @@ func Change(share float64) string {
 	return s
 }
 
-// Rate prints how often something happens per unit of time with three significant
-// digits: Rate(1.0/3, "h") is "0.333/h".
-func Rate(v float64, unit string) string {
-	digits := 0
-	if size := math.Abs(v); size > 0 && size < 100 {
-		digits = min(2-int(math.Floor(math.Log10(size))), 12)
-	}
-	return Number(v, digits) + "/" + unit
-}
-
 // Size prints bytes in binary units: "84 TiB", "1.5 GiB".
 func Size[N int64 | float64](bytes N) string {
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
