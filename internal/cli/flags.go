@@ -25,6 +25,11 @@ func (a *app) outputs(c *cobra.Command, formats ...string) {
 	c.Flags().VarP(&choice{"output", &a.format, formats}, "output", "o", anyOf(formats))
 }
 
+// simulated adds the flag by which a command that reads the books reads simulated ones.
+func (a *app) simulated(c *cobra.Command) {
+	c.Flags().BoolVar(&a.rt.Simulated, "demo", false, "simulated books: 32 days of the simulated account and its bill; nothing is kept")
+}
+
 // anyOf lists forms for help: "table, json, html or md".
 func anyOf(formats []string) string {
 	last := len(formats) - 1

@@ -39,6 +39,7 @@ brackets. Existing files are overwritten only with --force.`,
 
 // start asks, and writes the files once everything in them is valid.
 func (a *app) start(s config.Start, force bool, in io.Reader) error {
+	a.progress.clear(true) // it waits for answers
 	lines := bufio.NewScanner(in)
 	for _, q := range s.Questions() {
 		for *q.Answer == "" {

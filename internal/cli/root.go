@@ -21,14 +21,19 @@ type app struct {
 	rt    *daemon.Runtime
 	quiet bool
 	// format is the form of output that -o names.
-	format string
-	// bars is where progress is drawn.
-	bars io.Writer
+	format   string
+	progress *progress
 }
 
 func newRoot(p *Process, bars io.Writer) *cobra.Command {
 	a := newApp(p)
-	a.bars = bars
+	a.progress = &progress{to: bars}
+	return a.root()
+}
+
+// root is the command line.
+func (a *app) root() *cobra.Command {
+	p := a.Process
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
@@ -38,9 +43,15 @@ wasted ones, and says exactly how to stop what does nothing.`,
   curfew scan                        the audit of your AWS account (read-only)
   curfew scan -o html > audit.html   the same as a report with pictures
   curfew price show g6.2xlarge       what the price book knows`,
-		Version:           p.Version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
+		Version:       p.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			if a.Progress && !a.quiet {
+				a.progress.what = c.CommandPath()
+				go a.progress.watch(c.Context())
+			}
+		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
 	root.SetIn(p.Stdin)

@@ -108,12 +108,21 @@ func usageError(format string, a ...any) error {
 // one line on p.Stderr, and with -o json a JSON object after it.
 func Run(ctx context.Context, p Process) int {
 	// Nothing but the progress bar, which moves the cursor, goes past these two.
-	bars, out, log := p.Stderr, plain.NewWriter(p.Stdout, p.color()), plain.NewWriter(p.Stderr, false)
+	far := &progress{to: p.Stderr}
+	out, log := plain.NewWriter(before{p.Stdout, far, true}, p.color()), plain.NewWriter(before{p.Stderr, far, false}, false)
 	p.Stdout, p.Stderr = out, log
 	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // what was cut off within a character
-	root := newRoot(&p, bars)
+	a := newApp(&p)
+	a.progress = far
+	root := a.root()
 	root.SetArgs(p.Args)
-	err := root.ExecuteContext(ctx)
+	running, stop := context.WithCancel(ctx)
+	err := root.ExecuteContext(running)
+	stop()
+	far.clear(true)
+	if ended := a.rt.Close(); err == nil {
+		err = ended
+	}
 	if err == nil {
 		return ExitDone
 	}

@@ -30,7 +30,7 @@ func NewDemo(w io.Writer, width int, color bool) *Demo {
 func (d *Demo) Pass(p view.DemoPass) error {
 	if d.seen == nil {
 		d.seen = map[string]bool{}
-		fmt.Fprintf(d.w, "curfew enforce   %s\n", hanging("the simulated account, "+plain.Count(len(p.Policies), "policy")+", in simulated time", d.width, 17, 2))
+		fmt.Fprintf(d.w, "curfew enforce   %s\n", hanging(fmt.Sprintf("the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")), d.width, 17, 17))
 	}
 	fresh, counts := map[string][]view.Line{}, map[string]int{}
 	for _, l := range p.Lines {
