@@ -37,6 +37,7 @@ type sourceFlags struct {
 	assumeRoles []string
 	profile     string
 	usage       []string
+	metrics     []string
 	columns     string
 	step        string
 	resource    string
@@ -48,6 +49,7 @@ func (f *sourceFlags) add(fl *pflag.FlagSet) {
 	f.addAccount(fl)
 	fl.StringVar(&f.profile, "profile", "", "AWS profile")
 	fl.StringArrayVar(&f.usage, "usage", nil, "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
+	f.addMetrics(fl)
 	fl.StringVar(&f.columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
@@ -64,7 +66,7 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 // source is the account and the recorded usage that the flags name.
 func (f sourceFlags) source() daemon.Source {
 	return daemon.Source{Cloud: f.cloud, Regions: f.regions, AssumeRoles: f.assumeRoles, Profile: f.profile,
-		Usage: f.usage, Columns: f.columns, Step: f.step, Resource: f.resource, Transient: f.transient}
+		Usage: f.usage, Columns: f.columns, Step: f.step, Resource: f.resource, Metrics: f.metrics, Transient: f.transient}
 }
 
 // reach adds how kept scans reached these resources: their profile and roles.

@@ -190,5 +190,8 @@ func reaching(f sourceFlags) string {
 	if f.profile != "" {
 		words = append(words, "--profile", plain.Shell(f.profile))
 	}
+	for _, url := range f.metrics {
+		words = append(words, "--metrics-source", plain.Shell(url))
+	}
 	return strings.Join(slices.Insert(words, 0, ""), " ")
 }

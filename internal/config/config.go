@@ -75,6 +75,8 @@ type Config struct {
 	// RequiredTags are the keys without which spend cannot be attributed.
 	RequiredTags []string `yaml:"required_tags"`
 	AWS          AWS      `yaml:"aws"`
+	// Metrics are servers with recorded usage.
+	Metrics Metrics `yaml:"metrics"`
 	// Machines are on-premises machines, Rates their costs.
 	Machines onprem.Machines `yaml:"machines"`
 	Rates    onprem.Rates    `yaml:"rates"`
@@ -253,6 +255,9 @@ func Decode(name string, src []byte, c *Config) error {
 		return placed(f, root, "owners."+where, err)
 	}
 	if err := c.checkBooks(f, root); err != nil {
+		return err
+	}
+	if err := c.checkMetrics(f, root); err != nil {
 		return err
 	}
 	if err := c.checkPeople(f, root); err != nil {
