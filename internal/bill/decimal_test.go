@@ -291,3 +291,12 @@ func BenchmarkDecimal(b *testing.B) {
 		sum = sum.Add(d)
 	}
 }
+
+// FromAmount returns an amount as a decimal.
+func FromAmount(a money.Amount) Decimal {
+	d, err := NewDecimal64(int64(a), nanoScale)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}

@@ -206,7 +206,7 @@ func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enf
 // recorded wires a pass over a trace: what is known at a time is the account, and what it
 // releases is away for those that come after it.
 func (a *app) recorded(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
-	setting, present, err := a.present(ctx, cfg, f.sourceFlags, f.trace, f.at, set)
+	setting, present, err := a.present(ctx, cfg, f.sourceFlags, looking{trace: f.trace, at: f.at, pass: true}, set)
 	if err != nil {
 		return round.Setting{}, err
 	}

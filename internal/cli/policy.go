@@ -107,7 +107,7 @@ policies from files of the same names. Exit code 1 when a case fails.`,
 
 func (a *app) newPolicyExplain() *cobra.Command {
 	var f enforceFlags
-	var trace, at string
+	var l looking
 	c := &cobra.Command{
 		Use:   "explain RESOURCE",
 		Short: "Show why a policy matches a resource, or does not",
@@ -120,19 +120,20 @@ every policy: true, false or unknown, part by part, with the fact that decided.`
 	f.add(c.Flags())
 	c.Flags().StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
 	c.Flags().StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
-	c.Flags().StringVar(&trace, "trace", "", "explain a resource of recorded usage: CSV, CSV.gz or Parquet `file`")
-	c.Flags().StringVar(&at, "at", "", "the RFC 3339 `time` within the trace (default: its end)")
+	c.Flags().StringVar(&l.trace, "trace", "", "explain a resource of recorded usage: CSV, CSV.gz or Parquet `file`")
+	c.Flags().StringVar(&l.at, "at", "", "the RFC 3339 `time` within the trace (default: its end)")
+	c.Flags().StringVar(&l.every, "every", "", "charge budgets for the trace at every multiple of a `duration` (default: as enforce did in this state)")
 	a.outputs(c, reports...)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
-		return a.explain(c.Context(), args[0], f, trace, at)
+		return a.explain(c.Context(), args[0], f, l)
 	}
 	return c
 }
 
-func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, at string) error {
+func (a *app) explain(ctx context.Context, name string, f enforceFlags, l looking) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 	if err != nil {
 		return err
 	}
-	setting, err := a.observingAt(ctx, cfg, f, set, trace, at)
+	setting, err := a.observingAt(ctx, cfg, f, set, l)
 	if err != nil {
 		return err
 	}
@@ -171,10 +172,10 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, trace, a
 }
 
 // observingAt wires what is explained: the account now, or a trace at a time.
-func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, trace, at string) (round.Setting, error) {
-	if trace == "" {
+func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, l looking) (round.Setting, error) {
+	if l.trace == "" {
 		return a.observing(ctx, cfg, f, set)
 	}
-	s, _, err := a.present(ctx, cfg, f.sourceFlags, trace, at, set)
+	s, _, err := a.present(ctx, cfg, f.sourceFlags, l, set)
 	return s, err
 }

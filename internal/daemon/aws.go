@@ -22,6 +22,7 @@ type awsActions = *aws.Actions
 
 var (
 	errNoCredentials = aws.ErrNoCredentials
+	signer           = aws.Signer
 	// keepByHand is the provider's command that keeps a resource until a time.
 	keepByHand = aws.KeepByHand
 )

@@ -193,7 +193,7 @@ func TestSplitAddsUp(t *testing.T) {
 
 func TestRateOverTime(t *testing.T) {
 	hourly, _ := ParseAmount("21.957642")
-	r, err := PerHour(hourly)
+	r, err := mulDivRate(int64(hourly), picoPerNano, 3600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,8 @@ type Grid struct {
 	// Commands holds a command for each row, shown under it on a line of its own and
 	// never cut; "" is none.
 	Commands []string
+	// Folded is a detail that a page shows only when a reader opens it.
+	Folded bool
 
 	// paint colors a cell; nil leaves it as it is.
 	paint func(row, column int) func(string) string
