@@ -32,7 +32,7 @@ func TestALongCommandSaysSo(t *testing.T) {
 		a := &app{Process: &Process{Progress: true}, progress: p}
 		bar := a.newProgress("the bill")
 		if got := drawn(2 * time.Second); strings.Contains(got, "working") {
-			t.Errorf("beside a bar it draws %q", got)
+			t.Errorf("next to a bar it draws %q", got)
 		}
 		bar.Finish()
 		if got := drawn(time.Second); !strings.Contains(got, "working for") {
