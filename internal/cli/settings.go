@@ -89,10 +89,7 @@ func (a *app) settings(ctx context.Context) error {
 		return err
 	}
 	plain.Fprintln(a.Stdout)
-	for line := range strings.Lines(*doc.Body) {
-		plain.Fprintf(a.Stdout, "%s\n", strings.TrimSuffix(line, "\n"))
-	}
-	return nil
+	return report.YAML(a.Stdout, a.Width, *doc.Body)
 }
 
 func (a *app) setSettings(ctx context.Context, name, prices, reason string) error {
