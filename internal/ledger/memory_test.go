@@ -128,11 +128,15 @@ func TestAWindowByDimensions(t *testing.T) {
 			State: inventory.StateRunning, CreatedAt: start.Add(-time.Hour), Owner: inventory.Owner{Team: team}}
 		return r, []ledger.Charge{{Category: ledger.Compute, ListCost: hourly}}
 	}
+	const atMost = -2
 	window := func(hours int, hourly ...money.Amount) (map[string]ledger.Sum, error) {
 		seen := ledger.Seen{Account: account, At: start.Add(time.Duration(hours) * time.Hour), Regions: []string{"us-east-1"}, Rates: map[inventory.Ref][]ledger.Charge{}}
 		for i, h := range hourly {
 			r, rates := machine(string(rune('a'+i)), []string{"vision", "speech"}[i%2], h)
-			if h < 0 {
+			switch {
+			case h == atMost: // its price moves, and was seen at the end alone
+				rates[0].ListCost, rates[0].Moves, rates[0].AtMost = 1, true, math.MaxInt64
+			case h < 0:
 				rates[0].ListCost, rates[0].Unpriced = 0, "no price"
 			}
 			seen.Resources, seen.Rates[r.Ref()] = append(seen.Resources, r), rates
@@ -160,6 +164,9 @@ func TestAWindowByDimensions(t *testing.T) {
 	}
 	if a := got["vision/a"]; a.Unknown != (ledger.Sums{}) || a.Sums.Seconds != 48*3600 {
 		t.Errorf("with a price: %+v", a)
+	}
+	if got, err := window(800, 1, atMost); !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("more than fits at most: %+v, %v", got, err)
 	}
 	if got, err := window(800, math.MaxInt64); !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("more than fits: %+v, %v", got, err)
