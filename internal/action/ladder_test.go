@@ -1012,21 +1012,27 @@ func (u unreadable) Items(ctx context.Context, account string, q action.ItemQuer
 }
 
 // TestWhatCannotBeReadActsOnNothing: a round whose state cannot be read ends with that error,
-// and calls nothing.
+// warns nobody and calls nothing.
 func TestWhatCannotBeReadActsOnNothing(t *testing.T) {
 	for _, what := range []string{"round", "freeze", "keeps", "fuses", "items"} {
 		w := newWorld()
 		w.idle("i-1")
+		broken := func() {
+			w.ladder.Store = unreadable{w.store, what}
+			if r, err := w.tryRound(); !errors.Is(err, errUnreadable) || len(r.Lines) > 0 {
+				t.Errorf("%s: %+v, %v", what, r.Lines, err)
+			}
+			w.ladder.Store = w.store
+		}
+		if broken(); len(w.people.Told()) > 0 {
+			t.Errorf("%s: people are warned", what)
+		}
 		w.round(t)
 		w.rounds(t, 14*time.Minute, time.Minute)
 		w.clock.Advance(time.Minute)
 		w.sample()
-		w.ladder.Store = unreadable{w.store, what}
-		if r, err := w.tryRound(); !errors.Is(err, errUnreadable) || len(r.Lines) > 0 {
-			t.Errorf("%s: %+v, %v", what, r.Lines, err)
-		}
+		broken()
 		w.untouched(t)
-		w.ladder.Store = w.store
 		if w.round(t); len(w.cloud.Carried("terminate")) != 1 {
 			t.Errorf("%s: once it can be read nothing is done", what)
 		}
