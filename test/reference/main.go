@@ -58,7 +58,11 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	files := map[string][]byte{}
-	for _, s := range inputs(code) {
+	all := inputs(code)
+	for _, o := range outputs {
+		all = append(all, o.reflected(code))
+	}
+	for _, s := range all {
 		text, err := encode(s)
 		if err != nil {
 			return nil, err
