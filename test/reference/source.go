@@ -26,11 +26,19 @@ type source struct {
 	constants map[string][]string
 	// versions are the constants such as "curfew.scan/v1", with their values.
 	versions map[string]string
+	// listed are the constants of some lists, with their comments.
+	listed map[string][]constant
 }
+
+// constant is the value of a constant, and its comment.
+type constant struct{ value, doc string }
+
+// lists are the beginnings of the names of constants that pages list, by package.
+var lists = map[string]string{module + "/internal/cli": "Exit", module + "/internal/action": "Event"}
 
 // readSource reads the packages under a directory of the repository.
 func readSource(root string) (*source, error) {
-	s := &source{comments: map[string]string{}, constants: map[string][]string{}, versions: map[string]string{}}
+	s := &source{comments: map[string]string{}, constants: map[string][]string{}, versions: map[string]string{}, listed: map[string][]constant{}}
 	files := token.NewFileSet()
 	err := filepath.WalkDir(filepath.Join(root, "internal"), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
@@ -150,6 +158,9 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 			return
 		}
 		literal, ok := spec.Values[i].(*ast.BasicLit)
+		if prefix := lists[pkg]; ok && prefix != "" && strings.HasPrefix(name.Name, prefix) {
+			s.listed[prefix] = append(s.listed[prefix], constant{strings.Trim(literal.Value, `"`), said(spec.Comment, name.Name)})
+		}
 		if !ok || literal.Kind != token.STRING {
 			return
 		}
