@@ -25,6 +25,11 @@ type app struct {
 	progress *progress
 }
 
+// Commands returns the tree of all commands with their flags, for documentation.
+func Commands() *cobra.Command {
+	return newRoot(&Process{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}, io.Discard)
+}
+
 func newRoot(p *Process, bars io.Writer) *cobra.Command {
 	a := newApp(p)
 	a.progress = &progress{to: bars}
