@@ -22,7 +22,7 @@ func (a *app) newDoctor() *cobra.Command {
 
 func (a *app) newDoctorMetrics() *cobra.Command {
 	var f sourceFlags
-	var window, output string
+	var window string
 	c := &cobra.Command{
 		Use:   "metrics",
 		Short: "Show for each machine what telemetry there is, and what is missing to judge it",
@@ -35,9 +35,6 @@ no machine, or two, are listed.`,
   curfew doctor metrics --demo -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
 			if err := f.checkAudit(); err != nil {
 				return err
 			}
@@ -45,36 +42,36 @@ no machine, or two, are listed.`,
 			if err != nil || length < time.Minute {
 				return usageError("--window %q: it is a duration of a minute or more, such as 1h", window)
 			}
-			return a.doctorMetrics(c.Context(), f, length, output)
+			return a.doctorMetrics(c.Context(), f, length)
 		},
 	}
 	f.add(c.Flags())
 	c.Flags().StringVar(&window, "window", "1h", "how far back is looked")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
-func (a *app) doctorMetrics(ctx context.Context, f sourceFlags, window time.Duration, output string) error {
+func (a *app) doctorMetrics(ctx context.Context, f sourceFlags, window time.Duration) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	setting, err := a.setting(ctx, cfg, f)
+	setting, err := a.rt.Setting(ctx, cfg, f.Source)
 	if err != nil {
 		return err
 	}
-	bar := a.newProgress(f.cloud)
-	defer bar.finish()
-	setting.Source, setting.Query = "doctor", round.Query{Window: window, Progress: bar.report,
+	bar := a.newProgress(f.Cloud)
+	defer bar.Finish()
+	setting.Source, setting.Query = "doctor", round.Query{Window: window, Progress: bar.Report,
 		Kinds: map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindNode: true, inventory.KindNotebook: true}}
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
 		return daemon.CloudError(err)
 	}
-	bar.finish()
+	bar.Finish()
 	doc := view.NewDoctor(view.Telemetry{At: r.StartedAt, Window: window, Thresholds: setting.Duty, Resources: r.Resources, Windows: r.Windows,
 		Sources: daemon.Told(setting.Sources), BlindSpots: r.BlindSpots})
-	if err := a.show(output, doc, func() report.Sheet { return report.Doctor(doc) }); err != nil {
+	if err := a.show(doc, func() report.Sheet { return report.Doctor(doc) }); err != nil {
 		return err
 	}
 	if len(doc.BlindSpots) > 0 {

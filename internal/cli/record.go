@@ -12,8 +12,8 @@ import (
 
 func (a *app) newRecord() *cobra.Command {
 	var f sourceFlags
-	var p periodFlags
-	var from, step, output, format string
+	var p daemon.Period
+	var from, step, output string
 	c := &cobra.Command{
 		Use:   "record",
 		Short: "Record the history of an account's machines as a trace for backtest and plan",
@@ -28,16 +28,13 @@ plan read the file, so that a policy can be tested on your own month.`,
 			if err := oneOf("from", from, daemon.FromPrometheus, daemon.FromCloud); err != nil {
 				return err
 			}
-			if err := oneOf("format", format, planOutputs...); err != nil {
-				return err
-			}
 			if output == "" {
 				return usageError("record: give the file to write with --output: trace.parquet, trace.csv.gz or trace.csv")
 			}
 			if err := f.checkAudit(); err != nil {
 				return err
 			}
-			begin, end, err := p.bounds(a.Now())
+			begin, end, err := p.Bounds(a.Now())
 			if err != nil {
 				return err
 			}
@@ -53,13 +50,13 @@ plan read the file, so that a policy can be tested on your own month.`,
 				return err
 			}
 			bar := a.newProgress("record")
-			defer bar.finish()
-			doc, err := a.rt.Record(c.Context(), cfg, f.source(), daemon.RecordOptions{From: from, Since: begin, Until: end, Step: every, Output: output, Progress: bar.report})
+			defer bar.Finish()
+			doc, err := a.rt.Record(c.Context(), cfg, f.Source, daemon.RecordOptions{From: from, Since: begin, Until: end, Step: every, Output: output, Progress: bar.Report})
 			if err != nil {
 				return err
 			}
-			bar.finish()
-			if err := a.show(format, doc, func() report.Sheet { return report.Record(doc, a.globals()) }); err != nil {
+			bar.Finish()
+			if err := a.show(doc, func() report.Sheet { return report.Record(doc, a.globals()) }); err != nil {
 				return err
 			}
 			if len(doc.BlindSpots) > 0 {
@@ -71,11 +68,11 @@ plan read the file, so that a policy can be tested on your own month.`,
 	fl := c.Flags()
 	f.addAccount(fl)
 	f.addMetrics(fl)
-	fl.StringVar(&f.profile, "profile", "", "AWS profile")
+	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
 	fl.StringVar(&from, "from", daemon.FromPrometheus, "prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
-	p.add(c, "30d")
+	periodFlags(c, &p, "30d")
 	fl.StringVar(&step, "sample-step", "60s", "the time that a sample stands for; samples that are closer are joined, and their highest value counts")
 	fl.StringVarP(&output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")
-	fl.StringVar(&format, "format", "table", "how the result is printed: table, json, html or md")
+	a.formats(c, "format", "", reports...)
 	return c
 }
