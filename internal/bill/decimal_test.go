@@ -223,7 +223,7 @@ func TestTimesRoundsHalfToEven(t *testing.T) {
 	if got, err := huge.times(gigabyte); !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("got %d, %v", got, err)
 	}
-	for _, parts := range [][]Decimal{{huge}, {FromAmount(math.MaxInt64), FromAmount(1)}} {
+	for _, parts := range [][]Decimal{{huge}, {huge, huge.Neg()}, {FromAmount(math.MaxInt64), FromAmount(1)}} {
 		if got, _, err := round(parts); !errors.Is(err, money.ErrOverflow) {
 			t.Errorf("%v became %d, %v", parts, got, err)
 		}

@@ -23,13 +23,13 @@ import (
 
 // The exit codes. When several apply, the order is 2, 1, 4, 5, 3.
 const (
-	ExitDone        = 0
-	ExitError       = 1
-	ExitUsage       = 2
-	ExitHeld        = 3 // needs approval, or waste over --fail-on
-	ExitDenied      = 4
-	ExitPartial     = 5 // some resources could not be read or acted on
-	ExitInterrupted = 130
+	ExitDone        = 0   // done
+	ExitError       = 1   // an error: nothing could be read, a price is unknown, or a policy test fails
+	ExitUsage       = 2   // a wrong command line, or an invalid file
+	ExitHeld        = 3   // needs approval, or waste over --fail-on
+	ExitDenied      = 4   // denied
+	ExitPartial     = 5   // some resources could not be read or acted on
+	ExitInterrupted = 130 // interrupted
 )
 
 // Process is everything that a command takes from outside.

@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // MetricsSources opens the servers with recorded usage that flags name, or where they name
@@ -95,6 +96,21 @@ func asUsage(servers []*prom.Source) []usage.Source {
 	out := make([]usage.Source, len(servers))
 	for i, s := range servers {
 		out[i] = s
+	}
+	return out
+}
+
+// Told says what sources of usage have told, after they were read.
+func Told(sources []usage.Source) []view.DoctorSource {
+	out := make([]view.DoctorSource, 0, len(sources))
+	for _, s := range sources {
+		told := view.DoctorSource{Name: s.Name()}
+		if server, ok := s.(*prom.Source); ok {
+			asked := server.Asked()
+			told.Queries, told.Bytes = asked.Queries, asked.Bytes
+			told.Unmatched, told.Ambiguous = server.Unmatched()
+		}
+		out = append(out, told)
 	}
 	return out
 }

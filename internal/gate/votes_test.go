@@ -64,23 +64,82 @@ func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 	}
 }
 
-// TestARequestThatAnotherDecidedMeanwhileIsDecidedAgain: who voids it too late begins anew.
-func TestARequestThatAnotherDecidedMeanwhileIsDecidedAgain(t *testing.T) {
-	h := newHouse(t, team)
-	first := decide(t, h, job(400), now).ApprovalID
-	h.approve(t, first, now)
-	h.fault = func(point string) error {
-		if point != "before request" {
-			return nil
+// TestConflictsAreDecidedAgain: where another process was faster to change the request, the
+// decision is made anew and comes out the same.
+func TestConflictsAreDecidedAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		ask  Ask
+		want Verdict
+	}{{"void", job(401), Held}, {"use", job(400), Allow}} {
+		h := newHouse(t, team)
+		h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
+		h.fault = func(point string) error {
+			if point != "before request" {
+				return nil
+			}
+			h.fault = nil
+			return approval.ErrConflict
 		}
-		h.fault = nil
-		return approval.ErrConflict
+		d, err := Decide(context.Background(), tc.ask, h.params(now))
+		if err != nil || h.fault != nil || d.Decision != tc.want || (d.HoldID != "") != (tc.want == Allow) {
+			t.Errorf("%s: %+v, %v", tc.name, d, err)
+		}
 	}
-	d, err := Decide(context.Background(), job(401), h.params(now))
-	if err != nil || d.Decision != Held || d.ApprovalID == first {
-		t.Errorf("got %+v, %v", d, err)
+}
+
+// TestWhoseVoteCounts: the asker's own approval is set aside and the request goes on waiting;
+// where the request was decided meanwhile it is read again; an approver's vote decides.
+func TestWhoseVoteCounts(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		by       approval.Person
+		allow    bool
+		answered bool // meanwhile
+		want     Verdict
+		says     string
+		told     int
+	}{
+		{"an approver", bo, true, false, Allow, "bo approved", 1},
+		{"a denial", bo, false, false, Denied, "bo denied request", 1},
+		{"the asker", approval.Person{Name: "ana", Roles: bo.Roles}, true, false, Held, "ana does not count", 0},
+		{"decided meanwhile", bo, true, true, Allow, "bo approved", 0},
+	} {
+		h, told := newHouse(t, team), 0
+		p := h.params(now)
+		c := Counter{Ask: job(400), Params: p, Decided: func(context.Context, Vote, approval.Request) error { told++; return nil },
+			Ballots: []Ballot{func(_ context.Context, id string) ([]Vote, []string, error) {
+				if tc.answered {
+					h.approve(t, id, now)
+				}
+				return []Vote{{By: tc.by, Allow: tc.allow, At: now, Reason: "review"}}, []string{"a comment says nothing"}, nil
+			}}}
+		d, err := c.Decide(context.Background())
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		want(t, d, tc.want, tc.says)
+		if told != tc.told {
+			t.Errorf("%s: %d votes were recorded, want %d", tc.name, told, tc.told)
+		}
+		if waits, err := c.Waiting(context.Background(), d); err != nil || (waits != nil) != (tc.want == Held) {
+			t.Errorf("%s: %+v waits, %v", tc.name, waits, err)
+		}
 	}
-	if r, _ := h.Request(context.Background(), first); r.State != approval.Void {
-		t.Errorf("the first request is %s", r.State)
+}
+
+// TestADryRunNamesTheRequestThatWaits, and none that is about less.
+func TestADryRunNamesTheRequestThatWaits(t *testing.T) {
+	h := newHouse(t, team)
+	p := h.params(now)
+	p.DryRun = true
+	asked := decide(t, h, job(400), now).ApprovalID
+	for dollars, wanted := range map[int64]string{400: asked, 401: ""} {
+		if d, err := Decide(context.Background(), job(dollars), p); err != nil || d.Decision != Held || d.ApprovalID != wanted {
+			t.Errorf("for $%d: %+v, %v, want request %q", dollars, d, err, wanted)
+		}
+	}
+	if d, err := Decide(context.Background(), job(400), func() Params { q := p; q.Now = now.Add(1000 * time.Hour); return q }()); err != nil || d.ApprovalID != "" {
+		t.Errorf("once it is over: %+v, %v", d, err)
 	}
 }

@@ -120,7 +120,7 @@ func TestBadServers(t *testing.T) {
 		}, says: "no whole answer within"},
 		{name: "an answer that never begins", serve: func(w http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }, says: "no whole answer within"},
 		{name: "a clock an hour ahead", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
-			w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+			w.Header().Set("Date", at.Add(time.Hour).Format(http.TimeFormat))
 			reply(w, r, gpu, good)
 		}, says: "its clock is 1h ahead of this machine's"},
 		{name: "an exporter whose clock is an hour ahead", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
@@ -143,10 +143,12 @@ func TestBadServers(t *testing.T) {
 				}
 				_ = r.ParseForm() // also so that a client that leaves is noticed
 				asked++
+				w.Header().Set("Date", at.Format(http.TimeFormat))
 				tc.serve(w, r, asked)
 			}))
 			defer server.Close()
-			s, err := New(Options{Access: Access{URL: server.URL, Timeout: 300 * time.Millisecond}})
+			now := func() time.Time { return at }
+			s, err := New(Options{Access: Access{URL: server.URL, Timeout: 300 * time.Millisecond, Now: now}})
 			if err != nil {
 				t.Fatal(err)
 			}
