@@ -22,7 +22,7 @@ SCHEDULES ?= 2000
 # random one that it prints.
 SEED ?=
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots golden aws-sandbox clean
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ screenshots: build ## every report in a real browser: pictures, prints, checks
 golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
+
+reference: ## write docs/reference and schemas from the code
+	go run ./test/reference
 
 aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox -live

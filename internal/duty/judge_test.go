@@ -45,19 +45,6 @@ func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 	return k
 }
 
-// Now says what a machine does by the newest samples of a window, as
-// [Tracker.Explain] does by its own. gpus is how many GPUs the machine has, negative
-// where that is not known. A nil window is an unmeasured machine.
-func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
-	if w == nil {
-		return Verdict{Why: "nothing was measured"}
-	}
-	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
-	v := newAnswer()
-	q.answer(&v)
-	return v.verdict()
-}
-
 // verdict asks the tracker at a time, and holds a window's answer to the same. A nil
 // machine is an unmeasured one.
 func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdict {
@@ -202,7 +189,15 @@ func TestJudge(t *testing.T) {
 		{name: "100% and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1, want: Unknown, why: "latched"},
 		{name: "100% and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1, want: Busy},
 		{name: "MIG: multiprocessors instead of utilization", m: days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Idle},
-		{name: "tensor pipes contradict utilization", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
+		{name: "tensor pipes contradict utilization", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Unknown, why: "its tensor pipes read 20% while utilization reads 0%"},
+		{name: "but: they hardly do", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.05), gpus: 1, want: Busy},
+		{name: "utilization of 99% with the graphics engine at rest", m: days(14).gpus(1, 99, 60).flat("0", usage.GREngine, 0).flat("0", usage.Power, 690), gpus: 1, want: Unknown, why: "utilization reads 99% while the graphics engine reads 0%"},
+		{name: "power contradicts rest", m: days(14).gpus(1, 0, 0).series("0", usage.Power, but(100, 60, 400)).host(1, 1), gpus: 1, want: Unknown, why: "drew up to 400 W"},
+		{name: "but: it works too", m: days(14).gpus(1, 90, 60).flat("0", usage.Power, 400), gpus: 1, want: Busy},
+		{name: "a frozen exporter", m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 60).flat("0", usage.Energy, 5e6).host(1, 1), gpus: 1, want: Unknown, why: "its energy meter stood still up to"},
+		{name: "power and temperature that stood still", m: days(14).gpus(1, 0, 0).series("0", usage.Power, until(100, 60, 61.5)).flat("0", usage.Temperature, 30).host(1, 1), gpus: 1, want: Unknown, why: "its power and temperature stood still"},
+		{name: "but: temperature alone", m: days(14).gpus(1, 0, 0).series("0", usage.Power, rising(60, 0.01)).flat("0", usage.Temperature, 30).host(1, 1), gpus: 1, want: Idle},
+		{name: "an energy meter that started again", m: days(14).gpus(1, 0, 0).series("0", usage.Energy, func(h int) float64 { return 1e5 * float64(1+h%235) }).host(1, 1), gpus: 1, want: Idle, lasting: 101 * time.Hour},
 		{name: "GPUs rest, CPUs prepare data", m: days(14).gpus(2, 0, 0).host(85, 1), gpus: 2, want: Busy, why: "CPUs reach 85%"},
 		{name: "GPUs rest, CPUs in between", m: days(14).gpus(2, 0, 0).host(12, 1), gpus: 2, want: Unknown, why: "neither rest nor work"},
 		{name: "GPUs rest, a data set comes in", m: days(14).gpus(2, 0, 0).host(1, 9000), gpus: 2, want: Busy, why: "9,000 MB a day"},

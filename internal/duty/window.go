@@ -1,9 +1,24 @@
 package duty
 
 import (
+	"time"
+
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
+
+// Now says what a machine does by the newest samples of a window, as
+// [Tracker.Explain] does by its own. gpus is how many GPUs the machine has, negative
+// where that is not known. A nil window is an unmeasured machine.
+func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
+	if w == nil {
+		return Verdict{Why: "nothing was measured"}
+	}
+	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
+	v := newAnswer()
+	q.answer(&v)
+	return v.verdict()
+}
 
 func machineOf(w *usage.Window, gpus int) Machine {
 	m := Machine{GPUMemory: w.GPUMemory, Launched: w.Launched}
@@ -33,9 +48,9 @@ func readings(w *usage.Window, t Thresholds) *Tracker {
 
 // readings fills a track.
 func (t *track) readings(k *Tracker, w *usage.Window, of *usage.Track) {
-	for s := range usage.Capacity {
+	for s := range lastTracked + 1 {
 		st := of.Stats(s)
-		if st == nil || !tracked(s) {
+		if st == nil {
 			continue
 		}
 		o := k.source(usage.Opened{Step: w.StepOf(st), Source: w.SourceOf(st), Aggregated: w.Aggregated})
@@ -65,6 +80,10 @@ func (t *track) readings(k *Tracker, w *usage.Window, of *usage.Track) {
 			if st.Active > 0 {
 				m.counter.rose = nanos(st.LastActive)
 			}
+		}
+		if s.Repeats() > 0 {
+			m.repeats = &repeats{frozen: never, enough: never}
+			m.repeats.readings(k, &m, st)
 		}
 		t.place(m)
 	}

@@ -69,6 +69,16 @@ func Change(share float64) string {
 	return s
 }
 
+// Significant prints a value with that many significant digits at least: its whole part
+// is never rounded. Significant(1.917808, 3) is "1.92".
+func Significant(v float64, digits int) string {
+	decimals := 0
+	if size := math.Abs(v); size > 0 {
+		decimals = min(max(0, digits-1-int(math.Floor(math.Log10(size)))), 12)
+	}
+	return Number(v, decimals)
+}
+
 // Size prints bytes in binary units: "84 TiB", "1.5 GiB".
 func Size[N int64 | float64](bytes N) string {
 	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
