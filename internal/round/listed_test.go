@@ -2,8 +2,10 @@ package round
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -143,5 +146,25 @@ func TestOneSeriesOfAllGPUs(t *testing.T) {
 		if w := r.Windows[m.Ref()]; w == nil || w.Aggregated != tc.want {
 			t.Errorf("%s: the window is %+v", name, w)
 		}
+	}
+}
+
+// costly is a source whose calls cost as much as fits an amount.
+type costly struct{ combined }
+
+func (c costly) Measure(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	return usage.Measured{Calls: []Calls{{API: "monitoring", Count: 1, Cost: math.MaxInt64}}}, nil
+}
+
+// TestCallsThatDoNotFitAreAnError, and no cost that is too small.
+func TestCallsThatDoNotFitAreAnError(t *testing.T) {
+	s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 48*time.Hour)}}})
+	s.Sources = []usage.Source{costly{}}
+	if r, err := New(s).Round(context.Background()); err != nil || r.Calls[0].Cost != math.MaxInt64 {
+		t.Fatalf("one call: %+v, %v", r, err)
+	}
+	s.Sources = append(s.Sources, costly{})
+	if r, err := New(s).Round(context.Background()); !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("two calls: %+v, %v", r, err)
 	}
 }
