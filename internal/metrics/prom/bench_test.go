@@ -23,23 +23,7 @@ var fleetSize = flag.Int("fleet", 1000, "how many machines with 8 GPUs the bench
 func BenchmarkScanOfAFleet(b *testing.B) {
 	from := at.Add(-26 * time.Hour)
 	metrics := []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE"}
-	var h []prometheus.Series
-	var machines []*inventory.Resource
-	for i := range *fleetSize {
-		id := fmt.Sprintf("i-%d", i)
-		machines = append(machines, &inventory.Resource{Kind: inventory.KindInstance, Cloud: "aws", ID: id, State: inventory.StateRunning})
-		for gpu := range 8 {
-			for k, name := range metrics {
-				s := prometheus.Series{Name: name, Labels: fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",node="%s"`, gpu, i, gpu, id)}
-				for at, n := from, 0; at.Before(from.Add(26 * time.Hour)); at, n = at.Add(5*time.Minute), n+1 {
-					s.Points = append(s.Points, prometheus.Point{At: at, V: float64((n*7 + i + gpu + k) % 100)})
-				}
-				h = append(h, s)
-			}
-		}
-	}
-	server := prometheus.Start(b, h, "")
-	h = nil
+	machines, server := benchFleet(b, from, metrics)
 	for _, bc := range []struct {
 		name string
 		iv   usage.Interval
@@ -88,4 +72,24 @@ func BenchmarkScanOfAFleet(b *testing.B) {
 			b.ReportMetric(float64(bytes)/1e6, "MB/op")
 		}
 	})
+}
+
+// benchFleet starts a server with the history of a fleet.
+func benchFleet(b *testing.B, from time.Time, metrics []string) ([]*inventory.Resource, string) {
+	var h []prometheus.Series
+	var machines []*inventory.Resource
+	for i := range *fleetSize {
+		id := fmt.Sprintf("i-%d", i)
+		machines = append(machines, &inventory.Resource{Kind: inventory.KindInstance, Cloud: "aws", ID: id, State: inventory.StateRunning})
+		for gpu := range 8 {
+			for k, name := range metrics {
+				s := prometheus.Series{Name: name, Labels: fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",node="%s"`, gpu, i, gpu, id)}
+				for at, n := from, 0; at.Before(from.Add(26 * time.Hour)); at, n = at.Add(5*time.Minute), n+1 {
+					s.Points = append(s.Points, prometheus.Point{At: at, V: float64((n*7 + i + gpu + k) % 100)})
+				}
+				h = append(h, s)
+			}
+		}
+	}
+	return machines, prometheus.Start(b, h, "")
 }
