@@ -21,19 +21,22 @@ type Metrics struct {
 type MetricsSource struct {
 	// URL is its address without /api/v1.
 	URL string `yaml:"url"`
-	// TokenEnv names the variable that holds its bearer token; User and PasswordEnv are
-	// for basic authentication.
-	TokenEnv    string `yaml:"token_env"`
-	User        string `yaml:"user"`
+	// TokenEnv is the environment variable that holds its bearer token.
+	TokenEnv string `yaml:"token_env"`
+	// User is the name for basic authentication.
+	User string `yaml:"user"`
+	// PasswordEnv is the environment variable that holds the password of User.
 	PasswordEnv string `yaml:"password_env"`
-	// CAFile holds the authorities that are trusted; CertFile and KeyFile are the client's
-	// certificate.
-	CAFile   string `yaml:"ca_file"`
+	// CAFile is a PEM file of the authorities that are trusted; empty is those of the
+	// system.
+	CAFile string `yaml:"ca_file"`
+	// CertFile is a PEM file of the client's certificate.
 	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-	// AWSRegion is that of Amazon Managed Prometheus, whose requests are signed by the
-	// credentials of AWSProfile; empty: the SDK's own chain.
-	AWSRegion  string `yaml:"aws_region"`
+	// KeyFile is a PEM file of the key of CertFile.
+	KeyFile string `yaml:"key_file"`
+	// AWSRegion is the region of Amazon Managed Prometheus, whose requests are signed.
+	AWSRegion string `yaml:"aws_region"`
+	// AWSProfile has the credentials that sign; empty is the SDK's own chain.
 	AWSProfile string `yaml:"aws_profile"`
 	// Headers are sent with every request: X-Scope-OrgID names a tenant of Mimir.
 	Headers map[string]string `yaml:"headers"`
@@ -46,12 +49,14 @@ type MetricsSource struct {
 	Machines []MetricsRule `yaml:"machines"`
 }
 
-// MetricsRule makes a machine's name of a label: where the whole value matches Pattern,
-// Name is the machine's, with the groups of the pattern in it.
+// MetricsRule makes a machine's name of a label.
 type MetricsRule struct {
-	Label   string `yaml:"label"`
+	// Label is the label that is read.
+	Label string `yaml:"label"`
+	// Pattern is a regular expression that the whole value of the label matches.
 	Pattern string `yaml:"pattern"`
-	Name    string `yaml:"name"`
+	// Name is the name of the machine, with groups of Pattern in it: ip-$1.
+	Name string `yaml:"name"`
 }
 
 // Source returns what is configured for a server, and only its address where nothing is.

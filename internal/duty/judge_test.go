@@ -45,6 +45,19 @@ func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 	return k
 }
 
+// Now says what a machine does by the newest samples of a window, as
+// [Tracker.Explain] does by its own. gpus is how many GPUs the machine has, negative
+// where that is not known. A nil window is an unmeasured machine.
+func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
+	if w == nil {
+		return Verdict{Why: "nothing was measured"}
+	}
+	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
+	v := newAnswer()
+	q.answer(&v)
+	return v.verdict()
+}
+
 // verdict asks the tracker at a time, and holds a window's answer to the same. A nil
 // machine is an unmeasured one.
 func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdict {

@@ -73,7 +73,7 @@ type Thresholds struct {
 	// or idle now, "any" when one is enough although the others compute. "all", and
 	// audits know no other: a rule of any ends machines of which seven GPUs of eight
 	// work, as dstack's does.
-	GPUs string `yaml:"gpus"`
+	GPUs string `yaml:"gpus" enum:"all,any"`
 }
 
 // The values of [Thresholds.GPUs].

@@ -68,27 +68,52 @@ const (
 // Signals is how many signals there are.
 const Signals = int(numSignals)
 
-var signalNames = [numSignals]string{
-	GPUUtil: "gpu_util", GREngine: "gr_engine_active", SMActive: "sm_active", TensorActive: "tensor_active", DRAMActive: "dram_active",
-	MemUsed: "mem_used_bytes", MemTotal: "mem_total_bytes", MemFree: "mem_free_bytes", Energy: "energy_j", Temperature: "temperature_c", Power: "power_w", CPUUtil: "cpu_util",
-	HostMemUsed: "host_mem_used", NetBytes: "net_bytes", DiskBytes: "disk_bytes", DiskOps: "disk_ops",
-	Sessions: "sessions", Processes: "processes", Kernels: "kernels", Step: "step",
-	Checkpoints: "checkpoints", Requests: "requests", Healthy: "healthy_targets",
-	Capacity: "capacity",
+// signals are the names of the signals in recorded usage, their units, and what they mean.
+var signals = [numSignals]struct{ name, unit, doc string }{
+	GPUUtil:      {"gpu_util", "percent, 0 to 100", "share of time in which a kernel ran"},
+	GREngine:     {"gr_engine_active", "share, 0 to 1", "share of time in which the graphics or compute engine works"},
+	SMActive:     {"sm_active", "share, 0 to 1", "share of streaming multiprocessors with work"},
+	TensorActive: {"tensor_active", "share, 0 to 1", "share of time in which tensor cores work"},
+	DRAMActive:   {"dram_active", "share, 0 to 1", "share of time in which device memory transfers data"},
+	MemUsed:      {"mem_used_bytes", "bytes", "device memory in use"},
+	MemTotal:     {"mem_total_bytes", "bytes", "device memory in all"},
+	MemFree:      {"mem_free_bytes", "bytes", "free device memory, for sources that do not give the total"},
+	Energy:       {"energy_j", "joules", "energy drawn since the driver was loaded"},
+	Temperature:  {"temperature_c", "degrees Celsius", "temperature of the GPU"},
+	Power:        {"power_w", "watts", "power draw of the GPU"},
+	CPUUtil:      {"cpu_util", "percent, 0 to 100", "utilization of all CPUs"},
+	HostMemUsed:  {"host_mem_used", "percent, 0 to 100", "memory of the host in use"},
+	NetBytes:     {"net_bytes", "bytes in a step", "bytes received and sent"},
+	DiskBytes:    {"disk_bytes", "bytes in a step", "bytes read and written"},
+	DiskOps:      {"disk_ops", "operations in a step", "operations on a volume"},
+	Sessions:     {"sessions", "count", "interactive sessions with real input"},
+	Processes:    {"processes", "count", "processes that hold the GPU"},
+	Kernels:      {"kernels", "count", "notebook kernels that execute something"},
+	Step:         {"step", "counter", "training step; only a rise means work"},
+	Checkpoints:  {"checkpoints", "counter", "completed checkpoints, or the time of the newest in seconds; only a rise counts"},
+	Requests:     {"requests", "requests in a step", "requests or invocations served"},
+	Healthy:      {"healthy_targets", "count", "healthy targets of a load balancer"},
+	Capacity:     {"capacity", "count", "machines that a group wants or a reservation uses"},
 }
 
 // String returns the signal's column name in recorded usage.
 func (s Signal) String() string {
 	if s < numSignals {
-		return signalNames[s]
+		return signals[s].name
 	}
 	return "signal"
 }
 
+// Unit returns the unit of the signal's values, for people.
+func (s Signal) Unit() string { return signals[s].unit }
+
+// Doc says for people what the signal is.
+func (s Signal) Doc() string { return signals[s].doc + ", " + signals[s].unit }
+
 // SignalNamed returns the signal with that column name.
 func SignalNamed(name string) (Signal, bool) {
-	for s, n := range signalNames {
-		if n == name {
+	for s := range signals {
+		if signals[s].name == name {
 			return Signal(s), true
 		}
 	}

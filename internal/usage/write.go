@@ -73,7 +73,10 @@ type csvWriter struct {
 
 func newCSVWriter(w io.Writer, packed io.Closer) (Writer, error) {
 	c := &csvWriter{out: csv.NewWriter(w), packed: packed}
-	header := append([]string{"resource", "time", "gpu"}, signalNames[:]...)
+	header := []string{"resource", "time", "gpu"}
+	for _, s := range signals {
+		header = append(header, s.name)
+	}
 	return c, c.out.Write(append(header, described...))
 }
 
