@@ -1,28 +1,23 @@
 package cli
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newDoctor() *cobra.Command {
-	c := &cobra.Command{Use: "doctor", Short: "Check what curfew can see", Args: noArgs}
+	c := &cobra.Command{Use: "doctor", Short: "Check what curfew can see", Args: noSuchVerb}
 	c.AddCommand(a.newDoctorMetrics())
 	return c
 }
 
 func (a *app) newDoctorMetrics() *cobra.Command {
 	var f sourceFlags
-	var window, output string
+	var window string
 	c := &cobra.Command{
 		Use:   "metrics",
 		Short: "Show for each machine what telemetry there is, and what is missing to judge it",
@@ -35,9 +30,6 @@ no machine, or two, are listed.`,
   curfew doctor metrics --demo -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
 			if err := f.checkAudit(); err != nil {
 				return err
 			}
@@ -45,40 +37,15 @@ no machine, or two, are listed.`,
 			if err != nil || length < time.Minute {
 				return usageError("--window %q: it is a duration of a minute or more, such as 1h", window)
 			}
-			return a.doctorMetrics(c.Context(), f, length, output)
+			doc, err := a.rt.DoctorMetrics(c.Context(), f.Source, length)
+			if err := shown(a, report.Doctor)(doc, err); err != nil || len(doc.BlindSpots) == 0 {
+				return err
+			}
+			return &failure{exit: ExitPartial}
 		},
 	}
 	f.add(c.Flags())
 	c.Flags().StringVar(&window, "window", "1h", "how far back is looked")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
-}
-
-func (a *app) doctorMetrics(ctx context.Context, f sourceFlags, window time.Duration, output string) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	setting, err := a.setting(ctx, cfg, f)
-	if err != nil {
-		return err
-	}
-	bar := a.newProgress(f.cloud)
-	defer bar.finish()
-	setting.Source, setting.Query = "doctor", round.Query{Window: window, Progress: bar.report,
-		Kinds: map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindNode: true, inventory.KindNotebook: true}}
-	r, err := round.New(setting).Round(ctx)
-	if err != nil {
-		return daemon.CloudError(err)
-	}
-	bar.finish()
-	doc := view.NewDoctor(view.Telemetry{At: r.StartedAt, Window: window, Thresholds: setting.Duty, Resources: r.Resources, Windows: r.Windows,
-		Sources: daemon.Told(setting.Sources), BlindSpots: r.BlindSpots})
-	if err := a.show(output, doc, func() report.Sheet { return report.Doctor(doc) }); err != nil {
-		return err
-	}
-	if len(doc.BlindSpots) > 0 {
-		return &failure{exit: ExitPartial}
-	}
-	return nil
 }

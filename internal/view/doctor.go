@@ -89,6 +89,8 @@ type Telemetry struct {
 	Thresholds duty.Thresholds
 	Resources  []*inventory.Resource
 	Windows    map[inventory.Ref]*usage.Window
+	// Verdicts are what the machines do at At.
+	Verdicts   map[inventory.Ref]duty.Verdict
 	Sources    []DoctorSource
 	BlindSpots []inventory.BlindSpot
 }
@@ -123,8 +125,10 @@ func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
 		m.GPUs = &gpus
 	}
 	w := t.Windows[r.Ref()]
-	v := duty.Now(w, gpus, t.At, t.Thresholds)
-	m.State, m.Why = v.State.String(), v.Why
+	v := t.Verdicts[r.Ref()]
+	if m.State, m.Why = v.State.String(), v.Why; m.Why == "" {
+		m.Why = "nothing was measured"
+	}
 	if w != nil {
 		for s := range usage.Signal(usage.Signals) {
 			if x, ok := t.signal(w, s); ok {

@@ -68,6 +68,8 @@ var outputs = []output{
 	{view.ApprovalsSchema, "curfew approvals -o json", []any{view.Approvals{}}},
 	{approval.PlanSchema, "the plan of a request in curfew approvals -o json", []any{approval.Plan{}}},
 	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
+	{view.DoctorSchema, "curfew doctor metrics -o json", []any{view.Doctor{}}},
+	{view.RecordSchema, "curfew record --format json", []any{view.Record{}}},
 	{view.WhoamiSchema, "curfew whoami -o json", []any{view.Whoami{}}},
 	{view.AuditSchema, "curfew audit -o json", []any{view.Audit{}}},
 	{view.VerifiedSchema, "curfew audit verify -o json", []any{view.Verified{}}},
