@@ -6,6 +6,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -39,6 +40,18 @@ func (rt *Runtime) DoctorMetrics(ctx context.Context, f Source, window time.Dura
 			verdicts[f.Resource.Ref()] = *f.Duty
 		}
 	}
-	return view.NewDoctor(view.Telemetry{At: r.StartedAt, Window: window, Verdicts: verdicts, Thresholds: setting.Duty, Resources: r.Resources, Windows: r.Windows,
+	holders := map[inventory.Ref][]view.DoctorHolder{}
+	for _, s := range setting.Sources {
+		server, ok := s.(*prom.Source)
+		if !ok {
+			continue
+		}
+		for _, m := range r.Resources {
+			for _, h := range server.Holders(m.Ref()) {
+				holders[m.Ref()] = append(holders[m.Ref()], view.DoctorHolder(h))
+			}
+		}
+	}
+	return view.NewDoctor(view.Telemetry{At: r.StartedAt, Holders: holders, Window: window, Verdicts: verdicts, Thresholds: setting.Duty, Resources: r.Resources, Windows: r.Windows,
 		Sources: told(setting.Sources), BlindSpots: r.BlindSpots}), nil
 }

@@ -60,6 +60,9 @@ func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
 	if signal.PerGPU() {
 		t.uuid, t.index = gpuOf(labels)
 		t.part = func(gpu string) string { return partOf(gpu, labels) }
+		if h, ok := holderOf(t.part(cmp.Or(t.uuid, t.index)), labels); ok {
+			r.lend(m.Ref(), h)
+		}
 	}
 	return t
 }

@@ -36,6 +36,8 @@ type Source struct {
 	found  *directory
 	// every is the time between two samples of a meter, as it was seen last.
 	every map[meterKey]time.Duration
+	// holders are whom GPUs were lent to.
+	holders map[inventory.Ref]map[Holder]bool
 }
 
 // meterKey is one signal of one GPU or machine.
@@ -59,7 +61,7 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}}
+	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, holders: map[inventory.Ref]map[Holder]bool{}}
 	if where := strings.Trim(strings.TrimSpace(o.Select), "{}"); where != "" {
 		out.where = "," + where
 	}
@@ -115,6 +117,7 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	}
 	for _, x := range measured {
 		r.here[x.Ref()] = x
+		delete(s.holders, x.Ref())
 	}
 	err := r.read(ctx)
 	if ctx.Err() != nil {
