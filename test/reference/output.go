@@ -72,6 +72,8 @@ var outputs = []output{
 	{view.InitSchema, "curfew init -o json", []any{view.Init{}}},
 	{view.SettingsSetSchema, "curfew settings set -o json", []any{view.SettingsSet{}}},
 	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
+	{view.DoctorSchema, "curfew doctor metrics -o json", []any{view.Doctor{}}},
+	{view.RecordSchema, "curfew record --format json", []any{view.Record{}}},
 	{view.WhoamiSchema, "curfew whoami -o json", []any{view.Whoami{}}},
 	{view.AuditSchema, "curfew audit -o json", []any{view.Audit{}}},
 	{view.VerifiedSchema, "curfew audit verify -o json", []any{view.Verified{}}},
