@@ -181,6 +181,9 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 func said(comment *ast.CommentGroup, name string) string {
 	text := strings.Join(strings.Fields(comment.Text()), " ")
 	for _, verb := range []string{" is ", " are ", " says whether ", " says that ", " says ", " "} {
+		if strings.HasPrefix(text, name+" and ") || strings.HasPrefix(text, name+" or ") {
+			break // it is about several fields, and names them
+		}
 		if rest, ok := strings.CutPrefix(text, name+verb); ok {
 			text = rest
 			if verb == " says whether " || verb == " says that " {
