@@ -11,8 +11,10 @@ TOOL     := go tool -modfile=tools/go.mod
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
-# The packages that mutate changes, and how many mutants of each.
-MUTATE := action budget gate approval ledger bill duty policy store change round
+# The packages that mutate changes, each with those whose tests hold its rules as well, and
+# how many mutants of each.
+MUTATE := action budget gate approval ledger bill duty,round policy store change round,backtest
+comma := ,
 MUTANTS ?= 20
 # How many schedules of the storm.
 SCHEDULES ?= 2000
@@ -64,10 +66,12 @@ vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
 
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
-	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(MUTATE:%=./internal/%)
+	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(foreach p,$(MUTATE),./internal/$(subst $(comma),$(comma)./internal/,$(p)))
 
 bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB
 	go test -run '^$$' -bench . -benchmem ./...
+	go run ./test/replaybench -rows $(BENCHROWS) ./bin/curfew
+	go run ./test/replaybench -rows $(BENCHROWS) -signals=false ./bin/curfew
 	cd test/duckdb && go run . -rows $(BENCHROWS)
 
 fmt: ## format the code

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,8 +20,9 @@ type app struct {
 	// rt is the wiring that any process needs.
 	rt    *daemon.Runtime
 	quiet bool
-	// bars is where progress is drawn.
-	bars io.Writer
+	// format is the form of output that -o names.
+	format   string
+	progress *progress
 }
 
 // Commands returns the tree of all commands with their flags, for documentation.
@@ -30,7 +32,13 @@ func Commands() *cobra.Command {
 
 func newRoot(p *Process, bars io.Writer) *cobra.Command {
 	a := newApp(p)
-	a.bars = bars
+	a.progress = &progress{to: bars}
+	return a.root()
+}
+
+// root is the command line.
+func (a *app) root() *cobra.Command {
+	p := a.Process
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
@@ -40,9 +48,15 @@ wasted ones, and says exactly how to stop what does nothing.`,
   curfew scan                        the audit of your AWS account (read-only)
   curfew scan -o html > audit.html   the same as a report with pictures
   curfew price show g6.2xlarge       what the price book knows`,
-		Version:           p.Version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
+		Version:       p.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			if a.Progress && !a.quiet {
+				a.progress.what = c.CommandPath()
+				go a.progress.watch(c.Context())
+			}
+		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
 	root.SetIn(p.Stdin)
@@ -50,6 +64,9 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	root.SetErr(p.Stderr)
 	root.SetVersionTemplate("curfew {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if f := (*failure)(nil); errors.As(err, &f) {
+			return f
+		}
 		hint := "see " + c.CommandPath() + " --help"
 		if name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --"); unknown {
 			var names []string
@@ -65,7 +82,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags.StringVar(&a.rt.DataFlag, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
 	flags.StringVar(&a.rt.DatabaseFlag, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
-	root.AddCommand(a.newInit("init"), a.newScan(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
+	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newSettings(), a.newAudit(),
 		a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
@@ -93,6 +110,16 @@ func noArgs(c *cobra.Command, args []string) error {
 			hint: "see " + c.CommandPath() + " --help"}
 	}
 	return nil
+}
+
+// oneArg wants one argument and says what it is.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
 }
 
 // color says whether output may be colored: only on a terminal, and not with

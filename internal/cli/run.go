@@ -11,12 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/term"
 
-	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -110,12 +108,21 @@ func usageError(format string, a ...any) error {
 // one line on p.Stderr, and with -o json a JSON object after it.
 func Run(ctx context.Context, p Process) int {
 	// Nothing but the progress bar, which moves the cursor, goes past these two.
-	bars, out, log := p.Stderr, plain.NewWriter(p.Stdout, p.color()), plain.NewWriter(p.Stderr, false)
+	far := &progress{to: p.Stderr}
+	out, log := plain.NewWriter(before{p.Stdout, far, true}, p.color()), plain.NewWriter(before{p.Stderr, far, false}, false)
 	p.Stdout, p.Stderr = out, log
 	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // what was cut off within a character
-	root := newRoot(&p, bars)
+	a := newApp(&p)
+	a.progress = far
+	root := a.root()
 	root.SetArgs(p.Args)
-	err := root.ExecuteContext(ctx)
+	running, stop := context.WithCancel(ctx)
+	err := root.ExecuteContext(running)
+	stop()
+	far.clear(true)
+	if ended := a.rt.Close(); err == nil {
+		err = ended
+	}
 	if err == nil {
 		return ExitDone
 	}
@@ -137,14 +144,14 @@ func Run(ctx context.Context, p Process) int {
 }
 
 // exits are the exit codes of the wiring's errors.
-var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied}
+var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied, daemon.Held: ExitHeld, daemon.Partial: ExitPartial}
 
 // classify gives every error its exit code.
 func classify(ctx context.Context, err error) *failure {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		what := "interrupted before it was done"
-		if broken := (*cutOff)(nil); errors.As(err, &broken) {
-			what = "interrupted; " + broken.done()
+		if broken := (*daemon.CutOff)(nil); errors.As(err, &broken) {
+			what = "interrupted; " + broken.Done()
 		}
 		return &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New(what)}
 	}
@@ -160,30 +167,6 @@ func classify(ctx context.Context, err error) *failure {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: err}
 	}
 	return &failure{exit: ExitError, code: "error", err: err}
-}
-
-// cutOff is a round that ended early, with what it had done by then.
-type cutOff struct {
-	error
-	lines []action.Line
-}
-
-func (c *cutOff) Unwrap() error { return c.error }
-
-// done says what was sent and changed: calls that were made, confirmed or not, and
-// warnings.
-func (c *cutOff) done() string {
-	var said []string
-	for _, l := range c.lines {
-		switch l.Result {
-		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned:
-			said = append(said, fmt.Sprintf("%s %s: %s", l.Verb, l.Resource.ID, l.Result))
-		}
-	}
-	if len(said) == 0 {
-		return "nothing was sent or changed"
-	}
-	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
 }
 
 func oneLine(s string) string { return plain.Line(s) }

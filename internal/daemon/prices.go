@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
@@ -36,6 +37,14 @@ func (rt *Runtime) PriceBook(c config.Config) (*price.Book, error) {
 	return rt.told(book, refused, name, err)
 }
 
+// CheckRegion warns of a region in which the book has no price, and that is probably
+// another one misspelled. Empty is all regions.
+func (rt *Runtime) CheckRegion(book *price.Book, region string) {
+	if near := document.DidYouMean(region, book.Regions()); region != "" && near != "" {
+		plain.Fprintf(rt.Log, "curfew: warning: the price book has no price in %s%s\n", region, plain.Text(near))
+	}
+}
+
 // Quarantined returns the book with the prices of a text that are plausible.
 func (rt *Runtime) Quarantined(text, name string) (*price.Book, []price.Refusal, error) {
 	book, err := price.Embedded()
@@ -58,4 +67,14 @@ func (rt *Runtime) told(book *price.Book, refused []price.Refusal, name string, 
 		plain.Fprintf(rt.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n", plain.Count(len(refused), "price"), name, r.Entry.Type, r.Entry.Region, r.Reason)
 	}
 	return book, err
+}
+
+// Priced returns the configuration and the price book.
+func (rt *Runtime) Priced() (config.Config, *price.Book, error) {
+	cfg, err := rt.Config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	book, err := rt.PriceBook(cfg)
+	return cfg, book, err
 }

@@ -158,16 +158,13 @@ func (d *decoder) instant(field []byte) (time.Time, error) {
 
 // value records a number that was read of a signal, in the unit of its column.
 func (d *decoder) value(c *column, v float64) error {
-	if v == -1 || (v >= 0 && !isMeasurement(v)) {
+	if v == -1 || (v >= 0 && !IsMeasurement(v)) {
 		d.summary.Unsupported++
 		return nil
 	}
 	v, err := check(c.signal, v*c.scale)
 	if err != nil {
 		return err
-	}
-	if c.spare && d.sample.has&(1<<c.signal) != 0 {
-		return nil
 	}
 	d.sample.values[c.signal] = v
 	d.sample.has |= 1 << c.signal
@@ -256,6 +253,7 @@ func (d *decoder) flush() error {
 		return nil
 	}
 	d.holds = false
+	d.held.derive()
 	return d.each(d.held)
 }
 

@@ -93,7 +93,6 @@ type column struct {
 	name   string // ours, for errors
 	signal Signal
 	scale  float64
-	spare  bool // counts only in rows where no other column gives the signal
 }
 
 // layout is the columns of a file in its order.
@@ -182,10 +181,6 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	for _, c := range wanted {
 		mapped[c.name] = true
 	}
-	ours := map[string]bool{}
-	for _, name := range header {
-		ours[strings.ToLower(strings.TrimSpace(name))] = true
-	}
 	seen, foreign := map[string]int{}, false
 	for i, name := range header {
 		name = strings.TrimSpace(name)
@@ -196,14 +191,10 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 			}
 			foreign = foreign || c.role == signalColumn && !strings.EqualFold(name, c.name)
 		}
-		key := c.name
-		if c.spare = c.spare && !ours[c.name]; c.spare {
-			key = "spare " + c.name
-		}
-		if first, twice := seen[key]; twice {
+		if first, twice := seen[c.name]; twice {
 			return nil, f.fail(1, i+1, "column %q gives %s again, after column %d", name, c.name, first)
 		}
-		seen[key] = i + 1
+		seen[c.name] = i + 1
 		l.columns[i] = c
 		l.describes = l.describes || c.role.describes()
 	}
@@ -271,7 +262,7 @@ func nativeColumn(name string) (column, bool) {
 		return c, true
 	}
 	if m, ok := meterOf(name); ok {
-		return column{role: signalColumn, name: m.signal.String(), signal: m.signal, scale: m.scale, spare: m.spare}, true
+		return column{role: signalColumn, name: m.signal.String(), signal: m.signal, scale: m.scale}, true
 	}
 	return column{}, false
 }

@@ -12,6 +12,9 @@ const (
 	// GPUUtil is the share of time in which a kernel ran, in percent, 0 to 100
 	// (NVML utilization.gpu; DCGM_FI_DEV_GPU_UTIL). One tiny kernel reads 100.
 	GPUUtil Signal = iota
+	// GREngine is the share of time in which the graphics or compute engine was active,
+	// 0 to 1 (DCGM 1001). Where a source has it and no utilization, it stands for both.
+	GREngine
 	// SMActive is the share of streaming multiprocessors with work, 0 to 1
 	// (DCGM 1002).
 	SMActive
@@ -24,18 +27,19 @@ const (
 	MemUsed
 	MemTotal
 	MemFree
+	// Energy is joules since the driver was loaded, a meter that only rises (NVML
+	// GetTotalEnergyConsumption; DCGM 156).
+	Energy
+	// Temperature is that of the GPU in degrees Celsius.
+	Temperature
 	// Power is watts.
 	Power
 	// CPUUtil is percent of all CPUs, 0 to 100.
 	CPUUtil
-	// HostMemUsed is the host's memory in use, in percent, 0 to 100.
-	HostMemUsed
 	// NetBytes is bytes received and sent within the sample's step.
 	NetBytes
 	// DiskBytes is bytes read and written within the sample's step.
 	DiskBytes
-	// DiskOps is operations on a volume within the sample's step.
-	DiskOps
 	// Sessions is the number of interactive sessions with real input.
 	Sessions
 	// Processes is the number of processes that hold the GPU.
@@ -47,6 +51,10 @@ const (
 	// Checkpoints is the number of completed checkpoints, or the time of the newest
 	// one in seconds: a counter.
 	Checkpoints
+	// HostMemUsed is the host's memory in use, in percent, 0 to 100.
+	HostMemUsed
+	// DiskOps is operations on a volume within the sample's step.
+	DiskOps
 	// Requests is requests or invocations served within the sample's step.
 	Requests
 	// Healthy is the number of healthy targets.
@@ -63,12 +71,15 @@ const Signals = int(numSignals)
 // signals are the names of the signals in recorded usage, their units, and what they mean.
 var signals = [numSignals]struct{ name, unit, doc string }{
 	GPUUtil:      {"gpu_util", "percent, 0 to 100", "share of time in which a kernel ran"},
+	GREngine:     {"gr_engine_active", "share, 0 to 1", "share of time in which the graphics or compute engine works"},
 	SMActive:     {"sm_active", "share, 0 to 1", "share of streaming multiprocessors with work"},
 	TensorActive: {"tensor_active", "share, 0 to 1", "share of time in which tensor cores work"},
 	DRAMActive:   {"dram_active", "share, 0 to 1", "share of time in which device memory transfers data"},
 	MemUsed:      {"mem_used_bytes", "bytes", "device memory in use"},
 	MemTotal:     {"mem_total_bytes", "bytes", "device memory in all"},
 	MemFree:      {"mem_free_bytes", "bytes", "free device memory, for sources that do not give the total"},
+	Energy:       {"energy_j", "joules", "energy drawn since the driver was loaded"},
+	Temperature:  {"temperature_c", "degrees Celsius", "temperature of the GPU"},
 	Power:        {"power_w", "watts", "power draw of the GPU"},
 	CPUUtil:      {"cpu_util", "percent, 0 to 100", "utilization of all CPUs"},
 	HostMemUsed:  {"host_mem_used", "percent, 0 to 100", "memory of the host in use"},
@@ -116,6 +127,20 @@ func (s Signal) PerGPU() bool { return s <= Power || s == Processes }
 // was completed, and starts again from a smaller number after a restart.
 func (s Signal) Counter() bool { return s == Step || s == Checkpoints }
 
+// Repeats returns after how many equal values in a row the signal shows that its exporter
+// is frozen; 0 where it may repeat itself for ever. Power and temperature of a live GPU
+// differ sooner or later in their last digits. Energy rises all the time, and five scrapes
+// are more than an exporter takes for one reading.
+func (s Signal) Repeats() int {
+	switch s {
+	case Power, Temperature:
+		return 10
+	case Energy:
+		return 5
+	}
+	return 0
+}
+
 // maxMemory is more than any accelerator holds, in bytes: 8 TiB. What is above
 // it is a sentinel in another unit.
 const maxMemory = 1 << 43
@@ -125,7 +150,7 @@ func (s Signal) limit() float64 {
 	switch s {
 	case GPUUtil, CPUUtil, HostMemUsed:
 		return 100
-	case SMActive, TensorActive, DRAMActive:
+	case GREngine, SMActive, TensorActive, DRAMActive:
 		return 1
 	case MemUsed, MemTotal, MemFree:
 		return maxMemory
@@ -137,7 +162,7 @@ func (s Signal) limit() float64 {
 // 100. It returns false for negative values, for what stands for "unsupported", and for
 // a signal that there is not.
 func (s Signal) Clean(p Point) (Point, bool) {
-	if s >= numSignals || !isMeasurement(p.Mean) || !isMeasurement(p.Max) {
+	if s >= numSignals || !IsMeasurement(p.Mean) || !IsMeasurement(p.Max) {
 		return p, false
 	}
 	limit := s.limit()
@@ -159,7 +184,7 @@ type Floors [numSignals]float64
 
 // DefaultFloors returns the floors used in the field.
 func DefaultFloors() *Floors {
-	f := &Floors{GPUUtil: 1, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: RestingCPU}
+	f := &Floors{GPUUtil: 1, GREngine: 0.01, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: RestingCPU}
 	for _, s := range []Signal{NetBytes, DiskBytes, DiskOps, Sessions, Processes, Kernels, Requests, Healthy, Capacity, MemUsed} {
 		f[s] = 1
 	}

@@ -53,8 +53,10 @@ func ParseQuantity(s string) (Quantity, error) {
 type Count struct {
 	Time  time.Time
 	Count Quantity
-	// Key is the value of the dimension that costs are shown by; empty is all together.
-	Key string
+	// Key is the value of the dimension that costs are shown by; empty is all together, or,
+	// where Unallocated says so, what has no value of it.
+	Key         string
+	Unallocated bool
 }
 
 // CountsFile is a file of counted units.
@@ -180,7 +182,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 			outside++
 			continue
 		}
-		if (n.Key == "") != (len(c.By) == 0) {
+		if (n.Key == "" && !n.Unallocated) != (len(c.By) == 0) {
 			keyless++
 			continue
 		}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+// The forms of output of most commands: data, and reports that are documents as well.
+var (
+	tableJSON = []string{"table", "json"}
+	reports   = []string{"table", "json", "html", "md"}
+)
+
+// formatNotes say what the name of a form does not.
+var formatNotes = map[string]string{"summary": "summary (short Markdown for a pull request or a chat)", "jsonl": "jsonl (an entry a line)"}
+
+// outputs gives a command the flag -o with the forms that it can print; the first is the
+// default.
+func (a *app) outputs(c *cobra.Command, formats ...string) { a.formats(c, "output", "o", formats...) }
+
+// formats is outputs under another name, for commands whose output is a file.
+func (a *app) formats(c *cobra.Command, flag, short string, formats ...string) {
+	a.format = formats[0]
+	c.Flags().VarP(&choice{flag, &a.format, formats}, flag, short, anyOf(formats))
+}
+
+// simulated adds the flag by which a command that reads the books reads simulated ones.
+func (a *app) simulated(c *cobra.Command) {
+	c.Flags().BoolVar(&a.rt.Simulated, "demo", false, "simulated books: 32 days of the simulated account and its bill; nothing is kept")
+}
+
+// anyOf lists forms for help: "table, json, html or md".
+func anyOf(formats []string) string {
+	last := len(formats) - 1
+	if note, ok := formatNotes[formats[last]]; ok {
+		return strings.Join(formats[:last], ", ") + ", or " + note
+	}
+	return strings.Join(formats[:last], ", ") + " or " + formats[last]
+}
+
+// choice is the value of a flag that has a list of values.
+type choice struct {
+	flag    string
+	to      *string
+	allowed []string
+}
+
+var _ pflag.Value = (*choice)(nil)
+
+// String implements pflag.Value.
+func (c *choice) String() string {
+	if c.to == nil {
+		return ""
+	}
+	return *c.to
+}
+
+// Set implements pflag.Value.
+func (c *choice) Set(value string) error {
+	if err := oneOf(c.flag, value, c.allowed...); err != nil {
+		return err
+	}
+	*c.to = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (c *choice) Type() string { return "string" }
+
+// say prints what a command did: its document as JSON, or a message.
+func (a *app) say(doc any, format string, args ...any) error {
+	if a.format == "json" {
+		return a.printJSON(doc)
+	}
+	return report.Say(a.Stdout, a.Width, a.color(), format, args...)
+}
