@@ -149,6 +149,40 @@ func TestOneSeriesOfAllGPUs(t *testing.T) {
 	}
 }
 
+// TestAWindowIsOfItsFirstSource: its step and name stay those of the source that opened it,
+// whatever other sources add.
+func TestAWindowIsOfItsFirstSource(t *testing.T) {
+	m := machine("i-1", "g6.2xlarge", 48*time.Hour)
+	s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}})
+	s.Sources = []usage.Source{combined{false, []usage.Signal{usage.GPUUtil}}, tapeOf{step: 30 * time.Minute}}
+	r, err := New(s).Round(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.Windows[m.Ref()]
+	if w == nil || w.Source != "combined" || w.Step != time.Hour {
+		t.Fatalf("the window is %+v", w)
+	}
+	if st := w.Machine.Stats(usage.CPUUtil); st == nil || w.SourceOf(st) != "tape" || w.StepOf(st) != 30*time.Minute {
+		t.Errorf("CPU is %+v", st)
+	}
+}
+
+// tapeOf is a source of the CPUs in a step of its own.
+type tapeOf struct{ step time.Duration }
+
+func (tapeOf) Name() string { return "tape" }
+
+func (s tapeOf) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	for _, r := range resources {
+		sink := open(r, usage.Opened{Step: s.step, Source: "tape"})
+		for at := iv.From; at.Before(iv.To); at = at.Add(s.step) {
+			sink.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 1, Max: 1})
+		}
+	}
+	return usage.Measured{}, nil
+}
+
 // costly is a source whose calls cost as much as fits an amount.
 type costly struct{ combined }
 
