@@ -202,3 +202,53 @@ func TestCallsThatDoNotFitAreAnError(t *testing.T) {
 		t.Errorf("two calls: %+v, %v", r, err)
 	}
 }
+
+// once is a source that has samples for the first round alone.
+type once struct {
+	combined
+	rounds *int
+}
+
+func (o once) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	if *o.rounds++; *o.rounds > 1 {
+		return usage.Measured{}, nil
+	}
+	for _, r := range resources {
+		sink := open(r, usage.Opened{Step: time.Minute, Source: "once"})
+		for at := iv.From; at.Before(iv.To); at = at.Add(time.Minute) {
+			for _, s := range []usage.Signal{usage.GPUUtil, usage.Processes} {
+				sink.Add("0", s, usage.Point{Time: at})
+			}
+		}
+	}
+	return usage.Measured{}, nil
+}
+
+// TestAVerdictIsJudgedAgainWhenItExpires, though nothing is learned, and not before.
+func TestAVerdictIsJudgedAgainWhenItExpires(t *testing.T) {
+	at := now
+	m := machine("i-1", "g6.2xlarge", 48*time.Hour)
+	s := setting(t, Observation{})
+	s.Audit, s.Query, s.Clock, s.Lister = nil, Query{}, func() time.Time { return at }, &lists{now: []*inventory.Resource{m}}
+	s.Sources = []usage.Source{once{rounds: new(int)}}
+	e := New(s)
+	verdict := func() *duty.Verdict {
+		r, err := e.Round(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Facts[0].Duty
+	}
+	first := verdict()
+	if first.State != duty.Idle || !first.Expires.After(at) {
+		t.Fatalf("it is %+v", first)
+	}
+	at = first.Expires.Add(-time.Second)
+	if again := verdict(); again != first {
+		t.Errorf("before it expires it is judged again: %+v", again)
+	}
+	at = first.Expires.Add(time.Second)
+	if last := verdict(); last.State != duty.Unknown {
+		t.Errorf("once it has expired it is %+v", last)
+	}
+}
