@@ -252,3 +252,25 @@ func TestAVerdictIsJudgedAgainWhenItExpires(t *testing.T) {
 		t.Errorf("once it has expired it is %+v", last)
 	}
 }
+
+// TestAWindowBeginsWithItsMachine, at the next whole step, and not before what is read.
+func TestAWindowBeginsWithItsMachine(t *testing.T) {
+	s := setting(t, Observation{})
+	s.Step = time.Hour
+	e := New(s)
+	horizon := now.Add(-14 * 24 * time.Hour)
+	for name, tc := range map[string]struct{ made, want time.Time }{
+		"long ago":          {now.Add(-30 * 24 * time.Hour), horizon},
+		"not known":         {time.Time{}, horizon},
+		"with the window":   {horizon, horizon},
+		"on a step":         {now.Add(-3 * time.Hour), now.Add(-3 * time.Hour)},
+		"between two steps": {now.Add(-3*time.Hour - time.Minute), now.Add(-3 * time.Hour)},
+		"ahead":             {now.Add(time.Hour), horizon},
+	} {
+		r := machine("i-1", "g6.2xlarge", 0)
+		r.CreatedAt = tc.made
+		if got := e.start(r, now); !got.Equal(tc.want) {
+			t.Errorf("made %s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
