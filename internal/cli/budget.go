@@ -16,7 +16,8 @@ func (a *app) newBudget() *cobra.Command {
 		Short: "Show each budget: spent, reserved, remaining, and the forecast",
 		Long: `Shows the budgets of curfew.yaml: what was charged, what is held for work that was
 admitted, what is left, and a forecast to the end of the period with its range.`,
-		Example: `  curfew budget
+		Example: `  curfew budget --demo
+  curfew budget
   curfew budget -o html > budgets.html
   curfew budget holds
   curfew budget settle 4f1c --actual 38.20
