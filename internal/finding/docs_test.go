@@ -26,7 +26,7 @@ func TestEveryRuleIsDescribed(t *testing.T) {
 		if a.Finds == "" || a.When == "" || a.Saves == "" || a.Confidence == "" || a.Fix == "" {
 			t.Errorf("%s is described by halves: %+v", r.ID, a)
 		}
-		for _, key := range regexp.MustCompile(`thresholds\.[a-z_]+`).FindAllString(a.When+a.Saves+a.Fix, -1) {
+		for _, key := range regexp.MustCompile(`thresholds\.[a-z_]+`).FindAllString(a.When+" "+a.Saves+" "+a.Fix, -1) {
 			if !keys[key] {
 				t.Errorf("%s names %s, which is no key", r.ID, key)
 			}
