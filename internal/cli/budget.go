@@ -38,7 +38,9 @@ func (a *app) newHolds() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "holds",
 		Short: "List reservations of budget for approved work",
-		Args:  noArgs,
+		Example: `  curfew budget holds
+  curfew budget holds --since 7d -o json`,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, now, err := a.rt.Holds(c.Context(), p)
 			if err != nil {

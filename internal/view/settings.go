@@ -23,8 +23,9 @@ type Settings struct {
 	Versions []SettingsVersion `json:"versions"`
 	// Body is the newest version as it was set; null where there is none, and then each
 	// local configuration is advisory.
-	Body     *string `json:"body"`
-	Advisory bool    `json:"advisory"`
+	Body *string `json:"body"`
+	// Advisory says whether a local configuration decided, which the person who asks can change.
+	Advisory bool `json:"advisory"`
 }
 
 // SettingsVersion is one version of the settings, or of the prices.
@@ -83,10 +84,11 @@ func NewAuditEntry(e action.Entry) AuditEntry {
 // Verified is the result of checking the audit log: how many entries it has, the hash of
 // the last, and the anchor that it holds; null where none was given.
 type Verified struct {
-	Schema  string         `json:"schema"`
-	Entries int64          `json:"entries"`
-	Hash    string         `json:"hash"`
-	Anchor  *action.Anchor `json:"anchor"`
+	Schema  string `json:"schema"`
+	Entries int64  `json:"entries"`
+	Hash    string `json:"hash"`
+	// Anchor is the anchor that the log holds.
+	Anchor *action.Anchor `json:"anchor"`
 }
 
 // InitSchema names the shape of [Init].
@@ -110,18 +112,25 @@ type Clock struct {
 
 // Whoami is an identity, how it is proven, and what it may approve.
 type Whoami struct {
-	Schema            string   `json:"schema"`
-	Name              string   `json:"name"`
-	Declared          string   `json:"declared"`
-	Proof             string   `json:"proof"`
-	Verified          bool     `json:"verified"`
-	Subject           string   `json:"subject"`
-	VerifiedBy        string   `json:"verified_by"`
-	InPeople          bool     `json:"in_people"`
-	Roles             []string `json:"roles"`
-	OpensFixes        bool     `json:"opens_fixes"`
-	UnverifiedBecause *string  `json:"unverified_because"`
-	Settings          any      `json:"settings"`
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+	// Declared is the name that was declared.
+	Declared string `json:"declared"`
+	// Proof is what proves the answer.
+	Proof string `json:"proof"`
+	// Verified says whether a provider vouches for the identity.
+	Verified bool   `json:"verified"`
+	Subject  string `json:"subject"`
+	// VerifiedBy is what vouches for the identity.
+	VerifiedBy string `json:"verified_by"`
+	// InPeople says whether people of the configuration names the identity.
+	InPeople bool     `json:"in_people"`
+	Roles    []string `json:"roles"`
+	// OpensFixes says whether the identity approves fixes.
+	OpensFixes bool `json:"opens_fixes"`
+	// UnverifiedBecause is why the identity is not verified; null where it is.
+	UnverifiedBecause *string `json:"unverified_because"`
+	Settings          any     `json:"settings"`
 	// ProofText is the proof for people, From the configuration that gives the roles, and
 	// Advisory says that it is a local one.
 	ProofText string `json:"-"`
