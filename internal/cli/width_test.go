@@ -224,7 +224,7 @@ func command(line string) bool {
 	line = strings.TrimPrefix(strings.TrimSpace(ansi.Strip(line)), "next")
 	line = strings.TrimPrefix(line, "by hand: ")
 	word, _, _ := strings.Cut(strings.TrimLeft(line, " `("), " ")
-	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
+	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || word == "helm" || word == "docker" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
 }
 
 // TestBooksCanBeTried: the books of the simulated account and its bill are there without
