@@ -1039,6 +1039,27 @@ func TestWhatCannotBeReadActsOnNothing(t *testing.T) {
 	}
 }
 
+func (u unreadable) Blow(ctx context.Context, f action.Fuse) error {
+	return errors.Join(u.fails("blow"), u.Store.Blow(ctx, f))
+}
+
+// TestAFuseThatIsNotRecordedHoldsAllTheSame: the round ends with that error, and calls
+// nothing.
+func TestAFuseThatIsNotRecordedHoldsAllTheSame(t *testing.T) {
+	w := newWorld()
+	w.wants.Limits = policy.Limits{PerHour: 2}
+	w.fleet(slices.Repeat([]money.Amount{3}, 30)...)
+	w.round(t)
+	w.rounds(t, 14*time.Minute, time.Minute)
+	w.clock.Advance(time.Minute)
+	w.sample()
+	w.ladder.Store = unreadable{w.store, "blow"}
+	if r, err := w.tryRound(); !errors.Is(err, errUnreadable) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	w.untouched(t)
+}
+
 // silent is a cloud that never answers.
 type silent struct{ *actiontest.Cloud }
 
