@@ -12,11 +12,10 @@ import (
 	"strings"
 
 	files "github.com/curfew-dev/curfew/internal/plan"
-	planfile "github.com/curfew-dev/curfew/internal/plan"
 )
 
 // FileError is a file that cannot be read as workloads or placements.
-type FileError = planfile.FileError
+type FileError = files.FileError
 
 // maxFile bounds what is read, in bytes.
 const maxFile = 16 << 20
