@@ -22,7 +22,7 @@ import (
 // follows "as NAME:" is given by another person.
 var commandLines = []string{
 	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo", "fix FINDING --enforce --demo --scratch-disks",
-	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
+	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo", "doctor metrics --demo", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
 	"policy check examples/policies", "policy check examples/policies --against last", "policy explain llm-playground --demo --policy examples/policies",
 	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz", "backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml",
 	"costs", "costs --by resource,duty", "costs units --counts gpu-hours --by team", "costs shares examples/data/shares.csv", "budget", "budget holds",
@@ -47,6 +47,7 @@ var notRun = map[string]string{
 // withoutJSON are the commands without -o json, with the reason.
 var withoutJSON = map[string]string{
 	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help",
+	"record": "its -o names the trace that it writes",
 }
 
 // walk calls each with every command that can be given, but for those of cobra.
@@ -223,7 +224,7 @@ func command(line string) bool {
 	line = strings.TrimPrefix(strings.TrimSpace(ansi.Strip(line)), "next")
 	line = strings.TrimPrefix(line, "by hand: ")
 	word, _, _ := strings.Cut(strings.TrimLeft(line, " `("), " ")
-	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
+	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || word == "helm" || word == "docker" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
 }
 
 // TestBooksCanBeTried: the books of the simulated account and its bill are there without

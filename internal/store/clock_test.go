@@ -39,6 +39,7 @@ func TestTheTimeOfAFile(t *testing.T) {
 		{"set 30 days ahead", "b1", 30 * 24 * time.Hour, time.Minute, 30*24*time.Hour - time.Minute},
 		{"and an hour later", "b1", time.Hour, time.Hour, 30*24*time.Hour - time.Minute},
 		{"set right", "b1", -30*24*time.Hour + time.Minute, 0, 0},
+		{"by just the slack", "b1", 2 * time.Minute, time.Minute, 0},
 		{"just over the slack", "b1", 2*time.Minute + time.Second, time.Minute, time.Minute + time.Second},
 		{"set right again", "b1", -time.Minute - time.Second, 0, 0},
 		{"set back by a day", "b1", -24 * time.Hour, 0, -24 * time.Hour},

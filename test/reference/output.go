@@ -68,7 +68,6 @@ var outputs = []output{
 	{view.GateReportSchema, "curfew gate report -o json", []any{view.GateReport{}}},
 	{view.ApprovalsSchema, "curfew approvals -o json", []any{view.Approvals{}}},
 	{approval.PlanSchema, "the plan of a request in curfew approvals -o json", []any{approval.Plan{}}},
-	{view.DecisionSchema, "curfew approve and deny -o json", []any{view.Decision{}}},
 	{view.InitSchema, "curfew init -o json", []any{view.Init{}}},
 	{view.SettingsSetSchema, "curfew settings set -o json", []any{view.SettingsSet{}}},
 	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
