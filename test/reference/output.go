@@ -67,6 +67,7 @@ var outputs = []output{
 	{view.GateSchema, "curfew gate -o json", []any{view.Gate{}}},
 	{view.GateReportSchema, "curfew gate report -o json", []any{view.GateReport{}}},
 	{view.ApprovalsSchema, "curfew approvals -o json", []any{view.Approvals{}}},
+	{view.DecisionSchema, "curfew approve and deny -o json", []any{view.Decision{}}},
 	{approval.PlanSchema, "the plan of a request in curfew approvals -o json", []any{approval.Plan{}}},
 	{view.InitSchema, "curfew init -o json", []any{view.Init{}}},
 	{view.SettingsSetSchema, "curfew settings set -o json", []any{view.SettingsSet{}}},
