@@ -1,0 +1,281 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/cli"
+)
+
+// aside is why a command is not run here.
+type aside struct {
+	match *regexp.Regexp
+	why   string
+}
+
+// asides are the commands that no test runs, or another one. This list is reviewed: it
+// should stay short.
+var asides = []aside{
+	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
+	{regexp.MustCompile(`^aws iam create-policy`), "the AWS CLI; TestIAM creates the same policies by the SDK"},
+}
+
+// elsewhere are the documents that a test of their own carries out from top to bottom.
+var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted"}
+
+// stands is an example of an id or a name, and what it stands for in the world.
+type stands struct {
+	match *regexp.Regexp
+	with  string // {name} is what the world knows
+}
+
+// examplesOf are replaced in this order before a command is run.
+var examplesOf = []stands{
+	{regexp.MustCompile(`(--undo) (?:4f1c2a|ID)`), "$1 {item}"},
+	{regexp.MustCompile(`(curfew budget \w+) (?:4f1c|HOLD)`), "$1 {hold}"},
+	{regexp.MustCompile(`(curfew (?:approve|deny|approvals)) (?:4f1c|REQUEST|ID)`), "$1 {request}"},
+	{regexp.MustCompile(`(curfew fix) (?:9c6e|FINDING)$`), "$1 {demo finding}"},
+	{regexp.MustCompile(`(curfew fix) (?:9c6e|FINDING)( .*--demo)`), "$1 {demo finding}$2"},
+	{regexp.MustCompile(`(curfew fix) (?:9c6e|FINDING)`), "$1 {finding}"},
+	{regexp.MustCompile(`i-0f3a|i-0123456789abcdef0|vision-train-7|\bRESOURCE\b|\bNAME\b`), "{machine}"},
+	{regexp.MustCompile(`(curfew price show) \{machine\}`), "$1 H100"},
+	{regexp.MustCompile(`(curfew confirm) (?:POLICY|off-hours)`), "$1 idle-gpu-machines"},
+	{regexp.MustCompile(`(curfew policy (?:test|check|explain).*) DIR\b`), "$1 examples/policies"},
+	{regexp.MustCompile(`(curfew policy test.*) FILE\.\.\.`), "$1 examples/policies/tests"},
+	{regexp.MustCompile(`(curfew policy check) FILE(?:\.\.\.)?`), "$1 examples/policies"},
+	{regexp.MustCompile(`--policy FILE --trace FILE`), "--policy examples/policies --trace examples/data/gpus.csv.gz"},
+	{regexp.MustCompile(`\bTEXT\b`), "agreed"},
+	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
+}
+
+// TestCommands runs every command of the documents and of the help texts, each in its own
+// copy of the world, and compares exit codes and output with what the text says.
+func TestCommands(t *testing.T) {
+	const root = "../.."
+	var sections []section
+	for _, name := range documents(t, root) {
+		if by := elsewhere[name]; by != "" {
+			continue
+		}
+		sections = append(sections, sectionsOf(t, name, string(read(t, filepath.Join(root, name))))...)
+	}
+	for _, c := range helpExamples(t, nil) {
+		sections = append(sections, section{commands: []command{c}})
+	}
+
+	if t.Failed() {
+		return
+	}
+	runner := &runner{world: newWorld(t), done: map[string]*result{}}
+	slots := make(chan bool, 3)
+	var all sync.WaitGroup
+	for _, s := range sections {
+		all.Add(1)
+		slots <- true
+		go func() {
+			defer func() { <-slots; all.Done() }()
+			runner.check(t, s)
+		}()
+	}
+	all.Wait()
+	t.Logf("%d commands ran, %d of them different; %d are set aside", runner.ran, len(runner.done), runner.aside)
+	if runner.ran < 200 || runner.aside > 12 {
+		t.Errorf("%d commands ran and %d are set aside", runner.ran, runner.aside)
+	}
+}
+
+// section is commands, and what documents say that they print.
+type section struct {
+	commands []command
+	where    string
+	// shown are lines of a block text, each matched as it is but for times and ids.
+	shown []string
+	// quoted are figures that the output has somewhere.
+	quoted []string
+}
+
+// documents returns the documents, by their names.
+func documents(t *testing.T, root string) []string {
+	t.Helper()
+	names := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/ci/README.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			name, _ := filepath.Rel(root, path) // it is below root
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// sectionsOf returns the commands of a document, and holds that it writes them so that
+// they can be found.
+func sectionsOf(t *testing.T, name, text string) []section {
+	t.Helper()
+	var all []section
+	pictured := map[int]bool{}
+	for i, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "<!-- curfew scan --demo -->") {
+			pictured[i+2] = true // TestReadmeShowsRealOutput
+		}
+	}
+	for i, b := range blocks(text) {
+		switch {
+		case !kinds[b.kind]:
+			t.Errorf("%s:%d: a block is one of sh, text and the like, and not %q", name, b.line, b.kind)
+		case b.kind == "sh":
+			all = append(all, section{commands: commands(name, b.line+1, b.text)})
+		case b.kind == "text" && pictured[b.line]:
+		case b.kind == "text":
+			if i == 0 || blocks(text)[i-1].kind != "sh" {
+				t.Errorf("%s:%d: no commands stand before this output", name, b.line)
+				continue
+			}
+			last := &all[len(all)-1]
+			last.where = name + ":" + strconv.Itoa(b.line)
+			last.shown = strings.Split(strings.TrimSpace(b.text), "\n")
+		}
+	}
+	if m := regexp.MustCompile(`(?m)^\n    \S.*$`).FindString(fenced.ReplaceAllString(text, "")); m != "" {
+		t.Errorf("%s: %q is a block without a fence", name, strings.TrimSpace(m))
+	}
+	prose := regexp.MustCompile(`(?s)<!--.*?-->`).ReplaceAllString(text, "")
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		s := section{commands: []command{{where: name, text: m[1]}}, where: name, quoted: strings.Split(m[2], " | ")}
+		for _, q := range s.quoted {
+			if !strings.Contains(prose, q) {
+				t.Errorf("%s says that it quotes %q of %s, and does not", name, q, m[1])
+			}
+		}
+		all = append(all, s)
+	}
+	for _, c := range inline(name, text) {
+		all = append(all, section{commands: []command{c}})
+	}
+	return all
+}
+
+// helpExamples returns the examples of a command's help text and of all below it.
+func helpExamples(t *testing.T, path []string) []command {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := cli.Run(context.Background(), cli.Process{Args: append(slices.Clone(path), "--help"), Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
+		Lookup: func(string) (string, bool) { return "", false }, Now: func() time.Time { return time.Unix(0, 0) }})
+	if code != cli.ExitDone {
+		t.Fatalf("curfew %q --help: exit %d\n%s", path, code, errs.String())
+	}
+	all := examples("help of curfew "+strings.Join(path, " "), out.String())
+	for _, name := range below(out.String()) {
+		all = append(all, helpExamples(t, append(slices.Clone(path), name))...)
+	}
+	return all
+}
+
+// runner runs each command once.
+type runner struct {
+	*world
+	mu         sync.Mutex
+	done       map[string]*result
+	ran, aside int
+}
+
+type result struct {
+	once sync.Once
+	said string
+	code int
+}
+
+// check runs the commands of a section, one after another in one copy of the world where
+// there are several, and compares.
+func (r *runner) check(t *testing.T, s section) {
+	var said strings.Builder
+	for _, c := range s.commands {
+		out, code, ran := r.one(t, c.text)
+		if !ran {
+			continue
+		}
+		said.WriteString(out)
+		if want := exits(c); !slices.Contains(want, code) {
+			t.Errorf("%s: exit code %d of\n  %s\nwant %v\n%s", c.where, code, c.text, want, tail(out))
+		}
+	}
+	for _, line := range s.shown {
+		if strings.TrimSpace(line) != "" && !pattern(line, false).MatchString(said.String()) {
+			t.Errorf("%s shows %q, and the output is\n%s", s.where, strings.TrimSpace(line), said.String())
+		}
+	}
+	for _, q := range s.quoted {
+		if !strings.Contains(said.String(), q) {
+			t.Errorf("%s quotes %q of %s, and the output is\n%s", s.where, q, s.commands[0].text, said.String())
+		}
+	}
+}
+
+// one runs a command if no other section did.
+func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool) {
+	for _, a := range asides {
+		if a.match.MatchString(text) {
+			r.mu.Lock()
+			r.aside++
+			r.mu.Unlock()
+			return "", 0, false
+		}
+	}
+	line := text
+	for _, e := range examplesOf {
+		line = e.match.ReplaceAllString(line, e.with)
+	}
+	for name, is := range r.known {
+		line = strings.ReplaceAll(line, "{"+name+"}", is)
+	}
+	if strings.HasPrefix(line, "make") {
+		line = strings.Replace(line, "make", "make -n", 1) // a target, which the other tests run
+	}
+	r.mu.Lock()
+	r.ran++
+	x := r.done[line]
+	if x == nil {
+		x = &result{}
+		r.done[line] = x
+	}
+	r.mu.Unlock()
+	x.once.Do(func() {
+		who := "ana"
+		if regexp.MustCompile(`curfew (approve|deny) `).MatchString(line) {
+			who = "bo"
+		}
+		x.said, x.code = r.run(t, r.copied(t), who, line)
+	})
+	return x.said, x.code, true
+}
+
+// exits are the exit codes that a command may end with: those that its comment names, or 0.
+func exits(c command) []int {
+	at := strings.Index(c.comment, "exit code")
+	if at < 0 {
+		return []int{0}
+	}
+	var all []int
+	for _, n := range regexp.MustCompile(`\b\d\b`).FindAllString(c.comment[at:], -1) {
+		v, _ := strconv.Atoi(n) // it is a digit
+		all = append(all, v)
+	}
+	return all
+}
+
+func tail(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-8):], "\n")
+}

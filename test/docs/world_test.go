@@ -1,0 +1,297 @@
+package docs
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/curfew-dev/curfew/test/sandbox"
+	"github.com/curfew-dev/curfew/test/wire"
+)
+
+// world is where the commands of documents run: the sandbox's account, the files that
+// documents speak of, and a state in which each has what it asks for. A command gets a
+// copy of its own of files and state.
+type world struct {
+	dir string
+	env []string
+	// known are what the documents' examples of ids stand for.
+	known map[string]string
+}
+
+// configuration is the curfew.yaml of the world.
+const configuration = `aws: {regions: [us-east-1]}
+approvers: {ana: [admin], bo: [approver]}
+approvals: {accept: [self-declared]}
+policies: [policies]
+governance:
+  - {kind: instance, lifetime: ephemeral, instance_store: scratch, reason: the sandbox}
+notify:
+  webhook: {url_env: CURFEW_HOOK_URL, secret_env: CURFEW_HOOK_SECRET}
+  unowned: [webhook]
+owners: {defaults: {environment: dev, cost-center: "4711", team: vision, project: ranking}}
+budgets:
+  - {id: vision, team: vision, purpose: training, amount: 20000}
+units:
+  - {name: token, per: 1000000, target: 0.20, counts: {file: tokens.csv}}
+machines:
+  - {name: train-a, gpu: A100-40GB, gpus: 8, vcpus: 96, memory_gib: 1152}
+rates: {gpu_hour: {A100-40GB: 1.90}, source: finance, as_of: 2026-01-01}
+`
+
+// fuse is a policy that wants most of what it selects at once.
+const fuse = `apiVersion: curfew.policy/v1
+policies:
+  - name: idle-gpu-machines
+    select: {kind: instance, lifetime: ephemeral}
+    when: resource.age > duration("1m")
+    then: [{warn: {notify: owner, grace: 1s}}, {do: stop, even_if_busy: true}]
+    mode: enforce
+`
+
+const job = `apiVersion: curfew.job/v1
+name: %s
+purpose: training
+owner: {team: vision, project: ranking, user: ana}
+resources: {instance_type: g5.xlarge}
+regions: [us-east-1]
+run: python train.py
+max_runtime: %s
+`
+
+const pod = `apiVersion: batch/v1
+kind: Job
+metadata: {name: bert, labels: {team: vision, purpose: training}}
+spec:
+  template:
+    spec:
+      activeDeadlineSeconds: 7200
+      nodeSelector: {node.kubernetes.io/instance-type: g5.xlarge, topology.kubernetes.io/region: us-east-1}
+      containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]
+`
+
+// Other tools print what was recorded of them.
+const (
+	nodes = `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {
+"node.kubernetes.io/instance-type": "g5.xlarge", "topology.kubernetes.io/region": "us-east-1"}}, "status": {"allocatable": {"nvidia.com/gpu": "1"}}}]}`
+	plan = `{"format_version": "1.2", "terraform_version": "1.9.0", "configuration": {"provider_config": {"aws": {"name": "aws",
+"full_name": "registry.terraform.io/hashicorp/aws", "expressions": {"region": {"constant_value": "us-east-1"}}}}},
+"resource_changes": [{"address": "aws_instance.dev", "mode": "managed", "type": "aws_instance", "name": "dev",
+"provider_name": "registry.terraform.io/hashicorp/aws", "change": {"actions": ["create"], "before": null,
+"after": {"instance_type": "g5.xlarge", "tags": {"team": "vision"}}, "after_unknown": {}}}]}`
+	smi = `timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W]
+2026/11/20 09:00:00.000, 0, 0 %, 3 MiB, 23028 MiB, 10.00 W
+2026/11/20 09:01:00.000, 0, 0 %, 3 MiB, 23028 MiB, 10.00 W
+2026/11/20 09:02:00.000, 0, 35 %, 9000 MiB, 23028 MiB, 120.00 W
+`
+)
+
+// preparation brings the state of the world to where documents begin. Its last line prints
+// the ids that the examples stand for.
+const preparation = `
+curfew init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify "$CURFEW_HOOK_URL" --observe yes
+mv world.yaml curfew.yaml
+curfew scan -q
+curfew scan --demo -q -o json > demo.json
+curfew bill import -o json examples/data/focus-2026-10.csv
+curfew enforce --once --enforce --policy fuse.yaml
+sleep 2
+curfew enforce --once --enforce --policy fuse.yaml || test $? = 4
+curfew confirm
+curfew confirm | grep -q idle-gpu-machines
+curfew gate job.yaml -o json > hold.json
+curfew gate big.yaml -o json > request.json || test $? = 3
+curfew tag --kind volume --enforce -o json > tags.json
+curfew audit --anchor s3://my-bucket/curfew/anchor.json
+`
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx := t.Context()
+	box, err := sandbox.Start(ctx, sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = box.Close() })
+	truth, err := box.Seed(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines, err := box.SeedLadder(ctx, "us-east-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	box.Wire.State.AddProducts(wire.Machine("g5.xlarge", "us-east-1", "1.006"), wire.Machine("g5.xlarge", "eu-west-1", "1.123"))
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	t.Cleanup(hook.Close)
+
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{dir: filepath.Join(t.TempDir(), "world")}
+	tools := t.TempDir()
+	for _, err := range []error{os.CopyFS(filepath.Join(w.dir, "examples"), os.DirFS(filepath.Join(root, "examples"))), os.Mkdir(filepath.Join(w.dir, "bin"), 0o755),
+		os.Symlink(self, filepath.Join(w.dir, "bin", "curfew")), os.Symlink(self, filepath.Join(tools, "curfew"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, prints := range map[string]string{"kubectl": nodes, "terraform": plan, "nvidia-smi": smi} {
+		write(t, filepath.Join(tools, name), "#!/bin/sh\ncat <<'END'\n"+prints+"\nEND\n", 0o755)
+	}
+	bill := read(t, filepath.Join(w.dir, "examples/data/focus-2026-10.csv"))
+	gpus := read(t, filepath.Join(w.dir, "examples/data/gpus.csv.gz"))
+	samples := unzip(t, gpus)
+	for name, text := range map[string]string{
+		"world.yaml": configuration, "fuse.yaml": fuse, "plan.out": "", "train.yaml": pod, "nodes.json": nodes,
+		"job.yaml":   strings.NewReplacer("%s\npurpose", "small\npurpose", "max_runtime: %s", "max_runtime: 9h").Replace(job),
+		"big.yaml":   strings.NewReplacer("%s\npurpose", "big\npurpose", "max_runtime: %s", "max_runtime: 390h").Replace(job),
+		"Makefile":   string(read(t, filepath.Join(root, "Makefile"))),
+		"first.yaml": firstPolicy(t, root), "gpus.csv.gz": string(gpus), "gpus.csv": samples, "g.csv": smi,
+		"focus-2026-10.csv.gz": string(zip(bill)), "focus-2026-11.csv.gz": string(zip(bytes.ReplaceAll(bytes.ReplaceAll(bill, []byte("2026-11-"), []byte("2026-12-")), []byte("2026-10-"), []byte("2026-11-")))),
+		"exports/focus.csv": string(bill), "tokens.csv": string(read(t, filepath.Join(root, "examples/data/tokens.csv"))),
+		"counts.csv": "time,count\n2026-10-01,1000\n2026-10-02,1200\n", "predictions.csv": "time,count\n2026-10-01,1000\n2026-10-02,1200\n",
+		"shares.csv":  "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
+		"shared.yaml": "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n  - {id: vision, team: vision, purpose: training, amount: 20000}\n",
+	} {
+		write(t, filepath.Join(w.dir, name), text, 0o644)
+	}
+	store := s3.NewFromConfig(box.Config("us-east-1"), func(o *s3.Options) { o.UsePathStyle = true })
+	for bucket, key := range map[string]string{"finops": "focus/focus.csv", "finops-exports": "focus/daily/focus.csv", "my-bucket": "readme"} {
+		if _, err := store.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: aws.String(key), Body: bytes.NewReader(bill)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.env = append(box.Env(), "USER=ana", "CURFEW_HOOK_URL="+hook.URL, "CURFEW_HOOK_SECRET=sandbox", "BUILD_ID=7", "CI_PIPELINE_ID=7", "TZ=UTC",
+		"PATH="+tools+":"+os.Getenv("PATH"))
+	if said, code := w.run(t, w.dir, "ana", "set -eE; trap 'echo \"$BASH_COMMAND\"' ERR\n"+preparation); code != 0 {
+		t.Fatalf("prepare the state: exit %d\n%s", code, said)
+	}
+	w.learn(t, truth, machines)
+	return w
+}
+
+// learn finds the ids that the documents' examples stand for.
+func (w *world) learn(t *testing.T, truth *sandbox.Truth, machines *sandbox.Ladder) {
+	var hold struct {
+		HoldID string `json:"hold_id"`
+	}
+	var request struct {
+		ApprovalID string `json:"approval_id"`
+	}
+	var scan, demo struct {
+		Findings []struct{ ID, Rule string }
+	}
+	var tags struct {
+		Lines []struct{ Item, Result string }
+	}
+	for name, doc := range map[string]any{"hold.json": &hold, "request.json": &request, "data/scans/aws.json": &scan, "demo.json": &demo, "tags.json": &tags} {
+		if err := json.Unmarshal(read(t, filepath.Join(w.dir, name)), doc); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	w.known = map[string]string{"hold": hold.HoldID, "request": request.ApprovalID, "machine": machines.IDs[sandbox.Idle]}
+	for _, f := range scan.Findings {
+		if f.Rule == "bucket-multipart" {
+			w.known["finding"] = f.ID
+		}
+	}
+	w.known["demo finding"] = demo.Findings[0].ID
+	for _, l := range tags.Lines {
+		if l.Item != "" {
+			w.known["item"] = l.Item
+		}
+	}
+}
+
+// run gives a shell a command line in a directory and returns what it said and its exit
+// code.
+func (w *world) run(t *testing.T, dir, who, line string) (said string, code int) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "bash", "--norc", "-c", line)
+	c.Dir = dir
+	c.Env = append([]string{"HOME=" + dir, "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
+	out, err := c.CombinedOutput()
+	if err != nil && c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), c.ProcessState.ExitCode()
+}
+
+// copied returns a copy of the world's files and state.
+func (w *world) copied(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "world")
+	run(t, ".", "cp", "-r", "--reflink=auto", w.dir, dir)
+	return dir
+}
+
+// firstPolicy is the policy that getting-started writes.
+func firstPolicy(t *testing.T, root string) string {
+	for _, b := range blocks(string(read(t, filepath.Join(root, "docs", "getting-started.md")))) {
+		if b.kind == "yaml" {
+			return b.text
+		}
+	}
+	t.Fatal("getting-started.md has no policy")
+	return ""
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func write(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func zip(text []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(text) // neither fails on a buffer
+	_ = w.Close()
+	return b.Bytes()
+}
+
+func unzip(t *testing.T, b []byte) string {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
