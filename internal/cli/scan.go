@@ -115,7 +115,7 @@ What cannot be read is named as a blind spot and never counted as waste. Savings
 are net of reserved instances and savings plans, and of what keeps costing.`,
 		Example: `  curfew scan --demo                            # a simulated account, no credentials needed
   curfew scan --regions us-east-1,us-west-2     # two regions of the account you are in
-  curfew scan --assume-role arn:aws:iam::1234…:role/audit --assume-role …
+  curfew scan --assume-role arn:aws:iam::123456789012:role/audit
   curfew scan --usage gpus.csv.gz               # with GPU samples you recorded yourself
   curfew scan --cloud onprem --usage gpus.csv   # the machines that curfew.yaml lists
   curfew scan --bill focus-2026-11.csv.gz       # with transfers and commitments from the bill

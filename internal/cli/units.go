@@ -240,7 +240,7 @@ func (a *app) countGPUHours(c counted) (counted, error) {
 			}
 			count := costs.Count{Time: sum.Period, Count: costs.Quantity(sum.Sums.Seconds * gpus * 1000 / 3600)}
 			if n == 1 {
-				count.Key = sum.Key[0]
+				count.Key, count.Unallocated = sum.Key[0], sum.Key[0] == ""
 			}
 			out = append(out, count)
 		}

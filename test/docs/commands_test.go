@@ -55,6 +55,10 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`--policy FILE --trace FILE`), "--policy examples/policies --trace examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`\bTEXT\b`), "agreed"},
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
+	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},
+	{regexp.MustCompile(`arn:aws:iam::\d+:role/(?:audit|curfew)`), "{role}"},
+	// A question of init is answered as it proposes, where no file is in its way.
+	{regexp.MustCompile(`^((?:bin/)?curfew (?:policy )?init)`), "rm -r curfew.yaml policies; $1"},
 }
 
 // TestCommands runs every command of the documents and of the help texts, each in its own
@@ -186,6 +190,7 @@ func helpExamples(t *testing.T, path []string) []command {
 // runner runs each command once.
 type runner struct {
 	*world
+	account    sync.RWMutex
 	mu         sync.Mutex
 	done       map[string]*result
 	ran, aside int
@@ -202,8 +207,11 @@ type result struct {
 func (r *runner) check(t *testing.T, s section) {
 	var said strings.Builder
 	for _, c := range s.commands {
+		if mention.MatchString(c.text) {
+			r.mentioned(t, c)
+		}
 		out, code, ran := r.one(t, c.text)
-		if !ran {
+		if !ran || code == cli.ExitUsage && mention.MatchString(c.text) && c.inline {
 			continue
 		}
 		said.WriteString(out)
@@ -219,6 +227,29 @@ func (r *runner) check(t *testing.T, s section) {
 	for _, q := range s.quoted {
 		if !strings.Contains(said.String(), q) {
 			t.Errorf("%s quotes %q of %s, and the output is\n%s", s.where, q, s.commands[0].text, said.String())
+		}
+	}
+}
+
+// mention is a command without any value, as a text names it: `curfew fix --enforce`.
+var mention = regexp.MustCompile(`^curfew(?: [a-z]+)*(?: --[a-z-]+)*$`)
+
+// mentioned holds that a command and its flags are there.
+func (r *runner) mentioned(t *testing.T, c command) {
+	words := strings.Fields(c.text)
+	n := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") })
+	if n < 0 {
+		n = len(words)
+	}
+	var out bytes.Buffer
+	cli.Run(context.Background(), cli.Process{Args: append(slices.Clone(words[1:n]), "--help"), Stdout: &out, Stderr: &out, Version: "test", Dir: r.dir,
+		Lookup: func(string) (string, bool) { return "", false }, Now: func() time.Time { return time.Unix(0, 0) }})
+	if !strings.Contains(out.String(), "Usage:\n  "+strings.Join(words[:n], " ")) {
+		t.Errorf("%s: there is no command %s", c.where, c.text)
+	}
+	for _, f := range words[n:] {
+		if !regexp.MustCompile(`(?m)^ +(?:-\w, )?` + f + `\b`).MatchString(out.String()) {
+			t.Errorf("%s: %s has no flag %s", c.where, strings.Join(words[:n], " "), f)
 		}
 	}
 }
@@ -255,6 +286,14 @@ func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool
 		who := "ana"
 		if regexp.MustCompile(`curfew (approve|deny) `).MatchString(line) {
 			who = "bo"
+		}
+		// What changes the account is alone with it.
+		if regexp.MustCompile(`--enforce|curfew (consent|keep) `).MatchString(line) && !strings.Contains(line, "--demo") {
+			r.account.Lock()
+			defer r.account.Unlock()
+		} else {
+			r.account.RLock()
+			defer r.account.RUnlock()
 		}
 		x.said, x.code = r.run(t, r.copied(t), who, line)
 	})

@@ -42,6 +42,8 @@ type command struct {
 	where string
 	// text is the line without its comment.
 	text, comment string
+	// inline is true of a command within a sentence, which may only name it.
+	inline bool
 }
 
 var (
@@ -77,7 +79,7 @@ func inline(where, document string) []command {
 	prose := fenced.ReplaceAllStringFunc(document, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
 	for i, line := range strings.Split(prose, "\n") {
 		for _, m := range inlined.FindAllStringSubmatch(line, -1) {
-			all = append(all, command{where: fmt.Sprintf("%s:%d", where, i+1), text: m[1]})
+			all = append(all, command{where: fmt.Sprintf("%s:%d", where, i+1), text: m[1], inline: true})
 		}
 	}
 	return all
@@ -170,13 +172,13 @@ func TestCommandsAreFound(t *testing.T) {
 			all = append(all, commands("a.md", b.line+1, b.text)...)
 		}
 	}
-	want := []command{{"a.md:1", "curfew scan -o json", ""}, {"a.md:13", "bin/curfew fix ID", ""},
-		{"a.md:4", `curfew keep x --reason "# 3"`, "exit code 3"}, {"a.md:7", "make a", ""}}
+	want := []command{{"a.md:1", "curfew scan -o json", "", true}, {"a.md:13", "bin/curfew fix ID", "", true},
+		{"a.md:4", `curfew keep x --reason "# 3"`, "exit code 3", false}, {"a.md:7", "make a", "", false}}
 	if fmt.Sprint(all) != fmt.Sprint(want) {
-		t.Errorf("got  %q\nwant %q", all, want)
+		t.Errorf("got  %v\nwant %v", all, want)
 	}
 	help := "Does it.\n\nUsage:\n  curfew\n\nExamples:\n  curfew a   # one\n  curfew b\n\nAvailable Commands:\n  audit   shows\n  help   Help\n\nFlags:\n"
-	if got, want := fmt.Sprint(examples("h", help), below(help)), fmt.Sprint([]command{{"h", "curfew a", "one"}, {"h", "curfew b", ""}}, []string{"audit"}); got != want {
+	if got, want := fmt.Sprint(examples("h", help), below(help)), fmt.Sprint([]command{{"h", "curfew a", "one", false}, {"h", "curfew b", "", false}}, []string{"audit"}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

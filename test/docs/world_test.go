@@ -3,19 +3,26 @@ package docs
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/curfew-dev/curfew/test/github"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -24,8 +31,9 @@ import (
 // documents speak of, and a state in which each has what it asks for. A command gets a
 // copy of its own of files and state.
 type world struct {
-	dir string
-	env []string
+	dir  string
+	env  []string
+	pull *github.Pull
 	// known are what the documents' examples of ids stand for.
 	known map[string]string
 }
@@ -97,24 +105,30 @@ const (
 `
 )
 
-// preparation brings the state of the world to where documents begin. Its last line prints
-// the ids that the examples stand for.
-const preparation = `
+// Preparations bring the state of the world to where documents begin: a ledger of two days,
+// a kept scan, bills, a reservation whose machine runs, a request, a fuse that has blown,
+// tags that were written, and an anchor.
+const (
+	yesterday = `
 curfew init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify "$CURFEW_HOOK_URL" --observe yes
 mv world.yaml curfew.yaml
+AGO=48h curfew scan -q
+AGO=47h curfew gate job.yaml -o json > hold.json
+`
+	today = `
 curfew scan -q
 curfew scan --demo -q -o json > demo.json
-curfew bill import -o json examples/data/focus-2026-10.csv
+curfew bill import -q examples/data/focus-2026-10.csv
+curfew bill import -q this-month.csv
 curfew enforce --once --enforce --policy fuse.yaml
 sleep 2
 curfew enforce --once --enforce --policy fuse.yaml || test $? = 4
-curfew confirm
-curfew confirm | grep -q idle-gpu-machines
-curfew gate job.yaml -o json > hold.json
+curfew confirm | grep idle-gpu-machines
 curfew gate big.yaml -o json > request.json || test $? = 3
 curfew tag --kind volume --enforce -o json > tags.json
 curfew audit --anchor s3://my-bucket/curfew/anchor.json
 `
+)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -157,17 +171,15 @@ func newWorld(t *testing.T) *world {
 	}
 	bill := read(t, filepath.Join(w.dir, "examples/data/focus-2026-10.csv"))
 	gpus := read(t, filepath.Join(w.dir, "examples/data/gpus.csv.gz"))
-	samples := unzip(t, gpus)
 	for name, text := range map[string]string{
-		"world.yaml": configuration, "fuse.yaml": fuse, "plan.out": "", "train.yaml": pod, "nodes.json": nodes,
-		"job.yaml":   strings.NewReplacer("%s\npurpose", "small\npurpose", "max_runtime: %s", "max_runtime: 9h").Replace(job),
-		"big.yaml":   strings.NewReplacer("%s\npurpose", "big\npurpose", "max_runtime: %s", "max_runtime: 390h").Replace(job),
-		"Makefile":   string(read(t, filepath.Join(root, "Makefile"))),
-		"first.yaml": firstPolicy(t, root), "gpus.csv.gz": string(gpus), "gpus.csv": samples, "g.csv": smi,
-		"focus-2026-10.csv.gz": string(zip(bill)), "focus-2026-11.csv.gz": string(zip(bytes.ReplaceAll(bytes.ReplaceAll(bill, []byte("2026-11-"), []byte("2026-12-")), []byte("2026-10-"), []byte("2026-11-")))),
-		"exports/focus.csv": string(bill), "tokens.csv": string(read(t, filepath.Join(root, "examples/data/tokens.csv"))),
-		"counts.csv": "time,count\n2026-10-01,1000\n2026-10-02,1200\n", "predictions.csv": "time,count\n2026-10-01,1000\n2026-10-02,1200\n",
+		"world.yaml": configuration, "fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
+		"job.yaml": fmt.Sprintf(job, "small", "9h"), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
+		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": string(gpus), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
+		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip(monthly(bill)), "this-month.csv": string(monthly(bill)), "exports/focus.csv": string(bill),
+		"tokens.csv": daily(), "counts.csv": daily(), "predictions.csv": daily(),
 		"shares.csv":  "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
+		"prices.csv":  "cloud,service,type,item,region,term,price,source,as_of\naws,,g5.xlarge,,us-east-1,on-demand,1.004,finance,2026-11-20\n",
+		"catalog.csv": "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,AvailabilityZone,SpotPrice\ng5.xlarge,A10G,1,4,16,1.006,us-east-1,us-east-1a,0.43\n",
 		"shared.yaml": "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n  - {id: vision, team: vision, purpose: training, amount: 20000}\n",
 	} {
 		write(t, filepath.Join(w.dir, name), text, 0o644)
@@ -183,44 +195,39 @@ func newWorld(t *testing.T) *world {
 	}
 	w.env = append(box.Env(), "USER=ana", "CURFEW_HOOK_URL="+hook.URL, "CURFEW_HOOK_SECRET=sandbox", "BUILD_ID=7", "CI_PIPELINE_ID=7", "TZ=UTC",
 		"PATH="+tools+":"+os.Getenv("PATH"))
-	if said, code := w.run(t, w.dir, "ana", "set -eE; trap 'echo \"$BASH_COMMAND\"' ERR\n"+preparation); code != 0 {
-		t.Fatalf("prepare the state: exit %d\n%s", code, said)
+	w.pull = github.New(t)
+	write(t, filepath.Join(w.dir, "event.json"), w.pull.Event(t, strings.Repeat("b", 40)), 0o644)
+	w.prepare(t, yesterday)
+	w.known = map[string]string{"machine": machines.IDs[sandbox.Idle], "busy": machines.IDs[sandbox.Busy], "soon": time.Now().Add(72 * time.Hour).UTC().Format(time.RFC3339),
+		"role": truth.OtherRole}
+	w.learn(t, "hold.json", "hold", `"hold_id": "(\w+)"`)
+	if _, err := ec2.NewFromConfig(box.Config("us-east-1")).CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{w.known["busy"]},
+		Tags: []ec2types.Tag{{Key: aws.String("curfew:hold"), Value: aws.String(w.known["hold"])}}}); err != nil {
+		t.Fatal(err)
 	}
-	w.learn(t, truth, machines)
+	w.prepare(t, today)
+	w.learn(t, "request.json", "request", `"approval_id": "(\w+)"`)
+	w.learn(t, "tags.json", "item", `"item": "(\w+)"`)
+	w.learn(t, "demo.json", "demo finding", `"id": "(9c6e\w+)"`)
+	w.learn(t, "data/scans/aws.json", "finding", `"id": "(\w+)",\s+"rule": "bucket-multipart"`)
 	return w
 }
 
-// learn finds the ids that the documents' examples stand for.
-func (w *world) learn(t *testing.T, truth *sandbox.Truth, machines *sandbox.Ladder) {
-	var hold struct {
-		HoldID string `json:"hold_id"`
+func (w *world) prepare(t *testing.T, script string) {
+	t.Helper()
+	if said, code := w.run(t, w.dir, "ana", "set -eE; trap 'echo \"$BASH_COMMAND\"' ERR\n"+script); code != 0 {
+		t.Fatalf("prepare the state: exit %d\n%s", code, said)
 	}
-	var request struct {
-		ApprovalID string `json:"approval_id"`
+}
+
+// learn finds in a file what the documents' example of an id stands for.
+func (w *world) learn(t *testing.T, file, name, is string) {
+	t.Helper()
+	m := regexp.MustCompile(is).FindSubmatch(read(t, filepath.Join(w.dir, file)))
+	if m == nil {
+		t.Fatalf("%s has no %s", file, name)
 	}
-	var scan, demo struct {
-		Findings []struct{ ID, Rule string }
-	}
-	var tags struct {
-		Lines []struct{ Item, Result string }
-	}
-	for name, doc := range map[string]any{"hold.json": &hold, "request.json": &request, "data/scans/aws.json": &scan, "demo.json": &demo, "tags.json": &tags} {
-		if err := json.Unmarshal(read(t, filepath.Join(w.dir, name)), doc); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-	}
-	w.known = map[string]string{"hold": hold.HoldID, "request": request.ApprovalID, "machine": machines.IDs[sandbox.Idle]}
-	for _, f := range scan.Findings {
-		if f.Rule == "bucket-multipart" {
-			w.known["finding"] = f.ID
-		}
-	}
-	w.known["demo finding"] = demo.Findings[0].ID
-	for _, l := range tags.Lines {
-		if l.Item != "" {
-			w.known["item"] = l.Item
-		}
-	}
+	w.known[name] = string(m[1])
 }
 
 // run gives a shell a command line in a directory and returns what it said and its exit
@@ -229,7 +236,11 @@ func (w *world) run(t *testing.T, dir, who, line string) (said string, code int)
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "bash", "--norc", "-c", line)
 	c.Dir = dir
+	c.Stdin = strings.NewReader(strings.Repeat("\n", 10))
 	c.Env = append([]string{"HOME=" + dir, "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
+	if strings.Contains(line, "--github") {
+		c.Env = append(c.Env, w.pull.Env(filepath.Join(dir, "event.json"))...)
+	}
 	out, err := c.CombinedOutput()
 	if err != nil && c.ProcessState == nil {
 		t.Fatal(err)
@@ -256,6 +267,52 @@ func firstPolicy(t *testing.T, root string) string {
 	return ""
 }
 
+// monthly is the bill of October as that of this month.
+func monthly(bill []byte) []byte {
+	now := time.Now().UTC()
+	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	next := first.AddDate(0, 1, 0)
+	var b bytes.Buffer
+	for line := range bytes.Lines(bill) {
+		// Days that this month does not have are left out.
+		if day := regexp.MustCompile(`,2026-10-(\d\d)T00:00:00Z,2026-1[01]-\d\dT00:00:00Z,(Usage|Credit|Tax|Purchase)`).FindSubmatch(line); day != nil && string(day[1]) > next.AddDate(0, 0, -1).Format("02") {
+			continue
+		}
+		line = bytes.ReplaceAll(line, []byte("2026-11-01"), []byte(next.Format(time.DateOnly)))
+		b.Write(bytes.ReplaceAll(line, []byte("2026-10-"), []byte(first.Format("2006-01-"))))
+	}
+	return b.Bytes()
+}
+
+// daily counts what is made each day of October 2026 and of the last ten weeks.
+func daily() string {
+	october := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
+	days := map[string]bool{}
+	for i := range 31 {
+		days[october.AddDate(0, 0, i).Format(time.DateOnly)] = true
+	}
+	for i := range 70 {
+		days[time.Now().UTC().AddDate(0, 0, -i).Format(time.DateOnly)] = true
+	}
+	var b strings.Builder
+	b.WriteString("time,count\n")
+	for _, day := range slices.Sorted(maps.Keys(days)) {
+		b.WriteString(day + ",1000000\n")
+	}
+	return b.String()
+}
+
+// rowsOf are the rows of a recording about one resource.
+func rowsOf(resource, recording string) string {
+	var b strings.Builder
+	for line := range strings.Lines(recording) {
+		if b.Len() == 0 || strings.HasPrefix(line, resource+",") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(name)
@@ -275,12 +332,12 @@ func write(t *testing.T, name, text string, mode os.FileMode) {
 	}
 }
 
-func zip(text []byte) []byte {
+func zip(text []byte) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	_, _ = w.Write(text) // neither fails on a buffer
 	_ = w.Close()
-	return b.Bytes()
+	return b.String()
 }
 
 func unzip(t *testing.T, b []byte) string {

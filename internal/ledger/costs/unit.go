@@ -53,8 +53,10 @@ func ParseQuantity(s string) (Quantity, error) {
 type Count struct {
 	Time  time.Time
 	Count Quantity
-	// Key is the value of the dimension that costs are shown by; empty is all together.
-	Key string
+	// Key is the value of the dimension that costs are shown by; empty is all together,
+	// or what has no value where Unallocated says so.
+	Key         string
+	Unallocated bool
 }
 
 // ReadCounts reads `time,count[,key]`: times as RFC 3339 or dates, counts as
@@ -169,7 +171,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 			outside++
 			continue
 		}
-		if (n.Key == "") != (len(c.By) == 0) {
+		if (n.Key == "" && !n.Unallocated) != (len(c.By) == 0) {
 			keyless++
 			continue
 		}
