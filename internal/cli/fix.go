@@ -32,7 +32,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 --undo shows what was done, what it was before, and the calls that take it back; with
 --enforce it makes them.`,
 		Example: `  curfew fix 9c6e
-  curfew fix 9c6e --enforce                     # exit code 3: it needs an approval
+  curfew fix 9c6e --enforce
   curfew fix 9c6e --enforce --github            # in a workflow: a review of the pull request approves
   curfew fix 9c6e --enforce --demo --scratch-disks   # every step on the simulated account, in simulated time
   curfew fix --undo 4f1c2a

@@ -117,7 +117,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
   curfew scan --regions us-east-1,us-west-2     # two regions of the account you are in
   curfew scan --assume-role arn:aws:iam::123456789012:role/audit
   curfew scan --usage gpus.csv.gz               # with GPU samples you recorded yourself
-  curfew scan --cloud onprem --usage gpus.csv   # the machines that curfew.yaml lists
+  curfew scan --cloud onprem --usage fleet.csv  # the machines that curfew.yaml lists
   curfew scan --bill focus-2026-11.csv.gz       # with transfers and commitments from the bill
   curfew scan --fail-on 500 -o json             # in CI: exit code 3 above $500 a month
   curfew scan --last -o html > audit.html       # the kept audit again, without reading the account

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -54,11 +55,12 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`(curfew policy check) FILE(?:\.\.\.)?`), "$1 examples/policies"},
 	{regexp.MustCompile(`--policy FILE --trace FILE`), "--policy examples/policies --trace examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`\bTEXT\b`), "agreed"},
+	{regexp.MustCompile(`^(curfew settings set --prices)`), "curfew settings set shared.yaml --reason first; $1"},
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
 	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},
 	{regexp.MustCompile(`arn:aws:iam::\d+:role/(?:audit|curfew)`), "{role}"},
 	// A question of init is answered as it proposes, where no file is in its way.
-	{regexp.MustCompile(`^((?:bin/)?curfew (?:policy )?init)`), "rm -r curfew.yaml policies; $1"},
+	{regexp.MustCompile(`^(curfew (?:policy )?init)`), "rm -r curfew.yaml policies; $1"},
 }
 
 // TestCommands runs every command of the documents and of the help texts, each in its own
@@ -264,7 +266,7 @@ func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool
 			return "", 0, false
 		}
 	}
-	line := text
+	line := strings.TrimPrefix(text, "bin/")
 	for _, e := range examplesOf {
 		line = e.match.ReplaceAllString(line, e.with)
 	}
@@ -295,7 +297,9 @@ func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool
 			r.account.RLock()
 			defer r.account.RUnlock()
 		}
-		x.said, x.code = r.run(t, r.copied(t), who, line)
+		dir := r.copied(t)
+		x.said, x.code = r.run(t, dir, who, line)
+		_ = os.RemoveAll(dir) // the test removes what is left
 	})
 	return x.said, x.code, true
 }

@@ -22,6 +22,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/curfew-dev/curfew/internal/cli"
 	"github.com/curfew-dev/curfew/test/github"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
@@ -41,7 +42,7 @@ type world struct {
 // configuration is the curfew.yaml of the world.
 const configuration = `aws: {regions: [us-east-1]}
 approvers: {ana: [admin], bo: [approver]}
-approvals: {accept: [self-declared]}
+approvals: {accept: [self-declared], github_api: "%s"}
 policies: [policies]
 governance:
   - {kind: instance, lifetime: ephemeral, instance_store: scratch, reason: the sandbox}
@@ -67,6 +68,8 @@ policies:
     then: [{warn: {notify: owner, grace: 1s}}, {do: stop, even_if_busy: true}]
     mode: enforce
 `
+
+const priceHeader = "cloud,service,name,region,term,above,usd,unit,accelerator,accelerators,source,as_of\n"
 
 const job = `apiVersion: curfew.job/v1
 name: %s
@@ -112,10 +115,10 @@ const (
 	yesterday = `
 curfew init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify "$CURFEW_HOOK_URL" --observe yes
 mv world.yaml curfew.yaml
-AGO=48h curfew scan -q
-AGO=47h curfew gate job.yaml -o json > hold.json
+AGO=48h curfew gate long.yaml -o json > hold.json
 `
 	today = `
+AGO=47h curfew scan -q
 curfew scan -q
 curfew scan --demo -q -o json > demo.json
 curfew bill import -q examples/data/focus-2026-10.csv
@@ -147,6 +150,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	box.Wire.State.AddProducts(wire.Machine("g5.xlarge", "us-east-1", "1.006"), wire.Machine("g5.xlarge", "eu-west-1", "1.123"))
+	box.Wire.State.AddSpotPrices(wire.SpotPrice{Region: "us-east-1", InstanceType: "g5.xlarge", Zone: "us-east-1a", Product: "Linux/UNIX", Price: "0.436", Time: time.Now().Add(time.Hour)})
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	t.Cleanup(hook.Close)
 
@@ -158,10 +162,9 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dir: filepath.Join(t.TempDir(), "world")}
+	w := &world{dir: filepath.Join(t.TempDir(), "world"), pull: github.New(t)}
 	tools := t.TempDir()
-	for _, err := range []error{os.CopyFS(filepath.Join(w.dir, "examples"), os.DirFS(filepath.Join(root, "examples"))), os.Mkdir(filepath.Join(w.dir, "bin"), 0o755),
-		os.Symlink(self, filepath.Join(w.dir, "bin", "curfew")), os.Symlink(self, filepath.Join(tools, "curfew"))} {
+	for _, err := range []error{os.Mkdir(w.dir, 0o755), os.Symlink(filepath.Join(root, "examples"), filepath.Join(w.dir, "examples")), os.Symlink(self, filepath.Join(tools, "curfew"))} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,14 +175,14 @@ func newWorld(t *testing.T) *world {
 	bill := read(t, filepath.Join(w.dir, "examples/data/focus-2026-10.csv"))
 	gpus := read(t, filepath.Join(w.dir, "examples/data/gpus.csv.gz"))
 	for name, text := range map[string]string{
-		"world.yaml": configuration, "fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
-		"job.yaml": fmt.Sprintf(job, "small", "9h"), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
-		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": string(gpus), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
+		"world.yaml": fmt.Sprintf(configuration, w.pull.URL), "today.csv": "gpu,profile,start,workload\n0,3g.40gb,4,train\n", "fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
+		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": fmt.Sprintf(job, "long", "60h"), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
+		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": zip([]byte(strings.ReplaceAll(rowsOf("train-a", unzip(t, gpus)), "train-a,", machines.IDs[sandbox.Busy]+","))), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
 		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip(monthly(bill)), "this-month.csv": string(monthly(bill)), "exports/focus.csv": string(bill),
 		"tokens.csv": daily(), "counts.csv": daily(), "predictions.csv": daily(),
 		"shares.csv":  "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
-		"prices.csv":  "cloud,service,type,item,region,term,price,source,as_of\naws,,g5.xlarge,,us-east-1,on-demand,1.004,finance,2026-11-20\n",
-		"catalog.csv": "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,AvailabilityZone,SpotPrice\ng5.xlarge,A10G,1,4,16,1.006,us-east-1,us-east-1a,0.43\n",
+		"prices.csv":  priceHeader + "aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
+		"catalog.csv": priceHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.81,hour,,,finance,2026-11-20\n",
 		"shared.yaml": "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n  - {id: vision, team: vision, purpose: training, amount: 20000}\n",
 	} {
 		write(t, filepath.Join(w.dir, name), text, 0o644)
@@ -193,9 +196,12 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
+	for _, e := range box.Env() { // for what runs within the test
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
 	w.env = append(box.Env(), "USER=ana", "CURFEW_HOOK_URL="+hook.URL, "CURFEW_HOOK_SECRET=sandbox", "BUILD_ID=7", "CI_PIPELINE_ID=7", "TZ=UTC",
 		"PATH="+tools+":"+os.Getenv("PATH"))
-	w.pull = github.New(t)
 	write(t, filepath.Join(w.dir, "event.json"), w.pull.Event(t, strings.Repeat("b", 40)), 0o644)
 	w.prepare(t, yesterday)
 	w.known = map[string]string{"machine": machines.IDs[sandbox.Idle], "busy": machines.IDs[sandbox.Busy], "soon": time.Now().Add(72 * time.Hour).UTC().Format(time.RFC3339),
@@ -230,17 +236,45 @@ func (w *world) learn(t *testing.T, file, name, is string) {
 	w.known[name] = string(m[1])
 }
 
+// simple is a line that needs no shell: curfew runs within the test then, which saves its
+// start.
+var (
+	simple = regexp.MustCompile(`^curfew ((?:[\w./:,=@%+-]+|"[^"$\x60\\]*"|\s)+)$`)
+	word   = regexp.MustCompile(`"[^"]*"|\S+`)
+)
+
+// answers are those to the questions of init.
+const answers = "\n\n\n#ml-cost\n\n"
+
 // run gives a shell a command line in a directory and returns what it said and its exit
 // code.
 func (w *world) run(t *testing.T, dir, who, line string) (said string, code int) {
 	t.Helper()
+	env := append([]string{"HOME=" + dir, "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
+	if strings.Contains(line, "--github") {
+		env = append(env, w.pull.Env(filepath.Join(dir, "event.json"))...)
+	}
+	if m := simple.FindStringSubmatch(line); m != nil {
+		var out bytes.Buffer
+		p := cli.System("test")
+		p.Args, p.Stdin, p.Stdout, p.Stderr, p.Dir, p.ConfigDir = nil, strings.NewReader(answers), &out, &out, dir, dir
+		for _, w := range word.FindAllString(m[1], -1) {
+			p.Args = append(p.Args, strings.Trim(w, `"`))
+		}
+		p.Lookup = func(name string) (string, bool) {
+			for _, e := range slices.Backward(env) {
+				if is, found := strings.CutPrefix(e, name+"="); found {
+					return is, true
+				}
+			}
+			return "", false
+		}
+		code := cli.Run(t.Context(), p)
+		return out.String(), code
+	}
 	c := exec.CommandContext(t.Context(), "bash", "--norc", "-c", line)
 	c.Dir = dir
-	c.Stdin = strings.NewReader(strings.Repeat("\n", 10))
-	c.Env = append([]string{"HOME=" + dir, "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
-	if strings.Contains(line, "--github") {
-		c.Env = append(c.Env, w.pull.Env(filepath.Join(dir, "event.json"))...)
-	}
+	c.Stdin, c.Env = strings.NewReader(answers), env
 	out, err := c.CombinedOutput()
 	if err != nil && c.ProcessState == nil {
 		t.Fatal(err)
