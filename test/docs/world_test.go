@@ -176,7 +176,7 @@ func newWorld(t *testing.T) *world {
 	gpus := read(t, filepath.Join(w.dir, "examples/data/gpus.csv.gz"))
 	for name, text := range map[string]string{
 		"world.yaml": fmt.Sprintf(configuration, w.pull.URL), "today.csv": "gpu,profile,start,workload\n0,3g.40gb,4,train\n", "fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
-		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": fmt.Sprintf(job, "long", "60h"), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
+		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": strings.Replace(fmt.Sprintf(job, "long", "60h"), "project: ranking, user: ana", `project: detector, user: ana, environment: research, cost_center: "4711"`, 1), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
 		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": zip([]byte(strings.ReplaceAll(rowsOf("train-a", unzip(t, gpus)), "train-a,", machines.IDs[sandbox.Busy]+","))), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
 		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip(monthly(bill)), "this-month.csv": string(monthly(bill)), "exports/focus.csv": string(bill),
 		"tokens.csv": daily(), "counts.csv": daily(), "predictions.csv": daily(),
