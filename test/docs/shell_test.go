@@ -20,12 +20,12 @@ type shell struct {
 	n   int
 }
 
-func newShell(t *testing.T, dir string) *shell {
+func newShell(t *testing.T, dir string, env ...string) *shell {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
-	c := exec.CommandContext(ctx, "bash", "--norc", "-e")
+	c := exec.CommandContext(ctx, "bash", "--norc")
 	c.Dir = dir
-	c.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "USER=ana"}
+	c.Env = append([]string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "USER=ana"}, env...)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

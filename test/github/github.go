@@ -58,7 +58,8 @@ func (p *Pull) Push(head string) {
 	p.head = head
 }
 
-// Fork makes the pull request one from another repository.
+// Fork makes the pull request one from another repository, whose workflows may only read
+// (https://docs.github.com/en/actions/reference/workflows-and-actions/events-that-trigger-workflows#pull_request).
 func (p *Pull) Fork(from string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,6 +131,10 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if r.Method != http.MethodGet && p.from != repository {
+		say(http.StatusForbidden, map[string]any{"message": "Resource not accessible by integration"})
+		return
+	}
 	const repo = "/repos/" + repository
 	switch r.Method + " " + r.URL.Path {
 	case "GET /user":
@@ -138,7 +143,7 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 		say(200, map[string]any{"number": 7, "state": "open", "user": user(Author), "commits": 1, "head": map[string]any{"ref": "resnet50", "sha": p.head}})
 	case "GET " + repo + "/pulls/7/commits":
 		say(200, []any{map[string]any{"sha": p.head, "author": user(Author), "committer": user(Author)}})
-	case "GET " + repo + "/activity":
+	case "GET /repos/" + p.from + "/activity":
 		say(200, []any{map[string]any{"id": 1, "after": p.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user(Author)}})
 	case "GET " + repo + "/pulls/7/reviews":
 		say(200, append([]map[string]any{}, p.reviews...))
