@@ -31,7 +31,7 @@ var asides = []aside{
 }
 
 // elsewhere are the documents that a test of their own carries out from top to bottom.
-var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted"}
+var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest"}
 
 // stands is an example of an id or a name, and what it stands for in the world.
 type stands struct {
