@@ -11,8 +11,10 @@ TOOL     := go tool -modfile=tools/go.mod
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
-# The packages that mutate changes, and how many mutants of each.
-MUTATE := action budget gate approval ledger bill duty policy store change round
+# The packages that mutate changes, each with those whose tests hold its rules as well, and
+# how many mutants of each.
+MUTATE := action budget gate approval ledger bill duty,round policy store change round,backtest
+comma := ,
 MUTANTS ?= 20
 # How many schedules of the storm.
 SCHEDULES ?= 2000
@@ -20,7 +22,7 @@ SCHEDULES ?= 2000
 # random one that it prints.
 SEED ?=
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots picture golden aws-sandbox clean
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots picture golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,7 +66,7 @@ vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
 
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
-	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(MUTATE:%=./internal/%)
+	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(foreach p,$(MUTATE),./internal/$(subst $(comma),$(comma)./internal/,$(p)))
 
 bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB
 	go test -run '^$$' -bench . -benchmem ./...
@@ -85,6 +87,9 @@ picture: ## the picture of docs/first-gated-pr.md, from the comment that the gat
 golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
+
+reference: ## write docs/reference and schemas from the code
+	go run ./test/reference
 
 aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox -live

@@ -143,10 +143,7 @@ func TestEntriesAreTheDollars(t *testing.T) {
 // what processes post that cron starts, whose ledger outlives them, and policies on
 // budgets decide the same.
 func TestAReplayPostsAsProcessesDo(t *testing.T) {
-	set := parsed(t, livePolicies+`  - name: over-budget
-    when: budget.state == "over" || budget.used_share > 0.2 && duty.state == "idle"
-    then: [{warn: {grace: 3m}}, {do: stop, even_if_busy: true}]
-`)
+	set := parsed(t, livePolicies+budgetPolicies)
 	acted, charged := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		i := len(set.Policies) - 1

@@ -13,7 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -98,6 +100,15 @@ policies:
   - name: only-held
     when: duty.state == "held" && duty.lasting >= duration("3m")
     then: [{warn: {grace: 5m}}, {do: stop}]
+`
+
+// budgetPolicies are conditions on what was charged.
+const budgetPolicies = `  - name: within-budget
+    when: budget.used_share < 0.4 && duty.lasting >= duration("3m")
+    then: [{warn: {grace: 2m}}, {do: stop}]
+  - name: over-budget
+    when: budget.state == "over" || budget.used_share > 0.2 && duty.state == "idle"
+    then: [{warn: {grace: 3m}}, {do: stop, even_if_busy: true}]
 `
 
 func parsed(t testingTB, text string) *policy.Set {
@@ -245,8 +256,8 @@ func liveParams(t *rapid.T, pol *policy.Policy) Params {
 }
 
 // processes makes a round at every multiple of a cadence, each by a process of its own
-// that knows nothing but the store and what was released before, and returns what they
-// decided.
+// that knows nothing but the store, what was released before and when rounds were made, and
+// returns what they decided.
 func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume action.Assumptions) []Decision {
 	t.Helper()
 	account, err := Read(context.Background(), strings.NewReader(trace), p)
@@ -255,6 +266,7 @@ func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume a
 	}
 	store := action.NewMemory()
 	var operations []Operation
+	var rounds []time.Time
 	var out []Decision
 	first, _ := account.Feed(nil).Next()
 	end := account.Summary().Last.Add(p.Format.Step)
@@ -266,7 +278,15 @@ func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume a
 			return &action.Ladder{Store: store, Cloud: look.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
 				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: assume}
 		}
-		r, err := round.New(look.Setting).Round(context.Background())
+		setting, err := look.Charged(context.Background(), look.Setting, p.Budgets, rounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := look.Rounds(p.Every); !slices.Equal(all, rounds) {
+			t.Fatal(fmt.Sprintf("before %s rounds were made at %s, and %s are charged", now, rounds, all))
+		}
+		rounds = append(rounds, now)
+		r, err := round.New(setting).Round(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,9 +326,10 @@ func lookAt(t testingTB, account *Account, pol *policy.Policy, now time.Time, op
 }
 
 // TestAReplayDecidesAsProcessesDo replays random fleets at a cadence, and runs a process
-// at each of its multiples; every decision has to be the same.
+// at each of its multiples; every decision has to be the same, those on budgets as well.
 func TestAReplayDecidesAsProcessesDo(t *testing.T) {
-	set := parsed(t, livePolicies)
+	set := parsed(t, livePolicies+budgetPolicies)
+	onBudgets := 0
 	rare := []string{"warn", "stop", "withdraw", "refuse", "defer"}
 	steps := map[string]int{}
 	missing := func(step string) bool { return steps[step] == 0 }
@@ -319,15 +340,23 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			p.Every = time.Duration(rapid.IntRange(1, 40).Draw(t, "cadence")) * 30 * time.Second
 			p.MaxRoundGap = time.Duration(rapid.IntRange(5, 600).Draw(t, "gap")) * time.Minute
 			p.Caps = rapid.Bool().Draw(t, "caps")
+			if pol.AsksCharges() {
+				p = priced(p, 60*money.USD)
+				p.Every += 2 * time.Minute // every process charges for all rounds before it
+				p.Budgets = budgets(t, budget.Budget{ID: "all", Shared: true, Amount: money.Amount(rapid.IntRange(20, 400).Draw(t, "amount")) * money.USD})
+			}
 			for _, d := range sameAsProcesses(t, liveTrace(liveMachines().Draw(t, "machines")), p) {
 				steps[d.Step]++
+				if pol.AsksCharges() {
+					onBudgets++
+				}
 			}
 		})
-		if !slices.ContainsFunc(rare, missing) {
+		if onBudgets > 0 && !slices.ContainsFunc(rare, missing) {
 			return
 		}
 	}
-	t.Errorf("too few decisions to tell: %v", steps)
+	t.Errorf("too few decisions to tell: %v, and %d on budgets", steps, onBudgets)
 }
 
 // TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop: a replay makes fewer rounds on

@@ -3,7 +3,6 @@ package backtest
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,9 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/duty"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -103,17 +100,7 @@ func (t *trace) obey(ctx context.Context, pol *policy.Policy, p Params, collect 
 	enforced := *pol
 	enforced.Mode = policy.Enforce
 	groups := t.account.Groups()
-	if p.Setting.Books == nil && pol.AsksCharges() && len(p.Budgets.Budgets()) > 0 && t.account.unpriced(p.Setting.Prices) == 0 {
-		books := &ledger.Memory{}
-		p.Setting.Books = ledger.Journal{Store: books}
-		p.Setting.Standing = func(ctx context.Context, now time.Time) (func(*policy.Facts), error) {
-			all, err := p.Budgets.Statuses(ctx, budget.Replayed{Ledger: books}, now)
-			if err != nil {
-				return nil, fmt.Errorf("read where the budgets stand: %w", err)
-			}
-			return round.Budgets(all), nil
-		}
-	}
+	p.Setting = t.account.charging(p.Setting, []*policy.Policy{pol}, p.Budgets)
 	if p.Caps || p.Setting.Books != nil { // what happens to one resource matters to the others
 		groups = [][]int{nil}
 	}

@@ -55,19 +55,17 @@ func (p *Present) release(i int, stalled bool, do policy.Verb) error {
 	return nil
 }
 
-// newest returns the newest release of a resource, the zero Operation where there is none.
-func (p *Present) newest(i int) Operation {
+// newest returns the newest release of a resource up to and at a time, the zero Operation
+// where there is none.
+func (p *Present) newest(i int, at time.Time) Operation {
 	var newest Operation
 	for _, d := range p.operations {
-		if d.Resource == p.account.resources[i].name && d.End.After(newest.End) {
+		if d.Resource == p.account.resources[i].name && d.End.After(newest.End) && !d.At.After(at) {
 			newest = d
 		}
 	}
 	return newest
 }
-
-// since returns the end of a resource's newest release, the zero time where there is none.
-func (p *Present) since(i int) time.Time { return p.newest(i).End }
 
 // List implements [round.Lister].
 func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, error) {
@@ -77,8 +75,8 @@ func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, 
 		switch {
 		case r == nil:
 		case q.Kinds != nil && !q.Kinds[r.Kind] || q.Only != nil && !q.Only[r.Ref()]:
-		case q.Now.Before(p.newest(i).End):
-			o.Ended = append(o.Ended, round.Ended(r, p.newest(i).At))
+		case q.Now.Before(p.newest(i, q.Now).End):
+			o.Ended = append(o.Ended, round.Ended(r, p.newest(i, q.Now).At))
 		default:
 			o.Resources = append(o.Resources, r)
 		}
@@ -91,5 +89,6 @@ func (p *Present) Name() string { return source }
 
 // Measure implements [usage.Source].
 func (p *Present) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
-	return p.account.SourceAt(iv.To, p.since).Measure(ctx, resources, iv, open)
+	since := func(i int) time.Time { return p.newest(i, iv.To).End }
+	return p.account.SourceAt(iv.To, since).Measure(ctx, resources, iv, open)
 }

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,7 +25,7 @@ type Report struct {
 	// ByOwner is what policies and what learns would have done for each team and
 	// user, where the trace names them, rule by rule, the largest saving first.
 	ByOwner []Owned `json:"by_owner,omitempty"`
-	// Timeline is when the first of them would have released of what; where
+	// Timeline is when the rule of the headline would have released of what; where
 	// [Params.Draw] asks for it.
 	Timeline *Timeline `json:"timeline,omitempty"`
 	// Notes are what to know of the figures of policies: what they rest on, and which
@@ -55,22 +56,31 @@ func (r *Report) Named(name string) *Result {
 	return nil
 }
 
-// Headline returns the result that a report is about: the one that is drawn, else the
-// first policy or decider, else what learns. It is nil where nothing was replayed.
+// Headline returns the result that a report is about: the policy or decider that saves
+// most, else what learns. It is nil where nothing was replayed.
 func (r *Report) Headline() *Result {
-	var res *Result
-	switch {
-	case len(r.Results) == 0:
+	if len(r.Results) == 0 {
 		return nil
-	case r.Timeline != nil:
-		res = r.Named(r.Timeline.Rule)
-	case r.Baseline(0):
-		res = r.Named(Learned)
 	}
-	if res == nil {
-		res = &r.Results[0]
+	best := &r.Results[0]
+	if r.Baseline(0) {
+		return cmp.Or(r.Named(Learned), best)
 	}
-	return res
+	for i := 1; i < r.Rules(); i++ {
+		if r.Results[i].NetSavedHours > best.NetSavedHours {
+			best = &r.Results[i]
+		}
+	}
+	return best
+}
+
+// Rules counts the policies and deciders: the results that are no baselines.
+func (r *Report) Rules() int {
+	n := 0
+	for n < len(r.Results) && !r.Baseline(n) {
+		n++
+	}
+	return n
 }
 
 // Priced says whether there are dollars.
@@ -250,15 +260,18 @@ type writer struct {
 	p      Params
 }
 
-// draws says whether the next rule is the one that is drawn: the first that is
-// replayed resource by resource.
-func (w *writer) draws() bool { return w.p.Draw > 0 && w.Timeline == nil }
+// draws says whether the next rule may be the one that is drawn. Rules after the
+// baselines are drawn only where no rule before them is.
+func (w *writer) draws() bool {
+	return w.p.Draw > 0 && (w.Timeline == nil || !w.Baseline(len(w.Results)-1))
+}
 
 // rule adds what a rule did that was replayed resource by resource.
 func (w *writer) rule(name string, got outcome, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	draws := w.draws()
 	if err := w.add(name, nil, w.sum.split(got.by)); err != nil {
 		return err
 	}
@@ -267,7 +280,7 @@ func (w *writer) rule(name string, got outcome, err error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	w.ByOwner = append(w.ByOwner, owned...)
-	if w.draws() {
+	if draws && w.Headline().Name == name {
 		w.Timeline = w.trace.timeline(name, got, w.p.Draw)
 	}
 	return nil

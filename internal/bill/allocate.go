@@ -25,17 +25,22 @@ const (
 
 // SharedRule says which charges are shared and how.
 type SharedRule struct {
-	Name string `yaml:"name"`
-	// Services, Categories, Accounts (sub accounts) and Resources: a charge is shared
-	// where it is in all of the lists that are not empty.
-	Services   []string   `yaml:"services"`
+	// Name is the name of the rule.
+	Name string `yaml:"name" form:"required"`
+	// Services are services of the bill whose charges are shared. A charge is shared that
+	// is in every list that is not empty.
+	Services []string `yaml:"services"`
+	// Categories are categories whose charges are shared.
 	Categories []Category `yaml:"categories"`
-	Accounts   []string   `yaml:"accounts"`
-	Resources  []string   `yaml:"resources"`
-	// Untagged shares only the costs of unowned resources.
-	Untagged bool   `yaml:"untagged"`
-	Method   Method `yaml:"method"`
-	// Among are the parties; empty: all that are charged anything directly.
+	// Accounts are sub accounts whose charges are shared.
+	Accounts []string `yaml:"accounts"`
+	// Resources are ids of resources whose charges are shared.
+	Resources []string `yaml:"resources"`
+	// Untagged says whether only costs of unowned resources are shared.
+	Untagged bool `yaml:"untagged"`
+	// Method is even for equal parts, or proportional to direct charges.
+	Method Method `yaml:"method" form:"required" enum:"even,proportional"`
+	// Among are the parties that pay; empty is all with direct charges.
 	Among []string `yaml:"among"`
 }
 

@@ -58,15 +58,25 @@ func Parse(name string, src []byte) (Set, error) {
 	}
 	var c Config
 	var set Set
-	_, err = f.Mapping(root, "the file",
-		document.Optional("budgets", c.Budgets.UnmarshalYAML), document.Optional("quotas", c.Quotas.UnmarshalYAML))
-	if err == nil {
+	if err = c.read(f, root); err == nil {
 		set, err = c.Check()
 	}
 	if err != nil {
 		return Set{}, f.Placed(err)
 	}
 	return set, nil
+}
+
+// Shape returns what a file of budgets and quotas may hold.
+func Shape() *document.Shape {
+	return document.Describe(func(n ast.Node) error { var c Config; return c.read(&document.File{}, n) })
+}
+
+func (c *Config) read(f *document.File, root ast.Node) error {
+	_, err := f.Mapping(root, "the file",
+		document.Optional("budgets", "what owners may spend", c.Budgets.UnmarshalYAML),
+		document.Optional("quotas", "what owners may hold at once", c.Quotas.UnmarshalYAML))
+	return err
 }
 
 // Check checks the sections together, as NewSet does.
@@ -126,49 +136,40 @@ func (d *reader) misplaced(err error, items []ast.Node) error {
 // budget returns a budget, and the parts that it is split into.
 func (d *reader) budget(n ast.Node) ([]Budget, error) {
 	var b Budget
-	var zone, period ast.Node
 	split := map[inventory.Purpose]int{}
 	_, err := d.Mapping(n, "a budget", append([]document.Key{
-		document.Required("id", d.word(&b.ID, "id")),
-		document.Optional("parent", d.word(&b.Parent, "parent")),
-		document.Optional("purpose", func(n ast.Node) error {
-			if document.Scalar(n) == "any" {
-				b.Shared = true
-				return nil
-			}
-			return d.purposes(n, &b.Purposes)
+		document.Required("id", "name of the budget", d.word(&b.ID, "id")),
+		document.Optional("parent", "budget that it belongs to: what counts here counts there as well", d.word(&b.Parent, "parent")),
+		document.Optional("purpose", "purposes that it is for, or any", func(n ast.Node) error {
+			return document.Forms(n, document.IfWord("any", func(ast.Node) error { b.Shared = true; return nil }),
+				document.Otherwise(func(n ast.Node) error { return d.purposes(n, &b.Purposes) }))
 		}),
-		document.Required("amount", d.dollars(&b.Amount, "amount")),
-		document.Optional("per_hour", d.dollars(&b.PerHour, "per_hour")),
-		document.Optional("period", func(n ast.Node) error { period = n; return nil }),
-		document.Optional("time_zone", func(n ast.Node) error { zone = n; return nil }),
-		document.Optional("thresholds", func(n ast.Node) error { return d.thresholds(n, &b.Thresholds) }),
-		document.Optional("count_unknown", func(n ast.Node) (err error) {
+		document.Required("amount", "dollars of a period", d.dollars(&b.Amount, "amount")),
+		document.Optional("per_hour", "dollars in one hour", d.dollars(&b.PerHour, "per_hour")),
+		document.Optional("time_zone", "place by whose clocks periods begin", func(n ast.Node) (err error) {
+			b.Period.Location, err = d.location(n)
+			return err
+		}),
+		document.Optional("period", "period of the amount, or the days that it is for", func(n ast.Node) error { return d.period(n, &b.Period) }),
+		document.Optional("thresholds", "shares of the amount at which something happens", func(n ast.Node) error { return d.thresholds(n, &b.Thresholds) }),
+		document.Optional("count_unknown", "count the most that unpriced charges may be as spent", func(n ast.Node) (err error) {
 			b.CountUnknown, err = d.Flag(n, "count_unknown")
 			return err
 		}),
-		document.Optional("split", func(n ast.Node) error {
-			return d.Pairs(n, "split", func(purpose string, k, v ast.Node) (err error) {
-				if err := checkPurpose(purpose); err != nil {
-					return d.At(k, "%s", err)
-				}
-				split[inventory.Purpose(purpose)], err = d.percent(v, "split")
-				return err
-			})
+		document.Optional("split", "share of each purpose, as a budget of its own", func(n ast.Node) error {
+			var keys []document.Key
+			for _, p := range allPurposes {
+				keys = append(keys, document.Optional(string(p), "share of the amount", func(n ast.Node) (err error) {
+					split[p], err = d.percent(n, "split")
+					return err
+				}))
+			}
+			_, err := d.Mapping(n, "split", keys...)
+			return err
 		}),
 	}, d.match(&b.Match)...)...)
 	if err != nil {
 		return nil, err
-	}
-	if zone != nil {
-		if b.Period.Location, err = d.location(zone); err != nil {
-			return nil, err
-		}
-	}
-	if period != nil {
-		if err := d.period(period, &b.Period); err != nil {
-			return nil, err
-		}
 	}
 	if len(split) == 0 {
 		return []Budget{b}, nil
@@ -212,16 +213,16 @@ var allPurposes = []inventory.Purpose{inventory.Training, inventory.Evaluation, 
 func (d *reader) quota(n ast.Node) (Quota, error) {
 	var q Quota
 	_, err := d.Mapping(n, "a quota", append([]document.Key{
-		document.Required("id", d.word(&q.ID, "id")),
-		document.Optional("purpose", func(n ast.Node) error { return d.purposes(n, &q.Purposes) }),
-		document.Optional("gpus", func(n ast.Node) error {
+		document.Required("id", "name of the quota", d.word(&q.ID, "id")),
+		document.Optional("purpose", "purposes that it is for", func(n ast.Node) error { return d.purposes(n, &q.Purposes) }),
+		document.Optional("gpus", "most GPUs held at once, by model: {H100: 16}", func(n ast.Node) error {
 			q.GPUs = map[string]int{}
 			return d.Pairs(n, "gpus", func(gpu string, _, v ast.Node) (err error) {
 				q.GPUs[gpu], err = d.whole(v, "a number of GPUs")
 				return err
 			})
 		}),
-		document.Optional("machines", func(n ast.Node) error {
+		document.Optional("machines", "most machines held at once", func(n ast.Node) error {
 			v, err := d.whole(n, "machines")
 			q.Machines = &v
 			return err
@@ -232,30 +233,38 @@ func (d *reader) quota(n ast.Node) (Quota, error) {
 
 func (d *reader) match(m *Match) []document.Key {
 	return []document.Key{
-		document.Optional("team", d.word(&m.Team, "team")), document.Optional("project", d.word(&m.Project, "project")),
-		document.Optional("user", d.word(&m.User, "user")), document.Optional("environment", d.word(&m.Environment, "environment")),
+		document.Optional("team", "team that it is for", d.word(&m.Team, "team")), document.Optional("project", "project that it is for", d.word(&m.Project, "project")),
+		document.Optional("user", "person that it is for", d.word(&m.User, "user")), document.Optional("environment", "environment that it is for", d.word(&m.Environment, "environment")),
 	}
 }
 
 func (d *reader) thresholds(n ast.Node, t *Thresholds) error {
-	share := func(name string, to *int) document.Key {
-		return document.Optional(name, func(n ast.Node) (err error) { *to, err = d.percent(n, name); return err })
+	share := func(name, doc string, to *int) document.Key {
+		return document.Optional(name, doc, func(n ast.Node) (err error) { *to, err = d.percent(n, name); return err })
 	}
-	_, err := d.Mapping(n, "thresholds", share("warn", &t.Warn), share("gate", &t.Gate), share("deny", &t.Deny))
+	_, err := d.Mapping(n, "thresholds", share("warn", "share spent from which curfew warns", &t.Warn),
+		share("gate", "share spent from which new work needs approval", &t.Gate), share("deny", "share spent from which new work is denied", &t.Deny))
 	return err
 }
 
 func (d *reader) period(n ast.Node, p *Period) error {
-	if word := document.Scalar(n); word != "" {
-		p.Every = Every(word)
-		if !slices.Contains([]Every{Monthly, Weekly, Quarterly}, p.Every) {
-			return d.At(n, "a period is monthly, weekly, quarterly, or {from: 2026-11-01, until: 2026-12-16}; not %q", p.Every)
-		}
-		return nil
-	}
+	document.Note(n, document.Shape{Default: string(Monthly)})
+	return document.Forms(n,
+		document.IfMapping(func(n ast.Node) error { return d.customPeriod(n, p) }),
+		document.Otherwise(func(n ast.Node) error {
+			document.Note(n, document.Shape{Type: document.String, Enum: []string{string(Monthly), string(Weekly), string(Quarterly)}})
+			if p.Every = Every(document.Scalar(n)); !slices.Contains([]Every{Monthly, Weekly, Quarterly}, p.Every) {
+				return d.At(n, "a period is monthly, weekly, quarterly, or {from: 2026-11-01, until: 2026-12-16}; not %q", written(n))
+			}
+			return nil
+		}))
+}
+
+func (d *reader) customPeriod(n ast.Node, p *Period) error {
 	p.Every = Custom
 	day := func(to *time.Time) func(ast.Node) error {
 		return func(n ast.Node) (err error) {
+			document.Note(n, document.Shape{Type: document.String, Pattern: `^[0-9]{4}-[0-9]{2}-[0-9]{2}$`})
 			loc := p.Location
 			if loc == nil {
 				loc = time.UTC
@@ -266,11 +275,12 @@ func (d *reader) period(n ast.Node, p *Period) error {
 			return nil
 		}
 	}
-	_, err := d.Mapping(n, "a period", document.Required("from", day(&p.From)), document.Required("until", day(&p.Until)))
+	_, err := d.Mapping(n, "a period", document.Required("from", "first day", day(&p.From)), document.Required("until", "first day after it", day(&p.Until)))
 	return err
 }
 
 func (d *reader) location(n ast.Node) (*time.Location, error) {
+	document.Note(n, document.Shape{Type: document.String, Default: "UTC"})
 	name := document.Scalar(n)
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "" || name == "Local" {
@@ -280,6 +290,11 @@ func (d *reader) location(n ast.Node) (*time.Location, error) {
 }
 
 func (d *reader) purposes(n ast.Node, to *[]inventory.Purpose) error {
+	var known []string
+	for _, p := range allPurposes {
+		known = append(known, string(p))
+	}
+	document.Note(n, document.Shape{Enum: known})
 	_, err := d.Texts(n, "purpose", func(name string) error {
 		*to = append(*to, inventory.Purpose(name))
 		return checkPurpose(name)
@@ -296,6 +311,7 @@ func checkPurpose(name string) error {
 
 func (d *reader) dollars(to *money.Amount, what string) func(ast.Node) error {
 	return func(n ast.Node) (err error) {
+		document.Note(n, document.Shape{Type: document.Decimal})
 		if *to, err = money.ParseAmount(document.Scalar(n)); err != nil || *to < 0 {
 			return d.At(n, "%s is dollars such as 20000 or 12.50, not %q", what, written(n))
 		}
@@ -305,6 +321,7 @@ func (d *reader) dollars(to *money.Amount, what string) func(ast.Node) error {
 
 // percent reads "80%", from 1 to maxPercent.
 func (d *reader) percent(n ast.Node, what string) (int, error) {
+	document.Note(n, document.Shape{Type: document.String, Pattern: "^[0-9]{1,4}%$"})
 	digits, ok := strings.CutSuffix(document.Scalar(n), "%")
 	v, err := strconv.Atoi(digits)
 	if !ok || err != nil || v < 1 || v > maxPercent {
@@ -314,6 +331,7 @@ func (d *reader) percent(n ast.Node, what string) (int, error) {
 }
 
 func (d *reader) whole(n ast.Node, what string) (int, error) {
+	document.Note(n, document.Shape{Type: document.Integer})
 	v, err := strconv.Atoi(document.Scalar(n))
 	if err != nil || v < 0 {
 		return 0, d.At(n, "%s is a whole number of at least 0, not %q", what, written(n))
@@ -323,6 +341,7 @@ func (d *reader) whole(n ast.Node, what string) (int, error) {
 
 func (d *reader) word(to *string, what string) func(ast.Node) error {
 	return func(n ast.Node) error {
+		document.Note(n, document.Shape{Type: document.String, Pattern: `^\S(.*\S)?$`})
 		s, ok := n.(*ast.StringNode)
 		if !ok || strings.TrimSpace(s.Value) != s.Value || s.Value == "" {
 			return d.At(n, "%s is a word; write it in quotes where it is not", what)

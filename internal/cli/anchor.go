@@ -34,7 +34,7 @@ func parseAnchor(name string, src []byte, key ed25519.PublicKey) (action.Anchor,
 }
 
 // anchored verifies the audit log, or writes its end.
-func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error {
+func (a *app) anchored(ctx context.Context, f anchorFlags) error {
 	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error 
 		}
 	}
 	if f.verify {
-		return a.verifyAudit(ctx, cfg, s, at, output)
+		return a.verifyAudit(ctx, cfg, s, at)
 	}
 	key, err := a.rt.SigningKey(cfg)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error 
 	if err := at.Write(ctx, append(text, '\n')); err != nil {
 		return daemon.AnchorError(err)
 	}
-	if output == "json" {
+	if a.format == "json" {
 		return a.printJSON(d)
 	}
 	plain.Fprintf(a.Stdout, "%s: entry %d of %s, hash %s\nsigned with %s\n", at.Name, d.Entry, d.At.Format(time.RFC3339), d.Hash, d.Key)
@@ -100,7 +100,7 @@ func (a *app) anchored(ctx context.Context, f anchorFlags, output string) error 
 }
 
 // verifyAudit checks the chain, and that it holds what an anchor says.
-func (a *app) verifyAudit(ctx context.Context, cfg config.Config, s *store.Store, at daemon.Place, output string) error {
+func (a *app) verifyAudit(ctx context.Context, cfg config.Config, s *store.Store, at daemon.Place) error {
 	var anchor *action.Anchor
 	var heads []action.Head
 	if at.Name != "" {
@@ -122,7 +122,7 @@ func (a *app) verifyAudit(ctx context.Context, cfg config.Config, s *store.Store
 	if err != nil {
 		return verifyFailure(err)
 	}
-	if output == "json" {
+	if a.format == "json" {
 		return a.printJSON(view.Verified{Schema: view.VerifiedSchema, Entries: end.Entry, Hash: end.Hash, Anchor: anchor})
 	}
 	plain.Fprintf(a.Stdout, "%s, unchanged\n", plain.Count(end.Entry, "entry"))

@@ -2,17 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newApprove() *cobra.Command {
@@ -36,12 +31,7 @@ func (a *app) newDeny() *cobra.Command {
 
 func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
 	var reason, proof string
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usageError("%s takes the id of one request; `curfew approvals` lists them", c.CommandPath())
-		}
-		return nil
-	}
+	c.Args = oneArg("the id of one request; `curfew approvals` lists them")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !allow && strings.TrimSpace(reason) == "" {
 			return usageError("curfew deny %s: give --reason", args[0])
@@ -52,65 +42,26 @@ func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
 		return a.decide(c.Context(), args[0], allow, reason, proof)
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for whoever asked")
+	a.outputs(c, tableJSON...)
 	c.Flags().StringVar(&proof, "proof", "auto", "how to prove who you are: aws (your AWS credentials), none (a name alone), auto (aws for fixes)")
 	return c
 }
 
 func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof string) error {
-	cfg, s, err := a.state(ctx)
+	doc, err := a.rt.Decide(ctx, id, allow, reason, proof)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
-		return err
+	r := doc.Request.Request
+	if !allow {
+		return a.say(doc, "%s %s: %s", r.ID, report.State("denied"), r.Subject)
 	}
-	r, err := s.Approvals().Request(ctx, id)
-	if err != nil {
-		return approvalFailure(id, err)
-	}
-	who, err := a.rt.Approver(ctx, cfg, r, proof, allow)
-	if err != nil {
-		return err
-	}
-	now, err := a.inTime(ctx, s)
-	if err != nil {
-		return err
-	}
-	desk := approval.Desk{Store: s.Approvals()}
-	r, err = desk.Decide(ctx, r.ID, who, allow, action.Redact(reason), now)
-	if err != nil {
-		return approvalFailure(id, err)
-	}
-	entry := auditEntry(now, who.Name, string(r.State), r)
-	if err := s.Actions().Record(ctx, entry); err != nil {
-		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
-	}
-	if allow {
-		plain.Fprintf(a.Stdout, "%s approved: %s, at most %s %s, until %s; by %s (%s)\n", r.ID, r.Subject, r.Amount.Exact(), r.AmountUnit(), plain.When(r.ExpiresAt, a.Now()), who.Name, who.Proof)
-	} else {
-		plain.Fprintf(a.Stdout, "%s denied: %s\n", r.ID, r.Subject)
-	}
-	return nil
-}
-
-// approvalFailure gives what a desk refuses its exit code.
-func approvalFailure(id string, err error) error {
-	var refusal *approval.Refusal
-	switch {
-	case errors.As(err, &refusal) && refusal.Rule == "state" && strings.Contains(refusal.Why, "waits"):
-		return &failure{exit: ExitHeld, code: "needs_approval", err: err, hint: "another person runs `curfew approve " + plain.Shell(id) + "`"}
-	case errors.As(err, &refusal):
-		return &failure{exit: ExitDenied, code: "not_approved", err: err}
-	case errors.Is(err, approval.ErrNotFound):
-		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("there is no request whose id begins with %q", id), hint: "`curfew approvals` lists them"}
-	}
-	return err
+	return a.say(doc, "%s %s: %s, at most %s %s, until %s; by %s (%s)", r.ID, report.State("approved"), r.Subject, r.Amount.Exact(), r.AmountUnit(),
+		plain.When(r.ExpiresAt, a.Now()), r.DecidedBy, r.Proof)
 }
 
 func (a *app) newApprovals() *cobra.Command {
 	var all bool
-	var output string
 	c := &cobra.Command{
 		Use:   "approvals [REQUEST]",
 		Short: "Show what waits for an approval, with its plan",
@@ -127,43 +78,20 @@ the commands, the dollars with their units, what is lost and how far it can be u
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
-			return a.approvals(c.Context(), strings.Join(args, ""), all || len(args) > 0, output)
+			return a.approvals(c.Context(), strings.Join(args, ""), all || len(args) > 0)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "those decided, used and expired as well")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) approvals(ctx context.Context, id string, all bool, output string) error {
-	cfg, s, err := a.state(ctx)
-	if err != nil {
+func (a *app) approvals(ctx context.Context, id string, all bool) error {
+	doc, now, err := a.rt.Approvals(ctx, id, all)
+	switch {
+	case err != nil:
 		return err
-	}
-	defer s.Close()
-	cfg, by, err := a.rt.People(ctx, cfg, s)
-	if err != nil {
-		return err
-	}
-	requests, err := s.Approvals().Requests(ctx, "")
-	if err != nil {
-		return fmt.Errorf("list the requests: %w", err)
-	}
-	now, err := a.stateTime(ctx, s)
-	if err != nil {
-		return err
-	}
-	views := []view.Request{}
-	for _, r := range requests {
-		if state := r.At(now); strings.HasPrefix(r.ID, id) && (all || state == approval.Pending || state == approval.Approved) {
-			views = append(views, view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now))
-		}
-	}
-	doc := view.NewApprovals(requests, views, by, now)
-	if output == "json" {
+	case a.format == "json":
 		return a.printJSON(doc)
 	}
 	return report.Approvals(a.Stdout, doc, now)

@@ -35,7 +35,6 @@ type backtestFlags struct {
 	caps        bool
 	every       string
 	decisions   string
-	output      string
 }
 
 // addTrace adds the flags that say what is replayed and what a restart costs.
@@ -73,14 +72,11 @@ released resource.`,
 	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron (default: at every sample and deadline)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
 	fl.BoolVar(&f.baselines, "baselines", true, "compare with the baselines")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
 func (a *app) backtest(ctx context.Context, f backtestFlags) error {
-	if err := oneOf("output", f.output, planOutputs...); err != nil {
-		return err
-	}
 	p, err := f.params()
 	if err != nil {
 		return err
@@ -95,7 +91,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	}
 	var set *policy.Set
 	if len(f.policies) > 0 {
-		if set, err = a.readPolicies(f.policies); err != nil {
+		if set, err = a.rt.ReadPolicies(f.policies); err != nil {
 			return err
 		}
 	}
@@ -111,7 +107,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if f.decisions != "" {
 		p.Decided = func(d backtest.Decision) { decisions = append(decisions, d) }
 	}
-	if f.output == "html" {
+	if a.format == "html" {
 		p.Draw = drawn
 	}
 	file, err := a.opened(ctx, f.trace, &p.Format)
@@ -127,7 +123,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 		return err
 	}
 	doc := view.NewBacktest(r)
-	return a.show(f.output, doc, func() report.Sheet { return report.Backtest(doc, f.next()) })
+	return a.show(doc, func() report.Sheet { return report.Backtest(doc, f.next()) })
 }
 
 // command is a command on the same trace, with the flags that were given.

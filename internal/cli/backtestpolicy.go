@@ -46,15 +46,12 @@ on later data, and writes policies in the mode observe.`,
   curfew policy tune --trace examples/data/gpus.csv.gz --step 5m -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			return a.tune(c.Context(), f, write)
 		},
 	}
 	f.addTrace(c.Flags())
 	c.Flags().StringVar(&write, "write", "", "`file` to write the policies to (default: after the table)")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -83,8 +80,8 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 		}
 	}
 	doc := view.NewTune(learned)
-	err = a.show(f.output, doc, func() report.Sheet { return report.Tune(doc, f.tuned(write)) })
-	if err != nil || f.output != "table" || write != "" {
+	err = a.show(doc, func() report.Sheet { return report.Tune(doc, f.tuned(write)) })
+	if err != nil || a.format != "table" || write != "" {
 		return err
 	}
 	_, err = plain.Fprintf(a.Stdout, "\n%s", plain.Text(text))

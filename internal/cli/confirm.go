@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) newConfirm() *cobra.Command {
-	var reason, duration, account, output string
+	var reason, duration, account string
 	c := &cobra.Command{
 		Use:   "confirm POLICY --reason TEXT",
 		Short: "Say that what has blown a policy's fuse is meant",
@@ -31,26 +31,23 @@ Without POLICY the fuses that have blown are listed.`,
   curfew confirm idle-gpu-machines --reason "the fleet of the course that ended"
   curfew confirm off-hours --for 30d --reason "it stops the development fleet every evening"`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
 			if len(args) > 1 {
 				return usageError("curfew confirm takes one policy, got %d", len(args))
 			}
 			if len(args) == 0 {
-				return a.fuses(c.Context(), output)
+				return a.fuses(c.Context())
 			}
-			return a.confirm(c.Context(), args[0], account, duration, reason, output)
+			return a.confirm(c.Context(), args[0], account, duration, reason)
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why so much is meant, for those who look later")
 	c.Flags().StringVar(&duration, "for", "", "how long the fuse is not to blow again: `30d`, or an RFC 3339 time")
 	c.Flags().StringVar(&account, "account", "", "only in this `account`, such as aws/123456789012 (default: all where it has blown)")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) confirm(ctx context.Context, policy, account, duration, reason, output string) error {
+func (a *app) confirm(ctx context.Context, policy, account, duration, reason string) error {
 	cfg, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -80,7 +77,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 		return &failure{exit: ExitError, code: "not_found", err: err, hint: "`curfew confirm` lists the fuses that have blown"}
 	case err != nil:
 		return err
-	case output == "json":
+	case a.format == "json":
 		return a.printJSON(view.NewFuses(confirmed))
 	}
 	for _, f := range confirmed {
@@ -90,7 +87,7 @@ func (a *app) confirm(ctx context.Context, policy, account, duration, reason, ou
 }
 
 // fuses lists those that have blown and are not confirmed.
-func (a *app) fuses(ctx context.Context, output string) error {
+func (a *app) fuses(ctx context.Context) error {
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -102,5 +99,5 @@ func (a *app) fuses(ctx context.Context, output string) error {
 	}
 	all = slices.DeleteFunc(all, func(f action.Fuse) bool { return !f.Stands() })
 	doc := view.NewFuses(all)
-	return a.show(output, doc, func() report.Sheet { return report.FusesSheet(doc, a.Now(), a.globals()) })
+	return a.show(doc, func() report.Sheet { return report.FusesSheet(doc, a.Now(), a.globals()) })
 }

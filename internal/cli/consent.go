@@ -21,7 +21,7 @@ var scratchTag = map[string]string{inventory.TagDisks: "scratch"}
 
 func (a *app) newConsent() *cobra.Command {
 	var f sourceFlags
-	var reason, output string
+	var reason string
 	c := &cobra.Command{
 		Use:   "consent MACHINE --reason TEXT",
 		Short: "Let the disks of one machine be lost when policies end it",
@@ -30,28 +30,20 @@ end it although its content is lost: instance-store disks when it stops, and dis
 are deleted with it when it is terminated. It writes the tag curfew:disks=scratch on the
 machine and an entry in the audit log. Remove the tag to take it back.`,
 		Example: `  curfew consent aws/123456789012/us-east-1/instance/i-0f3a --reason "scratch data only"`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError("%s takes the id, name or identity of one machine", c.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneArg("the id, name or identity of one machine"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
-			f.cloud = "aws"
-			return a.consent(c.Context(), f, args[0], reason, output)
+			f.Cloud = "aws"
+			return a.consent(c.Context(), f, args[0], reason)
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why nothing on the disks matters")
-	c.Flags().StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of a role in the machine's account; repeatable")
-	c.Flags().StringVar(&f.profile, "profile", "", "AWS profile")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in the machine's account; repeatable")
+	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output string) error {
+func (a *app) consent(ctx context.Context, f sourceFlags, name, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return usageError("curfew consent %s: give --reason, so that others know why its disks may be lost", name)
 	}
@@ -74,8 +66,8 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 	if err != nil {
 		return err
 	}
-	f.regions = []string{ref.Region}
-	lister, err := a.rt.Lister(ctx, f.source(), cfg, book, a.Now().UTC())
+	f.Regions = []string{ref.Region}
+	lister, err := a.rt.Lister(ctx, f.Source, cfg, book, a.Now().UTC())
 	if err != nil {
 		return err
 	}
@@ -112,7 +104,7 @@ func (a *app) consent(ctx context.Context, f sourceFlags, name, reason, output s
 	if err := daemon.WriteTags(ctx, cloud.Actions(), r, scratchTag, "consent-"+ref.ID); err != nil {
 		return &failure{exit: ExitError, code: "not_tagged", err: fmt.Errorf("consent %s: %w", ref, err), hint: byHand}
 	}
-	if output == "json" {
+	if a.format == "json" {
 		return a.printJSON(view.Consent{Schema: view.ConsentSchema, Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who})
 	}
 	_, err = plain.Fprintf(a.Stdout, "Policies may end %s. Lost then: %s\n", ref, first(strings.Join(lost, "; "), "nothing that is known"))

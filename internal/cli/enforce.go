@@ -16,7 +16,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ledger"
-	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -33,7 +32,6 @@ type enforceFlags struct {
 	printIAM bool
 	enforce  bool
 	window   string
-	output   string
 	// trace and at are those of --cloud trace; decisions is a file to write them to.
 	trace, at, decisions string
 	// seed varies the simulated account.
@@ -66,7 +64,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.BoolVar(&f.once, "once", false, "one pass and done")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
@@ -76,9 +74,6 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 }
 
 func (a *app) enforce(ctx context.Context, f enforceFlags) error {
-	if err := oneOf("output", f.output, "table", "json"); err != nil {
-		return err
-	}
 	if err := f.checkTrace(); err != nil {
 		return err
 	}
@@ -86,7 +81,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		_, err := a.Stdout.Write(daemon.ActionPolicy(true))
 		return err
 	}
-	if f.cloud == "sim" {
+	if f.Cloud == "sim" {
 		return a.demo(ctx, f)
 	}
 	if !f.once {
@@ -96,12 +91,12 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err != nil {
 		return err
 	}
-	set, err := a.policies(cfg, f.policies)
+	set, err := a.rt.Policies(cfg, f.policies)
 	if err != nil {
 		return err
 	}
 	wire := a.live
-	if f.cloud == backtest.Cloud {
+	if f.Cloud == backtest.Cloud {
 		wire = a.recorded
 	}
 	s, err := a.open(ctx, cfg)
@@ -116,10 +111,10 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err != nil {
 		return err
 	}
-	bar := a.newProgress(f.cloud)
-	setting.Query.Progress = bar.report
+	bar := a.newProgress(f.Cloud)
+	setting.Query.Progress = bar.Report
 	pass, err := round.New(setting).Round(ctx)
-	bar.finish()
+	bar.Finish()
 	if pass == nil {
 		return daemon.StateError(daemon.CloudError(err))
 	}
@@ -128,14 +123,14 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	}
 	doc := view.NewEnforce(pass, !f.enforce)
-	err = a.show(f.output, doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
+	err = a.show(doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
 	switch {
 	case err != nil:
 		return err
 	case broken != nil:
-		return daemon.StateError(daemon.CloudError(&cutOff{broken, pass.Lines()}))
+		return daemon.StateError(daemon.CloudError(daemon.CutShort(broken, pass.Lines())))
 	case len(pass.Unposted) > 0:
-		return unposted(pass, "nothing was acted on there")
+		return daemon.Unposted(pass, "nothing was acted on there")
 	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Counts, fused)):
 		return &failure{exit: ExitDenied}
 	case pass.Partial():
@@ -152,8 +147,8 @@ func (f enforceFlags) again() string {
 	for _, p := range f.policies {
 		words = append(words, "--policy", plain.Shell(p))
 	}
-	if len(f.regions) > 0 {
-		words = append(words, "--regions", plain.Shell(strings.Join(f.regions, ",")))
+	if len(f.Regions) > 0 {
+		words = append(words, "--regions", plain.Shell(strings.Join(f.Regions, ",")))
 	}
 	if f.window != "" {
 		words = append(words, "--window", plain.Shell(f.window))
@@ -162,20 +157,6 @@ func (f enforceFlags) again() string {
 		words = append(words, "--enforce")
 	}
 	return strings.Join(words, " ") + reaching(f.sourceFlags)
-}
-
-// policies reads the policy files of flags, or of the configuration.
-func (a *app) policies(cfg config.Config, names []string) (*policy.Set, error) {
-	if len(names) == 0 {
-		var err error
-		if names, err = a.configured(cfg); err != nil {
-			return nil, err
-		}
-	}
-	if len(names) == 0 {
-		return nil, usageError("no policy is given: --policy FILE, or policies in curfew.yaml; examples/policies has some to begin with")
-	}
-	return a.readPolicies(names)
 }
 
 // observing wires what a pass reads and judges by.
@@ -212,11 +193,11 @@ func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enf
 	}
 	cloud, ok := setting.Lister.(*daemon.AWS)
 	if !ok {
-		return round.Setting{}, usageError("--cloud %s: nothing is carried out there", f.cloud)
+		return round.Setting{}, usageError("--cloud %s: nothing is carried out there", f.Cloud)
 	}
 	setting.Books = ledger.Journal{Store: s.Ledger()}
 	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
-		return a.facts(ctx, cfg, s, now())
+		return daemon.Facts(ctx, cfg, s, now())
 	}
 	setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
 	return setting, err
@@ -225,7 +206,7 @@ func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enf
 // recorded wires a pass over a trace: what is known at a time is the account, and what it
 // releases is away for those that come after it.
 func (a *app) recorded(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
-	setting, present, err := a.present(ctx, cfg, f.sourceFlags, f.trace, f.at, set)
+	setting, present, err := a.present(ctx, cfg, f.sourceFlags, looking{trace: f.trace, at: f.at, pass: true}, set)
 	if err != nil {
 		return round.Setting{}, err
 	}
@@ -236,7 +217,7 @@ func (a *app) recorded(ctx context.Context, cfg config.Config, s *store.Store, f
 
 // checkTrace settles which account is meant; a trace is one.
 func (f *enforceFlags) checkTrace() error {
-	if f.cloud != backtest.Cloud || f.demo {
+	if f.Cloud != backtest.Cloud || f.demo {
 		if f.trace != "" || f.at != "" {
 			return usageError("--trace and --at are for --cloud %s", backtest.Cloud)
 		}
@@ -267,27 +248,6 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 		return fmt.Errorf("write decisions to %s: %w", name, err)
 	}
 	return nil
-}
-
-// facts returns what the state knows of a resource: its budgets, and how far what
-// is paid for it is off its list price.
-func (a *app) facts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
-	budget, err := budgetFacts(ctx, cfg, s, now)
-	if err != nil {
-		return nil, err
-	}
-	drift, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.PriceDrift(ctx, now)
-	if err != nil {
-		return nil, err
-	}
-	return func(f *policy.Facts) {
-		if budget != nil {
-			budget(f)
-		}
-		if drift != nil {
-			f.PriceDrift = drift(f.Resource)
-		}
-	}, nil
 }
 
 // horizon is how far back usage has to be known for the policies' longest duration,

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"context"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -38,9 +42,6 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
   curfew fix --undo 4f1c2a
   curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {
-			if err := oneOf("output", f.output, "table", "json"); err != nil {
-				return err
-			}
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -52,7 +53,11 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 			case len(f.undo) > 0 && len(ids) > 0:
 				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
 			case len(f.undo) > 0:
-				return a.undo(c.Context(), f)
+				return a.rt.Undo(c.Context(), f.undo, f.Source, f.enforce, func(doc view.Undo) error {
+					return a.show(doc, func() report.Sheet {
+						return report.UndoSheet(doc, "curfew fix --undo "+strings.Join(f.undo, ",")+" --enforce"+reaching(f.sourceFlags)+a.globals())
+					})
+				})
 			case len(ids) == 0:
 				return usageError("%s takes the id of a finding, or the beginning of one; `curfew scan` shows them", c.CommandPath())
 			case f.enforce:
@@ -70,30 +75,33 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
 	fl.BoolVar(&f.github, "github", false, "in a workflow: post the plan to the pull request, and count its reviews")
 	f.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
+// carryOut takes findings one step up the ladder.
+func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
+	grace, err := config.ParseDuration(f.grace)
+	if err != nil || grace <= 0 {
+		return usageError("--grace %q: it is a duration such as 15m; nothing is done without one", f.grace)
+	}
+	o := f.options()
+	o.Grace = grace
+	return a.rt.CarryOut(ctx, ids, o, func(doc view.Fixes) error {
+		if len(doc.Passes) > 0 {
+			return a.show(doc, func() report.Sheet { return report.FixDemoSheet(doc) })
+		}
+		again := "curfew fix " + strings.Join(ids, " ") + " --enforce" + f.repeated() + a.globals()
+		return a.show(doc, func() report.Sheet { return report.FixesSheet(doc, a.Now(), again, a.globals()) })
+	})
+}
+
 func (a *app) fix(ids []string, f fixFlags) error {
-	cfg, err := a.config()
+	docs, err := a.rt.FixPreviews(ids, f.options())
 	if err != nil {
 		return err
 	}
-	chosen, err := daemon.Choose(cfg.DataDir, ids)
-	if err != nil {
-		return err
-	}
-	kept, err := daemon.Inventories(cfg.DataDir)
-	if err != nil {
-		return err
-	}
-	docs := make([]view.Fix, 0, len(chosen))
-	for _, s := range chosen {
-		d := view.NewFix(s.Finding, s.Scanned, daemon.ByHand(s.Finding))
-		d.Refusals = foreseen(s.Finding, kept, cfg, f, a.Now().UTC())
-		docs = append(docs, d)
-	}
-	if f.output == "json" {
+	if a.format == "json" {
 		return a.printJSON(view.NewFixPreview(docs))
 	}
 	for i, d := range docs {
@@ -110,3 +118,33 @@ func (a *app) fix(ids []string, f fixFlags) error {
 	}
 	return nil
 }
+
+// fixFlags are the flags of fix.
+type fixFlags struct {
+	sourceFlags
+	enforce, scratch, save, github bool
+	grace                          string
+	undo                           []string
+}
+
+// options are what the flags say.
+func (f fixFlags) options() daemon.FixOptions {
+	return daemon.FixOptions{Source: f.Source, Scratch: f.scratch, Save: f.save, GitHub: f.github}
+}
+
+// repeated are the flags of a fix, to follow a suggested command.
+func (f fixFlags) repeated() string {
+	out := reaching(f.sourceFlags)
+	for flag, on := range map[string]bool{" --github": f.github, " --save-disks": f.save, " --scratch-disks": f.scratch} {
+		if on {
+			out += flag
+		}
+	}
+	if f.grace != defaultGrace {
+		out += " --grace " + plain.Shell(f.grace)
+	}
+	return out
+}
+
+// defaultGrace is how long an owner has after a warning.
+const defaultGrace = "15m"

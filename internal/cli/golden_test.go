@@ -232,7 +232,7 @@ func decisions(ts *testscript.TestScript, neg bool, args []string) {
 	a := newApp(&Process{Dir: ts.MkAbs(".")})
 	p, err := backtestFlags{trace: args[0], restartCost: "5m"}.params()
 	ts.Check(err)
-	p.Policies, err = a.readPolicies(args[1:])
+	p.Policies, err = a.rt.ReadPolicies(args[1:])
 	ts.Check(err)
 	var lines []string
 	p.Decided = func(d backtest.Decision) {

@@ -11,7 +11,6 @@ import (
 )
 
 func (a *app) newWhoami() *cobra.Command {
-	var output string
 	c := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show your identity, how it is proven, and what you may approve",
@@ -21,17 +20,14 @@ CURFEW_IDENTITY is self-declared and opens no fix unless approvals.accept says s
 		Example: "  curfew whoami\n  curfew whoami -o json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
-			return a.whoami(c.Context(), output)
+			return a.whoami(c.Context())
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) whoami(ctx context.Context, output string) error {
+func (a *app) whoami(ctx context.Context) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -58,5 +54,5 @@ func (a *app) whoami(ctx context.Context, output string) error {
 	if !by.Advisory {
 		doc.From = fmt.Sprintf("the shared settings (version %d)", by.Version)
 	}
-	return a.show(output, doc, func() report.Sheet { return report.WhoamiSheet(doc) })
+	return a.show(doc, func() report.Sheet { return report.WhoamiSheet(doc) })
 }

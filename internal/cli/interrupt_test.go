@@ -25,10 +25,10 @@ func TestInterruptedSaysWhatWasDone(t *testing.T) {
 		want string
 	}{
 		{stopped, "interrupted before it was done"},
-		{&cutOff{stopped, nil}, "interrupted; nothing was sent or changed"},
-		{&cutOff{stopped, []action.Line{line(action.ResultWaiting, "i-0")}}, "interrupted; nothing was sent or changed"},
+		{daemon.CutShort(stopped, nil), "interrupted; nothing was sent or changed"},
+		{daemon.CutShort(stopped, []action.Line{line(action.ResultWaiting, "i-0")}), "interrupted; nothing was sent or changed"},
 		{
-			&cutOff{stopped, []action.Line{line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"), line(action.ResultFailed, "i-3")}},
+			daemon.CutShort(stopped, []action.Line{line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"), line(action.ResultFailed, "i-3")}),
 			"interrupted; done before: terminate i-1: confirmed, terminate i-3: failed; `curfew audit` has it all",
 		},
 	} {

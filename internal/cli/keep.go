@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) newKeep() *cobra.Command {
-	var duration, reason, output string
+	var duration, reason string
 	var f sourceFlags
 	c := &cobra.Command{
 		Use:   "keep RESOURCE --for 24h --reason TEXT",
@@ -36,28 +36,25 @@ Without RESOURCE the keeps that hold are listed.`,
   curfew keep vision-train-7 --for 2026-12-01T08:00:00Z --reason "paper deadline"
   curfew keep`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
 			if len(args) == 0 {
-				return a.keeps(c.Context(), output)
+				return a.keeps(c.Context())
 			}
 			if len(args) > 1 {
 				return usageError("curfew keep takes one resource, got %d", len(args))
 			}
-			return a.keep(c.Context(), f, args[0], duration, reason, output)
+			return a.keep(c.Context(), f, args[0], duration, reason)
 		},
 	}
 	c.Flags().StringVar(&duration, "for", "", "how long: `24h`, 7d, or an RFC 3339 time")
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
-	c.Flags().StringSliceVar(&f.regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
-	c.Flags().StringArrayVar(&f.assumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
-	c.Flags().StringVar(&f.profile, "profile", "", "AWS profile")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	c.Flags().StringSliceVar(&f.Regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
+	c.Flags().StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
+	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, output string) error {
+func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -79,7 +76,7 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	}
 	ref, err := a.rt.Resolve(cfg, name)
 	if missing := (*daemon.Error)(nil); errors.As(err, &missing) && missing.Code == "not_found" {
-		found, failed := a.rt.Find(ctx, cfg, f.source(), name)
+		found, failed := a.rt.Find(ctx, cfg, f.Source, name)
 		if !errors.Is(failed, inventory.ErrNotFound) {
 			ref, err = found, failed
 		}
@@ -103,11 +100,11 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	}
 	tagged := !seen && ref.Cloud == "aws"
 	if tagged {
-		if err := a.rt.KeepTag(ctx, cfg, f.source(), ref, end); err != nil {
+		if err := a.rt.KeepTag(ctx, cfg, f.Source, ref, end); err != nil {
 			return err
 		}
 	}
-	if output == "json" {
+	if a.format == "json" {
 		doc := view.NewKeep(k)
 		doc.Tagged = tagged
 		return a.printJSON(doc)
@@ -120,7 +117,7 @@ func (a *app) keep(ctx context.Context, f sourceFlags, name, duration, reason, o
 	return nil
 }
 
-func (a *app) keeps(ctx context.Context, output string) error {
+func (a *app) keeps(ctx context.Context) error {
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
@@ -131,11 +128,11 @@ func (a *app) keeps(ctx context.Context, output string) error {
 		return fmt.Errorf("list the keeps: %w", err)
 	}
 	doc := view.NewKeeps(all)
-	return a.show(output, doc, func() report.Sheet { return report.KeepsSheet(doc) })
+	return a.show(doc, func() report.Sheet { return report.KeepsSheet(doc) })
 }
 
 func (a *app) newFreeze() *cobra.Command {
-	var reason, output string
+	var reason string
 	c := &cobra.Command{
 		Use:   "freeze --reason TEXT",
 		Short: "Stop all actions at once, until unfreeze",
@@ -145,24 +142,24 @@ nothing new is called. Scans, warnings' texts and previews go on.`,
 		Example: `  curfew freeze --reason "incident 42"
   curfew unfreeze --reason "over"`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, output, true) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, true) },
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
 func (a *app) newUnfreeze() *cobra.Command {
-	var reason, output string
+	var reason string
 	c := &cobra.Command{
 		Use:     "unfreeze --reason TEXT",
 		Short:   "Allow actions again",
 		Example: `  curfew unfreeze --reason "over"`,
 		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, output, false) },
+		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, false) },
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
@@ -170,10 +167,7 @@ func (a *app) newUnfreeze() *cobra.Command {
 // freeze by hand.
 const freezeWithin = 10 * time.Second
 
-func (a *app) freeze(ctx context.Context, reason, output string, on bool) error {
-	if err := oneOf("output", output, "table", "json"); err != nil {
-		return err
-	}
+func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -203,7 +197,7 @@ func (a *app) freeze(ctx context.Context, reason, output string, on bool) error 
 	if err := change(ctx, reason); err != nil {
 		return err
 	}
-	if output == "json" {
+	if a.format == "json" {
 		return a.printJSON(view.Freeze{Schema: view.FreezeSchema, Frozen: on, By: who, At: a.Now().UTC(), Reason: action.Redact(reason)})
 	}
 	plain.Fprintln(a.Stdout, text)
@@ -212,7 +206,7 @@ func (a *app) freeze(ctx context.Context, reason, output string, on bool) error 
 
 func (a *app) newAudit() *cobra.Command {
 	var q action.Query
-	var since, until, output string
+	var since, until string
 	var anchor anchorFlags
 	c := &cobra.Command{
 		Use:   "audit",
@@ -234,11 +228,8 @@ and is what audit.public_key on another machine has to be.`,
   curfew audit --verify --anchor s3://my-bucket/curfew/anchor.json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "table", "json", "jsonl"); err != nil {
-				return err
-			}
 			if anchor.verify || anchor.at != "" {
-				return a.anchored(c.Context(), anchor, output)
+				return a.anchored(c.Context(), anchor)
 			}
 			var err error
 			if q.Since, err = past(a.Now().UTC(), since); err != nil {
@@ -247,7 +238,7 @@ and is what audit.public_key on another machine has to be.`,
 			if q.Until, err = past(a.Now().UTC(), until); err != nil {
 				return usageError("--until: %w", err)
 			}
-			return a.audit(c.Context(), q, output)
+			return a.audit(c.Context(), q)
 		},
 	}
 	fl := c.Flags()
@@ -261,7 +252,7 @@ and is what audit.public_key on another machine has to be.`,
 	fl.BoolVar(&anchor.verify, "verify", false, "check that no entry was changed or taken out")
 	fl.StringVar(&anchor.at, "anchor", "", "write the signed end of the log to a `FILE` or s3://bucket/key; with --verify check that the log holds it")
 	fl.StringVar(&anchor.profile, "profile", "", "AWS profile, for s3://")
-	fl.StringVarP(&output, "output", "o", "table", "table, json, or jsonl (an entry a line)")
+	a.outputs(c, "table", "json", "jsonl")
 	return c
 }
 
@@ -282,13 +273,13 @@ func past(now time.Time, text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a duration such as 7d nor a time", text)
 }
 
-func (a *app) audit(ctx context.Context, q action.Query, output string) error {
+func (a *app) audit(ctx context.Context, q action.Query) error {
 	_, s, err := a.state(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	doc := view.Audit{Schema: view.AuditSchema, Entries: []action.Entry{}}
+	doc := view.Audit{Schema: view.AuditSchema, Entries: []view.AuditEntry{}}
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetEscapeHTML(false)
 	terminal := a.Width > 0
@@ -296,10 +287,10 @@ func (a *app) audit(ctx context.Context, q action.Query, output string) error {
 	err = s.Actions().Entries(ctx, q, func(e action.Entry) error {
 		n++
 		switch {
-		case output == "jsonl":
-			return enc.Encode(e)
-		case output == "json" || terminal:
-			doc.Entries = append(doc.Entries, e)
+		case a.format == "jsonl":
+			return enc.Encode(view.NewAuditEntry(e))
+		case a.format == "json" || terminal:
+			doc.Entries = append(doc.Entries, view.NewAuditEntry(e))
 			return nil
 		}
 		_, err := plain.Fprintln(a.Stdout, entryLine(e)) // for grep: all of it on one line
@@ -308,10 +299,10 @@ func (a *app) audit(ctx context.Context, q action.Query, output string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the audit log: %w", err)
-	case output == "jsonl":
+	case a.format == "jsonl":
 		return nil
-	case output == "json" || terminal:
-		return a.show(output, doc, func() report.Sheet { return report.AuditSheet(doc.Entries) })
+	case a.format == "json" || terminal:
+		return a.show(doc, func() report.Sheet { return report.AuditSheet(doc.Entries) })
 	}
 	plain.Fprintln(a.Stdout, plain.Count(n, "entry"))
 	return nil

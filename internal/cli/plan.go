@@ -1,17 +1,10 @@
 package cli
 
 import (
-	"compress/gzip"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/plan"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -30,12 +23,9 @@ would change the answer.`,
 	return c
 }
 
-// planOutputs are the outputs of every planner.
-var planOutputs = []string{"table", "json", "html", "md"}
-
 // show writes a planner's result: its document as JSON, or its sheet for people.
-func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
-	switch output {
+func (a *app) show(doc any, sheet func() report.Sheet) error {
+	switch a.format {
 	case "json":
 		return a.printJSON(doc)
 	case "html":
@@ -46,45 +36,26 @@ func (a *app) show(output string, doc any, sheet func() report.Sheet) error {
 	return a.draw(sheet())
 }
 
+// shown shows the document that a command makes, or returns its error.
+func shown[D any](a *app, sheet func(D) report.Sheet) func(D, error) error {
+	return func(doc D, err error) error {
+		if err != nil {
+			return err
+		}
+		return a.show(doc, func() report.Sheet { return sheet(doc) })
+	}
+}
+
+// text writes a document as show does, but for the terminal as draw does.
+func text[D any](a *app, doc D, draw func(io.Writer, D, report.Options) error, sheet func() report.Sheet) error {
+	if a.format != "table" {
+		return a.show(doc, sheet)
+	}
+	return draw(a.Stdout, doc, report.Options{Width: a.Width, Color: a.color()})
+}
+
 // draw writes a report for the terminal.
 func (a *app) draw(s report.Sheet) error {
 	s.Color = a.color()
 	return s.Text(a.Stdout, a.Width)
-}
-
-// input opens a file of a planner, and unpacks it where its name ends in .gz.
-func (a *app) input(name string) (io.ReadCloser, error) {
-	file, err := os.Open(a.path(name))
-	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
-	}
-	if !strings.HasSuffix(name, ".gz") {
-		return file, nil
-	}
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: errors.Join(fmt.Errorf("unpack %s: %w", name, err), file.Close())}
-	}
-	return unpacked{z, file}, nil
-}
-
-// unpacked is a compressed file and what it is read from.
-type unpacked struct {
-	*gzip.Reader
-	file *os.File
-}
-
-func (u unpacked) Close() error { return errors.Join(u.Reader.Close(), u.file.Close()) }
-
-// planFailure gives an error of a planner its exit code: that of a usage error for a
-// malformed file.
-func planFailure(err error) error {
-	if err == nil {
-		return nil
-	}
-	var file *plan.FileError
-	if errors.As(err, &file) {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: err}
-	}
-	return &failure{exit: ExitError, code: "error", err: err}
 }

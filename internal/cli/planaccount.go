@@ -38,9 +38,9 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 	if err != nil {
 		return nil, cfg, nil, err
 	}
-	bar := a.newProgress(f.cloud)
-	defer bar.finish()
-	setting.Source, setting.Query = "plan", round.Query{Window: cfg.Scan.Window, Progress: bar.report, Kinds: map[inventory.Kind]bool{inventory.KindInstance: true}}
+	bar := a.newProgress(f.Cloud)
+	defer bar.Finish()
+	setting.Source, setting.Query = "plan", round.Query{Window: cfg.Scan.Window, Progress: bar.Report, Kinds: map[inventory.Kind]bool{inventory.KindInstance: true}}
 	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags}
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
@@ -50,12 +50,12 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 }
 
 // planLedger shows how many machines of each group are needed by the duty in the ledger.
-func (a *app) planLedger(ctx context.Context, verb, schema string, period periodFlags, output string, purpose inventory.Purpose, target float64) error {
+func (a *app) planLedger(ctx context.Context, verb, schema string, period daemon.Period, purpose inventory.Purpose, target float64) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	since, until, err := period.bounds(a.Now())
+	since, until, err := period.Bounds(a.Now())
 	if err != nil {
 		return err
 	}
@@ -73,5 +73,5 @@ func (a *app) planLedger(ctx context.Context, verb, schema string, period period
 		return &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan %s: the ledger has no hour of %s from %s to %s; run curfew scan regularly to fill it",
 			verb, what, since.Format(time.DateOnly), until.Format(time.DateOnly))}
 	}
-	return a.show(output, doc, func() report.Sheet { return report.Groups(verb, doc) })
+	return a.show(doc, func() report.Sheet { return report.Groups(verb, doc) })
 }

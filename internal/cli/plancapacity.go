@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
@@ -18,12 +19,12 @@ import (
 
 // capacityFlags are the flags of plan capacity.
 type capacityFlags struct {
-	source                                                  sourceFlags
-	period                                                  periodFlags // of --from ledger
-	from                                                    string
-	qps, qpsPerGPU                                          float64
-	maxBatch, replicas                                      int
-	headroom, profile, p99, arrivals, price, coldStart, out string
+	source                                             sourceFlags
+	period                                             daemon.Period // of --from ledger
+	from                                               string
+	qps, qpsPerGPU                                     float64
+	maxBatch, replicas                                 int
+	headroom, profile, p99, arrivals, price, coldStart string
 }
 
 func (a *app) newPlanCapacity() *cobra.Command {
@@ -44,9 +45,6 @@ which fleets had more machines than worked at the same time.`,
   curfew plan capacity --arrivals examples/data/requests.csv.gz --profile a=2ms,b=30ms --max-batch 16 --p99 200ms -o html > capacity.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.out, planOutputs...); err != nil {
-				return err
-			}
 			if f.from == "" {
 				return a.planCapacity(f)
 			}
@@ -62,7 +60,7 @@ which fleets had more machines than worked at the same time.`,
 				target = 1 - headroom
 			}
 			if f.from == "ledger" {
-				return a.planLedger(c.Context(), "capacity", capacity.Schema, f.period, f.out, inventory.Inference, target)
+				return a.planLedger(c.Context(), "capacity", capacity.Schema, f.period, inventory.Inference, target)
 			}
 			return a.capacityScan(c.Context(), f, target)
 		},
@@ -70,7 +68,7 @@ which fleets had more machines than worked at the same time.`,
 	fl := c.Flags()
 	f.source.addAccount(fl)
 	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the hours in which they worked (ledger)")
-	f.period.add(c, "30d")
+	periodFlags(c, &f.period, "30d")
 	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "", "free share of the capacity: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
@@ -81,7 +79,7 @@ which fleets had more machines than worked at the same time.`,
 	fl.StringVar(&f.arrivals, "arrivals", "", "CSV `file` of recorded arrivals to replay")
 	fl.StringVar(&f.price, "price", "", "price of one replica in `dollars` an hour")
 	fl.StringVar(&f.coldStart, "cold-start", "", "time from the start of a replica until it serves: `90s`")
-	fl.StringVarP(&f.out, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -118,7 +116,7 @@ func (a *app) planCapacity(f capacityFlags) error {
 		}
 	}
 	if f.arrivals != "" {
-		if p.Arrivals, err = readPlan(a, f.arrivals, capacity.ReadArrivals); err != nil {
+		if p.Arrivals, err = daemon.ReadPlan(a.rt, f.arrivals, capacity.ReadArrivals); err != nil {
 			return err
 		}
 	}
@@ -135,7 +133,7 @@ func (a *app) planCapacity(f capacityFlags) error {
 	case err != nil:
 		return &failure{exit: ExitUsage, code: "usage", err: err}
 	}
-	return a.show(f.out, r, func() report.Sheet { return report.Capacity(r) })
+	return a.show(r, func() report.Sheet { return report.Capacity(r) })
 }
 
 // capacityScan plans the machines of every serving fleet.
@@ -148,5 +146,5 @@ func (a *app) capacityScan(ctx context.Context, f capacityFlags, target float64)
 	if err != nil {
 		return err
 	}
-	return a.show(f.out, doc, func() report.Sheet { return report.Fleets(doc) })
+	return a.show(doc, func() report.Sheet { return report.Fleets(doc) })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,17 +11,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // commitFlags are the flags of plan commit.
 type commitFlags struct {
-	periodFlags
-	usage, from, offers, existing, output string
-	online                                bool
-	drop, leaveRate                       float64
-	minHistory                            int
+	daemon.Period
+	usage, from, offers, existing string
+	online                        bool
+	drop, leaveRate               float64
+	minHistory                    int
 }
 
 func (a *app) newPlanCommit() *cobra.Command {
@@ -42,14 +42,11 @@ bills, and the offers of the price book.`,
   curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv --online -o html > commit.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			return a.planCommit(c.Context(), f, c.Flags().Changed("leave-rate"))
 		},
 	}
 	fl := c.Flags()
-	f.add(c, "90d")
+	periodFlags(c, &f.Period, "90d")
 	fl.StringVar(&f.from, "from", "", "source of the hours instead of --usage: ledger or bill")
 	fl.IntVar(&f.minHistory, "min-history", 1440, "hours of history that a commitment needs; 0 for no check")
 	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "yearly rate at which work leaves a machine type (default: by its age)")
@@ -58,19 +55,8 @@ bills, and the offers of the price book.`,
 	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
 	fl.BoolVar(&f.online, "online", false, "compare with an online policy, which sees only the past")
 	fl.Float64Var(&f.drop, "drop", 0, "one more drop in demand to evaluate, 0 to 1")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
-}
-
-// readPlan reads one file of a planner.
-func readPlan[T any](a *app, name string, read func(string, io.Reader) (T, error)) (T, error) {
-	in, err := a.input(name)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	v, err := read(name, in)
-	return v, planFailure(errors.Join(err, in.Close()))
 }
 
 func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
@@ -91,14 +77,14 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 			return err
 		}
 	}
-	cfg, book, err := a.priced()
+	cfg, book, err := a.rt.Priced()
 	if err != nil {
 		return err
 	}
 	var use []commit.Usage
 	var notes []string
 	if f.from == "" {
-		use, err = readPlan(a, f.usage, commit.ReadUsage)
+		use, err = daemon.ReadPlan(a.rt, f.usage, commit.ReadUsage)
 	} else {
 		use, notes, err = a.recordedHours(ctx, cfg, f)
 	}
@@ -107,7 +93,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	var offers []commit.Offer
 	if f.offers != "" {
-		offers, err = readPlan(a, f.offers, commit.ReadOffers)
+		offers, err = daemon.ReadPlan(a.rt, f.offers, commit.ReadOffers)
 	} else {
 		var more []string
 		offers, more, err = commit.BookOffers(book, use)
@@ -121,7 +107,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	var existing []commit.Existing
 	if f.existing != "" {
-		if existing, err = readPlan(a, f.existing, commit.ReadExisting); err != nil {
+		if existing, err = daemon.ReadPlan(a.rt, f.existing, commit.ReadExisting); err != nil {
 			return err
 		}
 	}
@@ -135,22 +121,22 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	r, err := commit.Plan(use, offers, existing, options)
 	if err != nil {
-		return planFailure(err)
+		return daemon.PlanError(err)
 	}
 	r.Assumptions = append(notes, r.Assumptions...)
 	if f.online {
 		online, err := commit.Online(use, offers, existing)
 		if err != nil {
-			return planFailure(err)
+			return daemon.PlanError(err)
 		}
 		r.Online = &online
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.Commit(r) })
+	return a.show(r, func() report.Sheet { return report.Commit(r) })
 }
 
 // recordedHours reads the source of --from.
 func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags) ([]commit.Usage, []string, error) {
-	since, until, err := f.bounds(a.Now())
+	since, until, err := f.Bounds(a.Now())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) newPlanMarket() *cobra.Command {
-	var kind, output string
+	var kind string
 	var p market.Params
 	var options []string
 	var parameters float64
@@ -24,9 +24,6 @@ price are listed and never ranked.`,
   curfew plan market --for tokens --parameters 70 --region us-east-1 --option spot -o html > market.html`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
 			f, err := market.ParseFor(kind)
 			if err != nil {
 				return usageError("--for: %w", err)
@@ -47,7 +44,7 @@ price are listed and never ranked.`,
 			if err != nil {
 				return &failure{exit: ExitUsage, code: "usage", err: err}
 			}
-			return a.show(output, r, func() report.Sheet { return report.Market(r) })
+			return a.show(r, func() report.Sheet { return report.Market(r) })
 		},
 	}
 	fl := c.Flags()
@@ -58,6 +55,6 @@ price are listed and never ranked.`,
 	fl.StringVar(&p.Vendor, "vendor", "", "only accelerators of this vendor, such as NVIDIA")
 	fl.StringSliceVar(&options, "option", nil, "purchase options: on-demand, spot, … (default: all)")
 	fl.Float64Var(&parameters, "parameters", 0, "size of the language model in `billions` of parameters (default 8)")
-	fl.StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }

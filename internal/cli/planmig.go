@@ -6,14 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // migFlags are the flags of plan mig.
 type migFlags struct {
-	gpu, workloads, current, output string
-	enumerate, double, keep         bool
+	gpu, workloads, current string
+	enumerate, double, keep bool
 }
 
 func (a *app) newPlanMIG() *cobra.Command {
@@ -30,9 +31,6 @@ workloads as possible. --enumerate counts the ways to divide a GPU.`,
   curfew plan mig --gpu H100-80GB --enumerate`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			return a.planMIG(c.Context(), f)
 		},
 	}
@@ -43,7 +41,7 @@ workloads as possible. --enumerate counts the ways to divide a GPU.`,
 	fl.BoolVar(&f.enumerate, "enumerate", false, "count the ways to divide one GPU")
 	fl.BoolVar(&f.double, "double-memory", false, "also use profiles with double memory")
 	fl.BoolVar(&f.keep, "keep-gpus", false, "keep the current GPUs in use: do not move workloads to free a GPU")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -58,9 +56,9 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 		}
 		counts, err := mig.Enumerate(model, f.double)
 		if err != nil {
-			return planFailure(err)
+			return daemon.PlanError(err)
 		}
-		return a.show(f.output, counts, func() report.Sheet { return report.MIGCounts(model, counts) })
+		return a.show(counts, func() report.Sheet { return report.MIGCounts(model, counts) })
 	}
 	fleet, err := mig.ParseFleet(f.gpu)
 	if err != nil {
@@ -69,13 +67,13 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 	if f.workloads == "" {
 		return usageError("curfew plan mig: give --workloads FILE, or --enumerate")
 	}
-	in, err := a.input(f.workloads)
+	in, err := a.rt.Input(f.workloads)
 	if err != nil {
 		return err
 	}
 	workloads, err := mig.ReadWorkloads(f.workloads, in)
 	if err := errors.Join(err, in.Close()); err != nil {
-		return planFailure(err)
+		return daemon.PlanError(err)
 	}
 	o := mig.Options{DoubleMemory: f.double, KeepGPUs: f.keep}
 	var r mig.Report
@@ -83,17 +81,17 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 		r, err = mig.Pack(ctx, fleet, workloads, o)
 	} else {
 		var today []mig.Placed
-		if in, err = a.input(f.current); err != nil {
+		if in, err = a.rt.Input(f.current); err != nil {
 			return err
 		}
 		today, err = mig.ReadPlacements(f.current, in, fleet)
 		if err := errors.Join(err, in.Close()); err != nil {
-			return planFailure(err)
+			return daemon.PlanError(err)
 		}
 		r, err = mig.Rearrange(ctx, fleet, today, workloads, o)
 	}
 	if err != nil {
-		return planFailure(err)
+		return daemon.PlanError(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.MIG(r) })
+	return a.show(r, func() report.Sheet { return report.MIG(r) })
 }

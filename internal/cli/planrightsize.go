@@ -16,9 +16,9 @@ import (
 
 // rightsizeFlags are the flags of plan rightsize.
 type rightsizeFlags struct {
-	source                                                        sourceFlags
-	period                                                        periodFlags // of --from ledger
-	usage, from, columns, step, resource, machine, region, output string
+	source                                                sourceFlags
+	period                                                daemon.Period // of --from ledger
+	usage, from, columns, step, resource, machine, region string
 }
 
 func (a *app) newPlanRightsize() *cobra.Command {
@@ -36,9 +36,6 @@ the machine types that fit the measured memory and compute, with prices and draw
   curfew plan rightsize --usage g.csv --resource box --type g5.12xlarge -o html > rightsize.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
 			if f.from == "" {
 				return a.planRightsize(c.Context(), f)
 			}
@@ -46,23 +43,23 @@ the machine types that fit the measured memory and compute, with prices and draw
 				return err
 			}
 			if f.from == "ledger" {
-				return a.planLedger(c.Context(), "rightsize", rightsize.Schema, f.period, f.output, "", 1)
+				return a.planLedger(c.Context(), "rightsize", rightsize.Schema, f.period, "", 1)
 			}
 			return a.rightsizeScan(c.Context(), f)
 		},
 	}
 	fl := c.Flags()
 	f.source.addAccount(fl)
-	fl.StringVar(&f.source.profile, "profile", "", "AWS profile")
+	fl.StringVar(&f.source.Profile, "profile", "", "AWS profile")
 	fl.StringVar(&f.from, "from", "", "source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
-	f.period.add(c, "30d")
+	periodFlags(c, &f.period, "30d")
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
 	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")
 	fl.StringVar(&f.resource, "resource", "", "resource of the nvidia-smi output")
 	fl.StringVar(&f.machine, "type", "", "current machine `type` (default: from the file)")
 	fl.StringVar(&f.region, "region", "", "region of the machines (default us-east-1)")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 
@@ -74,7 +71,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
-	_, book, err := a.priced()
+	_, book, err := a.rt.Priced()
 	if err != nil {
 		return err
 	}
@@ -90,7 +87,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return daemon.CloudError(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.Rightsize(r) })
+	return a.show(r, func() report.Sheet { return report.Rightsize(r) })
 }
 
 // rightsizeScan right-sizes every running machine with GPUs.
@@ -106,5 +103,5 @@ func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	case err != nil:
 		return daemon.CloudError(err)
 	}
-	return a.show(f.output, out, func() report.Sheet { return report.Rightsize(out) })
+	return a.show(out, func() report.Sheet { return report.Rightsize(out) })
 }

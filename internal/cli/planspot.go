@@ -9,14 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // spotTraceFlags say how a trace of availability is read.
 type spotTraceFlags struct {
-	trace, columns, gap, zones, output string
-	nodes                              int64
+	trace, columns, gap, zones string
+	nodes                      int64
 }
 
 func (f *spotTraceFlags) add(c *cobra.Command) {
@@ -26,14 +27,10 @@ func (f *spotTraceFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.gap, "gap", "", "sampling step: `195s`")
 	fl.StringVar(&f.zones, "zones", "", "only zones that match a `pattern`, such as 'us-east-1*'")
 	fl.Int64Var(&f.nodes, "nodes", 1, "number of machines that must be available")
-	fl.StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
 }
 
 // read reads the trace.
 func (f *spotTraceFlags) read(a *app, verb string) (spot.Trace, error) {
-	if err := oneOf("output", f.output, planOutputs...); err != nil {
-		return spot.Trace{}, err
-	}
 	if f.trace == "" {
 		return spot.Trace{}, usageError("curfew %s: give --trace FILE", verb)
 	}
@@ -45,7 +42,7 @@ func (f *spotTraceFlags) read(a *app, verb string) (spot.Trace, error) {
 	if m.Columns, err = columnMap(f.columns, "zone", "time", "length", "up", "price"); err != nil {
 		return spot.Trace{}, err
 	}
-	return readPlan(a, f.trace, func(name string, r io.Reader) (spot.Trace, error) { return spot.Read(r, name, m) })
+	return daemon.ReadPlan(a.rt, f.trace, func(name string, r io.Reader) (spot.Trace, error) { return spot.Read(r, name, m) })
 }
 
 // columnMap reads --map: names of columns of the planner to those of the file.
@@ -95,6 +92,7 @@ bound of the saving.`,
 		RunE: func(*cobra.Command, []string) error { return a.planSpot(f) },
 	}
 	f.add(c)
+	a.outputs(c, reports...)
 	fl := c.Flags()
 	fl.StringVar(&f.work, "work", "48h", "duration of the work without interruption")
 	fl.StringVar(&f.deadline, "deadline", "1.5x", "deadline: a multiple of the work, or a duration")
@@ -133,11 +131,11 @@ func (a *app) planSpot(f spotFlags) error {
 	}
 	bar := a.newProgress("the replay")
 	r, err := spot.Replay(tr, p)
-	bar.finish()
+	bar.Finish()
 	if err != nil {
-		return planFailure(err)
+		return daemon.PlanError(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.Spot(r) })
+	return a.show(r, func() report.Sheet { return report.Spot(r) })
 }
 
 // checkpointFlags are the flags of plan checkpoint.
@@ -159,6 +157,7 @@ and curfew's, which adapts the interval to the age of a run.`,
 		RunE:    func(*cobra.Command, []string) error { return a.planCheckpoint(f) },
 	}
 	f.add(c)
+	a.outputs(c, reports...)
 	fl := c.Flags()
 	fl.StringVar(&f.write, "write", "", "duration of a checkpoint write: `120s`")
 	fl.StringVar(&f.restart, "restart", "", "time from an interruption until work continues: `180s`")
@@ -179,7 +178,7 @@ func (a *app) planCheckpoint(f checkpointFlags) error {
 	}
 	r, err := spot.Checkpoint(tr, p)
 	if err != nil {
-		return planFailure(err)
+		return daemon.PlanError(err)
 	}
-	return a.show(f.output, r, func() report.Sheet { return report.Checkpoint(r) })
+	return a.show(r, func() report.Sheet { return report.Checkpoint(r) })
 }

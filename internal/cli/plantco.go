@@ -3,12 +3,13 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 func (a *app) newPlanTCO() *cobra.Command {
-	var saving, effort, rate, upkeep, output string
+	var saving, effort, rate, upkeep string
 	c := &cobra.Command{
 		Use:   "tco",
 		Short: "Compare a saving with the engineering time for it",
@@ -17,9 +18,6 @@ plan advises against a change that does not pay back within a year.`,
 		Example: `  curfew plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
 			var p tco.Params
 			var err error
 			if p.Saving, err = tco.ParseSaving(saving); err != nil {
@@ -36,9 +34,9 @@ plan advises against a change that does not pay back within a year.`,
 			}
 			r, err := tco.Weigh(p)
 			if err != nil {
-				return planFailure(err)
+				return daemon.PlanError(err)
 			}
-			return a.show(output, r, func() report.Sheet { return report.TCO(r) })
+			return a.show(r, func() report.Sheet { return report.TCO(r) })
 		},
 	}
 	fl := c.Flags()
@@ -46,6 +44,6 @@ plan advises against a change that does not pay back within a year.`,
 	fl.StringVar(&effort, "effort", "", "working time for the change: `3w`, 2d, 4h")
 	fl.StringVar(&rate, "rate", "120/h", "cost of working time: `120/h`")
 	fl.StringVar(&upkeep, "upkeep", "0h/month", "working time to maintain it: `2h/month`")
-	fl.StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }

@@ -27,7 +27,7 @@ func (a *app) newPrice() *cobra.Command {
 }
 
 func (a *app) newPriceList() *cobra.Command {
-	var pattern, region, accelerator, output string
+	var pattern, region, accelerator string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List machine types with their prices in a region",
@@ -35,9 +35,6 @@ func (a *app) newPriceList() *cobra.Command {
   curfew price list --accelerator H100 -o csv`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", output, "table", "json", "csv"); err != nil {
-				return err
-			}
 			if _, err := path.Match(pattern, ""); err != nil {
 				return usageError("--type %q: it is a name or a pattern such as 'g6*'", pattern)
 			}
@@ -62,17 +59,17 @@ func (a *app) newPriceList() *cobra.Command {
 				return &failure{exit: ExitError, code: "not_found", err: errors.New("no machine type in the price book matches"), hint: "curfew price list shows all"}
 			}
 			doc := view.NewMachines(book, machines, region)
-			if output == "csv" {
+			if a.format == "csv" {
 				return report.MachinesCSV(a.Stdout, doc)
 			}
-			return a.show(output, doc, func() report.Sheet { return report.Machines(doc) })
+			return a.show(doc, func() report.Sheet { return report.Machines(doc) })
 		},
 	}
 	fl := c.Flags()
 	fl.StringVar(&pattern, "type", "*", "machine type or `pattern`")
 	fl.StringVar(&region, "region", "us-east-1", "region of the prices")
 	fl.StringVar(&accelerator, "accelerator", "", "only machines with this accelerator")
-	fl.StringVarP(&output, "output", "o", "table", "table, json or csv")
+	a.outputs(c, "table", "json", "csv")
 	return c
 }
 
@@ -95,42 +92,34 @@ func (a *app) book() (*price.Book, error) {
 }
 
 func (a *app) newPriceShow() *cobra.Command {
-	var region, output string
+	var region string
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a machine type, an accelerator or a rate of the price book",
 		Example: `  curfew price show p4d.24xlarge
   curfew price show H100
   curfew price show s3:GLACIER --region us-east-1`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError("%s takes one name: a machine type, an accelerator or a rate", c.CommandPath())
-			}
-			return nil
-		},
+		Args: oneArg("one name: a machine type, an accelerator or a rate"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "table", "json"); err != nil {
-				return err
-			}
 			book, err := a.book()
 			if err != nil {
 				return err
 			}
-			return a.showPrice(book, args[0], region, output)
+			return a.showPrice(book, args[0], region)
 		},
 	}
 	c.Flags().StringVar(&region, "region", "", "only this region")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) showPrice(book *price.Book, name, region, output string) error {
+func (a *app) showPrice(book *price.Book, name, region string) error {
 	doc, ok := view.NewPriceShow(book, name, region)
 	if !ok {
 		return &failure{exit: ExitError, code: "no_price", err: fmt.Errorf("the price book has no entry %q%s", name, book.DidYouMean(name)),
 			hint: "curfew price list shows its machine types; curfew price update fetches newer prices"}
 	}
-	return a.show(output, doc, func() report.Sheet { return report.PriceShow(doc, name) })
+	return a.show(doc, func() report.Sheet { return report.PriceShow(doc, name) })
 }
 
 func (a *app) printJSON(doc any) error {

@@ -30,7 +30,6 @@ type updateFlags struct {
 	cloud   string
 	all     bool
 	dryRun  bool
-	output  string
 }
 
 func (a *app) newPriceUpdate() *cobra.Command {
@@ -56,14 +55,11 @@ one held before stays.`,
 	fl.StringVar(&f.cloud, "provider", "", "provider of a file that does not name it")
 	fl.BoolVar(&f.all, "all", false, "list every price and refusal, not only the first")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "show what would change and keep nothing")
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
 func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) error {
-	if err := oneOf("output", f.output, "table", "json"); err != nil {
-		return err
-	}
 	for _, from := range f.from {
 		if err := oneOf("from", from, "aws", "spot"); err != nil {
 			return err
@@ -97,7 +93,7 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 		}
 	}
 	doc := view.NewPriceUpdate(accepted, refused, !f.dryRun)
-	if err := a.show(f.output, doc, func() report.Sheet { return report.PriceUpdate(doc, f.dryRun, f.all) }); err != nil {
+	if err := a.show(doc, func() report.Sheet { return report.PriceUpdate(doc, f.dryRun, f.all) }); err != nil {
 		return err
 	}
 	if len(accepted) == 0 {
@@ -137,9 +133,9 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 		return nil, daemon.CloudError(err)
 	}
 	bar := a.newProgress("prices")
-	defer bar.finish()
+	defer bar.Finish()
 	for i, region := range regions {
-		bar.report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
+		bar.Report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
 		if slices.Contains(f.from, "aws") {
 			if err := products(ctx, cloud, region, &entries); err != nil {
 				return nil, daemon.CloudError(err)

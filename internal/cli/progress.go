@@ -5,6 +5,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -15,7 +16,7 @@ type progress struct {
 	bar *progressbar.ProgressBar
 }
 
-func (a *app) newProgress(what string) *progress {
+func (a *app) newProgress(what string) daemon.Bar {
 	p := &progress{}
 	if !a.Progress || a.quiet {
 		return p
@@ -31,8 +32,8 @@ func (a *app) newProgress(what string) *progress {
 	return p
 }
 
-// report is called from any goroutine.
-func (p *progress) report(s round.Progress) {
+// Report implements daemon.Bar.
+func (p *progress) Report(s round.Progress) {
 	if p.bar == nil {
 		return
 	}
@@ -44,7 +45,8 @@ func (p *progress) report(s round.Progress) {
 	_ = p.bar.Set(s.Done)
 }
 
-func (p *progress) finish() {
+// Finish implements daemon.Bar.
+func (p *progress) Finish() {
 	if p.bar == nil {
 		return
 	}

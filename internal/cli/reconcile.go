@@ -1,20 +1,16 @@
 package cli
 
 import (
-	"context"
-	"errors"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/bill"
-	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newBillReconcile() *cobra.Command {
-	var f billFlags
+	var p daemon.Period
+	basis := string(bill.OnBilled)
 	var post bool
 	c := &cobra.Command{
 		Use:   "reconcile",
@@ -26,48 +22,12 @@ the billing period; nothing that was entered before is edited.`,
   curfew bill reconcile --since 2026-10-01 --until 2026-11-01 --post`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", f.output, planOutputs...); err != nil {
-				return err
-			}
-			if err := oneOf("basis", f.basis, string(bill.OnBilled), string(bill.OnEffective)); err != nil {
-				return err
-			}
-			return a.reconcile(c.Context(), f, post)
+			return shown(a, report.Reconciliation)(a.rt.Reconcile(c.Context(), p, bill.Basis(basis), post))
 		},
 	}
-	f.add(c, "month")
-	c.Flags().StringVar(&f.basis, "basis", string(bill.OnBilled), "billed or effective")
+	periodFlags(c, &p, "month")
+	c.Flags().Var(&choice{"basis", &basis, bases}, "basis", anyOf(bases))
 	c.Flags().BoolVar(&post, "post", false, "enter the differences into the ledger")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
-}
-
-func (a *app) reconcile(ctx context.Context, f billFlags, post bool) error {
-	since, until, err := f.bounds(a.Now())
-	if err != nil {
-		return err
-	}
-	day := 24 * time.Hour
-	since = since.Truncate(day)
-	if end := until.Truncate(day); end.Before(until) {
-		until = end.Add(day)
-	}
-	_, s, err := a.state(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	basis := costs.BilledCost
-	if f.basis == string(bill.OnEffective) {
-		basis = costs.EffectiveCost
-	}
-	r, posted, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.Reconcile(ctx, since, until, basis, post)
-	if errors.Is(err, costs.ErrNoEffectiveCost) {
-		return &failure{exit: ExitError, code: "no_effective_cost", err: err, hint: "compare with billed costs: --basis billed"}
-	}
-	if err != nil {
-		return err
-	}
-	doc := view.NewReconciliation(r, posted)
-	return a.show(f.output, doc, func() report.Sheet { return report.Reconciliation(doc) })
 }

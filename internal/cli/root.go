@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,6 +20,8 @@ type app struct {
 	// rt is the wiring that any process needs.
 	rt    *daemon.Runtime
 	quiet bool
+	// format is the form of output that -o names.
+	format string
 	// bars is where progress is drawn.
 	bars io.Writer
 }
@@ -45,6 +48,9 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	root.SetErr(p.Stderr)
 	root.SetVersionTemplate("curfew {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if f := (*failure)(nil); errors.As(err, &f) {
+			return f
+		}
 		hint := "see " + c.CommandPath() + " --help"
 		if name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --"); unknown {
 			var names []string
@@ -88,6 +94,16 @@ func noArgs(c *cobra.Command, args []string) error {
 			hint: "see " + c.CommandPath() + " --help"}
 	}
 	return nil
+}
+
+// oneArg wants one argument and says what it is.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
 }
 
 // color says whether output may be colored: only on a terminal, and not with

@@ -11,12 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/term"
 
-	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -137,14 +135,14 @@ func Run(ctx context.Context, p Process) int {
 }
 
 // exits are the exit codes of the wiring's errors.
-var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied}
+var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied, daemon.Held: ExitHeld, daemon.Partial: ExitPartial}
 
 // classify gives every error its exit code.
 func classify(ctx context.Context, err error) *failure {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		what := "interrupted before it was done"
-		if broken := (*cutOff)(nil); errors.As(err, &broken) {
-			what = "interrupted; " + broken.done()
+		if broken := (*daemon.CutOff)(nil); errors.As(err, &broken) {
+			what = "interrupted; " + broken.Done()
 		}
 		return &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New(what)}
 	}
@@ -160,30 +158,6 @@ func classify(ctx context.Context, err error) *failure {
 		return &failure{exit: ExitUsage, code: "invalid_file", err: err}
 	}
 	return &failure{exit: ExitError, code: "error", err: err}
-}
-
-// cutOff is a round that ended early, with what it had done by then.
-type cutOff struct {
-	error
-	lines []action.Line
-}
-
-func (c *cutOff) Unwrap() error { return c.error }
-
-// done says what was sent and changed: calls that were made, confirmed or not, and
-// warnings.
-func (c *cutOff) done() string {
-	var said []string
-	for _, l := range c.lines {
-		switch l.Result {
-		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned:
-			said = append(said, fmt.Sprintf("%s %s: %s", l.Verb, l.Resource.ID, l.Result))
-		}
-	}
-	if len(said) == 0 {
-		return "nothing was sent or changed"
-	}
-	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
 }
 
 func oneLine(s string) string { return plain.Line(s) }

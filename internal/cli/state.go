@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
@@ -24,17 +21,3 @@ func until(now time.Time, text string) (time.Time, error) {
 
 // first returns the first text that is not empty.
 func first(texts ...string) string { return cmp.Or(texts...) }
-
-// holdEntry records what became of a hold.
-func holdEntry(at time.Time, who, what string, h budget.Hold) action.Entry {
-	amount := h.Amount
-	if h.State == budget.Settled {
-		amount = h.Actual
-	}
-	return action.Entry{At: at, Actor: who, What: what, Because: h.Kind + " " + h.Name, Outcome: "hold " + h.ID + " " + string(h.State) + ", " + amount.Exact()}
-}
-
-// auditEntry records a decision on a request.
-func auditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
-	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Exact()}
-}

@@ -24,7 +24,6 @@ type tagFlags struct {
 	sourceFlags
 	enforce bool
 	kinds   []string
-	output  string
 }
 
 func (a *app) newTag() *cobra.Command {
@@ -46,9 +45,6 @@ may do. Each line has an id: ` + "`curfew fix --undo ID`" + ` takes it back.`,
   curfew tag --kind instance,volume --enforce
   curfew tag --demo`,
 		RunE: func(c *cobra.Command, names []string) error {
-			if err := oneOf("output", f.output, "table", "json"); err != nil {
-				return err
-			}
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -63,7 +59,7 @@ may do. Each line has an id: ` + "`curfew fix --undo ID`" + ` takes it back.`,
 	fl.BoolVar(&f.enforce, "enforce", false, "write the tags")
 	fl.StringSliceVar(&f.kinds, "kind", nil, "only these kinds of resources, such as instance,volume")
 	f.add(fl)
-	fl.StringVarP(&f.output, "output", "o", "table", "table or json")
+	a.outputs(c, tableJSON...)
 	return c
 }
 
@@ -103,7 +99,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	if f.enforce {
 		cloud, ok := setting.Lister.(*daemon.AWS)
 		if !ok {
-			return usageError("--cloud %s: nothing is carried out there", f.cloud)
+			return usageError("--cloud %s: nothing is carried out there", f.Cloud)
 		}
 		s, err := a.open(ctx, cfg)
 		if err != nil {
@@ -117,22 +113,22 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 			return err
 		}
 	}
-	bar := a.newProgress(f.cloud)
-	setting.Query.Progress = bar.report
+	bar := a.newProgress(f.Cloud)
+	setting.Query.Progress = bar.Report
 	out, err := round.New(setting).Round(ctx)
-	bar.finish()
+	bar.Finish()
 	if out == nil {
 		return daemon.StateError(daemon.CloudError(err))
 	}
 	broken := err // what was done before it is shown all the same
 	doc := view.NewTags(out, !f.enforce)
-	if err := a.show(f.output, doc, func() report.Sheet {
+	if err := a.show(doc, func() report.Sheet {
 		return report.TagSheet(doc, a.binding(), reaching(f.sourceFlags)+a.globals(), f.again(names)+a.globals())
 	}); err != nil {
 		return err
 	}
 	if broken != nil {
-		return daemon.StateError(daemon.CloudError(&cutOff{broken, out.Lines()}))
+		return daemon.StateError(daemon.CloudError(daemon.CutShort(broken, out.Lines())))
 	}
 	for _, n := range names {
 		if !named[n] {
@@ -164,7 +160,7 @@ func tagExit(out *round.Result) error {
 // again is the command that writes the tags; empty for a cloud on which nothing is
 // carried out.
 func (f tagFlags) again(names []string) string {
-	if f.cloud != "aws" {
+	if f.Cloud != "aws" {
 		return ""
 	}
 	words := []string{"curfew tag"}
@@ -172,8 +168,8 @@ func (f tagFlags) again(names []string) string {
 		words = append(words, plain.Shell(n))
 	}
 	words = append(words, "--enforce")
-	if len(f.regions) > 0 {
-		words = append(words, "--regions", plain.Shell(strings.Join(f.regions, ",")))
+	if len(f.Regions) > 0 {
+		words = append(words, "--regions", plain.Shell(strings.Join(f.Regions, ",")))
 	}
 	if len(f.kinds) > 0 {
 		words = append(words, "--kind", plain.Shell(strings.Join(f.kinds, ",")))
@@ -184,11 +180,11 @@ func (f tagFlags) again(names []string) string {
 // reaching are the flags by which an account is reached, to follow a command.
 func reaching(f sourceFlags) string {
 	var words []string
-	for _, role := range f.assumeRoles {
+	for _, role := range f.AssumeRoles {
 		words = append(words, "--assume-role", plain.Shell(role))
 	}
-	if f.profile != "" {
-		words = append(words, "--profile", plain.Shell(f.profile))
+	if f.Profile != "" {
+		words = append(words, "--profile", plain.Shell(f.Profile))
 	}
 	return strings.Join(slices.Insert(words, 0, ""), " ")
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -60,42 +61,69 @@ func metersOf(r *inventory.Resource) []inventory.Meter {
 	return machine.Meters
 }
 
-// present reads a trace as the account that it is at a time; empty is its end.
-func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, trace, at string, set *policy.Set) (round.Setting, *backtest.Present, error) {
+// looking says how a trace is looked at: at which time, empty for its end, and at which
+// cadence rounds were made before, empty for those that passes made in this state. A pass
+// counts for those that come later, and sees what was released at its own time.
+type looking struct {
+	trace, at, every string
+	pass             bool
+}
+
+// present reads a trace as the account that it is at a time.
+func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l looking, set *policy.Set) (round.Setting, *backtest.Present, error) {
 	fail := func(err error) (round.Setting, *backtest.Present, error) { return round.Setting{}, nil, err }
-	p, err := backtestFlags{trace: trace, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
+	p, err := backtestFlags{trace: l.trace, columns: f.Columns, step: f.Step, restartCost: "0s", resource: f.Resource}.params()
 	if err != nil {
 		return fail(err)
 	}
 	if p, err = a.replayed(cfg, p, set); err != nil {
 		return fail(err)
 	}
-	file, err := a.opened(ctx, trace, &p.Format)
+	if l.every != "" {
+		if p.Every, err = config.ParseDuration(l.every); err != nil || p.Every <= 0 {
+			return fail(usageError("--every %q: it is a duration such as 5m", l.every))
+		}
+	}
+	file, err := a.opened(ctx, l.trace, &p.Format)
 	if err != nil {
 		return fail(err)
 	}
 	defer file.Close()
 	account, err := backtest.Read(ctx, file, p)
 	if err != nil {
-		return fail(backtestFailure(trace, err))
+		return fail(backtestFailure(l.trace, err))
 	}
 	now := account.Summary().Last.Add(p.Format.Step)
-	if at != "" {
-		if now, err = time.Parse(time.RFC3339, at); err != nil {
-			return fail(usageError("--at %q: it is an RFC 3339 time", at))
+	if l.at != "" {
+		if now, err = time.Parse(time.RFC3339, l.at); err != nil {
+			return fail(usageError("--at %q: it is an RFC 3339 time", l.at))
 		}
 	}
 	clock := func() time.Time { return now }
-	path := filepath.Join(cfg.DataDir, "traces", traceKey(a.path(trace))+".json")
-	operations, err := readOperations(path)
-	if err != nil {
+	kept := filepath.Join(cfg.DataDir, "traces", traceKey(a.path(l.trace)))
+	var operations []backtest.Operation
+	var rounds []time.Time
+	if err := errors.Join(readKept(kept+".json", &operations), readKept(kept+".rounds.json", &rounds)); err != nil {
 		return fail(err)
 	}
-	present := account.Present(clock, operations, func(all []backtest.Operation) error { return writeOperations(path, all) })
+	if l.pass {
+		if !slices.ContainsFunc(rounds, now.Equal) {
+			if err := writeKept(kept+".rounds.json", append(rounds, now)); err != nil {
+				return fail(err)
+			}
+		}
+	} else {
+		operations = slices.DeleteFunc(operations, func(o backtest.Operation) bool { return !o.At.Before(now) })
+	}
+	present := account.Present(clock, operations, func(all []backtest.Operation) error { return writeKept(kept+".json", all) })
+	if !l.pass && (p.Every > 0 || !slices.ContainsFunc(rounds, now.After)) {
+		rounds = present.Rounds(p.Every)
+	}
 	s := p.Setting
 	s.Clock, s.Lister, s.Sources, s.Duty, s.Policies, s.Source = clock, present, []usage.Source{present}, cfg.Duty, set, "enforce"
 	s.Facts = present.Know
-	return s, present, nil
+	s, err = present.Charged(ctx, s, p.Budgets, rounds)
+	return s, present, err
 }
 
 // traceKey names what is kept of a trace.
@@ -104,27 +132,26 @@ func traceKey(path string) string {
 	return filepath.Base(path) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// readOperations reads what earlier processes released of a trace.
-func readOperations(path string) ([]backtest.Operation, error) {
+// readKept reads what earlier processes kept of a trace: nothing, if none did.
+func readKept(path string, to any) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	var out []backtest.Operation
 	if err == nil {
-		err = json.Unmarshal(text, &out)
+		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what was released of the trace: %w", err)
+		return fmt.Errorf("read what is kept of the trace: %w", err)
 	}
-	return out, nil
+	return nil
 }
 
-func writeOperations(path string, operations []backtest.Operation) error {
+func writeKept(path string, value any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("keep what is released of the trace: %w", err)
+		return fmt.Errorf("keep what is done with the trace: %w", err)
 	}
-	return daemon.ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(operations) })
+	return daemon.ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(value) })
 }
 
 // ladderOf is the ladder of a trace: no person is warned, and only the trace changes.

@@ -26,6 +26,9 @@ var tracePolicies = map[string]string{
 	"dead-mans-switch": `    when: resource.age > duration("90m")
     then: [{warn: {grace: 10m}}, {do: stop, even_if_busy: true}]
 `,
+	"over-budget": `    when: budget.state == "over" || budget.used_share > 0.5 && duty.state == "idle"
+    then: [{warn: {grace: 10m}}, {do: stop, even_if_busy: true}]
+`,
 }
 
 // writeTrace writes three hours of six machines: idle under and over the noise floor, busy,
@@ -100,12 +103,14 @@ func readDecisions(t *testing.T, name string) (out []backtest.Decision) {
 
 // TestProcessesDecideAsTheBacktest runs one process of enforce at each multiple of a cadence
 // over a trace, on state in a database, and backtest --every over the same file: the lines
-// of both are the same, and policy explain agrees with each of them.
+// of both are the same, and policy explain agrees with each of them: in the state of the
+// processes, and by the cadence in a state that knows of none.
 func TestProcessesDecideAsTheBacktest(t *testing.T) {
 	for name, text := range tracePolicies {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			start, end := writeTrace(t, dir)
+			write(t, filepath.Join(dir, "curfew.yaml"), "budgets: [{id: all, purpose: any, amount: 60}]\n")
 			write(t, filepath.Join(dir, "p.yaml"), "apiVersion: curfew.policy/v1\npolicies:\n  - name: "+name+"\n"+text+"    mode: enforce\n")
 			trace := []string{"--trace", "trace.csv", "--policy", "p.yaml"}
 			runIn(t, dir, append([]string{"backtest", "--every", "10m", "--decisions", "replay.jsonl", "--baselines=false"}, trace...)...)
@@ -121,9 +126,11 @@ func TestProcessesDecideAsTheBacktest(t *testing.T) {
 				if steps[d.Step]++; d.Step != "warn" {
 					continue
 				}
-				_, out := runIn(t, dir, append([]string{"policy", "explain", d.Resource, "--at", d.Time.Format(time.RFC3339), "-o", "json", "--data-dir", "none"}, trace...)...)
-				if !strings.Contains(out, `"answer": "true"`) {
-					t.Errorf("%s is warned about at %s, and is not explained so: %s", d.Resource, d.Time, out)
+				for _, state := range [][]string{nil, {"--data-dir", "none", "--every", "10m"}} {
+					args := append([]string{"policy", "explain", d.Resource, "--at", d.Time.Format(time.RFC3339), "-o", "json"}, state...)
+					if _, out := runIn(t, dir, append(args, trace...)...); !strings.Contains(out, `"answer": "true"`) {
+						t.Errorf("%s is warned about at %s, and %v is not explained so: %s", d.Resource, d.Time, state, out)
+					}
 				}
 			}
 			if steps["warn"] == 0 || steps["stop"] == 0 {

@@ -16,7 +16,7 @@ import (
 
 func (a *app) newPriceWatching() *cobra.Command {
 	var machines, gpus int
-	var every, output string
+	var every string
 	c := &cobra.Command{
 		Use:   "watching",
 		Short: "Show the monthly cost of curfew's own AWS calls",
@@ -25,9 +25,6 @@ scan and of enforce. It makes no call. The calls of a real scan are in its JSON 
 		Example: `  curfew price watching --machines 100 --gpus 8 --every 5m`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := oneOf("output", output, planOutputs...); err != nil {
-				return err
-			}
 			d, err := config.ParseDuration(every)
 			if err != nil || d < time.Minute || d > 31*24*time.Hour {
 				return usageError("--every %q: it is a duration from 1m to 31d such as 5m", every)
@@ -36,13 +33,13 @@ scan and of enforce. It makes no call. The calls of a real scan are in its JSON 
 			if err != nil {
 				return usageError("%w", err)
 			}
-			return a.show(output, w, func() report.Sheet { return report.Watching(w, every) })
+			return a.show(w, func() report.Sheet { return report.Watching(w, every) })
 		},
 	}
 	c.Flags().IntVar(&machines, "machines", 100, "how many machines there are")
 	c.Flags().IntVar(&gpus, "gpus", 8, "GPUs of each, which the CloudWatch agent publishes one by one; 0 for none")
 	c.Flags().StringVar(&every, "every", "5m", "how often a pass runs")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json, html or md")
+	a.outputs(c, reports...)
 	return c
 }
 

@@ -15,8 +15,10 @@ import (
 
 // newApp returns what the commands of a process share.
 func newApp(p *Process) *app {
-	return &app{Process: p, rt: &daemon.Runtime{Reviewed: map[string]bool{}, Host: daemon.Host{Now: p.Now, Uptime: p.Uptime, FileTime: p.FileTime, Lookup: p.Lookup,
+	a := &app{Process: p, rt: &daemon.Runtime{Reviewed: map[string]bool{}, Host: daemon.Host{Now: p.Now, Uptime: p.Uptime, FileTime: p.FileTime, Lookup: p.Lookup,
 		Dir: p.Dir, ConfigDir: p.ConfigDir, DataDir: p.DataDir, Log: p.Stderr}}}
+	a.rt.NewBar = a.newProgress
+	return a
 }
 
 // The wiring that commands use most, by short names.
@@ -26,16 +28,6 @@ func (a *app) config() (config.Config, error) { return a.rt.Config() }
 func (a *app) path(p string) string { return a.rt.Path(p) }
 
 func (a *app) prices(cfg config.Config) (*price.Book, error) { return a.rt.PriceBook(cfg) }
-
-// priced returns the configuration and the price book.
-func (a *app) priced() (config.Config, *price.Book, error) {
-	cfg, err := a.config()
-	if err != nil {
-		return cfg, nil, err
-	}
-	book, err := a.prices(cfg)
-	return cfg, book, err
-}
 
 func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error) {
 	return a.rt.Open(ctx, cfg)
@@ -58,7 +50,7 @@ func (a *app) stateTime(ctx context.Context, s *store.Store) (time.Time, error) 
 }
 
 func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (round.Setting, error) {
-	return a.rt.Setting(ctx, cfg, f.source())
+	return a.rt.Setting(ctx, cfg, f.Source)
 }
 
 func (a *app) declared(cfg config.Config) (approval.Person, error) { return a.rt.Declared(cfg) }

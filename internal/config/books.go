@@ -18,9 +18,10 @@ import (
 
 // Gate is when the gate asks, and whom.
 type Gate struct {
-	// AskOver is the estimate in dollars (p95) over which an approver has to decide.
-	AskOver string `yaml:"ask_over"`
-	// Roles of which an approver has to have one.
+	// AskOver is the estimate in dollars (p95) over which an approver has to decide; 0 asks
+	// for everything.
+	AskOver string `yaml:"ask_over" form:"dollars"`
+	// Roles are the roles of which an approver needs one; empty is approver.
 	Roles []string `yaml:"roles"`
 	// Expiry is how long a request can be approved and its approval used.
 	Expiry time.Duration `yaml:"expiry"`
@@ -37,41 +38,47 @@ func (g Gate) Limit() (money.Amount, error) {
 
 // GitHub is what curfew knows of people there.
 type GitHub struct {
-	// Identities are curfew's names of logins.
+	// Identities are curfew's names of logins: {octocat: ana}. Other logins are
+	// github:LOGIN.
 	Identities map[string]string `yaml:"identities"`
 }
 
 // Estimate is what estimates take where a specification says nothing.
 type Estimate struct {
-	// Regions are those to look at; empty: those of aws.regions.
+	// Regions are those to price where a specification names none; empty is aws.regions.
 	Regions []string `yaml:"regions"`
-	// DataRegions are the regions of buckets.
+	// DataRegions are the regions of buckets, so that reads from other regions are priced:
+	// {datasets: us-east-1}.
 	DataRegions map[string]string `yaml:"data_regions"`
-	// Runtime is how long a workload of Kubernetes is expected to run that does not say.
+	// Runtime is how long a Kubernetes workload runs that does not say; nothing ends it
+	// then, so the gate asks.
 	Runtime time.Duration `yaml:"runtime"`
-	// Nodes are the machines of a cluster, the first that fit are taken.
+	// Nodes are the machines of a cluster, for manifests that name none; the first that fits
+	// is taken.
 	Nodes []estimate.Node `yaml:"nodes"`
 }
 
 // Spot is how often spot machines are taken away, for findings and estimates alike.
 type Spot struct {
-	// InterruptionsPerHour is of one machine; 0 is not known.
+	// InterruptionsPerHour is how often one spot machine is interrupted in an hour; without
+	// it spot.runs says it, else 0.33 is used and the range 0.095 to 1.39 shown.
 	InterruptionsPerHour float64 `yaml:"interruptions_per_hour"`
-	// Runs is a file of past runs to learn it from, as estimate --history reads.
+	// Runs is a file of past runs to learn the rate from, as estimate --history reads it.
 	Runs string `yaml:"runs"`
 }
 
 // Unit is something that is made and counted.
 type Unit struct {
 	// Name is what one is called: "token".
-	Name string `yaml:"name"`
-	// Where keeps the costs of dimensions: {team: search, purpose: inference}.
-	Where map[string]string `yaml:"where"`
-	// Per is how many a unit cost is for: 1,000,000 tokens; 0 is 1.
+	Name string `yaml:"name" form:"required"`
+	// Where limits the costs to values of dimensions: {team: search, purpose: inference}.
+	Where map[string]string `yaml:"where" keys:"dimensions"`
+	// Per is how many units a unit cost is for, such as 1000000; 0 is 1.
 	Per int64 `yaml:"per"`
-	// Target is the most that Per of them should cost, in dollars.
-	Target string `yaml:"target"`
-	Counts Counts `yaml:"counts"`
+	// Target is the most that so many units should cost, in dollars.
+	Target string `yaml:"target" form:"dollars"`
+	// Counts is where the counts come from.
+	Counts Counts `yaml:"counts" form:"required"`
 }
 
 // GPUHours stands in place of a file for the hours of GPUs that the ledger knows were
@@ -81,11 +88,13 @@ const GPUHours = "gpu-hours"
 // Counts is where the counts of a unit come from: a file, or a server that speaks
 // Prometheus's HTTP API.
 type Counts struct {
-	// File is CSV, or gpu-hours for the hours of GPUs that the ledger knows were used.
-	File  string `yaml:"file"`
-	URL   string `yaml:"url"`
+	// File is a CSV file of counts, or gpu-hours for the used GPU hours of the ledger.
+	File string `yaml:"file"`
+	// URL is a server that speaks Prometheus's HTTP API.
+	URL string `yaml:"url"`
+	// Query is the PromQL query of the server.
 	Query string `yaml:"query"`
-	// TokenEnv names the variable that holds the server's bearer token.
+	// TokenEnv is the environment variable that holds the server's bearer token.
 	TokenEnv string `yaml:"token_env"`
 }
 

@@ -31,60 +31,66 @@ const FileName = "curfew.yaml"
 
 // Config is what curfew.yaml may say. Keys that are left out keep their defaults.
 type Config struct {
-	// DataDir is where curfew keeps what it remembers.
+	// DataDir is the directory in which curfew keeps its state; empty is the user's data
+	// directory.
 	DataDir string `yaml:"data_dir"`
-	// DatabaseURL is a PostgreSQL database that several machines share; empty: a file
+	// DatabaseURL is a PostgreSQL database that several machines share; empty is a file
 	// in DataDir.
 	DatabaseURL string `yaml:"database_url"`
-	// Identity is who gives the commands; empty: the user of the operating system.
+	// Identity is who gives the commands; empty is the user of the operating system.
 	Identity string `yaml:"identity"`
-	// Approvers gives people the roles by which they decide requests.
+	// Approvers are people with the roles by which they decide requests: {ana: [approver]}.
 	Approvers map[string][]string `yaml:"approvers"`
-	// People name the identities that one person has at several providers.
+	// People are the identities that one person has at several providers.
 	People map[string]Identities `yaml:"people"`
-	// Approvals is which identities open fixes.
+	// Approvals says which identities approve fixes, and who hears of requests.
 	Approvals Approvals `yaml:"approvals"`
-	// Policies are files of policies, or directories of them. Like every path in a
-	// file, they are relative to the file's directory.
+	// Policies are files of policies, or directories of them. Paths in the file are
+	// relative to its directory.
 	Policies []string `yaml:"policies"`
-	// Governance says which resources policies may act on.
+	// Governance are the resources that policies may act on, next to those with the tag
+	// curfew:managed=true.
 	Governance policy.Governance `yaml:"governance"`
-	// Owners says which tags resources get that lack them.
+	// Owners are the tags that curfew tag writes to resources that lack them.
 	Owners policy.Owners `yaml:"owners"`
-	// Enforce is how passes of the policies are made.
+	// Enforce is how passes of the policies run.
 	Enforce Enforce `yaml:"enforce"`
-	// Notify is how people are reached.
+	// Notify is how people are reached (docs/notifications.md).
 	Notify notify.Config `yaml:"notify"`
-	// Budgets and Quotas are what owners may spend, and hold at once.
+	// Budgets are what owners may spend (docs/budgets.md).
 	Budgets budget.Budgets `yaml:"budgets"`
-	Quotas  budget.Quotas  `yaml:"quotas"`
-	// Gate is when an approver has to decide.
+	// Quotas are what owners may hold at once (docs/budgets.md).
+	Quotas budget.Quotas `yaml:"quotas"`
+	// Gate is when an approver has to decide before work starts.
 	Gate Gate `yaml:"gate"`
-	// GitHub is who people are there.
+	// GitHub are the names of logins.
 	GitHub GitHub `yaml:"github"`
-	// Estimate is what a specification leaves open.
+	// Estimate is what estimates take where a specification says nothing.
 	Estimate Estimate `yaml:"estimate"`
-	// Spot is how often spot machines are taken away.
+	// Spot is how often spot machines are interrupted.
 	Spot Spot `yaml:"spot"`
-	// SharedCosts divide the costs that several owners share.
+	// SharedCosts are rules that divide costs that several owners share (docs/costs.md).
 	SharedCosts []bill.SharedRule `yaml:"shared_costs"`
-	// Units are what is made, for what one of them costs.
+	// Units are products that are counted, for their unit costs (docs/costs.md).
 	Units []Unit `yaml:"units"`
-	// Tags says which tags name the owner.
+	// Tags are the tag keys that name the owner; the first key with a value wins. Case and
+	// -, _, :, ., / and spaces in keys do not matter.
 	Tags inventory.TagMapping `yaml:"tags"`
-	// RequiredTags are the keys without which spend cannot be attributed.
+	// RequiredTags are the tags without which spend cannot be attributed (tag-missing).
 	RequiredTags []string `yaml:"required_tags"`
-	AWS          AWS      `yaml:"aws"`
-	// Machines are on-premises machines, Rates their costs.
+	// AWS is what to read of AWS, and how fast.
+	AWS AWS `yaml:"aws"`
+	// Machines are on-premises machines (docs/configuration.md).
 	Machines onprem.Machines `yaml:"machines"`
-	Rates    onprem.Rates    `yaml:"rates"`
-	Scan     Scan            `yaml:"scan"`
-	// Thresholds are those of the findings.
+	// Rates are the costs of on-premises machines.
+	Rates onprem.Rates `yaml:"rates"`
+	// Scan is how the audit looks.
+	Scan Scan `yaml:"scan"`
+	// Thresholds are the thresholds of the findings.
 	Thresholds finding.Thresholds `yaml:"thresholds"`
-	// Duty are the thresholds of busy, held and idle.
+	// Duty are the thresholds between busy, held and idle.
 	Duty duty.Thresholds `yaml:"duty"`
-
-	// Audit is who vouches for the audit log.
+	// Audit is how the audit log is signed.
 	Audit Audit `yaml:"audit"`
 
 	// found says that the file was found and not named by the user.
@@ -93,22 +99,26 @@ type Config struct {
 
 // Audit is how the end of the audit log is signed.
 type Audit struct {
-	// Key is the file of the Ed25519 key that signs, PKCS #8 as PEM; empty: audit.key in
-	// DataDir, which is made.
+	// Key is the file of the Ed25519 key that signs, PKCS #8 as PEM; empty is audit.key in
+	// the data directory, which curfew creates.
 	Key string `yaml:"key"`
-	// PublicKey is whose signature counts, "ed25519:" and base64; empty: that of Key.
+	// PublicKey is the key whose signature counts, "ed25519:" and base64; empty is that of
+	// the signing key.
 	PublicKey string `yaml:"public_key"`
 }
 
 // AWS is what to read, and how fast.
 type AWS struct {
-	Profile string   `yaml:"profile"`
+	// Profile is a profile of the AWS configuration; empty is the SDK's own chain.
+	Profile string `yaml:"profile"`
+	// Regions are the regions to read, or all; empty is the configured region.
 	Regions []string `yaml:"regions"`
-	// AssumeRoles are the roles of further accounts.
+	// AssumeRoles are roles of further accounts to read.
 	AssumeRoles []string `yaml:"assume_roles"`
 	// RequestsPerSecond bounds the calls to one service in one region.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
-	// ListPages bounds the listing of a bucket, in pages of 1,000 objects.
+	// ListPages bounds the listing of a bucket, in pages of 1,000 objects; 20 times as many
+	// for a bucket with 1 TiB or more in the standard class.
 	ListPages int `yaml:"list_pages"`
 }
 
@@ -116,8 +126,9 @@ type AWS struct {
 type Scan struct {
 	// Window is how far back usage is read.
 	Window time.Duration `yaml:"window"`
-	// FailOn is a waste in dollars a month above which scan exits with 3.
-	FailOn string `yaml:"fail_on"`
+	// FailOn is the waste in dollars a month (monthly_waste_usd) above which scan exits
+	// with 3.
+	FailOn string `yaml:"fail_on" form:"dollars"`
 }
 
 // Enforce is how passes of the policies are made.
@@ -125,11 +136,11 @@ type Enforce struct {
 	// Window is the least that usage is read back; policies that ask for longer
 	// durations read as far as they need.
 	Window time.Duration `yaml:"window"`
-	// MaxRoundGap is the longest pause between two passes that grace runs over.
+	// MaxRoundGap is the longest pause between two passes over which grace periods run.
 	MaxRoundGap time.Duration `yaml:"max_round_gap"`
-	// KeepMax is the longest time for which a keep can be given.
+	// KeepMax is the longest time that curfew keep exempts a resource.
 	KeepMax time.Duration `yaml:"keep_max"`
-	// MirrorTag says that a warning is written as a tag of its resource as well.
+	// MirrorTag says whether a warning is written as a tag of its resource as well.
 	MirrorTag bool `yaml:"mirror_tag"`
 }
 

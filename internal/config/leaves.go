@@ -42,6 +42,9 @@ func walk(out []leaf, path string, v reflect.Value) []leaf {
 
 func (l leaf) isDuration() bool { return l.value.Type() == reflect.TypeFor[time.Duration]() }
 
+// inFileOnly says whether the environment cannot override the leaf.
+func (l leaf) inFileOnly() bool { return l.path == "people" || strings.HasPrefix(l.path, "approvals.") }
+
 // off are the keys whose default is zero, which leaves out what they are about.
 var off = func() map[string]bool {
 	out := map[string]bool{}
@@ -82,7 +85,7 @@ func override(c *Config, lookup func(string) (string, bool)) error {
 		if !ok {
 			continue
 		}
-		if l.path == "people" || strings.HasPrefix(l.path, "approvals.") {
+		if l.inFileOnly() {
 			return &document.Error{File: l.env(), Message: l.path + " says whose word counts: it is set in a file, not in the environment"}
 		}
 		if err := l.set(s); err != nil {

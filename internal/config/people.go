@@ -17,23 +17,23 @@ import (
 
 // Identities are those of one person.
 type Identities struct {
-	// AWS are ARNs as GetCallerIdentity gives them: of users, and of sessions of roles.
+	// AWS are ARNs of users and of sessions of roles, as GetCallerIdentity gives them.
 	AWS []string `yaml:"aws"`
-	// GitHub are logins.
+	// GitHub are logins at GitHub.
 	GitHub []string `yaml:"github"`
 }
 
 // Approvals is which identities open fixes.
 type Approvals struct {
-	// Accept are further kinds of proof, besides those that a provider vouches for:
-	// self-declared.
-	Accept []string `yaml:"accept"`
-	// STSEndpoint replaces the pinned host of STS in a sandbox.
+	// Accept are kinds of proof that approve fixes, next to those that a provider vouches
+	// for.
+	Accept []string `yaml:"accept" enum:"self-declared"`
+	// STSEndpoint is a sandbox on this machine in place of the pinned host of STS.
 	STSEndpoint string `yaml:"sts_endpoint"`
-	// GitHubAPI is the REST API whose reviews approve fixes; empty means github.com's.
+	// GitHubAPI is the REST API whose reviews approve fixes; empty is github.com's.
 	GitHubAPI string `yaml:"github_api" json:",omitempty"`
-	// Notify are recipients, by notify.names, who are told of every request; empty: the
-	// approvers that notify.names knows.
+	// Notify are the recipients of every request, by notify.names; empty is the approvers
+	// that notify.names knows.
 	Notify []string `yaml:"notify"`
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/examples/policies"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -84,7 +85,7 @@ func (b *Start) scratch() (bool, error) {
 // config is the text of curfew.yaml.
 func (b *Start) config() (string, error) {
 	var out strings.Builder
-	out.WriteString("# Written by curfew init. docs/configuration.md lists every key.\npolicies: [policies]\n")
+	out.WriteString(document.SchemaLine("config.v1.json") + "# Written by curfew init. docs/reference/configuration.md lists every key.\npolicies: [policies]\n")
 	team, owner, _ := strings.Cut(b.Tags, ",")
 	d := inventory.DefaultTagMapping()
 	out.WriteString("\n# Which tags say whose a resource is; the first that has a value wins.\ntags:\n  team: " + tagKeys(team, d.Team) +

@@ -59,3 +59,13 @@ func (rt *Runtime) told(book *price.Book, refused []price.Refusal, name string, 
 	}
 	return book, err
 }
+
+// Priced returns the configuration and the price book.
+func (rt *Runtime) Priced() (config.Config, *price.Book, error) {
+	cfg, err := rt.Config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	book, err := rt.PriceBook(cfg)
+	return cfg, book, err
+}

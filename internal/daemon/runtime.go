@@ -4,14 +4,20 @@
 package daemon
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/round"
 )
 
 // Host is what a process takes from the machine that it runs on.
@@ -41,10 +47,59 @@ type Runtime struct {
 	DataFlag, DatabaseFlag string
 	// Reviewed are the requests that this process decided by reviews that it read.
 	Reviewed map[string]bool
+	// NewBar begins to show how far something is that takes time; nil shows nothing.
+	NewBar func(what string) Bar
 	// overlay is the price overlay of the shared settings; nil where there are none.
 	overlay *string
 	// warned says that refused prices were reported.
 	warned bool
+}
+
+// Bar shows how far something is. Report is called from any goroutine.
+type Bar interface {
+	Report(round.Progress)
+	Finish()
+}
+
+// bar begins to show how far something is.
+func (rt *Runtime) bar(what string) Bar {
+	if rt.NewBar == nil {
+		return noBar{}
+	}
+	return rt.NewBar(what)
+}
+
+type noBar struct{}
+
+func (noBar) Report(round.Progress) {}
+func (noBar) Finish()               {}
+
+// CutOff is a round that ended early, with what it had done by then.
+type CutOff struct {
+	error
+	lines []action.Line
+}
+
+// CutShort is an error that ended a round, with what the round had done by then.
+func CutShort(err error, lines []action.Line) error { return &CutOff{err, lines} }
+
+// Unwrap returns why it ended.
+func (c *CutOff) Unwrap() error { return c.error }
+
+// Done says what was sent and changed: calls that were made, confirmed or not, and
+// warnings.
+func (c *CutOff) Done() string {
+	var said []string
+	for _, l := range c.lines {
+		switch l.Result {
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned:
+			said = append(said, fmt.Sprintf("%s %s: %s", l.Verb, l.Resource.ID, l.Result))
+		}
+	}
+	if len(said) == 0 {
+		return "nothing was sent or changed"
+	}
+	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
 }
 
 // Class says whose mistake an [Error] is.
@@ -52,9 +107,11 @@ type Class int
 
 // The classes of errors.
 const (
-	Failed Class = iota // the outside: nothing could be read, or a state is missing
-	Usage               // what the user gave: flags, arguments, files
-	Denied              // a rule, or a permission that is missing
+	Failed  Class = iota // the outside: nothing could be read, or a state is missing
+	Usage                // what the user gave: flags, arguments, files
+	Denied               // a rule, or a permission that is missing
+	Held                 // it waits for an approval
+	Partial              // some of it could not be read, recorded or acted on
 )
 
 // Error is an error with its stable name in JSON ("no_credentials") and what to do about
@@ -75,6 +132,8 @@ func (e *Error) Unwrap() error { return e.Err }
 func invalid(format string, a ...any) error {
 	return &Error{Class: Usage, Code: "usage", Err: fmt.Errorf(format, a...)}
 }
+
+func invalidFile(err error) error { return &Error{Class: Usage, Code: "invalid_file", Err: err} }
 
 // Config reads the configuration that the user names or that is found.
 func (rt *Runtime) Config() (config.Config, error) {
@@ -119,4 +178,26 @@ func (rt *Runtime) Path(p string) string {
 		}
 	}
 	return p
+}
+
+// Read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name
+// "-" is what in holds.
+func (rt *Runtime) Read(name string, in io.Reader, jsonLimit int64) ([]byte, error) {
+	if name != "-" {
+		file, err := config.Open(rt.Path(name))
+		if err != nil {
+			return nil, invalidFile(fmt.Errorf("read %s: %w", name, Cause(err)))
+		}
+		defer file.Close()
+		in = file
+	}
+	head, limit := bufio.NewReader(in), int64(document.MaxBytes)
+	if first, _ := head.Peek(head.Size()); bytes.HasPrefix(bytes.TrimSpace(first), []byte("{")) {
+		limit = jsonLimit
+	}
+	src, err := document.Read(name, head, limit)
+	if err != nil {
+		return nil, invalidFile(err)
+	}
+	return src, nil
 }

@@ -6,10 +6,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
 	"slices"
+	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -101,4 +107,149 @@ func (rt *Runtime) Admin(ctx context.Context, cfg config.Config, judge config.Sh
 		return who, &Error{Class: Denied, Code: "not_admin", Err: fmt.Errorf("%s (%s) has not the role %s", who.Name, who.Proof, config.AdminRole)}
 	}
 	return who, nil
+}
+
+// Settings are the shared settings of the state with all their versions, newest first.
+func (rt *Runtime) Settings(ctx context.Context) (view.Settings, error) {
+	doc := view.Settings{Schema: view.SettingsSchema, Versions: []view.SettingsVersion{}, Advisory: true}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	for _, kind := range []string{SettingsKind, PricesKind} {
+		all, err := s.Settings().Versions(ctx, kind)
+		if err != nil {
+			return doc, err
+		}
+		if kind == SettingsKind && len(all) > 0 && all[0].Body != "" {
+			doc.Body, doc.Advisory = &all[0].Body, false
+		}
+		for _, v := range all {
+			doc.Versions = append(doc.Versions, settingsVersion(v))
+		}
+	}
+	return doc, nil
+}
+
+func settingsVersion(v store.Setting) view.SettingsVersion {
+	return view.SettingsVersion{Kind: v.Kind, Version: v.Version, At: v.At.UTC().Format("2006-01-02T15:04:05Z"), Who: v.Who, Reason: v.Reason, Hash: BodyHash(v.Body)}
+}
+
+// SetSettings makes the next version of the shared settings of a file, of the prices of
+// another, or of both. An empty name is none.
+func (rt *Runtime) SetSettings(ctx context.Context, name, prices, reason string) (view.SettingsSet, error) {
+	doc := view.SettingsSet{Schema: view.SettingsSetSchema, Versions: []view.SettingsVersion{}}
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	bodies := map[string]string{}
+	var next config.Shared
+	if name != "" {
+		src, err := rt.Read(name, nil, document.MaxBytes)
+		if err != nil {
+			return doc, err
+		}
+		if next, err = config.DecodeShared(name, src); err != nil {
+			return doc, err
+		}
+		bodies[SettingsKind] = string(src)
+	}
+	if prices != "" {
+		if bodies[PricesKind], err = rt.readOverlay(prices); err != nil {
+			return doc, err
+		}
+	}
+	judge, held, err := rt.Shared(ctx, s)
+	if err != nil {
+		return doc, err
+	}
+	switch {
+	case held.Version > 0:
+	case name == "":
+		return doc, invalid("curfew settings set --prices: set the settings first, with who is an admin")
+	default:
+		judge = next
+	}
+	if name != "" && !slices.ContainsFunc(slices.Collect(maps.Values(next.Approvers)), func(roles []string) bool { return slices.Contains(roles, config.AdminRole) }) {
+		return doc, invalid("%s: approvers gives no person the role %s, so the settings could not be changed again", name, config.AdminRole)
+	}
+	who, err := rt.Admin(ctx, cfg, judge, BodyHash(bodies[SettingsKind]+bodies[PricesKind]))
+	if err != nil {
+		return doc, err
+	}
+	doc.By, doc.Proof = who.Name, who.Proof.String()
+	now, err := rt.InTime(ctx, s)
+	if err != nil {
+		return doc, err
+	}
+	for _, kind := range []string{SettingsKind, PricesKind} {
+		body, given := bodies[kind]
+		if !given {
+			continue
+		}
+		last, _, err := s.Settings().Newest(ctx, kind)
+		if err != nil {
+			return doc, err
+		}
+		v := store.Setting{Kind: kind, Version: last.Version + 1, At: now, Who: who.Name, Reason: reason, Body: body}
+		err = s.Settings().Put(ctx, v, action.Entry{At: now, Actor: who.Name, What: "settings", Because: reason,
+			Outcome: fmt.Sprintf("%s %d, %s, by %s", kind, v.Version, BodyHash(body), who.Proof)})
+		if err != nil {
+			return doc, err
+		}
+		doc.Versions = append(doc.Versions, settingsVersion(v))
+	}
+	return doc, nil
+}
+
+// readOverlay reads a price overlay of which every price passes the quarantine.
+func (rt *Runtime) readOverlay(name string) (string, error) {
+	f, err := os.Open(rt.Path(name))
+	if err != nil {
+		return "", invalidFile(fmt.Errorf("read prices %s: %w", name, Cause(err)))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, document.MaxBytes*8))
+	if err != nil {
+		return "", fmt.Errorf("read prices %s: %w", name, err)
+	}
+	_, refused, err := rt.Quarantined(string(text), name)
+	if err == nil && len(refused) > 0 {
+		err = errors.New(refused[0].Reason)
+		err = fmt.Errorf("%d of its prices are refused: %s in %s: %w", len(refused), refused[0].Entry.Type, refused[0].Entry.Region, err)
+	}
+	if err != nil {
+		return "", invalidFile(fmt.Errorf("%s: %w", name, err))
+	}
+	return string(text), nil
+}
+
+// SetClock takes the time of this machine for that of a state that is a file.
+func (rt *Runtime) SetClock(ctx context.Context, reason string) (view.Clock, error) {
+	doc := view.Clock{Schema: view.ClockSchema, Reason: reason}
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	judge, set, err := rt.Shared(ctx, s)
+	if err != nil {
+		return doc, err
+	}
+	who, err := rt.Declared(cfg)
+	if set.Version > 0 {
+		who, err = rt.Admin(ctx, cfg, judge, "clock")
+	}
+	if err != nil {
+		return doc, err
+	}
+	if doc.Was, err = rt.StateTime(ctx, s); err != nil {
+		return doc, err
+	}
+	doc.By, doc.Now = who.Name, rt.Now().UTC()
+	return doc, s.SetClock(ctx, action.Entry{At: doc.Now, Actor: who.Name, What: "clock", Because: reason,
+		Outcome: fmt.Sprintf("%s, was %s, by %s", doc.Now.Format(time.RFC3339), doc.Was.Format(time.RFC3339), who.Proof)})
 }

@@ -13,23 +13,32 @@ import (
 
 // Key is a key that a mapping may have.
 type Key struct {
-	Name     string
+	Name string
+	// doc says for people what the key means.
+	doc      string
 	required bool
 	read     func(ast.Node) error
 }
 
-// Required is a key that a mapping has to have, and what reads its value.
-func Required(name string, read func(ast.Node) error) Key { return Key{name, true, read} }
+// Required is a key that a mapping has to have, what it means for people, and what reads
+// its value.
+func Required(name, doc string, read func(ast.Node) error) Key { return Key{name, doc, true, read} }
 
-// Optional is a key that a mapping may leave out, and what reads its value.
-func Optional(name string, read func(ast.Node) error) Key { return Key{name, false, read} }
+// Optional is a key that a mapping may leave out, what it means for people, and what
+// reads its value.
+func Optional(name, doc string, read func(ast.Node) error) Key { return Key{name, doc, false, read} }
 
 // Mapping reads a mapping whose keys are known; what names it for people. It returns the
-// nodes of the keys that are given. Values are read once no key is unknown or missing.
+// nodes of the keys that are given. Values are read in the order of keys, once no key is
+// unknown or missing.
 func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]ast.Node, err error) {
-	given = map[string]ast.Node{}
+	if s, ok := described(n, Object); ok {
+		describeKeys(s, keys)
+		return nil, errDescribed
+	}
+	given, values := map[string]ast.Node{}, map[string]ast.Node{}
 	named := func(name string) int { return slices.IndexFunc(keys, func(k Key) bool { return k.Name == name }) }
-	err = f.Pairs(n, what, func(key string, k, _ ast.Node) error {
+	err = f.Pairs(n, what, func(key string, k, v ast.Node) error {
 		if named(key) < 0 {
 			var names []string
 			for _, k := range keys {
@@ -37,7 +46,7 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 			}
 			return f.At(k, "%s has no key %q; it has %s%s", what, key, strings.Join(names, ", "), DidYouMean(key, names))
 		}
-		given[key] = k
+		given[key], values[key] = k, v
 		return nil
 	})
 	if err != nil {
@@ -48,12 +57,23 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 			return nil, f.At(n, "%s needs %s", what, k.Name)
 		}
 	}
-	return given, f.Pairs(n, what, func(key string, _, v ast.Node) error { return keys[named(key)].read(v) })
+	for _, k := range keys {
+		if v := values[k.Name]; v != nil {
+			if err := k.read(v); err != nil {
+				return given, err
+			}
+		}
+	}
+	return given, nil
 }
 
 // Pairs visits the keys and values of a mapping. It refuses keys that are given twice
 // or are no text, and keys without a value.
 func (f *File) Pairs(n ast.Node, what string, visit func(key string, k, v ast.Node) error) error {
+	if s, ok := described(n, Object); ok {
+		s.Values = Describe(func(n ast.Node) error { return visit("", n, n) })
+		return errDescribed
+	}
 	mapping, ok := n.(*ast.MappingNode)
 	if !ok {
 		return f.At(n, "%s has keys; this is %s", what, NodeName(n))
@@ -92,6 +112,10 @@ func isGlued(key *ast.StringNode, v *ast.MappingValueNode) bool {
 
 // Items visits the items of a list.
 func (f *File) Items(n ast.Node, what string, visit func(ast.Node) error) error {
+	if s, ok := described(n, Array); ok {
+		s.Items = Describe(visit)
+		return errDescribed
+	}
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
 		return f.At(n, "%s is a list; this is %s", what, NodeName(n))
@@ -106,6 +130,10 @@ func (f *File) Items(n ast.Node, what string, visit func(ast.Node) error) error 
 
 // Text reads a text that is not empty.
 func (f *File) Text(n ast.Node, what string) (string, error) {
+	if s, ok := described(n, String); ok {
+		s.LeastItems = 1
+		return "", errDescribed
+	}
 	s := ""
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -126,6 +154,10 @@ func (f *File) Text(n ast.Node, what string) (string, error) {
 // Texts reads a text or a list of them, each once. check says what is wrong with one;
 // nil accepts all.
 func (f *File) Texts(n ast.Node, what string, check func(string) error) ([]string, error) {
+	if s, ok := described(n, String); ok {
+		s.OrList = true
+		return nil, errDescribed
+	}
 	items := []ast.Node{n}
 	if list, ok := n.(*ast.SequenceNode); ok {
 		items = list.Values
@@ -156,6 +188,7 @@ func (f *File) Texts(n ast.Node, what string, check func(string) error) ([]strin
 
 // Choice reads one of some values; without values any text.
 func Choice[T ~string](f *File, n ast.Node, what string, values []string, to *T) error {
+	Note(n, Shape{Enum: values})
 	s, err := f.Text(n, what)
 	if err == nil && values != nil && !slices.Contains(values, s) {
 		err = f.At(n, "%s %q does not exist; it is %s%s", what, s, OneOf(values), DidYouMean(s, values))
@@ -174,6 +207,9 @@ func OneOf(values []string) string {
 
 // Flag reads true or false.
 func (f *File) Flag(n ast.Node, what string) (bool, error) {
+	if _, ok := described(n, Boolean); ok {
+		return false, errDescribed
+	}
 	b, ok := n.(*ast.BoolNode)
 	if !ok {
 		return false, f.At(n, "%s is true or false; this is %s", what, NodeName(n))
@@ -183,6 +219,10 @@ func (f *File) Flag(n ast.Node, what string) (bool, error) {
 
 // Count reads a whole number from least to most; most is math.MaxInt32 for no bound.
 func (f *File) Count(n ast.Node, what string, least, most int) (int, error) {
+	if s, ok := described(n, Integer); ok {
+		describeCount(s, least, most)
+		return 0, errDescribed
+	}
 	v, err := strconv.ParseUint(Scalar(n), 10, 31)
 	if _, ok := n.(*ast.IntegerNode); !ok || err != nil || int(v) < least || int(v) > most {
 		if most == math.MaxInt32 {

@@ -25,8 +25,8 @@ func job(src string) error {
 		return err
 	}
 	_, err = f.Mapping(root, "a job",
-		Required("name", func(n ast.Node) error { _, err := f.Text(n, "name"); return err }),
-		Optional("regions", func(n ast.Node) error {
+		Required("name", "name", func(n ast.Node) error { _, err := f.Text(n, "name"); return err }),
+		Optional("regions", "regions", func(n ast.Node) error {
 			_, err := f.Texts(n, "regions", func(s string) error {
 				if s == "Oregon" {
 					return errors.New("Oregon is no region")
@@ -35,10 +35,10 @@ func job(src string) error {
 			})
 			return err
 		}),
-		Optional("nodes", func(n ast.Node) error { _, err := f.Count(n, "nodes", 1, 10); return err }),
-		Optional("retries", func(n ast.Node) error { _, err := f.Count(n, "retries", 0, math.MaxInt32); return err }),
-		Optional("spot", func(n ast.Node) error { _, err := f.Flag(n, "spot"); return err }),
-		Optional("data", func(n ast.Node) error {
+		Optional("nodes", "nodes", func(n ast.Node) error { _, err := f.Count(n, "nodes", 1, 10); return err }),
+		Optional("retries", "retries", func(n ast.Node) error { _, err := f.Count(n, "retries", 0, math.MaxInt32); return err }),
+		Optional("spot", "spot", func(n ast.Node) error { _, err := f.Flag(n, "spot"); return err }),
+		Optional("data", "data", func(n ast.Node) error {
 			return f.Items(n, "data", func(item ast.Node) error {
 				return f.Pairs(item, "an item", func(string, ast.Node, ast.Node) error { return nil })
 			})

@@ -34,6 +34,7 @@ func (j *judge) gpuEvidence(seen []gpu, all, gpus int) []usage.Evidence {
 		digits int
 	}{
 		{usage.GPUUtil, "gpu_util_max_pct", 1},
+		{usage.GREngine, "gr_engine_active_max", 3},
 		{usage.SMActive, "sm_active_max", 3},
 		{usage.DRAMActive, "dram_active_max", 3},
 		{usage.Processes, "gpu_processes_max", 0},
@@ -141,6 +142,7 @@ func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
 		always bool // also where it is not measured
 	}{
 		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || q.gpus != 0},
+		{usage.GREngine, gpu, "gr_engine_active_max", 3, false},
 		{usage.SMActive, gpu, "sm_active_max", 3, false},
 		{usage.TensorActive, gpu, "tensor_active_max", 3, false},
 		{usage.DRAMActive, gpu, "dram_active_max", 3, false},
@@ -166,7 +168,7 @@ func (q *question) evidence(v *answer, gpu []*track, all int) []usage.Evidence {
 // source returns who measured the machine: its GPUs where anybody did.
 func (q *question) source() string {
 	for _, t := range append(q.k.gpus[:len(q.k.gpus):len(q.k.gpus)], &q.k.machine) {
-		for s := range usage.Capacity {
+		for s := range lastTracked + 1 {
 			if r := q.read(t, s); r.meter != nil {
 				return r.opened.Source
 			}

@@ -92,11 +92,14 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		works = works || j.active(st)
 	}
 	g.Coverage = j.w.Coverage(meter)
+	wrong := j.wrong(t, works)
 	switch {
 	case meter == nil && !works:
 		return g.is(Unknown, "its GPU utilization is not measured")
 	case !fresh:
 		return g.is(Unknown, "its newest sample is too old")
+	case wrong != "":
+		return g.is(Unknown, "%s", wrong)
 	case works && j.latched(t, g.memory):
 		return g.is(Unknown, "utilization never left 100%% while nothing else shows work: the meter may be latched")
 	case works && (j.known(meter) || j.recentlyActive(t)):
@@ -115,6 +118,9 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		if st := t.Stats(sig); st != nil && !st.LastActive.IsZero() {
 			g.Lasting = min(g.Lasting, j.w.Quiet(st))
 		}
+	}
+	if fall := j.whole(t).Stats(usage.Energy).Fell(); !fall.At.IsZero() {
+		g.Lasting = min(g.Lasting, j.w.To.Sub(fall.At))
 	}
 	return j.atRest(t, g)
 }

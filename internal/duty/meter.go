@@ -44,6 +44,7 @@ type meter struct {
 	marks                [blocks]mark
 	crest                crest
 	counter              *counter // of signals that count
+	repeats              *repeats // of signals that a live exporter does not repeat; nil before one was
 }
 
 // mark is the first point within a block of time since one was missing last, and what
@@ -110,6 +111,9 @@ func (m *meter) gain() int64 { return min(m.step(), m.start-m.last) }
 // fold makes the newest points those that came before.
 func (m *meter) fold(k *Tracker) {
 	end := m.end()
+	if m.signal.Repeats() > 0 {
+		m.repeat()
+	}
 	if k.keepsPeaks(m.signal) {
 		m.crest = m.crest.add(end, m.max, k, m)
 	}

@@ -92,7 +92,10 @@ func (q *question) moment(t *track, m *moment) {
 			q.confirmed(m, q.read(t, sig))
 		}
 	}
+	why, wrong := q.wrong(t)
 	switch {
+	case wrong && (m.state == Busy || meter.meter != nil):
+		m.says(Unknown, why)
 	case suspect && q.latched(m):
 		m.says(Unknown, q.say(func() string {
 			return "utilization reads " + plain.Percent(util.value(), 1) + " while nothing else shows work: the meter may be latched"
@@ -128,15 +131,16 @@ func (q *question) atRest(m *moment, meter reading) {
 			m.stretch = q.since(m.stretch, r, q.floor(r))
 		}
 	}
-	if power := q.read(m.track, usage.Power); power.meter != nil && q.k.t.BusyPower > 0 {
+	if power := q.read(m.track, usage.Power); power.meter != nil {
 		if power.mean >= q.k.t.BusyPower {
 			m.says(Unknown, q.say(func() string {
-				return "its meters show no work, but it draws " + plain.Number(power.mean, 0) + " W"
+				return reads(meter.signal, meter.mean) + " while it draws " + plain.Number(power.mean, 0) + " W: one of them is wrong"
 			}))
 			return
 		}
 		q.narrow(m, power, q.k.t.BusyPower)
 	}
+	m.stretch = m.stretch.after(q.trusted(m.track))
 	q.holding(m)
 	switch m.coverage, m.lasting = m.stretch.coverage, m.stretch.length(q.now); {
 	case q.now > m.expires:

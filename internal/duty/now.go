@@ -399,7 +399,7 @@ func (q *question) one(v *answer, g *gathered, all int) {
 		if q.judged(i) && t != g.best.track {
 			var m moment
 			if q.moment(t, &m); m.state == g.best.state {
-				q.soon(m.stretch.from + max(0, q.rest.to-q.rest.from))
+				q.soon(m.stretch.from + max(0, q.rest.to-q.rest.from) + 1)
 			}
 		}
 	}

@@ -55,6 +55,11 @@ func but(n int, v, there float64) func(int) float64 {
 	}
 }
 
+// rising returns a meter that rises by as much each minute.
+func rising(from, by float64) func(int) float64 {
+	return func(i int) float64 { return from + by*float64(i) }
+}
+
 // nowFixture is a machine and what it does now.
 type nowFixture struct {
 	name    string
@@ -150,11 +155,37 @@ func nowFixtures() []nowFixture {
 		{name: "memory of unknown size in use, no process", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.Processes, 0), gpus: 1, want: Held, why: "60 GiB of a memory of unknown size held", lasting: h},
 		{name: "but: none of it in use", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle, lasting: h},
 		{name: "memory by what is free", m: minutes(60).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemFree, 20*gib), gpus: 1, want: Held, why: "75%", lasting: h},
-		{name: "tensor pipes contradict utilization", m: minutes(60).gpu("0", 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy},
+		{name: "tensor pipes contradict utilization", m: minutes(60).gpu("0", 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Unknown, why: "its tensor pipes read 20% while utilization reads 0%"},
+		{name: "but: they hardly do", m: minutes(60).gpu("0", 0, 0).flat("0", usage.TensorActive, 0.05), gpus: 1, want: Busy},
 		{name: "tensor pipes worked until lately", m: minutes(60).gpu("0", 0, 0).series("0", usage.TensorActive, until(50, 0.2, 0)), gpus: 1, want: Idle, lasting: 10 * time.Minute},
 		{name: "only tensor pipes, at rest", m: minutes(60).flat("0", usage.TensorActive, 0), gpus: 1, want: Unknown, why: "its GPU utilization is not measured"},
-		{name: "power contradicts utilization", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, t: Thresholds{BusyPower: 200}, want: Unknown, why: "draws 400 W"},
-		{name: "but: power is not asked", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, want: Idle, lasting: h},
+		{name: "power contradicts utilization", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, want: Unknown, why: "utilization reads 0% while it draws 400 W"},
+		{name: "but: it may draw that at rest", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 400), gpus: 1, t: Thresholds{BusyPower: 500}, want: Idle, lasting: h},
+		{name: "utilization of 99% at 690 W with the graphics engine at rest", m: minutes(180).gpu("0", 99, 60).flat("0", usage.Power, 690).flat("0", usage.GREngine, 0), gpus: 1, want: Unknown, why: "utilization reads 99% while the graphics engine reads 0%"},
+		{name: "but: the engine works", m: minutes(180).gpu("0", 99, 60).flat("0", usage.Power, 690).flat("0", usage.GREngine, 0.97), gpus: 1, want: Busy},
+		{name: "but: the engine says nothing any more", m: minutes(180).gpu("0", 99, 60).series("0", usage.GREngine, until(170, 0, -1)), gpus: 1, want: Busy},
+		{name: "multiprocessors contradict utilization", m: minutes(60).gpu("0", 0, 60).flat("0", usage.SMActive, 0.4), gpus: 1, want: Unknown, why: "its multiprocessors read 40% while utilization reads 0%"},
+		{name: "the engine contradicts utilization", m: minutes(60).gpu("0", 0, 60).flat("0", usage.GREngine, 0.4), gpus: 1, want: Unknown, why: "the graphics engine reads 40% while utilization reads 0%"},
+		{name: "copies keep memory busy without a kernel", m: minutes(60).gpu("0", 0, 60).flat("0", usage.DRAMActive, 0.4), gpus: 1, want: Busy},
+		{name: "signals that contradicted each other until half an hour ago", m: minutes(60).series("0", usage.GPUUtil, until(30, 99, 0)).flat("0", usage.GREngine, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle, lasting: 30 * time.Minute},
+		{name: "latched at 100%, the engine at rest", m: minutes(60).gpu("0", 100, 0).flat("0", usage.GREngine, 0), gpus: 1, want: Unknown, why: "the graphics engine reads 0%"},
+
+		{name: "a frozen exporter: energy stands still under power", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).flat("0", usage.Energy, 5e6), gpus: 1, want: Unknown, why: "its energy meter stands still at 5,000,000 J while it draws 61.2 W"},
+		{name: "but: energy rises", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).series("0", usage.Energy, rising(5e6, 3600)), gpus: 1, want: Idle, lasting: h},
+		{name: "but: four scrapes of one reading", m: minutes(60).gpu("0", 0, 0).series("0", usage.Energy, func(i int) float64 { return 5e6 + 3600*float64(i/4) }), gpus: 1, want: Idle, lasting: h},
+		{name: "but: energy stood still until half an hour ago", m: minutes(60).gpu("0", 0, 0).series("0", usage.Energy, func(i int) float64 { return 5e6 + 3600*float64(max(0, i-29)) }), gpus: 1, want: Idle, lasting: 30 * time.Minute},
+		{name: "but: a meter that reads 0 is none", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.2).flat("0", usage.Energy, 0), gpus: 1, want: Idle, lasting: h},
+		{name: "a frozen exporter while it seems to work", m: minutes(60).gpu("0", 90, 60).flat("0", usage.Energy, 5e6), gpus: 1, want: Unknown, why: "exporter is frozen"},
+		{name: "a frozen exporter: power and temperature stand still", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61.234).flat("0", usage.Temperature, 34), gpus: 1, want: Unknown, why: "power stands still at 61.234 W and temperature at 34 C for 10 samples"},
+		{name: "but: for nine samples only", m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, func(i int) float64 { return 61.234 - float64(max(0, 51-i))/1000 }).flat("0", usage.Temperature, 34), gpus: 1, want: Idle, lasting: h},
+		{name: "but: temperature alone", m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, rising(61, 0.001)).flat("0", usage.Temperature, 34), gpus: 1, want: Idle, lasting: h},
+		{name: "but: power alone", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61).series("0", usage.Temperature, func(i int) float64 { return 34 + float64(i/5%2) }), gpus: 1, want: Idle, lasting: h},
+		{name: "but: temperature is not measured", m: minutes(60).gpu("0", 0, 0).flat("0", usage.Power, 61), gpus: 1, want: Idle, lasting: h},
+		{name: "but: they moved again half an hour ago", m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, func(i int) float64 { return 61 + float64(max(0, i-29))/1000 }).series("0", usage.Temperature, until(30, 34, 35)), gpus: 1, want: Idle, lasting: 30 * time.Minute},
+		{name: "a frozen exporter of a divided GPU", m: minutes(60).flat("0", usage.Energy, 5e6).flat("0:1", usage.SMActive, 0).flat("0:1", usage.Processes, 0), gpus: 1, want: Unknown, why: "GPU 0:1: its energy meter stands still"},
+
+		{name: "an energy meter that starts again", m: minutes(60).gpu("0", 0, 0).series("0", usage.Energy, func(i int) float64 { return 5e6 + 3600*float64(i) - 5.2e6*float64(i/59) }), gpus: 1, want: Unknown, why: "its energy meter fell from 5,208,800 J to 12,400 J"},
+		{name: "but: half an hour ago", m: minutes(60).gpu("0", 0, 0).series("0", usage.Energy, func(i int) float64 { return 5e6 + 3600*float64(i) - 5e6*float64(i/30) }), gpus: 1, want: Idle, lasting: 30 * time.Minute},
 		{name: "but: it draws little since half an hour", m: minutes(60).gpu("0", 0, 0).series("0", usage.Power, until(30, 400, 60)), gpus: 1, t: Thresholds{BusyPower: 200}, want: Idle, lasting: 30 * time.Minute},
 		{name: "samples with holes", m: sparse(14*time.Second, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Unknown, why: "cover 72%"},
 		{name: "but: jitter", m: sparse(10200*time.Millisecond, 10*time.Second).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle},

@@ -240,7 +240,10 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 			}
 		}
 	}
+	why := p.wrong(t)
 	switch {
+	case why != "" && (m.State == Busy || meter != nil):
+		return m.says(Unknown, why)
 	case suspect && p.latchedNow(t, m.memory):
 		return m.says(Unknown, "utilization reads "+utilization+"% while nothing else shows work: the meter may be latched")
 	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
@@ -258,12 +261,17 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 			m.stretch = m.stretch.After(st.LastActive.Add(p.w.StepOf(st)))
 		}
 	}
-	if power := t.Stats(usage.Power); power != nil && p.t.BusyPower > 0 {
+	if power := t.Stats(usage.Power); power != nil {
 		if newest(t, usage.Power) >= p.t.BusyPower {
-			return m.says(Unknown, "its meters show no work, but it draws "+plain.Number(newest(t, usage.Power), 0)+" W")
+			says := "its multiprocessors read " + plain.Percent(100*newest(t, usage.SMActive), 1)
+			if meter == t.Stats(usage.GPUUtil) {
+				says = "utilization reads " + plain.Percent(newest(t, usage.GPUUtil), 1)
+			}
+			return m.says(Unknown, says+" while it draws "+plain.Number(newest(t, usage.Power), 0)+" W: one of them is wrong")
 		}
 		p.under(&m, power, p.t.BusyPower)
 	}
+	m.stretch = m.stretch.After(p.trusted(p.whole(t)))
 	m = p.holding(m)
 	switch m.Coverage, m.Lasting = m.stretch.Coverage, m.stretch.Length(p.now); {
 	case p.now.After(m.expires):
@@ -272,6 +280,84 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 		return m.says(Unknown, "samples cover "+plain.Number(100*m.Coverage, 0)+"% of the time since it rests")
 	}
 	return m
+}
+
+// whole returns the GPU that a MIG instance is part of, or the GPU itself.
+func (p *naive) whole(t *usage.Track) *usage.Track {
+	for _, g := range p.w.GPUs {
+		if parent, part := t.Parent(); part && g.Name == parent {
+			return g
+		}
+	}
+	return t
+}
+
+// wrong says which signals of a GPU cannot be true, in the words of the tracker.
+func (p *naive) wrong(t *usage.Track) string {
+	rests := func(s usage.Signal, floor float64) bool {
+		st := t.Stats(s)
+		if !p.fresh(st) {
+			return false
+		}
+		v, _ := p.w.Peak(st, st.Last)
+		return v < floor
+	}
+	works := func(s usage.Signal, line float64) bool { return p.fresh(t.Stats(s)) && newest(t, s) >= line }
+	floor := p.w.Activity().Floor(usage.GPUUtil, 0)
+	pct := func(s usage.Signal, scale float64) string { return plain.Percent(scale*newest(t, s), 1) }
+	util, engine := "utilization reads "+pct(usage.GPUUtil, 1), "the graphics engine reads "+pct(usage.GREngine, 100)
+	sm, tensor := "its multiprocessors read "+pct(usage.SMActive, 100), "its tensor pipes read "+pct(usage.TensorActive, 100)
+	why := ""
+	switch noUtil, noEngine := rests(usage.GPUUtil, floor), rests(usage.GREngine, 0.01); {
+	case works(usage.GPUUtil, 10) && noEngine:
+		why = util + " while " + engine
+	case works(usage.GREngine, 0.1) && noUtil:
+		why = engine + " while " + util
+	case works(usage.SMActive, 0.1) && noEngine:
+		why = sm + " while " + engine
+	case works(usage.SMActive, 0.1) && noUtil:
+		why = sm + " while " + util
+	case works(usage.TensorActive, 0.1) && rests(usage.SMActive, 0.01):
+		why = tensor + " while " + sm
+	case works(usage.TensorActive, 0.1) && noEngine:
+		why = tensor + " while " + engine
+	case works(usage.TensorActive, 0.1) && noUtil:
+		why = tensor + " while " + util
+	}
+	if why != "" {
+		return why + ": one of them is wrong"
+	}
+	t = p.whole(t)
+	power, heat, energy := t.Stats(usage.Power), t.Stats(usage.Temperature), t.Stats(usage.Energy)
+	draws := power == nil || newest(t, usage.Power) > 0
+	if p.fresh(energy) && newest(t, usage.Energy) > 0 && draws && energy.Repeated() {
+		draw := ""
+		if power != nil {
+			draw = " while it draws " + plain.Number(newest(t, usage.Power), 1) + " W"
+		}
+		return "its energy meter stands still at " + plain.Number(newest(t, usage.Energy), 0) + " J" + draw + ": its exporter is frozen"
+	}
+	if p.fresh(power) && p.fresh(heat) && draws && power.Repeated() && heat.Repeated() {
+		return "power stands still at " + plain.Number(newest(t, usage.Power), 3) + " W and temperature at " + plain.Number(newest(t, usage.Temperature), 1) +
+			" C for 10 samples: its exporter is frozen"
+	}
+	if fall := energy.Fell(); p.fresh(energy) && fall.At.Equal(energy.Last) {
+		return fmt.Sprintf("its energy meter fell from %s J to %s J: the driver or the exporter was restarted", plain.Number(fall.From, 0), plain.Number(fall.To, 0))
+	}
+	return ""
+}
+
+// trusted returns from when on the meters of a GPU are believed.
+func (p *naive) trusted(t *usage.Track) (from time.Time) {
+	power, heat, energy := t.Stats(usage.Power), t.Stats(usage.Temperature), t.Stats(usage.Energy)
+	draws := power == nil || newest(t, usage.Power) > 0
+	if at := power.Froze(); !at.IsZero() && draws && !heat.Froze().Before(at) {
+		from = at.Add(p.w.StepOf(power))
+	}
+	if at := energy.Froze(); !at.IsZero() && draws && newest(t, usage.Energy) > 0 {
+		from = later(from, at.Add(p.w.StepOf(energy)))
+	}
+	return later(from, energy.Fell().At)
 }
 
 // holding tells a GPU that does not compute as held or idle. It is idle only since its
@@ -604,6 +690,7 @@ func (p *naive) evidence(v Verdict, seen []naiveMoment, all, gpus int) []usage.E
 		always bool // also where it is not measured
 	}{
 		{usage.GPUUtil, gpu, "gpu_util_max_pct", 1, all > 0 || gpus != 0},
+		{usage.GREngine, gpu, "gr_engine_active_max", 3, false},
 		{usage.SMActive, gpu, "sm_active_max", 3, false},
 		{usage.TensorActive, gpu, "tensor_active_max", 3, false},
 		{usage.DRAMActive, gpu, "dram_active_max", 3, false},

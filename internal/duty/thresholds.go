@@ -58,9 +58,9 @@ type Thresholds struct {
 	// a data set is unpacked or read at many times that.
 	BusyDiskRate float64 `yaml:"busy_disk_bytes_per_second"`
 	// BusyPower is the power of one GPU, in watts, from which on it does not rest
-	// whatever its other meters say; its state is then unknown. 0: power is not asked,
-	// because what a GPU draws at rest differs from model to model (gpu-pruner leaves
-	// its veto by power to the user as well).
+	// whatever its other meters say; its state is then unknown. 300, our own choice: no
+	// accelerator on the market draws as much at rest. What smaller models draw at work
+	// is less, and gpu-pruner leaves its veto by power to the user as well.
 	BusyPower float64 `yaml:"busy_power_w"`
 	// StalledAfter is how long training computes without a step or a checkpoint until
 	// it is stalled. 30 min: PyTorch's own limit for a collective that hangs (10 min
@@ -73,7 +73,7 @@ type Thresholds struct {
 	// or idle now, "any" when one is enough although the others compute. "all", and
 	// audits know no other: a rule of any ends machines of which seven GPUs of eight
 	// work, as dstack's does.
-	GPUs string `yaml:"gpus"`
+	GPUs string `yaml:"gpus" enum:"all,any"`
 }
 
 // The values of [Thresholds.GPUs].
@@ -89,7 +89,7 @@ func DefaultThresholds() Thresholds {
 		MinCoverage: 0.9, MinWindow: 24 * time.Hour, InactiveShare: 0.99, Recent: time.Hour, HeldMemory: usage.HeldMemory,
 		IdleCPU: usage.RestingCPU, BusyCPU: 20, IdleNetwork: usage.RestingBytesPerDay / 1e6, LatchedUtil: 99,
 		IdleNetRate: 1e5, BusyNetRate: usage.StreamingBytes, IdleDiskRate: 1e6, BusyDiskRate: usage.StreamingDiskBytes,
-		StalledAfter: 30 * time.Minute, WarmUp: 15 * time.Minute, GPUs: AllGPUs,
+		BusyPower: 300, StalledAfter: 30 * time.Minute, WarmUp: 15 * time.Minute, GPUs: AllGPUs,
 	}
 }
 
@@ -162,7 +162,7 @@ func (t Thresholds) orDefault() Thresholds {
 		{&t.MinCoverage, d.MinCoverage}, {&t.InactiveShare, d.InactiveShare}, {&t.HeldMemory, d.HeldMemory},
 		{&t.IdleCPU, d.IdleCPU}, {&t.BusyCPU, d.BusyCPU}, {&t.IdleNetwork, d.IdleNetwork}, {&t.LatchedUtil, d.LatchedUtil},
 		{&t.IdleNetRate, d.IdleNetRate}, {&t.BusyNetRate, d.BusyNetRate},
-		{&t.IdleDiskRate, d.IdleDiskRate}, {&t.BusyDiskRate, d.BusyDiskRate},
+		{&t.IdleDiskRate, d.IdleDiskRate}, {&t.BusyDiskRate, d.BusyDiskRate}, {&t.BusyPower, d.BusyPower},
 	} {
 		if !(*f.v > 0) {
 			*f.v = f.otherwise

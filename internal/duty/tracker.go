@@ -63,7 +63,7 @@ type Tracker struct {
 type track struct {
 	name, parent string
 	part         bool // a MIG instance of the parent
-	at           [usage.Capacity + 1]uint8
+	at           [lastTracked + 1]uint8
 	meters       []meter // at[signal]-1 is the signal's place
 }
 
@@ -208,7 +208,8 @@ func (k *Tracker) track(gpu string, s usage.Signal, at int64) *track {
 	t := &track{name: gpu}
 	t.parent, t.part = usage.Parent(gpu)
 	i, _ := slices.BinarySearchFunc(k.gpus, gpu, func(t *track, name string) int { return usage.CompareGPUs(t.name, name) })
-	k.gpus = slices.Insert(k.gpus[:len(k.gpus):len(k.gpus)], i, t)
+	// No room is left for more, and none is made twice.
+	k.gpus = append(append(append(make([]*track, 0, len(k.gpus)+1), k.gpus[:i]...), t), k.gpus[i:]...)
 	k.newest = 0
 	return t
 }
@@ -232,14 +233,11 @@ func (t *track) present(now, horizon int64) bool {
 	return false
 }
 
+// lastTracked is the last signal that verdicts ask about; none after it is.
+const lastTracked = usage.Checkpoints
+
 // tracked says whether verdicts ask about a signal.
-func tracked(s usage.Signal) bool {
-	switch s {
-	case usage.HostMemUsed, usage.DiskOps, usage.Requests, usage.Healthy, usage.Capacity:
-		return false
-	}
-	return true
-}
+func tracked(s usage.Signal) bool { return s <= lastTracked }
 
 // keepsPeaks says whether anything is asked of a signal but its newest value.
 func (k *Tracker) keepsPeaks(s usage.Signal) bool {
@@ -263,7 +261,7 @@ func (k *Tracker) lines(m *meter) (low, high float64) {
 		return k.t.BusyPower, k.t.BusyPower
 	case usage.Processes:
 		return 1, 1
-	case usage.GPUUtil, usage.SMActive, usage.TensorActive, usage.DRAMActive:
+	case usage.GPUUtil, usage.GREngine, usage.SMActive, usage.TensorActive, usage.DRAMActive:
 		floor := k.a.Floor(m.signal, m.opened.Step)
 		return floor, floor
 	}
@@ -322,7 +320,8 @@ func (k *Tracker) At(now time.Time, m Machine) Verdict { return k.ask(now, m, fa
 // is held, a session with input or a notebook kernel that executes make it held. A
 // CPU that works with nothing held, or traffic that is neither rest nor work, make it
 // unknown. Else it is idle. A utilization of 100% without a process and without
-// memory is unknown: the meter may be latched. In the time after its launch
+// memory is unknown: the meter may be latched. So are signals of one GPU that cannot all
+// be true, and one whose exporter repeats itself. In the time after its launch
 // ([Thresholds.WarmUp]) a machine that does not compute is warming, whatever else is
 // known.
 //

@@ -148,6 +148,7 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 			continue
 		}
 		habit(gpu, usage.GPUUtil, true, util...)
+		habit(gpu, usage.GREngine, false, 0, 0, 0.004, 0.5)
 		habit(gpu, usage.SMActive, false, 0, 0, 0.004, 0.5)
 		habit(gpu, usage.TensorActive, false, 0, 0, 0.5)
 		habit(gpu, usage.DRAMActive, false, 0, 0.2)
@@ -156,7 +157,9 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 			habit(gpu, usage.MemTotal, false, 80*gib, 80*gib, 0)
 			habit(gpu, usage.MemFree, false, 20*gib)
 		}
-		habit(gpu, usage.Power, false, 60, 300)
+		habit(gpu, usage.Power, false, 60, 61, 0, 299, 300)
+		habit(gpu, usage.Temperature, false, 40, 41)
+		habit(gpu, usage.Energy, false, 0, 7000, 7001)
 		habit(gpu, usage.Processes, false, 0, 0, 1)
 	}
 	per := step.Seconds()

@@ -48,9 +48,9 @@ func readings(w *usage.Window, t Thresholds) *Tracker {
 
 // readings fills a track.
 func (t *track) readings(k *Tracker, w *usage.Window, of *usage.Track) {
-	for s := range usage.Capacity {
+	for s := range lastTracked + 1 {
 		st := of.Stats(s)
-		if st == nil || !tracked(s) {
+		if st == nil {
 			continue
 		}
 		o := k.source(usage.Opened{Step: w.StepOf(st), Source: w.SourceOf(st), Aggregated: w.Aggregated})
@@ -80,6 +80,10 @@ func (t *track) readings(k *Tracker, w *usage.Window, of *usage.Track) {
 			if st.Active > 0 {
 				m.counter.rose = nanos(st.LastActive)
 			}
+		}
+		if s.Repeats() > 0 {
+			m.repeats = &repeats{frozen: never, enough: never}
+			m.repeats.readings(k, &m, st)
 		}
 		t.place(m)
 	}

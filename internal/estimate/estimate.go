@@ -151,13 +151,14 @@ type Defaults struct {
 
 // Node is a kind of machine that a cluster has.
 type Node struct {
-	// Labels are those of the node. A workload that asks for a label runs only where it
-	// is; of a configured node, a label that is not there is not known and does fit.
+	// Labels are the labels of the node. A workload that asks for another value of one does
+	// not fit; a label that is not listed is unknown, and fits.
 	Labels map[string]string `yaml:"labels"`
-	// Type is the machine type, Region where it is; empty: not known.
-	Type   string `yaml:"instance_type"`
+	// Type is the machine type.
+	Type string `yaml:"instance_type" form:"required"`
+	// Region is the region; empty is unknown.
 	Region string `yaml:"region"`
-	// Spot says that it is bought as spot capacity.
+	// Spot says whether it is bought as spot capacity.
 	Spot bool `yaml:"spot"`
 	// Whole says that Labels are all that the node has, because they were read from it.
 	Whole bool `yaml:"-"`

@@ -12,8 +12,8 @@ const day = 24 * time.Hour
 // Thresholds are the lines that the rules draw. A field that is zero takes its
 // default: no threshold is ever "0 days", which would judge everything.
 type Thresholds struct {
-	// Coverage is the least share of a window with samples for a judgement; under
-	// it the answer is unknown. 0.9 (the product's safety rules).
+	// Coverage is the least share of a window with samples for an answer; under it the
+	// answer is unknown. 0.9 (safety rule).
 	Coverage float64 `yaml:"coverage_share"`
 	// MinAge is the least age of a machine before it can be idle: 24 hours, the
 	// least window of the idle rules.
@@ -35,10 +35,12 @@ type Thresholds struct {
 	EndpointIdle time.Duration `yaml:"endpoint_idle"`
 	// NotebookIdle is how long a notebook in service sees no use: 14 days.
 	NotebookIdle time.Duration `yaml:"notebook_idle"`
-	// LoadBalancerWindow and LoadBalancerRequests: under 100 requests a day for 7
-	// days is idle (Trusted Advisor).
-	LoadBalancerWindow   time.Duration `yaml:"load_balancer_window"`
-	LoadBalancerRequests float64       `yaml:"load_balancer_requests"`
+	// LoadBalancerWindow is how long a load balancer has few requests before it is idle: 7
+	// days (Trusted Advisor).
+	LoadBalancerWindow time.Duration `yaml:"load_balancer_window"`
+	// LoadBalancerRequests is the requests a day under which it is idle: 100 (Trusted
+	// Advisor).
+	LoadBalancerRequests float64 `yaml:"load_balancer_requests"`
 	// NATWindow is how long a gateway carries 0 bytes: 30 days.
 	NATWindow time.Duration `yaml:"nat_window"`
 	// DatabaseIdle is how long a database, cache or warehouse has no connection or
@@ -66,20 +68,21 @@ type Thresholds struct {
 	// CheckpointStale is the age of the newest object at which checkpoints count as
 	// stale: 90 days.
 	CheckpointStale time.Duration `yaml:"checkpoint_stale"`
-	// InfrequentDays, ArchiveDays and ExpireDays are the proposals for data of
-	// buckets: training data to infrequent access after 30 days and to the archive
-	// after 90, experiments expired after 180.
+	// InfrequentDays is the age in days at which the fix of a bucket moves training data to
+	// infrequent access: 30.
 	InfrequentDays int `yaml:"infrequent_days"`
-	ArchiveDays    int `yaml:"archive_days"`
-	ExpireDays     int `yaml:"expire_days"`
-	// NoncurrentDays is how long replaced versions are kept: 30.
+	// ArchiveDays is the age in days at which it moves them to the archive: 90.
+	ArchiveDays int `yaml:"archive_days"`
+	// ExpireDays is the age in days at which it expires experiments: 180.
+	ExpireDays int `yaml:"expire_days"`
+	// NoncurrentDays is how many days the fix keeps replaced versions: 30.
 	NoncurrentDays int `yaml:"noncurrent_days"`
-	// MultipartDays is when incomplete uploads are aborted: 7.
+	// MultipartDays is the age in days at which incomplete uploads are aborted: 7.
 	MultipartDays int `yaml:"multipart_days"`
 	// LogGroupGiB is the size from which a log group without retention is a sure
 	// finding: 1 GiB.
 	LogGroupGiB int `yaml:"log_group_gib"`
-	// LogRetentionDays is the retention that is proposed: 30.
+	// LogRetentionDays is the retention in days that the fix sets: 30.
 	LogRetentionDays int `yaml:"log_retention_days"`
 
 	// Interruptions is how often a spot machine is taken away; the zero value is
@@ -103,9 +106,10 @@ type Thresholds struct {
 	// CommitmentGap is the monthly cost, in dollars, of compute on demand in a region
 	// from which commitments are worth a plan: 1000.
 	CommitmentGap int `yaml:"commitment_gap_usd"`
-	// ReservationUnused and ReservationWindow: an unused share over 0.1 in 7 days
+	// ReservationUnused is the share of a capacity reservation above which it is unused: 0.1
 	// (AWS).
-	ReservationUnused float64       `yaml:"reservation_unused_share"`
+	ReservationUnused float64 `yaml:"reservation_unused_share"`
+	// ReservationWindow is the time over which that share is taken: 7 days (AWS).
 	ReservationWindow time.Duration `yaml:"reservation_window"`
 }
 

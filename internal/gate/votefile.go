@@ -34,15 +34,16 @@ func (v *VoteLine) UnmarshalYAML(n ast.Node) error {
 	f := &document.File{}
 	text := func(name string, to *string) func(ast.Node) error {
 		return func(n ast.Node) (err error) {
+			document.Note(n, document.Shape{Type: document.String})
 			if *to = document.Scalar(n); *to == "" { // an id of digits alone is no number
 				*to, err = f.Text(n, name)
 			}
 			return err
 		}
 	}
-	_, err := f.Mapping(n, "a vote", document.Required("request", text("request", &v.Request)), document.Required("by", text("by", &v.By)),
-		document.Required("allow", func(n ast.Node) (err error) { v.Allow, err = f.Flag(n, "allow"); return err }),
-		document.Optional("reason", text("reason", &v.Reason)))
+	_, err := f.Mapping(n, "a vote", document.Required("request", "beginning of the id of the request, at least 8 characters", text("request", &v.Request)), document.Required("by", "name of the approver", text("by", &v.By)),
+		document.Required("allow", "true approves, false rejects", func(n ast.Node) (err error) { v.Allow, err = f.Flag(n, "allow"); return err }),
+		document.Optional("reason", "why", text("reason", &v.Reason)))
 	if err == nil && (len(v.Request) < leastID || strings.TrimSpace(v.By) == "") {
 		err = f.At(n, "a vote needs request (at least %d characters of its id), by and allow", leastID)
 	}

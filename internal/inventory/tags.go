@@ -24,14 +24,24 @@ const (
 // case, and -, _, space and : within them are alike ("Cost-Center", "cost_center").
 // The first key in a list that has a non-empty value wins.
 type TagMapping struct {
-	Team        []string `yaml:"team"`
-	Project     []string `yaml:"project"`
-	User        []string `yaml:"user"`
+	// Team are the keys of the team.
+	Team []string `yaml:"team"`
+	// Project are the keys of the project.
+	Project []string `yaml:"project"`
+	// User are the keys of the person.
+	User []string `yaml:"user"`
+	// Environment are the keys of the environment.
 	Environment []string `yaml:"environment"`
-	CostCenter  []string `yaml:"cost_center"`
-	Purpose     []string `yaml:"purpose"`
-	Lifetime    []string `yaml:"lifetime"`
-	Gang        []string `yaml:"gang"`
+	// CostCenter are the keys of the cost center.
+	CostCenter []string `yaml:"cost_center"`
+	// Purpose are the keys of the purpose: training, evaluation, experimentation, inference
+	// or data. Purpose=transient-ml-training means ephemeral training.
+	Purpose []string `yaml:"purpose"`
+	// Lifetime are the keys of the lifetime: ephemeral or persistent. Anything else is
+	// unknown, which counts as persistent.
+	Lifetime []string `yaml:"lifetime"`
+	// Gang are the keys of the job group, whose machines are judged together.
+	Gang []string `yaml:"gang"`
 }
 
 // DefaultTagMapping covers the usual spellings.

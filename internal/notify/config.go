@@ -19,62 +19,78 @@ import (
 // reached by which. It names secrets and never holds one. The zero Config reaches
 // no recipient.
 type Config struct {
-	Slack   Slack   `yaml:"slack"`
-	Mail    Mail    `yaml:"mail"`
+	// Slack is a workspace, written to with the token of an app that may chat:write.
+	Slack Slack `yaml:"slack"`
+	// Mail is a server that takes mail by SMTP.
+	Mail Mail `yaml:"mail"`
+	// Webhook is an address that takes signed JSON.
 	Webhook Webhook `yaml:"webhook"`
 	// Names are recipients of policies and where each is reached, in the order they
 	// are tried: "slack:#oncall", "mail:oncall@example.com", "webhook".
 	Names map[string][]string `yaml:"names"`
-	// Accounts answer for the resources of an account, and Unowned answers for all resources,
-	// where no other recipient is reached: no user, no team, and no creator of the resource.
-	// Warnings go there too, and grace runs from then on.
+	// Accounts are who answers for the resources of an account where no user, team or
+	// creator is reached. Warnings go there too, and grace runs from then on.
 	Accounts map[string][]string `yaml:"accounts"`
-	Unowned  []string            `yaml:"unowned"`
+	// Unowned are who answers for every other resource where no user, team or creator is
+	// reached.
+	Unowned []string `yaml:"unowned"`
 }
 
 // Slack is a workspace, written to with the token of an app that may chat:write.
 type Slack struct {
-	// TokenEnv or TokenFile names where the token is.
-	TokenEnv  string `yaml:"token_env"`
+	// TokenEnv is the environment variable that holds the token.
+	TokenEnv string `yaml:"token_env"`
+	// TokenFile is the file that holds the token.
 	TokenFile string `yaml:"token_file"`
-	// DefaultChannel takes what is not a warning and has no other recipient. With
-	// DefaultOwns it answers for all resources without another recipient, and takes warnings too.
+	// DefaultChannel is the channel of messages that are no warnings and have no other
+	// recipient.
 	DefaultChannel string `yaml:"default_channel"`
-	DefaultOwns    bool   `yaml:"default_owns"`
-	// Teams are the teams' channels ("#vision" or an id), Users the people's member
-	// ids.
+	// DefaultOwns says whether the default channel answers for resources without another
+	// recipient, and takes warnings too.
+	DefaultOwns bool `yaml:"default_owns"`
+	// Teams are the channels of teams: {vision: "#vision"}.
 	Teams map[string]string `yaml:"teams"`
+	// Users are the member ids of people: {ana: U012AB3CD}.
 	Users map[string]string `yaml:"users"`
-	// BaseURL is where the Web API is; empty means Slack's own.
+	// BaseURL is where the Web API is; empty is Slack's own.
 	BaseURL string `yaml:"base_url"`
 }
 
 // Mail is a server that takes mail by SMTP.
 type Mail struct {
-	SMTP string `yaml:"smtp"` // host:port
+	// SMTP is the server, host:port.
+	SMTP string `yaml:"smtp"`
+	// From is the address of the sender.
 	From string `yaml:"from"`
-	// Domain makes addresses of user names that hold none, and keeps mail to
-	// addresses that tags hold within it. Empty derives none.
+	// Domain is the domain of user names without one; mail to addresses from tags stays
+	// within it. Empty derives no address.
 	Domain string `yaml:"domain"`
-	// Username and the password in PasswordEnv or PasswordFile; empty means no AUTH.
-	Username     string `yaml:"username"`
-	PasswordEnv  string `yaml:"password_env"`
+	// Username is the name to sign in with; empty is no AUTH.
+	Username string `yaml:"username"`
+	// PasswordEnv is the environment variable that holds the password.
+	PasswordEnv string `yaml:"password_env"`
+	// PasswordFile is the file that holds the password.
 	PasswordFile string `yaml:"password_file"`
-	// TLS is starttls (the default, and then mandatory), tls from the first byte on,
-	// or none.
-	TLS   string            `yaml:"tls"`
+	// TLS is starttls (the default, and then mandatory), tls from the first byte on, or
+	// none.
+	TLS string `yaml:"tls" enum:"starttls,tls,none"`
+	// Teams are the addresses of teams.
 	Teams map[string]string `yaml:"teams"`
+	// Users are the addresses of people.
 	Users map[string]string `yaml:"users"`
 }
 
 // Webhook is an address that takes signed JSON.
 type Webhook struct {
-	// URL, or where it is to be read where it holds a secret itself.
-	URL     string `yaml:"url"`
-	URLEnv  string `yaml:"url_env"`
+	// URL is the address; one that holds a secret belongs into URLEnv or URLFile.
+	URL string `yaml:"url"`
+	// URLEnv is the environment variable that holds the address.
+	URLEnv string `yaml:"url_env"`
+	// URLFile is the file that holds the address.
 	URLFile string `yaml:"url_file"`
-	// SecretEnv or SecretFile names where the key of the signature is.
-	SecretEnv  string `yaml:"secret_env"`
+	// SecretEnv is the environment variable that holds the key of the signature.
+	SecretEnv string `yaml:"secret_env"`
+	// SecretFile is the file that holds the key of the signature.
 	SecretFile string `yaml:"secret_file"`
 	// HeadersEnv are further headers, each with the variable that holds its value.
 	HeadersEnv map[string]string `yaml:"headers_env"`

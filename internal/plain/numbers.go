@@ -71,12 +71,16 @@ func Change(share float64) string {
 
 // Rate prints how often something happens per unit of time with three significant
 // digits: Rate(1.0/3, "h") is "0.333/h".
-func Rate(v float64, unit string) string {
-	digits := 0
-	if size := math.Abs(v); size > 0 && size < 100 {
-		digits = min(2-int(math.Floor(math.Log10(size))), 12)
+func Rate(v float64, unit string) string { return Significant(v, 3) + "/" + unit }
+
+// Significant prints a value with that many significant digits at least: its whole part
+// is never rounded. Significant(1.917808, 3) is "1.92".
+func Significant(v float64, digits int) string {
+	decimals := 0
+	if size := math.Abs(v); size > 0 {
+		decimals = min(max(0, digits-1-int(math.Floor(math.Log10(size)))), 12)
 	}
-	return Number(v, digits) + "/" + unit
+	return Number(v, decimals)
 }
 
 // Size prints bytes in binary units: "84 TiB", "1.5 GiB".

@@ -1,16 +1,12 @@
 package policy
 
 import (
-	"errors"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"cel.dev/cel-go/cel"
-
-	"github.com/curfew-dev/curfew/internal/document"
-	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 const manual = "../../docs/policies.md"
@@ -60,69 +56,6 @@ func TestEveryFactIsDocumented(t *testing.T) {
 	for name := range rows {
 		t.Errorf("%s has %s, which is no fact", manual, name)
 	}
-}
-
-// TestEveryKeyIsDocumented asks the parsers for the keys of each level, by giving them
-// one that does not exist, and holds the manual against them.
-func TestEveryKeyIsDocumented(t *testing.T) {
-	doc := readManual(t)
-	const policyHead = "apiVersion: curfew.policy/v1\npolicies:\n  - "
-	const rest = "\n    name: a\n    when: 'true'\n"
-	asked := 0
-	ask := func(src string, read func(string, []byte) error) {
-		var e *document.Error
-		if err := read("x.yaml", []byte(src)); !errors.As(err, &e) {
-			t.Fatalf("%q gives %v", src, err)
-		}
-		_, list, ok := strings.Cut(e.Message, `no key "zzz"; it has `)
-		if !ok {
-			t.Fatalf("%q gives %v", src, e)
-		}
-		asked++
-		for key := range strings.SplitSeq(list, ", ") {
-			if !strings.Contains(doc, "`"+key+"`") && !isSignal(key) {
-				t.Errorf("%s does not have the key %s", manual, key)
-			}
-		}
-	}
-	policies := func(name string, src []byte) error { _, err := Parse(name, src); return err }
-	for _, src := range []string{
-		"apiVersion: curfew.policy/v1\nzzz: 1\n",
-		policyHead + "zzz: 1" + rest,
-		policyHead + "select: {zzz: 1}" + rest + "    then: []\n",
-		policyHead + "schedule: {zzz: 1}" + rest + "    then: []\n",
-		policyHead + "limits: {zzz: 1}" + rest + "    then: []\n",
-		policyHead + "then: [{warn: {zzz: 1}}]" + rest,
-		policyHead + "then: [{do: stop, zzz: 1}]" + rest,
-	} {
-		ask(src, policies)
-	}
-	tests := func(name string, src []byte) error { _, err := ParseTests(name, src); return err }
-	for _, src := range []string{
-		"apiVersion: curfew.policytest/v1\nzzz: 1\n",
-		testHead + "  - {name: a, zzz: 1}\n",
-		testHead + "  - {name: a, resources: [{id: a, zzz: 1}], expect: []}\n",
-		testHead + "  - {name: a, resources: [{id: a, budget: {zzz: 1}}], expect: []}\n",
-		testHead + "  - {name: a, resources: [{id: a, samples: [{zzz: 1}]}], expect: []}\n",
-		testHead + "  - {name: a, resources: [{id: a}], expect: [{zzz: 1}]}\n",
-		testHead + "  - {name: a, resources: [{id: a}], expect: [{propose: [{zzz: 1}]}]}\n",
-	} {
-		ask(src, tests)
-	}
-	if asked != 14 {
-		t.Errorf("%d levels were asked", asked)
-	}
-	for _, verb := range verbs {
-		if !strings.Contains(doc, "`"+verb+"`") {
-			t.Errorf("%s does not have the verb %s", manual, verb)
-		}
-	}
-}
-
-// isSignal says whether a key is a column of recorded usage, which is documented there.
-func isSignal(key string) bool {
-	_, ok := usage.SignalNamed(key)
-	return ok
 }
 
 // TestManualExamplesAreValid reads the manual's own files.

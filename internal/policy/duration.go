@@ -22,6 +22,9 @@ var durationUnits = []struct {
 // durationPart is one number with its unit.
 var durationPart = regexp.MustCompile(`^([0-9]+)(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s)`)
 
+// durationForm is the form of what parseDuration reads.
+const durationForm = `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s))+$`
+
 // parseDuration reads "30m", "1d12h" or "1.5h": numbers, each with a unit.
 func parseDuration(s string) (time.Duration, error) {
 	rest, negative := strings.CutPrefix(s, "-")

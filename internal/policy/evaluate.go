@@ -82,6 +82,8 @@ func (p *Policy) askSchedule(e *evaluation) (usage.Answer, time.Time) {
 // field is one plain value of a selection.
 type field struct {
 	name string
+	// doc says for people which value it is.
+	doc string
 	// wanted points to the values in a Select; value reads a resource's, empty where it
 	// is not known.
 	wanted func(*Select) *[]string
@@ -93,27 +95,27 @@ type field struct {
 
 // fields are the plain values of a selection, the cheapest to tell apart first.
 var fields = []field{
-	{name: "kind", wanted: func(s *Select) *[]string { return &s.Kind }, values: kinds,
+	{name: "kind", doc: "kinds of resource", wanted: func(s *Select) *[]string { return &s.Kind }, values: kinds,
 		value: func(r *inventory.Resource) string { return string(r.Kind) }},
-	{name: "lifetime", wanted: func(s *Select) *[]string { return &s.Lifetime }, values: lifetimes,
+	{name: "lifetime", doc: "lifetimes; persistent where no tag says ephemeral", wanted: func(s *Select) *[]string { return &s.Lifetime }, values: lifetimes,
 		value: func(r *inventory.Resource) string { return string(lifetime(r)) }},
-	{name: "purpose", wanted: func(s *Select) *[]string { return &s.Purpose }, values: purposes,
+	{name: "purpose", doc: "purposes, by tags", wanted: func(s *Select) *[]string { return &s.Purpose }, values: purposes,
 		value: func(r *inventory.Resource) string { return string(r.Purpose) }},
-	{name: "type", wanted: func(s *Select) *[]string { return &s.Type },
+	{name: "type", doc: "machine types", wanted: func(s *Select) *[]string { return &s.Type },
 		value: func(r *inventory.Resource) string { return r.Type }},
-	{name: "cloud", wanted: func(s *Select) *[]string { return &s.Cloud },
+	{name: "cloud", doc: "clouds", wanted: func(s *Select) *[]string { return &s.Cloud },
 		value: func(r *inventory.Resource) string { return r.Cloud }},
-	{name: "account", wanted: func(s *Select) *[]string { return &s.Account },
+	{name: "account", doc: "accounts", wanted: func(s *Select) *[]string { return &s.Account },
 		value: func(r *inventory.Resource) string { return r.Account }},
-	{name: "region", wanted: func(s *Select) *[]string { return &s.Region },
+	{name: "region", doc: "regions", wanted: func(s *Select) *[]string { return &s.Region },
 		value: func(r *inventory.Resource) string { return r.Region }},
-	{name: "team", wanted: func(s *Select) *[]string { return &s.Team },
+	{name: "team", doc: "teams, by tags", wanted: func(s *Select) *[]string { return &s.Team },
 		value: func(r *inventory.Resource) string { return r.Owner.Team }},
-	{name: "project", wanted: func(s *Select) *[]string { return &s.Project },
+	{name: "project", doc: "projects, by tags", wanted: func(s *Select) *[]string { return &s.Project },
 		value: func(r *inventory.Resource) string { return r.Owner.Project }},
-	{name: "user", wanted: func(s *Select) *[]string { return &s.User },
+	{name: "user", doc: "users, by tags", wanted: func(s *Select) *[]string { return &s.User },
 		value: func(r *inventory.Resource) string { return r.Owner.User }},
-	{name: "environment", wanted: func(s *Select) *[]string { return &s.Environment }, lower: true,
+	{name: "environment", doc: "environments, by tags, in lower case", wanted: func(s *Select) *[]string { return &s.Environment }, lower: true,
 		value: func(r *inventory.Resource) string { return r.Owner.Environment }},
 }
 

@@ -19,7 +19,8 @@ import (
 // Owners is the section of the configuration that says which tags resources get that lack
 // them. A tag that a resource has is never changed.
 type Owners struct {
-	// Rules are asked in order; the first that matches and sets a key gives its value.
+	// Rules are the rules, asked in order; the first that matches and sets a key gives its
+	// value.
 	Rules OwnerRules `yaml:"rules"`
 	// Defaults are the values of keys that no rule sets.
 	Defaults map[string]string `yaml:"defaults"`
@@ -186,7 +187,7 @@ func (o *OwnerRules) UnmarshalYAML(n ast.Node) error {
 	return d.Items(n, "owners.rules", func(item ast.Node) error {
 		var rule OwnerRule
 		err := d.selection(item, "an owner rule", &rule.Select,
-			document.Optional("name", func(n ast.Node) (err error) {
+			document.Optional("name", "pattern of the name or id: * is any text, ? one character", func(n ast.Node) (err error) {
 				if rule.Name, err = d.Text(n, "name"); err == nil {
 					if _, bad := glob.Match(rule.Name, ""); bad != nil {
 						err = d.At(n, "name %q is not a pattern", rule.Name)
@@ -194,8 +195,8 @@ func (o *OwnerRules) UnmarshalYAML(n ast.Node) error {
 				}
 				return err
 			}),
-			document.Required("set", func(n ast.Node) (err error) { rule.Set, err = d.tags(n); return err }),
-			document.Optional("reason", func(n ast.Node) (err error) { rule.Reason, err = d.Text(n, "reason"); return err }))
+			document.Required("set", "tags to give", func(n ast.Node) (err error) { rule.Set, err = d.tags(n); return err }),
+			document.Optional("reason", "where the values come from", func(n ast.Node) (err error) { rule.Reason, err = d.Text(n, "reason"); return err }))
 		if err == nil && rule.Name == "" && rule.Select.isEmpty() {
 			err = d.At(item, "an owner rule needs a name or a value to select by; owners.defaults are for all")
 		}

@@ -27,10 +27,20 @@ func Parse(name string, src []byte) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.set(root)
+}
+
+// Shape returns what a file of policies may hold.
+func Shape() *document.Shape {
+	d := &reader{&document.File{}}
+	return document.Describe(func(n ast.Node) error { _, err := d.set(n); return err })
+}
+
+func (d *reader) set(root ast.Node) (*Set, error) {
 	set := &Set{}
-	_, err = d.Mapping(root, "the file",
-		document.Required("apiVersion", checked),
-		document.Required("policies", func(n ast.Node) error {
+	_, err := d.Mapping(root, "the file",
+		document.Required("apiVersion", "version of the language", version(APIVersion)),
+		document.Required("policies", "the policies; each name once", func(n ast.Node) error {
 			return d.Items(n, "policies", func(item ast.Node) error {
 				p, err := d.policy(item)
 				if err != nil {
@@ -101,8 +111,13 @@ func open(name string, src []byte, version string) (*reader, ast.Node, error) {
 	})
 }
 
-// checked reads a key whose value was looked at before.
-func checked(ast.Node) error { return nil }
+// version reads apiVersion, whose value open has looked at.
+func version(v string) func(ast.Node) error {
+	return func(n ast.Node) error {
+		document.Note(n, document.Shape{Type: document.String, Enum: []string{v}})
+		return nil
+	}
+}
 
 // policyName is what a policy may be called, in logs and in commands.
 var policyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
@@ -111,19 +126,20 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 	p := &Policy{File: d.Name, Line: d.At(n, "").Line}
 	var where, when ast.Node
 	given, err := d.Mapping(n, "a policy",
-		document.Required("name", func(n ast.Node) (err error) {
+		document.Required("name", "letters, digits, dots, dashes and underscores, 100 at most; unique over all files", func(n ast.Node) (err error) {
+			document.Note(n, document.Shape{Pattern: policyName.String()})
 			if p.Name, err = d.Text(n, "name"); err == nil && !policyName.MatchString(p.Name) {
 				err = d.At(n, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", p.Name)
 			}
 			return err
 		}),
-		document.Optional("select", func(n ast.Node) error { return d.selection(n, "select", &p.Select) }),
-		document.Optional("where", func(n ast.Node) (err error) { where = n; p.Where, err = d.Text(n, "where"); return err }),
-		document.Optional("when", func(n ast.Node) (err error) { when = n; p.When, err = d.Text(n, "when"); return err }),
-		document.Optional("schedule", func(n ast.Node) (err error) { p.Schedule, p.hours, err = d.schedule(n); return err }),
-		document.Required("then", func(n ast.Node) error { return d.then(n, p) }),
-		document.Optional("limits", func(n ast.Node) error { return d.limits(n, &p.Limits) }),
-		document.Optional("mode", func(n ast.Node) (err error) { p.Mode, err = d.mode(n); return err }),
+		document.Optional("select", "resources by plain values; all keys must match", func(n ast.Node) error { return d.selection(n, "select", &p.Select) }),
+		document.Optional("where", "condition on the facts of a resource, in CEL; unknown and false leave the resource out", func(n ast.Node) (err error) { where = n; p.Where, err = d.Text(n, "where"); return err }),
+		document.Optional("when", "condition on what the resource does now, in CEL; only true proposes", func(n ast.Node) (err error) { when = n; p.When, err = d.Text(n, "when"); return err }),
+		document.Optional("schedule", "when the policy applies by the clock", func(n ast.Node) (err error) { p.Schedule, p.hours, err = d.schedule(n); return err }),
+		document.Required("then", "at most one warning, then exactly one action", func(n ast.Node) error { return d.then(n, p) }),
+		document.Optional("limits", "caps of this policy", func(n ast.Node) error { return d.limits(n, &p.Limits) }),
+		document.Optional("mode", "observe proposes, warn also warns, enforce also acts if the run enforces", func(n ast.Node) (err error) { p.Mode, err = d.mode(n); return err }),
 	)
 	if err != nil {
 		return nil, err
@@ -179,19 +195,27 @@ func (d *reader) selection(n ast.Node, what string, s *Select, more ...document.
 	entries := more
 	for i := range fields {
 		f := &fields[i]
-		entries = append(entries, document.Optional(f.name, func(n ast.Node) error { return d.wanted(n, f, f.wanted(s)) }))
+		entries = append(entries, document.Optional(f.name, f.doc, func(n ast.Node) error { return d.wanted(n, f, f.wanted(s)) }))
 	}
-	entries = append(entries, document.Optional("tags", func(n ast.Node) (err error) { s.Tags, err = d.tags(n); return err }))
+	entries = append(entries, document.Optional("tags", `tags that the resource has; "*" is any value`, func(n ast.Node) (err error) { s.Tags, err = d.tags(n); return err }))
 	_, err := d.Mapping(n, what, entries...)
 	return err
 }
 
 // wanted reads the values of one field of a selection.
 func (d *reader) wanted(n ast.Node, f *field, out *[]string) (err error) {
-	if number, ok := n.(*ast.IntegerNode); ok && f.name == "account" {
-		*out = []string{number.GetToken().Value} // account numbers are written without quotes
-		return nil
+	texts := func(n ast.Node) error { return d.wantedTexts(n, f, out) }
+	if f.name != "account" {
+		return texts(n)
 	}
+	return document.Forms(n, document.IfInteger(func(n ast.Node) error {
+		*out = []string{n.GetToken().Value} // account numbers are written without quotes
+		return nil
+	}), document.Otherwise(texts))
+}
+
+func (d *reader) wantedTexts(n ast.Node, f *field, out *[]string) (err error) {
+	document.Note(n, document.Shape{Enum: f.values})
 	*out, err = d.Texts(n, f.name, func(v string) error {
 		switch {
 		case f.values != nil && !slices.Contains(f.values, v):
@@ -206,14 +230,11 @@ func (d *reader) wanted(n ast.Node, f *field, out *[]string) (err error) {
 
 func (d *reader) tags(n ast.Node) (map[string]string, error) {
 	out := map[string]string{}
+	document.Note(n, document.Shape{LeastItems: 1})
 	err := d.Pairs(n, "tags", func(key string, k, v ast.Node) error {
-		if s, ok := v.(*ast.StringNode); ok && s.Value == "" {
-			out[key] = "" // an empty tag is a value like others
-			return nil
-		}
-		s, err := d.Text(v, "tag "+key)
-		out[key] = s
-		return err
+		return document.Forms(v,
+			document.IfWord("", func(ast.Node) error { out[key] = ""; return nil }), // a value like others
+			document.Otherwise(func(v ast.Node) (err error) { out[key], err = d.Text(v, "tag "+key); return err }))
 	})
 	if err == nil && len(out) == 0 {
 		err = d.At(n, "tags are empty")
@@ -225,7 +246,8 @@ func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
 	s := &Schedule{Location: time.UTC}
 	var trial hours
 	_, err := d.Mapping(n, "schedule",
-		document.Optional("timezone", func(n ast.Node) error {
+		document.Optional("timezone", "place by whose clocks the schedule counts", func(n ast.Node) error {
+			document.Note(n, document.Shape{Default: "UTC"})
 			name, err := d.Text(n, "timezone")
 			if err != nil {
 				return err
@@ -235,8 +257,8 @@ func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
 			}
 			return nil
 		}),
-		document.Optional("off", func(n ast.Node) (err error) { s.Off, err = d.Texts(n, "off", trial.addOff); return err }),
-		document.Optional("at", func(n ast.Node) (err error) { s.At, err = d.Texts(n, "at", trial.addTick); return err }),
+		document.Optional("off", `spans in which the policy applies: "Mon-Fri 20:00-07:00", Sat-Sun, "22:00-06:00"`, func(n ast.Node) (err error) { s.Off, err = d.Texts(n, "off", trial.addOff); return err }),
+		document.Optional("at", `moments from which the policy applies to what was running before: "Fri 18:00", "20:00"`, func(n ast.Node) (err error) { s.At, err = d.Texts(n, "at", trial.addTick); return err }),
 	)
 	if err != nil {
 		return nil, nil, err
@@ -251,27 +273,24 @@ func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
 // then reads at most one warning and exactly one action, in that order.
 func (d *reader) then(n ast.Node, p *Policy) error {
 	grace := false
+	document.Note(n, document.Shape{LeastItems: 1})
 	err := d.Items(n, "then", func(item ast.Node) error {
-		has := func(key string) bool {
-			found := false
-			_ = d.Pairs(item, "", func(k string, _, _ ast.Node) error { found = found || k == key; return nil })
-			return found
-		}
-		switch {
-		case p.Do.Verb != "":
+		if p.Do.Verb != "" {
 			return d.At(item, "then ends with its do: one action for a policy")
-		case has("do"):
-			return d.do(item, &p.Do)
-		case has("warn") && p.Warn != nil:
-			return d.At(item, "then has one warn at most")
-		case has("warn"):
-			_, err := d.Mapping(item, "a step with warn", document.Required("warn", func(n ast.Node) (err error) {
-				p.Warn, grace, err = d.warning(n)
-				return err
-			}))
-			return err
 		}
-		return d.At(item, "a step of then is warn or do; this is neither")
+		return document.Forms(item,
+			document.IfKey("do", func(item ast.Node) error { return d.do(item, &p.Do) }),
+			document.IfKey("warn", func(item ast.Node) error {
+				if p.Warn != nil {
+					return d.At(item, "then has one warn at most")
+				}
+				_, err := d.Mapping(item, "a step with warn", document.Required("warn", "warning before the action", func(n ast.Node) (err error) {
+					p.Warn, grace, err = d.warning(n)
+					return err
+				}))
+				return err
+			}),
+			document.Otherwise(func(item ast.Node) error { return d.At(item, "a step of then is warn or do; this is neither") }))
 	})
 	if err != nil {
 		return err
@@ -291,8 +310,9 @@ const maxGrace = 90 * 24 * time.Hour
 func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 	w := &Warning{}
 	given, err := d.Mapping(n, "warn",
-		document.Optional("notify", func(n ast.Node) (err error) { w.Notify, err = d.Texts(n, "notify", nil); return err }),
-		document.Optional("grace", func(n ast.Node) error {
+		document.Optional("notify", "who is warned: owner, team, or recipients of notify.names", func(n ast.Node) (err error) { w.Notify, err = d.Texts(n, "notify", nil); return err }),
+		document.Optional("grace", "time between the warning and the action; required before an action that takes something away", func(n ast.Node) error {
+			document.Note(n, document.Shape{Pattern: durationForm})
 			s, err := d.Text(n, "grace")
 			if err != nil {
 				return err
@@ -331,21 +351,21 @@ var verbs = []string{
 
 func (d *reader) do(n ast.Node, do *Do) error {
 	given, err := d.Mapping(n, "a step with do",
-		document.Required("do", func(n ast.Node) error { return document.Choice(d.File, n, "do", verbs, &do.Verb) }),
-		document.Optional("even_if_busy", func(n ast.Node) (err error) { do.EvenIfBusy, err = d.Flag(n, "even_if_busy"); return err }),
-		document.Optional("even_if_unknown", func(n ast.Node) (err error) {
+		document.Required("do", "the action, from the least harm to the most", func(n ast.Node) error { return document.Choice(d.File, n, "do", verbs, &do.Verb) }),
+		document.Optional("even_if_busy", "act on a resource that is at work as well", func(n ast.Node) (err error) { do.EvenIfBusy, err = d.Flag(n, "even_if_busy"); return err }),
+		document.Optional("even_if_unknown", "act where the duty is unknown as well", func(n ast.Node) (err error) {
 			do.EvenIfUnknown, err = d.Flag(n, "even_if_unknown")
 			return err
 		}),
-		document.Optional("disks", func(n ast.Node) error { return d.disks(n, do) }),
-		document.Optional("scratch_disks", func(n ast.Node) (err error) { do.ScratchDisks, err = d.Flag(n, "scratch_disks"); return err }),
-		document.Optional("save_disks", func(n ast.Node) (err error) { do.SaveDisks, err = d.Flag(n, "save_disks"); return err }),
-		document.Optional("tags", func(n ast.Node) (err error) { do.Tags, err = d.tags(n); return err }),
-		document.Optional("retention_days", func(n ast.Node) (err error) {
+		document.Optional("disks", "what happens to disks that the action takes along", func(n ast.Node) error { return d.disks(n, do) }),
+		document.Optional("scratch_disks", "older form of disks: the content of all these disks may be lost", func(n ast.Node) (err error) { do.ScratchDisks, err = d.Flag(n, "scratch_disks"); return err }),
+		document.Optional("save_disks", "older form of disks: {root: snapshot}", func(n ast.Node) (err error) { do.SaveDisks, err = d.Flag(n, "save_disks"); return err }),
+		document.Optional("tags", "tags to write", func(n ast.Node) (err error) { do.Tags, err = d.tags(n); return err }),
+		document.Optional("retention_days", "days after which a log group deletes events", func(n ast.Node) (err error) {
 			do.RetentionDays, err = d.Count(n, "retention_days", 1, math.MaxInt32)
 			return err
 		}),
-		document.Optional("to", func(n ast.Node) (err error) { do.To, err = d.Count(n, "to", 0, math.MaxInt32); return err }),
+		document.Optional("to", "how many machines are left of a group or endpoint", func(n ast.Node) (err error) { do.To, err = d.Count(n, "to", 0, math.MaxInt32); return err }),
 	)
 	if err != nil {
 		return err
@@ -379,11 +399,11 @@ const (
 // disks reads what happens to the disks that a machine takes along.
 func (d *reader) disks(n ast.Node, do *Do) error {
 	given, err := d.Mapping(n, "disks",
-		document.Optional("instance_store", func(n ast.Node) (err error) {
+		document.Optional("instance_store", "scratch: the content of instance-store disks may be lost", func(n ast.Node) (err error) {
 			do.ScratchInstanceStore, err = d.scratchOnly(n)
 			return err
 		}),
-		document.Optional("root", func(n ast.Node) error {
+		document.Optional("root", "snapshot: volumes that are deleted with the machine are saved first; scratch: the root volume may be lost", func(n ast.Node) error {
 			var fate string
 			err := document.Choice(d.File, n, "root", []string{scratch, snapshot}, &fate)
 			do.ScratchRoot, do.SaveDisks = fate == scratch, fate == snapshot
@@ -397,6 +417,7 @@ func (d *reader) disks(n ast.Node, do *Do) error {
 
 // scratchOnly reads what is declared of instance-store disks.
 func (d *reader) scratchOnly(n ast.Node) (bool, error) {
+	document.Note(n, document.Shape{Enum: []string{scratch}})
 	v, err := d.Text(n, "instance_store")
 	switch {
 	case err != nil:
@@ -411,8 +432,9 @@ func (d *reader) scratchOnly(n ast.Node) (bool, error) {
 
 func (d *reader) limits(n ast.Node, l *Limits) error {
 	_, err := d.Mapping(n, "limits",
-		document.Optional("per_hour", func(n ast.Node) (err error) { l.PerHour, err = d.Count(n, "per_hour", 1, math.MaxInt32); return err }),
-		document.Optional("share", func(n ast.Node) error {
+		document.Optional("per_hour", "most actions of the policy in an hour", func(n ast.Node) (err error) { l.PerHour, err = d.Count(n, "per_hour", 1, math.MaxInt32); return err }),
+		document.Optional("share", "most actions as a share of the resources that the policy selects", func(n ast.Node) error {
+			document.Note(n, document.Shape{Type: document.String, Pattern: percentage.String()})
 			share, ok := parseShare(document.Scalar(n))
 			if !ok {
 				return d.At(n, "share is a percentage over 0 and up to 100 with at most two decimals, such as 20%%")
@@ -420,7 +442,8 @@ func (d *reader) limits(n ast.Node, l *Limits) error {
 			l.Share = share
 			return nil
 		}),
-		document.Optional("dollars_per_hour", func(n ast.Node) error {
+		document.Optional("dollars_per_hour", "most dollars an hour of list price that the actions of an hour end", func(n ast.Node) error {
+			document.Note(n, document.Shape{Type: document.Decimal, Over: true})
 			amount, err := money.ParseAmount(document.Scalar(n))
 			if err != nil || amount <= 0 {
 				return d.At(n, "dollars_per_hour is an amount of dollars over 0, such as 200 or 12.50")
@@ -445,6 +468,7 @@ func parseShare(s string) (float64, bool) {
 }
 
 func (d *reader) mode(n ast.Node) (Mode, error) {
+	document.Note(n, document.Shape{Enum: modes, Default: modes[0]})
 	s, err := d.Text(n, "mode")
 	if err != nil {
 		return Observe, err
@@ -455,5 +479,8 @@ func (d *reader) mode(n ast.Node) (Mode, error) {
 	case string(Warn), string(Enforce):
 		return Mode(s), nil
 	}
-	return Observe, d.At(n, "mode %q does not exist; it is observe, warn or enforce%s", s, document.DidYouMean(s, []string{"observe", "warn", "enforce"}))
+	return Observe, d.At(n, "mode %q does not exist; it is %s%s", s, document.OneOf(modes), document.DidYouMean(s, modes))
 }
+
+// modes are the modes as files write them.
+var modes = []string{"observe", string(Warn), string(Enforce)}

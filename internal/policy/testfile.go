@@ -70,11 +70,21 @@ func ParseTests(name string, src []byte) (*Tests, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tests{File: name}
-	_, err = d.Mapping(root, "the file",
-		document.Required("apiVersion", checked),
-		document.Optional("policies", func(n ast.Node) (err error) { t.Policies, err = d.Texts(n, "policies", nil); return err }),
-		document.Required("cases", func(n ast.Node) error {
+	return d.tests(root)
+}
+
+// TestsShape returns what a file of cases may hold.
+func TestsShape() *document.Shape {
+	d := &reader{&document.File{}}
+	return document.Describe(func(n ast.Node) error { _, err := d.tests(n); return err })
+}
+
+func (d *reader) tests(root ast.Node) (*Tests, error) {
+	t := &Tests{File: d.Name}
+	_, err := d.Mapping(root, "the file",
+		document.Required("apiVersion", "version of the form", version(TestAPIVersion)),
+		document.Optional("policies", "files of the policies to test, relative to this one", func(n ast.Node) (err error) { t.Policies, err = d.Texts(n, "policies", nil); return err }),
+		document.Required("cases", "the cases; each name once", func(n ast.Node) error {
 			return d.Items(n, "cases", func(item ast.Node) error {
 				c, err := d.testCase(item)
 				if err == nil && slices.ContainsFunc(t.cases, func(o *testCase) bool { return o.name == c.name }) {
@@ -95,33 +105,36 @@ func ParseTests(name string, src []byte) (*Tests, error) {
 
 func (d *reader) testCase(n ast.Node) (*testCase, error) {
 	c := &testCase{line: d.At(n, "").Line, start: defaultStart, step: time.Minute}
-	var resources, expect ast.Node
 	_, err := d.Mapping(n, "a case",
-		document.Required("name", func(n ast.Node) (err error) { c.name, err = d.Text(n, "name"); return err }),
-		document.Optional("start", func(n ast.Node) (err error) { c.start, err = d.moment(n, "start", time.Time{}); return err }),
-		document.Optional("step", func(n ast.Node) (err error) { c.step, err = d.span(n, "step", time.Second); return err }),
-		document.Required("resources", func(n ast.Node) error { resources = n; return nil }),
-		document.Required("expect", func(n ast.Node) error { expect = n; return nil }),
+		document.Required("name", "what the case shows", func(n ast.Node) (err error) { c.name, err = d.Text(n, "name"); return err }),
+		document.Optional("start", "time at which the case begins", func(n ast.Node) (err error) {
+			document.Note(n, document.Shape{Default: defaultStart.Format(time.RFC3339)})
+			c.start, err = d.moment(n, "start", time.Time{})
+			return err
+		}),
+		document.Optional("step", "time between samples", func(n ast.Node) (err error) {
+			document.Note(n, document.Shape{Default: "1m"})
+			c.step, err = d.span(n, "step", time.Second)
+			return err
+		}),
+		document.Required("resources", "the resources of the account", func(n ast.Node) error {
+			return d.Items(n, "resources", func(item ast.Node) error {
+				s, err := d.subject(item, c)
+				if err == nil && slices.ContainsFunc(c.subjects, func(o *subject) bool { return o.r.ID == s.r.ID }) {
+					err = d.At(item, "resource %q is there already", s.r.ID)
+				}
+				c.subjects = append(c.subjects, s)
+				return err
+			})
+		}),
+		document.Required("expect", "what the policies propose, and when", func(n ast.Node) error {
+			return d.Items(n, "expect", func(item ast.Node) error {
+				e, err := d.expectation(item, c)
+				c.checks = append(c.checks, e)
+				return err
+			})
+		}),
 	)
-	if err != nil {
-		return nil, err
-	}
-	err = d.Items(resources, "resources", func(item ast.Node) error {
-		s, err := d.subject(item, c)
-		if err == nil && slices.ContainsFunc(c.subjects, func(o *subject) bool { return o.r.ID == s.r.ID }) {
-			err = d.At(item, "resource %q is there already", s.r.ID)
-		}
-		c.subjects = append(c.subjects, s)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = d.Items(expect, "expect", func(item ast.Node) error {
-		e, err := d.expectation(item, c)
-		c.checks = append(c.checks, e)
-		return err
-	})
 	if err == nil && len(c.subjects) == 0 {
 		err = d.At(n, "case %q has no resource", c.name)
 	}
@@ -133,6 +146,7 @@ func (d *reader) testCase(n ast.Node) (*testCase, error) {
 
 // span reads a duration of at least some length.
 func (d *reader) span(n ast.Node, what string, least time.Duration) (time.Duration, error) {
+	document.Note(n, document.Shape{Pattern: durationForm})
 	s, err := d.Text(n, what)
 	if err != nil {
 		return 0, err
@@ -162,6 +176,7 @@ func (d *reader) moment(n ast.Node, what string, start time.Time) (time.Time, er
 
 // decimal reads a finite number.
 func (d *reader) decimal(n ast.Node, what string) (float64, error) {
+	document.Note(n, document.Shape{Type: document.Decimal, Pattern: `^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$`})
 	v, err := strconv.ParseFloat(document.Scalar(n), 64)
 	if quoted, ok := n.(*ast.StringNode); ok && quoted.Token.Type != token.StringType || err != nil || number(v) == nil {
 		return 0, d.At(n, "%s is a number", what)
@@ -173,37 +188,38 @@ func (d *reader) decimal(n ast.Node, what string) (float64, error) {
 func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 	e := expectation{line: d.At(n, "").Line}
 	given, err := d.Mapping(n, "an expectation",
-		document.Optional("at", func(n ast.Node) (err error) { e.at, err = d.moment(n, "at", c.start); return err }),
-		document.Optional("from", func(n ast.Node) (err error) {
+		document.Optional("at", "time of the check: a time, or a duration from the start of the case", func(n ast.Node) (err error) { e.at, err = d.moment(n, "at", c.start); return err }),
+		document.Optional("from", "time from which the proposal is made, and not a second before", func(n ast.Node) (err error) {
 			e.first = true
 			e.at, err = d.moment(n, "from", c.start)
 			return err
 		}),
-		document.Optional("propose", func(n ast.Node) (err error) {
+		document.Optional("propose", "none, the verb of the only proposal, or all proposals that are made", func(n ast.Node) (err error) {
 			e.proposals = []wanted{}
-			if word, ok := n.(*ast.StringNode); ok {
-				if word.Value == "none" {
-					return nil
-				}
-				e.proposals = []wanted{{}}
-				return document.Choice(d.File, n, "propose", verbs, &e.proposals[0].verb)
-			}
-			return d.Items(n, "propose", func(item ast.Node) error {
-				w, err := d.wantedPair(item, true)
-				e.proposals = append(e.proposals, w)
-				return err
-			})
+			return document.Forms(n,
+				document.IfWord("none", func(ast.Node) error { return nil }),
+				document.IfText(func(n ast.Node) error {
+					e.proposals = []wanted{{}}
+					return document.Choice(d.File, n, "propose", verbs, &e.proposals[0].verb)
+				}),
+				document.Otherwise(func(n ast.Node) error {
+					return d.Items(n, "propose", func(item ast.Node) error {
+						w, err := d.wantedPair(item, true)
+						e.proposals = append(e.proposals, w)
+						return err
+					})
+				}))
 		}),
-		document.Optional("unknown", func(n ast.Node) (err error) {
-			if word, ok := n.(*ast.StringNode); ok && word.Value == "all" {
-				e.everyUnknown = true
-				return nil
-			}
-			return d.Items(n, "unknown", func(item ast.Node) error {
-				w, err := d.wantedPair(item, false)
-				e.unknown = append(e.unknown, w)
-				return err
-			})
+		document.Optional("unknown", "resources of which the answer is unknown, or all", func(n ast.Node) (err error) {
+			return document.Forms(n,
+				document.IfWord("all", func(ast.Node) error { e.everyUnknown = true; return nil }),
+				document.Otherwise(func(n ast.Node) error {
+					return d.Items(n, "unknown", func(item ast.Node) error {
+						w, err := d.wantedPair(item, false)
+						e.unknown = append(e.unknown, w)
+						return err
+					})
+				}))
 		}),
 	)
 	switch {
@@ -221,11 +237,11 @@ func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 
 func (d *reader) wantedPair(n ast.Node, verb bool) (w wanted, err error) {
 	entries := []document.Key{
-		document.Optional("policy", func(n ast.Node) (err error) { w.policy, err = d.Text(n, "policy"); return err }),
-		document.Optional("resource", func(n ast.Node) (err error) { w.resource, err = d.Text(n, "resource"); return err }),
+		document.Optional("policy", "name of the policy; may be left out where there is one", func(n ast.Node) (err error) { w.policy, err = d.Text(n, "policy"); return err }),
+		document.Optional("resource", "id of the resource; may be left out where there is one", func(n ast.Node) (err error) { w.resource, err = d.Text(n, "resource"); return err }),
 	}
 	if verb {
-		entries = append(entries, document.Required("verb", func(n ast.Node) error { return document.Choice(d.File, n, "verb", verbs, &w.verb) }))
+		entries = append(entries, document.Required("verb", "what is proposed", func(n ast.Node) error { return document.Choice(d.File, n, "verb", verbs, &w.verb) }))
 	}
 	_, err = d.Mapping(n, "a pair of policy and resource", entries...)
 	return w, err

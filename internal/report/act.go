@@ -404,7 +404,7 @@ func FusesSheet(d view.Fuses, now time.Time, globals string) Sheet {
 }
 
 // AuditSheet draws entries of the audit log, oldest first.
-func AuditSheet(entries []action.Entry) Sheet {
+func AuditSheet(entries []view.AuditEntry) Sheet {
 	s := Sheet{Verb: "audit", Title: plain.Count(len(entries), "entry") + " of the audit log"}
 	if len(entries) == 0 {
 		s.Title = "No entry of the audit log matches"

@@ -31,6 +31,9 @@ func Backtest(doc view.Backtest, next []string) Sheet {
 	}
 	foresight := doc.Named(backtest.PerfectForesight)
 	s.Title = replayHeadline(rule)
+	if n := doc.Rules(); n > 1 && rule.NetSavedHours > 0 {
+		s.Title += fmt.Sprintf(". No other of the %d policies saves more", n)
+	}
 	s.Figures = backtestFigures(rule, foresight)
 	s.Pictures = backtestPictures(&doc, rule)
 	s.Tables = append(s.Tables, rulesGrid(&doc))
@@ -140,7 +143,7 @@ func ruleName(name string) string {
 
 // whyNotGrid is why a policy did nothing, and for how long.
 func whyNotGrid(r *backtest.Result) (Grid, bool) {
-	g := Grid{Title: "Why " + r.Name + " did nothing", Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
+	g := Grid{Title: "Why " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
 	for _, n := range r.WhyNot[:min(len(r.WhyNot), maxReasons)] {
 		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason})
 	}

@@ -104,6 +104,26 @@ func TestBacktest(t *testing.T) {
 	}
 }
 
+// TestBacktestIsAboutTheBest: of several policies the headline, the pictures and the
+// timeline are of the one that saves most, wherever it stands; what did nothing is folded.
+func TestBacktestIsAboutTheBest(t *testing.T) {
+	slow, quick, never := rested("slow", 40*time.Minute, 0), rested("quick", 5*time.Minute, 0), rested("never", 1000*time.Hour, 0)
+	for _, order := range [][]string{{never, slow, quick}, {quick, never, slow}, {slow, quick, never}} {
+		p := traceParams(time.Minute)
+		p.Draw, p.Policies = 40, policies(t, order...)
+		r := replayed(t, traceOf(true, machines(9, 600)...), p)
+		if r.Timeline == nil || r.Timeline.Rule != "quick" {
+			t.Errorf("the timeline is not of quick: %+v", r.Timeline)
+		}
+		page := rendered(t, r)
+		for _, text := range []string{"quick would have released", "No other of the 3 policies saves more", "When quick would have released", "<details class=\"folded\"><summary>Why never did nothing"} {
+			if !strings.Contains(page, text) {
+				t.Errorf("the page lacks %q", text)
+			}
+		}
+	}
+}
+
 func rendered(t testing.TB, r backtest.Report) string {
 	t.Helper()
 	var b bytes.Buffer

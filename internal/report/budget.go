@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +60,12 @@ func budgetTitle(doc view.Budgets) string {
 	}
 	if n := len(by[budget.OK]); n > 0 || len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s within the limit", n, plain.Count(len(doc.Budgets), "budget")))
+		if n == len(doc.Budgets) {
+			least := slices.MinFunc(doc.Budgets, func(a, b view.Budget) int {
+				return cmp.Compare(money.Ratio(a.Left, max(a.Amount, 1)), money.Ratio(b.Left, max(b.Amount, 1)))
+			})
+			parts = append(parts, fmt.Sprintf("%s has the least left: %s of %s", least.ID, least.Left.Dollars(), least.Amount.Dollars()))
+		}
 	}
 	return strings.Join(parts, "; ")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,13 +66,22 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 func costLinesGrid(title string, all []estimate.Line) Grid {
 	g := Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
 	for _, l := range byCost(all) {
-		quantity := l.Quantity
-		if l.QuantityP95 != l.Quantity {
-			quantity += " to " + l.QuantityP95
+		quantity := amountOf(l.Quantity)
+		if high := amountOf(l.QuantityP95); high != quantity {
+			quantity += " to " + high
 		}
 		g.Rows = append(g.Rows, []string{l.P50.Dollars(), l.P95.Dollars(), lineName(l), quantity + " " + l.Unit, l.UnitPrice.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
 	}
 	return g
+}
+
+// amountOf shortens a decimal number for people.
+func amountOf(decimal string) string {
+	v, err := strconv.ParseFloat(decimal, 64)
+	if err != nil {
+		return decimal
+	}
+	return plain.Significant(v, 3)
 }
 
 // byCost returns the lines in order of cost, the highest first.

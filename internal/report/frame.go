@@ -5,6 +5,8 @@ import (
 	"html/template"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
@@ -26,6 +28,8 @@ func newPage(name, text string, funcs template.FuncMap) *template.Template {
 	return template.Must(template.Must(template.New(name).Funcs(template.FuncMap{
 		"style":   func() template.CSS { return template.CSS(chart.CSS + pageStyle) },
 		"plain":   bound,
+		"heading": func(s string) string { return capital(bound(s)) },
+		"title":   unbroken,
 		"command": plain.Line,
 		"svg":     func(s string) template.HTML { return template.HTML(s) }, //nolint:gosec // pictures are this program's own
 		"right":   func(g Grid, column int) bool { return at(g.Right, column) },
@@ -51,6 +55,26 @@ var units = regexp.MustCompile(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\
 func bound(s string) string {
 	return units.ReplaceAllStringFunc(plain.Line(s), func(m string) string { return strings.ReplaceAll(m, " ", "\u00a0") })
 }
+
+// hyphened are dates and names, which a browser would break at a hyphen.
+var hyphened = regexp.MustCompile(`[\w.]+(?:-[\w.]+)+`)
+
+// unbroken is a headline in which names and dates stay whole.
+func unbroken(s string) template.HTML {
+	whole := hyphened.ReplaceAllString(template.HTMLEscapeString(bound(s)), `<span class="unbroken">$0</span>`)
+	return template.HTML(whole) //nolint:gosec // the text is escaped
+}
+
+// capital begins with a capital letter, but for the names of statistics: "p95".
+func capital(s string) string {
+	if statistic.MatchString(s) {
+		return s
+	}
+	first, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[n:]
+}
+
+var statistic = regexp.MustCompile(`^p\d`)
 
 // tone is the class of a decision or a state on a page; "" where it has none.
 func tone(text string) string {

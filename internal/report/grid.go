@@ -29,6 +29,8 @@ type Grid struct {
 	// Commands holds a command for each row, shown under it on a line of its own and
 	// never cut; "" is none.
 	Commands []string
+	// Folded is a detail that a page shows only when a reader opens it.
+	Folded bool
 
 	// paint colors a cell; nil leaves it as it is.
 	paint func(row, column int) func(string) string
@@ -211,9 +213,9 @@ func (r *gridLine) end(b *strings.Builder) {
 // good, open and bad are the words for decisions and states that have a color. The word
 // says it; the color only repeats it.
 var (
-	good = words("allow allowed approved busy done confirmed live used valid ok passed yes settled within")
+	good = words("allow allowed approved busy done confirmed live used valid ok passed yes true settled within")
 	open = words("ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired medium warning open")
-	bad  = words("deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no")
+	bad  = words("deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no fail")
 )
 
 func words(list string) map[string]bool {

@@ -178,7 +178,7 @@ func (d *audit) categoryBars() []bar {
 			b.Aside = fmt.Sprintf("usual %.0f–%.0f%%", u[0], u[1])
 		}
 		if amount.Known() && whole.Known() {
-			b.Aside = joined(", ", unbroken(plain.Share(part, 0)), b.Aside)
+			b.Aside = joined(", ", plain.Share(part, 0), b.Aside)
 		}
 		if name == round.CategoryEgress && !amount.Known() {
 			b.Note = "data transfer; needs a bill"
@@ -187,9 +187,6 @@ func (d *audit) categoryBars() []bar {
 	}
 	return out
 }
-
-// unbroken keeps a number and its unit on one line.
-func unbroken(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
 func categoryClass(name string) string {
 	switch name {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -57,15 +55,17 @@ func reachGrid(r *view.PolicyReach) (Grid, bool) {
 	return g, true
 }
 
-// PolicyCheckText writes warnings as compilers do, for a terminal of a width in columns; 0 is
-// no terminal.
-func PolicyCheckText(w io.Writer, doc view.PolicyCheck, width int) error {
+// PolicyCheckText writes warnings as compilers do, for a terminal.
+func PolicyCheckText(w io.Writer, doc view.PolicyCheck, o Options) error {
+	p := newPaint(o.Color)
 	for _, c := range doc.Warnings {
-		fmt.Fprintf(w, "%s\n", hanging(fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message), width, 0, 4))
+		line := hanging(fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message), o.Width, 0, 4)
+		where, rest, _ := strings.Cut(line, ": ")
+		fmt.Fprintf(w, "%s: %s\n", p.attention(where), rest)
 	}
 	_, err := fmt.Fprintf(w, "%s\n", policyCheckTitle(doc))
 	if g, any := reachGrid(doc.Against); err == nil && any {
-		err = Sheet{Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []Grid{g}}.Text(w, width)
+		err = Sheet{Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []Grid{g}, Color: o.Color}.Text(w, o.Width)
 	}
 	return err
 }
@@ -101,17 +101,17 @@ func policyTestTitle(doc view.PolicyTest) string {
 	return fmt.Sprintf("%s, %d failed", plain.Count(len(doc.Cases), "case"), doc.Failed)
 }
 
-// PolicyTestText writes a line for each case, for a terminal of a width in columns; 0 is no
-// terminal.
-func PolicyTestText(w io.Writer, doc view.PolicyTest, width int) error {
+// PolicyTestText writes a line for each case, for a terminal.
+func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
+	p := newPaint(o.Color)
 	for _, c := range doc.Cases {
 		if c.Passed {
-			fmt.Fprintf(w, "ok    %s\n", hanging(c.File+": "+c.Name, width, 6, 6))
+			fmt.Fprintf(w, "%s    %s\n", p.saving("ok"), hanging(c.File+": "+c.Name, o.Width, 6, 6))
 			continue
 		}
-		fmt.Fprintf(w, "FAIL  %s\n", hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), width, 6, 6))
+		fmt.Fprintf(w, "%s  %s\n", p.waste("FAIL"), hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), o.Width, 6, 6))
 		for _, why := range c.Failures {
-			fmt.Fprintf(w, "      %s\n", hanging(why, width, 6, 6))
+			fmt.Fprintf(w, "      %s\n", hanging(why, o.Width, 6, 6))
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s\n", policyTestTitle(doc))
@@ -139,18 +139,27 @@ func PolicyExplain(doc view.PolicyExplain) Sheet {
 	return s
 }
 
-// PolicyExplainText writes what every policy answers about a resource, for a terminal of a
-// width in columns; 0 is no terminal.
-func PolicyExplainText(w io.Writer, doc view.PolicyExplain, width int) error {
+// PolicyExplainText writes what every policy answers about a resource, for a terminal.
+func PolicyExplainText(w io.Writer, doc view.PolicyExplain, o Options) error {
+	p, width := newPaint(o.Color), o.Width
+	state := func(text string, columns int) string {
+		space := strings.Repeat(" ", max(0, columns-wide(text)))
+		if color := p.state(text); color != nil {
+			text = color(text)
+		}
+		return text + space
+	}
 	fmt.Fprintf(w, "%s\n", hanging(strings.Join(slices.DeleteFunc([]string{doc.Kind, doc.Type, doc.Name, doc.Region}, func(s string) bool { return s == "" }), "  "), width, 0, 2))
 	if d := doc.Duty; d != nil {
-		fmt.Fprintf(w, "  %s\n", hanging("duty: "+dutyText(d)+": "+d.Why, width, 2, 4))
+		duty := hanging("duty: "+dutyText(d)+": "+d.Why, width, 2, 4)
+		fmt.Fprintf(w, "  %s\n", strings.Replace(duty, "duty: "+d.State, "duty: "+state(d.State, 0), 1))
 	}
 	fmt.Fprintf(w, "  %s\n", hanging(explainTitle(doc), width, 2, 4))
-	for _, p := range doc.Policies {
-		fmt.Fprintf(w, "\n%s\n", hanging(p.Policy+": "+answerText(p), width, 0, 4))
-		for _, part := range p.Parts {
-			fmt.Fprintf(w, "  %-9s %-8s %s\n", part.Name, part.Answer, hanging(part.Text, width, 21, 21))
+	for _, e := range doc.Policies {
+		name := hanging(e.Policy+": "+answerText(e), width, 0, 4)
+		fmt.Fprintf(w, "\n%s\n", strings.Replace(name, ": "+e.Answer, ": "+state(e.Answer, 0), 1))
+		for _, part := range e.Parts {
+			fmt.Fprintf(w, "  %-9s %s %s\n", part.Name, state(part.Answer, 8), hanging(part.Text, width, 21, 21))
 			if part.Why != "" {
 				fmt.Fprintf(w, "%21s%s\n", "", hanging(part.Why, width, 21, 21))
 			}
@@ -193,11 +202,10 @@ func hanging(s string, width, column, indent int) string {
 	if width <= 0 {
 		return s
 	}
-	head, rest, more := strings.Cut(ansi.Wordwrap(s, max(width-column, 24), ""), "\n")
-	if !more {
-		return head
+	lines := wordwrap(s, max(width-column, 24))
+	if len(lines) < 2 {
+		return s
 	}
-	space := "\n" + strings.Repeat(" ", indent)
-	rest = ansi.Wordwrap(strings.ReplaceAll(rest, "\n", " "), max(width-indent, 24), "")
-	return head + space + strings.ReplaceAll(rest, "\n", space)
+	rest := wordwrap(strings.TrimPrefix(s, lines[0]), max(width-indent, 24))
+	return strings.Join(append(lines[:1], rest...), "\n"+strings.Repeat(" ", indent))
 }

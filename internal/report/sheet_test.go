@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,5 +49,33 @@ func TestSheet(t *testing.T) {
 	}
 	if !strings.Contains(text.String(), "      3\n") || !strings.Contains(text.String(), "     12\n") {
 		t.Errorf("numbers are not aligned on the right:\n%s", text.String())
+	}
+}
+
+// TestWordsAndCommandsAreNotBroken: text is broken at its spaces alone, not at hyphens and
+// not within a command in backticks. A backtick without its pair joins nothing.
+func TestWordsAndCommandsAreNotBroken(t *testing.T) {
+	for in, want := range map[string][]string{
+		"kept in aws/1234/us-east-1/instance/i-0f3a until": {"kept in", "aws/1234/us-east-1/instance/i-0f3a", "until"},
+		"then `curfew approve 4f1c` goes on":               {"then", "`curfew approve 4f1c`", "goes on"},
+		"an odd ` in a name that ana chose":                {"an odd ` in a", "name that ana", "chose"},
+		"":                                                 nil,
+	} {
+		if got := wordwrap(in, 16); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	if got := hanging("one two-three four", 28, 20, 4); got != "one\n    two-three four" && got != "one two-three four" {
+		t.Errorf("%q", got)
+	}
+	if got := hanging("", 40, 2, 2); got != "" {
+		t.Errorf("%q", got)
+	}
+	var b strings.Builder
+	if err := Say(&b, 20, true, "%s is %s until Thursday evening", "4f1c\x1b[2J", State("denied")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.String(), "\"4f1c\\x1b[2J\" is\n  \x1b[31mdenied\x1b[m until\n  Thursday evening\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

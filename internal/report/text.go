@@ -23,10 +23,10 @@ func fit(s string, width int) string {
 }
 
 // wordwrap breaks text at its spaces into lines of at most width columns. A word that is
-// longer has a line of its own: names and commands are never broken.
+// longer has a line of its own: names, and commands in backticks, are never broken.
 func wordwrap(s string, width int) []string {
 	var lines []string
-	for _, word := range strings.Fields(s) {
+	for _, word := range wholeWords(s) {
 		if last := len(lines) - 1; last >= 0 && wide(lines[last])+1+wide(word) <= width {
 			lines[last] += " " + word
 			continue
@@ -34,6 +34,23 @@ func wordwrap(s string, width int) []string {
 		lines = append(lines, word)
 	}
 	return lines
+}
+
+// wholeWords are the words of a text; a command in backticks is one.
+func wholeWords(s string) []string {
+	words := strings.Fields(s)
+	odd := func(word string) bool { return strings.Count(word, "`")%2 == 1 }
+	var out []string
+	for i := 0; i < len(words); i++ {
+		if !odd(words[i]) {
+			out = append(out, words[i])
+			continue
+		}
+		end := i + 1 + slices.IndexFunc(words[i+1:], odd) // i where nothing closes it
+		out = append(out, strings.Join(words[i:end+1], " "))
+		i = end
+	}
+	return out
 }
 
 // wide returns the columns that s takes in a terminal.

@@ -137,7 +137,7 @@ func unitsPicture(d view.UnitCosts) string {
 		picture.Series = append(picture.Series, s)
 	}
 	if d.Target != nil {
-		picture.Limits = []chart.Mark{{At: float64(*d.Target) / float64(money.USDPerUnit), Label: "target " + d.Target.Dollars()}}
+		picture.Limits = []chart.Mark{{At: float64(*d.Target) / float64(money.USDPerUnit), Label: "target"}}
 	}
 	return picture.SVG()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,30 +103,49 @@ func (d *reader) spec() (*Spec, error) {
 	return s, err
 }
 
+// Shape returns what a file of a job or of a session may hold.
+func Shape(k Kind) *document.Shape {
+	d := &reader{&document.File{}}
+	return document.Describe(func(n ast.Node) error { _, err := d.Mapping(n, "", d.entries(&Spec{Kind: k})...); return err })
+}
+
 // entries are the keys of a job or of a session.
 func (d *reader) entries(s *Spec) []document.Key {
-	duration := func(kind func(string, func(ast.Node) error) document.Key, name string, out *time.Duration) document.Key {
-		return kind(name, func(n ast.Node) (err error) { *out, err = d.duration(n, name); return err })
+	type kind func(string, string, func(ast.Node) error) document.Key
+	duration := func(key kind, name, doc string, out *time.Duration) document.Key {
+		return key(name, doc, func(n ast.Node) (err error) { *out, err = d.duration(n, name); return err })
 	}
-	text := func(kind func(string, func(ast.Node) error) document.Key, name string, out *string) document.Key {
-		return kind(name, func(n ast.Node) (err error) { *out, err = d.Text(n, name); return err })
+	text := func(key kind, name, doc string, out *string) document.Key {
+		return key(name, doc, func(n ast.Node) (err error) { *out, err = d.Text(n, name); return err })
+	}
+	version, usual := JobVersion, ""
+	if s.Kind == Session {
+		version, usual = SessionVersion, string(inventory.Experimentation)
 	}
 	common := []document.Key{
-		document.Required("apiVersion", func(ast.Node) error { return nil }),
-		document.Required("name", func(n ast.Node) error {
+		document.Required("apiVersion", "version of the form", func(n ast.Node) error {
+			document.Note(n, document.Shape{Type: document.String, Enum: []string{version}})
+			return nil
+		}),
+		document.Required("name", "letters, digits, dots, dashes and underscores, 100 at most", func(n ast.Node) error {
 			return d.matching(n, "name", &s.Name, specName, "letters, digits, dots, dashes and underscores are allowed, 100 at most")
 		}),
-		document.Optional("purpose", func(n ast.Node) error { return document.Choice(d.File, n, "purpose", purposes, &s.Purpose) }),
-		document.Optional("owner", func(n ast.Node) error {
-			_, err := d.Mapping(n, "owner", text(document.Optional, "team", &s.Owner.Team), text(document.Optional, "project", &s.Owner.Project), text(document.Optional, "user", &s.Owner.User),
-				text(document.Optional, "environment", &s.Owner.Environment), text(document.Optional, "cost_center", &s.Owner.CostCenter))
+		document.Optional("purpose", "what the work is for: decides which budget it counts against", func(n ast.Node) error {
+			document.Note(n, document.Shape{Default: usual})
+			return document.Choice(d.File, n, "purpose", purposes, &s.Purpose)
+		}),
+		document.Optional("owner", "who pays for it", func(n ast.Node) error {
+			_, err := d.Mapping(n, "owner", text(document.Optional, "team", "team", &s.Owner.Team), text(document.Optional, "project", "project", &s.Owner.Project), text(document.Optional, "user", "person", &s.Owner.User),
+				text(document.Optional, "environment", "environment, such as dev or production", &s.Owner.Environment), text(document.Optional, "cost_center", "cost center", &s.Owner.CostCenter))
 			return err
 		}),
-		document.Required("resources", func(n ast.Node) error { return d.resources(n, &s.Resources) }),
-		document.Optional("capacity", func(n ast.Node) error {
+		document.Required("resources", "machines that the work needs: gpus or instance_type", func(n ast.Node) error { return d.resources(n, &s.Resources) }),
+		document.Optional("capacity", "how machines are bought; auto is spot while there is some, on-demand otherwise", func(n ast.Node) error {
+			document.Note(n, document.Shape{Default: string(OnDemand)})
 			return document.Choice(d.File, n, "capacity", []string{string(Spot), string(OnDemand), string(Auto)}, &s.Capacity)
 		}),
-		document.Optional("regions", func(n ast.Node) (err error) {
+		document.Optional("regions", "regions that it may run in, the preferred first", func(n ast.Node) (err error) {
+			document.Note(n, document.Shape{Pattern: regionName.String()})
 			s.Regions, err = d.Texts(n, "regions", func(v string) error {
 				if !regionName.MatchString(v) {
 					return fmt.Errorf("region %q is not a name such as us-east-1", v)
@@ -134,7 +154,8 @@ func (d *reader) entries(s *Spec) []document.Key {
 			})
 			return err
 		}),
-		document.Optional("max_cost", func(n ast.Node) error {
+		document.Optional("max_cost", "most dollars that it may cost", func(n ast.Node) error {
+			document.Note(n, document.Shape{Type: document.Decimal, Over: true})
 			amount, err := money.ParseAmount(document.Scalar(n))
 			if err != nil || amount <= 0 {
 				return d.At(n, "max_cost is an amount of dollars over 0, such as 100 or 12.50")
@@ -142,7 +163,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 			s.MaxCost = amount
 			return nil
 		}),
-		document.Optional("disk", func(n ast.Node) error {
+		document.Optional("disk", "size of the volume of each machine, such as 200GiB", func(n ast.Node) error {
 			bytes, err := d.size(n, "disk")
 			if err == nil && bytes > maxDiskGiB<<30 {
 				err = d.At(n, "disk is at most %d GiB", maxDiskGiB)
@@ -152,41 +173,47 @@ func (d *reader) entries(s *Spec) []document.Key {
 		}),
 	}
 	if s.Kind == Session {
-		return append(common, duration(document.Required, "lease", &s.Lease))
+		return append(common, duration(document.Required, "lease", "how long the session may run", &s.Lease))
 	}
 	return append(common,
-		text(document.Optional, "setup", &s.Setup),
-		text(document.Required, "run", &s.Run),
-		duration(document.Optional, "duration", &s.Duration),
-		duration(document.Optional, "max_runtime", &s.MaxRuntime),
-		duration(document.Optional, "deadline", &s.Deadline),
-		document.Optional("checkpoint", func(n ast.Node) error {
+		text(document.Optional, "setup", "command that prepares a machine", &s.Setup),
+		text(document.Required, "run", "command that does the work", &s.Run),
+		duration(document.Optional, "duration", "how long the work takes without interruption", &s.Duration),
+		duration(document.Optional, "max_runtime", "time after which the job ends, lost work and restarts included", &s.MaxRuntime),
+		duration(document.Optional, "deadline", "time from its submission by which the work has to be done", &s.Deadline),
+		document.Optional("checkpoint", "how the work is saved", func(n ast.Node) error {
 			c := &Checkpoint{Keep: DefaultKeep}
 			s.Checkpoint = c
 			_, err := d.Mapping(n, "checkpoint",
-				document.Required("dir", func(n ast.Node) error { return d.directory(n, "checkpoint.dir", &c.Dir) }),
-				document.Required("to", func(n ast.Node) error { return d.uri(n, "checkpoint.to", &c.To) }),
-				duration(document.Optional, "every", &c.Every),
-				document.Optional("keep", func(n ast.Node) (err error) { c.Keep, err = d.Count(n, "checkpoint.keep", 1, maxCount); return err }),
-				document.Optional("size", func(n ast.Node) (err error) { c.SizeBytes, err = d.size(n, "checkpoint.size"); return err }),
-				duration(document.Optional, "restart", &c.Restart))
+				document.Required("dir", "directory that the work writes checkpoints to", func(n ast.Node) error { return d.directory(n, "checkpoint.dir", &c.Dir) }),
+				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.uri(n, "checkpoint.to", &c.To) }),
+				duration(document.Optional, "every", "time between checkpoints; the planner chooses it where none is given", &c.Every),
+				document.Optional("keep", "how many are kept", func(n ast.Node) (err error) {
+					document.Note(n, document.Shape{Default: strconv.Itoa(DefaultKeep)})
+					c.Keep, err = d.Count(n, "checkpoint.keep", 1, maxCount)
+					return err
+				}),
+				document.Optional("size", "size of one checkpoint, such as 14GiB", func(n ast.Node) (err error) { c.SizeBytes, err = d.size(n, "checkpoint.size"); return err }),
+				duration(document.Optional, "restart", "time from an interruption until work goes on, without lost work", &c.Restart))
 			return err
 		}),
-		document.Optional("data", func(n ast.Node) error { return d.data(n, s) }),
-		document.Optional("artifacts", func(n ast.Node) error {
+		document.Optional("data", "what the work reads", func(n ast.Node) error { return d.data(n, s) }),
+		document.Optional("artifacts", "what the work leaves", func(n ast.Node) error {
 			s.Artifacts = &Artifacts{}
 			_, err := d.Mapping(n, "artifacts",
-				document.Required("dir", func(n ast.Node) error { return d.directory(n, "artifacts.dir", &s.Artifacts.Dir) }),
-				document.Required("to", func(n ast.Node) error { return d.uri(n, "artifacts.to", &s.Artifacts.To) }))
+				document.Required("dir", "directory that the work writes results to", func(n ast.Node) error { return d.directory(n, "artifacts.dir", &s.Artifacts.Dir) }),
+				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.uri(n, "artifacts.to", &s.Artifacts.To) }))
 			return err
 		}),
-		document.Optional("retries", func(n ast.Node) error {
+		document.Optional("retries", "how often the job begins again", func(n ast.Node) error {
 			_, err := d.Mapping(n, "retries",
-				document.Optional("interruptions", func(n ast.Node) (err error) {
+				document.Optional("interruptions", "after machines that were taken away", func(n ast.Node) (err error) {
+					document.Note(n, document.Shape{Default: strconv.Itoa(DefaultInterruptions)})
 					s.Retries.Interruptions, err = d.Count(n, "retries.interruptions", 0, maxCount)
 					return err
 				}),
-				document.Optional("errors", func(n ast.Node) (err error) {
+				document.Optional("errors", "after failures of the job itself", func(n ast.Node) (err error) {
+					document.Note(n, document.Shape{Default: "0"})
 					s.Retries.Errors, err = d.Count(n, "retries.errors", 0, maxCount)
 					return err
 				}))
@@ -197,7 +224,8 @@ func (d *reader) entries(s *Spec) []document.Key {
 func (d *reader) resources(n ast.Node, r *Resources) error {
 	r.Nodes = 1
 	given, err := d.Mapping(n, "resources",
-		document.Optional("gpus", func(n ast.Node) error {
+		document.Optional("gpus", "accelerator and how many each machine needs: A100:8 or A100-80GB", func(n ast.Node) error {
+			document.Note(n, document.Shape{Pattern: gpuPattern.String()})
 			v, err := d.Text(n, "gpus")
 			if err != nil {
 				return err
@@ -207,10 +235,14 @@ func (d *reader) resources(n ast.Node, r *Resources) error {
 			}
 			return nil
 		}),
-		document.Optional("instance_type", func(n ast.Node) error {
+		document.Optional("instance_type", "machine type, such as p4d.24xlarge", func(n ast.Node) error {
 			return d.matching(n, "instance_type", &r.InstanceType, typeName, "it is a machine type such as p4d.24xlarge")
 		}),
-		document.Optional("nodes", func(n ast.Node) (err error) { r.Nodes, err = d.Count(n, "nodes", 1, maxCount); return err }))
+		document.Optional("nodes", "machines that work together", func(n ast.Node) (err error) {
+			document.Note(n, document.Shape{Default: "1"})
+			r.Nodes, err = d.Count(n, "nodes", 1, maxCount)
+			return err
+		}))
 	if err != nil {
 		return err
 	}
@@ -226,34 +258,32 @@ func (d *reader) resources(n ast.Node, r *Resources) error {
 
 // data reads a list whose items are addresses, or addresses with a size.
 func (d *reader) data(n ast.Node, s *Spec) error {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok || len(list.Values) == 0 {
+	document.Note(n, document.Shape{LeastItems: 1})
+	if list, ok := n.(*ast.SequenceNode); document.Scalar(n) != "" || ok && len(list.Values) == 0 {
 		return d.At(n, `data is a list such as ["s3://datasets/imagenet"]; this is %s`, document.NodeName(n))
 	}
-	for _, item := range list.Values {
+	return d.Items(n, "data", func(item ast.Node) error {
 		var set Dataset
-		if _, isMapping := item.(*ast.MappingNode); !isMapping {
-			if err := d.uri(item, "data", &set.URI); err != nil {
-				return err
-			}
-		} else {
+		err := document.Forms(item, document.IfMapping(func(item ast.Node) error {
 			_, err := d.Mapping(item, "an item of data",
-				document.Required("uri", func(n ast.Node) error { return d.uri(n, "uri", &set.URI) }),
-				document.Optional("size", func(n ast.Node) (err error) { set.SizeBytes, err = d.size(n, "size"); return err }))
-			if err != nil {
-				return err
-			}
+				document.Required("uri", "address, such as s3://bucket/prefix", func(n ast.Node) error { return d.uri(n, "uri", &set.URI) }),
+				document.Optional("size", "how much of it is read, such as 1.5TB", func(n ast.Node) (err error) { set.SizeBytes, err = d.size(n, "size"); return err }))
+			return err
+		}), document.Otherwise(func(item ast.Node) error { return d.uri(item, "data", &set.URI) }))
+		if err != nil {
+			return err
 		}
 		if slices.ContainsFunc(s.Data, func(x Dataset) bool { return x.URI == set.URI }) {
 			return d.At(item, "data: %q is given twice", Shown(set.URI))
 		}
 		s.Data = append(s.Data, set)
-	}
-	return nil
+		return nil
+	})
 }
 
 // matching reads a text of a form.
 func (d *reader) matching(n ast.Node, what string, out *string, form *regexp.Regexp, rule string) error {
+	document.Note(n, document.Shape{Pattern: form.String()})
 	v, err := d.Text(n, what)
 	if err == nil && !form.MatchString(v) {
 		err = d.At(n, "%s %q: %s", what, v, rule)
@@ -263,6 +293,7 @@ func (d *reader) matching(n ast.Node, what string, out *string, form *regexp.Reg
 }
 
 func (d *reader) uri(n ast.Node, what string, out *string) error {
+	document.Note(n, document.Shape{Pattern: objectURI.String()})
 	v, err := d.Text(n, what)
 	if err == nil && !objectURI.MatchString(v) {
 		err = d.At(n, "%s %q: it is an address such as s3://bucket/prefix", what, Shown(v))
@@ -273,6 +304,7 @@ func (d *reader) uri(n ast.Node, what string, out *string) error {
 
 // directory reads an absolute path.
 func (d *reader) directory(n ast.Node, what string, out *string) error {
+	document.Note(n, document.Shape{Pattern: "^/"})
 	v, err := d.Text(n, what)
 	if err == nil && !strings.HasPrefix(v, "/") {
 		err = d.At(n, "%s %q is not an absolute path such as /out", what, v)
@@ -282,6 +314,7 @@ func (d *reader) directory(n ast.Node, what string, out *string) error {
 }
 
 func (d *reader) duration(n ast.Node, what string) (time.Duration, error) {
+	document.Note(n, document.Shape{Pattern: durationForm})
 	v, err := d.Text(n, what)
 	if err != nil {
 		return 0, err
@@ -294,6 +327,7 @@ func (d *reader) duration(n ast.Node, what string) (time.Duration, error) {
 }
 
 func (d *reader) size(n ast.Node, what string) (int64, error) {
+	document.Note(n, document.Shape{Pattern: sizePattern.String()})
 	v, err := d.Text(n, what)
 	if err != nil {
 		return 0, err

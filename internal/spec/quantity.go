@@ -20,6 +20,7 @@ var durationUnits = []struct {
 }
 
 var (
+	durationForm = `^([0-9]{1,9}(\.[0-9]{1,9})?(ms|w|d|h|m|s))+$`
 	durationPart = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,9}))?(ms|w|d|h|m|s)`)
 	sizePattern  = regexp.MustCompile(`^([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]i?B|B)$`)
 	gpuPattern   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9._-]{0,63})(?::([0-9]{1,4}))?$`)

@@ -34,7 +34,7 @@ type Activity struct {
 }
 
 var (
-	compute  = [...]Signal{GPUUtil, SMActive, TensorActive, DRAMActive}
+	compute  = [...]Signal{GPUUtil, SMActive, GREngine, TensorActive, DRAMActive}
 	hostWork = [...]Signal{CPUUtil, NetBytes}
 )
 

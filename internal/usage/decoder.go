@@ -166,9 +166,6 @@ func (d *decoder) value(c *column, v float64) error {
 	if err != nil {
 		return err
 	}
-	if c.spare && d.sample.has&(1<<c.signal) != 0 {
-		return nil
-	}
 	d.sample.values[c.signal] = v
 	d.sample.has |= 1 << c.signal
 	return nil
@@ -256,6 +253,7 @@ func (d *decoder) flush() error {
 		return nil
 	}
 	d.holds = false
+	d.held.derive()
 	return d.each(d.held)
 }
 

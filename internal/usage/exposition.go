@@ -61,14 +61,13 @@ func ReadExposition(ctx context.Context, r io.Reader, f Format, at time.Time, ea
 			known[k] = s
 			order = append(order, s)
 		}
-		if _, there := s.Get(reading.Signal); !there || !reading.Spare {
-			s.Set(reading.Signal, reading.Value)
-		}
+		s.Set(reading.Signal, reading.Value)
 	}
 	for _, s := range order {
 		if ctx.Err() != nil {
 			return fmt.Errorf("read metrics %s: %w", f.Name, context.Cause(ctx))
 		}
+		s.derive()
 		if err := each(s); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -33,10 +34,57 @@ const (
 // describes says whether the column describes the resource.
 func (r role) describes() bool { return r >= kindColumn }
 
-var roleNames = map[string]role{
-	"resource": resourceColumn, "time": timeColumn, "gpu": gpuColumn, "kind": kindColumn, "lifetime": lifetimeColumn,
-	"purpose": purposeColumn, "type": typeColumn, "team": teamColumn, "project": projectColumn, "user": userColumn,
-	"tags": tagsColumn, "gpus": gpusColumn, "environment": environmentColumn, "launched": launchedColumn, "received": receivedColumn,
+// roles are the columns that are no signals, in the order of the documentation: their
+// names, their types, what they mean, and what it means that one is absent.
+var roles = []struct {
+	name              string
+	role              role
+	typ, doc, without string
+}{
+	{"resource", resourceColumn, "text", "id of the resource, or a further name of it", "required, unless --resource names the only one"},
+	{"time", timeColumn, "RFC 3339, or seconds since 1970", "time of the sample; it covers one step from then on", "required"},
+	{"gpu", gpuColumn, "text", "index or UUID of the GPU", "the resource has one GPU"},
+	{"received", receivedColumn, "time", "time at which the sample was known", "known at its time"},
+	{"launched", launchedColumn, "time", "last launch of the resource", "launch unknown"},
+	{"kind", kindColumn, "text", "kind of the resource", "instance"},
+	{"type", typeColumn, "text", "machine type", "size and price unknown"},
+	{"gpus", gpusColumn, "whole number", "GPUs of the resource", "number of the machine type, else the GPUs seen so far"},
+	{"lifetime", lifetimeColumn, "ephemeral or persistent", "lifetime", "ephemeral in a replay"},
+	{"purpose", purposeColumn, "text", "purpose: training, evaluation, experimentation, inference or data", "experimentation in a replay"},
+	{"team", teamColumn, "text", "owner's team", "unknown"},
+	{"project", projectColumn, "text", "owner's project", "unknown"},
+	{"user", userColumn, "text", "owner", "unknown"},
+	{"environment", environmentColumn, "text", "environment, such as dev or production", "unknown"},
+	{"tags", tagsColumn, "JSON object, or key=value;key=value", "tags", "tags unknown"},
+}
+
+// Column is one column of recorded usage, for people.
+type Column struct {
+	// Name is the column's name, Type the form of its values, and Unit their unit; empty
+	// where they have none.
+	Name, Type, Unit string
+	// Doc says what a value is, and Without what it means that the column is absent.
+	Doc, Without string
+	// Also are metric names of the field that are read as this column.
+	Also []string
+}
+
+// Columns returns every column of recorded usage.
+func Columns() []Column {
+	var out []Column
+	for _, r := range roles {
+		out = append(out, Column{Name: r.name, Type: r.typ, Doc: r.doc, Without: r.without})
+	}
+	for s := range numSignals {
+		c := Column{Name: s.String(), Type: "number", Unit: s.Unit(), Doc: signals[s].doc, Without: "unmeasured, never 0"}
+		for _, name := range slices.Sorted(maps.Keys(meters)) {
+			if meters[name].signal == s {
+				c.Also = append(c.Also, name)
+			}
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // column is what to do with one field of every row.
@@ -45,7 +93,6 @@ type column struct {
 	name   string // ours, for errors
 	signal Signal
 	scale  float64
-	spare  bool // counts only in rows where no other column gives the signal
 }
 
 // layout is the columns of a file in its order.
@@ -60,8 +107,10 @@ type layout struct {
 
 // columnNamed returns the column of recorded usage with that name.
 func columnNamed(name string) (column, bool) {
-	if r, ok := roleNames[name]; ok {
-		return column{role: r, name: name}, true
+	for _, r := range roles {
+		if r.name == name {
+			return column{role: r.role, name: name}, true
+		}
 	}
 	if s, ok := SignalNamed(name); ok {
 		return column{role: signalColumn, name: name, signal: s, scale: 1}, true
@@ -95,9 +144,9 @@ func ParseMap(text string) (map[string]string, error) {
 
 // columnNames lists the columns of recorded usage.
 func columnNames() string {
-	names := slices.Clone(signalNames[:])
-	for n := range roleNames {
-		names = append(names, n)
+	var names []string
+	for _, c := range Columns() {
+		names = append(names, c.Name)
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
@@ -132,10 +181,6 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	for _, c := range wanted {
 		mapped[c.name] = true
 	}
-	ours := map[string]bool{}
-	for _, name := range header {
-		ours[strings.ToLower(strings.TrimSpace(name))] = true
-	}
 	seen, foreign := map[string]int{}, false
 	for i, name := range header {
 		name = strings.TrimSpace(name)
@@ -146,14 +191,10 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 			}
 			foreign = foreign || c.role == signalColumn && !strings.EqualFold(name, c.name)
 		}
-		key := c.name
-		if c.spare = c.spare && !ours[c.name]; c.spare {
-			key = "spare " + c.name
-		}
-		if first, twice := seen[key]; twice {
+		if first, twice := seen[c.name]; twice {
 			return nil, f.fail(1, i+1, "column %q gives %s again, after column %d", name, c.name, first)
 		}
-		seen[key] = i + 1
+		seen[c.name] = i + 1
 		l.columns[i] = c
 		l.describes = l.describes || c.role.describes()
 	}
@@ -221,7 +262,7 @@ func nativeColumn(name string) (column, bool) {
 		return c, true
 	}
 	if m, ok := meterOf(name); ok {
-		return column{role: signalColumn, name: m.signal.String(), signal: m.signal, scale: m.scale, spare: m.spare}, true
+		return column{role: signalColumn, name: m.signal.String(), signal: m.signal, scale: m.scale}, true
 	}
 	return column{}, false
 }

@@ -8,10 +8,6 @@ const mib = 1 << 20
 type meter struct {
 	signal Signal
 	scale  float64
-	// spare says that another metric of the same source says the same better:
-	// NVML's utilization latches on some boards and is missing on MIG, where DCGM's
-	// profiling counters go on.
-	spare bool
 }
 
 // meters maps the metric names of the field, in lower case, to signals. The
@@ -20,56 +16,60 @@ type meter struct {
 // the share that is used, and no signal here stands for it.
 var meters = map[string]meter{
 	// DCGM device fields.
-	"dcgm_fi_dev_gpu_util":    {GPUUtil, 1, true},
-	"dcgm_fi_dev_fb_used":     {MemUsed, mib, false},
-	"dcgm_fi_dev_fb_free":     {MemFree, mib, false},
-	"dcgm_fi_dev_fb_total":    {MemTotal, mib, false},
-	"dcgm_fi_dev_power_usage": {Power, 1, false},
+	"dcgm_fi_dev_gpu_util":                 {GPUUtil, 1},
+	"dcgm_fi_dev_fb_used":                  {MemUsed, mib},
+	"dcgm_fi_dev_fb_free":                  {MemFree, mib},
+	"dcgm_fi_dev_fb_total":                 {MemTotal, mib},
+	"dcgm_fi_dev_power_usage":              {Power, 1},
+	"dcgm_fi_dev_gpu_temp":                 {Temperature, 1},
+	"dcgm_fi_dev_total_energy_consumption": {Energy, 0.001},
 	// DCGM profiling fields under their old and new names.
-	"dcgm_fi_prof_gr_engine_active":     {GPUUtil, 100, false},
-	"dcgm_fi_prof_gr_engine_util_ratio": {GPUUtil, 100, false},
-	"dcgm_fi_prof_sm_active":            {SMActive, 1, false},
-	"dcgm_fi_prof_sm_util_ratio":        {SMActive, 1, false},
-	"dcgm_fi_prof_pipe_tensor_active":   {TensorActive, 1, false},
-	"dcgm_fi_prof_tensor_util_ratio":    {TensorActive, 1, false},
-	"dcgm_fi_prof_dram_active":          {DRAMActive, 1, false},
-	"dcgm_fi_prof_dram_util_ratio":      {DRAMActive, 1, false},
+	"dcgm_fi_prof_gr_engine_active":     {GREngine, 1},
+	"dcgm_fi_prof_gr_engine_util_ratio": {GREngine, 1},
+	"dcgm_fi_prof_sm_active":            {SMActive, 1},
+	"dcgm_fi_prof_sm_util_ratio":        {SMActive, 1},
+	"dcgm_fi_prof_pipe_tensor_active":   {TensorActive, 1},
+	"dcgm_fi_prof_tensor_util_ratio":    {TensorActive, 1},
+	"dcgm_fi_prof_dram_active":          {DRAMActive, 1},
+	"dcgm_fi_prof_dram_util_ratio":      {DRAMActive, 1},
 	// NVML as nvidia-smi names it, and its GPU performance metrics, in percent.
-	"utilization.gpu":                 {GPUUtil, 1, true},
-	"memory.used":                     {MemUsed, mib, false},
-	"memory.free":                     {MemFree, mib, false},
-	"memory.total":                    {MemTotal, mib, false},
-	"power.draw":                      {Power, 1, false},
-	"nvml_gpm_metric_graphics_util":   {GPUUtil, 1, false},
-	"nvml_gpm_metric_sm_util":         {SMActive, 0.01, false},
-	"nvml_gpm_metric_any_tensor_util": {TensorActive, 0.01, false},
-	"nvml_gpm_metric_dram_bw_util":    {DRAMActive, 0.01, false},
+	"utilization.gpu":                 {GPUUtil, 1},
+	"memory.used":                     {MemUsed, mib},
+	"memory.free":                     {MemFree, mib},
+	"memory.total":                    {MemTotal, mib},
+	"power.draw":                      {Power, 1},
+	"temperature.gpu":                 {Temperature, 1},
+	"nvml_gpm_metric_graphics_util":   {GREngine, 0.01},
+	"nvml_gpm_metric_sm_util":         {SMActive, 0.01},
+	"nvml_gpm_metric_any_tensor_util": {TensorActive, 0.01},
+	"nvml_gpm_metric_dram_bw_util":    {DRAMActive, 0.01},
 	// Exporters of NVML to Prometheus.
-	"nvidia_gpu_duty_cycle":             {GPUUtil, 1, true},
-	"nvidia_gpu_memory_used_bytes":      {MemUsed, 1, false},
-	"nvidia_gpu_memory_total_bytes":     {MemTotal, 1, false},
-	"nvidia_gpu_power_usage_milliwatts": {Power, 0.001, false},
-	"nvidia_smi_utilization_gpu_ratio":  {GPUUtil, 100, true},
-	"nvidia_smi_memory_used_bytes":      {MemUsed, 1, false},
-	"nvidia_smi_memory_free_bytes":      {MemFree, 1, false},
-	"nvidia_smi_memory_total_bytes":     {MemTotal, 1, false},
-	"nvidia_smi_power_draw_watts":       {Power, 1, false},
+	"nvidia_gpu_duty_cycle":             {GPUUtil, 1},
+	"nvidia_gpu_memory_used_bytes":      {MemUsed, 1},
+	"nvidia_gpu_memory_total_bytes":     {MemTotal, 1},
+	"nvidia_gpu_power_usage_milliwatts": {Power, 0.001},
+	"nvidia_smi_utilization_gpu_ratio":  {GPUUtil, 100},
+	"nvidia_smi_memory_used_bytes":      {MemUsed, 1},
+	"nvidia_smi_memory_free_bytes":      {MemFree, 1},
+	"nvidia_smi_memory_total_bytes":     {MemTotal, 1},
+	"nvidia_smi_power_draw_watts":       {Power, 1},
 	// The CloudWatch agent.
-	"nvidia_smi_utilization_gpu": {GPUUtil, 1, true},
-	"nvidia_smi_memory_used":     {MemUsed, mib, false},
-	"nvidia_smi_memory_free":     {MemFree, mib, false},
-	"nvidia_smi_memory_total":    {MemTotal, mib, false},
-	"nvidia_smi_power_draw":      {Power, 1, false},
-	"cpu_usage_active":           {CPUUtil, 1, false},
-	"mem_used_percent":           {HostMemUsed, 1, false},
+	"nvidia_smi_utilization_gpu": {GPUUtil, 1},
+	"nvidia_smi_memory_used":     {MemUsed, mib},
+	"nvidia_smi_memory_free":     {MemFree, mib},
+	"nvidia_smi_memory_total":    {MemTotal, mib},
+	"nvidia_smi_power_draw":      {Power, 1},
+	"nvidia_smi_temperature_gpu": {Temperature, 1},
+	"cpu_usage_active":           {CPUUtil, 1},
+	"mem_used_percent":           {HostMemUsed, 1},
 	// EC2 in CloudWatch.
-	"cpuutilization": {CPUUtil, 1, false},
+	"cpuutilization": {CPUUtil, 1},
 }
 
 // fieldNames maps the numbers of DCGM's fields, which do not change with its versions,
 // to their names.
 var fieldNames = map[string]string{
-	"155": "dcgm_fi_dev_power_usage", "203": "dcgm_fi_dev_gpu_util", "250": "dcgm_fi_dev_fb_total",
+	"150": "dcgm_fi_dev_gpu_temp", "155": "dcgm_fi_dev_power_usage", "156": "dcgm_fi_dev_total_energy_consumption", "203": "dcgm_fi_dev_gpu_util", "250": "dcgm_fi_dev_fb_total",
 	"251": "dcgm_fi_dev_fb_free", "252": "dcgm_fi_dev_fb_used", "1001": "dcgm_fi_prof_gr_engine_active",
 	"1002": "dcgm_fi_prof_sm_active", "1004": "dcgm_fi_prof_pipe_tensor_active", "1005": "dcgm_fi_prof_dram_active",
 }

@@ -23,9 +23,6 @@ type Reading struct {
 	Signal Signal
 	// Value is in the signal's unit.
 	Value float64
-	// Spare says that where another metric gives the same signal of the same GPU, the
-	// other one counts.
-	Spare bool
 }
 
 // Normalize reads one value of a metric as NVML, nvidia-smi, DCGM (by number, by old
@@ -56,7 +53,7 @@ func Normalize(metric string, labels map[string]string, value float64) (r Readin
 	l := normal(labels)
 	r = Reading{
 		Resource: l.machine(), Namespace: l.first("namespace", "pod_namespace"), Pod: l.first("pod", "pod_name"),
-		Container: l.first("container", "container_name"), Signal: m.signal, Value: v, Spare: m.spare,
+		Container: l.first("container", "container_name"), Signal: m.signal, Value: v,
 	}
 	if m.signal.PerGPU() {
 		r.GPU, r.Profile = l.gpu(), l.first("gpu_i_profile")

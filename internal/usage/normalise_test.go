@@ -18,11 +18,11 @@ func TestNormalize(t *testing.T) {
 		value  float64
 		want   Reading
 	}{
-		{"DCGM_FI_DEV_GPU_UTIL", 37, Reading{Signal: GPUUtil, Value: 37, Spare: true}},
-		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, Reading{Signal: GPUUtil, Value: 50}},
-		{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", 0.5, Reading{Signal: GPUUtil, Value: 50}},
-		{"1001", 0.5, Reading{Signal: GPUUtil, Value: 50}},
-		{"203", 37, Reading{Signal: GPUUtil, Value: 37, Spare: true}},
+		{"DCGM_FI_DEV_GPU_UTIL", 37, Reading{Signal: GPUUtil, Value: 37}},
+		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, Reading{Signal: GREngine, Value: 0.5}},
+		{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", 0.5, Reading{Signal: GREngine, Value: 0.5}},
+		{"1001", 0.5, Reading{Signal: GREngine, Value: 0.5}},
+		{"203", 37, Reading{Signal: GPUUtil, Value: 37}},
 		{"dcgm_fi_prof_sm_active", 0.25, Reading{Signal: SMActive, Value: 0.25}},
 		{"DCGM_FI_PROF_SM_UTIL_RATIO", 0.25, Reading{Signal: SMActive, Value: 0.25}},
 		{"1002", 0.25, Reading{Signal: SMActive, Value: 0.25}},
@@ -40,17 +40,21 @@ func TestNormalize(t *testing.T) {
 		{"250", 2, Reading{Signal: MemTotal, Value: 2 << 20}},
 		{"DCGM_FI_DEV_POWER_USAGE", 300, Reading{Signal: Power, Value: 300}},
 		{"155", 300, Reading{Signal: Power, Value: 300}},
-		{"utilization.gpu [%]", 37, Reading{Signal: GPUUtil, Value: 37, Spare: true}},
+		{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 5000, Reading{Signal: Energy, Value: 5}},
+		{"156", 5000, Reading{Signal: Energy, Value: 5}},
+		{"DCGM_FI_DEV_GPU_TEMP", 61, Reading{Signal: Temperature, Value: 61}},
+		{"temperature.gpu", 61, Reading{Signal: Temperature, Value: 61}},
+		{"utilization.gpu [%]", 37, Reading{Signal: GPUUtil, Value: 37}},
 		{"memory.used [MiB]", 2, Reading{Signal: MemUsed, Value: 2 << 20}},
 		{"memory.free", 2, Reading{Signal: MemFree, Value: 2 << 20}},
 		{"power.draw [mW]", 3000, Reading{Signal: Power, Value: 3}},
-		{"NVML_GPM_METRIC_GRAPHICS_UTIL", 37, Reading{Signal: GPUUtil, Value: 37}},
+		{"NVML_GPM_METRIC_GRAPHICS_UTIL", 37, Reading{Signal: GREngine, Value: 0.37}},
 		{"NVML_GPM_METRIC_SM_UTIL", 25, Reading{Signal: SMActive, Value: 0.25}},
 		{"NVML_GPM_METRIC_ANY_TENSOR_UTIL", 25, Reading{Signal: TensorActive, Value: 0.25}},
 		{"NVML_GPM_METRIC_DRAM_BW_UTIL", 25, Reading{Signal: DRAMActive, Value: 0.25}},
-		{"nvidia_gpu_duty_cycle", 37, Reading{Signal: GPUUtil, Value: 37, Spare: true}},
+		{"nvidia_gpu_duty_cycle", 37, Reading{Signal: GPUUtil, Value: 37}},
 		{"nvidia_gpu_power_usage_milliwatts", 3000, Reading{Signal: Power, Value: 3}},
-		{"nvidia_smi_utilization_gpu", 37, Reading{Signal: GPUUtil, Value: 37, Spare: true}},
+		{"nvidia_smi_utilization_gpu", 37, Reading{Signal: GPUUtil, Value: 37}},
 		{"nvidia_smi_memory_used", 2, Reading{Signal: MemUsed, Value: 2 << 20}},
 		{"nvidia_smi_memory_used_bytes", 2, Reading{Signal: MemUsed, Value: 2}},
 		{"nvidia_smi_power_draw", 300, Reading{Signal: Power, Value: 300}},
@@ -140,12 +144,12 @@ func TestReadExportedColumns(t *testing.T) {
 			"60,n1,0,GPU-a,,1,3,0.5\n60,n1,1,GPU-b,7,1,3,0\n",
 			[]string{"n1 0 1970-01-01T00:01:00Z sm_active=0.5 mem_used_bytes=1.048576e+06 mem_free_bytes=3.145728e+06",
 				"n1 1:7 1970-01-01T00:01:00Z sm_active=0 mem_used_bytes=1.048576e+06 mem_free_bytes=3.145728e+06"}},
-		{"utilization is taken from the profiling counters", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,100,0\n",
-			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=0"}},
+		{"utilization and the engine are kept apart", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,100,0\n",
+			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=100 gr_engine_active=0"}},
 		{"whichever comes first", "time,instance_id,gpu,DCGM_FI_PROF_GR_ENGINE_ACTIVE,DCGM_FI_DEV_GPU_UTIL\n0,i-1,0,0.25,100\n",
-			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=25"}},
-		{"and from NVML where they are blank", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,40,\n1,i-1,0,40,9223372036854775794\n",
-			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=40", "i-1 0 1970-01-01T00:00:01Z gpu_util=40"}},
+			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=100 gr_engine_active=0.25"}},
+		{"and the engine stands for utilization where that is blank", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,40,\n1,i-1,0,,0.25\n",
+			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=40", "i-1 0 1970-01-01T00:00:01Z gpu_util=25 gr_engine_active=0.25"}},
 		{"an index of the table is no GPU", "index,time,host,DCGM_FI_DEV_GPU_UTIL\n17,0,h,40\n", []string{"h  1970-01-01T00:00:00Z gpu_util=40"}},
 		{"kernels and checkpoints", "resource,time,kernels,checkpoints,step\na,0,1,3,1200\n", []string{"a  1970-01-01T00:00:00Z kernels=1 step=1200 checkpoints=3"}},
 	} {
@@ -212,9 +216,9 @@ func TestReadExposition(t *testing.T) {
 	}
 	got, err := read(exposition, Format{})
 	want := []string{
-		"n1 0 2026-07-01T00:00:00Z gpu_util=1 mem_used_bytes=3.145728e+06 power_w=300",
+		"n1 0 2026-07-01T00:00:00Z gpu_util=100 gr_engine_active=0.01 mem_used_bytes=3.145728e+06 power_w=300",
 		"n1 1 2026-07-01T00:00:00.25Z gpu_util=40",
-		"n1 2 2026-07-01T00:00:00Z gpu_util=0",
+		"n1 2 2026-07-01T00:00:00Z gpu_util=100 gr_engine_active=0",
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

@@ -102,7 +102,7 @@ func TestReadCSV(t *testing.T) {
 		{"sentinels", "resource,time,gpu_util,mem_used_bytes\na,0,9223372036854775794,2147483632\n", Format{}, []string{"a  1970-01-01T00:00:00Z"}},
 		{"noise over the limit", "resource,time,gpu_util,sm_active\na,0,100.4,1.004\n", Format{}, []string{"a  1970-01-01T00:00:00Z gpu_util=100 sm_active=1"}},
 		{"DCGM names", "resource,time,DCGM_FI_DEV_FB_USED,DCGM_FI_PROF_GR_ENGINE_ACTIVE\na,0,3,0.5\n", Format{},
-			[]string{"a  1970-01-01T00:00:00Z gpu_util=50 mem_used_bytes=3.145728e+06"}},
+			[]string{"a  1970-01-01T00:00:00Z gpu_util=50 gr_engine_active=0.5 mem_used_bytes=3.145728e+06"}},
 		{"other columns are ignored", "x,resource,x,time,gpu_util\n\"1,2\",a,,0,1\n", Format{}, []string{"a  1970-01-01T00:00:00Z gpu_util=1"}},
 		{"quotes", "resource,time,gpu_util\n\"a, \"\"b\"\"\",\"0\",1\n\"two\nlines\",0,1\n", Format{},
 			[]string{`a, "b"  1970-01-01T00:00:00Z gpu_util=1`, "two\nlines  1970-01-01T00:00:00Z gpu_util=1"}},
@@ -583,8 +583,8 @@ func TestSignalOf(t *testing.T) {
 	}{
 		{"DCGM_FI_DEV_GPU_UTIL", GPUUtil, 1, true},
 		{"exported_dcgm_fi_dev_gpu_util", GPUUtil, 1, true},
-		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", GPUUtil, 100, true},
-		{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", GPUUtil, 100, true},
+		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", GREngine, 1, true},
+		{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", GREngine, 1, true},
 		{"DCGM_FI_PROF_SM_ACTIVE", SMActive, 1, true},
 		{"DCGM_FI_PROF_SM_UTIL_RATIO", SMActive, 1, true},
 		{"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", TensorActive, 1, true},
@@ -596,7 +596,7 @@ func TestSignalOf(t *testing.T) {
 		{"nvidia_smi_memory_used", MemUsed, 1 << 20, true},
 		{"nvidia_smi_power_draw", Power, 1, true},
 		{"nvidia_smi_utilization_memory", 0, 0, false},
-		{"nvidia_smi_temperature_gpu", 0, 0, false},
+		{"nvidia_smi_temperature_gpu", Temperature, 1, true},
 		{"", 0, 0, false},
 	} {
 		if got, scale, ok := SignalOf(tc.metric); got != tc.want || scale != tc.scale || ok != tc.ok {

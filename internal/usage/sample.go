@@ -41,6 +41,14 @@ func (s *Sample) Set(sig Signal, v float64) {
 	}
 }
 
+// derive completes what a source says in other words: the engine's activity is the
+// utilization where NVML offers none, as on MIG instances.
+func (s *Sample) derive() {
+	if v, ok := s.Get(GREngine); ok && s.has&(1<<GPUUtil) == 0 {
+		s.Set(GPUUtil, 100*v)
+	}
+}
+
 // Signals returns the signals that were measured, a bit for each.
 func (s *Sample) Signals() uint32 { return s.has }
 

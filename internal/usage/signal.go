@@ -12,6 +12,9 @@ const (
 	// GPUUtil is the share of time in which a kernel ran, in percent, 0 to 100
 	// (NVML utilization.gpu; DCGM_FI_DEV_GPU_UTIL). One tiny kernel reads 100.
 	GPUUtil Signal = iota
+	// GREngine is the share of time in which the graphics or compute engine was active,
+	// 0 to 1 (DCGM 1001). Where a source has it and no utilization, it stands for both.
+	GREngine
 	// SMActive is the share of streaming multiprocessors with work, 0 to 1
 	// (DCGM 1002).
 	SMActive
@@ -24,18 +27,19 @@ const (
 	MemUsed
 	MemTotal
 	MemFree
+	// Energy is joules since the driver was loaded, a meter that only rises (NVML
+	// GetTotalEnergyConsumption; DCGM 156).
+	Energy
+	// Temperature is that of the GPU in degrees Celsius.
+	Temperature
 	// Power is watts.
 	Power
 	// CPUUtil is percent of all CPUs, 0 to 100.
 	CPUUtil
-	// HostMemUsed is the host's memory in use, in percent, 0 to 100.
-	HostMemUsed
 	// NetBytes is bytes received and sent within the sample's step.
 	NetBytes
 	// DiskBytes is bytes read and written within the sample's step.
 	DiskBytes
-	// DiskOps is operations on a volume within the sample's step.
-	DiskOps
 	// Sessions is the number of interactive sessions with real input.
 	Sessions
 	// Processes is the number of processes that hold the GPU.
@@ -47,6 +51,10 @@ const (
 	// Checkpoints is the number of completed checkpoints, or the time of the newest
 	// one in seconds: a counter.
 	Checkpoints
+	// HostMemUsed is the host's memory in use, in percent, 0 to 100.
+	HostMemUsed
+	// DiskOps is operations on a volume within the sample's step.
+	DiskOps
 	// Requests is requests or invocations served within the sample's step.
 	Requests
 	// Healthy is the number of healthy targets.
@@ -60,27 +68,52 @@ const (
 // Signals is how many signals there are.
 const Signals = int(numSignals)
 
-var signalNames = [numSignals]string{
-	GPUUtil: "gpu_util", SMActive: "sm_active", TensorActive: "tensor_active", DRAMActive: "dram_active",
-	MemUsed: "mem_used_bytes", MemTotal: "mem_total_bytes", MemFree: "mem_free_bytes", Power: "power_w", CPUUtil: "cpu_util",
-	HostMemUsed: "host_mem_used", NetBytes: "net_bytes", DiskBytes: "disk_bytes", DiskOps: "disk_ops",
-	Sessions: "sessions", Processes: "processes", Kernels: "kernels", Step: "step",
-	Checkpoints: "checkpoints", Requests: "requests", Healthy: "healthy_targets",
-	Capacity: "capacity",
+// signals are the names of the signals in recorded usage, their units, and what they mean.
+var signals = [numSignals]struct{ name, unit, doc string }{
+	GPUUtil:      {"gpu_util", "percent, 0 to 100", "share of time in which a kernel ran"},
+	GREngine:     {"gr_engine_active", "share, 0 to 1", "share of time in which the graphics or compute engine works"},
+	SMActive:     {"sm_active", "share, 0 to 1", "share of streaming multiprocessors with work"},
+	TensorActive: {"tensor_active", "share, 0 to 1", "share of time in which tensor cores work"},
+	DRAMActive:   {"dram_active", "share, 0 to 1", "share of time in which device memory transfers data"},
+	MemUsed:      {"mem_used_bytes", "bytes", "device memory in use"},
+	MemTotal:     {"mem_total_bytes", "bytes", "device memory in all"},
+	MemFree:      {"mem_free_bytes", "bytes", "free device memory, for sources that do not give the total"},
+	Energy:       {"energy_j", "joules", "energy drawn since the driver was loaded"},
+	Temperature:  {"temperature_c", "degrees Celsius", "temperature of the GPU"},
+	Power:        {"power_w", "watts", "power draw of the GPU"},
+	CPUUtil:      {"cpu_util", "percent, 0 to 100", "utilization of all CPUs"},
+	HostMemUsed:  {"host_mem_used", "percent, 0 to 100", "memory of the host in use"},
+	NetBytes:     {"net_bytes", "bytes in a step", "bytes received and sent"},
+	DiskBytes:    {"disk_bytes", "bytes in a step", "bytes read and written"},
+	DiskOps:      {"disk_ops", "operations in a step", "operations on a volume"},
+	Sessions:     {"sessions", "count", "interactive sessions with real input"},
+	Processes:    {"processes", "count", "processes that hold the GPU"},
+	Kernels:      {"kernels", "count", "notebook kernels that execute something"},
+	Step:         {"step", "counter", "training step; only a rise means work"},
+	Checkpoints:  {"checkpoints", "counter", "completed checkpoints, or the time of the newest in seconds; only a rise counts"},
+	Requests:     {"requests", "requests in a step", "requests or invocations served"},
+	Healthy:      {"healthy_targets", "count", "healthy targets of a load balancer"},
+	Capacity:     {"capacity", "count", "machines that a group wants or a reservation uses"},
 }
 
 // String returns the signal's column name in recorded usage.
 func (s Signal) String() string {
 	if s < numSignals {
-		return signalNames[s]
+		return signals[s].name
 	}
 	return "signal"
 }
 
+// Unit returns the unit of the signal's values, for people.
+func (s Signal) Unit() string { return signals[s].unit }
+
+// Doc says for people what the signal is.
+func (s Signal) Doc() string { return signals[s].doc + ", " + signals[s].unit }
+
 // SignalNamed returns the signal with that column name.
 func SignalNamed(name string) (Signal, bool) {
-	for s, n := range signalNames {
-		if n == name {
+	for s := range signals {
+		if signals[s].name == name {
 			return Signal(s), true
 		}
 	}
@@ -94,6 +127,20 @@ func (s Signal) PerGPU() bool { return s <= Power || s == Processes }
 // was completed, and starts again from a smaller number after a restart.
 func (s Signal) Counter() bool { return s == Step || s == Checkpoints }
 
+// Repeats returns after how many equal values in a row the signal shows that its exporter
+// is frozen; 0 where it may repeat itself for ever. Power and temperature of a live GPU
+// differ sooner or later in their last digits. Energy rises all the time, and five scrapes
+// are more than an exporter takes for one reading.
+func (s Signal) Repeats() int {
+	switch s {
+	case Power, Temperature:
+		return 10
+	case Energy:
+		return 5
+	}
+	return 0
+}
+
 // maxMemory is more than any accelerator holds, in bytes: 8 TiB. What is above
 // it is a sentinel in another unit.
 const maxMemory = 1 << 43
@@ -103,7 +150,7 @@ func (s Signal) limit() float64 {
 	switch s {
 	case GPUUtil, CPUUtil, HostMemUsed:
 		return 100
-	case SMActive, TensorActive, DRAMActive:
+	case GREngine, SMActive, TensorActive, DRAMActive:
 		return 1
 	case MemUsed, MemTotal, MemFree:
 		return maxMemory
@@ -137,7 +184,7 @@ type Floors [numSignals]float64
 
 // DefaultFloors returns the floors used in the field.
 func DefaultFloors() *Floors {
-	f := &Floors{GPUUtil: 1, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: RestingCPU}
+	f := &Floors{GPUUtil: 1, GREngine: 0.01, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: RestingCPU}
 	for _, s := range []Signal{NetBytes, DiskBytes, DiskOps, Sessions, Processes, Kernels, Requests, Healthy, Capacity, MemUsed} {
 		f[s] = 1
 	}

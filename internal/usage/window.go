@@ -106,6 +106,7 @@ type Stats struct {
 	cover    cover
 	crest    crest
 	rises    rises
+	repeats  repeats
 	buckets  [Buckets]float32 // maximum + 1, 0 = no point
 }
 
@@ -133,6 +134,9 @@ func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	st.Min, st.Max = min(st.Min, p.Mean), max(st.Max, p.Max)
 	if p.Time.Before(st.First) {
 		st.First = p.Time
+	}
+	if s.Repeats() > 0 {
+		st.repeats.add(s, p, st.Last)
 	}
 	if p.Time.After(st.Last) {
 		st.Last, st.lastMean = p.Time, p.Mean

@@ -7,8 +7,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 )
 
-// ApprovalsSchema names the shape of [Approvals].
-const ApprovalsSchema = "curfew.approvals/v1"
+// ApprovalsSchema names the shape of [Approvals], DecisionSchema that of [Decision].
+const (
+	ApprovalsSchema = "curfew.approvals/v1"
+	DecisionSchema  = "curfew.decision/v1"
+)
+
+// Decision is what `approve` and `deny` print: the request as it was decided.
+type Decision struct {
+	Schema string `json:"schema"`
+	Request
+}
 
 // Approvals is what `approvals` prints: requests, and how long they waited.
 type Approvals struct {

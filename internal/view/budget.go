@@ -11,11 +11,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// BudgetSchema names the shape of [Budgets], HoldsSchema that of [Holds].
+// BudgetSchema names the shape of [Budgets], HoldsSchema that of [Holds], HoldSchema that
+// of [OneHold].
 const (
 	BudgetSchema = "curfew.budget/v1"
 	HoldsSchema  = "curfew.holds/v1"
+	HoldSchema   = "curfew.hold/v1"
 )
+
+// OneHold is what `budget settle`, `release` and `extend` print: the reservation as it is
+// from then on.
+type OneHold struct {
+	Schema string `json:"schema"`
+	Hold
+}
 
 // Budgets is what `budget` prints: the status of each budget.
 type Budgets struct {
@@ -158,19 +167,36 @@ type Hold struct {
 func NewHolds(all []budget.Hold, missed map[string]bool, now time.Time) Holds {
 	d := Holds{HoldsSchema, make([]Hold, 0, len(all))}
 	for _, h := range all {
-		state := h.At(now)
-		if missed[h.ID] && state == budget.Expired {
-			state = budget.Unobserved
-		}
-		v := Hold{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose), AmountUSD: h.Amount.String(),
-			AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC(), Uncharged: missed[h.ID]}
-		if h.State == budget.Settled {
-			actual := h.Actual.String()
-			v.ActualUSD = &actual
-		}
-		d.Holds = append(d.Holds, v)
+		d.Holds = append(d.Holds, newHold(h, missed[h.ID], now))
 	}
 	return d
+}
+
+// NewOneHold makes the document of one hold at a time.
+func NewOneHold(h budget.Hold, now time.Time) OneHold {
+	return OneHold{HoldSchema, newHold(h, false, now)}
+}
+
+func newHold(h budget.Hold, missed bool, now time.Time) Hold {
+	state := h.At(now)
+	if missed && state == budget.Expired {
+		state = budget.Unobserved
+	}
+	v := Hold{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose), AmountUSD: h.Amount.String(),
+		AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC(), Uncharged: missed}
+	if h.State == budget.Settled {
+		actual := h.Actual.String()
+		v.ActualUSD = &actual
+	}
+	return v
+}
+
+// Actual is what a settled hold came to; empty for another.
+func (h Hold) Actual() string {
+	if h.ActualUSD == nil {
+		return ""
+	}
+	return *h.ActualUSD
 }
 
 // For names the owner and purpose of a hold: "vision/ranking training".

@@ -33,6 +33,15 @@ type Demo struct {
 	index map[string]int // of machines, by resource
 }
 
+// DemoPass is a pass of a demonstration: what it decided, the fuses that blew and were
+// confirmed, and how many messages were sent.
+type DemoPass struct {
+	At time.Time
+	Enforce
+	Fuses []string
+	Sent  int
+}
+
 // DemoDollars is dollars by duty; costs without a duty are under "none".
 type DemoDollars struct {
 	Before   map[string]costs.Dollars `json:"before_usd"`

@@ -13,6 +13,8 @@ const (
 	AuditSchema    = "curfew.audit/v1"
 	VerifiedSchema = "curfew.audit-verified/v1"
 	ClockSchema    = "curfew.clock/v1"
+	// SettingsSetSchema names the shape of [SettingsSet].
+	SettingsSetSchema = "curfew.settings-set/v1"
 )
 
 // Settings are the shared settings of a state with all their versions.
@@ -35,10 +37,34 @@ type SettingsVersion struct {
 	Hash    string `json:"hash"`
 }
 
+// SettingsSet are the versions that `settings set` made.
+type SettingsSet struct {
+	Schema   string            `json:"schema"`
+	Versions []SettingsVersion `json:"versions"`
+	By       string            `json:"by"`
+	Proof    string            `json:"proof"`
+}
+
 // Audit are entries of the audit log, oldest first.
 type Audit struct {
-	Schema  string         `json:"schema"`
-	Entries []action.Entry `json:"entries"`
+	Schema  string       `json:"schema"`
+	Entries []AuditEntry `json:"entries"`
+}
+
+// AuditEntry is an entry of the audit log with its evidence as audits show it. The log
+// itself, and so its hashes, is as it was written.
+type AuditEntry struct {
+	action.Entry
+	Evidence []Evidence `json:"evidence,omitempty"`
+}
+
+// NewAuditEntry makes the document of an entry.
+func NewAuditEntry(e action.Entry) AuditEntry {
+	d := AuditEntry{Entry: e}
+	for _, seen := range e.Evidence {
+		d.Evidence = append(d.Evidence, newEvidence(seen))
+	}
+	return d
 }
 
 // Verified is the result of checking the audit log: how many entries it has, the hash of

@@ -1,6 +1,8 @@
 // Command mutate changes one thing at a time in packages of curfew and runs their tests:
 // a change that no test notices survives, and is printed with its place. The tree stays
-// as it is: the compiler reads the changed file through an overlay.
+// as it is: the compiler reads the changed file through an overlay. An argument names a
+// package, and after commas further packages whose tests hold its rules: they run where
+// its own tests pass.
 package main
 
 import (
@@ -61,16 +63,27 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read -files: %w", err)
 	}
-	packages, err := list(ctx, flags.Args())
-	if err != nil {
-		return err
-	}
 	tested, survived := 0, 0
-	for _, p := range packages {
-		t, s, err := p.test(ctx, options{*number, *seed, *limit, names}, out)
-		tested, survived = tested+t, survived+s
+	for _, arg := range flags.Args() {
+		pattern, further, _ := strings.Cut(arg, ",")
+		packages, err := list(ctx, pattern)
 		if err != nil {
 			return err
+		}
+		for _, p := range packages {
+			p.testers = []pkg{p}
+			if further != "" {
+				more, err := list(ctx, strings.Split(further, ",")...)
+				if err != nil {
+					return err
+				}
+				p.testers = append(p.testers, more...)
+			}
+			t, s, err := p.test(ctx, options{*number, *seed, *limit, names}, out)
+			tested, survived = tested+t, survived+s
+			if err != nil {
+				return err
+			}
 		}
 	}
 	if tested == 0 {
@@ -88,9 +101,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 type pkg struct {
 	ImportPath, Dir                    string
 	GoFiles, TestImports, XTestImports []string
+
+	// testers are the packages whose tests say whether a mutant lives: it is the first.
+	testers []pkg
 }
 
-func list(ctx context.Context, patterns []string) ([]pkg, error) {
+func list(ctx context.Context, patterns ...string) ([]pkg, error) {
 	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports", "--"}, patterns...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
@@ -127,17 +143,24 @@ func (p pkg) test(ctx context.Context, o options, out io.Writer) (tested, surviv
 	io.WriteString(hash, p.ImportPath) //nolint:errcheck // a hash takes everything
 	draw := rand.New(rand.NewPCG(o.seed, hash.Sum64()))
 	draw.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	if v, log, err := p.tests(ctx, nil, o.limit); err != nil {
-		return 0, 0, err
-	} else if v != survives {
-		return 0, 0, fmt.Errorf("the tests of %s fail without a mutant:\n%s", p.ImportPath, log)
+	for _, by := range p.testers {
+		if v, log, err := by.tests(ctx, nil, o.limit); err != nil {
+			return 0, 0, err
+		} else if v != survives {
+			return 0, 0, fmt.Errorf("the tests of %s fail without a mutant:\n%s", by.ImportPath, log)
+		}
 	}
 	broken := 0
 	for _, m := range all {
 		if tested == o.number {
 			break
 		}
-		verdict, _, err := p.tests(ctx, &m, o.limit)
+		var verdict verdict
+		for _, by := range p.testers {
+			if verdict, _, err = by.tests(ctx, &m, o.limit); err != nil || verdict != survives {
+				break
+			}
+		}
 		switch {
 		case err != nil:
 			return tested, survived, err

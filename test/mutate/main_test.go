@@ -67,6 +67,23 @@ func TestOld(t *testing.T) {
 	}
 }
 `,
+		"user/user_test.go": `package user
+
+import (
+	"testing"
+
+	"example.com/m"
+)
+
+func TestTwice(t *testing.T) {
+	if m.Unchecked(3) != 6 {
+		t.Fail()
+	}
+}
+`,
+	}
+	if err := os.Mkdir(filepath.Join(dir, "user"), 0o700); err != nil {
+		t.Fatal(err)
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -77,7 +94,7 @@ func TestOld(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=mod")
 	var out [2]strings.Builder
 	for i := range out {
-		err := run(t.Context(), []string{"-n", "10", "-limit", time.Minute.String(), "./..."}, &out[i])
+		err := run(t.Context(), []string{"-n", "10", "-limit", time.Minute.String(), "."}, &out[i])
 		if err == nil || err.Error() != "more than 5% survived" {
 			t.Fatalf("%v\n%s", err, &out[i])
 		}
@@ -92,6 +109,10 @@ func TestOld(t *testing.T) {
 		if !strings.Contains(out[0].String(), line) {
 			t.Errorf("no %q in\n%s", line, &out[0])
 		}
+	}
+	var further strings.Builder // the tests of a package that uses it
+	if err := run(t.Context(), []string{"-n", "10", ".,./user"}, &further); err != nil || !strings.Contains(further.String(), "0 of 4 mutants survived") {
+		t.Errorf("%v\n%s", err, &further)
 	}
 	for name, text := range files {
 		if now, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(now) != text {

@@ -165,6 +165,9 @@ func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
 			if !ok || (signal == usage.MemTotal && memoryKnown && !strings.Contains(gpu, partOf)) {
 				continue
 			}
+			if signal == usage.GREngine { // the family's only word of utilization
+				signal, scale = usage.GPUUtil, 100*scale
+			}
 			metrics := make([]metric, len(sources[gpu]))
 			for i, of := range sources[gpu] {
 				metrics[i] = metric{of.namespace, x, of.dims}

@@ -15,21 +15,22 @@ import (
 type Machine struct {
 	// Name is its host name, by which recorded usage finds it. Several that are alike
 	// are NAME-1, NAME-2 and so on.
-	Name string `yaml:"name"`
-	// GPU names its GPUs ("H100-80GB"), GPUs is how many it has, 0 to 1,024.
-	GPU  string `yaml:"gpu"`
-	GPUs int64  `yaml:"gpus"`
-	// VCPUs and MemoryGiB are its CPUs and its memory; they may be left out where no rate
-	// prices them.
-	VCPUs     int64 `yaml:"vcpus"`
+	Name string `yaml:"name" form:"required"`
+	// GPU is the name of its GPUs, such as H100-80GB.
+	GPU string `yaml:"gpu"`
+	// GPUs is the number of its GPUs, 0 to 1,024.
+	GPUs int64 `yaml:"gpus"`
+	// VCPUs is the number of its CPUs; may be left out where no rate prices them.
+	VCPUs int64 `yaml:"vcpus"`
+	// MemoryGiB is its memory in GiB; may be left out where no rate prices it.
 	MemoryGiB int64 `yaml:"memory_gib"`
-	// Count is how many of them there are, 1 to 10,000; 0 is 1.
+	// Count is the number of machines that are alike, 1 to 10,000; 0 is 1.
 	Count int `yaml:"count"`
 	// Site is where it stands; empty is "onprem".
 	Site string `yaml:"site"`
-	// Since is the date, or RFC 3339 time, from which it is paid for; empty is not known.
+	// Since is the date, or RFC 3339 time, from which it is paid for; empty is unknown.
 	Since string `yaml:"since"`
-	// Tags state its team and purpose, as those of a cloud do.
+	// Tags are its tags, such as team and purpose.
 	Tags map[string]string `yaml:"tags"`
 }
 
@@ -132,15 +133,17 @@ func (m Machine) since() (time.Time, error) {
 // Rates are the prices of what machines have, in dollars, as curfew.yaml states them.
 type Rates struct {
 	// GPUHour is the price of an hour of one GPU, by its name.
-	GPUHour map[string]string `yaml:"gpu_hour"`
-	// VCPUHour and MemoryGiBHour are those of a CPU and of a GiB; empty where the price
-	// of the GPUs includes them.
-	VCPUHour      string `yaml:"vcpu_hour"`
-	MemoryGiBHour string `yaml:"memory_gib_hour"`
-	// Source says whose prices they are, AsOf from which date on they hold. Both are
-	// required of every price.
+	GPUHour map[string]string `yaml:"gpu_hour" form:"dollars"`
+	// VCPUHour is the price of an hour of one CPU; empty where the price of the GPUs
+	// includes it.
+	VCPUHour string `yaml:"vcpu_hour" form:"dollars"`
+	// MemoryGiBHour is the price of an hour of one GiB of memory; empty where the price of
+	// the GPUs includes it.
+	MemoryGiBHour string `yaml:"memory_gib_hour" form:"dollars"`
+	// Source is whose prices they are; required of every price.
 	Source string `yaml:"source"`
-	AsOf   string `yaml:"as_of"`
+	// AsOf is the date from which they hold; required of every price.
+	AsOf string `yaml:"as_of"`
 }
 
 // Validate says what is wrong with the rates, as a *FieldError.

@@ -33,17 +33,6 @@ func marks(t *rapid.T) []chart.Mark {
 	}), 0, 4).Draw(t, "marks")
 }
 
-// fataler lets the checks of charttest stop a property.
-type fataler struct {
-	testing.TB
-	t *rapid.T
-}
-
-func (f fataler) Helper()                           {}
-func (f fataler) Errorf(format string, args ...any) { f.t.Fatalf(format, args...) }
-
-func check(t *rapid.T, svg string) { charttest.Check(fataler{t: t}, svg) }
-
 func TestBarsOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := chart.Bars{Title: "Cost by team", Axis: chart.Axis{Label: name().Draw(t, "axis"), Format: chart.USD}, Ordered: rapid.Bool().Draw(t, "ordered"), Marks: marks(t)}
@@ -60,7 +49,7 @@ func TestBarsOfAnything(t *testing.T) {
 			r.High, r.Limit = r.Low+rapid.Float64Range(0, 1e4).Draw(t, "high"), rapid.Float64Range(0, 1e4).Draw(t, "limit")
 			b.Rows = append(b.Rows, r)
 		}
-		check(t, b.SVG())
+		charttest.Check(t, b.SVG())
 	})
 }
 
@@ -85,7 +74,7 @@ func TestLinesOfAnything(t *testing.T) {
 			}
 			l.Series = append(l.Series, s)
 		}
-		check(t, l.SVG())
+		charttest.Check(t, l.SVG())
 	})
 }
 
@@ -102,7 +91,7 @@ func TestColumnsOfAnything(t *testing.T) {
 			}
 			l.Parts = append(l.Parts, p)
 		}
-		check(t, l.SVG())
+		charttest.Check(t, l.SVG())
 	})
 }
 
@@ -119,7 +108,7 @@ func TestLanesOfAnything(t *testing.T) {
 			}
 			l.Rows = append(l.Rows, r)
 		}
-		check(t, l.SVG())
+		charttest.Check(t, l.SVG())
 	})
 }
 

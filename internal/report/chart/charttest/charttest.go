@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -46,10 +45,16 @@ type text struct {
 
 var minWidth = regexp.MustCompile(`min-width:\s*([0-9.]+)px`)
 
+// TB is a test or a property.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
 // Check reads every svg element of a page or a fragment and reports what a reader would
 // trip over: texts that overlap or leave the picture, texts under 11 pixels at the least
 // width of the picture, and pictures without a role, a name or figures in words.
-func Check(tb testing.TB, markup string) {
+func Check(tb TB, markup string) {
 	tb.Helper()
 	rest, n := markup, 0
 	for {

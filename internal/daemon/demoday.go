@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"context"
@@ -35,6 +35,7 @@ type demoDay struct {
 	clock   *sim.Clock
 	setting round.Setting
 	store   *store.Store
+	bar     Bar
 }
 
 // run keeps the books for a day, and then lets the policies act for another.
@@ -59,6 +60,7 @@ func (d *demoDay) run(ctx context.Context) (*view.Demo, error) {
 			return nil, err
 		}
 		doc.Passes++
+		d.bar.Report(round.Progress{What: now.Format("Mon 15:04"), Done: int(now.Sub(from) / time.Minute), Total: int(oneDay / time.Minute)})
 		for _, r := range pass.Resources {
 			ref := r.Ref()
 			if before, simulated := work[0][ref]; simulated {

@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"cmp"
@@ -6,31 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/view"
 )
-
-// reach makes the flags those of the scan that found something: its profile, and the
-// roles of the findings' accounts. Flags that are given count first.
-func (a *app) reach(cfg config.Config, f *sourceFlags, chosen []daemon.Kept) error {
-	var refs []inventory.Ref
-	for _, s := range chosen {
-		refs = append(refs, daemon.RefOf(s.Resource))
-	}
-	docs, err := daemon.KeptScans(cfg.DataDir)
-	if err != nil {
-		return err
-	}
-	f.reach(cfg, docs, refs)
-	return nil
-}
 
 // missing says of every request whose finding does not hold any more why that is. One that
 // was carried out before is confirmed.
@@ -73,72 +54,74 @@ func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, sour
 	return &it, nil
 }
 
-// undo takes back what the ladder did; without --enforce it shows what that would be.
-func (a *app) undo(ctx context.Context, f fixFlags) error {
-	cfg, s, err := a.state(ctx)
+// Undo takes back what the ladder did, by the ids of the items; unless it enforces it only
+// rehearses that. Show gets what was done, also where an item failed.
+func (rt *Runtime) Undo(ctx context.Context, ids []string, f Source, enforce bool, show func(view.Undo) error) error {
+	cfg, s, err := rt.State(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
+	if cfg, _, err = rt.Governed(ctx, cfg, s); err != nil {
 		return err
 	}
-	book, err := a.prices(cfg)
+	book, err := rt.PriceBook(cfg)
 	if err != nil {
 		return err
 	}
 	var items []action.Item
 	var refs []inventory.Ref
-	for _, id := range f.undo {
+	for _, id := range ids {
 		it, err := s.Actions().Item(ctx, id)
 		if err != nil {
-			return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("undo %s: %w", id, err), hint: "`curfew audit` shows the ids"}
+			return &Error{Code: "not_found", Err: fmt.Errorf("undo %s: %w", id, err), Hint: "`curfew audit` shows the ids"}
 		}
 		items, refs = append(items, it), append(refs, it.Ref)
-		if !slices.Contains(f.regions, it.Ref.Region) && it.Ref.Region != "" {
-			f.regions = append(f.regions, it.Ref.Region)
+		if !slices.Contains(f.Regions, it.Ref.Region) && it.Ref.Region != "" {
+			f.Regions = append(f.Regions, it.Ref.Region)
 		}
 	}
-	docs, err := daemon.KeptScans(cfg.DataDir)
-	if unkept := (*daemon.Error)(nil); err != nil && (!errors.As(err, &unkept) || unkept.Code != "no_scan") {
+	docs, err := KeptScans(cfg.DataDir)
+	if unkept := (*Error)(nil); err != nil && (!errors.As(err, &unkept) || unkept.Code != "no_scan") {
 		return err
 	}
-	f.reach(cfg, docs, refs)
-	observer, err := a.rt.Lister(ctx, f.source(), cfg, book, a.Now().UTC())
+	ReachAgain(cfg, &f, docs, refs)
+	observer, err := rt.Lister(ctx, f, cfg, book, rt.Now().UTC())
 	if err != nil {
 		return err
 	}
-	cloud, ok := observer.(*daemon.AWS)
+	cloud, ok := observer.(*AWS)
 	if !ok {
-		return usageError("--cloud %s: only what was done to a real account is undone", f.cloud)
+		return invalid("--cloud %s: only what was done to a real account is undone", f.Cloud)
 	}
-	ladders, err := a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
+	ladders, err := rt.Ladders(cfg, s, cloud.Actions(), enforce)
 	if err != nil {
 		return err
 	}
-	who, err := a.rt.Person(cfg)
+	who, err := rt.Person(cfg)
 	if err != nil {
 		return err
 	}
 	var lines []view.UndoLine
 	var failed error
-	for _, it := range items {
+	bar := rt.bar(f.Cloud)
+	defer bar.Finish()
+	for i, it := range items {
+		bar.Report(round.Progress{What: "undo " + it.Ref.ID, Done: i, Total: len(items)})
 		line, err := ladders(it.Account).Undo(ctx, it.ID, who)
 		if line.Item == "" {
-			return daemon.StateError(err)
+			return StateError(err)
 		}
 		lines = append(lines, view.NewUndoLine(line, it))
 		switch {
 		case err != nil:
 			failed = cmp.Or(failed, undoFailure(err))
 		case line.Result == action.ResultRefused:
-			failed = cmp.Or(failed, error(&failure{exit: ExitDenied, code: "not_undone", err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
+			failed = cmp.Or(failed, error(&Error{Class: Denied, Code: "not_undone", Err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
 		}
 	}
-	doc := view.NewUndo(lines, !f.enforce)
-	if err := a.show(f.output, doc, func() report.Sheet {
-		return report.UndoSheet(doc, "curfew fix --undo "+strings.Join(f.undo, ",")+" --enforce"+reaching(f.sourceFlags)+a.globals())
-	}); err != nil {
+	doc := view.NewUndo(lines, !enforce)
+	if err := show(doc); err != nil {
 		return err
 	}
 	return failed
@@ -146,7 +129,7 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 
 // undoFailure says what to do where the provider could not be asked.
 func undoFailure(err error) error {
-	f := daemon.CloudError(err).(*daemon.Error) //nolint:errorlint // it always is one
+	f := CloudError(err).(*Error) //nolint:errorlint // it always is one
 	if errors.Is(err, inventory.ErrUnauthenticated) {
 		f.Hint = "give the --assume-role and --profile that reach its account"
 	}

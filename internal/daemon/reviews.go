@@ -1,6 +1,7 @@
-package cli
+package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,12 +21,12 @@ import (
 
 // fixPull is the pull request whose reviews approve fixes. The API that gives the reviews
 // out is the configuration's: the environment of a run is of whoever runs it.
-func (a *app) fixPull(cfg config.Config) (*pullRequest, error) {
-	pinned := strings.TrimSuffix(first(cfg.Approvals.GitHubAPI, github.DefaultURL), "/")
-	if said := strings.TrimSuffix(first(a.env("GITHUB_API_URL"), github.DefaultURL), "/"); said != pinned {
-		return nil, usageError("--github: GITHUB_API_URL is %s, and reviews that approve fixes come from %s; set approvals.github_api", said, pinned)
+func (rt *Runtime) fixPull(cfg config.Config) (*pullRequest, error) {
+	pinned := strings.TrimSuffix(cmp.Or(cfg.Approvals.GitHubAPI, github.DefaultURL), "/")
+	if said := strings.TrimSuffix(cmp.Or(rt.env("GITHUB_API_URL"), github.DefaultURL), "/"); said != pinned {
+		return nil, invalid("--github: GITHUB_API_URL is %s, and reviews that approve fixes come from %s; set approvals.github_api", said, pinned)
 	}
-	return a.pullRequest(cfg)
+	return rt.pullRequest(cfg)
 }
 
 // author is who opened the pull request, and so who asks.
@@ -40,11 +41,11 @@ func commentOf(r approval.Request) github.Request {
 }
 
 // seen notes that this process read the review that decided a request.
-func (a *app) seen(id string) {
-	if a.rt.Reviewed == nil {
-		a.rt.Reviewed = map[string]bool{}
+func (rt *Runtime) seen(id string) {
+	if rt.Reviewed == nil {
+		rt.Reviewed = map[string]bool{}
 	}
-	a.rt.Reviewed[id] = true
+	rt.Reviewed[id] = true
 }
 
 // review lets reviews of the pull request decide the open request of a plan. A request
@@ -73,7 +74,7 @@ func (h *holding) review(ctx context.Context, it action.Item, p action.Proposal,
 		posted.Changed = "the plan of request " + r.ID + " shows something else than what would be done"
 	}
 	if posted.Changed != "" {
-		plain.Fprintf(h.app.Stderr, "curfew: request %s is void: %s; it is asked again\n", r.ID, posted.Changed)
+		plain.Fprintf(h.rt.Log, "curfew: request %s is void: %s; it is asked again\n", r.ID, posted.Changed)
 		return h.desk.Void(ctx, r)
 	}
 	votes, aside, err := h.hub.ballot(ctx, r.ID)
@@ -95,7 +96,7 @@ func (h *holding) review(ctx context.Context, it action.Item, p action.Proposal,
 		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", v.By.Name, why))
 	}
 	for _, why := range aside {
-		plain.Fprintf(h.app.Stderr, "curfew: request %s: %s\n", r.ID, why)
+		plain.Fprintf(h.rt.Log, "curfew: request %s: %s\n", r.ID, why)
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v gate.Vote, now
 		case !slices.ContainsFunc(v.By.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
 			return "has none of the roles " + strings.Join(r.Roles, ", "), nil
 		}
-		h.app.seen(r.ID)
+		h.rt.seen(r.ID)
 		return "", nil
 	}
 	if r.State == approval.Approved { // and taken back
@@ -153,6 +154,6 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v gate.Vote, now
 	case err != nil:
 		return "", err
 	}
-	h.app.seen(r.ID)
-	return "", h.store.Record(ctx, auditEntry(now, v.By.Name, string(decided.State), decided))
+	h.rt.seen(r.ID)
+	return "", h.store.Record(ctx, AuditEntry(now, v.By.Name, string(decided.State), decided))
 }

@@ -1,4 +1,4 @@
-package cli
+package daemon
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify"
@@ -20,11 +19,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/notify/webhook"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // holding asks for approvals and uses them up.
 type holding struct {
-	app *app
+	rt *Runtime
 	// now is the time of the state.
 	now   func() time.Time
 	cfg   config.Config
@@ -37,12 +37,21 @@ type holding struct {
 	hub   *pullRequest
 	actor *approval.Person
 	// found are the findings that are fixed.
-	found map[inventory.Ref]daemon.Kept
+	found map[inventory.Ref]Kept
 	// asked are requests without which nothing goes on; meanwhile are those that wait while
 	// the grace period runs.
 	asked, meanwhile []string
 	// of are all those requests by their findings.
 	of map[string]string
+}
+
+// holding asks for the approvals that the chosen findings need.
+func (rt *Runtime) holding(cfg config.Config, s *store.Store, now func() time.Time, chosen []Kept) *holding {
+	h := &holding{rt: rt, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]Kept{}, of: map[string]string{}}
+	for _, k := range chosen {
+		h.found[RefOf(k.Resource)] = k
+	}
+	return h
 }
 
 // identified is who asks: by a verified identity, unless self-declared names open
@@ -52,9 +61,9 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 		return *h.who, nil
 	}
 	declared := h.cfg.Approvals.Accepts(approval.SelfDeclared)
-	who, err := h.app.declared(h.cfg)
+	who, err := h.rt.Declared(h.cfg)
 	if !declared {
-		if who, err = h.app.rt.SignedIn(ctx, h.cfg, "curfew fix"); err != nil {
+		if who, err = h.rt.SignedIn(ctx, h.cfg, "curfew fix"); err != nil {
 			return who, fmt.Errorf("it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]", err)
 		}
 		who.Proof.Signed = ""
@@ -69,7 +78,7 @@ func (h *holding) identified(ctx context.Context) (approval.Person, error) {
 		}
 		who = h.hub.author()
 	}
-	h.who, h.desk.Check = &who, h.app.rt.Checked(h.cfg, declared, h.actor)
+	h.who, h.desk.Check = &who, h.rt.Checked(h.cfg, declared, h.actor)
 	return who, nil
 }
 
@@ -100,7 +109,7 @@ func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal
 	}
 	r, err := h.desk.Use(ctx, hash, amount, now)
 	if err == nil {
-		return h.store.Record(ctx, auditEntry(now, who.Name, "used", r))
+		return h.store.Record(ctx, AuditEntry(now, who.Name, "used", r))
 	}
 	var refusal *approval.Refusal
 	switch {
@@ -151,7 +160,7 @@ func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) 
 			if err := h.desk.Void(ctx, r); err != nil {
 				return err
 			}
-			plain.Fprintf(h.app.Stderr, "curfew: %s\n", refusal.Why)
+			plain.Fprintf(h.rt.Log, "curfew: %s\n", refusal.Why)
 		}
 	}
 	r, err := h.ask(ctx, it, p, hash, amount, who, now)
@@ -167,7 +176,7 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 	if err != nil {
 		return approval.Request{}, fmt.Errorf("write the plan: %w", err)
 	}
-	r, err := h.desk.Ask(ctx, approval.Request{Kind: daemon.FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
+	r, err := h.desk.Ask(ctx, approval.Request{Kind: FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
 		Plan: string(plan), Amount: amount, AskedBy: who.Name, AskedProof: who.Proof}, now)
 	if err == nil {
 		h.of[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
@@ -178,8 +187,8 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 	if err != nil || !r.AskedAt.Equal(now) {
 		return r, err
 	}
-	h.app.tellApprovers(ctx, h.cfg, r)
-	return r, h.store.Record(ctx, auditEntry(now, who.Name, "asked", r))
+	h.rt.tellApprovers(ctx, h.cfg, r)
+	return r, h.store.Record(ctx, AuditEntry(now, who.Name, "asked", r))
 }
 
 // plan is what an approver sees of an item.
@@ -189,9 +198,9 @@ func (h *holding) plan(it action.Item, p action.Proposal, hourly money.Amount) a
 		c.Calls = append(c.Calls, approval.Call{Name: s.Name, Document: action.Redact(s.Params), Before: action.Redact(s.Undo)})
 	}
 	plan := approval.Plan{Schema: approval.PlanSchema, Because: action.Redact(p.Because), Costs: []approval.Cost{{What: "costs now", Amount: &hourly, Unit: "an hour"}}}
-	plan.Undo, plan.Loses = daemon.Know(p.Resource, it.Do)
+	plan.Undo, plan.Loses = Know(p.Resource, it.Do)
 	if f, ok := h.found[it.Ref]; ok {
-		c.Commands = daemon.ByHand(f.Finding)
+		c.Commands = ByHand(f.Finding)
 		saves := approval.Cost{What: "saves", Unit: "a month"}
 		if v, known := f.MonthlySavingsUSD.Get(); known {
 			saves.Amount = &v
@@ -213,10 +222,10 @@ func (h *holding) plan(it action.Item, p action.Proposal, hourly money.Amount) a
 // tellApprovers sends a request with its plan to those of approvals.notify, else to
 // approvers whom notify.names knows. A message that reaches no approver stops nothing: the request
 // stands in `curfew approvals`.
-func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.Request) {
-	router, err := notify.New(cfg.Notify, a.Lookup, slack.Open, mail.Open, webhook.Open)
+func (rt *Runtime) tellApprovers(ctx context.Context, cfg config.Config, r approval.Request) {
+	router, err := notify.New(cfg.Notify, rt.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {
-		plain.Fprintf(a.Stderr, "curfew: no approver was told of request %s: %v\n", r.ID, err)
+		plain.Fprintf(rt.Log, "curfew: no approver was told of request %s: %v\n", r.ID, err)
 		return
 	}
 	recipients := cfg.Approvals.Notify
@@ -229,7 +238,7 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 	}
 	for _, to := range recipients {
 		if _, err := router.Notify(ctx, to, approvalMessage(r)); err != nil {
-			plain.Fprintf(a.Stderr, "curfew: %s was not told of request %s: %v\n", to, r.ID, err)
+			plain.Fprintf(rt.Log, "curfew: %s was not told of request %s: %v\n", to, r.ID, err)
 		}
 	}
 }
@@ -237,7 +246,7 @@ func (a *app) tellApprovers(ctx context.Context, cfg config.Config, r approval.R
 // approvalMessage asks an approver for a decision.
 func approvalMessage(r approval.Request) action.Message {
 	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())}
-	if r.Kind != daemon.FixKind {
+	if r.Kind != FixKind {
 		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())
 	}
 	m.Plan = append(planLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339), "asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+// The forms of output of most commands: data, and reports that are documents as well.
+var (
+	tableJSON = []string{"table", "json"}
+	reports   = []string{"table", "json", "html", "md"}
+)
+
+// formatNotes say what the name of a form does not.
+var formatNotes = map[string]string{"summary": "summary (short Markdown for a pull request or a chat)", "jsonl": "jsonl (an entry a line)"}
+
+// outputs gives a command the flag -o with the forms that it can print; the first is the
+// default.
+func (a *app) outputs(c *cobra.Command, formats ...string) {
+	a.format = formats[0]
+	c.Flags().VarP(&choice{"output", &a.format, formats}, "output", "o", anyOf(formats))
+}
+
+// anyOf lists forms for help: "table, json, html or md".
+func anyOf(formats []string) string {
+	last := len(formats) - 1
+	if note, ok := formatNotes[formats[last]]; ok {
+		return strings.Join(formats[:last], ", ") + ", or " + note
+	}
+	return strings.Join(formats[:last], ", ") + " or " + formats[last]
+}
+
+// choice is the value of a flag that has a list of values.
+type choice struct {
+	flag    string
+	to      *string
+	allowed []string
+}
+
+var _ pflag.Value = (*choice)(nil)
+
+// String implements pflag.Value.
+func (c *choice) String() string {
+	if c.to == nil {
+		return ""
+	}
+	return *c.to
+}
+
+// Set implements pflag.Value.
+func (c *choice) Set(value string) error {
+	if err := oneOf(c.flag, value, c.allowed...); err != nil {
+		return err
+	}
+	*c.to = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (c *choice) Type() string { return "string" }
+
+// say prints what a command did: its document as JSON, or a message.
+func (a *app) say(doc any, format string, args ...any) error {
+	if a.format == "json" {
+		return a.printJSON(doc)
+	}
+	return report.Say(a.Stdout, a.Width, a.color(), format, args...)
+}

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ledger"
+)
+
+// Comments returns what the comment of a field of a struct says.
+type Comments func(t reflect.Type, field string) string
+
+// Shape returns what curfew.yaml may hold, with the defaults of its keys.
+func Shape(comments Comments) *document.Shape {
+	c := Default()
+	return shaped("", reflect.ValueOf(&c).Elem(), comments)
+}
+
+// Variable returns the environment variable that overrides a key, "" where none does.
+func Variable(path string) string {
+	c := Default()
+	for _, l := range leaves(&c) {
+		if l.path == path && !l.inFileOnly() {
+			return l.env()
+		}
+	}
+	return ""
+}
+
+// durationForm is the form of what ParseDuration reads.
+const durationForm = `^([0-9.]+w)?([0-9.]+d)?([0-9.]+(h|m|s|ms|us|µs|ns))*$`
+
+// shaped returns the shape of a value that [document.File.Decode] reads. A value that
+// reads itself says its shape itself.
+func shaped(path string, v reflect.Value, comments Comments) *document.Shape {
+	if own, ok := v.Addr().Interface().(interface{ UnmarshalYAML(ast.Node) error }); ok {
+		return document.Describe(own.UnmarshalYAML)
+	}
+	l := leaf{path: path, value: v}
+	over := path != "" && !off[path]
+	switch {
+	case l.isDuration():
+		return &document.Shape{Type: document.String, Pattern: durationForm, Default: durationText(time.Duration(v.Int()))}
+	case v.Kind() == reflect.Struct:
+		s := &document.Shape{Type: document.Object}
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			if name == "" || name == "-" || !f.IsExported() {
+				continue
+			}
+			inner := shaped(strings.TrimPrefix(path+"."+name, "."), v.Field(i), comments)
+			inner.Doc = comments(v.Type(), f.Name)
+			tagged(inner, f.Tag)
+			s.Keys = append(s.Keys, document.KeyShape{Name: name, Required: f.Tag.Get("form") == "required", Shape: inner})
+		}
+		return s
+	case v.Kind() == reflect.Slice:
+		s := &document.Shape{Type: document.Array, Items: shaped("", reflect.New(v.Type().Elem()).Elem(), comments)}
+		if texts, ok := v.Interface().([]string); ok {
+			s.Default = strings.Join(texts, ", ")
+		}
+		return s
+	case v.Kind() == reflect.Map:
+		return &document.Shape{Type: document.Object, Values: shaped("", reflect.New(v.Type().Elem()).Elem(), comments)}
+	case v.Kind() == reflect.Bool:
+		return &document.Shape{Type: document.Boolean, Default: strconv.FormatBool(v.Bool())}
+	case v.CanInt():
+		return &document.Shape{Type: document.Integer, Over: over, Default: number(float64(v.Int()))}
+	case v.CanFloat():
+		s := &document.Shape{Type: document.Number, Over: over, Default: number(v.Float())}
+		if strings.HasSuffix(path, "_share") {
+			s.Most = 1
+		}
+		return s
+	}
+	return &document.Shape{Type: document.String, Default: v.String()}
+}
+
+// tagged adds what the tags of a field say: enum lists its values; form is dollars for a
+// text that holds an amount, and required for a key that has to be given; keys says which
+// keys a mapping may have.
+func tagged(s *document.Shape, tag reflect.StructTag) {
+	if values := tag.Get("enum"); values != "" {
+		at := s
+		if s.Items != nil {
+			at = s.Items
+		}
+		at.Enum = strings.Split(values, ",")
+	}
+	if tag.Get("keys") == "dimensions" {
+		for _, d := range ledger.Dimensions {
+			s.KeyNames = append(s.KeyNames, string(d))
+		}
+	}
+	if tag.Get("form") == "dollars" {
+		at := s
+		if s.Values != nil {
+			at = s.Values
+		}
+		at.Type = document.Decimal
+	}
+}
+
+// number is a default, "" where there is none.
+func number(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64)
+}
+
+// durationText is a default in whole days, hours or minutes, "" where there is none.
+func durationText(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}} {
+		if d > 0 && d%u.size == 0 {
+			return strconv.FormatInt(int64(d/u.size), 10) + u.name
+		}
+	}
+	return ""
+}

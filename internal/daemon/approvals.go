@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// AuditEntry records a decision on a request.
+func AuditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
+	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Exact()}
+}
+
+// Decide approves or denies a request, by its id or the beginning of it. Proof is how the
+// person proves who they are, as [Runtime.Approver] takes it.
+func (rt *Runtime) Decide(ctx context.Context, id string, allow bool, reason, proof string) (view.Decision, error) {
+	var none view.Decision
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	if cfg, _, err = rt.Governed(ctx, cfg, s); err != nil {
+		return none, err
+	}
+	r, err := s.Approvals().Request(ctx, id)
+	if err != nil {
+		return none, approvalFailure(id, err)
+	}
+	who, err := rt.Approver(ctx, cfg, r, proof, allow)
+	if err != nil {
+		return none, err
+	}
+	now, err := rt.InTime(ctx, s)
+	if err != nil {
+		return none, err
+	}
+	desk := approval.Desk{Store: s.Approvals()}
+	r, err = desk.Decide(ctx, r.ID, who, allow, action.Redact(reason), now)
+	if err != nil {
+		return none, approvalFailure(id, err)
+	}
+	if err := s.Actions().Record(ctx, AuditEntry(now, who.Name, string(r.State), r)); err != nil {
+		return none, fmt.Errorf("record the decision on %s: %w", r.ID, err)
+	}
+	return view.Decision{Schema: view.DecisionSchema, Request: view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now)}, nil
+}
+
+// approvalFailure says whose mistake it is what a desk refuses.
+func approvalFailure(id string, err error) error {
+	var refusal *approval.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Rule == "state" && strings.Contains(refusal.Why, "waits"):
+		return &Error{Class: Held, Code: "needs_approval", Err: err, Hint: "another person runs `curfew approve " + plain.Shell(id) + "`"}
+	case errors.As(err, &refusal):
+		return &Error{Class: Denied, Code: "not_approved", Err: err}
+	case errors.Is(err, approval.ErrNotFound):
+		return &Error{Code: "not_found", Err: fmt.Errorf("there is no request whose id begins with %q", id), Hint: "`curfew approvals` lists them"}
+	}
+	return err
+}
+
+// Approvals are the requests whose ids begin with a text, at the time of the state: those
+// that wait or can be used, or all.
+func (rt *Runtime) Approvals(ctx context.Context, id string, all bool) (view.Approvals, time.Time, error) {
+	fail := func(err error) (view.Approvals, time.Time, error) { return view.Approvals{}, time.Time{}, err }
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.Close()
+	cfg, by, err := rt.People(ctx, cfg, s)
+	if err != nil {
+		return fail(err)
+	}
+	requests, err := s.Approvals().Requests(ctx, "")
+	if err != nil {
+		return fail(fmt.Errorf("list the requests: %w", err))
+	}
+	now, err := rt.StateTime(ctx, s)
+	if err != nil {
+		return fail(err)
+	}
+	shown := []view.Request{}
+	for _, r := range requests {
+		if state := r.At(now); strings.HasPrefix(r.ID, id) && (all || state == approval.Pending || state == approval.Approved) {
+			shown = append(shown, view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now))
+		}
+	}
+	return view.NewApprovals(requests, shown, by, now), now, nil
+}

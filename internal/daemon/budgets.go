@@ -1,0 +1,284 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// desk is the budgets of the configuration over the state.
+func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
+	set, err := budget.NewSet(cfg.Budgets, cfg.Quotas)
+	if err != nil {
+		return budget.Desk{}, fmt.Errorf("budgets: %w", err)
+	}
+	return budget.Desk{Store: s.Budgets(), Set: set}, nil
+}
+
+// Budgets is the status of each budget that is in force.
+func (rt *Runtime) Budgets(ctx context.Context) (view.Budgets, error) {
+	var none view.Budgets
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	if cfg, _, err = rt.Governed(ctx, cfg, s); err != nil {
+		return none, err
+	}
+	if len(cfg.Budgets) == 0 {
+		return none, &Error{Class: Usage, Code: "no_budgets", Err: errors.New("no budget is given"), Hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
+	}
+	now, err := rt.StateTime(ctx, s)
+	if err != nil {
+		return none, err
+	}
+	return budgets(ctx, cfg, s, now)
+}
+
+func budgets(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (view.Budgets, error) {
+	d, err := desk(cfg, s)
+	if err != nil {
+		return view.Budgets{}, err
+	}
+	all, err := d.Statuses(ctx, now)
+	if err != nil {
+		return view.Budgets{}, fmt.Errorf("read where the budgets stand: %w", err)
+	}
+	return view.NewBudgets(all, now), nil
+}
+
+// Holds are the reservations of a period, and the time of the state.
+func (rt *Runtime) Holds(ctx context.Context, period Period) (view.Holds, time.Time, error) {
+	fail := func(err error) (view.Holds, time.Time, error) { return view.Holds{}, time.Time{}, err }
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.Close()
+	now, err := rt.StateTime(ctx, s)
+	if err != nil {
+		return fail(err)
+	}
+	since, until, err := period.Bounds(now)
+	if err != nil {
+		return fail(err)
+	}
+	holds, err := s.Budgets().Holds(ctx, since, until)
+	if err != nil {
+		return fail(fmt.Errorf("list the holds: %w", err))
+	}
+	missed, err := (budget.Desk{Store: s.Budgets()}).Unobserved(ctx, holds, now)
+	if err != nil {
+		return fail(fmt.Errorf("read what was charged under the holds: %w", err))
+	}
+	return view.NewHolds(holds, missed, now), now, nil
+}
+
+// HoldAction is what a command does with one hold; where it returns a decision, nothing is
+// done.
+type HoldAction func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
+
+// Hold does something with one hold, by its id or the beginning of it, and records it under
+// the name of the verb.
+func (rt *Runtime) Hold(ctx context.Context, verb, id string, do HoldAction) (view.OneHold, error) {
+	var none view.OneHold
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	cfg, by, err := rt.Governed(ctx, cfg, s)
+	if err != nil {
+		return none, err
+	}
+	asker, err := rt.Asker(ctx, cfg, by)
+	if err != nil {
+		return none, err
+	}
+	p, err := rt.gateParams(ctx, cfg, by, s)
+	if err != nil {
+		return none, err
+	}
+	p.AskedProof = asker.Proof
+	h, d, err := do(ctx, p, id, asker.Name)
+	var over *budget.Overdrawn
+	switch {
+	case errors.As(err, &over):
+		return none, &Error{Class: Denied, Code: "over_budget", Err: err}
+	case errors.Is(err, budget.ErrNotFound):
+		return none, &Error{Code: "not_found", Err: fmt.Errorf("there is no hold whose id begins with %q", id), Hint: "`curfew budget holds` lists them"}
+	case err != nil:
+		return none, err
+	case d != nil && d.Decision == gate.Held:
+		return none, &Error{Class: Held, Code: "needs_approval", Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; ")),
+			Hint: "another person runs `curfew approve " + d.ApprovalID + "`, then give the command again"}
+	case d != nil && d.Decision != gate.Allow:
+		return none, &Error{Class: Denied, Code: "denied", Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; "))}
+	}
+	amount := h.Amount
+	if h.State == budget.Settled {
+		amount = h.Actual
+	}
+	entry := action.Entry{At: p.Now, Actor: asker.Name, What: "hold-" + verb, Because: h.Kind + " " + h.Name, Outcome: "hold " + h.ID + " " + string(h.State) + ", " + amount.Exact()}
+	if err := s.Actions().Record(ctx, entry); err != nil {
+		return none, fmt.Errorf("record what became of hold %s: %w", h.ID, err)
+	}
+	return view.NewOneHold(h, p.Now), nil
+}
+
+// Settle ends a hold by an amount, or by what the ledger charged under it where that is nil.
+func Settle(actual *money.Amount) HoldAction {
+	return func(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
+		if actual != nil {
+			h, err := p.Budgets.Settle(ctx, id, *actual, p.Now)
+			return h, nil, err
+		}
+		h, err := p.Budgets.Store.Hold(ctx, id)
+		if err != nil {
+			return h, nil, err
+		}
+		spent, err := p.Budgets.Store.Spent(ctx, budget.Match{}, h.From.Truncate(time.Hour), p.Now.Add(time.Hour))
+		if err != nil {
+			return h, nil, fmt.Errorf("read what was charged under hold %s: %w", h.ID, err)
+		}
+		v, charged := spent.ByHold[h.ID]
+		if !charged {
+			return h, nil, &Error{Code: "not_charged", Err: fmt.Errorf("the ledger has charged nothing under hold %s", h.ID),
+				Hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + inventory.TagHold + "=" + h.ID + " are charged"}
+		}
+		h, err = p.Budgets.Settle(ctx, h.ID, v, p.Now)
+		return h, nil, err
+	}
+}
+
+// Release frees the hold of work that did not start.
+func Release(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
+	h, err := p.Budgets.Release(ctx, id, p.Now)
+	return h, nil, err
+}
+
+// Extend asks the gate whether a live run may cost an amount in all and run for a time.
+func Extend(amount money.Amount, length time.Duration) HoldAction {
+	return func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
+		decision, err := gate.Extend(ctx, id, amount, p.Now.Add(length), who, p)
+		if err != nil || decision.Decision != gate.Allow {
+			return budget.Hold{}, &decision, err
+		}
+		h, err := p.Budgets.Store.Hold(ctx, id)
+		return h, nil, err
+	}
+}
+
+// gateParams is what decisions stand on.
+func (rt *Runtime) gateParams(ctx context.Context, cfg config.Config, by view.Decider, s *store.Store) (gate.Params, error) {
+	limit, err := cfg.Gate.Limit()
+	if err != nil {
+		return gate.Params{}, invalid("gate.ask_over: %w", err)
+	}
+	budgets, err := desk(cfg, s)
+	if err != nil {
+		return gate.Params{}, err
+	}
+	if err := rt.checkQuotas(cfg, budgets.Set.Quotas()); err != nil {
+		return gate.Params{}, err
+	}
+	now, err := rt.InTime(ctx, s)
+	if err != nil {
+		return gate.Params{}, err
+	}
+	declared := by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared)
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: rt.Checked(cfg, declared, nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
+		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now}, nil
+}
+
+// checkQuotas returns an error where a quota is of GPUs that no price book knows, which
+// would limit nothing.
+func (rt *Runtime) checkQuotas(cfg config.Config, quotas []budget.Quota) error {
+	book, err := rt.PriceBook(cfg)
+	if err != nil {
+		return err
+	}
+	for _, q := range quotas {
+		for _, kind := range slices.Sorted(maps.Keys(q.GPUs)) {
+			if !slices.ContainsFunc(book.Accelerators(), func(g price.Accelerator) bool { return budget.IsGPU(kind, g.Name) }) {
+				return invalid("quotas: %s: there is no GPU %q%s; `curfew price list` shows those there are", q.ID, kind, book.DidYouMean(kind))
+			}
+		}
+	}
+	return nil
+}
+
+// Facts returns what the state knows of a resource: its budgets, and how far what is paid
+// for it is off its list price.
+func Facts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
+	var know []func(*policy.Facts)
+	if len(cfg.Budgets) > 0 {
+		d, err := desk(cfg, s)
+		if err != nil {
+			return nil, err
+		}
+		all, err := d.Statuses(ctx, now)
+		if err != nil {
+			return nil, fmt.Errorf("read where the budgets stand: %w", err)
+		}
+		know = append(know, round.Budgets(all))
+	}
+	drift, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.PriceDrift(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	if drift != nil {
+		know = append(know, func(f *policy.Facts) { f.PriceDrift = drift(f.Resource) })
+	}
+	return func(f *policy.Facts) {
+		for _, add := range know {
+			add(f)
+		}
+	}, nil
+}
+
+// GateReport is how many runs needed approval in a period, and how long they waited.
+func (rt *Runtime) GateReport(ctx context.Context, period Period) (view.GateReport, error) {
+	var none view.GateReport
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	now, err := rt.StateTime(ctx, s)
+	if err != nil {
+		return none, err
+	}
+	since, until, err := period.Bounds(now)
+	if err != nil {
+		return none, err
+	}
+	records, err := s.Gate().Decisions(ctx, since, until)
+	if err != nil {
+		return none, fmt.Errorf("read what was decided: %w", err)
+	}
+	requests, err := s.Approvals().Requests(ctx, "")
+	if err != nil {
+		return none, fmt.Errorf("list the requests: %w", err)
+	}
+	return view.NewGateReport(gate.Sum(records, requests, since, until, now)), nil
+}

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// CostsQuery is what costs are asked for, as flags name it.
+type CostsQuery struct {
+	Period
+	// By is dimensions separated by commas; Granularity is hour, day, month or total. Each of
+	// Where is DIMENSION=VALUE.
+	By, Granularity string
+	Where           []string
+}
+
+// DimensionNames lists what costs can be divided by.
+func DimensionNames() string {
+	names := make([]string, 0, len(ledger.Dimensions))
+	for _, d := range ledger.Dimensions {
+		names = append(names, string(d))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (f CostsQuery) query(now time.Time) (costs.Query, error) {
+	var q costs.Query
+	var err error
+	if f.By != "" {
+		if q.By, err = ledger.ParseDimensions(f.By); err != nil {
+			return q, invalid("--by: %w", err)
+		}
+	}
+	if q.Granularity, err = ledger.ParseGranularity(f.Granularity); err != nil {
+		return q, invalid("--granularity: %w", err)
+	}
+	if q.Since, q.Until, err = f.Bounds(now); err != nil {
+		return q, err
+	}
+	for _, w := range f.Where {
+		by, value, ok := strings.Cut(w, "=")
+		d, err := ledger.ParseDimensions(by)
+		if !ok || err != nil || len(d) != 1 {
+			return q, invalid("--where %q: it is DIMENSION=VALUE such as team=vision; dimensions are %s", w, DimensionNames())
+		}
+		q.Filter = append(q.Filter, ledger.Match{By: d[0], Values: strings.Split(value, ",")})
+	}
+	return q, nil
+}
+
+// Costs are what the ledger charged.
+func (rt *Runtime) Costs(ctx context.Context, f CostsQuery) (view.Costs, error) {
+	q, err := f.query(rt.Now())
+	if err != nil {
+		return view.Costs{}, err
+	}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return view.Costs{}, err
+	}
+	defer s.Close()
+	c, err := costs.Spent(ctx, s.Ledger(), q)
+	return view.NewCosts(c), err
+}
+
+// Shares divides what was charged for machines among the workloads of a file.
+func (rt *Runtime) Shares(ctx context.Context, name string, period Period) (view.Shares, error) {
+	var none view.Shares
+	since, until, err := period.Bounds(rt.Now())
+	if err != nil {
+		return none, err
+	}
+	all, err := ReadPlan(rt, name, costs.ReadShares)
+	if err != nil {
+		return none, err
+	}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	charged, err := costs.Spent(ctx, s.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource}, Since: since, Until: until})
+	if err != nil {
+		return none, err
+	}
+	divided, err := costs.Divide(charged, all)
+	if err != nil {
+		return none, PlanError(err)
+	}
+	return view.NewShares(divided), nil
+}

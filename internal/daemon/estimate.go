@@ -1,0 +1,150 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// EstimateOptions are what an estimate takes besides its file. Regions are looked at where
+// the file names none; Nodes and History are names of files, empty for none.
+type EstimateOptions struct {
+	Regions        []string
+	Nodes, History string
+	// In is what the name "-" stands for.
+	In io.Reader
+}
+
+// Estimate says what the content of a file will cost.
+func (rt *Runtime) Estimate(ctx context.Context, cfg config.Config, name string, f EstimateOptions) (*estimate.Estimate, error) {
+	book, err := rt.PriceBook(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := estimate.Params{Now: rt.Now().UTC(), Tags: &cfg.Tags}
+	if p.DataRegions, err = rt.dataRegions(ctx, cfg); err != nil {
+		return nil, err
+	}
+	p.Defaults.Regions = f.Regions
+	for _, regions := range [][]string{cfg.Estimate.Regions, cfg.AWS.Regions} {
+		if len(p.Defaults.Regions) == 0 {
+			p.Defaults.Regions = regions
+		}
+	}
+	p.Defaults.Runtime, p.Defaults.Nodes = cfg.Estimate.Runtime, cfg.Estimate.Nodes
+	if f.Nodes != "" {
+		if p.Defaults.Nodes, err = ReadPlan(rt, f.Nodes, estimate.ReadNodes); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Spot.InterruptionsPerHour > 0 {
+		p.Defaults.Interruptions = spot.Configured(cfg.Spot.InterruptionsPerHour)
+	}
+	if runs := cmp.Or(f.History, cfg.Spot.Runs); runs != "" {
+		if p.History, err = ReadPlan(rt, runs, estimate.ReadRuns); err != nil {
+			return nil, err
+		}
+	}
+	src, err := rt.Read(name, f.In, estimate.MaxPlan)
+	if err != nil {
+		return nil, err
+	}
+	e, err := estimated(name, src, book, p)
+	var broken *document.Error
+	if errors.As(err, &broken) {
+		return nil, err
+	}
+	return e, PlanError(err)
+}
+
+// Interruptions is how often spot machines are taken away: as configured, or learned from
+// the past runs that are configured, or a range.
+func (rt *Runtime) Interruptions(cfg config.Config) (spot.Interruptions, error) {
+	if rate := cfg.Spot.InterruptionsPerHour; rate > 0 {
+		return spot.Configured(rate), nil
+	}
+	if cfg.Spot.Runs == "" {
+		return spot.Unmeasured(), nil
+	}
+	runs, err := ReadPlan(rt, cfg.Spot.Runs, estimate.ReadRuns)
+	if err != nil {
+		return spot.Interruptions{}, err
+	}
+	return estimate.Interruptions(spot.Unmeasured(), runs, rt.Now()), nil
+}
+
+// bucketsSeen is how far back the ledger is asked where buckets are.
+const bucketsSeen = 60 * 24 * time.Hour
+
+// dataRegions returns the regions of buckets: those of the configuration, and of the
+// rest those that rounds saw, where there is a ledger.
+func (rt *Runtime) dataRegions(ctx context.Context, cfg config.Config) (map[string]string, error) {
+	regions := map[string]string{}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); err == nil || cfg.DatabaseURL != "" {
+		s, err := rt.Open(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		until := rt.Now().UTC().Truncate(time.Hour).Add(time.Hour)
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketsSeen), Until: until,
+			Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
+		if err != nil {
+			return nil, fmt.Errorf("look where buckets are: %w", err)
+		}
+		for _, b := range sums {
+			regions[b.Key[0][strings.LastIndex(b.Key[0], "/")+1:]] = b.Key[1]
+		}
+	}
+	maps.Copy(regions, cfg.Estimate.DataRegions)
+	return regions, nil
+}
+
+// estimated estimates whatever a file holds.
+func estimated(name string, src []byte, book *price.Book, p estimate.Params) (*estimate.Estimate, error) {
+	if isTerraform(src) {
+		return estimate.FromTerraform(bytes.NewReader(src), name, book, p)
+	}
+	specs, err := spec.Read(name, src)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]*estimate.Estimate, 0, len(specs))
+	for _, s := range specs {
+		e, err := estimate.New(s, book, p)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, e)
+	}
+	return estimate.Join(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), parts)
+}
+
+// isTerraform recognizes what `terraform show -json` prints.
+func isTerraform(src []byte) bool {
+	var top struct {
+		FormatVersion    string          `json:"format_version"`
+		TerraformVersion string          `json:"terraform_version"`
+		PlannedValues    json.RawMessage `json:"planned_values"`
+	}
+	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" && (top.TerraformVersion != "" || top.PlannedValues != nil)
+}

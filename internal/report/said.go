@@ -1,0 +1,45 @@
+package report
+
+import (
+	"io"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// State is a decision or a state in a message: it is colored where colors are on.
+type State string
+
+// Say writes what a command did, a line or a few, for a terminal of a width in columns; 0
+// is no terminal. Lines are broken at spaces, never within a word or a command.
+func Say(w io.Writer, width int, color bool, format string, args ...any) error {
+	p := newPaint(color)
+	for i, arg := range args {
+		s, ok := arg.(State)
+		if !ok {
+			continue
+		}
+		args[i] = string(s)
+		if paint := p.state(string(s)); paint != nil {
+			args[i] = plain.Text(paint(plain.Line(string(s))))
+		}
+	}
+	var b strings.Builder
+	_, err := plain.Fprintf(&b, format+"\n", args...)
+	if err != nil {
+		return err
+	}
+	text := b.String()
+	if width > 0 {
+		text = ""
+		for line := range strings.Lines(b.String()) {
+			indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " ")))
+			text += indent + strings.Join(wordwrap(line, width-len(indent)-indentOfRest), "\n"+indent+strings.Repeat(" ", indentOfRest)) + "\n"
+		}
+	}
+	_, err = io.WriteString(w, text)
+	return err
+}
+
+// indentOfRest is how far the lines after the first of a message are indented.
+const indentOfRest = 2

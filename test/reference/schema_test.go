@@ -1,0 +1,349 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+const root = "../.."
+
+// TestReferenceIsCurrent holds the committed files against what the code says.
+func TestReferenceIsCurrent(t *testing.T) {
+	want, err := generate(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range want {
+		got, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Errorf("%v; run make reference", err)
+		} else if diff := cmp.Diff(string(got), string(text)); diff != "" {
+			t.Errorf("%s is not what the code says (run make reference):\n%s", name, diff)
+		}
+	}
+	for _, dir := range written {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if name := dir + "/" + e.Name(); want[name] == nil {
+				t.Errorf("%s is made by nothing; run make reference", name)
+			}
+		}
+	}
+}
+
+// cache are the schemas that were compiled.
+var cache = map[string]*validator.Schema{}
+
+// compiled returns the committed schema of a name.
+func compiled(t *testing.T, name string) *validator.Schema {
+	t.Helper()
+	if s := cache[name]; s != nil {
+		return s
+	}
+	c := validator.NewCompiler()
+	src, err := os.ReadFile(filepath.Join(root, "schemas", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := validator.UnmarshalJSON(bytes.NewReader(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddResource(document.Schemas+name, doc); err != nil {
+		t.Fatal(err)
+	}
+	c.AssertFormat()
+	s, err := c.Compile(document.Schemas + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache[name] = s
+	return s
+}
+
+// validate validates a YAML file.
+func validate(s *validator.Schema, src []byte) error {
+	text, err := yaml.YAMLToJSON(src)
+	if err != nil {
+		return err
+	}
+	doc, err := validator.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return s.Validate(doc)
+}
+
+// readers are the strict readers of the files of each schema.
+var readers = map[string]func(src []byte) error{
+	"config.v1.json":     func(src []byte) error { c := config.Default(); return config.Decode("f", src, &c) },
+	"policy.v1.json":     func(src []byte) error { _, err := policy.Parse("f", src); return err },
+	"policytest.v1.json": func(src []byte) error { _, err := policy.ParseTests("f", src); return err },
+	"job.v1.json":        func(src []byte) error { _, err := spec.Parse("f", src); return err },
+	"session.v1.json":    func(src []byte) error { _, err := spec.Parse("f", src); return err },
+	"budgets.v1.json":    func(src []byte) error { _, err := budget.Parse("f", src); return err },
+}
+
+var version = regexp.MustCompile(`(?m)^apiVersion: curfew\.([a-z]+)/(v1)$`)
+
+// schemaOf is the name of the schema of a file, "" where it has none.
+func schemaOf(name, src string) string {
+	if m := version.FindStringSubmatch(src); m != nil {
+		return m[1] + "." + m[2] + ".json"
+	}
+	if filepath.Base(name) == config.FileName {
+		return "config.v1.json"
+	}
+	return ""
+}
+
+// examples are the files of examples by their paths.
+func examples(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(root, "examples"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		found[path] = string(src)
+		return err
+	})
+	if err != nil || len(found) < 20 {
+		t.Fatalf("%d examples, %v", len(found), err)
+	}
+	return found
+}
+
+// TestExamplesValidate validates every file of examples.
+func TestExamplesValidate(t *testing.T) {
+	for path, src := range examples(t) {
+		name := schemaOf(path, src)
+		if name == "" || !strings.HasPrefix(src, document.SchemaLine(name)) {
+			t.Errorf("%s does not name its schema %q", path, name)
+			continue
+		}
+		if err := validate(compiled(t, name), []byte(src)); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestEveryKeyIsDescribed asks every schema of a file for what its keys mean.
+func TestEveryKeyIsDescribed(t *testing.T) {
+	code, err := readSource(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range inputs(code) {
+		keys(s, "", func(path string, key *jsonschema.Schema) {
+			if key.Description == "" {
+				t.Errorf("%s: %s has no description", s.Title, path)
+			}
+		})
+	}
+}
+
+// TestManualValidates validates the files in the manual.
+func TestManualValidates(t *testing.T) {
+	manuals, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, manual := range append(manuals, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(manual)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+			name := schemaOf("", block[1])
+			if name == "" {
+				continue
+			}
+			n++
+			if err := validate(compiled(t, name), []byte(block[1])); err != nil {
+				t.Errorf("%s: %v\n%s", manual, err, block[1])
+			}
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d files in the manual", n)
+	}
+}
+
+// mutant is a file with one change.
+type mutant struct {
+	what, src string
+	// structural says that the change breaks the form of the file, which a schema has to
+	// notice wherever the reader does.
+	structural bool
+}
+
+// mutants returns a file with one change at each of its values.
+func mutants(t *testing.T, src string) []mutant {
+	t.Helper()
+	text, err := yaml.YAMLToJSON([]byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 8e9 is a number in a file, and the library makes it a text.
+	text = regexp.MustCompile(`"([0-9.]+e[0-9]+)"`).ReplaceAll(text, []byte("$1"))
+	var doc any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var out []mutant
+	add := func(what string, structural bool) {
+		b, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, mutant{what, string(b), structural})
+	}
+	var visit func(path string, v any, set func(any))
+	visit = func(path string, v any, set func(any)) {
+		switch v := v.(type) {
+		case map[string]any:
+			v["zzz"] = "a"
+			add(path+" with an unknown key", true)
+			delete(v, "zzz")
+			for k, inner := range v {
+				at := path + "." + k
+				delete(v, k)
+				add(at+" left out", false)
+				v[k] = inner
+				visit(at, inner, func(to any) { v[k] = to })
+			}
+		case []any:
+			for i, inner := range v[:min(2, len(v))] {
+				visit(fmt.Sprintf("%s[%d]", path, i), inner, func(to any) { v[i] = to })
+			}
+			set([]any{})
+			add(path+" as an empty list", false)
+		case string:
+			set("zzz zzz")
+			add(path+" as another text", false)
+			set("")
+			add(path+" as an empty text", false)
+		case float64:
+			set(-1)
+			add(path+" as -1", false)
+			set(0.5)
+			add(path+" as 0.5", false)
+		}
+		for name, other := range map[string]any{"a mapping": map[string]any{"zzz": 1}, "a list of mappings": []any{map[string]any{"zzz": 1}}, "true": true, "4": 4} {
+			set(other)
+			add(path+" as "+name, name != "4")
+		}
+		set(v)
+	}
+	visit("", doc, func(to any) { doc = to })
+	return out
+}
+
+// lenient are changes that only the schema refuses, on purpose: where curfew.yaml wants a
+// text or a list, the library that decodes it takes a number or a single value as well.
+var lenient = regexp.MustCompile(`^config\.v1\.json: \S+ as (4|true|-1|0\.5|a mapping)$`)
+
+// TestSchemasAgreeWithReaders changes every value of every example: what a schema
+// refuses its reader refuses, and a schema refuses what breaks the form of a file.
+func TestSchemasAgreeWithReaders(t *testing.T) {
+	refused, both := 0, 0
+	for path, src := range examples(t) {
+		name := schemaOf(path, src)
+		schema, read := compiled(t, name), readers[name]
+		if err := read([]byte(src)); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		for _, m := range mutants(t, src) {
+			invalid, wrong := validate(schema, []byte(m.src)), read([]byte(m.src))
+			switch {
+			case invalid != nil && wrong == nil && !lenient.MatchString(name+": "+m.what):
+				t.Errorf("%s: %s: the schema alone refuses it: %v", path, m.what, invalid)
+			case invalid == nil && wrong != nil && m.structural:
+				t.Errorf("%s: %s: the reader alone refuses it: %v", path, m.what, wrong)
+			}
+			if wrong != nil {
+				refused++
+			}
+			if wrong != nil && invalid != nil {
+				both++
+			}
+		}
+	}
+	t.Logf("the readers refuse %d changed files, the schemas %d of them", refused, both)
+	if both*10 < refused*7 {
+		t.Errorf("the schemas refuse %d of the %d files that the readers refuse", both, refused)
+	}
+}
+
+// TestBadFiles holds both against mistakes that people make.
+func TestBadFiles(t *testing.T) {
+	const head = "apiVersion: curfew.policy/v1\npolicies:\n  - name: a\n    when: 'true'\n    then: [{do: notify}]\n"
+	const job = "apiVersion: curfew.job/v1\nname: a\nrun: python train.py\nresources: {gpus: \"A100:8\"}\n"
+	for name, cases := range map[string][]string{
+		"policy.v1.json": {
+			strings.Replace(head, "policy/v1", "policy/v2", 1), strings.Replace(head, "when", "wen", 1),
+			strings.Replace(head, "do: notify", "do: explode", 1), strings.Replace(head, "{do: notify}", "{warn: {grace: 30 minutes}}, {do: stop}", 1),
+			head + "    mode: enforced\n", head + "    limits: {share: 20}\n", head + "    limits: {share: 20.123%}\n", head + "    limits: {per_hour: 0}\n",
+			head + "    limits: {dollars_per_hour: 0}\n", head + "    limits: {dollars_per_hour: ten}\n", head + "    select: {kind: machine}\n",
+			head + "    select: {purpose: [training, fun]}\n", head + "    select: {kind: []}\n", head + "    select: {kind: [instance, instance]}\n",
+			head + "    select: {tags: {}}\n", strings.Replace(head, "[{do: notify}]", "{do: notify}", 1), strings.Replace(head, "name: a", "name: a b", 1),
+			strings.Replace(head, "do: notify", "do: stop, disks: {root: keep}", 1), strings.Replace(head, "do: notify", "do: scale, to: -1", 1),
+		},
+		"job.v1.json": {
+			strings.Replace(job, "A100:8", "8xA100", 1), strings.Replace(job, "A100:8", "A100:12345", 1), strings.Replace(job, "run:", "command:", 1),
+			job + "max_cost: -5\n", job + "max_cost: 0\n", job + "max_cost: 1e3x\n", job + "max_runtime: 12 hours\n", job + "max_runtime: 12\n", job + "disk: 200\n",
+			job + "disk: 200gigs\n", job + "capacity: cheap\n", job + "regions: [Frankfurt]\n", job + "data: []\n", job + "data: [bucket/prefix]\n",
+			job + "artifacts: {dir: out, to: \"s3://b/p\"}\n", job + "checkpoint: {dir: /ckpt}\n", job + "retries: {errors: -1}\n", job + "lease: 2h\n",
+		},
+		"session.v1.json": {
+			"apiVersion: curfew.session/v1\nname: a\nresources: {gpus: A100}\n", "apiVersion: curfew.session/v1\nname: a\nlease: 2h\nresources: {gpus: A100, nodes: 0}\n",
+			"apiVersion: curfew.session/v1\nname: a\nlease: 2h\nrun: true\nresources: {gpus: A100}\n",
+		},
+		"budgets.v1.json": {
+			"budgets: [{id: a}]\n", "budgets: [{id: a, amount: many}]\n", "budgets: [{id: a, amount: -1}]\n", "budgets: [{id: a, amount: 1, period: daily}]\n",
+			"budgets: [{id: a, amount: 1, period: {from: 2026-11-01}}]\n", "budgets: [{id: a, amount: 1, thresholds: {warn: 80}}]\n", "budgets: [{id: a, amount: 1, purpose: fun}]\n",
+			"quotas: [{id: a, gpus: {H100: -1}}]\n", "quotas: [{id: a, gpus: 16}]\n", "budget: []\n",
+		},
+		"config.v1.json": {
+			"aws: {region: us-east-1}\n", "scan: {window: two weeks}\n", "scan: {window: -1d}\n", "thresholds: {coverage_share: 1.5}\n", "thresholds: {coverage_share: 0}\n",
+			"thresholds: {min_age: 1}\n", "aws: {requests_per_second: -1}\n", "aws: {list_pages: many}\n", "policies: {a: b}\n", "governance: [{kind: machine}]\n",
+			"governance: [{instance_store: snapshot, team: a}]\n", "owners: {rules: [{name: a}]}\n", "budgets: [{id: a}]\n", "notify: {mail: {tls: maybe, smtp: \"a:25\", from: a@b.c}}\n",
+			"duty: {gpus: most}\n", "approvals: {accept: [anything]}\n", "gate: {ask_over: lots}\n", "units: [{name: token}]\n", "shared_costs: [{name: a, method: fair}]\n",
+			"enforce: {mirror_tag: maybe}\n", "machines: [{gpus: 8}]\n",
+		},
+	} {
+		schema, read := compiled(t, name), readers[name]
+		for _, src := range cases {
+			if err := read([]byte(src)); err == nil {
+				t.Errorf("%s: the reader accepts\n%s", name, src)
+			}
+			if err := validate(schema, []byte(src)); err == nil {
+				t.Errorf("%s: the schema accepts\n%s", name, src)
+			}
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// module is the path of this module.
+const module = "github.com/curfew-dev/curfew"
+
+// source is what the code says of itself: comments of types and fields, and the constants
+// of types of text.
+type source struct {
+	// comments are by "package.Type" and "package.Type.Field".
+	comments map[string]string
+	// constants are the values of the constants of a type, by "package.Type".
+	constants map[string][]string
+	// versions are the constants such as "curfew.scan/v1", with their values.
+	versions map[string]string
+}
+
+// readSource reads the packages under a directory of the repository.
+func readSource(root string) (*source, error) {
+	s := &source{comments: map[string]string{}, constants: map[string][]string{}, versions: map[string]string{}}
+	files := token.NewFileSet()
+	err := filepath.WalkDir(filepath.Join(root, "internal"), func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		f, err := parser.ParseFile(files, file, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		s.add(path.Join(module, filepath.ToSlash(dir)), f)
+		return nil
+	})
+	return s, err
+}
+
+func (s *source) add(pkg string, f *ast.File) {
+	for _, decl := range f.Decls {
+		d, ok := decl.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				doc := spec.Doc
+				if doc == nil && len(d.Specs) == 1 {
+					doc = d.Doc
+				}
+				s.addType(pkg, spec, doc)
+			case *ast.ValueSpec:
+				s.addConstants(pkg, spec)
+			}
+		}
+	}
+}
+
+func (s *source) addType(pkg string, t *ast.TypeSpec, doc *ast.CommentGroup) {
+	name := pkg + "." + t.Name.Name
+	s.comments[name] = said(doc, t.Name.Name)
+	structure, ok := t.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	keys := map[string]string{} // of fields, as files write them
+	for _, f := range structure.Fields.List {
+		for _, field := range f.Names {
+			comment := f.Doc
+			if comment == nil {
+				comment = f.Comment
+			}
+			s.comments[name+"."+field.Name] = said(comment, field.Name)
+			if m := fieldKey.FindStringSubmatch(tagOf(f)); m != nil && camel.MatchString(field.Name) {
+				keys[field.Name] = m[1]
+			}
+		}
+	}
+	for at, comment := range s.comments {
+		ok := strings.HasPrefix(at, name+".")
+		if !ok {
+			continue
+		}
+		s.comments[at] = word.ReplaceAllStringFunc(comment, func(w string) string {
+			if key := keys[w]; key != "" {
+				return "`" + key + "`"
+			}
+			return w
+		})
+	}
+}
+
+var (
+	// camel is a name that is no word of its own, such as IdleCPU.
+	camel = regexp.MustCompile("[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
+	word  = regexp.MustCompile("[A-Za-z]+")
+)
+
+// fieldKey is the key of a field in files and documents.
+var fieldKey = regexp.MustCompile("(?:yaml|json):\"([a-z0-9_]+)")
+
+func tagOf(f *ast.Field) string {
+	if f.Tag == nil {
+		return ""
+	}
+	return f.Tag.Value
+}
+
+// addConstants keeps constants of texts that have a type, and the versions of documents.
+func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
+	for i, name := range spec.Names {
+		if i >= len(spec.Values) {
+			return
+		}
+		literal, ok := spec.Values[i].(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING {
+			return
+		}
+		value, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			return
+		}
+		if t, ok := spec.Type.(*ast.Ident); ok {
+			s.constants[pkg+"."+t.Name] = append(s.constants[pkg+"."+t.Name], value)
+		}
+		if strings.HasPrefix(value, "curfew.") && strings.HasSuffix(value, "/v1") {
+			s.versions[pkg+"."+name.Name] = value
+		}
+	}
+}
+
+// said is a comment for people: one line, without the name of what it stands at.
+func said(comment *ast.CommentGroup, name string) string {
+	text := strings.Join(strings.Fields(comment.Text()), " ")
+	for _, verb := range []string{" is ", " are ", " says whether ", " says that ", " says ", " "} {
+		if rest, ok := strings.CutPrefix(text, name+verb); ok {
+			text = rest
+			if verb == " says whether " || verb == " says that " {
+				text = "whether " + rest
+			}
+			break
+		}
+	}
+	return strings.TrimSuffix(text, ".")
+}
+
+// comment is that of a field of a struct.
+func (s *source) comment(t reflect.Type, field string) string {
+	return s.comments[t.PkgPath()+"."+t.Name()+"."+field]
+}
