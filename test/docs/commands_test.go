@@ -26,6 +26,8 @@ type aside struct {
 // asides are the commands that no test runs, or another one. This list is reviewed: it
 // should stay short.
 var asides = []aside{
+	{regexp.MustCompile(`^go install `), "installs a published version"},
+	{regexp.MustCompile(`^docker build `), "needs a container engine; its steps are those of make build"},
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
 	{regexp.MustCompile(`^aws iam create-policy`), "the AWS CLI; TestIAM creates the same policies by the SDK"},
 }
