@@ -102,6 +102,36 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// constants are dollars in texts that no command prints: prices of AWS, defaults that other
+// tests hold, and amounts of examples.
+var constants = []string{"$0", "$0.01", "$0.0005", "$10", "$100", "$190", "$200", "$1,000", "$20,000"}
+
+// TestFigures holds that each dollar figure in a sentence or a table of a document is one
+// that a test compares: in an output that the document shows, or in a comment that quotes
+// a command.
+func TestFigures(t *testing.T) {
+	const root = "../.."
+	dollars := regexp.MustCompile(`\$[0-9][0-9,]*(?:\.[0-9]+)?`)
+	for _, name := range documents(t, root) {
+		text := string(read(t, filepath.Join(root, name)))
+		compared := slices.Clone(constants)
+		for _, b := range blocks(text) {
+			if b.kind == "text" {
+				compared = append(compared, dollars.FindAllString(b.text, -1)...)
+			}
+		}
+		for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+			compared = append(compared, dollars.FindAllString(m[2], -1)...)
+		}
+		prose := remarks.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
+		for _, figure := range dollars.FindAllString(prose, -1) {
+			if !slices.Contains(compared, figure) {
+				t.Errorf("%s quotes %s, and no output or comment <!-- curfew …: %[2]s --> does", name, figure)
+			}
+		}
+	}
+}
+
 // section is commands, and what documents say that they print.
 type section struct {
 	commands []command
@@ -160,7 +190,7 @@ func sectionsOf(t *testing.T, name, text string) []section {
 	if m := regexp.MustCompile(`(?m)^\n    \S.*$`).FindString(fenced.ReplaceAllString(text, "")); m != "" {
 		t.Errorf("%s: %q is a block without a fence", name, strings.TrimSpace(m))
 	}
-	prose := regexp.MustCompile(`(?s)<!--.*?-->`).ReplaceAllString(text, "")
+	prose := remarks.ReplaceAllString(text, "")
 	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 		s := section{commands: []command{{where: name, text: m[1]}}, where: name, quoted: strings.Split(m[2], " | ")}
 		for _, q := range s.quoted {

@@ -51,8 +51,9 @@ var (
 	inlined = regexp.MustCompile("`((?:bin/)?curfew [^`]+)`")
 	// quoted is a comment that says which figures of a text a command prints:
 	// <!-- curfew price watching: $1 | $2 -->.
-	quoted = regexp.MustCompile(`<!-- ((?:bin/)?curfew .+?): (.+) -->`)
-	fenced = regexp.MustCompile("(?ms)^```.*?^```$")
+	quoted  = regexp.MustCompile(`<!-- ((?:bin/)?curfew .+?): (.+) -->`)
+	remarks = regexp.MustCompile(`(?s)<!--.*?-->`)
+	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
 	// remark is a comment of a shell, after at least two spaces.
 	remark = regexp.MustCompile(`\s{2,}# (.*)$`)
 )
