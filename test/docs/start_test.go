@@ -56,7 +56,7 @@ func TestGettingStarted(t *testing.T) {
 			}
 		case "text":
 			for line := range strings.Lines(b.text) {
-				if strings.TrimSpace(line) != "" && !pattern(line, false).MatchString(said) && !pattern(line, false).MatchString(messages.String()) {
+				if strings.TrimSpace(line) != "" && !shows(line, said) && !shows(line, messages.String()) {
 					t.Errorf("line %d shows %q, and the output is\n%s", b.line, strings.TrimSpace(line), said)
 				}
 			}
