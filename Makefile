@@ -41,8 +41,8 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: ## the ladder killed at every boundary (make test: every fifth), and getting-started as written
-	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted' ./internal/action ./test/docs
+test-slow: ## the ladder killed at every boundary (make test: every fifth), getting-started and slow commands as documented
+	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 

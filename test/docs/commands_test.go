@@ -29,8 +29,11 @@ var asides = []aside{
 	{regexp.MustCompile(`^go install `), "installs a published version"},
 	{regexp.MustCompile(`^docker build `), "needs a container engine; its steps are those of make build"},
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
-	{regexp.MustCompile(`^aws iam create-policy`), "the AWS CLI; TestIAM creates the same policies by the SDK"},
+	{regexp.MustCompile(`^aws iam create-policy`), "the AWS CLI, which the tests do not require"},
 }
+
+// long are the commands that take seconds, which only make test-slow runs.
+var long = regexp.MustCompile(`enforce --demo --seed|plan spot .* --work 48h|scan --regions all`)
 
 // elsewhere are the documents that a test of their own carries out from top to bottom.
 var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest"}
@@ -96,7 +99,7 @@ func TestCommands(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	t.Logf("%d commands ran, %d of them different; %d are set aside", runner.ran, len(runner.done), runner.aside)
+	t.Logf("%d commands ran, %d of them different; %d take long and are left to make test-slow; %d are set aside", runner.ran, len(runner.done), runner.long, runner.aside)
 	if runner.ran < 200 || runner.aside > 12 {
 		t.Errorf("%d commands ran and %d are set aside", runner.ran, runner.aside)
 	}
@@ -129,6 +132,39 @@ func TestFigures(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLinks holds that every link of a document to a file, and to a heading of one, leads
+// somewhere.
+func TestLinks(t *testing.T) {
+	const root = "../.."
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
+	for _, name := range documents(t, root) {
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(read(t, filepath.Join(root, name))), ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			target := filepath.Join(root, name)
+			if m[1] != "" {
+				target = filepath.Join(root, filepath.Dir(name), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, m[1])
+			} else if m[2] != "" && !slices.Contains(headings(string(read(t, target))), m[2]) {
+				t.Errorf("%s links to %s#%s, and there is no such heading", name, m[1], m[2])
+			}
+		}
+	}
+}
+
+// headings are the anchors of a document's headings, as GitHub names them.
+func headings(text string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return all
 }
 
 // section is commands, and what documents say that they print.
@@ -175,6 +211,15 @@ func sectionsOf(t *testing.T, name, text string) []section {
 			t.Errorf("%s:%d: a block is one of sh, text and the like, and not %q", name, b.line, b.kind)
 		case b.kind == "sh":
 			all = append(all, section{commands: commands(name, b.line+1, b.text)})
+		case b.kind == "crontab":
+			for _, c := range commands(name, b.line+1, b.text) {
+				c.text = strings.Join(strings.Fields(c.text)[5:], " ") // after the five fields of the time
+				all = append(all, section{commands: []command{c}})
+			}
+		case b.kind == "yaml":
+			if s, ok := fileOf(name, b); ok {
+				all = append(all, s)
+			}
 		case b.kind == "text" && pictured[b.line]:
 		case b.kind == "text":
 			if i == 0 || blocks(text)[i-1].kind != "sh" {
@@ -205,6 +250,24 @@ func sectionsOf(t *testing.T, name, text string) []section {
 	return all
 }
 
+// fileOf is the command that reads a whole file which a document shows; false of a part of
+// one.
+func fileOf(name string, b block) (section, bool) {
+	here := func(command string) string { return "cat > shown.yaml <<'END'\n" + b.text + "END\n" + command }
+	c := command{where: name + ":" + strconv.Itoa(b.line)}
+	switch first, _, _ := strings.Cut(b.text, "\n"); first {
+	case "apiVersion: curfew.policy/v1":
+		c.text = here("curfew policy check shown.yaml")
+	case "apiVersion: curfew.job/v1":
+		c.text = here("curfew estimate shown.yaml")
+	case "aws:", "approvers:", "budgets:", "governance:", "machines:", "notify:", "owners:", "people:", "shared_costs:", "units:":
+		c.text = here("curfew whoami --config shown.yaml")
+	default:
+		return section{}, false
+	}
+	return section{commands: []command{c}}, true
+}
+
 // helpExamples returns the examples of a command's help text and of all below it.
 func helpExamples(t *testing.T, path []string) []command {
 	t.Helper()
@@ -225,11 +288,11 @@ func helpExamples(t *testing.T, path []string) []command {
 type runner struct {
 	*world
 	// shared is a copy for the commands that change nothing.
-	shared     string
-	account    sync.RWMutex
-	mu         sync.Mutex
-	done       map[string]*result
-	ran, aside int
+	shared           string
+	account          sync.RWMutex
+	mu               sync.Mutex
+	done             map[string]*result
+	ran, aside, long int
 }
 
 type result struct {
@@ -295,6 +358,12 @@ func (r *runner) mentioned(t *testing.T, c command) {
 
 // one runs a command if no other section did.
 func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool) {
+	if os.Getenv("CURFEW_SLOW") == "" && long.MatchString(text) {
+		r.mu.Lock()
+		r.long++
+		r.mu.Unlock()
+		return "", 0, false
+	}
 	for _, a := range asides {
 		if a.match.MatchString(text) {
 			r.mu.Lock()
