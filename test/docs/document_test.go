@@ -143,9 +143,13 @@ func pattern(line string) *regexp.Regexp {
 // dollars is an amount in a text.
 var dollars = regexp.MustCompile(`\$[0-9][0-9,]*(?:\.[0-9]+)?`)
 
+// took is for how long a scan took.
+var took = regexp.MustCompile(`(\d+) s\b`)
+
 // shows says whether an output has a line that a document shows. Dollars may be 2% off: what
 // was wasted of a window of days depends on the hour.
 func shows(line, output string) bool {
+	line, output = took.ReplaceAllString(line, "${1}s"), took.ReplaceAllString(output, "${1}s")
 	if pattern(line).MatchString(output) {
 		return true
 	}
@@ -186,6 +190,7 @@ func TestShows(t *testing.T) {
 		{"$5,022  5fbf  idle", "a\n$5,023  5fbf  idle\nb", true},
 		{"$5,022  5fbf  idle", "$5,223  5fbf  idle", false},
 		{"$5,022 of $10", "$5,022 of $11", false},
+		{"166 resources, 3 s", "166 resources, 21 s", true},
 		{"20%  ████░░░░", "20%  ███░░░░░", true},
 		{"20%  ████░░░░", "21%  ████░░░░", false},
 	} {
