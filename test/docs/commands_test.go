@@ -209,7 +209,7 @@ func sectionsOf(t *testing.T, name, text string) []section {
 		switch {
 		case !kinds[b.kind]:
 			t.Errorf("%s:%d: a block is one of sh, text and the like, and not %q", name, b.line, b.kind)
-		case b.kind == "sh":
+		case b.kind == "sh" || b.kind == "console":
 			all = append(all, section{commands: commands(name, b.line+1, b.text)})
 		case b.kind == "crontab":
 			for _, c := range commands(name, b.line+1, b.text) {

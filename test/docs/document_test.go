@@ -16,9 +16,9 @@ type block struct {
 	kind, text string
 }
 
-// kinds are what a fence may name. A block sh has commands, and a block text what the
+// kinds are what a fence may name. A block sh or console has commands, and a block text what the
 // commands before it print; the others are files, and plain is neither.
-var kinds = map[string]bool{"sh": true, "text": true, "yaml": true, "json": true, "hcl": true, "python": true, "csv": true, "crontab": true, "plain": true}
+var kinds = map[string]bool{"sh": true, "console": true, "text": true, "yaml": true, "json": true, "hcl": true, "python": true, "csv": true, "crontab": true, "plain": true}
 
 // blocks returns the fenced blocks of a document, in order.
 func blocks(document string) []block {
