@@ -22,7 +22,7 @@ SCHEDULES ?= 2000
 # random one that it prints.
 SEED ?=
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots picture golden reference aws-sandbox clean
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,11 +78,11 @@ fmt: ## format the code
 screenshots: build ## every report in a real browser: pictures, prints, checks
 	./test/screenshots/run.sh
 
-picture: ## the picture of docs/first-gated-pr.md, from the comment that the gate writes
+pictures: ## the pictures of README.md and docs, from what the commands write
 	cd test/screenshots && npm ci --silent --no-audit --no-fund
 	@mkdir -p screenshots
-	go test -count=1 ./test/docs -run '^TestFirstGatedPullRequest$$' -comment $(CURDIR)/screenshots/comment.md
-	node test/screenshots/comment.mjs screenshots/comment.md docs/images/gate-comment.png
+	go test -count=1 ./test/docs -run '^(TestFirstGatedPullRequest|TestAuditPicture)$$' -pictures $(CURDIR)/screenshots
+	node test/screenshots/pictures.mjs screenshots docs/images
 
 golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update

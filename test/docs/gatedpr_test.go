@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/curfew-dev/curfew/internal/cli"
 	"github.com/curfew-dev/curfew/test/github"
 	"github.com/curfew-dev/curfew/test/postgres"
 )
@@ -27,8 +29,8 @@ func TestFirstGatedPullRequest(t *testing.T) {
 	lines := strings.Split(text, "\n")
 	var file, said string
 	for _, b := range blocks(text) {
-		if all := g.pull.Comments(); *comment != "" && len(all) > 0 {
-			write(t, *comment, all[0], 0o644)
+		if all := g.pull.Comments(); *pictures != "" && len(all) > 0 {
+			write(t, filepath.Join(*pictures, "comment.md"), all[0], 0o644)
 			return
 		}
 		// The paragraph before a file names it; a comment before an output says what people do.
@@ -61,8 +63,22 @@ func TestFirstGatedPullRequest(t *testing.T) {
 	g.after(t)
 }
 
-// comment is a file that takes the first comment, for the document's picture.
-var comment = flag.String("comment", "", "write the first comment of the gate to a `file`, and end")
+// pictures is the directory that takes what the pictures of documents are drawn from.
+var pictures = flag.String("pictures", "", "write the first comment of the gate and the audit of the demo to a `directory`")
+
+// TestAuditPicture writes the audit that README.md shows in a terminal as a page.
+func TestAuditPicture(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("make pictures runs it")
+	}
+	var out bytes.Buffer
+	code := cli.Run(t.Context(), cli.Process{Args: []string{"scan", "--demo", "--no-save", "-o", "html"}, Stdout: &out, Stderr: os.Stderr, Version: "test", Dir: t.TempDir(),
+		Lookup: func(string) (string, bool) { return "", false }, Now: func() time.Time { return time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) }})
+	if code != cli.ExitDone {
+		t.Fatalf("exit %d", code)
+	}
+	write(t, filepath.Join(*pictures, "audit.html"), out.String(), 0o644)
+}
 
 var (
 	named  = regexp.MustCompile("Save this as `([^`]+)`")

@@ -1,13 +1,15 @@
-// Takes a picture of the gate's comment as a pull request shows it: the Markdown that the
-// gate wrote, on a page of our own that looks like one of GitHub.
+// Takes the pictures of the documents: the audit of the demo, and the gate's comment as a
+// pull request shows it: the Markdown that the gate wrote, on a page of our own.
 //
-//   node comment.mjs COMMENT.md PICTURE.png
+//   node pictures.mjs DIRECTORY PICTURES
 import { existsSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 import { marked } from "marked";
 import { chromium } from "playwright-core";
 
-const [comment, picture] = process.argv.slice(2);
-const html = marked.parse(readFileSync(comment, "utf8").replaceAll(/<!--.*?-->/gs, ""), { gfm: true });
+const [from, to] = process.argv.slice(2);
+const html = marked.parse(readFileSync(join(from, "comment.md"), "utf8").replaceAll(/<!--.*?-->/gs, ""), { gfm: true });
 const page = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Pull request</title><style>
   body { margin: 0; padding: 24px; background: #fff; color: #1f2328; font: 14px/1.5 "Noto Sans", "DejaVu Sans", Helvetica, Arial, sans-serif; width: 860px }
   h1 { font-size: 22px; font-weight: 400; margin: 0 0 4px } h1 span { color: #59636e }
@@ -29,5 +31,8 @@ const executablePath = ["/usr/bin/chromium", "/usr/bin/google-chrome"].find(exis
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
 const tab = await browser.newPage({ viewport: { width: 908, height: 400 }, deviceScaleFactor: 1 });
 await tab.setContent(page);
-await tab.screenshot({ path: picture, fullPage: true });
+await tab.screenshot({ path: join(to, "gate-comment.png"), fullPage: true });
+await tab.setViewportSize({ width: 1180, height: 1000 });
+await tab.goto(pathToFileURL(resolve(from, "audit.html")).href);
+await tab.screenshot({ path: join(to, "audit.png") });
 await browser.close();
