@@ -27,7 +27,7 @@ type aside struct {
 // should stay short.
 var asides = []aside{
 	{regexp.MustCompile(`^go install `), "installs a published version"},
-	{regexp.MustCompile(`^docker build `), "needs a container engine; its steps are those of make build"},
+	{regexp.MustCompile(`^docker (?:build|run) `), "needs a container engine"},
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
 	{regexp.MustCompile(`^aws iam create-policy`), "the AWS CLI, which the tests do not require"},
 }
