@@ -70,6 +70,8 @@ mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, b
 
 bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB
 	go test -run '^$$' -bench . -benchmem ./...
+	go run ./test/replaybench -rows $(BENCHROWS) ./bin/curfew
+	go run ./test/replaybench -rows $(BENCHROWS) -signals=false ./bin/curfew
 	cd test/duckdb && go run . -rows $(BENCHROWS)
 
 fmt: ## format the code

@@ -337,7 +337,7 @@ func (s *pass) intent(it Item, p *Proposal) Entry {
 	if st.Params != "" {
 		outcome += ": " + st.Params
 	}
-	return s.entry(it, p, "intent", outcome)
+	return s.entry(it, p, EventIntent, outcome)
 }
 
 // callNext makes the next call of an item that is under way, after writing that it
@@ -375,10 +375,10 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 		return s.refuse(ctx, it, refusal)
 	case err != nil:
 		st.Error = Redact(err.Error())
-		it, err = s.save(ctx, it, s.entry(it, &c.p, "outcome", st.Name+": "+st.Error))
+		it, err = s.save(ctx, it, s.entry(it, &c.p, EventOutcome, st.Name+": "+st.Error))
 	default:
 		st.Error, st.Receipt, st.AcceptedAt, it.Phase = "", cmp.Or(receipt, st.Receipt), now, Confirming
-		it, err = s.save(ctx, it, s.entry(it, &c.p, "outcome", st.Name+" accepted "+st.Receipt))
+		it, err = s.save(ctx, it, s.entry(it, &c.p, EventOutcome, st.Name+" accepted "+st.Receipt))
 	}
 	if err != nil {
 		return err

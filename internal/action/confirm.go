@@ -76,7 +76,7 @@ func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) er
 	calls := it.Steps[it.Step].Attempts
 	it = it.unwarned()
 	it.Alarm = Redact(why)
-	it, err := s.save(ctx, it, s.entry(it, p, "put-back", why))
+	it, err := s.save(ctx, it, s.entry(it, p, EventPutBack, why))
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *pass) settle(ctx context.Context, it Item, p *Proposal, progress Progre
 		return s.confirm(ctx, it, p, now)
 	case Impossible:
 		it.Phase, it.Alarm = Failed, "the provider gave up "+st.Name
-		it, err := s.save(ctx, it, s.entry(it, p, "failed", it.Alarm+" "+st.Receipt))
+		it, err := s.save(ctx, it, s.entry(it, p, EventFailed, it.Alarm+" "+st.Receipt))
 		if err != nil {
 			return err
 		}
@@ -118,12 +118,12 @@ func (s *pass) settle(ctx context.Context, it Item, p *Proposal, progress Progre
 	var entries []Entry
 	if progress == InProgress && it.Phase == Acting {
 		it.Phase = Confirming
-		entries = append(entries, s.entry(it, p, "outcome", st.Name+" is under way "+st.Receipt))
+		entries = append(entries, s.entry(it, p, EventOutcome, st.Name+" is under way "+st.Receipt))
 	}
 	alarmed := it.Alarm == "" && (now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts)
 	if alarmed {
 		it.Alarm = fmt.Sprintf("%s is not confirmed after %s and %d calls; it costs until then", st.Name, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
-		entries = append(entries, s.entry(it, p, "alarm", it.Alarm))
+		entries = append(entries, s.entry(it, p, EventAlarm, it.Alarm))
 	}
 	if len(entries) > 0 {
 		var err error
@@ -159,7 +159,7 @@ func (s *pass) confirm(ctx context.Context, it Item, p *Proposal, now time.Time)
 	if last {
 		it.Phase, it.Alarm = Done, ""
 	}
-	it, err := s.save(ctx, it, s.entry(it, p, "confirmed", it.Steps[it.Step].Name+" "+it.Steps[it.Step].Receipt))
+	it, err := s.save(ctx, it, s.entry(it, p, EventConfirmed, it.Steps[it.Step].Name+" "+it.Steps[it.Step].Receipt))
 	if err != nil {
 		return err
 	}

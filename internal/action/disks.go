@@ -121,7 +121,7 @@ func (s *pass) askConsent(ctx context.Context, it Item, p Proposal, refusal *Ref
 			return s.refuse(ctx, it, refusal)
 		}
 		it.Alarm = why
-		if _, err = s.save(ctx, it, s.entry(it, &p, "asked", "consent to lose "+listed(m.Loses)+" was asked of "+strings.Join(accepted, ", "))); err != nil {
+		if _, err = s.save(ctx, it, s.entry(it, &p, EventAsked, "consent to lose "+listed(m.Loses)+" was asked of "+strings.Join(accepted, ", "))); err != nil {
 			return err
 		}
 	}

@@ -22,26 +22,27 @@ type meter struct {
 	gaps int
 }
 
-// window is what was measured in the last span.
-func (m meter) window(now time.Time, span time.Duration) *usage.Window {
-	w := usage.NewWindow(now.Add(-span), now, time.Minute, "agent", nil)
+// verdict is what the samples of the last span say.
+func (m meter) verdict(now time.Time, span time.Duration) duty.Verdict {
+	k := duty.NewTracker(duty.Thresholds{}, usage.Activity{}, span)
+	sink := k.Open(usage.Opened{Step: time.Minute, Source: "agent"})
 	util, processes := 0.0, 0.0
 	if m.busy {
 		util, processes = 95, 1
 	}
 	i := 0
-	for at := w.From; at.Before(now) && (m.until.IsZero() || at.Before(m.until)); at = at.Add(time.Minute) {
+	for at := now.Add(-span); at.Before(now) && (m.until.IsZero() || at.Before(m.until)); at = at.Add(time.Minute) {
 		if i++; m.gaps > 0 && i%m.gaps == 0 {
 			continue
 		}
 		for s, v := range map[usage.Signal]float64{usage.GPUUtil: util, usage.Processes: processes, usage.CPUUtil: 1, usage.NetBytes: 0} {
-			w.Add("0", s, usage.Point{Time: at, Mean: v, Max: v})
+			sink.Add("0", s, usage.Point{Time: at, Mean: v, Max: v})
 		}
 	}
-	return w
+	return k.Explain(now, duty.Machine{GPUs: inventory.Known(1)})
 }
 
-// judge makes the world's policy a real one, over real samples: what duty.Now and
+// judge makes the world's policy a real one, over real samples: what the tracker and
 // the policy's conditions say decides.
 func (w *world) judge(t *testing.T, text string, span time.Duration, meters map[string]meter) {
 	t.Helper()
@@ -55,7 +56,7 @@ func (w *world) judge(t *testing.T, text string, span time.Duration, meters map[
 		var gang []duty.Verdict
 		for _, other := range w.cloud.Resources() {
 			if other.ID == r.ID || (r.Tags[inventory.TagGang] != "" && other.Tags[inventory.TagGang] == r.Tags[inventory.TagGang]) {
-				gang = append(gang, duty.Now(meters[other.ID].window(now, span), 1, now, duty.Thresholds{}))
+				gang = append(gang, meters[other.ID].verdict(now, span))
 			}
 		}
 		v := gang[0]

@@ -66,14 +66,14 @@ func (e Entry) Kept() (Entry, error) {
 func (f Fuse) Blown() (Fuse, Entry) {
 	f.At, f.Items = instant(f.At), slices.Clone(f.Items)
 	f.ConfirmedAt, f.By, f.Reason, f.Until = time.Time{}, "", "", time.Time{}
-	return f, Entry{At: f.At, Account: f.Account, Actor: "policy " + f.Source, What: "fuse", Because: f.String()}
+	return f, Entry{At: f.At, Account: f.Account, Actor: "policy " + f.Source, What: EventFuse, Because: f.String()}
 }
 
 // Confirmed returns a fuse as every store keeps it when a person has confirmed it, and
 // what is recorded of that.
 func (f Fuse) Confirmed() (Fuse, Entry) {
 	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(f.Until), storable(f.Reason)
-	return f, Entry{At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: "confirm", Because: f.Reason, Outcome: "policy " + f.Source + ": " + f.meant()}
+	return f, Entry{At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: EventConfirm, Because: f.Reason, Outcome: "policy " + f.Source + ": " + f.meant()}
 }
 
 // Admissible refuses a batch that would be counted where it does not belong, or acted

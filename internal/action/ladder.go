@@ -331,11 +331,11 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 func (s *pass) keepState(ctx context.Context, old, it Item, p *Proposal) (Item, error) {
 	switch {
 	case it.Version == 0:
-		return s.save(ctx, it, s.entry(it, p, "observed", ""))
+		return s.save(ctx, it, s.entry(it, p, EventObserved, ""))
 	case it.Phase != old.Phase:
 		return s.save(ctx, it, s.entry(it, p, string(it.Phase), "put back from "+string(old.Phase)))
 	case !it.GraceFrom.Equal(old.GraceFrom):
-		return s.save(ctx, it, s.entry(it, p, "grace", "runs from "+plain.Time(it.GraceFrom)))
+		return s.save(ctx, it, s.entry(it, p, EventGrace, "runs from "+plain.Time(it.GraceFrom)))
 	case it.Grace != old.Grace || !slices.Equal(it.Gang, old.Gang),
 		it.Phase == Warned && s.r.Now.Sub(it.UpdatedAt) > s.gap/4:
 		return s.save(ctx, it)
@@ -451,7 +451,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 			return nil
 		}
 		it.Alarm = why
-		_, err := s.save(ctx, it, s.entry(it, &p, "unwarned", why))
+		_, err := s.save(ctx, it, s.entry(it, &p, EventUnwarned, why))
 		return err
 	}
 	r := s.r
@@ -464,7 +464,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	if err != nil {
 		told += "; " + err.Error()
 	}
-	it, err = s.save(ctx, it, s.entry(it, &p, "warned", told))
+	it, err = s.save(ctx, it, s.entry(it, &p, EventWarned, told))
 	if err != nil {
 		return err
 	}
@@ -517,12 +517,12 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 
 // withdraw takes an item off the ladder; what begins again begins at the first step.
 func (s *pass) withdraw(ctx context.Context, it Item, why string) error {
-	return s.close(ctx, it, "withdrawn", Line{Result: ResultWithdrawn, Why: why})
+	return s.close(ctx, it, EventWithdrawn, Line{Result: ResultWithdrawn, Why: why})
 }
 
 // refuse takes an item off the ladder because a rule forbids it.
 func (s *pass) refuse(ctx context.Context, it Item, refusal *Refusal) error {
-	return s.close(ctx, it, "refused", Line{Result: ResultRefused, Rule: refusal.Rule, Why: refusal.Rule + ": " + refusal.Why})
+	return s.close(ctx, it, EventRefused, Line{Result: ResultRefused, Rule: refusal.Rule, Why: refusal.Rule + ": " + refusal.Why})
 }
 
 // close ends an item's way. Of what was never kept there is only the line.

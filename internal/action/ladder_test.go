@@ -955,6 +955,90 @@ func TestASlowCallBefore(t *testing.T) {
 	}
 }
 
+// TestWhatWasReadAgainIsActedOn: after a slow call the next machine is read again, and what
+// was just read is fresh enough for its call.
+func TestWhatWasReadAgainIsActedOn(t *testing.T) {
+	w := newWorld()
+	w.idle("i-1", "i-2")
+	w.ladder.Cloud = slow{w.cloud, func(string) {
+		w.clock.Advance(6 * time.Minute)
+		w.sample()
+	}}
+	w.round(t)
+	r := w.rounds(t, 15*time.Minute, time.Minute)
+	if got := sorted(w.cloud.Carried("terminate")); !slices.Equal(got, []string{"i-1", "i-2"}) {
+		t.Errorf("terminated %v: %+v", got, r.Lines)
+	}
+}
+
+// unreadable is a store of which one reading fails.
+type unreadable struct {
+	action.Store
+	what string
+}
+
+var errUnreadable = errors.New("it cannot be read")
+
+func (u unreadable) fails(what string) error {
+	if what == u.what {
+		return errUnreadable
+	}
+	return nil
+}
+
+func (u unreadable) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
+	n, last, err := u.Store.BeginRound(ctx, account, c)
+	return n, last, errors.Join(err, u.fails("round"))
+}
+
+func (u unreadable) Frozen(ctx context.Context) (*action.Freeze, error) {
+	f, err := u.Store.Frozen(ctx)
+	return f, errors.Join(err, u.fails("freeze"))
+}
+
+func (u unreadable) Keeps(ctx context.Context, at time.Time) ([]action.Keep, error) {
+	all, err := u.Store.Keeps(ctx, at)
+	return all, errors.Join(err, u.fails("keeps"))
+}
+
+func (u unreadable) Fuses(ctx context.Context) ([]action.Fuse, error) {
+	all, err := u.Store.Fuses(ctx)
+	return all, errors.Join(err, u.fails("fuses"))
+}
+
+func (u unreadable) Items(ctx context.Context, account string, q action.ItemQuery) ([]action.Item, error) {
+	all, err := u.Store.Items(ctx, account, q)
+	return all, errors.Join(err, u.fails("items"))
+}
+
+// TestWhatCannotBeReadActsOnNothing: a round whose state cannot be read ends with that error,
+// warns nobody and calls nothing.
+func TestWhatCannotBeReadActsOnNothing(t *testing.T) {
+	for _, what := range []string{"round", "freeze", "keeps", "fuses", "items"} {
+		w := newWorld()
+		w.idle("i-1")
+		broken := func() {
+			w.ladder.Store = unreadable{w.store, what}
+			if r, err := w.tryRound(); !errors.Is(err, errUnreadable) || len(r.Lines) > 0 {
+				t.Errorf("%s: %+v, %v", what, r.Lines, err)
+			}
+			w.ladder.Store = w.store
+		}
+		if broken(); len(w.people.Told()) > 0 {
+			t.Errorf("%s: people are warned", what)
+		}
+		w.round(t)
+		w.rounds(t, 14*time.Minute, time.Minute)
+		w.clock.Advance(time.Minute)
+		w.sample()
+		broken()
+		w.untouched(t)
+		if w.round(t); len(w.cloud.Carried("terminate")) != 1 {
+			t.Errorf("%s: once it can be read nothing is done", what)
+		}
+	}
+}
+
 // silent is a cloud that never answers.
 type silent struct{ *actiontest.Cloud }
 

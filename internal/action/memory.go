@@ -406,12 +406,12 @@ func (a *admissions) add(at time.Time, hourly money.Amount) {
 // Freeze implements [Store].
 func (m *Memory) Freeze(ctx context.Context, f Freeze) error {
 	f.At, f.Reason = instant(f.At), storable(f.Reason)
-	return m.decide(ctx, Entry{At: f.At, Actor: f.By, What: "freeze", Because: f.Reason}, func() { m.freeze = &f })
+	return m.decide(ctx, Entry{At: f.At, Actor: f.By, What: EventFreeze, Because: f.Reason}, func() { m.freeze = &f })
 }
 
 // Unfreeze implements [Store].
 func (m *Memory) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
-	return m.decide(ctx, Entry{At: at, Actor: by, What: "unfreeze", Because: reason}, func() { m.freeze = nil })
+	return m.decide(ctx, Entry{At: at, Actor: by, What: EventUnfreeze, Because: reason}, func() { m.freeze = nil })
 }
 
 // decide changes something together with its entry.
@@ -448,7 +448,7 @@ func (m *Memory) PutKeep(ctx context.Context, k Keep) error {
 		return errors.New("keep a resource: the end is missing")
 	}
 	k.Until, k.At, k.Reason = instant(k.Until), instant(k.At), storable(k.Reason)
-	e := Entry{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(), Because: k.Reason,
+	e := Entry{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: EventKeep, Resource: k.Ref.String(), Because: k.Reason,
 		Outcome: "until " + k.Until.Format(time.RFC3339)}
 	return m.decide(ctx, e, func() { m.keeps[k.Ref] = k })
 }

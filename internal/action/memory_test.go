@@ -2,12 +2,16 @@ package action_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/store/storetest"
 )
 
@@ -48,5 +52,23 @@ func TestForgetfulMemory(t *testing.T) {
 	want(t, w.rounds(t, 17*time.Minute, time.Minute), "i-4", action.ResultDeferred)
 	if err := m.Freeze(t.Context(), action.Freeze{By: "ana"}); err == nil {
 		t.Error("it takes a freeze without a time")
+	}
+}
+
+// TestASumThatDoesNotFitAdmitsNothing: where a clock was set back, two hours may count at
+// once, and what they come to has to fit.
+func TestASumThatDoesNotFitAdmitsNothing(t *testing.T) {
+	m := action.NewMemory()
+	admit := func(id string, at time.Time, hourly money.Amount) error {
+		it := action.Item{ID: id, Ref: inventory.Ref{ID: id}, Account: "a", Source: "p", Phase: action.Acting, Steps: []action.Step{{Key: id, IntentAt: at}}}
+		_, err := m.Admit(t.Context(), action.Batch{Account: "a", Source: "p", Now: at, Selected: 100,
+			Limits: policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: math.MaxInt64}, Admissions: []action.Admission{{Item: it, Hourly: hourly}}})
+		return err
+	}
+	if err := errors.Join(admit("1", start, math.MaxInt64), admit("2", start.Add(2*time.Hour), math.MaxInt64)); err != nil {
+		t.Fatal(err)
+	}
+	if err := admit("3", start.Add(30*time.Minute), 0); !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("got %v, want that the sum does not fit", err)
 	}
 }

@@ -87,16 +87,16 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string) (Item, e
 		return e
 	}
 	it.Step = i
-	it, err := s.save(ctx, it, record("undo", name+", key "+it.Steps[i].Key))
+	it, err := s.save(ctx, it, record(EventUndo, name+", key "+it.Steps[i].Key))
 	if err != nil {
 		return it, err
 	}
 	err = within(ctx, patience, "wait for the provider to undo "+name+" of "+it.Ref.ID, func(ctx context.Context) error { return s.Cloud.Undo(ctx, task(it)) })
 	ctx = context.WithoutCancel(ctx) // what was done is written down
 	if err != nil {
-		what, refusal := "outcome", (*Refusal)(nil)
+		what, refusal := EventOutcome, (*Refusal)(nil)
 		if errors.As(err, &refusal) {
-			what = "refused"
+			what = EventRefused
 		}
 		return it, errors.Join(fmt.Errorf("undo %s of %s: %w", name, it.Ref.ID, err), s.Store.Record(ctx, record(what, "undo "+name+": "+err.Error())))
 	}
@@ -105,7 +105,7 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string) (Item, e
 	if !slices.ContainsFunc(it.Steps, confirmed) {
 		it.Phase = Undone
 	}
-	return s.save(ctx, it, record("undone", name))
+	return s.save(ctx, it, record(EventUndone, name))
 }
 
 // confirmed says whether a call was carried out and not taken back.

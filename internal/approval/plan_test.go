@@ -62,6 +62,20 @@ func TestADiffOfNothing(t *testing.T) {
 	}
 }
 
+// TestADiffKeepsWhatStays: a line more at either end of a document is the whole difference.
+func TestADiffKeepsWhatStays(t *testing.T) {
+	for _, tc := range []struct{ short, long, same string }{
+		{"x\ny", "z\nx\ny", "- z|  x|  y"}, {"x\ny", "x\ny\nz", "  x|  y|- z"}, {"x\ny", "x\nz\ny", "  x|- z|  y"},
+	} {
+		if got := strings.Join(Diff(tc.long, tc.short), "|"); got != tc.same {
+			t.Errorf("%q to %q: %s", tc.long, tc.short, got)
+		}
+		if got := strings.Join(Diff(tc.short, tc.long), "|"); got != strings.ReplaceAll(tc.same, "- ", "+ ") {
+			t.Errorf("%q to %q: %s", tc.short, tc.long, got)
+		}
+	}
+}
+
 // TestADiffRestoresBoth: without what comes a difference is the first document, without
 // what goes the second.
 func TestADiffRestoresBoth(t *testing.T) {

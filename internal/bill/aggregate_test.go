@@ -53,7 +53,7 @@ func drawn() *rapid.Generator[*Line] {
 		l.BillingAccountID = rapid.SampledFrom([]string{"acc", "other", ""}).Draw(t, "account")
 		l.ChargeDescription = rapid.SampledFrom([]string{"", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)"}).Draw(t, "description")
 		l.ConsumedUnit, l.ConsumedQuantity = "GB", l.BilledCost
-		l.Tags = rapid.SampledFrom([]string{"", `{"team":"vision"}`, `{"Team":"speech","project":"asr"}`}).Draw(t, "tags")
+		l.Tags = rapid.SampledFrom([]string{"", "no json", `{"team":"vision"}`, `{"Team":"speech","project":"asr"}`}).Draw(t, "tags")
 		if rapid.Bool().Draw(t, "no effective cost") {
 			l.Unknown, l.EffectiveCost = EffectiveCost, Decimal{}
 		}

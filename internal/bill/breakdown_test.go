@@ -1,6 +1,7 @@
 package bill
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -235,6 +236,10 @@ func TestTheFiveCategoriesByDuty(t *testing.T) {
 		}
 		return 0, 0, 0
 	})
+	huge := func(*Row) (idle, active, unmeasured money.Amount) { return math.MaxInt64, math.MaxInt64, 1 }
+	if got, err := ByDuty(slices.Values(rows), huge); err == nil {
+		t.Errorf("parts that do not fit give %+v", got)
+	}
 	want := map[Category]string{Storage: "30.00", Idle: "24.00", Active: "48.00", Egress: "5.00", Overhead: "0.00", Unmeasured: "32.00", Other: "2.00"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("measured: %s", diff)

@@ -207,19 +207,6 @@ func NewDecimal64(n int64, scale int) (Decimal, error) {
 	return NewDecimal(big.NewInt(n), scale)
 }
 
-// FromAmount returns an amount as a decimal.
-func FromAmount(a money.Amount) Decimal {
-	neg, n := a < 0, uint64(a)
-	if neg {
-		n = -n
-	}
-	d, _ := fixed(n, nanoScale) // 2^63 × 10^18 is under 2^126
-	if neg {
-		d = d.Neg()
-	}
-	return d
-}
-
 // Add returns d + o.
 func (d Decimal) Add(o Decimal) Decimal {
 	lo, carry := bits.Add64(d.lo, o.lo, 0)

@@ -223,7 +223,7 @@ func TestTimesRoundsHalfToEven(t *testing.T) {
 	if got, err := huge.times(gigabyte); !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("got %d, %v", got, err)
 	}
-	for _, parts := range [][]Decimal{{huge}, {FromAmount(math.MaxInt64), FromAmount(1)}} {
+	for _, parts := range [][]Decimal{{huge}, {huge, huge.Neg()}, {FromAmount(math.MaxInt64), FromAmount(1)}} {
 		if got, _, err := round(parts); !errors.Is(err, money.ErrOverflow) {
 			t.Errorf("%v became %d, %v", parts, got, err)
 		}
@@ -290,4 +290,13 @@ func BenchmarkDecimal(b *testing.B) {
 		}
 		sum = sum.Add(d)
 	}
+}
+
+// FromAmount returns an amount as a decimal.
+func FromAmount(a money.Amount) Decimal {
+	d, err := NewDecimal64(int64(a), nanoScale)
+	if err != nil {
+		panic(err)
+	}
+	return d
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,15 +70,12 @@ func overdrawn(t testing.TB, err error, id string) *budget.Overdrawn {
 
 func status(t testing.TB, d budget.Desk, id string, at time.Time) budget.Status {
 	t.Helper()
-	b, ok := d.Set.Budget(id)
-	if !ok {
-		t.Fatalf("there is no budget %s", id)
+	all, err := d.Statuses(context.Background(), at)
+	i := slices.IndexFunc(all, func(s budget.Status) bool { return s.Budget.ID == id })
+	if err != nil || i < 0 {
+		t.Fatalf("budget %s at %s: %v, of %d", id, at, err, len(all))
 	}
-	s, err := d.Status(context.Background(), b, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return all[i]
 }
 
 const one = `budgets: [{id: vision, team: vision, purpose: training, amount: 1000}]`

@@ -3,6 +3,7 @@ package budget_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,16 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// TestTheSamePastIsForecastAlike, to the cent: a thousand futures, drawn alike each time.
+func TestTheSamePastIsForecastAlike(t *testing.T) {
+	d, s := desk(t, one)
+	spend(s, 30, func(i int) money.Amount { return money.Amount(i*i*7919%100_003) * money.Cent })
+	f, ok := status(t, d, "vision", now).Forecast.Get()
+	if got := []string{f.Low.Cents(), f.Median.Cents(), f.High.Cents()}; !ok || !slices.Equal(got, []string{"16648.12", "17513.99", "18375.02"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
 // TestTheFutureIsMostlyInItsRange draws pasts and what followed from one distribution:
 // the range from the 10th to the 90th percentile holds about four in five.
 func TestTheFutureIsMostlyInItsRange(t *testing.T) {
@@ -145,7 +156,12 @@ func TestFacts(t *testing.T) {
 			}
 		})
 	}
-	d, _ := desk(t, one)
+	d, s := desk(t, `budgets: [{id: a, purpose: any, amount: 1000}, {id: b, purpose: any, amount: 500}, {id: c, purpose: any, amount: 800}]`)
+	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD})
+	if f, _, err := budget.FactsOf(must(d.Statuses(ctx, now))(t), vision, inventory.Training); err != nil || f.Budget != "b" || f.UsedShare != 0.2 {
+		t.Errorf("of budgets in one state the fullest counts: %+v, %v", f, err)
+	}
+	d, _ = desk(t, one)
 	if f, ok, err := budget.FactsOf(must(d.Statuses(ctx, now))(t), speech, inventory.Training); ok || err != nil {
 		t.Errorf("what no budget covers has facts: %+v, %v", f, err)
 	}

@@ -189,6 +189,9 @@ func TestWhatCannotBeReadReservesNothing(t *testing.T) {
 	} {
 		for kill := 1; ; kill++ {
 			d, s := desk(t, one)
+			for ago := range 10 { // enough to forecast from
+				s.Charge(budgettest.Charge{At: now.Add(-time.Duration(ago) * 24 * time.Hour).Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: money.USD})
+			}
 			id := live(t, d, run("a", 400), now).ID
 			points := 0
 			s.Fault = func(string) error {

@@ -46,12 +46,8 @@ func (s Status) Committed() (money.Amount, error) {
 	return money.Sum(s.Used, s.Held, unknown)
 }
 
-// Status returns where a budget of the set stands. It returns ErrOutside for a custom
-// period that does not hold the time.
-func (d Desk) Status(ctx context.Context, b Budget, now time.Time) (Status, error) {
-	return b.status(ctx, d.Store, now)
-}
-
+// status returns where the budget stands, and ErrOutside for a custom period that does not
+// hold the time.
 func (b Budget) status(ctx context.Context, on Reading, now time.Time) (Status, error) {
 	w, err := b.Period.Window(now)
 	if err != nil {

@@ -129,6 +129,27 @@ func TestMergedLifecycles(t *testing.T) {
 	})
 }
 
+// TestNewRulesHaveTheFormOfTheOthers: S3 takes no document in which some rules have a prefix
+// and others a filter; rules with neither, or with both, get filters beside them.
+func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
+	for _, tc := range []struct {
+		rule string
+		old  bool
+	}{{"", false}, {"<Prefix>x/</Prefix>", true}, {"<Filter><Prefix>x/</Prefix></Filter>", false}, {"<Prefix/><Filter/>", false}} {
+		doc, err := parseLifecycle([]byte(lifecycleOf("<Rule><ID>a</ID>" + tc.rule + "<Status>Enabled</Status></Rule>")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		merged, err := doc.with([]Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old := bytes.Contains(merged, []byte("uploads</ID><Prefix>")); old != tc.old {
+			t.Errorf("beside %q: %s", tc.rule, merged)
+		}
+	}
+}
+
 // FuzzLifecycle reads any bytes as a lifecycle: what is taken is well-formed, gets rules
 // without losing one, and loses them again without a trace of them.
 func FuzzLifecycle(f *testing.F) {

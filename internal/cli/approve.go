@@ -94,5 +94,5 @@ func (a *app) approvals(ctx context.Context, id string, all bool) error {
 	case a.format == "json":
 		return a.printJSON(doc)
 	}
-	return report.Approvals(a.Stdout, doc, now)
+	return report.Approvals(a.Stdout, doc, now, report.Options{Width: a.Width, Color: a.color()})
 }

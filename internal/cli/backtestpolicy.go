@@ -84,8 +84,8 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 	if err != nil || a.format != "table" || write != "" {
 		return err
 	}
-	_, err = plain.Fprintf(a.Stdout, "\n%s", plain.Text(text))
-	return err
+	plain.Fprintln(a.Stdout)
+	return report.YAML(a.Stdout, a.Width, string(text))
 }
 
 // tuned are the commands after waits were learned: write the policies, and replay them.

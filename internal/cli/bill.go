@@ -73,5 +73,6 @@ shown apart.`,
 	c.Flags().Var(&choice{"by", &by, dividedBy}, "by", "who it is divided among: team, project, user, environment, cost_center, purpose, sub_account")
 	c.Flags().Var(&choice{"basis", &basis, bases}, "basis", "billed, or effective, which spreads what was paid for commitments")
 	a.outputs(c, reports...)
+	a.simulated(c)
 	return c
 }

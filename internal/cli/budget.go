@@ -27,6 +27,7 @@ admitted, what is left, and a forecast to the end of the period with its range.`
 		},
 	}
 	a.outputs(c, reports...)
+	a.simulated(c)
 	c.AddCommand(a.newHolds(), a.newSettle(), a.newRelease(), a.newExtend())
 	return c
 }
@@ -47,6 +48,7 @@ func (a *app) newHolds() *cobra.Command {
 	}
 	periodFlags(c, &p, "30d")
 	a.outputs(c, reports...)
+	a.simulated(c)
 	return c
 }
 

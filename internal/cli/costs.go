@@ -26,7 +26,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
   curfew costs --by resource --where team=vision --where duty=idle
   curfew costs --by team -o html > costs.html
   curfew costs units                                    # what a million tokens costs`,
-		Args: noArgs,
+		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, err := a.rt.Costs(c.Context(), f)
 			if err == nil && a.format == "csv" {
@@ -41,6 +41,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
 	fl.StringVar(&f.Granularity, "granularity", "total", "hour, day, month or total")
 	fl.StringArrayVar(&f.Where, "where", nil, "only what has a value: team=vision; repeatable; an empty value selects unallocated costs")
 	a.outputs(c, "table", "json", "csv", "html", "md")
+	a.simulated(c)
 	c.AddCommand(a.newUnits(), a.newShares())
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newInit(use string) *cobra.Command {
@@ -33,12 +34,14 @@ brackets. Existing files are overwritten only with --force.`,
 	for _, q := range start.Questions() {
 		c.Flags().StringVar(q.Answer, q.Flag, "", strings.TrimSuffix(q.Text, "?"))
 	}
+	a.outputs(c, tableJSON...)
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that exist")
 	return c
 }
 
 // start asks, and writes the files once everything in them is valid.
 func (a *app) start(s config.Start, force bool, in io.Reader) error {
+	a.progress.clear(true) // it waits for answers
 	lines := bufio.NewScanner(in)
 	for _, q := range s.Questions() {
 		for *q.Answer == "" {
@@ -69,7 +72,6 @@ func (a *app) start(s config.Start, force bool, in io.Reader) error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	_, err = plain.Fprintf(a.Stdout, "Wrote %s and %d policies in policies/ (mode %s).\nNext: curfew policy check, then curfew enforce --once\n",
-		config.FileName, len(files)-1, s.Mode())
-	return err
+	return a.say(view.Init{Schema: view.InitSchema, Files: names, Mode: string(s.Mode())},
+		"Wrote %s and %d policies in policies/ (mode %s).\nNext: curfew policy check, then curfew enforce --once", config.FileName, len(files)-1, s.Mode())
 }

@@ -32,14 +32,11 @@ price are listed and never ranked.`,
 				p.Options = append(p.Options, price.Term(o))
 			}
 			p.Model.Parameters = parameters * 1e9
-			cfg, err := a.config()
+			_, book, err := a.rt.Priced()
 			if err != nil {
 				return err
 			}
-			book, err := a.prices(cfg)
-			if err != nil {
-				return err
-			}
+			a.rt.CheckRegion(book, p.Region)
 			r, err := market.Rank(book, f, p)
 			if err != nil {
 				return &failure{exit: ExitUsage, code: "usage", err: err}

@@ -75,6 +75,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
+	a.rt.CheckRegion(book, f.region)
 	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(f.usage), Format: t.Format}); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -42,10 +41,11 @@ func (a *app) newPriceList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.rt.CheckRegion(book, region)
 			if accelerator != "" {
 				known, ok := book.Accelerator(accelerator)
 				if !ok {
-					return usageError("--accelerator %q: the book knows %s", accelerator, acceleratorNames(book))
+					return usageError("--accelerator %q: the book knows %s%s", accelerator, acceleratorNames(book), book.DidYouMean(accelerator))
 				}
 				accelerator = known.Name
 			}
@@ -56,7 +56,7 @@ func (a *app) newPriceList() *cobra.Command {
 				}
 			}
 			if len(machines) == 0 {
-				return &failure{exit: ExitError, code: "not_found", err: errors.New("no machine type in the price book matches"), hint: "curfew price list shows all"}
+				return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no machine type in the price book matches %q%s", pattern, book.DidYouMean(pattern)), hint: "curfew price list shows all"}
 			}
 			doc := view.NewMachines(book, machines, region)
 			if a.format == "csv" {
@@ -105,6 +105,7 @@ func (a *app) newPriceShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.rt.CheckRegion(book, region)
 			return a.showPrice(book, args[0], region)
 		},
 	}

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"sync"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -10,47 +14,113 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// progress draws how far a scan is on the terminal; elsewhere it draws nothing.
+// progress shows how far a command is: a bar where it counts what it does, and after two
+// seconds without one a line that says for how long it works. It draws on a terminal alone,
+// and nothing once the output has begun.
 type progress struct {
-	mu  sync.Mutex
+	mu   sync.Mutex
+	to   io.Writer
+	what string
+	// bar is the bar that is drawn; nil is none.
 	bar *progressbar.ProgressBar
+	// drawn says that the line is on the terminal, over that output has begun.
+	drawn, over bool
 }
 
-func (a *app) newProgress(what string) daemon.Bar {
-	p := &progress{}
-	if !a.Progress || a.quiet {
-		return p
+// workedFor is how long a command works before a line says so.
+const workedFor = 2 * time.Second
+
+// watch draws the line until ctx ends.
+func (p *progress) watch(ctx context.Context) {
+	start := time.Now()
+	tick := time.NewTicker(workedFor / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.clear(true)
+			return
+		case now := <-tick.C:
+			p.mu.Lock()
+			if worked := now.Sub(start); worked >= workedFor && p.bar == nil && !p.over {
+				p.drawn = true
+				fmt.Fprintf(p.to, "\r%s: working for %s\x1b[K", plain.Line(p.what), plain.Duration(worked.Truncate(time.Second)))
+			}
+			p.mu.Unlock()
+		}
 	}
-	p.bar = progressbar.NewOptions(1,
-		progressbar.OptionSetWriter(a.bars),
+}
+
+// clear takes the line off the terminal; over says that it does not come back.
+func (p *progress) clear(over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = p.over || over
+	if p.drawn {
+		p.drawn = false
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
+}
+
+// before is a writer that takes the line off the terminal first.
+type before struct {
+	io.Writer
+	p    *progress
+	over bool
+}
+
+// Write implements io.Writer.
+func (b before) Write(text []byte) (int, error) {
+	b.p.clear(b.over)
+	return b.Writer.Write(text)
+}
+
+// newProgress begins a bar.
+func (a *app) newProgress(what string) daemon.Bar {
+	if !a.Progress || a.quiet {
+		return &bar{}
+	}
+	a.progress.clear(false)
+	b := progressbar.NewOptions(1,
+		progressbar.OptionSetWriter(a.progress.to),
 		progressbar.OptionSetDescription("reading "+plain.Line(what)),
 		progressbar.OptionSetWidth(28),
 		progressbar.OptionShowCount(),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetPredictTime(false),
 	)
-	return p
+	a.progress.mu.Lock()
+	defer a.progress.mu.Unlock()
+	a.progress.bar = b
+	return &bar{a.progress, b}
+}
+
+// bar is one bar; the zero value draws nothing.
+type bar struct {
+	p   *progress
+	bar *progressbar.ProgressBar
 }
 
 // Report implements daemon.Bar.
-func (p *progress) Report(s round.Progress) {
-	if p.bar == nil {
+func (b *bar) Report(s round.Progress) {
+	if b.bar == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.bar.ChangeMax(max(s.Total, s.Done))
-	p.bar.Describe(plain.Line(s.What))
+	b.p.mu.Lock()
+	defer b.p.mu.Unlock()
+	b.bar.ChangeMax(max(s.Total, s.Done))
+	b.bar.Describe(plain.Line(s.What))
 	// Drawing is a courtesy; a terminal that went away stops no scan.
-	_ = p.bar.Set(s.Done)
+	_ = b.bar.Set(s.Done)
 }
 
 // Finish implements daemon.Bar.
-func (p *progress) Finish() {
-	if p.bar == nil {
+func (b *bar) Finish() {
+	if b.bar == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_ = p.bar.Finish()
+	b.p.mu.Lock()
+	defer b.p.mu.Unlock()
+	_ = b.bar.Finish()
+	b.p.bar = nil
 }

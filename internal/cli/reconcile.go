@@ -29,5 +29,6 @@ the billing period; nothing that was entered before is edited.`,
 	c.Flags().Var(&choice{"basis", &basis, bases}, "basis", anyOf(bases))
 	c.Flags().BoolVar(&post, "post", false, "enter the differences into the ledger")
 	a.outputs(c, reports...)
+	a.simulated(c)
 	return c
 }

@@ -21,14 +21,24 @@ type app struct {
 	rt    *daemon.Runtime
 	quiet bool
 	// format is the form of output that -o names.
-	format string
-	// bars is where progress is drawn.
-	bars io.Writer
+	format   string
+	progress *progress
+}
+
+// Commands returns the tree of all commands with their flags, for documentation.
+func Commands() *cobra.Command {
+	return newRoot(&Process{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}, io.Discard)
 }
 
 func newRoot(p *Process, bars io.Writer) *cobra.Command {
 	a := newApp(p)
-	a.bars = bars
+	a.progress = &progress{to: bars}
+	return a.root()
+}
+
+// root is the command line.
+func (a *app) root() *cobra.Command {
+	p := a.Process
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
@@ -38,9 +48,15 @@ wasted ones, and says exactly how to stop what does nothing.`,
   curfew scan                        # the audit of your AWS account (read-only)
   curfew scan -o html > audit.html   # the same as a report with pictures
   curfew price show g6.2xlarge       # what the price book knows`,
-		Version:           p.Version,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
+		Version:       p.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			if a.Progress && !a.quiet {
+				a.progress.what = c.CommandPath()
+				go a.progress.watch(c.Context())
+			}
+		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
 	root.SetIn(p.Stdin)
@@ -66,7 +82,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags.StringVar(&a.rt.DataFlag, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
 	flags.StringVar(&a.rt.DatabaseFlag, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
-	root.AddCommand(a.newInit("init"), a.newScan(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
+	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newSettings(), a.newAudit(),
 		a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }

@@ -23,13 +23,13 @@ import (
 
 // The exit codes. When several apply, the order is 2, 1, 4, 5, 3.
 const (
-	ExitDone        = 0
-	ExitError       = 1
-	ExitUsage       = 2
-	ExitHeld        = 3 // needs approval, or waste over --fail-on
-	ExitDenied      = 4
-	ExitPartial     = 5 // some resources could not be read or acted on
-	ExitInterrupted = 130
+	ExitDone        = 0   // done
+	ExitError       = 1   // an error: nothing could be read, a price is unknown, or a policy test fails
+	ExitUsage       = 2   // a wrong command line, or an invalid file
+	ExitHeld        = 3   // needs approval, or waste over --fail-on
+	ExitDenied      = 4   // denied
+	ExitPartial     = 5   // some resources could not be read or acted on
+	ExitInterrupted = 130 // interrupted
 )
 
 // Process is everything that a command takes from outside.
@@ -108,12 +108,21 @@ func usageError(format string, a ...any) error {
 // one line on p.Stderr, and with -o json a JSON object after it.
 func Run(ctx context.Context, p Process) int {
 	// Nothing but the progress bar, which moves the cursor, goes past these two.
-	bars, out, log := p.Stderr, plain.NewWriter(p.Stdout, p.color()), plain.NewWriter(p.Stderr, false)
+	far := &progress{to: p.Stderr}
+	out, log := plain.NewWriter(before{p.Stdout, far, true}, p.color()), plain.NewWriter(before{p.Stderr, far, false}, false)
 	p.Stdout, p.Stderr = out, log
 	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // what was cut off within a character
-	root := newRoot(&p, bars)
+	a := newApp(&p)
+	a.progress = far
+	root := a.root()
 	root.SetArgs(p.Args)
-	err := root.ExecuteContext(ctx)
+	running, stop := context.WithCancel(ctx)
+	err := root.ExecuteContext(running)
+	stop()
+	far.clear(true)
+	if ended := a.rt.Close(); err == nil {
+		err = ended
+	}
 	if err == nil {
 		return ExitDone
 	}

@@ -31,6 +31,7 @@ func (f *sourceFlags) add(fl *pflag.FlagSet) {
 	f.addAccount(fl)
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
 	fl.StringArrayVar(&f.Usage, "usage", nil, "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
+	f.addMetrics(fl)
 	fl.StringVar(&f.Columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.Step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.Resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")

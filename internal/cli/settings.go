@@ -21,7 +21,7 @@ people, approvals, github, budgets, quotas and gate, as curfew.yaml writes them,
 price overlay. Once they are set, a local curfew.yaml may only be stricter, prices come
 from the store, and approvals need a verified identity unless they say otherwise.`,
 		Example: "  curfew settings\n  curfew settings set shared.yaml --reason \"budgets of 2027\"",
-		Args:    noArgs,
+		Args:    noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.settings(c.Context())
 		},
@@ -89,10 +89,7 @@ func (a *app) settings(ctx context.Context) error {
 		return err
 	}
 	plain.Fprintln(a.Stdout)
-	for line := range strings.Lines(*doc.Body) {
-		plain.Fprintf(a.Stdout, "%s\n", strings.TrimSuffix(line, "\n"))
-	}
-	return nil
+	return report.YAML(a.Stdout, a.Width, *doc.Body)
 }
 
 func (a *app) setSettings(ctx context.Context, name, prices, reason string) error {

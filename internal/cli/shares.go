@@ -23,5 +23,6 @@ or 25%. Workloads and the unallocated part add up to the machine's cost.`,
 	}
 	periodFlags(c, &p, "month")
 	a.outputs(c, reports...)
+	a.simulated(c)
 	return c
 }

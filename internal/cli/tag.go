@@ -186,5 +186,8 @@ func reaching(f sourceFlags) string {
 	if f.Profile != "" {
 		words = append(words, "--profile", plain.Shell(f.Profile))
 	}
+	for _, url := range f.Metrics {
+		words = append(words, "--metrics-source", plain.Shell(url))
+	}
 	return strings.Join(slices.Insert(words, 0, ""), " ")
 }

@@ -33,5 +33,6 @@ Prometheus server, or one that --counts names.`,
 	fl.StringVar(&f.By, "by", "", "the dimension that the keys of --counts are values of: project")
 	fl.StringArrayVar(&f.Where, "where", nil, "only costs that have a value: team=search; repeatable")
 	a.outputs(c, reports...)
+	a.simulated(c)
 	return c
 }

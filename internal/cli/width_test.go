@@ -3,7 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,52 +16,204 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// wideCommands are commands as people give them on the simulated account and on kept
-// states, by their names. FINDING is the id of a finding of the simulated account.
-var wideCommands = map[string][]string{
-	"scan": {"scan --demo", "scan --last", "scan --last --all"}, "fix": {"fix FINDING", "fix FINDING --enforce --demo", "fix FINDING --enforce --demo --scratch-disks"},
-	"enforce": {"enforce --demo"}, "keep": {"keep"}, "tag": {"tag --demo"}, "confirm": {"confirm"}, "audit": {"audit"}, "whoami": {"whoami"},
-	"settings": {"settings"}, "freeze": {"freeze --reason incident"}, "unfreeze": {"unfreeze --reason over"},
-	"costs": {"costs"}, "budget": {"budget"}, "approvals": {"approvals"},
-	"price watching": {"price watching"},
-	"plan market":    {"plan market --for bf16-tflops"}, "plan tco": {"plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month"},
-	"plan capacity": {"plan capacity --qps 500 --qps-per-gpu 200"}, "plan rightsize": {"plan rightsize --from scan --demo"},
-	"budget holds": {"budget holds"}, "gate report": {"gate report"},
+// commandLines are commands as people give them on the simulated account, on simulated
+// books and on files, in this order. FINDING is a finding of the simulated account; HOLD
+// and REQUEST are new at each run. What
+// follows "as NAME:" is given by another person.
+var commandLines = []string{
+	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo", "fix FINDING --enforce --demo --scratch-disks",
+	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
+	"policy check examples/policies", "policy check examples/policies --against last", "policy explain llm-playground --demo --policy examples/policies",
+	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz", "backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml",
+	"costs", "costs --by resource,duty", "costs units --counts gpu-hours --by team", "costs shares examples/data/shares.csv", "budget", "budget holds",
+	"bill show", "bill reconcile", "bill import examples/data/focus-2026-10.csv --dry-run",
+	"estimate job.yaml", "gate job.yaml --dry-run", "gate report", "budget settle HOLD --actual 3.20", "budget release HOLD", "budget extend HOLD --amount 20 --for 12h",
+	"as bo: approve REQUEST", "as bo: deny REQUEST --reason no", "approvals --all", "audit", "audit --verify", "init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
+	"policy init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
+	"price list", "price list --type g6*", "price show p4d.24xlarge", "price show H100", "price show s3:GLACIER", "price watching", "price update catalog.csv --source site --provider AWS --dry-run",
+	"plan market --for bf16-tflops", "plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month", "plan capacity --qps 500 --qps-per-gpu 200",
+	"plan rightsize --from scan --demo", "plan mig --gpu A100-80GB --workloads examples/data/workloads.csv", "plan mig --gpu A100-80GB --enumerate",
+	"plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv",
+	"plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 1.5x --spot-price 0.918 --on-demand-price 3.06",
+	"plan checkpoint --trace examples/data/spot.csv --gap 5m --write 120s --restart 180s",
+	"settings clock --reason sleep", "as root: settings set shared.yaml --reason test",
 }
 
-// TestNoLineIsWiderThanTheTerminal: what commands print fits into 60, 80 and 120 columns,
-// but for commands on lines of their own, which are never cut.
-func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
-	d := newDesktop(t)
+// notRun are the commands that these lines leave out, with the reason.
+var notRun = map[string]string{
+	"consent": "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
+}
+
+// withoutJSON are the commands without -o json, with the reason.
+var withoutJSON = map[string]string{
+	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help",
+}
+
+// walk calls each with every command that can be given, but for those of cobra.
+func walk(each func(name string, c *cobra.Command)) {
+	var down func(c *cobra.Command)
+	down = func(c *cobra.Command) {
+		if name := strings.TrimPrefix(c.CommandPath(), "curfew "); c.Runnable() && !c.Hidden {
+			each(name, c)
+		}
+		for _, sub := range c.Commands() {
+			down(sub)
+		}
+	}
+	down(newRoot(&Process{}, nil))
+}
+
+// named returns the command of a line: "budget settle".
+func named(line string) string {
+	if _, rest, as := strings.Cut(line, ": "); as && strings.HasPrefix(line, "as ") {
+		line = rest
+	}
+	c, _, err := newRoot(&Process{}, nil).Find(strings.Fields(line))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(c.CommandPath(), "curfew ")
+}
+
+// TestEveryCommandPrintsJSON: each command has -o json, or is named with the reason why it
+// has not, and is in the lines that the other tests run.
+func TestEveryCommandPrintsJSON(t *testing.T) {
+	run := map[string]bool{}
+	for _, line := range commandLines {
+		run[named(line)] = true
+	}
+	walk(func(name string, c *cobra.Command) {
+		if withoutJSON[name] != "" {
+			return
+		}
+		out, ok := c.Flags().Lookup("output").Value.(*choice)
+		if !ok || !slices.Contains(out.allowed, "json") {
+			t.Errorf("curfew %s has no -o json", name)
+		}
+		if !run[name] && notRun[name] == "" {
+			t.Errorf("curfew %s is in no line of commandLines", name)
+		}
+	})
+}
+
+// commandDesk is a desktop with what the lines need: kept scans, simulated books, a job.
+type commandDesk struct {
+	*desktop
+	fill    *strings.Replacer
+	started int
+}
+
+func newCommandDesk(t *testing.T) *commandDesk {
+	d := &commandDesk{desktop: newDesktop(t)}
 	d.now = time.Date(2026, 7, 20, 9, 0, 0, 0, time.UTC)
+	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 9000000", 1))
+	d.write("job.yaml", fmt.Sprintf(gateJob, "finetune", "8h"))
+	d.write("shared.yaml", "approvers: {root: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\n")
+	d.write("catalog.csv", "instance_type,region,on_demand_usd_per_hour\ng6.2xlarge,us-east-1,0.9776\n")
+	d.books()
 	if code, _, errs := d.run("scan", "--demo"); code != ExitDone && code != ExitPartial {
 		t.Fatal(errs)
 	}
 	_, out, _ := d.run("scan", "--last", "-o", "csv")
 	finding, _, _ := strings.Cut(strings.Split(out, "\n")[1], ",")
-	policies, err := filepath.Abs("../../examples/policies")
+	examples, err := filepath.Abs("../../examples")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fill := strings.NewReplacer("FINDING", finding, "POLICIES", policies)
-	for _, lines := range wideCommands {
-		for _, line := range lines {
-			for _, width := range []int{60, 80, 120} {
-				var out, errs bytes.Buffer
-				args := strings.Fields(fill.Replace(line))
-				code := Run(context.Background(), Process{Args: args, Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test", Stdin: strings.NewReader(""),
-					Stdout: &out, Stderr: &errs, Now: d.clock, Width: width, Lookup: func(k string) (string, bool) { v, ok := d.env[k]; return v, ok }})
-				if code == ExitUsage || out.Len() == 0 {
-					t.Errorf("curfew %s: exit %d, %s", line, code, errs.String())
-				}
-				for text := range strings.Lines(out.String()) {
-					text = strings.TrimRight(text, "\n")
-					if n := ansi.StringWidth(text); n > width && !command(text) {
-						t.Errorf("curfew %s at %d columns: %d in %q", line, width, n, text)
-						break
-					}
+	if err := os.Symlink(examples, filepath.Join(d.dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
+	d.fill = strings.NewReplacer("FINDING", finding)
+	return d
+}
+
+// books gives the desktop the books of the simulated account, made once.
+func (d *commandDesk) books() {
+	d.t.Setenv("TMPDIR", d.t.TempDir())
+	a := newApp(&Process{Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Now: d.clock, Stderr: &bytes.Buffer{}, Lookup: func(string) (string, bool) { return "", false }})
+	a.progress = &progress{}
+	a.rt.Simulated = true
+	_, s, err := a.rt.State(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	s.Close()
+	made, err := filepath.Glob(filepath.Join(os.TempDir(), "curfew-demo*", "curfew.db"))
+	if err != nil || len(made) != 1 {
+		d.t.Fatalf("books are in %v, %v", made, err)
+	}
+	text, err := os.ReadFile(made[0])
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(d.dir, "data"), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	d.write("data/curfew.db", string(text))
+	if err := a.rt.Close(); err != nil {
+		d.t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "curfew-demo*")); len(left) > 0 {
+		d.t.Errorf("%v is left behind", left)
+	}
+}
+
+// give runs a line for a terminal of a width in columns, 0 for none, with more arguments.
+func (d *commandDesk) give(line string, width int, more ...string) (code int, out, errs string) {
+	d.t.Helper()
+	who := "ana"
+	if name, rest, as := strings.Cut(line, ": "); as && strings.HasPrefix(name, "as ") {
+		who, line = strings.TrimPrefix(name, "as "), rest
+	}
+	if strings.Contains(line, "HOLD") {
+		line = strings.Replace(line, "HOLD", d.gate(ExitDone, "job.yaml", "--key", d.next()).HoldID, 1)
+	}
+	if strings.Contains(line, "REQUEST") {
+		d.write("big.yaml", fmt.Sprintf(gateJob, "big-"+d.next(), "400h"))
+		line = strings.Replace(line, "REQUEST", d.gate(ExitHeld, "big.yaml").ApprovalID, 1)
+	}
+	var stdout, stderr bytes.Buffer
+	code = Run(context.Background(), Process{Args: append(strings.Fields(d.fill.Replace(line)), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test",
+		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: d.clock, Width: width, Lookup: func(k string) (string, bool) {
+			if k == "CURFEW_IDENTITY" {
+				return who, true
+			}
+			v, ok := d.env[k]
+			return v, ok
+		}})
+	return code, stdout.String(), stderr.String()
+}
+
+func (d *commandDesk) next() string {
+	d.started++
+	return fmt.Sprint(d.started)
+}
+
+// TestNoLineIsWiderThanTheTerminal: what commands print fits into 60, 80 and 120 columns,
+// but for commands on lines of their own, which are never cut; and with -o json it is one
+// document with its schema.
+func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
+	d := newCommandDesk(t)
+	for _, line := range commandLines {
+		for _, width := range []int{60, 80, 120} {
+			code, out, errs := d.give(line, width)
+			if code == ExitUsage || code == ExitError || out == "" {
+				t.Errorf("curfew %s: exit %d, %s", line, code, errs)
+			}
+			for text := range strings.Lines(out) {
+				text = strings.TrimRight(text, "\n")
+				if n := ansi.StringWidth(text); n > width && !command(text) && len(strings.Fields(text)) > 1 {
+					t.Errorf("curfew %s at %d columns: %d in %q", line, width, n, text)
+					break
 				}
 			}
+		}
+		code, out, errs := d.give(line, 0, "-o", "json")
+		var doc map[string]any
+		if err := json.Unmarshal([]byte(out), &doc); err != nil || code == ExitUsage {
+			t.Errorf("curfew %s -o json: exit %d, %v in %.200s %s", line, code, err, out, errs)
+		} else if schema, _ := doc["schema"].(string); !strings.HasPrefix(schema, "curfew.") {
+			t.Errorf("curfew %s -o json has the schema %q", line, schema)
 		}
 	}
 }
@@ -65,31 +221,38 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 // command says whether a line is a command for a shell.
 func command(line string) bool {
 	line = strings.TrimPrefix(strings.TrimSpace(ansi.Strip(line)), "next")
-	word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-	return word == "curfew" || word == "aws" || word == "kubectl"
+	line = strings.TrimPrefix(line, "by hand: ")
+	word, _, _ := strings.Cut(strings.TrimLeft(line, " `("), " ")
+	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
 }
 
-// TestWideCommandsAreAll: every command that prints is in the test of widths, or is named
-// here with the reason why it is not.
-func TestWideCommandsAreAll(t *testing.T) {
-	without := map[string]string{
-		"policy check": "its own table", "policy explain": "its own table", "price show": "its own table", "price list": "its own table", "costs shares": "needs a file",
-		"bill show": "needs a bill", "budget extend": "needs a hold", "budget release": "needs a hold", "budget settle": "needs a hold", "costs units": "needs units",
-		"init": "writes files", "policy init": "writes files", "consent": "needs a machine of AWS", "settings set": "prints one line", "settings clock": "prints one line",
-		"backtest": "needs a trace", "policy test": "needs cases", "policy tune": "needs a trace", "estimate": "needs a job", "gate": "needs a job",
-		"approve": "prints one line", "deny": "prints one line", "plan mig": "needs workloads", "plan commit": "needs usage", "plan spot": "needs a trace",
-		"plan checkpoint": "needs a trace", "price update": "needs a source", "bill import": "needs a bill", "bill reconcile": "needs a bill",
+// TestBooksCanBeTried: costs, budgets and bills of the simulated account are there without
+// any state, the same at each run, and nothing is left behind.
+func TestBooksCanBeTried(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates a month twice")
 	}
-	root := newRoot(&Process{}, nil)
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		name := strings.TrimPrefix(strings.TrimPrefix(c.CommandPath(), "curfew"), " ")
-		if c.Runnable() && !c.Hidden && name != "" && wideCommands[name] == nil && without[name] == "" && !c.HasSubCommands() {
-			t.Errorf("curfew %s is in no test of widths", name)
-		}
-		for _, sub := range c.Commands() {
-			walk(sub)
+	d := newDesktop(t)
+	d.now = time.Date(2026, 7, 20, 9, 0, 0, 0, time.UTC)
+	d.write("curfew.yaml", "")
+	t.Setenv("TMPDIR", t.TempDir())
+	var doc struct {
+		Total struct {
+			Total  string `json:"total_usd"`
+			Wasted string `json:"wasted_usd"`
 		}
 	}
-	walk(root)
+	code, out, errs := d.run("costs", "--demo", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &doc); code != ExitDone || err != nil || amount(t, doc.Total.Total) <= amount(t, doc.Total.Wasted) || amount(t, doc.Total.Wasted) <= 0 {
+		t.Errorf("exit %d, %v: %+v, %s", code, err, doc, errs)
+	}
+	code, out, errs = d.run("bill", "reconcile", "--demo")
+	if code != ExitDone || !strings.Contains(out, "negotiated discount") || !strings.Contains(out, "not billed yet") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	for _, dir := range []string{os.TempDir(), filepath.Join(d.dir, "data")} {
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("left in %s: %v", dir, left)
+		}
+	}
 }

@@ -80,6 +80,8 @@ type Config struct {
 	RequiredTags []string `yaml:"required_tags"`
 	// AWS is what to read of AWS, and how fast.
 	AWS AWS `yaml:"aws"`
+	// Metrics are servers with recorded usage (docs/metrics.md).
+	Metrics Metrics `yaml:"metrics"`
 	// Machines are on-premises machines (docs/configuration.md).
 	Machines onprem.Machines `yaml:"machines"`
 	// Rates are the costs of on-premises machines.
@@ -264,6 +266,9 @@ func Decode(name string, src []byte, c *Config) error {
 		return placed(f, root, "owners."+where, err)
 	}
 	if err := c.checkBooks(f, root); err != nil {
+		return err
+	}
+	if err := c.checkMetrics(f, root); err != nil {
 		return err
 	}
 	if err := c.checkPeople(f, root); err != nil {

@@ -120,6 +120,12 @@ func (c *Config) resolve(file string) {
 	at(&c.DataDir)
 	at(&c.Spot.Runs)
 	at(&c.Audit.Key)
+	for i := range c.Metrics.Sources {
+		s := &c.Metrics.Sources[i]
+		for _, p := range []*string{&s.CAFile, &s.CertFile, &s.KeyFile} {
+			at(p)
+		}
+	}
 	for i := range c.Policies {
 		at(&c.Policies[i])
 	}

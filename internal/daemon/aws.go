@@ -8,6 +8,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -21,6 +22,7 @@ type awsActions = *aws.Actions
 
 var (
 	errNoCredentials = aws.ErrNoCredentials
+	signer           = aws.Signer
 	// keepByHand is the provider's command that keeps a resource until a time.
 	keepByHand = aws.KeepByHand
 )
@@ -76,10 +78,16 @@ func (rt *Runtime) aws(ctx context.Context, f Source, cfg config.Config, book *p
 		}
 	}
 	cloud, err := aws.New(ctx, o)
-	if err != nil {
-		return nil, CloudError(err)
+	if err == nil {
+		return cloud, nil
 	}
-	return cloud, nil
+	err = CloudError(err)
+	for _, region := range o.Regions {
+		if f := (*Error)(nil); region != "all" && errors.As(err, &f) {
+			f.Hint += document.DidYouMean(region, book.Regions())
+		}
+	}
+	return nil, err
 }
 
 func unknownRegion(err error) bool {

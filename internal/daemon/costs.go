@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -46,7 +47,7 @@ func (f CostsQuery) query(now time.Time) (costs.Query, error) {
 		by, value, ok := strings.Cut(w, "=")
 		d, err := ledger.ParseDimensions(by)
 		if !ok || err != nil || len(d) != 1 {
-			return q, invalid("--where %q: it is DIMENSION=VALUE such as team=vision; dimensions are %s", w, DimensionNames())
+			return q, invalid("--where %q: it is DIMENSION=VALUE such as team=vision; dimensions are %s%s", w, DimensionNames(), document.DidYouMean(by, strings.Split(DimensionNames(), ", ")))
 		}
 		q.Filter = append(q.Filter, ledger.Match{By: d[0], Values: strings.Split(value, ",")})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -103,7 +104,9 @@ func (rt *Runtime) Resolve(cfg config.Config, name string) (inventory.Ref, error
 		return inventory.Ref{}, err
 	}
 	var match []inventory.Ref
+	var names []string
 	for _, r := range all {
+		names = append(names, r.ID, r.Name)
 		if (r.ID == name || r.Name == name) && !slices.Contains(match, r.Ref) {
 			match = append(match, r.Ref)
 		}
@@ -112,7 +115,7 @@ func (rt *Runtime) Resolve(cfg config.Config, name string) (inventory.Ref, error
 	case 1:
 		return match[0], nil
 	case 0:
-		return inventory.Ref{}, &Error{Code: "not_found", Err: fmt.Errorf("no resource that curfew has seen has the id or name %q", name),
+		return inventory.Ref{}, &Error{Code: "not_found", Err: fmt.Errorf("no resource that curfew has seen has the id or name %q%s", name, document.DidYouMean(name, names)),
 			Hint: "give the whole identity: aws/123456789012/us-east-1/instance/i-0abc"}
 	}
 	return inventory.Ref{}, invalid("%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0])

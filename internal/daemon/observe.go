@@ -37,6 +37,11 @@ func (rt *Runtime) Setting(ctx context.Context, cfg config.Config, f Source) (ro
 	if err != nil {
 		return round.Setting{}, err
 	}
+	servers, err := rt.MetricsSources(cfg, f)
+	if err != nil {
+		return round.Setting{}, err
+	}
+	sources = append(sources, asUsage(servers)...)
 	if own, ok := lister.(*onprem.Fleet); ok {
 		book = book.With(own.Prices()...)
 	}
@@ -58,6 +63,8 @@ type Source struct {
 	// Usage are files of recorded samples; Columns, Step and Resource say how to read them.
 	Usage                   []string
 	Columns, Step, Resource string
+	// Metrics are the addresses of servers with recorded usage.
+	Metrics []string
 	// Transient says that nothing is kept.
 	Transient bool
 }

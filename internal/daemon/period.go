@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -54,4 +55,32 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 		return now.Add(-d), nil
 	}
 	return time.Time{}, invalid("--%s %q: it is a date (2026-11-01), a time (2026-11-01T12:00:00Z), month, months with this one (3mo), or a duration back from now (7d)", flag, text)
+}
+
+// Past reads a time before now: a duration ago, or a time.
+func Past(now time.Time, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := config.ParseDuration(text); err == nil {
+		return now.Add(-d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC(), nil
+	}
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a duration such as 7d nor a time", text)
+}
+
+// until reads when something ends: a duration from now, or a time.
+func until(now time.Time, text string) (time.Time, error) {
+	if d, err := config.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil && t.After(now) {
+		return t.UTC(), nil
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a duration such as 24h or 7d nor an RFC 3339 time to come", text)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 )
@@ -34,6 +35,14 @@ func (rt *Runtime) PriceBook(c config.Config) (*price.Book, error) {
 	}
 	book, refused, err := rt.Quarantined(string(text), name)
 	return rt.told(book, refused, name, err)
+}
+
+// CheckRegion warns of a region in which the book has no price, and that is probably
+// another one misspelled. Empty is all regions.
+func (rt *Runtime) CheckRegion(book *price.Book, region string) {
+	if near := document.DidYouMean(region, book.Regions()); region != "" && near != "" {
+		plain.Fprintf(rt.Log, "curfew: warning: the price book has no price in %s%s\n", region, plain.Text(near))
+	}
 }
 
 // Quarantined returns the book with the prices of a text that are plausible.

@@ -6,6 +6,7 @@ package daemon
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,6 +50,11 @@ type Runtime struct {
 	Reviewed map[string]bool
 	// NewBar begins to show how far something is that takes time; nil shows nothing.
 	NewBar func(what string) Bar
+	// Simulated says that the state is one of the simulated account, which ends with the
+	// process.
+	Simulated bool
+	// ends are what Close does.
+	ends []func() error
 	// overlay is the price overlay of the shared settings; nil where there are none.
 	overlay *string
 	// warned says that refused prices were reported.
@@ -100,6 +106,16 @@ func (c *CutOff) Done() string {
 		return "nothing was sent or changed"
 	}
 	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
+}
+
+// Close ends what the process made for itself.
+func (rt *Runtime) Close() error {
+	var errs []error
+	for _, end := range rt.ends {
+		errs = append(errs, end())
+	}
+	rt.ends = nil
+	return errors.Join(errs...)
 }
 
 // Class says whose mistake an [Error] is.

@@ -28,8 +28,12 @@ func (rt *Runtime) Open(ctx context.Context, cfg config.Config) (*store.Store, e
 	return s, nil
 }
 
-// State reads the configuration and opens the state that it names.
+// State reads the configuration and opens the state that it names, or one that is
+// simulated.
 func (rt *Runtime) State(ctx context.Context) (config.Config, *store.Store, error) {
+	if rt.Simulated {
+		return rt.simulated(ctx)
+	}
 	cfg, err := rt.Config()
 	if err != nil {
 		return cfg, nil, err

@@ -8,14 +8,29 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan"
 )
 
+// RunsFile is a file of past runs.
+var RunsFile = plan.Layout{
+	Required: []plan.Column{
+		{Name: "name", Doc: "name of the job"},
+		{Name: "finished", Doc: "date or time at which the run ended"},
+		{Name: "work", Doc: "time that the run worked, such as 11h30m"},
+	},
+	Optional: []plan.Column{
+		{Name: "machine", Doc: "machine type"},
+		{Name: "machines", Doc: "machines of the run; 1 where it is absent"},
+		{Name: "spot_time", Doc: "time on spot machines"},
+		{Name: "interruptions", Doc: "interruptions in that time"},
+		{Name: "completed", Doc: "false for a run that did not end its work"},
+	},
+}
+
 // ReadRuns reads past runs from CSV with the columns name, finished (a date or a time)
 // and work (a duration such as 11h30m), and if it likes machine, machines, spot_time,
 // interruptions and completed (true unless it says false). Mistakes are a
 // *plan.FileError with their place.
 func ReadRuns(name string, r io.Reader) ([]Run, error) {
 	var out []Run
-	layout := plan.Layout{Required: []string{"name", "finished", "work"}, Optional: []string{"machine", "machines", "spot_time", "interruptions", "completed"}}
-	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
+	err := plan.ReadCSV(name, r, RunsFile, func(row plan.Row) error {
 		run := Run{Name: row.Text("name"), Machine: row.Text("machine"), Machines: 1, Completed: true}
 		if run.Name == "" {
 			return row.Error("name", "a run needs the name of its job")

@@ -11,9 +11,11 @@ import (
 // Rule is one rule: what it is called, which resources it looks at, and what it
 // says of one of them. A rule that looks at several kinds is listed once for each.
 type Rule struct {
-	ID   string
-	Step Step
-	Kind inventory.Kind
+	ID string
+	// About is for people. Of a rule that is listed for several kinds, the first has it.
+	About About
+	Step  Step
+	Kind  inventory.Kind
 	// Needs are kinds that must have been listed for an answer.
 	Needs []inventory.Kind
 	// Judge returns a draft, or nil where there is nothing to find or not enough is
@@ -21,47 +23,209 @@ type Rule struct {
 	Judge func(x *Index, s *Subject) *Draft
 }
 
+// About is what a rule finds, for people.
+type About struct {
+	// Finds names the resources, and When is the formula and its threshold with the source.
+	Finds, When string
+	// Saves is the formula of the savings, Confidence what the finding can have, and Fix
+	// what is done and how far it can be undone.
+	Saves, Confidence, Fix string
+}
+
+// All are the general rules and more, in the order in which they are listed.
+func All(more []Rule) []Rule { return slices.Concat([]Rule{tagRule}, rules, more, billRules) }
+
 // rules are those that hold in any cloud, in the seven steps.
 var rules = []Rule{
-	{ID: "telemetry-missing", Step: StepMeasure, Kind: inventory.KindInstance, Judge: telemetryMissing},
+	{ID: "telemetry-missing", About: About{
+		Finds:      "a running machine with GPUs that nothing measures",
+		When:       "no GPU signal, or under 90% of the window covered on any GPU (thresholds.coverage_share)",
+		Saves:      "none: its cost is unmeasured, outside of waste",
+		Confidence: "high",
+		Fix:        "measure: the command that measures it; undo full",
+	}, Step: StepMeasure, Kind: inventory.KindInstance, Judge: telemetryMissing},
 
-	{ID: "gpu-instance-idle", Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuInstanceIdle},
-	{ID: "gpu-held", Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuHeld},
-	{ID: "instance-idle", Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
-	{ID: "training-stalled", Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceStalled},
+	{ID: "gpu-instance-idle", About: About{
+		Finds:      "a running machine whose GPUs are all idle",
+		When:       "every GPU inactive in over 99% of samples of the window (14 days, or its age from thresholds.min_age), under 5% of GPU memory used, CPU peak under 5%, network under 5 MB a day (AWS Compute Optimizer; duty.inactive_share, duty.held_memory_pct, duty.idle_cpu_pct)",
+		Saves:      "its compute, less commitments that cover it; its disks go on costing",
+		Confidence: "high; medium without recorded samples",
+		Fix:        "stop, terminate or scale its group; undo full, partial with instance-store disks or groups, none after terminate",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuInstanceIdle},
+	{ID: "gpu-held", About: About{
+		Finds:      "a running machine whose GPUs compute nothing while memory, a process or a session is held",
+		When:       "no GPU active, and GPU memory from 5% on, a process or a session (duty.held_memory_pct)",
+		Saves:      "its compute, less commitments that cover it",
+		Confidence: "high; medium without recorded samples",
+		Fix:        "stop, terminate or scale its group after its owner was asked; undo full, partial or none",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuHeld},
+	{ID: "instance-idle", About: About{
+		Finds:      "a running machine without GPUs that does nothing",
+		When:       "CPU peak under 5% and network under 5 MB a day in the window (AWS Compute Optimizer; duty.idle_cpu_pct, duty.idle_net_mb_per_day)",
+		Saves:      "its compute, less commitments that cover it",
+		Confidence: "high; medium without recorded samples",
+		Fix:        "stop, terminate or scale its group; undo full, partial or none",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
+	{ID: "training-stalled", About: About{
+		Finds:      "a training run that stands still",
+		When:       "every GPU at 0% for thresholds.training_stalled after it computed; or no step or checkpoint for duty.stalled_after",
+		Saves:      "its compute from now on",
+		Confidence: "medium by GPU activity; high by its counter of steps",
+		Fix:        "stop; undo full, partial with instance-store disks, none for a managed job",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceStalled},
 	{ID: "training-stalled", Step: StepIdle, Kind: inventory.KindTrainingJob, Judge: jobStalled},
-	{ID: "instance-overdue", Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceOverdue},
-	{ID: "instance-stopped", Step: StepIdle, Kind: inventory.KindInstance, Needs: []inventory.Kind{inventory.KindVolume}, Judge: instanceStopped},
-	{ID: "always-on", Step: StepIdle, Kind: inventory.KindInstance, Judge: alwaysOn},
-	{ID: "load-balancer-idle", Step: StepIdle, Kind: inventory.KindLoadBalancer, Judge: loadBalancerIdle},
-	{ID: "address-unused", Step: StepIdle, Kind: inventory.KindAddress, Judge: addressUnused},
+	{ID: "instance-overdue", About: About{
+		Finds:      "a transient training machine that runs too long",
+		When:       "lifetime ephemeral, purpose training, running for thresholds.overdue_age",
+		Saves:      "none: it may be at work",
+		Confidence: "high",
+		Fix:        "notify while it is at work or unknown, else stop or terminate; undo full, partial or none",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceOverdue},
+	{ID: "instance-stopped", About: About{
+		Finds:      "a stopped machine whose disks go on costing",
+		When:       "stopped for thresholds.stopped_age",
+		Saves:      "its disks, less the snapshots that remain",
+		Confidence: "high",
+		Fix:        "snapshot, then terminate; undo partial",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Needs: []inventory.Kind{inventory.KindVolume}, Judge: instanceStopped},
+	{ID: "always-on", About: About{
+		Finds:      "a machine that runs day and night and works by day",
+		When:       "hours of the week in which it worked in any week of the window, under a third of 168 (thresholds.always_on_share)",
+		Saves:      "its compute in the hours that the schedule stops it",
+		Confidence: "medium",
+		Fix:        "schedule: stop and start by the week; undo full, partial with instance-store disks",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: alwaysOn},
+	{ID: "load-balancer-idle", About: About{
+		Finds:      "a load balancer that serves nothing",
+		When:       "no target, no healthy target, or under 100 requests a day for 7 days (Trusted Advisor; thresholds.load_balancer_requests, thresholds.load_balancer_window)",
+		Saves:      "its hourly price and capacity units",
+		Confidence: "high; medium with targets or requests",
+		Fix:        "delete; undo none",
+	}, Step: StepIdle, Kind: inventory.KindLoadBalancer, Judge: loadBalancerIdle},
+	{ID: "address-unused", About: About{
+		Finds:      "a public address that nothing uses",
+		When:       "associated with nothing, or with a stopped machine",
+		Saves:      "its hourly price",
+		Confidence: "high; medium with a stopped machine",
+		Fix:        "release; undo none",
+	}, Step: StepIdle, Kind: inventory.KindAddress, Judge: addressUnused},
 
-	{ID: "volume-unattached", Step: StepStorage, Kind: inventory.KindVolume, Judge: volumeUnattached},
-	{ID: "snapshot-old", Step: StepStorage, Kind: inventory.KindSnapshot, Needs: []inventory.Kind{inventory.KindImage}, Judge: snapshotOld},
-	{ID: "image-unused", Step: StepStorage, Kind: inventory.KindImage,
+	{ID: "volume-unattached", About: About{
+		Finds:      "a volume that is attached to nothing",
+		When:       "unattached without I/O for 7 days (Trusted Advisor; thresholds.volume_unattached)",
+		Saves:      "its storage, less the snapshot",
+		Confidence: "high",
+		Fix:        "snapshot, then delete; undo partial",
+	}, Step: StepStorage, Kind: inventory.KindVolume, Judge: volumeUnattached},
+	{ID: "snapshot-old", About: About{
+		Finds:      "an old snapshot that no image needs",
+		When:       "older than thresholds.snapshot_age, and no image needs it",
+		Saves:      "its own blocks; an upper bound where later snapshots share them",
+		Confidence: "high",
+		Fix:        "delete; undo none",
+	}, Step: StepStorage, Kind: inventory.KindSnapshot, Needs: []inventory.Kind{inventory.KindImage}, Judge: snapshotOld},
+	{ID: "image-unused", About: About{
+		Finds:      "a machine image that nothing uses",
+		When:       "not launched for thresholds.image_unused, and no machine runs from it",
+		Saves:      "its snapshots; an upper bound where others share blocks",
+		Confidence: "high; medium where the last launch is unknown",
+		Fix:        "deregister, and delete its snapshots; undo none",
+	}, Step: StepStorage, Kind: inventory.KindImage,
 		Needs: []inventory.Kind{inventory.KindInstance, inventory.KindSnapshot}, Judge: imageUnused},
 
-	{ID: "compute-away-from-data", Step: StepEgress, Kind: inventory.KindInstance, Judge: instanceAwayFromData},
+	{ID: "compute-away-from-data", About: About{
+		Finds:      "a machine or job whose data is in another region",
+		When:       "the tag curfew:data or an input names a bucket of another region",
+		Saves:      "unknown: how much it reads is not measured",
+		Confidence: "high",
+		Fix:        "move; undo full",
+	}, Step: StepEgress, Kind: inventory.KindInstance, Judge: instanceAwayFromData},
 	{ID: "compute-away-from-data", Step: StepEgress, Kind: inventory.KindTrainingJob, Judge: jobAwayFromData},
 
-	{ID: "training-on-demand", Step: StepSpot, Kind: inventory.KindInstance, Judge: trainingOnDemand},
+	{ID: "training-on-demand", About: About{
+		Finds:      "a training machine at the on-demand price",
+		When:       "busy, purpose training, not persistent, not on spot",
+		Saves:      "on-demand price − spot price × (1 + time lost to restarts), by spot.interruptions_per_hour",
+		Confidence: "medium; low where the lifetime is unknown",
+		Fix:        "use spot with checkpoints; undo full",
+	}, Step: StepSpot, Kind: inventory.KindInstance, Judge: trainingOnDemand},
 
-	{ID: "gpu-count-over", Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuCountOver},
-	{ID: "gpu-memory-over", Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuMemoryOver},
-	{ID: "gpu-underutilized", Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuUnderutilized},
-	{ID: "inference-overprovisioned", Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceInstance},
+	{ID: "gpu-count-over", About: About{
+		Finds:      "a machine with GPUs that never computed",
+		When:       "some GPUs never active in the window while others were",
+		Saves:      "price − price of the smallest type that fits; from 10% (thresholds.rightsize_saving_share)",
+		Confidence: "high; medium where a signal was not measured",
+		Fix:        "change type; undo full, partial with instance-store disks",
+	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuCountOver},
+	{ID: "gpu-memory-over", About: About{
+		Finds:      "a machine with far more GPU memory than it uses",
+		When:       "peak memory + headroom fits a GPU of a smaller size",
+		Saves:      "price − price of the cheapest type that fits (thresholds.rightsize_saving_share)",
+		Confidence: "high; medium where a signal was not measured",
+		Fix:        "change type; undo full, partial with instance-store disks",
+	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuMemoryOver},
+	{ID: "gpu-underutilized", About: About{
+		Finds:      "a machine that a cheaper type can replace",
+		When:       "p95 compute (SM activity, else utilization) and peak memory + headroom fit a cheaper type",
+		Saves:      "price − price of the cheapest type that fits (thresholds.rightsize_saving_share)",
+		Confidence: "high; medium where a signal was not measured",
+		Fix:        "change type; undo full, partial with instance-store disks",
+	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuUnderutilized},
+	{ID: "inference-overprovisioned", About: About{
+		Finds:      "a serving fleet or endpoint that is larger than its load",
+		When:       "⌈sum of p95 utilization / target⌉ machines are fewer than run; target 70% (thresholds.inference_target_pct); 7 days measured",
+		Saves:      "price of the machines that are not needed",
+		Confidence: "medium; low without 7 days of every member",
+		Fix:        "scale to the named count, or a smaller type; undo full",
+	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceInstance},
 	{ID: "inference-overprovisioned", Step: StepRightsize, Kind: inventory.KindEndpoint, Judge: inferenceEndpoint},
-	{ID: "inference-saturated", Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceSaturated},
+	{ID: "inference-saturated", About: About{
+		Finds:      "a serving fleet or endpoint that is too small",
+		When:       "p95 utilization over 85%",
+		Saves:      "none: more machines cost more",
+		Confidence: "high; medium for an endpoint",
+		Fix:        "advise: add machines; undo full",
+	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceSaturated},
 	{ID: "inference-saturated", Step: StepRightsize, Kind: inventory.KindEndpoint, Judge: saturatedEndpoint},
-	{ID: "autoscaling-sticky", Step: StepRightsize, Kind: inventory.KindAutoScalingGroup,
+	{ID: "autoscaling-sticky", About: About{
+		Finds:      "a group that keeps idle machines",
+		When:       "idle members while the group wants more than its minimum",
+		Saves:      "compute of the idle members, where no earlier finding counts it",
+		Confidence: "high; medium where members are unmeasured",
+		Fix:        "scale: end the idle members by name; undo partial",
+	}, Step: StepRightsize, Kind: inventory.KindAutoScalingGroup,
 		Needs: []inventory.Kind{inventory.KindInstance}, Judge: autoscalingSticky},
 
-	{ID: "model-optimize", Step: StepModel, Kind: inventory.KindInstance, Judge: modelOptimize},
+	{ID: "model-optimize", About: About{
+		Finds:      "expensive inference on well used GPUs",
+		When:       "mean utilization from 60%, cost from $1,000 a month (thresholds.model_cost_usd)",
+		Saves:      "unknown: depends on the model",
+		Confidence: "medium",
+		Fix:        "advise: batching, 8-bit weights, distillation; undo full",
+	}, Step: StepModel, Kind: inventory.KindInstance, Judge: modelOptimize},
 	{ID: "model-optimize", Step: StepModel, Kind: inventory.KindEndpoint, Judge: modelOptimize},
 
-	{ID: "generation-old", Step: StepCommit, Kind: inventory.KindInstance, Judge: generationOld},
-	{ID: "commitment-unused", Step: StepCommit, Kind: inventory.KindCommitment, Needs: []inventory.Kind{inventory.KindInstance}, Judge: commitmentUnused},
-	{ID: "reservation-unused", Step: StepCommit, Kind: inventory.KindCapacityReservation, Judge: reservationUnused},
+	{ID: "generation-old", About: About{
+		Finds:      "a machine whose successor does the same work for less",
+		When:       "price ÷ dense BF16 TFLOP/s of the successor is lower, its memory fits, same region",
+		Saves:      "price − price of the successor, for the same work",
+		Confidence: "medium; low where utilization is unmeasured",
+		Fix:        "change type; undo full, partial with instance-store disks",
+	}, Step: StepCommit, Kind: inventory.KindInstance, Judge: generationOld},
+	{ID: "commitment-unused", About: About{
+		Finds:      "a commitment that covers nothing",
+		When:       "committed − what running machines of every account can use; with a bill also what the bill shows unused",
+		Saves:      "none before it ends; unused dollars are waste",
+		Confidence: "medium; high by the bill",
+		Fix:        "use it: move work under it; undo full",
+	}, Step: StepCommit, Kind: inventory.KindCommitment, Needs: []inventory.Kind{inventory.KindInstance}, Judge: commitmentUnused},
+	{ID: "reservation-unused", About: About{
+		Finds:      "a capacity reservation that is not used",
+		When:       "unused share over 10% in 7 days (AWS; thresholds.reservation_unused_share, thresholds.reservation_window)",
+		Saves:      "unused capacity at its price",
+		Confidence: "high; medium where use was not measured",
+		Fix:        "modify or cancel the reservation; undo none",
+	}, Step: StepCommit, Kind: inventory.KindCapacityReservation, Judge: reservationUnused},
 }
 
 // Needs returns the kinds other than a resource's own that must have been listed for a
@@ -77,16 +241,58 @@ func Needs(id string, more []Rule) []inventory.Kind {
 }
 
 // tagRule looks at every kind and is run apart.
-var tagRule = Rule{ID: "tag-missing", Step: StepMeasure, Judge: tagMissing}
+var tagRule = Rule{ID: "tag-missing", About: About{
+	Finds:      "a resource that costs something and lacks owner tags",
+	When:       "a tag of required_tags is missing or empty; tags that could not be read are not missing",
+	Saves:      "none",
+	Confidence: "high",
+	Fix:        "write the tags that owners gives; undo full",
+}, Step: StepMeasure, Judge: tagMissing}
 
 // billRules look at a bill and not at resources.
 var billRules = []Rule{
-	{ID: "egress-cross-region", Step: StepEgress},
-	{ID: "egress-cross-zone", Step: StepEgress},
-	{ID: "egress-internet", Step: StepEgress},
-	{ID: "nat-data", Step: StepEgress},
-	{ID: "download-repeated", Step: StepEgress},
-	{ID: "commitment-gap", Step: StepCommit},
+	{ID: "egress-cross-region", About: About{
+		Finds:      "data sent to other regions",
+		When:       "transfer on the bill from $10 a month (thresholds.transfer_usd)",
+		Saves:      "unknown; at most its cost",
+		Confidence: "medium",
+		Fix:        "advise: run it where its data is, or copy the data once; undo full",
+	}, Step: StepEgress},
+	{ID: "egress-cross-zone", About: About{
+		Finds:      "data sent between zones",
+		When:       "transfer on the bill from $10 a month (thresholds.transfer_usd)",
+		Saves:      "unknown; at most its cost",
+		Confidence: "medium",
+		Fix:        "advise: keep a run in one zone; undo full",
+	}, Step: StepEgress},
+	{ID: "egress-internet", About: About{
+		Finds:      "data sent to the Internet",
+		When:       "transfer on the bill from $10 a month (thresholds.transfer_usd)",
+		Saves:      "unknown; at most its cost",
+		Confidence: "medium",
+		Fix:        "advise: cache, compress; undo full",
+	}, Step: StepEgress},
+	{ID: "nat-data", About: About{
+		Finds:      "data through a NAT gateway",
+		When:       "data processing on the bill from $10 a month (thresholds.transfer_usd)",
+		Saves:      "unknown; at most its cost",
+		Confidence: "medium",
+		Fix:        "advise: gateway endpoints for S3 and DynamoDB; undo full",
+	}, Step: StepEgress},
+	{ID: "download-repeated", About: About{
+		Finds:      "a bucket whose content is downloaded again and again",
+		When:       "bytes sent ÷ size of the bucket, from 3 a month (thresholds.downloads)",
+		Saves:      "unknown; at most its cost",
+		Confidence: "medium",
+		Fix:        "advise: cache near the readers; undo full",
+	}, Step: StepEgress},
+	{ID: "commitment-gap", About: About{
+		Finds:      "on-demand compute that a commitment could cover",
+		When:       "on-demand compute of a region on the bill, from $1,000 a month (thresholds.commitment_gap_usd)",
+		Saves:      "unknown: curfew plan commit finds the level",
+		Confidence: "low",
+		Fix:        "plan: curfew plan commit; undo none",
+	}, Step: StepCommit},
 	{ID: "commitment-unused", Step: StepCommit},
 }
 

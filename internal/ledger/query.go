@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // Dimension is what costs are shown by; its values are those of `costs --by`.
@@ -134,7 +136,7 @@ func ParseDimensions(s string) ([]Dimension, error) {
 		d := Dimension(strings.TrimSpace(name))
 		switch {
 		case !slices.Contains(Dimensions, d):
-			return nil, fmt.Errorf("read %q as what costs are shown by: %w", name, errDimension)
+			return nil, fmt.Errorf("read %q as what costs are shown by: %w%s", name, errDimension, didYouMean(string(d), Dimensions))
 		case slices.Contains(out, d):
 			return nil, fmt.Errorf("read %q as what costs are shown by: %s is there twice", s, d)
 		}
@@ -145,6 +147,15 @@ func ParseDimensions(s string) ([]Dimension, error) {
 
 var errDimension = errors.New("there are team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime and service")
 
+// didYouMean suggests the name that was probably meant.
+func didYouMean[N ~string](given string, all []N) string {
+	names := make([]string, 0, len(all))
+	for _, n := range all {
+		names = append(names, string(n))
+	}
+	return document.DidYouMean(given, names)
+}
+
 // ParseGranularity reads "hour", "day", "month" or "total".
 func ParseGranularity(s string) (Granularity, error) {
 	switch g := Granularity(s); {
@@ -153,7 +164,7 @@ func ParseGranularity(s string) (Granularity, error) {
 	case g == Hourly, g == Daily, g == Monthly:
 		return g, nil
 	}
-	return "", fmt.Errorf("read %q as a granularity: there are hour, day, month and total", s)
+	return "", fmt.Errorf("read %q as a granularity: there are hour, day, month and total%s", s, didYouMean(s, []Granularity{Hourly, Daily, Monthly, "total"}))
 }
 
 // Start returns the start of the period that a time is in; since where there is one

@@ -2,28 +2,19 @@ package metrics
 
 import (
 	"errors"
-	"fmt"
 	"math"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
 // TestPrometheus counts on a real server: three days of a counter with two series, one
 // of which restarts from zero, and a day without any.
 func TestPrometheus(t *testing.T) {
-	for _, name := range []string{"prometheus", "promtool"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("%s is not installed (Debian: apt-get install prometheus)", name)
-		}
-	}
 	begin := time.Now().UTC().Truncate(day).Add(-10 * day)
-	address := start(t, begin)
+	address := prometheus.Start(t, history(begin), "")
 	c, err := New(Options{URL: address})
 	if err != nil {
 		t.Fatal(err)
@@ -68,62 +59,23 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// start runs Prometheus over samples of a minute's step from a time on, and returns
-// its address.
-func start(t *testing.T, begin time.Time) string {
-	dir := t.TempDir()
-	var b strings.Builder
-	b.WriteString("# TYPE requests counter\n")
-	series := func(name string, value func(minute int) int) {
+// history are the counters that are counted, a sample a minute.
+func history(begin time.Time) []prometheus.Series {
+	series := func(name, labels string, value func(minute int) int) prometheus.Series {
+		s := prometheus.Series{Name: name, Labels: labels}
 		for m := 0; m <= 3*1440; m++ {
-			fmt.Fprintf(&b, "%s %d %d\n", name, value(m), begin.Add(time.Duration(m)*time.Minute).Unix())
+			s.Points = append(s.Points, prometheus.Point{At: begin.Add(time.Duration(m) * time.Minute), V: float64(value(m))})
 		}
+		return s
 	}
-	series(`requests_total{job="a"}`, func(m int) int { return 2 * m })
-	series(`requests_total{job="b"}`, func(m int) int {
-		if m >= 1440+720 {
-			m -= 1440 + 720
-		}
-		return 3 * m
-	})
-	b.WriteString("# TYPE still counter\n")
-	series("still_total", func(int) int { return 5 })
-	b.WriteString("# EOF\n")
-	samples, data, config := filepath.Join(dir, "samples"), filepath.Join(dir, "data"), filepath.Join(dir, "prometheus.yml")
-	for name, text := range map[string]string{samples: b.String(), config: "global: {}\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	return []prometheus.Series{
+		series("requests_total", `job="a"`, func(m int) int { return 2 * m }),
+		series("requests_total", `job="b"`, func(m int) int {
+			if m >= 1440+720 {
+				m -= 1440 + 720
+			}
+			return 3 * m
+		}),
+		series("still_total", "", func(int) int { return 5 }),
 	}
-	if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb", "create-blocks-from", "openmetrics", samples, data).CombinedOutput(); err != nil {
-		t.Fatalf("promtool: %v\n%s", err, out)
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := free.Addr().String()
-	free.Close()
-	server := exec.CommandContext(t.Context(), "prometheus", "--config.file="+config, "--storage.tsdb.path="+data,
-		"--storage.tsdb.retention.time=1y", "--web.listen-address="+host)
-	var said strings.Builder
-	server.Stdout, server.Stderr = &said, &said
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		resp, err := http.Get("http://" + host + "/-/ready")
-		if err != nil {
-			continue
-		}
-		resp.Body.Close()
-		if resp.StatusCode == 200 {
-			return "http://" + host
-		}
-	}
-	_ = server.Process.Kill()
-	_ = server.Wait()
-	t.Fatalf("prometheus did not become ready:\n%s", said.String())
-	return ""
 }

@@ -48,13 +48,6 @@ const Month = HoursPerMonth * time.Hour
 // ErrOverflow is returned when a result does not fit an Amount or a Rate.
 var ErrOverflow = errors.New("amount of money out of range")
 
-// PerHour returns the per-second rate of a price stated for one hour, the way
-// machine prices are stated. The rounding is at most half a pico-dollar a second,
-// under two nano-dollars an hour.
-func PerHour(hourly Amount) (Rate, error) {
-	return mulDivRate(int64(hourly), picoPerNano, 3600)
-}
-
 // Times returns r for n units, rounded half to even to the nano-dollar.
 func (r Rate) Times(n int64) (Amount, error) {
 	v, ok := mulDiv(int64(r), n, picoPerNano)

@@ -90,9 +90,12 @@ const centsBelow = 100 * USD
 
 // Dollars returns the amount for people, rounded half to even to whole dollars with
 // thousands separated, "$12,311" or "-$2,880"; under a hundred dollars with its cents,
-// "$4.20". What rounds to zero has no sign.
+// "$4.20". What rounds to zero and is not zero is "<$0.01".
 func (a Amount) Dollars() string {
-	if cents, _ := mulDiv(int64(a), 1, int64(Cent)); magnitude(cents) < uint64(centsBelow/Cent) {
+	switch cents, _ := mulDiv(int64(a), 1, int64(Cent)); {
+	case cents == 0 && a != 0:
+		return sign(a) + "<$0.01"
+	case magnitude(cents) < uint64(centsBelow/Cent):
 		return a.Exact()
 	}
 	v, _ := mulDiv(int64(a), 1, int64(USD))

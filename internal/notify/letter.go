@@ -106,9 +106,6 @@ func Compose(m action.Message) Letter {
 	return l
 }
 
-// Text returns a message as plain text, beginning with its subject.
-func Text(m action.Message) string { return Compose(m).Text() }
-
 // Text returns the letter as plain text, beginning with its subject.
 func (l Letter) Text() string { return l.Subject + "\n\n" + l.Body() }
 

@@ -21,7 +21,7 @@ import (
 func TestGoldenText(t *testing.T) {
 	for _, c := range notifytest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			notifytest.Golden(t, c.Name+".txt", Text(c.Message))
+			notifytest.Golden(t, c.Name+".txt", Compose(c.Message).Text())
 		})
 	}
 }
@@ -152,7 +152,7 @@ func BenchmarkText(b *testing.B) {
 	m := notifytest.Warning()
 	b.ReportAllocs()
 	for b.Loop() {
-		Text(m)
+		_ = Compose(m).Text()
 	}
 }
 

@@ -69,10 +69,6 @@ func Change(share float64) string {
 	return s
 }
 
-// Rate prints how often something happens per unit of time with three significant
-// digits: Rate(1.0/3, "h") is "0.333/h".
-func Rate(v float64, unit string) string { return Significant(v, 3) + "/" + unit }
-
 // Significant prints a value with that many significant digits at least: its whole part
 // is never rounded. Significant(1.917808, 3) is "1.92".
 func Significant(v float64, digits int) string {

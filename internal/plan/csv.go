@@ -47,11 +47,14 @@ func (e *FileError) Error() string {
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
+// Column is a column of a file, and what it holds, for people.
+type Column struct{ Name, Doc string }
+
 // Layout is what columns a file has.
 type Layout struct {
 	// Required must all be there, Optional may be. Any other column is an error,
 	// unless Others says that they are passed over.
-	Required, Optional []string
+	Required, Optional []Column
 	Others             bool
 	// Map names the file's column for a column of ours: {"zone": "trace"}.
 	Map map[string]string
@@ -67,7 +70,7 @@ func ReadCSV(name string, r io.Reader, l Layout, each func(Row) error) error {
 	head, err := in.Read()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
-			return &FileError{File: name, Reason: "empty file: expected a header with " + strings.Join(l.Required, ",")}
+			return &FileError{File: name, Reason: "empty file: expected a header with " + strings.Join(Names(l.Required), ",")}
 		}
 		return malformed(name, err)
 	}
@@ -98,11 +101,21 @@ func ReadCSV(name string, r io.Reader, l Layout, each func(Row) error) error {
 	}
 }
 
+// Names are the names of columns.
+func Names(columns []Column) []string {
+	out := make([]string, 0, len(columns))
+	for _, c := range columns {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
 // columns finds where each column of ours is.
 func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]int, error) {
 	at := map[string]int{}
 	ours := map[string]string{}
-	for _, c := range slices.Concat(l.Required, l.Optional) {
+	all := Names(slices.Concat(l.Required, l.Optional))
+	for _, c := range all {
 		theirs := c
 		if m, ok := l.Map[c]; ok {
 			theirs = m
@@ -110,8 +123,8 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 		ours[theirs] = c
 	}
 	for _, c := range slices.Sorted(maps.Keys(l.Map)) {
-		if !slices.Contains(l.Required, c) && !slices.Contains(l.Optional, c) {
-			return nil, &FileError{File: name, Reason: fmt.Sprintf("no column %q to map; the columns are %s", c, strings.Join(slices.Concat(l.Required, l.Optional), ", "))}
+		if !slices.Contains(all, c) {
+			return nil, &FileError{File: name, Reason: fmt.Sprintf("no column %q to map; the columns are %s", c, strings.Join(all, ", "))}
 		}
 	}
 	for i, h := range head {
@@ -121,14 +134,14 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 		case !known && l.Others:
 			continue
 		case !known:
-			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("unknown column %q; expected %s%s", h, strings.Join(slices.Concat(l.Required, l.Optional), ", "), document.DidYouMean(strings.TrimSpace(h), slices.Concat(l.Required, l.Optional)))}
+			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("unknown column %q; expected %s%s", h, strings.Join(all, ", "), document.DidYouMean(strings.TrimSpace(h), all))}
 		}
 		if _, twice := at[c]; twice {
 			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q appears twice", h)}
 		}
 		at[c] = i
 	}
-	for _, c := range l.Required {
+	for _, c := range Names(l.Required) {
 		if _, ok := at[c]; !ok {
 			return nil, &FileError{File: name, Line: 1, Reason: fmt.Sprintf("column %q is missing", c)}
 		}

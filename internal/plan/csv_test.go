@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var layout = Layout{Required: []string{"name", "count"}, Optional: []string{"price"}}
+var layout = Layout{Required: []Column{{Name: "name"}, {Name: "count"}}, Optional: []Column{{Name: "price"}}}
 
 type line struct {
 	name  string

@@ -16,7 +16,10 @@ import (
 // fact is something that conditions can ask for.
 type fact struct {
 	name string
-	typ  *cel.Type
+	// doc says for people what it is, unit the unit of a number, and example is a condition
+	// that asks for it.
+	doc, unit, example string
+	typ                *cel.Type
 	// unknown says when it is not known.
 	unknown string
 	// values are all it can be; nil where that is open.
@@ -94,53 +97,74 @@ var budgetStates = []string{"ok", "warn", "gate", "over"}
 
 // facts is everything that conditions can ask for, in the order of the documentation.
 var facts = []fact{
-	{name: "now", typ: cel.TimestampType, unknown: "never", slope: 1,
+	{name: "now", doc: "time of the pass", example: `now.getDayOfWeek("Europe/Berlin") == 6`,
+		typ: cel.TimestampType, unknown: "never", slope: 1,
 		read: func(e *evaluation) ref.Val { return types.Timestamp{Time: e.f.Now} }},
 
-	{name: "resource.id", typ: cel.StringType, unknown: "never",
+	{name: "resource.id", doc: "id that the provider gave it", example: `resource.id.startsWith("i-0f3a")`,
+		typ: cel.StringType, unknown: "never",
 		read: func(e *evaluation) ref.Val { return text(e.r.ID) }},
-	{name: "resource.name", typ: cel.StringType, unknown: "it has none",
+	{name: "resource.name", doc: "its name", example: `resource.name.contains("test")`,
+		typ: cel.StringType, unknown: "it has none",
 		read: func(e *evaluation) ref.Val { return text(e.r.Name) }},
-	{name: "resource.kind", typ: cel.StringType, unknown: "never", values: kinds,
+	{name: "resource.kind", doc: "its kind", example: `resource.kind == "instance"`,
+		typ: cel.StringType, unknown: "never", values: kinds,
 		read: func(e *evaluation) ref.Val { return text(string(e.r.Kind)) }},
-	{name: "resource.cloud", typ: cel.StringType, unknown: "a recording does not say",
+	{name: "resource.cloud", doc: "its cloud", example: `resource.cloud == "aws"`,
+		typ: cel.StringType, unknown: "a recording does not say",
 		read: func(e *evaluation) ref.Val { return text(e.r.Cloud) }},
-	{name: "resource.account", typ: cel.StringType, unknown: "a recording does not say",
+	{name: "resource.account", doc: "its account", example: `resource.account == "123456789012"`,
+		typ: cel.StringType, unknown: "a recording does not say",
 		read: func(e *evaluation) ref.Val { return text(e.r.Account) }},
-	{name: "resource.region", typ: cel.StringType, unknown: "a recording does not say",
+	{name: "resource.region", doc: "its region", example: `resource.region in ["us-east-1", "us-west-2"]`,
+		typ: cel.StringType, unknown: "a recording does not say",
 		read: func(e *evaluation) ref.Val { return text(e.r.Region) }},
-	{name: "resource.zone", typ: cel.StringType, unknown: "it is in no single zone",
+	{name: "resource.zone", doc: "its zone", example: `resource.zone == "us-east-1a"`,
+		typ: cel.StringType, unknown: "it is in no single zone",
 		read: func(e *evaluation) ref.Val { return text(e.r.Zone) }},
-	{name: "resource.type", typ: cel.StringType, unknown: "the kind has none",
+	{name: "resource.type", doc: "its machine type or class", example: `resource.type.startsWith("p4d.")`,
+		typ: cel.StringType, unknown: "the kind has none",
 		read: func(e *evaluation) ref.Val { return text(e.r.Type) }},
-	{name: "resource.state", typ: cel.StringType, unknown: "the provider's state could not be read", values: states,
+	{name: "resource.state", doc: "the provider's state", example: `resource.state == "running"`,
+		typ: cel.StringType, unknown: "the provider's state could not be read", values: states,
 		read: func(e *evaluation) ref.Val { return text(string(e.r.State)) }},
-	{name: "resource.lifetime", typ: cel.StringType, unknown: "never; persistent where no tag says ephemeral", values: lifetimes,
+	{name: "resource.lifetime", doc: "how long it is meant to live", example: `resource.lifetime == "ephemeral"`,
+		typ: cel.StringType, unknown: "never; persistent where no tag says ephemeral", values: lifetimes,
 		read: func(e *evaluation) ref.Val { return types.String(lifetime(e.r)) }},
-	{name: "resource.purpose", typ: cel.StringType, unknown: "no tag says it", values: purposes, tagged: true,
+	{name: "resource.purpose", doc: "what it is for, by its tags", example: `resource.purpose == "training"`,
+		typ: cel.StringType, unknown: "no tag says it", values: purposes, tagged: true,
 		read: func(e *evaluation) ref.Val { return text(string(e.r.Purpose)) }},
-	{name: "resource.team", typ: cel.StringType, unknown: "no tag says it", tagged: true,
+	{name: "resource.team", doc: "owning team, by its tags", example: `resource.team == "vision"`,
+		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Team) }},
-	{name: "resource.project", typ: cel.StringType, unknown: "no tag says it", tagged: true,
+	{name: "resource.project", doc: "project, by its tags", example: `resource.project == "ranking"`,
+		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Project) }},
-	{name: "resource.user", typ: cel.StringType, unknown: "no tag says it", tagged: true,
+	{name: "resource.user", doc: "person, by its tags", example: `resource.user == "ana"`,
+		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
-	{name: "resource.environment", typ: cel.StringType, unknown: "no tag says it", lower: true, tagged: true,
+	{name: "resource.environment", doc: "environment, by its tags, in lower case", example: `resource.environment != "production"`,
+		typ: cel.StringType, unknown: "no tag says it", lower: true, tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Environment) }},
-	{name: "resource.cost_center", typ: cel.StringType, unknown: "no tag says it", tagged: true,
+	{name: "resource.cost_center", doc: "cost center, by its tags", example: `resource.cost_center == "4711"`,
+		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.CostCenter) }},
-	{name: "resource.tags", typ: cel.MapType(cel.StringType, cel.StringType), unknown: "tags could not be read",
+	{name: "resource.tags", doc: "its tags", example: `resource.tags["keep"] == "no"`,
+		typ: cel.MapType(cel.StringType, cel.StringType), unknown: "tags could not be read",
 		read: tags},
-	{name: "resource.managed", typ: cel.BoolType, unknown: "tags could not be read",
+	{name: "resource.managed", doc: "whether it has the tag curfew:managed=true", example: `resource.managed`,
+		typ: cel.BoolType, unknown: "tags could not be read",
 		read: func(e *evaluation) ref.Val {
 			if e.r.Tags == nil {
 				return nil
 			}
 			return types.Bool(e.r.Managed)
 		}},
-	{name: "resource.gang", typ: cel.StringType, unknown: "it belongs to no known run of several machines",
+	{name: "resource.gang", doc: "job group: the run of several machines that it belongs to", example: `has(resource.gang)`,
+		typ: cel.StringType, unknown: "it belongs to no known run of several machines",
 		read: func(e *evaluation) ref.Val { return text(e.r.Gang) }},
-	{name: "resource.gpus", typ: cel.IntType, unknown: "the machine type is not in the catalog",
+	{name: "resource.gpus", doc: "its GPUs", unit: "GPUs", example: `resource.gpus >= 8`,
+		typ: cel.IntType, unknown: "the machine type is not in the catalog",
 		read: func(e *evaluation) ref.Val {
 			n, known := e.r.Size.GPUs.Get()
 			if !known {
@@ -148,31 +172,40 @@ var facts = []fact{
 			}
 			return types.Int(n)
 		}},
-	{name: "resource.market", typ: cel.StringType, unknown: "it is no machine, or its market is unknown", values: markets,
+	{name: "resource.market", doc: "how it was bought", example: `resource.market == "on-demand"`,
+		typ: cel.StringType, unknown: "it is no machine, or its market is unknown", values: markets,
 		read: market},
-	{name: "resource.hourly_usd", typ: cel.DoubleType, unknown: "a meter of it has no price",
+	{name: "resource.hourly_usd", doc: "its list price", unit: "dollars an hour", example: `resource.hourly_usd > 10.0`,
+		typ: cel.DoubleType, unknown: "a meter of it has no price",
 		read: hourly},
-	{name: "resource.age", typ: cel.DurationType, unknown: "the time of its creation, or launch, is unknown", slope: 1,
+	{name: "resource.age", doc: "time since its creation or launch", example: `resource.age > duration("12h")`,
+		typ: cel.DurationType, unknown: "the time of its creation, or launch, is unknown", slope: 1,
 		read:  func(e *evaluation) ref.Val { return since(e, e.r.CreatedAt) },
 		turns: func(e *evaluation) time.Time { return e.r.CreatedAt }},
-	{name: "resource.state_age", typ: cel.DurationType, unknown: "the provider does not say since when", slope: 1,
+	{name: "resource.state_age", doc: "time since it entered its state", example: `resource.state_age > duration("30d")`,
+		typ: cel.DurationType, unknown: "the provider does not say since when", slope: 1,
 		read:  func(e *evaluation) ref.Val { return since(e, e.r.StateSince) },
 		turns: func(e *evaluation) time.Time { return e.r.StateSince }},
-	{name: "resource.attached", typ: cel.BoolType, unknown: "it is neither a volume nor an address",
+	{name: "resource.attached", doc: "whether a volume or an address is attached", example: `!resource.attached`,
+		typ: cel.BoolType, unknown: "it is neither a volume nor an address",
 		read: attached},
-	{name: "resource.size_gib", typ: cel.IntType, unknown: "the kind has no size, or the provider does not say",
+	{name: "resource.size_gib", doc: "its size", unit: "GiB", example: `resource.size_gib > 1000`,
+		typ: cel.IntType, unknown: "the kind has no size, or the provider does not say",
 		read: size},
-	{name: "resource.last_activity", typ: cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
+	{name: "resource.last_activity", doc: "a notebook's last use, a secret's last access, or an image's last launch", example: `now - resource.last_activity > duration("14d")`,
+		typ: cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
 		read: lastActivity},
 
-	{name: "duty.state", typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
+	{name: "duty.state", doc: "what it is doing", example: `duty.state in ["idle", "held"]`,
+		typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
 		read: func(e *evaluation) ref.Val {
 			if v := verdict(e); v != nil {
 				return types.String(v.State)
 			}
 			return nil
 		}, turns: dutyExpires},
-	{name: "duty.lasting", typ: cel.DurationType, unknown: "duty.state is unknown", slope: 1,
+	{name: "duty.lasting", doc: "how long it has been idle, held or stalled without a missing sample; 0 while busy or warming", example: `duty.lasting >= duration("30m")`,
+		typ: cel.DurationType, unknown: "duty.state is unknown", slope: 1,
 		read: func(e *evaluation) ref.Val {
 			if v := verdict(e); v != nil {
 				return types.Duration{Duration: lasting(v, e.f.Now)}
@@ -185,14 +218,16 @@ var facts = []fact{
 			}
 			return e.f.Duty.Until
 		}, turns: dutyExpires},
-	{name: "duty.coverage", typ: cel.DoubleType, unknown: "duty.state is unknown",
+	{name: "duty.coverage", doc: "least share of the time that samples of a deciding signal cover", unit: "share, 0 to 1", example: `duty.coverage >= 0.95`,
+		typ: cel.DoubleType, unknown: "duty.state is unknown",
 		read: func(e *evaluation) ref.Val {
 			if v := verdict(e); v != nil {
 				return number(v.Coverage)
 			}
 			return nil
 		}, turns: dutyExpires},
-	{name: "duty.why", typ: cel.StringType, unknown: "duty.state is unknown",
+	{name: "duty.why", doc: "evidence of the duty, in words", example: `duty.why.contains("memory")`,
+		typ: cel.StringType, unknown: "duty.state is unknown",
 		read: func(e *evaluation) ref.Val {
 			if v := verdict(e); v != nil {
 				return text(v.Why)
@@ -200,21 +235,24 @@ var facts = []fact{
 			return nil
 		}, turns: dutyExpires},
 
-	{name: "lease.until", typ: cel.TimestampType, unknown: "it has no lease",
+	{name: "lease.until", doc: "end of its lease, by the tag curfew:lease-until", example: `lease.until < timestamp("2026-12-31T00:00:00Z")`,
+		typ: cel.TimestampType, unknown: "it has no lease",
 		read: func(e *evaluation) ref.Val {
 			if e.r.LeaseUntil.IsZero() {
 				return nil
 			}
 			return types.Timestamp{Time: e.r.LeaseUntil}
 		}},
-	{name: "lease.remaining", typ: cel.DurationType, unknown: "it has no lease", slope: -1,
+	{name: "lease.remaining", doc: "time left of its lease; negative after its end", example: `lease.remaining < duration("1h")`,
+		typ: cel.DurationType, unknown: "it has no lease", slope: -1,
 		read: func(e *evaluation) ref.Val {
 			if e.r.LeaseUntil.IsZero() {
 				return nil
 			}
 			return types.Duration{Duration: e.r.LeaseUntil.Sub(e.f.Now)}
 		}},
-	{name: "lease.expired", typ: cel.BoolType, unknown: "it has no lease",
+	{name: "lease.expired", doc: "whether its lease is over", example: `lease.expired`,
+		typ: cel.BoolType, unknown: "it has no lease",
 		read: func(e *evaluation) ref.Val {
 			if e.r.LeaseUntil.IsZero() {
 				return nil
@@ -223,25 +261,29 @@ var facts = []fact{
 		},
 		turns: func(e *evaluation) time.Time { return e.r.LeaseUntil }},
 
-	{name: "checkpoint.age", typ: cel.DurationType, unknown: "no checkpoint of its work was confirmed", slope: 1,
+	{name: "checkpoint.age", doc: "time since the newest confirmed checkpoint of its work", example: `checkpoint.age < duration("15m")`,
+		typ: cel.DurationType, unknown: "no checkpoint of its work was confirmed", slope: 1,
 		read:  func(e *evaluation) ref.Val { return since(e, e.f.Checkpoint.Or(time.Time{})) },
 		turns: func(e *evaluation) time.Time { return e.f.Checkpoint.Or(time.Time{}) }},
 
-	{name: "budget.state", typ: cel.StringType, unknown: "no budget is known", values: budgetStates,
+	{name: "budget.state", doc: "state of the budget that it counts against", example: `budget.state == "over"`,
+		typ: cel.StringType, unknown: "no budget is known", values: budgetStates,
 		read: func(e *evaluation) ref.Val {
 			if e.f.Budget == nil {
 				return nil
 			}
 			return text(e.f.Budget.State)
 		}},
-	{name: "budget.used_share", typ: cel.DoubleType, unknown: "no budget is known",
+	{name: "budget.used_share", doc: "spent and reserved over the amount of the budget", unit: "share, 1 is all", example: `budget.used_share > 0.9`,
+		typ: cel.DoubleType, unknown: "no budget is known",
 		read: func(e *evaluation) ref.Val {
 			if e.f.Budget == nil {
 				return nil
 			}
 			return number(e.f.Budget.UsedShare)
 		}},
-	{name: "budget.forecast_share", typ: cel.DoubleType, unknown: "no budget is known, or there is no forecast",
+	{name: "budget.forecast_share", doc: "forecast for the period over the amount of the budget", unit: "share, 1 is all", example: `budget.forecast_share > 1.2`,
+		typ: cel.DoubleType, unknown: "no budget is known, or there is no forecast",
 		read: func(e *evaluation) ref.Val {
 			if e.f.Budget == nil {
 				return nil
@@ -249,13 +291,16 @@ var facts = []fact{
 			return number(e.f.Budget.ForecastShare.Or(math.NaN()))
 		}},
 
-	{name: "price.drift", typ: cel.DoubleType, unknown: "the rate paid, or the catalog's, is unknown",
+	{name: "price.drift", doc: "rate paid over the price book's, less 1", unit: "share, 0.1 is 10% more", example: `price.drift > 0.1`,
+		typ: cel.DoubleType, unknown: "the rate paid, or the catalog's, is unknown",
 		read: func(e *evaluation) ref.Val { return number(e.f.PriceDrift.Or(math.NaN())) }},
 
-	{name: "schedule.off", typ: cel.BoolType, unknown: "never", scheduled: true,
+	{name: "schedule.off", doc: "whether the schedule is in an off span", example: `schedule.off && resource.gpus > 0`,
+		typ: cel.BoolType, unknown: "never", scheduled: true,
 		read:  func(e *evaluation) ref.Val { return types.Bool(e.hours.isOff(e.f.Now)) },
 		turns: func(e *evaluation) time.Time { return e.hours.nextTurn(e.f.Now) }},
-	{name: "schedule.due", typ: cel.BoolType, unknown: "its start is unknown", scheduled: true,
+	{name: "schedule.due", doc: "whether a moment of the schedule has passed since the resource was started", example: `schedule.due`,
+		typ: cel.BoolType, unknown: "its start is unknown", scheduled: true,
 		read:  func(e *evaluation) ref.Val { return truth(e.hours.isDue(e.f.Now, runningSince(e))) },
 		turns: dueTurns},
 }

@@ -23,11 +23,6 @@ type Caution struct {
 	Message string
 }
 
-// String returns "idle.yaml:3: policy idle: message".
-func (c Caution) String() string {
-	return fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message)
-}
-
 // Check returns what about valid policies may not be meant, in the order of the
 // policies. g is the governance section of the configuration.
 func Check(set *Set, g Governance) []Caution {

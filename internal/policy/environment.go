@@ -29,7 +29,9 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.StdLib(), cel.ClearMacros(),
 		cel.Macros(cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro,
-			cel.GlobalMacro("has", 1, expandHas), cel.GlobalMacro("duration", 1, expandDuration)),
+			cel.GlobalMacro("has", 1, expandHas, cel.MacroDocs("whether a tag is there, or a fact is known"),
+				cel.MacroExamples("has(resource.tags.team)", `has(resource.tags["cost-center"])`, "has(resource.team)")),
+			cel.GlobalMacro("duration", 1, expandDuration, cel.MacroDocs("a duration, in w, d, h, m, s, ms, us and ns"), cel.MacroExamples(`duration("7d")`, `duration("1h30m")`))),
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableMacroCallTracking(),
 		cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(100),
 		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(2)),

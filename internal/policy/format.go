@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// YAML writes a file that [Parse] reads as the same policies.
+// YAML writes a file that [Parse] reads as the same policies. Limits that are zero are left
+// out, and a share is rounded to a hundredth of a percent.
 func (s *Set) YAML() []byte {
 	var b strings.Builder
 	b.WriteString("apiVersion: " + APIVersion + "\npolicies:\n")
@@ -20,10 +21,6 @@ func (s *Set) YAML() []byte {
 	}
 	return []byte(b.String())
 }
-
-// Format writes a file with one policy. Limits that are zero are left out, and a share
-// is rounded to a hundredth of a percent.
-func Format(p *Policy) []byte { return (&Set{Policies: []*Policy{p}}).YAML() }
 
 func (p *Policy) write(b *strings.Builder) {
 	fmt.Fprintf(b, "  - name: %s\n", scalarText(p.Name))

@@ -161,6 +161,7 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 		{"a span that is none", head + "  - name: a\n    schedule: {off: [\"Mon 20-7\"]}\n" + rest, 4, 22, "is not a span"},
 		{"an empty span", head + "  - name: a\n    schedule: {off: [\"Mon 20:00-20:00\"]}\n" + rest, 4, 22, "is empty"},
 		{"a tick without a time", head + "  - name: a\n    schedule: {at: Fri}\n" + rest, 4, 20, "is not a time"},
+		{"a tick of one digit", head + "  - name: a\n    schedule: {at: '8'}\n" + rest, 4, 20, "is not a time"},
 		{"a schedule without times", head + "  - name: a\n    schedule: {timezone: UTC}\n" + rest, 4, 15, "needs off or at"},
 
 		{"a fact that does not exist", head + "  - name: a\n    when: resource.gpu > 0\n" + rest, 4, 11, "resource.gpu is not a fact; resource has id, name"},
@@ -188,6 +189,7 @@ func TestParseSaysWhereTheMistakeIs(t *testing.T) {
 		{"over several plain lines", head + "  - name: a\n    when: resource.team == \"a\" &&\n      foo\n" + rest, 5, 7, "foo is neither"},
 		{"over several quoted lines", head + "  - name: a\n    when: \"resource.team == 'a' &&\n      foo\"\n" + rest, 5, 7, "foo is neither"},
 		{"after letters of several bytes", head + "  - name: a\n    when: resource.team == \"äöü\" && foo\n" + rest, 4, 37, "foo is neither"},
+		{"the first of two mistakes", head + "  - name: a\n    when: |\n      resource.gpus > 0 && resource.nosuch > 0 &&\n      resource.other > 0\n" + rest, 5, 28, "resource.nosuch is not a fact"},
 		{"in where", head + "  - name: a\n    where: foo\n" + rest, 4, 12, "foo is neither"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

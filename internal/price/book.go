@@ -70,7 +70,8 @@ func (b *Book) DidYouMean(name string) string {
 		names = append(names, m.Type)
 	}
 	for _, a := range b.Accelerators() {
-		names = append(names, a.Name)
+		base, _, _ := strings.Cut(a.Name, "-") // "H100" is a name of H100-80GB too
+		names = append(names, a.Name, base)
 	}
 	return document.DidYouMean(name, slices.Concat(names, b.Regions()))
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -401,6 +402,18 @@ func FusesSheet(d view.Fuses, now time.Time, globals string) Sheet {
 	}
 	s.Tables = append(s.Tables, g)
 	return s
+}
+
+// AuditLine writes an entry on one line, all of it, for files and pipes.
+func AuditLine(w io.Writer, e view.AuditEntry) error {
+	words := []string{e.At.UTC().Format("2006-01-02 15:04:05"), e.What}
+	for _, text := range []struct{ before, text, after string }{{"", e.Verb, ""}, {"", e.Resource, ""}, {"by ", e.Actor, ""}, {"item ", e.Item, ""}, {"-> ", e.Outcome, ""}, {"(", e.Because, ")"}} {
+		if text.text != "" || text.before == "by " {
+			words = append(words, text.before+text.text+text.after)
+		}
+	}
+	_, err := plain.Fprintln(w, strings.Join(words, "  "))
+	return err
 }
 
 // AuditSheet draws entries of the audit log, oldest first.

@@ -10,27 +10,42 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Approvals writes requests for approval with their plans, at a time.
-func Approvals(w io.Writer, d view.Approvals, now time.Time) error {
+// Approvals writes requests for approval with their plans for a terminal, at a time.
+func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 	var b strings.Builder
+	p := newPaint(o.Color)
 	if len(d.Requests) == 0 {
 		b.WriteString("No request waits for an approval\n")
 	}
+	line := func(text string) {
+		bare := strings.TrimLeft(text, " ")
+		lead := 4 + len(text) - len(bare)
+		if !strings.HasPrefix(bare, "by hand: ") { // a command stays whole
+			bare = laidOut(bare, o.Width, lead, lead+2)
+		}
+		fmt.Fprintf(&b, "%s%s\n", strings.Repeat(" ", lead), bare)
+	}
 	for _, r := range d.Requests {
 		decided := strings.TrimSpace(r.DecidedBy + " " + r.Reason)
-		fmt.Fprintf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s %s  until %s  %s", r.ID, r.State, r.Subject, r.Request.Amount.Exact(), r.AmountUnit, plain.When(r.ExpiresAt, now), decided), " "))
-		for _, line := range r.Request.Lines() {
-			fmt.Fprintf(&b, "    %s\n", line)
+		state := r.State
+		if color := p.state(state); color != nil {
+			state = color(state)
 		}
-		fmt.Fprintf(&b, "    asked by: %s (%s)\n", r.AskedBy, r.Request.AskedProof)
+		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.Request.Amount.Exact(), r.AmountUnit, plain.When(r.ExpiresAt, now), decided)
+		column := len(r.ID) + 2 + len(r.State) + 2
+		fmt.Fprintf(&b, "%s  %s  %s\n", r.ID, state, strings.TrimRight(laidOut(what, o.Width, column, 4), " "))
+		for _, text := range r.Request.Lines() {
+			line(text)
+		}
+		line(fmt.Sprintf("asked by: %s (%s)", r.AskedBy, r.Request.AskedProof))
 		if r.DecidedBy == "" {
 			approvers := strings.Join(r.Approvers, ", ")
 			if approvers == "" {
 				approvers = "none: approvers lists no other person with the role " + strings.Join(r.Roles, " or ")
 			}
-			fmt.Fprintf(&b, "    approvers: %s\n", approvers)
+			line("approvers: " + approvers)
 		} else {
-			fmt.Fprintf(&b, "    decided by: %s (%s)\n", r.DecidedBy, r.Request.Proof)
+			line(fmt.Sprintf("decided by: %s (%s)", r.DecidedBy, r.Request.Proof))
 		}
 	}
 	if d.Asked > 0 {
@@ -42,4 +57,12 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// laidOut is a text as it is where there is no terminal, else broken at its width.
+func laidOut(text string, width, column, indent int) string {
+	if width <= 0 {
+		return text
+	}
+	return hanging(text, width, column, indent)
 }

@@ -167,7 +167,11 @@ func reconcilePicture(r view.Reconciliation) string {
 	for _, d := range r.Rows { // in order of their days
 		x := chart.Second(d.Day)
 		if n := len(billed.Points); n == 0 || billed.Points[n-1].X != x {
-			accrued.Points, billed.Points = append(accrued.Points, chart.Point{X: x}), append(billed.Points, chart.Point{X: x})
+			known := 0.0
+			if !r.BilledThrough.IsZero() && !d.Day.Before(r.BilledThrough) {
+				known = math.NaN() // the bill does not hold the day yet
+			}
+			accrued.Points, billed.Points = append(accrued.Points, chart.Point{X: x}), append(billed.Points, chart.Point{X: x, Y: known})
 		}
 		last := len(billed.Points) - 1
 		accrued.Points[last].Y += inDollars(d.Accrued + d.Reconciled)

@@ -30,7 +30,7 @@ func NewDemo(w io.Writer, width int, color bool) *Demo {
 func (d *Demo) Pass(p view.DemoPass) error {
 	if d.seen == nil {
 		d.seen = map[string]bool{}
-		fmt.Fprintf(d.w, "%s\n", hanging(fmt.Sprintf("curfew enforce   the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")), d.width, 0, 2))
+		fmt.Fprintf(d.w, "curfew enforce   %s\n", hanging(fmt.Sprintf("the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")), d.width, 17, 17))
 	}
 	fresh, counts := map[string][]view.Line{}, map[string]int{}
 	for _, l := range p.Lines {
@@ -46,8 +46,8 @@ func (d *Demo) Pass(p view.DemoPass) error {
 			sum = append(sum, fmt.Sprintf("%d %s", n, r))
 		}
 	}
-	head := p.At.Format("Mon 15:04") + "   " + cmp.Or(strings.Join(sum, ", "), "nothing to do") + "; " + plain.Count(p.Sent, "message was sent", "messages were sent")
-	_, err := fmt.Fprintf(d.w, "\n  %s\n", hanging(head, d.width, 2, 14))
+	head := cmp.Or(strings.Join(sum, ", "), "nothing to do") + "; " + plain.Count(p.Sent, "message was sent", "messages were sent")
+	_, err := fmt.Fprintf(d.w, "\n  %s   %s\n", p.At.Format("Mon 15:04"), hanging(head, d.width, 14, 14))
 	for _, r := range Results {
 		lines := fresh[string(r)]
 		for i, l := range lines {

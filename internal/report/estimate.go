@@ -66,11 +66,14 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 func costLinesGrid(title string, all []estimate.Line) Grid {
 	g := Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
 	for _, l := range byCost(all) {
-		quantity := amountOf(l.Quantity)
+		quantity, unit := amountOf(l.Quantity), l.Unit
 		if high := amountOf(l.QuantityP95); high != quantity {
 			quantity += " to " + high
 		}
-		g.Rows = append(g.Rows, []string{l.P50.Dollars(), l.P95.Dollars(), lineName(l), quantity + " " + l.Unit, l.UnitPrice.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
+		if quantity != "1" {
+			unit = plain.Plural(unit)
+		}
+		g.Rows = append(g.Rows, []string{l.P50.Dollars(), l.P95.Dollars(), lineName(l), quantity + " " + unit, l.UnitPrice.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
 	}
 	return g
 }

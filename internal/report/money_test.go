@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestMoneyPictures(t *testing.T) {
 		drawn(t, costsPicture(view.NewCosts(&c)))
 	}))
 	t.Run("reconciliation", rapid.MakeCheck(func(t *rapid.T) {
-		var r costs.Reconciliation
+		r := costs.Reconciliation{BilledThrough: november.AddDate(0, 0, counts.Draw(t, "billed"))}
 		for i := range counts.Draw(t, "days") {
 			r.Rows = append(r.Rows, costs.Drift{Day: november.AddDate(0, 0, i), Accrued: costs.Dollars(amounts(t, 0)), Billed: costs.Dollars(amounts(t, -money.USD))})
 		}
@@ -103,6 +104,22 @@ func TestMoneyPictures(t *testing.T) {
 		}
 		drawn(t, estimatePicture(&e))
 	}))
+}
+
+// TestADayThatIsNotBilledYetIsNotDrawnAsNothing: the line of the bill ends with its last day.
+func TestADayThatIsNotBilledYetIsNotDrawnAsNothing(t *testing.T) {
+	r := costs.Reconciliation{BilledThrough: november.AddDate(0, 0, 2)}
+	for i := range 4 {
+		d := costs.Drift{Day: november.AddDate(0, 0, i), Accrued: costs.Dollars(100 * money.USD)}
+		if i < 2 {
+			d.Billed = costs.Dollars(90 * money.USD)
+		}
+		r.Rows = append(r.Rows, d)
+	}
+	svg := drawing(t, reconcilePicture(view.NewReconciliation(&r, 0)))
+	if want := "billed: 11-01 00:00 $90, 11-02 00:00 $90; accrued"; !strings.Contains(svg, want) {
+		t.Errorf("the picture lacks %q: %s", want, svg)
+	}
 }
 
 // drawn checks a picture, of which there is none without figures.

@@ -60,8 +60,11 @@ func PolicyCheckText(w io.Writer, doc view.PolicyCheck, o Options) error {
 	p := newPaint(o.Color)
 	for _, c := range doc.Warnings {
 		line := hanging(fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message), o.Width, 0, 4)
-		where, rest, _ := strings.Cut(line, ": ")
-		fmt.Fprintf(w, "%s: %s\n", p.attention(where), rest)
+		where := plain.Line(fmt.Sprintf("%s:%d:", c.File, c.Line))
+		if rest, ok := strings.CutPrefix(line, where); ok {
+			line = p.attention(where) + rest
+		}
+		fmt.Fprintf(w, "%s\n", line)
 	}
 	_, err := fmt.Fprintf(w, "%s\n", policyCheckTitle(doc))
 	if g, any := reachGrid(doc.Against); err == nil && any {

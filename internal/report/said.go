@@ -41,5 +41,22 @@ func Say(w io.Writer, width int, color bool, format string, args ...any) error {
 	return err
 }
 
+// YAML writes a YAML document for a terminal of a width in columns; 0 is no terminal. Long
+// lines go on in the next, indented, which means the same.
+func YAML(w io.Writer, width int, text string) error {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " ")))
+		if width <= 0 || wide(line) <= width || strings.ContainsAny(line, "#\t") || strings.Contains(strings.TrimSpace(line), "  ") {
+			b.WriteString(line + "\n")
+			continue
+		}
+		b.WriteString(indent + strings.Join(wordwrap(line, width-len(indent)-6), "\n"+indent+strings.Repeat(" ", 6)) + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // indentOfRest is how far the lines after the first of a message are indented.
 const indentOfRest = 2

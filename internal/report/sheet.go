@@ -93,7 +93,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	}
 	fmt.Fprintf(&b, "curfew %s\n\n", s.Verb)
 	prose("  ", s.Title)
-	commands(&b, "next", s.Next)
+	commands(&b, "next", s.Next, width)
 	if len(s.Figures) > 0 {
 		b.WriteString("\n")
 		label := 0
@@ -118,7 +118,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 		b.WriteString("\n")
 		g.text(&b, tables, newPaint(s.Color))
 	}
-	commands(&b, "commands, in order", s.Commands)
+	commands(&b, "commands, in order", s.Commands, width)
 	list("assumes", s.Assumptions)
 	list("covers", s.Coverage)
 	list("would change it", s.Changes)
@@ -126,14 +126,18 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	return err
 }
 
-// commands writes commands a line each, whole.
-func commands(b *strings.Builder, name string, list []string) {
+// commands writes commands a line each, whole; comments among them are broken at spaces.
+func commands(b *strings.Builder, name string, list []string, width int) {
 	if len(list) == 0 {
 		return
 	}
 	b.WriteString("\n  " + name + "\n")
 	for _, c := range list {
-		b.WriteString("    " + plain.Line(c) + "\n")
+		c = plain.Line(c)
+		if comment, ok := strings.CutPrefix(c, "# "); ok {
+			c = "# " + strings.Join(wordwrap(comment, width-6), "\n    # ")
+		}
+		b.WriteString("    " + c + "\n")
 	}
 }
 

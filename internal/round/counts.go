@@ -35,10 +35,9 @@ func (e *Engine) counts(r *Result) []Count {
 		out[i] = Count{Policy: p.Name, Unknown: map[string]int{}, Refused: map[string]int{}}
 		at[p.Name] = i
 	}
-	for _, res := range r.Resources {
-		s := e.subjects[res.Ref()]
+	for _, s := range e.listed {
 		for i, p := range e.Policies.Policies {
-			if s != nil && i < len(s.answers) {
+			if i < len(s.answers) {
 				out[i].add(p, &s.facts, s.answers[i].Answer)
 			}
 		}

@@ -24,9 +24,12 @@ import (
 type Engine struct {
 	Setting
 	subjects map[inventory.Ref]*subject
-	gangs    map[string][]*subject
-	// read is up to when the sources were read.
-	read time.Time
+	// listed are those of the newest list, in its order.
+	listed []*subject
+	gangs  map[string][]*subject
+	// read is up to when the sources were read, and lists how often the account was listed.
+	read  time.Time
+	lists int
 	// charged says that the charges are those of what is there.
 	charged bool
 	charges map[inventory.Ref][]ledger.Charge
@@ -83,7 +86,7 @@ type subject struct {
 	open bool
 	// news says that something was learned of it since it was judged last.
 	news bool
-	seen bool // in the newest list
+	seen int // the number of the newest list that it is in
 
 	// A replay's: the machines of its gang, when to look at it next and when the ladder
 	// has something due, both in nanoseconds since 1970, its place in the queue, and
@@ -192,7 +195,7 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	if err := e.observe(ctx, r, now); err != nil {
 		return nil, err
 	}
-	woken := e.judge(r.Resources, now)
+	woken := e.judge(now)
 	if err := e.charge(ctx, r, now); err != nil {
 		return nil, err
 	}
@@ -236,8 +239,7 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 		r.Proposals = append(r.Proposals, e.propose(nil, woken, r.Unread)...)
 	}
 	e.ofGroups(r.Proposals)
-	for _, res := range r.Resources {
-		s := e.subjects[res.Ref()]
+	for _, s := range e.listed {
 		if e.Policies == nil {
 			e.know(s, now)
 		}

@@ -20,15 +20,14 @@ func gangOf(r *inventory.Resource) string {
 // judge gives a verdict to every subject of which something was learned, or whose
 // verdict or answers change by themselves by now, and returns those in the order of the
 // resources. A gang is judged as a whole, in the number of its machines.
-func (e *Engine) judge(resources []*inventory.Resource, now time.Time) []*subject {
+func (e *Engine) judge(now time.Time) []*subject {
 	var woken []*subject
 	gangs := map[string]bool{}
-	for _, r := range resources {
-		s := e.subjects[r.Ref()]
-		if s == nil || !e.stands && !s.due(now) {
+	for _, s := range e.listed {
+		if !e.stands && !s.due(now) {
 			continue
 		}
-		id := gangOf(r)
+		id := gangOf(s.Resource)
 		if id == "" {
 			e.verdict(s, now)
 			s.does = s.own

@@ -48,12 +48,17 @@ func (e *Engine) observe(ctx context.Context, r *Result, now time.Time) error {
 // one under the same name, of which nothing was measured yet.
 func (e *Engine) sync(resources []*inventory.Resource) (fresh map[*subject]bool) {
 	fresh = map[*subject]bool{}
-	for _, s := range e.subjects {
-		s.seen = false
-	}
-	for _, r := range resources {
+	e.lists++
+	before, distinct := e.listed, 0
+	e.listed = make([]*subject, 0, len(resources))
+	for i, r := range resources {
 		ref := r.Ref()
-		s := e.subjects[ref]
+		var s *subject
+		if i < len(before) && before[i].Resource == r { // as it was, in its old place
+			s = before[i]
+		} else {
+			s = e.subjects[ref]
+		}
 		switch {
 		case s == nil:
 			s = &subject{Resource: r, ref: ref, news: true}
@@ -66,18 +71,24 @@ func (e *Engine) sync(resources []*inventory.Resource) (fresh map[*subject]bool)
 			s.Resource, s.news = r, true
 			e.charged = false
 		}
-		s.seen = true
+		if s.seen < e.lists {
+			s.seen = e.lists
+			distinct++
+		}
+		e.listed = append(e.listed, s)
 	}
-	for ref, s := range e.subjects {
-		if !s.seen {
-			delete(e.subjects, ref)
-			e.charged = false
+	if len(e.subjects) > distinct {
+		for ref, s := range e.subjects {
+			if s.seen < e.lists {
+				delete(e.subjects, ref)
+				e.charged = false
+			}
 		}
 	}
 	clear(e.gangs)
-	for _, r := range resources {
-		if id := gangOf(r); id != "" {
-			e.gangs[id] = append(e.gangs[id], e.subjects[r.Ref()])
+	for _, s := range e.listed {
+		if id := gangOf(s.Resource); id != "" {
+			e.gangs[id] = append(e.gangs[id], s)
 		}
 	}
 	return fresh
@@ -90,12 +101,11 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 		return nil
 	}
 	var all, known []*inventory.Resource
-	for _, res := range r.Resources {
-		switch s := e.subjects[res.Ref()]; {
-		case e.read.IsZero() || fresh[s]:
-			all = append(all, res)
-		default:
-			known = append(known, res)
+	for _, s := range e.listed {
+		if e.read.IsZero() || fresh[s] {
+			all = append(all, s.Resource)
+		} else {
+			known = append(known, s.Resource)
 		}
 	}
 	in := &intake{engine: e, now: now, taken: map[*subject]*taken{}}

@@ -35,7 +35,7 @@ func (a actions) Freeze(ctx context.Context, f action.Freeze) error {
 		return fmt.Errorf("freeze: the time is missing")
 	}
 	err := a.setFreeze(ctx, freezeRow{at(f.At), f.By, prose(f.Reason)},
-		action.Entry{At: f.At, Actor: f.By, What: "freeze", Because: f.Reason})
+		action.Entry{At: f.At, Actor: f.By, What: action.EventFreeze, Because: f.Reason})
 	if err != nil {
 		return fmt.Errorf("freeze: %w", err)
 	}
@@ -44,7 +44,7 @@ func (a actions) Freeze(ctx context.Context, f action.Freeze) error {
 
 // Unfreeze ends a freeze and records it, even where nothing was frozen.
 func (a actions) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
-	err := a.setFreeze(ctx, freezeRow{}, action.Entry{At: at, Actor: by, What: "unfreeze", Because: reason})
+	err := a.setFreeze(ctx, freezeRow{}, action.Entry{At: at, Actor: by, What: action.EventUnfreeze, Because: reason})
 	if err != nil {
 		return fmt.Errorf("unfreeze: %w", err)
 	}
@@ -92,7 +92,7 @@ func (a actions) PutKeep(ctx context.Context, k action.Keep) error {
 			return err
 		}
 		return t.record(ctx, []action.Entry{{
-			At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep",
+			At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: action.EventKeep,
 			Resource: k.Ref.String(), Because: k.Reason, Outcome: "until " + row.Until.Format(time.RFC3339),
 		}})
 	})

@@ -66,7 +66,7 @@ func (s stream) Read(p []byte) (int, error) { return s.r.Read(p) }
 func benchmarkRead(b *testing.B, open func() io.Reader, rows int) {
 	b.ReportAllocs()
 	for b.Loop() {
-		got, err := Survey(context.Background(), open(), Format{})
+		got, err := Read(context.Background(), open(), Format{}, func(*Sample) error { return nil })
 		if err != nil || got.Rows != rows {
 			b.Fatalf("read %d rows, %v; want %d", got.Rows, err, rows)
 		}

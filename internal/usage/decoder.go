@@ -158,7 +158,7 @@ func (d *decoder) instant(field []byte) (time.Time, error) {
 
 // value records a number that was read of a signal, in the unit of its column.
 func (d *decoder) value(c *column, v float64) error {
-	if v == -1 || (v >= 0 && !isMeasurement(v)) {
+	if v == -1 || (v >= 0 && !IsMeasurement(v)) {
 		d.summary.Unsupported++
 		return nil
 	}

@@ -107,10 +107,10 @@ const (
 	blankNVML  = 1<<32 - 1
 )
 
-// isMeasurement says whether a value, in the unit of its source, is a measurement: it
+// IsMeasurement says whether a value, in the unit of its source, is a measurement: it
 // is not for what is no finite number of zero or more, nor for the sentinels of
 // unsupported fields.
-func isMeasurement(v float64) bool {
+func IsMeasurement(v float64) bool {
 	return v >= 0 && v < blankInt64 && (v < blankInt32 || v >= blankInt32+4) &&
 		(v < blankFloat || v >= blankFloat+4) && v != blankNVML
 }

@@ -38,7 +38,7 @@ func Normalize(metric string, labels map[string]string, value float64) (r Readin
 		name = field
 	}
 	m, ok := meterOf(name)
-	if !ok || !isMeasurement(value) {
+	if !ok || !IsMeasurement(value) {
 		return Reading{}, false
 	}
 	if unit != "" {

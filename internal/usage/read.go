@@ -136,12 +136,6 @@ func Unread(ctx context.Context, r io.Reader, f Format) []string {
 	return sum.UnknownColumns
 }
 
-// Survey reads recorded usage for its summary alone: the times it spans, its step,
-// how many samples and resources it holds.
-func Survey(ctx context.Context, r io.Reader, f Format) (Summary, error) {
-	return Read(ctx, r, f, func(*Sample) error { return nil })
-}
-
 // Collect reads recorded usage. resolve is asked once for each resource, and returns
 // where its points go, or nil for a resource of no interest.
 //

@@ -219,7 +219,7 @@ func TestOneBadRowInAMillion(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "i-1,%d,5\n", 1_782_864_000+i)
 	}
-	_, err := Survey(context.Background(), &b, Format{Name: "usage.csv"})
+	_, err := Read(context.Background(), &b, Format{Name: "usage.csv"}, func(*Sample) error { return nil })
 	if want := `usage.csv:1000001:3: gpu_util "abc" is not a number`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -277,7 +277,7 @@ func TestMemoryDoesNotGrowWithTheFile(t *testing.T) {
 func TestReadEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Survey(ctx, &endless{}, Format{}); !errors.Is(err, context.Canceled) {
+	if _, err := Read(ctx, &endless{}, Format{}, func(*Sample) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 }

@@ -162,7 +162,7 @@ func (s Signal) limit() float64 {
 // 100. It returns false for negative values, for what stands for "unsupported", and for
 // a signal that there is not.
 func (s Signal) Clean(p Point) (Point, bool) {
-	if s >= numSignals || !isMeasurement(p.Mean) || !isMeasurement(p.Max) {
+	if s >= numSignals || !IsMeasurement(p.Mean) || !IsMeasurement(p.Max) {
 		return p, false
 	}
 	limit := s.limit()

@@ -23,7 +23,17 @@ type Estimate struct {
 }
 
 // NewEstimate makes the document of an estimate.
-func NewEstimate(e *estimate.Estimate) Estimate { return Estimate{EstimateSchema, e} }
+func NewEstimate(e *estimate.Estimate) Estimate { return Estimate{EstimateSchema, listed(e)} }
+
+// listed is an estimate whose lists are never null.
+func listed(e *estimate.Estimate) *estimate.Estimate {
+	if e == nil || e.Unknown != nil {
+		return e
+	}
+	out := *e
+	out.Unknown = []string{}
+	return &out
+}
 
 // Gate is what `gate` prints: the estimate and the decision.
 type Gate struct {
@@ -69,7 +79,7 @@ func (d Decider) String() string {
 
 // NewGate makes the document of a decision.
 func NewGate(e *estimate.Estimate, d gate.Decision, approvers []string, by Decider, dryRun bool) Gate {
-	return Gate{Estimate: e, Schema: GateSchema, Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...),
+	return Gate{Estimate: listed(e), Schema: GateSchema, Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...),
 		ApprovalID: optionalText(d.ApprovalID), HoldID: optionalText(d.HoldID), DryRun: dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...),
 		UnusedHolds: append([]string{}, d.Unused...), Approvers: append([]string{}, approvers...), Settings: by}
 }

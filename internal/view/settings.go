@@ -76,6 +76,16 @@ type Verified struct {
 	Anchor  *action.Anchor `json:"anchor"`
 }
 
+// InitSchema names the shape of [Init].
+const InitSchema = "curfew.init/v1"
+
+// Init is what `init` wrote: files, and the mode of their policies.
+type Init struct {
+	Schema string   `json:"schema"`
+	Files  []string `json:"files"`
+	Mode   string   `json:"mode"`
+}
+
 // Clock says that the time of a state was set.
 type Clock struct {
 	Schema string    `json:"schema"`

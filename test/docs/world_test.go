@@ -151,6 +151,11 @@ func newWorld(t *testing.T) *world {
 	}
 	box.Wire.State.AddProducts(wire.Machine("g5.xlarge", "us-east-1", "1.006"), wire.Machine("g5.xlarge", "eu-west-1", "1.123"))
 	box.Wire.State.AddSpotPrices(wire.SpotPrice{Region: "us-east-1", InstanceType: "g5.xlarge", Zone: "us-east-1a", Product: "Linux/UNIX", Price: "0.436", Time: time.Now().Add(time.Hour)})
+	prometheus := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(rw, `{"status": "success", "data": {"resultType": "vector", "result": []}}`)
+	}))
+	t.Cleanup(prometheus.Close)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	t.Cleanup(hook.Close)
 
@@ -205,7 +210,7 @@ func newWorld(t *testing.T) *world {
 	write(t, filepath.Join(w.dir, "event.json"), w.pull.Event(t, strings.Repeat("b", 40)), 0o644)
 	w.prepare(t, yesterday)
 	w.known = map[string]string{"machine": machines.IDs[sandbox.Idle], "busy": machines.IDs[sandbox.Busy], "soon": time.Now().Add(72 * time.Hour).UTC().Format(time.RFC3339),
-		"role": truth.OtherRole}
+		"role": truth.OtherRole, "prometheus": prometheus.URL}
 	w.learn(t, "hold.json", "hold", `"hold_id": "(\w+)"`)
 	if _, err := ec2.NewFromConfig(box.Config("us-east-1")).CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{w.known["busy"]},
 		Tags: []ec2types.Tag{{Key: aws.String("curfew:hold"), Value: aws.String(w.known["hold"])}}}); err != nil {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/curfew-dev/curfew/internal/bill"
-	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // Costs are the costs that are added up, as decimal text.
@@ -47,7 +46,8 @@ func (s Sums) Agrees(other Sums) error {
 		if d.Sign() < 0 {
 			d = d.Neg()
 		}
-		return errX == nil && errY == nil && (parts == 0 && d.Sign() == 0 || parts > 0 && d.Cmp(bill.FromAmount(money.Amount(parts))) <= 0)
+		off, errOff := bill.NewDecimal64(parts, 9) // nano-dollars
+		return errX == nil && errY == nil && errOff == nil && (parts == 0 && d.Sign() == 0 || parts > 0 && d.Cmp(off) <= 0)
 	})
 }
 

@@ -58,13 +58,28 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	files := map[string][]byte{}
-	for _, s := range inputs(code) {
+	all := inputs(code)
+	for _, o := range outputs {
+		all = append(all, o.reflected(code))
+	}
+	for _, s := range all {
 		text, err := encode(s)
 		if err != nil {
 			return nil, err
 		}
 		files["schemas/"+strings.TrimPrefix(string(s.ID), document.Schemas)] = text
 	}
+	index := "# Reference\n\n" + generated + "Generated from the code. `make reference` writes these pages and [`schemas`](../../schemas).\n\n| page | has |\n|---|---|\n"
+	for _, p := range pages {
+		b := &book{code: code}
+		b.b.WriteString("# " + p.title + "\n\n" + generated)
+		if err := p.write(b); err != nil {
+			return nil, err
+		}
+		files["docs/reference/"+p.file] = []byte(strings.TrimRight(b.b.String(), "\n") + "\n")
+		index += fmt.Sprintf("| [%s](%s) | %s |\n", p.title, p.file, p.about)
+	}
+	files["docs/reference/README.md"] = []byte(index)
 	return files, nil
 }
 

@@ -347,3 +347,90 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryVersionHasASchema looks for versions of documents in the code.
+func TestEveryVersionHasASchema(t *testing.T) {
+	code, err := readSource(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, o := range outputs {
+		known[o.schema] = true
+	}
+	for name := range readers {
+		known["curfew."+strings.TrimSuffix(strings.TrimSuffix(name, ".json"), ".v1")+"/v1"] = true
+	}
+	for constant, v := range code.versions {
+		if !known[v] {
+			t.Errorf("%s (%s) has no schema", v, constant)
+		}
+	}
+	if len(code.versions) < 40 {
+		t.Errorf("%d versions found", len(code.versions))
+	}
+}
+
+// documents are the JSON documents in a text that name their schema.
+func documents(text string) (out []string) {
+	for at := 0; ; {
+		i := strings.Index(text[at:], `"schema": "curfew.`)
+		if i < 0 {
+			return out
+		}
+		at += i
+		end := 0
+		for start := at; start > 0 && end <= at; {
+			if start = strings.LastIndex(text[:start], "{"); start < 0 {
+				break
+			}
+			var doc json.RawMessage
+			in := json.NewDecoder(strings.NewReader(text[start:]))
+			if err := in.Decode(&doc); err != nil {
+				break
+			}
+			if end = start + int(in.InputOffset()); end > at {
+				out = append(out, string(doc))
+			}
+		}
+		at = max(at+1, end)
+	}
+}
+
+// TestGoldenDocumentsValidate validates the documents that the golden files hold.
+func TestGoldenDocumentsValidate(t *testing.T) {
+	files := map[string]string{}
+	for _, o := range outputs {
+		files[o.schema] = o.file()
+	}
+	seen := map[string]int{}
+	for _, pattern := range []string{"internal/cli/testdata/golden/*.txtar", "internal/cli/testdata/golden/cloud/*.txtar", "internal/report/testdata/golden/*.json", "internal/notify/webhook/testdata/golden/*.json"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, doc := range documents(string(text)) {
+				var head struct{ Schema string }
+				if err := json.Unmarshal([]byte(doc), &head); err != nil {
+					t.Fatal(err)
+				}
+				seen[head.Schema]++
+				v, err := validator.UnmarshalJSON(strings.NewReader(doc))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := compiled(t, files[head.Schema]).Validate(v); err != nil {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+		}
+	}
+	if len(seen) < 15 {
+		t.Errorf("golden files hold documents of %d schemas: %v", len(seen), seen)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,11 +26,19 @@ type source struct {
 	constants map[string][]string
 	// versions are the constants such as "curfew.scan/v1", with their values.
 	versions map[string]string
+	// listed are the constants of some lists, with their comments.
+	listed map[string][]constant
 }
+
+// constant is the value of a constant, and its comment.
+type constant struct{ value, doc string }
+
+// lists are the beginnings of the names of constants that pages list, by package.
+var lists = map[string]string{module + "/internal/cli": "Exit", module + "/internal/action": "Event"}
 
 // readSource reads the packages under a directory of the repository.
 func readSource(root string) (*source, error) {
-	s := &source{comments: map[string]string{}, constants: map[string][]string{}, versions: map[string]string{}}
+	s := &source{comments: map[string]string{}, constants: map[string][]string{}, versions: map[string]string{}, listed: map[string][]constant{}}
 	files := token.NewFileSet()
 	err := filepath.WalkDir(filepath.Join(root, "internal"), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
@@ -77,6 +86,7 @@ func (s *source) addType(pkg string, t *ast.TypeSpec, doc *ast.CommentGroup) {
 	if !ok {
 		return
 	}
+	var names []string
 	keys := map[string]string{} // of fields, as files write them
 	for _, f := range structure.Fields.List {
 		for _, field := range f.Names {
@@ -84,30 +94,51 @@ func (s *source) addType(pkg string, t *ast.TypeSpec, doc *ast.CommentGroup) {
 			if comment == nil {
 				comment = f.Comment
 			}
+			names = append(names, field.Name)
 			s.comments[name+"."+field.Name] = said(comment, field.Name)
-			if m := fieldKey.FindStringSubmatch(tagOf(f)); m != nil && camel.MatchString(field.Name) {
+			if m := fieldKey.FindStringSubmatch(tagOf(f)); m != nil && !acronym.MatchString(field.Name) {
 				keys[field.Name] = m[1]
 			}
 		}
 	}
-	for at, comment := range s.comments {
-		ok := strings.HasPrefix(at, name+".")
-		if !ok {
-			continue
+	shared := "" // the comment above several fields, which names them
+	for _, field := range names {
+		at := name + "." + field
+		if comment := s.comments[at]; comment != "" {
+			shared = comment
+		} else if slices.Contains(word.FindAllString(shared, -1), field) {
+			s.comments[at] = shared
 		}
-		s.comments[at] = word.ReplaceAllStringFunc(comment, func(w string) string {
-			if key := keys[w]; key != "" {
-				return "`" + key + "`"
-			}
-			return w
-		})
 	}
+	for _, field := range names {
+		s.comments[name+"."+field] = keyed(s.comments[name+"."+field], keys)
+	}
+}
+
+// keyed puts the keys of files in place of the names of fields: those that are no words of
+// their own, and those with a capital letter where no sentence begins.
+func keyed(comment string, keys map[string]string) string {
+	last := 0
+	var b strings.Builder
+	for _, at := range word.FindAllStringIndex(comment, -1) {
+		w := comment[at[0]:at[1]]
+		before := strings.TrimSpace(comment[:at[0]])
+		inside := before != "" && !strings.HasSuffix(before, ".") && !strings.HasSuffix(before, ":") || leading.MatchString(comment[at[0]:]) && before == ""
+		if key := keys[w]; key != "" && (inside || camel.MatchString(w)) {
+			b.WriteString(comment[last:at[0]] + "`" + key + "`")
+			last = at[1]
+		}
+	}
+	return b.String() + comment[last:]
 }
 
 var (
 	// camel is a name that is no word of its own, such as IdleCPU.
-	camel = regexp.MustCompile("[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
-	word  = regexp.MustCompile("[A-Za-z]+")
+	camel   = regexp.MustCompile("[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
+	acronym = regexp.MustCompile("^([A-Z]+s?|GitHub)$")
+	// leading begins a comment on several fields.
+	leading = regexp.MustCompile("^[A-Z][A-Za-z0-9]*(, [A-Z][A-Za-z0-9]*)* and [A-Z]")
+	word    = regexp.MustCompile("[A-Za-z0-9]+")
 )
 
 // fieldKey is the key of a field in files and documents.
@@ -127,6 +158,9 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 			return
 		}
 		literal, ok := spec.Values[i].(*ast.BasicLit)
+		if prefix := lists[pkg]; ok && prefix != "" && strings.HasPrefix(name.Name, prefix) {
+			s.listed[prefix] = append(s.listed[prefix], constant{strings.Trim(literal.Value, `"`), said(spec.Comment, name.Name)})
+		}
 		if !ok || literal.Kind != token.STRING {
 			return
 		}

@@ -29,9 +29,11 @@ var inventoryObjects = []string{
 // indented JSON with a newline at its end. Of objects it allows only S3 Inventory's own
 // files. Assuming roles in other accounts also needs sts:AssumeRole on those roles;
 // fetching prices is not in it.
-func PolicyJSON() []byte {
-	return policyJSON(statement{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"},
-		statement{Sid: "CurfewInventories", Effect: "Allow", Action: index["s3:GetObject"].IAM(), Resource: inventoryObjects})
+func PolicyJSON() []byte { return policyJSON(scanStatements()...) }
+
+func scanStatements() []statement {
+	return []statement{{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"},
+		{Sid: "CurfewInventories", Effect: "Allow", Action: index["s3:GetObject"].IAM(), Resource: inventoryObjects}}
 }
 
 // The conditions by tag (IAM User Guide, "AWS global condition context keys").
@@ -40,8 +42,8 @@ const (
 	tagKeys = "aws:TagKeys"
 )
 
-// ActionPolicyJSON returns the IAM policy that acting needs in addition to [PolicyJSON]'s, as
-// indented JSON with a newline at its end. What is tagged curfew:lifetime=persistent
+// ActionPolicyJSON returns the IAM policy that acting needs, with the reading of
+// [PolicyJSON], as indented JSON with a newline at its end. What is tagged curfew:lifetime=persistent
 // it denies to stop or to destroy, and to be called anything else, wherever IAM
 // decides by the tags of a resource; the lifecycle of buckets it cannot deny so. With
 // managedOnly, what takes resources away or ends work is allowed only where
@@ -68,7 +70,7 @@ func ActionPolicyJSON(managedOnly bool) []byte {
 	if managedOnly {
 		act.Condition = map[string]map[string]any{"StringEqualsIgnoreCase": {tagIs + inventory.TagManaged: "true"}}
 	}
-	return policyJSON(
+	return policyJSON(append(scanStatements(),
 		statement{Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Act }), Resource: "*"},
 		statement{Sid: "CurfewKeepAndDescribe", Effect: "Allow", Action: gentle, Resource: "*"},
 		statement{Sid: "CurfewBuckets", Effect: "Allow", Action: untold, Resource: "*"},
@@ -78,7 +80,7 @@ func ActionPolicyJSON(managedOnly bool) []byte {
 		statement{Sid: "CurfewNeverRenamePersistent", Effect: "Deny", Action: writesTags, Resource: "*", Condition: map[string]map[string]any{
 			"StringEqualsIgnoreCase":   persistent["StringEqualsIgnoreCase"],
 			"ForAnyValue:StringEquals": {tagKeys: []string{inventory.TagLifetime, inventory.TagManaged}}}},
-	)
+	)...)
 }
 
 // reads returns the IAM actions of the operations that are wanted.

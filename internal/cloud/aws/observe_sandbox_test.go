@@ -170,7 +170,7 @@ func TestOnlyReadsAndThePolicyIsWhatWasCalled(t *testing.T) {
 	// The policy is the calls, and nothing else: each call is allowed, and each
 	// allowed call was made.
 	allowed := map[string]bool{}
-	for _, op := range aws.Operations() {
+	for _, op := range aws.Operations {
 		if op.Scan {
 			allowed[op.API()] = true
 		}

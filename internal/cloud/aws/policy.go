@@ -1,8 +1,6 @@
 package aws
 
 import (
-	"slices"
-
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -136,9 +134,6 @@ var operations = []Operation{
 
 	{Service: "pricing", Name: "GetProducts", Actions: []string{"GetProducts"}, Effect: "list prices are not updated"},
 }
-
-// Operations returns every call by which this package may read.
-func Operations() []Operation { return slices.Clone(operations) }
 
 // index finds operations by "service:Name".
 var index = func() map[string]*Operation {

@@ -15,13 +15,25 @@ type Shared struct {
 	Share
 }
 
+// SharesFile is a file of who shared which machine.
+var SharesFile = plan.Layout{
+	Required: []plan.Column{
+		{Name: "resource", Doc: "id of the machine"},
+		{Name: "workload", Doc: "name of the workload"},
+		{Name: "share", Doc: "share of the machine: 3/8 (GPUs), 2/7 (MIG slices), 0.25 or 25%"},
+	},
+	Optional: []plan.Column{
+		{Name: "used", Doc: "part of it that was used; empty is unknown"},
+	},
+}
+
 // ReadShares reads `resource,workload,share[,used]`: who had which part of a machine, and
 // how much of it was used. A share is "3/8" (GPUs), "2/7" (MIG slices), "0.25" or "25%"
 // (time slices, requests); an empty used is not known. Mistakes are a *plan.FileError
 // with their place.
 func ReadShares(name string, r io.Reader) ([]Shared, error) {
 	var out []Shared
-	err := plan.ReadCSV(name, r, plan.Layout{Required: []string{"resource", "workload", "share"}, Optional: []string{"used"}}, func(row plan.Row) error {
+	err := plan.ReadCSV(name, r, SharesFile, func(row plan.Row) error {
 		s := Shared{Resource: row.Text("resource"), Share: Share{Workload: row.Text("workload")}}
 		for _, column := range []string{"resource", "workload"} {
 			if row.Text(column) == "" {

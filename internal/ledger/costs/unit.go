@@ -53,10 +53,21 @@ func ParseQuantity(s string) (Quantity, error) {
 type Count struct {
 	Time  time.Time
 	Count Quantity
-	// Key is the value of the dimension that costs are shown by; empty is all together,
-	// or what has no value where Unallocated says so.
+	// Key is the value of the dimension that costs are shown by; empty is all together, or,
+	// where Unallocated says so, what has no value of it.
 	Key         string
 	Unallocated bool
+}
+
+// CountsFile is a file of counted units.
+var CountsFile = plan.Layout{
+	Required: []plan.Column{
+		{Name: "time", Doc: "start of the period: RFC 3339, or a date"},
+		{Name: "count", Doc: "units of the period, with at most three decimals"},
+	},
+	Optional: []plan.Column{
+		{Name: "key", Doc: "value of the dimension of --by"},
+	},
 }
 
 // ReadCounts reads `time,count[,key]`: times as RFC 3339 or dates, counts as
@@ -65,7 +76,7 @@ type Count struct {
 func ReadCounts(name string, r io.Reader) ([]Count, error) {
 	var out []Count
 	seen := map[Count]bool{}
-	err := plan.ReadCSV(name, r, plan.Layout{Required: []string{"time", "count"}, Optional: []string{"key"}}, func(row plan.Row) error {
+	err := plan.ReadCSV(name, r, CountsFile, func(row plan.Row) error {
 		at, err := time.Parse(time.RFC3339, row.Text("time"))
 		if err != nil {
 			if at, err = time.Parse(time.DateOnly, row.Text("time")); err != nil {

@@ -162,7 +162,7 @@ func TestWhatAReaderSees(t *testing.T) {
 	if date, err := got.header.Date(); err != nil || time.Since(date).Abs() > time.Minute {
 		t.Errorf("date %v, %v", date, err)
 	}
-	if want := notify.Text(notifytest.Warning()); strings.TrimRight(got.text, "\n") != strings.TrimRight(want, "\n") {
+	if want := notify.Compose(notifytest.Warning()).Text(); strings.TrimRight(got.text, "\n") != strings.TrimRight(want, "\n") {
 		t.Errorf("text:\n%s\nwant:\n%s", got.text, want)
 	}
 	notifytest.Golden(t, "warning.html", got.html)

@@ -80,6 +80,17 @@ const (
 	maxArrivals = 20_000_000
 )
 
+// ArrivalsFile is a file of requests, in order of time. It has one of the columns of time.
+var ArrivalsFile = plan.Layout{
+	Optional: []plan.Column{
+		{Name: "time", Doc: "arrival of a request, RFC 3339"},
+		{Name: "seconds", Doc: "arrival in seconds from 0"},
+		{Name: "t_s", Doc: "arrival in seconds from 0"},
+		{Name: "size", Doc: "items of the request, 1 to 1,000,000; 1 where it is absent"},
+	},
+	Others: true,
+}
+
 // ReadArrivals reads CSV with a row for each request, in order of time: a column time
 // (RFC 3339), or seconds or t_s (a number from 0), and where requests differ in it a
 // column size (items, 1 to 1,000,000). Other columns are passed over. Mistakes are a
@@ -88,7 +99,7 @@ func ReadArrivals(name string, r io.Reader) (*Arrivals, error) {
 	a := &Arrivals{}
 	var start time.Time
 	sized, timed := 0, ""
-	layout := plan.Layout{Optional: []string{"time", "seconds", "t_s", "size"}, Others: true}
+	layout := ArrivalsFile
 	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
 		if len(a.Times) == maxArrivals {
 			return fmt.Errorf("more than %d arrivals", maxArrivals)

@@ -19,6 +19,19 @@ const maxTerm = 120
 // instants are the forms of a time in files; without a zone it is UTC.
 var instants = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"}
 
+// UsageFile is a file of machines by the hour.
+var UsageFile = plan.Layout{
+	Required: []plan.Column{
+		{Name: "time", Doc: "full hour: RFC 3339, or seconds since 1970"},
+		{Name: "key", Doc: "what an offer has to match, such as the machine type"},
+		{Name: "quantity", Doc: "machines that ran in the hour, to the millionth"},
+		{Name: "on_demand_rate", Doc: "on-demand price of one machine for the hour, in dollars, over 0"},
+	},
+	Optional: []plan.Column{
+		{Name: "idle_quantity", Doc: "machines of quantity that were idle; the planner takes them off first"},
+	},
+}
+
 // ReadUsage reads CSV with the columns time, key, quantity and on_demand_rate, and if it
 // likes idle_quantity. A time is RFC 3339 or seconds since 1970, and a full hour; a
 // quantity is read to the millionth of a machine; a rate is over 0. An hour of a key
@@ -31,8 +44,7 @@ func ReadUsage(name string, r io.Reader) ([]Usage, error) {
 	var out []Usage
 	lines := map[hour]int{}
 	keys := map[string]string{}
-	layout := plan.Layout{Required: []string{"time", "key", "quantity", "on_demand_rate"}, Optional: []string{"idle_quantity"}}
-	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
+	err := plan.ReadCSV(name, r, UsageFile, func(row plan.Row) error {
 		u, err := usageOf(row)
 		if err != nil {
 			return err
@@ -90,14 +102,26 @@ func usageOf(row plan.Row) (Usage, error) {
 	return u, nil
 }
 
+// OffersFile is a file of commitments on offer.
+var OffersFile = plan.Layout{
+	Required: []plan.Column{
+		{Name: "key", Doc: "what it covers: a key of the usage, or a pattern for a savings plan"},
+		{Name: "kind", Doc: "reserved or savings-plan"},
+		{Name: "term_months", Doc: "term in months"},
+		{Name: "payment", Doc: "no-upfront, partial-upfront or all-upfront"},
+		{Name: "hourly_rate", Doc: "dollars an hour of a reserved machine; empty for a savings plan"},
+		{Name: "upfront", Doc: "dollars paid upfront for a reserved machine"},
+		{Name: "discount", Doc: "share off the on-demand price, of a savings plan"},
+	},
+}
+
 // ReadOffers reads CSV with the columns key, kind, term_months, payment, hourly_rate,
 // upfront and discount. Errors are a *plan.FileError with the place: among them a
 // payment that contradicts what is paid upfront, and a savings plan with a rate of its
 // own.
 func ReadOffers(name string, r io.Reader) ([]Offer, error) {
 	var out []Offer
-	layout := plan.Layout{Required: []string{"key", "kind", "term_months", "payment", "hourly_rate", "upfront", "discount"}}
-	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
+	err := plan.ReadCSV(name, r, OffersFile, func(row plan.Row) error {
 		o, err := offerOf(row)
 		if err != nil {
 			return err
@@ -125,15 +149,31 @@ func ReadOffers(name string, r io.Reader) ([]Offer, error) {
 	return out, nil
 }
 
+// ExistingFile is a file of commitments that exist.
+var ExistingFile = plan.Layout{
+	Required: []plan.Column{
+		{Name: "key", Doc: "what it covers"},
+		{Name: "kind", Doc: "reserved or savings-plan"},
+		{Name: "expires", Doc: "time at which it ends"},
+	},
+	Optional: []plan.Column{
+		{Name: "term_months", Doc: "term in months; needed where something was paid upfront"},
+		{Name: "payment", Doc: "no-upfront, partial-upfront or all-upfront"},
+		{Name: "hourly_rate", Doc: "dollars an hour of a reserved machine"},
+		{Name: "upfront", Doc: "dollars that were paid upfront"},
+		{Name: "discount", Doc: "share off the on-demand price, of a savings plan"},
+		{Name: "quantity", Doc: "reserved machines"},
+		{Name: "dollars_per_hour", Doc: "dollars an hour that a savings plan commits to"},
+	},
+}
+
 // ReadExisting reads CSV with the columns key, kind and expires; for reserved machines
 // quantity and hourly_rate, for savings plans dollars_per_hour and discount; if it likes
 // term_months, payment and upfront. What was paid upfront needs the term that it is
 // spread over. Errors are a *plan.FileError with the place.
 func ReadExisting(name string, r io.Reader) ([]Existing, error) {
 	var out []Existing
-	layout := plan.Layout{Required: []string{"key", "kind", "expires"},
-		Optional: []string{"term_months", "payment", "hourly_rate", "upfront", "discount", "quantity", "dollars_per_hour"}}
-	err := plan.ReadCSV(name, r, layout, func(row plan.Row) error {
+	err := plan.ReadCSV(name, r, ExistingFile, func(row plan.Row) error {
 		e, err := existingOf(row)
 		out = append(out, e)
 		return err

@@ -204,7 +204,7 @@ func (m *market) settle() error {
 	all := []price.Term{price.OnDemand, price.Spot, price.Reserved, price.CapacityBlock}
 	for _, o := range p.Options {
 		if !slices.Contains(all, o) {
-			return fmt.Errorf("purchase option %q: expected on-demand, spot, reserved or capacity-block", o)
+			return fmt.Errorf("purchase option %q: expected on-demand, spot, reserved or capacity-block%s", o, document.DidYouMean(string(o), []string{string(price.OnDemand), string(price.Spot), string(price.Reserved), string(price.CapacityBlock)}))
 		}
 	}
 	if m.every = len(p.Options) == 0; m.every {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/document"
 )
 
 // ErrNoGeometry is returned for a GPU whose MIG geometry is not in the table: one
@@ -194,5 +196,5 @@ func ModelNamed(name string) (Model, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return Model{}, fmt.Errorf("look up GPU %.60q: %w: known are %s; share other GPUs by MPS or time-slicing", name, ErrNoGeometry, strings.Join(names, ", "))
+	return Model{}, fmt.Errorf("look up GPU %.60q: %w: known are %s; share other GPUs by MPS or time-slicing%s", name, ErrNoGeometry, strings.Join(names, ", "), document.DidYouMean(name, names))
 }

@@ -7,7 +7,23 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	files "github.com/curfew-dev/curfew/internal/plan"
 )
+
+// PlacementsFile is a file of today's instances.
+var PlacementsFile = files.Layout{
+	Required: []files.Column{
+		{Name: "gpu", Doc: "id of the GPU for nvidia-smi -i"},
+		{Name: "profile", Doc: "MIG profile, such as 1g.10gb"},
+		{Name: "start", Doc: "first memory slice"},
+	},
+	Optional: []files.Column{
+		{Name: "workload", Doc: "workload that uses it"},
+		{Name: "model", Doc: "model of the GPU"},
+		{Name: "instance", Doc: "id of the GPU instance"},
+	},
+}
 
 // ReadPlacements reads today's instances, in one of three forms:
 //
@@ -34,7 +50,7 @@ func ReadPlacements(name string, r io.Reader, fleet Fleet) ([]Placed, error) {
 	case '+', '|':
 		return f.listing(l)
 	}
-	t, err := f.table([]string{"gpu", "profile", "start"}, []string{"workload", "model", "instance"})
+	t, err := f.table(PlacementsFile)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	files "github.com/curfew-dev/curfew/internal/plan"
 	planfile "github.com/curfew-dev/curfew/internal/plan"
 )
 
@@ -52,8 +53,9 @@ type table struct {
 	row []string
 }
 
-// table reads the header: all the columns of needed, and others only of optional.
-func (f file) table(needed, optional []string) (*table, error) {
+// table reads the header.
+func (f file) table(l files.Layout) (*table, error) {
+	needed, optional := files.Names(l.Required), files.Names(l.Optional)
 	t := &table{file: f, r: csv.NewReader(bytes.NewReader(f.data)), at: map[string]int{}}
 	if err := t.next(); err != nil {
 		return nil, err
@@ -118,6 +120,16 @@ func (t *table) whole(column string, least, most int) (int, error) {
 	return n, nil
 }
 
+// WorkloadsFile is a file of workloads for slices of GPUs.
+var WorkloadsFile = files.Layout{
+	Required: []files.Column{
+		{Name: "name", Doc: "name of the workload"},
+		{Name: "memory_gib", Doc: "GPU memory that one instance needs, in GiB"},
+		{Name: "compute_slices", Doc: "compute slices that it needs, at least 1"},
+		{Name: "count", Doc: "number of instances"},
+	},
+}
+
 // ReadWorkloads reads CSV with the columns name, memory_gib, compute_slices and
 // count, in any order and no others. A name that is there twice, memory that is not
 // over 0 and slices under 1 are errors. Errors are a *FileError with the place; the
@@ -127,7 +139,7 @@ func ReadWorkloads(name string, r io.Reader) ([]Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := f.table([]string{"name", "memory_gib", "compute_slices", "count"}, nil)
+	t, err := f.table(WorkloadsFile)
 	if err != nil {
 		return nil, err
 	}

@@ -167,7 +167,7 @@ func (t *total) add(name, machineType string, w *usage.Window, book *price.Book)
 		return fmt.Errorf("right-size %s: %w", name, err)
 	}
 	a.Why = cmp.Or(reason, a.Why)
-	s := sized{advice: a, m: m, Resource: Resource{Name: name, Type: from.Type, Figures: a.figures(t.p.Most), Warnings: slices.Concat([]string{}, a.Warnings)}}
+	s := sized{advice: a, m: m, Resource: Resource{Name: name, Type: from.Type, Figures: a.figures(t.p.Most), Warnings: append([]string{}, a.Warnings...)}}
 	if a.Unpriced != "" {
 		s.Warnings = append(s.Warnings, a.Unpriced)
 	}

@@ -56,6 +56,20 @@ type Map struct {
 	Nodes int64
 }
 
+// TraceFile is a file of spot availability.
+var TraceFile = plan.Layout{
+	Required: []plan.Column{
+		{Name: "time", Doc: "start of a run of equal samples: RFC 3339, or seconds"},
+		{Name: "up", Doc: "machines that were available; 0 is none"},
+	},
+	Optional: []plan.Column{
+		{Name: "zone", Doc: "zone of the run; each zone is a trace of its own"},
+		{Name: "length", Doc: "length of the run in seconds; one sampling step where it is absent"},
+		{Name: "price", Doc: "spot price of an hour in dollars"},
+	},
+	Others: true,
+}
+
 // Read reads CSV with the columns time and up, and if it likes zone, length and price.
 // A row is a run of samples: time is that of its first, in seconds from any start or as
 // RFC 3339; length is a number of seconds and a multiple of the gap, one gap where it is
@@ -71,7 +85,8 @@ func Read(r io.Reader, name string, m Map) (Trace, error) {
 		return tr, fmt.Errorf("read %s: the pattern of zones %q: %w", name, m.Zones, err)
 	}
 	in := reader{m: m, gap: int64(m.Gap / time.Second), at: map[string]int{}, nodes: max(m.Nodes, 1)}
-	layout := plan.Layout{Required: []string{"time", "up"}, Optional: []string{"zone", "length", "price"}, Others: true, Map: m.Columns}
+	layout := TraceFile
+	layout.Map = m.Columns
 	if err := plan.ReadCSV(name, r, layout, in.row); err != nil {
 		return tr, err
 	}

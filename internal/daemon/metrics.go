@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
+	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// MetricsSources opens the servers with recorded usage that flags name, or where they name
+// none those of the configuration, which the simulated account does without.
+func (rt *Runtime) MetricsSources(cfg config.Config, f Source) ([]*prom.Source, error) {
+	sources := make([]config.MetricsSource, 0, len(f.Metrics))
+	for _, url := range f.Metrics {
+		sources = append(sources, cfg.Metrics.Source(url))
+	}
+	if len(f.Metrics) == 0 && f.Cloud != sim.CloudName {
+		sources = cfg.Metrics.Sources
+	}
+	out := make([]*prom.Source, 0, len(sources))
+	for _, s := range sources {
+		o, err := rt.metricsOptions(s)
+		if err == nil {
+			var source *prom.Source
+			if source, err = prom.New(o); err == nil {
+				out = append(out, source)
+				continue
+			}
+		}
+		return nil, &Error{Class: Usage, Code: "invalid_metrics_source", Err: err, Hint: "docs/metrics.md says how servers are read"}
+	}
+	return out, nil
+}
+
+// metricsOptions settles how a configured server is reached.
+func (rt *Runtime) metricsOptions(s config.MetricsSource) (prom.Options, error) {
+	o := prom.Options{Select: s.Select, Names: s.Names, Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: rt.Now}}
+	for _, m := range s.Machines {
+		o.Machines = append(o.Machines, prom.Rule(m))
+	}
+	for _, secret := range []struct {
+		name string
+		to   *string
+	}{{s.TokenEnv, &o.Token}, {s.PasswordEnv, &o.Password}} {
+		if secret.name == "" {
+			continue
+		}
+		v, ok := rt.Lookup(secret.name)
+		if !ok || v == "" {
+			return o, fmt.Errorf("read metrics of %s: the variable %s, which holds a secret, is not set", s.URL, secret.name)
+		}
+		*secret.to = v
+	}
+	if s.AWSRegion != "" {
+		o.Sign = signer(s.AWSProfile, s.AWSRegion, rt.Now)
+	}
+	var err error
+	o.TLS, err = rt.clientTLS(s)
+	return o, err
+}
+
+// clientTLS returns the authorities and the certificate that are configured; nil for none.
+func (rt *Runtime) clientTLS(s config.MetricsSource) (*tls.Config, error) {
+	if s.CAFile == "" && s.CertFile == "" {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CAFile != "" {
+		pem, err := os.ReadFile(rt.Path(s.CAFile))
+		if err != nil {
+			return nil, fmt.Errorf("read ca_file %s: %w", s.CAFile, Cause(err))
+		}
+		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read ca_file %s: %w", s.CAFile, errors.New("it holds no certificate in PEM"))
+		}
+	}
+	if s.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(rt.Path(s.CertFile), rt.Path(s.KeyFile))
+		if err != nil {
+			return nil, fmt.Errorf("read cert_file %s: %w", s.CertFile, Cause(err))
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// asUsage are the servers as sources of usage.
+func asUsage(servers []*prom.Source) []usage.Source {
+	out := make([]usage.Source, len(servers))
+	for i, s := range servers {
+		out[i] = s
+	}
+	return out
+}
+
+// Told says what sources of usage have told, after they were read.
+func Told(sources []usage.Source) []view.DoctorSource {
+	out := make([]view.DoctorSource, 0, len(sources))
+	for _, s := range sources {
+		told := view.DoctorSource{Name: s.Name()}
+		if server, ok := s.(*prom.Source); ok {
+			asked := server.Asked()
+			told.Queries, told.Bytes = asked.Queries, asked.Bytes
+			told.Unmatched, told.Ambiguous = server.Unmatched()
+		}
+		out = append(out, told)
+	}
+	return out
+}

@@ -1,0 +1,204 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// What a recording is made from.
+const (
+	FromPrometheus = "prometheus"
+	FromCloud      = "cloudwatch" // the cloud's own metrics
+)
+
+// RecordOptions say what is recorded.
+type RecordOptions struct {
+	// From is FromPrometheus or FromCloud.
+	From         string
+	Since, Until time.Time
+	// Step is the time that a sample stands for.
+	Step time.Duration
+	// Output is the file; its name says the format.
+	Output string
+	// Progress, when set, is told of each part done.
+	Progress func(round.Progress)
+}
+
+const (
+	// serverSlice is how much of the history of all machines is held at once where a server
+	// tells of all of them together; cloudSlice is how many machines are asked about at once
+	// where each is asked about by itself.
+	serverSlice = 2 * time.Hour
+	cloudSlice  = 25
+)
+
+// Record writes what sources measured of the running machines of an account to a trace.
+func (rt *Runtime) Record(ctx context.Context, cfg config.Config, f Source, o RecordOptions) (view.Record, error) {
+	doc := view.Record{Schema: view.RecordSchema, From: o.From, Since: o.Since, Until: o.Until, Output: o.Output}
+	setting, err := rt.Setting(ctx, cfg, f)
+	if err != nil {
+		return doc, err
+	}
+	sources := slices.DeleteFunc(setting.Sources, func(s usage.Source) bool {
+		_, server := s.(*prom.Source)
+		return server != (o.From == FromPrometheus)
+	})
+	if len(sources) == 0 {
+		return doc, &Error{Class: Usage, Code: "no_source", Err: fmt.Errorf("record --from %s: there is no such source", o.From),
+			Hint: "give --metrics-source URL, or metrics.sources in curfew.yaml"}
+	}
+	listed, err := setting.Lister.List(ctx, round.Query{Now: setting.Clock().UTC(), Progress: o.Progress,
+		Kinds: map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindNode: true, inventory.KindNotebook: true}})
+	if err != nil {
+		return doc, CloudError(err)
+	}
+	var machines []*inventory.Resource
+	for _, r := range listed.Resources {
+		if t := r.Kind.Traits(); t.Measured && t.Compute {
+			setting.Prices.Fill(r)
+			machines = append(machines, r)
+		}
+	}
+	r := &recorder{sources: sources, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{}}
+	for _, m := range machines {
+		r.about[m.Ref()] = describe(m)
+	}
+	doc.Add(listed.BlindSpots)
+	err = ReplaceFile(rt.Path(o.Output), func(w io.Writer) error {
+		if r.out, err = usage.NewWriter(w, filepath.Base(o.Output)); err != nil {
+			return &Error{Class: Usage, Code: "usage", Err: err}
+		}
+		if err := r.record(ctx, machines, o); err != nil {
+			return err
+		}
+		return r.out.Close()
+	})
+	return doc, err
+}
+
+// recorder writes samples as sources tell them.
+type recorder struct {
+	sources []usage.Source
+	about   map[inventory.Ref]*usage.Description
+	out     usage.Writer
+	doc     *view.Record
+	seen    map[string]bool
+}
+
+// describe returns what a trace says of a machine itself.
+func describe(m *inventory.Resource) *usage.Description {
+	return &usage.Description{Kind: m.Kind, Lifetime: m.Lifetime, Purpose: m.Purpose, Type: m.Type, Team: m.Owner.Team, Project: m.Owner.Project,
+		User: m.Owner.User, Environment: m.Owner.Environment, Tags: m.Tags, GPUs: m.Size.GPUs, Launched: m.CreatedAt}
+}
+
+// record reads slice after slice.
+func (r *recorder) record(ctx context.Context, machines []*inventory.Resource, o RecordOptions) error {
+	total := 0
+	done := func(part string) {
+		total++
+		if o.Progress != nil {
+			o.Progress(round.Progress{What: part, Done: total, Total: total, Resources: len(r.seen)})
+		}
+	}
+	if o.From == FromPrometheus {
+		for from := o.Since; from.Before(o.Until); from = from.Add(serverSlice) {
+			to := from.Add(serverSlice)
+			if to.After(o.Until) {
+				to = o.Until
+			}
+			if err := r.slice(ctx, machines, usage.Interval{From: from, To: to, Step: o.Step}); err != nil {
+				return err
+			}
+			done(from.Format(time.DateTime))
+		}
+		return nil
+	}
+	for part := range slices.Chunk(machines, cloudSlice) {
+		if err := r.slice(ctx, part, usage.Interval{From: o.Since, To: o.Until, Step: o.Step}); err != nil {
+			return err
+		}
+		done(part[0].ID)
+	}
+	return nil
+}
+
+// row is where a sample goes.
+type row struct {
+	ref inventory.Ref
+	gpu string
+	at  int64
+}
+
+// slice records one interval. Of one signal of a machine the first source speaks, and of
+// its GPUs one source alone.
+func (r *recorder) slice(ctx context.Context, machines []*inventory.Resource, iv usage.Interval) error {
+	rows := map[row]*usage.Sample{}
+	type voice struct {
+		ref    inventory.Ref
+		signal usage.Signal
+	}
+	speaks := map[voice]int{}
+	for i, s := range r.sources {
+		m, err := s.Measure(ctx, machines, iv, func(x *inventory.Resource, _ usage.Opened) usage.Sink {
+			ref := x.Ref()
+			return sinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
+				v := voice{ref, sig}
+				if sig.PerGPU() {
+					v.signal = usage.GPUUtil
+				} else {
+					gpu = ""
+				}
+				if by := speaks[v]; by != 0 && by != i+1 || p.Time.Before(iv.From) || !p.Time.Before(iv.To) {
+					return false
+				}
+				speaks[v] = i + 1
+				k := row{ref, gpu, p.Time.UnixNano()}
+				sample := rows[k]
+				if sample == nil {
+					sample = &usage.Sample{Resource: x.ID, GPU: gpu, Time: p.Time, Description: r.about[ref]}
+					rows[k] = sample
+				}
+				sample.Set(sig, p.Max) // by which rest is judged
+				return true
+			})
+		})
+		if err != nil {
+			return err
+		}
+		r.doc.Add(m.BlindSpots)
+	}
+	samples := make([]*usage.Sample, 0, len(rows))
+	for _, s := range rows {
+		samples = append(samples, s)
+	}
+	slices.SortFunc(samples, usage.CompareSamples)
+	for _, s := range samples {
+		if used, ok := s.Get(usage.MemUsed); ok { // of which a trace may hold no more than the whole
+			if total, ok := s.Get(usage.MemTotal); ok && used > total {
+				s.Set(usage.MemUsed, total)
+			}
+		}
+		if err := r.out.Write(s); err != nil {
+			return err
+		}
+		r.seen[s.Resource] = true
+	}
+	r.doc.Samples, r.doc.Machines = r.doc.Samples+int64(len(samples)), len(r.seen)
+	return nil
+}
+
+type sinkFunc func(gpu string, s usage.Signal, p usage.Point) bool
+
+// Add implements usage.Sink.
+func (f sinkFunc) Add(gpu string, s usage.Signal, p usage.Point) bool { return f(gpu, s, p) }

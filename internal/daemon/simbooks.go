@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"context"
+	_ "embed" // for the budgets of the demonstration
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// Simulated books: how far back they go, and the time between two passes.
+const (
+	booksFor   = 32 * oneDay
+	booksEvery = oneDay
+)
+
+// ownBudgets are those of simulated books where the configuration has none.
+//
+//go:embed books.yaml
+var ownBudgets []byte
+
+// simulated opens a state of its own that knows the simulated account: rounds of the engine
+// have posted to its ledger, and a bill of it is imported. It ends with the process.
+func (rt *Runtime) simulated(ctx context.Context) (config.Config, *store.Store, error) {
+	cfg, err := rt.Config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	if len(cfg.Budgets) == 0 {
+		set, err := budget.Parse("books.yaml", ownBudgets)
+		if err != nil {
+			return cfg, nil, err
+		}
+		cfg.Budgets = set.Budgets()
+	}
+	now := rt.Now().UTC().Truncate(time.Minute)
+	s, err := NewSimulation(ctx, SimSeed, cfg.Tags, now, now.Add(-booksFor))
+	if err != nil {
+		return cfg, nil, err
+	}
+	if err := rt.keepBooks(ctx, cfg, s, now); err != nil {
+		return cfg, nil, errors.Join(err, s.Close())
+	}
+	rt.ends = append(rt.ends, s.Close)
+	return cfg, s.Store, nil
+}
+
+// keepBooks lets rounds post until a time, and imports the bill of what they posted.
+func (rt *Runtime) keepBooks(ctx context.Context, cfg config.Config, s *Simulation, now time.Time) error {
+	setting, err := rt.simSetting(cfg, s)
+	if err != nil {
+		return err
+	}
+	setting.Query, setting.LookBack = round.Query{Window: booksEvery}, booksEvery
+	setting.Books = ledger.Journal{Store: s.Store.Ledger()}
+	bar := rt.bar("simulated books")
+	defer bar.Finish()
+	days := int(booksFor / booksEvery)
+	for day := 0; ; day++ {
+		bar.Report(round.Progress{What: "simulated books", Done: day, Total: days})
+		if _, err := pass(ctx, setting); err != nil {
+			return err
+		}
+		if !s.Clock.Now().Before(now) {
+			break
+		}
+		s.Clock.Forward(s.Clock.Now().Add(booksEvery))
+	}
+	return rt.importSimulatedBill(ctx, cfg, s, now)
+}
+
+// The simulated bill: a negotiated discount on compute, support as a share of the rest, and
+// no day newer than two days, as providers bill late.
+const (
+	billedPercent  = 94
+	supportPercent = 3
+	billedLate     = 2 * oneDay
+)
+
+// importSimulatedBill writes what the ledger charged as the provider would bill it, in
+// FOCUS, and imports it as any bill.
+func (rt *Runtime) importSimulatedBill(ctx context.Context, cfg config.Config, s *Simulation, now time.Time) error {
+	account := ledger.Account{Cloud: sim.CloudName, ID: sim.Account}
+	until := now.Add(-billedLate).Truncate(oneDay)
+	days, err := s.Store.Ledger().ResourceDays(ctx, account, now.Add(-booksFor).Truncate(oneDay), until)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, "bill.csv")
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write the simulated bill: %w", err)
+	}
+	out := csv.NewWriter(file)
+	line := func(cells ...string) { err = errors.Join(err, out.Write(cells)) }
+	line("BilledCost", "EffectiveCost", "ListCost", "BillingAccountId", "SubAccountId", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart",
+		"ChargePeriodEnd", "ChargeCategory", "ChargeDescription", "ServiceCategory", "ServiceName", "ProviderName", "ResourceId", "RegionId", "Tags")
+	charge := func(day time.Time, listed, billed money.Amount, what, service, resource, region, tags string) {
+		month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
+		line(billed.String(), billed.String(), listed.String(), sim.Account, sim.Account, "USD", month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339),
+			day.Format(time.RFC3339), day.Add(oneDay).Format(time.RFC3339), string(bill.Usage), what, service, service, sim.CloudName, resource, region, tags)
+	}
+	support := map[time.Time]money.Amount{}
+	for _, d := range days {
+		if d.Accrued == 0 {
+			continue
+		}
+		share, service := int64(100), "Other"
+		switch d.Category {
+		case ledger.Compute:
+			share, service = billedPercent, "Compute"
+		case ledger.Storage:
+			service = "Storage"
+		case ledger.Network:
+			service = "Networking"
+		}
+		billed, errBilled := d.Accrued.Mul(share, 100)
+		extra, errExtra := billed.Mul(supportPercent, 100)
+		sum, errSum := support[d.Day].Add(extra)
+		if err := errors.Join(errBilled, errExtra, errSum); err != nil {
+			return fmt.Errorf("write the simulated bill: %w", err)
+		}
+		support[d.Day] = sum
+		tags := "{}"
+		if d.Attributes.Owner.Team != "" {
+			tags = `{"team":` + strconv.Quote(d.Attributes.Owner.Team) + `}`
+		}
+		charge(d.Day, d.Accrued, billed, string(d.Ref.Kind), service, d.Ref.ID, d.Ref.Region, tags)
+	}
+	for day, amount := range support {
+		charge(day, amount, amount, "support", "Other", "", "", "{}")
+	}
+	out.Flush()
+	if err = errors.Join(err, out.Error(), file.Close()); err != nil {
+		return fmt.Errorf("write the simulated bill: %w", err)
+	}
+	b, err := rt.readBill(ctx, cfg, path, "")
+	if err != nil {
+		return err
+	}
+	replace, _, err := bill.Plan(b, nil, now)
+	if err != nil {
+		return err
+	}
+	return s.Store.Bills().Replace(ctx, replace)
+}

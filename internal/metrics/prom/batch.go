@@ -1,0 +1,446 @@
+package prom
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// batch is the series of one answer, of machines that are wanted.
+type batch struct {
+	list []*taken
+	// parts are the statistics of the same series, by its labels.
+	parts map[string]*taken
+}
+
+// taken is one series as it was told.
+type taken struct {
+	machine     *inventory.Resource
+	uuid, index string
+	part        func(gpu string) string
+	gpu         string
+	signal      usage.Signal
+	points      []sample
+	// stats are the statistics of a long interval's steps.
+	stats map[string][]point
+	// expected is how many samples a step has that is whole; 0 is not known.
+	expected float64
+}
+
+// sample is a sample, or what the samples of a step come to.
+type sample struct {
+	at        time.Time
+	mean, max float64
+	count     float64
+}
+
+// machineOf returns the machine of a series; nil where it is none that is wanted.
+func (r *reading) machineOf(labels map[string]string) *inventory.Resource {
+	m := r.found.find(labels)
+	if m == nil {
+		return nil
+	}
+	ref := m.Ref()
+	if _, ahead := r.ahead[ref]; ahead {
+		return nil
+	}
+	return r.here[ref]
+}
+
+func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
+	m := r.machineOf(labels)
+	if m == nil {
+		return nil
+	}
+	t := &taken{machine: m, signal: signal}
+	if signal.PerGPU() {
+		t.uuid, t.index = gpuOf(labels)
+		t.part = func(gpu string) string { return partOf(gpu, labels) }
+	}
+	return t
+}
+
+// add takes a series of samples within [from, to).
+func (b *batch) add(r *reading, x series, from, to time.Time) {
+	name := x.labels["__name__"]
+	signal, _, ok := r.words.read(name, 0)
+	if !ok {
+		return
+	}
+	t := r.taken(lower(x.labels), signal)
+	if t == nil {
+		return
+	}
+	for _, p := range x.points {
+		at := time.UnixMilli(p.at).UTC()
+		if at.Before(from) || !at.Before(to) {
+			continue
+		}
+		if _, v, ok := r.words.read(name, p.v); ok {
+			t.points = append(t.points, sample{at, v, v, 1})
+		}
+	}
+	if len(t.points) > 0 {
+		b.list = append(b.list, t)
+	}
+}
+
+// hostValue returns a value of a host's signal as a point of a step has it.
+func (h hostExpression) value(v float64, step time.Duration) float64 {
+	if h.rate {
+		v *= step.Seconds()
+	}
+	return max(v, 0) // all of a CPU's time and a little more is rounding
+}
+
+// addHost takes a computed series, whose values are of the step before their time.
+func (b *batch) addHost(r *reading, h hostExpression, x series, step time.Duration, from, to time.Time) {
+	t := r.taken(lower(x.labels), h.signal)
+	if t == nil {
+		return
+	}
+	for _, p := range x.points {
+		at := time.UnixMilli(p.at).UTC().Round(step).Add(-step)
+		if at.Before(from.Add(-step)) || !at.Before(to.Add(-step)) {
+			continue
+		}
+		v := h.value(p.v, step)
+		t.points = append(t.points, sample{at, v, v, 1})
+	}
+	if len(t.points) > 0 {
+		r.every[meterKey{t.machine.Ref(), "", h.signal}] = step
+		b.list = append(b.list, t)
+	}
+}
+
+// addStatistic takes one statistic of a metric's steps.
+func (b *batch) addStatistic(r *reading, x series) {
+	name := x.labels[metricLabel]
+	m, ok := r.words[name]
+	if !ok {
+		return
+	}
+	b.statistic(r, m.signal, x, func(statistic string, v float64) (float64, bool) {
+		if statistic == "count" {
+			return v, true
+		}
+		_, v, ok := r.words.read(name, v)
+		return v, ok
+	})
+}
+
+// addHostStatistic takes one statistic of a host's steps.
+func (b *batch) addHostStatistic(r *reading, h hostExpression, x series, step time.Duration) {
+	t := b.statistic(r, h.signal, x, func(statistic string, v float64) (float64, bool) {
+		if statistic == "count" {
+			return v, true
+		}
+		return h.value(v, step), true
+	})
+	if t != nil {
+		t.expected = float64(step / min(subStep, step))
+	}
+}
+
+func (b *batch) statistic(r *reading, signal usage.Signal, x series, value func(statistic string, v float64) (float64, bool)) *taken {
+	labels := lower(x.labels)
+	statistic := labels[statisticLabel]
+	delete(labels, statisticLabel)
+	delete(labels, "__name__") // some servers keep it, for some of the statistics
+	key := signature(labels)
+	t := b.parts[key]
+	if t == nil {
+		if t = r.taken(labels, signal); t == nil {
+			return nil
+		}
+		if b.parts == nil {
+			b.parts = map[string]*taken{}
+		}
+		t.stats = map[string][]point{}
+		b.parts[key], b.list = t, append(b.list, t)
+	}
+	for _, p := range x.points {
+		if v, ok := value(statistic, p.v); ok {
+			t.stats[statistic] = append(t.stats[statistic], point{p.at, v})
+		}
+	}
+	return t
+}
+
+// signature is the labels as one text.
+func signature(labels map[string]string) string {
+	keys := make([]string, 0, len(labels))
+	for k := range labels {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var out []byte
+	for _, k := range keys {
+		out = append(append(append(append(out, k...), 0), labels[k]...), 0)
+	}
+	return string(out)
+}
+
+// roll makes points of statistics: one for each step that has all of them.
+func (b *batch) roll(r *reading, step time.Duration) {
+	for _, t := range b.list {
+		means, counts := byTime(t.stats["avg"]), byTime(t.stats["count"])
+		for _, p := range t.stats["max"] {
+			mean, ok := means[p.at]
+			count := counts[p.at]
+			if !ok || count <= 0 {
+				continue
+			}
+			at := time.UnixMilli(p.at).UTC().Round(step).Add(-step)
+			t.points = append(t.points, sample{at, min(mean, p.v), p.v, count})
+		}
+		t.stats = nil
+	}
+	b.list = slices.DeleteFunc(b.list, func(t *taken) bool { return len(t.points) == 0 })
+}
+
+func byTime(points []point) map[int64]float64 {
+	out := make(map[int64]float64, len(points))
+	for _, p := range points {
+		out[p.at] = p.v
+	}
+	return out
+}
+
+// identify settles which GPU each series is of: a UUID that another series has with the
+// same place in the machine is that of the series that have no more than the place.
+func (b *batch) identify() {
+	type place struct {
+		ref   inventory.Ref
+		index string
+	}
+	uuids := map[place]string{}
+	for _, t := range b.list {
+		if t.uuid != "" && t.index != "" {
+			uuids[place{t.machine.Ref(), t.index}] = t.uuid
+		}
+	}
+	for _, t := range b.list {
+		if t.part == nil {
+			continue
+		}
+		t.gpu = t.part(cmp.Or(t.uuid, uuids[place{t.machine.Ref(), t.index}], t.index))
+	}
+}
+
+// merged is the series of one meter: replicas, and what differs in job, pod or exporter.
+type merged struct {
+	key     meterKey
+	machine *inventory.Resource
+	series  []*taken
+}
+
+// meters groups series by meter, in a fixed order, those with the most samples first.
+func (b *batch) meters() []*merged {
+	known := map[meterKey]*merged{}
+	var out []*merged
+	for _, t := range b.list {
+		k := meterKey{t.machine.Ref(), t.gpu, t.signal}
+		m := known[k]
+		if m == nil {
+			m = &merged{key: k, machine: t.machine}
+			known[k], out = m, append(out, m)
+		}
+		m.series = append(m.series, t)
+	}
+	for _, m := range out {
+		slices.SortStableFunc(m.series, func(a, b *taken) int { return len(b.points) - len(a.points) })
+	}
+	slices.SortStableFunc(out, func(a, b *merged) int {
+		return cmp.Or(cmp.Compare(a.key.ref.ID, b.key.ref.ID), usage.CompareGPUs(a.key.gpu, b.key.gpu), cmp.Compare(a.key.signal, b.key.signal))
+	})
+	return out
+}
+
+// apart returns the time that most samples are apart, in whole seconds; 0 where there are
+// not enough to tell.
+func apart(points []sample) time.Duration {
+	const enough = 4
+	if len(points) < enough {
+		return 0
+	}
+	gaps := make([]time.Duration, 0, len(points)-1)
+	for i := 1; i < len(points); i++ {
+		gaps = append(gaps, points[i].at.Sub(points[i-1].at))
+	}
+	slices.Sort(gaps)
+	return max(gaps[len(gaps)/2].Round(time.Second), time.Second)
+}
+
+// deliver hands the points over, of each meter in order of time.
+func (b *batch) deliver(r *reading) {
+	b.identify()
+	for _, m := range b.meters() {
+		points, step := r.points(m)
+		if len(points) == 0 {
+			continue
+		}
+		r.hand(m, m.key.signal, points, step, 1)
+		gpu := gpuKey{m.key.ref, m.key.gpu}
+		switch m.key.signal {
+		case usage.GPUUtil:
+			r.utilized[gpu] = true
+		case usage.GREngine: // it stands for utilization where that is not measured
+			if !r.utilized[gpu] {
+				r.hand(m, usage.GPUUtil, points, step, 100)
+			}
+		}
+	}
+}
+
+func (r *reading) hand(m *merged, signal usage.Signal, points []sample, step time.Duration, scale float64) {
+	to := r.sink(m.machine, step)
+	if to == nil {
+		return
+	}
+	for _, p := range points {
+		if p.at.Before(r.iv.From) || !p.at.Before(r.iv.To) {
+			continue
+		}
+		to.Add(m.key.gpu, signal, usage.Point{Time: p.at, Mean: scale * p.mean, Max: scale * p.max})
+	}
+}
+
+// points are those of a meter, and the time that each stands for.
+func (r *reading) points(m *merged) ([]sample, time.Duration) {
+	best := m.series[0]
+	if r.iv.To.Sub(r.iv.From) > fineLength {
+		return r.whole(m), r.iv.Step
+	}
+	if !best.signal.PerGPU() {
+		return union(m.series, r.every[m.key]), r.every[m.key]
+	}
+	every := apart(best.points)
+	if known := r.every[m.key]; known > 0 && (every == 0 || every*10 > known*8 && every*10 < known*12) {
+		every = known
+	}
+	if every == 0 {
+		every = max(r.iv.Step, defaultStep)
+	} else {
+		r.every[m.key] = every
+	}
+	if every >= r.iv.Step {
+		return union(m.series, every), every
+	}
+	return r.bucket(m, every), r.iv.Step
+}
+
+// union is the samples of all replicas of a series: where two are within half an interval
+// of one another they are one, which counts with the higher of both.
+func union(series []*taken, every time.Duration) []sample {
+	out := series[0].points
+	for _, other := range series[1:] {
+		next := make([]sample, 0, len(out)+len(other.points))
+		i := 0
+		for _, p := range other.points {
+			for i < len(out) && out[i].at.Add(every/2).Before(p.at) {
+				next = append(next, out[i])
+				i++
+			}
+			if i < len(out) && !out[i].at.Add(-every/2).After(p.at) {
+				out[i].max, out[i].mean = max(out[i].max, p.max), max(out[i].mean, p.mean)
+				continue
+			}
+			next = append(next, p)
+		}
+		out = append(next, out[i:]...)
+	}
+	return out
+}
+
+// bucket makes points of a step out of samples that are closer. A point of which too few
+// samples are known counts only where it shows work.
+func (r *reading) bucket(m *merged, every time.Duration) []sample {
+	step, floor := r.iv.Step, usage.DefaultFloors()[m.key.signal]
+	var out []sample
+	for n, t := range m.series {
+		var own []sample
+		for _, p := range t.points {
+			at := p.at.Truncate(step)
+			if last := len(own) - 1; last >= 0 && own[last].at.Equal(at) {
+				own[last].mean += p.mean
+				own[last].max = max(own[last].max, p.max)
+				own[last].count++
+				continue
+			}
+			own = append(own, sample{at, p.mean, p.max, 1})
+		}
+		for i := range own {
+			own[i].mean /= own[i].count
+		}
+		if n == 0 {
+			out = own
+		} else {
+			out = overlay(out, own)
+		}
+	}
+	expected := float64(step) / float64(every)
+	newest := out[len(out)-1].at
+	return slices.DeleteFunc(out, func(p sample) bool {
+		return p.count < expected/2 && p.max < floor && p.at.Before(newest)
+	})
+}
+
+// overlay is the points of two replicas on one grid: of each time the higher values and the
+// more samples.
+func overlay(a, b []sample) []sample {
+	all := append(slices.Clone(a), b...)
+	slices.SortStableFunc(all, func(x, y sample) int { return x.at.Compare(y.at) })
+	out := all[:0]
+	for _, p := range all {
+		if last := len(out) - 1; last >= 0 && out[last].at.Equal(p.at) {
+			out[last].mean, out[last].max, out[last].count = max(out[last].mean, p.mean), max(out[last].max, p.max), max(out[last].count, p.count)
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// leastShare is the share of its samples that a step of a long interval must have to show
+// rest.
+const leastShare = 0.9
+
+// whole are the steps of a long interval of which enough samples are known, or that show
+// work.
+func (r *reading) whole(m *merged) []sample {
+	out := m.series[0].points
+	for _, other := range m.series[1:] {
+		out = overlay(out, other.points)
+	}
+	expected := m.series[0].expected
+	if every := r.every[m.key]; expected == 0 && every > 0 {
+		expected = float64(r.iv.Step) / float64(every)
+	}
+	if expected == 0 {
+		for _, p := range out {
+			expected = max(expected, p.count)
+		}
+	}
+	floor := usage.DefaultFloors()[m.key.signal]
+	kept := make([]sample, 0, len(out))
+	for _, p := range out {
+		share := p.count / math.Max(expected, 1)
+		if m.key.signal.PerGPU() {
+			if r.sampled++; share < 0.5 {
+				r.thinned++
+				if end := p.at.Add(r.iv.Step); end.After(r.until) {
+					r.until = end
+				}
+			}
+		}
+		if share >= leastShare || p.max >= floor && floor > 0 {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,331 @@
+package prom
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/test/prometheus"
+)
+
+// told is a point as a sink was handed it.
+type told struct {
+	Machine, GPU, Signal string
+	At                   time.Time
+	Mean, Max            float64
+	Step                 time.Duration
+}
+
+// measure reads a source into a list.
+func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.Interval) ([]told, []inventory.BlindSpot) {
+	t.Helper()
+	var out []told
+	m, err := s.Measure(t.Context(), machines, iv, func(r *inventory.Resource, o usage.Opened) usage.Sink {
+		return sinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
+			out = append(out, told{r.ID, gpu, sig.String(), p.Time, p.Mean, p.Max, o.Step})
+			return true
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, m.BlindSpots
+}
+
+type sinkFunc func(gpu string, s usage.Signal, p usage.Point) bool
+
+func (f sinkFunc) Add(gpu string, s usage.Signal, p usage.Point) bool { return f(gpu, s, p) }
+
+// fleetOf returns machines i-0, i-1 and so on with private addresses as aliases.
+func fleetOf(n int) []*inventory.Resource {
+	var out []*inventory.Resource
+	for i := range n {
+		out = append(out, &inventory.Resource{Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r", ID: fmt.Sprintf("i-%d", i), State: inventory.StateRunning,
+			Aliases: []string{fmt.Sprintf("ip-10-0-0-%d.ec2.internal", i), fmt.Sprintf("10.0.0.%d", i)}})
+	}
+	return out
+}
+
+// dcgm are the labels of dcgm-exporter in Kubernetes, where Hostname is its pod's name.
+func dcgm(machine, gpu int, more string) string {
+	return fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",device="nvidia%d",modelName="NVIDIA H100",Hostname="dcgm-exporter-x%d",instance="ip-10-0-0-%d.ec2.internal:9400",job="dcgm"%s`,
+		gpu, machine, gpu, gpu, machine, machine, more)
+}
+
+// history makes a series of a value a minute.
+func history(name, labels string, from time.Time, minutes int, value func(i int) float64) prometheus.Series {
+	s := prometheus.Series{Name: name, Labels: labels}
+	for i := range minutes {
+		if v := value(i); v >= 0 || math.IsNaN(v) {
+			s.Points = append(s.Points, prometheus.Point{At: from.Add(time.Duration(i) * time.Minute), V: v})
+		}
+	}
+	return s
+}
+
+// servers are the real ones that every case is held to.
+var servers = map[string]func(testing.TB, []prometheus.Series) string{
+	"Prometheus":      func(t testing.TB, h []prometheus.Series) string { return prometheus.Start(t, h, "") },
+	"VictoriaMetrics": func(t testing.TB, h []prometheus.Series) string { return prometheus.Victoria(t, h) },
+}
+
+// at is when the tests' histories end.
+var at = time.Now().UTC().Truncate(time.Hour)
+
+// TestServers holds real servers to the same: every sample of a fleet comes in as it was
+// recorded, gaps stay gaps, replicas are one GPU, and what matches nothing is listed.
+func TestServers(t *testing.T) {
+	const minutes = 300
+	from := at.Add(-minutes * time.Minute)
+	random := rand.New(rand.NewPCG(1, 2))
+	values := make([]float64, minutes)
+	for i := range values {
+		values[i] = math.Round(random.Float64() * 100)
+		if i >= 100 && i < 123 {
+			values[i] = -1 // a gap
+		}
+	}
+	util := func(i int) float64 { return values[i] }
+	lost := func(i int) float64 { // a replica that lost other samples
+		if i%7 == 0 {
+			return -1
+		}
+		return values[i]
+	}
+	share := func(i int) float64 { return max(-1, values[i]/100) }
+	flat := func(v float64) func(int) float64 { return func(int) float64 { return v } }
+	h := []prometheus.Series{
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes, util),
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,prometheus_replica="b"`), from, minutes, lost),
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 1, `,exported_pod="train-1"`), from, minutes, flat(7)),
+		history("DCGM_FI_DEV_FB_USED", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes, flat(1024)),
+		history("DCGM_FI_DEV_FB_TOTAL", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes, flat(9223372036854775794)),
+		history("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes, share),
+		history("DCGM_FI_PROF_SM_ACTIVE", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes, share),
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(9, 0, ""), from, minutes, flat(3)),
+		history("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-two",node="i-0",instance="10.0.0.1:9400"`, from, minutes, flat(3)),
+		history("neuroncore_utilization_ratio", `neuroncore="2",instance_id="i-2"`, from, minutes, share),
+	}
+	for _, cpu := range []string{"0", "1"} {
+		for _, mode := range []string{"idle", "user"} {
+			spent := 0.0
+			h = append(h, history("node_cpu_seconds_total", fmt.Sprintf(`cpu="%s",mode="%s",instance="10.0.0.0:9100",job="node"`, cpu, mode), from, minutes, func(int) float64 {
+				spent += map[string]float64{"idle": 45, "user": 15}[mode]
+				return spent
+			}))
+		}
+	}
+	for _, name := range []string{"node_network_receive_bytes_total", "node_network_transmit_bytes_total"} {
+		for device, each := range map[string]float64{"eth0": 6e6, "lo": 6e9} {
+			h = append(h, history(name, fmt.Sprintf(`device="%s",instance="10.0.0.0:9100",job="node"`, device), from, minutes, func(i int) float64 { return each * float64(i) }))
+		}
+	}
+	machines := fleetOf(3)
+	iv := usage.Interval{From: from, To: at, Step: time.Minute}
+	var want []told
+	add := func(machine, gpu, signal string, value func(i int) float64) {
+		for i := range minutes {
+			if v := value(i); v >= 0 {
+				want = append(want, told{machine, gpu, signal, from.Add(time.Duration(i) * time.Minute), v, v, time.Minute})
+			}
+		}
+	}
+	add("i-0", "GPU-0-0", "gpu_util", util)
+	add("i-0", "GPU-0-1", "gpu_util", flat(7))
+	add("i-0", "GPU-0-0", "mem_used_bytes", flat(1<<30))
+	add("i-1", "GPU-1-0:3", "gr_engine_active", share)
+	add("i-1", "GPU-1-0:3", "gpu_util", func(i int) float64 { return 100 * share(i) })
+	add("i-1", "GPU-1-0:3", "sm_active", share)
+	add("i-2", "2", "gpu_util", func(i int) float64 { return 100 * share(i) })
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Options{Access: Access{URL: start(t, h)}, Names: map[string]string{"neuroncore_utilization_ratio": "gpu_util*100"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, blind := measure(t, s, machines, iv)
+			host := map[string][]told{}
+			got = slices.DeleteFunc(got, func(x told) bool {
+				if x.GPU == "" {
+					host[x.Signal] = append(host[x.Signal], x)
+				}
+				return x.GPU == ""
+			})
+			if diff := cmp.Diff(sorted(want), sorted(got), cmp.Comparer(near)); diff != "" {
+				t.Errorf("points differ (-recorded +read):\n%.3000s", diff)
+			}
+			for signal, value := range map[string]float64{"cpu_util": 25, "net_bytes": 12e6} {
+				list := host[signal]
+				if len(list) < minutes-5 || len(list) > minutes {
+					t.Errorf("%s has %d points of %d", signal, len(list), minutes)
+				}
+				for _, p := range list[2:] { // rates of the first ones are of less than a whole range
+					if p.Machine != "i-0" || math.Abs(p.Max-value) > value/50 || p.Step != time.Minute {
+						t.Fatalf("%s is %+v, want %v", signal, p, value)
+					}
+				}
+			}
+			unknown, ambiguous := s.Unmatched()
+			if diff := cmp.Diff([]string{"dcgm-exporter-x9 / ip-10-0-0-9.ec2.internal"}, unknown); diff != "" {
+				t.Errorf("unmatched differ:\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"i-0 / 10.0.0.1"}, ambiguous); diff != "" {
+				t.Errorf("ambiguous differ:\n%s", diff)
+			}
+			if len(blind) != 2 {
+				t.Errorf("blind spots are %+v", blind)
+			}
+		})
+	}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
+
+func sorted(list []told) []told {
+	out := slices.Clone(list)
+	slices.SortFunc(out, func(a, b told) int {
+		if a.Machine != b.Machine || a.GPU != b.GPU || a.Signal != b.Signal {
+			return cmpText(a.Machine+"|"+a.GPU+"|"+a.Signal, b.Machine+"|"+b.GPU+"|"+b.Signal)
+		}
+		return a.At.Compare(b.At)
+	})
+	return out
+}
+
+func cmpText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// TestLongIntervals: of an interval past a day each hour is its highest value and its mean;
+// an hour with too few samples shows no rest, and one that shows work counts all the same.
+func TestLongIntervals(t *testing.T) {
+	const days = 3
+	from := at.Add(-days * 24 * time.Hour)
+	hour := func(i int) int { return i / 60 }
+	util := func(i int) float64 {
+		switch h := hour(i); {
+		case h == 10 && i%60 >= 30, h == 20: // half of it and all of it is missing
+			return -1
+		case h == 30 && i%60 < 45 && i%60 != 7: // a quarter of it, and one sample that works
+			return -1
+		case h == 30 && i%60 == 7, h == 40 && i%60 == 59:
+			return 90
+		}
+		return 0
+	}
+	idle := func(each float64) func(int) float64 { return func(i int) float64 { return each * float64(i) } }
+	burst := func(i int) float64 { // 20 minutes of work in hour 50
+		return 60*float64(i) - 60*float64(min(max(i-50*60, 0), 20))
+	}
+	minutes := days * 24 * 60
+	h := []prometheus.Series{
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,replica="a"`), from, minutes, util),
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,replica="b"`), from, minutes, util),
+		history("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", dcgm(0, 0, ""), from, minutes, idle(4e6)),
+		history("node_cpu_seconds_total", `cpu="0",mode="idle",instance="10.0.0.0:9100",job="node"`, from, minutes, burst),
+	}
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Options{Access: Access{URL: start(t, h)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
+			if len(blind) > 0 {
+				t.Errorf("blind spots are %+v", blind)
+			}
+			hours := map[string]map[int]told{}
+			for _, p := range got {
+				if hours[p.Signal] == nil {
+					hours[p.Signal] = map[int]told{}
+				}
+				h := int(p.At.Sub(from) / time.Hour)
+				if _, twice := hours[p.Signal][h]; twice || p.Step != time.Hour || !p.At.Equal(from.Add(time.Duration(h)*time.Hour)) {
+					t.Fatalf("%+v is there twice, or at no hour", p)
+				}
+				hours[p.Signal][h] = p
+			}
+			for h := range days * 24 {
+				p, ok := hours["gpu_util"][h]
+				want := map[int]float64{30: 90, 40: 90}[h]
+				if missing := h == 10 || h == 20; ok == missing || ok && p.Max != want {
+					t.Errorf("hour %d of utilization is %+v, %v", h, p, ok)
+				}
+				if h == 40 && math.Abs(p.Mean-1.5) > 1e-9 {
+					t.Errorf("its mean is %v, want 1.5", p.Mean)
+				}
+			}
+			if p := hours["energy_j"][5]; p.Max < 4e3*359 || p.Max > 4e3*361 {
+				t.Errorf("energy of hour 5 is %+v", p)
+			}
+			if p := hours["cpu_util"][50]; p.Max < 90 || p.Mean < 25 || p.Mean > 45 {
+				t.Errorf("the CPUs of hour 50 are %+v, want a peak of 100 and a mean of 33", p)
+			}
+			if p, ok := hours["cpu_util"][55]; !ok || p.Max > 1 {
+				t.Errorf("the CPUs of hour 55 are %+v", p)
+			}
+		})
+	}
+}
+
+// TestDownSampled: what a server keeps five minutes apart where it had a minute lowers the
+// coverage, and is said.
+func TestDownSampled(t *testing.T) {
+	from := at.Add(-48 * time.Hour)
+	util := func(i int) float64 {
+		if i < 40*60 && i%5 != 0 {
+			return -1
+		}
+		return 0
+	}
+	s, err := New(Options{Access: Access{URL: servers["Prometheus"](t, []prometheus.Series{history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, 48*60, util)})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
+	if len(got) != 8 || len(blind) != 1 || blind[0].Effect != "rest in that time counts as unknown" {
+		t.Errorf("%d hours, and %+v", len(got), blind)
+	}
+}
+
+// TestCloseSamples: samples closer than the wanted step are joined; a minute of which most
+// are missing shows no rest.
+func TestCloseSamples(t *testing.T) {
+	from := at.Add(-time.Hour)
+	s := prometheus.Series{Name: "DCGM_FI_DEV_GPU_UTIL", Labels: dcgm(0, 0, "")}
+	for i := range 240 {
+		switch minute := i / 4; {
+		case minute == 20 && i%4 > 0, minute == 30 && i%4 < 3:
+			continue // one sample of four is left
+		case minute == 30 || minute == 40 && i%4 == 2:
+			s.Points = append(s.Points, prometheus.Point{At: from.Add(time.Duration(i) * 15 * time.Second), V: 80})
+		default:
+			s.Points = append(s.Points, prometheus.Point{At: from.Add(time.Duration(i) * 15 * time.Second), V: 0})
+		}
+	}
+	src, err := New(Options{Access: Access{URL: servers["Prometheus"](t, []prometheus.Series{s})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := measure(t, src, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Minute})
+	minutes := map[int]told{}
+	for _, p := range got {
+		minutes[int(p.At.Sub(from)/time.Minute)] = p
+	}
+	if _, there := minutes[20]; there || len(got) != 59 || minutes[30].Max != 80 || minutes[40].Max != 80 || minutes[40].Mean != 20 || minutes[50].Max != 0 {
+		t.Errorf("%d minutes; 30: %+v, 40: %+v", len(got), minutes[30], minutes[40])
+	}
+}

@@ -1,0 +1,200 @@
+package prom
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Rule says how a label names a machine: where the whole value of Label matches Pattern,
+// the machine's name is Name with the groups of the pattern in it ("$1").
+type Rule struct {
+	Label, Pattern, Name string
+}
+
+type rule struct {
+	Rule
+	re *regexp.Regexp
+}
+
+func newRules(rules []Rule) ([]rule, error) {
+	out := make([]rule, 0, len(rules))
+	for _, r := range rules {
+		if r.Label == "" {
+			return nil, fmt.Errorf("metrics.sources machines: a rule needs a label")
+		}
+		if r.Name == "" {
+			r.Name = "$1"
+		}
+		re, err := regexp.Compile("^(?:" + cmp.Or(r.Pattern, "(.*)") + ")$")
+		if err != nil {
+			return nil, fmt.Errorf("metrics.sources machines: %w", err)
+		}
+		out = append(out, rule{r, re})
+	}
+	return out, nil
+}
+
+// Labels that may name a machine. Hostname is the exporter's pod at times, and instance
+// the address of that pod: what matches no machine says nothing.
+var machineLabels = []string{"instance_id", "instanceid", "provider_id", "providerid", "node", "nodename", "node_name", "kubernetes_node",
+	"k8s_node_name", "kubernetes_io_hostname", "host", "hostname", "instance"}
+
+// Labels that name a GPU: by its UUID, else by its place in the machine.
+var (
+	uuidLabels  = []string{"uuid", "gpu_uuid"}
+	indexLabels = []string{"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "device"}
+)
+
+// directory finds machines by the labels of their series.
+type directory struct {
+	rules []rule
+	// named are machines by every name of theirs; a nil one is a name that two have.
+	named map[string]*inventory.Resource
+	// unmatched are the names in labels that no machine has, and ambiguous those by which
+	// labels name two.
+	unmatched, ambiguous map[string]bool
+}
+
+func newDirectory(rules []rule) *directory {
+	return &directory{rules: rules, named: map[string]*inventory.Resource{}, unmatched: map[string]bool{}, ambiguous: map[string]bool{}}
+}
+
+// know adds machines. Which names are ambiguous is remembered when only some are read again.
+func (d *directory) know(resources []*inventory.Resource) {
+	for _, r := range resources {
+		for _, name := range slices.Concat([]string{r.ID, r.Name}, r.Aliases) {
+			d.call(name, r)
+			if short, _, dotted := strings.Cut(name, "."); dotted && net.ParseIP(name) == nil {
+				d.call(short, r)
+			}
+		}
+	}
+}
+
+func (d *directory) call(name string, r *inventory.Resource) {
+	if name = strings.ToLower(name); name == "" {
+		return
+	}
+	known, there := d.named[name]
+	switch {
+	case !there:
+		d.named[name] = r
+	case known != nil && known.Ref() == r.Ref():
+		d.named[name] = r // as it was read last
+	default:
+		d.named[name] = nil
+	}
+}
+
+// lower returns labels with their names in lower case.
+func lower(labels map[string]string) map[string]string {
+	out := make(map[string]string, len(labels))
+	for k, v := range labels {
+		out[strings.ToLower(k)] = v
+	}
+	return out
+}
+
+// names returns what the labels, in lower case, may call the machine.
+func (d *directory) names(labels map[string]string) []string {
+	for _, r := range d.rules {
+		if v, ok := labels[strings.ToLower(r.Label)]; ok {
+			if m := r.re.FindStringSubmatchIndex(v); m != nil {
+				return []string{strings.ToLower(string(r.re.ExpandString(nil, r.Name, v, m)))}
+			}
+		}
+	}
+	var out []string
+	for _, label := range machineLabels {
+		for _, prefix := range []string{"exported_", ""} {
+			v := labels[prefix+label]
+			if v == "" {
+				continue
+			}
+			if host, _, err := net.SplitHostPort(v); err == nil {
+				v = host
+			}
+			if strings.HasSuffix(label, "providerid") || label == "provider_id" {
+				v = v[strings.LastIndex(v, "/")+1:]
+			}
+			out = append(out, strings.ToLower(v))
+		}
+	}
+	return out
+}
+
+// find returns the one machine that labels name; nil where they name none or two.
+func (d *directory) find(labels map[string]string) *inventory.Resource {
+	names := d.names(labels)
+	var found *inventory.Resource
+	twice := false
+	for _, name := range names {
+		r, known := d.named[name]
+		twice = twice || known && (r == nil || found != nil && found.Ref() != r.Ref())
+		if r != nil {
+			found = r
+		}
+	}
+	switch {
+	case twice:
+		d.note(d.ambiguous, names)
+		return nil
+	case found == nil:
+		d.note(d.unmatched, names)
+	}
+	return found
+}
+
+// maxNoted bounds the names that are remembered of what matches nothing.
+const maxNoted = 1000
+
+func (d *directory) note(set map[string]bool, names []string) {
+	if len(set) < maxNoted && len(names) > 0 {
+		set[strings.Join(slices.Compact(names), " / ")] = true
+	}
+}
+
+// Unmatched returns the names in labels that no machine has, and those by which labels
+// name two.
+func (d *directory) noted() (unmatched, ambiguous []string) {
+	return slices.Sorted(maps.Keys(d.unmatched)), slices.Sorted(maps.Keys(d.ambiguous))
+}
+
+func first(labels map[string]string, names ...string) string {
+	for _, name := range names {
+		for _, prefix := range []string{"exported_", ""} {
+			if v := labels[prefix+name]; v != "" {
+				return v
+			}
+		}
+	}
+	return ""
+}
+
+// gpuOf returns the name of the GPU in labels in lower case and its place in the machine;
+// both are empty where there is none. uuid is empty where only the place is known.
+func gpuOf(labels map[string]string) (uuid, index string) {
+	uuid = first(labels, uuidLabels...)
+	index = first(labels, indexLabels...)
+	index = strings.TrimPrefix(index, "nvidia")
+	if uuid == "" && index == "" {
+		return "", ""
+	}
+	return uuid, index
+}
+
+// partOf names the MIG instance of a GPU, the GPU itself where there is none.
+func partOf(gpu string, labels map[string]string) string {
+	if part := first(labels, "gpu_i_id"); part != "" && gpu != "" {
+		return gpu + usage.PartOf + part
+	}
+	return gpu
+}

@@ -1,0 +1,385 @@
+package prom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Options say what is read of a server.
+type Options struct {
+	Access
+	// Select are matchers that every series has to meet: `cluster="prod"`; empty: none.
+	Select string
+	// Names are further metrics, as columns of recorded usage with a factor:
+	// {"neuroncore_utilization_ratio": "gpu_util*100"}.
+	Names map[string]string
+	// Machines say which labels name machines where the usual ones do not.
+	Machines []Rule
+}
+
+// Source is a Prometheus-compatible server as a source of usage. It serves one goroutine
+// at a time.
+type Source struct {
+	server *server
+	words  dictionary
+	where  string // matchers, with a comma before them; empty: none
+	found  *directory
+	// every is the time between two samples of a meter, as it was seen last.
+	every map[meterKey]time.Duration
+}
+
+// meterKey is one signal of one GPU or machine.
+type meterKey struct {
+	ref    inventory.Ref
+	gpu    string
+	signal usage.Signal
+}
+
+// New returns a source. It makes no request.
+func New(o Options) (*Source, error) {
+	s, err := newServer(o.Access)
+	if err != nil {
+		return nil, err
+	}
+	words, err := newDictionary(o.Names)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := newRules(o.Machines)
+	if err != nil {
+		return nil, err
+	}
+	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}}
+	if where := strings.Trim(strings.TrimSpace(o.Select), "{}"); where != "" {
+		out.where = "," + where
+	}
+	return out, nil
+}
+
+// Name implements [usage.Source].
+func (s *Source) Name() string { return "prometheus " + s.server.host }
+
+// sourceName is the source of points, for evidence.
+const sourceName = "prometheus"
+
+// Asked returns what reading has cost so far.
+func (s *Source) Asked() Asked { return s.server.asked }
+
+// Unmatched returns the names by which series call machines that are not there, and those
+// by which their labels call two.
+func (s *Source) Unmatched() (unknown, ambiguous []string) { return s.found.noted() }
+
+const (
+	// fineLength is the longest interval of which every sample is read; of a longer one the
+	// least, the mean, the most and the number of samples of each step are.
+	fineLength = 25 * time.Hour
+	// fineChunk and coarseChunk are how much of an interval one query asks for at first,
+	// leastChunk is the least.
+	fineChunk   = 2 * time.Hour
+	coarseChunk = 7 * 24 * time.Hour
+	leastChunk  = 5 * time.Minute
+	// defaultStep is that of an interval that names none.
+	defaultStep = time.Minute
+	// settling is how far back a long interval looks for the time between two samples.
+	settling = 20 * time.Minute
+	// future is how far ahead samples are looked for that nobody can have measured yet.
+	future = 2 * time.Hour
+)
+
+// Measure implements [usage.Source].
+func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	var measured []*inventory.Resource
+	for _, r := range resources {
+		if t := r.Kind.Traits(); t.Measured && t.Compute {
+			measured = append(measured, r)
+		}
+	}
+	if len(measured) == 0 || !iv.To.After(iv.From) {
+		return usage.Measured{}, nil
+	}
+	s.found.know(measured)
+	r := &reading{Source: s, iv: iv, open: open, here: map[inventory.Ref]*inventory.Resource{}, sinks: map[sinkKey]usage.Sink{},
+		ahead: map[inventory.Ref]time.Time{}, utilized: map[gpuKey]bool{}}
+	if r.iv.Step <= 0 {
+		r.iv.Step = defaultStep
+	}
+	for _, x := range measured {
+		r.here[x.Ref()] = x
+	}
+	err := r.read(ctx)
+	if ctx.Err() != nil {
+		return usage.Measured{}, context.Cause(ctx)
+	}
+	return usage.Measured{BlindSpots: r.blindSpots(err)}, nil
+}
+
+// reading is one measurement.
+type reading struct {
+	*Source
+	iv    usage.Interval
+	open  func(*inventory.Resource, usage.Opened) usage.Sink
+	here  map[inventory.Ref]*inventory.Resource
+	sinks map[sinkKey]usage.Sink
+	// ahead are machines with samples of a time that is still to come.
+	ahead map[inventory.Ref]time.Time
+	// sampled counts steps of long intervals, thinned those of which the server keeps less
+	// than half of the samples, until is the end of the last of them.
+	sampled, thinned int
+	until            time.Time
+	// utilized are GPUs whose utilization was measured by itself.
+	utilized map[gpuKey]bool
+}
+
+type gpuKey struct {
+	ref inventory.Ref
+	gpu string
+}
+
+type sinkKey struct {
+	ref  inventory.Ref
+	step time.Duration
+}
+
+// read reads the interval. The first error ends it: what is missing then is unknown.
+func (r *reading) read(ctx context.Context) error {
+	if err := r.lookAhead(ctx); err != nil {
+		return err
+	}
+	if r.iv.To.Sub(r.iv.From) <= fineLength {
+		return r.fine(ctx)
+	}
+	return r.coarse(ctx)
+}
+
+// lookAhead finds machines whose exporters stamp their samples with a clock that is ahead.
+// What they call now was measured long ago.
+func (r *reading) lookAhead(ctx context.Context) error {
+	const sure = skew
+	if r.server.Now().Sub(r.iv.To) > sure {
+		return nil // of the past, there are samples after it
+	}
+	query := fmt.Sprintf("last_over_time(%s[%s])", r.selector(r.words.names()), seconds(future-sure))
+	return r.server.instant(ctx, query, r.iv.To.Add(future), func(x series) error {
+		if m := r.found.find(lower(x.labels)); m != nil {
+			r.ahead[m.Ref()] = r.iv.To
+		}
+		return nil
+	})
+}
+
+// selector selects metrics by their names.
+func (r *reading) selector(names []string) string {
+	return `{__name__=~"` + strings.Join(names, "|") + `"` + r.where + "}"
+}
+
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) + "s" }
+
+// chunks asks for parts of an interval, one after another in order of time, and for
+// smaller ones where the server cannot answer.
+func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least *time.Duration, ask func(ctx context.Context, from, to time.Time) error) error {
+	for from.Before(to) {
+		end := from.Add(*length)
+		if end.After(to) {
+			end = to
+		}
+		err := ask(ctx, from, end)
+		if half := (min(*length, end.Sub(from)) / 2).Truncate(*least); errors.Is(err, errTooMuch) && half >= *least {
+			*length = half
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		from = end
+	}
+	return nil
+}
+
+// fine reads every sample.
+func (r *reading) fine(ctx context.Context) error {
+	length, least := fineChunk, leastChunk
+	err := r.chunks(ctx, r.iv.From, r.iv.To, &length, &least, func(ctx context.Context, from, to time.Time) error {
+		var got batch
+		// A second more, because newer servers leave the first moment of a range out.
+		query := r.selector(r.words.names()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
+		if err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil }); err != nil {
+			return err
+		}
+		got.deliver(r)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	step := max(r.iv.Step, time.Minute)
+	for _, h := range hostExpressions {
+		length, least := fineChunk, leastChunk
+		err := r.chunks(ctx, r.iv.From.Truncate(step), r.iv.To.Truncate(step), &length, &least, func(ctx context.Context, from, to time.Time) error {
+			var got batch
+			query := "(" + r.expression(h, step*5/2) + ")[" + seconds(to.Sub(from)+time.Second) + ":" + seconds(step) + "]"
+			err := r.server.instant(ctx, query, to, func(x series) error {
+				// A value at a time is of the step before it.
+				got.addHost(r, h, x, step, from, to)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			got.deliver(r)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expression is what a signal of the host is computed by.
+func (r *reading) expression(h hostExpression, over time.Duration) string {
+	return strings.NewReplacer("SELECT", r.where, "RANGE", seconds(over)).Replace(h.expr)
+}
+
+// statistics are what is asked of each step of a long interval.
+var statistics = [...]string{"max", "avg", "count"}
+
+const (
+	statisticLabel = "curfew_statistic"
+	metricLabel    = "curfew_metric"
+	// subStep is the step in which rates are taken whose peak within an hour is looked for.
+	subStep = 5 * time.Minute
+)
+
+// each is an expression with one series for each statistic of another one.
+func each(metric, of string) string {
+	parts := make([]string, len(statistics))
+	for i, s := range statistics {
+		parts[i] = fmt.Sprintf(`label_replace(label_replace(%s_over_time(%s), "%s", "%s", "", ""), "%s", "%s", "", "")`, s, of, statisticLabel, s, metricLabel, metric)
+	}
+	return strings.Join(parts, " or ")
+}
+
+// coarse reads the most, the mean and the number of the samples of every step.
+func (r *reading) coarse(ctx context.Context) error {
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	step := r.iv.Step
+	from, to := r.iv.From.Truncate(step), r.iv.To.Truncate(step)
+	length := max(coarseChunk.Truncate(step), step)
+	read := func(expr string, add func(got *batch, x series)) error {
+		return r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
+			var got batch
+			query := "(" + expr + ")[" + seconds(to.Sub(from)-step+time.Second) + ":" + seconds(step) + "]"
+			if err := r.server.instant(ctx, query, to, func(x series) error { add(&got, x); return nil }); err != nil {
+				return err
+			}
+			got.roll(r, step)
+			got.deliver(r)
+			return nil
+		})
+	}
+	bySignal := map[usage.Signal][]string{}
+	for _, name := range r.words.names() {
+		// A step ends before its last moment, in servers that count both ends of a range and in
+		// those that count one.
+		of := name + "{" + strings.TrimPrefix(r.where, ",") + "}[" + seconds(step) + "] offset 1ms"
+		bySignal[r.words[name].signal] = append(bySignal[r.words[name].signal], each(name, of))
+	}
+	for _, signal := range slices.Sorted(maps.Keys(bySignal)) { // utilization comes first
+		if err := read(strings.Join(bySignal[signal], " or "), func(got *batch, x series) { got.addStatistic(r, x) }); err != nil {
+			return err
+		}
+	}
+	for _, h := range hostExpressions {
+		of := "(" + r.expression(h, subStep) + ")[" + seconds(step) + ":" + seconds(min(subStep, step)) + "]"
+		if err := read(each(h.signal.String(), of), func(got *batch, x series) { got.addHostStatistic(r, h, x, step) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle sees in the newest samples how far they are apart.
+func (r *reading) settle(ctx context.Context) error {
+	from, to := r.iv.To.Add(-settling), r.iv.To
+	var got batch
+	query := r.selector(r.words.names()) + "[" + seconds(settling) + "]"
+	err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil })
+	if errors.Is(err, errTooMuch) {
+		return nil // then each step has to tell by itself
+	}
+	if err != nil {
+		return err
+	}
+	got.identify()
+	for _, m := range got.meters() {
+		if d := apart(m.series[0].points); d > 0 {
+			r.every[m.key] = d
+		}
+	}
+	return nil
+}
+
+// sink returns where the points of a machine go.
+func (r *reading) sink(m *inventory.Resource, step time.Duration) usage.Sink {
+	k := sinkKey{m.Ref(), step}
+	to, ok := r.sinks[k]
+	if !ok {
+		to = r.open(m, usage.Opened{Step: step, Source: sourceName})
+		r.sinks[k] = to
+	}
+	return to
+}
+
+// blindSpots says what could not be read, or was and is not used.
+func (r *reading) blindSpots(err error) []inventory.BlindSpot {
+	var out []inventory.BlindSpot
+	say := func(why, effect string) {
+		out = append(out, inventory.BlindSpot{What: r.Name(), Why: why, Effect: effect})
+	}
+	if err != nil {
+		say(err.Error(), "what it would have told is unknown")
+	}
+	if n := len(r.ahead); n > 0 {
+		names := make([]string, 0, n)
+		for ref := range r.ahead {
+			names = append(names, ref.ID)
+		}
+		slices.Sort(names)
+		say("samples of "+some(names)+" are stamped with a time that is still to come", "they are not used: what is called new may be old")
+	}
+	if 2*r.thinned > r.sampled {
+		say(fmt.Sprintf("up to %s it keeps less than half of the samples: they are down-sampled, or scrapes failed", plain.Time(r.until)),
+			"rest in that time counts as unknown")
+	}
+	unknown, ambiguous := r.found.noted()
+	if len(unknown) > 0 {
+		say("no running machine has the name "+some(unknown), "their samples were not used; `curfew doctor metrics` says how to match them")
+	}
+	if len(ambiguous) > 0 {
+		say("two machines fit the labels of "+some(ambiguous), "their samples were not used; `curfew doctor metrics` says how to match them")
+	}
+	return out
+}
+
+// some lists a few names.
+func some(names []string) string {
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + " and " + plain.Count(int64(more), "other")
+	}
+	return strings.Join(names, ", ")
+}
+
+var _ usage.Source = (*Source)(nil)

@@ -1,0 +1,91 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// Doctor shows what telemetry there is for each machine, and what is missing.
+func Doctor(d view.Doctor) Sheet {
+	s := Sheet{Verb: "doctor metrics", Title: fmt.Sprintf("%d of %s can be judged; %d lack telemetry", d.Judged, plain.Count(len(d.Machines), "running machine"), d.Lacking)}
+	for _, x := range d.Sources {
+		note := ""
+		if x.Queries > 0 {
+			note = plain.Count(x.Queries, "query", "queries") + ", " + plain.Size(x.Bytes)
+		}
+		s.Figures = append(s.Figures, Figure{Label: "source", Value: x.Name, Note: note})
+	}
+	found := Grid{Title: "found in " + string(d.Window), Head: []string{"machine", "type", "GPUs", "state", "signals", "newest", "coverage"},
+		Right: []bool{false, false, true, false, false, true, true}, States: []bool{false, false, false, true, false, false, false}, Priority: []int{5, 2, 6, 6, 1, 6, 6}}
+	missing := Grid{Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true}, Priority: []int{3, 4, 2, 1}}
+	lacking := map[view.DoctorMissing][]string{} // in the order of the first machine
+	var order []view.DoctorMissing
+	for _, m := range d.Machines {
+		names, age, coverage := []string{}, 0.0, 1.0
+		for _, x := range m.Signals {
+			names, age, coverage = append(names, x.Signal), max(age, x.AgeSeconds), min(coverage, x.Coverage)
+		}
+		row := []string{title(m), m.Type, "?", m.State, strings.Join(names, ", "), "none", ""}
+		if m.GPUs != nil {
+			row[2] = fmt.Sprint(*m.GPUs)
+		}
+		if len(names) > 0 {
+			row[5], row[6] = plain.Duration(time.Duration(age)*time.Second), plain.Share(coverage, 0)
+		}
+		found.Rows = append(found.Rows, row)
+		why := ""
+		if m.State == "unknown" {
+			why = m.Why
+		}
+		found.Notes = append(found.Notes, why)
+		for _, x := range m.Missing {
+			if len(lacking[x]) == 0 {
+				order = append(order, x)
+			}
+			lacking[x] = append(lacking[x], title(m))
+		}
+	}
+	for _, x := range order {
+		const most = 4
+		which := strings.Join(lacking[x][:min(most, len(lacking[x]))], ", ")
+		if more := len(lacking[x]) - most; more > 0 {
+			which += " and " + plain.Count(more, "other")
+		}
+		missing.Rows = append(missing.Rows, []string{x.What, fmt.Sprint(len(lacking[x])), x.Effect, which})
+		missing.Commands = append(missing.Commands, x.Fix)
+	}
+	s.Tables = []Grid{found}
+	if len(missing.Rows) > 0 {
+		s.Tables = append(s.Tables, missing)
+	}
+	unmatched := Grid{Title: "not matched", Head: []string{"source", "names in labels", "because"}, Priority: []int{2, 3, 1}}
+	for _, x := range d.Sources {
+		for _, name := range x.Unmatched {
+			unmatched.Rows = append(unmatched.Rows, []string{x.Name, name, "no running machine has one of these names"})
+		}
+		for _, name := range x.Ambiguous {
+			unmatched.Rows = append(unmatched.Rows, []string{x.Name, name, "two machines fit"})
+		}
+	}
+	if len(unmatched.Rows) > 0 {
+		unmatched.Commands = make([]string, len(unmatched.Rows))
+		unmatched.Commands[len(unmatched.Rows)-1] = "metrics.sources in curfew.yaml: machines: [{label: node, pattern: '(.*)', name: '$1'}]"
+		s.Tables = append(s.Tables, unmatched)
+	}
+	for _, b := range d.BlindSpots {
+		s.Coverage = append(s.Coverage, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
+	}
+	return s
+}
+
+// title is what people call a machine.
+func title(m view.DoctorMachine) string {
+	if m.Name != "" && m.Name != m.ID {
+		return m.Name + " " + m.ID
+	}
+	return m.ID
+}

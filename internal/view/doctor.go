@@ -1,0 +1,249 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// DoctorSchema names the document of what telemetry there is.
+const DoctorSchema = "curfew.doctor/v1"
+
+// Doctor is what telemetry there is for each machine, and what is missing to judge it.
+type Doctor struct {
+	Schema string    `json:"schema"`
+	At     time.Time `json:"at"`
+	Window Duration  `json:"window"`
+	// Sources are what was read, in order of precedence.
+	Sources  []DoctorSource  `json:"sources"`
+	Machines []DoctorMachine `json:"machines"`
+	// Judged counts machines with a state, Lacking those with something missing.
+	Judged     int         `json:"judged"`
+	Lacking    int         `json:"lacking"`
+	BlindSpots []BlindSpot `json:"blind_spots"`
+}
+
+// Duration is a length of time, written as "1h".
+type Duration string
+
+// DoctorSource is a source of usage.
+type DoctorSource struct {
+	Name string `json:"name"`
+	// Queries and Bytes are what a server was asked; zero where that is not counted.
+	Queries int64 `json:"queries,omitempty"`
+	Bytes   int64 `json:"bytes,omitempty"`
+	// Unmatched are names in labels that no machine has, Ambiguous those by which labels
+	// name two.
+	Unmatched []string `json:"unmatched,omitempty"`
+	Ambiguous []string `json:"ambiguous,omitempty"`
+}
+
+// DoctorMachine is the telemetry of one machine.
+type DoctorMachine struct {
+	ID     string `json:"id"`
+	Name   string `json:"name,omitempty"`
+	Type   string `json:"type,omitempty"`
+	Region string `json:"region,omitempty"`
+	// GPUs is how many it has; null is not known.
+	GPUs *int `json:"gpus"`
+	// State is what it does now as far as that is known, Why what decided.
+	State   string          `json:"state"`
+	Why     string          `json:"why"`
+	Signals []DoctorSignal  `json:"signals"`
+	Missing []DoctorMissing `json:"missing"`
+}
+
+// DoctorSignal is a signal that was found.
+type DoctorSignal struct {
+	Signal string `json:"signal"`
+	Source string `json:"source"`
+	// GPUs is on how many GPUs it was measured; 0 for signals of the machine.
+	GPUs int `json:"gpus,omitempty"`
+	// AgeSeconds is the age of the newest sample, of the oldest among the GPUs.
+	AgeSeconds float64 `json:"age_seconds"`
+	// Coverage is the share of the window with samples, 0 to 1, the least of any GPU.
+	Coverage float64 `json:"coverage"`
+}
+
+// DoctorMissing is something without which a machine is not judged, or not well.
+type DoctorMissing struct {
+	What   string `json:"what"`
+	Effect string `json:"effect"`
+	// Fix is a command, or a line of a configuration.
+	Fix string `json:"fix"`
+	// Optional says that the machine is judged without it too.
+	Optional bool `json:"optional,omitempty"`
+}
+
+// Telemetry is what a document is made of.
+type Telemetry struct {
+	At         time.Time
+	Window     time.Duration
+	Thresholds duty.Thresholds
+	Resources  []*inventory.Resource
+	Windows    map[inventory.Ref]*usage.Window
+	Sources    []DoctorSource
+	BlindSpots []inventory.BlindSpot
+}
+
+// NewDoctor says what telemetry there is for the running machines.
+func NewDoctor(t Telemetry) Doctor {
+	d := Doctor{Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)), Sources: t.Sources, Machines: []DoctorMachine{}, BlindSpots: []BlindSpot{}}
+	for _, b := range t.BlindSpots {
+		d.BlindSpots = append(d.BlindSpots, BlindSpot{What: b.What, Why: b.Why, Effect: b.Effect})
+	}
+	for _, r := range t.Resources {
+		if traits := r.Kind.Traits(); !traits.Compute || !traits.Measured || r.State != inventory.StateRunning {
+			continue
+		}
+		m := t.machine(r)
+		if m.State != duty.Unknown.String() {
+			d.Judged++
+		}
+		if slices.ContainsFunc(m.Missing, func(x DoctorMissing) bool { return !x.Optional }) {
+			d.Lacking++
+		}
+		d.Machines = append(d.Machines, m)
+	}
+	slices.SortStableFunc(d.Machines, func(a, b DoctorMachine) int { return len(b.Missing) - len(a.Missing) })
+	return d
+}
+
+func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
+	m := DoctorMachine{ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{}}
+	gpus := r.Size.GPUs.Or(-1)
+	if gpus >= 0 {
+		m.GPUs = &gpus
+	}
+	w := t.Windows[r.Ref()]
+	v := duty.Now(w, gpus, t.At, t.Thresholds)
+	m.State, m.Why = v.State.String(), v.Why
+	if w != nil {
+		for s := range usage.Signal(usage.Signals) {
+			if x, ok := t.signal(w, s); ok {
+				m.Signals = append(m.Signals, x)
+			}
+		}
+	}
+	m.Missing = append(m.Missing, t.missing(w, gpus, m.Signals)...)
+	return m
+}
+
+// signal sums up what was measured of a signal.
+func (t Telemetry) signal(w *usage.Window, s usage.Signal) (DoctorSignal, bool) {
+	x := DoctorSignal{Signal: s.String(), Coverage: 1}
+	tracks := []*usage.Track{&w.Machine}
+	if s.PerGPU() {
+		tracks = append(tracks, w.GPUs...)
+	}
+	found := false
+	for _, track := range tracks {
+		st := track.Stats(s)
+		if st == nil {
+			continue
+		}
+		found = true
+		if track.Name != "" {
+			x.GPUs++
+		}
+		x.Source = w.SourceOf(st)
+		x.Coverage = min(x.Coverage, math.Round(1000*w.Coverage(st))/1000)
+		x.AgeSeconds = max(x.AgeSeconds, t.At.Sub(st.Last).Seconds())
+	}
+	return x, found
+}
+
+// What makes telemetry whole, in the words of the tools that give it.
+const (
+	fixExporter = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter, or on the machine: docker run -d --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:latest"
+	fixCounters = "add to dcgm-exporter's counters: DCGM_FI_DEV_FB_USED, gauge, and DCGM_FI_DEV_FB_FREE, gauge"
+	fixProfile  = "dcgm-exporter -f /etc/dcgm-exporter/dcp-metrics-included.csv"
+	fixHost     = "apt-get install prometheus-node-exporter, and scrape port 9100"
+	fixScrape   = "scrape_interval: 30s, and alert on up == 0"
+)
+
+// missing says what a machine lacks.
+func (t Telemetry) missing(w *usage.Window, gpus int, signals []DoctorSignal) []DoctorMissing {
+	has := map[string]DoctorSignal{}
+	for _, s := range signals {
+		has[s.Signal] = s
+	}
+	found := func(s usage.Signal) bool { _, ok := has[s.String()]; return ok }
+	var out []DoctorMissing
+	lacks := func(what, effect, fix string) { out = append(out, DoctorMissing{What: what, Effect: effect, Fix: fix}) }
+	if gpus < 0 {
+		lacks("number of GPUs", "it is never judged by its CPU, and never idle", "name its type or its GPUs: machines in curfew.yaml, or curfew price update")
+	}
+	if gpus != 0 {
+		vouched := max(has[usage.GPUUtil.String()].GPUs, has[usage.SMActive.String()].GPUs)
+		switch aggregated := w != nil && len(w.GPUs) == 0 && len(w.GPUTracks()) > 0; {
+		case !found(usage.GPUUtil) && !found(usage.SMActive):
+			lacks("GPU utilization", "its state is unknown", fixExporter)
+		case !aggregated && vouched < gpus:
+			lacks(fmt.Sprintf("GPU utilization of %d of %d GPUs", gpus-vouched, gpus), "its state is unknown unless one of the others computes", fixExporter)
+		}
+		if found(usage.GPUUtil) && !found(usage.MemUsed) && !found(usage.Processes) {
+			lacks("GPU memory", "GPUs at rest count as held, never as idle", fixCounters)
+		}
+		if found(usage.GPUUtil) && !found(usage.SMActive) && !found(usage.GREngine) {
+			lacks("profiling counters", "a latched meter is told from work only by memory and processes", fixProfile)
+			out[len(out)-1].Optional = true
+		}
+	}
+	if !found(usage.CPUUtil) {
+		effect := "data that is prepared by CPUs is not seen"
+		if gpus == 0 {
+			effect = "its state is unknown"
+		}
+		lacks("CPU utilization", effect, fixHost)
+	}
+	if !found(usage.NetBytes) {
+		effect := "data that comes in is not seen"
+		if gpus == 0 {
+			effect = "its state is unknown"
+		}
+		lacks("network traffic", effect, fixHost)
+	}
+	return append(out, t.poor(w)...)
+}
+
+// poor names signals that decide and are too old or have too many holes.
+func (t Telemetry) poor(w *usage.Window) []DoctorMissing {
+	if w == nil {
+		return nil
+	}
+	least := t.Thresholds.MinCoverage
+	if least <= 0 {
+		least = duty.DefaultThresholds().MinCoverage
+	}
+	var old, holes []string
+	var age time.Duration
+	coverage := 1.0
+	for _, s := range []usage.Signal{usage.GPUUtil, usage.SMActive, usage.MemUsed, usage.CPUUtil, usage.NetBytes} {
+		for _, track := range append([]*usage.Track{&w.Machine}, w.GPUs...) {
+			st := track.Stats(s)
+			switch {
+			case st == nil:
+			case !w.Fresh(st, t.At):
+				old, age = append(old, s.String()), max(age, t.At.Sub(st.Last))
+			case w.Coverage(st) < least:
+				holes, coverage = append(holes, s.String()), min(coverage, w.Coverage(st))
+			}
+		}
+	}
+	var out []DoctorMissing
+	if names := slices.Compact(old); len(names) > 0 {
+		out = append(out, DoctorMissing{What: "fresh samples of " + strings.Join(names, ", "), Effect: "the newest is " + plain.Duration(age) + " old, so that its state is unknown", Fix: fixScrape})
+	}
+	if names := slices.Compact(holes); len(names) > 0 {
+		out = append(out, DoctorMissing{What: "samples of " + strings.Join(names, ", "), Effect: "they cover " + plain.Share(coverage, 0) + " of the window; rest is known only since the last gap", Fix: fixScrape})
+	}
+	return out
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"encoding"
+	"encoding/json"
+	"path"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/notify/webhook"
+	"github.com/curfew-dev/curfew/internal/plan/capacity"
+	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/plan/market"
+	"github.com/curfew-dev/curfew/internal/plan/mig"
+	"github.com/curfew-dev/curfew/internal/plan/rightsize"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
+	"github.com/curfew-dev/curfew/internal/plan/tco"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// output is a document that curfew prints or sends.
+type output struct {
+	// schema is its version, by is what prints it, and forms are the types that it can have.
+	schema, by string
+	forms      []any
+}
+
+// outputs are all documents. TestEveryVersionHasASchema holds them against the code.
+var outputs = []output{
+	{view.ScanSchema, "curfew scan -o json", []any{view.Scan{}}},
+	{view.InventorySchema, "curfew scan, in the data directory", []any{view.Inventory{}}},
+	{view.FixSchema, "curfew fix -o json", []any{view.Fixes{}}},
+	{view.UndoSchema, "curfew fix --undo -o json", []any{view.Undo{}}},
+	{view.PolicyCheckSchema, "curfew policy check -o json", []any{view.PolicyCheck{}}},
+	{view.PolicyTestSchema, "curfew policy test -o json", []any{view.PolicyTest{}}},
+	{view.PolicyExplainSchema, "curfew policy explain -o json", []any{view.PolicyExplain{}}},
+	{view.TuneSchema, "curfew policy tune -o json", []any{view.Tune{}}},
+	{view.BacktestSchema, "curfew backtest -o json", []any{view.Backtest{}}},
+	{view.EnforceSchema, "curfew enforce -o json", []any{view.Enforce{}}},
+	{view.DemoSchema, "curfew enforce --demo -o json", []any{view.Demo{}}},
+	{view.KeepSchema, "curfew keep RESOURCE -o json", []any{view.Keep{}}},
+	{view.KeepsSchema, "curfew keep -o json", []any{view.Keeps{}}},
+	{view.FusesSchema, "curfew confirm -o json", []any{view.Fuses{}}},
+	{view.ConsentSchema, "curfew consent -o json", []any{view.Consent{}}},
+	{view.FreezeSchema, "curfew freeze and unfreeze -o json", []any{view.Freeze{}}},
+	{view.TagSchema, "curfew tag -o json", []any{view.Tags{}}},
+	{view.CostsSchema, "curfew costs -o json", []any{view.Costs{}}},
+	{view.UnitsSchema, "curfew costs units -o json", []any{view.Units{}}},
+	{view.UnitCostsSchema, "an item of curfew costs units -o json", []any{view.UnitCosts{}}},
+	{view.SharesSchema, "curfew costs shares -o json", []any{view.Shares{}}},
+	{view.BudgetSchema, "curfew budget -o json", []any{view.Budgets{}}},
+	{view.HoldsSchema, "curfew budget holds -o json", []any{view.Holds{}}},
+	{view.BillSchema, "curfew bill import -o json", []any{view.Bill{}}},
+	{view.BillShowSchema, "curfew bill show -o json", []any{view.BillShow{}}},
+	{view.ReconciliationSchema, "curfew bill reconcile -o json", []any{view.Reconciliation{}}},
+	{view.EstimateSchema, "curfew estimate -o json", []any{view.Estimate{}}},
+	{view.GateSchema, "curfew gate -o json", []any{view.Gate{}}},
+	{view.GateReportSchema, "curfew gate report -o json", []any{view.GateReport{}}},
+	{view.ApprovalsSchema, "curfew approvals -o json", []any{view.Approvals{}}},
+	{approval.PlanSchema, "the plan of a request in curfew approvals -o json", []any{approval.Plan{}}},
+	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
+	{view.WhoamiSchema, "curfew whoami -o json", []any{view.Whoami{}}},
+	{view.AuditSchema, "curfew audit -o json", []any{view.Audit{}}},
+	{view.VerifiedSchema, "curfew audit verify -o json", []any{view.Verified{}}},
+	{action.AnchorSchema, "curfew audit anchor", []any{action.Anchor{}}},
+	{view.ClockSchema, "curfew settings clock -o json", []any{view.Clock{}}},
+	{view.PriceSchema, "curfew price list, show and update -o json", []any{view.Machines{}, view.PriceShow{}, view.PriceUpdate{}}},
+	{view.WatchingSchema, "curfew price watching -o json", []any{view.Watching{}}},
+	{rightsize.Schema, "curfew plan rightsize -o json", []any{rightsize.Report{}, accountplan.Groups{}}},
+	{mig.Schema, "curfew plan mig -o json", []any{mig.Report{}, mig.Counts{}}},
+	{commit.Schema, "curfew plan commit -o json", []any{commit.Report{}}},
+	{capacity.Schema, "curfew plan capacity -o json", []any{capacity.Report{}, accountplan.Fleets{}, accountplan.Groups{}}},
+	{spot.Schema, "curfew plan spot -o json", []any{spot.Report{}}},
+	{spot.CheckpointSchema, "curfew plan checkpoint -o json", []any{spot.CheckpointReport{}}},
+	{market.Schema, "curfew plan market -o json", []any{market.Report{}}},
+	{tco.Schema, "curfew plan tco -o json", []any{tco.Report{}}},
+	{webhook.Schema, "a webhook", []any{webhook.Document{}}},
+}
+
+// file is the name of the schema of a document. Policy tests are a file of people, and a
+// document of the same version.
+func (o output) file() string {
+	name := strings.TrimSuffix(strings.TrimPrefix(o.schema, "curfew."), "/v1")
+	if o.schema == view.PolicyTestSchema {
+		name += ".output"
+	}
+	return name + ".v1.json"
+}
+
+// reflected returns the schema of a document.
+func (o output) reflected(code *source) *jsonschema.Schema {
+	out := &jsonschema.Schema{}
+	for _, form := range o.forms {
+		s := code.reflect(form, o.schema)
+		if len(o.forms) == 1 {
+			out = s
+			break
+		}
+		for name, def := range s.Definitions {
+			if out.Definitions == nil {
+				out.Definitions = jsonschema.Definitions{}
+			}
+			out.Definitions[name] = def
+		}
+		s.Version, s.Definitions = "", nil
+		out.AnyOf = append(out.AnyOf, s)
+	}
+	out.Version, out.ID, out.Title = jsonschema.Version, jsonschema.ID(document.Schemas+o.file()), o.schema
+	if out.Description = "printed by " + o.by; len(o.forms) == 1 && code.comments[typeAt(reflect.TypeOf(o.forms[0]))] != "" {
+		out.Description = code.comments[typeAt(reflect.TypeOf(o.forms[0]))]
+	}
+	return out
+}
+
+// reflect returns the schema of a value as encoding/json writes it.
+func (code *source) reflect(v any, version string) *jsonschema.Schema {
+	types := map[string]reflect.Type{}
+	r := &jsonschema.Reflector{
+		Anonymous: true, ExpandedStruct: true, LookupComment: code.about,
+		Mapper: code.mapped,
+		Namer: func(t reflect.Type) string {
+			if t.Name() == "" {
+				return ""
+			}
+			name := path.Base(t.PkgPath()) + "." + t.Name()
+			types[name] = t
+			return name
+		},
+	}
+	s := r.Reflect(v)
+	nullable(s, reflect.TypeOf(v))
+	for name, def := range s.Definitions {
+		nullable(def, types[name])
+	}
+	if at, ok := s.Properties.Get("schema"); ok {
+		at.Const, at.Description = version, "version of the document"
+	}
+	return s
+}
+
+// about is the comment of a type or of a field, which may be one of an embedded type.
+func (code *source) about(t reflect.Type, field string) string {
+	if field == "" {
+		return code.comments[typeAt(t)]
+	}
+	return code.comment(t, field)
+}
+
+func typeAt(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
+
+// mapped are the types that write themselves.
+func (code *source) mapped(t reflect.Type) *jsonschema.Schema {
+	null := &jsonschema.Schema{Type: "null"}
+	switch t {
+	case reflect.TypeFor[time.Time](), reflect.TypeFor[json.RawMessage]():
+		return nil
+	case reflect.TypeFor[view.Dollars]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Pattern: dollars}, null}}
+	case reflect.TypeFor[money.Amount](), reflect.TypeFor[money.Rate](), reflect.TypeFor[costs.Dollars]():
+		return &jsonschema.Schema{Type: "string", Pattern: dollars}
+	case reflect.TypeFor[costs.Quantity]():
+		return &jsonschema.Schema{Type: "number"}
+	}
+	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return &jsonschema.Schema{Type: "string"}
+	}
+	if values := code.constants[typeAt(t)]; t.Kind() == reflect.String && values != nil {
+		return &jsonschema.Schema{Type: "string", Enum: texts(values)}
+	}
+	return nil
+}
+
+// dollars is the form of an amount in a document.
+const dollars = `^-?[0-9]+\.[0-9]{2,}$`
+
+// nullable lets the fields of a struct be null that encoding/json writes as null: pointers,
+// and lists whose comments say when they are.
+func nullable(s *jsonschema.Schema, t reflect.Type) {
+	if t == nil || t.Kind() != reflect.Struct || s.Properties == nil {
+		return
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		at, ok := s.Properties.Get(name)
+		listed := f.Type.Kind() == reflect.Slice && at != nil && strings.Contains(at.Description, "null")
+		if f.Type.Kind() != reflect.Pointer && !listed || !ok || strings.Contains(options, "omit") || at.AnyOf != nil {
+			continue
+		}
+		bare := *at
+		bare.Description = ""
+		s.Properties.Set(name, &jsonschema.Schema{Description: at.Description, AnyOf: []*jsonschema.Schema{&bare, {Type: "null"}}})
+	}
+}
