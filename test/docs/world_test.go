@@ -184,7 +184,7 @@ func newWorld(t *testing.T) *world {
 		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": strings.Replace(fmt.Sprintf(job, "long", "60h"), "project: ranking, user: ana", `project: detector, user: ana, environment: research, cost_center: "4711"`, 1), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
 		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": zip([]byte(strings.ReplaceAll(rowsOf("train-a", unzip(t, gpus)), "train-a,", machines.IDs[sandbox.Busy]+","))), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
 		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip(monthly(bill)), "this-month.csv": string(monthly(bill)), "exports/focus.csv": string(bill),
-		"tokens.csv": daily(), "counts.csv": daily(), "predictions.csv": daily(),
+		"tokens.csv": daily(), "runs.csv": "name,finished,work\nsmall,2026-10-01,8h30m\n", "counts.csv": daily(), "predictions.csv": daily(),
 		"shares.csv":  "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
 		"prices.csv":  priceHeader + "aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
 		"catalog.csv": priceHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.81,hour,,,finance,2026-11-20\n",
