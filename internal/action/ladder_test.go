@@ -1012,7 +1012,7 @@ func (u unreadable) Items(ctx context.Context, account string, q action.ItemQuer
 }
 
 // TestWhatCannotBeReadActsOnNothing: a round whose state cannot be read ends with that error,
-// warns nobody and calls nothing.
+// warns no one and calls nothing.
 func TestWhatCannotBeReadActsOnNothing(t *testing.T) {
 	for _, what := range []string{"round", "freeze", "keeps", "fuses", "items"} {
 		w := newWorld()

@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -93,6 +94,26 @@ func TestBudgetsWithoutPricesAreUnknown(t *testing.T) {
 	r := replayed(t, minutes("####"), p)
 	if len(r.Results[0].WhyNot) != 1 || r.Results[0].WhyNot[0].Answer != "unknown" {
 		t.Errorf("why nothing was done: %+v", r.Results[0].WhyNot)
+	}
+}
+
+// full are books that take no charge.
+type full struct{}
+
+var errFull = errors.New("the books are full")
+
+func (full) Post(context.Context, ledger.Seen) error { return errFull }
+
+// TestAReplayThatCannotChargeEnds with that error, and without a decision on budgets that
+// are not known.
+func TestAReplayThatCannotChargeEnds(t *testing.T) {
+	for _, every := range []time.Duration{0, 10 * time.Minute} {
+		p := priced(params(0), money.USD)
+		p.Every, p.Policies, p.Setting.Books = every, parsed(t, livePolicies), full{}
+		p.Decided = func(d Decision) { t.Errorf("it decided %+v", d) }
+		if r, err := Run(context.Background(), strings.NewReader(minutes("....", "####")), p); !errors.Is(err, errFull) {
+			t.Errorf("every %s: %+v, %v", every, r, err)
+		}
 	}
 }
 

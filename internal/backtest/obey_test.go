@@ -386,3 +386,28 @@ func TestCaps(t *testing.T) {
 		t.Errorf("without a price, where the limit in dollars counts nothing, released %v min, want 12", got)
 	}
 }
+
+// TestWhatComesBackWarmsUp: a machine whose release ends with its samples, and which was
+// launched again meanwhile, warms up although nothing is measured of it yet.
+func TestWhatComesBackWarmsUp(t *testing.T) {
+	set := parsed(t, "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: duty.state == \"warming\" || duty.state == \"idle\" && duty.lasting > duration(\"5m\")\n    then: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true}]\n")
+	rows := "resource,time,gpu_util,mem_used_bytes,mem_total_bytes,launched\n"
+	for _, minute := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41} {
+		launched := "1969-12-31T00:00:00Z"
+		if minute >= 15 {
+			launched = "1970-01-01T00:15:00Z"
+		}
+		rows += fmt.Sprintf("m,%d,0,0,80000000000,%s\n", minute*60, launched)
+	}
+	p := params(time.Minute)
+	p.Baselines, p.Policies, p.Every, p.MaxRoundGap, p.Thresholds.WarmUp = false, set, time.Minute, time.Hour, 15*time.Minute
+	var warned []int
+	for _, d := range sameAsProcesses(t, rows, p) {
+		if d.Step == "warn" {
+			warned = append(warned, int(d.Time.Unix()/60))
+		}
+	}
+	if len(warned) < 2 || warned[0] != 6 || warned[1] != 20 {
+		t.Errorf("warned at minutes %v, want 6, and 20 when its release ends", warned)
+	}
+}

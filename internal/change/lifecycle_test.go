@@ -130,7 +130,7 @@ func TestMergedLifecycles(t *testing.T) {
 }
 
 // TestNewRulesHaveTheFormOfTheOthers: S3 takes no document in which some rules have a prefix
-// and others a filter; rules with neither, or with both, get filters beside them.
+// and others a filter; rules with neither, or with both, get filters next to them.
 func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
 	for _, tc := range []struct {
 		rule string
@@ -145,7 +145,7 @@ func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if old := bytes.Contains(merged, []byte("uploads</ID><Prefix>")); old != tc.old {
-			t.Errorf("beside %q: %s", tc.rule, merged)
+			t.Errorf("next to %q: %s", tc.rule, merged)
 		}
 	}
 }

@@ -99,6 +99,30 @@ func (m *machine) host(cpu, megabytesPerDay float64) *machine {
 	return m.flat("", usage.CPUUtil, cpu).flat("", usage.NetBytes, megabytesPerDay*1e6/24)
 }
 
+// TestOneGPUStallsBesideOneAtRest: the counter of progress is held to the GPU that computes.
+func TestOneGPUStallsBesideOneAtRest(t *testing.T) {
+	for _, computes := range []string{"0", "1"} {
+		m := minutes(240).gpu(computes, 97, 60).gpu(map[string]string{"0": "1", "1": "0"}[computes], 0, 0).series("", usage.Step, counts(1, 120))
+		if v := Judge(m.w, 2, now, withWindow(Thresholds{})); v.State != Stalled || v.Lasting != 2*time.Hour {
+			t.Errorf("where GPU %s computes: %s for %s (%s)", computes, v.State, v.Lasting, v.Why)
+		}
+	}
+}
+
+// TestEvidenceIsRounded to the digits that a reader compares.
+func TestEvidenceIsRounded(t *testing.T) {
+	m := days(14).gpus(1, 12.3456, 10).flat("0", usage.SMActive, 0.123456).flat("0", usage.DRAMActive, 0.654321)
+	got := map[string]string{}
+	for _, e := range Judge(m.w, 1, now, Thresholds{}).Evidence {
+		got[e.Signal] = e.Value
+	}
+	for signal, want := range map[string]string{"gpu_util_max_pct": "12.3", "sm_active_max": "0.123", "dram_active_max": "0.654"} {
+		if got[signal] != want {
+			t.Errorf("%s is %q, want %q", signal, got[signal], want)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -135,6 +159,10 @@ func TestJudge(t *testing.T) {
 		{name: "unexpected GPUs", m: days(14).gpus(2, 0, 0).host(1, 1), gpus: 0, want: Idle},
 		{name: "coverage of 89% on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed, 0).flat("7", usage.MemTotal, 80*gib).
 			series("7", usage.GPUUtil, func(h int) float64 { return missing(h%9 == 0, 0) }), gpus: 8, want: Unknown, why: "GPU 7: samples cover 89%"},
+		{name: "at work days ago, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).
+			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 100 && h < 120, 60)) }), gpus: 1, want: Unknown, why: "samples cover 50%"},
+		{name: "at work lately, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).
+			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 315, 60)) }), gpus: 1, want: Busy},
 		{name: "memory half covered", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
 			series("0", usage.MemUsed, func(h int) float64 { return missing(h%2 == 0, 0) }), gpus: 1, want: Unknown, why: "memory cover 50%"},
 		{name: "newest sample four steps old", m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h >= 14*24-3, 0) }).flat("0", usage.MemUsed, 0).
@@ -175,6 +203,7 @@ func TestJudge(t *testing.T) {
 		{name: "GPUs rest, a data set comes in", m: days(14).gpus(2, 0, 0).host(1, 9000), gpus: 2, want: Busy, why: "9,000 MB a day"},
 		{name: "GPUs rest, an open session", m: days(14).gpus(2, 0, 0).host(1, 1).flat("", usage.Sessions, 1), gpus: 2, want: Held, why: "session"},
 		{name: "GPUs rest, CPU half covered", m: days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, 1) }), gpus: 2, want: Unknown, why: "its CPUs are old or cover 50%"},
+		{name: "GPUs rest, network covered in part", m: days(14).gpus(2, 0, 0).flat("", usage.CPUUtil, 1).series("", usage.NetBytes, func(h int) float64 { return missing(h%4 == 0, 1) }), gpus: 2, want: Unknown, why: "its network are old or cover 75%"},
 		{name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2%", lasting: 14 * 24 * time.Hour},
 		{name: "CPU machine at work", m: days(14).host(40, 1), want: Busy},
 		{name: "CPU machine whose peak is the bound", m: days(14).host(5, 1), want: Busy, why: "CPU reaches 5%"},

@@ -65,7 +65,7 @@ func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 }
 
 // TestConflictsAreDecidedAgain: where another process was faster to change the request, the
-// decision is made anew and comes out the same.
+// decision is made again and comes out the same.
 func TestConflictsAreDecidedAgain(t *testing.T) {
 	for _, tc := range []struct {
 		name string

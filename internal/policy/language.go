@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -50,8 +51,9 @@ func Functions() ([]Function, error) {
 		return nil, err
 	}
 	var all []common.Documentor
-	for _, f := range env.Functions() {
-		all = append(all, f)
+	functions := env.Functions()
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		all = append(all, functions[name])
 	}
 	for _, m := range env.Macros() {
 		if documented, ok := m.(common.Documentor); ok {

@@ -57,6 +57,8 @@ func TestNext(t *testing.T) {
 		{"an age to come", `when: resource.age >= duration("25h")`, nil, wednesday.Add(time.Hour)},
 		{"an age over", `when: resource.age >= duration("12h")`, nil, never},
 		{"an age just reached", `when: resource.age > duration("24h")`, nil, wednesday.Add(1)},
+		{"an age that is reached", `when: resource.age >= duration("24h")`, nil, never},
+		{"an age that is so for a moment", `when: resource.age == duration("24h")`, nil, wednesday.Add(1)},
 		{"a creation to come", `when: resource.age >= duration("1m")`, func(f *Facts) { f.Resource.CreatedAt = wednesday.Add(time.Hour) }, wednesday.Add(time.Hour)},
 		{"two ages whose difference stays", `when: resource.age - resource.state_age > duration("4h")`, nil, never},
 		{"a sum of two ages", `when: resource.age + resource.state_age >= duration("46h")`, nil, wednesday.Add(time.Hour)},

@@ -59,6 +59,17 @@ func TestOwnersMissing(t *testing.T) {
 	}
 }
 
+// TestTagValues are by their keys; of no tags they are nil.
+func TestTagValues(t *testing.T) {
+	if got := TagValues(nil); got != nil {
+		t.Errorf("of no tags: %v", got)
+	}
+	got := TagValues([]OwnerTag{{Key: "team", Value: "vision"}, {Key: "stage", Value: "dev"}})
+	if want := map[string]string{"team": "vision", "stage": "dev"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestOwnersNeverChangeAValue: whatever the rules and the tags, no value is replaced,
 // nothing is written twice, and afterwards nothing is missing but what is left.
 func TestOwnersNeverChangeAValue(t *testing.T) {

@@ -177,6 +177,8 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 		{"an unknown kind", one("kind: machine"), 5, 23, `kind "machine" does not exist`},
 		{"a detail of another kind", one("size_gib: 100"), 5, 17, "size_gib is nothing that the kind instance has"},
 		{"a time that is none", one("created: yesterday"), 5, 26, `created "yesterday" is not a time such as`},
+		{"a last activity that is none", one("last_activity: yesterday"), 5, 32, `last_activity "yesterday" is not a time such as`},
+		{"a flag that is none", one("attached: maybe"), 5, 27, "attached is true or false"},
 		{"an amount that is none", one("hourly_usd: cheap"), 5, 29, "an amount of dollars"},
 		{"a number that is none", one("price_drift: .nan"), 5, 30, "price_drift is a number"},
 		{"a number in quotes", one("price_drift: '0.1'"), 5, 30, "price_drift is a number"},

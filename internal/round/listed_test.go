@@ -1,0 +1,170 @@
+package round
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// lists is an account that holds something else in every round.
+type lists struct{ now []*inventory.Resource }
+
+func (l *lists) List(context.Context, Query) (*Observation, error) {
+	return &Observation{Inventory: inventory.Inventory{Resources: slices.Clone(l.now)}, Cloud: "aws", Accounts: []string{"1", "2"}, Regions: []string{"us-east-1"}, CommitmentsKnown: true}, nil
+}
+
+// TestARoundKnowsWhatIsListed: whatever comes, goes, changes or stands twice in a list, the
+// engine knows each resource of the newest list as it is there, its gang, and no other; and
+// an account counts its own machines alone.
+func TestARoundKnowsWhatIsListed(t *testing.T) {
+	set, err := policy.Parse("p.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    select: {kind: instance, lifetime: ephemeral}\n    when: resource.age > duration(\"1h\")\n    then: [{do: notify}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prices := setting(t, Observation{}).Prices
+	rapid.Check(t, func(t *rapid.T) {
+		made := map[string]*inventory.Resource{}
+		account := &lists{}
+		at := now
+		e := New(Setting{Clock: func() time.Time { return at }, Lister: account, Prices: prices, Duty: duty.DefaultThresholds(), Policies: set})
+		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
+			account.now = nil
+			for _, i := range rapid.SliceOfN(rapid.IntRange(0, 5), 0, 7).Draw(t, "list") {
+				id := fmt.Sprint("i-", i)
+				if made[id] == nil || rapid.Bool().Draw(t, "another value") {
+					r := machine(id, "g6.2xlarge", 48*time.Hour)
+					r.Account = []string{"1", "2"}[i%2]
+					r.Gang = rapid.SampledFrom([]string{"", "run"}).Draw(t, "gang")
+					r.Lifetime = rapid.SampledFrom([]inventory.Lifetime{inventory.Ephemeral, inventory.Persistent}).Draw(t, "lifetime")
+					made[id] = r
+				}
+				account.now = append(account.now, made[id])
+			}
+			r, err := e.Round(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Of a resource that stands twice, what was read last counts.
+			want, selected := map[inventory.Ref]*inventory.Resource{}, map[string]int{}
+			for i, res := range r.Resources {
+				if f := r.Facts[i]; f.Resource.Ref() != res.Ref() {
+					t.Fatalf("fact %d is about %s, not %s", i, f.Resource.ID, res.ID)
+				}
+				want[res.Ref()] = res
+			}
+			gangs := map[string]int{}
+			for _, res := range want {
+				if res.Lifetime == inventory.Ephemeral {
+					selected[res.Account]++
+				}
+			}
+			for _, res := range r.Resources {
+				if res.Gang != "" {
+					gangs["aws/"+res.Account+"/run"]++
+				}
+			}
+			if len(e.subjects) != len(want) {
+				t.Fatalf("%d subjects of %d resources", len(e.subjects), len(want))
+			}
+			for ref, res := range want {
+				if s := e.subjects[ref]; s == nil || s.Resource != res {
+					t.Fatalf("%s is not known as it is listed", ref)
+				}
+			}
+			got := map[string]int{}
+			for id, members := range e.gangs {
+				got[id] = len(members)
+			}
+			if len(want) == len(r.Resources) && !maps.Equal(got, gangs) {
+				t.Fatalf("gangs of %v, want %v", got, gangs)
+			}
+			for _, id := range []string{"1", "2"} {
+				n := map[string]int{}
+				if e.count(n, id); n["p"] != selected[id] {
+					t.Fatalf("of account %s %d are selected, want %d", id, n["p"], selected[id])
+				}
+			}
+			at = at.Add(5 * time.Minute)
+		}
+	})
+}
+
+// combined is a source that knows GPUs as one series of the machine, or not.
+type combined struct {
+	aggregated bool
+	signals    []usage.Signal
+}
+
+func (combined) Name() string { return "combined" }
+
+func (c combined) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	for _, r := range resources {
+		sink := open(r, usage.Opened{Step: time.Hour, Source: "combined", Aggregated: c.aggregated})
+		for at := iv.From; at.Before(iv.To); at = at.Add(time.Hour) {
+			for _, s := range c.signals {
+				sink.Add("", s, usage.Point{Time: at, Mean: 1, Max: 1})
+			}
+		}
+	}
+	return usage.Measured{}, nil
+}
+
+// TestOneSeriesOfAllGPUs: a window stands for all GPUs of a machine where the source that
+// speaks for them says so, and not because one of the host's signals comes from it.
+func TestOneSeriesOfAllGPUs(t *testing.T) {
+	host, gpu := []usage.Signal{usage.CPUUtil}, []usage.Signal{usage.GPUUtil}
+	for name, tc := range map[string]struct {
+		sources []usage.Source
+		want    bool
+	}{
+		"the source of GPUs says so":  {[]usage.Source{combined{true, gpu}}, true},
+		"it does not":                 {[]usage.Source{combined{false, gpu}}, false},
+		"one of the host does":        {[]usage.Source{combined{true, host}, combined{false, gpu}}, false},
+		"the first of two does":       {[]usage.Source{combined{true, gpu}, combined{false, host}}, true},
+		"the second, not listened to": {[]usage.Source{combined{false, gpu}, combined{true, gpu}}, false},
+	} {
+		m := machine("i-1", "g6.2xlarge", 48*time.Hour)
+		s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}})
+		s.Sources = tc.sources
+		r, err := New(s).Round(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := r.Windows[m.Ref()]; w == nil || w.Aggregated != tc.want {
+			t.Errorf("%s: the window is %+v", name, w)
+		}
+	}
+}
+
+// costly is a source whose calls cost as much as fits an amount.
+type costly struct{ combined }
+
+func (c costly) Measure(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	return usage.Measured{Calls: []Calls{{API: "monitoring", Count: 1, Cost: math.MaxInt64}}}, nil
+}
+
+// TestCallsThatDoNotFitAreAnError, and no cost that is too small.
+func TestCallsThatDoNotFitAreAnError(t *testing.T) {
+	s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 48*time.Hour)}}})
+	s.Sources = []usage.Source{costly{}}
+	if r, err := New(s).Round(context.Background()); err != nil || r.Calls[0].Cost != math.MaxInt64 {
+		t.Fatalf("one call: %+v, %v", r, err)
+	}
+	s.Sources = append(s.Sources, costly{})
+	if r, err := New(s).Round(context.Background()); !errors.Is(err, money.ErrOverflow) {
+		t.Errorf("two calls: %+v, %v", r, err)
+	}
+}
