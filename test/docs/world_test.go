@@ -183,7 +183,7 @@ func newWorld(t *testing.T) *world {
 		"world.yaml": fmt.Sprintf(configuration, w.pull.URL), "today.csv": "gpu,profile,start,workload\n0,3g.40gb,4,train\n", "fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
 		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": strings.Replace(fmt.Sprintf(job, "long", "60h"), "project: ranking, user: ana", `project: detector, user: ana, environment: research, cost_center: "4711"`, 1), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
 		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": zip([]byte(strings.ReplaceAll(rowsOf("train-a", unzip(t, gpus)), "train-a,", machines.IDs[sandbox.Busy]+","))), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
-		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip(monthly(bill)), "this-month.csv": string(monthly(bill)), "exports/focus.csv": string(bill),
+		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip([]byte(monthly(t, bill, time.Now().UTC()))), "this-month.csv": monthly(t, bill, time.Now().UTC()), "exports/focus.csv": string(bill),
 		"tokens.csv": daily(), "runs.csv": "name,finished,work\nsmall,2026-10-01,8h30m\n", "counts.csv": daily(), "predictions.csv": daily(),
 		"shares.csv":  "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
 		"prices.csv":  priceHeader + "aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
@@ -291,7 +291,7 @@ func (w *world) run(t *testing.T, dir, who, line string) (said string, code int)
 func (w *world) copied(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "world")
-	run(t, ".", "cp", "-r", "--reflink=auto", w.dir, dir)
+	run(t, ".", "cp", "-R", w.dir, dir)
 	return dir
 }
 
@@ -306,21 +306,53 @@ func firstPolicy(t *testing.T, root string) string {
 	return ""
 }
 
-// monthly is the bill of October as that of this month.
-func monthly(bill []byte) []byte {
-	now := time.Now().UTC()
+// monthly is the bill of October as that of this month, without the days that this month
+// does not have.
+func monthly(t *testing.T, bill []byte, now time.Time) string {
+	t.Helper()
+	october := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
 	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	next := first.AddDate(0, 1, 0)
-	var b bytes.Buffer
-	for line := range bytes.Lines(bill) {
-		// Days that this month does not have are left out.
-		if day := regexp.MustCompile(`,2026-10-(\d\d)T00:00:00Z,2026-1[01]-\d\dT00:00:00Z,(Usage|Credit|Tax|Purchase)`).FindSubmatch(line); day != nil && string(day[1]) > next.AddDate(0, 0, -1).Format("02") {
+	moved := func(date string) time.Time {
+		day, err := time.Parse(time.DateOnly, date)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return first.Add(day.Sub(october))
+	}
+	// The dates of a row are the period of the bill, then that of the charge.
+	dates := regexp.MustCompile(`2026-1[01]-\d\d`)
+	var b strings.Builder
+	for line := range strings.Lines(string(bill)) {
+		if all := dates.FindAllString(line, 4); len(all) == 4 && !moved(all[2]).Before(next) {
 			continue
 		}
-		line = bytes.ReplaceAll(line, []byte("2026-11-01"), []byte(next.Format(time.DateOnly)))
-		b.Write(bytes.ReplaceAll(line, []byte("2026-10-"), []byte(first.Format("2006-01-"))))
+		b.WriteString(dates.ReplaceAllStringFunc(line, func(date string) string {
+			if day := moved(date); day.Before(next) {
+				return day.Format(time.DateOnly)
+			}
+			return next.Format(time.DateOnly)
+		}))
 	}
-	return b.Bytes()
+	return b.String()
+}
+
+func TestMonthly(t *testing.T) {
+	bill := read(t, "../../examples/data/focus-2026-10.csv")
+	for month, days := range map[time.Month]int{time.February: 28, time.April: 30, time.December: 31} {
+		now := time.Date(2027, month, 9, 12, 0, 0, 0, time.UTC)
+		seen := map[string]bool{}
+		for _, date := range regexp.MustCompile(`20\d\d-\d\d-\d\d`).FindAllString(monthly(t, bill, now), -1) {
+			day, err := time.Parse(time.DateOnly, date)
+			if err != nil || day.Month() != month && day.AddDate(0, 0, -1).Month() != month {
+				t.Fatalf("%s has the day %s: %v", month, date, err)
+			}
+			seen[date] = true
+		}
+		if len(seen) != days+1 {
+			t.Errorf("%s has %d days and the end of the last", month, len(seen)-1)
+		}
+	}
 }
 
 // daily counts what is made each day of October 2026 and of the last ten weeks.
