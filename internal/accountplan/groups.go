@@ -17,11 +17,12 @@ import (
 
 // Groups says how many machines of each group are needed, in the shape of its JSON.
 type Groups struct {
-	Schema      string    `json:"schema"`
-	Since       time.Time `json:"since"`
-	Until       time.Time `json:"until"`
-	Groups      []Group   `json:"groups"`
-	Assumptions []string  `json:"assumptions"`
+	Schema string    `json:"schema"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+	Groups []Group   `json:"groups"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
 }
 
 // Group is the machines of one owner, purpose, type and region in the ledger.

@@ -39,9 +39,11 @@ func Rightsize(r *round.Result, book *price.Book, coverage float64) (rightsize.R
 
 // Fleets is the plan of the serving fleets of an account, in the shape of its JSON.
 type Fleets struct {
-	Schema      string   `json:"schema"`
-	Target      float64  `json:"target"`
-	Fleets      []Fleet  `json:"fleets"`
+	Schema string  `json:"schema"`
+	Target float64 `json:"target"`
+	// Fleets are the serving fleets.
+	Fleets []Fleet `json:"fleets"`
+	// Assumptions are what the figures take for granted.
 	Assumptions []string `json:"assumptions"`
 }
 
@@ -52,14 +54,18 @@ type Fleet struct {
 	Resource string `json:"resource"` // one of its machines
 	Type     string `json:"type"`
 	Region   string `json:"region"`
-	Machines int    `json:"machines"`
+	// Machines is how many machines it has.
+	Machines int `json:"machines"`
 	// Load is the sum of the p95 utilization, in machines.
-	Load        float64 `json:"load_machines"`
+	Load float64 `json:"load_machines"`
+	// Utilization is the share of capacity in use.
 	Utilization float64 `json:"utilization"`
 	// Replicas are the machines that carry the load at the target.
-	Replicas         int     `json:"replicas"`
+	Replicas int `json:"replicas"`
+	// UtilizationAfter is the utilization with the planned machines.
 	UtilizationAfter float64 `json:"utilization_after"`
-	CostUSDPerHour   *string `json:"cost_usd_per_hour"`
+	// CostUSDPerHour is the cost of an hour in dollars; null without a price.
+	CostUSDPerHour *string `json:"cost_usd_per_hour"`
 	// SavingUSD is a month of the machines that are not needed, below 0 what more cost; null
 	// without a price.
 	SavingUSD *string `json:"monthly_saving_usd"`

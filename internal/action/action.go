@@ -147,19 +147,29 @@ type Step struct {
 
 // Entry is one line of the audit log. It holds no secrets.
 type Entry struct {
-	ID      int64     `json:"id"`
-	At      time.Time `json:"at"`
-	Account string    `json:"account"`
-	Round   int64     `json:"round,omitempty"`
-	// Actor is who: "policy idle-gpu-machines", "ana".
+	// ID is the number of the entry; the log has no gaps.
+	ID int64 `json:"id"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Account is the cloud and account, such as aws/123456789012; empty where none is meant.
+	Account string `json:"account"`
+	// Round is the number of the pass; absent outside of passes.
+	Round int64 `json:"round,omitempty"`
+	// Actor is who did it: "policy idle-gpu-machines", "ana".
 	Actor string `json:"actor"`
-	// What happened: "warned", "intent", "outcome", "refused", "keep", "freeze", ….
-	What     string           `json:"what"`
-	Resource string           `json:"resource,omitempty"`
-	Item     string           `json:"item,omitempty"`
-	Verb     string           `json:"verb,omitempty"`
-	Because  string           `json:"because,omitempty"`
-	Outcome  string           `json:"outcome,omitempty"`
+	// What is what happened: one of the events.
+	What string `json:"what"`
+	// Resource is the full identity of the resource.
+	Resource string `json:"resource,omitempty"`
+	// Item is the id of one action on one resource; fix --undo takes it.
+	Item string `json:"item,omitempty"`
+	// Verb is the action: stop, terminate, tag and so on.
+	Verb string `json:"verb,omitempty"`
+	// Because is the reason, in words.
+	Because string `json:"because,omitempty"`
+	// Outcome is what came of it: the provider's answer, or who was told.
+	Outcome string `json:"outcome,omitempty"`
+	// Evidence is what was measured.
 	Evidence []usage.Evidence `json:"evidence,omitempty"`
 }
 

@@ -39,9 +39,12 @@ var ErrNoForecast = errors.New("no forecast")
 // happens. The source of the method is Efron & Tibshirani, An Introduction to the
 // Bootstrap, 1993, chapter 6; the draws are the same for the same past.
 type Forecast struct {
-	Low    money.Amount `json:"low_usd"`
+	// Low is the lower end of the range in dollars.
+	Low money.Amount `json:"low_usd"`
+	// Median is the median in dollars.
 	Median money.Amount `json:"median_usd"`
-	High   money.Amount `json:"high_usd"`
+	// High is the upper end of the range in dollars.
+	High money.Amount `json:"high_usd"`
 	// Days is how many days of the past it stands on.
 	Days int `json:"days"`
 	// Weekdays says that the days of the week were told apart.

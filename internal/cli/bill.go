@@ -61,7 +61,8 @@ the shares that are usual in the field, the bill divided among teams by tags and
 rules of shared_costs, what data transfer cost and where it went, and what became of
 commitments. The ledger says which machines were idle; compute that it did not measure is
 shown apart.`,
-		Example: `  curfew bill show --since 2026-10-01 --until 2026-11-01
+		Example: `  curfew bill show --demo
+  curfew bill show --since 2026-10-01 --until 2026-11-01
   curfew bill show --by project --basis effective -o html > bill.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -16,7 +16,8 @@ func (a *app) newBudget() *cobra.Command {
 		Short: "Show each budget: spent, reserved, remaining, and the forecast",
 		Long: `Shows the budgets of curfew.yaml: what was charged, what is held for work that was
 admitted, what is left, and a forecast to the end of the period with its range.`,
-		Example: `  curfew budget
+		Example: `  curfew budget --demo
+  curfew budget
   curfew budget -o html > budgets.html
   curfew budget holds
   curfew budget settle 4f1c --actual 38.20
@@ -37,7 +38,9 @@ func (a *app) newHolds() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "holds",
 		Short: "List reservations of budget for approved work",
-		Args:  noArgs,
+		Example: `  curfew budget holds
+  curfew budget holds --since 7d -o json`,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, now, err := a.rt.Holds(c.Context(), p)
 			if err != nil {

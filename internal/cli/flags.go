@@ -20,12 +20,9 @@ var formatNotes = map[string]string{"summary": "summary (short Markdown for a pu
 
 // outputs gives a command the flag -o with the forms that it can print; the first is the
 // default.
-func (a *app) outputs(c *cobra.Command, formats ...string) { a.formats(c, "output", "o", formats...) }
-
-// formats is outputs under another name, for commands whose output is a file.
-func (a *app) formats(c *cobra.Command, flag, short string, formats ...string) {
+func (a *app) outputs(c *cobra.Command, formats ...string) {
 	a.format = formats[0]
-	c.Flags().VarP(&choice{flag, &a.format, formats}, flag, short, anyOf(formats))
+	c.Flags().VarP(&choice{"output", &a.format, formats}, "output", "o", anyOf(formats))
 }
 
 // simulated adds the flag by which a command that reads the books reads simulated ones.

@@ -72,6 +72,6 @@ func (a *app) start(s config.Start, force bool, in io.Reader) error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	return a.say(view.Init{Schema: view.InitSchema, Files: names, Mode: string(s.Mode())},
+	return a.say(view.Init{Schema: view.InitSchema, Files: names, Mode: s.Mode()},
 		"Wrote %s and %d policies in policies/ (mode %s).\nNext: curfew policy check, then curfew enforce --once", config.FileName, len(files)-1, s.Mode())
 }

@@ -41,6 +41,8 @@ func TestMetricsSource(t *testing.T) {
 		tell(machine, "node_network_receive_bytes_total", func(i int) float64 { return 600 * float64(i) })
 		tell(machine, "node_network_transmit_bytes_total", func(i int) float64 { return 600 * float64(i) })
 	}
+	h = append(h, prometheus.Series{Name: "DCGM_FI_DEV_GPU_UTIL", Labels: `gpu="0",UUID="GPU-works",node="works",exported_namespace="vision",exported_pod="train-0",hpc_job="77"`,
+		Points: []prometheus.Point{{At: now.Add(-time.Minute), V: 90}}})
 	tell("lies", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", flat(0))
 	tell("lies", "DCGM_FI_DEV_POWER_USAGE", func(i int) float64 { return 690 + float64(i%7)/10 })
 	tell("stranger", "DCGM_FI_DEV_GPU_UTIL", flat(1))
@@ -75,6 +77,9 @@ policies:
 		if (m.ID == "silent") != strings.Contains(lacks, "GPU utilization") {
 			t.Errorf("%s lacks %q", m.ID, lacks)
 		}
+		if m.ID == "works" && (len(m.HeldBy) != 1 || m.HeldBy[0] != view.DoctorHolder{GPU: "GPU-works", Namespace: "vision", Pod: "train-0", Job: "77"}) {
+			t.Errorf("it is lent to %+v", m.HeldBy)
+		}
 		if m.ID == "lies" && !strings.Contains(m.Why, "utilization reads 99% while the graphics engine reads 0%") {
 			t.Errorf("the liar is unknown because %q", m.Why)
 		}
@@ -86,7 +91,7 @@ policies:
 		t.Errorf("sources are %+v", doctor.Sources)
 	}
 	for _, output := range []string{"table", "md", "html"} {
-		if text := l.curfew(ExitPartial, "doctor", "metrics", "--cloud", "onprem", "-o", output); !strings.Contains(text, "dcgm-exporter") {
+		if text := l.curfew(ExitPartial, "doctor", "metrics", "--cloud", "onprem", "-o", output); !strings.Contains(text, "dcgm-exporter") || !strings.Contains(text, "lent to vision/train-0 job 77") {
 			t.Errorf("%s names no fix:\n%s", output, text)
 		}
 	}

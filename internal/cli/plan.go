@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newPlan() *cobra.Command {
@@ -53,6 +54,8 @@ func text[D any](a *app, doc D, draw func(io.Writer, D, report.Options) error, s
 	}
 	return draw(a.Stdout, doc, report.Options{Width: a.Width, Color: a.color()})
 }
+
+func (a *app) printJSON(doc any) error { return view.WriteJSON(a.Stdout, doc) }
 
 // draw writes a report for the terminal.
 func (a *app) draw(s report.Sheet) error {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -121,11 +120,4 @@ func (a *app) showPrice(book *price.Book, name, region string) error {
 			hint: "curfew price list shows its machine types; curfew price update fetches newer prices"}
 	}
 	return a.show(doc, func() report.Sheet { return report.PriceShow(doc, name) })
-}
-
-func (a *app) printJSON(doc any) error {
-	enc := json.NewEncoder(a.Stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(doc)
 }

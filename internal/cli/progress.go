@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -44,7 +43,7 @@ func (p *progress) watch(ctx context.Context) {
 			p.mu.Lock()
 			if worked := now.Sub(start); worked >= workedFor && p.bar == nil && !p.over {
 				p.drawn = true
-				fmt.Fprintf(p.to, "\r%s: working for %s\x1b[K", plain.Line(p.what), plain.Duration(worked.Truncate(time.Second)))
+				plain.Fprintf(p.to, "\r%s: working for %s\x1b[K", p.what, plain.Duration(worked.Truncate(time.Second)))
 			}
 			p.mu.Unlock()
 		}
@@ -58,7 +57,7 @@ func (p *progress) clear(over bool) {
 	p.over = p.over || over
 	if p.drawn {
 		p.drawn = false
-		fmt.Fprint(p.to, "\r\x1b[K")
+		_, _ = io.WriteString(p.to, "\r\x1b[K") // a courtesy, as the line is
 	}
 }
 

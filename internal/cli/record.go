@@ -12,8 +12,8 @@ import (
 
 func (a *app) newRecord() *cobra.Command {
 	var f sourceFlags
-	var p daemon.Period
-	var from, step, output string
+	var o daemon.RecordOptions
+	var step string
 	c := &cobra.Command{
 		Use:   "record",
 		Short: "Record the history of an account's machines as a trace for backtest and plan",
@@ -25,54 +25,36 @@ plan read the file, so that a policy can be tested on your own month.`,
   curfew backtest --trace trace.parquet --policy examples/policies`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("from", from, daemon.FromPrometheus, daemon.FromCloud); err != nil {
-				return err
-			}
-			if output == "" {
+			if o.Output == "" {
 				return usageError("record: give the file to write with --output: trace.parquet, trace.csv.gz or trace.csv")
 			}
 			if err := f.checkAudit(); err != nil {
 				return err
 			}
-			begin, end, err := p.Bounds(a.Now())
-			if err != nil {
-				return err
-			}
-			if now := a.Now().UTC(); end.After(now) {
-				end = now
-			}
-			every, err := config.ParseDuration(step)
-			if err != nil || every < time.Second {
+			var err error
+			if o.Step, err = config.ParseDuration(step); err != nil || o.Step < time.Second {
 				return usageError("--sample-step %q: it is a duration of a second or more, such as 60s", step)
 			}
-			cfg, err := a.config()
+			doc, err := a.rt.Record(c.Context(), f.Source, o)
 			if err != nil {
 				return err
 			}
-			bar := a.newProgress("record")
-			defer bar.Finish()
-			doc, err := a.rt.Record(c.Context(), cfg, f.Source, daemon.RecordOptions{From: from, Since: begin, Until: end, Step: every, Output: output, Progress: bar.Report})
-			if err != nil {
+			if err := a.show(doc, func() report.Sheet { return report.Record(doc, a.globals()) }); err != nil || len(doc.BlindSpots) == 0 {
 				return err
 			}
-			bar.Finish()
-			if err := a.show(doc, func() report.Sheet { return report.Record(doc, a.globals()) }); err != nil {
-				return err
-			}
-			if len(doc.BlindSpots) > 0 {
-				return &failure{exit: ExitPartial}
-			}
-			return nil
+			return &failure{exit: ExitPartial}
 		},
 	}
 	fl := c.Flags()
 	f.addAccount(fl)
 	f.addMetrics(fl)
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
-	fl.StringVar(&from, "from", daemon.FromPrometheus, "prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
-	periodFlags(c, &p, "30d")
+	periodFlags(c, &o.Period, "30d")
+	o.From, a.format = daemon.FromPrometheus, reports[0]
+	fl.Var(&choice{"from", &o.From, []string{daemon.FromPrometheus, daemon.FromCloud}}, "from",
+		"prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
 	fl.StringVar(&step, "sample-step", "60s", "the time that a sample stands for; samples that are closer are joined, and their highest value counts")
-	fl.StringVarP(&output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")
-	a.formats(c, "format", "", reports...)
+	fl.StringVarP(&o.Output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")
+	fl.Var(&choice{"format", &a.format, reports}, "format", "how the result is printed: "+anyOf(reports))
 	return c
 }

@@ -160,6 +160,9 @@ func classify(ctx context.Context, err error) *failure {
 		return f
 	}
 	if wired := (*daemon.Error)(nil); errors.As(err, &wired) {
+		if wired.Err == nil {
+			return &failure{exit: exits[wired.Class]}
+		}
 		return &failure{exit: exits[wired.Class], code: wired.Code, err: err, hint: wired.Hint}
 	}
 	var broken *document.Error

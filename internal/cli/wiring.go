@@ -33,20 +33,12 @@ func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error)
 	return a.rt.Open(ctx, cfg)
 }
 
-func (a *app) state(ctx context.Context) (config.Config, *store.Store, error) {
-	return a.rt.State(ctx)
-}
-
 func (a *app) governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider, error) {
 	return a.rt.Governed(ctx, cfg, s)
 }
 
 func (a *app) inTime(ctx context.Context, s *store.Store) (time.Time, error) {
 	return a.rt.InTime(ctx, s)
-}
-
-func (a *app) stateTime(ctx context.Context, s *store.Store) (time.Time, error) {
-	return a.rt.StateTime(ctx, s)
 }
 
 func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (round.Setting, error) {

@@ -35,13 +35,15 @@ type Config struct {
 	// directory.
 	DataDir string `yaml:"data_dir"`
 	// DatabaseURL is a PostgreSQL database that several machines share; empty is a file
-	// in DataDir.
+	// in DataDir. Everything that acts on an account has to share one.
 	DatabaseURL string `yaml:"database_url"`
 	// Identity is who gives the commands; empty is the user of the operating system.
 	Identity string `yaml:"identity"`
-	// Approvers are people with the roles by which they decide requests: {ana: [approver]}.
+	// Approvers are people with the roles by which they decide requests: {bo: [approver]}.
+	// The person who asks cannot approve.
 	Approvers map[string][]string `yaml:"approvers"`
-	// People are the identities that one person has at several providers.
+	// People are the identities that one person has at several providers. Identities of two
+	// providers are two people only where both are named here.
 	People map[string]Identities `yaml:"people"`
 	// Approvals says which identities approve fixes, and who hears of requests.
 	Approvals Approvals `yaml:"approvals"`
@@ -135,14 +137,16 @@ type Scan struct {
 
 // Enforce is how passes of the policies are made.
 type Enforce struct {
-	// Window is the least that usage is read back; policies that ask for longer
-	// durations read as far as they need.
+	// Window is the least time for which usage is read; policies that ask for longer
+	// durations read as far back as they need.
 	Window time.Duration `yaml:"window"`
-	// MaxRoundGap is the longest pause between two passes over which grace periods run.
+	// MaxRoundGap is the longest pause between two passes over which grace periods run;
+	// after a longer one they begin again.
 	MaxRoundGap time.Duration `yaml:"max_round_gap"`
 	// KeepMax is the longest time that curfew keep exempts a resource.
 	KeepMax time.Duration `yaml:"keep_max"`
-	// MirrorTag says whether a warning is written as a tag of its resource as well.
+	// MirrorTag says whether a warning is written as the tag curfew:warning of its resource
+	// as well; the tag decides nothing.
 	MirrorTag bool `yaml:"mirror_tag"`
 }
 

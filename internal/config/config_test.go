@@ -144,33 +144,6 @@ func TestDurationsOfTheStandardLibraryAreRead(t *testing.T) {
 	})
 }
 
-// TestEveryKeyIsDocumented holds docs/configuration.md against the keys.
-func TestEveryKeyIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	channels, err := os.ReadFile("../../docs/notifications.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := Default()
-	for _, l := range leaves(&c) {
-		if _, key, ok := strings.Cut(l.path, "notify."); ok {
-			if section, key, _ := strings.Cut(key, "."); !strings.Contains(string(channels), section+":") || !strings.Contains(string(channels), key) {
-				t.Errorf("docs/notifications.md does not say what %s is", l.path)
-			}
-			continue
-		}
-		if !strings.Contains(string(doc), "`"+l.path+"`") {
-			t.Errorf("docs/configuration.md does not say what %s is", l.path)
-		}
-		if err := l.check(); err != nil {
-			t.Errorf("the default of %s: %v", l.path, err)
-		}
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{"", "aws: {regions: [a]}", "scan:\n  window: 14d\n", "duty: {", "a: &a [*a]", "? x\n: y"} {
 		f.Add(s)

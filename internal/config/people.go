@@ -28,9 +28,11 @@ type Approvals struct {
 	// Accept are kinds of proof that approve fixes, next to those that a provider vouches
 	// for.
 	Accept []string `yaml:"accept" enum:"self-declared"`
-	// STSEndpoint is a sandbox on this machine in place of the pinned host of STS.
+	// STSEndpoint is a sandbox on this machine, such as http://127.0.0.1:5000, in place of
+	// the pinned host of STS.
 	STSEndpoint string `yaml:"sts_endpoint"`
-	// GitHubAPI is the REST API whose reviews approve fixes; empty is github.com's.
+	// GitHubAPI is the REST API whose reviews approve fixes, for GitHub Enterprise Server
+	// https://HOST/api/v3; empty is github.com's. GITHUB_API_URL must name the same.
 	GitHubAPI string `yaml:"github_api" json:",omitempty"`
 	// Notify are the recipients of every request, by notify.names; empty is the approvers
 	// that notify.names knows.

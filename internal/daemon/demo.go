@@ -72,7 +72,7 @@ func (rt *Runtime) simSetting(cfg config.Config, s *Simulation) (round.Setting, 
 	return round.Setting{Clock: s.Clock.Now, Lister: s.Cloud, Sources: []usage.Source{s.Cloud}, Prices: book, Duty: cfg.Duty, Source: "demo"}, err
 }
 
-// Demo lets policies act on the simulated account, pass by pass, under a clock that jumps
+// Demo lets policies act on the simulated account, pass by pass, in simulated time that jumps
 // to when there is something to do, and returns how many entries the audit log has then.
 // It is the engine that acts on real accounts; only the account, the people and the clock
 // are made up. No policies are those of the demonstration.

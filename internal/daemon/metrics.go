@@ -100,17 +100,17 @@ func asUsage(servers []*prom.Source) []usage.Source {
 	return out
 }
 
-// Told says what sources of usage have told, after they were read.
-func Told(sources []usage.Source) []view.DoctorSource {
+// told says what sources of usage have told, after they were read.
+func told(sources []usage.Source) []view.DoctorSource {
 	out := make([]view.DoctorSource, 0, len(sources))
 	for _, s := range sources {
-		told := view.DoctorSource{Name: s.Name()}
+		x := view.DoctorSource{Name: s.Name()}
 		if server, ok := s.(*prom.Source); ok {
 			asked := server.Asked()
-			told.Queries, told.Bytes = asked.Queries, asked.Bytes
-			told.Unmatched, told.Ambiguous = server.Unmatched()
+			x.Queries, x.Bytes = asked.Queries, asked.Bytes
+			x.Unmatched, x.Ambiguous = server.Unmatched()
 		}
-		out = append(out, told)
+		out = append(out, x)
 	}
 	return out
 }

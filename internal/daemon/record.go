@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -25,14 +24,12 @@ const (
 // RecordOptions say what is recorded.
 type RecordOptions struct {
 	// From is FromPrometheus or FromCloud.
-	From         string
-	Since, Until time.Time
+	From string
+	Period
 	// Step is the time that a sample stands for.
 	Step time.Duration
 	// Output is the file; its name says the format.
 	Output string
-	// Progress, when set, is told of each part done.
-	Progress func(round.Progress)
 }
 
 const (
@@ -44,8 +41,20 @@ const (
 )
 
 // Record writes what sources measured of the running machines of an account to a trace.
-func (rt *Runtime) Record(ctx context.Context, cfg config.Config, f Source, o RecordOptions) (view.Record, error) {
-	doc := view.Record{Schema: view.RecordSchema, From: o.From, Since: o.Since, Until: o.Until, Output: o.Output}
+func (rt *Runtime) Record(ctx context.Context, f Source, o RecordOptions) (view.Record, error) {
+	doc := view.Record{Schema: view.RecordSchema, From: o.From, Output: o.Output}
+	cfg, err := rt.Config()
+	if err != nil {
+		return doc, err
+	}
+	if doc.Since, doc.Until, err = o.Bounds(rt.Now()); err != nil {
+		return doc, err
+	}
+	if now := rt.Now().UTC(); doc.Until.After(now) {
+		doc.Until = now
+	}
+	bar := rt.bar("record")
+	defer bar.Finish()
 	setting, err := rt.Setting(ctx, cfg, f)
 	if err != nil {
 		return doc, err
@@ -58,8 +67,7 @@ func (rt *Runtime) Record(ctx context.Context, cfg config.Config, f Source, o Re
 		return doc, &Error{Class: Usage, Code: "no_source", Err: fmt.Errorf("record --from %s: there is no such source", o.From),
 			Hint: "give --metrics-source URL, or metrics.sources in curfew.yaml"}
 	}
-	listed, err := setting.Lister.List(ctx, round.Query{Now: setting.Clock().UTC(), Progress: o.Progress,
-		Kinds: map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindNode: true, inventory.KindNotebook: true}})
+	listed, err := setting.Lister.List(ctx, round.Query{Now: setting.Clock().UTC(), Progress: bar.Report, Kinds: machineKinds})
 	if err != nil {
 		return doc, CloudError(err)
 	}
@@ -70,7 +78,7 @@ func (rt *Runtime) Record(ctx context.Context, cfg config.Config, f Source, o Re
 			machines = append(machines, r)
 		}
 	}
-	r := &recorder{sources: sources, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{}}
+	r := &recorder{progress: bar.Report, sources: sources, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{}}
 	for _, m := range machines {
 		r.about[m.Ref()] = describe(m)
 	}
@@ -89,11 +97,12 @@ func (rt *Runtime) Record(ctx context.Context, cfg config.Config, f Source, o Re
 
 // recorder writes samples as sources tell them.
 type recorder struct {
-	sources []usage.Source
-	about   map[inventory.Ref]*usage.Description
-	out     usage.Writer
-	doc     *view.Record
-	seen    map[string]bool
+	progress func(round.Progress)
+	sources  []usage.Source
+	about    map[inventory.Ref]*usage.Description
+	out      usage.Writer
+	doc      *view.Record
+	seen     map[string]bool
 }
 
 // describe returns what a trace says of a machine itself.
@@ -107,15 +116,13 @@ func (r *recorder) record(ctx context.Context, machines []*inventory.Resource, o
 	total := 0
 	done := func(part string) {
 		total++
-		if o.Progress != nil {
-			o.Progress(round.Progress{What: part, Done: total, Total: total, Resources: len(r.seen)})
-		}
+		r.progress(round.Progress{What: part, Done: total, Total: total, Resources: len(r.seen)})
 	}
 	if o.From == FromPrometheus {
-		for from := o.Since; from.Before(o.Until); from = from.Add(serverSlice) {
+		for from := r.doc.Since; from.Before(r.doc.Until); from = from.Add(serverSlice) {
 			to := from.Add(serverSlice)
-			if to.After(o.Until) {
-				to = o.Until
+			if to.After(r.doc.Until) {
+				to = r.doc.Until
 			}
 			if err := r.slice(ctx, machines, usage.Interval{From: from, To: to, Step: o.Step}); err != nil {
 				return err
@@ -125,7 +132,7 @@ func (r *recorder) record(ctx context.Context, machines []*inventory.Resource, o
 		return nil
 	}
 	for part := range slices.Chunk(machines, cloudSlice) {
-		if err := r.slice(ctx, part, usage.Interval{From: o.Since, To: o.Until, Step: o.Step}); err != nil {
+		if err := r.slice(ctx, part, usage.Interval{From: r.doc.Since, To: r.doc.Until, Step: o.Step}); err != nil {
 			return err
 		}
 		done(part[0].ID)

@@ -131,7 +131,7 @@ const (
 )
 
 // Error is an error with its stable name in JSON ("no_credentials") and what to do about
-// it.
+// it. Err is nil where what was shown says it already.
 type Error struct {
 	Class Class
 	Code  string
@@ -140,7 +140,12 @@ type Error struct {
 }
 
 // Error implements error.
-func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns the error itself.
 func (e *Error) Unwrap() error { return e.Err }

@@ -116,9 +116,28 @@ func TestEvidenceIsRounded(t *testing.T) {
 	for _, e := range Judge(m.w, 1, now, Thresholds{}).Evidence {
 		got[e.Signal] = e.Value
 	}
-	for signal, want := range map[string]string{"gpu_util_max_pct": "12.3", "sm_active_max": "0.123", "dram_active_max": "0.654"} {
+	unsized := days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 20.04*gib)
+	for _, e := range Judge(unsized.w, 1, now, Thresholds{}).Evidence {
+		if e.Signal == "gpu_mem_used_max_gib" {
+			got[e.Signal] = e.Value
+		}
+	}
+	for signal, want := range map[string]string{"gpu_util_max_pct": "12.3", "sm_active_max": "0.123", "dram_active_max": "0.654", "gpu_mem_used_max_gib": "20"} {
 		if got[signal] != want {
 			t.Errorf("%s is %q, want %q", signal, got[signal], want)
+		}
+	}
+}
+
+// TestLateWorkIsRecent: a single hour of work counts while less than the threshold lies
+// between it and the newest sample.
+func TestLateWorkIsRecent(t *testing.T) {
+	recent := int(DefaultThresholds().Recent / time.Hour)
+	for ago, want := range map[int]State{recent - 1: Busy, recent: Idle, recent + 1: Idle} {
+		m := days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).host(1, 1).
+			series("0", usage.GPUUtil, func(h int) float64 { return during(h == 335-ago, 60) })
+		if v := Judge(m.w, 1, now, DefaultThresholds()); v.State != want {
+			t.Errorf("work %d hours ago is %s (%s), want %s", ago, v.State, v.Why, want)
 		}
 	}
 }

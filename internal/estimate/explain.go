@@ -31,7 +31,7 @@ func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error)
 		e.Alternatives = append(e.Alternatives, Alternative{Machine: *a.bought(s), Region: a.region, Hourly: a.hourly, P50: a.p50, P95: a.p95, Unknown: len(a.unknown)})
 	}
 	e.Title = fmt.Sprintf("%s: %s (p50) to %s (p95): %d × %s (%s) in %s for %s",
-		s.Name, e.P50.Dollars(), e.P95.Dollars(), o.count, o.machine.Type, s.Capacity, o.region, o.duration.P50)
+		s.Name, e.P50.Dollars(), e.P95.Dollars(), o.count, o.machine.Type, s.Capacity, o.region, plain.Duration(o.duration.p50))
 	e.Assumptions, e.CoverageNotes, e.Changes = c.assumed(o), c.covered(o, len(options)), c.changes(o, options)
 	return e, nil
 }
@@ -47,9 +47,9 @@ func (o *outcome) unbounded(s *spec.Spec) string {
 	switch w := o.work; {
 	case o.duration.limit > 0:
 	case w.basis == Declared:
-		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost", durationText(s.Duration))
+		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost", plain.Duration(s.Duration))
 	case w.thin:
-		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", plain.Count(w.runs, "past run"), durationText(w.p95))
+		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", plain.Count(w.runs, "past run"), plain.Duration(w.p95))
 	}
 	return ""
 }
@@ -81,13 +81,13 @@ func (c *chooser) assumed(o *outcome) []string {
 		if w.same {
 			on = "the same machines"
 		}
-		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", plain.Count(w.runs, "completed run"), on, durationText(halfLife))
+		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", plain.Count(w.runs, "completed run"), on, plain.Duration(halfLife))
 	case Declared:
 		if c.assumedRuntime > 0 {
-			n.add("it says nothing of how long it runs: %s by estimate.runtime", durationText(c.assumedRuntime))
+			n.add("it says nothing of how long it runs: %s by estimate.runtime", plain.Duration(c.assumedRuntime))
 			break
 		}
-		n.add("the work takes the declared %s without interruption", durationText(c.spec.Duration))
+		n.add("the work takes the declared %s without interruption", plain.Duration(c.spec.Duration))
 	case Capped:
 		n.add("it runs until %s ends it", o.duration.CapBy)
 	}
@@ -97,13 +97,13 @@ func (c *chooser) assumed(o *outcome) []string {
 		if c.taken.Hours > 0 {
 			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s", plain.Number(c.taken.Hours, 0), spot.PriorHours, from)
 		}
-		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", plain.Number(c.taken.PerHour, 2), from, durationText(r.restart))
+		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", plain.Number(c.taken.PerHour, 2), from, plain.Duration(r.restart))
 		if c.taken.Ranged() {
 			n.add("how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give past runs as spot.runs",
 				plain.Number(c.taken.Low, 2), plain.Number(c.taken.High, 2))
 		}
 		if r.every > 0 {
-			n.add("work is saved every %s, in no time of its own; what was done since is lost", durationText(r.every))
+			n.add("work is saved every %s, in no time of its own; what was done since is lost", plain.Duration(r.every))
 		} else if c.spec.Kind == spec.Job {
 			n.add("no checkpoint is kept: an interruption loses all work")
 		}
@@ -131,7 +131,7 @@ func (c *chooser) covered(o *outcome, options int) []string {
 		n.add("%s do not carry a 95%% quantile: p95 is the bound of the duration, or the longest run where there is none", plain.Count(w.runs, "past run"))
 	}
 	if o.work.beyond {
-		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done", durationText(o.work.p50), o.duration.CapBy, o.duration.Cap)
+		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done", plain.Duration(o.work.p50), o.duration.CapBy, plain.Duration(o.duration.limit))
 	}
 	if o.duration.limit == 0 {
 		n.add("nothing ends it: it may cost more than the p95")

@@ -176,7 +176,7 @@ var rules = []Rule{
 		When:       "⌈sum of p95 utilization / target⌉ machines are fewer than run; target 70% (thresholds.inference_target_pct); 7 days measured",
 		Saves:      "price of the machines that are not needed",
 		Confidence: "medium; low without 7 days of every member",
-		Fix:        "scale to the named count, or a smaller type; undo full",
+		Fix:        "scale to the named count, or a smaller type; undo full, partial with instance-store disks",
 	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: inferenceInstance},
 	{ID: "inference-overprovisioned", Step: StepRightsize, Kind: inventory.KindEndpoint, Judge: inferenceEndpoint},
 	{ID: "inference-saturated", About: About{

@@ -423,7 +423,7 @@ func AuditSheet(entries []view.AuditEntry) Sheet {
 		s.Title = "No entry of the audit log matches"
 		return s
 	}
-	g := Grid{Head: []string{"time", "event", "action", "resource", "by", "item"}, Priority: []int{9, 8, 7, 3, 1, 6}}
+	g := Grid{Head: []string{"time", "event", "action", "resource", "by", "item"}, States: []bool{1: true}, Priority: []int{9, 8, 7, 3, 1, 6}}
 	for _, e := range entries {
 		g.Rows = append(g.Rows, []string{plain.Time(e.At), e.What, e.Verb, e.Resource, e.Actor, e.Item})
 		g.Notes = append(g.Notes, joined("; ", e.Outcome, e.Because))

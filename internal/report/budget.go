@@ -94,7 +94,7 @@ func Holds(doc view.Holds, now time.Time) Sheet {
 	var sum money.Amount
 	live := 0
 	s := Sheet{Verb: "budget holds", Title: "No reservations in this period"}
-	g := Grid{Head: []string{"id", "state", "work", "reserved", "spent", "for", "asked by", "ends"}, Right: []bool{false, false, false, true, true, false, false, false}}
+	g := Grid{Head: []string{"id", "state", "work", "reserved", "spent", "for", "asked by", "ends"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
 	for _, h := range doc.Holds {
 		spent, until := "", plain.When(h.ExpiresAt, now)
 		if h.ActualUSD != nil {

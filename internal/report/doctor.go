@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ func Doctor(d view.Doctor) Sheet {
 		why := ""
 		if m.State == "unknown" {
 			why = m.Why
+		}
+		if held := heldBy(m.HeldBy); held != "" {
+			why = strings.TrimPrefix(why+"; lent to "+held, "; ")
 		}
 		found.Notes = append(found.Notes, why)
 		for _, x := range m.Missing {
@@ -80,6 +84,28 @@ func Doctor(d view.Doctor) Sheet {
 		s.Coverage = append(s.Coverage, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
 	}
 	return s
+}
+
+// heldBy lists whom GPUs are lent to, each once.
+func heldBy(holders []view.DoctorHolder) string {
+	const most = 4
+	var names []string
+	for _, h := range holders {
+		name := h.Pod
+		if h.Namespace != "" {
+			name = h.Namespace + "/" + h.Pod
+		}
+		if h.Job != "" {
+			name = strings.TrimSpace(name + " job " + h.Job)
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + " and " + plain.Count(more, "other")
+	}
+	return strings.Join(names, ", ")
 }
 
 // title is what people call a machine.

@@ -24,7 +24,7 @@ func Gate(d view.Gate) Sheet {
 	s.Because = d.Reasons
 	var tables []Grid
 	if len(d.Budget) > 0 {
-		g := Grid{Title: "budgets", Head: []string{"budget", "state", "limit", "spent", "reserved", "this run", "remaining after", "ends"}, Right: []bool{false, false, true, true, true, true, true, false}}
+		g := Grid{Title: "budgets", Head: []string{"budget", "state", "limit", "spent", "reserved", "this run", "remaining after", "ends"}, Right: []bool{false, false, true, true, true, true, true, false}, States: []bool{1: true}}
 		for _, l := range d.Budget {
 			g.Rows = append(g.Rows, []string{l.Budget, budgetStates[l.State], l.Amount.Exact(), l.Used.Exact(), l.Held.Exact(), l.Asked.Exact(), l.LeftAfter.Exact(), plain.Date(l.Window.To)})
 		}

@@ -213,8 +213,8 @@ func (r *gridLine) end(b *strings.Builder) {
 // good, open and bad are the words for decisions and states that have a color. The word
 // says it; the color only repeats it.
 var (
-	good = words("allow allowed approved busy done confirmed live used valid ok passed yes true settled within")
-	open = words("ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired medium warning open")
+	good = words("allow allowed approved busy done confirmed live settled used valid ok passed yes true settled within")
+	open = words("ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired approval unobserved medium warning open")
 	bad  = words("deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no fail")
 )
 
@@ -230,6 +230,16 @@ func words(list string) map[string]bool {
 func stateWord(text string) string {
 	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " ")
 	return strings.TrimRight(word, ",:;")
+}
+
+// decided colors the decision with which a headline begins: "Denied: budget …".
+func (p paint) decided(line string) string {
+	head, rest, ok := strings.Cut(line, ":")
+	word := strings.TrimPrefix(head, "Needs ")
+	if color := p.state(word); ok && color != nil && !strings.Contains(word, " ") {
+		return color(head) + ":" + rest
+	}
+	return line
 }
 
 // state returns the color of a decision or a state; nil where it has none.

@@ -132,3 +132,22 @@ func TestStatesHaveColors(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadlinesColorTheirDecision: a headline that begins with a decision has its color, no
+// other has one, and without colors nothing is changed.
+func TestHeadlinesColorTheirDecision(t *testing.T) {
+	for title, want := range map[string]string{
+		"Denied: budget vision exceeded by $2,176": "\x1b[31mDenied\x1b[m: budget vision exceeded by $2,176",
+		"Needs approval: job a costs $407":         "\x1b[33mNeeds approval\x1b[m: job a costs $407",
+		"Allowed: job a costs $4.20":               "\x1b[32mAllowed\x1b[m: job a costs $4.20",
+		"No machine: the account is empty":         "No machine: the account is empty",
+		"3 exemptions in force":                    "3 exemptions in force",
+	} {
+		if got := newPaint(true).decided(title); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := newPaint(false).decided(title); got != title {
+			t.Errorf("without colors: %q", got)
+		}
+	}
+}

@@ -92,7 +92,12 @@ func (s Sheet) Text(w io.Writer, width int) error {
 		}
 	}
 	fmt.Fprintf(&b, "curfew %s\n\n", s.Verb)
-	prose("  ", s.Title)
+	for i, line := range wordwrap(plain.Line(s.Title), max(width-indent, 20)) {
+		if i == 0 {
+			line = newPaint(s.Color).decided(line)
+		}
+		b.WriteString(strings.Repeat(" ", indent) + line + "\n")
+	}
 	commands(&b, "next", s.Next, width)
 	if len(s.Figures) > 0 {
 		b.WriteString("\n")

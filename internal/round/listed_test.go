@@ -149,6 +149,40 @@ func TestOneSeriesOfAllGPUs(t *testing.T) {
 	}
 }
 
+// TestAWindowIsOfItsFirstSource: its step and name stay those of the source that opened it,
+// whatever other sources add.
+func TestAWindowIsOfItsFirstSource(t *testing.T) {
+	m := machine("i-1", "g6.2xlarge", 48*time.Hour)
+	s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}})
+	s.Sources = []usage.Source{combined{false, []usage.Signal{usage.GPUUtil}}, tapeOf{step: 30 * time.Minute}}
+	r, err := New(s).Round(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.Windows[m.Ref()]
+	if w == nil || w.Source != "combined" || w.Step != time.Hour {
+		t.Fatalf("the window is %+v", w)
+	}
+	if st := w.Machine.Stats(usage.CPUUtil); st == nil || w.SourceOf(st) != "tape" || w.StepOf(st) != 30*time.Minute {
+		t.Errorf("CPU is %+v", st)
+	}
+}
+
+// tapeOf is a source of the CPUs in a step of its own.
+type tapeOf struct{ step time.Duration }
+
+func (tapeOf) Name() string { return "tape" }
+
+func (s tapeOf) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	for _, r := range resources {
+		sink := open(r, usage.Opened{Step: s.step, Source: "tape"})
+		for at := iv.From; at.Before(iv.To); at = at.Add(s.step) {
+			sink.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 1, Max: 1})
+		}
+	}
+	return usage.Measured{}, nil
+}
+
 // costly is a source whose calls cost as much as fits an amount.
 type costly struct{ combined }
 
@@ -166,5 +200,77 @@ func TestCallsThatDoNotFitAreAnError(t *testing.T) {
 	s.Sources = append(s.Sources, costly{})
 	if r, err := New(s).Round(context.Background()); !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("two calls: %+v, %v", r, err)
+	}
+}
+
+// once is a source that has samples for the first round alone.
+type once struct {
+	combined
+	rounds *int
+}
+
+func (o once) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+	if *o.rounds++; *o.rounds > 1 {
+		return usage.Measured{}, nil
+	}
+	for _, r := range resources {
+		sink := open(r, usage.Opened{Step: time.Minute, Source: "once"})
+		for at := iv.From; at.Before(iv.To); at = at.Add(time.Minute) {
+			for _, s := range []usage.Signal{usage.GPUUtil, usage.Processes} {
+				sink.Add("0", s, usage.Point{Time: at})
+			}
+		}
+	}
+	return usage.Measured{}, nil
+}
+
+// TestAVerdictIsJudgedAgainWhenItExpires, though nothing is learned, and not before.
+func TestAVerdictIsJudgedAgainWhenItExpires(t *testing.T) {
+	at := now
+	m := machine("i-1", "g6.2xlarge", 48*time.Hour)
+	s := setting(t, Observation{})
+	s.Audit, s.Query, s.Clock, s.Lister = nil, Query{}, func() time.Time { return at }, &lists{now: []*inventory.Resource{m}}
+	s.Sources = []usage.Source{once{rounds: new(int)}}
+	e := New(s)
+	verdict := func() *duty.Verdict {
+		r, err := e.Round(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Facts[0].Duty
+	}
+	first := verdict()
+	if first.State != duty.Idle || !first.Expires.After(at) {
+		t.Fatalf("it is %+v", first)
+	}
+	at = first.Expires.Add(-time.Second)
+	if again := verdict(); again != first {
+		t.Errorf("before it expires it is judged again: %+v", again)
+	}
+	at = first.Expires.Add(time.Second)
+	if last := verdict(); last.State != duty.Unknown {
+		t.Errorf("once it has expired it is %+v", last)
+	}
+}
+
+// TestAWindowBeginsWithItsMachine, at the next whole step, and not before what is read.
+func TestAWindowBeginsWithItsMachine(t *testing.T) {
+	s := setting(t, Observation{})
+	s.Step = time.Hour
+	e := New(s)
+	horizon := now.Add(-14 * 24 * time.Hour)
+	for name, tc := range map[string]struct{ made, want time.Time }{
+		"long ago":          {now.Add(-30 * 24 * time.Hour), horizon},
+		"not known":         {time.Time{}, horizon},
+		"with the window":   {horizon, horizon},
+		"on a step":         {now.Add(-3 * time.Hour), now.Add(-3 * time.Hour)},
+		"between two steps": {now.Add(-3*time.Hour - time.Minute), now.Add(-3 * time.Hour)},
+		"ahead":             {now.Add(time.Hour), horizon},
+	} {
+		r := machine("i-1", "g6.2xlarge", 0)
+		r.CreatedAt = tc.made
+		if got := e.start(r, now); !got.Equal(tc.want) {
+			t.Errorf("made %s: %s, want %s", name, got, tc.want)
+		}
 	}
 }

@@ -128,7 +128,7 @@ func (s Signal) PerGPU() bool { return s <= Power || s == Processes }
 func (s Signal) Counter() bool { return s == Step || s == Checkpoints }
 
 // Repeats returns after how many equal values in a row the signal shows that its exporter
-// is frozen; 0 where it may repeat itself for ever. Power and temperature of a live GPU
+// is frozen; 0 where it may repeat itself without end. Power and temperature of a live GPU
 // differ sooner or later in their last digits. Energy rises all the time, and five scrapes
 // are more than an exporter takes for one reading.
 func (s Signal) Repeats() int {

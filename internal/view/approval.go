@@ -25,12 +25,15 @@ type Approvals struct {
 	Requests []Request `json:"requests"`
 	// The counts are of all requests, shown or not. The waits are null where none is
 	// decided.
-	Asked       int      `json:"asked"`
-	Approved    int      `json:"approved"`
-	Denied      int      `json:"denied"`
-	Expired     int      `json:"expired"`
-	Pending     int      `json:"pending"`
-	MedianWait  *float64 `json:"median_wait_seconds"`
+	Asked    int `json:"asked"`
+	Approved int `json:"approved"`
+	Denied   int `json:"denied"`
+	Expired  int `json:"expired"`
+	// Pending is how many wait.
+	Pending int `json:"pending"`
+	// MedianWait is the median of the waits in seconds.
+	MedianWait *float64 `json:"median_wait_seconds"`
+	// LongestWait is the longest wait in seconds.
 	LongestWait *float64 `json:"longest_wait_seconds"`
 	Settings    Decider  `json:"settings"`
 }
@@ -46,20 +49,27 @@ type Request struct {
 	Subject   string         `json:"subject"`
 	State     string         `json:"state"`
 	AmountUSD string         `json:"amount_usd"`
-	PlanHash  string         `json:"plan_hash"`
-	Roles     []string       `json:"roles"`
+	// PlanHash is the hash of the plan that an approval is bound to.
+	PlanHash string   `json:"plan_hash"`
+	Roles    []string `json:"roles"`
 	// Approvers have one of the roles, by the settings that decide.
-	Approvers []string  `json:"approvers"`
-	AskedBy   string    `json:"asked_by"`
-	AskedAt   time.Time `json:"asked_at"`
+	Approvers []string `json:"approvers"`
+	// AskedBy is who asked.
+	AskedBy string `json:"asked_by"`
+	// AskedAt is when it was asked.
+	AskedAt time.Time `json:"asked_at"`
+	// ExpiresAt is when it expires.
 	ExpiresAt time.Time `json:"expires_at"`
-	DecidedBy string    `json:"decided_by,omitempty"`
+	// DecidedBy is who decided.
+	DecidedBy string `json:"decided_by,omitempty"`
 	// Proof and AskedProof say how they were identified.
-	Proof      *Proof     `json:"proof,omitempty"`
-	AskedProof *Proof     `json:"asked_proof,omitempty"`
-	DecidedAt  *time.Time `json:"decided_at,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	UsedAt     *time.Time `json:"used_at,omitempty"`
+	Proof      *Proof `json:"proof,omitempty"`
+	AskedProof *Proof `json:"asked_proof,omitempty"`
+	// DecidedAt is when it was decided.
+	DecidedAt *time.Time `json:"decided_at,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	// UsedAt is when the approval was used.
+	UsedAt *time.Time `json:"used_at,omitempty"`
 
 	// Request is the value that the document shows.
 	Request approval.Request `json:"-"`
@@ -67,10 +77,12 @@ type Request struct {
 
 // Proof is a proof of identity without what was signed.
 type Proof struct {
-	Kind     string `json:"kind"`
-	Subject  string `json:"subject"`
-	By       string `json:"verified_by,omitempty"`
-	Verified bool   `json:"verified"`
+	Kind    string `json:"kind"`
+	Subject string `json:"subject"`
+	// By is what vouches for the identity.
+	By string `json:"verified_by,omitempty"`
+	// Verified says whether a provider vouches for the identity.
+	Verified bool `json:"verified"`
 }
 
 // NewRequest makes the document of a request at a time.

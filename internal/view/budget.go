@@ -28,12 +28,15 @@ type OneHold struct {
 
 // Budgets is what `budget` prints: the status of each budget.
 type Budgets struct {
-	Schema        string    `json:"schema"`
-	At            time.Time `json:"at"`
-	Budgets       []Budget  `json:"budgets"`
-	Assumptions   []string  `json:"assumptions"`
-	CoverageNotes []string  `json:"coverage_notes"`
-	Changes       []string  `json:"changes"`
+	Schema  string    `json:"schema"`
+	At      time.Time `json:"at"`
+	Budgets []Budget  `json:"budgets"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
+	CoverageNotes []string `json:"coverage_notes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 }
 
 // Budget is the status of one budget in its current period.
@@ -44,22 +47,27 @@ type Budget struct {
 	From   time.Time    `json:"from"`
 	Until  time.Time    `json:"until"`
 	Amount money.Amount `json:"amount_usd"`
-	Used   money.Amount `json:"used_usd"`
+	// Used is the dollars that were spent.
+	Used money.Amount `json:"used_usd"`
 	// Held is what is reserved for work that was admitted, beyond its own charges.
-	Held       money.Amount `json:"held_usd"`
+	Held money.Amount `json:"held_usd"`
+	// Unobserved is the dollars of admitted work that was not observed yet.
 	Unobserved money.Amount `json:"unobserved_usd"`
 	// Unknown is the most that unpriced charges can come to; UnboundedHours is the time of
 	// resources for which not even that is known.
 	Unknown        money.Amount `json:"unknown_usd"`
 	UnboundedHours float64      `json:"unbounded_hours"`
-	Left           money.Amount `json:"left_usd"`
+	// Left is the dollars that are left.
+	Left money.Amount `json:"left_usd"`
 	// Hourly is the current spend rate, PerHour its limit; null: no limit.
 	Hourly  money.Amount  `json:"hourly_usd"`
 	PerHour *money.Amount `json:"per_hour_usd"`
-	State   budget.State  `json:"state"`
+	// State is ok, warn, gate or over.
+	State budget.State `json:"state"`
 	// Forecast is the spend at the end of the period; null with a reason.
-	Forecast       *budget.Forecast `json:"forecast"`
-	ForecastReason string           `json:"forecast_reason,omitempty"`
+	Forecast *budget.Forecast `json:"forecast"`
+	// ForecastReason is why there is no forecast.
+	ForecastReason string `json:"forecast_reason,omitempty"`
 	// LedgerUntil is the end of the last hour in the ledger; null: the ledger is empty.
 	LedgerUntil *time.Time `json:"ledger_until"`
 }
@@ -143,21 +151,26 @@ type Holds struct {
 
 // Hold is one reservation.
 type Hold struct {
-	ID        string          `json:"id"`
-	State     string          `json:"state"`
-	Kind      string          `json:"kind"`
-	Name      string          `json:"name"`
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	// SpecHash is the hash of the specification.
 	SpecHash  string          `json:"spec_hash"`
 	Owner     inventory.Owner `json:"owner"`
 	Purpose   string          `json:"purpose"`
 	AmountUSD string          `json:"amount_usd"`
-	ActualUSD *string         `json:"actual_usd"`
-	AskedBy   string          `json:"asked_by"`
-	Approval  string          `json:"approval_id,omitempty"`
-	Run       string          `json:"run,omitempty"`
-	From      time.Time       `json:"from"`
-	Until     time.Time       `json:"until"`
-	ExpiresAt time.Time       `json:"expires_at"`
+	// ActualUSD is the dollars that were charged.
+	ActualUSD *string `json:"actual_usd"`
+	// AskedBy is who asked.
+	AskedBy string `json:"asked_by"`
+	// Approval is the id of the request.
+	Approval string    `json:"approval_id,omitempty"`
+	Run      string    `json:"run,omitempty"`
+	From     time.Time `json:"from"`
+	Until    time.Time `json:"until"`
+	// ExpiresAt is when it expires.
+	ExpiresAt time.Time `json:"expires_at"`
 	// Uncharged says that the run ended and the ledger has no charge of it.
 	Uncharged bool `json:"-"`
 }

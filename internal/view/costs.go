@@ -62,10 +62,11 @@ type Shares struct {
 
 // MachineShare is one machine's cost. Its workloads and Unallocated add up to Amount.
 type MachineShare struct {
-	Resource    string          `json:"resource"`
-	Amount      costs.Dollars   `json:"total_usd"`
-	Workloads   []WorkloadShare `json:"workloads"`
-	Unallocated costs.Dollars   `json:"unallocated_usd"`
+	Resource  string          `json:"resource"`
+	Amount    costs.Dollars   `json:"total_usd"`
+	Workloads []WorkloadShare `json:"workloads"`
+	// Unallocated is the dollars of no workload.
+	Unallocated costs.Dollars `json:"unallocated_usd"`
 	// Note says that more than the whole machine was allocated, and how it was divided.
 	Note string `json:"note,omitempty"`
 }
@@ -73,10 +74,13 @@ type MachineShare struct {
 // WorkloadShare is a workload's part of a machine's cost. Used, Idle and CannotJudge
 // (unmeasured) add up to Amount.
 type WorkloadShare struct {
-	Workload    string        `json:"workload"`
-	Amount      costs.Dollars `json:"total_usd"`
-	Used        costs.Dollars `json:"used_usd"`
-	Idle        costs.Dollars `json:"idle_usd"`
+	Workload string        `json:"workload"`
+	Amount   costs.Dollars `json:"total_usd"`
+	// Used is the dollars of used time.
+	Used costs.Dollars `json:"used_usd"`
+	// Idle is the dollars of idle time.
+	Idle costs.Dollars `json:"idle_usd"`
+	// CannotJudge is the dollars of unmeasured time.
 	CannotJudge costs.Dollars `json:"cannot_judge_usd"`
 }
 
@@ -132,12 +136,15 @@ func NewBill(b *bill.Bill, planned []bill.Planned) Bill {
 
 // BillShow is what `bill show` prints.
 type BillShow struct {
-	Schema      string           `json:"schema"`
-	Since       time.Time        `json:"since"`
-	Until       time.Time        `json:"until"`
-	Categories  []bill.Part      `json:"categories"`
-	ByDuty      []bill.Slice     `json:"categories_by_duty"`
-	Allocation  *bill.Allocation `json:"allocation"`
-	Egress      []bill.Flow      `json:"egress"`
+	Schema     string      `json:"schema"`
+	Since      time.Time   `json:"since"`
+	Until      time.Time   `json:"until"`
+	Categories []bill.Part `json:"categories"`
+	// ByDuty are the categories by what machines were doing.
+	ByDuty []bill.Slice `json:"categories_by_duty"`
+	// Allocation is who pays for what.
+	Allocation *bill.Allocation `json:"allocation"`
+	Egress     []bill.Flow      `json:"egress"`
+	// Commitments are what commitments cost and cover.
 	Commitments bill.Commitments `json:"commitments"`
 }

@@ -17,11 +17,13 @@ const DemoSchema = "curfew.demo/v1"
 // Demo is the outcome of a simulated day.
 type Demo struct {
 	Schema string `json:"schema"`
-	Seed   uint64 `json:"seed"`
+	// Seed is the seed of the simulation.
+	Seed uint64 `json:"seed"`
 	// From and Until bound the day in which the policies act. Before is the day before it,
 	// After is that day.
-	From     time.Time     `json:"from"`
-	Until    time.Time     `json:"until"`
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+	// Passes is how many passes were made.
 	Passes   int           `json:"passes"`
 	Policies []string      `json:"policies"`
 	Machines []DemoMachine `json:"machines"`
@@ -44,8 +46,11 @@ type DemoPass struct {
 
 // DemoDollars is dollars by duty; costs without a duty are under "none".
 type DemoDollars struct {
-	Before   map[string]costs.Dollars `json:"before_usd"`
-	After    map[string]costs.Dollars `json:"after_usd"`
+	// Before is the dollars of the day before.
+	Before map[string]costs.Dollars `json:"before_usd"`
+	// After is the dollars of the day itself.
+	After map[string]costs.Dollars `json:"after_usd"`
+	// LastHour is the dollars of the last hour.
 	LastHour map[string]costs.Dollars `json:"last_hour_usd"`
 	// UnknownHours are hours of meters without a price; no dollars contain them.
 	UnknownHours float64 `json:"unknown_hours"`
@@ -71,7 +76,9 @@ type DemoMachine struct {
 // DemoWork is the hours that the simulation made a machine work, and rest, whatever the
 // actions on it.
 type DemoWork struct {
+	// WorkedHours is the hours of work.
 	WorkedHours float64 `json:"worked_hours"`
+	// RestedHours is the hours without work.
 	RestedHours float64 `json:"rested_hours"`
 }
 

@@ -58,6 +58,17 @@ type DoctorMachine struct {
 	Why     string          `json:"why"`
 	Signals []DoctorSignal  `json:"signals"`
 	Missing []DoctorMissing `json:"missing"`
+	// HeldBy is who the GPUs are lent to, by the labels of their series.
+	HeldBy []DoctorHolder `json:"held_by"`
+}
+
+// DoctorHolder is who a GPU is lent to.
+type DoctorHolder struct {
+	GPU string `json:"gpu"`
+	// Namespace and Pod are those of Kubernetes, Job is one of Slurm.
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	Job       string `json:"job,omitempty"`
 }
 
 // DoctorSignal is a signal that was found.
@@ -89,7 +100,11 @@ type Telemetry struct {
 	Thresholds duty.Thresholds
 	Resources  []*inventory.Resource
 	Windows    map[inventory.Ref]*usage.Window
-	Sources    []DoctorSource
+	// Verdicts are what the machines do at At.
+	Verdicts map[inventory.Ref]duty.Verdict
+	Sources  []DoctorSource
+	// Holders are who the GPUs of the machines are lent to.
+	Holders    map[inventory.Ref][]DoctorHolder
 	BlindSpots []inventory.BlindSpot
 }
 
@@ -117,14 +132,16 @@ func NewDoctor(t Telemetry) Doctor {
 }
 
 func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
-	m := DoctorMachine{ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{}}
+	m := DoctorMachine{ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{}, HeldBy: append([]DoctorHolder{}, t.Holders[r.Ref()]...)}
 	gpus := r.Size.GPUs.Or(-1)
 	if gpus >= 0 {
 		m.GPUs = &gpus
 	}
 	w := t.Windows[r.Ref()]
-	v := duty.Now(w, gpus, t.At, t.Thresholds)
-	m.State, m.Why = v.State.String(), v.Why
+	v := t.Verdicts[r.Ref()]
+	if m.State, m.Why = v.State.String(), v.Why; m.Why == "" {
+		m.Why = "nothing was measured"
+	}
 	if w != nil {
 		for s := range usage.Signal(usage.Signals) {
 			if x, ok := t.signal(w, s); ok {

@@ -14,14 +14,18 @@ const EnforceSchema = "curfew.enforce/v1"
 
 // Enforce is one pass of the policies.
 type Enforce struct {
-	Schema     string                `json:"schema"`
-	DryRun     bool                  `json:"dry_run"`
-	Accounts   []string              `json:"accounts"`
-	Resources  int                   `json:"resources"`
-	Frozen     *Frozen               `json:"frozen,omitempty"`
-	Policies   []PolicyCount         `json:"policies"`
-	Lines      []Line                `json:"lines"`
-	NextAt     *time.Time            `json:"next_at"`
+	Schema string `json:"schema"`
+	// DryRun says whether nothing was changed.
+	DryRun    bool     `json:"dry_run"`
+	Accounts  []string `json:"accounts"`
+	Resources int      `json:"resources"`
+	// Frozen is the freeze; absent where actions are not stopped.
+	Frozen   *Frozen       `json:"frozen,omitempty"`
+	Policies []PolicyCount `json:"policies"`
+	Lines    []Line        `json:"lines"`
+	// NextAt is when to run again.
+	NextAt *time.Time `json:"next_at"`
+	// BlindSpots are what could not be read, and its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
@@ -34,6 +38,7 @@ type Frozen struct {
 
 // Line is what a pass decided about one resource.
 type Line struct {
+	// Item is the id of the action; fix --undo takes it.
 	Item     string `json:"item,omitempty"`
 	Resource string `json:"resource"`
 	// Name, Type and Owner are the resource's, where the pass read it.
@@ -45,32 +50,44 @@ type Line struct {
 	Result string `json:"result"`
 	Why    string `json:"why"`
 	// Rule is the rule that refused, Cap the cap that was reached.
-	Rule  string     `json:"rule,omitempty"`
-	Cap   string     `json:"cap,omitempty"`
+	Rule string `json:"rule,omitempty"`
+	Cap  string `json:"cap,omitempty"`
+	// DueAt is when it is due.
 	DueAt *time.Time `json:"due_at"`
 }
 
 // PolicyCount is what one policy came to: how many resources it selects, and what its
 // conditions said of them. Unknown and Refused are counts by reason and by rule.
 type PolicyCount struct {
-	Name     string         `json:"name"`
-	Selected int            `json:"selected"`
-	True     int            `json:"true"`
-	False    int            `json:"false"`
-	Unknown  map[string]int `json:"unknown"`
-	Refused  map[string]int `json:"refused"`
-	Deferred int            `json:"deferred"`
-	OverCaps int            `json:"over_caps"`
-	Fuse     *Fuse          `json:"fuse"`
+	// Name is the name of the policy.
+	Name string `json:"name"`
+	// Selected is how many resources the policy selects.
+	Selected int `json:"selected"`
+	// True is how many answers are true.
+	True int `json:"true"`
+	// False is how many answers are false.
+	False int `json:"false"`
+	// Unknown are the reasons of unknown answers, with how many there are.
+	Unknown map[string]int `json:"unknown"`
+	// Refused are the rules that refused, with how many there are.
+	Refused map[string]int `json:"refused"`
+	// Deferred is how many actions a cap deferred.
+	Deferred int `json:"deferred"`
+	// OverCaps is how many actions are over a cap for good.
+	OverCaps int `json:"over_caps"`
+	// Fuse is the fuse that has blown.
+	Fuse *Fuse `json:"fuse"`
 }
 
 // Fuse is a fuse that a pass found blown.
 type Fuse struct {
-	Account  string    `json:"account"`
-	At       time.Time `json:"at"`
-	Due      int       `json:"due"`
-	Selected int       `json:"selected"`
-	Why      string    `json:"why"`
+	Account string    `json:"account"`
+	At      time.Time `json:"at"`
+	// Due is how many actions were due.
+	Due int `json:"due"`
+	// Selected is how many resources the policy selects.
+	Selected int    `json:"selected"`
+	Why      string `json:"why"`
 }
 
 // NewEnforce makes the document of a pass.

@@ -19,16 +19,19 @@ const FixSchema = "curfew.fix/v1"
 // Fixes are the fixes of findings: as a preview, or after a pass.
 type Fixes struct {
 	Schema string `json:"schema"`
-	DryRun bool   `json:"dry_run"`
-	Fixes  []Fix  `json:"fixes"`
+	// DryRun says whether nothing was changed.
+	DryRun bool  `json:"dry_run"`
+	Fixes  []Fix `json:"fixes"`
 	// Passes are those of a demonstration, in simulated time.
 	Passes []FixPass `json:"passes,omitempty"`
 	// Lines are what the pass decided; none in a preview.
-	Lines  []Line     `json:"lines"`
+	Lines []Line `json:"lines"`
+	// NextAt is when to run again.
 	NextAt *time.Time `json:"next_at"`
 	// ApprovalsAsked are the requests for approval that wait while grace periods run.
-	ApprovalsAsked []string              `json:"approvals_asked"`
-	BlindSpots     []inventory.BlindSpot `json:"blind_spots"`
+	ApprovalsAsked []string `json:"approvals_asked"`
+	// BlindSpots are what could not be read, and its effect.
+	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
 // FixPass is one pass of a demonstration.
@@ -39,21 +42,28 @@ type FixPass struct {
 
 // Fix is one fix.
 type Fix struct {
-	Finding   Finding   `json:"finding"`
+	Finding Finding `json:"finding"`
+	// ScannedAt is when the finding was made.
 	ScannedAt time.Time `json:"scanned_at"`
 	Account   string    `json:"account"`
 	Region    string    `json:"region"`
 	Change    FixChange `json:"change"`
 	// ByHand are the commands of Change; older readers look for them here.
-	ByHand        []string     `json:"by_hand"`
-	Loses         string       `json:"loses"`
-	Undo          finding.Undo `json:"undo"`
-	NeedsApproval bool         `json:"needs_approval"`
-	Refusals      []Refusal    `json:"refusals"`
-	State         FixState     `json:"state"`
-	ApprovalID    string       `json:"approval_id,omitempty"`
-	Item          string       `json:"item,omitempty"`
-	NextAt        *time.Time   `json:"next_at"`
+	ByHand []string `json:"by_hand"`
+	// Loses are what is lost.
+	Loses string `json:"loses"`
+	// Undo is how far it can be undone: full, partial or none.
+	Undo finding.Undo `json:"undo"`
+	// NeedsApproval says whether an approver has to decide.
+	NeedsApproval bool      `json:"needs_approval"`
+	Refusals      []Refusal `json:"refusals"`
+	State         FixState  `json:"state"`
+	// ApprovalID is the id of the request.
+	ApprovalID string `json:"approval_id,omitempty"`
+	// Item is the id of the action; fix --undo takes it.
+	Item string `json:"item,omitempty"`
+	// NextAt is when to run again.
+	NextAt *time.Time `json:"next_at"`
 }
 
 // FixChange is what was priced, is approved, is sent and is read back, with the commands
@@ -222,7 +232,8 @@ const UndoSchema = "curfew.undo/v1"
 // itself too, for readers from before there could be several.
 type Undo struct {
 	Schema string `json:"schema"`
-	DryRun bool   `json:"dry_run"`
+	// DryRun says whether nothing was changed.
+	DryRun bool `json:"dry_run"`
 	UndoLine
 	Lines []UndoLine `json:"lines"`
 }
@@ -237,8 +248,10 @@ type UndoLine struct {
 
 // UndoStep is a call with what was there before it, as the provider returned it.
 type UndoStep struct {
-	Name   string `json:"name"`
+	Name string `json:"name"`
+	// Params are the arguments of the undo.
 	Params string `json:"params,omitempty"`
+	// Before is what it was before.
 	Before string `json:"before,omitempty"`
 }
 

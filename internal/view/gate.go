@@ -45,7 +45,8 @@ type Gate struct {
 	// none.
 	ApprovalID *string `json:"approval_id"`
 	HoldID     *string `json:"hold_id"`
-	DryRun     bool    `json:"dry_run"`
+	// DryRun says whether nothing was changed.
+	DryRun bool `json:"dry_run"`
 	// WouldPass is what passes instead of what is denied.
 	WouldPass []gate.Way `json:"would_pass"`
 	// UnusedHolds are reservations for the same work without a charge.
@@ -62,11 +63,13 @@ type Gate struct {
 type Decider struct {
 	// Source is "shared" or "local"; a local configuration is advisory, because the person
 	// who asks can change it.
-	Source   string `json:"source"`
-	Version  int64  `json:"version,omitempty"`
-	Hash     string `json:"hash"`
-	Prices   int64  `json:"prices_version,omitempty"`
-	Advisory bool   `json:"advisory"`
+	Source  string `json:"source"`
+	Version int64  `json:"version,omitempty"`
+	Hash    string `json:"hash"`
+	// Prices is the version of the shared prices.
+	Prices int64 `json:"prices_version,omitempty"`
+	// Advisory says whether a local configuration decided, which the person who asks can change.
+	Advisory bool `json:"advisory"`
 }
 
 // String names the configuration, for records and people.
@@ -95,17 +98,24 @@ func optionalText(text string) *string {
 // GateReport is what `gate report` prints. Shares and waits are null where nothing was
 // asked or answered.
 type GateReport struct {
-	Schema     string    `json:"schema"`
-	From       time.Time `json:"from"`
-	To         time.Time `json:"to"`
-	Runs       int       `json:"runs"`
-	Asked      int       `json:"asked"`
-	Denied     int       `json:"denied"`
-	Waiting    int       `json:"waiting"`
-	Answered   int       `json:"answered"`
-	AskedShare *float64  `json:"asked_share"`
-	WaitP50    *float64  `json:"wait_p50_seconds"`
-	WaitP95    *float64  `json:"wait_p95_seconds"`
+	Schema string    `json:"schema"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	// Runs is how many runs there were.
+	Runs int `json:"runs"`
+	// Asked is how many had to ask.
+	Asked  int `json:"asked"`
+	Denied int `json:"denied"`
+	// Waiting is how many wait.
+	Waiting int `json:"waiting"`
+	// Answered is how many were answered.
+	Answered int `json:"answered"`
+	// AskedShare is the share that had to ask.
+	AskedShare *float64 `json:"asked_share"`
+	// WaitP50 is the median of the waits in seconds.
+	WaitP50 *float64 `json:"wait_p50_seconds"`
+	// WaitP95 is the 95th percentile of the waits in seconds.
+	WaitP95 *float64 `json:"wait_p95_seconds"`
 
 	Assumptions   []string `json:"-"`
 	CoverageNotes []string `json:"-"`

@@ -21,45 +21,59 @@ type Inventory struct {
 
 // KeptResource is one resource; unknown values are null.
 type KeptResource struct {
-	Ref        inventory.Ref     `json:"ref"`
-	Name       string            `json:"name,omitempty"`
-	Zone       string            `json:"zone,omitempty"`
-	Type       string            `json:"type,omitempty"`
-	State      inventory.State   `json:"state,omitempty"`
-	CreatedAt  time.Time         `json:"created_at,omitzero"`
+	Ref   inventory.Ref   `json:"ref"`
+	Name  string          `json:"name,omitempty"`
+	Zone  string          `json:"zone,omitempty"`
+	Type  string          `json:"type,omitempty"`
+	State inventory.State `json:"state,omitempty"`
+	// CreatedAt is when it was created.
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	// StateSince is since when it is in its state.
 	StateSince time.Time         `json:"state_since,omitzero"`
 	Tags       map[string]string `json:"tags"`
-	Manager    inventory.Manager `json:"manager,omitzero"`
-	HourlyUSD  *money.Amount     `json:"hourly_nano_usd"`
+	// Manager is what manages it.
+	Manager inventory.Manager `json:"manager,omitzero"`
+	// HourlyUSD is the list price of an hour in billionths of a dollar.
+	HourlyUSD *money.Amount `json:"hourly_nano_usd"`
 
-	GPUs              *int   `json:"gpus"`
+	// GPUs are how many GPUs it has.
+	GPUs *int `json:"gpus"`
+	// InstanceStorageGB is the size of instance-store disks in GB.
 	InstanceStorageGB *int64 `json:"instance_storage_gb"`
 
-	Instance     *KeptInstance `json:"instance,omitempty"`
-	Volume       *KeptVolume   `json:"volume,omitempty"`
-	LastActivity *time.Time    `json:"last_activity,omitempty"`
+	Instance *KeptInstance `json:"instance,omitempty"`
+	Volume   *KeptVolume   `json:"volume,omitempty"`
+	// LastActivity is when it was last used.
+	LastActivity *time.Time `json:"last_activity,omitempty"`
 }
 
 // KeptInstance is what only machines have.
 type KeptInstance struct {
-	Market    inventory.Market `json:"market,omitempty"`
-	Protected *bool            `json:"protected"`
-	SpotOnce  *bool            `json:"spot_once"`
-	Disks     []KeptDisk       `json:"disks"`
+	Market inventory.Market `json:"market,omitempty"`
+	// Protected says whether it is protected against termination.
+	Protected *bool `json:"protected"`
+	// SpotOnce says whether it is a one-time spot request.
+	SpotOnce *bool      `json:"spot_once"`
+	Disks    []KeptDisk `json:"disks"`
 }
 
 // KeptDisk is a disk of a machine.
 type KeptDisk struct {
+	// VolumeID is the id of the volume.
 	VolumeID string `json:"volume_id"`
-	Ends     bool   `json:"delete_on_termination"`
-	Device   string `json:"device,omitempty"`
-	Root     bool   `json:"root,omitempty"`
-	SizeGiB  *int64 `json:"size_gib"`
+	// Ends says whether it is deleted with the machine.
+	Ends   bool   `json:"delete_on_termination"`
+	Device string `json:"device,omitempty"`
+	Root   bool   `json:"root,omitempty"`
+	// SizeGiB is the size in GiB.
+	SizeGiB *int64 `json:"size_gib"`
 }
 
 // KeptVolume is what only volumes have.
 type KeptVolume struct {
-	SizeGiB    int64    `json:"size_gib"`
+	// SizeGiB is the size in GiB.
+	SizeGiB int64 `json:"size_gib"`
+	// AttachedTo are what it is attached to.
 	AttachedTo []string `json:"attached_to"`
 }
 

@@ -55,11 +55,14 @@ type Fuses struct {
 
 // BlownFuse is a fuse that has blown, and who confirmed it.
 type BlownFuse struct {
-	Policy      string     `json:"policy"`
-	Account     string     `json:"account"`
-	At          time.Time  `json:"at"`
-	Due         int        `json:"due"`
-	Selected    int        `json:"selected"`
+	Policy  string    `json:"policy"`
+	Account string    `json:"account"`
+	At      time.Time `json:"at"`
+	// Due is how many actions were due.
+	Due int `json:"due"`
+	// Selected is how many resources the policy selects.
+	Selected int `json:"selected"`
+	// ConfirmedAt is when a person confirmed it.
 	ConfirmedAt *time.Time `json:"confirmed_at"`
 	By          string     `json:"by,omitempty"`
 	Reason      string     `json:"reason,omitempty"`
@@ -77,16 +80,18 @@ func NewFuses(all []action.Fuse) Fuses {
 
 // Consent says that policies may end a machine although its disks lose data.
 type Consent struct {
-	Schema   string   `json:"schema"`
-	Resource string   `json:"resource"`
-	Loses    []string `json:"loses"`
-	Reason   string   `json:"reason"`
-	By       string   `json:"by"`
+	Schema   string `json:"schema"`
+	Resource string `json:"resource"`
+	// Loses are what is lost.
+	Loses  []string `json:"loses"`
+	Reason string   `json:"reason"`
+	By     string   `json:"by"`
 }
 
 // Freeze says whether actions are stopped, since when and why.
 type Freeze struct {
-	Schema string    `json:"schema"`
+	Schema string `json:"schema"`
+	// Frozen says whether actions are stopped.
 	Frozen bool      `json:"frozen"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`

@@ -54,15 +54,19 @@ func NewPolicyCheck(set *policy.Set, warnings []policy.Caution, against *PolicyR
 type PolicyTest struct {
 	Schema string       `json:"schema"`
 	Cases  []PolicyCase `json:"cases"`
-	Failed int          `json:"failed"`
+	// Failed is how many cases failed.
+	Failed int `json:"failed"`
 }
 
 // PolicyCase is the outcome of one case. Failures say what was wanted and what came.
 type PolicyCase struct {
-	File     string   `json:"file"`
-	Line     int      `json:"line"`
-	Name     string   `json:"name"`
-	Passed   bool     `json:"passed"`
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Name is the name of the case.
+	Name string `json:"name"`
+	// Passed says whether it passed.
+	Passed bool `json:"passed"`
+	// Failures are what differs.
 	Failures []string `json:"failures"`
 }
 
@@ -94,7 +98,8 @@ type PolicyExplain struct {
 
 // ExplainedDuty is what a resource does, for how long, and how that is known.
 type ExplainedDuty struct {
-	State          string  `json:"state"`
+	State string `json:"state"`
+	// LastingSeconds is how long it has lasted in seconds.
 	LastingSeconds float64 `json:"lasting_seconds"`
 	Why            string  `json:"why"`
 }
@@ -107,16 +112,20 @@ func (d *ExplainedDuty) Lasting() time.Duration {
 // ExplainedPolicy is the answer of one policy. Next is when it may change by itself; null is
 // never.
 type ExplainedPolicy struct {
-	Policy string          `json:"policy"`
-	Answer string          `json:"answer"`
-	Parts  []ExplainedPart `json:"parts"`
-	Next   *time.Time      `json:"next"`
+	Policy string `json:"policy"`
+	// Answer is true, false or unknown.
+	Answer string `json:"answer"`
+	// Parts are the parts of the condition.
+	Parts []ExplainedPart `json:"parts"`
+	// Next is when the answer can change.
+	Next *time.Time `json:"next"`
 }
 
 // ExplainedPart is one part of a policy with its answer and the fact that decided it.
 type ExplainedPart struct {
-	Name   string `json:"name"`
-	Text   string `json:"text"`
+	Name string `json:"name"`
+	Text string `json:"text"`
+	// Answer is true, false or unknown.
 	Answer string `json:"answer"`
 	Why    string `json:"why"`
 }

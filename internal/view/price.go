@@ -21,19 +21,23 @@ type Price struct {
 	Service string `json:"service"`
 	Name    string `json:"name"`
 	Region  string `json:"region,omitempty"`
-	Term    string `json:"term"`
-	Unit    string `json:"unit"`
+	// Term is the purchase term.
+	Term string `json:"term"`
+	Unit string `json:"unit"`
 	// USD is dollars a unit with every digit.
-	USD    string      `json:"usd"`
+	USD string `json:"usd"`
+	// Tiers are the tiers of the price.
 	Tiers  []PriceTier `json:"tiers,omitempty"`
 	Source string      `json:"source"`
-	AsOf   string      `json:"as_of"`
+	// AsOf is the date from which the price holds.
+	AsOf string `json:"as_of"`
 	// Own is true for a price of the user's own updates.
 	Own bool `json:"own,omitempty"`
 }
 
 // PriceTier is the price above a quantity.
 type PriceTier struct {
+	// Above is the quantity from which it holds.
 	Above int64  `json:"above"`
 	USD   string `json:"usd"`
 }
@@ -50,20 +54,29 @@ func NewPrice(e price.Entry, own bool) Price {
 
 // Machine is a machine type with its prices.
 type Machine struct {
-	Type                 string  `json:"type"`
-	Cloud                string  `json:"cloud"`
-	VCPUs                int     `json:"vcpus"`
-	MemoryMiB            int64   `json:"memory_mib"`
-	Accelerator          string  `json:"accelerator,omitempty"`
-	Accelerators         string  `json:"accelerators,omitempty"`
-	AcceleratorMemoryMiB int64   `json:"accelerator_memory_mib,omitempty"`
-	NetworkMbps          int64   `json:"network_mbps,omitempty"`
-	InstanceStorageGB    int64   `json:"instance_storage_gb,omitempty"`
-	Arch                 string  `json:"arch"`
-	ReleaseYear          int     `json:"release_year,omitempty"`
-	Source               string  `json:"source"`
-	AsOf                 string  `json:"as_of"`
-	Prices               []Price `json:"prices"`
+	Type  string `json:"type"`
+	Cloud string `json:"cloud"`
+	// VCPUs are how many CPUs it has.
+	VCPUs int `json:"vcpus"`
+	// MemoryMiB is the memory in MiB.
+	MemoryMiB   int64  `json:"memory_mib"`
+	Accelerator string `json:"accelerator,omitempty"`
+	// Accelerators are how many accelerators it has.
+	Accelerators string `json:"accelerators,omitempty"`
+	// AcceleratorMemoryMiB is the memory of one accelerator in MiB.
+	AcceleratorMemoryMiB int64 `json:"accelerator_memory_mib,omitempty"`
+	// NetworkMbps is the network bandwidth in Mbit/s.
+	NetworkMbps int64 `json:"network_mbps,omitempty"`
+	// InstanceStorageGB is the size of instance-store disks in GB.
+	InstanceStorageGB int64 `json:"instance_storage_gb,omitempty"`
+	// Arch is the CPU architecture.
+	Arch string `json:"arch"`
+	// ReleaseYear is the year of its release.
+	ReleaseYear int    `json:"release_year,omitempty"`
+	Source      string `json:"source"`
+	// AsOf is the date from which the price holds.
+	AsOf   string  `json:"as_of"`
+	Prices []Price `json:"prices"`
 	// OnDemand and Spot are dollars an hour in the region that was asked for, empty where
 	// the book has no price; PriceSource and PriceAsOf are where they are from.
 	OnDemand    string `json:"-"`
@@ -132,19 +145,30 @@ type PriceShow struct {
 
 // Accelerator is an accelerator of the book.
 type Accelerator struct {
-	Name                string  `json:"name"`
-	Vendor              string  `json:"vendor"`
-	Generation          string  `json:"generation"`
-	MemoryMiB           int64   `json:"memory_mib"`
+	Name string `json:"name"`
+	// Vendor is the vendor.
+	Vendor string `json:"vendor"`
+	// Generation is the generation of the accelerator.
+	Generation string `json:"generation"`
+	// MemoryMiB is the memory in MiB.
+	MemoryMiB int64 `json:"memory_mib"`
+	// MemoryBandwidthGBps is the memory bandwidth in GB/s.
 	MemoryBandwidthGBps float64 `json:"memory_bandwidth_gbps"`
-	BF16TFLOPS          float64 `json:"bf16_tflops"`
-	Precision           string  `json:"precision"`
-	FP8TFLOPS           float64 `json:"fp8_tflops"`
-	TDPWatts            int     `json:"tdp_watts"`
-	MIG                 bool    `json:"mig"`
-	ReleaseYear         int     `json:"release_year"`
-	Source              string  `json:"source"`
-	AsOf                string  `json:"as_of"`
+	// BF16TFLOPS is the dense BF16 throughput in TFLOP/s.
+	BF16TFLOPS float64 `json:"bf16_tflops"`
+	// Precision is the precision of the throughput.
+	Precision string `json:"precision"`
+	// FP8TFLOPS is the dense FP8 throughput in TFLOP/s; 0 without FP8.
+	FP8TFLOPS float64 `json:"fp8_tflops"`
+	// TDPWatts is the thermal design power in watts.
+	TDPWatts int `json:"tdp_watts"`
+	// MIG says whether it can be divided by MIG.
+	MIG bool `json:"mig"`
+	// ReleaseYear is the year of its release.
+	ReleaseYear int    `json:"release_year"`
+	Source      string `json:"source"`
+	// AsOf is the date from which the price holds.
+	AsOf string `json:"as_of"`
 }
 
 // NewPriceShow makes the document of a name of the book: a machine type, an accelerator or
@@ -171,15 +195,18 @@ func NewPriceShow(book *price.Book, name, region string) (PriceShow, bool) {
 
 // PriceUpdate is what `price update` prints.
 type PriceUpdate struct {
-	Schema   string         `json:"schema"`
-	Kept     bool           `json:"kept"`
-	Accepted []PriceChange  `json:"accepted"`
-	Refused  []PriceRefusal `json:"refused"`
+	Schema string `json:"schema"`
+	// Kept says whether the prices were kept.
+	Kept     bool          `json:"kept"`
+	Accepted []PriceChange `json:"accepted"`
+	// Refused is what was refused, and why.
+	Refused []PriceRefusal `json:"refused"`
 }
 
 // PriceChange is a price that was accepted.
 type PriceChange struct {
-	What string  `json:"what"`
+	What string `json:"what"`
+	// Old is the price before; null where there was none.
 	Old  *string `json:"old_usd"`
 	New  Price   `json:"new"`
 	Note string  `json:"note,omitempty"`
@@ -215,15 +242,21 @@ func NewPriceUpdate(accepted []price.Change, refused []price.Refusal, keep bool)
 type Watching struct {
 	Schema   string `json:"schema"`
 	Machines int    `json:"machines"`
-	GPUs     int    `json:"gpus_per_machine"`
-	Every    string `json:"every"`
+	// GPUs are how many GPUs each machine has.
+	GPUs int `json:"gpus_per_machine"`
+	// Every is how often a pass is made.
+	Every string `json:"every"`
 	// Metrics and Lists are what one pass asks of CloudWatch.
-	Metrics    int          `json:"metrics_per_pass"`
-	Lists      int          `json:"list_requests_per_pass"`
-	PerPass    money.Amount `json:"usd_per_pass"`
-	PassesADay string       `json:"passes_per_day"`
+	Metrics int `json:"metrics_per_pass"`
+	Lists   int `json:"list_requests_per_pass"`
+	// PerPass is the cost of one pass in dollars.
+	PerPass money.Amount `json:"usd_per_pass"`
+	// PassesADay is how many passes are made in a day.
+	PassesADay string `json:"passes_per_day"`
 	// Monthly dollars of passes of enforce, and of scan, which asks Cost Explorer once a day.
-	Enforce     string   `json:"enforce_monthly_usd"`
-	Scan        string   `json:"scan_monthly_usd"`
+	Enforce string `json:"enforce_monthly_usd"`
+	// Scan is the cost of the scans of a month in dollars.
+	Scan string `json:"scan_monthly_usd"`
+	// Assumptions are what the figures take for granted.
 	Assumptions []string `json:"assumptions"`
 }

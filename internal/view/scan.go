@@ -19,9 +19,11 @@ const ScanSchema = "curfew.scan/v1"
 // Scan is an audit as it is printed and stored. Amounts are for a month of
 // 730 hours at list price unless they say otherwise; times are UTC.
 type Scan struct {
-	Schema     string    `json:"schema"`
-	Version    string    `json:"version,omitempty"` // of the program that made it
-	StartedAt  time.Time `json:"started_at"`
+	Schema  string `json:"schema"`
+	Version string `json:"version,omitempty"` // of the program that made it
+	// StartedAt is when the scan began.
+	StartedAt time.Time `json:"started_at"`
+	// FinishedAt is when the scan ended.
 	FinishedAt time.Time `json:"finished_at"`
 	Cloud      string    `json:"cloud"`
 	Accounts   []string  `json:"accounts"`
@@ -34,33 +36,41 @@ type Scan struct {
 	Resources Resources `json:"resources"`
 	// MonthlyCostUSD is what everything with a price costs as it runs now. Null when
 	// nothing has a price; the note says why, or what is left out.
-	MonthlyCostUSD  Dollars `json:"monthly_cost_usd"`
-	MonthlyCostNote string  `json:"monthly_cost_note,omitempty"`
+	MonthlyCostUSD Dollars `json:"monthly_cost_usd"`
+	// MonthlyCostNote is what to know about the cost.
+	MonthlyCostNote string `json:"monthly_cost_note,omitempty"`
 	// MonthlyWasteUSD is the charges of hours in which machines were idle, held or
 	// stalled, and of unused resources, over the window, brought to a month. Null when
 	// no time of the window has a price; the note says why, or what is left out.
-	MonthlyWasteUSD  Dollars `json:"monthly_waste_usd"`
-	MonthlyWasteNote string  `json:"monthly_waste_note,omitempty"`
+	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	// MonthlyWasteNote is what to know about the waste.
+	MonthlyWasteNote string `json:"monthly_waste_note,omitempty"`
 	// Window is what the account cost over the window of the audit; null without one.
 	Window *ScanWindow `json:"window"`
 	// Categories add up to MonthlyCostUSD where none is null, and with a bill to
 	// MonthlyBilledUSD.
-	Categories      ScanCategories    `json:"categories"`
+	Categories ScanCategories `json:"categories"`
+	// CategoriesNotes are what to know about the categories.
 	CategoriesNotes map[string]string `json:"categories_notes,omitempty"`
 	// MonthlyBilledUSD is what the supplied bill comes to in a month, at effective cost
 	// where it has one; absent without a bill.
-	MonthlyBilledUSD *Dollars      `json:"monthly_billed_usd,omitempty"`
-	Totals           ScanTotals    `json:"totals"`
-	Steps            []ScanStep    `json:"steps"`
-	Owners           []OwnerCost   `json:"owners"`
-	Findings         []Finding     `json:"findings"`
-	CannotJudge      []Unjudged    `json:"cannot_judge"`
-	Unpriced         []Unpriced    `json:"unpriced"`
-	BlindSpots       []BlindSpot   `json:"blind_spots"`
-	APICalls         []APICall     `json:"api_calls"`
-	Billed           *ScanBilled   `json:"billed"`
-	Prices           []PriceSource `json:"prices"`
-	Assumptions      []string      `json:"assumptions"`
+	MonthlyBilledUSD *Dollars    `json:"monthly_billed_usd,omitempty"`
+	Totals           ScanTotals  `json:"totals"`
+	Steps            []ScanStep  `json:"steps"`
+	Owners           []OwnerCost `json:"owners"`
+	Findings         []Finding   `json:"findings"`
+	// CannotJudge is the unmeasured resources.
+	CannotJudge []Unjudged `json:"cannot_judge"`
+	// Unpriced are the unpriced resources.
+	Unpriced []Unpriced `json:"unpriced"`
+	// BlindSpots are what could not be read, and its effect.
+	BlindSpots []BlindSpot `json:"blind_spots"`
+	// APICalls are the calls that the scan made.
+	APICalls []APICall     `json:"api_calls"`
+	Billed   *ScanBilled   `json:"billed"`
+	Prices   []PriceSource `json:"prices"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
 }
 
 // ScanWindow is what was charged from From to To, and not brought to a month: what `costs`
@@ -74,7 +84,8 @@ type ScanWindow struct {
 	StarvedUSD Dollars `json:"starved_usd"`
 	WarmingUSD Dollars `json:"warming_usd"`
 	// WastedUSD is compute that was idle, held or stalled, and unused resources.
-	WastedUSD     Dollars `json:"wasted_usd"`
+	WastedUSD Dollars `json:"wasted_usd"`
+	// UnmeasuredUSD is the dollars of unmeasured time.
 	UnmeasuredUSD Dollars `json:"unmeasured_usd"`
 	// OtherUSD is storage, network and overhead that is not known to be unused.
 	OtherUSD Dollars `json:"other_usd"`
@@ -84,7 +95,8 @@ type ScanWindow struct {
 	// reason where a price is missing.
 	UnknownSeconds   int64   `json:"unknown_seconds"`
 	UnknownAtMostUSD Dollars `json:"unknown_at_most_usd"`
-	UnknownReason    string  `json:"unknown_at_most_reason,omitempty"`
+	// UnknownReason is why the most of unknown costs is not known.
+	UnknownReason string `json:"unknown_at_most_reason,omitempty"`
 }
 
 // Span names the window's length: "14d".
@@ -104,7 +116,8 @@ func (w *ScanWindow) Gap() string {
 
 // Resources counts what was seen.
 type Resources struct {
-	Count  int            `json:"count"`
+	Count int `json:"count"`
+	// ByKind are how many there are of each kind.
 	ByKind map[string]int `json:"by_kind"`
 }
 
@@ -112,13 +125,18 @@ type Resources struct {
 // null without a bill: what was transferred is not known. Unknown is compute whose
 // duty cannot be judged, Network the hours of gateways, balancers and addresses.
 type ScanCategories struct {
-	Storage  Dollars `json:"storage"`
-	Idle     Dollars `json:"idle"`
-	Active   Dollars `json:"active"`
-	Egress   Dollars `json:"egress"`
+	// Storage is the dollars of storage.
+	Storage Dollars `json:"storage"`
+	// Idle is the dollars of idle compute.
+	Idle Dollars `json:"idle"`
+	// Active is the dollars of compute at work.
+	Active Dollars `json:"active"`
+	Egress Dollars `json:"egress"`
+	// Overhead is the dollars of everything else.
 	Overhead Dollars `json:"overhead"`
-	Unknown  Dollars `json:"unknown"`
-	Network  Dollars `json:"network"`
+	// Unknown is the dollars of unmeasured compute.
+	Unknown Dollars `json:"unknown"`
+	Network Dollars `json:"network"`
 	// Other is the rest of a bill; absent without a bill, whose network hours
 	// are among the overhead.
 	Other *Dollars `json:"other,omitempty"`
@@ -150,15 +168,19 @@ type ScanTotals struct {
 
 // ScanStep sums up the findings of one step.
 type ScanStep struct {
-	Step     int    `json:"step"`
-	Name     string `json:"name"`
-	Findings int    `json:"findings"`
+	// Step is the step in which waste is removed, 0 to 7.
+	Step int    `json:"step"`
+	Name string `json:"name"`
+	// Findings is how many findings it has.
+	Findings int `json:"findings"`
 	// MonthlyWasteUSD is what these findings count as waste, at the rate of now.
 	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
 	// MonthlySavingsUSD is the known part; null when it is known of none.
-	MonthlySavingsUSD    Dollars `json:"monthly_savings_usd"`
+	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	// SavingsUpperBoundUSD is the most that can be saved in dollars.
 	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
-	SavingsUnknown       int     `json:"savings_unknown"`
+	// SavingsUnknown is how many savings are unknown.
+	SavingsUnknown int `json:"savings_unknown"`
 	// Risk is the highest of its fixes.
 	Risk finding.Level `json:"risk"`
 }
@@ -166,9 +188,10 @@ type ScanStep struct {
 // OwnerCost is one team's cost and waste, as those of the document. Team is empty where no tag
 // names one.
 type OwnerCost struct {
-	Team            string  `json:"team"`
-	Resources       int     `json:"resources"`
-	MonthlyCostUSD  Dollars `json:"monthly_cost_usd"`
+	Team           string  `json:"team"`
+	Resources      int     `json:"resources"`
+	MonthlyCostUSD Dollars `json:"monthly_cost_usd"`
+	// MonthlyWasteUSD is the waste of a month in dollars.
 	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
 }
 
@@ -192,8 +215,10 @@ type Resource struct {
 // Finding is one finding.
 type Finding struct {
 	// ID is a stable hash of rule and resource.
-	ID       string   `json:"id"`
-	Rule     string   `json:"rule"`
+	ID string `json:"id"`
+	// Rule is the rule that found it.
+	Rule string `json:"rule"`
+	// Step is the step in which waste is removed, 0 to 7.
 	Step     int      `json:"step"`
 	Resource Resource `json:"resource"`
 	Because  string   `json:"because"`
@@ -205,7 +230,8 @@ type Finding struct {
 	// SavingsLowerBoundUSD is the least that the fix saves where that is known of a saving
 	// that is not; it is left out otherwise.
 	SavingsLowerBoundUSD *Dollars `json:"savings_lower_bound_usd,omitempty"`
-	SavingsUnknown       string   `json:"savings_unknown,omitempty"`
+	// SavingsUnknown is how many savings are unknown.
+	SavingsUnknown string `json:"savings_unknown,omitempty"`
 	// MonthlyWasteUSD is what is spent on nothing, at the rate of now; null when it has no
 	// price, and when nothing measured the use of the resource. In the second case
 	// SavingsUpperBoundUSD bounds it too.
@@ -226,13 +252,17 @@ type Finding struct {
 
 // Samples is one signal of a resource over the window of an audit.
 type Samples struct {
-	Signal string    `json:"signal"`
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
+	// Signal is the name of what was measured.
+	Signal string `json:"signal"`
+	// From is the time of the first sample.
+	From time.Time `json:"from"`
+	// To is the time of the last sample.
+	To time.Time `json:"to"`
 	// Values are of equal parts of the window, from its beginning; null where nothing was
 	// measured.
 	Values []*float32 `json:"values"`
-	Max    float64    `json:"max"`
+	// Max is the largest value.
+	Max float64 `json:"max"`
 	// Of is the most that the signal can reach, where that is known (bytes of GPU memory).
 	Of float64 `json:"of,omitempty"`
 }
@@ -240,6 +270,7 @@ type Samples struct {
 // Evidence is one thing that was seen. Window and coverage are absent for facts
 // that are not sampled.
 type Evidence struct {
+	// Signal is the name of what was measured.
 	Signal   string `json:"signal"`
 	Value    string `json:"value"`
 	Window   string `json:"window,omitempty"`   // "14d"
@@ -253,8 +284,9 @@ type FindingFix struct {
 	Change  change.Change `json:"change"`
 	Command string        `json:"command"`
 	Risk    finding.Level `json:"risk"`
-	Undo    finding.Undo  `json:"undo"`
-	Note    string        `json:"note,omitempty"`
+	// Undo is how far it can be undone: full, partial or none.
+	Undo finding.Undo `json:"undo"`
+	Note string       `json:"note,omitempty"`
 }
 
 // Unjudged is a running machine whose duty is not known.
@@ -269,16 +301,18 @@ type Unpriced struct {
 	Kind   string `json:"kind"`
 	Type   string `json:"type"`
 	Region string `json:"region"`
-	Meter  string `json:"meter"`
-	Why    string `json:"why"`
+	// Meter is what is metered.
+	Meter string `json:"meter"`
+	Why   string `json:"why"`
 	// Resources are their ids.
 	Resources []string `json:"resources"`
 }
 
 // BlindSpot is what could not be read, why, and what that does to the result.
 type BlindSpot struct {
-	What   string `json:"what"`
-	Why    string `json:"why"`
+	What string `json:"what"`
+	Why  string `json:"why"`
+	// Effect is what follows from it.
 	Effect string `json:"effect"`
 }
 
@@ -293,9 +327,10 @@ type APICall struct {
 
 // ScanBilled is what the provider says the account cost in a period.
 type ScanBilled struct {
-	Start     time.Time       `json:"start"`
-	End       time.Time       `json:"end"`
-	TotalUSD  Dollars         `json:"total_usd"`
+	Start    time.Time `json:"start"`
+	End      time.Time `json:"end"`
+	TotalUSD Dollars   `json:"total_usd"`
+	// ByService are the dollars by service.
 	ByService []BilledService `json:"by_service"`
 	// NotCoveredUSD is the billed cost of services of which nothing is read.
 	NotCoveredUSD Dollars `json:"not_covered_usd"`
@@ -304,6 +339,7 @@ type ScanBilled struct {
 
 // BilledService is one service's part of the bill.
 type BilledService struct {
+	// Service is the service.
 	Service string  `json:"service"`
 	CostUSD Dollars `json:"cost_usd"`
 	// NotCovered says that nothing of the service is read: no finding is about it.

@@ -23,8 +23,9 @@ type Settings struct {
 	Versions []SettingsVersion `json:"versions"`
 	// Body is the newest version as it was set; null where there is none, and then each
 	// local configuration is advisory.
-	Body     *string `json:"body"`
-	Advisory bool    `json:"advisory"`
+	Body *string `json:"body"`
+	// Advisory says whether a local configuration decided, which the person who asks can change.
+	Advisory bool `json:"advisory"`
 }
 
 // SettingsVersion is one version of the settings, or of the prices.
@@ -54,13 +55,26 @@ type Audit struct {
 // AuditEntry is an entry of the audit log with its evidence as audits show it. The log
 // itself, and so its hashes, is as it was written.
 type AuditEntry struct {
-	action.Entry
+	ID      int64     `json:"id"`
+	At      time.Time `json:"at"`
+	Account string    `json:"account"`
+	Round   int64     `json:"round,omitempty"`
+	// Actor is who: "policy idle-gpu-machines", "ana".
+	Actor string `json:"actor"`
+	// What happened: "warned", "intent", "outcome", "refused", "keep", "freeze", ….
+	What     string     `json:"what"`
+	Resource string     `json:"resource,omitempty"`
+	Item     string     `json:"item,omitempty"`
+	Verb     string     `json:"verb,omitempty"`
+	Because  string     `json:"because,omitempty"`
+	Outcome  string     `json:"outcome,omitempty"`
 	Evidence []Evidence `json:"evidence,omitempty"`
 }
 
 // NewAuditEntry makes the document of an entry.
 func NewAuditEntry(e action.Entry) AuditEntry {
-	d := AuditEntry{Entry: e}
+	d := AuditEntry{ID: e.ID, At: e.At, Account: e.Account, Round: e.Round, Actor: e.Actor, What: e.What, Resource: e.Resource, Item: e.Item, Verb: e.Verb,
+		Because: e.Because, Outcome: e.Outcome}
 	for _, seen := range e.Evidence {
 		d.Evidence = append(d.Evidence, newEvidence(seen))
 	}
@@ -70,10 +84,11 @@ func NewAuditEntry(e action.Entry) AuditEntry {
 // Verified is the result of checking the audit log: how many entries it has, the hash of
 // the last, and the anchor that it holds; null where none was given.
 type Verified struct {
-	Schema  string         `json:"schema"`
-	Entries int64          `json:"entries"`
-	Hash    string         `json:"hash"`
-	Anchor  *action.Anchor `json:"anchor"`
+	Schema  string `json:"schema"`
+	Entries int64  `json:"entries"`
+	Hash    string `json:"hash"`
+	// Anchor is the anchor that the log holds.
+	Anchor *action.Anchor `json:"anchor"`
 }
 
 // InitSchema names the shape of [Init].
@@ -97,18 +112,25 @@ type Clock struct {
 
 // Whoami is an identity, how it is proven, and what it may approve.
 type Whoami struct {
-	Schema            string   `json:"schema"`
-	Name              string   `json:"name"`
-	Declared          string   `json:"declared"`
-	Proof             string   `json:"proof"`
-	Verified          bool     `json:"verified"`
-	Subject           string   `json:"subject"`
-	VerifiedBy        string   `json:"verified_by"`
-	InPeople          bool     `json:"in_people"`
-	Roles             []string `json:"roles"`
-	OpensFixes        bool     `json:"opens_fixes"`
-	UnverifiedBecause *string  `json:"unverified_because"`
-	Settings          any      `json:"settings"`
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+	// Declared is the name that was declared.
+	Declared string `json:"declared"`
+	// Proof is what proves the answer.
+	Proof string `json:"proof"`
+	// Verified says whether a provider vouches for the identity.
+	Verified bool   `json:"verified"`
+	Subject  string `json:"subject"`
+	// VerifiedBy is what vouches for the identity.
+	VerifiedBy string `json:"verified_by"`
+	// InPeople says whether people of the configuration names the identity.
+	InPeople bool     `json:"in_people"`
+	Roles    []string `json:"roles"`
+	// OpensFixes says whether the identity approves fixes.
+	OpensFixes bool `json:"opens_fixes"`
+	// UnverifiedBecause is why the identity is not verified; null where it is.
+	UnverifiedBecause *string `json:"unverified_because"`
+	Settings          any     `json:"settings"`
 	// ProofText is the proof for people, From the configuration that gives the roles, and
 	// Advisory says that it is a local one.
 	ProofText string `json:"-"`

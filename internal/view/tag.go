@@ -11,11 +11,14 @@ const TagSchema = "curfew.tag/v1"
 
 // Tags are the tags that resources lack, and those that they get.
 type Tags struct {
-	Schema     string                `json:"schema"`
-	DryRun     bool                  `json:"dry_run"`
-	Accounts   []string              `json:"accounts"`
-	Read       int                   `json:"resources_read"`
-	Resources  []Tagged              `json:"resources"`
+	Schema string `json:"schema"`
+	// DryRun says whether nothing was changed.
+	DryRun   bool     `json:"dry_run"`
+	Accounts []string `json:"accounts"`
+	// Read is how many resources were read.
+	Read      int      `json:"resources_read"`
+	Resources []Tagged `json:"resources"`
+	// BlindSpots are what could not be read, and its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
@@ -41,8 +44,9 @@ const (
 
 // AddedTag is a tag that a resource gets. Before is null where it has none of this key.
 type AddedTag struct {
-	Key    string  `json:"key"`
-	Value  string  `json:"value"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	// Before is what it was before.
 	Before *string `json:"before"`
 	From   string  `json:"from"`
 }

@@ -87,11 +87,15 @@ func typeOf(s *jsonschema.Schema, defs jsonschema.Definitions) string {
 	case s.AnyOf != nil:
 		var forms []string
 		for _, f := range s.AnyOf {
-			if form := typeOf(f, defs); !slices.Contains(forms, form) {
+			form := typeOf(f, defs)
+			if f.Items != nil && slices.Contains(forms, typeOf(f.Items, defs)) {
+				form = "a list of them"
+			}
+			if !slices.Contains(forms, form) {
 				forms = append(forms, form)
 			}
 		}
-		return strings.Join(forms, ", or ")
+		return strings.ReplaceAll(strings.Join(forms, ", or "), "number, or amount", "amount")
 	case s.Ref != "":
 		if def := defs[strings.TrimPrefix(s.Ref, "#/$defs/")]; def != nil && def.Type != "object" {
 			return typeOf(def, defs)
@@ -142,8 +146,10 @@ func form(pattern string) string {
 		return "size"
 	case strings.Contains(pattern, "%$"):
 		return "percentage"
+	case strings.HasPrefix(pattern, "^[0-9]{4}"):
+		return "date"
 	}
-	return "text " + code(pattern)
+	return "text"
 }
 
 func plural(s string) string {

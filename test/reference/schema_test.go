@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,12 +16,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/cli"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/finding/aws"
+	"github.com/curfew-dev/curfew/internal/notify/webhook"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 const root = "../.."
@@ -432,5 +441,106 @@ func TestGoldenDocumentsValidate(t *testing.T) {
 	}
 	if len(seen) < 15 {
 		t.Errorf("golden files hold documents of %d schemas: %v", len(seen), seen)
+	}
+}
+
+// TestEveryCommandIsDescribed asks every command for what it does, an example, and what
+// its flags are.
+func TestEveryCommandIsDescribed(t *testing.T) {
+	commands := all(cli.Commands())
+	if len(commands) < 40 {
+		t.Fatalf("%d commands", len(commands))
+	}
+	for _, c := range commands {
+		if c.Short == "" || c.Runnable() && !c.HasSubCommands() && c.Example == "" {
+			t.Errorf("%s has no description or no example", c.CommandPath())
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s: --%s has no description", c.CommandPath(), f.Name)
+			}
+		})
+	}
+}
+
+// TestEveryColumnIsDescribed asks recorded usage and the files of planners.
+func TestEveryColumnIsDescribed(t *testing.T) {
+	for _, c := range usage.Columns() {
+		if c.Doc == "" || c.Type == "" || c.Without == "" || c.Type == "number" && c.Unit == "" {
+			t.Errorf("the column %s is not described: %+v", c.Name, c)
+		}
+	}
+	for _, p := range planners {
+		for _, f := range p.files {
+			for _, c := range slices.Concat(f.layout.Required, f.layout.Optional) {
+				if c.Doc == "" {
+					t.Errorf("%s %s: the column %s has no description", p.command, f.flag, c.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestEveryEventIsDescribed asks the values that the code writes to the audit log, exit
+// codes, entries and webhooks.
+func TestEveryEventIsDescribed(t *testing.T) {
+	code, err := readSource(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for list, most := range map[string]int{"Exit": 7, "Event": 25} {
+		if len(code.listed[list]) < most {
+			t.Errorf("%d constants %s", len(code.listed[list]), list)
+		}
+		for _, c := range code.listed[list] {
+			known[c.value] = true
+			if c.doc == "" {
+				t.Errorf("%s%s has no description", list, c.value)
+			}
+		}
+	}
+	for _, what := range code.recorded {
+		if !known[what] {
+			t.Errorf("the audit log gets %q, which internal/action does not list", what)
+		}
+	}
+	if len(code.recorded) < 3 {
+		t.Errorf("texts that the code records: %q", code.recorded)
+	}
+	for _, v := range []any{action.Entry{}, webhook.Document{}} {
+		s := code.reflect(v, "")
+		for at := s.Properties.Oldest(); at != nil; at = at.Next() {
+			if at.Value.Description == "" {
+				t.Errorf("%T: %s has no description", v, at.Key)
+			}
+		}
+	}
+}
+
+// TestRulesSayWhatFindingsHave holds the descriptions of rules against the findings of
+// the simulated account.
+func TestRulesSayWhatFindingsHave(t *testing.T) {
+	about := map[string]finding.About{}
+	for _, r := range finding.All(aws.Rules()) {
+		if r.About != (finding.About{}) {
+			about[r.ID] = r.About
+		}
+	}
+	var doc view.Scan
+	if err := json.Unmarshal([]byte(newWorkplace(t).run("scan --demo --no-save -o json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range doc.Findings {
+		a := about[f.Rule]
+		if !strings.Contains(a.Confidence, string(f.Confidence)) {
+			t.Errorf("%s: a finding of confidence %s; its description has %q", f.Rule, f.Confidence, a.Confidence)
+		}
+		if !strings.Contains(a.Fix, string(f.Fix.Undo)) {
+			t.Errorf("%s: a fix with undo %s; its description has %q", f.Rule, f.Fix.Undo, a.Fix)
+		}
+	}
+	if len(doc.Findings) < 50 {
+		t.Errorf("%d findings", len(doc.Findings))
 	}
 }

@@ -28,6 +28,8 @@ type source struct {
 	versions map[string]string
 	// listed are the constants of some lists, with their comments.
 	listed map[string][]constant
+	// recorded are the texts that the code writes as what happened into the audit log.
+	recorded []string
 }
 
 // constant is the value of a constant, and its comment.
@@ -48,6 +50,9 @@ func readSource(root string) (*source, error) {
 		if err != nil {
 			return err
 		}
+		if strings.HasSuffix(f.Name.Name, "test") {
+			return nil // suites and fixtures of tests
+		}
 		dir, err := filepath.Rel(root, filepath.Dir(file))
 		if err != nil {
 			return err
@@ -59,6 +64,24 @@ func readSource(root string) (*source, error) {
 }
 
 func (s *source) add(pkg string, f *ast.File) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		literal, ok := n.(*ast.CompositeLit)
+		if !ok || !isEntry(literal.Type) {
+			return true
+		}
+		for _, e := range literal.Elts {
+			pair, ok := e.(*ast.KeyValueExpr)
+			if !ok {
+				continue
+			}
+			if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "What" {
+				if text, ok := pair.Value.(*ast.BasicLit); ok {
+					s.recorded = append(s.recorded, strings.Trim(text.Value, `"`))
+				}
+			}
+		}
+		return true
+	})
 	for _, decl := range f.Decls {
 		d, ok := decl.(*ast.GenDecl)
 		if !ok {
@@ -77,6 +100,18 @@ func (s *source) add(pkg string, f *ast.File) {
 			}
 		}
 	}
+}
+
+// isEntry says whether a type is an entry of the audit log.
+func isEntry(t ast.Expr) bool {
+	switch t := t.(type) {
+	case *ast.Ident:
+		return t.Name == "Entry"
+	case *ast.SelectorExpr:
+		pkg, ok := t.X.(*ast.Ident)
+		return ok && pkg.Name == "action" && t.Sel.Name == "Entry"
+	}
+	return false
 }
 
 func (s *source) addType(pkg string, t *ast.TypeSpec, doc *ast.CommentGroup) {
@@ -181,6 +216,9 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 func said(comment *ast.CommentGroup, name string) string {
 	text := strings.Join(strings.Fields(comment.Text()), " ")
 	for _, verb := range []string{" is ", " are ", " says whether ", " says that ", " says ", " "} {
+		if strings.HasPrefix(text, name+" and ") || strings.HasPrefix(text, name+" or ") {
+			break // it is about several fields, and names them
+		}
 		if rest, ok := strings.CutPrefix(text, name+verb); ok {
 			text = rest
 			if verb == " says whether " || verb == " says that " {

@@ -431,6 +431,10 @@ scrape_configs:
 	if diff := cmp.Diff([]string{"GPU-0", "GPU-1", "GPU-2:7"}, gpus); diff != "" {
 		t.Fatalf("GPUs differ:\n%s", diff)
 	}
+	holders := []prom.Holder{{GPU: "GPU-0", Namespace: "vision", Pod: "train-0"}, {GPU: "GPU-1", Namespace: "vision", Pod: "train-1"}}
+	if diff := cmp.Diff(holders, source.Holders(node.Ref())); diff != "" {
+		t.Errorf("holders differ:\n%s", diff)
+	}
 	seconds := int(live.Seconds())
 	for i, util := range []float64{0, 40} {
 		st := got.GPUs[i].Stats(usage.GPUUtil)

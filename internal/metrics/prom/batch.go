@@ -13,7 +13,7 @@ import (
 // batch is the series of one answer, of machines that are wanted.
 type batch struct {
 	list []*taken
-	// parts are the statistics of the same series, by its labels.
+	// parts are the series of which statistics were told, by name and labels.
 	parts map[string]*taken
 }
 
@@ -60,6 +60,9 @@ func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
 	if signal.PerGPU() {
 		t.uuid, t.index = gpuOf(labels)
 		t.part = func(gpu string) string { return partOf(gpu, labels) }
+		if h, ok := holderOf(t.part(cmp.Or(t.uuid, t.index)), labels); ok {
+			r.lend(m.Ref(), h)
+		}
 	}
 	return t
 }
@@ -118,40 +121,26 @@ func (b *batch) addHost(r *reading, h hostExpression, x series, step time.Durati
 }
 
 // addStatistic takes one statistic of a metric's steps.
-func (b *batch) addStatistic(r *reading, x series) {
-	name := x.labels[metricLabel]
-	m, ok := r.words[name]
-	if !ok {
-		return
-	}
-	b.statistic(r, m.signal, x, func(statistic string, v float64) (float64, bool) {
-		if statistic == "count" {
-			return v, true
-		}
+func (b *batch) addStatistic(r *reading, name, statistic string, x series) {
+	b.statistic(r, r.words[name].signal, name, statistic, x, func(v float64) (float64, bool) {
 		_, v, ok := r.words.read(name, v)
 		return v, ok
 	})
 }
 
 // addHostStatistic takes one statistic of a host's steps.
-func (b *batch) addHostStatistic(r *reading, h hostExpression, x series, step time.Duration) {
-	t := b.statistic(r, h.signal, x, func(statistic string, v float64) (float64, bool) {
-		if statistic == "count" {
-			return v, true
-		}
-		return h.value(v, step), true
-	})
+func (b *batch) addHostStatistic(r *reading, h hostExpression, statistic string, x series, step time.Duration) {
+	t := b.statistic(r, h.signal, "", statistic, x, func(v float64) (float64, bool) { return h.value(v, step), true })
 	if t != nil {
 		t.expected = float64(step / min(subStep, step))
 	}
 }
 
-func (b *batch) statistic(r *reading, signal usage.Signal, x series, value func(statistic string, v float64) (float64, bool)) *taken {
+// statistic takes one statistic of a series, which the first one makes known.
+func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic string, x series, value func(v float64) (float64, bool)) *taken {
 	labels := lower(x.labels)
-	statistic := labels[statisticLabel]
-	delete(labels, statisticLabel)
 	delete(labels, "__name__") // some servers keep it, for some of the statistics
-	key := signature(labels)
+	key := name + "\x00" + signature(labels)
 	t := b.parts[key]
 	if t == nil {
 		if t = r.taken(labels, signal); t == nil {
@@ -164,7 +153,11 @@ func (b *batch) statistic(r *reading, signal usage.Signal, x series, value func(
 		b.parts[key], b.list = t, append(b.list, t)
 	}
 	for _, p := range x.points {
-		if v, ok := value(statistic, p.v); ok {
+		v, ok := p.v, true
+		if statistic != statistics[0] {
+			v, ok = value(v)
+		}
+		if ok {
 			t.stats[statistic] = append(t.stats[statistic], point{p.at, v})
 		}
 	}
@@ -186,7 +179,7 @@ func signature(labels map[string]string) string {
 }
 
 // roll makes points of statistics: one for each step that has all of them.
-func (b *batch) roll(r *reading, step time.Duration) {
+func (b *batch) roll(step time.Duration) {
 	for _, t := range b.list {
 		means, counts := byTime(t.stats["avg"]), byTime(t.stats["count"])
 		for _, p := range t.stats["max"] {

@@ -66,7 +66,7 @@ func TestBadServers(t *testing.T) {
 			}
 			reply(w, r, gpu, good)
 		}, points: 60, waits: 7 * time.Second},
-		{name: "busy for ever, for an hour at a time", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+		{name: "busy without end, for an hour at a time", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			w.Header().Set("Retry-After", "3000")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, says: "it is busy: 503 Service Unavailable, 4 times", waits: longestWait},

@@ -36,6 +36,8 @@ type Source struct {
 	found  *directory
 	// every is the time between two samples of a meter, as it was seen last.
 	every map[meterKey]time.Duration
+	// holders are whom GPUs were lent to.
+	holders map[inventory.Ref]map[Holder]bool
 }
 
 // meterKey is one signal of one GPU or machine.
@@ -59,7 +61,7 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}}
+	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, holders: map[inventory.Ref]map[Holder]bool{}}
 	if where := strings.Trim(strings.TrimSpace(o.Select), "{}"); where != "" {
 		out.where = "," + where
 	}
@@ -92,7 +94,7 @@ const (
 	defaultStep = time.Minute
 	// settling is how far back a long interval looks for the time between two samples.
 	settling = 20 * time.Minute
-	// future is how far ahead samples are looked for that nobody can have measured yet.
+	// future is how far ahead samples are looked for, which no exporter can have measured yet.
 	future = 2 * time.Hour
 )
 
@@ -115,6 +117,7 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	}
 	for _, x := range measured {
 		r.here[x.Ref()] = x
+		delete(s.holders, x.Ref())
 	}
 	err := r.read(ctx)
 	if ctx.Err() != nil {
@@ -165,7 +168,7 @@ func (r *reading) read(ctx context.Context) error {
 // What they call now was measured long ago.
 func (r *reading) lookAhead(ctx context.Context) error {
 	const sure = skew
-	if r.server.Now().Sub(r.iv.To) > sure {
+	if now := r.server.Now; now != nil && now().Sub(r.iv.To) > sure {
 		return nil // of the past, there are samples after it
 	}
 	query := fmt.Sprintf("last_over_time(%s[%s])", r.selector(r.words.names()), seconds(future-sure))
@@ -250,23 +253,18 @@ func (r *reading) expression(h hostExpression, over time.Duration) string {
 	return strings.NewReplacer("SELECT", r.where, "RANGE", seconds(over)).Replace(h.expr)
 }
 
-// statistics are what is asked of each step of a long interval.
-var statistics = [...]string{"max", "avg", "count"}
+// statistics are what is asked of each step of a long interval. A metric without samples to
+// count is not asked for the others.
+var statistics = [...]string{"count", "max", "avg"}
 
-const (
-	statisticLabel = "curfew_statistic"
-	metricLabel    = "curfew_metric"
-	// subStep is the step in which rates are taken whose peak within an hour is looked for.
-	subStep = 5 * time.Minute
-)
+// subStep is the step in which rates are taken whose peak within an hour is looked for.
+const subStep = 5 * time.Minute
 
-// each is an expression with one series for each statistic of another one.
-func each(metric, of string) string {
-	parts := make([]string, len(statistics))
-	for i, s := range statistics {
-		parts[i] = fmt.Sprintf(`label_replace(label_replace(%s_over_time(%s), "%s", "%s", "", ""), "%s", "%s", "", "")`, s, of, statisticLabel, s, metricLabel, metric)
-	}
-	return strings.Join(parts, " or ")
+// counted is a metric, or an expression, of which statistics are asked: within a range, and
+// how its series are taken.
+type counted struct {
+	of  string
+	add func(got *batch, statistic string, x series)
 }
 
 // coarse reads the most, the mean and the number of the samples of every step.
@@ -277,33 +275,40 @@ func (r *reading) coarse(ctx context.Context) error {
 	step := r.iv.Step
 	from, to := r.iv.From.Truncate(step), r.iv.To.Truncate(step)
 	length := max(coarseChunk.Truncate(step), step)
-	read := func(expr string, add func(got *batch, x series)) error {
-		return r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
-			var got batch
-			query := "(" + expr + ")[" + seconds(to.Sub(from)-step+time.Second) + ":" + seconds(step) + "]"
-			if err := r.server.instant(ctx, query, to, func(x series) error { add(&got, x); return nil }); err != nil {
-				return err
-			}
-			got.roll(r, step)
-			got.deliver(r)
-			return nil
-		})
-	}
-	bySignal := map[usage.Signal][]string{}
+	// The metrics of one signal are delivered together, and utilization comes first.
+	bySignal := map[usage.Signal][]counted{}
 	for _, name := range r.words.names() {
+		m := r.words[name]
 		// A step ends before its last moment, in servers that count both ends of a range and in
 		// those that count one.
 		of := name + "{" + strings.TrimPrefix(r.where, ",") + "}[" + seconds(step) + "] offset 1ms"
-		bySignal[r.words[name].signal] = append(bySignal[r.words[name].signal], each(name, of))
-	}
-	for _, signal := range slices.Sorted(maps.Keys(bySignal)) { // utilization comes first
-		if err := read(strings.Join(bySignal[signal], " or "), func(got *batch, x series) { got.addStatistic(r, x) }); err != nil {
-			return err
-		}
+		bySignal[m.signal] = append(bySignal[m.signal], counted{of, func(got *batch, statistic string, x series) { got.addStatistic(r, name, statistic, x) }})
 	}
 	for _, h := range hostExpressions {
 		of := "(" + r.expression(h, subStep) + ")[" + seconds(step) + ":" + seconds(min(subStep, step)) + "]"
-		if err := read(each(h.signal.String(), of), func(got *batch, x series) { got.addHostStatistic(r, h, x, step) }); err != nil {
+		bySignal[h.signal] = append(bySignal[h.signal], counted{of, func(got *batch, statistic string, x series) { got.addHostStatistic(r, h, statistic, x, step) }})
+	}
+	for _, signal := range slices.Sorted(maps.Keys(bySignal)) {
+		err := r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
+			var got batch
+			over := ")[" + seconds(to.Sub(from)-step+time.Second) + ":" + seconds(step) + "]"
+			for _, c := range bySignal[signal] {
+				known := len(got.list)
+				for i, statistic := range statistics {
+					if i > 0 && len(got.list) == known {
+						break
+					}
+					query := "(" + statistic + "_over_time(" + c.of + ")" + over
+					if err := r.server.instant(ctx, query, to, func(x series) error { c.add(&got, statistic, x); return nil }); err != nil {
+						return err
+					}
+				}
+			}
+			got.roll(step)
+			got.deliver(r)
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -23,54 +23,76 @@ const Schema = "curfew.notification/v1"
 type Document struct {
 	Schema string `json:"schema"`
 	// ID is the same for every attempt to deliver one message.
-	ID      string `json:"id"`
-	Kind    string `json:"kind"`
+	ID string `json:"id"`
+	// Kind is warning, acted, alarm, notice or approval.
+	Kind string `json:"kind"`
+	// Subject is the message in one line.
 	Subject string `json:"subject"`
-	Text    string `json:"text"`
+	// Text is the whole message.
+	Text string `json:"text"`
 	// To is whom the recipient of the policy turned out to be.
-	To       string    `json:"to"`
-	Item     string    `json:"item,omitempty"`
+	To string `json:"to"`
+	// Item is the id of the action or request.
+	Item string `json:"item,omitempty"`
+	// Resource is what the message is about; null where it is about none.
 	Resource *Resource `json:"resource"`
-	Verb     string    `json:"verb,omitempty"`
-	Because  string    `json:"because"`
+	// Verb is the action: stop, terminate, tag and so on.
+	Verb string `json:"verb,omitempty"`
+	// Because is the reason, in words.
+	Because string `json:"because"`
 	// ActsAt is the earliest time of the action; null where nothing will be done.
 	ActsAt *time.Time `json:"acts_at"`
 	// HourlyUSD is what the resource costs an hour, in cents; null where that is not
 	// known.
 	HourlyUSD *string `json:"hourly_usd"`
-	// Keep is the command that exempts the resource, KeepTag the provider's own command
-	// that writes the tag which does.
-	Keep    string `json:"keep,omitempty"`
+	// Keep is the command that exempts the resource.
+	Keep string `json:"keep,omitempty"`
+	// KeepTag is the provider's own command that exempts it by a tag.
 	KeepTag string `json:"keep_tag,omitempty"`
-	// Lost is what is gone once it was carried out; Creator who made the resource, by the
-	// provider's log, where no tag names an owner.
-	Lost     string     `json:"lost,omitempty"`
-	Creator  string     `json:"creator,omitempty"`
-	Undo     string     `json:"undo,omitempty"`
-	Know     string     `json:"know,omitempty"`
+	// Lost is what is lost by the action.
+	Lost string `json:"lost,omitempty"`
+	// Creator is who created the resource, by the provider's log, where no tag names an
+	// owner.
+	Creator string `json:"creator,omitempty"`
+	// Undo is the command that takes the action back.
+	Undo string `json:"undo,omitempty"`
+	// Know is what else people should know.
+	Know string `json:"know,omitempty"`
+	// Evidence is what was measured.
 	Evidence []Evidence `json:"evidence"`
 }
 
 // Resource is what the message is about.
 type Resource struct {
-	ID      string          `json:"id"`
-	Kind    string          `json:"kind"`
-	Cloud   string          `json:"cloud"`
-	Account string          `json:"account"`
-	Region  string          `json:"region"`
-	Name    string          `json:"name"`
-	Type    string          `json:"type"`
-	Owner   inventory.Owner `json:"owner"`
+	// ID is the id that the provider gave it.
+	ID string `json:"id"`
+	// Kind is its kind, such as instance.
+	Kind string `json:"kind"`
+	// Cloud is its cloud.
+	Cloud string `json:"cloud"`
+	// Account is its account.
+	Account string `json:"account"`
+	// Region is its region.
+	Region string `json:"region"`
+	// Name is its name.
+	Name string `json:"name"`
+	// Type is its machine type.
+	Type string `json:"type"`
+	// Owner is its owner, by its tags.
+	Owner inventory.Owner `json:"owner"`
 }
 
 // Evidence is one thing that was seen. Window and coverage are absent for facts that
 // are not sampled.
 type Evidence struct {
-	Signal   string `json:"signal"`
+	// Signal is the name of what was measured.
+	Signal string `json:"signal"`
+	// Value is its value.
 	Value    string `json:"value"`
-	Window   string `json:"window,omitempty"`   // "14d"
+	Window   string `json:"window,omitempty"`   // time that was looked at: "14d"
 	Coverage string `json:"coverage,omitempty"` // share of the window, rounded down: "0.99"
-	Source   string `json:"source"`
+	// Source is where it was measured.
+	Source string `json:"source"`
 }
 
 func newDocument(m action.Message) Document {

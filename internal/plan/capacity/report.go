@@ -22,12 +22,15 @@ const (
 // follow from the parameters are null.
 type Report struct {
 	Schema string `json:"schema"`
-	Title  string `json:"title"`
+	// Title is the question.
+	Title string `json:"title"`
+	// Method is how it was computed.
 	Method Method `json:"method"`
 	// QPS is requests a second, Headroom the share of capacity kept free.
 	QPS      float64 `json:"qps"`
 	Headroom float64 `json:"headroom"`
-	Replicas int     `json:"replicas"`
+	// Replicas is how many replicas there are.
+	Replicas int `json:"replicas"`
 	// MeanBatch is items a batch, over the batches.
 	MeanBatch *float64 `json:"mean_batch"`
 	// MeanLatencyMS and P99LatencyMS are from arrival to the end of service.
@@ -48,10 +51,13 @@ type Report struct {
 	Met         *bool    `json:"objective_met"`
 	// MaxWaitMS is the longest that a replica may hold a batch back for it to grow,
 	// counted from its first request, with which the objective is still met.
-	MaxWaitMS         *float64 `json:"max_wait_ms"`
-	CostUSDPerHour    *string  `json:"cost_usd_per_hour"`
-	CostUSDPerMillion *string  `json:"cost_usd_per_million"`
-	Erlang            Erlang   `json:"erlang"`
+	MaxWaitMS *float64 `json:"max_wait_ms"`
+	// CostUSDPerHour is the cost of an hour in dollars; null without a price.
+	CostUSDPerHour *string `json:"cost_usd_per_hour"`
+	// CostUSDPerMillion is the cost of a million requests in dollars; null without a price.
+	CostUSDPerMillion *string `json:"cost_usd_per_million"`
+	// Erlang is the same by a queue of Poisson arrivals.
+	Erlang Erlang `json:"erlang"`
 	// Poisson is the latency of Poisson arrivals at the same rate; null without a
 	// replay, and where they would overload the replicas.
 	Poisson *Poisson `json:"poisson"`
@@ -60,10 +66,13 @@ type Report struct {
 	// ScaleToZero is null where the cold start is not known.
 	ScaleToZero *ScaleToZero `json:"scale_to_zero"`
 	// Curve is the latency with fewer and more replicas.
-	Curve         []Point  `json:"curve"`
-	Assumptions   []string `json:"assumptions"`
+	Curve []Point `json:"curve"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
 	CoverageNotes []string `json:"coverage_notes"`
-	Changes       []string `json:"changes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 }
 
 // Erlang is the rule of thumb for as many replicas, one request each at a time.
@@ -76,18 +85,24 @@ type Erlang struct {
 
 // Poisson is a queue with independent arrivals.
 type Poisson struct {
-	Method        Method  `json:"method"`
+	// Method is how it was computed.
+	Method Method `json:"method"`
+	// MeanLatencyMS is the mean latency in milliseconds.
 	MeanLatencyMS float64 `json:"mean_latency_ms"`
-	P99LatencyMS  float64 `json:"p99_latency_ms"`
+	// P99LatencyMS is the 99th percentile of the latency in milliseconds.
+	P99LatencyMS float64 `json:"p99_latency_ms"`
 	// P99Ratio is the replayed p99 over this one.
 	P99Ratio float64 `json:"p99_ratio"`
 }
 
 // Point is the latency that a number of replicas has.
 type Point struct {
-	Replicas     int     `json:"replicas"`
+	// Replicas is how many replicas there are.
+	Replicas int `json:"replicas"`
+	// P99LatencyMS is the 99th percentile of the latency in milliseconds.
 	P99LatencyMS float64 `json:"p99_latency_ms"`
-	Utilization  float64 `json:"utilization"`
+	// Utilization is the share of capacity in use.
+	Utilization float64 `json:"utilization"`
 }
 
 // erlang adds the rule of thumb.

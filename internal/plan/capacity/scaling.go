@@ -31,9 +31,12 @@ type Scaling struct {
 	ReactSeconds *float64 `json:"react_seconds"`
 	// Windows over which autoscalers average the signals, and the time until zero, in seconds.
 	StableWindowSeconds int `json:"stable_window_seconds"`
-	PanicWindowSeconds  int `json:"panic_window_seconds"`
-	PollSeconds         int `json:"poll_seconds"`
-	CoolDownSeconds     int `json:"cool_down_seconds"`
+	// PanicWindowSeconds is the window in seconds over which a burst is seen.
+	PanicWindowSeconds int `json:"panic_window_seconds"`
+	// PollSeconds is how often in seconds the load is read.
+	PollSeconds int `json:"poll_seconds"`
+	// CoolDownSeconds is the time in seconds before scaling in.
+	CoolDownSeconds int `json:"cool_down_seconds"`
 }
 
 // signals are those that need no profile: requests a second for each replica, and the

@@ -31,11 +31,15 @@ type OnlineReport struct {
 
 // Bought is what was bought of one offer, step by step.
 type Bought struct {
-	Key            string    `json:"key"`
-	Kind           Kind      `json:"kind"`
-	TermMonths     int64     `json:"term_months"`
-	Payment        Payment   `json:"payment"`
-	Quantity       int64     `json:"quantity,omitempty"`
+	Key  string `json:"key"`
+	Kind Kind   `json:"kind"`
+	// TermMonths is the term in months.
+	TermMonths int64 `json:"term_months"`
+	// Payment is how it is paid.
+	Payment Payment `json:"payment"`
+	// Quantity is how many are committed.
+	Quantity int64 `json:"quantity,omitempty"`
+	// DollarsPerHour is the dollars an hour that are committed.
 	DollarsPerHour string    `json:"dollars_per_hour,omitempty"`
 	First          time.Time `json:"first"`
 	Last           time.Time `json:"last"`

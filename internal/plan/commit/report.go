@@ -49,10 +49,13 @@ type Report struct {
 	WhatIf   []WhatIf `json:"what_if"`
 	LossDrop *float64 `json:"loss_drop"`
 	// Online is the same window under the online policy, where the caller asked for it.
-	Online        *OnlineReport `json:"online,omitempty"`
-	Assumptions   []string      `json:"assumptions"`
-	CoverageNotes []string      `json:"coverage_notes"`
-	Changes       []string      `json:"changes"`
+	Online *OnlineReport `json:"online,omitempty"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
+	CoverageNotes []string `json:"coverage_notes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 
 	// Layers are the uses that each commitment covers and, last, that stay on demand.
 	Layers []Layer `json:"-"`
@@ -61,10 +64,12 @@ type Report struct {
 // Commitment is one that a plan holds.
 type Commitment struct {
 	// Key is the offer's: a pattern where it is a savings plan.
-	Key        string  `json:"key"`
-	Kind       Kind    `json:"kind"`
-	TermMonths int64   `json:"term_months,omitempty"`
-	Payment    Payment `json:"payment,omitempty"`
+	Key  string `json:"key"`
+	Kind Kind   `json:"kind"`
+	// TermMonths is the term in months.
+	TermMonths int64 `json:"term_months,omitempty"`
+	// Payment is how it is paid.
+	Payment Payment `json:"payment,omitempty"`
 	// Quantity is whole reserved machines, DollarsPerHour what a savings plan commits to.
 	Quantity       int64  `json:"quantity,omitempty"`
 	DollarsPerHour string `json:"dollars_per_hour,omitempty"`
@@ -100,11 +105,16 @@ type Commitment struct {
 
 // WhatIf is a plan replayed on less demand.
 type WhatIf struct {
-	Drop                 float64 `json:"drop"`
-	OnDemandUSD          string  `json:"on_demand_cost_usd"`
-	PlannedUSD           string  `json:"planned_cost_usd"`
+	// Drop is the fall of demand, 0 to 1.
+	Drop float64 `json:"drop"`
+	// OnDemandUSD is the cost without commitments in dollars.
+	OnDemandUSD string `json:"on_demand_cost_usd"`
+	// PlannedUSD is the cost with the plan in dollars.
+	PlannedUSD string `json:"planned_cost_usd"`
+	// EffectiveSavingsRate is 1 − planned / on demand.
 	EffectiveSavingsRate float64 `json:"effective_savings_rate"`
-	Utilization          float64 `json:"utilization"`
+	// Utilization is the share of capacity in use.
+	Utilization float64 `json:"utilization"`
 }
 
 // drops are the falls of demand that every report looks at, in thousandths.

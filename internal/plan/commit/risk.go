@@ -24,6 +24,7 @@ type Leaving struct {
 // Risk is what becomes of a commitment when work leaves its type at a steady rate before
 // the term ends. After that it is paid and not used.
 type Risk struct {
+	// LeavePerYear is the share of work that leaves the type in a year.
 	LeavePerYear float64 `json:"leave_per_year"`
 	Why          string  `json:"why"`
 	// UsedShare is the share of the term for which the type is expected to be used:

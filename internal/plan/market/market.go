@@ -74,8 +74,9 @@ type Params struct {
 // Report is the ranking, in the shape of its JSON.
 type Report struct {
 	Schema string `json:"schema"`
-	For    For    `json:"for"`
-	Unit   string `json:"unit"`
+	// For is what the ranking is for.
+	For  For    `json:"for"`
+	Unit string `json:"unit"`
 	// Offers are machines that are paid by the hour, most work for a dollar first.
 	Offers []Offer `json:"offers"`
 	// Blocks are capacity blocks: paid up front for a window, used or not.
@@ -84,22 +85,27 @@ type Report struct {
 	// release.
 	Accelerators []Offer `json:"accelerators"`
 	// Unranked are machines that have no price, or of which a figure is not known.
-	Unranked      []Unranked `json:"unranked"`
-	Assumptions   []string   `json:"assumptions"`
-	CoverageNotes []string   `json:"coverage_notes"`
-	Changes       []string   `json:"changes"`
+	Unranked []Unranked `json:"unranked"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
+	CoverageNotes []string `json:"coverage_notes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 }
 
 // Offer is a machine at a price.
 type Offer struct {
 	// Rank counts from 1; machines that give the same for a dollar share it.
-	Rank        int        `json:"rank"`
-	Machine     string     `json:"machine"`
-	Cloud       string     `json:"cloud"`
-	Region      string     `json:"region"`
+	Rank    int    `json:"rank"`
+	Machine string `json:"machine"`
+	Cloud   string `json:"cloud"`
+	Region  string `json:"region"`
+	// Option is how it is bought: on-demand, spot or committed.
 	Option      price.Term `json:"option"`
 	Accelerator string     `json:"accelerator"`
-	Generation  string     `json:"generation"`
+	// Generation is the generation of the accelerator.
+	Generation string `json:"generation"`
 	// Released is the year of the accelerator.
 	Released int `json:"release_year"`
 	// Devices is how many it has; some machines have a fraction of one.
@@ -110,7 +116,8 @@ type Offer struct {
 	// dollar an hour buys of it.
 	Work      float64 `json:"work"`
 	PerDollar float64 `json:"work_per_dollar"`
-	HourlyUSD string  `json:"usd_per_hour"`
+	// HourlyUSD is the price of an hour in dollars.
+	HourlyUSD string `json:"usd_per_hour"`
 	// MillionUSD is the price of a million tokens; null for other work.
 	MillionUSD *string `json:"usd_per_million_tokens,omitempty"`
 	// Discount is off the on-demand price of the same place; null where that is not

@@ -5,9 +5,10 @@ import "slices"
 // Counts says in how many ways a GPU can be divided. "+me" profiles are left out:
 // they share the placements of their plain ones.
 type Counts struct {
-	Schema       string `json:"schema"`
-	GPU          string `json:"gpu"`
-	DoubleMemory bool   `json:"double_memory"`
+	Schema string `json:"schema"`
+	GPU    string `json:"gpu"`
+	// DoubleMemory says whether each instance gets twice the memory slices.
+	DoubleMemory bool `json:"double_memory"`
 	// PlacementSets counts sets of placements that do not overlap, Multisets the
 	// distinct multisets of profiles among them; the empty set counts in both.
 	PlacementSets int `json:"placement_sets"`

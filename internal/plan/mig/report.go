@@ -29,17 +29,20 @@ const (
 type Report struct {
 	Schema string `json:"schema"`
 	// Fleet is what may be used, as ParseFleet reads it.
-	Fleet        string `json:"gpu"`
-	DoubleMemory bool   `json:"double_memory"`
+	Fleet string `json:"gpu"`
+	// DoubleMemory says whether each instance gets twice the memory slices.
+	DoubleMemory bool `json:"double_memory"`
 	// Workloads counts the instances asked for, today's that stay included.
 	Workloads int `json:"workloads"`
-	GPUsUsed  int `json:"gpus_used"`
+	// GPUsUsed are how many GPUs are used.
+	GPUsUsed int `json:"gpus_used"`
 	// LowerBound is proven: no plan that leaves out as few uses fewer GPUs.
 	LowerBound int `json:"lower_bound"`
 	// Optimal says that no plan has fewer GPUs, or as few and fewer moves.
-	Optimal bool  `json:"optimal"`
-	Proof   Proof `json:"proof"`
-	GPUs    []GPU `json:"gpus"`
+	Optimal bool `json:"optimal"`
+	// Proof is what proves the answer.
+	Proof Proof `json:"proof"`
+	GPUs  []GPU `json:"gpus"`
 	// Unplaced is what does not fit, and why.
 	Unplaced []Unplaced `json:"unplaced"`
 	// Moves are of today's placements, in order; null where the plan starts from
@@ -53,7 +56,8 @@ type Report struct {
 	// Commands are the same for a shell.
 	Steps    []Step   `json:"steps"`
 	Commands []string `json:"commands"`
-	Advice   []Advice `json:"advice"`
+	// Advice are what to know about sharing.
+	Advice []Advice `json:"advice"`
 	// Notes say, for people, what the plan rests on and what it leaves behind.
 	Notes []string `json:"notes,omitempty"`
 }

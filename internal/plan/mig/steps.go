@@ -22,6 +22,7 @@ const (
 
 // Step is one thing to do.
 type Step struct {
+	// Do is what to do.
 	Do Do `json:"do"`
 	Site
 	// Workload is the workload concerned; empty is unknown or none.
@@ -32,6 +33,7 @@ type Step struct {
 
 // Site is an instance on a GPU. Profile is empty where the whole GPU is meant.
 type Site struct {
+	// GPU is the id of the GPU.
 	GPU     string `json:"gpu"`
 	Profile string `json:"profile,omitempty"`
 	// Start is the first memory slice.
@@ -41,8 +43,10 @@ type Site struct {
 // Move is a workload that changes its instance.
 type Move struct {
 	Workload string `json:"workload"`
-	From     Site   `json:"from"`
-	To       Site   `json:"to"`
+	// From is where it is.
+	From Site `json:"from"`
+	// To is where it goes.
+	To Site `json:"to"`
 	// Via is a spare placement in between, where places are changed in a circle; that
 	// is one more restart.
 	Via *Site `json:"via,omitempty"`

@@ -29,11 +29,14 @@ type Report struct {
 	Unknown int `json:"resources_unknown"`
 	// SavingUSD is a month's saving when each resource moves to the cheapest type that
 	// fits it; null where none has a saving that is known.
-	SavingUSD     *string    `json:"saving_usd_per_month"`
-	Resources     []Resource `json:"resources"`
-	Assumptions   []string   `json:"assumptions"`
-	CoverageNotes []string   `json:"coverage_notes"`
-	Changes       []string   `json:"changes"`
+	SavingUSD *string    `json:"saving_usd_per_month"`
+	Resources []Resource `json:"resources"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
+	CoverageNotes []string `json:"coverage_notes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 }
 
 // Resource is a machine of the file.
@@ -45,22 +48,30 @@ type Resource struct {
 	Devices []Device `json:"per_gpu"`
 	// Reasons are the usual causes of low utilization, each told from the series
 	// where they allow it. Empty for GPUs that are well used or do nothing.
-	Reasons  []Reason `json:"reasons,omitempty"`
+	Reasons []Reason `json:"reasons,omitempty"`
+	// Warnings are what to know about the data.
 	Warnings []string `json:"warnings"`
 }
 
 // Device is what was measured of one GPU. A figure that was not measured is null.
 type Device struct {
+	// GPU is the name of the GPU.
 	GPU string `json:"gpu"`
 	// Used says that it computed at any time.
-	Used          bool     `json:"used"`
-	UtilP50       *float64 `json:"gpu_util_p50"`
-	UtilP95       *float64 `json:"gpu_util_p95"`
-	UtilMean      *float64 `json:"gpu_util_mean"`
+	Used bool `json:"used"`
+	// UtilP50 is the median of its utilization in percent.
+	UtilP50 *float64 `json:"gpu_util_p50"`
+	// UtilP95 is the 95th percentile of its utilization in percent.
+	UtilP95 *float64 `json:"gpu_util_p95"`
+	// UtilMean is the mean of its utilization in percent.
+	UtilMean *float64 `json:"gpu_util_mean"`
+	// MemoryPeakGiB is the most memory that it used in GiB.
 	MemoryPeakGiB *float64 `json:"memory_peak_gib"`
-	MemoryP95GiB  *float64 `json:"memory_p95_gib"`
-	Samples       int      `json:"samples"`
-	Coverage      float64  `json:"coverage"`
+	// MemoryP95GiB is the 95th percentile of its memory in GiB.
+	MemoryP95GiB *float64 `json:"memory_p95_gib"`
+	Samples      int      `json:"samples"`
+	// Coverage is the share of the time that samples cover, 0 to 1.
+	Coverage float64 `json:"coverage"`
 }
 
 // Figures are what was measured and what fits. A figure that was not measured is null.
@@ -80,7 +91,8 @@ type Figures struct {
 	// first to last sample, 0 to 1, that they cover on any GPU.
 	Samples  int     `json:"samples"`
 	Coverage float64 `json:"coverage"`
-	GPUs     int     `json:"gpus"`
+	// GPUs are how many GPUs it has.
+	GPUs int `json:"gpus"`
 	// GPUsUsedMax is how many GPUs computed at any time; of several resources, the
 	// most of any.
 	GPUsUsedMax int `json:"gpus_used_max"`
@@ -102,19 +114,23 @@ type Fit struct {
 	Cloud       string `json:"cloud"`
 	Region      string `json:"region"`
 	Accelerator string `json:"accelerator"`
-	GPUs        int    `json:"gpus"`
-	VCPUs       int    `json:"vcpus"`
+	// GPUs are how many GPUs it has.
+	GPUs int `json:"gpus"`
+	// VCPUs are how many CPUs it has.
+	VCPUs int `json:"vcpus"`
 	// MemoryGiB is device memory of one GPU.
 	MemoryGiB float64 `json:"gpu_memory_gib"`
 	// MemoryShare is the share of it that the peak would fill, null where that was not
 	// measured; ComputeShare the share of its throughput that the 95th percentile takes.
 	MemoryShare  *float64 `json:"memory_share"`
 	ComputeShare float64  `json:"compute_share"`
-	HourlyUSD    string   `json:"usd_per_hour"`
+	// HourlyUSD is the price of an hour in dollars.
+	HourlyUSD string `json:"usd_per_hour"`
 	// SavingUSD is a month's saving at list price; null where today's price is unknown.
 	SavingUSD *string `json:"saving_usd_per_month"`
 	Source    string  `json:"source"`
-	AsOf      string  `json:"as_of"`
+	// AsOf is the date from which the price holds.
+	AsOf string `json:"as_of"`
 	// Against is what speaks against it.
 	Against []string `json:"against"`
 }

@@ -30,10 +30,13 @@ type CheckpointReport struct {
 	MeanRunSeconds float64            `json:"mean_run_s"`
 	Results        []CheckpointResult `json:"results"`
 	// Prior is what curfew starts from.
-	Prior         string   `json:"prior"`
-	Assumptions   []string `json:"assumptions"`
+	Prior string `json:"prior"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
 	CoverageNotes []string `json:"coverage_notes"`
-	Changes       []string `json:"changes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 
 	// Curve is the share that fixed intervals keep, shortest first.
 	Curve []CurvePoint `json:"-"`
@@ -44,6 +47,7 @@ type CheckpointReport struct {
 
 // CheckpointResult is one rule.
 type CheckpointResult struct {
+	// Name is the strategy.
 	Name string `json:"name"`
 	// Interval is seconds of work between two checkpoints; of curfew the first of a run
 	// as it would be now.
@@ -57,7 +61,9 @@ type CheckpointResult struct {
 
 // AgedInterval is the interval from an age of the run on, both in seconds.
 type AgedInterval struct {
-	Age      float64 `json:"age"`
+	// Age is the age of the run in seconds.
+	Age float64 `json:"age"`
+	// Interval is the interval in seconds.
 	Interval float64 `json:"interval"`
 }
 

@@ -17,14 +17,18 @@ type Report struct {
 	DeadlineHours float64 `json:"deadline_hours"`
 	// OnDemandUSD is what one case costs on-demand: work and restart.
 	OnDemandUSD string `json:"on_demand_cost_usd"`
-	AcrossZones bool   `json:"across_zones"`
+	// AcrossZones says whether one case may use all zones.
+	AcrossZones bool `json:"across_zones"`
 	// Results are of all cases of all zones.
 	Results []Result `json:"results"`
 	// Zones are the same by zone; with AcrossZones there is one of all together.
-	Zones         []ZoneReport `json:"zones"`
-	Assumptions   []string     `json:"assumptions"`
-	CoverageNotes []string     `json:"coverage_notes"`
-	Changes       []string     `json:"changes"`
+	Zones []ZoneReport `json:"zones"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
+	CoverageNotes []string `json:"coverage_notes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 
 	// Case is one case of curfew's strategy.
 	Case Timeline `json:"-"`
@@ -34,6 +38,7 @@ type Report struct {
 
 // Result is how one strategy did.
 type Result struct {
+	// Name is the strategy.
 	Name string `json:"name"`
 	// Saving is 1 − mean cost / ((work + restart) × on-demand price); below 0 where the
 	// strategy costs more than that.
@@ -41,15 +46,18 @@ type Result struct {
 	// Misses is how many cases did not end by the deadline.
 	Misses int `json:"misses"`
 	// Starts is how many machines were started, over all cases.
-	Starts      int    `json:"starts"`
-	Cases       int    `json:"cases"`
+	Starts int `json:"starts"`
+	// Cases are how many cases there are.
+	Cases int `json:"cases"`
+	// MeanCostUSD is the mean cost of a case in dollars.
 	MeanCostUSD string `json:"mean_cost_usd"`
 }
 
 // ZoneReport is the results of one zone.
 type ZoneReport struct {
-	Name    string   `json:"name"`
-	Samples int      `json:"samples"`
+	Name    string `json:"name"`
+	Samples int    `json:"samples"`
+	// Up is the share of samples in which spot was available.
 	Up      float64  `json:"up_share"`
 	Results []Result `json:"results"`
 }

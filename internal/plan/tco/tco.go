@@ -53,9 +53,11 @@ type Report struct {
 	Advised bool   `json:"advised"`
 	Verdict string `json:"verdict"`
 	// LeastSavingUSD is the saving a month from which on it would be advised.
-	LeastSavingUSD string   `json:"least_saving_usd_per_month"`
-	Assumptions    []string `json:"assumptions"`
-	Changes        []string `json:"changes"`
+	LeastSavingUSD string `json:"least_saving_usd_per_month"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 
 	// Balance is dollars at the end of each month of the first two years, from month 0.
 	Balance []float64 `json:"-"`

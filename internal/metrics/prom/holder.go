@@ -1,0 +1,52 @@
+package prom
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Holder is who a GPU is lent to, by the labels that Kubernetes and Slurm give it.
+type Holder struct {
+	GPU string
+	// Namespace and Pod are those of Kubernetes, Job is one of Slurm.
+	Namespace, Pod, Job string
+}
+
+// maxHolders bounds the holders that are remembered of a machine.
+const maxHolders = 256
+
+// holderOf returns who labels in lower case lend a GPU to; false where they say nothing. A
+// pod that has the name of the host is the exporter's own.
+func holderOf(gpu string, labels map[string]string) (Holder, bool) {
+	h := Holder{GPU: gpu, Namespace: first(labels, "namespace", "pod_namespace"), Pod: first(labels, "pod", "pod_name"), Job: first(labels, "hpc_job", "slurm_job_id")}
+	if h.Pod == "" || h.Pod == labels["hostname"] {
+		h.Namespace, h.Pod = "", ""
+	}
+	return h, h.Pod != "" || h.Job != ""
+}
+
+// Holders returns who the GPUs of a machine were lent to in what was read last, in order.
+func (s *Source) Holders(m inventory.Ref) []Holder {
+	out := make([]Holder, 0, len(s.holders[m]))
+	for h := range s.holders[m] {
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Job, b.Job))
+	})
+	return out
+}
+
+// lend remembers who a GPU is lent to.
+func (s *Source) lend(m inventory.Ref, h Holder) {
+	known := s.holders[m]
+	if known == nil {
+		known = map[Holder]bool{}
+		s.holders[m] = known
+	}
+	if len(known) < maxHolders {
+		known[h] = true
+	}
+}
