@@ -33,7 +33,7 @@ var asides = []aside{
 }
 
 // long are the commands that take seconds, which only make test-slow runs.
-var long = regexp.MustCompile(`enforce --demo --seed|plan spot .* --work 48h|scan --regions all`)
+var long = regexp.MustCompile(`enforce --demo --seed|plan spot .* --work 48h|scan --regions all|record --from cloudwatch|curfew (?:costs|budget|bill) .*--demo`)
 
 // elsewhere are the documents that a test of their own carries out from top to bottom.
 var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest"}
@@ -66,6 +66,7 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`(curfew estimate) --history FILE`), "$1 job.yaml --history runs.csv"},
 	{regexp.MustCompile(`(curfew costs units --counts) FILE`), "$1 tokens.csv --unit token"},
 	{regexp.MustCompile(`(curfew costs shares) FILE`), "$1 shares.csv"},
+	{regexp.MustCompile(`(curfew record) --format json`), "$1 --from prometheus --metrics-source {prometheus} --since 30d -o trace.parquet --format json"},
 	{regexp.MustCompile(`http://prometheus:9090`), "{prometheus}"},
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
 	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},
