@@ -22,7 +22,7 @@ SCHEDULES ?= 2000
 # random one that it prints.
 SEED ?=
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots golden reference aws-sandbox clean
+.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,8 +41,8 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: ## the ladder killed at every boundary (make test: every fifth), and getting-started as written
-	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted' ./internal/action ./test/docs
+test-slow: ## the ladder killed at every boundary (make test: every fifth), getting-started and slow commands as documented
+	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
@@ -79,6 +79,12 @@ fmt: ## format the code
 
 screenshots: build ## every report in a real browser: pictures, prints, checks
 	./test/screenshots/run.sh
+
+pictures: ## the pictures of README.md and docs, from what the commands write
+	cd test/screenshots && npm ci --silent --no-audit --no-fund
+	@mkdir -p screenshots
+	go test -count=1 ./test/docs -run '^(TestFirstGatedPullRequest|TestAuditPicture)$$' -pictures $(CURDIR)/screenshots
+	node test/screenshots/pictures.mjs screenshots docs/images
 
 golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update

@@ -38,10 +38,12 @@ func TestGateScript(t *testing.T) {
 		flag   string
 		jobs   string
 		key    string
+		fork   bool // without secrets
 		code   int
 		stdout string
 	}{
 		{name: "nothing changed", code: 0},
+		{name: "a fork", files: map[string]string{"jobs/a.yaml": "0"}, fork: true, code: 2},
 		{name: "allowed", files: map[string]string{"jobs/a.yaml": "0"}, code: 0, stdout: "jobs/a.yaml limit: 100 \n"},
 		{name: "held", files: map[string]string{"jobs/a.yaml": "3"}, code: 3, stdout: "jobs/a.yaml limit: 100 \n"},
 		{name: "a flag", files: map[string]string{"jobs/a.yaml": "0"}, flag: "--github", code: 0, stdout: "jobs/a.yaml limit: 100 --github\n"},
@@ -66,7 +68,7 @@ func TestGateScript(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			repo, bin := t.TempDir(), t.TempDir()
-			env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBS="+tt.jobs, "KEY="+tt.key,
+			env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBS="+tt.jobs, "KEY="+tt.key, "CURFEW_DATABASE_URL="+map[bool]string{false: "postgres://db.example.com/curfew"}[tt.fork],
 				"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 			write(t, filepath.Join(bin, "curfew"), stub, 0o755)
 			git := func(args ...string) string {

@@ -8,9 +8,15 @@
 # JOBS names the files as git does (default: jobs/*.yaml and jobs/*.yml, in folders below
 # as well). KEY names the change: a file that is asked about again under it is one run,
 # and holds its money once.
+# CURFEW_DATABASE_URL has to be set: without the state that all runs share, a check would
+# reserve nothing and pass.
 set -eu
 base=$1
 shift
+if [ -z "${CURFEW_DATABASE_URL:-}" ]; then
+    echo "gate.sh: CURFEW_DATABASE_URL is empty; a run for a fork gets no secrets: a person with write access pushes the branch to this repository" >&2
+    exit 2
+fi
 
 config=$(mktemp)
 trap 'rm -f "$config"' EXIT

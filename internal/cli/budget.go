@@ -104,7 +104,7 @@ func (a *app) newExtend() *cobra.Command {
 		Short: "Extend a reservation by the rules of the gate",
 		Long: `Asks the gate whether a live run may cost an amount in total and run for a time. Over the
 threshold, and over the amount that was admitted, an approver has to approve.`,
-		Example: "  curfew budget extend 4f1c --amount 120 --for 12h",
+		Example: "  curfew budget extend 4f1c --amount 120 --for 12h   # exit code 3: it needs an approval",
 	}
 	c.Flags().StringVar(&amount, "amount", "", "what it may cost in all, in `dollars`")
 	c.Flags().StringVar(&length, "for", "", "how long from now it may run")

@@ -21,12 +21,12 @@ func (a *app) newCosts() *cobra.Command {
 		Long: `Shows the ledger: what every resource cost while it was there, at the price of the hour,
 with used, wasted and unmeasured compute apart. Rounds fill it: every scan and every pass
 of enforce. Time of which nothing is known is shown and not charged.`,
-		Example: `  curfew costs --demo                                   simulated books, to try it
-  curfew costs                                          this month by team
+		Example: `  curfew costs --demo                                   # simulated books, to try it
+  curfew costs                                          # this month by team
   curfew costs --by purpose,duty --since 7d --granularity day
   curfew costs --by resource --where team=vision --where duty=idle
   curfew costs --by team -o html > costs.html
-  curfew costs units                                    what a million tokens costs`,
+  curfew costs units                                    # what a million tokens costs`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, err := a.rt.Costs(c.Context(), f)

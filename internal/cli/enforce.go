@@ -51,8 +51,8 @@ It never sleeps; it prints when to run it again. From cron, every five minutes:
 
 Without --enforce it only shows what it would do. A policy acts when its own mode is
 enforce and --enforce is given; unknown never acts. docs/safety.md has the whole ladder.`,
-		Example: `  curfew enforce --demo                         the ladder on the simulated account, in simulated time
-  curfew enforce --demo --seed 7 -o json        a simulated day: true work, dollars before and after, what was done
+		Example: `  curfew enforce --demo                         # the ladder on the simulated account, in simulated time
+  curfew enforce --demo --seed 7 -o json        # a simulated day: true work, dollars before and after, what was done
   curfew enforce --once --policy policies/
   curfew enforce --once --enforce --regions us-east-1,us-west-2`,
 		Args: noArgs,

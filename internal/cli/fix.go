@@ -37,8 +37,8 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 --enforce it makes them.`,
 		Example: `  curfew fix 9c6e
   curfew fix 9c6e --enforce
-  curfew fix 9c6e --enforce --github            in a workflow: a review of the pull request approves
-  curfew fix 9c6e --enforce --demo              every step on the simulated account, in simulated time
+  curfew fix 9c6e --enforce --github            # in a workflow: a review of the pull request approves
+  curfew fix 9c6e --enforce --demo --scratch-disks   # every step on the simulated account, in simulated time
   curfew fix --undo 4f1c2a
   curfew fix --undo 4f1c2a --enforce`,
 		RunE: func(c *cobra.Command, ids []string) error {

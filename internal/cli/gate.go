@@ -23,11 +23,10 @@ more than that amount, expires, and is used once. A denial says what would pass.
 --dry-run decides and writes nothing: no budget is reserved, no approver is asked. With
 --key the run has one request and one reservation, however often it asks. Without a key
 each admission reserves budget again; unused reservations of the same work are reported.`,
-		Example: `  curfew gate job.yaml --dry-run                       would it pass?
-  curfew gate job.yaml
-  curfew approve 4f1c && curfew gate job.yaml          after an approver approved
-  curfew gate job.yaml --key "$CI_PIPELINE_ID" -o json  a run asked for again is the same run
-  curfew gate job.yaml --github                        in a workflow: comment, and count reviews
+		Example: `  curfew gate job.yaml --dry-run                       # would it pass?
+  curfew gate job.yaml                                 # exit code 0 allowed, 3 needs an approval, 4 denied
+  curfew gate job.yaml --key "$CI_PIPELINE_ID" -o json  # a run asked for again is the same run
+  curfew gate job.yaml --github                        # in a workflow: comment, and count reviews
   curfew gate report --since 30d`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {

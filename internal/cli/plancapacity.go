@@ -67,6 +67,7 @@ which fleets had more machines than worked at the same time.`,
 	}
 	fl := c.Flags()
 	f.source.addAccount(fl)
+	f.source.addMetrics(fl)
 	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the hours in which they worked (ledger)")
 	periodFlags(c, &f.period, "30d")
 	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")

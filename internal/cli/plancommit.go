@@ -36,7 +36,7 @@ of any other choice. Idle machines are excluded. A commitment is advised only if
 utilization stays above 60%, the history is long enough, and it is expected to save even
 if work leaves its machine type before the term ends. --from reads the ledger or imported
 bills, and the offers of the price book.`,
-		Example: `  curfew plan commit --from ledger --since 90d
+		Example: `  curfew plan commit --from ledger --since 90d --offers examples/data/offers.csv
   curfew plan commit --from bill --offers examples/data/offers.csv --since 6mo
   curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv
   curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv --online -o html > commit.html`,

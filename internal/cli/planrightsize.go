@@ -50,6 +50,7 @@ the machine types that fit the measured memory and compute, with prices and draw
 	}
 	fl := c.Flags()
 	f.source.addAccount(fl)
+	f.source.addMetrics(fl)
 	fl.StringVar(&f.source.Profile, "profile", "", "AWS profile")
 	fl.StringVar(&f.from, "from", "", "source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
 	periodFlags(c, &f.period, "30d")

@@ -38,7 +38,7 @@ that are not ephemeral, that does not ask for the duty, or that declares disks s
 each policy selects, could act on once its condition holds, and would be refused, by rule.`,
 		Example: `  curfew policy check examples/policies
   curfew policy check --against last
-  curfew policy check --strict examples/policies/idle-ephemeral.yaml`,
+  curfew policy check --strict examples/policies/idle-ephemeral.yaml   # exit code 1: it has a warning`,
 	}
 	var strict bool
 	var against string

@@ -44,10 +44,10 @@ func (a *app) root() *cobra.Command {
 		Short: "GPUs that go home when the work is done",
 		Long: `curfew sees every meter that runs in a cloud account, tells used dollars from
 wasted ones, and says exactly how to stop what does nothing.`,
-		Example: `  curfew scan --demo                 the audit on a simulated account
-  curfew scan                        the audit of your AWS account (read-only)
-  curfew scan -o html > audit.html   the same as a report with pictures
-  curfew price show g6.2xlarge       what the price book knows`,
+		Example: `  curfew scan --demo                 # the audit on a simulated account
+  curfew scan                        # the audit of your AWS account (read-only)
+  curfew scan -o html > audit.html   # the same as a report with pictures
+  curfew price show g6.2xlarge       # what the price book knows`,
 		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -83,15 +83,15 @@ resources do, and ranks the waste in dollars a month with the exact fix.
 
 What cannot be read is named as a blind spot and never counted as waste. Savings
 are net of reserved instances and savings plans, and of what keeps costing.`,
-		Example: `  curfew scan --demo                            a simulated account, no credentials needed
-  curfew scan --regions us-east-1,us-west-2     two regions of the account you are in
-  curfew scan --assume-role arn:aws:iam::1234…:role/audit --assume-role …
-  curfew scan --usage gpus.csv.gz               with GPU samples you recorded yourself
-  curfew scan --cloud onprem --usage gpus.csv   the machines that curfew.yaml lists
-  curfew scan --bill focus-2026-11.csv.gz       with transfers and commitments from the bill
-  curfew scan --fail-on 500 -o json             in CI: exit code 3 above $500 a month
-  curfew scan --last -o html > audit.html       the kept audit again, without reading the account
-  curfew scan --print-iam-policy                the exact read-only permissions it uses`,
+		Example: `  curfew scan --demo                            # a simulated account, no credentials needed
+  curfew scan --regions us-east-1,us-west-2     # two regions of the account you are in
+  curfew scan --assume-role arn:aws:iam::123456789012:role/audit
+  curfew scan --usage gpus.csv.gz               # with GPU samples you recorded yourself
+  curfew scan --cloud onprem --usage fleet.csv  # the machines that curfew.yaml lists
+  curfew scan --bill focus-2026-11.csv.gz       # with transfers and commitments from the bill
+  curfew scan --fail-on 500 -o json             # in CI: exit code 3 above $500 a month
+  curfew scan --last -o html > audit.html       # the kept audit again, without reading the account
+  curfew scan --print-iam-policy                # the exact read-only permissions it uses`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.last {

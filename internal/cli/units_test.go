@@ -47,7 +47,7 @@ func TestGPUHours(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, by := range []string{"", "team"} {
+	for _, by := range []string{"", "team", "project"} { // of no project: unallocated
 		code, out, errs := d.run("costs", "units", "--counts", "gpu-hours", "--by", by, "--since", day.Format(time.DateOnly), "--until", day.AddDate(0, 0, 1).Format(time.DateOnly), "-o", "json")
 		if code != ExitDone {
 			t.Fatalf("exit %d: %s", code, errs)
