@@ -25,7 +25,8 @@ type withPostgres struct{ *testing.M }
 func (m withPostgres) Run() int { return postgres.Run(m.M) }
 
 func TestMain(m *testing.M) {
-	syscall.Umask(0o022) // files that a group can write are refused
+	syscall.Umask(0o022)                           // files that a group can write are refused
+	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test asks another machine
 	testscript.Main(withPostgres{m}, map[string]func(){
 		"curfew": func() { os.Exit(Run(context.Background(), System("test"))) },
 	})

@@ -60,7 +60,7 @@ func Doctor(d view.Doctor) Sheet {
 			which += " and " + plain.Count(more, "other")
 		}
 		missing.Rows = append(missing.Rows, []string{x.What, fmt.Sprint(len(lacking[x])), x.Effect, which})
-		missing.Commands = append(missing.Commands, x.Fix)
+		missing.Notes = append(missing.Notes, x.Fix)
 	}
 	s.Tables = []Grid{found}
 	if len(missing.Rows) > 0 {

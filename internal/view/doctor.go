@@ -179,10 +179,10 @@ func (t Telemetry) signal(w *usage.Window, s usage.Signal) (DoctorSignal, bool) 
 
 // What makes telemetry whole, in the words of the tools that give it.
 const (
-	fixExporter = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter, or on the machine: docker run -d --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:latest"
-	fixCounters = "add to dcgm-exporter's counters: DCGM_FI_DEV_FB_USED, gauge, and DCGM_FI_DEV_FB_FREE, gauge"
-	fixProfile  = "dcgm-exporter -f /etc/dcgm-exporter/dcp-metrics-included.csv"
-	fixHost     = "apt-get install prometheus-node-exporter, and scrape port 9100"
+	fixExporter = "`helm install dcgm-exporter gpu-helm-charts/dcgm-exporter`, or on the machine: `docker run -d --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:latest`"
+	fixCounters = "add to dcgm-exporter's counters: `DCGM_FI_DEV_FB_USED, gauge` and `DCGM_FI_DEV_FB_FREE, gauge`"
+	fixProfile  = "start dcgm-exporter with `-f /etc/dcgm-exporter/dcp-metrics-included.csv`"
+	fixHost     = "`apt-get install prometheus-node-exporter`, and scrape port 9100"
 	fixScrape   = "scrape_interval: 30s, and alert on up == 0"
 )
 
