@@ -35,20 +35,31 @@ func Safe(s string) bool { return utf8.ValidString(s) && strings.IndexFunc(s, un
 // is not UTF-8 becomes U+FFFD.
 func Line(s string) string {
 	if !Safe(s) || strings.ContainsRune(s, zeroWidthJoiner) {
+		var out strings.Builder
 		last := rune(0)
-		s = strings.Map(func(r rune) rune {
-			before := last
-			last = r
+		for i, r := range s {
 			switch {
 			case unicode.IsSpace(r):
-				return ' '
-			case r == zeroWidthJoiner && !unicode.In(before, unicode.So, unicode.Sk, unicode.Variation_Selector), unfit(r):
-				return -1
+				out.WriteByte(' ')
+			case r == zeroWidthJoiner:
+				next, size := utf8.DecodeRuneInString(s[i+utf8.RuneLen(r):])
+				if joinable(last) && size > 1 && unicode.Is(unicode.So, next) {
+					out.WriteRune(r)
+				}
+			case !unfit(r):
+				out.WriteRune(r)
 			}
-			return r
-		}, s)
+			last = r
+		}
+		s = out.String()
 	}
 	return strings.Join(strings.Fields(s), " ")
+}
+
+// joinable says whether a character ends a part of an emoji, to which a joiner may add
+// another: a symbol, a modifier of skin tone or a variation selector.
+func joinable(r rune) bool {
+	return unicode.Is(unicode.So, r) || r >= 0x1f3fb && r <= 0x1f3ff || unicode.Is(unicode.Variation_Selector, r)
 }
 
 // Name returns s as it is where [Safe] says so, and else quoted as Go quotes a string,
