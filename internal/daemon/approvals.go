@@ -22,14 +22,11 @@ func AuditEntry(at time.Time, who, what string, r approval.Request) action.Entry
 // person proves who they are, as [Runtime.Approver] takes it.
 func (rt *Runtime) Decide(ctx context.Context, id string, allow bool, reason, proof string) (view.Decision, error) {
 	var none view.Decision
-	cfg, s, err := rt.State(ctx)
+	cfg, _, s, err := rt.inForce(ctx)
 	if err != nil {
 		return none, err
 	}
 	defer s.Close()
-	if cfg, _, err = rt.Governed(ctx, cfg, s); err != nil {
-		return none, err
-	}
 	r, err := s.Approvals().Request(ctx, id)
 	if err != nil {
 		return none, approvalFailure(id, err)

@@ -36,14 +36,11 @@ func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
 // Budgets is the status of each budget that is in force.
 func (rt *Runtime) Budgets(ctx context.Context) (view.Budgets, error) {
 	var none view.Budgets
-	cfg, s, err := rt.State(ctx)
+	cfg, _, s, err := rt.inForce(ctx)
 	if err != nil {
 		return none, err
 	}
 	defer s.Close()
-	if cfg, _, err = rt.Governed(ctx, cfg, s); err != nil {
-		return none, err
-	}
 	if len(cfg.Budgets) == 0 {
 		return none, &Error{Class: Usage, Code: "no_budgets", Err: errors.New("no budget is given"), Hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
 	}
@@ -101,15 +98,11 @@ type HoldAction func(ctx context.Context, p gate.Params, id, who string) (budget
 // the name of the verb.
 func (rt *Runtime) Hold(ctx context.Context, verb, id string, do HoldAction) (view.OneHold, error) {
 	var none view.OneHold
-	cfg, s, err := rt.State(ctx)
+	cfg, by, s, err := rt.inForce(ctx)
 	if err != nil {
 		return none, err
 	}
 	defer s.Close()
-	cfg, by, err := rt.Governed(ctx, cfg, s)
-	if err != nil {
-		return none, err
-	}
 	asker, err := rt.Asker(ctx, cfg, by)
 	if err != nil {
 		return none, err

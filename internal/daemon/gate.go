@@ -29,15 +29,11 @@ type GateOptions struct {
 // Gate decides whether the work of a file may start.
 func (rt *Runtime) Gate(ctx context.Context, name string, f GateOptions) (view.Gate, error) {
 	fail := func(err error) (view.Gate, error) { return view.Gate{}, err }
-	cfg, s, err := rt.State(ctx)
+	cfg, by, s, err := rt.inForce(ctx)
 	if err != nil {
 		return fail(err)
 	}
 	defer s.Close()
-	cfg, by, err := rt.Governed(ctx, cfg, s)
-	if err != nil {
-		return fail(err)
-	}
 	var hub *pullRequest
 	var who approval.Person
 	if f.GitHub {

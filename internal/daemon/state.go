@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Open opens the state that binds every process which acts on an account: the
@@ -40,6 +41,21 @@ func (rt *Runtime) State(ctx context.Context) (config.Config, *store.Store, erro
 	}
 	s, err := rt.Open(ctx, cfg)
 	return cfg, s, err
+}
+
+// inForce opens the state with the configuration that counts there: under the shared settings
+// where there are any, and who decided that.
+func (rt *Runtime) inForce(ctx context.Context) (config.Config, view.Decider, *store.Store, error) {
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return cfg, view.Decider{}, nil, err
+	}
+	cfg, by, err := rt.Governed(ctx, cfg, s)
+	if err != nil {
+		s.Close()
+		return cfg, by, nil, err
+	}
+	return cfg, by, s, nil
 }
 
 // StateClock returns clocks that tell the time of the state, which binds everybody who

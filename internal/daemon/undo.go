@@ -57,14 +57,11 @@ func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, sour
 // Undo takes back what the ladder did, by the ids of the items; unless it enforces it only
 // rehearses that. Show gets what was done, also where an item failed.
 func (rt *Runtime) Undo(ctx context.Context, ids []string, f Source, enforce bool, show func(view.Undo) error) error {
-	cfg, s, err := rt.State(ctx)
+	cfg, _, s, err := rt.inForce(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if cfg, _, err = rt.Governed(ctx, cfg, s); err != nil {
-		return err
-	}
 	book, err := rt.PriceBook(cfg)
 	if err != nil {
 		return err
