@@ -278,7 +278,7 @@ func TestSourceAt(t *testing.T) {
 		if r.ID == "b" {
 			return nil
 		}
-		return sinkFunc(func(gpu string, s usage.Signal, p usage.Point) bool {
+		return usage.SinkFunc(func(gpu string, s usage.Signal, p usage.Point) bool {
 			got = append(got, fmt.Sprintf("%s %s %d %v", gpu, s, p.Time.Unix()/60, p.Max))
 			return true
 		})
@@ -293,10 +293,6 @@ func TestSourceAt(t *testing.T) {
 		t.Errorf("canceled, it returns %v", err)
 	}
 }
-
-type sinkFunc func(string, usage.Signal, usage.Point) bool
-
-func (f sinkFunc) Add(gpu string, s usage.Signal, p usage.Point) bool { return f(gpu, s, p) }
 
 func TestReadAccountRefuses(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{

@@ -113,12 +113,13 @@ func describe(m *inventory.Resource) *usage.Description {
 
 // record reads slice after slice.
 func (r *recorder) record(ctx context.Context, machines []*inventory.Resource, o RecordOptions) error {
-	total := 0
-	done := func(part string) {
-		total++
-		r.progress(round.Progress{What: part, Done: total, Total: total, Resources: len(r.seen)})
+	read := 0
+	done := func(part string, of int) {
+		read++
+		r.progress(round.Progress{What: part, Done: read, Total: of, Resources: len(r.seen)})
 	}
 	if o.From == FromPrometheus {
+		parts := int((r.doc.Until.Sub(r.doc.Since) + serverSlice - 1) / serverSlice)
 		for from := r.doc.Since; from.Before(r.doc.Until); from = from.Add(serverSlice) {
 			to := from.Add(serverSlice)
 			if to.After(r.doc.Until) {
@@ -127,15 +128,16 @@ func (r *recorder) record(ctx context.Context, machines []*inventory.Resource, o
 			if err := r.slice(ctx, machines, usage.Interval{From: from, To: to, Step: o.Step}); err != nil {
 				return err
 			}
-			done(from.Format(time.DateTime))
+			done(from.Format(time.DateTime), parts)
 		}
 		return nil
 	}
+	chunks := (len(machines) + cloudSlice - 1) / cloudSlice
 	for part := range slices.Chunk(machines, cloudSlice) {
 		if err := r.slice(ctx, part, usage.Interval{From: r.doc.Since, To: r.doc.Until, Step: o.Step}); err != nil {
 			return err
 		}
-		done(part[0].ID)
+		done(part[0].ID, chunks)
 	}
 	return nil
 }
@@ -159,7 +161,7 @@ func (r *recorder) slice(ctx context.Context, machines []*inventory.Resource, iv
 	for i, s := range r.sources {
 		m, err := s.Measure(ctx, machines, iv, func(x *inventory.Resource, _ usage.Opened) usage.Sink {
 			ref := x.Ref()
-			return sinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
+			return usage.SinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
 				v := voice{ref, sig}
 				if sig.PerGPU() {
 					v.signal = usage.GPUUtil
@@ -204,8 +206,3 @@ func (r *recorder) slice(ctx context.Context, machines []*inventory.Resource, iv
 	r.doc.Samples, r.doc.Machines = r.doc.Samples+int64(len(samples)), len(r.seen)
 	return nil
 }
-
-type sinkFunc func(gpu string, s usage.Signal, p usage.Point) bool
-
-// Add implements usage.Sink.
-func (f sinkFunc) Add(gpu string, s usage.Signal, p usage.Point) bool { return f(gpu, s, p) }

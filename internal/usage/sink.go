@@ -14,6 +14,12 @@ type Sink interface {
 	Add(gpu string, s Signal, p Point) bool
 }
 
+// SinkFunc is a function as a [Sink].
+type SinkFunc func(gpu string, s Signal, p Point) bool
+
+// Add implements [Sink].
+func (f SinkFunc) Add(gpu string, s Signal, p Point) bool { return f(gpu, s, p) }
+
 // Opened is what a Sink is opened for: the points of one source.
 type Opened struct {
 	// From is the first moment whose points are handed over: the start of what is read,

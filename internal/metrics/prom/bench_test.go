@@ -40,7 +40,7 @@ func BenchmarkScanOfAFleet(b *testing.B) {
 				}
 				points := 0
 				m, err := s.Measure(b.Context(), machines, bc.iv, func(*inventory.Resource, usage.Opened) usage.Sink {
-					return sinkFunc(func(string, usage.Signal, usage.Point) bool { points++; return true })
+					return usage.SinkFunc(func(string, usage.Signal, usage.Point) bool { points++; return true })
 				})
 				if err != nil || len(m.BlindSpots) > 0 {
 					b.Fatal(m.BlindSpots, err)

@@ -28,7 +28,7 @@ func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.I
 	t.Helper()
 	var out []told
 	m, err := s.Measure(t.Context(), machines, iv, func(r *inventory.Resource, o usage.Opened) usage.Sink {
-		return sinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
+		return usage.SinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
 			out = append(out, told{r.ID, gpu, sig.String(), p.Time, p.Mean, p.Max, o.Step})
 			return true
 		})
@@ -38,10 +38,6 @@ func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.I
 	}
 	return out, m.BlindSpots
 }
-
-type sinkFunc func(gpu string, s usage.Signal, p usage.Point) bool
-
-func (f sinkFunc) Add(gpu string, s usage.Signal, p usage.Point) bool { return f(gpu, s, p) }
 
 // fleetOf returns machines i-0, i-1 and so on with private addresses as aliases.
 func fleetOf(n int) []*inventory.Resource {
