@@ -6,8 +6,10 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -140,8 +142,8 @@ func (rt *Runtime) importSimulatedBill(ctx context.Context, cfg config.Config, s
 		}
 		charge(d.Day, d.Accrued, billed, string(d.Ref.Kind), service, d.Ref.ID, d.Ref.Region, tags)
 	}
-	for day, amount := range support {
-		charge(day, amount, amount, "support", "Other", "", "", "{}")
+	for _, day := range slices.SortedFunc(maps.Keys(support), time.Time.Compare) {
+		charge(day, support[day], support[day], "support", "Other", "", "", "{}")
 	}
 	out.Flush()
 	if err = errors.Join(err, out.Error(), file.Close()); err != nil {
