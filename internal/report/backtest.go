@@ -141,9 +141,9 @@ func ruleName(name string) string {
 	return name
 }
 
-// whyNotGrid is why a policy did nothing, and for how long.
+// whyNotGrid is where a policy did nothing and why, and for how long.
 func whyNotGrid(r *backtest.Result) (Grid, bool) {
-	g := Grid{Title: "Why " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
+	g := Grid{Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
 	for _, n := range r.WhyNot[:min(len(r.WhyNot), maxReasons)] {
 		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason})
 	}

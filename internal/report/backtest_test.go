@@ -116,7 +116,7 @@ func TestBacktestIsAboutTheBest(t *testing.T) {
 			t.Errorf("the timeline is not of quick: %+v", r.Timeline)
 		}
 		page := rendered(t, r)
-		for _, text := range []string{"quick would have released", "No other of the 3 policies saves more", "When quick would have released", "<details class=\"folded\"><summary>Why never did nothing"} {
+		for _, text := range []string{"quick would have released", "No other of the 3 policies saves more", "When quick would have released", "<details class=\"folded\"><summary>Where never did nothing"} {
 			if !strings.Contains(page, text) {
 				t.Errorf("the page lacks %q", text)
 			}
