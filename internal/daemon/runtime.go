@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // Host is what a process takes from the machine that it runs on.
@@ -53,12 +54,22 @@ type Runtime struct {
 	// Simulated says that the state is one of the simulated account, which ends with the
 	// process.
 	Simulated bool
+	// Kept is the open state of a service, which every operation uses; nil: each opens it.
+	Kept *store.Store
 	// ends are what Close does.
 	ends []func() error
 	// overlay is the price overlay of the shared settings; nil where there are none.
 	overlay *string
 	// warned says that refused prices were reported.
 	warned bool
+}
+
+// For returns the wiring of one request to a service, which others may be served beside: what
+// an operation remembers in it stays with the request.
+func (rt *Runtime) For() *Runtime {
+	one := *rt
+	one.Reviewed, one.ends, one.overlay = nil, nil, nil
+	return &one
 }
 
 // Bar shows how far something is. Report is called from any goroutine.

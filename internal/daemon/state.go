@@ -18,6 +18,9 @@ import (
 // Open opens the state that binds every process which acts on an account: the
 // database of the configuration, or a file in the data directory.
 func (rt *Runtime) Open(ctx context.Context, cfg config.Config) (*store.Store, error) {
+	if rt.Kept != nil {
+		return rt.Kept.Lend(), nil
+	}
 	if cfg.DatabaseURL == "" && cfg.DataDir == "" {
 		return nil, &Error{Code: "no_state", Err: errors.New("there is no directory to keep anything in"),
 			Hint: "give --data-dir or --database-url"}

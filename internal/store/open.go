@@ -44,7 +44,12 @@ type Host struct {
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
 	db *database
+	// lent says that another Store closes the database.
+	lent bool
 }
+
+// Lend returns the same state for somebody whose Close ends nothing.
+func (s *Store) Lend() *Store { return &Store{s.db, true} }
 
 // Open opens the state, makes it where there is none, and migrates it to what this
 // version knows. Processes that open it at the same time wait for one another. An
@@ -66,11 +71,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db}, nil
+	return &Store{db: db}, nil
 }
 
 // Close closes the database. What was written is kept.
 func (s *Store) Close() error {
+	if s.lent {
+		return nil
+	}
 	if err := s.db.close(); err != nil {
 		return fmt.Errorf("close the state: %w", err)
 	}
