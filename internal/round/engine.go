@@ -37,6 +37,8 @@ type Engine struct {
 	// policies ask for it, so that every answer may change with it.
 	standing func(f *policy.Facts)
 	stands   bool
+	// watch is what policies ask about the GPUs over windows; nil is nothing.
+	watch *duty.Watch
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
@@ -54,14 +56,25 @@ func New(s Setting) *Engine {
 		s.LookBack = duty.DefaultLookBack
 	}
 	s.LookBack = max(s.LookBack, s.Query.Window)
+	var watch *duty.Watch
+	if s.Policies != nil {
+		if watch = s.Policies.Watch(); watch != nil {
+			s.LookBack = max(s.LookBack, watch.Horizon()+overlap) // its newest samples may be old
+		}
+	}
 	if s.Step <= 0 {
 		s.Step = stepOf(s.LookBack)
 	}
-	e := &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	e := &Engine{Setting: s, watch: watch, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
 	if s.Standing != nil && s.Policies != nil {
 		e.stands = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
 	}
 	return e
+}
+
+// newTracker returns a tracker without samples, of what the policies ask for.
+func (e *Engine) newTracker() *duty.Tracker {
+	return duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
 }
 
 // subject is one resource with all that is known of it.
