@@ -93,7 +93,7 @@ func tenancy(s *Sheet, d view.Shares) {
 		machines.Rows = append(machines.Rows, []string{m.Resource, fmt.Sprint(m.GPUs), usd(m.Amount), usd(m.Amount - m.Unallocated), usd(m.Unallocated), usd(m.Unknown),
 			usd(m.Amount - m.IdleByUse - m.UnmeasuredByUse), usd(m.IdleByUse)})
 	}
-	byName := Grid{Title: "by " + d.By, Head: []string{d.By, "cost", "used", "idle", "unmeasured", "GPU hours", "used", "cost by use"},
+	byName := Grid{Title: "by " + d.By, Head: []string{d.By, "cost", "used", "idle", "unmeasured", "GPU hours", "GPU hours used", "cost by use"},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 6, 5, 5, 4, 3, 3, 4}}
 	divided := false
 	for _, w := range d.Totals {

@@ -158,16 +158,19 @@ type division struct {
 // add divides an hour twice: by request, and by use.
 func (d *division) add(h MachineHour, o *occupied) error {
 	m := &d.machine
-	whole := int64(m.GPUs) * WholeGPU * h.Seconds
-	known := int64(0)
+	seconds, known := h.Seconds, int64(0)
 	var tenants []Tenant
 	if o != nil {
-		tenants = o.sorted()
+		// What was charged for a part of the time that a machine was there stands for all of it.
+		if tenants = o.sorted(); seconds > 0 {
+			seconds = max(seconds, o.seen)
+		}
 		known = o.known + o.listed*int64(m.GPUs)*WholeGPU - o.stray
 		if o.over {
 			m.Over = "more was requested of a GPU than there is; each workload has its part of the sum"
 		}
 	}
+	whole := int64(m.GPUs) * WholeGPU * seconds
 	// A charge without time is a correction of a whole day: nobody held that.
 	if whole == 0 {
 		tenants, known, whole = nil, 0, 1
@@ -205,7 +208,13 @@ func (d *division) add(h MachineHour, o *occupied) error {
 			row = &Allocated{Workload: x.Name(), Tenant: x}
 			d.rows[x] = row
 		}
-		row.Requested, row.UsedGPU, row.Measured, row.Split = row.Requested+t.requested, row.UsedGPU+t.byUse, row.Measured+t.measured, row.Split || t.split
+		for _, sum := range []struct {
+			to *int64
+			v  int64
+		}{{&row.Requested, t.requested}, {&row.Measured, t.measured}, {&row.UsedGPU, t.byUse}} {
+			*sum.to += ratio(sum.v, h.Seconds, max(seconds, 1)) // of the time that is charged
+		}
+		row.Split = row.Split || t.split
 		parts := []money.Amount{0, 0, byRequest[i]}
 		if t.requested > 0 {
 			if parts, err = money.Split(byRequest[i], []int64{t.used, t.measured - t.used, t.requested - t.measured}); err != nil {

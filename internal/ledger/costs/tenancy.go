@@ -111,8 +111,9 @@ type occupied struct {
 	// known is time of GPUs whose tenants are known, none among them.
 	known int64
 	// listed are the seconds in which all tenants of the machine are known, stray is what GPUs
-	// had of them that worked for none of these.
-	listed, stray int64
+	// had of them that worked for none of these. seen are the seconds in which there is
+	// anything of the machine.
+	listed, stray, seen int64
 	// over says that more was requested than there is.
 	over bool
 }
@@ -156,8 +157,18 @@ func (t *Tenancy) Add(o Occupancy) {
 			at.tenure(tenant).requested += scaled(r.Parts*seconds, r.Present)
 		}
 	}
+	there := int64(million)
+	if len(o.GPUs) > 0 {
+		there = 0
+		for _, g := range o.GPUs {
+			there = max(there, g.Seen)
+		}
+	}
+	if len(o.GPUs) > 0 || o.Listed {
+		at.seen += scaled(seconds, there)
+	}
 	if o.Listed {
-		at.listed += seconds
+		at.listed += scaled(seconds, there)
 	}
 }
 
