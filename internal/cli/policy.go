@@ -174,7 +174,11 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 // observingAt wires what is explained: the account now, or a trace at a time.
 func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, l looking) (round.Setting, error) {
 	if l.trace == "" {
-		return a.observing(ctx, cfg, f, set)
+		o, err := f.options()
+		if err != nil {
+			return round.Setting{}, err
+		}
+		return a.rt.Observing(ctx, cfg, o, set)
 	}
 	s, _, err := a.present(ctx, cfg, f.sourceFlags, l, set)
 	return s, err
