@@ -45,8 +45,8 @@ each policy selects, could act on once its condition holds, and would be refused
 	c.Flags().Var(&choice{"against", &against, []string{daemon.Last}}, "against", "count what policies could act on in the `last` scan")
 	a.outputs(c, reports...)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		doc, err := a.rt.PolicyCheck(args, against)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		doc, err := a.rt.PolicyCheck(c.Context(), args, against)
 		if err != nil {
 			return err
 		}
