@@ -46,8 +46,8 @@ each policy selects, could act on once its condition holds, and would be refused
 	c.Flags().Var(&choice{"against", &against, []string{daemon.Last}}, "against", "count what policies could act on in the `last` scan")
 	a.outputs(c, reports...)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		doc, err := a.rt.PolicyCheck(args, against)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		doc, err := a.rt.PolicyCheck(c.Context(), args, against)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,11 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 // observingAt wires what is explained: the account now, or a trace at a time.
 func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, l looking) (round.Setting, error) {
 	if l.trace == "" {
-		return a.observing(ctx, cfg, f, set)
+		o, err := f.options()
+		if err != nil {
+			return round.Setting{}, err
+		}
+		return a.rt.Observing(ctx, cfg, o, set)
 	}
 	s, _, err := a.present(ctx, cfg, f.sourceFlags, l, set)
 	return s, err

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -135,14 +134,7 @@ func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 		t.Errorf("a finding of a role that cannot be assumed: %s", got)
 	}
 	end()
-	kept := filepath.Join(l.dir, "data", "scans", "aws.json")
-	text, err := os.ReadFile(kept)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kept, []byte(strings.Replace(string(text), truth.OtherRole, "arn:aws:iam::"+truth.OtherAccount+":role/none", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	alterState(t, filepath.Join(l.dir, "data"), "UPDATE snapshot_accounts SET role = ? WHERE role = ?", "arn:aws:iam::"+truth.OtherAccount+":role/none", truth.OtherRole)
 
 	for _, tc := range []struct {
 		name, want string
