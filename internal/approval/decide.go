@@ -40,6 +40,9 @@ func refuse(rule, format string, a ...any) error {
 type Desk struct {
 	Store  Store
 	Random io.Reader
+	// Known returns a person under the name that the configuration has for them now, so that
+	// two accounts of one person are one; nil takes names as they are.
+	Known func(Person) Person
 	// Check says, as a *Refusal, why the proof of an approved request does not let it be
 	// used; nil takes what stands in the store.
 	Check func(ctx context.Context, r Request) error
@@ -134,16 +137,20 @@ func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reas
 	if err != nil {
 		return Request{}, err
 	}
+	asker, decider := r.Asker(), by
+	if d.Known != nil {
+		asker, decider = d.Known(asker), d.Known(by)
+	}
 	switch state := r.At(now); {
 	case state == Expired:
 		return r, refuse("expired", "request %s expired at %s", r.ID, r.ExpiresAt.Format(time.RFC3339))
 	case state != Pending:
 		return r, refuse("state", "request %s is %s already", r.ID, state)
-	case MaybeSame(by.Name, r.AskedBy):
+	case MaybeSame(by.Name, r.AskedBy), MaybeSame(decider.Name, asker.Name):
 		return r, refuse("self", "%s asked for %s and cannot decide it", by.Name, r.ID)
-	case allow && One(by, r.Asker()) != "":
-		return r, refuse("self", "request %s: %s", r.ID, One(by, r.Asker()))
-	case !slices.ContainsFunc(by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
+	case allow && One(decider, asker) != "":
+		return r, refuse("self", "request %s: %s", r.ID, One(decider, asker))
+	case !May(by.Roles, r.Roles, r.Team):
 		return r, refuse("role", "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))
 	}
 	r.State, r.DecidedBy, r.DecidedAt, r.Reason, r.Proof = Denied, by.Name, now.UTC(), reason, by.Proof

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -24,11 +23,12 @@ func (rt *Runtime) Declared(cfg config.Config) (approval.Person, error) {
 	if err != nil {
 		return approval.Person{}, err
 	}
-	_, known := cfg.People[name]
+	subject := name
+	name, known := cfg.Named(name)
 	for _, of := range cfg.GitHub.Identities {
 		known = known || of == name
 	}
-	return approval.Person{Name: name, Roles: approval.Roles(cfg.Approvers, name), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: name, Mapped: known}}, nil
+	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: subject, Mapped: known}}, nil
 }
 
 // SignedIn is who gives the command by the AWS credentials of the profile, proven for a
@@ -62,7 +62,7 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 		detail += " (approvals.sts_endpoint, a sandbox)"
 	}
 	name = cmp.Or(name, arn)
-	return approval.Person{Name: name, Roles: approval.Roles(cfg.Approvers, name), Proof: approval.Proof{Kind: approval.AWSCaller, Subject: arn, Detail: detail, Mapped: known, Signed: signed}}
+	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.AWSCaller, Subject: arn, Detail: detail, Mapped: known, Signed: signed}}
 }
 
 // binding is what an approver signs: one decision about one request for one plan.
@@ -102,7 +102,7 @@ func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Per
 				return refuse("%s", why)
 			}
 		}
-		if !slices.ContainsFunc(by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }) {
+		if !approval.May(by.Roles, r.Roles, r.Team) {
 			return refuse("%s has none of the roles %s here", by.Name, strings.Join(r.Roles, ", "))
 		}
 		return nil
