@@ -5,7 +5,7 @@ ALTER TABLE requests ADD COLUMN team TEXT NOT NULL DEFAULT '';
 
 -- Tokens of the service. Of a token only its SHA-256 is kept.
 CREATE TABLE tokens (
-    id         TEXT PRIMARY KEY,
+    id         TEXT COLLATE "C" PRIMARY KEY,
     hash       TEXT NOT NULL UNIQUE,
     name       TEXT NOT NULL,
     roles      TEXT NOT NULL,
