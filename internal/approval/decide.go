@@ -55,8 +55,8 @@ func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error
 	if r.PlanHash == "" || strings.TrimSpace(r.AskedBy) == "" {
 		return Request{}, errors.New("ask for an approval: it needs a plan's hash and a requester")
 	}
-	if strings.ContainsFunc(r.AskedBy, unseen) {
-		return Request{}, fmt.Errorf("ask for an approval: the name %q has invisible characters", r.AskedBy)
+	if err := Nameable(r.AskedBy); err != nil {
+		return Request{}, fmt.Errorf("ask for an approval: %w", err)
 	}
 	same, err := d.Store.Requests(ctx, r.PlanHash)
 	if err != nil {
@@ -128,6 +128,14 @@ func bare(name string) string {
 // unseen says that a character leaves no mark where it is shown.
 func unseen(r rune) bool {
 	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r)
+}
+
+// Nameable says what is wrong with a name: characters that leave no mark.
+func Nameable(name string) error {
+	if strings.ContainsFunc(name, unseen) {
+		return fmt.Errorf("the name %q has invisible characters", name)
+	}
+	return nil
 }
 
 // Decide approves or denies a request. It refuses (a *Refusal) whoever asked, whoever

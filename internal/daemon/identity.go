@@ -19,6 +19,9 @@ import (
 
 // Declared is who gives the command by a self-declared name.
 func (rt *Runtime) Declared(cfg config.Config) (approval.Person, error) {
+	if rt.Caller != nil {
+		return *rt.Caller, nil
+	}
 	name, err := rt.Person(cfg)
 	if err != nil {
 		return approval.Person{}, err
@@ -34,6 +37,9 @@ func (rt *Runtime) Declared(cfg config.Config) (approval.Person, error) {
 // SignedIn is who gives the command by the AWS credentials of the profile, proven for a
 // binding.
 func (rt *Runtime) SignedIn(ctx context.Context, cfg config.Config, binding string) (approval.Person, error) {
+	if rt.Caller != nil {
+		return rt.verifiedCaller()
+	}
 	c, region := rt.caller(cfg), ""
 	if len(cfg.AWS.Regions) > 0 && cfg.AWS.Regions[0] != "all" {
 		region = cfg.AWS.Regions[0]
@@ -84,6 +90,11 @@ func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Per
 			if by, err = rt.signer(ctx, cfg, r); err != nil {
 				return refuse("%v; approve it again, and run this within %s of that", err, approval.ProofAge)
 			}
+		case r.Proof.Kind == approval.Token || r.Proof.Kind == approval.OIDC:
+			var err error
+			if by, err = rt.vouched(cfg, r); err != nil {
+				return refuse("%v", err)
+			}
 		case r.Proof.Kind == approval.GitHubReview && rt.Reviewed[r.ID]:
 			return nil
 		case r.Proof.Kind == approval.GitHubReview && !declared:
@@ -98,7 +109,7 @@ func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Per
 			others = append(others, *actor)
 		}
 		for _, other := range others {
-			if why := approval.One(by, other); why != "" {
+			if why := approval.One(by, cfg.Known(other)); why != "" {
 				return refuse("%s", why)
 			}
 		}
@@ -152,6 +163,9 @@ func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Co
 // Approver is who decides a request, with the proof that its kind needs.
 func (rt *Runtime) Approver(ctx context.Context, cfg config.Config, r approval.Request, proof string, allow bool) (approval.Person, error) {
 	needs := r.Kind == FixKind && !cfg.Approvals.Accepts(approval.SelfDeclared)
+	if rt.Caller != nil {
+		return rt.callerDecides(cfg, r, allow && needs)
+	}
 	if proof == "aws" || proof == "auto" && allow && needs {
 		who, err := rt.SignedIn(ctx, cfg, binding(r))
 		switch {
