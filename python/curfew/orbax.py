@@ -21,9 +21,10 @@ def save(manager: Any, step: int, *args: Any, **kwargs: Any) -> bool:
 def saving(manager: Any, step: int, path: Optional[Union[str, "os.PathLike[str]"]] = None) -> None:
     """Declares the save of step that manager.save has started, once Orbax has committed it.
 
-    It returns at once; a thread waits for Orbax, and Python waits for that thread when it
-    exits. A save that fails is not declared: Orbax raises its error at its next call.
-    path is for managers that name the folders of steps in their own way.
+    It returns at once; a thread waits for Orbax. Close the manager before the script ends:
+    Orbax gives up a save that is under way when Python exits. A save that fails is not
+    declared: Orbax raises its error at its next call. path is for managers that name the
+    folders of steps in their own way.
 
     AsyncOptions.post_finalization_callback does not do, as Orbax calls it before the folder
     has its final name.
