@@ -697,7 +697,7 @@ func TestApproval(t *testing.T) {
 			t.Error("the item does not say that it was approved")
 		}
 	})
-	t.Run("nobody is asked about what is refused meanwhile", func(t *testing.T) {
+	t.Run("no person is asked about what is refused meanwhile", func(t *testing.T) {
 		w := newWorld()
 		w.idle("i-1")
 		w.cloud.Change("i-1", func(r *actiontest.Resource) { delete(r.Tags, inventory.TagLifetime) })
