@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -351,11 +352,29 @@ func (r *Result) read(ref inventory.Ref) bool {
 	if r.kinds != nil && !r.kinds[ref.Kind] {
 		return false
 	}
-	regions, differ := r.RegionsOf[ref.Account]
-	if !differ {
-		regions = r.Regions
+	return slices.Contains(r.RegionsRead(ref.Account), ref.Region)
+}
+
+// RegionsRead are the regions that were read of an account.
+func (o *Observation) RegionsRead(account string) []string {
+	if regions, differ := o.RegionsOf[account]; differ {
+		return regions
 	}
-	return slices.Contains(regions, ref.Region)
+	return o.Regions
+}
+
+// Whole are the kinds and regions of an account that a round listed whole: a resource that
+// is not among those of such a part is not there.
+func (r *Result) Whole(account string) []snapshot.Part {
+	var out []snapshot.Part
+	for _, region := range slices.Compact(slices.Sorted(slices.Values(r.RegionsRead(account)))) {
+		for _, kind := range inventory.Kinds() {
+			if (r.kinds == nil || r.kinds[kind]) && !r.Unread[account+"/"+region+"/"+string(kind)] {
+				out = append(out, snapshot.Part{Region: region, Kind: kind})
+			}
+		}
+	}
+	return out
 }
 
 // note remembers which subjects the ladder has an open item of.
