@@ -119,6 +119,7 @@ type subject struct {
 	// until when that holds now, 0 where they were asked.
 	foresight [2]foresight
 	calm      int64
+	climbed   *inventory.Resource // as the ladder saw it last
 }
 
 // answer is what a policy said of a subject last.
@@ -130,6 +131,8 @@ type answer struct {
 	last  usage.Answer
 	state duty.State
 	told  bool
+	// climbed says that the ladder was told that it is true.
+	climbed bool
 }
 
 // Result is what came of a round.
