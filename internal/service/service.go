@@ -287,12 +287,12 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		_, mine := s.held[src.Name]
 		full := len(s.held) >= share
 		s.mu.Unlock()
-		lease, known := leases[src.Name]
-		free := !known || !lease.Until.After(now) || lease.Holder == s.Holder
-		s.seen(src, mine, free, lease)
+		lease := leases[src.Name]
+		free := !lease.Until.After(now) || lease.Holder == s.Holder
+		unheld := s.seen(src, mine, free, lease)
 		// A source that nobody takes is taken over the share too: a process may count that
 		// does nothing.
-		if mine || !free || full && (!known || now.Sub(lease.Until) < 2*s.TTL) {
+		if mine || !free || full && unheld < 2*s.TTL {
 			continue
 		}
 		if s.Leases != nil {
@@ -329,10 +329,10 @@ func (s *Service) look(ctx context.Context) (map[string]store.Lease, time.Time, 
 	var err error
 	renewed := s.self
 	if s.self.Fence > 0 {
-		renewed, err = s.Leases.Renew(ctx, s.self, 2*s.TTL)
+		renewed, err = s.Leases.Renew(ctx, s.self, s.TTL)
 	}
 	if s.self.Fence == 0 || errors.Is(err, store.ErrLeaseLost) {
-		renewed, _, err = s.Leases.Take(ctx, replicas+s.Holder, s.Holder, 2*s.TTL)
+		renewed, _, err = s.Leases.Take(ctx, replicas+s.Holder, s.Holder, s.TTL)
 		if err == nil {
 			err = s.Leases.Prune(ctx, replicas, renewed.Until.Add(-time.Hour))
 		}
@@ -364,8 +364,8 @@ func (s *Service) share(leases map[string]store.Lease, now time.Time, sources in
 	return (sources + alive - 1) / alive
 }
 
-// seen notes who has a source.
-func (s *Service) seen(src Source, mine, free bool, lease store.Lease) {
+// seen notes who has a source, and returns for how long no process has had it.
+func (s *Service) seen(src Source, mine, free bool, lease store.Lease) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.of(src)
@@ -376,6 +376,7 @@ func (s *Service) seen(src Source, mine, free bool, lease store.Lease) {
 	if mine || !free {
 		st.since = s.Now()
 	}
+	return s.Now().Sub(st.since)
 }
 
 // of returns the status of a source. The lock is held.
