@@ -60,7 +60,7 @@ func (s *server) register() {
 }
 
 func (s *server) registerFleet() {
-	add(s, operation{ID: "list-accounts", Method: get, Path: "/api/v1/accounts", Role: approval.RoleViewer, Summary: "List the accounts that were audited", Schema: view.AccountsSchema},
+	add(s, operation{ID: "list-accounts", Method: get, Path: "/api/v1/accounts", Role: approval.RoleViewer, Summary: "List the accounts that were observed", Schema: view.AccountsSchema},
 		func(ctx context.Context, c *call, in *Paging) (answer, error) {
 			doc, err := c.rt.Accounts(ctx)
 			if err != nil {
@@ -70,7 +70,7 @@ func (s *server) registerFleet() {
 			doc.Accounts, next, err = page(*in, doc.Accounts, func(a view.Account) string { return a.ID })
 			return answer{doc: doc, next: next}, err
 		})
-	add(s, operation{ID: "list-resources", Method: get, Path: "/api/v1/resources", Role: approval.RoleViewer, Scoped: true, Summary: "List what the last audits saw", Schema: view.ResourcesSchema},
+	add(s, operation{ID: "list-resources", Method: get, Path: "/api/v1/resources", Role: approval.RoleViewer, Scoped: true, Summary: "List the resources as they were seen last", Schema: view.ResourcesSchema},
 		func(ctx context.Context, c *call, in *Listed) (answer, error) {
 			doc, err := c.rt.Resources(ctx)
 			if err != nil {
@@ -97,14 +97,15 @@ func (s *server) registerFleet() {
 			}
 			return answer{doc: doc}, nil
 		})
-	add(s, operation{ID: "get-resource-history", Method: get, Path: "/api/v1/resources/{id}/history", Role: approval.RoleViewer, Summary: "Show what the audit log says about one resource", Schema: view.AuditSchema},
-		func(ctx context.Context, c *call, in *struct {
-			ByID
-			Paging
-		}) (answer, error) {
-			return entries(ctx, c, in.Paging, action.Query{Resource: in.ID})
+	add(s, operation{ID: "get-resource-history", Method: get, Path: "/api/v1/resources/{id}/history", Role: approval.RoleViewer, Scoped: true, Summary: "Show how the state and the verdict of one resource changed", Schema: view.HistorySchema},
+		func(ctx context.Context, c *call, in *ByID) (answer, error) {
+			if err := ofTeam(ctx, c, in.ID, approval.RoleViewer); err != nil {
+				return answer{}, err
+			}
+			doc, err := c.rt.History(ctx, in.ID)
+			return answer{doc: doc}, err
 		})
-	add(s, operation{ID: "list-findings", Method: get, Path: "/api/v1/findings", Role: approval.RoleViewer, Scoped: true, Summary: "List the findings of the last audits", Schema: view.FindingsSchema},
+	add(s, operation{ID: "list-findings", Method: get, Path: "/api/v1/findings", Role: approval.RoleViewer, Scoped: true, Summary: "List the findings that hold", Schema: view.FindingsSchema},
 		func(ctx context.Context, c *call, in *Listed) (answer, error) {
 			doc, err := c.rt.Findings(ctx)
 			if err != nil {
@@ -132,8 +133,8 @@ func (s *server) registerFleet() {
 			return answer{doc: doc}, nil
 		})
 	add(s, operation{ID: "preview-fix", Method: get, Path: "/api/v1/findings/{id}/fix", Role: approval.RoleViewer, Scoped: true, Summary: "Preview the fix of one finding", Schema: view.FixSchema},
-		func(_ context.Context, c *call, in *ByID) (answer, error) {
-			fixes, err := c.rt.FixPreviews([]string{in.ID}, daemon.FixOptions{})
+		func(ctx context.Context, c *call, in *ByID) (answer, error) {
+			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, daemon.FixOptions{})
 			if err != nil {
 				return answer{}, err
 			}
@@ -143,8 +144,8 @@ func (s *server) registerFleet() {
 			return answer{doc: view.NewFixPreview(fixes)}, nil
 		})
 	add(s, operation{ID: "list-policies", Method: get, Path: "/api/v1/policies", Role: approval.RoleViewer, Summary: "List the policies of the configuration, with what is doubtful about them", Schema: view.PolicyCheckSchema},
-		func(_ context.Context, c *call, _ *struct{}) (answer, error) {
-			doc, err := c.rt.PolicyCheck(nil, "")
+		func(ctx context.Context, c *call, _ *struct{}) (answer, error) {
+			doc, err := c.rt.PolicyCheck(ctx, nil, "")
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "list-actions", Method: get, Path: "/api/v1/actions", Role: approval.RoleViewer, Summary: "List actions, the newest first", Schema: view.ActionsSchema},

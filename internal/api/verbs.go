@@ -72,7 +72,7 @@ func (s *server) registerVerbs() {
 				Grace string `json:"grace" minLength:"1" maxLength:"20" doc:"How long nothing happens after the owner was warned: 30m."`
 			}
 		}) (answer, error) {
-			fixes, err := c.rt.FixPreviews([]string{in.ID}, daemon.FixOptions{})
+			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, daemon.FixOptions{})
 			if err != nil {
 				return answer{}, err
 			}

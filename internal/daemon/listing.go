@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,61 +12,88 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Accounts are the accounts of the last audit of each cloud.
-func (rt *Runtime) Accounts(context.Context) (view.Accounts, error) {
+// Accounts are the accounts that were observed.
+func (rt *Runtime) Accounts(ctx context.Context) (view.Accounts, error) {
 	doc := view.Accounts{Schema: view.AccountsSchema, Accounts: []view.Account{}}
-	scans, err := rt.audits()
-	for _, scan := range scans {
-		for _, id := range scan.Accounts {
-			doc.Accounts = append(doc.Accounts, view.Account{ID: scan.Cloud + "/" + id, Cloud: scan.Cloud, Account: id, Regions: append([]string{}, scan.Regions...),
-				ScannedAt: scan.FinishedAt.UTC(), BlindSpots: len(scan.BlindSpots)})
-		}
-	}
-	return doc, err
-}
-
-// audits are the last audits of each cloud; none where there was no audit.
-func (rt *Runtime) audits() ([]view.Scan, error) {
-	cfg, err := rt.Config()
-	if err != nil {
-		return nil, err
-	}
-	scans, err := KeptScans(cfg.DataDir)
-	if none := (*Error)(nil); errors.As(err, &none) && none.Code == "no_scan" {
-		return nil, nil
-	}
-	return scans, err
-}
-
-// Findings are those of the last audit of each cloud.
-func (rt *Runtime) Findings(context.Context) (view.Findings, error) {
-	doc := view.Findings{Schema: view.FindingsSchema, Findings: []view.DatedFinding{}}
-	scans, err := rt.audits()
-	for _, scan := range scans {
-		for _, f := range scan.Findings {
-			doc.Findings = append(doc.Findings, view.DatedFinding{Finding: f, ScannedAt: scan.FinishedAt.UTC()})
-		}
-	}
-	return doc, err
-}
-
-// Resources are what the last audit of each cloud saw.
-func (rt *Runtime) Resources(context.Context) (view.Fleet, error) {
-	doc := view.Fleet{Schema: view.ResourcesSchema, Resources: []view.Observed{}}
-	cfg, err := rt.Config()
+	_, s, err := rt.State(ctx)
 	if err != nil {
 		return doc, err
 	}
-	all, err := Inventories(cfg.DataDir)
-	for _, kept := range all {
-		for _, r := range kept.Resources {
-			owned := inventory.Resource{Tags: r.Tags}
-			_ = cfg.Tags.Apply(&owned) // a malformed keep changes no owner
-			doc.Resources = append(doc.Resources, view.Observed{ID: r.Ref.String(), Owner: owned.Owner, ScannedAt: kept.At.UTC(), KeptResource: r})
+	defer s.Close()
+	all, err := s.Snapshots().Accounts(ctx)
+	for _, a := range all {
+		doc.Accounts = append(doc.Accounts, view.Account{ID: a.Cloud + "/" + a.ID, Cloud: a.Cloud, Account: a.ID, Regions: append([]string{}, a.Reach.Regions...), SeenAt: a.At.UTC()})
+	}
+	return doc, err
+}
+
+// Findings are those that hold.
+func (rt *Runtime) Findings(ctx context.Context) (view.Findings, error) {
+	doc := view.Findings{Schema: view.FindingsSchema, Findings: []view.DatedFinding{}}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	all, err := s.Snapshots().Findings(ctx, snapshot.Query{})
+	if err != nil {
+		return doc, err
+	}
+	for _, f := range all {
+		dated := view.DatedFinding{FirstAt: f.FirstAt.UTC(), LastAt: f.LastAt.UTC()}
+		if err := json.Unmarshal(f.Body, &dated.Finding); err != nil {
+			return doc, fmt.Errorf("the kept finding %s: %w", f.ID, err)
 		}
+		doc.Findings = append(doc.Findings, dated)
+	}
+	return doc, nil
+}
+
+// Resources are the resources as they were seen last, without those that are gone.
+func (rt *Runtime) Resources(ctx context.Context) (view.Fleet, error) {
+	doc := view.Fleet{Schema: view.ResourcesSchema, Resources: []view.Observed{}}
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	all, err := s.Snapshots().Resources(ctx, snapshot.Query{})
+	if err != nil {
+		return doc, err
+	}
+	for _, r := range all {
+		var kept view.KeptResource
+		if err := json.Unmarshal(r.Body, &kept); err != nil {
+			return doc, fmt.Errorf("the kept resource %s: %w", r.Ref, err)
+		}
+		owned := inventory.Resource{Tags: kept.Tags}
+		_ = cfg.Tags.Apply(&owned) // a malformed keep changes no owner
+		doc.Resources = append(doc.Resources, view.NewObserved(kept, r, owned.Owner))
+	}
+	return doc, nil
+}
+
+// History is how the state and the verdict of a resource changed, by its id, its name or its
+// whole identity.
+func (rt *Runtime) History(ctx context.Context, name string) (view.History, error) {
+	doc := view.History{Schema: view.HistorySchema, Changes: []view.Change{}}
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	ref, err := rt.Resolve(ctx, cfg, name)
+	if err != nil {
+		return doc, err
+	}
+	doc.Resource = ref.String()
+	all, err := s.Snapshots().Changes(ctx, ref)
+	for _, c := range all {
+		doc.Changes = append(doc.Changes, view.NewChange(c))
 	}
 	return doc, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -37,6 +38,8 @@ type Engine struct {
 	// policies ask for it, so that every answer may change with it.
 	standing func(f *policy.Facts)
 	stands   bool
+	// watch is what policies ask about the GPUs over windows; nil is nothing.
+	watch *duty.Watch
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
@@ -54,14 +57,25 @@ func New(s Setting) *Engine {
 		s.LookBack = duty.DefaultLookBack
 	}
 	s.LookBack = max(s.LookBack, s.Query.Window)
+	var watch *duty.Watch
+	if s.Policies != nil {
+		if watch = s.Policies.Watch(); watch != nil {
+			s.LookBack = max(s.LookBack, watch.Horizon()+overlap) // its newest samples may be old
+		}
+	}
 	if s.Step <= 0 {
 		s.Step = stepOf(s.LookBack)
 	}
-	e := &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	e := &Engine{Setting: s, watch: watch, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
 	if s.Standing != nil && s.Policies != nil {
 		e.stands = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
 	}
 	return e
+}
+
+// newTracker returns a tracker without samples, of what the policies ask for.
+func (e *Engine) newTracker() *duty.Tracker {
+	return duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
 }
 
 // subject is one resource with all that is known of it.
@@ -338,11 +352,29 @@ func (r *Result) read(ref inventory.Ref) bool {
 	if r.kinds != nil && !r.kinds[ref.Kind] {
 		return false
 	}
-	regions, differ := r.RegionsOf[ref.Account]
-	if !differ {
-		regions = r.Regions
+	return slices.Contains(r.RegionsRead(ref.Account), ref.Region)
+}
+
+// RegionsRead are the regions that were read of an account.
+func (o *Observation) RegionsRead(account string) []string {
+	if regions, differ := o.RegionsOf[account]; differ {
+		return regions
 	}
-	return slices.Contains(regions, ref.Region)
+	return o.Regions
+}
+
+// Whole are the kinds and regions of an account that a round listed whole: a resource that
+// is not among those of such a part is not there.
+func (r *Result) Whole(account string) []snapshot.Part {
+	var out []snapshot.Part
+	for _, region := range slices.Compact(slices.Sorted(slices.Values(r.RegionsRead(account)))) {
+		for _, kind := range inventory.Kinds() {
+			if (r.kinds == nil || r.kinds[kind]) && !r.Unread[account+"/"+region+"/"+string(kind)] {
+				out = append(out, snapshot.Part{Region: region, Kind: kind})
+			}
+		}
+	}
+	return out
 }
 
 // note remembers which subjects the ladder has an open item of.

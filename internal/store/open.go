@@ -86,7 +86,7 @@ func (s *Store) Close() error {
 }
 
 // Actions returns what the ladder keeps.
-func (s *Store) Actions() action.Store { return actions{s.db} }
+func (s *Store) Actions() action.Store { return actions{s.db, nil} }
 
 // Approvals returns the requests for approval.
 func (s *Store) Approvals() approval.Store { return approvals{s.db} }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
 // The schemas of who may call the service.
@@ -20,17 +21,18 @@ const (
 	AccountsSchema  = "curfew.accounts/v1"
 	ResourcesSchema = "curfew.resources/v1"
 	FindingsSchema  = "curfew.findings/v1"
+	HistorySchema   = "curfew.history/v1"
 	ActionsSchema   = "curfew.actions/v1"
 	ActionSchema    = "curfew.action/v1"
 )
 
-// Accounts are the accounts that were audited.
+// Accounts are the accounts that were observed.
 type Accounts struct {
 	Schema   string    `json:"schema"`
 	Accounts []Account `json:"accounts"`
 }
 
-// Account is one account at its last audit.
+// Account is one account.
 type Account struct {
 	// ID is the cloud and the account, such as aws/123456789012.
 	ID      string `json:"id"`
@@ -38,13 +40,11 @@ type Account struct {
 	Account string `json:"account"`
 	// Regions are those that were read.
 	Regions []string `json:"regions"`
-	// ScannedAt is when it was audited.
-	ScannedAt time.Time `json:"scanned_at"`
-	// BlindSpots is how many parts of that audit could not be read.
-	BlindSpots int `json:"blind_spots"`
+	// SeenAt is when it was observed last.
+	SeenAt time.Time `json:"seen_at"`
 }
 
-// Fleet are the resources that the last audits saw.
+// Fleet are the resources as they were seen last.
 type Fleet struct {
 	Schema    string     `json:"schema"`
 	Resources []Observed `json:"resources"`
@@ -55,22 +55,57 @@ type Observed struct {
 	// ID is the whole identity: cloud/account/region/kind/id.
 	ID    string          `json:"id"`
 	Owner inventory.Owner `json:"owner"`
-	// ScannedAt is when it was seen.
-	ScannedAt time.Time `json:"scanned_at"`
+	// Duty is what it does, since DutySince; null where that was not judged.
+	Duty      *string    `json:"duty"`
+	DutySince *time.Time `json:"duty_since"`
+	// FirstAt is when it was observed first.
+	FirstAt time.Time `json:"first_at"`
+	// SeenAt is when it was observed last.
+	SeenAt time.Time `json:"seen_at"`
 	KeptResource
 }
 
-// Findings are the findings of the last audits.
+// NewObserved makes the document of a resource.
+func NewObserved(kept KeptResource, r snapshot.Resource, owner inventory.Owner) Observed {
+	return Observed{ID: r.Ref.String(), Owner: owner, Duty: optionalText(r.Duty), DutySince: optionalTime(r.DutySince), FirstAt: r.FirstAt.UTC(), SeenAt: r.SeenAt.UTC(), KeptResource: kept}
+}
+
+// History is how a resource changed, oldest first.
+type History struct {
+	Schema   string   `json:"schema"`
+	Resource string   `json:"resource"`
+	Changes  []Change `json:"changes"`
+}
+
+// Change begins an interval, which lasts until the next change of the same kind.
+type Change struct {
+	// At is when it was seen.
+	At time.Time `json:"at"`
+	// Since is from when on it held; null where that is not known.
+	Since *time.Time `json:"since"`
+	// What changed: state is what the provider says, duty what the resource does.
+	What  string `json:"what"`
+	Value string `json:"value"`
+}
+
+// NewChange makes the document of a change.
+func NewChange(c snapshot.Change) Change {
+	return Change{At: c.At.UTC(), Since: optionalTime(c.Since), What: c.What, Value: c.Value}
+}
+
+// Findings are the findings that hold.
 type Findings struct {
 	Schema   string         `json:"schema"`
 	Findings []DatedFinding `json:"findings"`
 }
 
-// DatedFinding is a finding with the time of its audit.
+// DatedFinding is a finding with the times at which it was seen.
 type DatedFinding struct {
 	Finding
-	// ScannedAt is when it was found.
-	ScannedAt time.Time `json:"scanned_at"`
+	// FirstAt is when it was found first.
+	FirstAt time.Time `json:"first_at"`
+	// LastAt is when it was found last.
+	LastAt time.Time `json:"last_at"`
 }
 
 // Actions are actions on resources, the newest first.
