@@ -212,5 +212,5 @@ func only[T any](all []T, take func(T) bool) []T {
 
 // missing is the answer about an item that is not there, or not for the caller to see.
 func missing(what, id string) error {
-	return problemOf(http.StatusNotFound, "not_found", "there is no "+what+" "+plain.Line(id), "")
+	return problemOf(http.StatusNotFound, "not_found", "there is no "+what+" "+plain.Line(action.Redact(id)), "")
 }
