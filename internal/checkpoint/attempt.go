@@ -38,12 +38,27 @@ func (a *Attempt) Head() Head { return a.head }
 
 // ReadHead reads HEAD. It returns ErrNotFound for a run that never was claimed.
 func (r Run) ReadHead(ctx context.Context) (h Head, version string, err error) {
-	o, err := r.Store.Get(ctx, HeadKey, MaxHead)
-	if err != nil {
-		return Head{}, "", fmt.Errorf("read %s: %w", HeadKey, err)
+	err = again(func() error {
+		o, err := r.Store.Get(ctx, HeadKey, MaxHead)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", HeadKey, err)
+		}
+		version = o.Version
+		h, err = DecodeHead(o.Data)
+		return err
+	})
+	return h, version, err
+}
+
+// again reads up to three times what is damaged: it may be the answer that is, and not the
+// object.
+func again(read func() error) (err error) {
+	for range 3 {
+		if err = read(); !errors.Is(err, ErrDamaged) {
+			return err
+		}
 	}
-	h, err = DecodeHead(o.Data)
-	return h, o.Version, err
+	return err
 }
 
 // Claim makes the caller the only writer of the run: it writes the next epoch into HEAD, on
@@ -71,15 +86,18 @@ func (r Run) Claim(ctx context.Context, writer string) (*Attempt, error) {
 	if err := a.write(ctx, h); err != nil {
 		return nil, fmt.Errorf("claim the run: %w", err)
 	}
-	return a, a.load(ctx)
+	return a, a.load(ctx, -1)
 }
 
 // load reads the newest manifest, so that what it names can be used again. A manifest that
 // is damaged or not there costs time, not work: everything is stored again.
-func (a *Attempt) load(ctx context.Context) error {
+func (a *Attempt) load(ctx context.Context, rank int) error {
 	a.index = map[[32]byte]place{}
 	for _, s := range a.head.Snapshots[:min(1, len(a.head.Snapshots))] {
 		m, err := a.run.ReadManifest(ctx, s.Manifest)
+		if err == nil && rank >= 0 && rank < len(m.Nodes) {
+			m, err = a.run.ReadManifest(ctx, m.Nodes[rank].Manifest)
+		}
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
 			a.Notes = append(a.Notes, fmt.Sprintf("the manifest of snapshot %d cannot be read, so everything is stored again: %v", s.Seq, err))
 			return nil
@@ -186,12 +204,16 @@ func (a *Attempt) commit(ctx context.Context, m Manifest, files, size int64) (Sn
 }
 
 // ReadManifest reads and verifies a manifest.
-func (r Run) ReadManifest(ctx context.Context, key string) (Manifest, error) {
-	o, err := r.Store.Get(ctx, key, MaxManifest)
-	if err != nil {
-		return Manifest{}, fmt.Errorf("read %s: %w", key, err)
-	}
-	return DecodeManifest(key, o.Data)
+func (r Run) ReadManifest(ctx context.Context, key string) (m Manifest, err error) {
+	err = again(func() error {
+		o, err := r.Store.Get(ctx, key, MaxManifest)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", key, err)
+		}
+		m, err = DecodeManifest(key, o.Data)
+		return err
+	})
+	return m, err
 }
 
 // rebuild makes a HEAD of the manifests that are in the store, for a run whose HEAD is
@@ -219,13 +241,21 @@ func (r Run) rebuild(ctx context.Context) (Head, error) {
 			continue
 		}
 		m, err := r.ReadManifest(ctx, key)
-		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
+		files, size := m.totals()
+		for _, n := range m.Nodes {
+			var share Manifest
+			if share, err = r.ReadManifest(ctx, n.Manifest); err != nil {
+				break
+			}
+			f, b := share.totals()
+			files, size = files+f, size+b
+		}
+		if broken(err) {
 			continue
 		}
 		if err != nil {
 			return h, err
 		}
-		files, size := m.totals()
 		h.Snapshots = append(h.Snapshots, Snapshot{Seq: m.Seq, Epoch: m.Epoch, At: m.At, State: m.State, Finished: m.Finished, Step: m.Step,
 			Manifest: key, SHA256: k.sum, Files: files, Bytes: size, NewBytes: m.NewBytes})
 	}

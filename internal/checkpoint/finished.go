@@ -172,25 +172,29 @@ func (j *judgment) unfinished(all []found) {
 	}
 }
 
+// weakerProof returns what says less of whether something is finished.
+func weakerProof(x, y Finished) Finished {
+	rank := map[Finished]int{Declared: 5, Renamed: 4, Marked: 3, Exited: 2, Quiescent: 1}
+	if rank[y] < rank[x] {
+		return y
+	}
+	return x
+}
+
 // overall says how a snapshot is known to be finished, and in which state it is, from its
 // entries: as its checkpoints are, else as the weakest of its files is.
 func overall(units []unit, entries []Entry) (State, Finished) {
-	rank := map[Finished]int{Declared: 5, Renamed: 4, Marked: 3, Exited: 2, Quiescent: 1}
 	weakest, inUnits := Declared, Declared
 	any := false
 	for _, e := range entries {
 		if e.Kind != File {
 			continue
 		}
-		if rank[e.Finished] < rank[weakest] {
-			weakest = e.Finished
-		}
+		weakest = weakerProof(weakest, e.Finished)
 		for _, u := range units {
 			if u.has(e.Path) {
 				any = true
-				if rank[e.Finished] < rank[inUnits] {
-					inUnits = e.Finished
-				}
+				inUnits = weakerProof(inUnits, e.Finished)
 			}
 		}
 	}

@@ -371,15 +371,19 @@ func (r Run) eachWhole(ctx context.Context, parts []Part, workers int, each func
 }
 
 // readPart reads and verifies one part.
-func (r Run) readPart(ctx context.Context, p Part) ([]byte, error) {
-	o, err := r.Store.Get(ctx, p.Key, p.Size)
-	switch {
-	case errors.Is(err, ErrTooLarge):
-		return nil, fmt.Errorf("read %s: it is larger than its %d bytes: %w", p.Key, p.Size, ErrDamaged)
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", p.Key, err)
-	case int64(len(o.Data)) != p.Size || crc(o.Data) != p.CRC32C || hash(o.Data) != p.SHA256:
-		return nil, fmt.Errorf("read %s: it does not fit its size, CRC32C and SHA-256: %w", p.Key, ErrDamaged)
-	}
-	return o.Data, nil
+func (r Run) readPart(ctx context.Context, p Part) (data []byte, err error) {
+	err = again(func() error {
+		o, err := r.Store.Get(ctx, p.Key, p.Size)
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			return fmt.Errorf("read %s: it is larger than its %d bytes: %w", p.Key, p.Size, ErrDamaged)
+		case err != nil:
+			return fmt.Errorf("read %s: %w", p.Key, err)
+		case int64(len(o.Data)) != p.Size || crc(o.Data) != p.CRC32C || hash(o.Data) != p.SHA256:
+			return fmt.Errorf("read %s: it does not fit its size, CRC32C and SHA-256: %w", p.Key, ErrDamaged)
+		}
+		data = o.Data
+		return nil
+	})
+	return data, err
 }
