@@ -65,7 +65,10 @@ func newS3(ctx context.Context, name, prefix string, o Options) (*bucket, error)
 	if cfg.Region == "" {
 		cfg.Region = "us-east-1"
 	}
-	return &bucket{s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }), name, prefix}, nil
+	return &bucket{s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.UsePathStyle = o.BaseEndpoint != nil
+		o.DisableLogOutputChecksumValidationSkipped = true // the format has checksums of its own
+	}), name, prefix}, nil
 }
 
 // conn is a connection that carries so much in a second, and fails when it carries nothing

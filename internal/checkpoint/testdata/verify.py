@@ -14,6 +14,7 @@ import pathlib
 import sys
 
 import boto3
+import botocore.exceptions
 import zstandard
 
 # CRC-32C (Castagnoli), reflected, from its polynomial.
@@ -49,6 +50,8 @@ class Run:
             return self.s3.get_object(Bucket=self.bucket, Key=self.prefix + key)["Body"].read()
         except self.s3.exceptions.NoSuchKey:
             raise Damaged(f"{key} is not there") from None
+        except botocore.exceptions.FlexibleChecksumError:
+            raise Damaged(f"{key} does not fit the checksum that the store has of it") from None
 
     def head(self):
         data = self.get("HEAD")
