@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -74,6 +75,12 @@ var outputs = []output{
 	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
 	{view.DoctorSchema, "curfew doctor metrics -o json", []any{view.Doctor{}}},
 	{view.RecordSchema, "curfew record --format json", []any{view.Record{}}},
+	{checkpoint.Schema, "HEAD and manifests in a store of checkpoints", []any{checkpoint.Head{}, checkpoint.Manifest{}}},
+	{view.CheckpointSaveSchema, "curfew checkpoint save -o json", []any{view.CheckpointSave{}}},
+	{view.CheckpointRestoreSchema, "curfew checkpoint restore -o json", []any{view.CheckpointRestore{}}},
+	{view.CheckpointListSchema, "curfew checkpoint list -o json", []any{view.CheckpointList{}}},
+	{view.CheckpointVerifySchema, "curfew checkpoint verify -o json", []any{view.CheckpointVerify{}}},
+	{view.CheckpointGCSchema, "curfew checkpoint gc -o json", []any{view.CheckpointGC{}}},
 	{view.WhoamiSchema, "curfew whoami -o json", []any{view.Whoami{}}},
 	{view.AuditSchema, "curfew audit -o json", []any{view.Audit{}}},
 	{view.VerifiedSchema, "curfew audit --verify -o json", []any{view.Verified{}}},
