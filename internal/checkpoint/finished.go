@@ -125,18 +125,18 @@ func renamed(all []found, there map[string]int) []bool {
 var digits = regexp.MustCompile(`[0-9]+`)
 
 // unfinished finds what is still being written next to finished checkpoints: a name of the
-// same form ("step-#", or a temporary name that begins so), in the same folder, with a file
-// that is newer than the newest of them.
+// same form ("step-#", or a temporary name that begins so), in the same folder, with
+// something that is as new as the newest file of them, or newer. The time of a declaration
+// does not do: the next checkpoint may be under way within its grace.
 func (j *judgment) unfinished(all []found) {
 	type family struct{ in, form string }
 	since := map[family]time.Time{}
-	for _, u := range j.units {
-		if u.path == "." {
-			continue
-		}
-		f := family{path.Dir(u.path), digits.ReplaceAllString(path.Base(u.path), "#")}
-		if u.at.After(since[f]) {
-			since[f] = u.at
+	of := func(u unit) family {
+		return family{path.Dir(u.path), digits.ReplaceAllString(path.Base(u.path), "#")}
+	}
+	for _, f := range all {
+		if u, ok := j.unitOf(f.Path); ok && u.path != "." && f.Kind == File && !f.Modified.After(u.at) && f.Modified.After(since[of(u)]) {
+			since[of(u)] = f.Modified
 		}
 	}
 	if len(since) == 0 {
@@ -155,7 +155,7 @@ func (j *judgment) unfinished(all []found) {
 	for _, f := range all {
 		for fam, at := range since {
 			name, ok := top(fam.in, f.Path)
-			if ok && f.Modified.After(at) && strings.Contains(fam.form, "#") && strings.HasPrefix(digits.ReplaceAllString(path.Base(name), "#"), fam.form) {
+			if ok && !f.Modified.Before(at) && strings.Contains(fam.form, "#") && strings.HasPrefix(digits.ReplaceAllString(path.Base(name), "#"), fam.form) {
 				if _, finished := j.unitOf(name); !finished {
 					writing[name] = true
 				}
