@@ -207,7 +207,7 @@ func (s *saving) late(m *Manifest) {
 			if g == nil {
 				g = by[groupOf(units[:0], e)]
 			}
-			if g == nil || g.why == "" && !g.same {
+			if _, ok := entries[e.Path]; g == nil || g.why == "" && !g.same || ok && e.Kind == Folder {
 				continue
 			}
 			e.Stale = e.Kind == File && g.why != ""
