@@ -2,6 +2,7 @@ package checkpoint_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,4 +92,23 @@ func TestFinalSave(t *testing.T) {
 	}
 	to, _ = restore(t, r, checkpoint.RestoreOptions{})
 	same(t, dir, to)
+}
+
+// Where nothing new fits, there is no snapshot that only looks new.
+func TestFinalSaveOfNothing(t *testing.T) {
+	dir, r := t.TempDir(), run(t, t.TempDir())
+	write(t, dir, "weights", random(1, 1<<20))
+	save(t, claim(t, r), dir, checkpoint.SaveOptions{})
+	write(t, dir, "weights", random(2, 20<<20))
+	a := claim(t, checkpoint.Run{Store: &slowly{r.Store, 1 << 20}, Now: time.Now})
+	_, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{Deadline: time.Now().Add(1500 * time.Millisecond), Evidence: checkpoint.Evidence{Exited: true}})
+	if !errors.Is(err, checkpoint.ErrNoTime) {
+		t.Errorf("saved: %v", err)
+	}
+	if h, _, err := r.ReadHead(t.Context()); err != nil || len(h.Snapshots) != 1 {
+		t.Errorf("HEAD has %d snapshots, %v", len(h.Snapshots), err)
+	}
+	if _, done := restore(t, r, checkpoint.RestoreOptions{}); done.Snapshot.Seq != 1 {
+		t.Errorf("restored %d", done.Snapshot.Seq)
+	}
 }
