@@ -45,7 +45,7 @@ test: build ## run every test, against a real AWS API on loopback as well
 
 test-slow: ## the ladder and checkpoints killed at every boundary (make test: some), getting-started and slow commands as documented
 	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
-	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins' ./internal/checkpoint ./internal/objectstore
+	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
