@@ -34,6 +34,9 @@ var (
 	ErrFenced = errors.New("a newer attempt holds the run")
 	// ErrNoSnapshot says that the run has no snapshot that can be restored.
 	ErrNoSnapshot = errors.New("the run has no snapshot that can be restored")
+	// ErrNoTime says that a final save could store nothing new before its deadline: the
+	// snapshot before stays the newest.
+	ErrNoTime = errors.New("nothing new could be saved in the time that was left")
 	// ErrDamaged says that an object is not what was written.
 	ErrDamaged = errors.New("damaged")
 )

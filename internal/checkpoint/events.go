@@ -102,16 +102,25 @@ func (e *Events) add(line []byte) {
 	}
 }
 
+// resolved is a path without symbolic links, where it leads somewhere.
+func resolved(p string) string {
+	if real, err := filepath.EvalSymlinks(p); err == nil {
+		return real
+	}
+	return p
+}
+
 // In returns the declarations of paths in a folder, relative to it and with slashes; "."
-// is the folder itself. Relative ones are taken from the training's working folder.
+// is the folder itself. The folder is absolute. Relative ones are taken from the training's working folder.
 func (e Events) In(dir, workdir string) []Saved {
 	var in []Saved
+	dir = resolved(dir)
 	for _, s := range e.Saved {
 		at := s.Path
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(workdir, at)
 		}
-		rel, err := filepath.Rel(dir, at)
+		rel, err := filepath.Rel(dir, resolved(at))
 		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}

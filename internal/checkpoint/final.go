@@ -167,9 +167,9 @@ func (s *saving) final(ctx context.Context, m Manifest, before []found) (Manifes
 
 // late replaces what a final save did not store in time by what the newest snapshot has of
 // it, as wholes: files of two saves never mix in one group.
-func (s *saving) late(m *Manifest) {
+func (s *saving) late(m *Manifest) error {
 	if s.o.Deadline.IsZero() {
-		return
+		return nil
 	}
 	by := map[string]*group{}
 	for _, g := range s.groups {
@@ -190,9 +190,13 @@ func (s *saving) late(m *Manifest) {
 			of[f.Path] = g
 		}
 	}
-	var units []unit
-	for _, g := range s.groups {
-		units = append(units, unit{path: g.name})
+	if m.State == Unsettled {
+		for _, e := range m.Entries {
+			if g := of[e.Path]; g != nil && e.Kind == File && e.Finished == "" && g.why == "" {
+				g.why = "it changed while it was read"
+			}
+		}
+		m.State, m.Finished = Complete, weakestOf(m.Entries, func(e Entry) bool { return of[e.Path] != nil && of[e.Path].why == "" })
 	}
 	entries := map[string]Entry{}
 	for _, e := range m.Entries {
@@ -205,9 +209,9 @@ func (s *saving) late(m *Manifest) {
 		for _, e := range s.a.newest.Entries {
 			g := of[e.Path]
 			if g == nil {
-				g = by[groupOf(units[:0], e)]
+				g = by[groupOf(nil, e)]
 			}
-			if g == nil || g.why == "" && !g.same {
+			if _, ok := entries[e.Path]; g == nil || g.why == "" && !g.same || ok && e.Kind == Folder {
 				continue
 			}
 			e.Stale = e.Kind == File && g.why != ""
@@ -229,6 +233,21 @@ func (s *saving) late(m *Manifest) {
 		}
 		m.LeftOut = append(m.LeftOut, LeftOut{g.name, g.unread, why})
 	}
+	if !slices.ContainsFunc(s.groups, func(g *group) bool { return g.why == "" && !g.same }) && m.State == Partial {
+		return fmt.Errorf("%w: %s: %s", ErrNoTime, s.groups[0].name, s.groups[0].why)
+	}
+	return nil
+}
+
+// weakestOf returns the weakest proof of the files that match.
+func weakestOf(entries []Entry, match func(Entry) bool) Finished {
+	weakest := Declared
+	for _, e := range entries {
+		if e.Kind == File && match(e) {
+			weakest = weakerProof(weakest, e.Finished)
+		}
+	}
+	return weakest
 }
 
 func sum(chunks []place) (size int64) {

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -184,23 +185,10 @@ func weakerProof(x, y Finished) Finished {
 // overall says how a snapshot is known to be finished, and in which state it is, from its
 // entries: as its checkpoints are, else as the weakest of its files is.
 func overall(units []unit, entries []Entry) (State, Finished) {
-	weakest, inUnits := Declared, Declared
-	any := false
-	for _, e := range entries {
-		if e.Kind != File {
-			continue
-		}
-		weakest = weakerProof(weakest, e.Finished)
-		for _, u := range units {
-			if u.has(e.Path) {
-				any = true
-				inUnits = weakerProof(inUnits, e.Finished)
-			}
-		}
-	}
-	how := weakest
-	if any {
-		how = inUnits
+	in := func(e Entry) bool { return slices.ContainsFunc(units, func(u unit) bool { return u.has(e.Path) }) }
+	how := weakestOf(entries, func(Entry) bool { return true })
+	if slices.ContainsFunc(entries, func(e Entry) bool { return e.Kind == File && in(e) }) {
+		how = weakestOf(entries, in)
 		for _, u := range units {
 			if u.how == Marked && how == Declared {
 				how = Marked

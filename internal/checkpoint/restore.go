@@ -66,6 +66,7 @@ func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restore
 		return Restored{}, fmt.Errorf("restore %s: %w", dir, err)
 	}
 	done := Restored{Notes: notes}
+	dir = resolved(dir)
 	mount, err := target(dir, o.Replace)
 	if err != nil {
 		return done, fmt.Errorf("restore %s: %w", dir, err)

@@ -92,6 +92,7 @@ func (a *Attempt) Save(ctx context.Context, dir string, o SaveOptions) (Result, 
 
 // store stores the parts of a folder and returns its manifest, which is not stored.
 func (a *Attempt) store(ctx context.Context, dir string, o SaveOptions) (*saving, Manifest, error) {
+	dir = resolved(dir) // a link is not listed as the folder that it leads to
 	o.Workers, o.Uploads = max(cmp.Or(o.Workers, 2), 1), max(cmp.Or(o.Uploads, 4), 1)
 	if o.Full {
 		a.index = map[[32]byte]place{}
@@ -112,7 +113,9 @@ func (a *Attempt) store(ctx context.Context, dir string, o SaveOptions) (*saving
 	if err = cmp.Or(err, stopped); err != nil && (o.Deadline.IsZero() || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 		return nil, Manifest{}, err
 	}
-	s.late(&m)
+	if err := s.late(&m); err != nil {
+		return nil, Manifest{}, err
+	}
 	s.fill(&m)
 	return s, m, nil
 }

@@ -97,6 +97,24 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A folder that a link leads to is saved, and restored to, as the folder.
+func TestLinkToTheFolder(t *testing.T) {
+	dir, r := t.TempDir(), run(t, t.TempDir())
+	furnish(t, dir)
+	links := t.TempDir()
+	to := filepath.Join(links, "empty")
+	if err := errors.Join(os.Symlink(dir, filepath.Join(links, "from")), os.Mkdir(to, 0o755), os.Symlink(to, filepath.Join(links, "to"))); err != nil {
+		t.Fatal(err)
+	}
+	if got := save(t, claim(t, r), filepath.Join(links, "from"), checkpoint.SaveOptions{}); got.Snapshot.Files == 0 {
+		t.Fatal("nothing is saved")
+	}
+	if _, err := r.Restore(t.Context(), filepath.Join(links, "to"), checkpoint.RestoreOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, dir, to)
+}
+
 // A change, or an insertion, costs what it changed and not the file.
 func TestOnlyChangesAreSent(t *testing.T) {
 	const size = 24 << 20

@@ -56,16 +56,18 @@ func writer() string {
 func checkpointError(err error) error {
 	hints := []struct {
 		is         error
+		class      Class
 		code, hint string
 	}{
-		{checkpoint.ErrFenced, "fenced", "another process saves this run: end one of them, or save to another URL"},
-		{checkpoint.ErrNoSnapshot, "no_snapshot", "curfew checkpoint list shows what the run has"},
-		{checkpoint.ErrNotEmpty, "not_empty", "restore to another folder, or replace this one with --replace"},
-		{checkpoint.ErrNotFound, "not_found", "the URL is that of one run, as it was saved"},
+		{checkpoint.ErrFenced, Failed, "fenced", "another process saves this run: end one of them, or save to another URL"},
+		{checkpoint.ErrNoSnapshot, Failed, "no_snapshot", "curfew checkpoint list shows what the run has"},
+		{checkpoint.ErrNotEmpty, Failed, "not_empty", "restore to another folder, or replace this one with --replace"},
+		{checkpoint.ErrNoTime, Partial, "no_time", "the snapshot before stays the newest"},
+		{checkpoint.ErrNotFound, Failed, "not_found", "the URL is that of one run, as it was saved"},
 	}
 	for _, h := range hints {
 		if errors.Is(err, h.is) {
-			return &Error{Class: Failed, Code: h.code, Err: err, Hint: h.hint}
+			return &Error{Class: h.class, Code: h.code, Err: err, Hint: h.hint}
 		}
 	}
 	return err
@@ -82,7 +84,10 @@ func (rt *Runtime) bytesBar(what string) (report func(done, total int64), finish
 // CheckpointSave saves a folder as the next snapshot of a run.
 func (rt *Runtime) CheckpointSave(ctx context.Context, dir string, to CheckpointStore, o CheckpointSaveOptions) (view.CheckpointSave, error) {
 	doc := view.CheckpointSave{Schema: view.CheckpointSaveSchema, Dir: dir, URL: to.URL}
-	dir = rt.Path(dir)
+	dir, err := filepath.Abs(rt.Path(dir))
+	if err != nil {
+		return doc, fmt.Errorf("save %s: %w", doc.Dir, err)
+	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return doc, invalid("save %s: it is no folder", doc.Dir)
 	}

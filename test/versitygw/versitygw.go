@@ -72,21 +72,29 @@ func Start(t testing.TB) *Server {
 		}
 		t.Skip(err)
 	}
-	s := &Server{Dir: t.TempDir(), binary: binary}
-	if err := os.Mkdir(filepath.Join(s.Dir, Bucket), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	s, err := Run(binary, t.TempDir())
 	if err != nil {
-		t.Fatal(err)
-	}
-	s.address = free.Addr().String()
-	free.Close()
-	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Kill)
 	return s
+}
+
+// Run runs a server on an empty folder, until Kill.
+func Run(binary, dir string) (*Server, error) {
+	s := &Server{Dir: dir, binary: binary}
+	if err := os.Mkdir(filepath.Join(s.Dir, Bucket), 0o755); err != nil {
+		return nil, err
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s.address = free.Addr().String()
+	if err := free.Close(); err != nil {
+		return nil, err
+	}
+	return s, s.Restart()
 }
 
 // Address is where the server listens: host and port.
