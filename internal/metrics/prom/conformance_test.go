@@ -107,7 +107,7 @@ func TestServers(t *testing.T) {
 		history("DCGM_FI_PROF_SM_ACTIVE", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes, share),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(9, 0, ""), from, minutes, flat(3)),
 		history("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-two",node="i-0",instance="10.0.0.1:9400"`, from, minutes, flat(3)),
-		history("neuroncore_utilization_ratio", `neuroncore="2",instance_id="i-2"`, from, minutes, share),
+		history("npu_busy_ratio", `gpu="2",instance_id="i-2"`, from, minutes, share),
 	}
 	for _, cpu := range []string{"0", "1"} {
 		for _, mode := range []string{"idle", "user"} {
@@ -142,7 +142,7 @@ func TestServers(t *testing.T) {
 	add("i-2", "2", "gpu_util", func(i int) float64 { return 100 * share(i) })
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
-			s, err := New(Options{Access: Access{URL: start(t, h)}, Names: map[string]string{"neuroncore_utilization_ratio": "gpu_util*100"}})
+			s, err := New(Options{Access: Access{URL: start(t, h)}, Names: map[string]string{"npu_busy_ratio": "gpu_util*100"}})
 			if err != nil {
 				t.Fatal(err)
 			}

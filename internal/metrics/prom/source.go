@@ -21,7 +21,7 @@ type Options struct {
 	// Select are matchers that every series has to meet: `cluster="prod"`; empty: none.
 	Select string
 	// Names are further metrics, as columns of recorded usage with a factor:
-	// {"neuroncore_utilization_ratio": "gpu_util*100"}.
+	// {"my_gpu_busy_ratio": "gpu_util*100"}.
 	Names map[string]string
 	// Machines say which labels name machines where the usual ones do not.
 	Machines []Rule
