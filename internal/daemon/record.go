@@ -71,6 +71,13 @@ func (rt *Runtime) Record(ctx context.Context, f Source, o RecordOptions) (view.
 	if err != nil {
 		return doc, CloudError(err)
 	}
+	if setting.Owners != nil {
+		spots, err := setting.Owners(ctx, listed.Resources, setting.Clock().UTC())
+		if err != nil {
+			return doc, err
+		}
+		doc.Add(spots)
+	}
 	var machines []*inventory.Resource
 	for _, r := range listed.Resources {
 		if t := r.Kind.Traits(); t.Measured && t.Compute {
