@@ -356,6 +356,10 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 	if err != nil {
 		say(err.Error(), "what it would have told is unknown")
 	}
+	if w := r.server.warning; w != "" {
+		say("it warns that its answer may be partial: "+w, "what it left out is unknown")
+		r.server.warning = ""
+	}
 	if n := len(r.ahead); n > 0 {
 		names := make([]string, 0, n)
 		for ref := range r.ahead {
