@@ -52,7 +52,7 @@ type MetricsSource struct {
 	Headers map[string]string `yaml:"headers"`
 	// Select are matchers that every series has to meet: cluster="prod".
 	Select string `yaml:"select"`
-	// Names are further metrics, as columns of recorded usage: neuroncore_utilization_ratio:
+	// Names are further metrics, as columns of recorded usage: npu_busy_ratio:
 	// gpu_util*100.
 	Names map[string]string `yaml:"names"`
 	// Machines say which labels name machines where the usual ones do not.
