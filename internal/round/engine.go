@@ -231,6 +231,20 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 	return r, err
 }
 
+// Due is when an answer of the policies may change next by time alone; zero is not before
+// something changes.
+func (e *Engine) Due() time.Time {
+	var due time.Time
+	for _, s := range e.listed {
+		for i := range s.answers {
+			if next := s.answers[i].next; s.answers[i].selected == usage.True && !next.IsZero() && (due.IsZero() || next.Before(due)) {
+				due = next
+			}
+		}
+	}
+	return due
+}
+
 // again is an engine of the same setting that observes some resources again without the
 // earlier observations, and stops before it acts.
 func (e *Engine) again(only map[inventory.Ref]bool) *Engine {
