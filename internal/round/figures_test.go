@@ -11,7 +11,7 @@ import (
 )
 
 // TestARunningEngineTellsTheSameFigures: an engine that makes many rounds tells of the GPUs
-// what one tells that reads everything anew, and wakes when a figure may change.
+// what one tells that has read nothing before, and wakes when a figure may change.
 func TestARunningEngineTellsTheSameFigures(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
@@ -48,12 +48,12 @@ policies:
 			for _, figure := range set.Policies[0].Figures() {
 				a, b := got.Facts[i].GPUs.Read(f.now(), figure, true), facts.GPUs.Read(f.now(), figure, true)
 				if a != b || !a.Known {
-					t.Fatalf("at %s %s of %s is %+v, and %+v anew", f.now(), figure.Name(), facts.Resource.ID, a, b)
+					t.Fatalf("at %s %s of %s is %+v, and %+v of a new one", f.now(), figure.Name(), facts.Resource.ID, a, b)
 				}
 			}
 			a, b := running.listed[i].answers[0].Answer, set.Policies[0].Evaluate(facts).Answer
 			if a != b {
-				t.Fatalf("at %s the answer about %s is %s, and %s anew", f.now(), facts.Resource.ID, a, b)
+				t.Fatalf("at %s the answer about %s is %s, and %s of a new one", f.now(), facts.Resource.ID, a, b)
 			}
 			answers[a.String()]++
 		}
