@@ -1,7 +1,9 @@
 package backtest
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,4 +40,31 @@ func TestFiguresDecideAlike(t *testing.T) {
 		}
 	}
 	t.Errorf("too few decisions to tell: %v", decided)
+}
+
+// TestNoticesAreCountedOnce: people are told each time that a condition begins to hold, and
+// not again while it does.
+func TestNoticesAreCountedOnce(t *testing.T) {
+	p := params(time.Minute)
+	p.Baselines = false
+	p.Policies = policies(t, `  - name: little-used
+    select: {kind: instance}
+    when: gpu.util.mean("10m") < 20
+    then: [{do: notify}]
+`)
+	var decided []string
+	p.Decided = func(d Decision) { decided = append(decided, d.Resource+" "+d.Step) }
+	busy, idle := strings.Repeat("#", 20), strings.Repeat(".", 20)
+	r, err := Run(context.Background(), strings.NewReader(csvOf(rowsOf(busy+idle+busy+idle+busy, busy+idle, busy))), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Under 20% on average from the seventh idle minute of ten up to the fourth busy one.
+	if got, want := *r.Results[0].Notices, (Notices{Times: 3, Resources: 2, Hours: (17 + 17 + 14) / 60.0}); got != want {
+		t.Errorf("notices are %+v, want %+v", got, want)
+	}
+	slices.Sort(decided) // the samples of r001 end, and what is unknown is withdrawn
+	if want := []string{"r000 warn", "r000 warn", "r000 withdraw", "r000 withdraw", "r001 warn", "r001 withdraw"}; !slices.Equal(decided, want) {
+		t.Errorf("decided %v, want %v", decided, want)
+	}
 }
