@@ -40,6 +40,7 @@ build: ## build bin/curfew
 
 test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
+	./test/python.sh
 	go vet ./...
 	go test ./...
 
