@@ -178,7 +178,7 @@ func (a *app) newCheckpointRestore() *cobra.Command {
 		Long: `Reads and verifies a whole snapshot next to the folder, and puts it in place only then. A
 snapshot that is damaged, or whose files changed while they were saved, is skipped for the
 one before it; the output says which and why, and the exit code is 5.`,
-		Example: `  curfew checkpoint restore file:///tmp/runs/resnet50 ckpt
+		Example: `  curfew checkpoint restore file:///tmp/runs/resnet50 restored
   curfew checkpoint restore s3://bucket/runs/resnet50 ckpt --snapshot 12 --replace`,
 		Args: twoArgs("a URL and a folder"),
 		RunE: func(c *cobra.Command, args []string) error {
