@@ -154,7 +154,7 @@ while it was read; the output names it.`,
 	fl.StringVar(&deadline, "deadline", "", "time that a final save has, such as `90s`")
 	fl.BoolVar(&o.Full, "full", false, "store everything again, also what the snapshot before has")
 	fl.IntVar(&o.Workers, "workers", 2, "threads that hash and compress")
-	fl.IntVar(&o.Uploads, "uploads", 4, "parts that are stored at the same time; each takes about 10 MiB of memory")
+	fl.IntVar(&o.Uploads, "uploads", 4, "parts that are stored at the same time; each takes about 9 MiB of memory")
 	a.outputs(c, tableJSON...)
 	return c
 }
