@@ -15,9 +15,9 @@ import (
 // The bounds of chunks in bytes: docs/decisions/0010-chunks-and-parts.md has what they
 // were measured against. They decide what is found again, never what is right.
 const (
-	chunkMin    = 128 << 10
-	chunkNormal = 512 << 10
-	chunkMax    = 2 << 20
+	chunkMin    = 64 << 10
+	chunkNormal = 256 << 10
+	chunkMax    = 1 << 20
 )
 
 // splitter cuts content into chunks where the content says so, so that what was inserted

@@ -208,7 +208,7 @@ func TestFaultAtEveryBoundary(t *testing.T) {
 	if total < 30 {
 		t.Fatalf("a writer's life has %d calls", total)
 	}
-	every := int64(11)
+	every := int64(23)
 	if slow() {
 		every = 1
 	}

@@ -16,7 +16,7 @@ import (
 type SaveOptions struct {
 	Evidence Evidence
 	// Workers hash and compress, Uploads are parts under way: 2 and 4 unless told. Both
-	// bound the memory, about 10 MiB for each upload and 8 MiB for each worker.
+	// bound the memory, about 9 MiB for each upload and 4 MiB for each worker.
 	Workers, Uploads int
 	// Quiet is how long files have to stay as they are to count as finished where nothing
 	// else says so; Wait lets that time pass.

@@ -154,7 +154,7 @@ while it was read; the output names it.`,
 	fl.StringVar(&deadline, "deadline", "", "time that a final save has, such as `90s`")
 	fl.BoolVar(&o.Full, "full", false, "store everything again, also what the snapshot before has")
 	fl.IntVar(&o.Workers, "workers", 2, "threads that hash and compress")
-	fl.IntVar(&o.Uploads, "uploads", 4, "parts that are stored at the same time; each takes about 10 MiB of memory")
+	fl.IntVar(&o.Uploads, "uploads", 4, "parts that are stored at the same time; each takes about 9 MiB of memory")
 	a.outputs(c, tableJSON...)
 	return c
 }
@@ -178,7 +178,7 @@ func (a *app) newCheckpointRestore() *cobra.Command {
 		Long: `Reads and verifies a whole snapshot next to the folder, and puts it in place only then. A
 snapshot that is damaged, or whose files changed while they were saved, is skipped for the
 one before it; the output says which and why, and the exit code is 5.`,
-		Example: `  curfew checkpoint restore file:///tmp/runs/resnet50 ckpt
+		Example: `  curfew checkpoint restore file:///tmp/runs/resnet50 restored
   curfew checkpoint restore s3://bucket/runs/resnet50 ckpt --snapshot 12 --replace`,
 		Args: twoArgs("a URL and a folder"),
 		RunE: func(c *cobra.Command, args []string) error {

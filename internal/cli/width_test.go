@@ -19,9 +19,9 @@ import (
 )
 
 // commandLines are commands as people give them on the simulated account, on simulated
-// books and on files, in this order. FINDING is a finding of the simulated account; HOLD,
-// REQUEST and TOKEN are new at each run. What
-// follows "as NAME:" is given by another person.
+// books and on files, in this order. FINDING is a finding of the simulated account, STORE a
+// run of checkpoints; HOLD, REQUEST and TOKEN are new at each run. What follows
+// "as NAME:" is given by another person.
 var commandLines = []string{
 	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo", "fix FINDING --enforce --demo --scratch-disks",
 	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo", "doctor metrics --demo", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
@@ -38,6 +38,8 @@ var commandLines = []string{
 	"plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv",
 	"plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 1.5x --spot-price 0.918 --on-demand-price 3.06",
 	"plan checkpoint --trace examples/data/spot.csv --gap 5m --write 120s --restart 180s",
+	"checkpoint save examples/policies STORE --exited --nice 0", "checkpoint save examples/policies STORE --exited --keep 1 --deadline 60s", "checkpoint list STORE --nice 0", "checkpoint verify STORE --nice 0",
+	"checkpoint restore STORE restored --replace --nice 0", "checkpoint gc STORE --keep 2 --nice 0",
 	"token create dashboard --role viewer", "token list", "token revoke TOKEN",
 	"settings clock --reason sleep", "as root: settings set shared.yaml --reason test",
 }
@@ -49,7 +51,7 @@ var notRun = map[string]string{
 
 // withoutJSON are the commands without -o json, with the reason.
 var withoutJSON = map[string]string{
-	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help",
+	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help", "checkpoint": "it prints its help",
 	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end",
 }
 
@@ -132,7 +134,7 @@ func newCommandDesk(t *testing.T) *commandDesk {
 	if err := os.Symlink(examples, filepath.Join(d.dir, "examples")); err != nil {
 		t.Fatal(err)
 	}
-	d.fill = strings.NewReplacer("FINDING", finding)
+	d.fill = strings.NewReplacer("FINDING", finding, "STORE", "file://"+filepath.Join(d.dir, "store"))
 	return d
 }
 
