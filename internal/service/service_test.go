@@ -287,9 +287,11 @@ func TestProcessesDivideTheSources(t *testing.T) {
 		expect("three", map[string]int{"a": 2, "b": 2, "c": 2})
 		endB()
 		expect("one is gone", map[string]int{"a": 3, "c": 3})
-		if d.worst != 1 {
-			t.Errorf("%d rounds of one source at once", d.worst)
-		}
+		d.set(func() {
+			if d.worst != 1 {
+				t.Errorf("%d rounds of one source at once", d.worst)
+			}
+		})
 		endA()
 		endC()
 
