@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -154,15 +155,18 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 		return daemon.CloudError(err)
 	}
 	var match []*policy.Facts
+	var names []string
 	for _, facts := range pass.Facts {
-		if r := facts.Resource; r.ID == name || r.Name == name || r.Ref().String() == name {
+		r := facts.Resource
+		names = append(names, r.ID, r.Name)
+		if r.ID == name || r.Name == name || r.Ref().String() == name {
 			match = append(match, facts)
 		}
 	}
 	switch len(match) {
 	case 1:
 	case 0:
-		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource of the kinds that the policies select has the id or name %q", name),
+		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource of the kinds that the policies select has the id or name %q%s", name, document.DidYouMean(name, names)),
 			hint: "curfew scan shows what there is"}
 	default:
 		return usageError("%q is the name of %d resources: give the id", name, len(match))

@@ -39,8 +39,13 @@ func (f *sourceFlags) add(fl *pflag.FlagSet) {
 
 // addAccount adds the flags that say which account is read, but for the profile.
 func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
-	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
 	fl.BoolVar(&f.demo, "demo", false, "the built-in simulated account (the same as --cloud sim)")
+	f.addRealAccount(fl)
+}
+
+// addRealAccount adds those of them that a command with simulated books has.
+func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
+	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
 	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
 }

@@ -90,7 +90,8 @@ func TestUndoShowsFirst(t *testing.T) {
 		t.Errorf("an undo by a wrong clock: exit %d\n%s%s", code, out, errs)
 	}
 	l.jump(-5 * time.Hour)
-	l.curfew(ExitDone, "fix", "--undo", item, "--enforce")
+	l.curfew(ExitDone, "fix", "--undo", item, "-o", "json")
+	l.curfew(ExitDone, "fix", "--undo", item, "--enforce", "-o", "json")
 	if s := l.state(sandbox.Idle); s != "running" {
 		t.Errorf("after it was taken back it is %s", s)
 	}

@@ -38,6 +38,8 @@ type Engine struct {
 	// policies ask for it, so that every answer may change with it.
 	standing func(f *policy.Facts)
 	stands   bool
+	// watch is what policies ask about the GPUs over windows; nil is nothing.
+	watch *duty.Watch
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
@@ -55,14 +57,25 @@ func New(s Setting) *Engine {
 		s.LookBack = duty.DefaultLookBack
 	}
 	s.LookBack = max(s.LookBack, s.Query.Window)
+	var watch *duty.Watch
+	if s.Policies != nil {
+		if watch = s.Policies.Watch(); watch != nil {
+			s.LookBack = max(s.LookBack, watch.Horizon()+overlap) // its newest samples may be old
+		}
+	}
 	if s.Step <= 0 {
 		s.Step = stepOf(s.LookBack)
 	}
-	e := &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	e := &Engine{Setting: s, watch: watch, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
 	if s.Standing != nil && s.Policies != nil {
 		e.stands = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
 	}
 	return e
+}
+
+// newTracker returns a tracker without samples, of what the policies ask for.
+func (e *Engine) newTracker() *duty.Tracker {
+	return duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
 }
 
 // subject is one resource with all that is known of it.
@@ -106,6 +119,7 @@ type subject struct {
 	// until when that holds now, 0 where they were asked.
 	foresight [2]foresight
 	calm      int64
+	climbed   *inventory.Resource // as the ladder saw it last
 }
 
 // answer is what a policy said of a subject last.
@@ -117,6 +131,8 @@ type answer struct {
 	last  usage.Answer
 	state duty.State
 	told  bool
+	// climbed says that the ladder was told that it is true.
+	climbed bool
 }
 
 // Result is what came of a round.
