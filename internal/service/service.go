@@ -290,7 +290,7 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		lease := leases[src.Name]
 		free := !lease.Until.After(now) || lease.Holder == s.Holder
 		unheld := s.seen(src, mine, free, lease)
-		// A source that nobody takes is taken over the share too: a process may count that
+		// A source that no process takes is taken over the share too: a process may count that
 		// does nothing.
 		if mine || !free || full && unheld < 2*s.TTL {
 			continue

@@ -200,7 +200,7 @@ func gaps(times []time.Time) []time.Duration {
 
 // TestRoundsComeWhenSomethingIsDue: at the interval, earlier where the outcome says so and
 // never sooner than the least, and later after each failure in a row, with what makes them
-// opened anew.
+// opened again.
 func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
@@ -238,7 +238,7 @@ func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
 		}
 		d.set(func() {
 			if again := d.opened["aws"] - opened; again < len(got) {
-				t.Errorf("%d rounds failed and %d were opened anew", len(got), again)
+				t.Errorf("%d rounds failed and %d were opened again", len(got), again)
 			}
 		})
 		d.set(func() { d.err = nil })
