@@ -24,7 +24,7 @@ SCHEDULES ?= 2000
 # random one that it prints.
 SEED ?=
 
-.PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ demo: build ## audit the simulated account and write its report to demo.html
 	@./$(BIN) scan --demo
 	@./$(BIN) scan --demo --no-save --quiet -o html > demo.html
 	@echo "report: demo.html"
+
+demo-serve: build ## serve the simulated account until interrupted, a day in two minutes
+	./$(BIN) serve --demo
 
 build: ## build bin/curfew
 	@mkdir -p bin
@@ -44,8 +47,8 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: ## the ladder and checkpoints killed at every boundary (make test: some), getting-started and slow commands as documented
-	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
+test-slow: ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented
+	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestServeDemoSaves|TestProcessesThatDieAndSleep' ./internal/action ./internal/cli ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities

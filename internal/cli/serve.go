@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,9 @@ import (
 type serveFlags struct {
 	enforceFlags
 	listen, logFormat, lease string
+	// Of the simulated account.
+	speed, length, truth string
+	observe              bool
 }
 
 // defaultListen is where a service listens: on this machine alone.
@@ -32,6 +36,7 @@ It begins by observing. Nothing is warned of or acted on without --enforce, a po
 mode is enforce, and governance of the resource. docs/serve.md says how to run it.`,
 		Example: `  curfew serve                                  # observe the configured accounts
   curfew serve --enforce                        # let policies act
+  curfew serve --demo                           # the simulated account, a day in two minutes
   curfew serve --listen 127.0.0.1:9000 --log-format json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.serve(c.Context(), f) },
@@ -47,6 +52,12 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 	fl.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP server")
 	fl.Var(&choice{"log-format", &f.logFormat, []string{"text", "json"}}, "log-format", "form of the log: text or json")
 	fl.StringVar(&f.lease, "lease", "", "for how long a process that died keeps its accounts from the others (default 8s)")
+	fl.BoolVar(&f.demo, "demo", false, "serve the built-in simulated account, whose policies act and whose people answer")
+	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
+	fl.StringVar(&f.speed, "speed", "720", "with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
+	fl.StringVar(&f.length, "for", "", "with --demo: end after so much simulated time, such as 48h (default: no end)")
+	fl.BoolVar(&f.observe, "observe", false, "with --demo: let no policy act")
+	fl.StringVar(&f.truth, "demo-truth", "", "with --demo: write when each machine is made to work, as JSON, to a `file`")
 	return c
 }
 
@@ -62,9 +73,39 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 			return usageError("--lease %q: it is a duration from 1s such as 8s", f.lease)
 		}
 	}
+	if f.demo {
+		return a.serveDemo(ctx, f, o)
+	}
+	if f.observe || f.length != "" || f.truth != "" {
+		return usageError("--observe, --for and --demo-truth are for --demo")
+	}
 	a.quiet = true // a service shows no progress
 	a.rt.NewBar = nil
 	return a.rt.Serve(ctx, o)
+}
+
+// serveDemo serves the simulated account.
+func (a *app) serveDemo(ctx context.Context, f serveFlags, serve daemon.ServeOptions) error {
+	if f.enforce {
+		return usageError("--enforce is for real accounts: the policies of --demo act, and with --observe they do not")
+	}
+	if len(f.Regions)+len(f.AssumeRoles)+len(f.Metrics) > 0 || f.Profile != "" {
+		return usageError("--regions, --assume-role, --profile and --metrics-source are for real accounts, not for --demo")
+	}
+	o := daemon.ServeDemoOptions{ServeOptions: serve, Seed: f.seed, Observe: f.observe, Truth: f.truth}
+	if f.speed != "max" {
+		var err error
+		if o.Speed, err = strconv.ParseFloat(f.speed, 64); err != nil || !(o.Speed > 0) || o.Speed > 1e6 {
+			return usageError("--speed %q: it is a number such as 720, or max", f.speed)
+		}
+	}
+	if f.length != "" {
+		var err error
+		if o.For, err = config.ParseDuration(f.length); err != nil || o.For <= 0 {
+			return usageError("--for %q: it is a duration such as 48h", f.length)
+		}
+	}
+	return a.rt.ServeDemo(ctx, o)
 }
 
 // hangups are the requests to read the configuration again; nil where there are none.

@@ -46,24 +46,43 @@ func NewSimulation(ctx context.Context, seed uint64, tags inventory.TagMapping, 
 	if err != nil {
 		return nil, fmt.Errorf("keep the demonstration's state: %w", err)
 	}
-	s := &Simulation{Cloud: sim.New(sim.Options{Seed: seed, Now: laidOut, Tags: tags}), Clock: sim.NewClock(start), dir: dir}
-	host := store.Host{Now: s.Clock.Now, FileTime: func(string) (time.Time, error) { return s.Clock.Now(), nil }}
-	if s.Store, err = store.Open(ctx, store.Options{Dir: dir, Host: host}); err != nil {
+	s, err := simulationIn(ctx, dir, seed, tags, laidOut, start)
+	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	s.dir = dir
 	return s, nil
 }
 
-// Close removes the state.
+// simulationIn keeps the state of a simulation in a directory, which stays.
+func simulationIn(ctx context.Context, dir string, seed uint64, tags inventory.TagMapping, laidOut, start time.Time) (*Simulation, error) {
+	s := &Simulation{Cloud: sim.New(sim.Options{Seed: seed, Now: laidOut, Tags: tags}), Clock: sim.NewClock(start)}
+	host := store.Host{Now: s.Clock.Now, FileTime: func(string) (time.Time, error) { return s.Clock.Now(), nil }}
+	var err error
+	s.Store, err = store.Open(ctx, store.Options{Dir: dir, Host: host})
+	return s, err
+}
+
+// Close removes a state of its own.
 func (s *Simulation) Close() error {
 	s.Store.Close()
+	if s.dir == "" {
+		return nil
+	}
 	return os.RemoveAll(s.dir)
 }
 
 // ladder is the ladder that acts on the simulated account and tells simulated people.
-func (s *Simulation) ladder(account string, people *sim.People) *action.Ladder {
+func (s *Simulation) ladder(account string, people action.Notifier) *action.Ladder {
 	return &action.Ladder{Store: s.Store.Actions(), Cloud: s.Cloud.Actions(s.Clock.Now), Notifier: people, Account: account, Actor: "demo", Enforce: true,
 		Clock: s.Clock.Read, MaxRoundGap: demoGap}
+}
+
+// confirm confirms a fuse, as an approver of the simulated company does.
+func (s *Simulation) confirm(ctx context.Context, f action.Fuse) error {
+	l := action.Ladder{Store: s.Store.Actions(), Account: f.Account, Actor: "demo", Clock: s.Clock.Read}
+	_, err := l.Confirm(ctx, f.Source, "the demonstration means it", time.Time{})
+	return err
 }
 
 // setting is what a round on the simulated account reads and judges by.
@@ -93,8 +112,7 @@ func (rt *Runtime) Demo(ctx context.Context, set *policy.Set, seed uint64, show 
 		next := pass.NextAt()
 		for _, rep := range pass.Reports {
 			for _, f := range rep.Fuses { // the simulated company confirms every fuse
-				l := action.Ladder{Store: s.Store.Actions(), Account: f.Account, Actor: "demo", Clock: s.Clock.Read}
-				if _, err := l.Confirm(ctx, f.Source, "the demonstration means it", time.Time{}); err != nil {
+				if err := s.confirm(ctx, f); err != nil {
 					return 0, err
 				}
 				shown.Fuses, next = append(shown.Fuses, f.String()), s.Clock.Now()
@@ -134,25 +152,41 @@ func (rt *Runtime) demo(ctx context.Context, set *policy.Set, seed uint64, laidO
 	if err != nil {
 		return fail(err)
 	}
-	if set == nil {
-		if set, err = policy.Parse("demo.yaml", ownPolicies); err != nil {
-			return fail(err)
-		}
-	}
-	for _, p := range set.Policies {
-		p.Mode = policy.Enforce
+	if set, err = demoPolicies(set); err != nil {
+		return fail(err)
 	}
 	s, err := NewSimulation(ctx, seed, cfg.Tags, laidOut, start)
 	if err != nil {
 		return fail(err)
 	}
-	setting, err := rt.simSetting(cfg, s)
+	people := &sim.People{}
+	setting, err := rt.simEnforcing(cfg, s, set, people)
 	if err != nil {
 		return fail(errors.Join(err, s.Close()))
 	}
-	people := &sim.People{}
+	return s, setting, people, nil
+}
+
+// demoPolicies are the policies of a demonstration, which all act: those that are given, or
+// its own.
+func demoPolicies(set *policy.Set) (*policy.Set, error) {
+	if set == nil {
+		var err error
+		if set, err = policy.Parse("demo.yaml", ownPolicies); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range set.Policies {
+		p.Mode = policy.Enforce
+	}
+	return set, nil
+}
+
+// simEnforcing wires rounds in which policies act on the simulated account.
+func (rt *Runtime) simEnforcing(cfg config.Config, s *Simulation, set *policy.Set, people action.Notifier) (round.Setting, error) {
+	setting, err := rt.simSetting(cfg, s)
 	setting.Query, setting.LookBack, setting.Policies = round.Query{Kinds: set.Kinds()}, LookBack(cfg, set), set
 	setting.Governance = policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}}
 	setting.Ladder = func(account string) *action.Ladder { return s.ladder(account, people) }
-	return s, setting, people, nil
+	return setting, err
 }

@@ -130,8 +130,10 @@ func (k *Tracker) AddRun(o usage.Opened, gpu string, s usage.Signal, start time.
 	return k.add(k.source(o), gpu, s, usage.Point{Time: start, Mean: v, Max: v}, int64(count))
 }
 
-// source returns the one description of a source that all of its meters share.
+// source returns the one description of a source that all of its meters share, from
+// wherever on it was read this time.
 func (k *Tracker) source(o usage.Opened) *usage.Opened {
+	o.From = time.Time{}
 	o.Step = min(max(o.Step, 0), longestStep)
 	for _, known := range k.sources {
 		if *known == o {

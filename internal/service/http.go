@@ -50,7 +50,7 @@ func (s *Service) Ready() Readiness {
 	return r
 }
 
-// late says whether a source was not read in time: by this process, or by nobody.
+// late says whether a source was not read in time: by this process, or by no process at all.
 func (s *Service) late(st Status, now time.Time) bool {
 	switch {
 	case st.Held && st.ReadAt.IsZero():

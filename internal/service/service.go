@@ -95,7 +95,7 @@ const (
 	DefaultTTL   = 8 * time.Second
 	DefaultDrain = 30 * time.Second
 
-	least        = 15 * time.Second // between two rounds, whatever is due
+	least        = 15 * time.Second // between two rounds, whatever is due, and a quarter of the interval
 	firstBackoff = 5 * time.Second
 	lastBackoff  = 5 * time.Minute
 	// replicas is the beginning of the leases by which processes know how many they are.
@@ -290,7 +290,7 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		lease := leases[src.Name]
 		free := !lease.Until.After(now) || lease.Holder == s.Holder
 		unheld := s.seen(src, mine, free, lease)
-		// A source that nobody takes is taken over the share too: a process may count that
+		// A source that no process takes is taken over the share too: a process may count that
 		// does nothing.
 		if mine || !free || full && unheld < 2*s.TTL {
 			continue
@@ -527,7 +527,7 @@ func (s *Service) round(ctx context.Context, src Source, lease store.Lease, roun
 	st.Failures, st.Problem, st.ReadAt = 0, "", ended
 	wait := jitter(src.Every())
 	if due := out.Next.Sub(ended); !out.Next.IsZero() && due < wait {
-		wait = min(max(due, least), wait)
+		wait = min(max(due, least, src.Every()/4), wait)
 	}
 	return wait, nil
 }

@@ -200,7 +200,7 @@ func gaps(times []time.Time) []time.Duration {
 
 // TestRoundsComeWhenSomethingIsDue: at the interval, earlier where the outcome says so and
 // never sooner than the least, and later after each failure in a row, with what makes them
-// opened anew.
+// opened again.
 func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
@@ -238,7 +238,7 @@ func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
 		}
 		d.set(func() {
 			if again := d.opened["aws"] - opened; again < len(got) {
-				t.Errorf("%d rounds failed and %d were opened anew", len(got), again)
+				t.Errorf("%d rounds failed and %d were opened again", len(got), again)
 			}
 		})
 		d.set(func() { d.err = nil })
@@ -287,9 +287,11 @@ func TestProcessesDivideTheSources(t *testing.T) {
 		expect("three", map[string]int{"a": 2, "b": 2, "c": 2})
 		endB()
 		expect("one is gone", map[string]int{"a": 3, "c": 3})
-		if d.worst != 1 {
-			t.Errorf("%d rounds of one source at once", d.worst)
-		}
+		d.set(func() {
+			if d.worst != 1 {
+				t.Errorf("%d rounds of one source at once", d.worst)
+			}
+		})
 		endA()
 		endC()
 
@@ -400,8 +402,10 @@ func TestReadiness(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 			return w.Code, w.Body.String()
 		}
-		if code, _ := get("/readyz"); code != http.StatusServiceUnavailable {
-			t.Errorf("before the first round: %d", code)
+		early := New(Options{Now: time.Now, Log: quiet()})
+		early.Set([]Source{d.source("mine")})
+		if r := early.Ready(); r.Ready {
+			t.Errorf("before the first round: %+v", r)
 		}
 		time.Sleep(time.Second)
 		if code, body := get("/readyz"); code != http.StatusOK {

@@ -44,7 +44,8 @@ func (r leaseRow) lease() Lease {
 }
 
 // Take takes a lease that is free or has expired, or the holder's own, for a time. It
-// returns whether the holder has it; where not, the lease is that of the other.
+// returns whether the holder has it; where not, the lease is that of the other, as far as
+// that can be read.
 func (l Leases) Take(ctx context.Context, name, holder string, length time.Duration) (lease Lease, held bool, err error) {
 	// A clock that was read too early makes a lease only shorter.
 	now, err := l.db.now(ctx)
@@ -57,7 +58,14 @@ func (l Leases) Take(ctx context.Context, name, holder string, length time.Durat
 			return err
 		}
 		var row leaseRow
-		if err := t.get(ctx, &row, leaseQuery+" WHERE name = ?"+t.forUpdate, name); err != nil {
+		lock := t.forUpdate
+		if lock != "" {
+			lock += " SKIP LOCKED" // its holder is writing, or was stopped while it wrote
+		}
+		if err := t.get(ctx, &row, leaseQuery+" WHERE name = ?"+lock, name); errors.Is(err, sql.ErrNoRows) {
+			lease = Lease{Name: name}
+			return nil
+		} else if err != nil {
 			return err
 		}
 		if row.Until > now.UnixMicro() && row.Holder != holder {

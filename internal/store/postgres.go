@@ -27,7 +27,7 @@ const (
 	connectIn = 10 * time.Second
 	// sessionLimits bound for how long a statement waits for another's lock, which is
 	// tried again then, and for how long a process that has stopped keeps its own.
-	sessionLimits = "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '60s'"
+	sessionLimits = "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '20s'"
 	// migrationLock is the key of the advisory lock of migrations: "curfew" in ASCII.
 	migrationLock = 0x637572666577
 )

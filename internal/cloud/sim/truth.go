@@ -73,3 +73,34 @@ func honest(note string, advice ...string) Planted {
 func waste(note string, rules ...string) Planted {
 	return Planted{Note: note, Rules: rules}
 }
+
+// Stretch is a time without a break.
+type Stretch struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Worked returns when every machine, notebook, endpoint and training job of the account was
+// made to work in [from, to), by five minutes; a machine that never was has no stretch. What
+// was done to them does not change it.
+func (c *Cloud) Worked(from, to time.Time) map[inventory.Ref][]Stretch {
+	out := map[inventory.Ref][]Stretch{}
+	for _, e := range layout(c.options.Seed, c.options.Now).entries {
+		if e.model == nil || !e.resource.Kind.Traits().Compute {
+			continue
+		}
+		worked := []Stretch{}
+		for at := from.UTC(); at.Before(to); at = at.Add(sampling) {
+			if s, runs := e.at(at); !runs || !s.Works {
+				continue
+			}
+			if n := len(worked); n > 0 && worked[n-1].To.Equal(at) {
+				worked[n-1].To = at.Add(sampling)
+			} else {
+				worked = append(worked, Stretch{at, at.Add(sampling)})
+			}
+		}
+		out[e.resource.Ref()] = worked
+	}
+	return out
+}

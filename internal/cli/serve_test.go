@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/daemon"
+)
+
+// demoSeed is the seed of the served demonstration: that of CURFEW_SEED, or 7.
+func demoSeed(t *testing.T) uint64 {
+	t.Helper()
+	text, ok := os.LookupEnv("CURFEW_SEED")
+	if !ok {
+		return 7
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seed
+}
+
+// served is a demonstration that has ended.
+type served struct {
+	*desktop
+	t     *testing.T
+	truth daemon.Truth
+	until time.Time
+}
+
+// serveDemo serves the simulated account for some hours as fast as it can.
+func serveDemo(t *testing.T, hours int, more ...string) served {
+	t.Helper()
+	d := newDesktop(t)
+	d.write("curfew.yaml", "")
+	args := append([]string{"serve", "--demo", "--seed", strconv.FormatUint(demoSeed(t), 10), "--speed", "max", "--for", fmt.Sprintf("%dh", hours),
+		"--listen", "127.0.0.1:0", "--demo-truth", "truth.json", "--data-dir", filepath.Join(d.dir, "data")}, more...)
+	code, _, errs := d.run(args...)
+	if code != ExitDone || strings.Contains(errs, "level=ERROR") {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	s := served{desktop: d, t: t}
+	text, err := os.ReadFile(filepath.Join(d.dir, "truth.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &s.truth)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.until = s.truth.From.Add(time.Duration(hours) * time.Hour)
+	return s
+}
+
+// wasted is the share of idle, held and stalled machines that may end, in dollars over the
+// last hours, from the ledger's JSON.
+func (s served) wasted(hours int) float64 {
+	s.t.Helper()
+	from := s.until.Add(-time.Duration(hours) * time.Hour)
+	code, out, errs := s.run("costs", "--data-dir", filepath.Join(s.dir, "data", "demo"), "--by", "lifetime,duty,kind",
+		"--since", from.Format(time.RFC3339), "--until", s.until.Format(time.RFC3339), "-o", "json")
+	var doc struct {
+		Rows []struct {
+			Key   []string
+			Total string `json:"total_usd"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || code != ExitDone {
+		s.t.Fatalf("exit %d: %s, %v", code, errs, err)
+	}
+	var all, lost float64
+	for _, r := range doc.Rows {
+		if r.Key[0] != "ephemeral" || r.Key[2] != "instance" {
+			continue
+		}
+		all += usd(s.t, r.Total)
+		if r.Key[1] == "idle" || r.Key[1] == "held" || r.Key[1] == "stalled" {
+			lost += usd(s.t, r.Total)
+		}
+	}
+	if all < 1 {
+		s.t.Fatalf("machines that may end cost %.2f in %d hours", all, hours)
+	}
+	return lost / all
+}
+
+// ended are the calls that the audit log holds; none was made while the machine worked.
+func (s served) ended() int {
+	s.t.Helper()
+	code, out, errs := s.run("audit", "--data-dir", filepath.Join(s.dir, "data", "demo"), "-o", "jsonl")
+	if code != ExitDone {
+		s.t.Fatalf("exit %d: %s", code, errs)
+	}
+	calls := 0
+	for line := range strings.Lines(out) {
+		var e struct {
+			At             time.Time
+			What, Resource string
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			s.t.Fatal(err)
+		}
+		if e.What != "intent" {
+			continue
+		}
+		calls++
+		for _, m := range s.truth.Machines {
+			for _, w := range m.Worked {
+				if m.Resource == e.Resource && !e.At.Before(w.From) && e.At.Before(w.To) {
+					s.t.Errorf("%s was ended at %s, and it worked from %s to %s", m.Resource, e.At, w.From, w.To)
+				}
+			}
+		}
+	}
+	return calls
+}
+
+// TestServeDemoEndsWhatRests: an hour of the simulated account is enough to end something,
+// and nothing that worked.
+func TestServeDemoEndsWhatRests(t *testing.T) {
+	t.Parallel()
+	s := serveDemo(t, 1)
+	if n := s.ended(); n == 0 {
+		t.Error("nothing was ended")
+	}
+}
+
+// TestServeDemoSaves: left alone, machines that may end cost almost nothing while they rest;
+// the same account where nothing acts goes on to waste. CURFEW_SEED says which account.
+func TestServeDemoSaves(t *testing.T) {
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("make test-slow runs it")
+	}
+	t.Parallel()
+	const hours = 12
+	acting, observing := serveDemo(t, hours), serveDemo(t, hours, "--observe")
+	if share := acting.wasted(6); share >= 0.05 {
+		t.Errorf("%.1f%% of the dollars of machines that may end are wasted, want under 5%%", 100*share)
+	}
+	if share := observing.wasted(6); share <= 0.30 {
+		t.Errorf("observing, %.1f%% of the dollars are wasted, want over 30%%", 100*share)
+	}
+	if n := acting.ended(); n == 0 {
+		t.Error("nothing was ended")
+	}
+	if n := observing.ended(); n != 0 {
+		t.Errorf("%d calls were made while it observed", n)
+	}
+}
+
+// TestServeRefusesWrongFlags: before anything is opened.
+func TestServeRefusesWrongFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"--observe"}, {"--for", "1h"}, {"--demo-truth", "x"}, {"--demo", "--enforce"}, {"--demo", "--regions", "us-east-1"}, {"--demo", "--speed", "0"},
+		{"--demo", "--speed", "fast"}, {"--demo", "--for", "x"}, {"--lease", "1ms"}, {"--log-format", "xml"}, {"--demo", "--listen", "nowhere"},
+	} {
+		d := newDesktop(t)
+		d.write("curfew.yaml", "")
+		if code, _, errs := d.run(append([]string{"serve"}, args...)...); code != ExitUsage {
+			t.Errorf("%v: exit %d, %s", args, code, errs)
+		}
+	}
+}

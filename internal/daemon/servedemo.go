@@ -1,0 +1,262 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/service"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// ServeDemoOptions say how the simulated account is served.
+type ServeDemoOptions struct {
+	ServeOptions
+	Seed uint64
+	// Speed is how much faster simulated time goes; 0 is as fast as rounds are made.
+	Speed float64
+	// For is how much simulated time passes until the service ends; 0 is no end.
+	For time.Duration
+	// Observe lets no policy act.
+	Observe bool
+	// Truth is a file that takes when each machine was made to work; empty is none.
+	Truth string
+}
+
+const (
+	// DemoSpeed makes a simulated day last two minutes.
+	DemoSpeed = 720
+	// demoRound is the simulated time between two rounds.
+	demoRound = 15 * time.Minute
+	// demoTruth is how far ahead the truth is written at least.
+	demoTruth = 7 * oneDay
+)
+
+// Truth is when the machines of the simulated account were made to work.
+type Truth struct {
+	Seed     uint64         `json:"seed"`
+	From     time.Time      `json:"from"`
+	To       time.Time      `json:"to"`
+	Machines []MachineTruth `json:"machines"`
+}
+
+// MachineTruth is one machine's work.
+type MachineTruth struct {
+	Resource string             `json:"resource"`
+	Lifetime inventory.Lifetime `json:"lifetime"`
+	Worked   []sim.Stretch      `json:"worked"`
+}
+
+// ServeDemo serves the simulated account at a speed of its own: the same rounds, with people
+// who answer warnings, in simulated time.
+func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error) {
+	log := rt.logger(o.JSON)
+	cfg, err := rt.Config()
+	if err != nil {
+		return err
+	}
+	var set *policy.Set
+	if len(o.Policies) > 0 {
+		if set, err = rt.ReadPolicies(o.Policies); err != nil {
+			return err
+		}
+	}
+	if set, err = demoPolicies(set); err != nil {
+		return err
+	}
+	start := rt.Now().UTC().Truncate(time.Hour)
+	s, dir, err := rt.demoState(ctx, o.Seed, cfg.Tags, start)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if o.Truth != "" {
+		if err := rt.writeTruth(ctx, o, s, start); err != nil {
+			return err
+		}
+	}
+	people := &answering{log: log, sim: s}
+	setting, err := rt.simEnforcing(cfg, s, set, people)
+	if err != nil {
+		return err
+	}
+	setting.Source, setting.Query.Kinds, setting.Books = "serve", kindsOf(set), ledger.Journal{Store: s.Store.Ledger()}
+	if o.Observe {
+		ladders := setting.Ladder
+		setting.Ladder = func(account string) *action.Ladder {
+			l := ladders(account)
+			l.Enforce = false
+			return l
+		}
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	v := &server{rt: rt.For(), o: o.ServeOptions, log: log}
+	v.rt.Kept, v.rt.Now = s.Store, s.Clock.Now
+	v.service = service.New(service.Options{Now: s.Clock.Now, Log: log, Done: v.done, Sleep: func(ctx context.Context, d time.Duration) error {
+		if until := start.Add(o.For); o.For > 0 && !s.Clock.Now().Add(d).Before(until) {
+			d = until.Sub(s.Clock.Now())
+			defer end()
+		}
+		if o.Speed > 0 {
+			if err := pause(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
+				return err
+			}
+		}
+		s.Clock.Forward(s.Clock.Now().Add(d))
+		return ctx.Err()
+	}})
+	v.service.Set([]service.Source{{Name: "sim", Every: func() time.Duration { return demoRound }, Deadline: oneDay,
+		Open: func(context.Context, store.Lease) (service.Rounds, error) {
+			return &demoRounds{accountRounds{engine: round.New(setting), store: s.Store}, s}, nil
+		}}})
+	var mounted map[string]http.Handler
+	if o.Mount != nil {
+		if mounted, err = o.Mount(v.rt); err != nil {
+			return err
+		}
+	}
+	stop, err := listen(ctx, o.Listen, v.service.Handler(mounted), log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe, "state", dir)
+	err = v.service.Run(ctx)
+	log.Info("ended", "simulated", s.Clock.Now().Sub(start), "told", people.told, "kept", people.kept)
+	return err
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// demoState begins a simulation with a new state: in the folder demo of the directory that
+// --data-dir names, where it stays, else in one that ends with the process.
+func (rt *Runtime) demoState(ctx context.Context, seed uint64, tags inventory.TagMapping, start time.Time) (*Simulation, string, error) {
+	if rt.DataFlag == "" {
+		s, err := NewSimulation(ctx, seed, tags, start, start)
+		if err != nil {
+			return nil, "", err
+		}
+		return s, s.dir, nil
+	}
+	dir := filepath.Join(rt.Path(rt.DataFlag), "demo")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, "", fmt.Errorf("keep the demonstration's state: %w", err)
+	}
+	old, err := filepath.Glob(filepath.Join(dir, store.FileName+"*"))
+	for _, name := range old {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("remove the state of an earlier demonstration: %w", err)
+	}
+	s, err := simulationIn(ctx, dir, seed, tags, start, start)
+	return s, dir, err
+}
+
+// writeTruth writes when each machine is made to work, from the beginning on.
+func (rt *Runtime) writeTruth(ctx context.Context, o ServeDemoOptions, s *Simulation, start time.Time) error {
+	doc := Truth{Seed: o.Seed, From: start, To: start.Add(max(o.For, demoTruth)), Machines: []MachineTruth{}}
+	seen, err := s.Cloud.List(ctx, round.Query{Now: start})
+	if err != nil {
+		return err
+	}
+	worked := s.Cloud.Worked(doc.From, doc.To)
+	for _, r := range seen.Resources {
+		if w, ok := worked[r.Ref()]; ok {
+			doc.Machines = append(doc.Machines, MachineTruth{r.Ref().String(), r.Lifetime, w})
+		}
+	}
+	path := rt.Path(o.Truth)
+	if err := ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(doc) }); err != nil {
+		return invalidFile(fmt.Errorf("--demo-truth: %w", err))
+	}
+	return nil
+}
+
+// demoRounds makes the rounds of the simulated account, whose company confirms every fuse.
+type demoRounds struct {
+	accountRounds
+	sim *Simulation
+}
+
+// Round implements service.Rounds.
+func (d *demoRounds) Round(ctx context.Context) (service.Outcome, error) {
+	out, err := d.accountRounds.Round(ctx)
+	if err != nil {
+		return out, err
+	}
+	fuses, err := d.sim.Store.Actions().Fuses(ctx)
+	for _, f := range fuses {
+		if f.Stands() {
+			err = errors.Join(err, d.sim.confirm(ctx, f))
+		}
+	}
+	return out, err
+}
+
+// answering are the people of the simulated company: who is warned of a machine that works,
+// or that they need soon, keeps it; who does not need it lets it go.
+type answering struct {
+	sim.People
+	log        *slog.Logger
+	sim        *Simulation
+	told, kept int
+}
+
+const (
+	// needed is how soon after the machine may end its owner wants it again, to keep it, and
+	// keptFor how long it is kept then.
+	needed  = time.Hour
+	keptFor = 2 * time.Hour
+)
+
+// Notify implements action.Notifier.
+func (a *answering) Notify(ctx context.Context, recipient string, m action.Message) (string, error) {
+	accepted, err := a.People.Notify(ctx, recipient, m)
+	if err != nil {
+		return accepted, err
+	}
+	a.told++
+	if m.Kind != "warning" || m.Resource == nil || !m.Resource.Kind.Traits().Compute {
+		return accepted, nil
+	}
+	now := a.sim.Clock.Now()
+	for at := now; !at.After(m.ActsAt.Add(needed)); at = at.Add(5 * time.Minute) {
+		state, runs := a.sim.Cloud.At(m.Resource.Ref(), at)
+		if !runs || !state.Works {
+			continue
+		}
+		a.kept++
+		k := action.Keep{Ref: m.Resource.Ref(), Until: now.Add(keptFor), Reason: "the next run begins at " + plain.Time(at), By: m.Resource.Owner.User, At: now}
+		if k.By == "" {
+			k.By = accepted
+		}
+		return accepted, a.sim.Store.Actions().PutKeep(ctx, k)
+	}
+	return accepted, nil
+}
