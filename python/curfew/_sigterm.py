@@ -1,0 +1,120 @@
+"""A SIGTERM becomes a request to stop, and the script saves before it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+from types import FrameType, TracebackType
+from typing import Any, Callable, Optional, Type
+
+from curfew._run import StopRequest, current, log
+
+
+class save_on_sigterm:
+    """Makes a SIGTERM inside of the block set should_stop() instead of ending the process.
+
+    The loop in the block has to ask should_stop() and leave. When the block ends without an
+    exception and a stop was asked for, by SIGTERM or by curfew, save is called once. Then
+    what the SIGTERM would have done happens, after an exception too: where nothing handled
+    it, Python exits with status 143.
+
+    A handler that was there before is never lost. It is called at once, as before; if it
+    raises, as handlers that end the process do, that waits for the end of the block. When
+    the block ends it is put back, unless another handler was set on top in the meantime.
+    So a library may use it inside of a program that uses it too.
+
+    Python sets signal handlers on the main thread only. Elsewhere, and where code outside of
+    Python handles SIGTERM (the preemption service of JAX does), nothing is set: armed is
+    false, why_not says why, and a warning is logged. Without CURFEW_RUN_DIR it does nothing.
+    """
+
+    def __init__(self, save: Optional[Callable[[], object]] = None) -> None:
+        self._save = save
+        self._previous: Any = None
+        self._received = False
+        self._raised: Optional[BaseException] = None
+        self.armed = False
+        self.why_not = ""
+
+    def __enter__(self) -> "save_on_sigterm":
+        if current() is None:
+            self.why_not = "CURFEW_RUN_DIR is not set"
+            return self
+        if _is_native():
+            self.why_not = "code outside of Python handles SIGTERM"
+        else:
+            try:
+                self._previous = signal.signal(signal.SIGTERM, self._handle)
+                self.armed = True
+            except ValueError as error:  # not on the main thread
+                self.why_not = str(error)
+        if not self.armed:
+            log.warning("SIGTERM does not set should_stop(): %s", self.why_not)
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        run = current()
+        try:
+            if run is not None and kind is None and self._save is not None and run.stop_request() is not None:
+                self._save()
+        finally:
+            if run is not None:
+                run.flush()
+            # A handler that was set on top may call this one: it stays then, and passes on.
+            if self.armed and signal.getsignal(signal.SIGTERM) == self._handle:
+                signal.signal(signal.SIGTERM, self._previous)
+            self.armed = False
+        if kind is not None and not issubclass(kind, Exception):
+            return  # the process is ending already
+        end = self._raised
+        if end is None and self._received and self._previous == signal.SIG_DFL:
+            end = SystemExit(128 + signal.SIGTERM)
+        if end is not None:
+            if error is not None:
+                log.error("not saved, as the training failed after SIGTERM", exc_info=error)
+            raise end
+
+    def _handle(self, number: int, frame: Optional[FrameType]) -> None:
+        # It runs between any two instructions of the main thread: no locks, no logging.
+        if not self.armed and self._previous == signal.SIG_DFL:
+            raise SystemExit(128 + number)
+        if self.armed:
+            self._received = True
+            run = current()
+            if run is not None:
+                run.ask(StopRequest("SIGTERM", None))
+        if callable(self._previous):
+            try:
+                self._previous(number, frame)
+            except BaseException as error:
+                if not self.armed:
+                    raise
+                self._raised = error
+
+
+def _is_native() -> bool:
+    """Returns whether code outside of Python set the handler of SIGTERM.
+
+    Python does not know of such a handler and would replace it for good, so it is read from
+    the system: the handler is the first word of struct sigaction on Linux and macOS.
+    """
+    if signal.getsignal(signal.SIGTERM) is None:  # set before Python started
+        return True
+    try:
+        libc = ctypes.CDLL(None)
+        handlers = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            action = (ctypes.c_size_t * 64)()
+            if libc.sigaction(int(number), None, action) != 0:
+                return False
+            handlers.append(action[0])
+    except (OSError, AttributeError, TypeError):
+        return False
+    if handlers[0] in (int(signal.SIG_DFL), int(signal.SIG_IGN)):
+        return False
+    if not callable(signal.getsignal(signal.SIGTERM)):
+        return True
+    # All handlers in Python share one function. SIGINT usually has one, to compare with.
+    return callable(signal.getsignal(signal.SIGINT)) and handlers[0] != handlers[1]
