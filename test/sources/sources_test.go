@@ -70,7 +70,7 @@ func draw(rng *rand.Rand, m *machine) {
 		m.util, m.memory = append(m.util, make([]float64, minutes)), append(m.memory, make([]float64, minutes))
 	}
 	for at := 0; at < minutes; {
-		habit, length := rng.IntN(5), 30*(1+rng.IntN(20))
+		habit, length := rng.IntN(5), 21+rng.IntN(600) // at any minute, which is rarely one of a step of five
 		for i := at; i < min(at+length, minutes); i++ {
 			m.cpu[i], m.network[i] = 1, 6e5
 			for g := range m.gpus {

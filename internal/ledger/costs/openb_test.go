@@ -59,7 +59,7 @@ func openb(t *testing.T, since, until int64) []openbPod {
 
 // TestTenancyOfARealCluster places the pods of a real cluster, of which most request a part of
 // a GPU, on machines with eight GPUs, in the first place that is free. By the hour each pod
-// has to pay what its GPU time costs, and a GPU of which nobody has anything is unallocated.
+// has to pay what its GPU time costs, and a free GPU is unallocated.
 func TestTenancyOfARealCluster(t *testing.T) {
 	const (
 		hour  = 3600

@@ -73,21 +73,22 @@ func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
 // add takes a series of samples within [from, to).
 func (b *batch) add(r *reading, x series, from, to time.Time) {
 	name := x.labels["__name__"]
-	signal, _, ok := r.words.read(name, 0)
+	m, ok := r.words[name]
 	if !ok {
 		return
 	}
-	t := r.taken(lower(x.labels), signal)
+	t := r.taken(lower(x.labels), m.signal)
 	if t == nil {
 		return
 	}
 	t.addend = r.words.addend(name)
+	t.points = make([]sample, 0, len(x.points))
 	for _, p := range x.points {
 		at := time.UnixMilli(p.at).UTC()
 		if at.Before(from) || !at.Before(to) {
 			continue
 		}
-		if _, v, ok := r.words.read(name, p.v); ok {
+		if v, ok := m.read(p.v); ok {
 			t.points = append(t.points, sample{at, v, v, 1})
 		}
 	}
@@ -388,20 +389,7 @@ func (r *reading) bucket(m *merged, every time.Duration) []sample {
 	step, floor := r.iv.Step, usage.DefaultFloors()[m.key.signal]
 	var out []sample
 	for n, t := range m.series {
-		var own []sample
-		for _, p := range t.points {
-			at := p.at.Truncate(step)
-			if last := len(own) - 1; last >= 0 && own[last].at.Equal(at) {
-				own[last].mean += p.mean
-				own[last].max = max(own[last].max, p.max)
-				own[last].count++
-				continue
-			}
-			own = append(own, sample{at, p.mean, p.max, 1})
-		}
-		for i := range own {
-			own[i].mean /= own[i].count
-		}
+		own := inSteps(t.points, step)
 		if n == 0 {
 			out = own
 		} else {
@@ -413,6 +401,25 @@ func (r *reading) bucket(m *merged, every time.Duration) []sample {
 	return slices.DeleteFunc(out, func(p sample) bool {
 		return p.count < expected/2 && p.max < floor && p.at.Before(newest)
 	})
+}
+
+// inSteps makes a sample of each step of samples in order of time.
+func inSteps(points []sample, step time.Duration) []sample {
+	var out []sample
+	for _, p := range points {
+		at := p.at.Truncate(step)
+		if last := len(out) - 1; last >= 0 && out[last].at.Equal(at) {
+			out[last].mean += p.mean
+			out[last].max = max(out[last].max, p.max)
+			out[last].count++
+			continue
+		}
+		out = append(out, sample{at, p.mean, p.max, 1})
+	}
+	for i := range out {
+		out[i].mean /= out[i].count
+	}
+	return out
 }
 
 // overlay is the points of two replicas on one grid: of each time the higher values and the

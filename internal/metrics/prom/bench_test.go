@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -61,11 +62,22 @@ func BenchmarkScanOfAFleet(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					n, err := io.Copy(io.Discard, resp.Body)
+					text, err := io.ReadAll(resp.Body)
 					if resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
 						b.Fatal(resp.Status, err)
 					}
-					bytes += n
+					var answer struct {
+						Data struct {
+							Result []struct {
+								Metric map[string]string `json:"metric"`
+								Values [][2]any          `json:"values"`
+							} `json:"result"`
+						} `json:"data"`
+					}
+					if err := json.Unmarshal(text, &answer); err != nil || len(answer.Data.Result) != 8 {
+						b.Fatal(len(answer.Data.Result), err)
+					}
+					bytes += int64(len(text))
 				}
 			}
 			b.ReportMetric(float64(len(machines)*len(metrics)), "queries/op")

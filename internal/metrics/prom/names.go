@@ -139,12 +139,18 @@ func (d dictionary) read(name string, v float64) (usage.Signal, float64, bool) {
 	if !ok {
 		return 0, 0, false
 	}
+	v, ok = m.read(v)
+	return m.signal, v, ok
+}
+
+// read returns a value in the unit of the signal; ok is false for what is no measurement.
+func (m meter) read(v float64) (float64, bool) {
 	if !usage.IsMeasurement(v) { // which is told in the exporter's own unit
-		return 0, 0, false
+		return 0, false
 	}
 	v *= m.scale
 	p, ok := m.signal.Clean(usage.Point{Mean: v, Max: v})
-	return m.signal, p.Max, ok
+	return p.Max, ok
 }
 
 // host is a signal of the host that is computed from counters of node_exporter. The

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,12 @@ const (
 	leastChunk  = 5 * time.Minute
 	// defaultStep is that of an interval that names none.
 	defaultStep = time.Minute
+	// maxRaw is how many samples are read one by one of a long interval: a server reads each of
+	// them once then, and once for every statistic otherwise.
+	maxRaw = 16_000_000
+	// smallAnswer is the size of an answer after which more is asked for at once: what an answer
+	// costs a server is mostly its number of series.
+	smallAnswer = 16 << 20
 	// settling is how far back a long interval looks for the time between two samples.
 	settling = 20 * time.Minute
 	// future is how far ahead samples are looked for, which no exporter can have measured yet.
@@ -141,6 +148,8 @@ type reading struct {
 	until            time.Time
 	// utilized are GPUs whose utilization was measured by itself.
 	utilized map[gpuKey]bool
+	// density is how many samples of GPUs there are in a second, at the end of a long interval.
+	density float64
 }
 
 type gpuKey struct {
@@ -190,20 +199,24 @@ func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Sec
 // chunks asks for parts of an interval, one after another in order of time, and for
 // smaller ones where the server cannot answer.
 func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least *time.Duration, ask func(ctx context.Context, from, to time.Time) error) error {
+	refused := false
 	for from.Before(to) {
+		before := r.server.asked.Bytes
 		end := from.Add(*length)
 		if end.After(to) {
 			end = to
 		}
 		err := ask(ctx, from, end)
 		if half := (min(*length, end.Sub(from)) / 2).Truncate(*least); errors.Is(err, errTooMuch) && half >= *least {
-			*length = half
+			*length, refused = half, true
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		from = end
+		if from = end; !refused && r.server.asked.Bytes-before < smallAnswer {
+			*length *= 2
+		}
 	}
 	return nil
 }
@@ -275,9 +288,19 @@ func (r *reading) coarse(ctx context.Context) error {
 	step := r.iv.Step
 	from, to := r.iv.From.Truncate(step), r.iv.To.Truncate(step)
 	length := max(coarseChunk.Truncate(step), step)
+	samples := r.density * to.Sub(from).Seconds()
+	raw := samples > 0 && samples <= maxRaw
+	if raw {
+		if err := r.raw(ctx, from, to); err != nil {
+			return err
+		}
+	}
 	// The metrics of one signal are delivered together, and utilization comes first.
 	bySignal := map[usage.Signal][]counted{}
 	for _, name := range r.words.names() {
+		if raw {
+			break
+		}
 		m := r.words[name]
 		// A step ends before its last moment, in servers that count both ends of a range and in
 		// those that count one.
@@ -315,6 +338,24 @@ func (r *reading) coarse(ctx context.Context) error {
 	return nil
 }
 
+// raw reads the samples of the steps of a long interval one by one.
+func (r *reading) raw(ctx context.Context, from, to time.Time) error {
+	step := r.iv.Step
+	length := max(fineChunk.Truncate(step), step)
+	return r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
+		var got batch
+		query := r.selector(r.words.names()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
+		if err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil }); err != nil {
+			return err
+		}
+		for _, t := range got.list {
+			t.points = inSteps(t.points, step)
+		}
+		got.deliver(r)
+		return nil
+	})
+}
+
 // settle sees in the newest samples how far they are apart.
 func (r *reading) settle(ctx context.Context) error {
 	from, to := r.iv.To.Add(-settling), r.iv.To
@@ -322,10 +363,14 @@ func (r *reading) settle(ctx context.Context) error {
 	query := r.selector(r.words.names()) + "[" + seconds(settling) + "]"
 	err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil })
 	if errors.Is(err, errTooMuch) {
+		r.density = math.Inf(1)
 		return nil // then each step has to tell by itself
 	}
 	if err != nil {
 		return err
+	}
+	for _, x := range got.list {
+		r.density += float64(len(x.points)) / settling.Seconds()
 	}
 	got.identify()
 	for _, m := range got.meters() {
