@@ -44,6 +44,7 @@ test: build ## run every test, against a real AWS API on loopback as well
 
 test-slow: ## the ladder killed at every boundary (make test: every fifth), getting-started and slow commands as documented
 	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
+	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
