@@ -31,7 +31,7 @@ func main() {
 }
 
 func run(ctx context.Context, dir, listen string, seed int) error {
-	s, err := build(ctx, dir, seed)
+	s, err := build(ctx, dir, ".", seed)
 	if err != nil {
 		return err
 	}

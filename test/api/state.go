@@ -60,8 +60,8 @@ type service struct {
 	item, finding, resource string
 }
 
-// build makes a state from a seed.
-func build(ctx context.Context, dir string, seed int) (*service, error) {
+// build makes a state from a seed, with the examples of the repository at root.
+func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // it is test data
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -73,8 +73,12 @@ func build(ctx context.Context, dir string, seed int) (*service, error) {
 		}
 	}
 	none := func(string) (string, bool) { return "", false }
+	bill, err := filepath.Abs(filepath.Join(root, "examples", "data", "focus-2026-10.csv"))
+	if err != nil {
+		return nil, err
+	}
 	var failed bytes.Buffer
-	for _, args := range [][]string{{"scan", "--demo", "--quiet"}} {
+	for _, args := range [][]string{{"scan", "--demo", "--quiet"}, {"bill", "import", bill}} {
 		if exit := cli.Run(ctx, cli.Process{Args: append(args, "--config", file, "--data-dir", data), Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &failed,
 			Now: time.Now, Dir: dir, Lookup: none}); exit != cli.ExitDone {
 			return nil, fmt.Errorf("curfew %s: exit %d: %s", strings.Join(args, " "), exit, failed.String())
@@ -128,7 +132,7 @@ func build(ctx context.Context, dir string, seed int) (*service, error) {
 		return nil, err
 	}
 	ref := fleet.Resources[random.IntN(len(fleet.Resources))].Ref
-	s.resource, s.finding = ref.String(), found.Findings[random.IntN(len(found.Findings))].ID
+	s.resource, s.finding = ref.ID, found.Findings[random.IntN(len(found.Findings))].ID
 	for i := range 5 {
 		id := fmt.Sprintf("item%d", i)
 		it := action.Item{ID: id, Account: "sim/" + ref.Account, Source: "idle-gpu-machines", Phase: action.Observed, FirstRound: 1, FirstAt: now, UpdatedAt: now,
