@@ -70,7 +70,8 @@ func add[I any](s *server, o operation, do func(context.Context, *call, *I) (ans
 func stream[I any](s *server, o operation, kind string, do func(huma.Context, *call, *I)) {
 	s.ops[o.ID] = o
 	collection, _, _ := strings.Cut(strings.TrimPrefix(o.Path, "/api/v1/"), "/")
-	schema := &huma.Schema{Type: huma.TypeString}
+	event := huma.Schema{Type: huma.TypeString}
+	schema := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": &event, "event": &event, "data": &event}, Required: []string{"id", "event", "data"}}
 	if o.Schema != "" {
 		schema = &huma.Schema{Ref: schemaRef + component(o.Schema)}
 	}

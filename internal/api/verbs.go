@@ -21,16 +21,16 @@ const post = http.MethodPost
 // Reasoned is the body of what needs a reason.
 type Reasoned struct {
 	Body struct {
-		Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"Why, for the audit log."`
+		Reason string `json:"reason" minLength:"1" maxLength:"1000" example:"demo on Thursday" doc:"Why, for the audit log."`
 	}
 }
 
 // work is the body of an estimate and of the gate.
 type work struct {
 	Body struct {
-		Content string   `json:"content" minLength:"1" maxLength:"900000" doc:"The text of a job, a session, a Kubernetes manifest or a Terraform plan."`
-		Regions []string `json:"regions,omitempty" maxItems:"50" doc:"Regions to price where the text names none."`
-		Key     string   `json:"key,omitempty" maxLength:"200" doc:"The key of the run; only the gate takes it."`
+		Content string   `json:"content" minLength:"1" maxLength:"900000" example:"{apiVersion: curfew.job/v1, name: resnet50, purpose: training, owner: {team: vision, user: ana}, resources: {instance_type: g6.2xlarge}, regions: [us-east-1], run: python train.py, max_runtime: 2h}" doc:"The text of a job, a session, a Kubernetes manifest or a Terraform plan."`
+		Regions []string `json:"regions,omitempty" maxItems:"50" example:"[\"us-east-1\"]" doc:"Regions to price where the text names none."`
+		Key     string   `json:"key,omitempty" maxLength:"200" example:"run-7" doc:"The key of the run; only the gate takes it."`
 		DryRun  bool     `json:"dry_run,omitempty" doc:"Decide, and reserve nothing; only the gate takes it."`
 	}
 }
@@ -55,8 +55,8 @@ func (s *server) registerVerbs() {
 		func(ctx context.Context, c *call, in *struct {
 			ByID
 			Body struct {
-				For    string `json:"for" minLength:"1" maxLength:"40" doc:"How long: 24h, 7d, or an RFC 3339 time."`
-				Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"Why, for those who look later."`
+				For    string `json:"for" minLength:"1" maxLength:"40" example:"24h" doc:"How long: 24h, 7d, or an RFC 3339 time."`
+				Reason string `json:"reason" minLength:"1" maxLength:"1000" example:"demo on Thursday" doc:"Why, for those who look later."`
 			}
 		}) (answer, error) {
 			if err := ofTeam(ctx, c, in.ID, approval.RoleUser); err != nil {
@@ -69,7 +69,7 @@ func (s *server) registerVerbs() {
 		func(ctx context.Context, c *call, in *struct {
 			ByID
 			Body struct {
-				Grace string `json:"grace" minLength:"1" maxLength:"20" doc:"How long nothing happens after the owner was warned: 30m."`
+				Grace string `json:"grace" minLength:"1" maxLength:"20" example:"30m" doc:"How long nothing happens after the owner was warned: 30m."`
 			}
 		}) (answer, error) {
 			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, daemon.FixOptions{})
@@ -102,7 +102,7 @@ func (s *server) registerVerbs() {
 		func(ctx context.Context, c *call, in *struct {
 			ByID
 			Body struct {
-				Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for whoever asked."`
+				Reason string `json:"reason,omitempty" maxLength:"1000" example:"demo on Thursday" doc:"Why, for whoever asked."`
 			}
 		}) (answer, error) {
 			return decide(ctx, c, in.ID, true, in.Body.Reason)
@@ -128,9 +128,9 @@ func (s *server) registerVerbs() {
 		func(ctx context.Context, c *call, in *struct {
 			ByID
 			Body struct {
-				Account string `json:"account,omitempty" maxLength:"200" doc:"Only in this account, such as aws/123456789012."`
-				For     string `json:"for,omitempty" maxLength:"40" doc:"How long it counts; without it, this once."`
-				Reason  string `json:"reason" minLength:"1" maxLength:"1000" doc:"Why so much is meant."`
+				Account string `json:"account,omitempty" maxLength:"200" example:"sim/000000000000" doc:"Only in this account, such as aws/123456789012."`
+				For     string `json:"for,omitempty" maxLength:"40" example:"24h" doc:"How long it counts; without it, this once."`
+				Reason  string `json:"reason" minLength:"1" maxLength:"1000" example:"demo on Thursday" doc:"Why so much is meant."`
 			}
 		}) (answer, error) {
 			doc, err := c.rt.Confirm(ctx, in.ID, in.Body.Account, in.Body.For, in.Body.Reason)
@@ -173,9 +173,9 @@ func (s *server) registerVerbs() {
 	add(s, operation{ID: "create-token", Method: post, Path: "/api/v1/tokens", Role: approval.RoleAdmin, Summary: "Create a token; its secret is shown once", Schema: view.NewTokenSchema},
 		func(ctx context.Context, c *call, in *struct {
 			Body struct {
-				Name  string   `json:"name" minLength:"1" maxLength:"200" doc:"The person or program that it speaks for."`
-				Roles []string `json:"roles" minItems:"1" maxItems:"50" nullable:"false" doc:"The most that it may do: viewer, approver@vision."`
-				For   string   `json:"for,omitempty" maxLength:"20" doc:"How long it counts, at most 366d; 90d without it."`
+				Name  string   `json:"name" minLength:"1" maxLength:"200" example:"dashboard" doc:"The person or program that it speaks for."`
+				Roles []string `json:"roles" minItems:"1" maxItems:"50" nullable:"false" example:"[\"viewer\"]" doc:"The most that it may do: viewer, approver@vision."`
+				For   string   `json:"for,omitempty" maxLength:"20" example:"30d" doc:"How long it counts, at most 366d; 90d without it."`
 			}
 		}) (answer, error) {
 			doc, err := c.rt.CreateToken(ctx, daemon.TokenOptions{Name: in.Body.Name, Roles: in.Body.Roles, For: in.Body.For})
@@ -231,7 +231,7 @@ func (s *server) registerHolds() {
 		func(ctx context.Context, c *call, in *struct {
 			ByID
 			Body struct {
-				ActualUSD string `json:"actual_usd,omitempty" pattern:"^[0-9]{1,9}(\\.[0-9]{1,9})?$" doc:"What was spent; without it what the ledger charged."`
+				ActualUSD string `json:"actual_usd,omitempty" pattern:"^[0-9]{1,9}(\\.[0-9]{1,9})?$" example:"12.50" doc:"What was spent; without it what the ledger charged."`
 			}
 		}) (answer, error) {
 			var actual *money.Amount
@@ -252,8 +252,8 @@ func (s *server) registerHolds() {
 		func(ctx context.Context, c *call, in *struct {
 			ByID
 			Body struct {
-				AmountUSD string `json:"amount_usd" pattern:"^[0-9]{1,9}(\\.[0-9]{1,9})?$" doc:"What it may cost in all."`
-				For       string `json:"for" minLength:"1" maxLength:"20" doc:"How long it may run in all: 24h."`
+				AmountUSD string `json:"amount_usd" pattern:"^[0-9]{1,9}(\\.[0-9]{1,9})?$" example:"25" doc:"What it may cost in all."`
+				For       string `json:"for" minLength:"1" maxLength:"20" example:"24h" doc:"How long it may run in all: 24h."`
 			}
 		}) (answer, error) {
 			amount, err := money.ParseAmount(in.Body.AmountUSD)

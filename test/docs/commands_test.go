@@ -29,6 +29,8 @@ var asides = []aside{
 	{regexp.MustCompile(`^go install `), "installs a published version"},
 	{regexp.MustCompile(`^docker (?:build|run) `), "needs a container engine"},
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
+	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
+	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
 	{regexp.MustCompile(`^aws iam create-policy`), "the AWS CLI, which the tests do not require"},
 }
 

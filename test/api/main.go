@@ -1,0 +1,53 @@
+// Command api serves the API over a state of its own, with something of everything that it
+// shows, for tests from outside and for a look by hand:
+//
+//	go run ./test/api -dir /tmp/api -listen 127.0.0.1:8790
+//
+// It prints the tokens of an admin and of a viewer.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func main() {
+	dir := flag.String("dir", "", "where the state is made")
+	listen := flag.String("listen", "127.0.0.1:8790", "where it listens")
+	seed := flag.Int("seed", 1, "what the state is made of")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *dir, *listen, *seed); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, dir, listen string, seed int) error {
+	s, err := build(ctx, dir, ".", seed)
+	if err != nil {
+		return err
+	}
+	defer s.state.Close()
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("http://%s\nadmin  %s\nviewer %s\n", l.Addr(), s.admin, s.viewer)
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := server.Serve(l); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var seed = flag.Int("seed", 1, "what the state and the calls of schemathesis are drawn from")
+
+// version is the one of schemathesis that the tests install.
+const version = "4.32.5"
+
+// tally counts what each operation was answered.
+type tally struct {
+	mu sync.Mutex
+	// statuses are how often each operation was answered what.
+	statuses map[string]map[int]int
+	paths    map[string]bool
+}
+
+type watched struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *watched) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// watch counts the answers of a handler by operation: a path of the document matches where
+// its parts do.
+func (t *tally) watch(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		one := &watched{w, http.StatusOK}
+		next.ServeHTTP(one, r)
+		parts := strings.Split(r.URL.EscapedPath(), "/")
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		best, name := -1, ""
+		for op := range t.paths {
+			method, path, _ := strings.Cut(op, " ")
+			want := strings.Split(path, "/")
+			if method != r.Method || len(want) != len(parts) {
+				continue
+			}
+			exact := 0
+			for i := range want {
+				switch {
+				case want[i] == parts[i]:
+					exact++
+				case strings.HasPrefix(want[i], "{"):
+				default:
+					exact = -1 << 10
+				}
+			}
+			if exact > best {
+				best, name = exact, op
+			}
+		}
+		if best >= 0 {
+			if t.statuses[name] == nil {
+				t.statuses[name] = map[int]int{}
+			}
+			t.statuses[name][one.status]++
+		}
+	})
+}
+
+// TestSchemathesis lets schemathesis call every operation with what it makes of the document:
+// as an admin nothing ends in 5xx and at least 95% of the operations are answered 2xx once;
+// as a viewer no mutation is answered anything but a refusal.
+func TestSchemathesis(t *testing.T) {
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("it takes minutes; make test-slow runs it")
+	}
+	st := installed(t)
+	s, err := build(t.Context(), t.TempDir(), "../..", *seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.state.Close() })
+	for _, as := range []struct{ name, token, mode string }{{"viewer", s.viewer, "positive"}, {"admin", s.admin, "all"}} {
+		t.Run(as.name, func(t *testing.T) {
+			counts := &tally{statuses: map[string]map[int]int{}, paths: map[string]bool{}}
+			server := httptest.NewServer(counts.watch(s.handler))
+			defer server.Close()
+			counts.paths = operations(t, server.URL)
+			out := fuzz(t, st, server.URL, as.token, as.mode, s)
+			var missed []string
+			done := 0
+			for op := range counts.paths {
+				succeeded := false
+				for status, n := range counts.statuses[op] {
+					succeeded = succeeded || status < 300
+					if status >= 500 {
+						t.Errorf("%s: %d answers %d", op, n, status)
+					}
+					if as.name == "viewer" && strings.HasPrefix(op, "POST") && status < 400 {
+						t.Errorf("%s: a viewer got %d", op, status)
+					}
+				}
+				if succeeded {
+					done++
+				} else {
+					missed = append(missed, fmt.Sprintf("%s %v", op, counts.statuses[op]))
+				}
+				if as.name == "viewer" && strings.HasPrefix(op, "POST") && counts.statuses[op][http.StatusForbidden] == 0 {
+					t.Errorf("%s: no call of a viewer was forbidden: %v", op, counts.statuses[op])
+				}
+			}
+			t.Logf("%d of %d operations were answered 2xx; not: %s", done, len(counts.paths), strings.Join(missed, "; "))
+			if as.name == "admin" && done*100 < 95*len(counts.paths) {
+				t.Errorf("%d of %d operations were answered 2xx", done, len(counts.paths))
+			}
+			if t.Failed() || strings.Contains(out, " FAILURES ") {
+				t.Errorf("schemathesis:\n%s\nthe log:\n%s", out, s.log)
+			}
+		})
+	}
+}
+
+// operations are those of the document.
+func operations(t *testing.T, url string) map[string]bool {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/openapi.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var doc struct{ Paths map[string]map[string]any }
+	if err := json.NewDecoder(res.Body).Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			out[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	return out
+}
+
+// fuzz runs schemathesis as somebody. Operations about one thing get the ids of things that
+// are there.
+func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
+	t.Helper()
+	dir := t.TempDir()
+	var file strings.Builder
+	ids := map[string][]string{
+		"/resources/{id}": {s.resource}, "/findings/{id}": {s.finding}, "/actions/{id}": {s.item}, "/budgets/{id}": {"vision"}, "/alerts/{id}": {"idle-gpu-machines"},
+		"/approvals/{id}/approve": s.requests[:20], "/approvals/{id}/deny": s.requests[20:], "/approvals/{id}": s.requests[:1],
+		"/holds/{id}/settle": s.holds[:10], "/holds/{id}/release": s.holds[10:20], "/holds/{id}/extend": s.holds[20:], "/tokens/{id}": s.tokens,
+	}
+	for op := range operations(t, url) {
+		_, path, _ := strings.Cut(op, " ")
+		longest := ""
+		for prefix := range ids {
+			if strings.HasPrefix(strings.TrimPrefix(path, "/api/v1"), prefix) && len(prefix) > len(longest) {
+				longest = prefix
+			}
+		}
+		var parameters []string
+		if longest != "" {
+			parameters = append(parameters, fmt.Sprintf("\"path.id\" = %q", ids[longest][0]))
+		}
+		if strings.Contains(path, "/bills") {
+			parameters = append(parameters, "\"query.since\" = \"2026-10-01\"", "\"query.until\" = \"2026-11-01\"")
+		}
+		if strings.HasSuffix(path, "/events") {
+			parameters = append(parameters, "\"query.limit\" = 1", "\"query.after\" = 0")
+		}
+		if len(parameters) > 0 {
+			fmt.Fprintf(&file, "[[operations]]\ninclude-name = %q\n[operations.parameters]\n%s\n\n", op, strings.Join(parameters, "\n"))
+		}
+	}
+	config := filepath.Join(dir, "schemathesis.toml")
+	if err := os.WriteFile(config, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--config-file", config, "run", url+"/openapi.json", "-H", "Authorization: Bearer "+token, "--seed", fmt.Sprint(*seed),
+		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
+		"--phases", "examples,fuzzing", "--max-examples", "8", "--mode", mode, "--no-shrink", "--max-time", "150", "--continue-on-failure", "--no-color", "--workers", "2", "--request-timeout", "20")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Logf("schemathesis: %v", err)
+	}
+	return string(out)
+}
+
+// installed returns the program of schemathesis in a virtual environment of the tests.
+func installed(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "curfew-test", "schemathesis-"+version)
+	program := filepath.Join(dir, "bin", "schemathesis")
+	if exec.CommandContext(t.Context(), program, "--version").Run() == nil {
+		return program
+	}
+	for _, args := range [][]string{{"python3", "-m", "venv", dir}, {filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "schemathesis==" + version}} {
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	return program
+}
