@@ -16,7 +16,7 @@ class save_on_sigterm:
     The loop in the block has to ask should_stop() and leave. When the block ends without an
     exception and a stop was asked for, by SIGTERM or by curfew, save is called once. Then
     what the SIGTERM would have done happens, after an exception too: where nothing handled
-    it, Python exits with status 143.
+    it, Python exits with status 143, never with 0.
 
     A handler that was there before is never lost. It is called at once, as before; if it
     raises, as handlers that end the process do, that waits for the end of the block. When
@@ -66,13 +66,15 @@ class save_on_sigterm:
             if self.armed and signal.getsignal(signal.SIGTERM) == self._handle:
                 signal.signal(signal.SIGTERM, self._previous)
             self.armed = False
-        if kind is not None and not issubclass(kind, Exception):
+        # Lightning ends the process with status 0 after SIGTERM, which would look complete.
+        success = isinstance(error, SystemExit) and not error.code
+        if kind is not None and not issubclass(kind, Exception) and not success:
             return  # the process is ending already
         end = self._raised
         if end is None and self._received and self._previous == signal.SIG_DFL:
             end = SystemExit(128 + signal.SIGTERM)
         if end is not None:
-            if error is not None:
+            if error is not None and not success:
                 log.error("not saved, as the training failed after SIGTERM", exc_info=error)
             raise end
 

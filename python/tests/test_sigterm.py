@@ -139,6 +139,16 @@ def test_a_failure_after_the_signal_is_not_saved_and_ends(folder: Folder, caplog
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+@pytest.mark.parametrize(("code", "want"), [(None, 143), (0, 143), (3, 3)])
+def test_an_exit_after_the_signal_is_no_success(folder: Folder, code: Any, want: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with pytest.raises(SystemExit) as end:
+        with curfew.save_on_sigterm():
+            kill()
+            raise SystemExit(code)
+    assert end.value.code == want
+
+
 def test_a_failure_alone_is_the_script_s(folder: Folder) -> None:
     with pytest.raises(ZeroDivisionError):
         with curfew.save_on_sigterm(lambda: pytest.fail("saved")):
