@@ -296,13 +296,16 @@ type Query struct {
 	What, Item     string
 	// Resource matches a part of the resource's identity.
 	Resource string
-	Limit    int
+	// After is the number of the entry before the first that is asked for; 0 is from the
+	// beginning.
+	After int64
+	Limit int
 }
 
 // Matches says whether the query selects an entry, but for the limit.
 func (q Query) Matches(e Entry) bool {
 	equal := func(asked, has string) bool { return asked == "" || asked == has }
-	return equal(q.Account, e.Account) && equal(q.Actor, e.Actor) && equal(q.What, e.What) && equal(q.Item, e.Item) &&
+	return e.ID > q.After && equal(q.Account, e.Account) && equal(q.Actor, e.Actor) && equal(q.What, e.What) && equal(q.Item, e.Item) &&
 		strings.Contains(e.Resource, q.Resource) &&
 		(q.Since.IsZero() || !e.At.Before(q.Since)) && (q.Until.IsZero() || e.At.Before(q.Until))
 }

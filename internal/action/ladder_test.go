@@ -697,6 +697,24 @@ func TestApproval(t *testing.T) {
 			t.Error("the item does not say that it was approved")
 		}
 	})
+	t.Run("no person is asked about what is refused meanwhile", func(t *testing.T) {
+		w := newWorld()
+		w.idle("i-1")
+		w.cloud.Change("i-1", func(r *actiontest.Resource) { delete(r.Tags, inventory.TagLifetime) })
+		w.wants.Source, w.wants.ByPerson, w.wants.Class = "finding:3f9a", true, "finding"
+		w.wants.Governed = false
+		asked := 0
+		w.ladder.Ask = func(context.Context, action.Item, action.Proposal) error { asked++; return nil }
+		w.round(t)
+		if asked != 1 {
+			t.Fatalf("asked %d times for what is warned about", asked)
+		}
+		w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
+		want(t, w.rounds(t, time.Minute, time.Minute), "i-1", action.ResultWaiting)
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
 	t.Run("a policy never is", func(t *testing.T) {
 		w, _ := volume()
 		w.ladder.Approve = func(context.Context, action.Item, action.Proposal) error { return nil }

@@ -55,6 +55,17 @@ func TestForgetfulMemory(t *testing.T) {
 	}
 }
 
+// TestARefusedWriteChangesNothing: what the audit log does not take does not happen.
+func TestARefusedWriteChangesNothing(t *testing.T) {
+	m := action.NewMemory()
+	if err := m.PutKeep(t.Context(), action.Keep{Ref: inventory.Ref{ID: "i-1"}, Until: start.Add(time.Hour), By: "ana"}); err == nil {
+		t.Error("it takes a keep without a time")
+	}
+	if keeps, err := m.Keeps(t.Context(), start); err != nil || len(keeps) > 0 {
+		t.Errorf("kept %+v, %v", keeps, err)
+	}
+}
+
 // TestASumThatDoesNotFitAdmitsNothing: where a clock was set back, two hours may count at
 // once, and what they come to has to fit.
 func TestASumThatDoesNotFitAdmitsNothing(t *testing.T) {

@@ -39,6 +39,9 @@ type Request struct {
 	Amount money.Amount
 	// Roles of which an approver has to have one; empty means "approver".
 	Roles []string
+	// Team is the team that it is for; empty where none is known, and then a role that is
+	// limited to a team does not decide it.
+	Team string
 	// Run is the key that the caller gave the run; may be empty.
 	Run     string
 	AskedBy string

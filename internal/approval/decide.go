@@ -40,6 +40,9 @@ func refuse(rule, format string, a ...any) error {
 type Desk struct {
 	Store  Store
 	Random io.Reader
+	// Known returns a person under the name that the configuration has for them now, so that
+	// two accounts of one person are one; nil takes names as they are.
+	Known func(Person) Person
 	// Check says, as a *Refusal, why the proof of an approved request does not let it be
 	// used; nil takes what stands in the store.
 	Check func(ctx context.Context, r Request) error
@@ -52,8 +55,8 @@ func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error
 	if r.PlanHash == "" || strings.TrimSpace(r.AskedBy) == "" {
 		return Request{}, errors.New("ask for an approval: it needs a plan's hash and a requester")
 	}
-	if strings.ContainsFunc(r.AskedBy, unseen) {
-		return Request{}, fmt.Errorf("ask for an approval: the name %q has invisible characters", r.AskedBy)
+	if err := Nameable(r.AskedBy); err != nil {
+		return Request{}, fmt.Errorf("ask for an approval: %w", err)
 	}
 	same, err := d.Store.Requests(ctx, r.PlanHash)
 	if err != nil {
@@ -127,6 +130,14 @@ func unseen(r rune) bool {
 	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r)
 }
 
+// Nameable says what is wrong with a name: characters that leave no mark.
+func Nameable(name string) error {
+	if strings.ContainsFunc(name, unseen) {
+		return fmt.Errorf("the name %q has invisible characters", name)
+	}
+	return nil
+}
+
 // Decide approves or denies a request. It refuses (a *Refusal) whoever asked, whoever
 // has none of the roles, what is decided already, and what has expired.
 func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reason string, now time.Time) (Request, error) {
@@ -134,16 +145,20 @@ func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reas
 	if err != nil {
 		return Request{}, err
 	}
+	asker, decider := r.Asker(), by
+	if d.Known != nil {
+		asker, decider = d.Known(asker), d.Known(by)
+	}
 	switch state := r.At(now); {
 	case state == Expired:
 		return r, refuse("expired", "request %s expired at %s", r.ID, r.ExpiresAt.Format(time.RFC3339))
 	case state != Pending:
 		return r, refuse("state", "request %s is %s already", r.ID, state)
-	case MaybeSame(by.Name, r.AskedBy):
+	case MaybeSame(by.Name, r.AskedBy), MaybeSame(decider.Name, asker.Name):
 		return r, refuse("self", "%s asked for %s and cannot decide it", by.Name, r.ID)
-	case allow && One(by, r.Asker()) != "":
-		return r, refuse("self", "request %s: %s", r.ID, One(by, r.Asker()))
-	case !slices.ContainsFunc(by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
+	case allow && One(decider, asker) != "":
+		return r, refuse("self", "request %s: %s", r.ID, One(decider, asker))
+	case !May(by.Roles, r.Roles, r.Team):
 		return r, refuse("role", "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))
 	}
 	r.State, r.DecidedBy, r.DecidedAt, r.Reason, r.Proof = Denied, by.Name, now.UTC(), reason, by.Proof

@@ -18,6 +18,10 @@ const (
 	SelfDeclared ProofKind = "self-declared"
 	// GitHubReview is a review that GitHub's API gave out.
 	GitHubReview ProofKind = "github-review"
+	// Token is a token of the service, OIDC a session or token of the sign-in provider; the
+	// service that acts has verified it.
+	Token ProofKind = "token"
+	OIDC  ProofKind = "oidc"
 	// AWSCaller is the answer of STS to GetCallerIdentity.
 	AWSCaller ProofKind = "aws-caller"
 )
@@ -70,7 +74,7 @@ func One(a, b Person) string {
 		return "both are " + a.Name
 	case !a.Proof.Verified() && !b.Proof.Verified(), a.Proof.Mapped && b.Proof.Mapped:
 		return ""
-	case a.Proof.Kind == b.Proof.Kind && a.Proof.Kind == GitHubReview:
+	case a.Proof.Kind == b.Proof.Kind && (a.Proof.Kind == GitHubReview || a.Proof.Kind == OIDC) && a.Proof.Subject != b.Proof.Subject:
 		return ""
 	case a.Proof.Kind == b.Proof.Kind && a.Proof.Subject != b.Proof.Subject && iamUser(a.Proof.Subject) && iamUser(b.Proof.Subject):
 		return ""

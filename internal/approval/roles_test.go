@@ -21,8 +21,47 @@ func TestApproversAreOthersWithTheRole(t *testing.T) {
 		{"eve", []string{"finance", "lead"}, []string{"ana", "bo", "dee"}},
 		{"eve", []string{"owner"}, nil},
 	} {
-		if got := Approvers(people, tc.roles, tc.asker); !slices.Equal(got, tc.want) {
+		if got := Approvers(people, tc.roles, "", tc.asker); !slices.Equal(got, tc.want) {
 			t.Errorf("%s asks %v: %v, want %v", tc.asker, tc.roles, got, tc.want)
+		}
+	}
+}
+
+// TestARoleOfATeam: it counts for that team alone, and not for what belongs to none.
+func TestARoleOfATeam(t *testing.T) {
+	for name, tc := range map[string]struct {
+		held []string
+		team string
+		want bool
+	}{
+		"in all teams":       {[]string{"approver"}, "speech", true},
+		"in its team":        {[]string{"approver@vision"}, "vision", true},
+		"in other letters":   {[]string{"approver@Vision"}, "vision", true},
+		"in another team":    {[]string{"approver@vision"}, "speech", false},
+		"of no team":         {[]string{"approver@vision"}, "", false},
+		"a team of no name":  {[]string{"approver@"}, "", false},
+		"another role there": {[]string{"user@vision"}, "vision", false},
+		"a greater role":     {[]string{"admin"}, "vision", false},
+	} {
+		if got := May(tc.held, []string{DefaultRole}, tc.team); got != tc.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+// TestALimitTakesNothingMore: what a limit leaves is never more than what is held.
+func TestALimitTakesNothingMore(t *testing.T) {
+	for _, tc := range []struct{ held, limits, want []string }{
+		{[]string{"operator"}, []string{"viewer"}, []string{"viewer"}},
+		{[]string{"viewer"}, []string{"operator"}, nil},
+		{[]string{"operator@vision"}, []string{"viewer"}, []string{"viewer@vision"}},
+		{[]string{"admin"}, []string{"user@vision"}, []string{"user@vision"}},
+		{[]string{"admin"}, []string{"approver"}, nil},
+		{[]string{"approver", "finance"}, []string{"finance", "approver@vision"}, []string{"finance", "approver@vision"}},
+		{nil, []string{"viewer"}, nil},
+	} {
+		if got := Within(tc.held, tc.limits); !slices.Equal(got, tc.want) {
+			t.Errorf("%v within %v: got %v, want %v", tc.held, tc.limits, got, tc.want)
 		}
 	}
 }

@@ -100,6 +100,21 @@ policies:
   - name: only-held
     when: duty.state == "held" && duty.lasting >= duration("3m")
     then: [{warn: {grace: 5m}}, {do: stop}]
+  - name: little-used
+    when: gpu.util.mean("7m") < 15
+    then: [{warn: {grace: 3m}}, {do: stop}]
+  - name: not-used-at-all
+    when: gpu.util.max("4m") < 1 && !(gpu.util.worst.mean("12m") > 20)
+    then: [{warn: {grace: 2m}}, {do: stop}]
+  - name: memory-given-back
+    when: gpu.memory.share.worst.max("3m") < 0.1 || duty.lasting > duration("11m")
+    then: [{warn: {grace: 2m}}, {do: stop}]
+  - name: hot-or-lost
+    when: gpu.temperature.max("5m") > 80 || gpu.lost.count("4m") > 0 || gpu.ecc.rise("6m") > 1
+    then: [{do: notify}]
+  - name: throttled
+    when: gpu.throttle.thermal.mean("6m") >= 0.5 && gpu.temperature.headroom.worst.min("6m") < 12
+    then: [{warn: {grace: 2m}}, {do: stop, even_if_busy: true}]
 `
 
 // budgetPolicies are conditions on what was charged.
@@ -143,6 +158,7 @@ func (m *liveMachine) draw(t *rapid.T) {
 	jitter := rapid.SampledFrom([]int{0, 0, 3, 14}).Draw(t, "jitter")
 	lags := rapid.SampledFrom([][]int{{0}, {0}, {0, 0, 45}, {30, 30, 400, 0}}).Draw(t, "lags")
 	rich := rapid.IntRange(0, 2).Draw(t, "rich") // nothing, memory of unknown size, all
+	hot := rapid.SampledFrom([]float64{0, 1, 9}).Draw(t, "hot")
 	named := gpus > 1 || rapid.Bool().Draw(t, "named")
 	launched := rapid.SampledFrom([]string{"", "", "1969-12-31T23:00:00Z", "60"}).Draw(t, "launched")
 	again := rapid.IntRange(0, 4000).Draw(t, "launched again")
@@ -198,6 +214,11 @@ func (m *liveMachine) draw(t *rapid.T) {
 							s.values[usage.Processes] = 1
 						}
 					}
+					if rich > 1 && hot != 0 {
+						s.values[usage.Temperature] = 60 + hot*float64(at/60%4)
+						s.values[usage.SlowdownTemperature], s.values[usage.Throttle] = 90, float64(at/120%2*0x20)
+						s.values[usage.ECCErrors] = float64(at / 600)
+					}
 					if g == 0 { // signals of the machine stand in the rows of one GPU
 						s.values[usage.CPUUtil], s.values[usage.Step] = cpu, float64(at/step)
 						s.values[usage.NetBytes] = 1000
@@ -215,9 +236,11 @@ func (m *liveMachine) draw(t *rapid.T) {
 }
 
 // liveSignals are the columns of a trace.
-var liveSignals = []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Processes, usage.CPUUtil, usage.NetBytes, usage.Step}
+var liveSignals = []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Processes, usage.CPUUtil, usage.NetBytes, usage.Step,
+	usage.Temperature, usage.SlowdownTemperature, usage.Throttle, usage.ECCErrors}
 
-const liveHeader = "resource,tags,type,gpus,launched,time,received,gpu,gpu_util,mem_used_bytes,mem_total_bytes,processes,cpu_util,net_bytes,step"
+const liveHeader = "resource,tags,type,gpus,launched,time,received,gpu,gpu_util,mem_used_bytes,mem_total_bytes,processes,cpu_util,net_bytes,step," +
+	"temperature_c,slowdown_temperature_c,throttle_reasons,ecc_errors"
 
 // liveRows are the rows of recorded usage, machine by machine.
 func liveRows(machines []*liveMachine) []string {

@@ -3,6 +3,7 @@ package backtest
 import (
 	"cmp"
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -58,6 +59,15 @@ func CompareDecisions(a, b Decision) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Policy, b.Policy))
 }
 
+// Notices are what a policy that only tells people would have told.
+type Notices struct {
+	// Times counts them, one each time that its condition began to hold, of how many
+	// Resources, and Hours is for how long it held, all of them together.
+	Times     int64   `json:"times"`
+	Resources int     `json:"resources"`
+	Hours     float64 `json:"hours"`
+}
+
 // WhyNot is a reason why a policy did nothing, and for how long.
 type WhyNot struct {
 	// Answer is "false", "unknown", "refused" or, where the caps bind, "deferred".
@@ -75,6 +85,10 @@ type obeyed struct {
 	whyNot  map[reason]*idled
 	busy    bool // it released time that the baselines call busy
 	acted   bool // it did at least once what it says, be it only to tell people
+	// notices is what it told people, and of which resources, where it does nothing else.
+	notices  Notices
+	told     map[int]bool
+	heldTrue int64
 	// decisions are what was decided, where anybody wants to know.
 	decisions []Decision
 }
@@ -88,7 +102,7 @@ type idled struct {
 }
 
 func newObeyed() *obeyed {
-	return &obeyed{byState: map[duty.State]int64{}, whyNot: map[reason]*idled{}}
+	return &obeyed{byState: map[duty.State]int64{}, whyNot: map[reason]*idled{}, told: map[int]bool{}}
 }
 
 // obey replays one policy: the engine that acts live, on the account that the trace is.
@@ -145,9 +159,10 @@ type acting struct {
 	verb     policy.Verb // of the policy
 	clock    virtual
 	feed     *Feed
-	told     map[int]*telling
+	said     map[int]*telling
 	released []released
 	refused  map[refusal]string // the rule of the newest refusal
+	warned   map[refusal]bool   // that people were told
 	back     map[int]time.Time  // when what was released is back
 }
 
@@ -171,6 +186,7 @@ type telling struct {
 	at      int64
 	end     int64 // of what is known of the resource
 	unknown bool  // its verdict is
+	holds   bool  // the condition does
 	// why is where the time is counted in which nothing is done, nil where the policy acts,
 	// and refused where it is refused, or deferred.
 	why, refused *idled
@@ -193,7 +209,7 @@ type released struct {
 
 // act prepares the replay of a policy on some resources, nil for all.
 func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
-	a := &acting{trace: t, Params: p, verb: pol.Do.Verb, obeyed: newObeyed(), feed: t.account.Feed(group), told: map[int]*telling{}, refused: map[refusal]string{},
+	a := &acting{trace: t, Params: p, verb: pol.Do.Verb, obeyed: newObeyed(), feed: t.account.Feed(group), said: map[int]*telling{}, refused: map[refusal]string{}, warned: map[refusal]bool{},
 		back: map[int]time.Time{}}
 	store := action.NewMemory()
 	store.Forgetful = true
@@ -233,7 +249,7 @@ func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 
 func (a *acting) run(ctx context.Context) error {
 	err := a.engine.Run(ctx, a.replay)
-	for _, told := range a.told {
+	for _, told := range a.said {
 		a.spend(told, never)
 	}
 	return err
@@ -262,6 +278,8 @@ func (a *acting) into(out *outcome) {
 	}
 	out.unknown += a.unknown
 	out.acted = out.acted || a.acted
+	out.notices.Times, out.heldTrue = out.notices.Times+a.notices.Times, out.heldTrue+a.heldTrue
+	maps.Copy(out.told, a.told)
 	for key, w := range a.whyNot {
 		sum := out.whyNot[key]
 		if sum == nil {
@@ -294,7 +312,7 @@ func (c *cursor) works(from, to int64) bool {
 func (a *acting) lines(now time.Time, lines []action.Line) {
 	for _, d := range Decisions(now, lines) {
 		i, _ := a.account.Index(d.Resource)
-		if told := a.told[i]; told != nil {
+		if told := a.said[i]; told != nil {
 			a.spend(told, now.UnixMicro())
 			switch told.refused = nil; {
 			case d.Refusal != "":
@@ -305,6 +323,14 @@ func (a *acting) lines(now time.Time, lines []action.Line) {
 		}
 		a.acted = a.acted || d.Step == string(a.verb) || d.Step == "warn" && a.verb == policy.Notify
 		key := refusal{d.Resource, d.Policy}
+		again := a.verb == policy.Notify && d.Step == "warn" && a.warned[key]
+		if a.warned[key] = d.Step == "warn"; a.warned[key] && !again {
+			a.notices.Times++
+			a.told[i] = true
+		}
+		if again && a.Every == 0 {
+			continue // they know
+		}
 		if d.Step == "refuse" && a.Every == 0 && a.refused[key] == d.Refusal {
 			continue // it still is
 		}
@@ -317,16 +343,16 @@ func (a *acting) lines(now time.Time, lines []action.Line) {
 
 // tell hears what the policy says of a resource.
 func (a *acting) tell(t round.Told, why func() string) {
-	told := a.told[t.Resource]
+	told := a.said[t.Resource]
 	if told == nil {
 		if a.place[t.Resource] < 0 {
 			return
 		}
 		told = &telling{at: t.At.UnixMicro(), end: a.tracks[a.place[t.Resource]].last + a.step, whys: map[saying]*idled{}}
-		a.told[t.Resource] = told
+		a.said[t.Resource] = told
 	}
 	a.spend(told, t.At.UnixMicro())
-	told.unknown, told.refused = t.State == duty.Unknown, nil
+	told.unknown, told.refused, told.holds = t.State == duty.Unknown, nil, t.Answer == usage.True
 	switch {
 	case t.Answer == usage.True:
 		told.why = nil
@@ -352,9 +378,9 @@ func (a *acting) reason(i int, answer, text string) *idled {
 
 // release notes that a resource is away.
 func (a *acting) release(i int, now time.Time, r Released) {
-	if told := a.told[i]; told != nil {
+	if told := a.said[i]; told != nil {
 		a.spend(told, now.UnixMicro())
-		told.at, told.unknown, told.why, told.refused = r.End.UnixMicro(), false, nil, nil
+		told.at, told.unknown, told.holds, told.why, told.refused = r.End.UnixMicro(), false, false, nil, nil
 	}
 }
 
@@ -367,6 +393,9 @@ func (a *acting) spend(told *telling, now int64) {
 	told.at += length
 	if told.unknown {
 		a.unknown += length
+	}
+	if told.holds {
+		a.heldTrue += length
 	}
 	switch {
 	case told.refused != nil:

@@ -148,6 +148,8 @@ type Result struct {
 	ReleasedByState     map[string]float64 `json:"released_by_state,omitempty"`
 	VerdictUnknownHours *float64           `json:"verdict_unknown_hours,omitempty"`
 	WhyNot              []WhyNot           `json:"why_not,omitempty"`
+	// Notices are those of a policy that only tells people; null for all else.
+	Notices *Notices `json:"notices,omitempty"`
 	// WaitSeconds is the wait of a rule that has only one.
 	WaitSeconds *float64 `json:"wait_seconds,omitempty"`
 }
@@ -177,6 +179,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			}
 			r := &w.Results[len(w.Results)-1]
 			r.obey(got)
+			if pol.Do.Verb == policy.Notify {
+				r.Notices = &Notices{Times: got.notices.Times, Resources: len(got.told), Hours: hours(got.heldTrue)}
+			}
 			if !got.acted {
 				w.Notes = append(w.Notes, r.silence())
 			}

@@ -36,7 +36,9 @@ func (h *host) run(args ...string) (int, string, string) {
 	if h.fileTime {
 		p.FileTime = func(string) (time.Time, error) { return time.Now(), nil }
 	}
-	return Run(context.Background(), p), out.String(), errs.String()
+	code := Run(context.Background(), p)
+	validates(h.t, args, out.String())
+	return code, out.String(), errs.String()
 }
 
 // TestAHostWithAWrongClockDecidesNothing: the time of holds, approvals and settings is that
@@ -144,7 +146,7 @@ func TestAWrongTimeOfTheStateIsSetRight(t *testing.T) {
 	if code, _, errs := h.run("settings", "clock"); code != ExitUsage {
 		t.Errorf("without a reason: exit %d, %s", code, errs)
 	}
-	if code, _, errs := h.run("settings", "clock", "--reason", "it began in 2031"); code != ExitDone {
+	if code, _, errs := h.run("settings", "clock", "--reason", "it began in 2031", "-o", "json"); code != ExitDone {
 		t.Fatal(errs)
 	}
 	if code, _, errs := h.run("gate", "small.yaml"); code != ExitDone {

@@ -21,7 +21,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) error {
 		}
 	}
 	if a.format == "json" {
-		doc, err := a.rt.DemoDay(ctx, set, f.seed, lookBack)
+		doc, err := a.rt.DemoDay(ctx, set, f.seed)
 		if err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) error {
 	}
 	show := report.NewDemo(a.Stdout, a.Width, a.color())
 	bar := a.newProgress("the simulated account")
-	entries, err := a.rt.Demo(ctx, set, f.seed, lookBack, func(p view.DemoPass) error {
+	entries, err := a.rt.Demo(ctx, set, f.seed, func(p view.DemoPass) error {
 		bar.Report(round.Progress{What: p.At.Format("Mon 15:04")})
 		return show.Pass(p)
 	})

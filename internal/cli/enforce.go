@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -87,59 +84,34 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if !f.once {
 		return usageError("curfew enforce: give --once; this version has no daemon that goes on by itself")
 	}
-	cfg, err := a.config()
+	o, err := f.options()
 	if err != nil {
 		return err
 	}
-	set, err := a.rt.Policies(cfg, f.policies)
-	if err != nil {
-		return err
-	}
-	wire := a.live
 	if f.Cloud == backtest.Cloud {
-		wire = a.recorded
+		o.Wire = func(ctx context.Context, cfg config.Config, s *store.Store, _ daemon.EnforceOptions, set *policy.Set) (round.Setting, error) {
+			return a.recorded(ctx, cfg, s, f, set)
+		}
 	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if cfg, _, err = a.governed(ctx, cfg, s); err != nil {
-		return err
-	}
-	setting, err := wire(ctx, cfg, s, f, set)
-	if err != nil {
-		return err
-	}
-	bar := a.newProgress(f.Cloud)
-	setting.Query.Progress = bar.Report
-	pass, err := round.New(setting).Round(ctx)
-	bar.Finish()
-	if pass == nil {
-		return daemon.StateError(daemon.CloudError(err))
-	}
-	broken := err // what was done before it is shown all the same
-	if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
-		return err
-	}
-	doc := view.NewEnforce(pass, !f.enforce)
-	err = a.show(doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
-	switch {
-	case err != nil:
-		return err
-	case broken != nil:
-		return daemon.StateError(daemon.CloudError(daemon.CutShort(broken, pass.Lines())))
-	case len(pass.Unposted) > 0:
-		return daemon.Unposted(pass, "nothing was acted on there")
-	case f.enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Counts, fused)):
-		return &failure{exit: ExitDenied}
-	case pass.Partial():
-		return &failure{exit: ExitPartial}
-	}
-	return nil
+	return a.rt.Enforce(ctx, o, func(pass *round.Result, doc view.Enforce) error {
+		if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
+			return err
+		}
+		return a.show(doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
+	})
 }
 
-func fused(c round.Count) bool { return c.Fuse != nil }
+// options are the flags as the operation takes them.
+func (f enforceFlags) options() (daemon.EnforceOptions, error) {
+	o := daemon.EnforceOptions{Source: f.Source, Policies: f.policies, Enforce: f.enforce}
+	if f.window != "" {
+		var err error
+		if o.Window, err = config.ParseDuration(f.window); err != nil || o.Window <= 0 {
+			return o, usageError("--window %q: it is a duration such as 12h", f.window)
+		}
+	}
+	return o, nil
+}
 
 // again is the command of the next pass.
 func (f enforceFlags) again() string {
@@ -157,50 +129,6 @@ func (f enforceFlags) again() string {
 		words = append(words, "--enforce")
 	}
 	return strings.Join(words, " ") + reaching(f.sourceFlags)
-}
-
-// observing wires what a pass reads and judges by.
-func (a *app) observing(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set) (round.Setting, error) {
-	if f.window != "" {
-		d, err := config.ParseDuration(f.window)
-		if err != nil || d <= 0 {
-			return round.Setting{}, usageError("--window %q: it is a duration such as 12h", f.window)
-		}
-		cfg.Enforce.Window = d
-	}
-	setting, err := a.setting(ctx, cfg, f.sourceFlags)
-	setting.Source, setting.Policies, setting.Governance = "enforce", set, cfg.Governance
-	setting.Query.Kinds = set.Kinds()
-	setting.LookBack = lookBack(cfg, set)
-	return setting, err
-}
-
-// lookBack is how far back the verdict of now looks: as configured, and far enough for
-// the longest duration that a policy asks for.
-func lookBack(cfg config.Config, set *policy.Set) time.Duration {
-	return max(cfg.Enforce.Window, horizon(set))
-}
-
-// live wires a pass that acts: the account, the state, the people to warn.
-func (a *app) live(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
-	now, err := a.rt.StateClock(ctx, s)
-	if now == nil || err != nil && f.enforce {
-		return round.Setting{}, err
-	}
-	setting, err := a.observing(ctx, cfg, f, set)
-	if err != nil {
-		return round.Setting{}, err
-	}
-	cloud, ok := setting.Lister.(*daemon.AWS)
-	if !ok {
-		return round.Setting{}, usageError("--cloud %s: nothing is carried out there", f.Cloud)
-	}
-	setting.Books = ledger.Journal{Store: s.Ledger()}
-	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
-		return daemon.Facts(ctx, cfg, s, now())
-	}
-	setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), f.enforce)
-	return setting, err
 }
 
 // recorded wires a pass over a trace: what is known at a time is the account, and what it
@@ -248,16 +176,6 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 		return fmt.Errorf("write decisions to %s: %w", name, err)
 	}
 	return nil
-}
-
-// horizon is how far back usage has to be known for the policies' longest duration,
-// with a fifth more for the samples at its edges.
-func horizon(set *policy.Set) time.Duration {
-	var longest time.Duration
-	for _, p := range set.Policies {
-		longest = max(longest, p.Horizon())
-	}
-	return longest + longest/5
 }
 
 // binding says whom the state binds: freezes, caps and grace hold for those who share

@@ -63,7 +63,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 			case f.enforce:
 				return a.carryOut(c.Context(), ids, f)
 			}
-			return a.fix(ids, f)
+			return a.fix(c.Context(), ids, f)
 		},
 	}
 	fl := c.Flags()
@@ -96,8 +96,8 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	})
 }
 
-func (a *app) fix(ids []string, f fixFlags) error {
-	docs, err := a.rt.FixPreviews(ids, f.options())
+func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
+	docs, err := a.rt.FixPreviews(ctx, ids, f.options())
 	if err != nil {
 		return err
 	}

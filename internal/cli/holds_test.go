@@ -32,7 +32,7 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 		t.Errorf("the budgets are\n%s", out)
 	}
 	for _, id := range held {
-		if code, _, errs := d.run("budget", "settle", id, "--actual", "10"); code != ExitDone {
+		if code, _, errs := d.run("budget", "settle", id, "--actual", "10", "-o", "json"); code != ExitDone {
 			t.Fatal(errs)
 		}
 	}
@@ -52,11 +52,11 @@ func TestExtendingIsNoWayAroundABudget(t *testing.T) {
 	}
 	_, out, _ := d.run("approvals")
 	d.env["CURFEW_IDENTITY"] = "bo"
-	if code, _, errs := d.run("approve", strings.Fields(out)[0]); code != ExitDone {
+	if code, _, errs := d.run("approve", strings.Fields(out)[0], "-o", "json"); code != ExitDone {
 		t.Fatalf("%s%s", out, errs)
 	}
 	d.env["CURFEW_IDENTITY"] = "ana"
-	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h"); code != ExitDone {
+	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h", "-o", "json"); code != ExitDone {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	if _, out, _ := d.run("budget"); !strings.Contains(out, "$90.00") {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"database/sql"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -19,7 +20,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/snapshot"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // forged is an instruction that a name tries to print as one of curfew's own.
@@ -57,8 +59,7 @@ func TestHostileNamesForgeNothing(t *testing.T) {
 			if code, _, errs := d.run("scan", "--demo"); code != ExitDone && code != ExitPartial {
 				t.Fatalf("scan: %s", errs)
 			}
-			path := filepath.Join(d.dir, "data", "scans", "sim.json")
-			ids := poison(t, path, text)
+			ids := poison(t, filepath.Join(d.dir, "data"), text)
 			d.write("job.yaml", strings.ReplaceAll(gateJob, "%s", "1h"))
 			for _, args := range [][]string{
 				append([]string{"fix"}, ids...), append([]string{"fix", "-o", "json"}, ids...), {"fix", ids[0], "--enforce"}, {"fix", text}, {"fix", "--undo", text},
@@ -80,21 +81,25 @@ func TestHostileNamesForgeNothing(t *testing.T) {
 	}
 }
 
-// poison gives every resource of a kept scan a hostile name, and one a hostile id too,
+// poison gives every resource of the kept findings a hostile name, and one a hostile id too,
 // and returns the ids of some findings.
-func poison(t *testing.T, path, text string) []string {
+func poison(t *testing.T, dir, text string) []string {
 	t.Helper()
-	src, err := os.ReadFile(path)
+	s, err := store.Open(t.Context(), store.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc map[string]any
-	if err := json.Unmarshal(src, &doc); err != nil {
+	defer s.Close()
+	found, err := s.Snapshots().Findings(t.Context(), snapshot.Query{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
-	for i, f := range doc["findings"].([]any) {
-		f := f.(map[string]any)
+	for i, kept := range found {
+		var f map[string]any
+		if err := json.Unmarshal(kept.Body, &f); err != nil {
+			t.Fatal(err)
+		}
 		f["because"] = text
 		r := f["resource"].(map[string]any)
 		r["name"], r["region"], r["type"] = text, text, text
@@ -104,20 +109,29 @@ func poison(t *testing.T, path, text string) []string {
 		}
 		f["fix"].(map[string]any)["note"] = text
 		if i < 8 {
-			ids = append(ids, f["id"].(string))
+			ids = append(ids, kept.ID)
 		}
+		out, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alterState(t, dir, "UPDATE snapshot_findings SET body = ? WHERE id = ?", string(out), kept.ID)
 	}
-	out, err := json.Marshal(doc)
+	alterState(t, dir, "UPDATE snapshot_resources SET name = ?", strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?"))
+	return ids
+}
+
+// alterState changes the state in a directory behind curfew's back.
+func alterState(t *testing.T, dir, statement string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, out, 0o600); err != nil {
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := view.LoadScan(strings.NewReader(string(out))); err != nil {
-		t.Fatal(err)
-	}
-	return ids
 }
 
 // TestEverythingIsPrintedThroughPlain: a format of package fmt would print a name with

@@ -145,6 +145,7 @@ func TestConsentOnTheSandbox(t *testing.T) {
 	if !strings.Contains(out, "GB") || !strings.Contains(out, "vol-") {
 		t.Errorf("it does not say what is lost: %s", out)
 	}
+	l.curfew(ExitDone, "consent", l.account.Ref(sandbox.Unsaved).String(), "--reason", "scratch data", "-o", "json")
 	for range 6 {
 		l.enforceAny()
 		l.pass(5 * time.Minute)

@@ -174,6 +174,7 @@ func (l *ladderTest) curfewAny(args ...string) (exit int, stdout, stderr string)
 	if strings.Contains(out.String()+errs.String(), "xoxb") {
 		l.t.Errorf("curfew %s shows a secret", strings.Join(args, " "))
 	}
+	validates(l.t, args, out.String())
 	return exit, out.String(), errs.String()
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,20 @@ func TestScanLastIsTheKeptScan(t *testing.T) {
 	}
 	if code, _, errs := d.run("scan", "--last", "--cloud", "aws"); code != ExitError || !strings.Contains(errs, "no kept scan of aws") {
 		t.Errorf("another cloud: exit %d, %s", code, errs)
+	}
+}
+
+// TestADamagedFindingIsNotHalfRead: what could not be acted on safely is an error.
+func TestADamagedFindingIsNotHalfRead(t *testing.T) {
+	d := newDesktop(t)
+	if code, _, errs := d.run("scan", "--demo"); code != ExitPartial && code != ExitDone {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, body := range []string{`{"id":"12"`, `{"id":"12"}`} {
+		alterState(t, filepath.Join(d.dir, "data"), "UPDATE snapshot_findings SET body = ? WHERE id = (SELECT MAX(id) FROM snapshot_findings)", body)
+		if code, _, errs := d.run("fix", "12"); code != ExitUsage || !strings.Contains(errs, "run `curfew scan` again") {
+			t.Errorf("%s: exit %d, %s", body, code, errs)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -45,8 +46,8 @@ each policy selects, could act on once its condition holds, and would be refused
 	c.Flags().Var(&choice{"against", &against, []string{daemon.Last}}, "against", "count what policies could act on in the `last` scan")
 	a.outputs(c, reports...)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		doc, err := a.rt.PolicyCheck(args, against)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		doc, err := a.rt.PolicyCheck(c.Context(), args, against)
 		if err != nil {
 			return err
 		}
@@ -154,15 +155,18 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 		return daemon.CloudError(err)
 	}
 	var match []*policy.Facts
+	var names []string
 	for _, facts := range pass.Facts {
-		if r := facts.Resource; r.ID == name || r.Name == name || r.Ref().String() == name {
+		r := facts.Resource
+		names = append(names, r.ID, r.Name)
+		if r.ID == name || r.Name == name || r.Ref().String() == name {
 			match = append(match, facts)
 		}
 	}
 	switch len(match) {
 	case 1:
 	case 0:
-		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource of the kinds that the policies select has the id or name %q", name),
+		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource of the kinds that the policies select has the id or name %q%s", name, document.DidYouMean(name, names)),
 			hint: "curfew scan shows what there is"}
 	default:
 		return usageError("%q is the name of %d resources: give the id", name, len(match))
@@ -174,7 +178,11 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 // observingAt wires what is explained: the account now, or a trace at a time.
 func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, l looking) (round.Setting, error) {
 	if l.trace == "" {
-		return a.observing(ctx, cfg, f, set)
+		o, err := f.options()
+		if err != nil {
+			return round.Setting{}, err
+		}
+		return a.rt.Observing(ctx, cfg, o, set)
 	}
 	s, _, err := a.present(ctx, cfg, f.sourceFlags, l, set)
 	return s, err

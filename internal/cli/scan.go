@@ -39,8 +39,13 @@ func (f *sourceFlags) add(fl *pflag.FlagSet) {
 
 // addAccount adds the flags that say which account is read, but for the profile.
 func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
-	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
 	fl.BoolVar(&f.demo, "demo", false, "the built-in simulated account (the same as --cloud sim)")
+	f.addRealAccount(fl)
+}
+
+// addRealAccount adds those of them that a command with simulated books has.
+func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
+	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
 	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
 }
@@ -95,7 +100,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.last {
-				return a.lastScan(f, c.Flags())
+				return a.lastScan(c.Context(), f, c.Flags())
 			}
 			return a.scan(c.Context(), f)
 		},
@@ -160,7 +165,7 @@ func scanExit(partial bool, limit *money.Amount, waste money.Amount) error {
 }
 
 // lastScan shows the kept audit of the cloud that the flags name, else the newest.
-func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
+func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) error {
 	var reads []string
 	set.Visit(func(fl *pflag.Flag) {
 		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "window", "bill", "no-save", "print-iam-policy"}, fl.Name) {
@@ -185,7 +190,7 @@ func (a *app) lastScan(f scanFlags, set *pflag.FlagSet) error {
 	if f.demo || set.Changed("cloud") {
 		cloud = f.Cloud
 	}
-	doc, err := daemon.LastScan(cfg.DataDir, cloud)
+	doc, err := a.rt.LastScan(ctx, cfg, cloud)
 	if err != nil {
 		return err
 	}

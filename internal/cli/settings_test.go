@@ -202,7 +202,7 @@ func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 	amount := func(data string, cheap, shared bool) string {
 		t.Helper()
 		dir := filepath.Join(s.dir, data)
-		if err := os.CopyFS(filepath.Join(dir, "scans"), os.DirFS(filepath.Join(s.dir, "data", "scans"))); err != nil {
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(s.dir, "data"))); err != nil {
 			t.Fatal(err)
 		}
 		if cheap {

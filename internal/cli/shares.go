@@ -1,28 +1,72 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newShares() *cobra.Command {
+	var f sourceFlags
 	var p daemon.Period
+	var by string
 	c := &cobra.Command{
-		Use:   "shares FILE",
-		Short: "Show the cost of each workload on shared machines: GPUs, MIG slices, time slices",
-		Long: `Divides what the ledger has charged for machines among the workloads that shared them,
-by a file of resource,workload,share,used: a share is 3/8 (GPUs), 2/7 (MIG slices), 0.25
-or 25%. Workloads and the unallocated part add up to the machine's cost.`,
-		Example: "  curfew costs shares shares.csv --since 7d",
-		Args:    oneFile,
+		Use:   "shares [FILE]",
+		Short: "Show the cost of each workload on shared machines: pods, MIG slices, time slices",
+		Long: `Divides what the ledger has charged for machines among the workloads that shared them.
+Workloads and the unallocated part add up to the machine's cost.
+
+With a file of resource,workload,share,used: a share is 3/8 (GPUs), 2/7 (MIG slices), 0.25
+or 25%.
+
+Without a file, a Prometheus-compatible server says which pods and jobs held each GPU: by the
+labels of dcgm-exporter, and by the requests that kube-state-metrics reports. Each hour is
+divided by request, and by use. A GPU whose holder is not known is unallocated.`,
+		Example: `  curfew costs shares shares.csv --since 7d
+  curfew costs shares --metrics-source http://prometheus:9090 --since 7d
+  curfew costs shares --metrics-source http://prometheus:9090 --by team -o csv`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return oneFile(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return shown(a, report.Shares)(a.rt.Shares(c.Context(), args[0], p))
+			var doc view.Shares
+			err := f.checkAudit()
+			switch {
+			case err != nil:
+			case len(args) == 1 && len(f.Metrics) > 0:
+				err = usageError("costs shares: give a file or --metrics-source, not both")
+			case len(args) == 1:
+				doc, err = a.rt.Shares(c.Context(), args[0], p)
+			default:
+				doc, err = a.rt.TenantShares(c.Context(), f.Source, p, by)
+			}
+			if err == nil && a.format == "csv" {
+				err = report.SharesCSV(a.Stdout, doc)
+			} else {
+				err = shown(a, report.Shares)(doc, err)
+			}
+			if err != nil || len(doc.BlindSpots) == 0 {
+				return err
+			}
+			return &failure{exit: ExitPartial}
 		},
 	}
 	periodFlags(c, &p, "month")
-	a.outputs(c, reports...)
+	fl := c.Flags()
+	f.addRealAccount(fl)
+	f.addMetrics(fl)
+	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
+	fl.Var(&choice{"by", &by, costs.Groups}, "by", "what workloads of a metrics server are shown by: "+strings.Join(costs.Groups, ", "))
+	by = costs.Groups[0]
+	a.outputs(c, "table", "json", "csv", "html", "md")
 	a.simulated(c)
 	return c
 }

@@ -40,7 +40,7 @@ func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (b
 	p.Account.Meters = metersOf
 	p.Setting = round.Setting{Prices: book, Governance: cfg.Governance}
 	if set != nil {
-		p.Setting.LookBack = lookBack(cfg, set)
+		p.Setting.LookBack = daemon.LookBack(cfg, set)
 	}
 	p.MaxRoundGap = cfg.Enforce.MaxRoundGap
 	if p.Budgets, err = budget.NewSet(cfg.Budgets, nil); err != nil {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,7 +90,8 @@ func TestUndoShowsFirst(t *testing.T) {
 		t.Errorf("an undo by a wrong clock: exit %d\n%s%s", code, out, errs)
 	}
 	l.jump(-5 * time.Hour)
-	l.curfew(ExitDone, "fix", "--undo", item, "--enforce")
+	l.curfew(ExitDone, "fix", "--undo", item, "-o", "json")
+	l.curfew(ExitDone, "fix", "--undo", item, "--enforce", "-o", "json")
 	if s := l.state(sandbox.Idle); s != "running" {
 		t.Errorf("after it was taken back it is %s", s)
 	}
@@ -134,14 +134,7 @@ func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 		t.Errorf("a finding of a role that cannot be assumed: %s", got)
 	}
 	end()
-	kept := filepath.Join(l.dir, "data", "scans", "aws.json")
-	text, err := os.ReadFile(kept)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kept, []byte(strings.Replace(string(text), truth.OtherRole, "arn:aws:iam::"+truth.OtherAccount+":role/none", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	alterState(t, filepath.Join(l.dir, "data"), "UPDATE snapshot_accounts SET role = ? WHERE role = ?", "arn:aws:iam::"+truth.OtherAccount+":role/none", truth.OtherRole)
 
 	for _, tc := range []struct {
 		name, want string

@@ -13,14 +13,51 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/notify"
 )
 
 // Identities are those of one person.
 type Identities struct {
-	// AWS are ARNs of users and of sessions of roles, as GetCallerIdentity gives them.
+	// AWS are ARNs of users and of sessions of roles, as GetCallerIdentity gives them. A
+	// session named * is every session of a role that is this person's alone.
 	AWS []string `yaml:"aws"`
 	// GitHub are logins at GitHub.
 	GitHub []string `yaml:"github"`
+	// Mail are mail addresses: those that the sign-in provider has verified, and those in
+	// owner tags. The first is where the person is reached.
+	Mail []string `yaml:"mail" json:",omitempty"`
+	// OIDC are subjects of the sign-in provider (the claim sub).
+	OIDC []string `yaml:"oidc" json:",omitempty"`
+	// Slack are member ids such as U012AB3CD; the first is where the person is reached.
+	Slack []string `yaml:"slack" json:",omitempty"`
+	// Linux are users of the operating system.
+	Linux []string `yaml:"linux" json:",omitempty"`
+	// Tags are further values of owner tags that mean this person.
+	Tags []string `yaml:"tags" json:",omitempty"`
+	// Roles are viewer, user, approver, operator or admin, each in all teams or, as
+	// approver@vision, in one.
+	Roles []string `yaml:"roles" pattern:"^(viewer|user|approver|operator|admin)(@.+)?$" json:",omitempty"`
+}
+
+// names are the names under which curfew may hear of a person without a proof.
+func (i Identities) names() []string { return slices.Concat(i.Linux, i.Tags, i.Mail) }
+
+// all are all identities, each under a prefix that keeps those of two providers apart.
+func (i Identities) all() map[string]string {
+	out := map[string]string{}
+	for _, of := range []struct {
+		provider string
+		ids      []string
+	}{{"", i.AWS}, {"", i.GitHub}, {"mail ", i.Mail}, {"oidc ", i.OIDC}, {"slack ", i.Slack}, {"linux ", i.Linux}, {"tag ", i.Tags}} {
+		for _, id := range of.ids {
+			key := of.provider + id
+			if of.provider != "oidc " { // a subject is compared byte by byte
+				key = strings.ToLower(key)
+			}
+			out[key] = id
+		}
+	}
+	return out
 }
 
 // Approvals is which identities open fixes.
@@ -60,12 +97,137 @@ func (c *Config) Logins() map[string]string {
 
 // AWSName is the person whose identity an ARN is.
 func (c *Config) AWSName(arn string) (name string, ok bool) {
+	role, session := splitSession(arn)
 	for name, has := range c.People {
-		if slices.Contains(has.AWS, arn) {
+		if slices.Contains(has.AWS, arn) || session != "" && slices.Contains(has.AWS, role+anySession) {
 			return name, true
 		}
 	}
 	return "", false
+}
+
+// anySession is the session name of a pattern for every session of a role.
+const anySession = "*"
+
+// splitSession splits the ARN of a session of a role behind the role.
+func splitSession(arn string) (role, session string) {
+	if i := strings.LastIndex(arn, "/"); i > 0 && strings.Contains(arn, ":assumed-role/") {
+		return arn[:i+1], arn[i+1:]
+	}
+	return arn, ""
+}
+
+// OIDCName is the person of a subject of the sign-in provider, or of a mail address that the
+// provider has verified; empty is none.
+func (c *Config) OIDCName(subject, verifiedMail string) (name string, ok bool) {
+	for name, has := range c.People {
+		mail := func(m string) bool { return verifiedMail != "" && strings.EqualFold(m, verifiedMail) }
+		if slices.Contains(has.OIDC, subject) || slices.ContainsFunc(has.Mail, mail) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Named is the person whom a name means that nobody has proven: a user of the operating
+// system, a mail address, or the value of an owner tag. Without one it is the name itself.
+func (c *Config) Named(name string) (person string, ok bool) {
+	for person := range c.People {
+		if strings.EqualFold(person, name) {
+			return person, true
+		}
+	}
+	for person, has := range c.People {
+		if slices.ContainsFunc(has.names(), func(n string) bool { return strings.EqualFold(n, name) }) {
+			return person, true
+		}
+	}
+	return name, false
+}
+
+// Known returns a person under the name that the people section gives their identity.
+func (c *Config) Known(p approval.Person) approval.Person {
+	var name string
+	var ok bool
+	switch p.Proof.Kind {
+	case approval.AWSCaller:
+		name, ok = c.AWSName(p.Proof.Subject)
+	case approval.OIDC:
+		name, ok = c.OIDCName(p.Proof.Subject, "")
+	case approval.GitHubReview:
+		for login, of := range c.Logins() {
+			if strings.EqualFold(login, p.Proof.Subject) {
+				name, ok = of, true
+			}
+		}
+	}
+	if !ok {
+		name, ok = c.Named(p.Name)
+	}
+	if ok {
+		p.Name = name
+	}
+	return p
+}
+
+// Holders are the roles of people by their names: those of approvers and of people.
+func (c *Config) Holders() map[string][]string {
+	all := map[string][]string{}
+	for name, roles := range c.Approvers {
+		all[name] = slices.Clone(roles)
+	}
+	for name, has := range c.People {
+		if len(has.Roles) > 0 {
+			all[name] = append(all[name], has.Roles...)
+		}
+	}
+	return all
+}
+
+// Reached is the notify section with the addresses that people give for themselves, by every
+// name that a tag may have for them; what the section itself says counts first.
+func (c *Config) Reached() notify.Config {
+	n := c.Notify
+	slack, mail := n.Slack.Used(), n.Mail.Used()
+	if slack {
+		n.Slack.Users = copied(n.Slack.Users)
+	}
+	if mail {
+		n.Mail.Users = copied(n.Mail.Users)
+	}
+	n.Names = copied(n.Names)
+	for _, person := range slices.Sorted(maps.Keys(c.People)) {
+		has := c.People[person]
+		var addresses []string
+		for _, by := range []struct {
+			used    bool
+			channel string
+			ids     []string
+			users   map[string]string
+		}{{slack, "slack:", has.Slack, n.Slack.Users}, {mail, "mail:", has.Mail, n.Mail.Users}} {
+			if !by.used || len(by.ids) == 0 {
+				continue
+			}
+			addresses = append(addresses, by.channel+by.ids[0])
+			for _, name := range append(has.names(), person) {
+				if _, own := by.users[name]; !own {
+					by.users[name] = by.ids[0]
+				}
+			}
+		}
+		if _, own := n.Names[person]; !own && len(addresses) > 0 {
+			n.Names[person] = addresses
+		}
+	}
+	return n
+}
+
+// copied is a map that may be written to.
+func copied[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return maps.Clone(m)
 }
 
 // checkPeople refuses names that look alike, identities of two people, and an STS
@@ -80,22 +242,63 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 			return placed(f, root, section.key, err)
 		}
 	}
-	owner := map[string]string{}
+	owner, unproven, alone := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.People)) {
 		has := c.People[name]
-		for _, id := range slices.Concat(has.AWS, has.GitHub) {
-			if other, twice := owner[strings.ToLower(id)]; twice {
-				return placed(f, root, "people", fmt.Errorf("%s is of %s and of %s", id, other, name))
+		of := func(key string, err error) error { return placed(f, root, "people."+name+"."+key, err) }
+		ids := has.all()
+		for _, key := range slices.Sorted(maps.Keys(ids)) {
+			if other, twice := owner[key]; twice {
+				return placed(f, root, "people", fmt.Errorf("%s is of %s and of %s", ids[key], other, name))
 			}
-			owner[strings.ToLower(id)] = name
+			owner[key] = name
 		}
-		for _, arn := range has.AWS {
-			if !strings.HasPrefix(arn, "arn:") || strings.ContainsAny(arn, "*? ") {
-				return placed(f, root, "people", fmt.Errorf("%s: %q is no ARN such as arn:aws:iam::123456789012:user/ana", name, arn))
+		for _, n := range append(has.names(), name) {
+			n = strings.ToLower(n)
+			if other, twice := unproven[n]; twice && other != name {
+				return placed(f, root, "people", fmt.Errorf("%s may mean %s and %s", n, other, name))
+			}
+			unproven[n] = name
+		}
+		for i, arn := range has.AWS {
+			if why := notARN(arn); why != "" {
+				return of(fmt.Sprintf("aws[%d]", i), fmt.Errorf("%s: %q %s", name, arn, why))
+			}
+			if role, session := splitSession(arn); session == anySession {
+				alone[role] = name
+			}
+		}
+		for i, role := range has.Roles {
+			if what, team := approval.SplitRole(role); !slices.Contains(approval.ServiceRoles, what) || role != what && strings.TrimSpace(team) == "" {
+				return of(fmt.Sprintf("roles[%d]", i), fmt.Errorf("%s: %q is none of %s, alone or with a team such as approver@vision%s",
+					name, role, document.OneOf(approval.ServiceRoles), document.DidYouMean(what, approval.ServiceRoles)))
+			}
+		}
+		if err := notify.CheckPerson(has.Slack, has.Mail); err != nil {
+			return of("slack", fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.People)) {
+		for i, arn := range c.People[name].AWS {
+			if role, _ := splitSession(arn); alone[role] != "" && alone[role] != name {
+				return placed(f, root, fmt.Sprintf("people.%s.aws[%d]", name, i), fmt.Errorf("%s: %s* makes every session of that role %s, so no session of it is another person's", name, role, alone[role]))
 			}
 		}
 	}
 	return c.Approvals.check(f, root)
+}
+
+// notARN says why a text is no ARN of people.aws; empty where it is one. A name of a session
+// is chosen by whoever assumes the role: only a whole one may be a pattern.
+func notARN(arn string) string {
+	if _, session := splitSession(arn); session == anySession && strings.Count(arn, anySession) == 1 && !strings.ContainsAny(arn, "? ") &&
+		strings.HasPrefix(arn, "arn:") && strings.Count(arn, "/") >= 2 {
+		return ""
+	}
+	if !strings.HasPrefix(arn, "arn:") || strings.ContainsAny(arn, "*? ") {
+		return "is no ARN such as arn:aws:iam::123456789012:user/ana; only the whole name of a session can be *: arn:aws:sts::123456789012:assumed-role/ana-admin/*"
+	}
+	return ""
 }
 
 func both[A, B any](a map[string]A, b map[string]B) map[string]bool {

@@ -85,7 +85,7 @@ func shaped(path string, v reflect.Value, comments Comments) *document.Shape {
 
 // tagged adds what the tags of a field say: enum lists its values; form is dollars for a
 // text that holds an amount, and required for a key that has to be given; keys says which
-// keys a mapping may have.
+// keys a mapping may have; pattern is the form of the texts of a list.
 func tagged(s *document.Shape, tag reflect.StructTag) {
 	if values := tag.Get("enum"); values != "" {
 		at := s
@@ -93,6 +93,9 @@ func tagged(s *document.Shape, tag reflect.StructTag) {
 			at = s.Items
 		}
 		at.Enum = strings.Split(values, ",")
+	}
+	if pattern := tag.Get("pattern"); pattern != "" && s.Items != nil {
+		s.Items.Pattern = pattern
 	}
 	if tag.Get("keys") == "dimensions" {
 		for _, d := range ledger.Dimensions {

@@ -126,8 +126,12 @@ func (c Config) Under(s Shared) (Config, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(own.People)) {
 		mine, theirs := own.People[name], s.People[name]
-		if more := append(without(mine.AWS, theirs.AWS), without(mine.GitHub, theirs.GitHub)...); len(more) > 0 {
+		if more := slices.Concat(without(mine.AWS, theirs.AWS), without(mine.GitHub, theirs.GitHub), without(mine.Mail, theirs.Mail), without(mine.OIDC, theirs.OIDC),
+			without(mine.Slack, theirs.Slack), without(mine.Linux, theirs.Linux), without(mine.Tags, theirs.Tags)); len(more) > 0 {
 			refuse("people gives %s the identities %s", name, strings.Join(more, ", "))
+		}
+		if more := without(mine.Roles, theirs.Roles); len(more) > 0 {
+			refuse("people gives %s the roles %s", name, strings.Join(more, ", "))
 		}
 	}
 	for _, login := range slices.Sorted(maps.Keys(own.GitHub.Identities)) {

@@ -57,7 +57,7 @@ func TrustState(dir string) error {
 		return nil
 	}
 	paths := []string{dir}
-	for _, pattern := range []string{"*.db", "*.db-*", "*.db.*", "*.csv", "scans", "scans/*", "proofs", "proofs/*", "traces", "traces/*"} {
+	for _, pattern := range []string{"*.db", "*.db-*", "*.db.*", "*.csv", "proofs", "proofs/*", "traces", "traces/*"} {
 		found, err := filepath.Glob(filepath.Join(escaped(dir), pattern))
 		if err != nil {
 			return fmt.Errorf("list %s: %w", dir, err)

@@ -61,9 +61,9 @@ func TestFoundFilesOfOthersAreRefused(t *testing.T) {
 
 // TestStateOfOthersIsRefused: whoever writes the state decides what is approved.
 func TestStateOfOthersIsRefused(t *testing.T) {
-	for _, name := range []string{".", "curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "scans", "scans/aws.json", "traces/x.json"} {
+	for _, name := range []string{".", "curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "traces", "traces/x.json"} {
 		dir := filepath.Join(t.TempDir(), "a[b]*")
-		for _, f := range []string{"curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "scans/aws.json", "traces/x.json"} {
+		for _, f := range []string{"curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "traces/x.json"} {
 			file(t, filepath.Join(dir, f), "")
 		}
 		if err := TrustState(dir); err != nil {

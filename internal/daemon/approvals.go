@@ -39,7 +39,7 @@ func (rt *Runtime) Decide(ctx context.Context, id string, allow bool, reason, pr
 	if err != nil {
 		return none, err
 	}
-	desk := approval.Desk{Store: s.Approvals()}
+	desk := approval.Desk{Store: s.Approvals(), Known: cfg.Known}
 	r, err = desk.Decide(ctx, r.ID, who, allow, action.Redact(reason), now)
 	if err != nil {
 		return none, approvalFailure(id, err)
@@ -47,7 +47,7 @@ func (rt *Runtime) Decide(ctx context.Context, id string, allow bool, reason, pr
 	if err := s.Actions().Record(ctx, AuditEntry(now, who.Name, string(r.State), r)); err != nil {
 		return none, fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
-	return view.Decision{Schema: view.DecisionSchema, Request: view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now)}, nil
+	return view.Decision{Schema: view.DecisionSchema, Request: view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now)}, nil
 }
 
 // approvalFailure says whose mistake it is what a desk refuses.
@@ -88,7 +88,7 @@ func (rt *Runtime) Approvals(ctx context.Context, id string, all bool) (view.App
 	shown := []view.Request{}
 	for _, r := range requests {
 		if state := r.At(now); strings.HasPrefix(r.ID, id) && (all || state == approval.Pending || state == approval.Approved) {
-			shown = append(shown, view.NewRequest(r, approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy), now))
+			shown = append(shown, view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now))
 		}
 	}
 	return view.NewApprovals(requests, shown, by, now), now, nil

@@ -199,7 +199,7 @@ func (rt *Runtime) gateParams(ctx context.Context, cfg config.Config, by view.De
 		return gate.Params{}, err
 	}
 	declared := by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared)
-	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Check: rt.Checked(cfg, declared, nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
+	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known, Check: rt.Checked(cfg, declared, nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now}, nil
 }
 

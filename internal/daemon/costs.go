@@ -68,30 +68,3 @@ func (rt *Runtime) Costs(ctx context.Context, f CostsQuery) (view.Costs, error) 
 	c, err := costs.Spent(ctx, s.Ledger(), q)
 	return view.NewCosts(c), err
 }
-
-// Shares divides what was charged for machines among the workloads of a file.
-func (rt *Runtime) Shares(ctx context.Context, name string, period Period) (view.Shares, error) {
-	var none view.Shares
-	since, until, err := period.Bounds(rt.Now())
-	if err != nil {
-		return none, err
-	}
-	all, err := ReadPlan(rt, name, costs.ReadShares)
-	if err != nil {
-		return none, err
-	}
-	_, s, err := rt.State(ctx)
-	if err != nil {
-		return none, err
-	}
-	defer s.Close()
-	charged, err := costs.Spent(ctx, s.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource}, Since: since, Until: until})
-	if err != nil {
-		return none, err
-	}
-	divided, err := costs.Divide(charged, all)
-	if err != nil {
-		return none, PlanError(err)
-	}
-	return view.NewShares(divided), nil
-}

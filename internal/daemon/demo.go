@@ -76,9 +76,9 @@ func (rt *Runtime) simSetting(cfg config.Config, s *Simulation) (round.Setting, 
 // to when there is something to do, and returns how many entries the audit log has then.
 // It is the engine that acts on real accounts; only the account, the people and the clock
 // are made up. No policies are those of the demonstration.
-func (rt *Runtime) Demo(ctx context.Context, set *policy.Set, seed uint64, lookBack func(config.Config, *policy.Set) time.Duration, show func(view.DemoPass) error) (entries int64, err error) {
+func (rt *Runtime) Demo(ctx context.Context, set *policy.Set, seed uint64, show func(view.DemoPass) error) (entries int64, err error) {
 	start := rt.Now().UTC().Truncate(time.Minute)
-	s, setting, people, err := rt.demo(ctx, set, seed, lookBack, start, start)
+	s, setting, people, err := rt.demo(ctx, set, seed, start, start)
 	if err != nil {
 		return 0, err
 	}
@@ -114,9 +114,9 @@ func (rt *Runtime) Demo(ctx context.Context, set *policy.Set, seed uint64, lookB
 
 // DemoDay lets policies act on the simulated account for a day, and compares it with the
 // day before.
-func (rt *Runtime) DemoDay(ctx context.Context, set *policy.Set, seed uint64, lookBack func(config.Config, *policy.Set) time.Duration) (doc *view.Demo, err error) {
+func (rt *Runtime) DemoDay(ctx context.Context, set *policy.Set, seed uint64) (doc *view.Demo, err error) {
 	start := rt.Now().UTC().Truncate(time.Hour).Add(-2 * oneDay) // costs are by the hour, and of the past
-	s, setting, _, err := rt.demo(ctx, set, seed, lookBack, start.Add(oneDay), start)
+	s, setting, _, err := rt.demo(ctx, set, seed, start.Add(oneDay), start)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (rt *Runtime) DemoDay(ctx context.Context, set *policy.Set, seed uint64, lo
 	return (&demoDay{set: setting.Policies, seed: seed, cloud: s.Cloud, clock: s.Clock, setting: setting, store: s.Store, bar: bar}).run(ctx)
 }
 
-func (rt *Runtime) demo(ctx context.Context, set *policy.Set, seed uint64, lookBack func(config.Config, *policy.Set) time.Duration, laidOut, start time.Time) (*Simulation, round.Setting, *sim.People, error) {
+func (rt *Runtime) demo(ctx context.Context, set *policy.Set, seed uint64, laidOut, start time.Time) (*Simulation, round.Setting, *sim.People, error) {
 	fail := func(err error) (*Simulation, round.Setting, *sim.People, error) {
 		return nil, round.Setting{}, nil, err
 	}
@@ -151,7 +151,7 @@ func (rt *Runtime) demo(ctx context.Context, set *policy.Set, seed uint64, lookB
 		return fail(errors.Join(err, s.Close()))
 	}
 	people := &sim.People{}
-	setting.Query, setting.LookBack, setting.Policies = round.Query{Kinds: set.Kinds()}, lookBack(cfg, set), set
+	setting.Query, setting.LookBack, setting.Policies = round.Query{Kinds: set.Kinds()}, LookBack(cfg, set), set
 	setting.Governance = policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}}
 	setting.Ladder = func(account string) *action.Ladder { return s.ladder(account, people) }
 	return s, setting, people, nil

@@ -32,23 +32,28 @@ type FixOptions struct {
 
 // FixPreviews are the fixes of findings, by the beginnings of their ids, with what already
 // refuses them.
-func (rt *Runtime) FixPreviews(ids []string, o FixOptions) ([]view.Fix, error) {
+func (rt *Runtime) FixPreviews(ctx context.Context, ids []string, o FixOptions) ([]view.Fix, error) {
 	cfg, err := rt.Config()
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := Choose(cfg.DataDir, ids)
+	s, err := rt.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := Inventories(cfg.DataDir)
+	defer s.Close()
+	chosen, err := Choose(ctx, cfg, s, ids)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := inventories(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	docs := make([]view.Fix, 0, len(chosen))
-	for _, s := range chosen {
-		d := view.NewFix(s.Finding, s.Scanned, ByHand(s.Finding))
-		d.Refusals = foreseen(s.Finding, kept, cfg, o, rt.Now().UTC())
+	for _, c := range chosen {
+		d := view.NewFix(c.Finding, c.Scanned, ByHand(c.Finding))
+		d.Refusals = foreseen(c.Finding, kept, cfg, o, rt.Now().UTC())
 		docs = append(docs, d)
 	}
 	return docs, nil
@@ -61,7 +66,12 @@ func (rt *Runtime) CarryOut(ctx context.Context, ids []string, f FixOptions, sho
 	if err != nil {
 		return err
 	}
-	chosen, err := Choose(cfg.DataDir, ids)
+	s, err := rt.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	chosen, err := Choose(ctx, cfg, s, ids)
 	if err != nil {
 		return err
 	}
@@ -91,16 +101,9 @@ func (rt *Runtime) CarryOut(ctx context.Context, ids []string, f FixOptions, sho
 	for _, s := range chosen {
 		refs = append(refs, RefOf(s.Resource))
 	}
-	docs, err := KeptScans(cfg.DataDir)
-	if err != nil {
+	if err := reachAgain(ctx, cfg, s, &f.Source, refs); err != nil {
 		return err
 	}
-	ReachAgain(cfg, &f.Source, docs, refs)
-	s, err := rt.Open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	if cfg, _, err = rt.Governed(ctx, cfg, s); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (rt *Runtime) Gate(ctx context.Context, name string, f GateOptions) (view.G
 		if err != nil {
 			return fail(err)
 		}
-		c.Ballots = append(c.Ballots, list.Ballot(cfg.Approvers))
+		c.Ballots = append(c.Ballots, list.Ballot(cfg.Holders()))
 	}
 	d, err := c.Decide(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (rt *Runtime) Gate(ctx context.Context, name string, f GateOptions) (view.G
 	}
 	approvers := []string{}
 	if d.Decision == gate.Held || len(d.WouldPass) > 0 {
-		approvers = append(approvers, approval.Approvers(cfg.Approvers, params.Roles, who.Name)...)
+		approvers = append(approvers, approval.Approvers(cfg.Holders(), params.Roles, e.Owner.Team, who.Name)...)
 	}
 	return view.NewGate(e, d, approvers, by, f.DryRun), nil
 }
@@ -125,7 +125,7 @@ type pullRequest struct {
 
 // pullRequest reads what the workflow tells of itself (GITHUB_EVENT_PATH and so on).
 func (rt *Runtime) pullRequest(cfg config.Config) (*pullRequest, error) {
-	people := github.People{Identities: cfg.Logins(), Approvers: cfg.Approvers}
+	people := github.People{Identities: cfg.Logins(), Approvers: cfg.Holders()}
 	if err := people.Validate(); err != nil {
 		return nil, invalid("approvers and github.identities: %w", err)
 	}

@@ -47,7 +47,7 @@ type holding struct {
 
 // holding asks for the approvals that the chosen findings need.
 func (rt *Runtime) holding(cfg config.Config, s *store.Store, now func() time.Time, chosen []Kept) *holding {
-	h := &holding{rt: rt, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals()}, store: s.Actions(), found: map[inventory.Ref]Kept{}, of: map[string]string{}}
+	h := &holding{rt: rt, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known}, store: s.Actions(), found: map[inventory.Ref]Kept{}, of: map[string]string{}}
 	for _, k := range chosen {
 		h.found[RefOf(k.Resource)] = k
 	}
@@ -177,7 +177,7 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 		return approval.Request{}, fmt.Errorf("write the plan: %w", err)
 	}
 	r, err := h.desk.Ask(ctx, approval.Request{Kind: FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
-		Plan: string(plan), Amount: amount, AskedBy: who.Name, AskedProof: who.Proof}, now)
+		Plan: string(plan), Amount: amount, Team: teamOf(p), AskedBy: who.Name, AskedProof: who.Proof}, now)
 	if err == nil {
 		h.of[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
 	}
@@ -189,6 +189,14 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 	}
 	h.rt.tellApprovers(ctx, h.cfg, r)
 	return r, h.store.Record(ctx, AuditEntry(now, who.Name, "asked", r))
+}
+
+// teamOf is the team of the resource of a proposal.
+func teamOf(p action.Proposal) string {
+	if p.Resource == nil {
+		return ""
+	}
+	return p.Resource.Owner.Team
 }
 
 // plan is what an approver sees of an item.
@@ -223,14 +231,14 @@ func (h *holding) plan(it action.Item, p action.Proposal, hourly money.Amount) a
 // approvers whom notify.names knows. A message that reaches no approver stops nothing: the request
 // stands in `curfew approvals`.
 func (rt *Runtime) tellApprovers(ctx context.Context, cfg config.Config, r approval.Request) {
-	router, err := notify.New(cfg.Notify, rt.Lookup, slack.Open, mail.Open, webhook.Open)
+	router, err := notify.New(cfg.Reached(), rt.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {
 		plain.Fprintf(rt.Log, "curfew: no approver was told of request %s: %v\n", r.ID, err)
 		return
 	}
 	recipients := cfg.Approvals.Notify
 	if len(recipients) == 0 {
-		for _, name := range approval.Approvers(cfg.Approvers, r.Roles, r.AskedBy) {
+		for _, name := range approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy) {
 			if router.Check(name) == nil && name != notify.Owner && name != notify.Team {
 				recipients = append(recipients, name)
 			}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -20,20 +19,27 @@ import (
 
 // Declared is who gives the command by a self-declared name.
 func (rt *Runtime) Declared(cfg config.Config) (approval.Person, error) {
+	if rt.Caller != nil {
+		return *rt.Caller, nil
+	}
 	name, err := rt.Person(cfg)
 	if err != nil {
 		return approval.Person{}, err
 	}
-	_, known := cfg.People[name]
+	subject := name
+	name, known := cfg.Named(name)
 	for _, of := range cfg.GitHub.Identities {
 		known = known || of == name
 	}
-	return approval.Person{Name: name, Roles: approval.Roles(cfg.Approvers, name), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: name, Mapped: known}}, nil
+	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: subject, Mapped: known}}, nil
 }
 
 // SignedIn is who gives the command by the AWS credentials of the profile, proven for a
 // binding.
 func (rt *Runtime) SignedIn(ctx context.Context, cfg config.Config, binding string) (approval.Person, error) {
+	if rt.Caller != nil {
+		return rt.verifiedCaller()
+	}
 	c, region := rt.caller(cfg), ""
 	if len(cfg.AWS.Regions) > 0 && cfg.AWS.Regions[0] != "all" {
 		region = cfg.AWS.Regions[0]
@@ -62,7 +68,7 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 		detail += " (approvals.sts_endpoint, a sandbox)"
 	}
 	name = cmp.Or(name, arn)
-	return approval.Person{Name: name, Roles: approval.Roles(cfg.Approvers, name), Proof: approval.Proof{Kind: approval.AWSCaller, Subject: arn, Detail: detail, Mapped: known, Signed: signed}}
+	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.AWSCaller, Subject: arn, Detail: detail, Mapped: known, Signed: signed}}
 }
 
 // binding is what an approver signs: one decision about one request for one plan.
@@ -84,6 +90,11 @@ func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Per
 			if by, err = rt.signer(ctx, cfg, r); err != nil {
 				return refuse("%v; approve it again, and run this within %s of that", err, approval.ProofAge)
 			}
+		case r.Proof.Kind == approval.Token || r.Proof.Kind == approval.OIDC:
+			var err error
+			if by, err = rt.vouched(cfg, r); err != nil {
+				return refuse("%v", err)
+			}
 		case r.Proof.Kind == approval.GitHubReview && rt.Reviewed[r.ID]:
 			return nil
 		case r.Proof.Kind == approval.GitHubReview && !declared:
@@ -98,11 +109,11 @@ func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Per
 			others = append(others, *actor)
 		}
 		for _, other := range others {
-			if why := approval.One(by, other); why != "" {
+			if why := approval.One(by, cfg.Known(other)); why != "" {
 				return refuse("%s", why)
 			}
 		}
-		if !slices.ContainsFunc(by.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }) {
+		if !approval.May(by.Roles, r.Roles, r.Team) {
 			return refuse("%s has none of the roles %s here", by.Name, strings.Join(r.Roles, ", "))
 		}
 		return nil
@@ -138,7 +149,7 @@ const FixKind = "fix"
 // PeopleHere is the configuration with the roles and identities that count; a state that is
 // a file is not made for it.
 func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Config, view.Decider, error) {
-	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); cfg.DatabaseURL == "" && (cfg.DataDir == "" || err != nil) {
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); rt.Kept == nil && cfg.DatabaseURL == "" && (cfg.DataDir == "" || err != nil) {
 		return cfg, view.Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
 	}
 	s, err := rt.Open(ctx, cfg)
@@ -152,6 +163,9 @@ func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Co
 // Approver is who decides a request, with the proof that its kind needs.
 func (rt *Runtime) Approver(ctx context.Context, cfg config.Config, r approval.Request, proof string, allow bool) (approval.Person, error) {
 	needs := r.Kind == FixKind && !cfg.Approvals.Accepts(approval.SelfDeclared)
+	if rt.Caller != nil {
+		return rt.callerDecides(cfg, r, allow && needs)
+	}
 	if proof == "aws" || proof == "auto" && allow && needs {
 		who, err := rt.SignedIn(ctx, cfg, binding(r))
 		switch {

@@ -24,7 +24,7 @@ const blindGap = 15 * time.Minute
 
 // Ladders wires the ladder of each account.
 func (rt *Runtime) Ladders(cfg config.Config, s *store.Store, cloud action.Cloud, enforce bool) (func(account string) *action.Ladder, error) {
-	router, err := notify.New(cfg.Notify, rt.Lookup, slack.Open, mail.Open, webhook.Open)
+	router, err := notify.New(cfg.Reached(), rt.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {
 		return nil, err
 	}

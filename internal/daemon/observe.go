@@ -60,6 +60,8 @@ type Source struct {
 	Regions     []string
 	AssumeRoles []string
 	Profile     string
+	// Alone reads the account of AssumeRoles alone, or without any that of the credentials.
+	Alone bool
 	// Usage are files of recorded samples; Columns, Step and Resource say how to read them.
 	Usage                   []string
 	Columns, Step, Resource string

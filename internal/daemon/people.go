@@ -39,7 +39,7 @@ func (rt *Runtime) Exempt(ctx context.Context, f Source, name, duration, reason 
 	if err != nil {
 		return none, err
 	}
-	ref, err := rt.Resolve(cfg, name)
+	ref, err := rt.Resolve(ctx, cfg, name)
 	if missing := (*Error)(nil); errors.As(err, &missing) && missing.Code == "not_found" {
 		found, failed := rt.Find(ctx, cfg, f, name)
 		if !errors.Is(failed, inventory.ErrNotFound) {
@@ -204,7 +204,7 @@ func (rt *Runtime) Consent(ctx context.Context, f Source, name, reason string) (
 	if err != nil {
 		return none, err
 	}
-	ref, err := rt.Resolve(cfg, name)
+	ref, err := rt.Resolve(ctx, cfg, name)
 	if err != nil {
 		return none, err
 	}

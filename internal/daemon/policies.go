@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -186,8 +185,13 @@ func (rt *Runtime) PolicyTest(ctx context.Context, policies, args []string) (vie
 const Last = "last"
 
 // newestInventory reads what the last scan saw, of whichever cloud.
-func newestInventory(dir string) (*view.Inventory, error) {
-	all, err := Inventories(dir)
+func (rt *Runtime) newestInventory(ctx context.Context, cfg config.Config) (*view.Inventory, error) {
+	s, err := rt.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	all, err := inventories(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -198,14 +202,14 @@ func newestInventory(dir string) (*view.Inventory, error) {
 		}
 	}
 	if newest == nil {
-		return nil, &Error{Code: "no_scan", Err: errors.New("there is no kept scan to check against"), Hint: "run `curfew scan` first"}
+		return nil, noScan(cfg)
 	}
 	return newest, nil
 }
 
 // PolicyCheck validates policies, and counts what they could act on in what against names;
 // empty is nothing.
-func (rt *Runtime) PolicyCheck(files []string, against string) (view.PolicyCheck, error) {
+func (rt *Runtime) PolicyCheck(ctx context.Context, files []string, against string) (view.PolicyCheck, error) {
 	var none view.PolicyCheck
 	cfg, err := rt.Config()
 	if err != nil {
@@ -221,7 +225,7 @@ func (rt *Runtime) PolicyCheck(files []string, against string) (view.PolicyCheck
 	}
 	var reach *view.PolicyReach
 	if against != "" {
-		seen, err := newestInventory(cfg.DataDir)
+		seen, err := rt.newestInventory(ctx, cfg)
 		if err != nil {
 			return none, err
 		}

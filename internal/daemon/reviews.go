@@ -137,7 +137,7 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v gate.Vote, now
 			return "request " + r.ID + " was approved by " + r.DecidedBy, nil
 		case approval.One(v.By, r.Asker()) != "":
 			return approval.One(v.By, r.Asker()), nil
-		case !slices.ContainsFunc(v.By.Roles, func(role string) bool { return slices.Contains(r.Roles, role) }):
+		case !approval.May(v.By.Roles, r.Roles, r.Team):
 			return "has none of the roles " + strings.Join(r.Roles, ", "), nil
 		}
 		h.rt.seen(r.ID)

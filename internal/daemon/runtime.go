@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -56,6 +57,9 @@ type Runtime struct {
 	Simulated bool
 	// Kept is the open state of a service, which every operation uses; nil: each opens it.
 	Kept *store.Store
+	// Caller is who makes the request that this wiring serves, as the service has verified;
+	// nil: the user of this process.
+	Caller *approval.Person
 	// ends are what Close does.
 	ends []func() error
 	// overlay is the price overlay of the shared settings; nil where there are none.
@@ -64,8 +68,8 @@ type Runtime struct {
 	warned bool
 }
 
-// For returns the wiring of one request to a service, which others may be served beside: what
-// an operation remembers in it stays with the request.
+// For returns the wiring of one of several requests that a service answers at the same time:
+// what an operation remembers in it stays with the request.
 func (rt *Runtime) For() *Runtime {
 	one := *rt
 	one.Reviewed, one.ends, one.overlay = nil, nil, nil

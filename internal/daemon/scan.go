@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -49,11 +46,11 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 	if err != nil {
 		return nil, err
 	}
-	keeps := !f.NoSave && cfg.DataDir != ""
+	keeps := !f.NoSave && cfg.DataDir+cfg.DatabaseURL != ""
+	state := &openedState{open: func(ctx context.Context) (*store.Store, error) { return rt.Open(ctx, cfg) }}
+	defer state.close()
 	if keeps && f.Cloud != sim.CloudName { // what the simulated account spends is not spent
-		books := &openedBooks{open: func(ctx context.Context) (*store.Store, error) { return rt.Open(ctx, cfg) }}
-		defer books.close()
-		setting.Books = books
+		setting.Books = state
 	}
 	bar := rt.bar(f.Cloud)
 	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window, Progress: bar.Report}
@@ -71,9 +68,9 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 		return nil, err
 	}
 	if keeps {
-		err := saveScan(cfg.DataDir, f.Cloud, doc)
+		s, err := state.opened(ctx)
 		if err == nil {
-			err = SaveInventory(cfg.DataDir, f.Cloud, audit)
+			err = keepScan(ctx, s, audit, doc)
 		}
 		if err != nil {
 			return nil, &Error{Code: "not_saved", Err: fmt.Errorf("keep the findings: %w", err),
@@ -84,21 +81,6 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 		return nil, Unposted(audit, "what was shown is complete")
 	}
 	return audit, nil
-}
-
-// LastScan is the kept audit of a cloud; an empty one is the cloud of the newest.
-func LastScan(dataDir, cloud string) (view.Scan, error) {
-	kept, err := KeptScans(dataDir)
-	if err != nil {
-		return view.Scan{}, err
-	}
-	if cloud != "" {
-		kept = slices.DeleteFunc(kept, func(d view.Scan) bool { return d.Cloud != cloud })
-	}
-	if len(kept) == 0 {
-		return view.Scan{}, &Error{Code: "no_scan", Err: fmt.Errorf("there is no kept scan of %s", cloud), Hint: "run `curfew scan --cloud " + cloud + "` first"}
-	}
-	return slices.MaxFunc(kept, func(x, y view.Scan) int { return x.FinishedAt.Compare(y.FinishedAt) }), nil
 }
 
 // auditedBill reads the bill that --bill names; nil without one.
@@ -129,36 +111,35 @@ func (rt *Runtime) auditedBill(ctx context.Context, cfg config.Config, f ScanOpt
 	return out, nil
 }
 
-// saveScan keeps the findings for later commands: the whole file or none.
-func saveScan(dir, cloud string, doc view.Scan) error {
-	dir = filepath.Join(dir, "scans")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return ReplaceFile(filepath.Join(dir, cloud+".json"), func(w io.Writer) error { return view.WriteJSON(w, doc) })
-}
-
-// openedBooks are the ledger of the state, which is opened when the first charges come: an
-// audit is shown also where there is none.
-type openedBooks struct {
+// openedState is the state, which is opened when the first charges come: an audit is shown
+// also where there is none.
+type openedState struct {
 	open  func(ctx context.Context) (*store.Store, error)
 	state *store.Store
 }
 
-// Post implements round.Books.
-func (b *openedBooks) Post(ctx context.Context, seen ledger.Seen) (err error) {
-	if b.state == nil {
-		if b.state, err = b.open(ctx); err != nil {
-			b.state = nil
-			return err
+func (o *openedState) opened(ctx context.Context) (_ *store.Store, err error) {
+	if o.state == nil {
+		if o.state, err = o.open(ctx); err != nil {
+			o.state = nil
+			return nil, err
 		}
 	}
-	return ledger.Journal{Store: b.state.Ledger()}.Post(ctx, seen)
+	return o.state, nil
 }
 
-func (b *openedBooks) close() {
-	if b.state != nil {
-		b.state.Close()
+// Post implements round.Books.
+func (o *openedState) Post(ctx context.Context, seen ledger.Seen) error {
+	s, err := o.opened(ctx)
+	if err != nil {
+		return err
+	}
+	return ledger.Journal{Store: s.Ledger()}.Post(ctx, seen)
+}
+
+func (o *openedState) close() {
+	if o.state != nil {
+		o.state.Close()
 	}
 }
 

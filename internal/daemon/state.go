@@ -93,9 +93,12 @@ func (rt *Runtime) StateTime(ctx context.Context, s *store.Store) (time.Time, er
 	return clock(), nil
 }
 
-// Person is who gives the command: the configured identity, else the user that the
+// Person is who gives the command: the caller of a service, the configured identity, else the user that the
 // operating system knows.
 func (rt *Runtime) Person(cfg config.Config) (string, error) {
+	if rt.Caller != nil {
+		return rt.Caller.Name, nil
+	}
 	if name := strings.TrimSpace(cfg.Identity); name != "" {
 		return name, nil
 	}

@@ -78,11 +78,9 @@ func (rt *Runtime) Undo(ctx context.Context, ids []string, f Source, enforce boo
 			f.Regions = append(f.Regions, it.Ref.Region)
 		}
 	}
-	docs, err := KeptScans(cfg.DataDir)
-	if unkept := (*Error)(nil); err != nil && (!errors.As(err, &unkept) || unkept.Code != "no_scan") {
+	if err := reachAgain(ctx, cfg, s, &f, refs); err != nil {
 		return err
 	}
-	ReachAgain(cfg, &f, docs, refs)
 	observer, err := rt.Lister(ctx, f, cfg, book, rt.Now().UTC())
 	if err != nil {
 		return err

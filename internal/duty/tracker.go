@@ -29,6 +29,8 @@ type Machine struct {
 	// GPUMemory is the device memory of each GPU in bytes as a catalog has it, for GPUs
 	// whose samples do not tell; 0 is unknown.
 	GPUMemory float64
+	// GPUPower is the TDP of each GPU in watts as a catalog has it; 0 is unknown.
+	GPUPower float64
 	// Launched is when it was launched last; zero is unknown.
 	Launched time.Time
 }
@@ -56,7 +58,8 @@ type Tracker struct {
 	machine track
 	gpus    []*track // in order of their names
 	sources []*usage.Opened
-	newest  int // the GPU that had a sample last
+	newest  int      // the GPU that had a sample last
+	rolling *rolling // for figures that are watched; nil for none
 }
 
 // track is the meters of one GPU or of the machine.
@@ -142,7 +145,7 @@ func (k *Tracker) source(o usage.Opened) *usage.Opened {
 
 func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point, count int64) bool {
 	p, ok := s.Clean(p)
-	if sec := p.Time.Unix(); !ok || !tracked(s) || sec < -forever || sec > forever {
+	if sec := p.Time.Unix(); !ok || !tracked(s) && k.rolling == nil || sec < -forever || sec > forever {
 		return true
 	}
 	at, step := p.Time.UnixNano(), int64(o.Step)
@@ -150,6 +153,12 @@ func (k *Tracker) add(o *usage.Opened, gpu string, s usage.Signal, p usage.Point
 		count = 1
 	} else {
 		count = min(count, (forever*1e9-at)/step+1)
+	}
+	if k.rolling != nil && !k.rolling.add(k, o, gpu, s, p, at, count) {
+		return false
+	}
+	if !tracked(s) {
+		return true
 	}
 	t := k.track(gpu, s, at)
 	i := t.at[s]

@@ -377,7 +377,7 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 	if err != nil {
 		return Decision{}, fmt.Errorf("write the plan: %w", err)
 	}
-	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Roles: d.Roles, Run: d.Key, AskedBy: d.AskedBy, AskedProof: d.Ask.AskedProof}
+	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Team: d.Owner.Team, Roles: d.Roles, Run: d.Key, AskedBy: d.AskedBy, AskedProof: d.Ask.AskedProof}
 	if d.Expiry > 0 {
 		request.ExpiresAt = d.Now.Add(d.Expiry).UTC()
 	}

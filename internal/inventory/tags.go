@@ -78,24 +78,9 @@ const transientTraining = "transientmltraining"
 // as an error and keeps the resource without end, because a wish to keep something
 // must not be lost to a typing mistake.
 func (m TagMapping) Apply(r *Resource) error {
-	norm := make(map[string]string, len(r.Tags))
-	for _, k := range sortedKeys(r.Tags) {
-		if v := strings.TrimSpace(r.Tags[k]); v != "" {
-			if n := normal(k); norm[n] == "" {
-				norm[n] = v
-			}
-		}
-	}
-	first := func(keys []string) string {
-		for _, k := range keys {
-			if v := norm[normal(k)]; v != "" {
-				return v
-			}
-		}
-		return ""
-	}
-	r.Owner = Owner{Team: first(m.Team), Project: first(m.Project), User: first(m.User),
-		Environment: strings.ToLower(first(m.Environment)), CostCenter: first(m.CostCenter)}
+	norm := normalized(r.Tags)
+	first := func(keys []string) string { return firstOf(norm, keys) }
+	r.Owner = m.owner(norm)
 	r.Purpose = purposes[normal(first(m.Purpose))]
 	r.Lifetime = LifetimeUnknown
 	switch lt := Lifetime(strings.ToLower(first(m.Lifetime))); lt {
@@ -122,6 +107,38 @@ func (m TagMapping) Apply(r *Resource) error {
 		}
 	}
 	return nil
+}
+
+// Owner returns who tags, or labels, say that something belongs to.
+func (m TagMapping) Owner(tags map[string]string) Owner { return m.owner(normalized(tags)) }
+
+// owner is Owner for keys that are normalized.
+func (m TagMapping) owner(norm map[string]string) Owner {
+	return Owner{Team: firstOf(norm, m.Team), Project: firstOf(norm, m.Project), User: firstOf(norm, m.User),
+		Environment: strings.ToLower(firstOf(norm, m.Environment)), CostCenter: firstOf(norm, m.CostCenter)}
+}
+
+// normalized returns tags by their normalized keys, without empty values.
+func normalized(tags map[string]string) map[string]string {
+	norm := make(map[string]string, len(tags))
+	for _, k := range sortedKeys(tags) {
+		if v := strings.TrimSpace(tags[k]); v != "" {
+			if n := normal(k); norm[n] == "" {
+				norm[n] = v
+			}
+		}
+	}
+	return norm
+}
+
+// firstOf returns the value of the first key that has one.
+func firstOf(norm map[string]string, keys []string) string {
+	for _, k := range keys {
+		if v := norm[normal(k)]; v != "" {
+			return v
+		}
+	}
+	return ""
 }
 
 // KeepForever is the exemption of a resource whose keep-until cannot be read.

@@ -140,6 +140,21 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// CheckPerson says what is wrong with the member ids and addresses of a person.
+func CheckPerson(slack, mail []string) error {
+	for _, id := range slack {
+		if !slackMember.MatchString(id) {
+			return fmt.Errorf("%q is no member id of Slack such as U012AB3CD", id)
+		}
+	}
+	for _, to := range mail {
+		if !isMailAddress(to) {
+			return fmt.Errorf("%q is no mail address", to)
+		}
+	}
+	return nil
+}
+
 func (s Slack) validate() error {
 	if !s.Used() {
 		return nil

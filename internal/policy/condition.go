@@ -11,6 +11,7 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -23,6 +24,8 @@ type condition struct {
 	traced func() (cel.Program, error)
 	// facts are those that it asks for, in the order of appearance.
 	facts []*fact
+	// figures are those about GPUs that it asks for.
+	figures []duty.Figure
 	// crossings are its comparisons of spans and times that change as time goes on.
 	crossings []crossing
 	// opaque says that time enters in some other way as well.
@@ -44,6 +47,12 @@ var unknown = types.NewUnknown(0, types.NewAttributeTrail("fact"))
 func (a *activation) ResolveName(name string) (any, bool) {
 	if f, ok := presences[name]; ok {
 		return a.said(f), true
+	}
+	if name == figuresName {
+		if a.given != nil {
+			return unknown, true
+		}
+		return gauged{noFigures, a}, true
 	}
 	if a.given != nil {
 		if v, ok := a.given[name]; ok {
@@ -109,6 +118,9 @@ func (c *condition) next(e *evaluation) time.Time {
 			at = sooner(at, f.turns(e), e.f.Now)
 		}
 	}
+	for _, f := range c.figures {
+		at = sooner(at, e.f.GPUs.Read(e.f.Now, f, false).Next, e.f.Now)
+	}
 	for i := range c.crossings {
 		at = sooner(at, c.crossings[i].next(e), e.f.Now)
 	}
@@ -135,6 +147,9 @@ func (c *condition) inspect() {
 	ast.PreOrderVisit(c.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if f := factIndex[path(e)]; f != nil && e.Kind() == ast.IdentKind && !slices.Contains(c.facts, f) {
 			c.facts = append(c.facts, f)
+		}
+		if f, ok := figureOf(e); ok && !slices.Contains(c.figures, f) {
+			c.figures = append(c.figures, f)
 		}
 	}))
 	c.scan(root)

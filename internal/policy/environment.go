@@ -32,6 +32,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 			cel.GlobalMacro("has", 1, expandHas, cel.MacroDocs("whether a tag is there, or a fact is known"),
 				cel.MacroExamples("has(resource.tags.team)", `has(resource.tags["cost-center"])`, "has(resource.team)")),
 			cel.GlobalMacro("duration", 1, expandDuration, cel.MacroDocs("a duration, in w, d, h, m, s, ms, us and ns"), cel.MacroExamples(`duration("7d")`, `duration("1h30m")`))),
+		cel.Macros(figureMacros()...), cel.Variable(figuresName, cel.MapType(cel.IntType, cel.DoubleType)),
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableMacroCallTracking(),
 		cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(100),
 		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(2)),
@@ -54,6 +55,9 @@ func expandHas(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr, *co
 		if f.tagged {
 			return eh.NewIdent(f.presence()), nil
 		}
+		return eh.NewCall(operators.Equals, arg, eh.Copy(arg)), nil
+	}
+	if _, ok := figureOf(arg); ok {
 		return eh.NewCall(operators.Equals, arg, eh.Copy(arg)), nil
 	}
 	switch arg.Kind() {
@@ -245,6 +249,13 @@ func checkNames(a *ast.AST, schedule bool) *fault {
 	var visit func(e ast.NavigableExpr)
 	visit = func(e ast.NavigableExpr) {
 		name := path(e)
+		if c := e.AsCall(); e.Kind() == ast.CallKind && c.IsMemberFunction() {
+			if of := path(c.Target()); strings.HasPrefix(of, figureRoot+".") {
+				_, why := figureNamed(of, c.FunctionName())
+				report(e, "%s", why)
+				return
+			}
+		}
 		if name == "" {
 			for _, child := range e.Children() {
 				visit(child)
@@ -252,6 +263,9 @@ func checkNames(a *ast.AST, schedule bool) *fault {
 			return
 		}
 		root, _, _ := strings.Cut(name, ".")
+		if root == figureRoot {
+			report(e, "%s", noFigure(name))
+		}
 		for prefix := name; slices.Contains(roots, root); {
 			f, ok := factIndex[prefix]
 			if ok && f.scheduled && !schedule {

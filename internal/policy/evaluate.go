@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -194,6 +195,9 @@ var classes = []struct {
 // budget, price and age that its conditions ask for, else its schedule, else what the
 // resource is.
 func (p *Policy) Class() string {
+	if p.AsksFigures() {
+		return ClassDuty
+	}
 	for _, class := range classes {
 		if slices.ContainsFunc(class.facts, p.Asks) {
 			return class.name
@@ -220,7 +224,7 @@ func (p *Policy) AsksCharges() bool {
 // Timeless says whether the conditions, other than the schedule, answer alike at any time
 // while nothing is learned, but for how long a state of duty has lasted.
 func (p *Policy) Timeless() bool {
-	return !p.anyFact(func(f *fact) bool {
+	return !p.AsksFigures() && !p.anyFact(func(f *fact) bool {
 		return f.name == "now" || !strings.HasPrefix(f.name, "duty.") && (f.slope != 0 || f.turns != nil)
 	})
 }
@@ -235,9 +239,9 @@ func (p *Policy) anyFact(is func(*fact) bool) bool {
 }
 
 // Horizon is how far back usage has to be known for the policy: the longest span that
-// duty.lasting is compared with; 0 where there is none.
+// duty.lasting is compared with, and the longest window of a figure; 0 where there is none.
 func (p *Policy) Horizon() time.Duration {
-	var longest time.Duration
+	longest := duty.NewWatch(p.Figures()).Horizon()
 	for _, c := range []*condition{p.where, p.when} {
 		if c == nil {
 			continue

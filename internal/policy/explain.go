@@ -245,6 +245,14 @@ func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
 			}
 			return
 		}
+		if f, ok := figureOf(n); ok {
+			if r := t.e.f.GPUs.Read(t.e.f.Now, f, true); r.Known {
+				add(&known, call(f)+" is "+show(types.Double(r.Value)))
+			} else {
+				add(&missing, call(f)+" is unknown: "+r.Why)
+			}
+			return
+		}
 		f, asked := presences[path(n)]
 		if asked && f.said(t.e) == usage.False {
 			add(&known, "no tag says "+f.name)

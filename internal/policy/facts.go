@@ -16,6 +16,8 @@ type Facts struct {
 	Resource *inventory.Resource
 	// Duty is what it does; nil where it was not judged, which is unknown.
 	Duty *duty.Verdict
+	// GPUs tells figures about its GPUs; the zero Gauge knows none.
+	GPUs duty.Gauge
 	// Gang are the other machines of the same run; Duty is then that of the whole.
 	Gang []inventory.Ref
 	// Hourly is what it costs an hour; unpriced is unknown.

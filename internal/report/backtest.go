@@ -31,11 +31,18 @@ func Backtest(doc view.Backtest, next []string) Sheet {
 	}
 	foresight := doc.Named(backtest.PerfectForesight)
 	s.Title = replayHeadline(rule)
+	notices, told := noticesGrid(&doc)
+	if told != "" {
+		s.Title = told
+	}
 	if n := doc.Rules(); n > 1 && rule.NetSavedHours > 0 {
 		s.Title += fmt.Sprintf(". No other of the %d policies saves more", n)
 	}
 	s.Figures = backtestFigures(rule, foresight)
 	s.Pictures = backtestPictures(&doc, rule)
+	if len(notices.Rows) > 0 {
+		s.Tables = append(s.Tables, notices)
+	}
 	s.Tables = append(s.Tables, rulesGrid(&doc))
 	for i := range doc.Results {
 		if g, any := whyNotGrid(&doc.Results[i]); any {
@@ -110,6 +117,27 @@ func backtestFigures(r, foresight *backtest.Result) []Figure {
 		share.Note = r.OfForesightWhy
 	}
 	return append(out, share)
+}
+
+// noticesGrid is what policies that only tell people would have told, and where there are no
+// others, that as a headline.
+func noticesGrid(doc *view.Backtest) (g Grid, headline string) {
+	g = Grid{Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"}, Right: []bool{false, true, true, true}}
+	times := int64(0)
+	for _, r := range doc.Results[:doc.Rules()] {
+		if n := r.Notices; n != nil {
+			times += n.Times
+			g.Rows = append(g.Rows, []string{r.Name, plain.Number(float64(n.Times), 0), plain.Number(float64(n.Resources), 0), hoursShort(n.Hours)})
+		}
+	}
+	if n := len(g.Rows); n > 0 && n == doc.Rules() {
+		name := plain.Count(n, "policy")
+		if n == 1 {
+			name = g.Rows[0][0]
+		}
+		headline = fmt.Sprintf("%s would have sent %s in %s", name, plain.Count(times, "notice"), hoursText(doc.Results[0].ResourceHours))
+	}
+	return g, headline
 }
 
 // rulesGrid is what every rule would have done.

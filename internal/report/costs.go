@@ -12,7 +12,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/report/chart"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -146,31 +145,5 @@ func plainCell(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return "'" + s
 	}
-	return s
-}
-
-// Shares shows what each workload of shared machines costs.
-func Shares(d view.Shares) Sheet {
-	s := Sheet{Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads", Coverage: append([]string{}, d.Notes...),
-		Assumptions: []string{"each share holds for the whole period"}, Caption: "What each workload costs, and what is not allocated."}
-	g := Grid{Head: []string{"machine", "workload", "cost", "used", "idle", "unmeasured"}, Right: []bool{false, false, true, true, true, true}}
-	b := chart.Bars{Title: "Cost by workload", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Ordered: true}
-	for _, m := range d.Machines {
-		for _, w := range m.Workloads {
-			g.Rows = append(g.Rows, []string{m.Resource, w.Workload, usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge)})
-			b.Rows = append(b.Rows, chart.Bar{Label: w.Workload, Value: inDollars(w.Amount), Note: usd(w.Amount)})
-		}
-		g.Rows = append(g.Rows, []string{m.Resource, "unallocated", usd(m.Unallocated), "", "", ""})
-		b.Rows = append(b.Rows, chart.Bar{Label: "unallocated", Value: inDollars(m.Unallocated), Note: usd(m.Unallocated), Color: chart.Gray})
-		if m.Note != "" {
-			s.Coverage = append(s.Coverage, m.Resource+": "+m.Note)
-		}
-	}
-	if len(d.Machines) == 0 {
-		s.Title, s.Caption = "No machine of the file has charges in this period", ""
-		return s
-	}
-	b.Rows = b.Rows[:min(len(b.Rows), maxRows)]
-	s.Tables, s.Picture = []Grid{g}, b.SVG()
 	return s
 }

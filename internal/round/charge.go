@@ -110,13 +110,9 @@ func (e *Engine) Seen(r *Result, now time.Time) []ledger.Seen {
 	}
 	out := make([]ledger.Seen, 0, len(accounts))
 	for _, id := range slices.Sorted(maps.Keys(accounts)) {
-		regions, differ := r.RegionsOf[id]
-		if !differ {
-			regions = r.Regions
-		}
 		out = append(out, ledger.Seen{
 			Account: ledger.Account{Cloud: r.Cloud, ID: id}, At: now.Truncate(time.Second), Source: e.Source,
-			Regions: regions, Kinds: e.Query.Kinds, Unread: r.Unread, Resources: slices.Concat(r.Resources, r.Ended),
+			Regions: r.RegionsRead(id), Kinds: e.Query.Kinds, Unread: r.Unread, Resources: slices.Concat(r.Resources, r.Ended),
 			Rates: r.Charges, Spans: spans,
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -37,6 +38,8 @@ type Engine struct {
 	// policies ask for it, so that every answer may change with it.
 	standing func(f *policy.Facts)
 	stands   bool
+	// watch is what policies ask about the GPUs over windows; nil is nothing.
+	watch *duty.Watch
 	// lean leaves out what only people read of a verdict, and partly tells the ladder only
 	// of what was looked at: so a replay does it.
 	lean, partly bool
@@ -54,14 +57,25 @@ func New(s Setting) *Engine {
 		s.LookBack = duty.DefaultLookBack
 	}
 	s.LookBack = max(s.LookBack, s.Query.Window)
+	var watch *duty.Watch
+	if s.Policies != nil {
+		if watch = s.Policies.Watch(); watch != nil {
+			s.LookBack = max(s.LookBack, watch.Horizon()+overlap) // its newest samples may be old
+		}
+	}
 	if s.Step <= 0 {
 		s.Step = stepOf(s.LookBack)
 	}
-	e := &Engine{Setting: s, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
+	e := &Engine{Setting: s, watch: watch, subjects: map[inventory.Ref]*subject{}, gangs: map[string][]*subject{}}
 	if s.Standing != nil && s.Policies != nil {
 		e.stands = slices.ContainsFunc(s.Policies.Policies, (*policy.Policy).AsksCharges)
 	}
 	return e
+}
+
+// newTracker returns a tracker without samples, of what the policies ask for.
+func (e *Engine) newTracker() *duty.Tracker {
+	return duty.NewTracker(e.Duty, e.Activity, e.LookBack).Watch(e.watch)
 }
 
 // subject is one resource with all that is known of it.
@@ -105,6 +119,7 @@ type subject struct {
 	// until when that holds now, 0 where they were asked.
 	foresight [2]foresight
 	calm      int64
+	climbed   *inventory.Resource // as the ladder saw it last
 }
 
 // answer is what a policy said of a subject last.
@@ -116,6 +131,8 @@ type answer struct {
 	last  usage.Answer
 	state duty.State
 	told  bool
+	// climbed says that the ladder was told that it is true.
+	climbed bool
 }
 
 // Result is what came of a round.
@@ -212,6 +229,20 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 		err = ctx.Err()
 	}
 	return r, err
+}
+
+// Due is when an answer of the policies may change next by time alone; zero is not before
+// something changes.
+func (e *Engine) Due() time.Time {
+	var due time.Time
+	for _, s := range e.listed {
+		for i := range s.answers {
+			if next := s.answers[i].next; s.answers[i].selected == usage.True && !next.IsZero() && (due.IsZero() || next.Before(due)) {
+				due = next
+			}
+		}
+	}
+	return due
 }
 
 // again is an engine of the same setting that observes some resources again without the
@@ -338,11 +369,29 @@ func (r *Result) read(ref inventory.Ref) bool {
 	if r.kinds != nil && !r.kinds[ref.Kind] {
 		return false
 	}
-	regions, differ := r.RegionsOf[ref.Account]
-	if !differ {
-		regions = r.Regions
+	return slices.Contains(r.RegionsRead(ref.Account), ref.Region)
+}
+
+// RegionsRead are the regions that were read of an account.
+func (o *Observation) RegionsRead(account string) []string {
+	if regions, differ := o.RegionsOf[account]; differ {
+		return regions
 	}
-	return slices.Contains(regions, ref.Region)
+	return o.Regions
+}
+
+// Whole are the kinds and regions of an account that a round listed whole: a resource that
+// is not among those of such a part is not there.
+func (r *Result) Whole(account string) []snapshot.Part {
+	var out []snapshot.Part
+	for _, region := range slices.Compact(slices.Sorted(slices.Values(r.RegionsRead(account)))) {
+		for _, kind := range inventory.Kinds() {
+			if (r.kinds == nil || r.kinds[kind]) && !r.Unread[account+"/"+region+"/"+string(kind)] {
+				out = append(out, snapshot.Part{Region: region, Kind: kind})
+			}
+		}
+	}
+	return out
 }
 
 // note remembers which subjects the ladder has an open item of.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -46,6 +47,9 @@ func (e *Engine) know(s *subject, now time.Time) {
 		s.ahead.Until = e.lastsTo(s)
 		s.facts.Duty = &s.ahead
 	}
+	if e.watch != nil {
+		s.facts.GPUs = e.gauge(s)
+	}
 	s.facts.Hourly = s.hourly
 	if e.Facts != nil {
 		e.Facts(&s.facts)
@@ -53,6 +57,19 @@ func (e *Engine) know(s *subject, now time.Time) {
 	if e.standing != nil {
 		e.standing(&s.facts)
 	}
+}
+
+// gauge tells what was measured of the GPUs of a subject that is judged.
+func (e *Engine) gauge(s *subject) duty.Gauge {
+	if s.own == nil {
+		return duty.Gauge{}
+	}
+	g := duty.Gauge{Tracker: s.tracker, Machine: duty.MachineOf(s.Resource)}
+	if e.watch.AsksPower() && e.Prices != nil {
+		model, _ := e.Prices.Accelerator(s.Size.GPU)
+		g.Machine.GPUPower = float64(model.TDPWatts)
+	}
+	return g
 }
 
 // lastsTo is until when a state may last by the samples that are known, those that were
@@ -107,7 +124,14 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 		v := *f.Duty
 		v.Until = s.does.Until // what is known ahead has not been seen yet
 		out.Duty, out.Evidence = &v, v.Evidence
-		if out.Class == policy.ClassDuty {
+		switch {
+		case !e.lean && p.AsksFigures():
+			for _, part := range p.Explain(f).Parts {
+				if part.Name == "where" || part.Name == "when" {
+					out.Because = part.Why
+				}
+			}
+		case out.Class == policy.ClassDuty:
 			out.Because = v.State.String() + ": " + v.Why
 		}
 	}

@@ -43,6 +43,13 @@ var least = map[string]struct {
 		know: func(f *policy.Facts) { f.Budget = &policy.Budget{State: "over", UsedShare: 1.2} }},
 	"price-drift": {tags: map[string]string{}, know: func(f *policy.Facts) { f.PriceDrift = inventory.Known(0.2) }},
 	"untagged":    {tags: map[string]string{}},
+
+	"gpu-underused":          {tags: map[string]string{}, does: resting},
+	"gpu-at-capacity":        {tags: map[string]string{"purpose": "inference"}, does: &activity{util: 97, memory: 0.6}},
+	"gpu-memory-nearly-full": {tags: map[string]string{"purpose": "train"}, does: &activity{util: 60, memory: 0.9}},
+	"gpu-hot":                {tags: map[string]string{}, does: &activity{util: 60, temperature: 85}},
+	"gpu-power":              {tags: map[string]string{"gpu-alerts": "power"}, does: &activity{util: 60, power: 1}},
+	"gpu-low-occupancy":      {tags: map[string]string{"Purpose": "training"}, does: &activity{util: 60, memory: 0.6, occupancy: 0.2}},
 }
 
 func leased(ago time.Duration) map[string]string {
@@ -52,8 +59,9 @@ func leased(ago time.Duration) map[string]string {
 // activity is what the GPUs of a machine do, in percent and as a share of memory, and
 // whether its steps are counted, and stand still.
 type activity struct {
-	util, memory float64
-	stands       bool
+	util, memory                  float64
+	stands                        bool
+	temperature, power, occupancy float64 // power is a share of the TDP; 0 is not measured
 }
 
 var (
@@ -67,6 +75,7 @@ var (
 // with the same tags and doing the same.
 type parade struct {
 	*fleet
+	book *price.Book
 	does *activity
 }
 
@@ -79,8 +88,12 @@ func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv 
 		w := open(r, usage.Opened{Step: step, Source: "test"})
 		for at := iv.From.Truncate(step); at.Before(iv.To); at = at.Add(step) {
 			for g := range r.Size.GPUs.Or(0) {
-				for s, v := range map[usage.Signal]float64{usage.GPUUtil: p.does.util, usage.MemUsed: p.does.memory * 24e9, usage.MemTotal: 24e9} {
-					w.Add(strconv.Itoa(g), s, usage.Point{Time: at, Mean: v, Max: v})
+				model, _ := p.book.Accelerator(r.Size.GPU)
+				for s, v := range map[usage.Signal]float64{usage.GPUUtil: p.does.util, usage.MemUsed: p.does.memory * 24e9, usage.MemTotal: 24e9,
+					usage.Temperature: p.does.temperature, usage.Power: p.does.power * float64(model.TDPWatts), usage.SMOccupancy: p.does.occupancy} {
+					if s == usage.GPUUtil || s == usage.MemUsed || v > 0 {
+						w.Add(strconv.Itoa(g), s, usage.Point{Time: at, Mean: v, Max: v})
+					}
 				}
 			}
 			w.Add("", usage.CPUUtil, usage.Point{Time: at, Mean: 1, Max: 1})
@@ -96,7 +109,7 @@ func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv 
 // newParade has one machine of each type on demand, and one of a one-time spot request.
 func newParade(t *testing.T, book *price.Book, tags map[string]string, does *activity) *parade {
 	t.Helper()
-	p := &parade{fleet: newFleet(0), does: does}
+	p := &parade{fleet: newFleet(0), book: book, does: does}
 	add := func(id, typ string) *inventory.Resource {
 		r := machine(id, typ, 13*time.Hour+24*time.Hour)
 		r.Tags = maps.Clone(tags)
@@ -183,6 +196,16 @@ func TestShippedPoliciesAct(t *testing.T) {
 				if pol.Name == "budget-forecast" {
 					// It cares for machines of ten dollars an hour.
 					p.machines = slices.DeleteFunc(p.machines, func(r *inventory.Resource) bool { return r.Type != "p4d.24xlarge" && r.Type != "p5.48xlarge" })
+				}
+				if pol.Name == "gpu-power" { // a price book knows the TDP of most
+					p.machines = slices.DeleteFunc(p.machines, func(r *inventory.Resource) bool {
+						book.Fill(r)
+						model, _ := book.Accelerator(r.Size.GPU)
+						return model.TDPWatts == 0
+					})
+					if len(p.machines) < 50 {
+						t.Errorf("the TDP is known of %d machines", len(p.machines))
+					}
 				}
 				pol.Mode = policy.Enforce
 				memory, did, told := action.NewMemory(), hands{}, map[string]bool{}

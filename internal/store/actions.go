@@ -13,8 +13,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// actions is what the ladder keeps.
-type actions struct{ *database }
+// actions is what the ladder keeps. A lease, where there is one, has to be held by every
+// write that begins a round, moves an item or admits a call.
+type actions struct {
+	*database
+	lease *Lease
+}
 
 // clockRow is an account with the clocks of its last round.
 type clockRow struct {
@@ -26,7 +30,7 @@ type clockRow struct {
 
 // Now returns the time of the state, which machines have in common on PostgreSQL.
 func (a actions) Now(ctx context.Context) (now time.Time, common bool, err error) {
-	now, err = charges(a).Now(ctx)
+	now, err = charges{a.database}.Now(ctx)
 	return now, a.clock != "", err
 }
 
@@ -34,6 +38,9 @@ func (a actions) Now(ctx context.Context) (now time.Time, common bool, err error
 func (a actions) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
 	var last clockRow
 	err := a.transact(ctx, func(t *tx) error {
+		if err := a.guard(ctx, t); err != nil {
+			return err
+		}
 		err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING", account)
 		if err != nil {
 			return err
@@ -195,6 +202,9 @@ func (a actions) Item(ctx context.Context, id string) (action.Item, error) {
 func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Entry) (action.Item, error) {
 	var saved action.Item
 	err := a.transact(ctx, func(t *tx) (err error) {
+		if err := a.guard(ctx, t); err != nil {
+			return err
+		}
 		if saved, err = t.putItem(ctx, it); err != nil {
 			return err
 		}
@@ -227,6 +237,9 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, 
 	}
 	var admitted []action.Admitted
 	err := a.transact(ctx, func(t *tx) error {
+		if err := a.guard(ctx, t); err != nil {
+			return err
+		}
 		frozen, err := t.lockFreeze(ctx)
 		if err != nil {
 			return err

@@ -22,6 +22,7 @@ type requestRow struct {
 	Amount    money.Amount             `db:"amount"`
 	Roles     document[[]string]       `db:"roles"`
 	Run       string                   `db:"run"`
+	Team      string                   `db:"team"`
 	AskedBy   string                   `db:"asked_by"`
 	AskedHow  document[approval.Proof] `db:"asked_proof"`
 	Proof     document[approval.Proof] `db:"proof"`
@@ -39,7 +40,7 @@ var requests = describe("requests", requestRow{})
 
 func (r requestRow) request() approval.Request {
 	return approval.Request{
-		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount, Roles: r.Roles.of,
+		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount, Roles: r.Roles.of, Team: r.Team,
 		Run: r.Run, AskedBy: r.AskedBy, AskedProof: r.AskedHow.of, Proof: r.Proof.of, AskedAt: r.AskedAt.Time, ExpiresAt: r.ExpiresAt.Time, State: r.State,
 		DecidedBy: r.DecidedBy, Reason: r.Reason, DecidedAt: r.DecidedAt.Time, UsedAt: r.UsedAt.Time, Version: r.Version,
 	}
@@ -49,7 +50,7 @@ func (r requestRow) request() approval.Request {
 func (a approvals) PutRequest(ctx context.Context, r approval.Request) (approval.Request, error) {
 	row := requestRow{
 		ID: r.ID, Kind: r.Kind, Subject: prose(r.Subject), PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount,
-		Roles: document[[]string]{r.Roles}, Run: prose(r.Run),
+		Roles: document[[]string]{r.Roles}, Run: prose(r.Run), Team: prose(r.Team),
 		AskedHow: document[approval.Proof]{r.AskedProof}, Proof: document[approval.Proof]{r.Proof},
 		AskedBy: r.AskedBy, AskedAt: at(r.AskedAt), ExpiresAt: at(r.ExpiresAt), State: r.State,
 		DecidedBy: r.DecidedBy, Reason: prose(r.Reason), DecidedAt: at(r.DecidedAt), UsedAt: at(r.UsedAt), Version: r.Version + 1,

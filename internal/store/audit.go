@@ -147,6 +147,9 @@ func conditions(q action.Query) (where string, args []any) {
 	if !q.Until.IsZero() {
 		and("at < ?", at(q.Until))
 	}
+	if q.After > 0 {
+		and("id > ?", q.After)
+	}
 	for _, equal := range []struct{ column, value string }{
 		{"account", q.Account}, {"actor", q.Actor}, {"what", q.What}, {"item", q.Item},
 	} {

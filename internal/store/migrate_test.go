@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,11 +37,14 @@ func TestMigrationsComeInPairs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n, f := range files {
+		last := 0
+		for _, f := range files {
 			names[i] = append(names[i], f.Name())
-			if number := fmt.Sprintf("%05d_", n+1); !strings.HasPrefix(f.Name(), number) {
-				t.Errorf("%s/%s: want a name that begins with %s", dir, f.Name(), number)
+			var number int
+			if _, err := fmt.Sscanf(f.Name(), "%05d_", &number); err != nil || number <= last {
+				t.Errorf("%s/%s: want a name that begins with a number after %d", dir, f.Name(), last)
 			}
+			last = number
 			text, err := fs.ReadFile(store.Migrations, dir+"/"+f.Name())
 			if err != nil || bytes.Contains(text, []byte("+goose Down")) {
 				t.Errorf("%s/%s leads back, or cannot be read: %v", dir, f.Name(), err)

@@ -112,7 +112,7 @@ func (d *decoder) text(line, i int, field []byte) error {
 			if v, ok, err = quantity(c, field); err == nil && !ok {
 				break
 			}
-		} else if v, err = number(field); err != nil && unmeasured(field) {
+		} else if v, err = c.number(field); err != nil && unmeasured(field) {
 			break
 		}
 		if err != nil {

@@ -72,9 +72,9 @@ func scale(s Signal) float64 {
 	switch s {
 	case GPUUtil, CPUUtil, HostMemUsed:
 		return 10
-	case SMActive, TensorActive, DRAMActive:
+	case SMActive, TensorActive, DRAMActive, SMOccupancy:
 		return 1000
-	case Sessions, Processes, Kernels, Healthy, Capacity:
+	case Sessions, Processes, Kernels, Healthy, Capacity, Throttle, XID, GPUCount:
 		return 1
 	}
 	return 0

@@ -19,12 +19,18 @@ var smiFields = map[string]struct {
 	"power.draw":          {column{role: signalColumn, signal: Power}, "W"},
 	"power.draw.average":  {column{role: signalColumn, signal: Power}, "W"},
 	"power.draw.instant":  {column{role: signalColumn, signal: Power}, "W"},
+	"temperature.gpu":     {column: column{role: signalColumn, signal: Temperature}},
 	"uuid":                {column: column{role: gpuColumn, name: "gpu"}},
 	"gpu_uuid":            {column: column{role: gpuColumn, name: "gpu"}},
 	"index":               {column: column{role: gpuColumn, name: "gpu"}},
 	"pci.bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
 	"gpu_bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
 	"utilization.gpu.avg": {column{role: signalColumn, signal: GPUUtil}, "%"},
+
+	"clocks_throttle_reasons.active":        {column: column{role: signalColumn, signal: Throttle}},
+	"clocks_event_reasons.active":           {column: column{role: signalColumn, signal: Throttle}},
+	"ecc.errors.uncorrected.volatile.total": {column: column{role: signalColumn, signal: ECCErrors}},
+	"count":                                 {column: column{role: signalColumn, signal: GPUCount}},
 }
 
 // smiPreference orders fields that say the same: the first one there is read. A
@@ -32,6 +38,7 @@ var smiFields = map[string]struct {
 var smiPreference = [][]string{
 	{"uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id"},
 	{"power.draw", "power.draw.average", "power.draw.instant"},
+	{"clocks_event_reasons.active", "clocks_throttle_reasons.active"},
 }
 
 // isSMI says whether the header is that of nvidia-smi --format=csv: names of its
@@ -113,6 +120,10 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 func unitScale(s Signal, unit string) (float64, bool) {
 	scales := map[string]float64{}
 	switch s {
+	case Temperature:
+		scales = map[string]float64{"": 1, "C": 1}
+	case Throttle, ECCErrors, GPUCount:
+		scales = map[string]float64{"": 1}
 	case GPUUtil:
 		scales = map[string]float64{"%": 1}
 	case Power:
@@ -130,7 +141,7 @@ var errUnit = errors.New("has a unit that does not fit")
 // the unit of the column. ok is false for what was not measured: "[N/A]".
 func quantity(c *column, field []byte) (v float64, ok bool, err error) {
 	digits, unit, hasUnit := bytes.Cut(field, []byte{' '})
-	v, err = number(digits)
+	v, err = c.number(digits)
 	if err != nil {
 		if unmeasured(field) {
 			return 0, false, nil

@@ -24,7 +24,10 @@ func TestReadNvidiaSMI(t *testing.T) {
 		{"another unit in the field", "timestamp, memory.used [MiB]\n2026/07/01 00:00:00.000, 2 GiB\n", Format{Resource: "i-1"},
 			[]string{"i-1  2026-07-01T00:00:00Z mem_used_bytes=2.147483648e+09"}},
 		{"index and uuid, unused fields", "timestamp, index, uuid, name, utilization.gpu [%], utilization.memory [%], temperature.gpu\n" +
-			"2026/07/01 00:00:00.000, 0, GPU-a, NVIDIA A100, 5 %, 99 %, 30\n", Format{Resource: "i-1"}, []string{"i-1 GPU-a 2026-07-01T00:00:00Z gpu_util=5"}},
+			"2026/07/01 00:00:00.000, 0, GPU-a, NVIDIA A100, 5 %, 99 %, 30\n", Format{Resource: "i-1"}, []string{"i-1 GPU-a 2026-07-01T00:00:00Z gpu_util=5 temperature_c=30"}},
+		{"health", "timestamp, index, count, utilization.gpu [%], clocks_event_reasons.active, clocks_throttle_reasons.active, ecc.errors.uncorrected.volatile.total\n" +
+			"2026/07/01 00:00:00.000, 0, 8, 5 %, 0x0000000000000024, 0x0000000000000000, 2\n2026/07/01 00:00:00.000, 1, 8, 5 %, [N/A], 0x0000000000000000, [N/A]\n", Format{Resource: "i-1"},
+			[]string{"i-1 0 2026-07-01T00:00:00Z gpu_util=5 throttle_reasons=36 ecc_errors=2 gpu_count=8", "i-1 1 2026-07-01T00:00:00Z gpu_util=5 gpu_count=8"}},
 		{"a zone of its own", "timestamp, utilization.gpu [%]\n2026/07/01 02:00:00.000, 5 %\n", Format{Resource: "i-1", Location: time.FixedZone("", 7200)},
 			[]string{"i-1  2026-07-01T00:00:00Z gpu_util=5"}},
 		{"begun again", "timestamp, utilization.gpu [%]\n2026/07/01 00:00:00.000, 5 %\ntimestamp, utilization.gpu [%]\n2026/07/01 00:00:01.000, 6 %\n", Format{Resource: "i-1"},

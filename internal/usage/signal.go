@@ -61,6 +61,23 @@ const (
 	Healthy
 	// Capacity is the number of machines a group wants or a reservation uses.
 	Capacity
+	// SMOccupancy is the share of the warps that multiprocessors have room for, 0 to 1
+	// (DCGM 1003).
+	SMOccupancy
+	// SlowdownTemperature is the temperature in degrees Celsius at which the GPU slows
+	// down (DCGM 158). It is the device's own and does not change.
+	SlowdownTemperature
+	// Throttle is why clocks are lowered, as NVML's bits of clock event reasons (DCGM 112);
+	// see [ThrottledBy].
+	Throttle
+	// XID is the code of the newest error that the driver reported since it was loaded; 0 is
+	// none (DCGM 230).
+	XID
+	// ECCErrors counts memory errors that were not corrected since the driver was loaded
+	// (DCGM 311).
+	ECCErrors
+	// GPUCount is how many GPUs the driver of a machine sees.
+	GPUCount
 
 	numSignals
 )
@@ -94,6 +111,13 @@ var signals = [numSignals]struct{ name, unit, doc string }{
 	Requests:     {"requests", "requests in a step", "requests or invocations served"},
 	Healthy:      {"healthy_targets", "count", "healthy targets of a load balancer"},
 	Capacity:     {"capacity", "count", "machines that a group wants or a reservation uses"},
+	SMOccupancy:  {"sm_occupancy", "share, 0 to 1", "share of the warps that multiprocessors have room for"},
+
+	SlowdownTemperature: {"slowdown_temperature_c", "degrees Celsius", "temperature at which the GPU slows down"},
+	Throttle:            {"throttle_reasons", "bits", "NVML's bits of the reasons for which clocks are lowered"},
+	XID:                 {"xid", "code", "newest Xid error since the driver was loaded, 0 for none"},
+	ECCErrors:           {"ecc_errors", "count", "uncorrected memory errors since the driver was loaded"},
+	GPUCount:            {"gpu_count", "count", "GPUs that the driver of the machine sees"},
 }
 
 // String returns the signal's column name in recorded usage.
@@ -121,7 +145,20 @@ func SignalNamed(name string) (Signal, bool) {
 }
 
 // PerGPU says whether the signal belongs to one GPU and not to the machine.
-func (s Signal) PerGPU() bool { return s <= Power || s == Processes }
+func (s Signal) PerGPU() bool {
+	return s <= Power || s == Processes || s >= SMOccupancy && s <= ECCErrors
+}
+
+// Reasons in [Throttle] for which a GPU is slower than it could be, as NVML numbers them. An
+// idle GPU, and clocks that a person set, are none.
+const (
+	ThrottledByPower = 0x4 | 0x80                               // the power limit, and the brake of the power supply
+	ThrottledByHeat  = 0x20 | 0x40                              // the driver's and the hardware's limits
+	ThrottledBy      = ThrottledByPower | ThrottledByHeat | 0x8 // any of them, and hardware slowdown
+)
+
+// FellOffTheBus is the [XID] of a GPU that its machine has lost.
+const FellOffTheBus = 79
 
 // Counter says whether only a rise of the signal means something: it counts what
 // was completed, and starts again from a smaller number after a restart.
@@ -150,7 +187,7 @@ func (s Signal) limit() float64 {
 	switch s {
 	case GPUUtil, CPUUtil, HostMemUsed:
 		return 100
-	case GREngine, SMActive, TensorActive, DRAMActive:
+	case GREngine, SMActive, TensorActive, DRAMActive, SMOccupancy:
 		return 1
 	case MemUsed, MemTotal, MemFree:
 		return maxMemory

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"strconv"
@@ -59,6 +60,18 @@ func number(b []byte) (float64, error) {
 		v = -v
 	}
 	return v, nil
+}
+
+// number reads a value of the column. Bits may be written as nvidia-smi does: "0x04".
+func (c *column) number(b []byte) (float64, error) {
+	if c.signal == Throttle && bytes.HasPrefix(b, []byte("0x")) {
+		bits, err := strconv.ParseUint(string(b[2:]), 16, 53)
+		if err != nil {
+			return 0, errNotNumber
+		}
+		return float64(bits), nil
+	}
+	return number(b)
 }
 
 func slowNumber(b []byte) (float64, error) {

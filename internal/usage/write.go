@@ -135,6 +135,12 @@ type parquetRow struct {
 	Requests       *float64 `parquet:"requests"`
 	HealthyTargets *float64 `parquet:"healthy_targets"`
 	Capacity       *float64 `parquet:"capacity"`
+	SMOccupancy    *float64 `parquet:"sm_occupancy"`
+	Slowdown       *float64 `parquet:"slowdown_temperature_c"`
+	Throttle       *float64 `parquet:"throttle_reasons"`
+	XID            *float64 `parquet:"xid"`
+	ECCErrors      *float64 `parquet:"ecc_errors"`
+	GPUCount       *float64 `parquet:"gpu_count"`
 	Kind           string   `parquet:"kind,dict"`
 	Lifetime       string   `parquet:"lifetime,dict"`
 	Purpose        string   `parquet:"purpose,dict"`
@@ -155,7 +161,8 @@ func (r *parquetRow) signals() [numSignals]**float64 {
 		MemUsed: &r.MemUsed, MemTotal: &r.MemTotal, MemFree: &r.MemFree, Energy: &r.Energy, Temperature: &r.Temperature, Power: &r.Power,
 		CPUUtil: &r.CPUUtil, NetBytes: &r.NetBytes, DiskBytes: &r.DiskBytes, Sessions: &r.Sessions, Processes: &r.Processes, Kernels: &r.Kernels,
 		Step: &r.Step, Checkpoints: &r.Checkpoints, HostMemUsed: &r.HostMemUsed, DiskOps: &r.DiskOps, Requests: &r.Requests,
-		Healthy: &r.HealthyTargets, Capacity: &r.Capacity,
+		Healthy: &r.HealthyTargets, Capacity: &r.Capacity, SMOccupancy: &r.SMOccupancy, SlowdownTemperature: &r.Slowdown,
+		Throttle: &r.Throttle, XID: &r.XID, ECCErrors: &r.ECCErrors, GPUCount: &r.GPUCount,
 	}
 }
 

@@ -50,8 +50,10 @@ type Request struct {
 	State     string         `json:"state"`
 	AmountUSD string         `json:"amount_usd"`
 	// PlanHash is the hash of the plan that an approval is bound to.
-	PlanHash string   `json:"plan_hash"`
-	Roles    []string `json:"roles"`
+	PlanHash string `json:"plan_hash"`
+	// Team is the team that it is for; absent where none is known.
+	Team  string   `json:"team,omitempty"`
+	Roles []string `json:"roles"`
 	// Approvers have one of the roles, by the settings that decide.
 	Approvers []string `json:"approvers"`
 	// AskedBy is who asked.
@@ -88,7 +90,7 @@ type Proof struct {
 // NewRequest makes the document of a request at a time.
 func NewRequest(r approval.Request, approvers []string, now time.Time) Request {
 	v := Request{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)), AmountUSD: r.Amount.Cents(),
-		PlanHash: r.PlanHash, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+		PlanHash: r.PlanHash, Team: r.Team, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt),
 		Reason: r.Reason, UsedAt: optionalTime(r.UsedAt), Request: r}
 	if p, ok := r.Shown(); ok {

@@ -46,60 +46,6 @@ func NewUnits(all []*costs.UnitCosts) Units {
 	return u
 }
 
-// SharesSchema names the shape of [Shares].
-const SharesSchema = "curfew.shares/v1"
-
-// Shares is what `costs shares` prints: the cost of machines, divided among the workloads
-// that shared them.
-type Shares struct {
-	Schema   string         `json:"schema"`
-	Since    time.Time      `json:"since"`
-	Until    time.Time      `json:"until"`
-	Machines []MachineShare `json:"machines"`
-	// Notes says which machines of the file were not charged.
-	Notes []string `json:"-"`
-}
-
-// MachineShare is one machine's cost. Its workloads and Unallocated add up to Amount.
-type MachineShare struct {
-	Resource  string          `json:"resource"`
-	Amount    costs.Dollars   `json:"total_usd"`
-	Workloads []WorkloadShare `json:"workloads"`
-	// Unallocated is the dollars of no workload.
-	Unallocated costs.Dollars `json:"unallocated_usd"`
-	// Note says that more than the whole machine was allocated, and how it was divided.
-	Note string `json:"note,omitempty"`
-}
-
-// WorkloadShare is a workload's part of a machine's cost. Used, Idle and CannotJudge
-// (unmeasured) add up to Amount.
-type WorkloadShare struct {
-	Workload string        `json:"workload"`
-	Amount   costs.Dollars `json:"total_usd"`
-	// Used is the dollars of used time.
-	Used costs.Dollars `json:"used_usd"`
-	// Idle is the dollars of idle time.
-	Idle costs.Dollars `json:"idle_usd"`
-	// CannotJudge is the dollars of unmeasured time.
-	CannotJudge costs.Dollars `json:"cannot_judge_usd"`
-}
-
-// NewShares makes the document of machines that are divided.
-func NewShares(d *costs.Divided) Shares {
-	s := Shares{Schema: SharesSchema, Since: d.Since, Until: d.Until, Machines: make([]MachineShare, 0, len(d.Machines))}
-	for _, m := range d.Machines {
-		doc := MachineShare{Resource: m.Resource, Amount: costs.Dollars(m.Amount), Unallocated: costs.Dollars(m.Unallocated), Note: m.Over, Workloads: []WorkloadShare{}}
-		for _, w := range m.Workloads {
-			doc.Workloads = append(doc.Workloads, WorkloadShare{w.Workload, costs.Dollars(w.Amount), costs.Dollars(w.Used), costs.Dollars(w.Idle), costs.Dollars(w.CannotJudge)})
-		}
-		s.Machines = append(s.Machines, doc)
-	}
-	for _, id := range d.Uncharged {
-		s.Notes = append(s.Notes, id+" has no charges in this period: nothing to divide")
-	}
-	return s
-}
-
 // ReconciliationSchema names the shape of [Reconciliation].
 const ReconciliationSchema = "curfew.reconcile/v1"
 

@@ -93,27 +93,23 @@ func fact[T any](v *T) inventory.Fact[T] {
 	return inventory.Known(*v)
 }
 
-// NewInventory returns the resources that an audit listed.
-func NewInventory(cloud string, audit *round.Result) Inventory {
-	doc := Inventory{Schema: InventorySchema, Cloud: cloud, At: audit.StartedAt.UTC(), Resources: []KeptResource{}}
-	for _, r := range audit.Resources {
-		k := KeptResource{Ref: r.Ref(), Name: r.Name, Zone: r.Zone, Type: r.Type, State: r.State, CreatedAt: r.CreatedAt, StateSince: r.StateSince,
-			Tags: r.Tags, Manager: r.Manager, HourlyUSD: null(audit.Hourly(r.Ref())), GPUs: null(r.Size.GPUs), InstanceStorageGB: null(r.Size.InstanceStorageGB)}
-		switch d := r.Detail.(type) {
-		case *inventory.Instance:
-			m := &KeptInstance{Market: d.Market, Protected: null(d.TerminationProtected), SpotOnce: null(d.SpotOnce), Disks: []KeptDisk{}}
-			for _, x := range d.Disks {
-				m.Disks = append(m.Disks, KeptDisk{x.VolumeID, x.DeleteOnTermination, x.Device, x.Root, null(x.SizeGiB)})
-			}
-			k.Instance = m
-		case *inventory.Volume:
-			k.Volume = &KeptVolume{d.SizeGiB, append([]string{}, d.AttachedTo...)}
-		case *inventory.Notebook:
-			k.LastActivity = null(d.LastActivity)
+// NewKeptResource returns a resource as it is kept, with what it costs an hour.
+func NewKeptResource(r *inventory.Resource, hourly inventory.Fact[money.Amount]) KeptResource {
+	k := KeptResource{Ref: r.Ref(), Name: r.Name, Zone: r.Zone, Type: r.Type, State: r.State, CreatedAt: r.CreatedAt, StateSince: r.StateSince,
+		Tags: r.Tags, Manager: r.Manager, HourlyUSD: null(hourly), GPUs: null(r.Size.GPUs), InstanceStorageGB: null(r.Size.InstanceStorageGB)}
+	switch d := r.Detail.(type) {
+	case *inventory.Instance:
+		m := &KeptInstance{Market: d.Market, Protected: null(d.TerminationProtected), SpotOnce: null(d.SpotOnce), Disks: []KeptDisk{}}
+		for _, x := range d.Disks {
+			m.Disks = append(m.Disks, KeptDisk{x.VolumeID, x.DeleteOnTermination, x.Device, x.Root, null(x.SizeGiB)})
 		}
-		doc.Resources = append(doc.Resources, k)
+		k.Instance = m
+	case *inventory.Volume:
+		k.Volume = &KeptVolume{d.SizeGiB, append([]string{}, d.AttachedTo...)}
+	case *inventory.Notebook:
+		k.LastActivity = null(d.LastActivity)
 	}
-	return doc
+	return k
 }
 
 // Priced returns the resources, owned by the tags of the configuration, with their hourly

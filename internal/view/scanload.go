@@ -70,7 +70,7 @@ func (d *Scan) check() error {
 			return fmt.Errorf("finding %d: its id %q is missing or not its own", i+1, f.ID)
 		}
 		seen[f.ID] = true
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			return fmt.Errorf("finding %s: %w", f.ID, err)
 		}
 	}
@@ -82,7 +82,8 @@ func (d *Scan) check() error {
 	return nil
 }
 
-func (f *Finding) check() error {
+// Check says what a stored finding lacks to be acted on safely.
+func (f *Finding) Check() error {
 	var missing []string
 	for name, v := range map[string]string{
 		"rule": f.Rule, "resource.id": f.Resource.ID, "resource.kind": f.Resource.Kind, "resource.cloud": f.Resource.Cloud,

@@ -119,7 +119,7 @@ AGO=48h curfew gate long.yaml -o json > hold.json
 `
 	today = `
 AGO=47h curfew scan -q
-curfew scan -q
+curfew scan -q -o json > scan.json
 curfew scan --demo -q -o json > demo.json
 curfew bill import -q examples/data/focus-2026-10.csv
 curfew bill import -q this-month.csv
@@ -220,7 +220,7 @@ func newWorld(t *testing.T) *world {
 	w.learn(t, "request.json", "request", `"approval_id": "(\w+)"`)
 	w.learn(t, "tags.json", "item", `"item": "(\w+)"`)
 	w.learn(t, "demo.json", "demo finding", `"id": "(9c6e\w+)"`)
-	w.learn(t, "data/scans/aws.json", "finding", `"id": "(\w+)",\s+"rule": "bucket-multipart"`)
+	w.learn(t, "scan.json", "finding", `"id": "(\w+)",\s+"rule": "bucket-multipart"`)
 	return w
 }
 

@@ -3,29 +3,38 @@ package sandbox
 import (
 	"bufio"
 	"context"
-	"errors"
+	_ "embed"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // motoVersion is the release that the corrections in this tree are written for.
 const motoVersion = "5.2.1"
 
+//go:embed server.py
+var program string
+
 // moto is a running moto server.
 type moto struct {
-	url  string
-	cmd  *exec.Cmd
-	done chan error
-	stop sync.Once
+	url, pid string
+	stop     sync.Once
+}
+
+// origin is the process that forks the moto servers of this one, and takes their log.
+var origin struct {
+	sync.Mutex
+	in  io.Writer
+	out *bufio.Reader
+	log struct {
+		sync.Mutex
+		io.Writer
+	}
 }
 
 // interpreter returns a Python that can import moto of the right version: the
@@ -73,95 +82,87 @@ func interpreter(ctx context.Context) (string, error) {
 	return python, nil
 }
 
-// startMoto starts moto on a free loopback port and waits until it answers. It
-// dies with this process.
+// startMoto starts a moto server on a free loopback port. It dies with this process. The
+// log is that of all of them.
 func startMoto(ctx context.Context, log io.Writer) (*moto, error) {
-	python, err := interpreter(ctx)
-	if err != nil {
-		return nil, err
+	origin.Lock()
+	defer origin.Unlock()
+	if log != nil {
+		origin.log.Lock()
+		origin.log.Writer = log
+		origin.log.Unlock()
 	}
-	if log == nil {
-		log = io.Discard
+	if origin.in == nil {
+		if err := startOrigin(ctx); err != nil {
+			return nil, fmt.Errorf("start moto: %w", err)
+		}
 	}
-	m := &moto{done: make(chan error, 1)}
-	m.cmd = exec.Command(python, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	// What the caller exports for an AWS account of its own is not for moto.
-	inherited := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") })
-	m.cmd.Env = append(inherited, "MOTO_EC2_LOAD_DEFAULT_AMIS=false", "PYTHONUNBUFFERED=1",
-		"AWS_ACCESS_KEY_ID=testing", "AWS_SECRET_ACCESS_KEY=testing", "AWS_DEFAULT_REGION=us-east-1")
-	dieWithParent(m.cmd)
-	out, err := m.cmd.StderrPipe()
+	answer, err := ask("start")
 	if err != nil {
 		return nil, fmt.Errorf("start moto: %w", err)
 	}
-	started, address := make(chan error, 1), make(chan string, 1)
-	go func() {
-		// The kernel ends the child when the thread that started it ends, so that
-		// thread is kept until the child has ended by itself.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := m.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if _, url, ok := strings.Cut(lines.Text(), "Running on "); ok {
-				select {
-				case address <- strings.TrimSpace(url):
-				default:
-				}
-			}
-			fmt.Fprintln(log, lines.Text())
-		}
-		m.done <- m.cmd.Wait()
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start moto: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	select {
-	case m.url = <-address:
-	case err := <-m.done:
-		m.done <- err
-		return nil, fmt.Errorf("start moto: it ended at once: %w", errors.Join(err, m.close()))
-	case <-ctx.Done():
-		return nil, fmt.Errorf("start moto: %w", errors.Join(ctx.Err(), m.close()))
-	}
-	if err := m.answers(ctx); err != nil {
-		return nil, fmt.Errorf("start moto: %w", errors.Join(err, m.close()))
-	}
+	m := &moto{}
+	m.pid, m.url, _ = strings.Cut(answer, " ")
 	return m, nil
 }
 
-func (m *moto) answers(ctx context.Context) error {
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/moto-api/data.json", nil)
-		if err != nil {
-			return err
-		}
-		if res, err := http.DefaultClient.Do(req); err == nil {
-			res.Body.Close()
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
+// ask gives the origin a line and returns what it answers.
+func ask(line string) (string, error) {
+	if _, err := fmt.Fprintln(origin.in, line); err != nil {
+		return "", err
 	}
+	answer, err := origin.out.ReadString('\n')
+	return strings.TrimSpace(answer), err
+}
+
+// startOrigin starts the process that moto servers are forked from.
+func startOrigin(ctx context.Context) error {
+	python, err := interpreter(ctx)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(python, "-c", program)
+	// What the caller exports for an AWS account of its own is not for moto.
+	inherited := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") })
+	cmd.Env = append(inherited, "MOTO_EC2_LOAD_DEFAULT_AMIS=false", "PYTHONUNBUFFERED=1",
+		"AWS_ACCESS_KEY_ID=testing", "AWS_SECRET_ACCESS_KEY=testing", "AWS_DEFAULT_REGION=us-east-1")
+	cmd.Stderr = logged{}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	origin.in, origin.out = in, bufio.NewReader(out)
+	return nil
+}
+
+// logged writes to the log, where there is one.
+type logged struct{}
+
+func (logged) Write(b []byte) (int, error) {
+	origin.log.Lock()
+	defer origin.log.Unlock()
+	if origin.log.Writer == nil {
+		return len(b), nil
+	}
+	return origin.log.Write(b)
 }
 
 // close ends moto and waits for its end.
 func (m *moto) close() error {
 	var err error
 	m.stop.Do(func() {
-		if err = end(m.cmd); errors.Is(err, os.ErrProcessDone) {
-			err = nil
+		origin.Lock()
+		defer origin.Unlock()
+		if _, err = ask("end " + m.pid); err != nil {
+			err = fmt.Errorf("end moto: %w", err)
 		}
-		<-m.done
 	})
 	return err
 }

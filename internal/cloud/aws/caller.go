@@ -46,6 +46,8 @@ type Caller struct {
 	// HTTP makes the call; nil is a client that follows no redirect and no proxy.
 	HTTP *http.Client
 	Now  func() time.Time
+	// MaxAge is how old a proof may be; 0 is 15 minutes, which is the most.
+	MaxAge time.Duration
 }
 
 // Identity is what STS says about a caller.
@@ -202,9 +204,13 @@ func (c Caller) check(signed string) (*url.URL, error) {
 	if err != nil {
 		return nil, errors.New("it has no time")
 	}
+	most := callerAge
+	if c.MaxAge > 0 {
+		most = min(most, c.MaxAge)
+	}
 	switch age := c.Now().Sub(at); {
-	case age > callerAge:
-		return nil, fmt.Errorf("it is %s old, over %s", age.Truncate(time.Second), callerAge)
+	case age > most:
+		return nil, fmt.Errorf("it is %s old, over %s", age.Truncate(time.Second), most)
 	case age < -callerSkew:
 		return nil, fmt.Errorf("it is of %s, which is still to come", at.Format(time.RFC3339))
 	}

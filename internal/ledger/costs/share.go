@@ -29,6 +29,16 @@ type Share struct {
 type Allocated struct {
 	Workload                        string
 	Amount, Used, Idle, CannotJudge money.Amount
+	// The rest is there where the shares were measured, see [Tenancy].
+	Tenant Tenant
+	// ByUse is its part of the cost by what it used, beyond its request as well.
+	ByUse money.Amount
+	// Requested, Measured and UsedGPU are GPU time in parts of a GPU ([WholeGPU]) times
+	// seconds: what it had by its request, of how much of that the use is known, and what it
+	// used.
+	Requested, Measured, UsedGPU int64
+	// Split says that a part of the use is that of the whole GPU, divided by request.
+	Split bool
 }
 
 // Allocation is a machine's cost divided among its workloads. The workloads and
@@ -115,6 +125,10 @@ type Divided struct {
 	Machines []DividedMachine
 	// Uncharged are the machines without a charge in that time.
 	Uncharged []string
+	// Tenants says that the shares were measured, Totals are those of each workload over all
+	// machines, see [Divided.Group].
+	Tenants bool
+	Totals  []Allocated
 }
 
 // DividedMachine is one machine's cost, divided.
@@ -122,6 +136,13 @@ type DividedMachine struct {
 	Resource string
 	Amount   money.Amount
 	Allocation
+	// The rest is there where the shares were measured, see [Tenancy]. GPUs is how many the
+	// machine has.
+	GPUs int
+	// Unknown is the part of Unallocated of which nothing says who held the GPUs.
+	Unknown money.Amount
+	// What the workloads cost by use, UnknownUse and IdleUse add up to Amount.
+	UnknownUse, IdleUse money.Amount
 }
 
 // Divide divides the costs of machines, which are shown by resource, among the workloads
@@ -156,7 +177,7 @@ func Divide(charged *Costs, all []Shared) (*Divided, error) {
 		if err != nil {
 			return nil, fmt.Errorf("divide %s: %w", id, err)
 		}
-		out.Machines = append(out.Machines, DividedMachine{id, amount, parts})
+		out.Machines = append(out.Machines, DividedMachine{Resource: id, Amount: amount, Allocation: parts})
 	}
 	return out, nil
 }

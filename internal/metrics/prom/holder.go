@@ -3,6 +3,7 @@ package prom
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -18,10 +19,12 @@ type Holder struct {
 const maxHolders = 256
 
 // holderOf returns who labels in lower case lend a GPU to; false where they say nothing. A
-// pod that has the name of the host is the exporter's own.
+// pod that has the name of the host, or of an exporter, is the exporter's own: a target's
+// label, where the series has none.
 func holderOf(gpu string, labels map[string]string) (Holder, bool) {
-	h := Holder{GPU: gpu, Namespace: first(labels, "namespace", "pod_namespace"), Pod: first(labels, "pod", "pod_name"), Job: first(labels, "hpc_job", "slurm_job_id")}
-	if h.Pod == "" || h.Pod == labels["hostname"] {
+	h := Holder{GPU: gpu, Namespace: first(labels, "namespace", "pod_namespace", "podnamespace"), Pod: first(labels, "pod", "pod_name", "podname"),
+		Job: first(labels, "hpc_job", "slurm_job_id", "job_id")}
+	if h.Pod == "" || h.Pod == labels["hostname"] || labels["exported_pod"] == "" && strings.Contains(h.Pod, "exporter") {
 		h.Namespace, h.Pod = "", ""
 	}
 	return h, h.Pod != "" || h.Job != ""

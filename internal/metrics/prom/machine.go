@@ -49,7 +49,7 @@ var machineLabels = []string{"instance_id", "instanceid", "provider_id", "provid
 
 // Labels that name a GPU: by its UUID, else by its place in the machine.
 var (
-	uuidLabels  = []string{"uuid", "gpu_uuid"}
+	uuidLabels  = []string{"uuid", "gpu_uuid", "deviceuuid", "device_uuid"}
 	indexLabels = []string{"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "device"}
 )
 

@@ -1,6 +1,6 @@
 // Package storetest is the conformance suite of everything that outlives a process: each
-// sentence of action.Store, approval.Store, bill.Store, ledger.Store, budget.Store and
-// gate.Store has a test here, with connections, and where the state is shared processes,
+// sentence of action.Store, approval.Store, bill.Store, ledger.Store, budget.Store,
+// gate.Store and snapshot.Store has a test here, with connections, and where the state is shared processes,
 // that really run at the same time.
 package storetest
 
@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
 // Backend is a state under test, empty when a test gets it.
@@ -29,6 +30,7 @@ type Backend struct {
 	Ledger    ledger.Store
 	Budgets   budget.Store
 	Gate      gate.Store
+	Snapshots snapshot.Store
 	// Reopen opens the same state once more, as another process would.
 	Reopen func(tb testing.TB) *Backend
 	// Child returns a process, not yet started, that opens the same state and carries
@@ -70,7 +72,7 @@ var ofActions = []group{{"rounds", rounds}, {"items", items}, {"caps", caps}, {"
 func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	t.Helper()
 	run(t, ofActions, open)
-	run(t, []group{{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"processes", processes}}, open)
+	run(t, []group{{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"snapshots", snapshots}, {"processes", processes}}, open)
 }
 
 // RunInMemory holds an action.Store that one process has for itself, and that ends with

@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// Shares divides what was charged for machines among the workloads of a file.
+func (rt *Runtime) Shares(ctx context.Context, name string, period Period) (view.Shares, error) {
+	var none view.Shares
+	since, until, err := period.Bounds(rt.Now())
+	if err != nil {
+		return none, err
+	}
+	all, err := ReadPlan(rt, name, costs.ReadShares)
+	if err != nil {
+		return none, err
+	}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	charged, err := costs.Spent(ctx, s.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource}, Since: since, Until: until})
+	if err != nil {
+		return none, err
+	}
+	divided, err := costs.Divide(charged, all)
+	if err != nil {
+		return none, PlanError(err)
+	}
+	return view.NewShares(divided, "", nil), nil
+}
+
+// TenantShares divides what was charged for machines with GPUs among those who held them, as
+// metrics servers tell, shown by one of [costs.Groups].
+func (rt *Runtime) TenantShares(ctx context.Context, f Source, period Period, by string) (view.Shares, error) {
+	var none view.Shares
+	if rt.Simulated {
+		f.Cloud = sim.CloudName
+	}
+	since, until, err := period.Bounds(rt.Now())
+	if err != nil {
+		return none, err
+	}
+	cfg, s, err := rt.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	servers, err := rt.MetricsSources(cfg, f)
+	if err != nil {
+		return none, err
+	}
+	if len(servers) == 0 {
+		return none, &Error{Class: Usage, Code: "no_source", Err: errors.New("costs shares: there is neither a file nor a metrics server that says who shared the machines"),
+			Hint: "give a file, --metrics-source URL, or metrics.sources in curfew.yaml"}
+	}
+	charged, err := costs.MachineHours(ctx, s.Ledger(), since, until)
+	if err != nil {
+		return none, err
+	}
+	machines, blind, err := rt.gpuMachines(ctx, cfg, f, charged)
+	if err != nil {
+		return none, err
+	}
+	tenancy := &costs.Tenancy{GPUs: map[string]int{}}
+	for _, m := range machines {
+		tenancy.GPUs[m.ID] = m.Size.GPUs.Or(0)
+	}
+	end := until
+	if now := rt.Now().UTC(); end.After(now) {
+		end = now
+	}
+	from := map[string]int{} // the server that tells of a machine, counted from 1
+	for i, server := range servers {
+		spots, err := server.Tenancy(ctx, machines, since, end, cfg.Tags, func(o costs.Occupancy) {
+			if from[o.Machine] == 0 {
+				from[o.Machine] = i + 1
+			}
+			if from[o.Machine] == i+1 {
+				tenancy.Add(o)
+			}
+		})
+		if err != nil {
+			return none, err
+		}
+		blind = append(blind, spots...)
+	}
+	divided, err := tenancy.Divide(since, until, charged)
+	if err != nil {
+		return none, err
+	}
+	if err := divided.Group(by); err != nil {
+		return none, err
+	}
+	return view.NewShares(divided, by, blind), nil
+}
+
+// gpuMachines are the machines that may have GPUs: those that were charged, with what the
+// account says of those that still run. Where it does not answer they have no other names
+// than their ids.
+func (rt *Runtime) gpuMachines(ctx context.Context, cfg config.Config, f Source, charged []costs.MachineHour) ([]*inventory.Resource, []inventory.BlindSpot, error) {
+	book, err := rt.PriceBook(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	var blind []inventory.BlindSpot
+	listed, err := rt.listMachines(ctx, cfg, f, book)
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	if err != nil {
+		blind = append(blind, inventory.BlindSpot{What: "account", Why: err.Error(), Effect: "machines are matched by their ids, and by the provider ids of nodes"})
+	}
+	known := map[string]bool{}
+	var out []*inventory.Resource
+	add := func(m *inventory.Resource) {
+		if t := m.Kind.Traits(); known[m.Ref().String()] || !t.Compute || !t.Measured {
+			return
+		}
+		known[m.Ref().String()] = true
+		if book.Fill(m); m.Size.GPUs.Or(-1) != 0 {
+			out = append(out, m)
+		}
+	}
+	was := map[string]bool{}
+	types := map[string]string{}
+	for _, h := range charged {
+		was[h.Ref] = true
+		if h.Type != "" {
+			types[h.Ref] = h.Type
+		}
+	}
+	for _, m := range listed.Resources {
+		if was[m.Ref().String()] {
+			add(m)
+		}
+	}
+	for _, h := range charged {
+		if part := strings.SplitN(h.Ref, "/", 5); len(part) == 5 {
+			add(&inventory.Resource{Cloud: part[0], Account: part[1], Region: part[2], Kind: inventory.Kind(part[3]), ID: part[4], Type: types[h.Ref], State: inventory.StateRunning})
+		}
+	}
+	return out, append(blind, listed.BlindSpots...), nil
+}
+
+func (rt *Runtime) listMachines(ctx context.Context, cfg config.Config, f Source, book *price.Book) (inventory.Inventory, error) {
+	var none inventory.Inventory
+	now := rt.Now().UTC()
+	lister, err := rt.Lister(ctx, f, cfg, book, now)
+	if err != nil {
+		return none, err
+	}
+	bar := rt.bar(f.Cloud)
+	defer bar.Finish()
+	seen, err := lister.List(ctx, round.Query{Now: now, Progress: bar.Report, Kinds: machineKinds})
+	if err != nil {
+		return none, fmt.Errorf("list machines: %w", err)
+	}
+	return inventory.Inventory{Resources: seen.Resources, BlindSpots: seen.BlindSpots}, nil
+}

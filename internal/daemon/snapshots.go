@@ -1,0 +1,200 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/snapshot"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// looksOf are what a round saw of each account, for those who ask later. Profile is the one
+// that the accounts were reached by, and judged says that the round asked all rules.
+func looksOf(r *round.Result, profile string, judged bool) ([]snapshot.Look, error) {
+	verdicts := make(map[inventory.Ref]int, len(r.Facts))
+	for i, f := range r.Facts {
+		verdicts[f.Resource.Ref()] = i
+	}
+	byAccount := make(map[string]*snapshot.Look, len(r.Accounts))
+	out := make([]snapshot.Look, len(r.Accounts))
+	for i, account := range r.Accounts {
+		out[i] = snapshot.Look{Cloud: r.Cloud, Account: account, At: r.StartedAt, Judged: judged, Parts: r.Whole(account),
+			Reach: snapshot.Reach{Profile: profile, Role: r.Roles[account], Regions: r.RegionsRead(account)}}
+		byAccount[account] = &out[i]
+	}
+	for _, res := range r.Resources {
+		l := byAccount[res.Account]
+		if l == nil {
+			continue
+		}
+		ref := res.Ref()
+		body, err := json.Marshal(view.NewKeptResource(res, r.Hourly(ref)))
+		if err != nil {
+			return nil, fmt.Errorf("keep %s: %w", ref, err)
+		}
+		seen := snapshot.Resource{Ref: ref, Name: res.Name, State: string(res.State), Body: body}
+		if k, ok := verdicts[ref]; ok && r.Facts[k].Duty != nil {
+			d := r.Facts[k].Duty
+			seen.Duty, seen.DutySince = d.State.String(), d.Since
+		}
+		l.Resources = append(l.Resources, seen)
+	}
+	return out, nil
+}
+
+// keepScan keeps an audit: its document, its findings and what it saw.
+func keepScan(ctx context.Context, s *store.Store, audit *round.Result, doc view.Scan) error {
+	looks, err := looksOf(audit, doc.Profile, true)
+	if err != nil {
+		return err
+	}
+	for _, f := range doc.Findings {
+		ref := RefOf(f.Resource)
+		i := slices.IndexFunc(looks, func(l snapshot.Look) bool { return l.Account == ref.Account })
+		if i < 0 {
+			continue
+		}
+		body, err := json.Marshal(f)
+		if err != nil {
+			return fmt.Errorf("keep finding %s: %w", f.ID, err)
+		}
+		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{ID: f.ID, Rule: f.Rule, Ref: ref, Body: body})
+	}
+	var body bytes.Buffer
+	if err := view.WriteJSON(&body, doc); err != nil {
+		return err
+	}
+	return s.Snapshots().Keep(ctx, &snapshot.Audit{Cloud: doc.Cloud, Accounts: doc.Accounts, At: doc.FinishedAt, Body: body.Bytes()}, looks...)
+}
+
+// scanAgain is what to do about a kept scan that cannot be read.
+const scanAgain = "run `curfew scan` again"
+
+// noScan says that nothing is kept to look in.
+func noScan(cfg config.Config) error {
+	if old, err := filepath.Glob(filepath.Join(cfg.DataDir, "scans", "*.json")); err == nil && cfg.DataDir != "" && len(old) > 0 {
+		return &Error{Code: "no_scan", Err: errors.New("the kept scans are those of an earlier version, which are not read"), Hint: scanAgain}
+	}
+	return &Error{Code: "no_scan", Err: errors.New("there is no kept scan to look in"), Hint: "run `curfew scan` first"}
+}
+
+// keptScans reads the newest scan of every set of accounts, the newest last.
+func keptScans(ctx context.Context, cfg config.Config, s *store.Store) ([]view.Scan, error) {
+	audits, err := s.Snapshots().Audits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(audits) == 0 {
+		return nil, noScan(cfg)
+	}
+	out := make([]view.Scan, len(audits))
+	for i, a := range audits {
+		if out[i], err = view.LoadScan(bytes.NewReader(a.Body)); err != nil {
+			return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("the kept scan of %s: %w", a.Cloud, err), Hint: scanAgain}
+		}
+	}
+	return out, nil
+}
+
+// LastScan is the kept audit of a cloud; an empty one is the cloud of the newest.
+func (rt *Runtime) LastScan(ctx context.Context, cfg config.Config, cloud string) (view.Scan, error) {
+	s, err := rt.Open(ctx, cfg)
+	if err != nil {
+		return view.Scan{}, err
+	}
+	defer s.Close()
+	kept, err := keptScans(ctx, cfg, s)
+	if err != nil {
+		return view.Scan{}, err
+	}
+	for _, doc := range slices.Backward(kept) {
+		if cloud == "" || doc.Cloud == cloud {
+			return doc, nil
+		}
+	}
+	return view.Scan{}, &Error{Code: "no_scan", Err: fmt.Errorf("there is no kept scan of %s", cloud), Hint: "run `curfew scan --cloud " + cloud + "` first"}
+}
+
+// keptFindings lists the findings that hold, of all accounts.
+func keptFindings(ctx context.Context, cfg config.Config, s *store.Store) ([]Kept, error) {
+	found, err := s.Snapshots().Findings(ctx, snapshot.Query{})
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := s.Snapshots().Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(accounts) == 0 {
+		return nil, noScan(cfg)
+	}
+	out := make([]Kept, len(found))
+	for i, f := range found {
+		err := json.Unmarshal(f.Body, &out[i].Finding)
+		if err == nil {
+			err = out[i].Check()
+		}
+		if err != nil {
+			return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("the kept finding %s: %w", f.ID, err), Hint: scanAgain}
+		}
+		out[i].Scanned = f.LastAt
+		a := slices.IndexFunc(accounts, func(a snapshot.Account) bool { return a.Cloud == f.Ref.Cloud && a.ID == f.Ref.Account })
+		if a >= 0 {
+			out[i].Regions = accounts[a].Reach.Regions
+		}
+	}
+	return out, nil
+}
+
+// inventories are what was seen last of each cloud; none where nothing was scanned.
+func inventories(ctx context.Context, s *store.Store) ([]view.Inventory, error) {
+	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{})
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := s.Snapshots().Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []view.Inventory
+	of := func(cloud string) *view.Inventory {
+		i := slices.IndexFunc(all, func(v view.Inventory) bool { return v.Cloud == cloud })
+		if i < 0 {
+			i = len(all)
+			all = append(all, view.Inventory{Schema: view.InventorySchema, Cloud: cloud, Resources: []view.KeptResource{}})
+		}
+		return &all[i]
+	}
+	for _, a := range accounts {
+		if doc := of(a.Cloud); a.At.After(doc.At) {
+			doc.At = a.At
+		}
+	}
+	for _, r := range resources {
+		k, err := keptResource(r)
+		if err != nil {
+			return nil, err
+		}
+		doc := of(r.Ref.Cloud)
+		doc.Resources = append(doc.Resources, k)
+	}
+	return all, nil
+}
+
+// keptResource is a resource as it was seen last.
+func keptResource(r snapshot.Resource) (view.KeptResource, error) {
+	var k view.KeptResource
+	if err := json.Unmarshal(r.Body, &k); err != nil {
+		return k, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("the kept resource %s: %w", r.Ref, err), Hint: scanAgain}
+	}
+	return k, nil
+}

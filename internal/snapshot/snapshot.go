@@ -1,0 +1,130 @@
+// Package snapshot is what observations of accounts leave behind for those who ask later:
+// the resources with their last observation, how their states and verdicts changed, and the
+// findings. An account is kept apart from all others, and what could not be read stays as it
+// was seen last.
+package snapshot
+
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Look is what one round saw of one account.
+type Look struct {
+	Cloud, Account string
+	// At is the time of the round. A look that is older than what is kept of a part changes
+	// nothing there.
+	At    time.Time
+	Reach Reach
+	// Parts were listed whole: a resource of one of them that is not among Resources is gone.
+	Parts     []Part
+	Resources []Resource
+	// Judged says that Findings are all that the round found about Parts: an earlier finding
+	// there that is not among them has ended. Without it findings stay as they are.
+	Judged   bool
+	Findings []Finding
+}
+
+// Part is the resources of one kind in one region.
+type Part struct {
+	Region string
+	Kind   inventory.Kind
+}
+
+// PartOf is the part that a resource is in.
+func PartOf(r inventory.Ref) Part { return Part{r.Region, r.Kind} }
+
+// Reach says how an account was read, so that later commands reach it again.
+type Reach struct {
+	Profile, Role string
+	Regions       []string
+}
+
+// Resource is a resource as it was seen last.
+type Resource struct {
+	Ref  inventory.Ref
+	Name string
+	// State is what its provider says it is ("running"), Duty what it does, since when;
+	// empty where that was not judged.
+	State     string
+	Duty      string
+	DutySince time.Time
+	// Body is what else was seen, in a form of the caller's.
+	Body []byte
+	// FirstAt and SeenAt are when it was observed first and last, GoneAt when it was found
+	// to be gone; zero is that it was not. The store sets them.
+	FirstAt, SeenAt, GoneAt time.Time
+}
+
+// Finding is a finding with the times at which it was seen.
+type Finding struct {
+	ID, Rule string
+	Ref      inventory.Ref
+	// Body is the finding in a form of the caller's.
+	Body []byte
+	// FirstAt and LastAt are when it was found first and last, EndedAt when it did not hold
+	// any more; zero is that it holds. The store sets them.
+	FirstAt, LastAt, EndedAt time.Time
+}
+
+// What a [Change] is about.
+const (
+	State = "state" // what the provider says: running, stopped; [Gone]
+	Duty  = "duty"  // what it does: busy, idle, unknown
+)
+
+// Gone is the state of a resource that is not there any more.
+const Gone = "gone"
+
+// Change begins an interval of a resource: it holds until the next one of the same What.
+type Change struct {
+	// At is when it was seen; Since from when on it held, zero where that is not known.
+	At, Since time.Time
+	What      string
+	Value     string
+}
+
+// Account is an account that was observed.
+type Account struct {
+	Cloud, ID string
+	// At is the time of the newest look.
+	At    time.Time
+	Reach Reach
+}
+
+// Audit is an audit as it was shown, for all accounts that it covered at once.
+type Audit struct {
+	Cloud    string
+	Accounts []string
+	At       time.Time
+	// Body is the document.
+	Body []byte
+}
+
+// Query selects resources and findings. Empty fields match all.
+type Query struct {
+	Cloud, Account string
+	// Past adds resources that are gone and findings that have ended.
+	Past bool
+}
+
+// Store keeps snapshots. The implementation is internal/store, its conformance suite
+// internal/store/storetest.
+type Store interface {
+	// Keep writes looks, and the audit that they come from where there is one, in one
+	// transaction. It writes what has changed, not what there is. The audit takes the place
+	// of the one about the same accounts of the same cloud.
+	Keep(ctx context.Context, audit *Audit, looks ...Look) error
+	// Audits returns the newest audit of every set of accounts, the newest last.
+	Audits(ctx context.Context) ([]Audit, error)
+	// Accounts returns the accounts that were observed, in order.
+	Accounts(ctx context.Context) ([]Account, error)
+	// Resources and Findings return what a query selects, in the order of identities and of
+	// ids.
+	Resources(ctx context.Context, q Query) ([]Resource, error)
+	Findings(ctx context.Context, q Query) ([]Finding, error)
+	// Changes returns the intervals of a resource, oldest first.
+	Changes(ctx context.Context, ref inventory.Ref) ([]Change, error)
+}

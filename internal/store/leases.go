@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+)
+
+// Lease says that one process alone reads and acts on something, until a time by the clock
+// of the state.
+type Lease struct {
+	Name, Holder string
+	// Fence rises with each taking. It tells what was decided under this lease from what
+	// was decided under an earlier one.
+	Fence int64
+	Until time.Time
+}
+
+// ErrLeaseLost says that another process holds a lease by now, or that it has expired.
+var ErrLeaseLost = errors.New("the lease is lost: another process has taken over")
+
+// Leases divide what there is to do between processes.
+type Leases struct{ db *database }
+
+// Leases returns the leases of a state.
+func (s *Store) Leases() Leases { return Leases{s.db} }
+
+type leaseRow struct {
+	Name   string `db:"name"`
+	Holder string `db:"holder"`
+	Fence  int64  `db:"fence"`
+	// Until is in microseconds since 1970; 0 is given back.
+	Until int64 `db:"until"`
+}
+
+const leaseQuery = "SELECT name, holder, fence, until FROM leases"
+
+func (r leaseRow) lease() Lease {
+	return Lease{r.Name, r.Holder, r.Fence, time.UnixMicro(r.Until).UTC()}
+}
+
+// Take takes a lease that is free or has expired, or the holder's own, for a time. It
+// returns whether the holder has it; where not, the lease is that of the other.
+func (l Leases) Take(ctx context.Context, name, holder string, length time.Duration) (lease Lease, held bool, err error) {
+	// A clock that was read too early makes a lease only shorter.
+	now, err := l.db.now(ctx)
+	if err != nil {
+		return Lease{}, false, fmt.Errorf("take the lease of %s: %w", name, err)
+	}
+	err = l.db.transact(ctx, func(t *tx) error {
+		held = false
+		if err := t.exec(ctx, "INSERT INTO leases (name, holder, fence, until) VALUES (?, '', 0, 0) ON CONFLICT DO NOTHING", name); err != nil {
+			return err
+		}
+		var row leaseRow
+		if err := t.get(ctx, &row, leaseQuery+" WHERE name = ?"+t.forUpdate, name); err != nil {
+			return err
+		}
+		if row.Until > now.UnixMicro() && row.Holder != holder {
+			lease = row.lease()
+			return nil
+		}
+		row.Holder, row.Fence, row.Until, held = holder, row.Fence+1, now.Add(length).UnixMicro(), true
+		lease = row.lease()
+		return t.exec(ctx, "UPDATE leases SET holder = ?, fence = ?, until = ? WHERE name = ?", row.Holder, row.Fence, row.Until, name)
+	})
+	if err != nil {
+		return Lease{}, false, fmt.Errorf("take the lease of %s: %w", name, err)
+	}
+	return lease, held, nil
+}
+
+// Renew lengthens a lease, and brings one back that has expired and that no other took;
+// ErrLeaseLost otherwise.
+func (l Leases) Renew(ctx context.Context, lease Lease, length time.Duration) (Lease, error) {
+	now, err := l.db.now(ctx)
+	if err == nil {
+		lease.Until = now.Add(length)
+		err = l.set(ctx, lease, lease.Until.UnixMicro())
+	}
+	if err != nil {
+		return Lease{}, fmt.Errorf("renew the lease of %s: %w", lease.Name, err)
+	}
+	return lease, nil
+}
+
+// Release gives a lease back; one that is lost stays with whoever has it.
+func (l Leases) Release(ctx context.Context, lease Lease) error {
+	if err := l.set(ctx, lease, 0); err != nil && !errors.Is(err, ErrLeaseLost) {
+		return fmt.Errorf("give back the lease of %s: %w", lease.Name, err)
+	}
+	return nil
+}
+
+func (l Leases) set(ctx context.Context, lease Lease, until int64) error {
+	return l.db.transact(ctx, func(t *tx) error {
+		changed, err := t.run(ctx, "UPDATE leases SET until = ? WHERE name = ? AND fence = ?", until, lease.Name, lease.Fence)
+		if err == nil && changed != 1 {
+			err = ErrLeaseLost
+		}
+		return err
+	})
+}
+
+// All returns every lease that was ever taken, in order, and the time by which they expire.
+func (l Leases) All(ctx context.Context) ([]Lease, time.Time, error) {
+	now, err := l.db.now(ctx)
+	var rows []leaseRow
+	if err == nil {
+		err = l.db.list(ctx, &rows, leaseQuery+" ORDER BY name")
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("read the leases: %w", err)
+	}
+	return convert(rows, leaseRow.lease), now, nil
+}
+
+// Prune forgets leases of names that begin so and expired before a time.
+func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) error {
+	err := l.db.transact(ctx, func(t *tx) error {
+		return t.exec(ctx, "DELETE FROM leases WHERE name >= ? AND name < ? AND until < ?", prefix, prefix+"\U0010FFFF", before.UnixMicro())
+	})
+	if err != nil {
+		return fmt.Errorf("forget old leases: %w", err)
+	}
+	return nil
+}
+
+// Holds says whether a lease is still the newest of its name and has not expired;
+// ErrLeaseLost where not.
+func (l Leases) Holds(ctx context.Context, lease Lease) error {
+	now, err := l.db.now(ctx)
+	var row leaseRow
+	if err == nil {
+		err = l.db.get(ctx, &row, leaseQuery+" WHERE name = ?", lease.Name)
+	}
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (row.Fence != lease.Fence || row.Until <= now.UnixMicro()) {
+		err = ErrLeaseLost
+	}
+	if err != nil {
+		return fmt.Errorf("look at the lease of %s: %w", lease.Name, err)
+	}
+	return nil
+}
+
+// Under returns what the ladder keeps, for a process that acts under a lease: every write
+// that begins a round, moves an item or admits a call is refused with ErrLeaseLost once
+// another process has taken the lease.
+func (s *Store) Under(lease Lease) action.Store { return actions{s.db, &lease} }
+
+// guard refuses a transaction of a process whose lease another has taken. The lease stays
+// locked to the end of the transaction, so that no other process takes it meanwhile.
+func (a actions) guard(ctx context.Context, t *tx) error {
+	if a.lease == nil {
+		return nil
+	}
+	var fence int64
+	err := t.get(ctx, &fence, "SELECT fence FROM leases WHERE name = ?"+t.forUpdate, a.lease.Name)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && fence != a.lease.Fence {
+		return ErrLeaseLost
+	}
+	return err
+}

@@ -1,0 +1,415 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/snapshot"
+)
+
+// snapshots are what observations leave behind.
+type snapshots struct{ *database }
+
+// Snapshots returns what was observed last.
+func (s *Store) Snapshots() snapshot.Store { return snapshots{s.db} }
+
+// Keep writes looks and the audit that they come from.
+func (s snapshots) Keep(ctx context.Context, audit *snapshot.Audit, looks ...snapshot.Look) error {
+	err := s.transact(ctx, func(t *tx) error {
+		// Transactions at the same time lock accounts in the same order.
+		ordered := slices.SortedFunc(slices.Values(looks), func(a, b snapshot.Look) int {
+			return strings.Compare(a.Cloud+"/"+a.Account, b.Cloud+"/"+b.Account)
+		})
+		for _, l := range ordered {
+			if err := t.look(ctx, l); err != nil {
+				return fmt.Errorf("account %s/%s: %w", l.Cloud, l.Account, err)
+			}
+		}
+		if audit == nil {
+			return nil
+		}
+		accounts := slices.Sorted(slices.Values(audit.Accounts))
+		return t.exec(ctx, "INSERT INTO snapshot_audits (cloud, accounts, at, body) VALUES (?, ?, ?, ?)"+
+			" ON CONFLICT (cloud, accounts) DO UPDATE SET at = excluded.at, body = excluded.body",
+			audit.Cloud, strings.Join(accounts, ","), at(audit.At), string(audit.Body))
+	})
+	if err != nil {
+		return fmt.Errorf("keep what was observed: %w", err)
+	}
+	return nil
+}
+
+// seenRow is what is read of a kept resource to tell whether it has changed.
+type seenRow struct {
+	Region    string         `db:"region"`
+	Kind      inventory.Kind `db:"kind"`
+	ID        string         `db:"resource_id"`
+	Digest    string         `db:"digest"`
+	State     string         `db:"state"`
+	Duty      string         `db:"duty"`
+	DutySince instant        `db:"duty_since"`
+	Seen      instant        `db:"seen_at"`
+}
+
+type partAt struct {
+	Region string         `db:"region"`
+	Kind   inventory.Kind `db:"kind"`
+	At     instant        `db:"at"`
+}
+
+// place is a resource within its account.
+type place struct {
+	snapshot.Part
+	id string
+}
+
+// look is one account's part of [snapshots.Keep].
+func (t *tx) look(ctx context.Context, l snapshot.Look) error {
+	if l.Cloud == "" || l.Account == "" || l.At.IsZero() {
+		return errors.New("it needs a cloud, an account and a time")
+	}
+	if err := exact(l.Cloud, l.Account); err != nil {
+		return err
+	}
+	account, err := t.lockSnapshot(ctx, l)
+	if err != nil {
+		return err
+	}
+	var parts []partAt
+	if err := t.list(ctx, &parts, "SELECT region, kind, at FROM snapshot_parts WHERE account = ?", account); err != nil {
+		return err
+	}
+	before := make(map[snapshot.Part]time.Time, len(parts))
+	for _, p := range parts {
+		before[snapshot.Part{Region: p.Region, Kind: p.Kind}] = p.At.Time
+	}
+	late := func(p snapshot.Part) bool { return before[p].After(l.At) }
+	whole := map[snapshot.Part]bool{}
+	for _, p := range l.Parts {
+		if !late(p) {
+			whole[p] = true
+		}
+	}
+	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool { return late(snapshot.PartOf(r.Ref)) })
+	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool { return late(snapshot.PartOf(f.Ref)) })
+	if err := t.lookResources(ctx, account, l, before, whole); err != nil {
+		return err
+	}
+	if l.Judged {
+		if err := t.lookFindings(ctx, account, l, whole); err != nil {
+			return err
+		}
+	}
+	into := t.bulk("snapshot_parts", []string{"account", "region", "kind", "at"}, " ON CONFLICT (account, region, kind) DO UPDATE SET at = excluded.at")
+	for p := range whole {
+		if err := into.add(ctx, account, p.Region, p.Kind, at(l.At)); err != nil {
+			return err
+		}
+	}
+	return into.flush(ctx)
+}
+
+// lockSnapshot returns the number of an account, which is locked to the end of the
+// transaction. How it was reached is that of the newest look.
+func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Look) (int64, error) {
+	regions := slices.Clone(l.Reach.Regions)
+	err := t.exec(ctx, "INSERT INTO snapshot_accounts (cloud, cloud_account, at, profile, role, regions) VALUES (?, ?, ?, ?, ?, ?)"+
+		" ON CONFLICT (cloud, cloud_account) DO UPDATE SET at = excluded.at, profile = excluded.profile, role = excluded.role, regions = excluded.regions"+
+		" WHERE snapshot_accounts.at <= excluded.at",
+		l.Cloud, l.Account, at(l.At), prose(l.Reach.Profile), prose(l.Reach.Role), document[[]string]{regions})
+	if err != nil {
+		return 0, err
+	}
+	var id int64
+	err = t.get(ctx, &id, "SELECT id FROM snapshot_accounts WHERE cloud = ? AND cloud_account = ?"+t.forUpdate, l.Cloud, l.Account)
+	return id, err
+}
+
+// lookResources writes the resources that are new, have changed or are gone.
+func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, before map[snapshot.Part]time.Time, whole map[snapshot.Part]bool) error {
+	var kept []seenRow
+	if err := t.list(ctx, &kept, "SELECT region, kind, resource_id, digest, state, duty, duty_since, seen_at FROM snapshot_resources WHERE account = ? AND gone_at IS NULL", account); err != nil {
+		return err
+	}
+	missing := make(map[place]seenRow, len(kept))
+	for _, k := range kept {
+		missing[place{snapshot.Part{Region: k.Region, Kind: k.Kind}, k.ID}] = k
+	}
+	resources := t.bulk("snapshot_resources", []string{"account", "region", "kind", "resource_id", "name", "state", "duty", "duty_since", "body", "digest", "first_at", "seen_at"},
+		" ON CONFLICT (account, region, kind, resource_id) DO UPDATE SET name = excluded.name, state = excluded.state, duty = excluded.duty, duty_since = excluded.duty_since,"+
+			" body = excluded.body, digest = excluded.digest, seen_at = excluded.seen_at, gone_at = NULL")
+	changes := t.changes()
+	seen := make(map[place]bool, len(l.Resources))
+	again := map[snapshot.Part][]string{} // unchanged ones of parts that were not listed whole
+	for _, r := range l.Resources {
+		part := snapshot.PartOf(r.Ref)
+		at1 := place{part, r.Ref.ID}
+		if seen[at1] {
+			continue
+		}
+		seen[at1] = true
+		was, known := missing[at1]
+		delete(missing, at1)
+		if r.Duty == "" {
+			r.Duty, r.DutySince = was.Duty, was.DutySince.Time
+		}
+		name, body := prose(r.Name), string(r.Body)
+		key, err := digest([]any{name, body})
+		if err != nil {
+			return err
+		}
+		last := was.Seen.Time
+		if before[part].After(last) {
+			last = before[part]
+		}
+		// Within one interval the beginning may come to be known better; one that began
+		// after the resource was seen last is another.
+		moved := r.Duty != was.Duty || known && r.Duty != "" && r.DutySince.After(last) && !was.DutySince.IsZero()
+		if !known || r.State != was.State {
+			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.State, instant{}, r.State); err != nil {
+				return err
+			}
+		}
+		if moved {
+			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.Duty, at(r.DutySince), r.Duty); err != nil {
+				return err
+			}
+		}
+		switch {
+		case !known || moved || r.State != was.State || key != was.Digest:
+			if !moved && known {
+				r.DutySince = was.DutySince.Time
+			}
+			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State, r.Duty, at(r.DutySince), body, key, at(l.At), at(l.At)); err != nil {
+				return err
+			}
+		case !whole[part]:
+			again[part] = append(again[part], r.Ref.ID)
+		}
+	}
+	if err := errors.Join(resources.flush(ctx), changes.flush(ctx)); err != nil {
+		return err
+	}
+	const where = " WHERE account = ? AND region = ? AND kind = ? AND resource_id IN (SELECT value FROM "
+	for part, ids := range again {
+		if err := t.exec(ctx, "UPDATE snapshot_resources SET seen_at = ?"+where+t.elements+")", at(l.At), account, part.Region, part.Kind, document[[]string]{ids}); err != nil {
+			return err
+		}
+	}
+	gone := map[snapshot.Part][]string{}
+	for p := range missing {
+		if whole[p.Part] {
+			gone[p.Part] = append(gone[p.Part], p.id)
+		}
+	}
+	for part, ids := range gone {
+		slices.Sort(ids)
+		last := at(before[part])
+		if err := t.exec(ctx, "UPDATE snapshot_resources SET gone_at = ?, seen_at = CASE WHEN seen_at < ? THEN ? ELSE seen_at END"+where+t.elements+")",
+			at(l.At), last, last, account, part.Region, part.Kind, document[[]string]{ids}); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := changes.add(ctx, account, part.Region, part.Kind, id, at(l.At), snapshot.State, instant{}, snapshot.Gone); err != nil {
+				return err
+			}
+		}
+	}
+	return changes.flush(ctx)
+}
+
+// changes begins to write intervals.
+func (t *tx) changes() *bulk {
+	return t.bulk("snapshot_changes", []string{"account", "region", "kind", "resource_id", "at", "what", "since", "value"},
+		" ON CONFLICT (account, region, kind, resource_id, at, what) DO UPDATE SET since = excluded.since, value = excluded.value")
+}
+
+// lookFindings writes the findings of a look, and ends those of its parts that it has not.
+func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, whole map[snapshot.Part]bool) error {
+	var kept []struct {
+		ID     string         `db:"id"`
+		Region string         `db:"region"`
+		Kind   inventory.Kind `db:"kind"`
+		Digest string         `db:"digest"`
+	}
+	if err := t.list(ctx, &kept, "SELECT id, region, kind, digest FROM snapshot_findings WHERE account = ? AND ended_at IS NULL", account); err != nil {
+		return err
+	}
+	was := make(map[string]string, len(kept))
+	for _, k := range kept {
+		was[k.ID] = k.Digest
+	}
+	into := t.bulk("snapshot_findings", []string{"id", "account", "region", "kind", "resource_id", "rule", "body", "digest", "first_at", "last_at"},
+		" ON CONFLICT (account, id) DO UPDATE SET body = excluded.body, digest = excluded.digest, last_at = excluded.last_at,"+
+			// One that had ended begins again.
+			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE excluded.first_at END, ended_at = NULL")
+	found, same := map[string]bool{}, []string{}
+	for _, f := range l.Findings {
+		if found[f.ID] {
+			continue
+		}
+		found[f.ID] = true
+		key, err := digest([]any{string(f.Body)})
+		if err != nil {
+			return err
+		}
+		if was[f.ID] == key {
+			same = append(same, f.ID)
+			continue
+		}
+		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, string(f.Body), key, at(l.At), at(l.At)); err != nil {
+			return err
+		}
+	}
+	if err := into.flush(ctx); err != nil {
+		return err
+	}
+	ended := []string{}
+	for _, k := range kept {
+		if !found[k.ID] && whole[snapshot.Part{Region: k.Region, Kind: k.Kind}] {
+			ended = append(ended, k.ID)
+		}
+	}
+	for set, ids := range map[string][]string{"last_at": same, "ended_at": ended} {
+		if err := t.exec(ctx, "UPDATE snapshot_findings SET "+set+" = ? WHERE account = ? AND id IN (SELECT value FROM "+t.elements+")",
+			at(l.At), account, document[[]string]{ids}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Audits returns the newest audit of every set of accounts, the newest last.
+func (s snapshots) Audits(ctx context.Context) ([]snapshot.Audit, error) {
+	var rows []struct {
+		Cloud    string  `db:"cloud"`
+		Accounts string  `db:"accounts"`
+		At       instant `db:"at"`
+		Body     string  `db:"body"`
+	}
+	if err := s.list(ctx, &rows, "SELECT cloud, accounts, at, body FROM snapshot_audits ORDER BY at, cloud, accounts"); err != nil {
+		return nil, fmt.Errorf("read the kept audits: %w", err)
+	}
+	out := make([]snapshot.Audit, len(rows))
+	for i, r := range rows {
+		out[i] = snapshot.Audit{Cloud: r.Cloud, Accounts: strings.Split(r.Accounts, ","), At: r.At.Time, Body: []byte(r.Body)}
+	}
+	return out, nil
+}
+
+// Accounts returns the accounts that were observed.
+func (s snapshots) Accounts(ctx context.Context) ([]snapshot.Account, error) {
+	var rows []struct {
+		Cloud   string             `db:"cloud"`
+		ID      string             `db:"cloud_account"`
+		At      instant            `db:"at"`
+		Profile string             `db:"profile"`
+		Role    string             `db:"role"`
+		Regions document[[]string] `db:"regions"`
+	}
+	if err := s.list(ctx, &rows, "SELECT cloud, cloud_account, at, profile, role, regions FROM snapshot_accounts ORDER BY cloud, cloud_account"); err != nil {
+		return nil, fmt.Errorf("read the observed accounts: %w", err)
+	}
+	out := make([]snapshot.Account, len(rows))
+	for i, r := range rows {
+		out[i] = snapshot.Account{Cloud: r.Cloud, ID: r.ID, At: r.At.Time, Reach: snapshot.Reach{Profile: r.Profile, Role: r.Role, Regions: r.Regions.of}}
+	}
+	return out, nil
+}
+
+// selected are the conditions of a query on the accounts named a.
+func (s snapshots) selected(q snapshot.Query, current string) *filter {
+	f := &filter{dialect: &s.dialect}
+	if q.Cloud != "" {
+		f.and("a.cloud = ?", q.Cloud)
+	}
+	if q.Account != "" {
+		f.and("a.cloud_account = ?", q.Account)
+	}
+	if !q.Past {
+		f.and(current + " IS NULL")
+	}
+	return f
+}
+
+// Resources returns what a query selects.
+func (s snapshots) Resources(ctx context.Context, q snapshot.Query) ([]snapshot.Resource, error) {
+	var rows []struct {
+		refRow
+		Name      string  `db:"name"`
+		State     string  `db:"state"`
+		Duty      string  `db:"duty"`
+		DutySince instant `db:"duty_since"`
+		Body      string  `db:"body"`
+		First     instant `db:"first_at"`
+		Seen      instant `db:"seen_at"`
+		Part      instant `db:"part_at"`
+		Gone      instant `db:"gone_at"`
+	}
+	f := s.selected(q, "r.gone_at")
+	query := "SELECT a.cloud, a.cloud_account, r.region, r.kind, r.resource_id, r.name, r.state, r.duty, r.duty_since, r.body, r.first_at, r.seen_at, p.at AS part_at, r.gone_at" +
+		" FROM snapshot_resources r JOIN snapshot_accounts a ON a.id = r.account" +
+		" LEFT JOIN snapshot_parts p ON p.account = r.account AND p.region = r.region AND p.kind = r.kind" + f.where() +
+		" ORDER BY a.cloud, a.cloud_account, r.region, r.kind, r.resource_id"
+	if err := s.list(ctx, &rows, query, f.args...); err != nil {
+		return nil, fmt.Errorf("read the observed resources: %w", err)
+	}
+	out := make([]snapshot.Resource, len(rows))
+	for i, r := range rows {
+		if r.Gone.IsZero() && r.Part.After(r.Seen.Time) {
+			r.Seen = r.Part
+		}
+		out[i] = snapshot.Resource{Ref: r.ref(), Name: r.Name, State: r.State, Duty: r.Duty, DutySince: r.DutySince.Time, Body: []byte(r.Body),
+			FirstAt: r.First.Time, SeenAt: r.Seen.Time, GoneAt: r.Gone.Time}
+	}
+	return out, nil
+}
+
+// Findings returns what a query selects.
+func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.Finding, error) {
+	var rows []struct {
+		refRow
+		Finding string  `db:"id"`
+		Rule    string  `db:"rule"`
+		Body    string  `db:"body"`
+		First   instant `db:"first_at"`
+		Last    instant `db:"last_at"`
+		Ended   instant `db:"ended_at"`
+	}
+	f := s.selected(q, "f.ended_at")
+	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.first_at, f.last_at, f.ended_at" +
+		" FROM snapshot_findings f JOIN snapshot_accounts a ON a.id = f.account" + f.where() + " ORDER BY f.id"
+	if err := s.list(ctx, &rows, query, f.args...); err != nil {
+		return nil, fmt.Errorf("read the findings: %w", err)
+	}
+	out := make([]snapshot.Finding, len(rows))
+	for i, r := range rows {
+		out[i] = snapshot.Finding{ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Body: []byte(r.Body), FirstAt: r.First.Time, LastAt: r.Last.Time, EndedAt: r.Ended.Time}
+	}
+	return out, nil
+}
+
+// Changes returns the intervals of a resource, oldest first.
+func (s snapshots) Changes(ctx context.Context, ref inventory.Ref) ([]snapshot.Change, error) {
+	var rows []struct {
+		At    instant `db:"at"`
+		Since instant `db:"since"`
+		What  string  `db:"what"`
+		Value string  `db:"value"`
+	}
+	const query = "SELECT c.at, c.since, c.what, c.value FROM snapshot_changes c JOIN snapshot_accounts a ON a.id = c.account" +
+		" WHERE a.cloud = ? AND a.cloud_account = ? AND c.region = ? AND c.kind = ? AND c.resource_id = ? ORDER BY c.at, c.what"
+	if err := s.list(ctx, &rows, query, ref.Cloud, ref.Account, ref.Region, ref.Kind, ref.ID); err != nil {
+		return nil, fmt.Errorf("read the changes of %s: %w", ref, err)
+	}
+	out := make([]snapshot.Change, len(rows))
+	for i, r := range rows {
+		out[i] = snapshot.Change{At: r.At.Time, Since: r.Since.Time, What: r.What, Value: r.Value}
+	}
+	return out, nil
+}

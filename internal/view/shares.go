@@ -1,0 +1,122 @@
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+)
+
+// SharesSchema names the shape of [Shares].
+const SharesSchema = "curfew.shares/v1"
+
+// Shares is what `costs shares` prints: the cost of machines, divided among the workloads
+// that shared them.
+type Shares struct {
+	Schema string    `json:"schema"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+	// By is what workloads are shown by, where a metrics server told of them: pod,
+	// controller, namespace, team, project or user.
+	By       string         `json:"by,omitempty"`
+	Machines []MachineShare `json:"machines"`
+	// Totals are those of each workload over all machines, where a metrics server told of
+	// them.
+	Totals []WorkloadShare `json:"totals,omitempty"`
+	// BlindSpots are what could not be read.
+	BlindSpots []BlindSpot `json:"blind_spots,omitempty"`
+	// Notes says which machines of the file were not charged.
+	Notes []string `json:"-"`
+}
+
+// MachineShare is one machine's cost. Its workloads and Unallocated add up to Amount.
+type MachineShare struct {
+	Resource  string          `json:"resource"`
+	Amount    costs.Dollars   `json:"total_usd"`
+	Workloads []WorkloadShare `json:"workloads"`
+	// Unallocated is the dollars of no workload.
+	Unallocated costs.Dollars `json:"unallocated_usd"`
+	// Note says that more than the whole machine was allocated, and how it was divided.
+	Note string `json:"note,omitempty"`
+	*MachineUse
+}
+
+// MachineUse is there where a metrics server told of the workloads. What they cost by use,
+// IdleByUse and UnmeasuredByUse add up to the machine's cost.
+type MachineUse struct {
+	// GPUs is how many the machine has.
+	GPUs int `json:"gpus"`
+	// Unknown is the part of Unallocated of which nothing says who held the GPUs.
+	Unknown         costs.Dollars `json:"unknown_usd"`
+	IdleByUse       costs.Dollars `json:"idle_by_use_usd"`
+	UnmeasuredByUse costs.Dollars `json:"unmeasured_by_use_usd"`
+}
+
+// WorkloadShare is a workload's part of a machine's cost. Used, Idle and CannotJudge
+// (unmeasured) add up to Amount.
+type WorkloadShare struct {
+	Workload string        `json:"workload"`
+	Amount   costs.Dollars `json:"total_usd"`
+	// Used is the dollars of used time.
+	Used costs.Dollars `json:"used_usd"`
+	// Idle is the dollars of idle time.
+	Idle costs.Dollars `json:"idle_usd"`
+	// CannotJudge is the dollars of unmeasured time.
+	CannotJudge costs.Dollars `json:"cannot_judge_usd"`
+	*WorkloadUse
+}
+
+// WorkloadUse is there where a metrics server told of the workloads.
+type WorkloadUse struct {
+	// ByUse is its part of the machine's cost by what it used, beyond its request as well.
+	ByUse costs.Dollars `json:"by_use_usd"`
+	// RequestedGPUHours is what it had by its request, MeasuredGPUHours how much of that is
+	// measured.
+	RequestedGPUHours float64 `json:"requested_gpu_hours"`
+	MeasuredGPUHours  float64 `json:"measured_gpu_hours"`
+	// UsedGPUHours is what it used; null is not known.
+	UsedGPUHours *float64 `json:"used_gpu_hours"`
+	// DividedUse says that a part of the use is that of a whole GPU, divided among those who
+	// shared it by their requests.
+	DividedUse bool `json:"divided_use"`
+}
+
+// NewShares makes the document of machines that are divided.
+func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares {
+	s := Shares{Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by, Machines: make([]MachineShare, 0, len(d.Machines))}
+	for _, m := range d.Machines {
+		doc := MachineShare{Resource: m.Resource, Amount: costs.Dollars(m.Amount), Unallocated: costs.Dollars(m.Unallocated), Note: m.Over, Workloads: workloads(m.Workloads, d.Tenants)}
+		if d.Tenants {
+			doc.MachineUse = &MachineUse{m.GPUs, costs.Dollars(m.Unknown), costs.Dollars(m.IdleUse), costs.Dollars(m.UnknownUse)}
+		}
+		s.Machines = append(s.Machines, doc)
+	}
+	if d.Tenants {
+		s.Totals = workloads(d.Totals, true)
+	}
+	for _, b := range blind {
+		s.BlindSpots = append(s.BlindSpots, BlindSpot{What: b.What, Why: b.Why, Effect: b.Effect})
+	}
+	for _, id := range d.Uncharged {
+		s.Notes = append(s.Notes, id+" has no charges in this period: nothing to divide")
+	}
+	return s
+}
+
+func workloads(all []costs.Allocated, use bool) []WorkloadShare {
+	out := []WorkloadShare{}
+	for _, w := range all {
+		x := WorkloadShare{w.Workload, costs.Dollars(w.Amount), costs.Dollars(w.Used), costs.Dollars(w.Idle), costs.Dollars(w.CannotJudge), nil}
+		if use {
+			x.WorkloadUse = &WorkloadUse{costs.Dollars(w.ByUse), gpuHours(w.Requested), gpuHours(w.Measured), nil, w.Split}
+			if hours := gpuHours(w.UsedGPU); w.Measured > 0 {
+				x.UsedGPUHours = &hours
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// gpuHours returns parts of a GPU times seconds in hours of a GPU.
+func gpuHours(parts int64) float64 { return float64(parts) / costs.WholeGPU / 3600 }
