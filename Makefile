@@ -16,10 +16,12 @@ BENCHROWS ?= 10000000
 MUTATE := action budget gate approval ledger bill duty,round policy store change round,backtest
 comma := ,
 MUTANTS ?= 20
+# How often a training is killed.
+KILLS ?= 10
 # How many schedules of the storm.
 SCHEDULES ?= 2000
-# What mutants and schedules are drawn by; without one, mutate takes 1 and the storm a
-# random one that it prints.
+# What mutants, kills and schedules are drawn by; without one, the first two take 1 and the
+# storm a random one that it prints.
 SEED ?=
 
 .PHONY: help demo build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
@@ -42,8 +44,9 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: ## the ladder killed at every boundary (make test: every fifth), getting-started and slow commands as documented
+test-slow: build ## the ladder killed at every boundary (make test: every fifth), slow commands as documented, trainings in JAX killed KILLS times
 	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
+	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
