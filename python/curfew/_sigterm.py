@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 from types import FrameType, TracebackType
 from typing import Any, Callable, Optional, Type
@@ -21,7 +22,7 @@ class save_on_sigterm:
     A handler that was there before is never lost. It is called at once, as before; if it
     raises, as handlers that end the process do, that waits for the end of the block. When
     the block ends it is put back, unless another handler was set on top in the meantime.
-    So a library may use it inside of a program that uses it too.
+    So a library may use it inside of a program that uses it too. It does not count in forks.
 
     Python sets signal handlers on the main thread only. Elsewhere, and where code outside of
     Python handles SIGTERM (the preemption service of JAX does), nothing is set: armed is
@@ -31,6 +32,7 @@ class save_on_sigterm:
     def __init__(self, save: Optional[Callable[[], object]] = None) -> None:
         self._save = save
         self._previous: Any = None
+        self._process = 0
         self._received = False
         self._raised: Optional[BaseException] = None
         self.armed = False
@@ -43,11 +45,12 @@ class save_on_sigterm:
         if _is_native():
             self.why_not = "code outside of Python handles SIGTERM"
         else:
+            # All is in place before the handler is, as the signal may come at once.
+            self._previous, self._process, self.armed = signal.getsignal(signal.SIGTERM), os.getpid(), True
             try:
-                self._previous = signal.signal(signal.SIGTERM, self._handle)
-                self.armed = True
+                signal.signal(signal.SIGTERM, self._handle)
             except ValueError as error:  # not on the main thread
-                self.why_not = str(error)
+                self.why_not, self.armed = str(error), False
         if not self.armed:
             log.warning("SIGTERM does not set should_stop(): %s", self.why_not)
         return self
@@ -80,6 +83,11 @@ class save_on_sigterm:
 
     def _handle(self, number: int, frame: Optional[FrameType]) -> None:
         # It runs between any two instructions of the main thread: no locks, no logging.
+        if os.getpid() != self._process:
+            # A fork, such as a worker that loads data, ends at SIGTERM as if it had no handler.
+            signal.signal(signal.SIGTERM, self._previous)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         if not self.armed and self._previous == signal.SIG_DFL:
             raise SystemExit(128 + number)
         if self.armed:
