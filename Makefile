@@ -18,10 +18,12 @@ BENCHBYTES ?= 10737418240
 MUTATE := action budget gate approval ledger bill duty,round policy store change round,backtest
 comma := ,
 MUTANTS ?= 20
+# How often a training is killed.
+KILLS ?= 10
 # How many schedules of the storm.
 SCHEDULES ?= 2000
-# What mutants and schedules are drawn by; without one, mutate takes 1 and the storm a
-# random one that it prints.
+# What mutants, kills and schedules are drawn by; without one, the first two take 1 and the
+# storm a random one that it prints.
 SEED ?=
 
 .PHONY: help demo demo-serve build test test-slow check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
@@ -47,10 +49,11 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented
+test-slow: build ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestServeDemoSaves|TestProcessesThatDieAndSleep' ./internal/action ./internal/cli ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
+	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 

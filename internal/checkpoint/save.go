@@ -62,6 +62,8 @@ type saving struct {
 	// groups and kept are of a final save: what is saved or left as a whole, and the paths
 	// whose entries are those of the newest snapshot.
 	groups []*group
+	// before is what was found before it was read.
+	before []found
 	kept   map[string]bool
 }
 
@@ -136,6 +138,7 @@ func (s *saving) all(ctx context.Context) (Manifest, error) {
 	if err != nil {
 		return m, err
 	}
+	s.before = before
 	if !s.o.Deadline.IsZero() {
 		return s.final(ctx, m, before)
 	}
@@ -157,7 +160,7 @@ func (s *saving) all(ctx context.Context) (Manifest, error) {
 		if changed := s.compare(&m, after, j); !changed || round == rounds {
 			return m, nil
 		}
-		before = after
+		before, s.before = after, after
 	}
 }
 
@@ -242,7 +245,37 @@ func (s *saving) compare(m *Manifest, after []found, j judgment) (changed bool) 
 		}
 	}
 	m.Step = newestStep(j.units, there)
+	if s.declaredLost(after, j, there) {
+		m.State, m.Finished, changed = Unsettled, "", true
+	}
 	return changed
+}
+
+// declaredLost says whether the training removed what it declared while it was saved, as it
+// does with old checkpoints: half of one, or those alone that are not declared yet, are no
+// checkpoint to go on from.
+func (s *saving) declaredLost(after []found, j judgment, there map[string]bool) bool {
+	if len(s.o.Evidence.Declared) == 0 {
+		return false
+	}
+	declared := func(p string) (unit, bool) {
+		u, ok := j.unitOf(p)
+		return u, ok && u.how == Declared
+	}
+	if !slices.ContainsFunc(j.units, func(u unit) bool { return u.how == Declared && (u.path == "." || there[u.path]) }) {
+		return true
+	}
+	for _, f := range after {
+		if u, ok := declared(f.Path); ok && f.Kind == Folder && u.path != "." && f.Modified.After(u.at) {
+			return true
+		}
+	}
+	for _, f := range s.before {
+		if u, ok := declared(f.Path); ok && u.path != "." && !there[f.Path] && f.why == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // newestStep is the highest step that was declared of a path that is saved.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 from types import FrameType, TracebackType
 from typing import Any, Callable, Optional, Type
@@ -16,12 +17,12 @@ class save_on_sigterm:
     The loop in the block has to ask should_stop() and leave. When the block ends without an
     exception and a stop was asked for, by SIGTERM or by curfew, save is called once. Then
     what the SIGTERM would have done happens, after an exception too: where nothing handled
-    it, Python exits with status 143.
+    it, Python exits with status 143, never with 0.
 
     A handler that was there before is never lost. It is called at once, as before; if it
     raises, as handlers that end the process do, that waits for the end of the block. When
     the block ends it is put back, unless another handler was set on top in the meantime.
-    So a library may use it inside of a program that uses it too.
+    So a library may use it inside of a program that uses it too. It does not count in forks.
 
     Python sets signal handlers on the main thread only. Elsewhere, and where code outside of
     Python handles SIGTERM (the preemption service of JAX does), nothing is set: armed is
@@ -31,6 +32,7 @@ class save_on_sigterm:
     def __init__(self, save: Optional[Callable[[], object]] = None) -> None:
         self._save = save
         self._previous: Any = None
+        self._process = 0
         self._received = False
         self._raised: Optional[BaseException] = None
         self.armed = False
@@ -43,11 +45,12 @@ class save_on_sigterm:
         if _is_native():
             self.why_not = "code outside of Python handles SIGTERM"
         else:
+            # All is in place before the handler is, as the signal may come at once.
+            self._previous, self._process, self.armed = signal.getsignal(signal.SIGTERM), os.getpid(), True
             try:
-                self._previous = signal.signal(signal.SIGTERM, self._handle)
-                self.armed = True
+                signal.signal(signal.SIGTERM, self._handle)
             except ValueError as error:  # not on the main thread
-                self.why_not = str(error)
+                self.why_not, self.armed = str(error), False
         if not self.armed:
             log.warning("SIGTERM does not set should_stop(): %s", self.why_not)
         return self
@@ -66,18 +69,25 @@ class save_on_sigterm:
             if self.armed and signal.getsignal(signal.SIGTERM) == self._handle:
                 signal.signal(signal.SIGTERM, self._previous)
             self.armed = False
-        if kind is not None and not issubclass(kind, Exception):
+        # Lightning ends the process with status 0 after SIGTERM, which would look complete.
+        success = isinstance(error, SystemExit) and not error.code
+        if kind is not None and not issubclass(kind, Exception) and not success:
             return  # the process is ending already
         end = self._raised
         if end is None and self._received and self._previous == signal.SIG_DFL:
             end = SystemExit(128 + signal.SIGTERM)
         if end is not None:
-            if error is not None:
+            if error is not None and not success:
                 log.error("not saved, as the training failed after SIGTERM", exc_info=error)
             raise end
 
     def _handle(self, number: int, frame: Optional[FrameType]) -> None:
         # It runs between any two instructions of the main thread: no locks, no logging.
+        if os.getpid() != self._process:
+            # A fork, such as a worker that loads data, ends at SIGTERM as if it had no handler.
+            signal.signal(signal.SIGTERM, self._previous)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         if not self.armed and self._previous == signal.SIG_DFL:
             raise SystemExit(128 + number)
         if self.armed:

@@ -7,7 +7,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 import curfew
-from curfew._agree import Agreement
+from curfew._agree import Agreement, stop_here
 from curfew._run import current
 
 _agreement = Agreement()
@@ -31,6 +31,8 @@ def should_stop(step: int, *, every: int = 10) -> bool:
             _preempted = bool(multihost_utils.reached_preemption_sync_point(step))
         except RuntimeError:  # the service is turned off
             pass
+        if _preempted:
+            stop_here()
     return _preempted or _agreement.should_stop(every, _any_process)
 
 

@@ -109,6 +109,7 @@ def test_torch_ranks_stop_together(folder: Folder, ranks: Any) -> None:
     answers += [curfew.torch.should_stop(every=4) for _ in range(6)]
     assert answers == [False] * 8 + [True] * 4
     assert ranks.rounds == [0, 0, 0]
+    assert curfew.stop_request() == curfew.StopRequest("another rank has to stop", None)
 
 
 def test_torch_asks_the_others_before_it_stops(folder: Folder, ranks: Any) -> None:

@@ -124,7 +124,7 @@ TWO = """
     os.environ["CURFEW_RUN_DIR"] = os.path.abspath(f"run-{rank}")
     jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=2, process_id=rank)
     import curfew, curfew.jax
-    with curfew.save_on_sigterm() as sigterm:
+    with curfew.save_on_sigterm(lambda: print("says", n, flush=True)) as sigterm:
         for n in range(1, 4000):
             curfew.step(n)
             if n == 20:
@@ -132,8 +132,6 @@ TWO = """
             if curfew.jax.should_stop(n, every=5):
                 break
             time.sleep(0.005)
-    curfew.step(n)
-    print("says", n, flush=True)
 """
 
 

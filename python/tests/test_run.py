@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import timeit
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
@@ -57,6 +58,20 @@ def test_the_first_step_is_written_at_once_and_then_the_newest(folder: Folder, q
     steps = folder.steps()
     assert len(steps) < 200
     assert steps == sorted(set(steps))
+
+
+def test_a_step_costs_little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nanoseconds() -> float:
+        curfew.step(1)
+        return min(timeit.repeat(lambda: curfew.step(2), number=1000, repeat=100)) * 1e6
+
+    alone = nanoseconds()
+    monkeypatch.setenv("CURFEW_RUN_DIR", str(tmp_path))
+    _run.forget()
+    in_a_run = nanoseconds()
+    print(f"a step costs {in_a_run:.0f} ns, {alone:.0f} ns without a run")
+    # About 200 and 60 on a machine of 2026: this finds a system call or a lock in each step.
+    assert in_a_run < 2000 and alone < 1000
 
 
 def test_lines_are_a_second_apart(folder: Folder) -> None:

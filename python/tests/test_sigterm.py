@@ -139,6 +139,16 @@ def test_a_failure_after_the_signal_is_not_saved_and_ends(folder: Folder, caplog
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+@pytest.mark.parametrize(("code", "want"), [(None, 143), (0, 143), (3, 3)])
+def test_an_exit_after_the_signal_is_no_success(folder: Folder, code: Any, want: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with pytest.raises(SystemExit) as end:
+        with curfew.save_on_sigterm():
+            kill()
+            raise SystemExit(code)
+    assert end.value.code == want
+
+
 def test_a_failure_alone_is_the_script_s(folder: Folder) -> None:
     with pytest.raises(ZeroDivisionError):
         with curfew.save_on_sigterm(lambda: pytest.fail("saved")):
@@ -151,6 +161,31 @@ def test_a_save_that_fails_puts_the_handler_back(folder: Folder) -> None:
         with curfew.save_on_sigterm(lambda: 1 / 0):
             kill()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("before", ["none", "handler", "outer block"])
+def test_a_worker_ends_as_if_nothing_were_set(folder: Folder, script: Script, before: str) -> None:
+    process = script(
+        """
+        import contextlib, multiprocessing, signal, sys, time, curfew
+        before = sys.argv[1]
+        if before == "handler":
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+        fork = multiprocessing.get_context("fork")
+        with curfew.save_on_sigterm() if before == "outer block" else contextlib.nullcontext():
+            with curfew.save_on_sigterm():
+                ready = fork.Event()
+                worker = fork.Process(target=lambda: (ready.set(), time.sleep(60)))
+                worker.start()
+                ready.wait()
+                worker.terminate()
+                worker.join(30)
+                print(worker.exitcode, curfew.should_stop())
+        """,
+        before,
+    )
+    out, err = process.communicate(timeout=60)
+    assert (out, err) == (f"{7 if before == 'handler' else -15} False\n", "")
 
 
 def test_off_the_main_thread_it_says_so(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
