@@ -242,9 +242,11 @@ func TestLongIntervals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			one, _ := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
+			s.maxRaw = 0 // by statistics
 			got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
-			if len(blind) > 0 {
-				t.Errorf("blind spots are %+v", blind)
+			if diff := cmp.Diff(sorted(got), sorted(one), cmp.Comparer(near)); diff != "" || len(blind) > 0 {
+				t.Errorf("blind spots are %+v; by samples and by statistics differ:\n%.2000s", blind, diff)
 			}
 			hours := map[string]map[int]told{}
 			for _, p := range got {
@@ -305,6 +307,13 @@ func TestDownSampled(t *testing.T) {
 // alone shows that a machine rests.
 func thinned(t *testing.T, s *Source, from time.Time) {
 	t.Helper()
+	for _, s.maxRaw = range []float64{maxRaw, 0} {
+		onceThinned(t, s, from)
+	}
+}
+
+func onceThinned(t *testing.T, s *Source, from time.Time) {
+	t.Helper()
 	got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
 	if len(got) != 8 || got[0].At.Before(from.Add(40*time.Hour)) || len(blind) != 1 || blind[0].Effect != "rest in that time counts as unknown" {
 		t.Errorf("%d hours, and %+v", len(got), blind)
@@ -325,8 +334,11 @@ func TestAggregated(t *testing.T) {
 		switch {
 		case strings.HasPrefix(q, "{__name__=~"): // the newest samples are not aggregated yet
 			fmt.Fprintf(w, `{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL",%s,"values":[`, labels[1:])
-			for i := range 20 {
-				fmt.Fprintf(w, `%s[%d,"0"]`, strings.Repeat(",", min(i, 1)), at.Add(time.Duration(i-20)*time.Minute).Unix())
+			for i, comma := 0, ""; i < 48*60; i++ {
+				if i >= 40*60 || i%5 == 4 {
+					fmt.Fprintf(w, `%s[%d,"0"]`, comma, from.Add(time.Duration(i)*time.Minute).Unix())
+					comma = ","
+				}
 			}
 			fmt.Fprint(w, `]}`)
 		case statistic == "count", statistic == "max", statistic == "avg":

@@ -37,6 +37,8 @@ type Source struct {
 	found  *directory
 	// every is the time between two samples of a meter, as it was seen last.
 	every map[meterKey]time.Duration
+	// maxRaw is [maxRaw], which tests change.
+	maxRaw float64
 	// holders are whom GPUs were lent to.
 	holders map[inventory.Ref]map[Holder]bool
 }
@@ -62,7 +64,7 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, holders: map[inventory.Ref]map[Holder]bool{}}
+	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}}
 	if where := strings.Trim(strings.TrimSpace(o.Select), "{}"); where != "" {
 		out.where = "," + where
 	}
@@ -214,7 +216,7 @@ func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least 
 		if err != nil {
 			return err
 		}
-		if from = end; !refused && r.server.asked.Bytes-before < smallAnswer {
+		if from = end; !refused && *length < to.Sub(from) && r.server.asked.Bytes-before < smallAnswer {
 			*length *= 2
 		}
 	}
@@ -289,7 +291,7 @@ func (r *reading) coarse(ctx context.Context) error {
 	from, to := r.iv.From.Truncate(step), r.iv.To.Truncate(step)
 	length := max(coarseChunk.Truncate(step), step)
 	samples := r.density * to.Sub(from).Seconds()
-	raw := samples > 0 && samples <= maxRaw
+	raw := samples > 0 && samples <= r.maxRaw
 	if raw {
 		if err := r.raw(ctx, from, to); err != nil {
 			return err
