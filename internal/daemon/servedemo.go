@@ -41,7 +41,7 @@ const (
 	// DemoSpeed makes a simulated day last two minutes.
 	DemoSpeed = 720
 	// demoRound is the simulated time between two rounds.
-	demoRound = 15 * time.Minute
+	demoRound = 5 * time.Minute
 	// demoTruth is how far ahead the truth is written at least.
 	demoTruth = 7 * oneDay
 )
