@@ -37,6 +37,9 @@ type Options struct {
 	// AssumeRoles are the ARNs of roles in further accounts, read in addition to the
 	// account of the credentials.
 	AssumeRoles []string
+	// RolesOnly leaves the account of the credentials out: only those of AssumeRoles are
+	// read.
+	RolesOnly bool
 	// Profile of the shared configuration files; empty: the configured one.
 	Profile string
 	// RequestsPerSecond bounds the calls to one service in one region of one
