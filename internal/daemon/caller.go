@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// verifiedCaller is the caller of a service whose identity a person vouches for.
+// verifiedCaller is the caller of a service whose identity is vouched for.
 func (rt *Runtime) verifiedCaller() (approval.Person, error) {
 	if !rt.Caller.Proof.Verified() {
 		return *rt.Caller, &Error{Class: Denied, Code: "not_verified", Err: fmt.Errorf("the identity of %s is self-declared", rt.Caller.Name),
