@@ -32,5 +32,5 @@ const (
 	EventSettings    = "settings"     // shared settings or prices were set
 	EventClock       = "clock"        // the time of the state was set
 	EventToken       = "token"        // a token of the service was created or revoked
-	EventCall        = "call"         // somebody called the service to change something
+	EventCall        = "call"         // a person or program called the service to change something
 )

@@ -154,7 +154,7 @@ func with(header, value string) option {
 	}
 }
 
-// call makes a call as a person; without a name nobody is signed in.
+// call makes a call as a person; without a name no one is signed in.
 func (s *service) call(name, method, path, body string, options ...option) answered {
 	s.tb.Helper()
 	var in io.Reader
@@ -255,7 +255,7 @@ var least = map[string][]string{
 	"admin":    {"list-tokens", "create-token", "revoke-token"},
 }
 
-// TestRoles calls every operation as everybody: who has not its role gets 403, nobody 401,
+// TestRoles calls every operation as everybody: who has not its role gets 403, a call without a token 401,
 // and who has it anything else.
 func TestRoles(t *testing.T) {
 	s := start(t, settings, true, nil)
@@ -343,7 +343,7 @@ func TestAnotherTeam(t *testing.T) {
 		}
 	}
 	if got := s.call("sam", "POST", "/api/v1/resources/aws%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"1h","reason":"x"}`); got.status != 404 {
-		t.Errorf("keep of a resource of nobody's team: %d %s", got.status, got.body)
+		t.Errorf("keep of a resource of no team: %d %s", got.status, got.body)
 	}
 }
 
@@ -359,7 +359,7 @@ func TestApproval(t *testing.T) {
 	}
 	id := s.ask("eve", "vision", 9)
 	if got := s.call("bo", "POST", "/api/v1/approvals/"+id+"/approve", "{}"); got.status != 403 || !strings.Contains(got.body, "may be one person") {
-		t.Errorf("what somebody asked whom no provider vouched for: %d %s", got.status, got.body)
+		t.Errorf("a request whose asker no provider vouched for: %d %s", got.status, got.body)
 	}
 	r, err := approval.Desk{Store: s.state.Approvals()}.Ask(t.Context(), approval.Request{Kind: "fix", Subject: "stop", PlanHash: "mapped", AskedBy: "ned",
 		AskedProof: approval.Proof{Kind: approval.Token, Subject: "x", Mapped: true}}, time.Now())
@@ -440,7 +440,7 @@ func TestTokensEnd(t *testing.T) {
 }
 
 // TestTheUserOfThisMachine: without tokens whoever connects from this machine may do all;
-// with the first token nobody without one does.
+// with the first token no call without one does.
 func TestTheUserOfThisMachine(t *testing.T) {
 	s := start(t, settings, false, nil)
 	if got := s.call("", "POST", "/api/v1/freezes", `{"reason":"x"}`); got.status != 200 || !strings.Contains(got.body, `"by": "root"`) {

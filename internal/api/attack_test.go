@@ -19,7 +19,7 @@ import (
 const freeze = `{"reason":"x"}`
 
 // TestForeignPages: requests that a page of another origin makes, or that reach the server
-// under a name that somebody else resolves to it, are refused whoever is signed in.
+// under a name that another party resolves to it, are refused whoever is signed in.
 func TestForeignPages(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.PublicURL = "https://curfew.example.com:8443" })
 	host := strings.TrimPrefix(s.URL, "http://")

@@ -108,7 +108,7 @@ func (s *server) refused(r *http.Request) *problem {
 	return nil
 }
 
-// oddPath says whether a path could mean another one to somebody: steps upward, empty
+// oddPath says whether a path could mean another one to a person: steps upward, empty
 // segments, or characters that are no part of names.
 func oddPath(u *url.URL) bool {
 	for segment := range strings.SplitSeq(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {

@@ -89,7 +89,7 @@ func stream[I any](s *server, o operation, kind string, do func(huma.Context, *c
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		c := callOf(ctx.Context())
 		if c == nil {
-			writeError(ctx, unauthenticated("nobody is signed in"))
+			writeError(ctx, unauthenticated("no one is signed in"))
 			return
 		}
 		if !c.may(o) {

@@ -119,7 +119,7 @@ func (s *server) token(ctx context.Context, rt *daemon.Runtime, cfg config.Confi
 	return rt.PersonOfToken(cfg, v), nil
 }
 
-// localUser is the user of this process, where nobody has to sign in.
+// localUser is the user of this process, where no one has to sign in.
 func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Config, st *store.Store) (*call, *problem) {
 	if s.OIDC.Issuer != "" || s.public != nil || !fromThisMachine(r) {
 		return nil, unauthenticated("this server takes only callers who sign in")
@@ -316,7 +316,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// session makes a token for somebody who has signed in, for a while.
+// session makes a token for a person who has signed in, for a while.
 func (s *server) session(ctx context.Context, rt *daemon.Runtime, who approval.Person, length time.Duration) (string, *problem) {
 	if len(who.Roles) == 0 {
 		return "", problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")

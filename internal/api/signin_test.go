@@ -97,7 +97,7 @@ people:
   ned: {mail: [ned@example.com], roles: [user]}
 `
 
-// TestIDTokens: only a token of the provider for this service, in its time, names somebody,
+// TestIDTokens: only a token of the provider for this service, in its time, names a person,
 // by a subject or by an address that the provider has verified.
 func TestIDTokens(t *testing.T) {
 	i := newIssuer(t)
@@ -117,7 +117,7 @@ func TestIDTokens(t *testing.T) {
 		"a subject":               {i.token(i.signer, nil), 200, "vi"},
 		"a verified address":      {i.token(i.signer, map[string]any{"sub": "x", "email": "Ned@example.com", "email_verified": true}), 200, "ned"},
 		"an unverified address":   {i.token(i.signer, map[string]any{"sub": "x", "email": "ned@example.com"}), 403, ""},
-		"somebody who is unknown": {i.token(i.signer, map[string]any{"sub": "x"}), 403, ""},
+		"a person who is unknown": {i.token(i.signer, map[string]any{"sub": "x"}), 403, ""},
 		"for another service":     {i.token(i.signer, map[string]any{"aud": "other"}), 401, ""},
 		"of another provider":     {i.token(i.signer, map[string]any{"iss": "https://evil.example"}), 401, ""},
 		"expired":                 {i.token(i.signer, map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), 401, ""},
@@ -209,7 +209,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("the session: %d %s", got.status, got.body)
 	}
 	if got := s.call("", "POST", "/auth/logout", "{}", cookie, with("Origin", "https://evil.example")); got.status != 403 {
-		t.Errorf("a foreign page signs somebody out: %d", got.status)
+		t.Errorf("a foreign page signs a person out: %d", got.status)
 	}
 	if got := s.call("", "POST", "/auth/logout", "{}", cookie); got.status != 204 {
 		t.Errorf("logout: %d", got.status)

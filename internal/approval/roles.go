@@ -25,7 +25,7 @@ func SplitRole(held string) (role, team string) {
 	return role, team
 }
 
-// May says whether somebody who holds roles has one of those that are wanted for what
+// May says whether a person who holds roles has one of those that are wanted for what
 // belongs to a team. A role of one team counts for that team alone, and not for what
 // belongs to none.
 func May(held, wanted []string, team string) bool {
@@ -40,7 +40,7 @@ func AtLeast(least string) []string {
 	return ServiceRoles[max(0, slices.Index(ServiceRoles, least)):]
 }
 
-// TeamsOf are the teams for which somebody who holds roles has one of those that are wanted;
+// TeamsOf are the teams for which a person who holds roles has one of those that are wanted;
 // all says that it is every team.
 func TeamsOf(held, wanted []string) (teams []string, all bool) {
 	for _, h := range held {

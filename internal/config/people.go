@@ -129,7 +129,7 @@ func (c *Config) OIDCName(subject, verifiedMail string) (name string, ok bool) {
 	return "", false
 }
 
-// Named is the person whom a name means that nobody has proven: a user of the operating
+// Named is the person whom a name means that no one has proven: a user of the operating
 // system, a mail address, or the value of an owner tag. Without one it is the name itself.
 func (c *Config) Named(name string) (person string, ok bool) {
 	for person := range c.People {

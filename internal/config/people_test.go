@@ -62,7 +62,7 @@ func TestOnePersonHasManyIdentities(t *testing.T) {
 		"the value of an owner tag":         {named("ANA.K"), "ana"},
 		"an address in an owner tag":        {named("ana@example.com"), "ana"},
 		"the name itself, in other letters": {named("Bo"), "bo"},
-		"somebody who is not there":         {named("eve"), "eve"},
+		"a person who is not there":         {named("eve"), "eve"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: got %q, want %q", what, tc.got, tc.want)

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// verifiedCaller is the caller of a service whose identity somebody vouches for.
+// verifiedCaller is the caller of a service whose identity is vouched for.
 func (rt *Runtime) verifiedCaller() (approval.Person, error) {
 	if !rt.Caller.Proof.Verified() {
 		return *rt.Caller, &Error{Class: Denied, Code: "not_verified", Err: fmt.Errorf("the identity of %s is self-declared", rt.Caller.Name),
@@ -146,7 +146,7 @@ func (rt *Runtime) CreateToken(ctx context.Context, o TokenOptions) (view.NewTok
 			return none, invalid("--role %q: it is a role, alone or with a team such as approver@vision", role)
 		case !decides:
 		case !slices.Contains(approval.ServiceRoles, what) && !slices.ContainsFunc(approval.Roles(cfg.Holders(), name), func(has string) bool { return has == role }):
-			return none, invalid("--role %q: it is none of %s, and approvers gives it to nobody of that name", role, strings.Join(approval.ServiceRoles, ", "))
+			return none, invalid("--role %q: it is none of %s, and approvers gives it to no one of that name", role, strings.Join(approval.ServiceRoles, ", "))
 		case !approval.Same(cfg.Known(who).Name, name) || !who.Proof.Verified() && !cfg.Approvals.Accepts(approval.SelfDeclared):
 			return none, &Error{Class: Denied, Code: "not_yours", Err: fmt.Errorf("a token that decides requests (%s) speaks for %s, and only %s creates it, by a verified identity", role, name, name),
 				Hint: "sign in to AWS or to the service as that person, or leave the role out"}
@@ -262,7 +262,7 @@ func (rt *Runtime) PersonOfSignIn(cfg config.Config, issuer, subject, verifiedMa
 	return p
 }
 
-// Session makes a token for somebody who has signed in, with the roles that they have, and
+// Session makes a token for a person who has signed in, with the roles that they have, and
 // records the sign-in. A new sign-in always has a new token.
 func (rt *Runtime) Session(ctx context.Context, who approval.Person, length time.Duration) (string, error) {
 	_, s, err := rt.State(ctx)

@@ -157,7 +157,7 @@ func operations(t *testing.T, url string) map[string]bool {
 	return out
 }
 
-// fuzz runs schemathesis as somebody. Operations about one thing get the ids of things that
+// fuzz runs schemathesis as one caller. Operations about one thing get the ids of things that
 // are there.
 func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 	t.Helper()
