@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/api"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 )
@@ -67,7 +70,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	o := daemon.ServeOptions{EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Out: a.Stdout, Hangup: a.hangups()}
+	o := daemon.ServeOptions{EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Out: a.Stdout, Hangup: a.hangups(), Mount: a.mount(ctx)}
 	if f.lease != "" {
 		if o.LeaseTTL, err = config.ParseDuration(f.lease); err != nil || o.LeaseTTL < time.Second {
 			return usageError("--lease %q: it is a duration from 1s such as 8s", f.lease)
@@ -82,6 +85,27 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	a.quiet = true // a service shows no progress
 	a.rt.NewBar = nil
 	return a.rt.Serve(ctx, o)
+}
+
+// mount returns what serves the API beside what the service says of itself, until the
+// context ends.
+func (a *app) mount(ctx context.Context) func(*daemon.Runtime, config.Config, *slog.Logger) (map[string]http.Handler, error) {
+	return func(rt *daemon.Runtime, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error) {
+		in := cfg.Serve.SignIn
+		o := api.Options{Runtime: rt, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log}
+		if in.ClientSecretEnv != "" {
+			secret, ok := a.Lookup(in.ClientSecretEnv)
+			if !ok || secret == "" {
+				return nil, usageError("serve.sign_in.client_secret_env: the environment has no %s", in.ClientSecretEnv)
+			}
+			o.OIDC.ClientSecret = secret
+		}
+		h, err := api.New(o)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h}, nil
+	}
 }
 
 // serveDemo serves the simulated account.

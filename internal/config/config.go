@@ -164,15 +164,6 @@ type Enforce struct {
 	MirrorTag bool `yaml:"mirror_tag"`
 }
 
-// Serve is how curfew serve runs.
-type Serve struct {
-	// Interval is the time between two rounds of an account; rounds come earlier where
-	// something is due, and later where CloudWatch would cost more than its limit.
-	Interval time.Duration `yaml:"interval"`
-	// Deadline is how long one round may take.
-	Deadline time.Duration `yaml:"deadline"`
-}
-
 // Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
@@ -296,6 +287,9 @@ func Decode(name string, src []byte, c *Config) error {
 	}
 	if err := c.checkBooks(f, root); err != nil {
 		return err
+	}
+	if key, err := c.Serve.check(); err != nil {
+		return placed(f, root, key, err)
 	}
 	if err := c.checkMetrics(f, root); err != nil {
 		return err

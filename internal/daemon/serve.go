@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type ServeOptions struct {
 	// JSON writes the log as JSON.
 	JSON bool
 	// Mount returns what else is served, by pattern; nil is nothing.
-	Mount func(rt *Runtime) (map[string]http.Handler, error)
+	Mount func(rt *Runtime, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error)
 }
 
 const (
@@ -97,11 +98,11 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	v.service.Set(sources)
 	var mounted map[string]http.Handler
 	if o.Mount != nil {
-		if mounted, err = o.Mount(v.rt); err != nil {
+		if mounted, err = o.Mount(v.rt, v.cfg, log); err != nil {
 			return err
 		}
 	}
-	end, err := listen(ctx, o.Listen, v.service.Handler(mounted), log)
+	end, err := listen(ctx, o.Listen, rt.pair(cfg), v.service.Handler(mounted), log)
 	if err != nil {
 		return err
 	}
@@ -142,21 +143,29 @@ func holder() string {
 }
 
 // listen serves HTTP until the returned function is called.
-func listen(ctx context.Context, address string, h http.Handler, log *slog.Logger) (end func(), err error) {
+func listen(ctx context.Context, address string, p *pair, h http.Handler, log *slog.Logger) (end func(), err error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, invalid("--listen %s: %w", address, err)
 	}
 	server := service.Server(h)
+	serve := server.Serve
+	if p != nil {
+		if _, err := p.load(nil); err != nil {
+			return nil, errors.Join(&Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("serve.tls: %w", err)}, l.Close())
+		}
+		server.TLSConfig = &tls.Config{GetCertificate: p.load, MinVersion: tls.VersionTLS12}
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP is not served any more", "error", err)
 		}
 	}()
-	log.Info("listening", "address", l.Addr().String())
+	log.Info("listening", "address", l.Addr().String(), "tls", p != nil)
 	return func() {
 		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer stop()

@@ -126,11 +126,11 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 		}}})
 	var mounted map[string]http.Handler
 	if o.Mount != nil {
-		if mounted, err = o.Mount(v.rt); err != nil {
+		if mounted, err = o.Mount(v.rt, cfg, log); err != nil {
 			return err
 		}
 	}
-	stop, err := listen(ctx, o.Listen, v.service.Handler(mounted), log)
+	stop, err := listen(ctx, o.Listen, rt.pair(cfg), v.service.Handler(mounted), log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,68 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Serve is how curfew serve runs.
+type Serve struct {
+	// Interval is the time between two rounds of an account; rounds come earlier where
+	// something is due, and later where CloudWatch would cost more than its limit.
+	Interval time.Duration `yaml:"interval"`
+	// Deadline is how long one round may take.
+	Deadline time.Duration `yaml:"deadline"`
+	// PublicURL is where people reach the service, such as https://curfew.example.com; without
+	// it the API answers by the loopback names of this machine alone.
+	PublicURL string `yaml:"public_url"`
+	// TLS is what the service proves itself by; without it a proxy has to.
+	TLS ServeTLS `yaml:"tls"`
+	// SignIn is the OpenID Connect provider by which people sign in.
+	SignIn SignIn `yaml:"sign_in"`
+}
+
+// ServeTLS are the files of a TLS server. They are read again when they change.
+type ServeTLS struct {
+	// CertFile is a PEM file of the certificate and those that lead to its authority.
+	CertFile string `yaml:"cert_file"`
+	// KeyFile is a PEM file of its key.
+	KeyFile string `yaml:"key_file"`
+}
+
+// SignIn is an OpenID Connect provider.
+type SignIn struct {
+	// Issuer is the URL of the provider.
+	Issuer string `yaml:"issuer"`
+	// ClientID is the id of this service there.
+	ClientID string `yaml:"client_id"`
+	// ClientSecretEnv is the environment variable that holds the secret of this service there.
+	ClientSecretEnv string `yaml:"client_secret_env"`
+}
+
+// check says what is wrong with the section, and where.
+func (s Serve) check() (key string, err error) {
+	u, err := url.Parse(s.PublicURL)
+	switch {
+	case s.Interval < time.Second:
+		return "serve.interval", errors.New("it is at least 1s")
+	case s.Deadline < time.Second:
+		return "serve.deadline", errors.New("it is at least 1s")
+	case s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil):
+		return "serve.public_url", fmt.Errorf("%q: it is a URL such as https://curfew.example.com", s.PublicURL)
+	case (s.TLS.CertFile == "") != (s.TLS.KeyFile == ""):
+		return "serve.tls", errors.New("a certificate and its key come together: cert_file and key_file")
+	case s.SignIn == SignIn{}:
+		return "", nil
+	case s.SignIn.Issuer == "" || s.SignIn.ClientID == "":
+		return "serve.sign_in", errors.New("it needs the issuer and the client_id")
+	case s.PublicURL == "":
+		return "serve.sign_in", errors.New("the provider leads back to serve.public_url, which is missing")
+	}
+	if u, err := url.Parse(s.SignIn.Issuer); err != nil || u.Host == "" || u.Scheme != "https" && !onThisMachine(u) {
+		return "serve.sign_in.issuer", fmt.Errorf("%q: it is a URL such as https://accounts.example.com", s.SignIn.Issuer)
+	}
+	return "", nil
+}
