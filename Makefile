@@ -42,8 +42,10 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: ## the ladder killed at every boundary (make test: every fifth), getting-started and slow commands as documented
+test-slow: ## the ladder killed at every boundary (make test: every fifth), getting-started and slow commands as documented, deploy/
 	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
+	cd test/helm && go test -count=1 .
+	./test/cfn-lint.sh
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
@@ -91,8 +93,9 @@ golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
 
-reference: ## write docs/reference and schemas from the code
+reference: ## write docs/reference, schemas and the roles in deploy/ from the code
 	go run ./test/reference
+	go run ./test/deploy
 
 aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox -live

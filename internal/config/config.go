@@ -119,6 +119,8 @@ type AWS struct {
 	Regions []string `yaml:"regions"`
 	// AssumeRoles are roles of further accounts to read.
 	AssumeRoles []string `yaml:"assume_roles"`
+	// ExternalID is the external id that the trust policies of these roles ask for.
+	ExternalID string `yaml:"external_id"`
 	// RequestsPerSecond bounds the calls to one service in one region.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// ListPages bounds the listing of a bucket, in pages of 1,000 objects; 20 times as many

@@ -37,6 +37,9 @@ type Options struct {
 	// AssumeRoles are the ARNs of roles in further accounts, read in addition to the
 	// account of the credentials.
 	AssumeRoles []string
+	// ExternalID is what the roles' trust policies ask for (sts:ExternalId); empty sends
+	// none.
+	ExternalID string
 	// Profile of the shared configuration files; empty: the configured one.
 	Profile string
 	// RequestsPerSecond bounds the calls to one service in one region of one
