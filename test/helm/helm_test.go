@@ -179,7 +179,7 @@ func TestOneReplicaHasAVolume(t *testing.T) {
 		t.Errorf("claim %+v", r.claim)
 	}
 	if r.budget != nil || r.network != nil || r.monitor != nil {
-		t.Error("what nobody asked for is there")
+		t.Error("an option that is off has an object")
 	}
 	if slices.Contains(c.Args, "--enforce") || slices.Contains(c.Args, "--policy=/etc/curfew/policies") {
 		t.Errorf("it does not begin by observing: %q", c.Args)

@@ -37,7 +37,7 @@ func (s *Strings) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]string)(s))
 }
 
-// Request is a call that somebody wants to make.
+// Request is a call that a role is asked for.
 type Request struct {
 	// Action is the IAM action, "ec2:StopInstances"; Resource an ARN, empty for any.
 	Action, Resource string
