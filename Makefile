@@ -11,6 +11,8 @@ TOOL     := go tool -modfile=tools/go.mod
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
+# Bytes of the folder that checkpoints are measured with.
+BENCHBYTES ?= 10737418240
 # The packages that mutate changes, each with those whose tests hold its rules as well, and
 # how many mutants of each.
 MUTATE := action budget gate approval ledger bill duty,round policy store change round,backtest
@@ -42,8 +44,9 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: ## the ladder killed at every boundary (make test: every fifth), getting-started and slow commands as documented, deploy/
+test-slow: ## the ladder and checkpoints killed at every boundary (make test: some), getting-started and slow commands as documented, deploy/
 	CURFEW_SLOW=1 go test -count=1 -run 'TestKilledAnywhere|TestGettingStarted|TestCommands' ./internal/action ./test/docs
+	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	cd test/helm && go test -count=1 .
 	./test/cfn-lint.sh
 
@@ -71,11 +74,12 @@ vuln: ## known vulnerabilities, where their database can be reached
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
 	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(foreach p,$(MUTATE),./internal/$(subst $(comma),$(comma)./internal/,$(p)))
 
-bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB
+bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB, checkpoints with `aws s3 sync` and rclone
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/replaybench -rows $(BENCHROWS) ./bin/curfew
 	go run ./test/replaybench -rows $(BENCHROWS) -signals=false ./bin/curfew
 	cd test/duckdb && go run . -rows $(BENCHROWS)
+	go run ./test/checkpointbench -size $(BENCHBYTES) ./bin/curfew
 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')

@@ -21,5 +21,11 @@ func main() {
 		<-ctx.Done()
 		stop()
 	}()
-	os.Exit(cli.Run(ctx, cli.System(version)))
+	p := cli.System(version)
+	p.Hangups = func() <-chan os.Signal {
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		return hangups
+	}
+	os.Exit(cli.Run(ctx, p))
 }

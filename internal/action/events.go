@@ -31,4 +31,6 @@ const (
 	EventHoldExtend  = "hold-extend"  // a budget reservation was extended
 	EventSettings    = "settings"     // shared settings or prices were set
 	EventClock       = "clock"        // the time of the state was set
+	EventToken       = "token"        // a token of the service was created or revoked
+	EventCall        = "call"         // somebody called the service to change something
 )

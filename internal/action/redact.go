@@ -47,11 +47,11 @@ var secrets = []secret{
 	// name=value and "name": "value" where the name says what the value is.
 	shape(`(?i)([a-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|signature|api[_-]?key|access[_-]?key|private[_-]?key)[a-z0-9_.-]*["']?\s*[:=]\s*)(?:"[^"]*"|'[^']*'|[^\s"'&,;<>]+)`,
 		"passw", "passphrase", "secret", "token", "credential", "signature", "key"),
-	// Keys that show by their beginning whose they are: AWS, Slack, GitHub, GitLab,
+	// Keys that show by their beginning whose they are: curfew, AWS, Slack, GitHub, GitLab,
 	// and others in that manner; JSON web tokens.
 	shape(`\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b`, "akia", "asia", "aroa", "aida"),
 	shape(`\b(?:xox[a-z]|xapp)-[A-Za-z0-9-]{8,}`, "xox", "xapp-"),
-	shape(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh", "github_pat_", "glpat-", "hf_", "sk-", "sk_live_", "aiza"),
+	shape(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|curfew_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh", "github_pat_", "glpat-", "hf_", "curfew_", "sk-", "sk_live_", "aiza"),
 	shape(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`, "eyj"),
 }
 

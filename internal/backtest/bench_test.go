@@ -85,6 +85,29 @@ func BenchmarkObey(b *testing.B) {
 	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
 }
 
+// BenchmarkFigures is the replay of one policy that asks for a figure, which every sample
+// changes.
+func BenchmarkFigures(b *testing.B) {
+	data, rows := benchTrace(false)
+	p := params(5 * time.Minute)
+	p.Policies = policies(b, `  - name: little-used
+    select: {kind: instance}
+    when: gpu.util.mean("30m") < 40
+    then: [{do: notify}]
+`)
+	tr, err := load(context.Background(), bytes.NewReader(data), p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tr.obey(context.Background(), p.Policies.Policies[0], p, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
+
 // usual is a policy as the documentation shows it.
 func usual(t testingTB) *policy.Set {
 	return policies(t, `  - name: idle-gpu-machines

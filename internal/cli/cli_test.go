@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 			"request":       request,
 			"hold":          hold,
 			"votes":         votes,
+			"damage":        damage,
 		},
 	})
 }

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newWhoami() *cobra.Command {
@@ -28,31 +26,9 @@ CURFEW_IDENTITY is self-declared and opens no fix unless approvals.accept says s
 }
 
 func (a *app) whoami(ctx context.Context) error {
-	cfg, err := a.config()
+	doc, err := a.rt.Whoami(ctx)
 	if err != nil {
 		return err
-	}
-	cfg, by, err := a.rt.PeopleHere(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	declared, err := a.declared(cfg)
-	if err != nil {
-		return err
-	}
-	who, failed := a.rt.SignedIn(ctx, cfg, "curfew whoami")
-	if failed != nil {
-		who = declared
-	}
-	doc := view.Whoami{Schema: view.WhoamiSchema, Name: who.Name, Declared: declared.Name, Proof: string(who.Proof.Kind), Verified: who.Proof.Verified(),
-		Subject: who.Proof.Subject, VerifiedBy: who.Proof.Detail, InPeople: who.Proof.Mapped, Roles: append([]string{}, who.Roles...),
-		OpensFixes: cfg.Approvals.Accepts(who.Proof.Kind), Settings: by, ProofText: who.Proof.String(), From: "curfew.yaml", Advisory: by.Advisory}
-	if failed != nil {
-		why := failed.Error()
-		doc.UnverifiedBecause = &why
-	}
-	if !by.Advisory {
-		doc.From = fmt.Sprintf("the shared settings (version %d)", by.Version)
 	}
 	return a.show(doc, func() report.Sheet { return report.WhoamiSheet(doc) })
 }

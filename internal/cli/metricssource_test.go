@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
@@ -43,6 +44,7 @@ func TestMetricsSource(t *testing.T) {
 	}
 	h = append(h, prometheus.Series{Name: "DCGM_FI_DEV_GPU_UTIL", Labels: `gpu="0",UUID="GPU-works",node="works",exported_namespace="vision",exported_pod="train-0",hpc_job="77"`,
 		Points: []prometheus.Point{{At: now.Add(-time.Minute), V: 90}}})
+	h = append(h, prometheus.Series{Name: "kube_node_labels", Labels: `node="works",job="ksm",label_team="search",label_project="ranking"`, Points: []prometheus.Point{{At: now.Add(-time.Minute), V: 1}}})
 	tell("lies", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", flat(0))
 	tell("lies", "DCGM_FI_DEV_POWER_USAGE", func(i int) float64 { return 690 + float64(i%7)/10 })
 	tell("stranger", "DCGM_FI_DEV_GPU_UTIL", flat(1))
@@ -80,6 +82,13 @@ policies:
 		if m.ID == "works" && (len(m.HeldBy) != 1 || m.HeldBy[0] != view.DoctorHolder{GPU: "GPU-works", Namespace: "vision", Pod: "train-0", Job: "77"}) {
 			t.Errorf("it is lent to %+v", m.HeldBy)
 		}
+		owner, disputes := inventory.Owner{Team: "vision"}, 0
+		if m.ID == "works" { // whose node's labels say its project, and another team
+			owner.Project, disputes = "ranking", 1
+		}
+		if m.Owner != owner || len(m.Disputes) != disputes {
+			t.Errorf("%s belongs to %+v, disputed: %+v", m.ID, m.Owner, m.Disputes)
+		}
 		if m.ID == "lies" && !strings.Contains(m.Why, "utilization reads 99% while the graphics engine reads 0%") {
 			t.Errorf("the liar is unknown because %q", m.Why)
 		}
@@ -91,7 +100,7 @@ policies:
 		t.Errorf("sources are %+v", doctor.Sources)
 	}
 	for _, output := range []string{"table", "md", "html"} {
-		if text := l.curfew(ExitPartial, "doctor", "metrics", "--cloud", "onprem", "-o", output); !strings.Contains(text, "dcgm-exporter") || !strings.Contains(text, "lent to vision/train-0 job 77") {
+		if text := l.curfew(ExitPartial, "doctor", "metrics", "--cloud", "onprem", "-o", output); !strings.Contains(text, "dcgm-exporter") || !strings.Contains(text, "lent to vision/train-0 job 77") || !strings.Contains(text, "its tags say team vision, labels say search") {
 			t.Errorf("%s names no fix:\n%s", output, text)
 		}
 	}

@@ -45,6 +45,8 @@ type Process struct {
 	Uptime func() (boot string, up time.Duration)
 	// FileTime is the clock of the file system that a directory is on; nil is Now.
 	FileTime func(dir string) (time.Time, error)
+	// Hangups begins to take requests to read the configuration again; nil takes none.
+	Hangups func() <-chan os.Signal
 	// Dir is the working directory.
 	Dir string
 	// ConfigDir and DataDir are the user's own; empty when there is no home.

@@ -19,10 +19,12 @@ type sharesDoc struct {
 		Resource    string          `json:"resource"`
 		Amount      string          `json:"total_usd"`
 		Unallocated string          `json:"unallocated_usd"`
-		Unknown     string          `json:"unknown_usd"`
-		Idle        string          `json:"idle_by_use_usd"`
-		Unmeasured  string          `json:"unmeasured_by_use_usd"`
 		Workloads   []workloadShare `json:"workloads"`
+		Use         struct {
+			Unknown    string `json:"unknown_usd"`
+			Idle       string `json:"idle_by_use_usd"`
+			Unmeasured string `json:"unmeasured_by_use_usd"`
+		} `json:"use"`
 	} `json:"machines"`
 	Totals []workloadShare `json:"totals"`
 }
@@ -32,7 +34,9 @@ type workloadShare struct {
 	Amount   string `json:"total_usd"`
 	Used     string `json:"used_usd"`
 	Idle     string `json:"idle_usd"`
-	ByUse    string `json:"by_use_usd"`
+	Use      struct {
+		ByUse string `json:"by_use_usd"`
+	} `json:"use"`
 }
 
 // TestSharesOfPods: the ledger charges two machines for four hours, a real Prometheus says
@@ -77,7 +81,7 @@ rates: {gpu_hour: {H100-80GB: 3}, source: finance, as_of: 2026-01-01}
 	}
 	got := map[string][4]float64{} // cost, used, idle, by use
 	for _, w := range d.Totals {
-		got[w.Workload] = [4]float64{inUSD(w.Amount), inUSD(w.Used), inUSD(w.Idle), inUSD(w.ByUse)}
+		got[w.Workload] = [4]float64{inUSD(w.Amount), inUSD(w.Used), inUSD(w.Idle), inUSD(w.Use.ByUse)}
 	}
 	// A slot of five minutes may be missing at either end.
 	const most = 0.5
@@ -89,12 +93,12 @@ rates: {gpu_hour: {H100-80GB: 3}, source: finance, as_of: 2026-01-01}
 		}
 	}
 	for _, m := range d.Machines {
-		sum, byUse := inUSD(m.Unallocated), inUSD(m.Idle)+inUSD(m.Unmeasured)
+		sum, byUse := inUSD(m.Unallocated), inUSD(m.Use.Idle)+inUSD(m.Use.Unmeasured)
 		for _, w := range m.Workloads {
-			sum, byUse = sum+inUSD(w.Amount), byUse+inUSD(w.ByUse)
+			sum, byUse = sum+inUSD(w.Amount), byUse+inUSD(w.Use.ByUse)
 		}
 		// Each is rounded to cents.
-		if math.Abs(sum-inUSD(m.Amount)) > 0.021 || math.Abs(byUse-inUSD(m.Amount)) > 0.021 || inUSD(m.Amount) != map[string]float64{"dgx": 24, "sliced": 12}[m.Resource] || inUSD(m.Unknown) > most {
+		if math.Abs(sum-inUSD(m.Amount)) > 0.021 || math.Abs(byUse-inUSD(m.Amount)) > 0.021 || inUSD(m.Amount) != map[string]float64{"dgx": 24, "sliced": 12}[m.Resource] || inUSD(m.Use.Unknown) > most {
 			t.Errorf("%s: %+v adds up to %v, by use %v", m.Resource, m, sum, byUse)
 		}
 	}

@@ -14,11 +14,13 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // commandLines are commands as people give them on the simulated account, on simulated
-// books and on files, in this order. FINDING is a finding of the simulated account; HOLD
-// and REQUEST are new at each run. What
+// books and on files, in this order. FINDING is a finding of the simulated account; HOLD,
+// REQUEST and TOKEN are new at each run. What
 // follows "as NAME:" is given by another person.
 var commandLines = []string{
 	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo", "fix FINDING --enforce --demo --scratch-disks",
@@ -36,6 +38,7 @@ var commandLines = []string{
 	"plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv",
 	"plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 1.5x --spot-price 0.918 --on-demand-price 3.06",
 	"plan checkpoint --trace examples/data/spot.csv --gap 5m --write 120s --restart 180s",
+	"token create dashboard --role viewer", "token list", "token revoke TOKEN",
 	"settings clock --reason sleep", "as root: settings set shared.yaml --reason test",
 }
 
@@ -46,8 +49,8 @@ var notRun = map[string]string{
 
 // withoutJSON are the commands without -o json, with the reason.
 var withoutJSON = map[string]string{
-	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help",
-	"record": "its -o names the trace that it writes",
+	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help",
+	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end",
 }
 
 // walk calls each with every command that can be given, but for those of cobra.
@@ -87,7 +90,12 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 		if withoutJSON[name] != "" {
 			return
 		}
-		out, ok := c.Flags().Lookup("output").Value.(*choice)
+		flag := c.Flags().Lookup("output")
+		if flag == nil {
+			t.Errorf("curfew %s has no -o", name)
+			return
+		}
+		out, ok := flag.Value.(*choice)
 		if !ok || !slices.Contains(out.allowed, "json") {
 			t.Errorf("curfew %s has no -o json", name)
 		}
@@ -172,6 +180,14 @@ func (d *commandDesk) give(line string, width int, more ...string) (code int, ou
 	if verb, flags, ok := strings.Cut(line, "REQUEST"); ok {
 		d.write("big.yaml", fmt.Sprintf(gateJob, "big-"+d.next(), "400h"))
 		line = verb + d.gate(ExitHeld, "big.yaml").ApprovalID + flags
+	}
+	if verb, flags, ok := strings.Cut(line, "TOKEN"); ok {
+		_, made, _ := d.run("token", "create", "ci-"+d.next(), "--role", "viewer", "-o", "json")
+		var doc view.NewToken
+		if err := json.Unmarshal([]byte(made), &doc); err != nil {
+			d.t.Fatal(err)
+		}
+		line = verb + doc.ID + flags
 	}
 	var stdout, stderr bytes.Buffer
 	code = Run(context.Background(), Process{Args: append(strings.Fields(d.fill.Replace(line)), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test",

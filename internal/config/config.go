@@ -57,6 +57,8 @@ type Config struct {
 	Owners policy.Owners `yaml:"owners"`
 	// Enforce is how passes of the policies run.
 	Enforce Enforce `yaml:"enforce"`
+	// Serve is how curfew serve runs.
+	Serve Serve `yaml:"serve"`
 	// Notify is how people are reached (docs/notifications.md).
 	Notify notify.Config `yaml:"notify"`
 	// Budgets are what owners may spend (docs/budgets.md).
@@ -121,11 +123,23 @@ type AWS struct {
 	AssumeRoles []string `yaml:"assume_roles"`
 	// ExternalID is the external id that the trust policies of these roles ask for.
 	ExternalID string `yaml:"external_id"`
+	// Accounts are what curfew serve reads, each by itself; empty is the account of the
+	// credentials and those of assume_roles.
+	Accounts []AWSAccount `yaml:"accounts"`
 	// RequestsPerSecond bounds the calls to one service in one region.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// ListPages bounds the listing of a bucket, in pages of 1,000 objects; 20 times as many
 	// for a bucket with 1 TiB or more in the standard class.
 	ListPages int `yaml:"list_pages"`
+}
+
+// AWSAccount is an account, or some regions of one, that curfew serve reads by itself.
+type AWSAccount struct {
+	// Role is the ARN of the role that reads and acts there; empty is the account of the
+	// credentials.
+	Role string `yaml:"role"`
+	// Regions are the regions to read, or all; empty is those of aws.regions.
+	Regions []string `yaml:"regions"`
 }
 
 // Scan is how the audit looks.
@@ -152,6 +166,15 @@ type Enforce struct {
 	MirrorTag bool `yaml:"mirror_tag"`
 }
 
+// Serve is how curfew serve runs.
+type Serve struct {
+	// Interval is the time between two rounds of an account; rounds come earlier where
+	// something is due, and later where CloudWatch would cost more than its limit.
+	Interval time.Duration `yaml:"interval"`
+	// Deadline is how long one round may take.
+	Deadline time.Duration `yaml:"deadline"`
+}
+
 // Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
@@ -160,6 +183,8 @@ func Default() Config {
 		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
 		Enforce:      Enforce{Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
+		Serve:        Serve{Interval: time.Minute, Deadline: 10 * time.Minute},
+		Metrics:      Metrics{CloudWatch: CloudWatch{MaxUSDPerMonth: "50"}},
 		Gate:         Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},
 		Thresholds:   finding.DefaultThresholds(),
 		Duty:         duty.DefaultThresholds(),

@@ -9,12 +9,22 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // Metrics are servers that hold recorded usage.
 type Metrics struct {
 	// Sources are read, and never written to.
 	Sources []MetricsSource `yaml:"sources"`
+	// CloudWatch bounds what AWS charges for reading its metrics.
+	CloudWatch CloudWatch `yaml:"cloudwatch"`
+}
+
+// CloudWatch bounds what AWS charges for reading its metrics.
+type CloudWatch struct {
+	// MaxUSDPerMonth is what the rounds of curfew serve may cost in requests to CloudWatch;
+	// over it they are made less often.
+	MaxUSDPerMonth string `yaml:"max_usd_per_month" form:"dollars"`
 }
 
 // MetricsSource is a server that speaks Prometheus's HTTP API.
@@ -42,7 +52,7 @@ type MetricsSource struct {
 	Headers map[string]string `yaml:"headers"`
 	// Select are matchers that every series has to meet: cluster="prod".
 	Select string `yaml:"select"`
-	// Names are further metrics, as columns of recorded usage: neuroncore_utilization_ratio:
+	// Names are further metrics, as columns of recorded usage: npu_busy_ratio:
 	// gpu_util*100.
 	Names map[string]string `yaml:"names"`
 	// Machines say which labels name machines where the usual ones do not.
@@ -70,6 +80,9 @@ func (m Metrics) Source(url string) MetricsSource {
 
 // checkMetrics checks the servers, as far as that goes without reading them.
 func (c *Config) checkMetrics(f *document.File, root ast.Node) error {
+	if v, err := money.ParseAmount(c.Metrics.CloudWatch.MaxUSDPerMonth); err != nil || v <= 0 {
+		return placed(f, root, "metrics.cloudwatch.max_usd_per_month", errors.New("it is an amount of dollars a month over zero such as 50"))
+	}
 	for i, s := range c.Metrics.Sources {
 		var err error
 		switch {

@@ -188,7 +188,14 @@ func (c *Config) Holders() map[string][]string {
 // name that a tag may have for them; what the section itself says counts first.
 func (c *Config) Reached() notify.Config {
 	n := c.Notify
-	n.Slack.Users, n.Mail.Users, n.Names = copied(n.Slack.Users), copied(n.Mail.Users), copied(n.Names)
+	slack, mail := n.Slack.Used(), n.Mail.Used()
+	if slack {
+		n.Slack.Users = copied(n.Slack.Users)
+	}
+	if mail {
+		n.Mail.Users = copied(n.Mail.Users)
+	}
+	n.Names = copied(n.Names)
 	for _, person := range slices.Sorted(maps.Keys(c.People)) {
 		has := c.People[person]
 		var addresses []string
@@ -197,7 +204,7 @@ func (c *Config) Reached() notify.Config {
 			channel string
 			ids     []string
 			users   map[string]string
-		}{{n.Slack.Used(), "slack:", has.Slack, n.Slack.Users}, {n.Mail.Used(), "mail:", has.Mail, n.Mail.Users}} {
+		}{{slack, "slack:", has.Slack, n.Slack.Users}, {mail, "mail:", has.Mail, n.Mail.Users}} {
 			if !by.used || len(by.ids) == 0 {
 				continue
 			}

@@ -107,6 +107,17 @@ func TestOwnersAreReachedByPeople(t *testing.T) {
 	}
 }
 
+// TestPeopleOpenNoChannel: where notify has no channel, people's addresses make none.
+func TestPeopleOpenNoChannel(t *testing.T) {
+	c := decoded(t, "people:\n  ana: {mail: [ana@example.com], slack: [U012AB3CD]}\n")
+	if n := c.Reached(); n.Slack.Used() || n.Mail.Used() || len(n.Names) > 0 {
+		t.Errorf("it reaches %+v", n)
+	}
+	if n := new(Config).Reached(); n.Slack.Used() || n.Mail.Used() {
+		t.Errorf("without people it reaches %+v", n)
+	}
+}
+
 // TestTwoAccountsAreOnePerson: whoever asked under one account cannot decide under another,
 // although the names that stand in the request differ.
 func TestTwoAccountsAreOnePerson(t *testing.T) {

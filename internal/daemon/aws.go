@@ -66,8 +66,8 @@ func (rt *Runtime) aws(ctx context.Context, f Source, cfg config.Config, book *p
 	if len(f.Regions) > 0 {
 		o.Regions = f.Regions
 	}
-	if len(f.AssumeRoles) > 0 {
-		o.AssumeRoles = f.AssumeRoles
+	if len(f.AssumeRoles) > 0 || f.Alone {
+		o.AssumeRoles, o.RolesOnly = f.AssumeRoles, f.Alone && len(f.AssumeRoles) > 0
 	}
 	if f.Profile != "" {
 		o.Profile = f.Profile

@@ -179,7 +179,7 @@ func (rt *Runtime) keeper(ctx context.Context, cfg config.Config, by view.Decide
 }
 
 func tokenEntry(v store.Token, now time.Time, who, outcome string) action.Entry {
-	return action.Entry{At: now, Actor: who, What: "token", Because: "token " + v.ID + " of " + v.Name + ": " + strings.Join(v.Roles, ", "), Outcome: outcome}
+	return action.Entry{At: now, Actor: who, What: action.EventToken, Because: "token " + v.ID + " of " + v.Name + ": " + strings.Join(v.Roles, ", "), Outcome: outcome}
 }
 
 func newTokenDoc(v store.Token, now time.Time) view.Token {
@@ -262,9 +262,58 @@ func (rt *Runtime) PersonOfSignIn(cfg config.Config, issuer, subject, verifiedMa
 	return p
 }
 
-// PersonOfCall is who presigned a call of GetCallerIdentity for a binding, by the word of
-// STS. The proof is used once, and at most maxAge old.
-func (rt *Runtime) PersonOfCall(ctx context.Context, cfg config.Config, s *store.Store, signed, binding string, maxAge time.Duration) (approval.Person, error) {
+// Session makes a token for somebody who has signed in, with the roles that they have, and
+// records the sign-in. A new sign-in always has a new token.
+func (rt *Runtime) Session(ctx context.Context, who approval.Person, length time.Duration) (string, error) {
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	text, err := newToken()
+	if err != nil {
+		return "", err
+	}
+	hash, id, _ := HashToken(text)
+	now := rt.Now().UTC()
+	v := store.Token{ID: id, Hash: hash, Name: who.Name, Roles: who.Roles, CreatedBy: who.Proof.String(), CreatedAt: now, ExpiresAt: now.Add(length)}
+	return text, s.Callers().Create(ctx, v, tokenEntry(v, now, who.Name, "signed in by "+who.Proof.String()))
+}
+
+// EndSession revokes the token of a session; one that is none is ended already.
+func (rt *Runtime) EndSession(ctx context.Context, token string) error {
+	hash, _, ok := HashToken(token)
+	if !ok {
+		return nil
+	}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	now := rt.Now().UTC()
+	v, err := s.Callers().Token(ctx, hash, now)
+	if err == nil {
+		_, err = s.Callers().Revoke(ctx, v.ID, now, func(v store.Token) action.Entry { return tokenEntry(v, now, v.Name, "signed out") })
+	}
+	if errors.Is(err, store.ErrNoToken) {
+		return nil
+	}
+	return err
+}
+
+// SignedCall is who presigned a call of GetCallerIdentity for a binding, by the word of STS.
+// The proof is used once, and at most maxAge old.
+func (rt *Runtime) SignedCall(ctx context.Context, signed, binding string, maxAge time.Duration) (approval.Person, error) {
+	cfg, _, err := rt.PeopleInForce(ctx)
+	if err != nil {
+		return approval.Person{}, err
+	}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return approval.Person{}, err
+	}
+	defer s.Close()
 	now := rt.Now().UTC()
 	c := rt.caller(cfg)
 	c.MaxAge = maxAge
@@ -284,4 +333,35 @@ func (rt *Runtime) PersonOfCall(ctx context.Context, cfg config.Config, s *store
 		p.Roles = nil
 	}
 	return p, nil
+}
+
+// Whoami is who gives the command, how that is proven, and what the person may approve.
+func (rt *Runtime) Whoami(ctx context.Context) (view.Whoami, error) {
+	cfg, err := rt.Config()
+	if err != nil {
+		return view.Whoami{}, err
+	}
+	cfg, by, err := rt.PeopleHere(ctx, cfg)
+	if err != nil {
+		return view.Whoami{}, err
+	}
+	declared, err := rt.Declared(cfg)
+	if err != nil {
+		return view.Whoami{}, err
+	}
+	who, failed := rt.SignedIn(ctx, cfg, "curfew whoami")
+	if failed != nil {
+		who = declared
+	}
+	doc := view.Whoami{Schema: view.WhoamiSchema, Name: who.Name, Declared: declared.Name, Proof: string(who.Proof.Kind), Verified: who.Proof.Verified(),
+		Subject: who.Proof.Subject, VerifiedBy: who.Proof.Detail, InPeople: who.Proof.Mapped, Roles: append([]string{}, who.Roles...),
+		OpensFixes: cfg.Approvals.Accepts(who.Proof.Kind), Settings: by, ProofText: who.Proof.String(), From: "curfew.yaml", Advisory: by.Advisory}
+	if failed != nil {
+		why := failed.Error()
+		doc.UnverifiedBecause = &why
+	}
+	if !by.Advisory {
+		doc.From = fmt.Sprintf("the shared settings (version %d)", by.Version)
+	}
+	return doc, nil
 }

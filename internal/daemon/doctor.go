@@ -29,6 +29,19 @@ func (rt *Runtime) DoctorMetrics(ctx context.Context, f Source, window time.Dura
 	bar := rt.bar(f.Cloud)
 	defer bar.Finish()
 	setting.Source, setting.Query = "doctor", round.Query{Window: window, Progress: bar.Report, Kinds: machineKinds}
+	disputes := map[inventory.Ref][]inventory.Dispute{}
+	if setting.Owners != nil {
+		o := &owners{tags: cfg.Tags}
+		for _, s := range setting.Sources {
+			if server, ok := s.(*prom.Source); ok {
+				o.servers = append(o.servers, server)
+			}
+		}
+		setting.Owners = func(ctx context.Context, resources []*inventory.Resource, now time.Time) (spots []inventory.BlindSpot, err error) {
+			spots, disputes, err = o.disputes(ctx, resources, now)
+			return spots, err
+		}
+	}
 	setting.Policies = &policy.Set{} // none that proposes, so that every machine is judged
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
@@ -52,6 +65,6 @@ func (rt *Runtime) DoctorMetrics(ctx context.Context, f Source, window time.Dura
 			}
 		}
 	}
-	return view.NewDoctor(view.Telemetry{At: r.StartedAt, Holders: holders, Window: window, Verdicts: verdicts, Thresholds: setting.Duty, Resources: r.Resources, Windows: r.Windows,
+	return view.NewDoctor(view.Telemetry{At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window, Verdicts: verdicts, Thresholds: setting.Duty, Resources: r.Resources, Windows: r.Windows,
 		Sources: told(setting.Sources), BlindSpots: r.BlindSpots}), nil
 }

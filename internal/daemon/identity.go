@@ -149,7 +149,7 @@ const FixKind = "fix"
 // PeopleHere is the configuration with the roles and identities that count; a state that is
 // a file is not made for it.
 func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Config, view.Decider, error) {
-	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); cfg.DatabaseURL == "" && (cfg.DataDir == "" || err != nil) {
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); rt.Kept == nil && cfg.DatabaseURL == "" && (cfg.DataDir == "" || err != nil) {
 		return cfg, view.Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
 	}
 	s, err := rt.Open(ctx, cfg)

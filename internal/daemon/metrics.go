@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -89,6 +92,49 @@ func (rt *Runtime) clientTLS(s config.MetricsSource) (*tls.Config, error) {
 		t.Certificates = []tls.Certificate{pair}
 	}
 	return t, nil
+}
+
+// owners learns from metrics servers who machines belong to whose tags do not say it.
+type owners struct {
+	servers []*prom.Source
+	tags    inventory.TagMapping
+}
+
+// learn fills owners. A server that does not answer leaves them to the tags.
+func (o *owners) learn(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot, error) {
+	spots, _, err := o.disputes(ctx, resources, now)
+	return spots, err
+}
+
+// disputes fills owners, and returns what sources differ about.
+func (o *owners) disputes(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot, map[inventory.Ref][]inventory.Dispute, error) {
+	var machines []*inventory.Resource
+	for _, r := range resources {
+		if t := r.Kind.Traits(); t.Measured && t.Compute {
+			machines = append(machines, r)
+		}
+	}
+	if len(machines) == 0 {
+		return nil, nil, nil
+	}
+	var spots []inventory.BlindSpot
+	out := map[inventory.Ref][]inventory.Dispute{}
+	for _, s := range o.servers {
+		claims, err := s.Claims(ctx, machines, now, o.tags)
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		if err != nil {
+			spots = append(spots, inventory.BlindSpot{What: s.Name(), Why: err.Error(), Effect: "owners are those of tags alone"})
+			continue
+		}
+		for _, m := range machines {
+			if c, ok := claims[m.Ref()]; ok {
+				out[m.Ref()] = append(out[m.Ref()], m.Learn(c)...)
+			}
+		}
+	}
+	return spots, out, nil
 }
 
 // asUsage are the servers as sources of usage.

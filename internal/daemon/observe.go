@@ -48,7 +48,11 @@ func (rt *Runtime) Setting(ctx context.Context, cfg config.Config, f Source) (ro
 	if measures, ok := lister.(usage.Source); ok {
 		sources = append(sources, measures)
 	}
-	return round.Setting{Clock: rt.Now, Lister: lister, Sources: sources, Prices: book, Duty: cfg.Duty}, nil
+	s := round.Setting{Clock: rt.Now, Lister: lister, Sources: sources, Prices: book, Duty: cfg.Duty}
+	if len(servers) > 0 {
+		s.Owners = (&owners{servers: servers, tags: cfg.Tags}).learn
+	}
+	return s, nil
 }
 
 // SimSeed makes the simulated account the same on every machine.
@@ -60,6 +64,8 @@ type Source struct {
 	Regions     []string
 	AssumeRoles []string
 	Profile     string
+	// Alone reads the account of AssumeRoles alone, or without any that of the credentials.
+	Alone bool
 	// Usage are files of recorded samples; Columns, Step and Resource say how to read them.
 	Usage                   []string
 	Columns, Step, Resource string

@@ -71,6 +71,13 @@ func (rt *Runtime) Record(ctx context.Context, f Source, o RecordOptions) (view.
 	if err != nil {
 		return doc, CloudError(err)
 	}
+	if setting.Owners != nil {
+		spots, err := setting.Owners(ctx, listed.Resources, setting.Clock().UTC())
+		if err != nil {
+			return doc, err
+		}
+		doc.Add(spots)
+	}
 	var machines []*inventory.Resource
 	for _, r := range listed.Resources {
 		if t := r.Kind.Traits(); t.Measured && t.Compute {
@@ -103,6 +110,8 @@ type recorder struct {
 	out      usage.Writer
 	doc      *view.Record
 	seen     map[string]bool
+	// ahead are rows of the slice after this one.
+	ahead map[row]*usage.Sample
 }
 
 // describe returns what a trace says of a machine itself.
@@ -149,17 +158,36 @@ type row struct {
 	at  int64
 }
 
+// repeats returns how many rows a point of a step makes, and the value of each. A trace has
+// one step: what stands for five minutes is in five rows of one. An amount in a step is
+// divided among them. A meter that repeats itself would seem frozen, and has one row.
+func repeats(s usage.Signal, step, of time.Duration, v float64) (rows int, value float64) {
+	rows = int(step / of)
+	if rows <= 1 || s.Repeats() > 0 {
+		return 1, v
+	}
+	switch s {
+	case usage.NetBytes, usage.DiskBytes, usage.DiskOps, usage.Requests:
+		v *= float64(of) / float64(step)
+	}
+	return rows, v
+}
+
 // slice records one interval. Of one signal of a machine the first source speaks, and of
 // its GPUs one source alone.
 func (r *recorder) slice(ctx context.Context, machines []*inventory.Resource, iv usage.Interval) error {
-	rows := map[row]*usage.Sample{}
+	rows := r.ahead
+	if rows == nil {
+		rows = map[row]*usage.Sample{}
+	}
+	r.ahead = map[row]*usage.Sample{}
 	type voice struct {
 		ref    inventory.Ref
 		signal usage.Signal
 	}
 	speaks := map[voice]int{}
 	for i, s := range r.sources {
-		m, err := s.Measure(ctx, machines, iv, func(x *inventory.Resource, _ usage.Opened) usage.Sink {
+		m, err := s.Measure(ctx, machines, iv, func(x *inventory.Resource, opened usage.Opened) usage.Sink {
 			ref := x.Ref()
 			return usage.SinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
 				v := voice{ref, sig}
@@ -172,13 +200,24 @@ func (r *recorder) slice(ctx context.Context, machines []*inventory.Resource, iv
 					return false
 				}
 				speaks[v] = i + 1
-				k := row{ref, gpu, p.Time.UnixNano()}
-				sample := rows[k]
-				if sample == nil {
-					sample = &usage.Sample{Resource: x.ID, GPU: gpu, Time: p.Time, Description: r.about[ref]}
-					rows[k] = sample
+				each, value := repeats(sig, opened.Step, iv.Step, p.Max)
+				for n := range each {
+					at := p.Time.Add(time.Duration(n) * iv.Step)
+					to := rows
+					switch {
+					case !at.Before(r.doc.Until):
+						return true
+					case !at.Before(iv.To):
+						to = r.ahead
+					}
+					k := row{ref, gpu, at.UnixNano()}
+					sample := to[k]
+					if sample == nil {
+						sample = &usage.Sample{Resource: x.ID, GPU: gpu, Time: at, Description: r.about[ref]}
+						to[k] = sample
+					}
+					sample.Set(sig, value) // the highest, by which rest is judged
 				}
-				sample.Set(sig, p.Max) // by which rest is judged
 				return true
 			})
 		})

@@ -68,8 +68,8 @@ type Runtime struct {
 	warned bool
 }
 
-// For returns the wiring of one request to a service, which others may be served beside: what
-// an operation remembers in it stays with the request.
+// For returns the wiring of one of several requests that a service answers at the same time:
+// what an operation remembers in it stays with the request.
 func (rt *Runtime) For() *Runtime {
 	one := *rt
 	one.Reviewed, one.ends, one.overlay = nil, nil, nil

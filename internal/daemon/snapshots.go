@@ -180,12 +180,21 @@ func inventories(ctx context.Context, s *store.Store) ([]view.Inventory, error) 
 		}
 	}
 	for _, r := range resources {
-		var k view.KeptResource
-		if err := json.Unmarshal(r.Body, &k); err != nil {
-			return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("the kept resource %s: %w", r.Ref, err), Hint: scanAgain}
+		k, err := keptResource(r)
+		if err != nil {
+			return nil, err
 		}
 		doc := of(r.Ref.Cloud)
 		doc.Resources = append(doc.Resources, k)
 	}
 	return all, nil
+}
+
+// keptResource is a resource as it was seen last.
+func keptResource(r snapshot.Resource) (view.KeptResource, error) {
+	var k view.KeptResource
+	if err := json.Unmarshal(r.Body, &k); err != nil {
+		return k, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("the kept resource %s: %w", r.Ref, err), Hint: scanAgain}
+	}
+	return k, nil
 }

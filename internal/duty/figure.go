@@ -290,7 +290,7 @@ func (r *gauging) figure() (float64, bool) {
 		r.why = "it has no GPUs"
 		return 0, false
 	case all.n == 0 && machine == nil:
-		r.missing(usage.Signal(quantities[r.f.Quantity].feeds[0].signal).String() + " is not measured")
+		r.missing(quantities[r.f.Quantity].feeds[0].signal.String() + " is not measured")
 		return 0, false
 	case r.gpus < 0:
 		r.why = "its number of GPUs is unknown"

@@ -137,8 +137,7 @@ type history struct {
 	place   int // of the feed
 	watched *watched
 	opened  *usage.Opened
-	run     // the newest samples: equal ones, a step apart
-	p       usage.Point
+	run           // the newest samples: equal ones, a step apart
 	runs    []run // those before, of which the first is the number first
 	first   int
 	windows []rolled

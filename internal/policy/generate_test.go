@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // The generators below make conditions over every fact, and facts of which any may be
@@ -84,7 +86,8 @@ func aText(t *rapid.T, name string) string {
 
 func aNumber(t *rapid.T) string {
 	return pick(t, "number", "0", "1", "2", "1 / resource.gpus", "resource.gpus", "resource.size_gib", "9223372036854775807 + resource.gpus",
-		"0.5", "price.drift", "budget.used_share", "0.0 / budget.used_share", "price.drift * 1e308 * 10.0", "resource.hourly_usd", "size(resource.tags)")
+		"0.5", "price.drift", "budget.used_share", "0.0 / budget.used_share", "price.drift * 1e308 * 10.0", "resource.hourly_usd", "size(resource.tags)",
+		`gpu.util.mean("5m")`, `gpu.util.worst.max("2m")`, `gpu.memory.share.mean("5m")`, "20")
 }
 
 func anOrder(t *rapid.T) string { return pick(t, "op", " < ", " <= ", " > ", " >= ") }
@@ -173,6 +176,9 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 	if maybe("duty") {
 		f.Duty = aVerdict(t, now)
 	}
+	if maybe("GPUs") {
+		f.GPUs = aGauge(t, now)
+	}
 	if at := around("checkpoint"); !at.IsZero() {
 		f.Checkpoint = inventory.Known(at)
 	}
@@ -183,6 +189,32 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 		f.PriceDrift = inventory.Known(float64(rapid.IntRange(-1, 2).Draw(t, "drift value")))
 	}
 	return f
+}
+
+// watched is all that aNumber asks about GPUs.
+var watched = duty.NewWatch([]duty.Figure{
+	{Quantity: duty.Util, Statistic: duty.Mean, Window: 5 * time.Minute}, {Quantity: duty.Util, Statistic: duty.Max, Worst: true, Window: 2 * time.Minute},
+	{Quantity: duty.MemoryShare, Statistic: duty.Mean, Window: 5 * time.Minute},
+})
+
+// aGauge draws one or two GPUs whose samples go on after a time.
+func aGauge(t *rapid.T, now time.Time) duty.Gauge {
+	k := duty.NewTracker(duty.Thresholds{}, usage.Activity{}, time.Hour).Watch(watched)
+	gpus := rapid.IntRange(1, 2).Draw(t, "GPUs of the machine")
+	for g := range gpus {
+		at := now.Add(-aDuration(t) / 8)
+		for range rapid.IntRange(0, 4).Draw(t, "runs") {
+			if at.After(now) {
+				break
+			}
+			n := rapid.IntRange(1, 6).Draw(t, "samples")
+			for s, v := range map[usage.Signal]float64{usage.GPUUtil: float64(rapid.IntRange(0, 2).Draw(t, "utilization")), usage.MemUsed: 1e9, usage.MemTotal: 2e9} {
+				k.AddRun(usage.Opened{Step: time.Minute}, strconv.Itoa(g), s, at, n, v)
+			}
+			at = at.Add(time.Duration(n) * time.Minute)
+		}
+	}
+	return duty.Gauge{Tracker: k, Machine: duty.Machine{GPUs: inventory.Known(gpus)}}
 }
 
 func aVerdict(t *rapid.T, now time.Time) *duty.Verdict {

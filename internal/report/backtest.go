@@ -135,7 +135,7 @@ func noticesGrid(doc *view.Backtest) (g Grid, headline string) {
 		if n == 1 {
 			name = g.Rows[0][0]
 		}
-		headline = fmt.Sprintf("%s would have sent %s about %s", name, plain.Count(times, "notice"), plain.Count(doc.Trace.Resources, "resource"))
+		headline = fmt.Sprintf("%s would have sent %s in %s", name, plain.Count(times, "notice"), hoursText(doc.Results[0].ResourceHours))
 	}
 	return g, headline
 }

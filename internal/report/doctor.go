@@ -45,6 +45,13 @@ func Doctor(d view.Doctor) Sheet {
 		if held := heldBy(m.HeldBy); held != "" {
 			why = strings.TrimPrefix(why+"; lent to "+held, "; ")
 		}
+		for _, x := range m.Disputes {
+			tag := "tags do not say its " + x.Field
+			if x.Tag != "" {
+				tag = "its tags say " + x.Field + " " + x.Tag
+			}
+			why = strings.TrimPrefix(why+"; "+tag+", labels say "+strings.Join(x.Claims, " and "), "; ")
+		}
 		found.Notes = append(found.Notes, why)
 		for _, x := range m.Missing {
 			if len(lacking[x]) == 0 {

@@ -89,20 +89,20 @@ func tenancy(s *Sheet, d view.Shares) {
 	machines := Grid{Title: "machines", Head: []string{"machine", "GPUs", "cost", "allocated", "unallocated", "unknown", "used", "idle by use"},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 3, 6, 5, 5, 4, 5, 4}}
 	for _, m := range d.Machines {
-		total, free, unknown, idle, unmeasured = total+m.Amount, free+m.Unallocated, unknown+m.Unknown, idle+m.IdleByUse, unmeasured+m.UnmeasuredByUse
-		machines.Rows = append(machines.Rows, []string{m.Resource, fmt.Sprint(m.GPUs), usd(m.Amount), usd(m.Amount - m.Unallocated), usd(m.Unallocated), usd(m.Unknown),
-			usd(m.Amount - m.IdleByUse - m.UnmeasuredByUse), usd(m.IdleByUse)})
+		total, free, unknown, idle, unmeasured = total+m.Amount, free+m.Unallocated, unknown+m.Use.Unknown, idle+m.Use.IdleByUse, unmeasured+m.Use.UnmeasuredByUse
+		machines.Rows = append(machines.Rows, []string{m.Resource, fmt.Sprint(m.Use.GPUs), usd(m.Amount), usd(m.Amount - m.Unallocated), usd(m.Unallocated), usd(m.Use.Unknown),
+			usd(m.Amount - m.Use.IdleByUse - m.Use.UnmeasuredByUse), usd(m.Use.IdleByUse)})
 	}
 	byName := Grid{Title: "by " + d.By, Head: []string{d.By, "cost", "used", "idle", "unmeasured", "GPU hours", "GPU hours used", "cost by use"},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 6, 5, 5, 4, 3, 3, 4}}
 	divided := false
 	for _, w := range d.Totals {
 		used := "unknown"
-		if w.UsedGPUHours != nil {
-			used = plain.Number(*w.UsedGPUHours, 1)
+		if w.Use.UsedGPUHours != nil {
+			used = plain.Number(*w.Use.UsedGPUHours, 1)
 		}
-		divided = divided || w.DividedUse
-		byName.Rows = append(byName.Rows, []string{called(w.Workload), usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge), plain.Number(w.RequestedGPUHours, 1), used, usd(w.ByUse)})
+		divided = divided || w.Use.DividedUse
+		byName.Rows = append(byName.Rows, []string{called(w.Workload), usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge), plain.Number(w.Use.RequestedGPUHours, 1), used, usd(w.Use.ByUse)})
 	}
 	byName.Rows = append(byName.Rows, []string{unallocated, usd(free), "", "", "", "", "", ""})
 	s.Title = fmt.Sprintf("%s of %s of GPU machines is allocated to %s", usd(total-free), usd(total), plain.Count(len(d.Totals), d.By))
@@ -127,7 +127,7 @@ func SharesCSV(w io.Writer, d view.Shares) error {
 	for _, m := range d.Machines {
 		for _, x := range m.Workloads {
 			row := []string{m.Resource, plainCell(x.Workload), dollars(x.Amount), dollars(x.Used), dollars(x.Idle), dollars(x.CannotJudge), "", "", ""}
-			if u := x.WorkloadUse; u != nil {
+			if u := x.Use; u != nil {
 				row[6], row[7] = dollars(u.ByUse), strconv.FormatFloat(u.RequestedGPUHours, 'f', -1, 64)
 				if u.UsedGPUHours != nil {
 					row[8] = strconv.FormatFloat(*u.UsedGPUHours, 'f', -1, 64)

@@ -119,6 +119,7 @@ type subject struct {
 	// until when that holds now, 0 where they were asked.
 	foresight [2]foresight
 	calm      int64
+	climbed   *inventory.Resource // as the ladder saw it last
 }
 
 // answer is what a policy said of a subject last.
@@ -130,6 +131,8 @@ type answer struct {
 	last  usage.Answer
 	state duty.State
 	told  bool
+	// climbed says that the ladder was told that it is true.
+	climbed bool
 }
 
 // Result is what came of a round.
@@ -226,6 +229,20 @@ func (e *Engine) Round(ctx context.Context) (*Result, error) {
 		err = ctx.Err()
 	}
 	return r, err
+}
+
+// Due is when an answer of the policies may change next by time alone; zero is not before
+// something changes.
+func (e *Engine) Due() time.Time {
+	var due time.Time
+	for _, s := range e.listed {
+		for i := range s.answers {
+			if next := s.answers[i].next; s.answers[i].selected == usage.True && !next.IsZero() && (due.IsZero() || next.Before(due)) {
+				due = next
+			}
+		}
+	}
+	return due
 }
 
 // again is an engine of the same setting that observes some resources again without the

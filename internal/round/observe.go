@@ -29,6 +29,13 @@ func (e *Engine) observe(ctx context.Context, r *Result, now time.Time) error {
 	for _, res := range r.Resources {
 		e.Prices.Fill(res)
 	}
+	if e.Owners != nil {
+		spots, err := e.Owners(ctx, r.Resources, now)
+		if err != nil {
+			return err
+		}
+		r.BlindSpots = append(r.BlindSpots, spots...)
+	}
 	fresh := e.sync(r.Resources)
 	for _, members := range e.gangs {
 		missing := unreadIn(r.Unread, members[0].Account, members[0].Kind)

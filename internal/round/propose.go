@@ -126,7 +126,11 @@ func (e *Engine) proposal(s *subject, p *policy.Policy) action.Proposal {
 		out.Duty, out.Evidence = &v, v.Evidence
 		switch {
 		case !e.lean && p.AsksFigures():
-			out.Because = p.Explain(f).Why()
+			for _, part := range p.Explain(f).Parts {
+				if part.Name == "where" || part.Name == "when" {
+					out.Because = part.Why
+				}
+			}
 		case out.Class == policy.ClassDuty:
 			out.Because = v.State.String() + ": " + v.Why
 		}

@@ -104,6 +104,9 @@ type replay struct {
 	// each says that policies ask for what every sample changes, also one like the sample
 	// before it; timeless that what they say can be foreseen.
 	each, timeless bool
+	// tells says that policies only tell people, so that what they were told once stays so
+	// while no answer changes.
+	tells bool
 	// hearing and because are hear and why, asked about what is told.
 	hearing func(Heard)
 	because func() string
@@ -122,6 +125,7 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 		r.each = r.each || p.Asks("duty.why") || p.Asks("duty.coverage")
 	}
 	r.timeless = e.Uncapped && !r.each && !r.stands && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
+	r.tells = p.Every == 0 && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return p.Do.Verb != policy.Notify })
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -216,7 +220,7 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 			r.ask(present[i:i+1], now)
 			r.foresee(s)
 		}
-		act = act || s.open || s.proposes()
+		act = act || (s.open || s.proposes()) && !r.told(s)
 		r.tell(s)
 	}
 	if !act || r.Ladder == nil {
@@ -231,7 +235,10 @@ func (r *replay) turn(ctx context.Context, now time.Time) (bool, error) {
 		return false, err
 	}
 	for _, s := range present {
-		s.item = never
+		s.item, s.climbed = never, s.Resource
+		for i := range s.answers {
+			s.answers[i].climbed = s.answers[i].Answer == usage.True
+		}
 		r.look(s) // what was acted on may be away
 	}
 	again := false
@@ -383,6 +390,14 @@ func (r *replay) look(s *subject) {
 	if res != nil && s.tracker == nil { // what was just launched warms up, measured or not
 		s.tracker = r.newTracker()
 	}
+}
+
+// told says that the ladder would find nothing new about a subject.
+func (r *replay) told(s *subject) bool {
+	if !r.tells || s.item <= r.now.UnixNano() || s.climbed != s.Resource || !s.KeepUntil.IsZero() {
+		return false
+	}
+	return !slices.ContainsFunc(s.answers, func(a answer) bool { return a.climbed != (a.Answer == usage.True) })
 }
 
 // leads says whether a subject is the first of its gang that is there.

@@ -30,6 +30,9 @@ type Setting struct {
 	Sources []usage.Source
 	Query   Query
 	Prices  *price.Book
+	// Owners, when set, fills the owners of resources whose tags do not say them, before they
+	// are judged. What could not be read is a blind spot.
+	Owners func(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot, error)
 	// Duty are the thresholds of verdicts, Activity says what counts as work.
 	Duty     duty.Thresholds
 	Activity usage.Activity

@@ -20,7 +20,7 @@ type Lease struct {
 	Until time.Time
 }
 
-// ErrLeaseLost says that another process holds a lease by now, or nobody does.
+// ErrLeaseLost says that another process holds a lease by now, or that it has expired.
 var ErrLeaseLost = errors.New("the lease is lost: another process has taken over")
 
 // Leases divide what there is to do between processes.
@@ -153,7 +153,7 @@ func (l Leases) Holds(ctx context.Context, lease Lease) error {
 func (s *Store) Under(lease Lease) action.Store { return actions{s.db, &lease} }
 
 // guard refuses a transaction of a process whose lease another has taken. The lease stays
-// locked to the end of the transaction, so that nobody takes it meanwhile.
+// locked to the end of the transaction, so that no other process takes it meanwhile.
 func (a actions) guard(ctx context.Context, t *tx) error {
 	if a.lease == nil {
 		return nil

@@ -48,7 +48,7 @@ type Store struct {
 	lent bool
 }
 
-// Lend returns the same state for somebody whose Close ends nothing.
+// Lend returns the same state for a caller whose Close ends nothing.
 func (s *Store) Lend() *Store { return &Store{s.db, true} }
 
 // Open opens the state, makes it where there is none, and migrates it to what this

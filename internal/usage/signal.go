@@ -150,7 +150,7 @@ func (s Signal) PerGPU() bool {
 }
 
 // Reasons in [Throttle] for which a GPU is slower than it could be, as NVML numbers them. An
-// idle GPU, and clocks that somebody set, are none.
+// idle GPU, and clocks that a person set, are none.
 const (
 	ThrottledByPower = 0x4 | 0x80                               // the power limit, and the brake of the power supply
 	ThrottledByHeat  = 0x20 | 0x40                              // the driver's and the hardware's limits

@@ -60,6 +60,10 @@ type DoctorMachine struct {
 	Missing []DoctorMissing `json:"missing"`
 	// HeldBy is who the GPUs are lent to, by the labels of their series.
 	HeldBy []DoctorHolder `json:"held_by"`
+	// Owner is who it belongs to: by its tags, and where these do not say it by the labels of
+	// its node, its pods and its jobs. Disputes are what these differ about.
+	Owner    inventory.Owner     `json:"owner"`
+	Disputes []inventory.Dispute `json:"owner_disputes"`
 }
 
 // DoctorHolder is who a GPU is lent to.
@@ -104,7 +108,9 @@ type Telemetry struct {
 	Verdicts map[inventory.Ref]duty.Verdict
 	Sources  []DoctorSource
 	// Holders are who the GPUs of the machines are lent to.
-	Holders    map[inventory.Ref][]DoctorHolder
+	Holders map[inventory.Ref][]DoctorHolder
+	// Disputes are what is said differently of their owners.
+	Disputes   map[inventory.Ref][]inventory.Dispute
 	BlindSpots []inventory.BlindSpot
 }
 
@@ -132,7 +138,8 @@ func NewDoctor(t Telemetry) Doctor {
 }
 
 func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
-	m := DoctorMachine{ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{}, HeldBy: append([]DoctorHolder{}, t.Holders[r.Ref()]...)}
+	m := DoctorMachine{ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{}, HeldBy: append([]DoctorHolder{}, t.Holders[r.Ref()]...),
+		Owner: r.Owner, Disputes: append([]inventory.Dispute{}, t.Disputes[r.Ref()]...)}
 	gpus := r.Size.GPUs.Or(-1)
 	if gpus >= 0 {
 		m.GPUs = &gpus

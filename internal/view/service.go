@@ -1,6 +1,12 @@
 package view
 
-import "time"
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/snapshot"
+)
 
 // The schemas of who may call the service.
 const (
@@ -8,8 +14,144 @@ const (
 	TokenSchema    = "curfew.token/v1"
 	NewTokenSchema = "curfew.token.new/v1"
 	PeopleSchema   = "curfew.people/v1"
-	ActionsSchema  = "curfew.actions/v1"
 )
+
+// The schemas of what the service lists.
+const (
+	AccountsSchema  = "curfew.accounts/v1"
+	ResourcesSchema = "curfew.resources/v1"
+	FindingsSchema  = "curfew.findings/v1"
+	HistorySchema   = "curfew.history/v1"
+	ActionsSchema   = "curfew.actions/v1"
+	ActionSchema    = "curfew.action/v1"
+)
+
+// Accounts are the accounts that were observed.
+type Accounts struct {
+	Schema   string    `json:"schema"`
+	Accounts []Account `json:"accounts"`
+}
+
+// Account is one account.
+type Account struct {
+	// ID is the cloud and the account, such as aws/123456789012.
+	ID      string `json:"id"`
+	Cloud   string `json:"cloud"`
+	Account string `json:"account"`
+	// Regions are those that were read.
+	Regions []string `json:"regions"`
+	// SeenAt is when it was observed last.
+	SeenAt time.Time `json:"seen_at"`
+}
+
+// Fleet are the resources as they were seen last.
+type Fleet struct {
+	Schema    string     `json:"schema"`
+	Resources []Observed `json:"resources"`
+}
+
+// Observed is one resource with its owner.
+type Observed struct {
+	// ID is the whole identity: cloud/account/region/kind/id.
+	ID    string          `json:"id"`
+	Owner inventory.Owner `json:"owner"`
+	// Duty is what it does, since DutySince; null where that was not judged.
+	Duty      *string    `json:"duty"`
+	DutySince *time.Time `json:"duty_since"`
+	// FirstAt is when it was observed first.
+	FirstAt time.Time `json:"first_at"`
+	// SeenAt is when it was observed last.
+	SeenAt time.Time `json:"seen_at"`
+	KeptResource
+}
+
+// NewObserved makes the document of a resource.
+func NewObserved(kept KeptResource, r snapshot.Resource, owner inventory.Owner) Observed {
+	return Observed{ID: r.Ref.String(), Owner: owner, Duty: optionalText(r.Duty), DutySince: optionalTime(r.DutySince), FirstAt: r.FirstAt.UTC(), SeenAt: r.SeenAt.UTC(), KeptResource: kept}
+}
+
+// History is how a resource changed, oldest first.
+type History struct {
+	Schema   string   `json:"schema"`
+	Resource string   `json:"resource"`
+	Changes  []Change `json:"changes"`
+}
+
+// Change begins an interval, which lasts until the next change of the same kind.
+type Change struct {
+	// At is when it was seen.
+	At time.Time `json:"at"`
+	// Since is from when on it held; null where that is not known.
+	Since *time.Time `json:"since"`
+	// What changed: state is what the provider says, duty what the resource does.
+	What  string `json:"what"`
+	Value string `json:"value"`
+}
+
+// NewChange makes the document of a change.
+func NewChange(c snapshot.Change) Change {
+	return Change{At: c.At.UTC(), Since: optionalTime(c.Since), What: c.What, Value: c.Value}
+}
+
+// Findings are the findings that hold.
+type Findings struct {
+	Schema   string         `json:"schema"`
+	Findings []DatedFinding `json:"findings"`
+}
+
+// DatedFinding is a finding with the times at which it was seen.
+type DatedFinding struct {
+	Finding
+	// FirstAt is when it was found first.
+	FirstAt time.Time `json:"first_at"`
+	// LastAt is when it was found last.
+	LastAt time.Time `json:"last_at"`
+}
+
+// Actions are actions on resources, the newest first.
+type Actions struct {
+	Schema  string   `json:"schema"`
+	Actions []Action `json:"actions"`
+}
+
+// OneAction is one action.
+type OneAction struct {
+	Schema string `json:"schema"`
+	Action
+}
+
+// Action is one action on one resource, from its first round on the ladder to its end.
+type Action struct {
+	// ID is what fix --undo takes.
+	ID string `json:"id"`
+	// Account is the cloud and the account.
+	Account  string `json:"account"`
+	Resource string `json:"resource"`
+	// Source is the policy or finding that asks for it.
+	Source string `json:"source"`
+	Verb   string `json:"verb"`
+	// Phase is where it stands on the safety ladder.
+	Phase   string `json:"phase"`
+	Because string `json:"because"`
+	// FirstAt is since when the condition holds.
+	FirstAt *time.Time `json:"first_at"`
+	// WarnedAt is when the warning was accepted; null: it was not.
+	WarnedAt *time.Time `json:"warned_at"`
+	// Recipients are who was warned.
+	Recipients []string `json:"recipients"`
+	// GraceSeconds is how long nothing happens after the warning.
+	GraceSeconds float64 `json:"grace_seconds"`
+	// Alarm is what a person has to know.
+	Alarm     string     `json:"alarm,omitempty"`
+	UpdatedAt *time.Time `json:"updated_at"`
+}
+
+// NewAction makes the document of an action.
+func NewAction(it action.Item) Action {
+	return Action{ID: it.ID, Account: it.Account, Resource: it.Ref.String(), Source: it.Source, Verb: string(it.Do.Verb), Phase: string(it.Phase), Because: it.Because,
+		FirstAt: optionalTime(it.FirstAt), WarnedAt: optionalTime(it.WarnedAt), Recipients: append([]string{}, it.Recipients...), GraceSeconds: it.Grace.Seconds(),
+		Alarm: it.Alarm, UpdatedAt: optionalTime(it.UpdatedAt)}
+}
 
 // Tokens is what `token list` prints.
 type Tokens struct {

@@ -38,11 +38,12 @@ type MachineShare struct {
 	Unallocated costs.Dollars `json:"unallocated_usd"`
 	// Note says that more than the whole machine was allocated, and how it was divided.
 	Note string `json:"note,omitempty"`
-	*MachineUse
+	// Use is there where a metrics server told of the workloads.
+	Use *MachineUse `json:"use,omitempty"`
 }
 
-// MachineUse is there where a metrics server told of the workloads. What they cost by use,
-// IdleByUse and UnmeasuredByUse add up to the machine's cost.
+// MachineUse is what became of a machine's cost by use. What workloads cost by use, IdleByUse
+// and UnmeasuredByUse add up to it.
 type MachineUse struct {
 	// GPUs is how many the machine has.
 	GPUs int `json:"gpus"`
@@ -63,10 +64,11 @@ type WorkloadShare struct {
 	Idle costs.Dollars `json:"idle_usd"`
 	// CannotJudge is the dollars of unmeasured time.
 	CannotJudge costs.Dollars `json:"cannot_judge_usd"`
-	*WorkloadUse
+	// Use is there where a metrics server told of the workloads.
+	Use *WorkloadUse `json:"use,omitempty"`
 }
 
-// WorkloadUse is there where a metrics server told of the workloads.
+// WorkloadUse is what a workload requested and used.
 type WorkloadUse struct {
 	// ByUse is its part of the machine's cost by what it used, beyond its request as well.
 	ByUse costs.Dollars `json:"by_use_usd"`
@@ -87,7 +89,7 @@ func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares 
 	for _, m := range d.Machines {
 		doc := MachineShare{Resource: m.Resource, Amount: costs.Dollars(m.Amount), Unallocated: costs.Dollars(m.Unallocated), Note: m.Over, Workloads: workloads(m.Workloads, d.Tenants)}
 		if d.Tenants {
-			doc.MachineUse = &MachineUse{m.GPUs, costs.Dollars(m.Unknown), costs.Dollars(m.IdleUse), costs.Dollars(m.UnknownUse)}
+			doc.Use = &MachineUse{m.GPUs, costs.Dollars(m.Unknown), costs.Dollars(m.IdleUse), costs.Dollars(m.UnknownUse)}
 		}
 		s.Machines = append(s.Machines, doc)
 	}
@@ -108,9 +110,9 @@ func workloads(all []costs.Allocated, use bool) []WorkloadShare {
 	for _, w := range all {
 		x := WorkloadShare{w.Workload, costs.Dollars(w.Amount), costs.Dollars(w.Used), costs.Dollars(w.Idle), costs.Dollars(w.CannotJudge), nil}
 		if use {
-			x.WorkloadUse = &WorkloadUse{costs.Dollars(w.ByUse), gpuHours(w.Requested), gpuHours(w.Measured), nil, w.Split}
+			x.Use = &WorkloadUse{costs.Dollars(w.ByUse), gpuHours(w.Requested), gpuHours(w.Measured), nil, w.Split}
 			if hours := gpuHours(w.UsedGPU); w.Measured > 0 {
-				x.UsedGPUHours = &hours
+				x.Use.UsedGPUHours = &hours
 			}
 		}
 		out = append(out, x)

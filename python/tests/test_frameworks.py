@@ -104,21 +104,18 @@ def test_orbax_declares_no_save_that_failed(folder: Folder, tmp_path: Path, capl
     assert "the save of step 5 is not declared: disk full" in caplog.text
 
 
-@pytest.mark.parametrize(("end", "declared"), [("manager.close()", [7]), ("", [])], ids=["closed", "not closed"])
-def test_the_last_save_of_a_script(folder: Folder, script: Script, tmp_path: Path, end: str, declared: List[int]) -> None:
+def test_the_last_save_of_a_script_is_declared(folder: Folder, script: Script) -> None:
     process = script(
-        f"""
+        """
         import os, jax.numpy as jnp, orbax.checkpoint as ocp, curfew.orbax
         manager = ocp.CheckpointManager(os.path.abspath("ckpt"))
-        curfew.orbax.save(manager, 7, args=ocp.args.StandardSave({{"w": jnp.ones((512, 512))}}))
-        {end}
+        curfew.orbax.save(manager, 7, args=ocp.args.StandardSave({"w": jnp.ones((512, 512))}))
+        manager.close()
         """
     )
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    # Orbax gives up what is under way when Python exits, so that is no save.
-    assert (tmp_path / "ckpt" / "7").exists() == bool(declared)
-    assert [line["step"] for line in folder.events("saved")] == declared
+    assert [line["step"] for line in folder.events("saved")] == [7]
 
 
 TWO = """

@@ -29,7 +29,9 @@ var asides = []aside{
 	{regexp.MustCompile(`^go install `), "installs a published version"},
 	{regexp.MustCompile(`^docker (?:build|run) `), "needs a container engine"},
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
-	{regexp.MustCompile(`^aws iam create-policy`), "the AWS CLI, which the tests do not require"},
+	{regexp.MustCompile(`^aws cloudformation create-stack`), "the AWS CLI, which the tests do not require"},
+	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
+	{regexp.MustCompile(`^curl http://127\.0\.0\.1:8787/`), "needs a service that runs"},
 }
 
 // long are the commands that take seconds, which only make test-slow runs.
@@ -69,6 +71,10 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`(curfew record) --format json`), "$1 --from prometheus --metrics-source {prometheus} --since 30d -o trace.parquet --format json"},
 	{regexp.MustCompile(`http://prometheus:9090`), "{prometheus}"},
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
+	// A service runs until it is told to end, and takes any port.
+	{regexp.MustCompile(`^(?:\S+/)?(curfew serve[^&|>]*)`), "timeout --preserve-status -s TERM 5 $1 --listen 127.0.0.1:0"},
+	{regexp.MustCompile(`(?:s3://bucket|file:///tmp)/runs/resnet50`), "file://$$PWD/runs/resnet50"},
+	{regexp.MustCompile(`(curfew checkpoint .*)--snapshot 12`), "${1}--snapshot 1"},
 	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},
 	{regexp.MustCompile(`arn:aws:iam::\d+:role/(?:audit|curfew)`), "{role}"},
 	// A question of init is answered as it proposes, where no file is in its way.

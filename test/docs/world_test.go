@@ -129,6 +129,7 @@ curfew enforce --once --enforce --policy fuse.yaml || test $? = 4
 curfew confirm | grep idle-gpu-machines
 curfew gate big.yaml -o json > request.json || test $? = 3
 curfew tag --kind volume --enforce -o json > tags.json
+curfew checkpoint save ckpt "file://$PWD/runs/resnet50" --exited -q
 curfew audit --anchor s3://my-bucket/curfew/anchor.json
 `
 )
@@ -185,9 +186,10 @@ func newWorld(t *testing.T) *world {
 		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": zip([]byte(strings.ReplaceAll(rowsOf("train-a", unzip(t, gpus)), "train-a,", machines.IDs[sandbox.Busy]+","))), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
 		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip([]byte(monthly(t, bill, time.Now().UTC()))), "this-month.csv": monthly(t, bill, time.Now().UTC()), "exports/focus.csv": string(bill),
 		"tokens.csv": daily(), "runs.csv": "name,finished,work\nsmall,2026-10-01,8h30m\n", "counts.csv": daily(), "predictions.csv": daily(),
-		"shares.csv":  "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
-		"prices.csv":  priceHeader + "aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
-		"catalog.csv": priceHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.81,hour,,,finance,2026-11-20\n",
+		"shares.csv":      "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
+		"prices.csv":      priceHeader + "aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
+		"catalog.csv":     priceHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.81,hour,,,finance,2026-11-20\n",
+		"ckpt/12/weights": "content", "ckpt/12/DONE": "",
 		"shared.yaml": "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n  - {id: vision, team: vision, purpose: training, amount: 20000}\n",
 	} {
 		write(t, filepath.Join(w.dir, name), text, 0o644)

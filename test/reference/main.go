@@ -36,8 +36,16 @@ func write(root string) error {
 		return err
 	}
 	for _, dir := range written {
-		if err := os.RemoveAll(filepath.Join(root, dir)); err != nil {
-			return err
+		for _, kind := range []string{"*.md", "*.v1.json"} { // others are not written here
+			old, err := filepath.Glob(filepath.Join(root, dir, kind))
+			if err != nil {
+				return err
+			}
+			for _, name := range old {
+				if err := os.Remove(name); err != nil {
+					return err
+				}
+			}
 		}
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -74,9 +75,22 @@ var outputs = []output{
 	{view.SettingsSchema, "curfew settings -o json", []any{view.Settings{}}},
 	{view.DoctorSchema, "curfew doctor metrics -o json", []any{view.Doctor{}}},
 	{view.RecordSchema, "curfew record --format json", []any{view.Record{}}},
+	{view.AccountsSchema, "GET /api/v1/accounts", []any{view.Accounts{}}},
+	{view.ResourcesSchema, "GET /api/v1/resources", []any{view.Fleet{}}},
+	{view.FindingsSchema, "GET /api/v1/findings", []any{view.Findings{}}},
+	{view.HistorySchema, "GET /api/v1/resources/{id}/history", []any{view.History{}}},
+	{view.ActionsSchema, "GET /api/v1/actions", []any{view.Actions{}}},
+	{view.ActionSchema, "GET /api/v1/actions/{id}", []any{view.OneAction{}}},
+	{view.PeopleSchema, "GET /api/v1/people", []any{view.People{}}},
 	{view.TokensSchema, "curfew token list -o json", []any{view.Tokens{}}},
 	{view.NewTokenSchema, "curfew token create -o json", []any{view.NewToken{}}},
 	{view.TokenSchema, "curfew token revoke -o json", []any{view.OneToken{}}},
+	{checkpoint.Schema, "HEAD and manifests in a store of checkpoints", []any{checkpoint.Head{}, checkpoint.Manifest{}}},
+	{view.CheckpointSaveSchema, "curfew checkpoint save -o json", []any{view.CheckpointSave{}}},
+	{view.CheckpointRestoreSchema, "curfew checkpoint restore -o json", []any{view.CheckpointRestore{}}},
+	{view.CheckpointListSchema, "curfew checkpoint list -o json", []any{view.CheckpointList{}}},
+	{view.CheckpointVerifySchema, "curfew checkpoint verify -o json", []any{view.CheckpointVerify{}}},
+	{view.CheckpointGCSchema, "curfew checkpoint gc -o json", []any{view.CheckpointGC{}}},
 	{view.WhoamiSchema, "curfew whoami -o json", []any{view.Whoami{}}},
 	{view.AuditSchema, "curfew audit -o json", []any{view.Audit{}}},
 	{view.VerifiedSchema, "curfew audit --verify -o json", []any{view.Verified{}}},

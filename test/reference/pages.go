@@ -282,6 +282,7 @@ func (p *book) policies() error {
 		rows = append(rows, []string{code(f.Name), typ, f.Doc, f.Unknown, code(f.Example)})
 	}
 	p.table([]string{"fact", "type", "meaning", "unknown when", "example"}, rows)
+	p.figures()
 	p.heading(2, "Functions")
 	p.text("Operators and functions are those of [CEL](https://cel.dev); `has` and `duration` know facts, tags, days and weeks.")
 	functions, err := policy.Functions()
@@ -296,6 +297,23 @@ func (p *book) policies() error {
 	p.heading(2, "Policy tests")
 	p.fileKeys("policytest.v1.json", "", policy.TestsShape(), "examples/policies/tests/idle-ephemeral.yaml")
 	return nil
+}
+
+// figures are the figures about GPUs of conditions.
+func (p *book) figures() {
+	p.heading(2, "Figures about GPUs")
+	p.text("`gpu.util.mean(\"30m\")` is a number about the GPUs of a machine over a window of 1m to 1d: the mean over its GPUs and over time. `max` and `min` are the highest and the lowest sample of any GPU. With `worst` they are those of one GPU: the one with the highest figure, or where little is bad with the lowest. A GPU with MIG instances counts once.")
+	p.text("The window of a GPU ends with its newest sample, because sources publish late. A figure is unknown, never 0, where on any GPU of the machine samples cover less than 90%% of the window (`duty.min_coverage`), the newest one is older than three steps, the signal is not measured, or signals contradict each other; where the number of GPUs is unknown; and where one series stands for several GPUs. `gpu.lost` counts the GPUs that are missing, as long as others are measured. `has` of a figure is true or unknown.")
+	var rows [][]string
+	for _, f := range policy.Figures() {
+		var statistics []string
+		for _, call := range f.Calls {
+			statistic, _, _ := strings.Cut(strings.TrimPrefix(call, f.Name+"."), "(")
+			statistics = append(statistics, statistic)
+		}
+		rows = append(rows, []string{code(f.Name), f.Doc, f.Unit, codes(statistics), f.Worst, code(f.Calls[0])})
+	}
+	p.table([]string{"figure", "meaning", "unit", "statistics", "worst GPU", "example"}, rows)
 }
 
 // threshold is a key of the configuration in a text about a rule.

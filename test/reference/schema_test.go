@@ -54,7 +54,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			if name := dir + "/" + e.Name(); want[name] == nil {
+			if name := dir + "/" + e.Name(); want[name] == nil && (strings.HasSuffix(name, ".v1.json") || strings.HasSuffix(name, ".md")) {
 				t.Errorf("%s is made by nothing; run make reference", name)
 			}
 		}

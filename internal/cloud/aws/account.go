@@ -70,6 +70,12 @@ func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 		return nil, ctx.Err()
 	}
 	all := []*account{base}
+	if c.options.RolesOnly {
+		all = nil
+		if len(roles) == 1 && failed[0] != nil {
+			return nil, fmt.Errorf("assume %s: %w", roles[0], failed[0])
+		}
+	}
 	for i, a := range found {
 		if a == nil {
 			code, detail := reason(failed[i])

@@ -40,6 +40,9 @@ type Options struct {
 	// ExternalID is what the roles' trust policies ask for (sts:ExternalId); empty sends
 	// none.
 	ExternalID string
+	// RolesOnly leaves the account of the credentials out: only those of AssumeRoles are
+	// read.
+	RolesOnly bool
 	// Profile of the shared configuration files; empty: the configured one.
 	Profile string
 	// RequestsPerSecond bounds the calls to one service in one region of one

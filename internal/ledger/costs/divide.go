@@ -171,7 +171,7 @@ func (d *division) add(h MachineHour, o *occupied) error {
 		}
 	}
 	whole := int64(m.GPUs) * WholeGPU * seconds
-	// A charge without time is a correction of a whole day: nobody held that.
+	// A charge without time is a correction of a whole day, and no workload's.
 	if whole == 0 {
 		tenants, known, whole = nil, 0, 1
 	}

@@ -43,7 +43,7 @@ func TestTenancy(t *testing.T) {
 			"ml/a=18.00(18.00/0.00/0.00)18.00 free=18.00 unknown=0.00; unused=18.00 dark=0.00"},
 		{"a GPU that nothing was seen of", 2, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", million, on("a", million))}}},
 			"ml/a=18.00(18.00/0.00/0.00)18.00 free=18.00 unknown=18.00; unused=0.00 dark=18.00"},
-		{"a GPU that works for nobody known", 1, 3600, []Occupancy{{Told: true, Listed: true, GPUs: []OccupiedGPU{whole("A", 500_000)}}},
+		{"a GPU that works for no known pod", 1, 3600, []Occupancy{{Told: true, Listed: true, GPUs: []OccupiedGPU{whole("A", 500_000)}}},
 			"free=36.00 unknown=36.00; unused=0.00 dark=36.00"},
 		{"an exporter that knows no pods", 1, 3600, []Occupancy{{GPUs: []OccupiedGPU{whole("A", 0)}}},
 			"free=36.00 unknown=36.00; unused=0.00 dark=36.00"},

@@ -22,8 +22,8 @@ type point struct {
 }
 
 // decode reads an answer of the API while it comes in and hands each its series, one at a
-// time.
-func decode(r io.Reader, each func(series) error) error {
+// time, and warn what the server warns of.
+func decode(r io.Reader, each func(series) error, warn func(string)) error {
 	d := json.NewDecoder(r)
 	var status string
 	said := apiError{}
@@ -35,6 +35,13 @@ func decode(r io.Reader, each func(series) error) error {
 			return d.Decode(&said.kind)
 		case "error":
 			return d.Decode(&said.message)
+		case "warnings":
+			var warnings []string
+			err := d.Decode(&warnings)
+			for _, w := range warnings {
+				warn(w)
+			}
+			return err
 		case "data":
 			return object(d, func(key string) error {
 				if key != "result" {

@@ -2,6 +2,7 @@ package prom
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -24,7 +25,9 @@ type taken struct {
 	part        func(gpu string) string
 	gpu         string
 	signal      usage.Signal
-	points      []sample
+	// addend is the metric where the signal is the sum of several; empty: it is not.
+	addend string
+	points []sample
 	// stats are the statistics of a long interval's steps.
 	stats map[string][]point
 	// expected is how many samples a step has that is whole; 0 is not known.
@@ -78,6 +81,7 @@ func (b *batch) add(r *reading, x series, from, to time.Time) {
 	if t == nil {
 		return
 	}
+	t.addend = r.words.addend(name)
 	for _, p := range x.points {
 		at := time.UnixMilli(p.at).UTC()
 		if at.Before(from) || !at.Before(to) {
@@ -146,6 +150,7 @@ func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic strin
 		if t = r.taken(labels, signal); t == nil {
 			return nil
 		}
+		t.addend = r.words.addend(name)
 		if b.parts == nil {
 			b.parts = map[string]*taken{}
 		}
@@ -247,11 +252,38 @@ func (b *batch) meters() []*merged {
 	}
 	for _, m := range out {
 		slices.SortStableFunc(m.series, func(a, b *taken) int { return len(b.points) - len(a.points) })
+		m.series = added(m.series)
 	}
 	slices.SortStableFunc(out, func(a, b *merged) int {
 		return cmp.Or(cmp.Compare(a.key.ref.ID, b.key.ref.ID), usage.CompareGPUs(a.key.gpu, b.key.gpu), cmp.Compare(a.key.signal, b.key.signal))
 	})
 	return out
+}
+
+// added adds the parts of a signal up where they were told at the same time. Of two series of
+// one part, such as replicas, the higher counts.
+func added(series []*taken) []*taken {
+	if len(series) < 2 || series[0].addend == "" {
+		return series
+	}
+	parts := map[string][]sample{}
+	for _, t := range series {
+		if known := parts[t.addend]; known != nil {
+			parts[t.addend] = overlay(known, t.points)
+		} else {
+			parts[t.addend] = t.points
+		}
+	}
+	sums := map[time.Time]sample{}
+	for _, points := range parts {
+		for _, p := range points {
+			sum := sums[p.at]
+			sums[p.at] = sample{p.at, sum.mean + p.mean, sum.max + p.max, max(sum.count, p.count)}
+		}
+	}
+	all := *series[0]
+	all.points = slices.SortedFunc(maps.Values(sums), func(a, b sample) int { return a.at.Compare(b.at) })
+	return []*taken{&all}
 }
 
 // apart returns the time that most samples are apart, in whole seconds; 0 where there are

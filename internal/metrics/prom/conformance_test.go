@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,7 +110,7 @@ func TestServers(t *testing.T) {
 		history("DCGM_FI_PROF_SM_ACTIVE", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes, share),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(9, 0, ""), from, minutes, flat(3)),
 		history("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-two",node="i-0",instance="10.0.0.1:9400"`, from, minutes, flat(3)),
-		history("neuroncore_utilization_ratio", `neuroncore="2",instance_id="i-2"`, from, minutes, share),
+		history("npu_busy_ratio", `gpu="2",instance_id="i-2"`, from, minutes, share),
 	}
 	for _, cpu := range []string{"0", "1"} {
 		for _, mode := range []string{"idle", "user"} {
@@ -142,7 +145,7 @@ func TestServers(t *testing.T) {
 	add("i-2", "2", "gpu_util", func(i int) float64 { return 100 * share(i) })
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
-			s, err := New(Options{Access: Access{URL: start(t, h)}, Names: map[string]string{"neuroncore_utilization_ratio": "gpu_util*100"}})
+			s, err := New(Options{Access: Access{URL: start(t, h)}, Names: map[string]string{"npu_busy_ratio": "gpu_util*100"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -287,13 +290,120 @@ func TestDownSampled(t *testing.T) {
 		}
 		return 0
 	}
-	s, err := New(Options{Access: Access{URL: servers["Prometheus"](t, []prometheus.Series{history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, 48*60, util)})}})
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Options{Access: Access{URL: start(t, []prometheus.Series{history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, 48*60, util)})}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			thinned(t, s, from)
+		})
+	}
+}
+
+// thinned checks that of two days, of which the first 40 hours are down-sampled, the rest
+// alone shows that a machine rests.
+func thinned(t *testing.T, s *Source, from time.Time) {
+	t.Helper()
+	got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
+	if len(got) != 8 || got[0].At.Before(from.Add(40*time.Hour)) || len(blind) != 1 || blind[0].Effect != "rest in that time counts as unknown" {
+		t.Errorf("%d hours, and %+v", len(got), blind)
+	}
+}
+
+// TestAggregated: Thanos answers from blocks at a resolution of five minutes with the least,
+// the most, the sum and the number of what was aggregated (thanos-io/thanos,
+// pkg/compact/downsample, ResLevel1; pkg/query, aggrsFromFunc). The highest values are right
+// there, and count_over_time counts the aggregates, 12 an hour.
+func TestAggregated(t *testing.T) {
+	from := at.Add(-48 * time.Hour)
+	const labels = `{"UUID":"GPU-1","gpu":"0","instance":"10.0.0.0:9400"}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.FormValue("query")
+		statistic, _, _ := strings.Cut(strings.TrimPrefix(q, "("), "_over_time(DCGM_FI_DEV_GPU_UTIL{")
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[`)
+		switch {
+		case strings.HasPrefix(q, "{__name__=~"): // the newest samples are not aggregated yet
+			fmt.Fprintf(w, `{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL",%s,"values":[`, labels[1:])
+			for i := range 20 {
+				fmt.Fprintf(w, `%s[%d,"0"]`, strings.Repeat(",", min(i, 1)), at.Add(time.Duration(i-20)*time.Minute).Unix())
+			}
+			fmt.Fprint(w, `]}`)
+		case statistic == "count", statistic == "max", statistic == "avg":
+			fmt.Fprintf(w, `{"metric":%s,"values":[`, labels)
+			for h := 1; h <= 48; h++ {
+				v := 0
+				if statistic == "count" {
+					if v = 60; h <= 40 {
+						v = 12
+					}
+				}
+				fmt.Fprintf(w, `%s[%d,"%d"]`, strings.Repeat(",", min(h-1, 1)), from.Add(time.Duration(h)*time.Hour).Unix(), v)
+			}
+			fmt.Fprint(w, `]}`)
+		}
+		fmt.Fprint(w, `]}}`)
+	}))
+	defer server.Close()
+	s, err := New(Options{Access: Access{URL: server.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
-	if len(got) != 8 || len(blind) != 1 || blind[0].Effect != "rest in that time counts as unknown" {
-		t.Errorf("%d hours, and %+v", len(got), blind)
+	thinned(t, s, from)
+}
+
+// TestReplicasDisagree: where two replicas say different things of a GPU at a time, the one
+// that shows work counts, and they are never added up. An exporter whose clock is an hour
+// ahead is not believed.
+func TestReplicasDisagree(t *testing.T) {
+	const minutes = 27 * 60
+	from := at.Add(-minutes * time.Minute)
+	value := func(of int) func(int) float64 {
+		return func(i int) float64 { // each works for five minutes of an hour, one after the other
+			if i%60/5 == of {
+				return float64(60 + 10*of)
+			}
+			return 0
+		}
+	}
+	h := []prometheus.Series{
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,replica="a"`), from, minutes, value(0)),
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,replica="b"`), from, minutes, value(1)),
+		history("DCGM_FI_DEV_GPU_UTIL", dcgm(1, 0, ""), at.Add(-time.Hour), 120, func(int) float64 { return 0 }),
+	}
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Options{Access: Access{URL: start(t, h)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, blind := measure(t, s, fleetOf(2), usage.Interval{From: at.Add(-2 * time.Hour), To: at, Step: time.Minute})
+			sum := 0.0
+			for _, p := range got {
+				want := 0.0
+				switch i := int(p.At.Sub(from)/time.Minute) % 60; {
+				case i < 5:
+					want = 60
+				case i < 10:
+					want = 70
+				}
+				if sum += p.Max; p.Max != want || p.Machine != "i-0" {
+					t.Errorf("%+v, want %v", p, want)
+				}
+			}
+			if len(got) != 120 || sum != 2*5*130 || len(blind) != 1 || !strings.Contains(blind[0].Why, "samples of i-1 are stamped with a time that is still to come") {
+				t.Errorf("%d points add up to %v; %+v", len(got), sum, blind)
+			}
+			got, _ = measure(t, s, fleetOf(2), usage.Interval{From: from, To: at, Step: time.Hour})
+			for _, p := range got {
+				if p.Max != 70 || p.Machine != "i-0" || p.Mean > 70 {
+					t.Errorf("an hour is %+v", p)
+				}
+			}
+			if len(got) != 27 {
+				t.Errorf("%d hours", len(got))
+			}
+		})
 	}
 }
 

@@ -50,7 +50,7 @@ var machineLabels = []string{"instance_id", "instanceid", "provider_id", "provid
 // Labels that name a GPU: by its UUID, else by its place in the machine.
 var (
 	uuidLabels  = []string{"uuid", "gpu_uuid", "deviceuuid", "device_uuid"}
-	indexLabels = []string{"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "device"}
+	indexLabels = []string{"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "card", "gpu_use_percent", "gpu_power", "device"}
 )
 
 // directory finds machines by the labels of their series.

@@ -29,22 +29,66 @@ var gpuNames = []string{
 	"nvidia_gpu_duty_cycle", "nvidia_gpu_memory_used_bytes", "nvidia_gpu_memory_total_bytes", "nvidia_gpu_power_usage_milliwatts",
 }
 
+// mib is a mebibyte, the unit of AMD's memory metrics.
+const mib = 1 << 20
+
+// exporters are the metrics of accelerators of other makers.
+var exporters = map[string]meter{
+	// AWS Neuron: neuron-monitor-prometheus.py of aws-neuronx-tools
+	// (https://awsdocs-neuron.readthedocs-hosted.com, neuron-monitor user guide). It tells of
+	// cores while a runtime has them: without one there is no series, and the state is unknown.
+	// A core's memory is in five parts, which are added up.
+	"neuroncore_utilization_ratio":                    {signal: usage.GPUUtil, scale: 100},
+	"neuroncore_memory_usage_constants":               {signal: usage.MemUsed, scale: 1, part: true},
+	"neuroncore_memory_usage_model_code":              {signal: usage.MemUsed, scale: 1, part: true},
+	"neuroncore_memory_usage_model_shared_scratchpad": {signal: usage.MemUsed, scale: 1, part: true},
+	"neuroncore_memory_usage_runtime_memory":          {signal: usage.MemUsed, scale: 1, part: true},
+	"neuroncore_memory_usage_tensors":                 {signal: usage.MemUsed, scale: 1, part: true},
+	// AMD Device Metrics Exporter (https://github.com/ROCm/device-metrics-exporter, list of
+	// metrics). GPU operators put amd_ before the names.
+	"gpu_gfx_activity":             {signal: usage.GPUUtil, scale: 1},
+	"gpu_used_vram":                {signal: usage.MemUsed, scale: mib},
+	"gpu_total_vram":               {signal: usage.MemTotal, scale: mib},
+	"gpu_free_vram":                {signal: usage.MemFree, scale: mib},
+	"gpu_package_power":            {signal: usage.Power, scale: 1},
+	"gpu_average_package_power":    {signal: usage.Power, scale: 1},
+	"gpu_energy_consumed":          {signal: usage.Energy, scale: 1e-6},
+	"gpu_junction_temperature":     {signal: usage.Temperature, scale: 1},
+	"amd_gpu_gfx_activity":         {signal: usage.GPUUtil, scale: 1},
+	"amd_gpu_used_vram":            {signal: usage.MemUsed, scale: mib},
+	"amd_gpu_total_vram":           {signal: usage.MemTotal, scale: mib},
+	"amd_gpu_free_vram":            {signal: usage.MemFree, scale: mib},
+	"amd_gpu_package_power":        {signal: usage.Power, scale: 1},
+	"amd_gpu_energy_consumed":      {signal: usage.Energy, scale: 1e-6},
+	"amd_gpu_junction_temperature": {signal: usage.Temperature, scale: 1},
+	// The exporter before it (https://github.com/amd/amd_smi_exporter), in microwatts.
+	"amd_gpu_use_percent": {signal: usage.GPUUtil, scale: 1},
+	"amd_gpu_power":       {signal: usage.Power, scale: 1e-6},
+	// Omnistat (https://github.com/ROCm/omnistat, collector_smi.py). It tells memory in percent.
+	"rocm_utilization_percentage":     {signal: usage.GPUUtil, scale: 1},
+	"rocm_vram_total_bytes":           {signal: usage.MemTotal, scale: 1},
+	"rocm_average_socket_power_watts": {signal: usage.Power, scale: 1},
+	"rocm_energy_joules":              {signal: usage.Energy, scale: 1},
+}
+
 // meter is the signal that a metric stands for.
 type meter struct {
 	signal usage.Signal
 	scale  float64
+	// part says that the metrics of the signal are parts of it, to be added up.
+	part bool
 }
 
 // dictionary is what metrics of a server mean, by their names.
 type dictionary map[string]meter
 
-// newDictionary adds configured names to the known ones: {"neuroncore_utilization_ratio":
-// "gpu_util*100"}.
+// newDictionary adds configured names to the known ones: {"habanalabs_utilization":
+// "gpu_util"}.
 func newDictionary(own map[string]string) (dictionary, error) {
-	d := dictionary{}
+	d := maps.Clone(dictionary(exporters))
 	for _, name := range gpuNames {
 		s, scale, _ := usage.SignalOf(name)
-		d[name] = meter{s, scale}
+		d[name] = meter{signal: s, scale: scale}
 	}
 	for name, column := range own {
 		to, factor, scaled := strings.Cut(column, "*")
@@ -75,6 +119,14 @@ func isName(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// addend is the metric where its signal is the sum of several.
+func (d dictionary) addend(name string) string {
+	if d[name].part {
+		return name
+	}
+	return ""
 }
 
 // names lists the metrics, in order.

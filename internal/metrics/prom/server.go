@@ -69,6 +69,8 @@ type server struct {
 	client *http.Client
 	host   string
 	asked  Asked
+	// warning is what the server warned of last; empty: nothing.
+	warning string
 	// wait waits between two tries.
 	wait func(ctx context.Context, d time.Duration) error
 }
@@ -193,7 +195,11 @@ func (s *server) ask(ctx context.Context, body []byte, each func(series) error) 
 	if err := s.sameTime(resp); err != nil {
 		return never, err
 	}
-	err = decode(in, each)
+	err = decode(in, each, func(w string) {
+		if !strings.HasPrefix(w, "PromQL info:") { // hints were warnings before version 3
+			s.warning = s.clean(w)
+		}
+	})
 	var said *apiError
 	switch {
 	case errors.Is(err, errTooMuch):

@@ -119,6 +119,12 @@ func TestBadServers(t *testing.T) {
 			}
 		}, says: "no whole answer within"},
 		{name: "an answer that never begins", serve: func(w http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }, says: "no whole answer within"},
+		{name: "a partial answer", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			reply(w, r, gpu, strings.Replace(good, `"data":`, `"warnings":["PromQL info: a hint","store 10.0.0.9:10901 is not reached"],"data":`, 1))
+		}, points: 60, says: "it warns that its answer may be partial: store 10.0.0.9:10901 is not reached"},
+		{name: "a hint", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			reply(w, r, gpu, strings.Replace(good, `"data":`, `"warnings":["PromQL info: metric might not be a counter"],"data":`, 1))
+		}, points: 60},
 		{name: "a clock an hour ahead", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			w.Header().Set("Date", at.Add(time.Hour).Format(http.TimeFormat))
 			reply(w, r, gpu, good)
@@ -282,6 +288,6 @@ func FuzzDecode(f *testing.F) {
 				}
 			}
 			return nil
-		})
+		}, func(string) {})
 	})
 }

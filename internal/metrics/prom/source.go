@@ -21,7 +21,7 @@ type Options struct {
 	// Select are matchers that every series has to meet: `cluster="prod"`; empty: none.
 	Select string
 	// Names are further metrics, as columns of recorded usage with a factor:
-	// {"neuroncore_utilization_ratio": "gpu_util*100"}.
+	// {"my_gpu_busy_ratio": "gpu_util*100"}.
 	Names map[string]string
 	// Machines say which labels name machines where the usual ones do not.
 	Machines []Rule
@@ -355,6 +355,10 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 	}
 	if err != nil {
 		say(err.Error(), "what it would have told is unknown")
+	}
+	if w := r.server.warning; w != "" {
+		say("it warns that its answer may be partial: "+w, "what it left out is unknown")
+		r.server.warning = ""
 	}
 	if n := len(r.ahead); n > 0 {
 		names := make([]string, 0, n)

@@ -106,7 +106,7 @@ type request struct{ value, count, done float64 }
 
 type slotGPU struct {
 	profile string
-	tenants map[costs.Tenant]*presence // the zero tenant is nobody
+	tenants map[costs.Tenant]*presence // the zero tenant is none
 }
 
 // presence is how many samples show a tenant on a GPU, and what they say of it.
@@ -218,7 +218,7 @@ func (g *slotGPU) tenant(t costs.Tenant) *presence {
 	return p
 }
 
-// tenantOf returns who labels in lower case lend a GPU to; the zero tenant is nobody.
+// tenantOf returns who labels in lower case lend a GPU to; the zero tenant is none.
 func (e *episode) tenantOf(labels map[string]string) costs.Tenant {
 	h, ok := holderOf("", labels)
 	if !ok {

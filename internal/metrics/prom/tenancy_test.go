@@ -33,7 +33,7 @@ func (c *cluster) add(name, labels string, begin, end int, v float64) {
 	}))
 }
 
-// gpu adds a GPU's utilization in percent while a pod held it; "": nobody.
+// gpu adds a GPU's utilization in percent while a pod held it; "": none.
 func (c *cluster) gpu(machine, gpu int, pod string, begin, end int, v float64) {
 	more := ""
 	if pod != "" {
@@ -70,7 +70,7 @@ func (c *cluster) pod(machine int, name, resource string, n float64, begin, end 
 
 func newCluster() *cluster {
 	c := &cluster{from: at.Add(-time.Hour)}
-	// i-0: two GPUs, whole ones: a job, another one after it, and a GPU that nobody has.
+	// i-0: two GPUs, whole ones: a job, another one after it, and a free GPU.
 	c.gpu(0, 0, "train-0", 0, 30, 80)
 	c.gpu(0, 0, "eval-0", 30, 60, 20)
 	c.gpu(0, 1, "", 0, 60, 0)

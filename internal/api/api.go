@@ -1,0 +1,138 @@
+// Package api serves the operations of the wiring over HTTP, as [New] documents. It decides
+// nothing: it finds out who calls, whether they may, and hands the document of the operation
+// out as the command line prints it.
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/curfew-dev/curfew/internal/daemon"
+)
+
+// Options are what a server needs.
+type Options struct {
+	// Runtime is the wiring of the service. Its Kept state is open for as long as the server
+	// runs; each request gets a copy of the wiring ([daemon.Runtime.For]).
+	Runtime *daemon.Runtime
+	// PublicURL is where people reach the server, such as https://curfew.example.com; empty is
+	// a server on this machine alone, by its loopback names.
+	PublicURL string
+	// OIDC is the sign-in provider; the zero value is none.
+	OIDC OIDC
+	// Rate is how many calls a second one caller may make, Burst how many at once; 0 is 20
+	// and 60.
+	Rate  float64
+	Burst int
+	// Poll is how often the audit log is read for events, Heartbeat how often a line goes to
+	// clients that wait; 0 is 1s and 15s. BodyTime is how long a body may take; 0 is 10s.
+	Poll, Heartbeat, BodyTime time.Duration
+	// Streams bounds the clients that listen to events; 0 is 64.
+	Streams int
+	// Done ends the streams of events when the service drains; nil never does.
+	Done <-chan struct{}
+	// Version is that of the program.
+	Version string
+	// Log takes what goes wrong; nil drops it. It never gets a secret.
+	Log *slog.Logger
+}
+
+// OIDC is a sign-in provider.
+type OIDC struct {
+	// Issuer is the URL of the provider, ClientID the id of this service there.
+	Issuer, ClientID, ClientSecret string
+}
+
+// server is a server of the API.
+type server struct {
+	Options
+	public *url.URL
+	api    huma.API
+	spec   []byte
+	limits limits
+	signIn provider
+	// streams is how many listen to events, by caller and in all.
+	streams   map[string]int
+	streaming int
+	mu        sync.Mutex
+	// ops are the operations by their ids, for their roles.
+	ops map[string]operation
+}
+
+// New returns the handler of the API: /api/v1/…, /auth/… and /openapi.json. It takes no other
+// path. The caller serves it with timeouts for headers and idle connections, and over TLS
+// wherever it listens on more than loopback.
+//
+// Without tokens and without a sign-in provider, whoever connects on a loopback address is
+// the user of the service's process, as on the command line. As soon as one valid token
+// exists, every call needs one.
+func New(o Options) (http.Handler, error) {
+	if o.Runtime == nil || o.Runtime.Kept == nil {
+		return nil, errors.New("serve the API: it needs the wiring of a service with an open state")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	for _, d := range []struct {
+		at    *time.Duration
+		usual time.Duration
+	}{{&o.Poll, time.Second}, {&o.Heartbeat, 15 * time.Second}, {&o.BodyTime, 10 * time.Second}} {
+		if *d.at <= 0 {
+			*d.at = d.usual
+		}
+	}
+	if o.Streams <= 0 {
+		o.Streams = 64
+	}
+	s := &server{Options: o, streams: map[string]int{}, ops: map[string]operation{}}
+	s.limits.set(o.Rate, o.Burst)
+	if o.PublicURL != "" {
+		u, err := url.Parse(o.PublicURL)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+			return nil, errors.New("serve the API: its public URL is one such as https://curfew.example.com")
+		}
+		s.public = u
+	}
+	mux := http.NewServeMux()
+	config := huma.DefaultConfig("curfew", "v1")
+	config.Info.Description = "What curfew knows and does, as the command line prints it."
+	config.DocsPath, config.OpenAPIPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
+	config.RejectUnknownQueryParameters = true
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":  {Type: "http", Scheme: "bearer", Description: "a token of `curfew token create`, or an ID token of the sign-in provider"},
+		"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "the session of a browser"},
+	}
+	config.Security = []map[string][]string{{"token": {}}, {"cookie": {}}}
+	s.api = humago.New(mux, config)
+	s.register()
+	s.registerSignIn(mux)
+	var err error
+	if s.spec, err = specOf(s.api); err != nil {
+		return nil, err
+	}
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(s.spec)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path, "GET /openapi.json lists what there is"))
+	})
+	return s.guard(mux), nil
+}
+
+// callKey finds the call of a request in its context.
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}

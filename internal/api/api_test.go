@@ -1,0 +1,519 @@
+package api_test
+
+import (
+	"bytes"
+
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/curfew-dev/curfew/internal/api"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/cli"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+var update = flag.Bool("update", false, "write the OpenAPI document again")
+
+// settings are those of the tests: two teams, one person for each role.
+const settings = `
+identity: root
+approvals: {accept: [self-declared]}
+people:
+  vi: {roles: [viewer]}
+  ned: {roles: [user]}
+  bo: {roles: [approver]}
+  olga: {roles: [operator]}
+  ada: {roles: [admin, approver]}
+  vera: {roles: [viewer@vision, user@vision, approver@vision]}
+  sam: {roles: [viewer@speech, user@speech, approver@speech]}
+budgets:
+  - {id: vision, team: vision, purpose: any, amount: 1000}
+  - {id: speech, team: speech, purpose: any, amount: 1000}
+gate: {ask_over: 1000000}
+`
+
+// service is a server over a state of its own.
+type service struct {
+	*httptest.Server
+	tb    testing.TB
+	dir   string
+	state *store.Store
+	rt    *daemon.Runtime
+	log   *syncBuffer
+	// tokens are those of people, by their names.
+	tokens map[string]string
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+func (s *syncBuffer) String() string { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
+
+// start serves a state with a configuration; with tokens for everybody where wanted.
+func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *service {
+	tb.Helper()
+	dir := tb.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	s := &service{tb: tb, dir: dir, log: &syncBuffer{}, tokens: map[string]string{}}
+	file := filepath.Join(dir, "curfew.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	var err error
+	if s.state, err = store.Open(tb.Context(), store.Options{Dir: filepath.Join(dir, "state")}); err != nil {
+		tb.Fatal(err)
+	}
+	s.rt = &daemon.Runtime{ConfigFlag: file, DataFlag: filepath.Join(dir, "state"), Kept: s.state, Host: daemon.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: s.log}}
+	o := api.Options{Runtime: s.rt, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
+	if change != nil {
+		change(&o)
+	}
+	handler, err := api.New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.Server = httptest.NewServer(handler)
+	tb.Cleanup(func() {
+		s.Server.CloseClientConnections()
+		s.Server.Close()
+		if err := s.state.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if tokens {
+		cfg, err := s.rt.Config()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for name, roles := range cfg.Holders() {
+			s.tokens[name] = s.token(name, roles...)
+		}
+	}
+	return s
+}
+
+// token makes a token as the person that it speaks for would.
+func (s *service) token(name string, roles ...string) string {
+	s.tb.Helper()
+	rt := s.rt.For()
+	rt.Caller = &approval.Person{Name: name}
+	doc, err := rt.CreateToken(s.tb.Context(), daemon.TokenOptions{Name: name, Roles: roles})
+	if err != nil {
+		s.tb.Fatalf("a token for %s: %v", name, err)
+	}
+	return doc.Secret
+}
+
+// answered is what a call came to.
+type answered struct {
+	status int
+	body   string
+	header http.Header
+}
+
+// code is the code of a problem.
+func (a answered) code() string {
+	var p struct{ Code string }
+	_ = json.Unmarshal([]byte(a.body), &p)
+	return p.Code
+}
+
+type option func(*http.Request)
+
+func with(header, value string) option {
+	return func(r *http.Request) {
+		if header == "Host" {
+			r.Host = value
+			return
+		}
+		r.Header.Set(header, value)
+	}
+}
+
+// call makes a call as a person; without a name nobody is signed in.
+func (s *service) call(name, method, path, body string, options ...option) answered {
+	s.tb.Helper()
+	var in io.Reader
+	if body != "" {
+		in = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(s.tb.Context(), method, s.URL+path, in)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if name != "" {
+		r.Header.Set("Authorization", "Bearer "+s.tokens[name])
+	}
+	for _, o := range options {
+		o(r)
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return answered{res.StatusCode, string(text), res.Header}
+}
+
+// curfew runs the command line over the same state.
+func (s *service) curfew(args ...string) string {
+	s.tb.Helper()
+	var out, failed bytes.Buffer
+	exit := cli.Run(s.tb.Context(), cli.Process{Args: append(args, "--config", filepath.Join(s.dir, "curfew.yaml"), "--data-dir", filepath.Join(s.dir, "state")),
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed, Now: time.Now, Dir: s.dir, Lookup: func(string) (string, bool) { return "", false }})
+	if exit != cli.ExitDone {
+		s.tb.Fatalf("curfew %s: exit %d: %s", strings.Join(args, " "), exit, failed.String())
+	}
+	return out.String()
+}
+
+// ask files a request for approval of a team.
+func (s *service) ask(by, team string, n int) string {
+	s.tb.Helper()
+	r, err := approval.Desk{Store: s.state.Approvals()}.Ask(s.tb.Context(), approval.Request{Kind: "job", Subject: "job resnet50", PlanHash: fmt.Sprint("hash-", team, n), Amount: 5 * money.USD,
+		AskedBy: by, AskedProof: approval.Proof{Kind: approval.Token, Subject: by, Mapped: by != "eve"}, Team: team}, time.Now())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return r.ID
+}
+
+// calls are one call of every operation; %s is the id of a request.
+func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } {
+	t.Helper()
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+			RequestBody any    `json:"requestBody"`
+		}
+	}
+	if err := json.Unmarshal(spec, &doc); err != nil {
+		t.Fatal(err)
+	}
+	bodies := map[string]string{
+		"keep-resource": `{"for":"1h","reason":"demo"}`, "fix-finding": `{"grace":"30m"}`, "undo-action": `{}`, "approve": `{}`, "deny": `{"reason":"no"}`, "freeze": `{"reason":"incident"}`,
+		"unfreeze": `{"reason":"over"}`, "confirm-alert": `{"reason":"meant"}`, "estimate": `{"content":"x"}`, "gate": `{"content":"x"}`, "create-token": `{"name":"ci","roles":["viewer"]}`,
+		"settle-hold": `{}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
+	}
+	var out []struct{ method, path, id, body string }
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			body, has := bodies[op.OperationID]
+			if has != (op.RequestBody != nil) {
+				t.Errorf("%s: a body is %v in the document, and %v in this test", op.OperationID, op.RequestBody != nil, has)
+			}
+			path := strings.ReplaceAll(path, "{id}", "aws%2F1%2Fus-east-1%2Finstance%2Fi-1")
+			if op.OperationID == "stream-events" {
+				path += "?limit=1&after=0"
+			}
+			out = append(out, struct{ method, path, id, body string }{strings.ToUpper(method), path, op.OperationID, body})
+		}
+	}
+	return out
+}
+
+// least are the least roles of the operations, apart from the table of the server.
+var least = map[string][]string{
+	"viewer": {"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding", "preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
+		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs", "get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
+		"list-people", "whoami", "list-audit", "verify-audit", "stream-events"},
+	"user":     {"keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate", "gate"},
+	"approver": {"approve", "deny"},
+	"operator": {"fix-finding", "undo-action", "freeze", "unfreeze", "confirm-alert"},
+	"admin":    {"list-tokens", "create-token", "revoke-token"},
+}
+
+// TestRoles calls every operation as everybody: who has not its role gets 403, nobody 401,
+// and who has it anything else.
+func TestRoles(t *testing.T) {
+	s := start(t, settings, true, nil)
+	roleOf := map[string]string{}
+	for role, ids := range least {
+		for _, id := range ids {
+			roleOf[id] = role
+		}
+	}
+	people := map[string]string{"vi": "viewer", "ned": "user", "bo": "approver", "olga": "operator", "ada": "admin"}
+	rank := map[string]int{"viewer": 0, "user": 1, "approver": 2, "operator": 3, "admin": 4}
+	for _, c := range calls(t, []byte(s.call("", "GET", "/openapi.json", "").body)) {
+		role, ok := roleOf[c.id]
+		if !ok {
+			t.Errorf("%s: this test does not know its role", c.id)
+			continue
+		}
+		if got := s.call("", c.method, c.path, c.body); got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s without a token: %d", c.id, got.status)
+		}
+		for who, has := range people {
+			got := s.call(who, c.method, c.path, c.body)
+			if may := rank[has] >= rank[role]; may != (got.code() != "forbidden" && got.status != 401) || got.status >= 500 {
+				t.Errorf("%s as %s (%s): %d %s", c.id, who, has, got.status, got.body)
+			}
+			if !(rank[has] >= rank[role]) && got.status != 403 {
+				t.Errorf("%s as %s (%s): %d, want 403", c.id, who, has, got.status)
+			}
+		}
+		delete(roleOf, c.id)
+	}
+	if len(roleOf) > 0 {
+		t.Errorf("not in the document: %v", roleOf)
+	}
+}
+
+// TestAViewerChangesNothing: every mutation is 403, and leaves nothing but its record.
+func TestAViewerChangesNothing(t *testing.T) {
+	s := start(t, settings, true, nil)
+	n := 0
+	for _, c := range calls(t, []byte(s.call("", "GET", "/openapi.json", "").body)) {
+		if c.method == "GET" {
+			continue
+		}
+		n++
+		if got := s.call("vi", c.method, c.path, c.body); got.status != 403 {
+			t.Errorf("%s: %d", c.id, got.status)
+		}
+	}
+	if audit := s.call("vi", "GET", "/api/v1/audit?what=call&actor=vi", "").body; strings.Count(audit, `"403, by token`) != n {
+		t.Errorf("%d mutations, and the audit log says:\n%s", n, audit)
+	}
+	if keeps := s.call("vi", "GET", "/api/v1/keeps", "").body; !strings.Contains(keeps, `"keeps": []`) {
+		t.Error(keeps)
+	}
+}
+
+// TestAnotherTeam: what belongs to another team is neither shown nor changed.
+func TestAnotherTeam(t *testing.T) {
+	s := start(t, settings, true, nil)
+	vision, speech, nobody := s.ask("root", "vision", 1), s.ask("root", "speech", 1), s.ask("root", "", 1)
+	list := s.call("vera", "GET", "/api/v1/approvals", "").body
+	if !strings.Contains(list, vision) || strings.Contains(list, speech) || strings.Contains(list, nobody) {
+		t.Errorf("vera sees:\n%s", list)
+	}
+	for _, id := range []string{speech, nobody} {
+		for _, c := range [][3]string{{"GET", "", ""}, {"POST", "/approve", "{}"}, {"POST", "/deny", `{"reason":"x"}`}} {
+			if got := s.call("vera", c[0], "/api/v1/approvals/"+id+c[1], c[2]); got.status != 404 {
+				t.Errorf("vera %s %s%s: %d %s", c[0], id, c[1], got.status, got.body)
+			}
+		}
+	}
+	if got := s.call("vera", "POST", "/api/v1/approvals/"+vision+"/approve", "{}"); got.status != 200 || !strings.Contains(got.body, `"decided_by": "vera"`) {
+		t.Errorf("vera approves for her team: %d %s", got.status, got.body)
+	}
+	if got := s.call("sam", "GET", "/api/v1/budgets/vision", ""); got.status != 404 {
+		t.Errorf("the budget of another team: %d", got.status)
+	}
+	if got := s.call("sam", "GET", "/api/v1/budgets", ""); got.status != 200 || strings.Contains(got.body, `"id": "vision"`) || !strings.Contains(got.body, `"id": "speech"`) {
+		t.Errorf("budgets: %d %s", got.status, got.body)
+	}
+	for _, path := range []string{"/audit", "/actions", "/people", "/events", "/costs/units"} {
+		if got := s.call("sam", "GET", "/api/v1"+path, ""); got.status != 403 || !strings.Contains(got.body, "in all teams") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := s.call("sam", "POST", "/api/v1/resources/aws%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"1h","reason":"x"}`); got.status != 404 {
+		t.Errorf("keep of a resource of nobody's team: %d %s", got.status, got.body)
+	}
+}
+
+// TestApproval: whoever asked does not approve, under whichever token, and an approval by a
+// token carries the word of the service.
+func TestApproval(t *testing.T) {
+	s := start(t, strings.Replace(settings, "  bo: {roles", "  bo: {linux: [bobby], roles", 1), true, nil)
+	for _, asker := range []string{"bo", "bobby", "Bo@example.com"} {
+		id := s.ask(asker, "vision", len(asker))
+		if got := s.call("bo", "POST", "/api/v1/approvals/"+id+"/approve", "{}"); got.status != 403 || got.code() != "not_approved" {
+			t.Errorf("bo approves what %s asked: %d %s", asker, got.status, got.body)
+		}
+	}
+	id := s.ask("eve", "vision", 9)
+	if got := s.call("bo", "POST", "/api/v1/approvals/"+id+"/approve", "{}"); got.status != 403 || !strings.Contains(got.body, "may be one person") {
+		t.Errorf("what somebody asked whom no provider vouched for: %d %s", got.status, got.body)
+	}
+	r, err := approval.Desk{Store: s.state.Approvals()}.Ask(t.Context(), approval.Request{Kind: "fix", Subject: "stop", PlanHash: "mapped", AskedBy: "ned",
+		AskedProof: approval.Proof{Kind: approval.Token, Subject: "x", Mapped: true}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.call("bo", "POST", "/api/v1/approvals/"+r.ID+"/approve", "{}")
+	if got.status != 200 || !strings.Contains(got.body, `"kind": "token"`) || strings.Contains(got.body, s.tokens["bo"]) {
+		t.Fatalf("bo approves: %d %s", got.status, got.body)
+	}
+	kept, err := s.state.Approvals().Request(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := s.rt.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := s.rt.Checked(cfg, false, nil)
+	if err := check(t.Context(), kept); err != nil {
+		t.Errorf("the approval does not count: %v", err)
+	}
+	for what, change := range map[string]func(*approval.Request){
+		"another plan":   func(r *approval.Request) { r.PlanHash = "other" },
+		"a greater sum":  func(r *approval.Request) { r.Amount++ },
+		"another person": func(r *approval.Request) { r.DecidedBy = "ada" },
+		"another token":  func(r *approval.Request) { r.Proof.Subject = "y" },
+		"no signature":   func(r *approval.Request) { r.Proof.Signed = "" },
+		"the asker":      func(r *approval.Request) { r.AskedBy = "bo" },
+	} {
+		forged := kept
+		change(&forged)
+		if err := check(t.Context(), forged); err == nil {
+			t.Errorf("%s: a forged approval counts", what)
+		}
+	}
+}
+
+// TestTokensEnd: revoked and expired tokens, roles that were taken away, and texts that are
+// no token open nothing.
+func TestTokensEnd(t *testing.T) {
+	s := start(t, settings, true, nil)
+	all := s.call("ada", "GET", "/api/v1/tokens", "")
+	if all.status != 200 || strings.Contains(all.body, "curfew_") || !strings.Contains(all.body, `"name": "vi"`) {
+		t.Fatalf("%d %s", all.status, all.body)
+	}
+	hash, id, _ := daemon.HashToken(s.tokens["vi"])
+	if got := s.call("ada", "POST", "/api/v1/tokens/"+id+"/revoke", ""); got.status != 200 || !strings.Contains(got.body, `"state": "revoked"`) {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	s.tokens["hash"], s.tokens["nothing"], s.tokens["short"] = hash, "", "curfew_00"
+	for _, who := range []string{"vi", "hash", "nothing", "short"} {
+		if got := s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Bearer "+s.tokens[who])); got.status != 401 {
+			t.Errorf("%s: %d", who, got.status)
+		}
+	}
+	if got := s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Basic "+s.tokens["ned"])); got.status != 401 {
+		t.Errorf("another scheme: %d", got.status)
+	}
+	made := s.call("ada", "POST", "/api/v1/tokens", `{"name":"ned","roles":["admin"]}`)
+	var doc struct{ Secret string }
+	if err := json.Unmarshal([]byte(made.body), &doc); err != nil || made.status != 200 {
+		t.Fatalf("%d %s", made.status, made.body)
+	}
+	s.tokens["greedy"] = doc.Secret
+	if got := s.call("greedy", "GET", "/api/v1/keeps", ""); got.status != 403 || got.code() != "no_role" {
+		t.Errorf("a token with more than its person has: %d %s", got.status, got.body)
+	}
+	if got := s.call("ada", "POST", "/api/v1/tokens", `{"name":"bo","roles":["approver"]}`); got.status != 403 || got.code() != "not_yours" {
+		t.Errorf("a token that approves as another: %d %s", got.status, got.body)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "curfew.yaml"), []byte(strings.Replace(settings, "ned: {roles: [user]}", "ned: {}", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.call("ned", "GET", "/api/v1/keeps", ""); got.status != 403 || got.code() != "no_role" {
+		t.Errorf("after the role was taken away: %d %s", got.status, got.body)
+	}
+}
+
+// TestTheUserOfThisMachine: without tokens whoever connects from this machine may do all;
+// with the first token nobody without one does.
+func TestTheUserOfThisMachine(t *testing.T) {
+	s := start(t, settings, false, nil)
+	if got := s.call("", "POST", "/api/v1/freezes", `{"reason":"x"}`); got.status != 200 || !strings.Contains(got.body, `"by": "root"`) {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if got := s.call("", "GET", "/api/v1/keeps", "", with("X-Forwarded-For", "10.0.0.1")); got.status != 401 {
+		t.Errorf("by a proxy: %d", got.status)
+	}
+	s.token("vi", "viewer")
+	if got := s.call("", "GET", "/api/v1/keeps", ""); got.status != 401 {
+		t.Errorf("with tokens: %d", got.status)
+	}
+	public := start(t, settings, false, func(o *api.Options) { o.PublicURL = "https://curfew.example.com" })
+	if got := public.call("", "GET", "/api/v1/keeps", ""); got.status != 401 {
+		t.Errorf("a server for others: %d", got.status)
+	}
+}
+
+// TestDocumentsAreThoseOfTheCommandLine compares what is served with what is printed for
+// the same state.
+func TestDocumentsAreThoseOfTheCommandLine(t *testing.T) {
+	s := start(t, settings, true, nil)
+	s.curfew("scan", "--demo", "--quiet")
+	s.curfew("freeze", "--reason", "incident")
+	id := s.ask("root", "vision", 1)
+	if got := s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"24h","reason":"demo"}`); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	for path, command := range map[string][]string{
+		"/keeps": {"keep"}, "/approvals": {"approvals"}, "/approvals?all=true": {"approvals", "--all"}, "/tokens": {"token", "list"}, "/alerts": {"confirm"},
+		"/findings/" + finding(t, s) + "/fix": {"fix", finding(t, s)},
+	} {
+		got := s.call("ada", "GET", "/api/v1"+path, "")
+		want := s.curfew(append(command, "-o", "json")...)
+		if diff := cmp.Diff(want, got.body); got.status != 200 || diff != "" {
+			t.Errorf("%s: %d (-command +served):\n%s", path, got.status, diff)
+		}
+	}
+	if got := s.call("vi", "GET", "/api/v1/approvals/"+id, ""); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// finding is the id of one finding of the last scan.
+func finding(t *testing.T, s *service) string {
+	t.Helper()
+	var doc struct{ Findings []struct{ ID, Rule string } }
+	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/findings?limit=1000", "").body), &doc); err != nil || len(doc.Findings) == 0 {
+		t.Fatalf("no finding: %v", err)
+	}
+	return doc.Findings[0].ID
+}
+
+// TestOpenAPI compares the document with the committed one.
+func TestOpenAPI(t *testing.T) {
+	s := start(t, "identity: root\n", false, nil)
+	got := s.call("", "GET", "/openapi.json", "")
+	file := filepath.Join("..", "..", "schemas", "openapi.json")
+	if *update {
+		if err := os.WriteFile(file, []byte(got.body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.body); diff != "" {
+		t.Errorf("run with -update and look at the difference (-committed +served):\n%s", diff)
+	}
+	for _, path := range []string{"/docs", "/openapi.yaml", "/openapi", "/schemas/keeps.v1.json"} {
+		if got := s.call("", "GET", path, ""); got.status != 404 {
+			t.Errorf("%s: %d", path, got.status)
+		}
+	}
+}

@@ -1,0 +1,378 @@
+package api_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/api"
+)
+
+const freeze = `{"reason":"x"}`
+
+// TestForeignPages: requests that a page of another origin makes, or that reach the server
+// under a name that somebody else resolves to it, are refused whoever is signed in.
+func TestForeignPages(t *testing.T) {
+	s := start(t, settings, true, func(o *api.Options) { o.PublicURL = "https://curfew.example.com:8443" })
+	host := strings.TrimPrefix(s.URL, "http://")
+	port := host[strings.LastIndex(host, ":"):]
+	for name, tc := range map[string]struct {
+		method  string
+		options []option
+		status  int
+		code    string
+	}{
+		"no origin":                    {"POST", nil, 200, ""},
+		"its own page":                 {"POST", []option{with("Origin", "http://"+host)}, 200, ""},
+		"its own page in public":       {"POST", []option{with("Host", "curfew.example.com:8443"), with("Origin", "https://curfew.example.com:8443"), with("Sec-Fetch-Site", "same-origin")}, 200, ""},
+		"localhost":                    {"POST", []option{with("Host", "localhost"+port)}, 200, ""},
+		"IPv6":                         {"POST", []option{with("Host", "[::1]"+port)}, 200, ""},
+		"another page":                 {"POST", []option{with("Origin", "https://evil.example")}, 403, "foreign_origin"},
+		"another page reads":           {"GET", []option{with("Origin", "https://evil.example")}, 403, "foreign_origin"},
+		"the same host without TLS":    {"POST", []option{with("Origin", "http://curfew.example.com:8443")}, 403, "foreign_origin"},
+		"another port":                 {"POST", []option{with("Origin", "http://127.0.0.1:1")}, 403, "foreign_origin"},
+		"an opaque origin":             {"POST", []option{with("Origin", "null")}, 403, "foreign_origin"},
+		"a form of another site":       {"POST", []option{with("Sec-Fetch-Site", "cross-site")}, 403, "foreign_origin"},
+		"a form that navigates":        {"POST", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "navigate")}, 403, "foreign_origin"},
+		"a page of the same site":      {"POST", []option{with("Sec-Fetch-Site", "same-site")}, 403, "foreign_origin"},
+		"an image of another site":     {"GET", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "no-cors")}, 403, "foreign_origin"},
+		"a rebound name":               {"POST", []option{with("Host", "evil.example"+port)}, 421, "foreign_host"},
+		"a rebound name that reads":    {"GET", []option{with("Host", "evil.example"+port)}, 421, "foreign_host"},
+		"a name that begins like ours": {"GET", []option{with("Host", "localhost.evil.example")}, 421, "foreign_host"},
+		"an address of the network":    {"GET", []option{with("Host", "192.0.2.7"+port)}, 421, "foreign_host"},
+		"the public name elsewhere":    {"GET", []option{with("Host", "curfew.example.com")}, 421, "foreign_host"},
+		"text as a form sends it":      {"POST", []option{with("Content-Type", "text/plain")}, 415, "invalid"},
+		"a form":                       {"POST", []option{with("Content-Type", "application/x-www-form-urlencoded")}, 415, "invalid"},
+	} {
+		body := freeze
+		if tc.method == "GET" {
+			body = ""
+		}
+		if got := s.call("olga", tc.method, "/api/v1/freezes", body, tc.options...); got.status != tc.status || got.code() != tc.code {
+			t.Errorf("%s: %d %s, want %d %s", name, got.status, got.body, tc.status, tc.code)
+		}
+	}
+}
+
+// TestOddPaths: paths that could mean another one are refused before anything is looked up.
+func TestOddPaths(t *testing.T) {
+	s := start(t, settings, true, nil)
+	address := strings.TrimPrefix(s.URL, "http://")
+	for path, want := range map[string]int{
+		"/api/v1/../v1/keeps": 400, "/api/v1/%2e%2e/keeps": 400, "/api/v1/resources/..%2f..%2fkeeps": 400, "/api//v1/keeps": 400, "//api/v1/keeps": 400, "/api/v1/keeps/": 400,
+		"/api/v1/resources/%2e%2e": 400, "/api/v1/resources/a%00b": 400, "/api/v1/resources/a%5c..%5cb": 400, "/api/v1/resources/%ff": 400, "/api/v1/resources/" + strings.Repeat("a", 4000): 414,
+		"/api/v1/nothing": 404, "/api/v2/keeps": 404, "/API/v1/keeps": 404, "/etc/passwd": 404, "/api/v1/keeps": 200, "/api/v1/keeps?cursor=..%2f..": 400, "/api/v1/keeps?limit=0": 422,
+		"/api/v1/keeps?unknown=1": 422,
+	} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", path, address, s.tokens["ada"])
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if res.StatusCode != want {
+			body, _ := io.ReadAll(res.Body)
+			t.Errorf("%s: %d %s, want %d", path, res.StatusCode, body, want)
+		}
+		res.Body.Close()
+		conn.Close()
+	}
+}
+
+// TestLargeAndSlowBodies: a body over 1 MiB and one that does not arrive end the call, and
+// change nothing.
+func TestLargeAndSlowBodies(t *testing.T) {
+	s := start(t, settings, true, func(o *api.Options) { o.BodyTime = 100 * time.Millisecond })
+	large := `{"reason":"` + strings.Repeat("x", 1<<20) + `"}`
+	if got := s.call("olga", "POST", "/api/v1/freezes", large); got.status != 413 {
+		t.Errorf("large: %d", got.status)
+	}
+	address := strings.TrimPrefix(s.URL, "http://")
+	head := "POST /api/v1/freezes HTTP/1.1\r\nHost: " + address + "\r\nAuthorization: Bearer " + s.tokens["olga"] + "\r\nContent-Type: application/json\r\n"
+	for name, rest := range map[string]string{"slow": "Content-Length: 14\r\n\r\n{\"rea", "without a length": "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"rea\r\n"} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, head+rest)
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || res.StatusCode != 408 {
+			t.Errorf("%s: %v, %v", name, res, err)
+		} else {
+			res.Body.Close()
+		}
+		conn.Close()
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		fmt.Fprint(conn, head+"Transfer-Encoding: chunked\r\n\r\n")
+		for range 40 { // 2.5 MiB, without a length
+			if _, err := fmt.Fprintf(conn, "10000\r\n%s\r\n", strings.Repeat("x", 1<<16)); err != nil {
+				return
+			}
+		}
+	}()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || res.StatusCode != 413 {
+		t.Errorf("large without a length: %v, %v", res, err)
+	} else {
+		res.Body.Close()
+	}
+	if got := s.call("vi", "GET", "/api/v1/freezes", ""); !strings.Contains(got.body, `"frozen": false`) {
+		t.Error(got.body)
+	}
+}
+
+// TestIdempotency: a repeated call is answered as before and not carried out again; the key
+// is the caller's own, and for one call.
+func TestIdempotency(t *testing.T) {
+	s := start(t, settings, true, nil)
+	path := "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep"
+	body := `{"for":"24h","reason":"demo"}`
+	first := s.call("ned", "POST", path, body, with("Idempotency-Key", "k1"))
+	again := s.call("ned", "POST", path, body, with("Idempotency-Key", "k1"))
+	if first.status != 200 || again.status != 200 || again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%d %s\nagain %d %s", first.status, first.body, again.status, again.body)
+	}
+	if got := s.call("ned", "POST", path, `{"for":"48h","reason":"demo"}`, with("Idempotency-Key", "k1")); got.status != 422 || got.code() != "key_reused" {
+		t.Errorf("another body: %d %s", got.status, got.body)
+	}
+	if got := s.call("bo", "POST", path, body, with("Idempotency-Key", "k1")); got.status != 200 || got.body == first.body {
+		t.Errorf("the key of another caller: %d %s", got.status, got.body)
+	}
+	bad := s.call("ned", "POST", path, `{"for":"soon","reason":"demo"}`, with("Idempotency-Key", "k2"))
+	repeat := s.call("ned", "POST", path, `{"for":"soon","reason":"demo"}`, with("Idempotency-Key", "k2"))
+	if bad.status != 400 || repeat.status != 400 || repeat.body != bad.body || repeat.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("a refusal: %d, then %d %s", bad.status, repeat.status, repeat.body)
+	}
+	if got := s.call("ada", "POST", "/api/v1/tokens", `{"name":"ci","roles":["viewer"]}`, with("Idempotency-Key", "k")); got.status != 400 {
+		t.Errorf("a secret would be kept: %d %s", got.status, got.body)
+	}
+	if n := strings.Count(s.call("vi", "GET", "/api/v1/audit?what=keep", "").body, `"what": "keep"`); n != 2 {
+		t.Errorf("%d keeps were made, want 2", n)
+	}
+}
+
+// TestAtOnce: parallel calls with one key make one keep; parallel calls of many callers on
+// one state are all answered.
+func TestAtOnce(t *testing.T) {
+	s := start(t, settings, true, nil)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 5 {
+				got := s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"24h","reason":"demo"}`, with("Idempotency-Key", "one"))
+				if got.status != 200 && got.code() != "in_progress" {
+					t.Errorf("%d %s", got.status, got.body)
+				}
+			}
+		})
+		wg.Go(func() {
+			path := fmt.Sprintf("/api/v1/resources/sim%%2F1%%2Fus-east-1%%2Finstance%%2Fi-2%d/keep", i)
+			for range 3 {
+				if got := s.call("olga", "POST", path, `{"for":"24h","reason":"demo"}`); got.status != 200 {
+					t.Errorf("%d %s", got.status, got.body)
+				}
+				for _, read := range []string{"/keeps", "/audit", "/approvals", "/budgets", "/people/me", "/tokens"} {
+					if got := s.call("ada", "GET", "/api/v1"+read, ""); got.status != 200 {
+						t.Errorf("%s: %d %s", read, got.status, got.body)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := strings.Count(s.call("vi", "GET", "/api/v1/audit?what=keep&resource=i-1&limit=1000", "").body, `"what": "keep"`); n != 1 {
+		t.Errorf("%d keeps by one key", n)
+	}
+	if end, err := s.state.VerifyAudit(t.Context()); err != nil || end.Entry == 0 {
+		t.Errorf("%+v, %v", end, err)
+	}
+}
+
+// TestPages: pages of any size put together are the whole list, and an entity tag answers
+// whether it changed.
+func TestPages(t *testing.T) {
+	s := start(t, settings, true, nil)
+	for i := range 7 {
+		s.ask("root", "vision", i)
+	}
+	for _, path := range []string{"/audit", "/approvals", "/people", "/tokens", "/keeps", "/actions"} {
+		list := func(body string) (out []string) {
+			var doc map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(body), &doc); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range doc {
+				var items []json.RawMessage
+				if json.Unmarshal(v, &items) == nil {
+					for _, item := range items {
+						out = append(out, string(item))
+					}
+				}
+			}
+			return out
+		}
+		whole := s.call("ada", "GET", "/api/v1"+path+"?limit=1000", "")
+		for _, limit := range []int{1, 2, 3, 50} {
+			var got []string
+			next := fmt.Sprintf("/api/v1%s?limit=%d", path, limit)
+			for next != "" {
+				page := s.call("ada", "GET", next, "")
+				if page.status != 200 || len(list(page.body)) > limit {
+					t.Fatalf("%s: %d %s", next, page.status, page.body)
+				}
+				got = append(got, list(page.body)...)
+				link, _, _ := strings.Cut(strings.TrimPrefix(page.header.Get("Link"), "<"), ">")
+				if (link != "") != (page.header.Get("Next-Cursor") != "") {
+					t.Errorf("%s: the headers differ", next)
+				}
+				next = link
+			}
+			if strings.Join(got, "\n") != strings.Join(list(whole.body), "\n") {
+				t.Errorf("%s by %d: %d items, want %d", path, limit, len(got), len(list(whole.body)))
+			}
+		}
+	}
+	first := s.call("vi", "GET", "/api/v1/keeps", "")
+	tag := first.header.Get("ETag")
+	if same := s.call("vi", "GET", "/api/v1/keeps", "", with("If-None-Match", `"x", W/`+tag)); tag == "" || same.status != 304 || same.body != "" {
+		t.Errorf("unchanged: %d %q", same.status, same.body)
+	}
+	s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"24h","reason":"demo"}`)
+	if changed := s.call("vi", "GET", "/api/v1/keeps", "", with("If-None-Match", tag)); changed.status != 200 || changed.header.Get("ETag") == tag {
+		t.Errorf("changed: %d", changed.status)
+	}
+}
+
+// TestRates: who calls too often is told when to call again, and others are not held up.
+func TestRates(t *testing.T) {
+	s := start(t, settings, true, func(o *api.Options) { o.Rate, o.Burst = 0.1, 5 })
+	for range 5 {
+		if got := s.call("vi", "GET", "/api/v1/keeps", ""); got.status != 200 {
+			t.Fatal(got.status)
+		}
+	}
+	if got := s.call("vi", "GET", "/api/v1/keeps", ""); got.status != 429 || got.header.Get("Retry-After") == "" {
+		t.Errorf("%d, Retry-After %q", got.status, got.header.Get("Retry-After"))
+	}
+	if got := s.call("ned", "GET", "/api/v1/keeps", ""); got.status != 200 {
+		t.Errorf("another caller: %d", got.status)
+	}
+	for range 5 {
+		s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Bearer curfew_guess"))
+	}
+	if got := s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Bearer curfew_guess")); got.status != 429 {
+		t.Errorf("guesses of tokens: %d", got.status)
+	}
+}
+
+// TestEvents: a stream begins where it is asked to, goes on after the last event that was
+// received, and gives out each entry once; clients are bounded.
+func TestEvents(t *testing.T) {
+	done := make(chan struct{})
+	s := start(t, settings, true, func(o *api.Options) { o.Done, o.Heartbeat, o.Streams = done, 20*time.Millisecond, 3 })
+	for i := range 5 {
+		if err := s.state.Actions().Record(t.Context(), entryOf(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids := func(body string) string {
+		var out []string
+		for line := range strings.SplitSeq(body, "\n") {
+			if id, ok := strings.CutPrefix(line, "id: "); ok {
+				out = append(out, id)
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	if got := s.call("vi", "GET", "/api/v1/events?after=0&limit=3", ""); ids(got.body) != "1 2 3" || got.header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("from the beginning: %s", got.body)
+	}
+	if got := s.call("vi", "GET", "/api/v1/events?limit=2", "", with("Last-Event-ID", "3")); ids(got.body) != "4 5" {
+		t.Errorf("after 3: %s", got.body)
+	}
+	if got := s.call("vi", "GET", "/api/v1/events", "", with("Last-Event-ID", "x")); got.status != 400 {
+		t.Errorf("no number: %d", got.status)
+	}
+	var open []*http.Response
+	for range 3 {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/api/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+s.tokens["vi"])
+		res, err := http.DefaultClient.Do(r)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatal(res, err)
+		}
+		defer res.Body.Close()
+		open = append(open, res)
+	}
+	if got := s.call("ned", "GET", "/api/v1/events", ""); got.status != 429 || got.header.Get("Retry-After") == "" {
+		t.Errorf("a stream too many: %d", got.status)
+	}
+	before := s.call("ada", "GET", "/api/v1/audit?limit=1000", "").body
+	if err := s.state.Actions().Record(t.Context(), entryOf(77)); err != nil {
+		t.Fatal(err)
+	}
+	for _, res := range open {
+		in := bufio.NewScanner(res.Body)
+		for in.Scan() && !strings.HasPrefix(in.Text(), "data: ") {
+		}
+		if !strings.Contains(in.Text(), "reason 77") {
+			t.Errorf("the new entry: %q; before it:\n%s", in.Text(), before)
+		}
+		for in.Scan() && in.Text() != ": still here" {
+		}
+		if in.Text() != ": still here" {
+			t.Error("no heartbeat")
+		}
+	}
+	close(done)
+	for _, res := range open {
+		if _, err := io.ReadAll(res.Body); err != nil {
+			t.Errorf("the stream of a service that drains: %v", err)
+		}
+	}
+}
+
+// TestNoSecretsInTheLog: tokens stand in no log, no problem and no entry of the audit log.
+func TestNoSecretsInTheLog(t *testing.T) {
+	s := start(t, settings, true, nil)
+	secret := s.tokens["ada"]
+	for _, c := range [][3]string{{"POST", "/api/v1/freezes", `{"reason":"` + secret + `"}`}, {"POST", "/api/v1/resources/" + secret + "/keep", `{"for":"1h","reason":"x"}`},
+		{"POST", "/api/v1/freezes", `{"reason":["` + secret + `"]}`}, {"GET", "/api/v1/keeps?cursor=" + secret, ""}, {"GET", "/api/v1/keeps?limit=" + secret, ""}, {"POST", "/api/v1/estimates", `{"content":"name: ` + secret + `"}`}} {
+		if got := s.call("ada", c[0], c[1], c[2]); got.status >= 500 || got.status >= 400 && strings.Contains(got.body, secret) {
+			t.Errorf("%s %s: %d %s", c[0], c[1], got.status, got.body)
+		}
+	}
+	audit := s.call("vi", "GET", "/api/v1/audit?limit=1000", "").body
+	if strings.Contains(audit, secret) || strings.Contains(s.log.String(), secret) {
+		t.Errorf("the token is in the audit log:\n%s\nor in the log:\n%s", audit, s.log)
+	}
+	if r, err := s.state.Callers().Tokens(t.Context()); err != nil || strings.Contains(fmt.Sprint(r), secret) {
+		t.Errorf("%v", err)
+	}
+}
+
+// entryOf is an entry of the audit log that tells its number.
+func entryOf(n int) action.Entry {
+	return action.Entry{At: time.Now(), Actor: "root", What: action.EventKeep, Because: fmt.Sprint("reason ", n)}
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// perCaller bounds the streams of one caller.
+const perCaller = 8
+
+// eventsIn is where a stream begins.
+type eventsIn struct {
+	Last string `header:"Last-Event-ID" doc:"The last event that was received; the stream goes on after it."`
+	// After is for clients that send no header of their own.
+	After int64 `query:"after" minimum:"-1" default:"-1" doc:"The same as Last-Event-ID; 0 is all events from the beginning, -1 those from now on."`
+	Limit int   `query:"limit" minimum:"0" maximum:"100000" default:"0" doc:"End the stream after so many events; 0 does not."`
+}
+
+// registerEvents adds the stream of the audit log, whose numbers begin at 1 and have no gap.
+func (s *server) registerEvents() {
+	stream(s, operation{ID: "stream-events", Method: get, Path: "/api/v1/events", Role: approval.RoleViewer, Summary: "Follow the audit log as server-sent events"}, "text/event-stream",
+		func(ctx huma.Context, c *call, in *eventsIn) {
+			after := in.After
+			if in.Last != "" {
+				n, err := strconv.ParseInt(in.Last, 10, 64)
+				if err != nil || n < 0 {
+					writeError(ctx, problemOf(http.StatusBadRequest, "invalid_event", "Last-Event-ID is the number of an event", ""))
+					return
+				}
+				after = n
+			}
+			if !s.listen(c.key()) {
+				ctx.SetHeader("Retry-After", "10")
+				writeError(ctx, problemOf(http.StatusTooManyRequests, "too_many", "too many clients listen to events", "end a stream first"))
+				return
+			}
+			defer s.leave(c.key())
+			r, w := humago.Unwrap(ctx)
+			if err := s.follow(r.Context(), c, w, after, in.Limit); err != nil && r.Context().Err() == nil {
+				s.Log.WarnContext(r.Context(), "a stream of events ended", "error", err)
+			}
+		})
+}
+
+// listen takes a place among the streams, where there is one.
+func (s *server) listen(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streaming >= s.Streams || s.streams[key] >= perCaller {
+		return false
+	}
+	s.streaming++
+	s.streams[key]++
+	return true
+}
+
+func (s *server) leave(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streaming--
+	if s.streams[key]--; s.streams[key] == 0 {
+		delete(s.streams, key)
+	}
+}
+
+// follow writes the entries after a number, and then each as it comes, until the client or
+// the service goes. A client that takes nothing for two heartbeats is let go.
+func (s *server) follow(ctx context.Context, c *call, w http.ResponseWriter, after int64, limit int) error {
+	if after < 0 {
+		after = 0
+		if err := c.rt.Entries(ctx, action.Query{Limit: 1}, func(e view.AuditEntry) error { after = e.ID; return nil }); err != nil {
+			return err
+		}
+	}
+	out := http.NewResponseController(w)
+	flush := func() error {
+		late := time.AfterFunc(2*s.Heartbeat, func() { _ = out.SetWriteDeadline(time.Unix(1, 0)) })
+		defer late.Stop()
+		return out.Flush()
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	if _, err := fmt.Fprint(w, ": events\n\n"); err != nil {
+		return err
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	poll, beat := time.NewTicker(s.Poll), time.NewTicker(s.Heartbeat)
+	defer poll.Stop()
+	defer beat.Stop()
+	sent := 0
+	for {
+		before := sent
+		err := c.rt.Entries(ctx, action.Query{After: after}, func(e view.AuditEntry) error {
+			text, err := json.Marshal(e)
+			if err == nil {
+				_, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.What, text)
+			}
+			if err != nil {
+				return err
+			}
+			after = e.ID
+			if sent++; sent%pageOfEvents == 0 {
+				err = flush()
+			}
+			if sent == limit {
+				return errEnough
+			}
+			return err
+		})
+		if ended := flush(); ended != nil && sent > before {
+			return ended
+		}
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Done:
+			return nil
+		case <-poll.C:
+		case <-beat.C:
+			if _, err := fmt.Fprint(w, ": still here\n\n"); err != nil {
+				return err
+			}
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// pageOfEvents is how many events are sent before the client has to take them.
+const pageOfEvents = 100

@@ -1,0 +1,338 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// Bounds of requests.
+const (
+	maxBody    = 1 << 20
+	maxPath    = 2 << 10
+	answersFor = 24 * time.Hour
+	maxKey     = 200
+	// maxCallers bounds the callers whose rates are remembered.
+	maxCallers = 10_000
+)
+
+// guard refuses what no call may be, before anything is looked up for it.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				s.Log.ErrorContext(r.Context(), "a call panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+				writeProblem(w, problemOf(http.StatusInternalServerError, "error", "the service could not do it; its log says why", ""))
+			}
+		}()
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Cache-Control", "no-store")
+		if p := s.refused(r); p != nil {
+			writeProblem(w, p)
+			return
+		}
+		if !strings.HasPrefix(r.URL.Path, "/api/") {
+			if !s.limits.allow(w, "from "+address(r)) {
+				return
+			}
+			s.bounded(w, r, next)
+			return
+		}
+		c, p := s.authenticate(r)
+		key := "from " + address(r)
+		if c != nil {
+			key = c.key()
+		}
+		if !s.limits.allow(w, key) {
+			return
+		}
+		if p != nil {
+			if p.Status == http.StatusUnauthorized {
+				h.Set("WWW-Authenticate", `Bearer realm="curfew"`)
+			}
+			writeProblem(w, p)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		if reads(r) {
+			s.bounded(w, r, next)
+			return
+		}
+		s.bounded(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.mutate(w, r, c, next) }))
+	})
+}
+
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// refused says what is wrong with a request whoever makes it.
+func (s *server) refused(r *http.Request) *problem {
+	host := r.Host
+	switch {
+	case len(r.URL.EscapedPath()) > maxPath:
+		return problemOf(http.StatusRequestURITooLong, "invalid_path", "the path is too long", "")
+	case oddPath(r.URL):
+		return problemOf(http.StatusBadRequest, "invalid_path", "the path is not in its plain form", "")
+	case !s.ours(host):
+		return problemOf(http.StatusMisdirectedRequest, "foreign_host", "this server is not the host that the request names", "reach it by its public URL, or by localhost")
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && !s.sameOrigin(origin, r) {
+		return problemOf(http.StatusForbidden, "foreign_origin", "a page of another origin made the request", "")
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		if navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet; !navigates {
+			return problemOf(http.StatusForbidden, "foreign_origin", "a page of another site made the request", "")
+		}
+	}
+	return nil
+}
+
+// oddPath says whether a path could mean another one to somebody: steps upward, empty
+// segments, or characters that are no part of names.
+func oddPath(u *url.URL) bool {
+	for segment := range strings.SplitSeq(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
+		plain, err := url.PathUnescape(segment)
+		if err != nil || plain == "." || plain == ".." || strings.Contains(plain, "../") || strings.Contains(plain, "/..") ||
+			strings.ContainsFunc(plain, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == '\uFFFD' }) {
+			return true
+		}
+		if segment == "" && u.Path != "/" {
+			return true
+		}
+	}
+	return false
+}
+
+// ours says whether a Host header names this server. A name that a foreign page resolved to
+// this address does not.
+func (s *server) ours(host string) bool {
+	if s.public != nil && strings.EqualFold(host, s.public.Host) {
+		return true
+	}
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	ip, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
+func (s *server) sameOrigin(origin string, r *http.Request) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	if s.public != nil && strings.EqualFold(u.Host, s.public.Host) {
+		return u.Scheme == s.public.Scheme
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return strings.EqualFold(u.Host, r.Host) && u.Scheme == scheme
+}
+
+// address is the address that a request comes from.
+func address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// fromThisMachine says whether a request comes from this machine itself and not by a proxy
+// on it.
+func fromThisMachine(r *http.Request) bool {
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+		if r.Header.Get(header) != "" {
+			return false
+		}
+	}
+	ip, err := netip.ParseAddr(address(r))
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// bounded reads the body of a request, at most so much and for so long, and goes on with it.
+func (s *server) bounded(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if r.ContentLength > maxBody {
+		writeProblem(w, problemOf(http.StatusRequestEntityTooLarge, "too_large", "a body is at most 1 MiB", ""))
+		return
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		control := http.NewResponseController(w)
+		late := time.AfterFunc(s.BodyTime, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if !late.Stop() && err == nil {
+			err = os.ErrDeadlineExceeded
+		}
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			writeProblem(w, problemOf(http.StatusRequestEntityTooLarge, "too_large", "a body is at most 1 MiB", ""))
+			return
+		case err != nil:
+			w.Header().Set("Connection", "close")
+			writeProblem(w, problemOf(http.StatusRequestTimeout, "too_slow", "the body did not arrive in time", ""))
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		r.ContentLength = int64(len(body))
+	}
+	next.ServeHTTP(w, r)
+}
+
+// mutate carries out a call that may change something: once for each idempotency key, and
+// recorded with who made it.
+func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *call, next http.Handler) {
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > maxKey {
+		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "an idempotency key has at most 200 characters", ""))
+		return
+	}
+	callers, now := s.Runtime.Kept.Callers(), s.Runtime.Now().UTC()
+	if key != "" && secretPath(r.URL.Path) {
+		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "the answer holds a secret and is not kept, so this call takes no idempotency key", ""))
+		return
+	}
+	if key != "" {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			writeProblem(w, s.failed(r.Context(), err))
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		sum := sha256.Sum256([]byte(r.Method + "\n" + r.URL.RequestURI() + "\n" + string(body)))
+		request := hex.EncodeToString(sum[:])
+		old, known, err := callers.Begin(r.Context(), c.key(), key, request, now, now.Add(-answersFor))
+		switch {
+		case err != nil:
+			writeProblem(w, s.failed(r.Context(), err))
+			return
+		case known && old.Request != request:
+			writeProblem(w, problemOf(http.StatusUnprocessableEntity, "key_reused", "the idempotency key was used for another call", "take a new key for each call"))
+			return
+		case known && old.Status == 0:
+			w.Header().Set("Retry-After", "1")
+			writeProblem(w, problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out", "send it again in a moment"))
+			return
+		case known:
+			replay(w, old)
+			return
+		}
+	}
+	kept := &recorded{ResponseWriter: w, status: http.StatusOK}
+	done := false
+	ctx := context.WithoutCancel(r.Context()) // what was done is recorded although the caller went away
+	defer func() {
+		status := kept.status
+		if !done || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
+			status = 0
+		}
+		if key != "" {
+			if err := callers.Finish(ctx, c.key(), key, status, kept.body.String()); err != nil {
+				s.Log.ErrorContext(ctx, "an answer was not kept", "error", err)
+			}
+		}
+		entry := action.Entry{At: now, Actor: c.who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
+			Outcome: strconv.Itoa(kept.status) + ", by " + c.who.Proof.String()}
+		if err := s.Runtime.Kept.Actions().Record(ctx, entry); err != nil {
+			s.Log.ErrorContext(ctx, "a call was not recorded", "error", err)
+		}
+	}()
+	next.ServeHTTP(kept, r)
+	done = true
+}
+
+func replay(w http.ResponseWriter, old store.Answer) {
+	kind := "application/json"
+	if old.Status >= http.StatusBadRequest {
+		kind = "application/problem+json"
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Idempotency-Replayed", "true")
+	w.WriteHeader(old.Status)
+	_, _ = io.WriteString(w, old.Body)
+}
+
+// recorded keeps what is answered.
+type recorded struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorded) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorded) Write(p []byte) (int, error) {
+	r.body.Write(p)
+	return r.ResponseWriter.Write(p)
+}
+
+// Unwrap is for [http.ResponseController].
+func (r *recorded) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// limits are how often each caller may call.
+type limits struct {
+	mu    sync.Mutex
+	rate  rate.Limit
+	burst int
+	of    map[string]*rate.Limiter
+}
+
+func (l *limits) set(perSecond float64, burst int) {
+	l.rate, l.burst, l.of = rate.Limit(perSecond), burst, map[string]*rate.Limiter{}
+	if perSecond <= 0 {
+		l.rate = 20
+	}
+	if burst <= 0 {
+		l.burst = 60
+	}
+}
+
+// allow takes a call of a caller into account, or answers when to call again.
+func (l *limits) allow(w http.ResponseWriter, key string) bool {
+	l.mu.Lock()
+	one, ok := l.of[key]
+	if !ok {
+		if len(l.of) >= maxCallers {
+			maps.DeleteFunc(l.of, func(_ string, r *rate.Limiter) bool { return r.Tokens() >= float64(l.burst) })
+		}
+		one = rate.NewLimiter(l.rate, l.burst)
+		l.of[key] = one
+	}
+	l.mu.Unlock()
+	turn := one.Reserve()
+	wait := turn.Delay()
+	if wait == 0 {
+		return true
+	}
+	turn.Cancel()
+	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+	writeProblem(w, problemOf(http.StatusTooManyRequests, "too_many", "too many calls", "call again after Retry-After seconds"))
+	return false
+}

@@ -1,0 +1,68 @@
+package checkpoint_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+)
+
+// The kernel refuses to write more, on the store's disk and on the one that is restored to:
+// each says so, and neither leaves anything behind that looks whole.
+func TestDiskRefuses(t *testing.T) {
+	if what := os.Getenv("CHECKPOINT_LIMITED"); what != "" {
+		limited(t, what)
+		return
+	}
+	child := func(what string, dirs ...string) {
+		t.Helper()
+		c := exec.Command(os.Args[0], "-test.run", "^TestDiskRefuses$", "-test.v")
+		c.Env = append(os.Environ(), "CHECKPOINT_LIMITED="+what, "CHECKPOINT_DIRS="+strings.Join(dirs, ":"))
+		said, err := c.CombinedOutput()
+		if err != nil || !strings.Contains(string(said), "refused: ") {
+			t.Fatalf("%s: %v\n%s", what, err, said)
+		}
+	}
+	store, dir, back := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "back")
+	r := run(t, store)
+	write(t, dir, "weights", random(1, 3<<20))
+	child("save", store, dir)
+	if _, err := r.Restore(t.Context(), back, checkpoint.RestoreOptions{}); !errors.Is(err, checkpoint.ErrNoSnapshot) {
+		t.Errorf("restore after a save that failed: %v", err)
+	}
+	save(t, claim(t, r), dir, checkpoint.SaveOptions{})
+	child("restore", store, back)
+	if got := names(t, filepath.Dir(back)); got != "" {
+		t.Errorf("left %s", got)
+	}
+	to, _ := restore(t, r, checkpoint.RestoreOptions{})
+	same(t, dir, to)
+}
+
+// limited is the process that may write no file over 1 MiB.
+func limited(t *testing.T, what string) {
+	signal.Ignore(syscall.SIGXFSZ)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	dirs := strings.Split(os.Getenv("CHECKPOINT_DIRS"), ":")
+	r := run(t, dirs[0])
+	var err error
+	if what == "save" {
+		_, err = claim(t, r).Save(t.Context(), dirs[1], checkpoint.SaveOptions{})
+	} else {
+		_, err = r.Restore(t.Context(), dirs[1], checkpoint.RestoreOptions{})
+	}
+	if errors.Is(err, syscall.EFBIG) {
+		fmt.Println("refused:", err)
+	} else {
+		t.Fatal(err)
+	}
+}

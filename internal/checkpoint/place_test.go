@@ -1,0 +1,41 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// On a folder that a file system is mounted on, entries are moved, and what was there goes.
+func TestPutInPlaceOnAMount(t *testing.T) {
+	dir := t.TempDir()
+	stage := filepath.Join(dir, staging+"1")
+	for _, name := range []string{"old/a", "same", "lost+found/x", staging + "1/new/b", staging + "1/same"} {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := putInPlace(stage, dir, true); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"new/b": staging + "1/new/b", "same": staging + "1/same", "lost+found/x": "lost+found/x"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "old")); !os.IsNotExist(err) {
+		t.Errorf("what was there: %v", err)
+	}
+	// A save leaves out what a restore that was killed left.
+	if err := os.MkdirAll(filepath.Join(dir, staging+"7", "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	all, err := scan(dir)
+	if err != nil || len(all) != 5 {
+		t.Errorf("%d names are saved, %v", len(all), err)
+	}
+}

@@ -1,0 +1,390 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// RestoreOptions say what is restored. The zero value is the newest complete snapshot, into
+// a folder that is empty or not there.
+type RestoreOptions struct {
+	// Seq is a snapshot, also an unsettled one; 0 is the newest that is complete.
+	Seq int64
+	// Rank is the node of a snapshot of several nodes.
+	Rank int
+	// Replace replaces a folder that is not empty.
+	Replace bool
+	// Workers is how many parts are read at a time: 4 unless told, about 20 MiB each.
+	Workers  int
+	Progress func(done, total int64)
+}
+
+// Skipped is a snapshot that was not restored.
+type Skipped struct {
+	Snapshot Snapshot
+	Why      string
+}
+
+// Restored is what a restore did.
+type Restored struct {
+	Snapshot Snapshot
+	Manifest Manifest
+	Skipped  []Skipped
+	// Notes say what a person should know: that HEAD is damaged.
+	Notes []string
+}
+
+// ErrNotEmpty says that a folder holds something that a restore would replace.
+var ErrNotEmpty = errors.New("the folder is not empty")
+
+// Snapshots lists what can be restored, the newest first: from HEAD, or where it is damaged
+// from the manifests that are in the store.
+func (r Run) Snapshots(ctx context.Context) (list []Snapshot, notes []string, err error) {
+	h, _, err := r.ReadHead(ctx)
+	if errors.Is(err, ErrDamaged) {
+		note := err.Error()
+		if h, err = r.rebuild(ctx); err == nil {
+			return h.Snapshots, []string{note + "; these are the manifests that are in the store"}, nil
+		}
+	}
+	return h.Snapshots, nil, err
+}
+
+// Restore puts a snapshot into a folder. Nothing is in place before all of it is verified;
+// a snapshot that is damaged is skipped for the one before it, and said so.
+func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restored, error) {
+	list, notes, err := r.Snapshots(ctx)
+	if err != nil {
+		return Restored{}, fmt.Errorf("restore %s: %w", dir, err)
+	}
+	done := Restored{Notes: notes}
+	dir = resolved(dir)
+	mount, err := target(dir, o.Replace)
+	if err != nil {
+		return done, fmt.Errorf("restore %s: %w", dir, err)
+	}
+	for _, s := range list {
+		if o.Seq != 0 && s.Seq != o.Seq {
+			continue
+		}
+		if o.Seq == 0 && s.State == Unsettled {
+			done.Skipped = append(done.Skipped, Skipped{s, "files changed while they were read"})
+			continue
+		}
+		m, err := r.restore(ctx, dir, mount, s, o)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
+			done.Skipped = append(done.Skipped, Skipped{s, err.Error()})
+			continue
+		}
+		if err != nil {
+			return done, fmt.Errorf("restore snapshot %d to %s: %w", s.Seq, dir, err)
+		}
+		done.Snapshot, done.Manifest = s, m
+		return done, nil
+	}
+	return done, fmt.Errorf("restore %s: %w", dir, ErrNoSnapshot)
+}
+
+// target checks the folder to restore to, and says whether another file system is mounted
+// on it.
+func target(dir string, replace bool) (mount bool, err error) {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, os.MkdirAll(filepath.Dir(dir), 0o777)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !info.IsDir() {
+		return false, fmt.Errorf("it is no folder")
+	}
+	above, err := os.Stat(filepath.Dir(dir))
+	if err != nil {
+		return false, err
+	}
+	here, _, _, _, _ := inode(info)
+	there, _, _, _, _ := inode(above)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	if len(entries) > 0 && !replace && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" }) {
+		return false, ErrNotEmpty
+	}
+	return here != there, nil
+}
+
+// manifestOf reads the manifest of a snapshot, or of a rank of it.
+func (r Run) manifestOf(ctx context.Context, s Snapshot, rank int) (Manifest, error) {
+	m, err := r.ReadManifest(ctx, s.Manifest)
+	if err != nil || len(m.Nodes) == 0 {
+		return m, err
+	}
+	if rank < 0 || rank >= len(m.Nodes) {
+		return m, fmt.Errorf("snapshot %d is of ranks 0 to %d, not %d", s.Seq, len(m.Nodes)-1, rank)
+	}
+	return r.ReadManifest(ctx, m.Nodes[rank].Manifest)
+}
+
+func (r Run) restore(ctx context.Context, dir string, mount bool, s Snapshot, o RestoreOptions) (Manifest, error) {
+	m, err := r.manifestOf(ctx, s, o.Rank)
+	if err != nil {
+		return m, err
+	}
+	in := filepath.Dir(dir)
+	if mount {
+		in = dir
+	}
+	stage, err := os.MkdirTemp(in, staging+"*")
+	if err != nil {
+		return m, err
+	}
+	defer func() { _ = os.RemoveAll(stage) }() // nothing is left of it once it is in place
+	root, err := os.OpenRoot(stage)
+	if err != nil {
+		return m, err
+	}
+	defer func() { _ = root.Close() }()
+	if err := r.unfold(ctx, root, m, o); err != nil {
+		return m, err
+	}
+	return m, putInPlace(stage, dir, mount)
+}
+
+// unfold writes a manifest's files into a root, verified.
+func (r Run) unfold(ctx context.Context, root *os.Root, m Manifest, o RestoreOptions) error {
+	type spot struct {
+		entry  *Entry
+		offset int64
+		chunk  Chunk
+	}
+	spots := make([][]spot, len(m.Parts))
+	var total int64
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		switch e.Kind {
+		case Folder:
+			if err := root.Mkdir(e.Path, 0o700); err != nil {
+				return err
+			}
+		case File:
+			f, err := root.OpenFile(e.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(f.Truncate(e.Size), f.Close()); err != nil {
+				return err
+			}
+			var at int64
+			for _, c := range e.Chunks {
+				spots[c.Part] = append(spots[c.Part], spot{e, at, c})
+				at += c.Size
+			}
+			total += e.Size
+		}
+	}
+	var mu sync.Mutex
+	var done int64
+	err := r.eachPart(ctx, m, o.Workers, func(part int, data []byte, d *decoder) error {
+		var f *os.File
+		var name string
+		defer func() { f.Close() }()
+		for _, s := range spots[part] {
+			content, err := d.chunk(s.chunk, data)
+			if err != nil {
+				return fmt.Errorf("%s: %w", m.Parts[part].Key, err)
+			}
+			if f == nil || name != s.entry.Path {
+				f.Close()
+				if f, err = root.OpenFile(s.entry.Path, os.O_WRONLY, 0); err != nil {
+					return err
+				}
+				name = s.entry.Path
+			}
+			if !s.entry.Sparse || slices.ContainsFunc(content, func(b byte) bool { return b != 0 }) {
+				if _, err := f.WriteAt(content, s.offset); err != nil {
+					return err
+				}
+			}
+			if o.Progress != nil {
+				mu.Lock()
+				done += s.chunk.Size
+				o.Progress(done, total)
+				mu.Unlock()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return dress(root, m)
+}
+
+// dress gives what was written its links, modes and times, and makes it durable.
+func dress(root *os.Root, m Manifest) error {
+	for _, e := range m.Entries {
+		var err error
+		switch e.Kind {
+		case Hardlink:
+			err = root.Link(e.Target, e.Path)
+		case Symlink:
+			err = root.Symlink(e.Target, e.Path)
+		case File:
+			var f *os.File
+			if f, err = root.OpenFile(e.Path, os.O_WRONLY, 0); err == nil {
+				err = errors.Join(f.Chmod(fs.FileMode(e.Mode)), f.Sync(), f.Close(), root.Chtimes(e.Path, e.Modified, e.Modified))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range slices.Backward(m.Entries) { // from the innermost, as each changes the times around it
+		if e.Kind != Folder {
+			continue
+		}
+		d, err := root.Open(e.Path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), root.Chtimes(e.Path, e.Modified, e.Modified), d.Chmod(fs.FileMode(e.Mode)), d.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putInPlace puts what is verified where it belongs. On a mounted folder its entries are
+// moved one by one; else the folder changes at once.
+func putInPlace(stage, dir string, mount bool) error {
+	old := stage + "-old"
+	defer func() { _ = os.RemoveAll(old) }() // empty where it was put back
+	if mount {
+		if err := os.Mkdir(old, 0o700); err != nil {
+			return err
+		}
+		if err := moveAll(dir, old, filepath.Base(stage), filepath.Base(old)); err != nil {
+			return errors.Join(err, moveAll(old, dir))
+		}
+		return errors.Join(moveAll(stage, dir), syncFolder(dir))
+	}
+	mode := fs.FileMode(0o755)
+	info, err := os.Stat(dir)
+	if err == nil {
+		mode = info.Mode().Perm()
+		if err := os.Rename(dir, old); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(os.Chmod(stage, mode), os.Rename(stage, dir)); err != nil {
+		if info != nil {
+			err = errors.Join(err, os.Rename(old, dir))
+		}
+		return err
+	}
+	return syncFolder(filepath.Dir(dir))
+}
+
+// moveAll moves what is in a folder into another, but for some names.
+func moveAll(from, to string, but ...string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == "lost+found" || slices.Contains(but, e.Name()) {
+			continue
+		}
+		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// eachPart reads and verifies the parts of a manifest, several at a time.
+func (r Run) eachPart(ctx context.Context, m Manifest, workers int, each func(part int, data []byte, d *decoder) error) error {
+	at := make(map[string]int, len(m.Parts))
+	for i, p := range m.Parts {
+		at[p.Key] = i
+	}
+	return r.eachWhole(ctx, m.Parts, workers, func(p Part, data []byte, d *decoder, err error) error {
+		if err != nil {
+			return err
+		}
+		return each(at[p.Key], data, d)
+	})
+}
+
+// eachWhole reads parts, several at a time, and hands each over with what is wrong with it.
+func (r Run) eachWhole(ctx context.Context, parts []Part, workers int, each func(p Part, data []byte, d *decoder, err error) error) error {
+	if workers <= 0 {
+		workers = 4
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	next := make(chan Part)
+	g.Go(func() error {
+		defer close(next)
+		for _, p := range parts {
+			select {
+			case next <- p:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for range workers {
+		g.Go(func() error {
+			z, err := newDecoder()
+			if err != nil {
+				return fmt.Errorf("set up decompression: %w", err)
+			}
+			defer z.Close()
+			d := &decoder{z, make([]byte, 0, chunkMax)}
+			for p := range next {
+				data, err := r.readPart(ctx, p)
+				if err := each(p, data, d, err); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// readPart reads and verifies one part.
+func (r Run) readPart(ctx context.Context, p Part) (data []byte, err error) {
+	err = again(func() error {
+		o, err := r.Store.Get(ctx, p.Key, p.Size)
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			return fmt.Errorf("read %s: it is larger than its %d bytes: %w", p.Key, p.Size, ErrDamaged)
+		case err != nil:
+			return fmt.Errorf("read %s: %w", p.Key, err)
+		case int64(len(o.Data)) != p.Size || crc(o.Data) != p.CRC32C || hash(o.Data) != p.SHA256:
+			return fmt.Errorf("read %s: it does not fit its size, CRC32C and SHA-256: %w", p.Key, ErrDamaged)
+		}
+		data = o.Data
+		return nil
+	})
+	return data, err
+}

@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"path"
+	"strconv"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/report"
+)
+
+func (a *app) newCheckpoint() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "checkpoint",
+		Short: "Save a folder as durable, verified, incremental snapshots, and restore it",
+		Long: `Saves folders as snapshots in an object store (s3://bucket/prefix) or a folder
+(file:///folder), and restores them. A URL is one run: one series of snapshots with one
+writer. Only what changed is sent. See docs/checkpoints.md.`,
+		Args: noSuchVerb,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.newCheckpointSave(), a.newCheckpointRestore(), a.newCheckpointList(), a.newCheckpointVerify(), a.newCheckpointGC())
+	return c
+}
+
+// storeFlags say how a store of checkpoints is reached, and how much the machine may do.
+type storeFlags struct {
+	daemon.CheckpointStore
+	bandwidth string
+	nice      int
+}
+
+func (f *storeFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
+	c.Flags().StringVar(&f.bandwidth, "bandwidth", "", "`limit` of what is sent and received in a second, such as 50MB (default: none)")
+	c.Flags().IntVar(&f.nice, "nice", 10, "CPU and disk niceness on Linux: 0 is that of a normal process, 19 yields to all others")
+}
+
+// apply checks the flags and takes a URL.
+func (f *storeFlags) apply(url string) error {
+	f.URL = url
+	if f.bandwidth != "" {
+		n, err := humanize.ParseBytes(f.bandwidth)
+		if err != nil || n < 1<<10 || n > 1<<50 {
+			return usageError("--bandwidth %q: it is a number of bytes in a second, 1kB or more, such as 50MB", f.bandwidth)
+		}
+		f.Bandwidth = int64(n)
+	}
+	if f.nice < 0 || f.nice > 19 {
+		return usageError("--nice %d: it is 0 to 19", f.nice)
+	}
+	return daemon.Yield(f.nice)
+}
+
+// retentionFlags say which snapshots are kept.
+type retentionFlags struct {
+	keep    int
+	keepFor string
+}
+
+func (f *retentionFlags) add(c *cobra.Command, keep int, none string) {
+	c.Flags().IntVar(&f.keep, "keep", keep, "how many complete snapshots are kept; "+none)
+	c.Flags().StringVar(&f.keepFor, "keep-for", "", "keep each snapshot that is younger as well, such as 7d")
+}
+
+func (f *retentionFlags) retention() (checkpoint.Retention, error) {
+	r := checkpoint.Retention{Keep: f.keep}
+	if f.keep < 0 {
+		return r, usageError("--keep %d: it is 0 or more", f.keep)
+	}
+	if f.keepFor != "" {
+		d, err := config.ParseDuration(f.keepFor)
+		if err != nil || d <= 0 {
+			return r, usageError("--keep-for %q: it is a duration such as 7d", f.keepFor)
+		}
+		r.KeepFor = d
+	}
+	return r, nil
+}
+
+func (a *app) newCheckpointSave() *cobra.Command {
+	var f storeFlags
+	var keep retentionFlags
+	var o daemon.CheckpointSaveOptions
+	var deadline, quiet string
+	c := &cobra.Command{
+		Use:   "save DIR URL",
+		Short: "Save a folder as the next snapshot of a run",
+		Long: `Saves a folder as the next snapshot of the run at URL: what changed is stored first, then
+the manifest that names it, then HEAD. The snapshot before stays until the new one is
+complete. The command claims the run: another process that saves it can write no more.
+
+A checkpoint counts as finished when the training declared it (CURFEW_RUN_DIR), it was
+renamed into place, --done finds its marker, or --exited says that the process ended. Else
+it has to stay unchanged while it is read, for --quiet-for at least, and is shown as weaker.
+
+With --deadline what is newest is saved first, and only what fits at the measured rate; the
+rest stays as the snapshot before has it. Exit code 5: something was not saved, or changed
+while it was read; the output names it.`,
+		Example: `  curfew checkpoint save ckpt file:///tmp/runs/resnet50
+  curfew checkpoint save ckpt s3://bucket/runs/resnet50 --keep 3
+  curfew checkpoint save ckpt s3://bucket/runs/resnet50 --done '*/DONE' --bandwidth 100MB
+  curfew checkpoint save ckpt s3://bucket/runs/resnet50 --deadline 90s`,
+		Args: twoArgs("a folder and a URL"),
+		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			if o.Retention, err = keep.retention(); err != nil {
+				return err
+			}
+			if o.Quiet, err = config.ParseDuration(quiet); err != nil || o.Quiet < 0 {
+				return usageError("--quiet-for %q: it is a duration such as 2s", quiet)
+			}
+			if deadline != "" {
+				if o.Within, err = config.ParseDuration(deadline); err != nil || o.Within <= 0 {
+					return usageError("--deadline %q: it is a duration such as 90s", deadline)
+				}
+				if !c.Flags().Changed("nice") {
+					f.nice = 0
+				}
+			}
+			if _, err := path.Match(o.Evidence.Done, ""); err != nil {
+				return usageError("--done %q: it is a pattern of paths in the folder, such as '*/DONE'", o.Evidence.Done)
+			}
+			if o.Workers < 1 || o.Workers > 64 || o.Uploads < 1 || o.Uploads > 64 {
+				return usageError("--workers %d --uploads %d: each is 1 to 64", o.Workers, o.Uploads)
+			}
+			if err := f.apply(args[1]); err != nil {
+				return err
+			}
+			doc, err := a.rt.CheckpointSave(c.Context(), args[0], f.CheckpointStore, o)
+			if err != nil {
+				return err
+			}
+			if err := a.show(doc, func() report.Sheet { return report.CheckpointSave(doc, a.globals()) }); err != nil {
+				return err
+			}
+			if doc.Snapshot.State != checkpoint.Complete {
+				return &failure{exit: ExitPartial}
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	keep.add(c, 0, "0 keeps all")
+	fl := c.Flags()
+	fl.StringVar(&o.Evidence.Done, "done", "", "`pattern` of the marker of a finished checkpoint, such as '*/DONE', or of its folder")
+	fl.StringVar(&o.RunDir, "run-dir", "", "`folder` in which the training declares what it saved (default: CURFEW_RUN_DIR)")
+	fl.BoolVar(&o.Evidence.Exited, "exited", false, "the process that writes the folder has ended")
+	fl.StringVar(&quiet, "quiet-for", "2s", "how long files have to stay unchanged where nothing else says that they are finished")
+	fl.StringVar(&deadline, "deadline", "", "time that a final save has, such as `90s`")
+	fl.BoolVar(&o.Full, "full", false, "store everything again, also what the snapshot before has")
+	fl.IntVar(&o.Workers, "workers", 2, "threads that hash and compress")
+	fl.IntVar(&o.Uploads, "uploads", 4, "parts that are stored at the same time; each takes about 10 MiB of memory")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+// twoArgs wants two arguments and says what they are.
+func twoArgs(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 2 {
+			return usageError("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
+func (a *app) newCheckpointRestore() *cobra.Command {
+	var f storeFlags
+	var o checkpoint.RestoreOptions
+	c := &cobra.Command{
+		Use:   "restore URL DIR",
+		Short: "Restore the newest complete snapshot of a run to a folder",
+		Long: `Reads and verifies a whole snapshot next to the folder, and puts it in place only then. A
+snapshot that is damaged, or whose files changed while they were saved, is skipped for the
+one before it; the output says which and why, and the exit code is 5.`,
+		Example: `  curfew checkpoint restore file:///tmp/runs/resnet50 ckpt
+  curfew checkpoint restore s3://bucket/runs/resnet50 ckpt --snapshot 12 --replace`,
+		Args: twoArgs("a URL and a folder"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.Seq < 0 {
+				return usageError("--snapshot %d: it is the number of a snapshot, which curfew checkpoint list shows", o.Seq)
+			}
+			if err := f.apply(args[0]); err != nil {
+				return err
+			}
+			doc, err := a.rt.CheckpointRestore(c.Context(), f.CheckpointStore, args[1], o)
+			if err := shown(a, report.CheckpointRestore)(doc, err); err != nil {
+				return err
+			}
+			if len(doc.Skipped) > 0 || doc.Snapshot.State == checkpoint.Partial {
+				return &failure{exit: ExitPartial}
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().Int64Var(&o.Seq, "snapshot", 0, "`number` of the snapshot (default: the newest that is complete)")
+	c.Flags().BoolVar(&o.Replace, "replace", false, "replace a folder that is not empty")
+	c.Flags().IntVar(&o.Rank, "rank", 0, "which node's folder, of a snapshot of several nodes")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+func (a *app) newCheckpointList() *cobra.Command {
+	var f storeFlags
+	c := &cobra.Command{
+		Use:   "list URL",
+		Short: "List the snapshots of a run",
+		Example: `  curfew checkpoint list file:///tmp/runs/resnet50
+  curfew checkpoint list s3://bucket/runs/resnet50 -o json`,
+		Args: oneArg("the URL of a run"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.apply(args[0]); err != nil {
+				return err
+			}
+			doc, err := a.rt.CheckpointList(c.Context(), f.CheckpointStore)
+			if err != nil {
+				return err
+			}
+			return a.show(doc, func() report.Sheet { return report.CheckpointList(doc, a.globals()) })
+		},
+	}
+	f.add(c)
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+func (a *app) newCheckpointVerify() *cobra.Command {
+	var f storeFlags
+	var seq int64
+	c := &cobra.Command{
+		Use:   "verify URL",
+		Short: "Read everything that the snapshots of a run need, and name what is damaged",
+		Long: `Reads every manifest and every part that the snapshots of a run need, and holds each
+against its checksums. Exit code 5: an object is damaged or not there; the output names it
+and the newest snapshot that can still be restored.`,
+		Example: `  curfew checkpoint verify file:///tmp/runs/resnet50
+  curfew checkpoint verify s3://bucket/runs/resnet50 --snapshot 12`,
+		Args: oneArg("the URL of a run"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if seq < 0 {
+				return usageError("--snapshot %s: it is the number of a snapshot", strconv.FormatInt(seq, 10))
+			}
+			if err := f.apply(args[0]); err != nil {
+				return err
+			}
+			doc, err := a.rt.CheckpointVerify(c.Context(), f.CheckpointStore, seq, 0)
+			if err != nil {
+				return err
+			}
+			if err := a.show(doc, func() report.Sheet { return report.CheckpointVerify(doc, a.globals()) }); err != nil {
+				return err
+			}
+			if len(doc.Damage) > 0 {
+				return &failure{exit: ExitPartial}
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().Int64Var(&seq, "snapshot", 0, "`number` of one snapshot (default: all)")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+func (a *app) newCheckpointGC() *cobra.Command {
+	var f storeFlags
+	var keep retentionFlags
+	c := &cobra.Command{
+		Use:   "gc URL",
+		Short: "Drop old snapshots of a run and delete what none needs",
+		Long: `Claims the run, drops snapshots beyond --keep and --keep-for, and deletes objects that no
+snapshot needs, if they are older than 24h by the store's clock. Uploads that no one ended
+are aborted. A process that saves the run at the same time can write no more: collect with
+curfew checkpoint save --keep there instead.`,
+		Example: `  curfew checkpoint gc file:///tmp/runs/resnet50 --keep 3
+  curfew checkpoint gc s3://bucket/runs/resnet50 --keep 3 --keep-for 7d`,
+		Args: oneArg("the URL of a run"),
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := keep.retention()
+			if err != nil {
+				return err
+			}
+			if err := f.apply(args[0]); err != nil {
+				return err
+			}
+			doc, err := a.rt.CheckpointGC(c.Context(), f.CheckpointStore, r)
+			return shown(a, report.CheckpointGC)(doc, err)
+		},
+	}
+	f.add(c)
+	keep.add(c, 3, "0 drops none")
+	a.outputs(c, tableJSON...)
+	return c
+}

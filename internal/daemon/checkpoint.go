@@ -1,0 +1,242 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/objectstore"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// CheckpointStore is where checkpoints are and how they are reached.
+type CheckpointStore struct {
+	URL string
+	objectstore.Options
+}
+
+// CheckpointSaveOptions are how a folder is saved.
+type CheckpointSaveOptions struct {
+	// RunDir is where the training declares what it saved; empty is CURFEW_RUN_DIR, if that
+	// is set.
+	RunDir string
+	// Within is how long a final save may take; 0 is no limit.
+	Within time.Duration
+	// Retention is collected after the save, where it drops anything.
+	Retention checkpoint.Retention
+	checkpoint.SaveOptions
+}
+
+// run opens the run at a URL.
+func (rt *Runtime) run(ctx context.Context, s CheckpointStore) (checkpoint.Run, error) {
+	store, err := objectstore.Open(ctx, s.URL, s.Options)
+	if err != nil {
+		return checkpoint.Run{}, &Error{Class: Usage, Code: "usage", Err: err}
+	}
+	return checkpoint.Run{Store: store, Now: rt.Now}, nil
+}
+
+// writer names this process for those who read HEAD.
+func writer() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s, process %d", host, os.Getpid())
+}
+
+// checkpointError gives an error of a run its class and what to do.
+func checkpointError(err error) error {
+	hints := []struct {
+		is         error
+		class      Class
+		code, hint string
+	}{
+		{checkpoint.ErrFenced, Failed, "fenced", "another process saves this run: end one of them, or save to another URL"},
+		{checkpoint.ErrNoSnapshot, Failed, "no_snapshot", "curfew checkpoint list shows what the run has"},
+		{checkpoint.ErrNotEmpty, Failed, "not_empty", "restore to another folder, or replace this one with --replace"},
+		{checkpoint.ErrNoTime, Partial, "no_time", "the snapshot before stays the newest"},
+		{checkpoint.ErrNotFound, Failed, "not_found", "the URL is that of one run, as it was saved"},
+	}
+	for _, h := range hints {
+		if errors.Is(err, h.is) {
+			return &Error{Class: h.class, Code: h.code, Err: err, Hint: h.hint}
+		}
+	}
+	return err
+}
+
+// bytesBar shows bytes as a bar of MiB, and returns what ends it.
+func (rt *Runtime) bytesBar(what string) (report func(done, total int64), finish func()) {
+	bar := rt.bar(what)
+	return func(done, total int64) {
+		bar.Report(round.Progress{What: what + " (MiB)", Done: int(done >> 20), Total: int(total >> 20)})
+	}, bar.Finish
+}
+
+// CheckpointSave saves a folder as the next snapshot of a run.
+func (rt *Runtime) CheckpointSave(ctx context.Context, dir string, to CheckpointStore, o CheckpointSaveOptions) (view.CheckpointSave, error) {
+	doc := view.CheckpointSave{Schema: view.CheckpointSaveSchema, Dir: dir, URL: to.URL}
+	dir, err := filepath.Abs(rt.Path(dir))
+	if err != nil {
+		return doc, fmt.Errorf("save %s: %w", doc.Dir, err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return doc, invalid("save %s: it is no folder", doc.Dir)
+	}
+	run, err := rt.run(ctx, to)
+	if err != nil {
+		return doc, err
+	}
+	started := rt.Now()
+	if o.Within > 0 {
+		o.Deadline = started.Add(o.Within)
+	}
+	var notes []string
+	if runDir, ok := rt.Lookup("CURFEW_RUN_DIR"); ok && o.RunDir == "" {
+		o.RunDir = runDir
+	}
+	if o.RunDir != "" {
+		events, err := checkpoint.ReadEvents(rt.Path(o.RunDir))
+		if err != nil {
+			return doc, err
+		}
+		o.Evidence.Declared = events.In(dir, rt.Dir)
+		if events.Unread > 0 {
+			notes = append(notes, fmt.Sprintf("%s in %s cannot be read", plain.Count(events.Unread, "declaration"), filepath.Join(o.RunDir, checkpoint.EventsFile)))
+		}
+	}
+	a, err := run.Claim(ctx, writer())
+	if err != nil {
+		return doc, checkpointError(err)
+	}
+	o.Wait = wait
+	var finish func()
+	o.Progress, finish = rt.bytesBar("saving " + doc.Dir)
+	got, err := a.Save(ctx, dir, o.SaveOptions)
+	finish()
+	if err != nil {
+		return doc, checkpointError(err)
+	}
+	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = a.Head().Attempt, got.Snapshot, got.Read, got.Sent
+	doc.Seconds = rt.Now().Sub(started).Seconds()
+	doc.LeftOut, doc.Notes, doc.Unsettled = view.NewCheckpointLeftOut(got.Manifest.LeftOut), view.Lines(append(notes, a.Notes...)), []string{}
+	for _, e := range got.Manifest.Entries {
+		if e.Finished == "" {
+			doc.Unsettled = append(doc.Unsettled, e.Path)
+		}
+	}
+	if o.Retention != (checkpoint.Retention{}) && o.Within == 0 {
+		c, err := a.Collect(ctx, o.Retention)
+		if err != nil {
+			return doc, checkpointError(fmt.Errorf("snapshot %d is saved: %w", got.Snapshot.Seq, err))
+		}
+		collected := view.NewCheckpointCollected(c)
+		doc.Collected = &collected
+	}
+	return doc, nil
+}
+
+// wait lets time pass.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// CheckpointRestore puts a snapshot of a run into a folder.
+func (rt *Runtime) CheckpointRestore(ctx context.Context, from CheckpointStore, dir string, o checkpoint.RestoreOptions) (view.CheckpointRestore, error) {
+	doc := view.CheckpointRestore{Schema: view.CheckpointRestoreSchema, URL: from.URL, Dir: dir, Skipped: []view.CheckpointSkipped{}, LeftOut: []view.CheckpointLeftOut{}, Notes: []string{}}
+	run, err := rt.run(ctx, from)
+	if err != nil {
+		return doc, err
+	}
+	started := rt.Now()
+	var finish func()
+	o.Progress, finish = rt.bytesBar("restoring " + dir)
+	got, err := run.Restore(ctx, rt.Path(dir), o)
+	finish()
+	var whys []string
+	for _, s := range got.Skipped {
+		doc.Skipped = append(doc.Skipped, view.CheckpointSkipped{Seq: s.Snapshot.Seq, At: s.Snapshot.At, Why: s.Why})
+		whys = append(whys, fmt.Sprintf("snapshot %d: %s", s.Snapshot.Seq, s.Why))
+	}
+	if err != nil {
+		if len(whys) > 0 {
+			err = fmt.Errorf("%w (%s)", err, strings.Join(whys, "; "))
+		}
+		return doc, checkpointError(err)
+	}
+	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(got.Notes), view.NewCheckpointLeftOut(got.Manifest.LeftOut)
+	doc.Seconds = rt.Now().Sub(started).Seconds()
+	return doc, nil
+}
+
+// CheckpointList lists the snapshots of a run.
+func (rt *Runtime) CheckpointList(ctx context.Context, from CheckpointStore) (view.CheckpointList, error) {
+	doc := view.CheckpointList{Schema: view.CheckpointListSchema, URL: from.URL, Snapshots: []checkpoint.Snapshot{}}
+	run, err := rt.run(ctx, from)
+	if err != nil {
+		return doc, err
+	}
+	h, _, err := run.ReadHead(ctx)
+	if err != nil && !errors.Is(err, checkpoint.ErrDamaged) {
+		return doc, checkpointError(err)
+	}
+	list, notes, err := run.Snapshots(ctx)
+	if err != nil {
+		return doc, checkpointError(err)
+	}
+	doc.Epoch, doc.Attempt, doc.Writer, doc.ClaimedAt = h.Epoch, h.Attempt, h.Writer, h.ClaimedAt
+	doc.Snapshots, doc.Notes = append(doc.Snapshots, list...), view.Lines(notes)
+	return doc, nil
+}
+
+// CheckpointVerify reads and verifies what the snapshots of a run need.
+func (rt *Runtime) CheckpointVerify(ctx context.Context, from CheckpointStore, seq int64, workers int) (view.CheckpointVerify, error) {
+	run, err := rt.run(ctx, from)
+	if err != nil {
+		return view.CheckpointVerify{}, err
+	}
+	progress, finish := rt.bytesBar("verifying")
+	got, err := run.Verify(ctx, seq, workers, progress)
+	finish()
+	if err != nil {
+		return view.CheckpointVerify{}, checkpointError(err)
+	}
+	return view.NewCheckpointVerify(from.URL, got), nil
+}
+
+// CheckpointGC claims a run, drops snapshots beyond retention and deletes what none needs.
+func (rt *Runtime) CheckpointGC(ctx context.Context, at CheckpointStore, keep checkpoint.Retention) (view.CheckpointGC, error) {
+	doc := view.CheckpointGC{Schema: view.CheckpointGCSchema, URL: at.URL}
+	run, err := rt.run(ctx, at)
+	if err != nil {
+		return doc, err
+	}
+	if _, _, err := run.ReadHead(ctx); errors.Is(err, checkpoint.ErrNotFound) {
+		return doc, checkpointError(err) // a claim would make a run of a wrong URL
+	}
+	a, err := run.Claim(ctx, writer())
+	if err != nil {
+		return doc, checkpointError(err)
+	}
+	got, err := a.Collect(ctx, keep)
+	if err != nil {
+		return doc, checkpointError(err)
+	}
+	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(a.Head().Snapshots), view.Lines(a.Notes)
+	return doc, nil
+}

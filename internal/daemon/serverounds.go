@@ -1,0 +1,312 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/service"
+	"github.com/curfew-dev/curfew/internal/snapshot"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// wire wires the rounds of one account.
+func (v *server) wire(ctx context.Context, cfg config.Config, f Source, set *policy.Set) (round.Setting, error) {
+	setting, err := v.rt.For().Enforcing(ctx, cfg, v.store, EnforceOptions{Source: f, Window: v.o.Window, Enforce: v.o.Enforce}, set)
+	if err != nil {
+		return setting, err
+	}
+	setting.Source, setting.Query.Kinds = "serve", kindsOf(set)
+	return setting, nil
+}
+
+// open begins the rounds of an account under a lease.
+func (v *server) open(ctx context.Context, cfg config.Config, f Source, set *policy.Set, lease store.Lease) (service.Rounds, error) {
+	setting, err := v.wire(ctx, cfg, f, set)
+	if err != nil {
+		return nil, err
+	}
+	setting.Ladder = under(setting.Ladder, v.store, lease)
+	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, pace: v.pace}, nil
+}
+
+// under binds a ladder to a lease: it writes and calls nothing any more once another process
+// has taken it.
+func under(ladders func(string) *action.Ladder, s *store.Store, lease store.Lease) func(string) *action.Ladder {
+	return func(account string) *action.Ladder {
+		l := ladders(account)
+		l.Store, l.Cloud = s.Under(lease), leased{l.Cloud, s.Leases(), lease}
+		return l
+	}
+}
+
+// leased makes no call for a lease that is not held any more. The write before each call has
+// checked that too; a process may have been stopped in between.
+type leased struct {
+	action.Cloud
+	leases store.Leases
+	lease  store.Lease
+}
+
+// Do implements action.Cloud.
+func (c leased) Do(ctx context.Context, t action.Task) (string, error) {
+	if err := c.leases.Holds(ctx, c.lease); err != nil {
+		return "", fmt.Errorf("nothing was called: %w", err)
+	}
+	return c.Cloud.Do(ctx, t)
+}
+
+// accountRounds makes the rounds of one account, which keep what they know of it.
+type accountRounds struct {
+	engine  *round.Engine
+	store   *store.Store
+	profile string
+	pace    *pace
+	// said are the results of the newest round, which are told once.
+	said map[action.Line]bool
+}
+
+// Round implements service.Rounds.
+func (a *accountRounds) Round(ctx context.Context) (service.Outcome, error) {
+	r, err := a.engine.Round(ctx)
+	if r == nil {
+		return service.Outcome{}, CloudError(err)
+	}
+	out, err2 := a.outcome(r)
+	if err != nil {
+		return out, StateError(err)
+	}
+	if err2 != nil {
+		return out, err2
+	}
+	looks, err := looksOf(r, a.profile, false)
+	if err == nil {
+		err = a.store.Snapshots().Keep(ctx, nil, looks...)
+	}
+	if err != nil {
+		return out, err
+	}
+	if err := a.pace.saw(r); err != nil {
+		return out, err
+	}
+	if !a.pace.slowed() {
+		out.Next = earliest(r.NextAt(), a.engine.Due())
+	}
+	return out, nil
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// outcome is what a service tells of a round.
+func (a *accountRounds) outcome(r *round.Result) (service.Outcome, error) {
+	out := service.Outcome{Resources: len(r.Resources), Verdicts: map[string]int{}, Calls: r.Calls}
+	var err error
+	for _, f := range r.Facts {
+		if !f.Resource.Kind.Traits().Compute || f.Resource.State != inventory.StateRunning {
+			continue
+		}
+		state := duty.Unknown
+		if f.Duty != nil {
+			state = f.Duty.State
+		}
+		out.Verdicts[state.String()]++
+		hourly, known := f.Hourly.Get()
+		if !known {
+			continue
+		}
+		if out.Running, err = out.Running.Add(hourly); err != nil {
+			return out, err
+		}
+		if state != duty.Unknown && !state.Used() {
+			if out.Wasted, err = out.Wasted.Add(hourly); err != nil {
+				return out, err
+			}
+		}
+	}
+	said := map[action.Line]bool{}
+	for _, l := range r.Lines() {
+		switch l.Result {
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned, action.ResultWouldWarn, action.ResultUndone:
+			key := action.Line{Resource: l.Resource, Source: l.Source, Verb: l.Verb, Result: l.Result}
+			said[key] = true
+			if !a.said[key] {
+				out.Acts = append(out.Acts, service.Act{Resource: l.Resource.ID, Verb: l.Verb, Result: string(l.Result)})
+			}
+		}
+	}
+	a.said = said
+	for _, b := range r.BlindSpots {
+		out.Missing = append(out.Missing, b.What+": "+b.Why)
+	}
+	for account, err := range r.Unposted {
+		out.Missing = append(out.Missing, "the ledger of "+account+": "+err.Error())
+	}
+	slices.Sort(out.Missing)
+	return out, nil
+}
+
+// asks is what one pass over an account asks of CloudWatch.
+type asks struct {
+	machines int
+	cost     money.Amount
+}
+
+// pace keeps what CloudWatch charges for rounds within a limit: over it all rounds are made
+// less often.
+type pace struct {
+	log *slog.Logger
+
+	mu       sync.Mutex
+	per      map[string]asks // by account
+	interval time.Duration
+	limit    money.Amount
+	paced    time.Duration
+}
+
+// remember estimates what passes cost by the machines that the state knows of.
+func (p *pace) remember(ctx context.Context, s *store.Store) error {
+	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{Cloud: "aws"})
+	if err != nil {
+		return err
+	}
+	groups := map[string]map[int]int{}
+	for _, r := range resources {
+		k, err := keptResource(r)
+		if err != nil {
+			return err
+		}
+		if k.Ref.Kind == inventory.KindInstance && k.State == inventory.StateRunning {
+			gpus := 0
+			if k.GPUs != nil {
+				gpus = *k.GPUs
+			}
+			if groups[r.Ref.Account] == nil {
+				groups[r.Ref.Account] = map[int]int{}
+			}
+			groups[r.Ref.Account][gpus]++
+		}
+	}
+	for account, machines := range groups {
+		if err := p.estimate(account, machines); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saw takes the machines of a round in place of what was known of its accounts.
+func (p *pace) saw(r *round.Result) error {
+	groups := map[string]map[int]int{}
+	for _, account := range r.Accounts {
+		groups[account] = map[int]int{}
+	}
+	for _, res := range r.Resources {
+		if of := groups[res.Account]; of != nil && res.Kind == inventory.KindInstance && res.State == inventory.StateRunning {
+			of[res.Size.GPUs.Or(0)]++
+		}
+	}
+	for account, machines := range groups {
+		if err := p.estimate(account, machines); err != nil {
+			return err
+		}
+	}
+	return p.settle()
+}
+
+// estimate prices a pass over machines by how many GPUs they have.
+func (p *pace) estimate(account string, machines map[int]int) error {
+	var sum asks
+	for gpus, n := range machines {
+		one, err := WatchingPass(n, gpus)
+		if err != nil {
+			return err
+		}
+		sum.machines += n
+		if sum.cost, err = sum.cost.Add(one.Cost); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.per[account] = sum
+	return nil
+}
+
+// configure takes the interval and the limit of a configuration.
+func (p *pace) configure(cfg config.Config) error {
+	limit, err := money.ParseAmount(cfg.Metrics.CloudWatch.MaxUSDPerMonth)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.interval, p.limit = cfg.Serve.Interval, limit
+	known := len(p.per) > 0
+	p.mu.Unlock()
+	if !known {
+		p.log.Info("no machine is known yet: what CloudWatch charges is estimated after the first round", "max_usd_per_month", limit.Dollars())
+	}
+	return p.settle()
+}
+
+// settle finds the interval at which a month of rounds stays within the limit, and says
+// where that is another one than before.
+func (p *pace) settle() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all asks
+	for _, x := range p.per {
+		var err error
+		if all.cost, err = all.cost.Add(x.cost); err != nil {
+			return err
+		}
+		all.machines += x.machines
+	}
+	month, err := all.cost.Mul(int64(money.Month), int64(p.interval))
+	if err != nil {
+		return err
+	}
+	paced := p.interval
+	if month > p.limit {
+		paced = time.Duration(float64(p.interval) * float64(month) / float64(p.limit)).Round(time.Second)
+	}
+	if was := p.paced; was == 0 || max(paced, was) > min(paced, was)*11/10 {
+		p.paced = paced
+		attrs := []any{"machines", all.machines, "usd_per_month", month.Dollars(), "max_usd_per_month", p.limit.Dollars(), "interval", paced}
+		switch {
+		case paced > p.interval:
+			p.log.Warn("CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often", attrs...)
+		case all.machines > 0:
+			p.log.Info("what CloudWatch charges is within its limit", attrs...)
+		}
+	}
+	return nil
+}
+
+// every is the time between two rounds.
+func (p *pace) every() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paced
+}
+
+// slowed says whether rounds are made less often than configured.
+func (p *pace) slowed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paced > p.interval
+}

@@ -1,0 +1,50 @@
+package prom
+
+import (
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// TestNamesAreKnown: a metric that is asked for stands for a signal, and what no name stands
+// for was not forgotten.
+func TestNamesAreKnown(t *testing.T) {
+	read := map[usage.Signal]bool{}
+	for _, name := range gpuNames {
+		s, _, ok := usage.SignalOf(name)
+		if !ok {
+			t.Errorf("%s stands for no signal", name)
+		}
+		read[s] = true
+	}
+	for s := range usage.Signal(usage.Signals) {
+		if s.PerGPU() && s != usage.Processes && !read[s] {
+			t.Errorf("no metric stands for %s", s)
+		}
+	}
+	d, err := newDictionary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		v    float64
+		want usage.Signal
+		ok   bool
+	}{
+		{"DCGM_FI_PROF_SM_OCCUPANCY", 0.4, usage.SMOccupancy, true},
+		{"DCGM_FI_PROF_SM_OCCUPANCY_RATIO", 0.4, usage.SMOccupancy, true},
+		{"DCGM_FI_DEV_SLOWDOWN_TEMP", 90, usage.SlowdownTemperature, true},
+		{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 0x60, usage.Throttle, true},
+		{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", 0x60, usage.Throttle, true},
+		{"DCGM_FI_DEV_XID_ERRORS", 79, usage.XID, true},
+		{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 3, usage.ECCErrors, true},
+		{"DCGM_FI_DEV_COUNT", 8, usage.GPUCount, true},
+		{"DCGM_FI_DEV_XID_ERRORS", 9223372036854775794, usage.XID, false},
+		{"DCGM_FI_DEV_SLOWDOWN_TEMP", 2147483632, usage.SlowdownTemperature, false},
+	} {
+		if s, v, ok := d.read(tc.name, tc.v); ok != tc.ok || ok && (s != tc.want || v != tc.v) {
+			t.Errorf("%s %v is read as %s %v, %t", tc.name, tc.v, s, v, ok)
+		}
+	}
+}

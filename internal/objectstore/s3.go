@@ -1,0 +1,282 @@
+package objectstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/time/rate"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+)
+
+// bucket is a prefix of an S3 bucket.
+type bucket struct {
+	api          *s3.Client
+	name, prefix string
+}
+
+// tries is how often a call is made before it fails.
+const tries = 6
+
+func newS3(ctx context.Context, name, prefix string, o Options) (*bucket, error) {
+	if o.Stall <= 0 {
+		o.Stall = 30 * time.Second
+	}
+	limit := limiter(o.Bandwidth)
+	dialer := &net.Dialer{Timeout: min(o.Stall, 10*time.Second), KeepAlive: 30 * time.Second}
+	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &conn{c, limit, o.Stall}, nil
+		}
+		t.ResponseHeaderTimeout = o.Stall
+		t.MaxIdleConnsPerHost = 16
+		t.ForceAttemptHTTP2 = false
+	})
+	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithSharedConfigProfile(o.Profile),
+		config.WithHTTPClient(client),
+		config.WithRetryer(func() aws.Retryer {
+			// S3 answers 409 when another conditional write of the object is under way.
+			return retry.AddWithErrorCodes(retry.NewStandard(func(s *retry.StandardOptions) { s.MaxAttempts = tries }), "ConditionalRequestConflict")
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("read the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" {
+		cfg.Region = "us-east-1"
+	}
+	return &bucket{s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.UsePathStyle = o.BaseEndpoint != nil
+		o.DisableLogOutputChecksumValidationSkipped = true // the format has checksums of its own
+	}), name, prefix}, nil
+}
+
+// conn is a connection that carries so much in a second, and fails when it carries nothing
+// for too long.
+type conn struct {
+	net.Conn
+	limit *rate.Limiter
+	stall time.Duration
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.limit != nil && len(b) > granule {
+		b = b[:granule]
+	}
+	if err := c.SetReadDeadline(time.Now().Add(c.stall)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(b)
+	if c.limit != nil && n > 0 {
+		err = errors.Join(err, c.limit.WaitN(context.Background(), n))
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (n int, err error) {
+	for err == nil && len(b) > 0 {
+		some := b[:min(len(b), granule)]
+		if c.limit != nil {
+			if err := c.limit.WaitN(context.Background(), len(some)); err != nil {
+				return n, err
+			}
+		}
+		if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+			return n, err
+		}
+		var k int
+		k, err = c.Conn.Write(some)
+		n, b = n+k, b[k:]
+	}
+	return n, err
+}
+
+func (b *bucket) key(key string) *string { return aws.String(b.prefix + key) }
+
+// answered says whether an error is an answer with a status.
+func answered(err error, status int) bool {
+	var r *awshttp.ResponseError
+	return errors.As(err, &r) && r.HTTPStatusCode() == status
+}
+
+// Get implements checkpoint.Reader. An answer that breaks off is asked for again.
+func (b *bucket) Get(ctx context.Context, key string, limit int64) (o checkpoint.Object, err error) {
+	for try := range tries {
+		if o, err = b.get(ctx, key, limit); err == nil || ctx.Err() != nil || !errors.Is(err, errBrokenOff) {
+			return o, err
+		}
+		if err := pause(ctx, try); err != nil {
+			return o, err
+		}
+	}
+	return o, err
+}
+
+var errBrokenOff = errors.New("the answer broke off")
+
+func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.Object, error) {
+	got, err := b.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.key(key)})
+	if answered(err, http.StatusNotFound) && !missingBucket(err) {
+		return checkpoint.Object{}, checkpoint.ErrNotFound
+	}
+	if err != nil {
+		return checkpoint.Object{}, err
+	}
+	defer func() { _ = got.Body.Close() }()
+	size := aws.ToInt64(got.ContentLength)
+	if got.ContentLength == nil || size > limit {
+		return checkpoint.Object{}, checkpoint.ErrTooLarge
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(got.Body, data); err != nil {
+		return checkpoint.Object{}, fmt.Errorf("%w: %w", errBrokenOff, err)
+	}
+	return checkpoint.Object{Data: data, Version: aws.ToString(got.ETag)}, nil
+}
+
+func missingBucket(err error) bool {
+	var no *types.NoSuchBucket
+	return errors.As(err, &no) || err != nil && strings.Contains(err.Error(), "NoSuchBucket")
+}
+
+// pause waits before another try.
+func pause(ctx context.Context, try int) error {
+	t := time.NewTimer(time.Duration(100<<try) * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// List implements checkpoint.Reader.
+func (b *bucket) List(ctx context.Context, prefix string, each func(checkpoint.Info) error) error {
+	pages := s3.NewListObjectsV2Paginator(b.api, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: b.key(prefix)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, o := range page.Contents {
+			key, ours := strings.CutPrefix(aws.ToString(o.Key), b.prefix)
+			if !ours || key == "" {
+				continue
+			}
+			if err := each(checkpoint.Info{Key: key, Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// put writes an object. The server verifies its SHA-256, which is signed, so the content
+// needs no second hash.
+func (b *bucket) put(ctx context.Context, key string, data []byte, condition func(*s3.PutObjectInput)) (string, error) {
+	sum := sha256.Sum256(data)
+	in := &s3.PutObjectInput{Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
+		ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum[:]))}
+	condition(in)
+	out, err := b.api.PutObject(ctx, in, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+	if err != nil {
+		return "", err
+	}
+	if aws.ToString(out.ETag) == "" {
+		return "", fmt.Errorf("the answer names no version: it is not from an object store")
+	}
+	return *out.ETag, nil
+}
+
+// Create implements checkpoint.Writer.
+func (b *bucket) Create(ctx context.Context, key string, data []byte) error {
+	_, err := b.put(ctx, key, data, func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") })
+	if answered(err, http.StatusPreconditionFailed) {
+		return checkpoint.ErrExists
+	}
+	return err
+}
+
+// Replace implements checkpoint.Writer.
+func (b *bucket) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
+	now, err := b.put(ctx, key, data, func(in *s3.PutObjectInput) {
+		if version == "" {
+			in.IfNoneMatch = aws.String("*")
+		} else {
+			in.IfMatch = &version
+		}
+	})
+	if answered(err, http.StatusPreconditionFailed) || version != "" && answered(err, http.StatusNotFound) && !missingBucket(err) {
+		return "", checkpoint.ErrConflict
+	}
+	return now, err
+}
+
+// Delete implements checkpoint.Collector.
+func (b *bucket) Delete(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	list := make([]types.ObjectIdentifier, len(keys))
+	for i, k := range keys {
+		list[i].Key = b.key(k)
+	}
+	out, err := b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &b.name, Delete: &types.Delete{Objects: list, Quiet: aws.Bool(true)}})
+	if err != nil {
+		return err
+	}
+	for _, e := range out.Errors {
+		return fmt.Errorf("delete %s: %s (%s)", aws.ToString(e.Key), aws.ToString(e.Message), aws.ToString(e.Code))
+	}
+	return nil
+}
+
+// Abandoned implements checkpoint.Collector: multipart uploads.
+func (b *bucket) Abandoned(ctx context.Context) ([]checkpoint.Upload, error) {
+	var list []checkpoint.Upload
+	pages := s3.NewListMultipartUploadsPaginator(b.api, &s3.ListMultipartUploadsInput{Bucket: &b.name, Prefix: &b.prefix})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range page.Uploads {
+			if key, ours := strings.CutPrefix(aws.ToString(u.Key), b.prefix); ours {
+				list = append(list, checkpoint.Upload{Key: key, ID: aws.ToString(u.UploadId), Begun: aws.ToTime(u.Initiated)})
+			}
+		}
+	}
+	return list, nil
+}
+
+// Abort implements checkpoint.Collector.
+func (b *bucket) Abort(ctx context.Context, u checkpoint.Upload) error {
+	_, err := b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: b.key(u.Key), UploadId: &u.ID})
+	if answered(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}

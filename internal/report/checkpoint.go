@@ -1,0 +1,162 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// snapshotState is the state of a snapshot and how it is known.
+func snapshotState(s checkpoint.Snapshot) string {
+	known := map[checkpoint.Finished]string{
+		checkpoint.Declared: "declared by the training", checkpoint.Renamed: "renamed into place", checkpoint.Marked: "marker found",
+		checkpoint.Exited: "the process exited", checkpoint.Quiescent: "unchanged while read, which is weaker",
+	}
+	if how := known[s.Finished]; how != "" {
+		return string(s.State) + " (" + how + ")"
+	}
+	return string(s.State)
+}
+
+func stepOf(s checkpoint.Snapshot) string {
+	if s.Step == nil {
+		return "unknown"
+	}
+	return strconv.FormatInt(*s.Step, 10)
+}
+
+func leftOut(list []view.CheckpointLeftOut) []Grid {
+	if len(list) == 0 {
+		return nil
+	}
+	g := Grid{Title: "Not in the snapshot as it is in the folder", Head: []string{"path", "size", "because"}, Right: []bool{false, true, false}}
+	for _, l := range list {
+		g.Rows = append(g.Rows, []string{l.Path, plain.Size(l.Bytes), l.Why})
+	}
+	return []Grid{g}
+}
+
+// took is how long something took, and how fast that was.
+func took(seconds float64, size int64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if seconds <= 0 || size == 0 {
+		return plain.Duration(d)
+	}
+	if d < time.Second {
+		return fmt.Sprintf("under 1s, %s/s", plain.Size(float64(size)/seconds))
+	}
+	return fmt.Sprintf("%s, %s/s", plain.Duration(d.Round(time.Second)), plain.Size(float64(size)/seconds))
+}
+
+// CheckpointSave shows what a save did.
+func CheckpointSave(d view.CheckpointSave, globals string) Sheet {
+	s := Sheet{Verb: "checkpoint save", Title: fmt.Sprintf("Snapshot %d saved: %s, %s", d.Snapshot.Seq, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
+	switch {
+	case d.Snapshot.State == checkpoint.Partial:
+		s.Title += "; the deadline left some of the folder unsaved"
+	case d.Snapshot.State == checkpoint.Unsettled:
+		s.Title += "; it is not complete, because files changed while they were read"
+	}
+	s.Figures = []Figure{
+		{Label: "state", Value: snapshotState(d.Snapshot)},
+		{Label: "newest step", Value: stepOf(d.Snapshot)},
+		{Label: "sent", Value: plain.Size(d.SentBytes), Note: plain.Size(d.ReadBytes) + " read"},
+		{Label: "time", Value: took(d.Seconds, d.ReadBytes)},
+		{Label: "writer", Value: d.Attempt},
+	}
+	url := plain.Shell(d.URL)
+	s.Next = []string{"curfew checkpoint list " + url + globals, "curfew checkpoint restore " + url + " DIR" + globals}
+	s.Tables = leftOut(d.LeftOut)
+	for _, u := range d.Unsettled {
+		s.Coverage = append(s.Coverage, u+" changed while it was read")
+	}
+	s.Coverage = append(s.Coverage, d.Notes...)
+	if c := d.Collected; c != nil {
+		s.Coverage = append(s.Coverage, collected(*c))
+	}
+	return s
+}
+
+func collected(c view.CheckpointCollected) string {
+	text := fmt.Sprintf("%s dropped, %s deleted (%s)", plain.Count(len(c.DroppedSnapshots), "snapshot"), plain.Count(c.DeletedObjects, "object"), plain.Size(c.DeletedBytes))
+	if c.AbortedUploads > 0 {
+		text += ", " + plain.Count(c.AbortedUploads, "abandoned upload") + " aborted"
+	}
+	if c.TooYoung > 0 {
+		text += ", " + plain.Count(c.TooYoung, "unused object") + " younger than 24h kept"
+	}
+	return text
+}
+
+// CheckpointRestore shows what a restore did.
+func CheckpointRestore(d view.CheckpointRestore) Sheet {
+	s := Sheet{Verb: "checkpoint restore", Title: fmt.Sprintf("Snapshot %d restored to %s: %s, %s", d.Snapshot.Seq, d.Dir, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
+	s.Figures = []Figure{
+		{Label: "saved", Value: plain.Time(d.Snapshot.At)},
+		{Label: "state", Value: snapshotState(*d.Snapshot)},
+		{Label: "newest step", Value: stepOf(*d.Snapshot)},
+		{Label: "time", Value: took(d.Seconds, d.Snapshot.Bytes)},
+	}
+	if len(d.Skipped) > 0 {
+		s.Title += "; " + plain.Count(len(d.Skipped), "newer snapshot") + " skipped"
+		g := Grid{Title: "Skipped", Head: []string{"snapshot", "saved", "because"}, Right: []bool{true}}
+		for _, x := range d.Skipped {
+			g.Rows = append(g.Rows, []string{strconv.FormatInt(x.Seq, 10), plain.Time(x.At), x.Why})
+		}
+		s.Tables = append(s.Tables, g)
+	}
+	s.Tables = append(s.Tables, leftOut(d.LeftOut)...)
+	s.Coverage = d.Notes
+	return s
+}
+
+// CheckpointList shows the snapshots of a run.
+func CheckpointList(d view.CheckpointList, globals string) Sheet {
+	s := Sheet{Verb: "checkpoint list", Title: fmt.Sprintf("%s in %s", plain.Count(len(d.Snapshots), "snapshot"), d.URL)}
+	if d.Epoch > 0 {
+		s.Figures = []Figure{{Label: "writer", Value: d.Writer, Note: fmt.Sprintf("epoch %d, since %s", d.Epoch, plain.Time(d.ClaimedAt))}}
+	}
+	g := Grid{Head: []string{"snapshot", "saved", "step", "files", "size", "sent", "state"}, Right: []bool{true, false, true, true, true, true}}
+	for _, x := range d.Snapshots {
+		g.Rows = append(g.Rows, []string{strconv.FormatInt(x.Seq, 10), plain.Time(x.At), stepOf(x), strconv.FormatInt(x.Files, 10), plain.Size(x.Bytes), plain.Size(x.NewBytes), snapshotState(x)})
+	}
+	if len(g.Rows) > 0 {
+		s.Tables = []Grid{g}
+		s.Next = []string{"curfew checkpoint verify " + plain.Shell(d.URL) + globals}
+	}
+	s.Coverage = d.Notes
+	return s
+}
+
+// CheckpointVerify shows what a verification found.
+func CheckpointVerify(d view.CheckpointVerify, globals string) Sheet {
+	s := Sheet{Verb: "checkpoint verify", Title: fmt.Sprintf("No damage: %s, %s, %s read", plain.Count(len(d.Snapshots), "snapshot"), plain.Count(d.Parts, "part"), plain.Size(d.Bytes))}
+	s.Coverage = d.Notes
+	if len(d.Damage) == 0 {
+		return s
+	}
+	s.Title = fmt.Sprintf("Damaged: %s", plain.Count(len(d.Damage), "object"))
+	if d.Restorable != nil {
+		s.Title += fmt.Sprintf("; snapshot %d is the newest that can be restored", *d.Restorable)
+	} else {
+		s.Title += "; no snapshot can be restored"
+	}
+	s.Next = []string{"curfew checkpoint save DIR " + plain.Shell(d.URL) + " --full" + globals}
+	g := Grid{Head: []string{"object", "snapshots", "because"}}
+	for _, x := range d.Damage {
+		g.Rows = append(g.Rows, []string{x.Key, fmt.Sprint(x.Snapshots), x.Why})
+	}
+	s.Tables = []Grid{g}
+	return s
+}
+
+// CheckpointGC shows what a collection of garbage did.
+func CheckpointGC(d view.CheckpointGC) Sheet {
+	s := Sheet{Verb: "checkpoint gc", Title: fmt.Sprintf("%s kept: %s", plain.Count(d.Kept, "snapshot"), collected(d.CheckpointCollected)), Coverage: d.Notes}
+	s.Assumptions = []string{"Nothing younger than 24h by the store's clock is deleted, and nothing that a kept snapshot needs."}
+	return s
+}

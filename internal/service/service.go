@@ -1,0 +1,533 @@
+// Package service runs rounds for as long as it is let: each source by itself, when
+// something is due, under a lease that one process holds at a time. It knows neither clouds
+// nor policies: wiring hands it what makes the rounds of a source.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// Source is an account that is read and decided by itself.
+type Source struct {
+	// Name is the same in every process: leases and metrics go by it.
+	Name string
+	// Every returns the time between two rounds as it is now, and Deadline is how long one
+	// may take.
+	Every    func() time.Duration
+	Deadline time.Duration
+	// Open returns what makes the rounds, which knows nothing yet. What it writes is
+	// conditional on the lease.
+	Open func(ctx context.Context, lease store.Lease) (Rounds, error)
+}
+
+// Rounds makes the rounds of one source, one after another. After an error it is not used
+// again.
+type Rounds interface {
+	Round(ctx context.Context) (Outcome, error)
+}
+
+// Outcome is what came of a round.
+type Outcome struct {
+	// Next is when something is due before the next regular round; zero is nothing.
+	Next time.Time
+	// Resources are how many there are, Verdicts how many machines are in each state.
+	Resources int
+	Verdicts  map[string]int
+	// Running is what the machines cost an hour, Wasted what those of them do that are idle,
+	// held or stalled.
+	Running, Wasted money.Amount
+	Calls           []inventory.Calls
+	Acts            []Act
+	// Missing is what could not be read or recorded, in a line each.
+	Missing []string
+}
+
+// Act is what a round did about one resource.
+type Act struct {
+	Resource string
+	Verb     policy.Verb
+	Result   string
+}
+
+// Leases divide sources between processes; [store.Leases] is one.
+type Leases interface {
+	Take(ctx context.Context, name, holder string, length time.Duration) (store.Lease, bool, error)
+	Renew(ctx context.Context, lease store.Lease, length time.Duration) (store.Lease, error)
+	Release(ctx context.Context, lease store.Lease) error
+	All(ctx context.Context) ([]store.Lease, time.Time, error)
+	Prune(ctx context.Context, prefix string, before time.Time) error
+}
+
+// Options of a service.
+type Options struct {
+	// Leases of the state; nil holds every source without asking.
+	Leases Leases
+	// Holder names this process among those that share the state.
+	Holder string
+	// TTL is for how long a lease is taken. A process that dies keeps its sources from the
+	// others for as long.
+	TTL time.Duration
+	// Drain is how long a round under way may go on after the service was told to end.
+	Drain time.Duration
+	// Now and Sleep are the clock; a simulation has its own.
+	Now   func() time.Time
+	Sleep func(ctx context.Context, d time.Duration) error
+	Log   *slog.Logger
+	// Done, when set, is told of every round.
+	Done func(source string, o Outcome, err error)
+}
+
+// The defaults of Options, and what keeps a service from asking too often.
+const (
+	DefaultTTL   = 8 * time.Second
+	DefaultDrain = 30 * time.Second
+
+	least        = 15 * time.Second // between two rounds, whatever is due
+	firstBackoff = 5 * time.Second
+	lastBackoff  = 5 * time.Minute
+	// replicas is the beginning of the leases by which processes know how many they are.
+	replicas = "replica/"
+)
+
+// Service runs the rounds of sources.
+type Service struct {
+	Options
+	Metrics *Metrics
+
+	mu      sync.Mutex
+	sources []Source
+	held    map[string]*holding
+	status  map[string]*Status
+	others  map[string]store.Lease // leases of other processes, by source
+	reached time.Time              // when the database answered last
+	problem string                 // why it does not answer
+	config  string                 // what is wrong with the newest configuration
+	started time.Time
+	wake    chan struct{}
+	self    store.Lease
+}
+
+// holding is a source that this process holds.
+type holding struct {
+	source Source
+	// leave is closed when it is to be given back after the round under way.
+	leave chan struct{}
+	once  sync.Once
+}
+
+func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
+
+// Status is what is known of a source.
+type Status struct {
+	Source string `json:"source"`
+	// Held says that this process holds it, Holder which other one does.
+	Held   bool   `json:"held"`
+	Holder string `json:"holder,omitempty"`
+	// ReadAt is when its newest round ended well.
+	ReadAt time.Time `json:"read_at,omitzero"`
+	// NextAt is when its next round begins.
+	NextAt time.Time `json:"next_at,omitzero"`
+	// Problem is why the newest round did not end well; Failures counts such rounds in a row.
+	Problem  string   `json:"problem,omitempty"`
+	Failures int      `json:"failures,omitempty"`
+	Missing  []string `json:"missing,omitempty"`
+	// Late says that it was not read within its interval.
+	Late bool `json:"late,omitempty"`
+
+	every, deadline time.Duration
+	since           time.Time // when it was taken, or seen free
+}
+
+// New returns a service without sources.
+func New(o Options) *Service {
+	if o.TTL <= 0 {
+		o.TTL = DefaultTTL
+	}
+	if o.Drain <= 0 {
+		o.Drain = DefaultDrain
+	}
+	if o.Sleep == nil {
+		o.Sleep = sleep
+	}
+	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{},
+		wake: make(chan struct{}, 1), started: o.Now()}
+	s.Metrics = newMetrics(s)
+	return s
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Set replaces the sources. Rounds under way go on to their end.
+func (s *Service) Set(sources []Source) {
+	s.mu.Lock()
+	s.sources = sources
+	for _, h := range s.held {
+		h.end()
+	}
+	for name := range s.status {
+		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name }) {
+			delete(s.status, name)
+		}
+	}
+	s.mu.Unlock()
+	s.nudge()
+}
+
+// Reloaded says what is wrong with the newest configuration, while the one before is kept;
+// nil is nothing.
+func (s *Service) Reloaded(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = ""
+	if err != nil {
+		s.config = err.Error()
+	}
+	s.Metrics.reloaded(err)
+}
+
+// nudge makes the dealer look at once.
+func (s *Service) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run runs rounds until the context ends, and then waits for those under way, at most the
+// drain. It always returns nil: what goes wrong is tried again.
+func (s *Service) Run(ctx context.Context) error {
+	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.Drain, stop) })()
+	var wg sync.WaitGroup
+	for ctx.Err() == nil {
+		s.deal(ctx, hard, &wg)
+		t := time.NewTimer(s.poll())
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		case <-s.wake:
+		}
+		t.Stop()
+	}
+	s.Log.Info("draining: no new round begins", "at_most", s.Drain)
+	s.mu.Lock()
+	for _, h := range s.held {
+		h.end()
+	}
+	s.mu.Unlock()
+	wg.Wait()
+	if s.Leases != nil && s.self.Fence > 0 {
+		bounded, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer end()
+		if err := s.Leases.Release(bounded, s.self); err != nil {
+			s.Log.Warn("the lease of this process is not given back", "error", err)
+		}
+	}
+	return nil
+}
+
+// poll is how long the dealer waits, which differs so that processes do not ask at once.
+func (s *Service) poll() time.Duration { return jitter(s.TTL / 5) }
+
+// jitter is a time within a tenth of another.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
+}
+
+// deal takes sources that are free, up to this process's share, and gives back what is over
+// it.
+func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
+	s.mu.Lock()
+	sources := slices.Clone(s.sources)
+	s.mu.Unlock()
+	share := len(sources)
+	var leases map[string]store.Lease
+	var now time.Time
+	if s.Leases != nil {
+		var err error
+		if leases, now, err = s.look(ctx); err != nil {
+			if ctx.Err() == nil {
+				s.fault(err)
+			}
+			return
+		}
+		share = s.share(leases, now, len(sources))
+	}
+	s.mu.Lock()
+	s.reached, s.problem = s.Now(), ""
+	s.mu.Unlock()
+	// Each begins somewhere else, so that they do not all want the same one.
+	offset := rand.IntN(max(1, len(sources)))
+	for i := range sources {
+		src := sources[(i+offset)%len(sources)]
+		s.mu.Lock()
+		_, mine := s.held[src.Name]
+		full := len(s.held) >= share
+		s.mu.Unlock()
+		lease := leases[src.Name]
+		free := !lease.Until.After(now) || lease.Holder == s.Holder
+		unheld := s.seen(src, mine, free, lease)
+		// A source that nobody takes is taken over the share too: a process may count that
+		// does nothing.
+		if mine || !free || full && unheld < 2*s.TTL {
+			continue
+		}
+		if s.Leases != nil {
+			taken, held, err := s.Leases.Take(ctx, src.Name, s.Holder, s.TTL)
+			if err != nil {
+				s.fault(err)
+				return
+			}
+			if !held {
+				continue
+			}
+			lease = taken
+		}
+		h := &holding{source: src, leave: make(chan struct{})}
+		s.mu.Lock()
+		s.held[src.Name] = h
+		s.mu.Unlock()
+		wg.Go(func() { s.hold(hard, h, lease) })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := len(s.held) - max(share, 1)
+	for _, h := range s.held {
+		if over <= 0 {
+			break
+		}
+		h.end()
+		over--
+	}
+}
+
+// look keeps the lease by which other processes count this one, and reads all leases.
+func (s *Service) look(ctx context.Context) (map[string]store.Lease, time.Time, error) {
+	var err error
+	renewed := s.self
+	if s.self.Fence > 0 {
+		renewed, err = s.Leases.Renew(ctx, s.self, s.TTL)
+	}
+	if s.self.Fence == 0 || errors.Is(err, store.ErrLeaseLost) {
+		renewed, _, err = s.Leases.Take(ctx, replicas+s.Holder, s.Holder, s.TTL)
+		if err == nil {
+			err = s.Leases.Prune(ctx, replicas, renewed.Until.Add(-time.Hour))
+		}
+	}
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	s.self = renewed
+	all, now, err := s.Leases.All(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	out := make(map[string]store.Lease, len(all))
+	for _, l := range all {
+		out[l.Name] = l
+	}
+	return out, now, nil
+}
+
+// share is how many of the sources are this process's, rounded up.
+func (s *Service) share(leases map[string]store.Lease, now time.Time, sources int) int {
+	alive := 0
+	for name, l := range leases {
+		if strings.HasPrefix(name, replicas) && l.Until.After(now) {
+			alive++
+		}
+	}
+	alive = max(alive, 1)
+	return (sources + alive - 1) / alive
+}
+
+// seen notes who has a source, and returns for how long no process has had it.
+func (s *Service) seen(src Source, mine, free bool, lease store.Lease) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.of(src)
+	st.Held, st.Holder = mine, ""
+	if !mine && !free {
+		st.Holder = lease.Holder
+	}
+	if mine || !free {
+		st.since = s.Now()
+	}
+	return s.Now().Sub(st.since)
+}
+
+// of returns the status of a source. The lock is held.
+func (s *Service) of(src Source) *Status {
+	st := s.status[src.Name]
+	if st == nil {
+		st = &Status{Source: src.Name, since: s.Now()}
+		s.status[src.Name] = st
+	}
+	st.every, st.deadline = src.Every(), src.Deadline
+	return st
+}
+
+// fault notes that the database did not answer.
+func (s *Service) fault(err error) {
+	s.mu.Lock()
+	first := s.problem == ""
+	s.problem = err.Error()
+	s.mu.Unlock()
+	s.Metrics.failed("database")
+	if first {
+		s.Log.Error("the database does not answer", "error", err)
+	}
+}
+
+// hold makes the rounds of a source until its lease is lost or it is to be given back.
+func (s *Service) hold(hard context.Context, h *holding, lease store.Lease) {
+	src := h.source
+	ctx, lose := context.WithCancelCause(hard)
+	defer lose(nil)
+	var keeper sync.WaitGroup
+	if s.Leases != nil {
+		keeper.Go(func() { s.keep(ctx, lease, lose) })
+	}
+	defer func() {
+		lost := errors.Is(context.Cause(ctx), store.ErrLeaseLost)
+		lose(nil)
+		keeper.Wait()
+		if s.Leases != nil && !lost {
+			bounded, end := context.WithTimeout(context.WithoutCancel(hard), 2*time.Second)
+			defer end()
+			if err := s.Leases.Release(bounded, lease); err != nil {
+				s.Log.Warn("the lease is not given back", "source", src.Name, "error", err)
+			}
+		}
+		s.mu.Lock()
+		delete(s.held, src.Name)
+		s.mu.Unlock()
+		s.nudge()
+	}()
+	var rounds Rounds
+	for {
+		select {
+		case <-h.leave:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		wait, err := s.round(ctx, src, lease, &rounds)
+		if err != nil && (errors.Is(err, store.ErrLeaseLost) || errors.Is(context.Cause(ctx), store.ErrLeaseLost)) {
+			s.Metrics.lost()
+			s.Log.Warn("another process has taken the source over", "source", src.Name)
+			lose(store.ErrLeaseLost)
+			return
+		}
+		s.mu.Lock()
+		if st := s.status[src.Name]; st != nil {
+			st.NextAt = s.Now().Add(wait)
+		}
+		s.mu.Unlock()
+		resting, end := context.WithCancel(ctx)
+		go func() {
+			select {
+			case <-h.leave:
+				end()
+			case <-resting.Done():
+			}
+		}()
+		_ = s.Sleep(resting, wait)
+		end()
+	}
+}
+
+// keep renews a lease, and ends the rounds under it when it is lost, or when the database
+// has not answered for as long as it was taken.
+func (s *Service) keep(ctx context.Context, lease store.Lease, lose context.CancelCauseFunc) {
+	last := time.Now()
+	for {
+		if sleep(ctx, jitter(s.TTL/4)) != nil {
+			return
+		}
+		began := time.Now()
+		bounded, end := context.WithTimeout(ctx, s.TTL)
+		_, err := s.Leases.Renew(bounded, lease, s.TTL)
+		end()
+		switch {
+		case err == nil:
+			last = began
+		case errors.Is(err, store.ErrLeaseLost):
+			lose(err)
+			return
+		case ctx.Err() == nil && time.Since(last) > s.TTL:
+			lose(fmt.Errorf("%w: the database has not answered for %s", store.ErrLeaseLost, s.TTL))
+			return
+		}
+	}
+}
+
+// round makes one round and returns how long to wait for the next.
+func (s *Service) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds) (time.Duration, error) {
+	bounded, end := context.WithTimeoutCause(ctx, src.Deadline, fmt.Errorf("the round took longer than %s", src.Deadline))
+	defer end()
+	began := s.Now()
+	var err error
+	if *rounds == nil {
+		*rounds, err = src.Open(bounded, lease)
+	}
+	var out Outcome
+	if err == nil {
+		out, err = (*rounds).Round(bounded)
+	}
+	if err != nil {
+		*rounds = nil
+		if cause := context.Cause(bounded); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
+	}
+	ended := s.Now()
+	s.Metrics.round(src.Name, ended.Sub(began), out, err)
+	if s.Done != nil {
+		s.Done(src.Name, out, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.of(src)
+	st.Held, st.Missing = true, out.Missing
+	if err != nil {
+		if ctx.Err() == nil {
+			st.Failures++
+			st.Problem = err.Error()
+			wait := min(firstBackoff<<min(st.Failures-1, 10), lastBackoff)
+			s.Log.Error("the round failed", "source", src.Name, "failures", st.Failures, "again_in", wait, "error", err)
+			return jitter(wait), err
+		}
+		return 0, err
+	}
+	st.Failures, st.Problem, st.ReadAt = 0, "", ended
+	wait := jitter(src.Every())
+	if due := out.Next.Sub(ended); !out.Next.IsZero() && due < wait {
+		wait = min(max(due, least), wait)
+	}
+	return wait, nil
+}

@@ -1,0 +1,161 @@
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+)
+
+// The schemas of what the checkpoint commands print. The format of what they store is
+// checkpoint.Schema.
+const (
+	CheckpointSaveSchema    = "curfew.checkpoint-save/v1"
+	CheckpointRestoreSchema = "curfew.checkpoint-restore/v1"
+	CheckpointListSchema    = "curfew.checkpoint-list/v1"
+	CheckpointVerifySchema  = "curfew.checkpoint-verify/v1"
+	CheckpointGCSchema      = "curfew.checkpoint-gc/v1"
+)
+
+// CheckpointSave is what a save did.
+type CheckpointSave struct {
+	Schema   string              `json:"schema"`
+	Dir      string              `json:"dir"`
+	URL      string              `json:"url"`
+	Attempt  string              `json:"attempt"`
+	Snapshot checkpoint.Snapshot `json:"snapshot"`
+	// ReadBytes were read, SentBytes stored; the rest is in the store already.
+	ReadBytes int64   `json:"read_bytes"`
+	SentBytes int64   `json:"sent_bytes"`
+	Seconds   float64 `json:"seconds"`
+	// LeftOut is what the snapshot does not have as the folder has it.
+	LeftOut []CheckpointLeftOut `json:"left_out"`
+	// Unsettled are files that changed while they were read.
+	Unsettled []string `json:"unsettled"`
+	Notes     []string `json:"notes"`
+	// Collected is set where the save collected what retention drops.
+	Collected *CheckpointCollected `json:"collected"`
+}
+
+// CheckpointLeftOut is something that a snapshot does not have.
+type CheckpointLeftOut struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+	Why   string `json:"why"`
+}
+
+// CheckpointCollected is what a collection deleted.
+type CheckpointCollected struct {
+	DroppedSnapshots []int64 `json:"dropped_snapshots"`
+	DeletedObjects   int     `json:"deleted_objects"`
+	DeletedBytes     int64   `json:"deleted_bytes"`
+	AbortedUploads   int     `json:"aborted_uploads"`
+	// TooYoung are objects that nothing needs and that are younger than 24 hours.
+	TooYoung int `json:"too_young"`
+}
+
+// CheckpointRestore is what a restore did.
+type CheckpointRestore struct {
+	Schema   string               `json:"schema"`
+	URL      string               `json:"url"`
+	Dir      string               `json:"dir"`
+	Snapshot *checkpoint.Snapshot `json:"snapshot"`
+	Skipped  []CheckpointSkipped  `json:"skipped"`
+	// LeftOut is what the save left out.
+	LeftOut []CheckpointLeftOut `json:"left_out"`
+	Notes   []string            `json:"notes"`
+	Seconds float64             `json:"seconds"`
+}
+
+// CheckpointSkipped is a snapshot that was not restored.
+type CheckpointSkipped struct {
+	Seq int64     `json:"seq"`
+	At  time.Time `json:"at"`
+	Why string    `json:"why"`
+}
+
+// CheckpointList are the snapshots of a run, the newest first.
+type CheckpointList struct {
+	Schema    string                `json:"schema"`
+	URL       string                `json:"url"`
+	Epoch     int64                 `json:"epoch"`
+	Attempt   string                `json:"attempt"`
+	Writer    string                `json:"writer"`
+	ClaimedAt time.Time             `json:"claimed_at"`
+	Snapshots []checkpoint.Snapshot `json:"snapshots"`
+	Notes     []string              `json:"notes"`
+}
+
+// CheckpointVerify is what a verification found.
+type CheckpointVerify struct {
+	Schema    string  `json:"schema"`
+	URL       string  `json:"url"`
+	Snapshots []int64 `json:"snapshots"`
+	// Restorable is the newest snapshot that is whole and complete; null where there is none.
+	Restorable *int64             `json:"restorable"`
+	Parts      int                `json:"parts"`
+	Bytes      int64              `json:"bytes"`
+	Damage     []CheckpointDamage `json:"damage"`
+	Notes      []string           `json:"notes"`
+}
+
+// CheckpointDamage is an object that is not what was written, or is not there.
+type CheckpointDamage struct {
+	Key string `json:"key"`
+	// Snapshots are those that need it.
+	Snapshots []int64 `json:"snapshots"`
+	Why       string  `json:"why"`
+}
+
+// CheckpointGC is what a collection of garbage did.
+type CheckpointGC struct {
+	Schema string `json:"schema"`
+	URL    string `json:"url"`
+	CheckpointCollected
+	Kept  int      `json:"kept_snapshots"`
+	Notes []string `json:"notes"`
+}
+
+// NewCheckpointLeftOut makes the document of what a snapshot does not have.
+func NewCheckpointLeftOut(list []checkpoint.LeftOut) []CheckpointLeftOut {
+	d := []CheckpointLeftOut{}
+	for _, l := range list {
+		d = append(d, CheckpointLeftOut(l))
+	}
+	return d
+}
+
+// NewCheckpointCollected makes the document of a collection.
+func NewCheckpointCollected(c checkpoint.Collected) CheckpointCollected {
+	d := CheckpointCollected{[]int64{}, c.Deleted, c.Bytes, c.Aborted, c.Young}
+	for _, s := range c.Dropped {
+		d.DroppedSnapshots = append(d.DroppedSnapshots, s.Seq)
+	}
+	return d
+}
+
+// NewCheckpointVerify makes the document of a verification.
+func NewCheckpointVerify(url string, v checkpoint.Verified) CheckpointVerify {
+	d := CheckpointVerify{Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes, Damage: []CheckpointDamage{}, Notes: Lines(v.Notes)}
+	broken := map[int64]bool{}
+	for _, x := range v.Damage {
+		d.Damage = append(d.Damage, CheckpointDamage{x.Key, x.Seqs, x.Why})
+		for _, seq := range x.Seqs {
+			broken[seq] = true
+		}
+	}
+	for _, s := range v.Snapshots {
+		d.Snapshots = append(d.Snapshots, s.Seq)
+		if d.Restorable == nil && !broken[s.Seq] && s.State != checkpoint.Unsettled {
+			d.Restorable = &s.Seq
+		}
+	}
+	return d
+}
+
+// Lines is a list that is never null.
+func Lines(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
