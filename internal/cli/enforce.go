@@ -66,7 +66,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
-	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions of actions and of scan, and do nothing else")
+	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions of scan and of actions on what is managed or governed (curfew.yaml), and do nothing else")
 	return c
 }
 
@@ -75,7 +75,11 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	}
 	if f.printIAM {
-		_, err := a.Stdout.Write(daemon.ActionPolicy(true))
+		cfg, err := a.config()
+		if err != nil {
+			return err
+		}
+		_, err = a.Stdout.Write(daemon.ActionPolicy(cfg.Governance.Tags(cfg.Tags.Lifetime)))
 		return err
 	}
 	if f.Cloud == "sim" {

@@ -121,6 +121,8 @@ type AWS struct {
 	Regions []string `yaml:"regions"`
 	// AssumeRoles are roles of further accounts to read.
 	AssumeRoles []string `yaml:"assume_roles"`
+	// ExternalID is the external id that the trust policies of these roles ask for.
+	ExternalID string `yaml:"external_id"`
 	// Accounts are what curfew serve reads, each by itself; empty is the account of the
 	// credentials and those of assume_roles.
 	Accounts []AWSAccount `yaml:"accounts"`

@@ -46,10 +46,6 @@ type SignIn struct {
 func (s Serve) check() (key string, err error) {
 	u, err := url.Parse(s.PublicURL)
 	switch {
-	case s.Interval < time.Second:
-		return "serve.interval", errors.New("it is at least 1s")
-	case s.Deadline < time.Second:
-		return "serve.deadline", errors.New("it is at least 1s")
 	case s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil):
 		return "serve.public_url", fmt.Errorf("%q: it is a URL such as https://curfew.example.com", s.PublicURL)
 	case (s.TLS.CertFile == "") != (s.TLS.KeyFile == ""):

@@ -98,6 +98,24 @@ func TestEveryCheckFinds(t *testing.T) {
 	}
 }
 
+func TestTagsOfGovernance(t *testing.T) {
+	lifetime := []string{inventory.TagLifetime, "lifetime"}
+	byLifetime := []map[string]string{{inventory.TagLifetime: "ephemeral"}, {"lifetime": "ephemeral"}}
+	for name, tc := range map[string]struct {
+		governance Governance
+		want       []map[string]string
+	}{
+		"none":                   {nil, nil},
+		"by tags, not by team":   {Governance{{Select: Select{Tags: map[string]string{"pool": "gpu", "spot": "*"}, Team: []string{"vision"}}}}, []map[string]string{{"pool": "gpu", "spot": "*"}}},
+		"without tags, once":     {Governance{{Select: Select{Kind: []string{"instance"}}}, {Select: Select{Environment: []string{"dev"}}}}, byLifetime},
+		"one of each, and again": {Governance{{Select: Select{Tags: map[string]string{"a": "b"}}}, {Select: Select{Team: []string{"x"}}}, {Select: Select{Tags: map[string]string{"a": "b"}}}}, append([]map[string]string{{"a": "b"}}, byLifetime...)},
+	} {
+		if diff := cmp.Diff(tc.want, tc.governance.Tags(lifetime)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestGoverns(t *testing.T) {
 	g := Governance{
 		{Select: Select{Kind: []string{"instance"}, Team: []string{"vision"}}, Reason: "the team asked for it"},

@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/curfew-dev/curfew/internal/document"
@@ -27,6 +30,29 @@ type Governed struct {
 // or an entry matches it. What is not known of it does not match.
 func (g Governance) Governs(r *inventory.Resource) bool {
 	return r != nil && (r.Managed || g.matches(r, func(*Governed) bool { return true }))
+}
+
+// Tags are the tags by which a cloud's permissions can tell what the entries govern: each
+// element is true of a resource that has all of its tags ("*" is any value). They are never
+// narrower than the entries, given the keys by which a lifetime is known: policies act only
+// on what is ephemeral, so that this tag is enough where an entry names no tags.
+func (g Governance) Tags(lifetime []string) []map[string]string {
+	var all []map[string]string
+	add := func(tags map[string]string) {
+		if !slices.ContainsFunc(all, func(other map[string]string) bool { return maps.Equal(tags, other) }) {
+			all = append(all, tags)
+		}
+	}
+	for i := range g {
+		if tags := g[i].Select.Tags; len(tags) > 0 {
+			add(maps.Clone(tags))
+			continue
+		}
+		for _, key := range lifetime {
+			add(map[string]string{key: string(inventory.Ephemeral)})
+		}
+	}
+	return all
 }
 
 // ScratchInstanceStore says whether an entry that matches a resource declares its

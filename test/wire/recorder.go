@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -22,7 +24,9 @@ type Recorder struct {
 	mu    sync.Mutex
 	calls []Record
 	count map[string]int
-	quiet bool
+	// curfews are the calls that curfew made, not the test, since the start.
+	curfews map[string]bool
+	quiet   bool
 }
 
 func (r *Recorder) add(c *Call, status int) {
@@ -30,6 +34,12 @@ func (r *Recorder) add(c *Call, status int) {
 	defer r.mu.Unlock()
 	if r.count == nil {
 		r.count = map[string]int{}
+	}
+	if strings.Contains(c.Header.Get("User-Agent"), "app/curfew") {
+		if r.curfews == nil {
+			r.curfews = map[string]bool{}
+		}
+		r.curfews[c.Name()] = true
 	}
 	r.count[c.Name()]++
 	if r.quiet {
@@ -44,6 +54,14 @@ func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls, r.count = nil, nil
+}
+
+// Curfews returns each "service:Operation" that curfew itself called since the start,
+// sorted; Reset does not forget them.
+func (r *Recorder) Curfews() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.curfews))
 }
 
 // CountOnly makes the recorder keep counts and not the single calls.

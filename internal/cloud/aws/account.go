@@ -53,7 +53,12 @@ func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 			a := &account{role: arn, cfg: c.config.Copy()}
 			assume := sts.NewFromConfig(c.config, s.stsOptions("role", base.via))
 			a.cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(assume, arn,
-				func(o *stscreds.AssumeRoleOptions) { o.RoleSessionName = sessionName }))
+				func(o *stscreds.AssumeRoleOptions) {
+					o.RoleSessionName = sessionName
+					if id := c.options.ExternalID; id != "" {
+						o.ExternalID = &id
+					}
+				}))
 			if failed[i] = s.identify(ctx, a); failed[i] == nil {
 				found[i] = a
 			}

@@ -107,9 +107,9 @@ func TestActionPolicy(t *testing.T) {
 			Condition   map[string]map[string]any
 		}
 	}
-	for _, managedOnly := range []bool{false, true} {
+	for _, governed := range [][]map[string]string{nil, {{"team": "vision", "project": "*"}}} {
 		var doc document
-		if err := json.Unmarshal(ActionPolicyJSON(managedOnly), &doc); err != nil {
+		if err := json.Unmarshal(ActionPolicyJSON(governed), &doc); err != nil {
 			t.Fatal(err)
 		}
 		allowed, denied := map[string]string{}, map[string]string{}
@@ -119,7 +119,7 @@ func TestActionPolicy(t *testing.T) {
 					t.Errorf("%s asks for %s", s.Sid, a)
 				}
 				if s.Effect == "Allow" {
-					allowed[a] = fmt.Sprint(s.Condition)
+					allowed[a] += fmt.Sprint(s.Condition)
 				} else {
 					denied[a] += fmt.Sprint(s.Condition)
 				}
@@ -137,8 +137,12 @@ func TestActionPolicy(t *testing.T) {
 				if !strings.Contains(denied[name], "aws:ResourceTag/curfew:lifetime:persistent") {
 					t.Errorf("%s is not denied on persistent resources: %s", name, denied[name])
 				}
-				if strings.Contains(allowed[name], "aws:ResourceTag/curfew:managed:true") != managedOnly {
-					t.Errorf("managed only: %v, and %s is allowed where %s", managedOnly, name, allowed[name])
+				want := "map[StringEqualsIgnoreCase:map[aws:ResourceTag/curfew:managed:true]]"
+				if governed != nil {
+					want += "map[Null:map[aws:ResourceTag/project:false] StringEqualsIgnoreCase:map[aws:ResourceTag/team:vision]]"
+				}
+				if allowed[name] != want {
+					t.Errorf("governed by %v, and %s is allowed where %s, want %s", governed, name, allowed[name], want)
 				}
 			}
 		}

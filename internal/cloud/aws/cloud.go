@@ -37,6 +37,9 @@ type Options struct {
 	// AssumeRoles are the ARNs of roles in further accounts, read in addition to the
 	// account of the credentials.
 	AssumeRoles []string
+	// ExternalID is what the roles' trust policies ask for (sts:ExternalId); empty sends
+	// none.
+	ExternalID string
 	// RolesOnly leaves the account of the credentials out: only those of AssumeRoles are
 	// read.
 	RolesOnly bool

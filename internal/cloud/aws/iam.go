@@ -3,7 +3,9 @@ package aws
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -40,16 +42,17 @@ func scanStatements() []statement {
 const (
 	tagIs   = "aws:ResourceTag/"
 	tagKeys = "aws:TagKeys"
+	// ignoringCase is how curfew compares the values of its own tags as well.
+	ignoringCase = "StringEqualsIgnoreCase"
 )
 
 // ActionPolicyJSON returns the IAM policy that acting needs, with the reading of
 // [PolicyJSON], as indented JSON with a newline at its end. What is tagged curfew:lifetime=persistent
 // it denies to stop or to destroy, and to be called anything else, wherever IAM
-// decides by the tags of a resource; the lifecycle of buckets it cannot deny so. With
-// managedOnly, what takes resources away or ends work is allowed only where
-// curfew:managed=true is on them; without it the governance of the configuration
-// decides, in curfew itself.
-func ActionPolicyJSON(managedOnly bool) []byte {
+// decides by the tags of a resource; the lifecycle of buckets it cannot deny so. What takes
+// resources away or ends work is allowed where curfew:managed=true is on them, and where
+// all tags of an entry of governed are; the value "*" is any.
+func ActionPolicyJSON(governed []map[string]string) []byte {
 	of := func(wanted func(Mutation) bool) []string {
 		var actions []string
 		for _, m := range mutations {
@@ -64,23 +67,38 @@ func ActionPolicyJSON(managedOnly bool) []byte {
 	gentle := of(func(m Mutation) bool { return m.Harm == Harmless && m.Service != "s3" })
 	untold := of(func(m Mutation) bool { return m.Service == "s3" })
 	harmful := of(func(m Mutation) bool { return m.Harm != Harmless && m.Tagged })
-	writesTags := of(func(m Mutation) bool { return m.Service == "ec2" && (m.Name == "CreateTags" || m.Name == "DeleteTags") })
-	persistent := map[string]map[string]any{"StringEqualsIgnoreCase": {tagIs + inventory.TagLifetime: string(inventory.Persistent)}}
-	act := statement{Sid: "CurfewAct", Effect: "Allow", Action: harmful, Resource: "*"}
-	if managedOnly {
-		act.Condition = map[string]map[string]any{"StringEqualsIgnoreCase": {tagIs + inventory.TagManaged: "true"}}
-	}
-	return policyJSON(append(scanStatements(),
+	writesTags := of(func(m Mutation) bool { return m.Tagged && strings.Contains(strings.ToLower(m.Name), "tag") })
+	persistent := map[string]any{tagIs + inventory.TagLifetime: string(inventory.Persistent)}
+	statements := append(scanStatements(),
 		statement{Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Act }), Resource: "*"},
 		statement{Sid: "CurfewKeepAndDescribe", Effect: "Allow", Action: gentle, Resource: "*"},
 		statement{Sid: "CurfewBuckets", Effect: "Allow", Action: untold, Resource: "*"},
-		act,
-		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: harmful, Resource: "*", Condition: persistent},
+		statement{Sid: "CurfewAct", Effect: "Allow", Action: harmful, Resource: "*", Condition: carries(map[string]string{inventory.TagManaged: "true"})})
+	for i, tags := range governed {
+		statements = append(statements, statement{Sid: fmt.Sprintf("CurfewActGoverned%d", i+1), Effect: "Allow", Action: harmful, Resource: "*", Condition: carries(tags)})
+	}
+	return policyJSON(append(statements,
+		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: harmful, Resource: "*", Condition: map[string]map[string]any{ignoringCase: persistent}},
 		// Otherwise one would only have to call it ephemeral first.
 		statement{Sid: "CurfewNeverRenamePersistent", Effect: "Deny", Action: writesTags, Resource: "*", Condition: map[string]map[string]any{
-			"StringEqualsIgnoreCase":   persistent["StringEqualsIgnoreCase"],
-			"ForAnyValue:StringEquals": {tagKeys: []string{inventory.TagLifetime, inventory.TagManaged}}}},
+			ignoringCase: persistent, "ForAnyValue:StringEqualsIgnoreCase": {tagKeys: []string{inventory.TagLifetime, inventory.TagManaged}}}},
 	)...)
+}
+
+// carries is the condition that a resource has all these tags.
+func carries(tags map[string]string) map[string]map[string]any {
+	c := map[string]map[string]any{}
+	for key, value := range tags {
+		operator, operand := ignoringCase, value
+		if value == "*" {
+			operator, operand = "Null", "false"
+		}
+		if c[operator] == nil {
+			c[operator] = map[string]any{}
+		}
+		c[operator][tagIs+key] = operand
+	}
+	return c
 }
 
 // reads returns the IAM actions of the operations that are wanted.

@@ -47,7 +47,13 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	calls := append(account.Wire.Recorder.Curfews(), scratch.Wire.Recorder.Curfews()...)
+	if refused, err := aws.RefusedByRoles(calls); err != nil || len(refused) > 0 {
+		fmt.Fprintf(os.Stderr, "of %d calls on the wire, the roles in deploy/cloudformation refuse %q: %v\n", len(calls), refused, err)
+		return 1
+	}
+	return code
 }
 
 // size is what the price book would say of the seeded machine types.

@@ -3,10 +3,13 @@ package aws_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -394,10 +397,37 @@ func TestExpiryHalfWayIsTold(t *testing.T) {
 	}
 }
 
+// externalIDs counts the roles that are assumed with the external id of the test.
+type externalIDs struct{ count atomic.Int32 }
+
+func (e *externalIDs) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(raw)))
+		if text := string(raw); strings.Contains(text, "Action=AssumeRole") && strings.Contains(text, "ExternalId=id-of-the-trust") {
+			e.count.Add(1)
+		}
+	}
+	return http.DefaultClient.Do(r)
+}
+
 func TestTwoAccounts(t *testing.T) {
 	o := options()
 	o.AssumeRoles = []string{truth.OtherRole}
+	o.ExternalID = "id-of-the-trust"
+	t.Setenv("AWS_CA_BUNDLE", "") // the SDK adds it to clients of its own alone
+	var named externalIDs
+	o.HTTP = &named
 	seen := mustObserve(t, o)
+	if n := named.count.Load(); n == 0 {
+		t.Error("no role was assumed with the external id")
+	}
+	if called := account.Wire.Recorder.Curfews(); !slices.Contains(called, "ec2:DescribeInstances") || slices.Contains(called, "ec2:RunInstances") {
+		t.Errorf("curfew called %q; the test itself called ec2:RunInstances", called)
+	}
 	if !slices.Equal(seen.Accounts, []string{truth.Account, truth.OtherAccount}) {
 		t.Errorf("accounts %q", seen.Accounts)
 	}

@@ -1,0 +1,153 @@
+package aws
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/test/iam"
+)
+
+// memberRoles reads the roles of the CloudFormation template: the one that reads, and the one
+// that acts.
+func memberRoles(govern string) (read, act iam.Role, err error) {
+	roles, err := iam.Template("../../../deploy/cloudformation/curfew-member-role.yaml", map[string]string{
+		"CentralRoleArn": "arn:aws:iam::111122223333:role/curfew", "ExternalId": "x1", "Act": "true", "Govern": govern})
+	return roles["ReadRole"], roles["ActRole"], err
+}
+
+var managed = map[string]string{inventory.TagManaged: "true"}
+
+// RefusedByRoles returns the calls, as "service:Operation", that the member roles do not
+// allow: those that read by the reading role, those before and of an action by the acting
+// one, on a resource that is managed.
+func RefusedByRoles(calls []string) ([]string, error) {
+	read, act, err := memberRoles("managed")
+	if err != nil {
+		return nil, err
+	}
+	var refused []string
+	for _, name := range calls {
+		role, actions, known := act.Policy, []string(nil), false
+		if o := index[name]; o != nil {
+			if known = !o.Scan && !o.Act; known {
+				continue // prices, bills and assuming the role itself
+			}
+			if o.Scan {
+				role = read.Policy
+			}
+			actions, known = o.IAM(), true
+		}
+		for _, m := range mutations {
+			if m.API() == name {
+				for _, a := range m.Actions {
+					actions, known = append(actions, m.Service+":"+a), true
+				}
+			}
+		}
+		for _, a := range actions {
+			ok, err := role.Allows(iam.Request{Action: a, Tags: managed})
+			if err != nil {
+				return nil, err
+			}
+			known = known && ok
+		}
+		if !known {
+			refused = append(refused, name)
+		}
+	}
+	return refused, nil
+}
+
+func TestMemberRoles(t *testing.T) {
+	read, act, err := memberRoles("managed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, wide, err := memberRoles("ephemeral")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(role string, p *iam.Policy, r iam.Request, want bool) {
+		t.Helper()
+		if got, err := p.Allows(r); err != nil || got != want {
+			t.Errorf("%s, %+v: allowed %v, want %v (%v)", role, r, got, want, err)
+		}
+	}
+	for _, o := range operations {
+		if o.API() == "s3:GetObject" {
+			continue
+		}
+		for _, a := range o.IAM() {
+			listed := func(which func(Operation) bool) bool {
+				return slices.ContainsFunc(operations, func(o Operation) bool { return which(o) && slices.Contains(o.IAM(), a) })
+			}
+			scans := listed(func(o Operation) bool { return o.Scan })
+			check("read", read.Policy, iam.Request{Action: a}, scans)
+			check("act", act.Policy, iam.Request{Action: a}, scans || listed(func(o Operation) bool { return o.Act }))
+		}
+	}
+	for object, want := range map[string]bool{
+		"arn:aws:s3:::lists/of/source/2026-11-20T01-00Z/manifest.json": true,
+		"arn:aws:s3:::train/data/shard-0001.parquet":                   false,
+	} {
+		check("read", read.Policy, iam.Request{Action: "s3:GetObject", Resource: object}, want)
+	}
+	persistent := map[string]string{inventory.TagLifetime: "Persistent", inventory.TagManaged: "true"}
+	ephemeral := map[string]string{inventory.TagLifetime: "ephemeral"}
+	for _, m := range mutations {
+		for _, a := range m.Actions {
+			action := m.Service + ":" + a
+			ends := m.Harm != Harmless && m.Tagged
+			check("read", read.Policy, iam.Request{Action: action, Tags: managed}, false)
+			check("act", act.Policy, iam.Request{Action: action, Tags: managed}, true)
+			check("act", act.Policy, iam.Request{Action: action}, !ends)
+			check("act", act.Policy, iam.Request{Action: action, Tags: ephemeral}, !ends)
+			check("act, ephemeral", wide.Policy, iam.Request{Action: action, Tags: ephemeral}, true)
+			check("act, ephemeral", wide.Policy, iam.Request{Action: action}, !ends)
+			for _, p := range []*iam.Policy{act.Policy, wide.Policy} {
+				check("act", p, iam.Request{Action: action, Tags: persistent}, !ends)
+				if !m.Tagged || !strings.Contains(strings.ToLower(m.Name), "tag") {
+					continue
+				}
+				check("act", p, iam.Request{Action: action, Tags: persistent, TagKeys: []string{inventory.TagKeepUntil}}, true)
+				for _, key := range []string{inventory.TagLifetime, "Curfew:Managed"} {
+					check("act", p, iam.Request{Action: action, Tags: persistent, TagKeys: []string{"owner", key}}, false)
+					check("act", p, iam.Request{Action: action, Tags: managed, TagKeys: []string{key}}, true)
+				}
+			}
+		}
+	}
+	if refused, err := RefusedByRoles([]string{"ec2:RunInstances", "ec2:StopInstances", "ec2:DescribeInstances"}); err != nil || len(refused) != 1 {
+		t.Errorf("refused %q, %v; want ec2:RunInstances alone", refused, err)
+	}
+	for _, role := range []iam.Role{read, act} {
+		want := "map[Statement:[map[Action:sts:AssumeRole Condition:map[StringEquals:map[sts:ExternalId:x1]] Effect:Allow " +
+			"Principal:map[AWS:arn:aws:iam::111122223333:role/curfew]]] Version:2012-10-17]"
+		if got := fmt.Sprint(role.Trust); got != want {
+			t.Errorf("trust %s, want %s", got, want)
+		}
+	}
+}
+
+// TestPolicySizes holds the policies against the quotas of IAM, without white space: 6,144
+// characters for a managed policy, 10,240 for all inline policies of a role.
+func TestPolicySizes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy []byte
+		most   int
+	}{"scan": {PolicyJSON(), 6144}, "enforce": {ActionPolicyJSON(nil), 6144},
+		"enforce, governed by five": {ActionPolicyJSON(slices.Repeat([]map[string]string{managed}, 5)), 10240}} {
+		var b bytes.Buffer
+		if err := json.Compact(&b, tc.policy); err != nil {
+			t.Fatal(err)
+		}
+		if b.Len() > tc.most {
+			t.Errorf("%s has %d characters, over %d", name, b.Len(), tc.most)
+		}
+	}
+}

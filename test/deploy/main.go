@@ -1,0 +1,178 @@
+// Command deploy writes the permissions in deploy/cloudformation and deploy/terraform from
+// the IAM policies that curfew prints. Run it from the root of the repository:
+// go run ./test/deploy
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+const (
+	template = "deploy/cloudformation/curfew-member-role.yaml"
+	module   = "deploy/terraform/member-roles/policies.tf"
+)
+
+func main() {
+	files, err := generate(".")
+	for name, text := range files {
+		if err == nil {
+			err = os.WriteFile(name, text, 0o644)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "deploy:", err)
+		os.Exit(1)
+	}
+}
+
+// statement is one statement, its values as JSON.
+type statement struct {
+	Sid, Effect string
+	Action      []string
+	Resource    any
+	Condition   map[string]map[string]any
+}
+
+// governed names the statement that is there only where an account governs by further tags.
+const governed = "CurfewActGoverned1"
+
+// ephemeral is what the template offers to govern besides curfew:managed=true.
+var ephemeral = []map[string]string{{inventory.TagLifetime: string(inventory.Ephemeral)}}
+
+// generate returns the files with the permissions of now, by their paths from root.
+func generate(root string) (map[string][]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, template))
+	if err != nil {
+		return nil, err
+	}
+	hcl := "# Written by go run ./test/deploy from what curfew prints with --print-iam-policy.\nlocals {\n"
+	for _, p := range []struct {
+		name string
+		raw  []byte
+	}{{"scan", aws.PolicyJSON()}, {"enforce", aws.ActionPolicyJSON(ephemeral)}} {
+		var doc struct{ Statement []statement }
+		if err := json.Unmarshal(p.raw, &doc); err != nil {
+			return nil, err
+		}
+		if text, err = section(text, p.name, yamlOf(doc.Statement)); err != nil {
+			return nil, err
+		}
+		hcl += hclOf(p.name, doc.Statement)
+	}
+	return map[string][]byte{template: text, module: []byte(strings.TrimSuffix(hcl, "\n") + "}\n")}, nil
+}
+
+// section replaces what stands between the marks of a name.
+func section(text []byte, name, with string) ([]byte, error) {
+	begin, end := []byte("            # Begin of "+name+", written by go run ./test/deploy\n"), []byte("            # End of "+name+"\n")
+	i, j := bytes.Index(text, begin), bytes.Index(text, end)
+	if i < 0 || j < i {
+		return nil, fmt.Errorf("%s has no marks of %s", template, name)
+	}
+	return bytes.Join([][]byte{text[:i+len(begin)], []byte(with), text[j:]}, nil), nil
+}
+
+// quote writes a value as JSON, which YAML and HCL read as well.
+func quote(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and lists of them always encode
+	}
+	return string(raw)
+}
+
+// yamlOf writes statements as the document of a policy in the template.
+func yamlOf(all []statement) string {
+	const base = "            "
+	var b strings.Builder
+	b.WriteString(base + "Version: \"2012-10-17\"\n" + base + "Statement:\n")
+	for _, s := range all {
+		first, indent := base+"  - ", base+"    "
+		if s.Sid == governed {
+			b.WriteString(first + "Fn::If:\n" + indent + "  - GovernsEphemeral\n")
+			first, indent = indent+"  - ", indent+"    "
+		}
+		fmt.Fprintf(&b, "%sSid: %s\n%sEffect: %s\n%sAction:\n", first, s.Sid, indent, s.Effect, indent)
+		for _, a := range s.Action {
+			b.WriteString(indent + "  - " + a + "\n")
+		}
+		if list, ok := s.Resource.([]any); ok {
+			b.WriteString(indent + "Resource:\n")
+			for _, r := range list {
+				b.WriteString(indent + "  - " + quote(r) + "\n")
+			}
+		} else {
+			b.WriteString(indent + "Resource: " + quote(s.Resource) + "\n")
+		}
+		if len(s.Condition) > 0 {
+			b.WriteString(indent + "Condition:\n")
+			for _, operator := range keys(s.Condition) {
+				b.WriteString(indent + "  " + operator + ":\n")
+				for _, key := range keys(s.Condition[operator]) {
+					b.WriteString(indent + "    " + key + ": " + quote(s.Condition[operator][key]) + "\n")
+				}
+			}
+		}
+		if s.Sid == governed {
+			b.WriteString(base + "      - {Ref: AWS::NoValue}\n")
+		}
+	}
+	return b.String()
+}
+
+// hclOf writes statements as a local value. The governed ones are made of a variable.
+func hclOf(name string, all []statement) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %s = jsonencode({\n    Version = \"2012-10-17\"\n    Statement = concat([\n", name)
+	for _, s := range all {
+		sid, end := quote(s.Sid), "},\n"
+		open := "      {\n"
+		if s.Sid == governed {
+			sid, open, end = `"CurfewActGoverned${i + 1}"`, "      ], [\n      for i, tags in var.governed_tags : {\n", "}\n      ], [\n"
+		}
+		fmt.Fprintf(&b, "%s        Sid    = %s\n        Effect = %q\n        Action = [\n", open, sid, s.Effect)
+		for _, a := range s.Action {
+			b.WriteString("          " + quote(a) + ",\n")
+		}
+		b.WriteString("        ]\n        Resource = ")
+		if list, ok := s.Resource.([]any); ok {
+			b.WriteString("[\n")
+			for _, r := range list {
+				b.WriteString("          " + quote(r) + ",\n")
+			}
+			b.WriteString("        ]\n")
+		} else {
+			b.WriteString(quote(s.Resource) + "\n")
+		}
+		switch {
+		case s.Sid == governed:
+			b.WriteString("        Condition = {\n          StringEqualsIgnoreCase = { for key, value in tags : \"aws:ResourceTag/${key}\" => value }\n        }\n")
+		case len(s.Condition) > 0:
+			b.WriteString("        Condition = {\n")
+			for _, operator := range keys(s.Condition) {
+				b.WriteString("          " + quote(operator) + " = {\n")
+				for _, key := range keys(s.Condition[operator]) {
+					value := strings.ReplaceAll(quote(s.Condition[operator][key]), `","`, `", "`)
+					b.WriteString("            " + quote(key) + " = " + value + "\n")
+				}
+				b.WriteString("          }\n")
+			}
+			b.WriteString("        }\n")
+		}
+		b.WriteString("      " + end)
+	}
+	b.WriteString("    ])\n  })\n\n")
+	return b.String()
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

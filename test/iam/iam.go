@@ -1,0 +1,136 @@
+// Package iam decides by IAM policies as AWS does, for the features that curfew's own
+// policies use; any other is an error, so that no test passes by what it does not know.
+package iam
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Policy is a policy document.
+type Policy struct {
+	Version   string
+	Statement []Statement
+}
+
+// Statement is one statement of a policy.
+type Statement struct {
+	Sid, Effect      string
+	Action, Resource Strings
+	Condition        map[string]map[string]Strings
+}
+
+// Strings is a string or a list of them.
+type Strings []string
+
+// UnmarshalJSON reads either form.
+func (s *Strings) UnmarshalJSON(raw []byte) error {
+	var one string
+	if err := json.Unmarshal(raw, &one); err == nil {
+		*s = Strings{one}
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(s))
+}
+
+// Request is a call that a role is asked for.
+type Request struct {
+	// Action is the IAM action, "ec2:StopInstances"; Resource an ARN, empty for any.
+	Action, Resource string
+	// Tags are those of the resource; TagKeys those that the call writes or removes.
+	Tags    map[string]string
+	TagKeys []string
+}
+
+// Parse reads a policy strictly.
+func Parse(raw []byte) (*Policy, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	var p Policy
+	if err := d.Decode(&p); err != nil {
+		return nil, err
+	}
+	if p.Version != "2012-10-17" || len(p.Statement) == 0 {
+		return nil, fmt.Errorf("version %q, %d statements", p.Version, len(p.Statement))
+	}
+	return &p, nil
+}
+
+// Allows says whether the policy lets a request through: a statement allows it, and none
+// denies it.
+func (p *Policy) Allows(r Request) (bool, error) {
+	allowed, denied := false, false
+	for _, s := range p.Statement {
+		applies, err := s.applies(r)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", s.Sid, err)
+		}
+		switch {
+		case s.Effect == "Deny":
+			denied = denied || applies
+		case s.Effect == "Allow":
+			allowed = allowed || applies
+		default:
+			return false, fmt.Errorf("%s: effect %q", s.Sid, s.Effect)
+		}
+	}
+	return allowed && !denied, nil
+}
+
+func (s Statement) applies(r Request) (bool, error) {
+	applies := slices.ContainsFunc(s.Action, func(a string) bool { return like(strings.ToLower(a), strings.ToLower(r.Action)) }) &&
+		(slices.Contains(s.Resource, "*") || slices.ContainsFunc(s.Resource, func(p string) bool { return r.Resource != "" && like(p, r.Resource) }))
+	for operator, keys := range s.Condition {
+		for key, operands := range keys {
+			holds, err := r.holds(operator, key, operands)
+			if err != nil {
+				return false, err
+			}
+			applies = applies && holds
+		}
+	}
+	return applies, nil
+}
+
+// holds decides one condition. A key that the request does not have fails it, except for
+// Null, which asks for that.
+func (r Request) holds(operator, key string, operands []string) (bool, error) {
+	var values []string
+	tag, ofResource := strings.CutPrefix(key, "aws:ResourceTag/")
+	switch {
+	case ofResource:
+		for k, v := range r.Tags {
+			if strings.EqualFold(k, tag) {
+				values = append(values, v)
+			}
+		}
+	case key == "aws:TagKeys":
+		values = r.TagKeys
+	default:
+		return false, fmt.Errorf("condition key %q is not known", key)
+	}
+	any := func(equal func(value, operand string) bool) bool {
+		return slices.ContainsFunc(values, func(v string) bool { return slices.ContainsFunc(operands, func(o string) bool { return equal(v, o) }) })
+	}
+	switch operator {
+	case "StringEqualsIgnoreCase", "ForAnyValue:StringEqualsIgnoreCase":
+		if ofResource == strings.Contains(operator, ":") {
+			return false, fmt.Errorf("%s of %s", operator, key)
+		}
+		return any(strings.EqualFold), nil
+	case "Null":
+		return slices.Equal(operands, []string{"false"}) == (len(values) > 0), nil
+	}
+	return false, fmt.Errorf("operator %q is not known", operator)
+}
+
+// like matches * and ? of IAM, which both cross slashes.
+func like(pattern, s string) bool {
+	flat := strings.NewReplacer("/", "\x00")
+	ok, err := path.Match(strings.NewReplacer("/", "\x00", "[", `\[`).Replace(pattern), flat.Replace(s))
+	return err == nil && ok
+}
