@@ -77,7 +77,7 @@ func (s *server) registerFleet() {
 				return answer{}, err
 			}
 			all := only(doc.Resources, func(r view.Observed) bool {
-				return c.sees(approval.RoleViewer, r.Owner.Team) && in.takes(r.Ref.Account, r.Ref.Region, string(r.Ref.Kind), r.Owner.Team)
+				return c.sees(approval.RoleViewer, r.Owner.Team) && in.takes(r.Account, r.Region, r.Kind, r.Owner.Team)
 			})
 			var next string
 			doc.Resources, next, err = page(in.Paging, all, func(r view.Observed) string { return r.ID })
@@ -90,7 +90,7 @@ func (s *server) registerFleet() {
 				return answer{}, err
 			}
 			doc.Resources = only(doc.Resources, func(r view.Observed) bool {
-				return (r.ID == in.ID || r.Ref.ID == in.ID) && c.sees(approval.RoleViewer, r.Owner.Team)
+				return (r.ID == in.ID || r.Resource == in.ID) && c.sees(approval.RoleViewer, r.Owner.Team)
 			})
 			if len(doc.Resources) == 0 {
 				return answer{}, missing("resource", in.ID)

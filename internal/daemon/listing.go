@@ -11,7 +11,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -70,9 +69,7 @@ func (rt *Runtime) Resources(ctx context.Context) (view.Fleet, error) {
 		if err := json.Unmarshal(r.Body, &kept); err != nil {
 			return doc, fmt.Errorf("the kept resource %s: %w", r.Ref, err)
 		}
-		owned := inventory.Resource{Tags: kept.Tags}
-		_ = cfg.Tags.Apply(&owned) // a malformed keep changes no owner
-		doc.Resources = append(doc.Resources, view.NewObserved(kept, r, owned.Owner))
+		doc.Resources = append(doc.Resources, view.NewObserved(kept, r, cfg.Tags))
 	}
 	return doc, nil
 }
@@ -107,7 +104,7 @@ func (rt *Runtime) TeamOf(ctx context.Context, name string) (string, error) {
 	}
 	var teams []string
 	for _, r := range all.Resources {
-		if r.ID == name || r.Ref.ID == name || r.Name == name {
+		if r.ID == name || r.Resource == name || r.Name == name {
 			teams = append(teams, r.Owner.Team)
 		}
 	}

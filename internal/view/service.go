@@ -50,24 +50,53 @@ type Fleet struct {
 	Resources []Observed `json:"resources"`
 }
 
-// Observed is one resource with its owner.
+// Observed is one resource as it was seen last; what is not known is null.
 type Observed struct {
 	// ID is the whole identity: cloud/account/region/kind/id.
-	ID    string          `json:"id"`
-	Owner inventory.Owner `json:"owner"`
+	ID string `json:"id"`
+	// Resource is the id that its provider gives it.
+	Resource string          `json:"resource"`
+	Kind     string          `json:"kind"`
+	Cloud    string          `json:"cloud"`
+	Account  string          `json:"account"`
+	Region   string          `json:"region"`
+	Zone     string          `json:"zone,omitempty"`
+	Name     string          `json:"name"`
+	Type     string          `json:"type"`
+	State    string          `json:"state,omitempty"`
+	Lifetime string          `json:"lifetime"`
+	Purpose  string          `json:"purpose"`
+	Owner    inventory.Owner `json:"owner"`
 	// Duty is what it does, since DutySince; null where that was not judged.
 	Duty      *string    `json:"duty"`
 	DutySince *time.Time `json:"duty_since"`
+	// GPUs are how many GPUs it has.
+	GPUs *int `json:"gpus"`
+	// Hourly is the list price of an hour.
+	Hourly *string `json:"hourly_usd"`
+	// Tags are its tags; null where they could not be read.
+	Tags map[string]string `json:"tags"`
+	// CreatedAt is when it was created.
+	CreatedAt *time.Time `json:"created_at"`
+	// StateSince is since when it is in its state.
+	StateSince *time.Time `json:"state_since"`
 	// FirstAt is when it was observed first.
 	FirstAt time.Time `json:"first_at"`
 	// SeenAt is when it was observed last.
 	SeenAt time.Time `json:"seen_at"`
-	KeptResource
 }
 
-// NewObserved makes the document of a resource.
-func NewObserved(kept KeptResource, r snapshot.Resource, owner inventory.Owner) Observed {
-	return Observed{ID: r.Ref.String(), Owner: owner, Duty: optionalText(r.Duty), DutySince: optionalTime(r.DutySince), FirstAt: r.FirstAt.UTC(), SeenAt: r.SeenAt.UTC(), KeptResource: kept}
+// NewObserved makes the document of a resource; the tags of the configuration say who owns it
+// and what it is for.
+func NewObserved(kept KeptResource, s snapshot.Resource, tags inventory.TagMapping) Observed {
+	r := kept.Priced(tags).Resource
+	d := Observed{ID: s.Ref.String(), Resource: r.ID, Kind: string(r.Kind), Cloud: r.Cloud, Account: r.Account, Region: r.Region, Zone: r.Zone, Name: r.Name, Type: r.Type,
+		State: string(r.State), Lifetime: string(r.Lifetime), Purpose: string(r.Purpose), Owner: r.Owner, Duty: optionalText(s.Duty), DutySince: optionalTime(s.DutySince),
+		GPUs: kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt), StateSince: optionalTime(r.StateSince), FirstAt: s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
+	if kept.HourlyUSD != nil {
+		d.Hourly = optionalText(kept.HourlyUSD.String())
+	}
+	return d
 }
 
 // History is how a resource changed, oldest first.

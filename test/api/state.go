@@ -131,18 +131,18 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	ref := fleet.Resources[random.IntN(len(fleet.Resources))].Ref
-	s.resource, s.finding = ref.ID, found.Findings[random.IntN(len(found.Findings))].ID
+	one := fleet.Resources[random.IntN(len(fleet.Resources))]
+	s.resource, s.finding = one.Resource, found.Findings[random.IntN(len(found.Findings))].ID
 	for i := range 5 {
 		id := fmt.Sprintf("item%d", i)
-		it := action.Item{ID: id, Account: "sim/" + ref.Account, Source: "idle-gpu-machines", Phase: action.Observed, FirstRound: 1, FirstAt: now, UpdatedAt: now,
-			Ref: inventory.Ref{Cloud: "sim", Account: ref.Account, Region: "us-east-1", Kind: inventory.KindInstance, ID: fmt.Sprint("i-", i)}, Do: policy.Do{Verb: policy.Stop}}
+		it := action.Item{ID: id, Account: "sim/" + one.Account, Source: "idle-gpu-machines", Phase: action.Observed, FirstRound: 1, FirstAt: now, UpdatedAt: now,
+			Ref: inventory.Ref{Cloud: "sim", Account: one.Account, Region: "us-east-1", Kind: inventory.KindInstance, ID: fmt.Sprint("i-", i)}, Do: policy.Do{Verb: policy.Stop}}
 		if _, err := state.Actions().Save(ctx, it, action.Entry{At: now, Account: it.Account, Actor: "policy idle-gpu-machines", What: action.EventObserved, Resource: it.Ref.String(), Item: id}); err != nil {
 			return nil, err
 		}
 		s.item = id
 	}
-	if err := state.Actions().Blow(ctx, action.Fuse{Account: "sim/" + ref.Account, Source: "idle-gpu-machines", At: now, Due: 9, Selected: 12}); err != nil {
+	if err := state.Actions().Blow(ctx, action.Fuse{Account: "sim/" + one.Account, Source: "idle-gpu-machines", At: now, Due: 9, Selected: 12}); err != nil {
 		return nil, err
 	}
 	for name, to := range map[string]*string{"ada": &s.admin, "vi": &s.viewer} {
