@@ -399,7 +399,9 @@ func (q *question) one(v *answer, g *gathered, all int) {
 		if q.judged(i) && t != g.best.track {
 			var m moment
 			if q.moment(t, &m); m.state == g.best.state {
-				q.soon(m.stretch.from + max(0, q.rest.to-q.rest.from) + 1)
+				equal := m.stretch.from + max(0, q.rest.to-q.rest.from) // the first of equals is taken
+				q.soon(equal)
+				q.soon(equal + 1)
 			}
 		}
 	}
