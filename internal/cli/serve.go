@@ -87,7 +87,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return a.rt.Serve(ctx, o)
 }
 
-// mount returns what serves the API beside what the service says of itself, until the
+// mount returns what serves the API in addition to what the service says of itself, until the
 // context ends.
 func (a *app) mount(ctx context.Context) func(*daemon.Runtime, config.Config, *slog.Logger) (map[string]http.Handler, error) {
 	return func(rt *daemon.Runtime, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error) {
