@@ -322,8 +322,8 @@ func TestEvents(t *testing.T) {
 		if err != nil || res.StatusCode != 200 {
 			t.Fatal(res, err)
 		}
-		defer res.Body.Close()
-		open = append(open, res)
+		t.Cleanup(func() { res.Body.Close() })
+		open = append(open, res) //nolint:bodyclose // it is closed at the end of the test
 	}
 	if got := s.call("ned", "GET", "/api/v1/events", ""); got.status != 429 || got.header.Get("Retry-After") == "" {
 		t.Errorf("a stream too many: %d", got.status)

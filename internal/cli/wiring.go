@@ -4,13 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // newApp returns what the commands of a process share.
@@ -33,10 +31,6 @@ func (a *app) open(ctx context.Context, cfg config.Config) (*store.Store, error)
 	return a.rt.Open(ctx, cfg)
 }
 
-func (a *app) governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider, error) {
-	return a.rt.Governed(ctx, cfg, s)
-}
-
 func (a *app) inTime(ctx context.Context, s *store.Store) (time.Time, error) {
 	return a.rt.InTime(ctx, s)
 }
@@ -44,5 +38,3 @@ func (a *app) inTime(ctx context.Context, s *store.Store) (time.Time, error) {
 func (a *app) setting(ctx context.Context, cfg config.Config, f sourceFlags) (round.Setting, error) {
 	return a.rt.Setting(ctx, cfg, f.Source)
 }
-
-func (a *app) declared(cfg config.Config) (approval.Person, error) { return a.rt.Declared(cfg) }
