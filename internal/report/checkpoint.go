@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/checkpoint"
@@ -148,7 +149,7 @@ func CheckpointVerify(d view.CheckpointVerify, globals string) Sheet {
 	s.Next = []string{"curfew checkpoint save DIR " + plain.Shell(d.URL) + " --full" + globals}
 	g := Grid{Head: []string{"object", "snapshots", "because"}}
 	for _, x := range d.Damage {
-		g.Rows = append(g.Rows, []string{x.Key, fmt.Sprint(x.Snapshots), x.Why})
+		g.Rows = append(g.Rows, []string{x.Key, strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Snapshots), " ", ", "), "[]"), x.Why})
 	}
 	s.Tables = []Grid{g}
 	return s
