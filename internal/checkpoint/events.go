@@ -65,7 +65,6 @@ func parseEvents(r io.Reader) (Events, error) {
 		case err == io.EOF:
 			return e, nil
 		case errors.Is(err, bufio.ErrBufferFull):
-			e.Unread++
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = b.ReadSlice('\n')
 			}
@@ -75,6 +74,7 @@ func parseEvents(r io.Reader) (Events, error) {
 			if err != nil {
 				return e, err
 			}
+			e.Unread++
 			continue
 		case err != nil:
 			return e, err

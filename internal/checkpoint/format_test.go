@@ -186,8 +186,9 @@ func FuzzManifest(f *testing.F) {
 				t.Fatalf("%q leads out of the folder", e.Path)
 			}
 			for _, c := range e.Chunks {
-				part := make([]byte, m.Parts[c.Part].Size)
-				_ = part[c.Offset : c.Offset+c.Stored]
+				if size := m.Parts[c.Part].Size; c.Offset < 0 || c.Stored < 0 || c.Offset > size || c.Stored > size-c.Offset {
+					t.Fatalf("%d bytes at %d of a part of %d", c.Stored, c.Offset, size)
+				}
 			}
 		}
 	})
@@ -198,6 +199,7 @@ func FuzzManifest(f *testing.F) {
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"event":"step","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+`{"event":"saved","path":"x","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+`{"event":`), 80)
 	f.Add(append(bytes.Repeat([]byte("x"), maxEvent+10), '\n'), 3)
+	f.Add(bytes.Repeat([]byte("x"), maxEvent+10), maxEvent+1)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		all, err := parseEvents(bytes.NewReader(data))
 		if err != nil {
