@@ -113,7 +113,7 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 			defer end()
 		}
 		if o.Speed > 0 {
-			if err := pause(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
+			if err := wait(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
 				return err
 			}
 		}
@@ -139,18 +139,6 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 	err = v.service.Run(ctx)
 	log.Info("ended", "simulated", s.Clock.Now().Sub(start), "told", people.told, "kept", people.kept)
 	return err
-}
-
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // demoState begins a simulation with a new state: in the folder demo of the directory that
