@@ -66,3 +66,24 @@ func limited(t *testing.T, what string) {
 		t.Fatal(err)
 	}
 }
+
+// A file that may not be read is an error that names it.
+func TestUnreadable(t *testing.T) {
+	if os.Getuid() == 0 { // who reads everything
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestUnreadable$", "-test.v")
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestUnreadable") {
+			t.Errorf("as a user without rights: %v\n%s", err, out)
+		}
+		return
+	}
+	dir, r := t.TempDir(), run(t, t.TempDir())
+	write(t, dir, "secret", []byte("x"))
+	if err := os.Chmod(filepath.Join(dir, "secret"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claim(t, r).Save(t.Context(), dir, checkpoint.SaveOptions{}); err == nil || !strings.Contains(err.Error(), "secret") {
+		t.Errorf("a file that cannot be read: %v", err)
+	}
+}

@@ -153,20 +153,6 @@ func TestWhatIsNoFile(t *testing.T) {
 	}
 }
 
-func TestUnreadable(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root reads everything")
-	}
-	dir, r := t.TempDir(), run(t, t.TempDir())
-	write(t, dir, "secret", []byte("x"))
-	if err := os.Chmod(filepath.Join(dir, "secret"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := claim(t, r).Save(t.Context(), dir, checkpoint.SaveOptions{}); err == nil || !strings.Contains(err.Error(), "secret") {
-		t.Errorf("a file that cannot be read: %v", err)
-	}
-}
-
 // A file that is written all the time makes a snapshot that says so, and that restore does
 // not choose.
 func TestChangesWhileRead(t *testing.T) {
