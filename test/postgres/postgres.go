@@ -95,20 +95,32 @@ type Server struct {
 // returned URL.
 func Own(tb testing.TB) (*Server, string) {
 	tb.Helper()
-	s, err := launch()
+	o, at, err := Launch(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := s.stop(); err != nil {
+		if err := o.Remove(); err != nil {
 			tb.Error(err)
 		}
 	})
-	if _, err := s.db.ExecContext(tb.Context(), "CREATE DATABASE own"); err != nil {
-		tb.Fatalf("make a database: %v", err)
-	}
-	return &Server{s, s.cmd.Args}, s.url("own")
+	return o, at
 }
+
+// Launch starts a server with a database of the returned URL, until Remove.
+func Launch(ctx context.Context) (*Server, string, error) {
+	s, err := launch()
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := s.db.ExecContext(ctx, "CREATE DATABASE own"); err != nil {
+		return nil, "", errors.Join(fmt.Errorf("make a database: %w", err), s.stop())
+	}
+	return &Server{s, s.cmd.Args}, s.url("own"), nil
+}
+
+// Remove ends the server and removes what it wrote.
+func (o *Server) Remove() error { return o.s.stop() }
 
 // Stop ends the server at once, as a crash does.
 func (o *Server) Stop() error {

@@ -290,6 +290,13 @@ func (s *Server) learn(c *Call, body []byte) {
 	s.accounts[key.Text] = arn[4]
 }
 
+// SignedBy says that keys are an account's.
+func (s *Server) SignedBy(accessKey, account string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accounts[accessKey] = account
+}
+
 func (s *Server) accountOf(accessKey string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
