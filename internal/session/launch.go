@@ -1,0 +1,63 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// Classes of a launch that did not happen. Only ErrCapacity is tried in another pool.
+var (
+	// ErrCapacity: the pool has no machine now.
+	ErrCapacity = errors.New("no capacity")
+	// ErrQuota: a limit of the account; it is shown and not tried again elsewhere.
+	ErrQuota = errors.New("over a quota")
+	// ErrUnsupported: the pool never has such a machine.
+	ErrUnsupported = errors.New("not offered")
+	// ErrMismatch: the token was used for another launch.
+	ErrMismatch = errors.New("the token was used for another launch")
+)
+
+// Launch is one call for all machines of a session from one pool: all or none.
+type Launch struct {
+	// Token makes the call repeatable: the same token and pool never launch twice.
+	Token   string
+	Session Session
+	Spec    *spec.Spec
+	Pool    Pool
+	Nodes   int
+	// Tags are put on everything that is made: owner, lease, session, hold, managed, intent
+	// and installation.
+	Tags map[string]string
+	// Host is what node 0 is told; the launcher sets Node and GPUs for each machine.
+	Host Host
+}
+
+// Launcher starts and ends machines at one provider. Implementations: cloud/local,
+// cloud/aws. The conformance suite is cloudtest.TestLauncher.
+type Launcher interface {
+	// Pools returns where the specification can be launched, the best first: by price of
+	// useful work where prices are known. It reads only. ErrUnsupported where none can.
+	Pools(ctx context.Context, s *spec.Spec) ([]Pool, error)
+	// Launch starts the machines, or returns those that the token started before.
+	Launch(ctx context.Context, l Launch) ([]Machine, error)
+	// Find returns all machines of an installation that carry a session (of all sessions:
+	// ""), those included that are ending, by what the provider says now. It may not show a
+	// machine yet that was just launched.
+	Find(ctx context.Context, installation, session string) ([]Found, error)
+	// End releases machines; ended ones are no error. It returns as soon as the provider has
+	// accepted; Find says when they are gone.
+	End(ctx context.Context, session string, machines []string) error
+	// Leftovers removes what machines leave behind (volumes, addresses, interfaces, folders
+	// of control) once all of them are gone, and names what it could not.
+	Leftovers(ctx context.Context, installation, session string) ([]string, error)
+}
+
+// Found is a machine as the provider shows it.
+type Found struct {
+	Machine
+	Session, Token string
+	LeaseUntil     time.Time
+}
