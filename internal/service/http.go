@@ -53,6 +53,8 @@ func (s *Service) Ready() Readiness {
 // late says whether a source was not read in time: by this process, or by no process at all.
 func (s *Service) late(st Status, now time.Time) bool {
 	switch {
+	case st.Background:
+		return false
 	case st.Held && st.ReadAt.IsZero():
 		return true
 	case st.Held:

@@ -28,6 +28,16 @@ type Source struct {
 	// may take.
 	Every    func() time.Duration
 	Deadline time.Duration
+	// Made names what the source was made from. Setting a source again whose name and Made are
+	// those of before leaves its rounds alone; an empty Made is never the same.
+	Made string
+	// First returns how long to wait for the first round once the source is taken; nil waits
+	// not at all.
+	First func(ctx context.Context) (time.Duration, error)
+	// Background says that its rounds may take long and are seldom, such as audits: a process
+	// makes one of them at a time, they do not count for readiness, and one under way ends at
+	// once when the service does.
+	Background bool
 	// Open returns what makes the rounds, which knows nothing yet. What it writes is
 	// conditional on the lease.
 	Open func(ctx context.Context, lease store.Lease) (Rounds, error)
@@ -90,14 +100,10 @@ type Options struct {
 	Done func(source string, o Outcome, err error)
 }
 
-// The defaults of Options, and what keeps a service from asking too often.
+// The defaults of Options.
 const (
 	DefaultTTL   = 8 * time.Second
 	DefaultDrain = 30 * time.Second
-
-	least        = 15 * time.Second // between two rounds, whatever is due, and a quarter of the interval
-	firstBackoff = 5 * time.Second
-	lastBackoff  = 5 * time.Minute
 	// replicas is the beginning of the leases by which processes know how many they are.
 	replicas = "replica/"
 )
@@ -118,6 +124,8 @@ type Service struct {
 	started time.Time
 	wake    chan struct{}
 	self    store.Lease
+	// background has room for one round of a source in the background.
+	background chan struct{}
 }
 
 // holding is a source that this process holds.
@@ -144,6 +152,8 @@ type Status struct {
 	Problem  string   `json:"problem,omitempty"`
 	Failures int      `json:"failures,omitempty"`
 	Missing  []string `json:"missing,omitempty"`
+	// Background says that it does not count for readiness.
+	Background bool `json:"background,omitempty"`
 	// Late says that it was not read within its interval.
 	Late bool `json:"late,omitempty"`
 
@@ -163,7 +173,7 @@ func New(o Options) *Service {
 		o.Sleep = sleep
 	}
 	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{},
-		wake: make(chan struct{}, 1), started: o.Now()}
+		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1)}
 	s.Metrics = newMetrics(s)
 	return s
 }
@@ -179,12 +189,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Set replaces the sources. Rounds under way go on to their end.
+// Set replaces the sources. Rounds under way go on to their end, and sources that are the
+// same as before go on as they are.
 func (s *Service) Set(sources []Source) {
 	s.mu.Lock()
 	s.sources = sources
-	for _, h := range s.held {
-		h.end()
+	for name, h := range s.held {
+		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name && x.Made != "" && x.Made == h.source.Made }) {
+			h.end()
+		}
 	}
 	for name := range s.status {
 		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name }) {
@@ -252,11 +265,6 @@ func (s *Service) Run(ctx context.Context) error {
 // poll is how long the dealer waits, which differs so that processes do not ask at once.
 func (s *Service) poll() time.Duration { return jitter(s.TTL / 5) }
 
-// jitter is a time within a tenth of another.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
-}
-
 // deal takes sources that are free, up to this process's share, and gives back what is over
 // it.
 func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
@@ -310,7 +318,11 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		s.mu.Lock()
 		s.held[src.Name] = h
 		s.mu.Unlock()
-		wg.Go(func() { s.hold(hard, h, lease) })
+		until := hard
+		if src.Background {
+			until = ctx
+		}
+		wg.Go(func() { s.hold(until, h, lease) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -386,7 +398,7 @@ func (s *Service) of(src Source) *Status {
 		st = &Status{Source: src.Name, since: s.Now()}
 		s.status[src.Name] = st
 	}
-	st.every, st.deadline = src.Every(), src.Deadline
+	st.every, st.deadline, st.Background = src.Every(), src.Deadline, src.Background
 	return st
 }
 
@@ -402,10 +414,11 @@ func (s *Service) fault(err error) {
 	}
 }
 
-// hold makes the rounds of a source until its lease is lost or it is to be given back.
-func (s *Service) hold(hard context.Context, h *holding, lease store.Lease) {
+// hold makes the rounds of a source until its lease is lost, it is to be given back, or the
+// context ends.
+func (s *Service) hold(until context.Context, h *holding, lease store.Lease) {
 	src := h.source
-	ctx, lose := context.WithCancelCause(hard)
+	ctx, lose := context.WithCancelCause(until)
 	defer lose(nil)
 	var keeper sync.WaitGroup
 	if s.Leases != nil {
@@ -416,7 +429,7 @@ func (s *Service) hold(hard context.Context, h *holding, lease store.Lease) {
 		lose(nil)
 		keeper.Wait()
 		if s.Leases != nil && !lost {
-			bounded, end := context.WithTimeout(context.WithoutCancel(hard), 2*time.Second)
+			bounded, end := context.WithTimeout(context.WithoutCancel(until), 2*time.Second)
 			defer end()
 			if err := s.Leases.Release(bounded, lease); err != nil {
 				s.Log.Warn("the lease is not given back", "source", src.Name, "error", err)
@@ -427,37 +440,23 @@ func (s *Service) hold(hard context.Context, h *holding, lease store.Lease) {
 		s.mu.Unlock()
 		s.nudge()
 	}()
+	s.rest(ctx, h, s.first(ctx, src))
 	var rounds Rounds
-	for {
-		select {
-		case <-h.leave:
+	for made := 0; ; made++ {
+		if !s.turn(ctx, h) {
 			return
-		case <-ctx.Done():
-			return
-		default:
 		}
-		wait, err := s.round(ctx, src, lease, &rounds)
+		wait, err := s.round(ctx, src, lease, &rounds, made == 0)
+		if src.Background {
+			<-s.background
+		}
 		if err != nil && (errors.Is(err, store.ErrLeaseLost) || errors.Is(context.Cause(ctx), store.ErrLeaseLost)) {
 			s.Metrics.lost()
 			s.Log.Warn("another process has taken the source over", "source", src.Name)
 			lose(store.ErrLeaseLost)
 			return
 		}
-		s.mu.Lock()
-		if st := s.status[src.Name]; st != nil {
-			st.NextAt = s.Now().Add(wait)
-		}
-		s.mu.Unlock()
-		resting, end := context.WithCancel(ctx)
-		go func() {
-			select {
-			case <-h.leave:
-				end()
-			case <-resting.Done():
-			}
-		}()
-		_ = s.Sleep(resting, wait)
-		end()
+		s.rest(ctx, h, wait)
 	}
 }
 
@@ -486,8 +485,9 @@ func (s *Service) keep(ctx context.Context, lease store.Lease, lose context.Canc
 	}
 }
 
-// round makes one round and returns how long to wait for the next.
-func (s *Service) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds) (time.Duration, error) {
+// round makes one round and returns how long to wait for the next; first says that it is the
+// first one since the source was taken.
+func (s *Service) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds, first bool) (time.Duration, error) {
 	bounded, end := context.WithTimeoutCause(ctx, src.Deadline, fmt.Errorf("the round took longer than %s", src.Deadline))
 	defer end()
 	began := s.Now()
@@ -506,7 +506,7 @@ func (s *Service) round(ctx context.Context, src Source, lease store.Lease, roun
 		}
 	}
 	ended := s.Now()
-	s.Metrics.round(src.Name, ended.Sub(began), out, err)
+	s.Metrics.round(src, ended.Sub(began), out, err)
 	if s.Done != nil {
 		s.Done(src.Name, out, err)
 	}
@@ -518,16 +518,12 @@ func (s *Service) round(ctx context.Context, src Source, lease store.Lease, roun
 		if ctx.Err() == nil {
 			st.Failures++
 			st.Problem = err.Error()
-			wait := min(firstBackoff<<min(st.Failures-1, 10), lastBackoff)
+			wait := backoff(src, st.Failures)
 			s.Log.Error("the round failed", "source", src.Name, "failures", st.Failures, "again_in", wait, "error", err)
 			return jitter(wait), err
 		}
 		return 0, err
 	}
 	st.Failures, st.Problem, st.ReadAt = 0, "", ended
-	wait := jitter(src.Every())
-	if due := out.Next.Sub(ended); !out.Next.IsZero() && due < wait {
-		wait = min(max(due, least, src.Every()/4), wait)
-	}
-	return wait, nil
+	return pause(src, out, ended, first), nil
 }
