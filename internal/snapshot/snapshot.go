@@ -15,7 +15,7 @@ import (
 type Look struct {
 	Cloud, Account string
 	// At is the time of the round. A look that is older than what is kept of a part changes
-	// nothing there.
+	// nothing there; what it found counts unless a later look judged the part.
 	At    time.Time
 	Reach Reach
 	// Parts were listed whole: a resource of one of them that is not among Resources is gone.

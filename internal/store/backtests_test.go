@@ -187,6 +187,20 @@ func toldFindings(t *testing.T, s *store.Store) {
 			t.Errorf("look %d (-want +got):\n%s", i, diff)
 		}
 	}
+	// A pass that looks at the machines while an audit goes on does not make the audit late;
+	// an earlier audit that ends later is.
+	if err := s.Snapshots().Keep(t.Context(), nil, snapshot.Look{Cloud: "aws", Account: "1", At: morning.Add(time.Hour), Parts: []snapshot.Part{part}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(30, true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20", "c": "$5"}); len(got) != 1 {
+		t.Errorf("an audit of before a pass: %q", got)
+	}
+	if got := look(20, true, []snapshot.Part{part}, nil); len(got) != 0 {
+		t.Errorf("an audit of before another one: %q", got)
+	}
+	if got := look(40, true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"}); len(got) != 1 {
+		t.Errorf("a later audit: %q", got)
+	}
 	found, err := s.Snapshots().Findings(t.Context(), snapshot.Query{})
 	if err != nil || len(found) != 2 || found[0].Gist != "$15" || !found[0].FirstAt.Equal(morning.Add(6*time.Minute)) || !found[1].FirstAt.Equal(morning.Add(time.Minute)) {
 		t.Errorf("findings: %+v, %v", found, err)

@@ -60,6 +60,7 @@ type partAt struct {
 	Region string         `db:"region"`
 	Kind   inventory.Kind `db:"kind"`
 	At     instant        `db:"at"`
+	Judged instant        `db:"judged_at"`
 }
 
 // place is a resource within its account.
@@ -81,27 +82,24 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 		return err
 	}
 	var parts []partAt
-	if err := t.list(ctx, &parts, "SELECT region, kind, at FROM snapshot_parts WHERE account = ?", account); err != nil {
+	if err := t.list(ctx, &parts, "SELECT region, kind, at, judged_at FROM snapshot_parts WHERE account = ?", account); err != nil {
 		return err
 	}
-	before := make(map[snapshot.Part]time.Time, len(parts))
+	before, judged := make(map[snapshot.Part]time.Time, len(parts)), make(map[snapshot.Part]time.Time, len(parts))
 	for _, p := range parts {
-		before[snapshot.Part{Region: p.Region, Kind: p.Kind}] = p.At.Time
+		part := snapshot.Part{Region: p.Region, Kind: p.Kind}
+		before[part], judged[part] = p.At.Time, p.Judged.Time
 	}
-	late := func(p snapshot.Part) bool { return before[p].After(l.At) }
-	whole := map[snapshot.Part]bool{}
-	for _, p := range l.Parts {
-		if !late(p) {
-			whole[p] = true
-		}
-	}
-	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool { return late(snapshot.PartOf(r.Ref)) })
-	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool { return late(snapshot.PartOf(f.Ref)) })
+	whole := partsAt(l, before)
+	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool { return before[snapshot.PartOf(r.Ref)].After(l.At) })
+	// An audit takes minutes, in which passes look at the same resources: what it found is
+	// late only where a later audit judged them.
+	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool { return judged[snapshot.PartOf(f.Ref)].After(l.At) })
 	if err := t.lookResources(ctx, account, l, before, whole); err != nil {
 		return err
 	}
 	if l.Judged {
-		if err := t.lookFindings(ctx, account, l, whole); err != nil {
+		if err := t.lookFindings(ctx, account, l, partsAt(l, judged)); err != nil {
 			return err
 		}
 	}
@@ -111,7 +109,27 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 			return err
 		}
 	}
+	if err := into.flush(ctx); err != nil || !l.Judged {
+		return err
+	}
+	into = t.bulk("snapshot_parts", []string{"account", "region", "kind", "at", "judged_at"}, " ON CONFLICT (account, region, kind) DO UPDATE SET judged_at = excluded.judged_at")
+	for p := range partsAt(l, judged) {
+		if err := into.add(ctx, account, p.Region, p.Kind, at(l.At), at(l.At)); err != nil {
+			return err
+		}
+	}
 	return into.flush(ctx)
+}
+
+// partsAt are the parts of a look that were not looked at later.
+func partsAt(l snapshot.Look, last map[snapshot.Part]time.Time) map[snapshot.Part]bool {
+	out := map[snapshot.Part]bool{}
+	for _, p := range l.Parts {
+		if !last[p].After(l.At) {
+			out[p] = true
+		}
+	}
+	return out
 }
 
 // lockSnapshot returns the number of an account, which is locked to the end of the

@@ -3,6 +3,9 @@
 -- What about a finding is worth telling when it changes; empty is not known.
 ALTER TABLE snapshot_findings ADD COLUMN gist TEXT NOT NULL DEFAULT '';
 
+-- When the resources of a kind in a region were last judged for findings.
+ALTER TABLE snapshot_parts ADD COLUMN judged_at BIGINT;
+
 -- When the newest audit of a source of the service ended well.
 CREATE TABLE audited (
     source TEXT PRIMARY KEY,
