@@ -73,16 +73,27 @@ func TestSourcesAreSpread(t *testing.T) {
 func TestSameSourcesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
+		d.takes = 20 * time.Second
 		of := func(name, made string) Source {
 			src := d.source(name)
 			src.Made = made
 			return src
 		}
 		s, end := begin(t, newTable(), "a", of("same", "1"), of("changed", "1"), of("gone", "1"), of("unnamed", ""))
-		time.Sleep(5 * time.Minute)
+		for time.Sleep(5 * time.Minute); ; time.Sleep(time.Second) {
+			var at int
+			if d.set(func() { at = d.at["gone"] }); at > 0 {
+				break // it is left out while its round goes on
+			}
+		}
 		s.Set([]Source{of("same", "1"), of("changed", "2"), of("new", "2"), of("unnamed", "")})
 		time.Sleep(time.Minute)
 		d.set(func() { d.rounds["gone"] = nil })
+		for _, st := range s.Ready().Sources {
+			if st.Source == "gone" {
+				t.Errorf("what was left out is still told of: %+v", st)
+			}
+		}
 		time.Sleep(5 * time.Minute)
 		for name, want := range map[string]int{"same": 1, "changed": 2, "gone": 1, "new": 1, "unnamed": 2} {
 			var got int
@@ -147,6 +158,43 @@ func TestTheBackgroundHoldsNothingUp(t *testing.T) {
 		}
 		if r := s.Ready(); !r.Ready || r.Sources[0].Problem == "" {
 			t.Errorf("a failing one in the background: %+v", r)
+		}
+		end()
+	})
+}
+
+// TestMembersAreNamed: one account of an organization that cannot be read backs off and is
+// named, and the service is ready; where none of them can be read it is not, nor where the
+// accounts are not known.
+func TestMembersAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good, bad := newDesk(), newDesk()
+		bad.err = errors.New("assume role: denied")
+		member := func(d *desk, name string) Source {
+			src := d.source(name)
+			src.Member = true
+			return src
+		}
+		s, end := begin(t, newTable(), "p", member(good, "aws/1"), member(bad, "aws/2"))
+		time.Sleep(10 * time.Minute)
+		r := s.Ready()
+		if !r.Ready || len(r.Sources) != 2 || r.Sources[1].Failures < 3 || r.Sources[1].Problem == "" || !r.Sources[1].Late {
+			t.Errorf("one member is denied: %+v", r)
+		}
+		good.set(func() { good.err = errors.New("throttled") })
+		time.Sleep(30 * time.Minute)
+		if r := s.Ready(); r.Ready {
+			t.Errorf("no member is read: %+v", r)
+		}
+		s.Set(nil)
+		s.Problem("organization", errors.New("denied"))
+		time.Sleep(time.Minute)
+		if r := s.Ready(); r.Ready || len(r.Problems) != 1 {
+			t.Errorf("the accounts are not known: %+v", r)
+		}
+		s.Problem("organization", nil)
+		if r := s.Ready(); !r.Ready || len(r.Problems) != 0 {
+			t.Errorf("they are: %+v", r)
 		}
 		end()
 	})

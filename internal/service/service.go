@@ -38,6 +38,9 @@ type Source struct {
 	// makes one of them at a time, they do not count for readiness, and one under way ends at
 	// once when the service does.
 	Background bool
+	// Member says that it is one of many that were found and not named, such as the accounts of
+	// an organization: as long as one of them is read in time, they do not count for readiness.
+	Member bool
 	// Open returns what makes the rounds, which knows nothing yet. What it writes is
 	// conditional on the lease.
 	Open func(ctx context.Context, lease store.Lease) (Rounds, error)
@@ -121,6 +124,7 @@ type Service struct {
 	reached time.Time              // when the database answered last
 	problem string                 // why it does not answer
 	config  string                 // what is wrong with the newest configuration
+	other   map[string]string      // what else is wrong, by what it is about
 	started time.Time
 	wake    chan struct{}
 	self    store.Lease
@@ -138,6 +142,27 @@ type holding struct {
 
 func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
 
+// leaves says whether it is given back already.
+func (h *holding) leaves() bool {
+	select {
+	case <-h.leave:
+		return true
+	default:
+		return false
+	}
+}
+
+// staying are the sources that this process holds and goes on holding. The lock is held.
+func (s *Service) staying() []*holding {
+	out := make([]*holding, 0, len(s.held))
+	for _, h := range s.held {
+		if !h.leaves() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // Status is what is known of a source.
 type Status struct {
 	Source string `json:"source"`
@@ -154,6 +179,8 @@ type Status struct {
 	Missing  []string `json:"missing,omitempty"`
 	// Background says that it does not count for readiness.
 	Background bool `json:"background,omitempty"`
+	// Member says that it counts for readiness only together with the others that were found.
+	Member bool `json:"member,omitempty"`
 	// Late says that it was not read within its interval.
 	Late bool `json:"late,omitempty"`
 
@@ -172,7 +199,7 @@ func New(o Options) *Service {
 	if o.Sleep == nil {
 		o.Sleep = sleep
 	}
-	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{},
+	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{}, other: map[string]string{},
 		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1)}
 	s.Metrics = newMetrics(s)
 	return s
@@ -218,6 +245,19 @@ func (s *Service) Reloaded(err error) {
 		s.config = err.Error()
 	}
 	s.Metrics.reloaded(err)
+}
+
+// Problem says what is wrong with something else that the service depends on, such as the
+// list of its accounts; nil is nothing any more. Without any source the service is not ready
+// while there is such a problem.
+func (s *Service) Problem(what string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.other, what)
+	if err != nil {
+		s.other[what] = err.Error()
+		s.Metrics.failed(what)
+	}
 }
 
 // nudge makes the dealer look at once.
@@ -293,7 +333,7 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		src := sources[(i+offset)%len(sources)]
 		s.mu.Lock()
 		_, mine := s.held[src.Name]
-		full := len(s.held) >= share
+		full := len(s.staying()) >= share
 		s.mu.Unlock()
 		lease := leases[src.Name]
 		free := !lease.Until.After(now) || lease.Holder == s.Holder
@@ -326,13 +366,9 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over := len(s.held) - max(share, 1)
-	for _, h := range s.held {
-		if over <= 0 {
-			break
-		}
+	stay := s.staying()
+	for _, h := range stay[:max(0, len(stay)-max(share, 1))] {
 		h.end()
-		over--
 	}
 }
 
@@ -398,7 +434,7 @@ func (s *Service) of(src Source) *Status {
 		st = &Status{Source: src.Name, since: s.Now()}
 		s.status[src.Name] = st
 	}
-	st.every, st.deadline, st.Background = src.Every(), src.Deadline, src.Background
+	st.every, st.deadline, st.Background, st.Member = src.Every(), src.Deadline, src.Background, src.Member
 	return st
 }
 
@@ -512,7 +548,10 @@ func (s *Service) round(ctx context.Context, src Source, lease store.Lease, roun
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.of(src)
+	st := &Status{} // of a source that was left out while its round went on
+	if slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name }) {
+		st = s.of(src)
+	}
 	st.Held, st.Missing = true, out.Missing
 	if err != nil {
 		if ctx.Err() == nil {

@@ -16,7 +16,7 @@ import (
 // Member is an account of an organization.
 type Member struct {
 	ID, Name string
-	// Own says that the credentials that listed it are of this account.
+	// Own says that the configured credentials are of this account.
 	Own bool
 	// partition is that of its ARN.
 	partition string
@@ -43,7 +43,14 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 		return nil, err
 	}
 	// The account of the credentials is the first, unless a role is to be used.
-	by := all[0]
+	by, own := all[0], all[0].id
+	if by.role != "" {
+		base := &account{cfg: c.config}
+		if err := s.identify(ctx, base); err != nil {
+			return nil, err
+		}
+		own = base.id
+	}
 	cfg := by.cfg.Copy()
 	cfg.Region = c.home()
 	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)],
@@ -63,7 +70,7 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 			if !activeAccount(a) {
 				continue
 			}
-			out = append(out, Member{ID: id, Name: awssdk.ToString(a.Name), Own: by.role == "" && id == by.id, partition: partitionOfARN(awssdk.ToString(a.Arn))})
+			out = append(out, Member{ID: id, Name: awssdk.ToString(a.Name), Own: id == own, partition: partitionOfARN(awssdk.ToString(a.Arn))})
 		}
 		return answer.NextToken, nil
 	})

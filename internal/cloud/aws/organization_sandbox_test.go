@@ -108,9 +108,7 @@ func TestOrganization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := by.Organization(t.Context()); err != nil || len(got) != len(want) || slices.ContainsFunc(got, func(m aws.Member) bool { return m.Own }) {
-		t.Errorf("by a role: %d accounts, %v", len(got), err)
-	}
+	check("by a role", by)
 	for _, name := range box.Wire.Recorder.Names() {
 		if strings.HasPrefix(name, "organizations:") && name != "organizations:ListAccounts" && name != "organizations:CreateAccount" && name != "organizations:CloseAccount" {
 			t.Errorf("%s was called", name)
