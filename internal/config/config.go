@@ -126,6 +126,8 @@ type AWS struct {
 	// Accounts are what curfew serve reads, each by itself; empty is the account of the
 	// credentials and those of assume_roles.
 	Accounts []AWSAccount `yaml:"accounts"`
+	// Organization finds further accounts for curfew serve by AWS Organizations.
+	Organization Organization `yaml:"organization"`
 	// RequestsPerSecond bounds the calls to one service in one region.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// ListPages bounds the listing of a bucket, in pages of 1,000 objects; 20 times as many
@@ -171,10 +173,10 @@ func Default() Config {
 	return Config{
 		Tags:         inventory.DefaultTagMapping(),
 		RequiredTags: inventory.RequiredTags,
-		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5},
+		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5, Organization: Organization{Refresh: time.Hour}},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
 		Enforce:      Enforce{Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
-		Serve:        Serve{Interval: time.Minute, Deadline: 10 * time.Minute},
+		Serve:        Serve{Interval: time.Minute, Deadline: 10 * time.Minute, AuditInterval: 6 * time.Hour},
 		Metrics:      Metrics{CloudWatch: CloudWatch{MaxUSDPerMonth: "50"}},
 		Gate:         Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},
 		Thresholds:   finding.DefaultThresholds(),
@@ -291,6 +293,9 @@ func Decode(name string, src []byte, c *Config) error {
 		return err
 	}
 	if key, err := c.Serve.check(); err != nil {
+		return placed(f, root, key, err)
+	}
+	if key, err := c.AWS.Organization.check(); err != nil {
 		return placed(f, root, key, err)
 	}
 	if err := c.checkMetrics(f, root); err != nil {
