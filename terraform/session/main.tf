@@ -127,7 +127,9 @@ resource "aws_instance" "node" {
   }
 
   lifecycle {
-    ignore_changes = [ami, user_data]
+    # A newer image or a later lease changes nothing of a machine that runs; its tags are set at
+    # the launch alone.
+    ignore_changes = [ami, user_data, tags["curfew:lease-until"], volume_tags["curfew:lease-until"]]
 
     precondition {
       condition     = local.backbone.version == local.contract

@@ -89,7 +89,7 @@ variable "image_parameter" {
 }
 
 variable "lease_until" {
-  description = "When the machines end by themselves, in UTC: 2026-11-24T18:00:00Z."
+  description = "When the machines end by themselves, in UTC: 2026-11-24T18:00:00Z. It is set at the launch."
   type        = string
 
   validation {

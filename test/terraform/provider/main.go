@@ -158,8 +158,23 @@ func (p *provider) GetFunctions(context.Context, *tfprotov5.GetFunctionsRequest)
 	return &tfprotov5.GetFunctionsResponse{}, nil
 }
 
-func (p *provider) ValidateResourceTypeConfig(context.Context, *tfprotov5.ValidateResourceTypeConfigRequest) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
-	return &tfprotov5.ValidateResourceTypeConfigResponse{}, nil
+// ValidateResourceTypeConfig refuses what only AWS sets, which Terraform itself does not.
+func (p *provider) ValidateResourceTypeConfig(_ context.Context, r *tfprotov5.ValidateResourceTypeConfigRequest) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
+	schema := p.resources[r.TypeName]
+	config, err := object(r.Config, schema)
+	if err != nil {
+		return nil, err
+	}
+	out := &tfprotov5.ValidateResourceTypeConfigResponse{}
+	for _, a := range schema.Block.Attributes {
+		if a.Computed && !a.Optional && !config[a.Name].IsNull() {
+			out.Diagnostics = append(out.Diagnostics, &tfprotov5.Diagnostic{
+				Severity: tfprotov5.DiagnosticSeverityError, Summary: "Value for unconfigurable attribute", Attribute: tftypes.NewAttributePath().WithAttributeName(a.Name),
+				Detail: fmt.Sprintf("%q of %s is decided by AWS.", a.Name, r.TypeName),
+			})
+		}
+	}
+	return out, nil
 }
 
 func (p *provider) ValidateDataSourceConfig(context.Context, *tfprotov5.ValidateDataSourceConfigRequest) (*tfprotov5.ValidateDataSourceConfigResponse, error) {
