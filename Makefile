@@ -29,7 +29,7 @@ CASES ?= 10000
 # same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-slow check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-slow terraform check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,13 +52,18 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go test ./...
 
-test-slow: build ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/
+test-slow: build ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/, terraform/
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestServeDemoSaves|TestProcessesThatDieAndSleep' ./internal/action ./internal/cli ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
 	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
 	cd test/helm && go test -count=1 .
 	./test/cfn-lint.sh
+	$(MAKE) terraform
+
+terraform: ## terraform/ with a real Terraform and a stand-in for AWS's provider: validated, tested, applied, its permissions asked
+	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/terraform
+	cd test/terraform/provider && go vet ./... && go mod tidy -diff
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
@@ -110,7 +115,7 @@ golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
 
-reference: ## write docs/reference, schemas and the roles in deploy/ from the code
+reference: ## write docs/reference, schemas, the roles in deploy/, and roles and prices in terraform/ from the code
 	go run ./test/reference
 	go run ./test/deploy
 

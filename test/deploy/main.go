@@ -1,5 +1,6 @@
-// Command deploy writes the permissions in deploy/cloudformation and deploy/terraform from
-// the IAM policies that curfew prints. Run it from the root of the repository:
+// Command deploy writes the permissions in deploy/cloudformation, deploy/terraform and
+// terraform/backbone from the IAM policies that curfew prints, and the prices in
+// terraform/backbone from the price book. Run it from the root of the repository:
 // go run ./test/deploy
 package main
 
@@ -12,14 +13,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/price"
 )
 
 const (
 	template = "deploy/cloudformation/curfew-member-role.yaml"
 	module   = "deploy/terraform/member-roles/policies.tf"
+	backbone = "terraform/backbone/policies.tf"
+	prices   = "terraform/backbone/prices.tf"
 )
 
 func main() {
@@ -69,7 +74,47 @@ func generate(root string) (map[string][]byte, error) {
 		}
 		hcl += hclOf(p.name, doc.Statement)
 	}
-	return map[string][]byte{template: text, module: []byte(strings.TrimSuffix(hcl, "\n") + "}\n")}, nil
+	policies := []byte(strings.TrimSuffix(hcl, "\n") + "}\n")
+	rates, err := pricesOf()
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{template: text, module: policies, backbone: policies, prices: rates}, nil
+}
+
+// charged are the rates that the backbone's costs are made of, by their names there.
+var charged = []struct {
+	name string
+	item price.Item
+}{
+	{"address", price.ItemAddress}, {"nat", price.ItemNAT}, {"nat-data", price.ItemNATData}, {"s3", price.ItemS3Standard}, {"s3-infrequent", price.ItemS3StandardIA},
+	{"ecr", price.ItemECR}, {"logs-ingest", price.ItemLogsIngest}, {"logs-storage", price.ItemLogsStorage},
+}
+
+// pricesOf writes the rates of every region of the price book that has all of them. Another
+// region has no prices there.
+func pricesOf() ([]byte, error) {
+	book, err := price.Embedded()
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	b.WriteString("# Written by go run ./test/deploy from the price book, internal/price/data/rates.csv.\nlocals {\n  prices = {\n")
+	for _, region := range book.Regions() {
+		var lines strings.Builder
+		whole := true
+		for _, c := range charged {
+			p, err := book.Rate(c.item, region)
+			if whole = whole && err == nil; whole {
+				fmt.Fprintf(&lines, "      %-15s = { usd = %s, unit = %q, source = %q, as_of = %q }\n", quote(c.name), p.Rate, p.Unit, p.Source, p.AsOf.Format(time.DateOnly))
+			}
+		}
+		if whole {
+			fmt.Fprintf(&b, "    %q = {\n%s    }\n", region, lines.String())
+		}
+	}
+	b.WriteString("  }\n}\n")
+	return []byte(b.String()), nil
 }
 
 // section replaces what stands between the marks of a name.

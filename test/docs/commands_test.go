@@ -31,7 +31,8 @@ var asides = []aside{
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
-	{regexp.MustCompile(`^aws cloudformation create-stack`), "the AWS CLI, which the tests do not require"},
+	{regexp.MustCompile(`^aws (?:cloudformation create-stack|iam )`), "the AWS CLI, which the tests do not require"},
+	{regexp.MustCompile(`^terraform -chdir=`), "test/terraform runs them"},
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
 }
 

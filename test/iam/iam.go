@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -41,9 +42,14 @@ func (s *Strings) UnmarshalJSON(raw []byte) error {
 type Request struct {
 	// Action is the IAM action, "ec2:StopInstances"; Resource an ARN, empty for any.
 	Action, Resource string
-	// Tags are those of the resource; TagKeys those that the call writes or removes.
-	Tags    map[string]string
-	TagKeys []string
+	// Tags are those of the resource; TagKeys those that the call writes or removes;
+	// RequestTags those that the call gives what it makes, by key and value.
+	Tags        map[string]string
+	TagKeys     []string
+	RequestTags map[string]string
+	// Keys are further condition keys that AWS knows for the call ("ec2:Encrypted", "s3:prefix"),
+	// and those of whoever asks ("aws:userid").
+	Keys map[string]string
 }
 
 // Parse reads a policy strictly.
@@ -83,7 +89,10 @@ func (p *Policy) Allows(r Request) (bool, error) {
 
 func (s Statement) applies(r Request) (bool, error) {
 	applies := slices.ContainsFunc(s.Action, func(a string) bool { return like(strings.ToLower(a), strings.ToLower(r.Action)) }) &&
-		(slices.Contains(s.Resource, "*") || slices.ContainsFunc(s.Resource, func(p string) bool { return r.Resource != "" && like(p, r.Resource) }))
+		(slices.Contains(s.Resource, "*") || slices.ContainsFunc(s.Resource, func(p string) bool {
+			p, known := r.resolve(p)
+			return known && r.Resource != "" && like(p, r.Resource)
+		}))
 	for operator, keys := range s.Condition {
 		for key, operands := range keys {
 			holds, err := r.holds(operator, key, operands)
@@ -96,32 +105,83 @@ func (s Statement) applies(r Request) (bool, error) {
 	return applies, nil
 }
 
+// known are the condition keys that Keys may have, besides tags of whoever asks.
+var known = []string{
+	"aws:userid", "ec2:CreateAction", "ec2:Encrypted", "ec2:InstanceProfile", "ec2:MetadataHttpTokens", "ec2:Subnet", "iam:PassedToService", "s3:prefix",
+	"ssm:SessionDocumentAccessCheck",
+}
+
+// variable is a policy variable.
+var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
+
+// resolve replaces the policy variables of a resource or an operand. Without a value for one,
+// it matches nothing (IAM User Guide, "IAM policy elements: Variables and tags").
+func (r Request) resolve(operand string) (string, bool) {
+	all := true
+	out := variable.ReplaceAllStringFunc(operand, func(v string) string {
+		value, ok := r.Keys[variable.FindStringSubmatch(v)[1]]
+		all = all && ok
+		// What the value holds is no pattern.
+		return literal.Replace(value)
+	})
+	return out, all
+}
+
+// literal protects the wildcards of a value, and plain undoes it.
+var (
+	literal = strings.NewReplacer("*", "\x01", "?", "\x02")
+	plain   = strings.NewReplacer("\x01", "*", "\x02", "?")
+)
+
 // holds decides one condition. A key that the request does not have fails it, except for
-// Null, which asks for that.
+// Null, which asks for that, and IfExists.
 func (r Request) holds(operator, key string, operands []string) (bool, error) {
 	var values []string
-	tag, ofResource := strings.CutPrefix(key, "aws:ResourceTag/")
+	tags, of := map[string]string(nil), ""
+	for prefix, from := range map[string]map[string]string{"aws:ResourceTag/": r.Tags, "ssm:resourceTag/": r.Tags, "aws:RequestTag/": r.RequestTags} {
+		if tag, ok := strings.CutPrefix(key, prefix); ok {
+			tags, of = from, tag
+		}
+	}
 	switch {
-	case ofResource:
-		for k, v := range r.Tags {
-			if strings.EqualFold(k, tag) {
+	case of != "":
+		for k, v := range tags {
+			if strings.EqualFold(k, of) {
 				values = append(values, v)
 			}
 		}
 	case key == "aws:TagKeys":
 		values = r.TagKeys
+	case slices.Contains(known, key) || strings.HasPrefix(key, "aws:PrincipalTag/"):
+		if v, ok := r.Keys[key]; ok {
+			values = []string{v}
+		}
 	default:
 		return false, fmt.Errorf("condition key %q is not known", key)
 	}
 	any := func(equal func(value, operand string) bool) bool {
-		return slices.ContainsFunc(values, func(v string) bool { return slices.ContainsFunc(operands, func(o string) bool { return equal(v, o) }) })
+		return slices.ContainsFunc(values, func(v string) bool {
+			return slices.ContainsFunc(operands, func(o string) bool {
+				o, ok := r.resolve(o)
+				return ok && equal(v, o)
+			})
+		})
 	}
-	switch operator {
-	case "StringEqualsIgnoreCase", "ForAnyValue:StringEqualsIgnoreCase":
-		if ofResource == strings.Contains(operator, ":") {
-			return false, fmt.Errorf("%s of %s", operator, key)
-		}
-		return any(strings.EqualFold), nil
+	name, ifExists := strings.CutSuffix(operator, "IfExists")
+	if ifExists && len(values) == 0 {
+		return true, nil
+	}
+	name, forAny := strings.CutPrefix(name, "ForAnyValue:")
+	if forAny != (key == "aws:TagKeys") && name != "Null" {
+		return false, fmt.Errorf("%s of %s", operator, key)
+	}
+	switch name {
+	case "StringEqualsIgnoreCase":
+		return any(func(value, operand string) bool { return strings.EqualFold(value, plain.Replace(operand)) }), nil
+	case "StringEquals", "Bool":
+		return any(func(value, operand string) bool { return value == plain.Replace(operand) }), nil
+	case "StringLike", "ArnLike", "ArnEquals": // the last two are the same to AWS
+		return any(func(value, operand string) bool { return like(operand, literal.Replace(value)) }), nil
 	case "Null":
 		return slices.Equal(operands, []string{"false"}) == (len(values) > 0), nil
 	}

@@ -1,0 +1,75 @@
+package aws
+
+import (
+	"fmt"
+	"strings"
+)
+
+// BackboneVersion is the version of the parameters that this curfew reads.
+const BackboneVersion = "1"
+
+// BackbonePath begins the names of the backbone's parameters.
+const BackbonePath = "/curfew/backbone/"
+
+// BackboneParameter is a parameter that terraform/backbone writes and a launch reads.
+// docs/terraform.md lists them for people.
+type BackboneParameter struct {
+	// Name is what follows [BackbonePath].
+	Name string
+	// Means is what its value is.
+	Means string
+	put   func(*Backbone, string) error
+}
+
+// BackboneParameters are all parameters of the contract.
+var BackboneParameters = []BackboneParameter{
+	{"version", "the version of this contract: `" + BackboneVersion + "`", func(_ *Backbone, v string) error {
+		if v != BackboneVersion {
+			return fmt.Errorf("it has version %q, this curfew reads version %s: apply terraform/backbone of this release", v, BackboneVersion)
+		}
+		return nil
+	}},
+	{"bucket", "the bucket; sessions use what is below `sessions/`", func(b *Backbone, v string) error { b.Bucket = v; return nil }},
+	{"subnets", "subnets with their zones, the zones in alphabetical order: `subnet-1=us-east-1a,subnet-2=us-east-1b`", func(b *Backbone, v string) error {
+		for _, pair := range strings.Split(v, ",") {
+			subnet, zone, ok := strings.Cut(pair, "=")
+			if !ok || !strings.HasPrefix(subnet, "subnet-") || zone == "" {
+				return fmt.Errorf("%q is not of the form subnet-1=us-east-1a,subnet-2=us-east-1b", v)
+			}
+			b.Subnets = append(b.Subnets, Subnet{subnet, zone})
+		}
+		return nil
+	}},
+	{"security-group", "the security group of the machines", func(b *Backbone, v string) error { b.SecurityGroup = v; return nil }},
+	{"instance-profile", "the ARN of the machines' instance profile", func(b *Backbone, v string) error { b.InstanceProfile = v; return nil }},
+	{"log-group", "the log group of the machines", func(b *Backbone, v string) error { b.LogGroup = v; return nil }},
+	{"kms-key", "the ARN of the key that encrypts logs and terminals", func(b *Backbone, v string) error { b.Key = v; return nil }},
+	{"session-document", "Session Manager's document for shells, which records and encrypts them", func(b *Backbone, v string) error { b.SessionDocument = v; return nil }},
+}
+
+// Backbone is what sessions of a region share.
+type Backbone struct {
+	Bucket, SecurityGroup, InstanceProfile, LogGroup, Key, SessionDocument string
+	// Subnets are where machines may be launched; there is at least one.
+	Subnets []Subnet
+}
+
+// Subnet is a subnet and its availability zone.
+type Subnet struct{ ID, Zone string }
+
+// ReadBackbone makes a backbone of the values of its parameters, by their whole names. It
+// fails where one is missing or empty, where the version is another one, and where the
+// subnets cannot be read.
+func ReadBackbone(values map[string]string) (*Backbone, error) {
+	var b Backbone
+	for _, p := range BackboneParameters {
+		v := values[BackbonePath+p.Name]
+		if v == "" {
+			return nil, fmt.Errorf("read the backbone: parameter %s%s is missing: apply terraform/backbone in this region", BackbonePath, p.Name)
+		}
+		if err := p.put(&b, v); err != nil {
+			return nil, fmt.Errorf("read the backbone: parameter %s%s: %w", BackbonePath, p.Name, err)
+		}
+	}
+	return &b, nil
+}

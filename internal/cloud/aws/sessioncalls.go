@@ -1,0 +1,160 @@
+package aws
+
+// SessionCaller is who makes a call of sessions, and so by which document of
+// terraform/backbone it is allowed.
+type SessionCaller string
+
+// The callers.
+const (
+	// ByLauncher is curfew while it starts and ends sessions: the launching role.
+	ByLauncher SessionCaller = "launch"
+	// ByPerson is who connects to a machine: the policy of people.
+	ByPerson SessionCaller = "connect"
+	// ByMachine is a machine of a session, its host agent and Systems Manager's agent on it:
+	// the machines' role.
+	ByMachine SessionCaller = "machine"
+)
+
+// SessionCall is a call that sessions make.
+type SessionCall struct {
+	By SessionCaller
+	// Service is the prefix of the IAM actions, Name the API operation.
+	Service, Name string
+	// Asks is what AWS asks IAM because of it; all have to be allowed.
+	Asks []SessionAsk
+}
+
+// SessionAsk is one question that AWS puts to IAM because of a call (Service Authorization
+// Reference).
+type SessionAsk struct {
+	// Action is the IAM action, "ec2:RunInstances".
+	Action string
+	// Resource is the ARN, with names in braces for what the backbone, the session or AWS
+	// calls it ("{bucket}", "{instance}"); empty for an action without resources.
+	Resource string
+	// Makes says that the call creates the resource with the session's tags; Has that the
+	// resource is there and carries them.
+	Makes, Has bool
+	// Keys are the further condition keys that AWS knows, with names in braces as well.
+	Keys map[string]string
+}
+
+// SessionTags are the tags without which the launching role launches nothing.
+var SessionTags = []string{"curfew:installation", "curfew:session", "curfew:owner"}
+
+// Parts of ARNs.
+const (
+	arnEC2      = "arn:aws:ec2:{region}:{account}:"
+	arnSSM      = "arn:aws:ssm:{region}:{account}:"
+	arnSessions = "arn:aws:s3:::{bucket}/sessions/"
+)
+
+// askAll returns a call that only lists and takes no resource.
+func askAll(by SessionCaller, service, name string) SessionCall {
+	return SessionCall{by, service, name, []SessionAsk{{Action: service + ":" + name}}}
+}
+
+// askOn returns a call that IAM is asked about once, by the action of the same name.
+func askOn(by SessionCaller, service, name, resource string) SessionCall {
+	return SessionCall{by, service, name, []SessionAsk{{Action: service + ":" + name, Resource: resource}}}
+}
+
+// askEnd returns a call of the launcher on something of a session.
+func askEnd(name, noun string) SessionCall {
+	return SessionCall{ByLauncher, "ec2", name, []SessionAsk{{Action: "ec2:" + name, Resource: arnEC2 + noun + "/{" + noun + "}", Has: true}}}
+}
+
+// askObjects returns the calls of a caller on an object and the listing of its prefix.
+func askObjects(by SessionCaller, keys ...string) []SessionCall {
+	var calls []SessionCall
+	for _, key := range keys {
+		object := arnSessions + key
+		calls = append(calls,
+			askOn(by, "s3", "GetObject", object), askOn(by, "s3", "PutObject", object),
+			SessionCall{by, "s3", "DeleteObjects", []SessionAsk{{Action: "s3:DeleteObject", Resource: object}}},
+			SessionCall{by, "s3", "CreateMultipartUpload", []SessionAsk{{Action: "s3:PutObject", Resource: object}}},
+			SessionCall{by, "s3", "UploadPart", []SessionAsk{{Action: "s3:PutObject", Resource: object}}},
+			SessionCall{by, "s3", "CompleteMultipartUpload", []SessionAsk{{Action: "s3:PutObject", Resource: object}}},
+			askOn(by, "s3", "AbortMultipartUpload", object))
+	}
+	return append(calls,
+		SessionCall{by, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:aws:s3:::{bucket}", Keys: map[string]string{"s3:prefix": "sessions/control/{session}/"}}}},
+		SessionCall{by, "s3", "ListMultipartUploads", []SessionAsk{{Action: "s3:ListBucketMultipartUploads", Resource: "arn:aws:s3:::{bucket}"}}})
+}
+
+// askLaunch is what AWS asks about RunInstances of machines of a session.
+func askLaunch() []SessionAsk {
+	asks := []SessionAsk{
+		{Action: "ec2:RunInstances", Resource: arnEC2 + "instance/*", Makes: true, Keys: map[string]string{"ec2:MetadataHttpTokens": "required", "ec2:InstanceProfile": "{instance-profile}"}},
+		{Action: "ec2:RunInstances", Resource: arnEC2 + "volume/*", Makes: true, Keys: map[string]string{"ec2:Encrypted": "true"}},
+		{Action: "ec2:RunInstances", Resource: arnEC2 + "network-interface/*", Makes: true, Keys: map[string]string{"ec2:Subnet": arnEC2 + "subnet/{subnet}"}},
+		{Action: "ec2:RunInstances", Resource: arnEC2 + "spot-instances-request/*", Makes: true},
+		{Action: "ec2:RunInstances", Resource: arnEC2 + "subnet/{subnet}"},
+		{Action: "ec2:RunInstances", Resource: arnEC2 + "security-group/{security-group}"},
+		{Action: "ec2:RunInstances", Resource: "arn:aws:ec2:{region}::image/{image}"},
+		{Action: "iam:PassRole", Resource: "{machine-role}", Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}},
+	}
+	for _, noun := range []string{"instance", "volume", "network-interface", "spot-instances-request"} {
+		asks = append(asks, SessionAsk{Action: "ec2:CreateTags", Resource: arnEC2 + noun + "/*", Makes: true, Keys: map[string]string{"ec2:CreateAction": "RunInstances"}})
+	}
+	return asks
+}
+
+// askConnect is what AWS asks about StartSession with a document.
+func askConnect(document string) SessionCall {
+	checked := map[string]string{"ssm:SessionDocumentAccessCheck": "true"}
+	return SessionCall{ByPerson, "ssm", "StartSession", []SessionAsk{
+		{Action: "ssm:StartSession", Resource: arnEC2 + "instance/{instance}", Has: true, Keys: checked},
+		{Action: "ssm:StartSession", Resource: document, Keys: checked},
+	}}
+}
+
+// SessionCalls is every call that sessions make on AWS: what curfew calls to launch, find and
+// end machines, what people call to connect, and what the agents on machines call. A client
+// of sessions makes these and no others. TestRoles of test/terraform asks the documents of
+// terraform/backbone about each of them.
+var SessionCalls = func() []SessionCall {
+	calls := []SessionCall{
+		{ByLauncher, "ec2", "RunInstances", askLaunch()},
+		askEnd("TerminateInstances", "instance"), askEnd("DeleteVolume", "volume"), askEnd("DeleteNetworkInterface", "network-interface"),
+		askEnd("CancelSpotInstanceRequests", "spot-instances-request"),
+		askOn(ByLauncher, "ssm", "GetParameter", "arn:aws:ssm:{region}::parameter/aws/service/{image}"),
+		askOn(ByLauncher, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/bucket"),
+		askOn(ByLauncher, "ssm", "GetParametersByPath", arnSSM+"parameter/curfew/backbone"),
+		askOn(ByLauncher, "logs", "FilterLogEvents", "arn:aws:logs:{region}:{account}:log-group:{log-group}:*"),
+		askOn(ByLauncher, "logs", "GetLogEvents", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+
+		askConnect(arnSSM + "document/{session-document}"),
+		askConnect("arn:aws:ssm:{region}::document/AWS-StartPortForwardingSession"),
+		askConnect("arn:aws:ssm:{region}::document/AWS-StartSSHSession"),
+		askOn(ByPerson, "ssm", "ResumeSession", arnSSM+"session/{person}-0a1b"),
+		askOn(ByPerson, "ssm", "TerminateSession", arnSSM+"session/{person}-0a1b"),
+		askOn(ByPerson, "ssmmessages", "OpenDataChannel", arnSSM+"session/{person}-0a1b"),
+		askAll(ByPerson, "ec2", "DescribeInstances"), askAll(ByPerson, "ssm", "GetConnectionStatus"), askAll(ByPerson, "ssm", "DescribeSessions"),
+		askOn(ByPerson, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/session-document"),
+		askOn(ByPerson, "kms", "GenerateDataKey", "{kms-key}"),
+
+		askOn(ByMachine, "ssm", "GetParameters", arnSSM+"parameter/curfew/sessions/token"),
+		askOn(ByMachine, "ssm", "GetParameter", arnSSM+"parameter/curfew/backbone/bucket"),
+		askOn(ByMachine, "secretsmanager", "GetSecretValue", "arn:aws:secretsmanager:{region}:{account}:secret:curfew/sessions/token-a1b2c3"),
+		askOn(ByMachine, "logs", "CreateLogStream", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByMachine, "logs", "PutLogEvents", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByMachine, "logs", "DescribeLogStreams", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:"),
+		askOn(ByMachine, "kms", "Decrypt", "{kms-key}"),
+		askOn(ByMachine, "s3", "GetObject", "arn:aws:s3:::{data-bucket}/imagenet/0001.tar"),
+		{ByMachine, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:aws:s3:::{data-bucket}"}}},
+		askOn(ByMachine, "ecr", "BatchGetImage", "{repository}"), askOn(ByMachine, "ecr", "GetDownloadUrlForLayer", "{repository}"),
+		askAll(ByMachine, "ecr", "GetAuthorizationToken"), askAll(ByMachine, "logs", "DescribeLogGroups"), askAll(ByMachine, "ssm", "UpdateInstanceInformation"),
+		askAll(ByMachine, "ssmmessages", "CreateControlChannel"), askAll(ByMachine, "ssmmessages", "CreateDataChannel"),
+		askAll(ByMachine, "ssmmessages", "OpenControlChannel"), askAll(ByMachine, "ssmmessages", "OpenDataChannel"),
+	}
+	for _, name := range []string{
+		"DescribeImages", "DescribeInstanceStatus", "DescribeInstanceTypeOfferings", "DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces",
+		"DescribeSecurityGroups", "DescribeSpotInstanceRequests", "DescribeSpotPriceHistory", "DescribeSubnets", "DescribeVolumes",
+	} {
+		calls = append(calls, askAll(ByLauncher, "ec2", name))
+	}
+	calls = append(calls, askAll(ByLauncher, "ssm", "DescribeInstanceInformation"))
+	calls = append(calls, askObjects(ByLauncher, "control/{session}/order.json", "control/{session}/status-0.json", "work/{session}/node-0/0001")...)
+	return append(calls, askObjects(ByMachine, "control/{session}/status-0.json", "control/{session}/events-0/1.jsonl", "work/{session}/node-0/0001")...)
+}()

@@ -1,0 +1,474 @@
+# Who may do what. policies.tf has what curfew itself prints for reading and acting.
+
+locals {
+  ec2         = "arn:${local.partition}:ec2:${local.region}:${local.account}"
+  ssm         = "arn:${local.partition}:ssm:${local.region}:${local.account}"
+  public_ssm  = "arn:${local.partition}:ssm:${local.region}:"
+  sessions    = aws_s3_bucket.this["sessions"].arn
+  log_streams = [for g in aws_cloudwatch_log_group.this : "${g.arn}:*"]
+
+  machine_role_arn    = "arn:${local.partition}:iam::${local.account}:role/${local.machine_role_name}"
+  machine_role_name   = "${var.name}-session-machine"
+  machine_profile_arn = "arn:${local.partition}:iam::${local.account}:instance-profile/${local.machine_role_name}"
+
+  trust = jsonencode({
+    Version = "2012-10-17"
+    Statement = [merge(
+      {
+        Effect    = "Allow"
+        Action    = "sts:AssumeRole"
+        Principal = { AWS = var.curfew_principals }
+      },
+      { for key, value in { Condition = { StringEquals = { "sts:ExternalId" = var.external_id } } } : key => value if var.external_id != null },
+    )]
+  })
+
+  # The tags of a machine that curfew launches: presence of all three, and which installation.
+  launched = merge(
+    { Null = { for t in ["curfew:installation", "curfew:session", "curfew:owner"] : "aws:RequestTag/${t}" => "false" } },
+    { for operator, keys in { StringEquals = { "aws:RequestTag/curfew:installation" = var.installations } } : operator => keys if length(var.installations) > 0 },
+  )
+  of_sessions = merge(
+    { Null = { for t in ["curfew:installation", "curfew:session"] : "aws:ResourceTag/${t}" => "false" } },
+    { for operator, keys in { StringEquals = { "aws:ResourceTag/curfew:installation" = var.installations } } : operator => keys if length(var.installations) > 0 },
+  )
+
+  # What no session, and nobody who launches one, may do to what stays.
+  never_persistent = [
+    {
+      Sid    = "NeverPersistent"
+      Effect = "Deny"
+      Action = [
+        "ec2:AssociateRouteTable", "ec2:AttachInternetGateway", "ec2:AuthorizeSecurityGroup*", "ec2:CreateRoute*", "ec2:Delete*Gateway", "ec2:DeleteRoute*",
+        "ec2:DeleteSecurityGroup", "ec2:DeleteSnapshot", "ec2:DeleteSubnet", "ec2:DeleteVpc*", "ec2:DeregisterImage", "ec2:DetachInternetGateway",
+        "ec2:DisassociateRouteTable", "ec2:ModifySecurityGroupRules", "ec2:ModifySubnetAttribute", "ec2:ModifyVpc*", "ec2:ReplaceRoute*", "ec2:RevokeSecurityGroup*",
+        "ecr:BatchDeleteImage", "ecr:Delete*", "ecr:PutLifecyclePolicy", "ecr:SetRepositoryPolicy",
+        "kms:DeleteAlias", "kms:DisableKey*", "kms:PutKeyPolicy", "kms:ScheduleKeyDeletion",
+        "logs:AssociateKmsKey", "logs:Delete*", "logs:DisassociateKmsKey", "logs:PutRetentionPolicy",
+        "s3:BypassGovernanceRetention", "s3:DeleteBucket*", "s3:DeleteObjectVersion", "s3:PutBucket*", "s3:PutEncryptionConfiguration",
+        "s3:PutLifecycleConfiguration", "s3:PutObjectAcl",
+        "secretsmanager:DeleteSecret", "secretsmanager:PutSecretValue",
+        "ssm:CreateDocument", "ssm:DeleteDocument", "ssm:DeleteParameter*", "ssm:ModifyDocumentPermission", "ssm:PutParameter", "ssm:UpdateDocument*",
+      ]
+      Resource = "*"
+    },
+    {
+      Sid       = "NeverTaggedPersistent"
+      Effect    = "Deny"
+      Action    = ["ec2:Delete*", "ec2:DeleteTags", "ec2:StopInstances", "ec2:TerminateInstances"]
+      Resource  = "*"
+      Condition = { StringEqualsIgnoreCase = { "aws:ResourceTag/curfew:lifetime" = "persistent" } }
+    },
+  ]
+
+  # No machine tells another one what to do, and no one who launches machines enters them.
+  never_orders = {
+    Sid    = "NeverOrders"
+    Effect = "Deny"
+    Action = [
+      "ec2-instance-connect:*", "ssm:CreateAssociation*", "ssm:ResumeSession", "ssm:SendCommand", "ssm:StartAutomationExecution",
+      "ssm:StartSession", "ssm:UpdateAssociation*",
+    ]
+    Resource = "*"
+  }
+}
+
+# The most that machines, and whoever launches them, can ever be given.
+resource "aws_iam_policy" "boundary" {
+  name        = "${var.name}-session-boundary"
+  description = "The most that machines of sessions and their launcher may do"
+  tags        = local.tags
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat([
+      {
+        Sid    = "Within"
+        Effect = "Allow"
+        Action = [
+          "ec2:*", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetAuthorizationToken", "ecr:GetDownloadUrlForLayer", "kms:CreateGrant",
+          "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*", "logs:*", "s3:*", "secretsmanager:GetSecretValue", "ssm:*", "ssmmessages:*",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid       = "OnlyTheMachinesRole"
+        Effect    = "Allow"
+        Action    = "iam:PassRole"
+        Resource  = local.machine_role_arn
+        Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+      },
+    ], local.never_persistent, [local.never_orders])
+  })
+}
+
+# The machines of sessions.
+resource "aws_iam_role" "machine" {
+  name                 = local.machine_role_name
+  description          = "Machines of curfew's sessions"
+  permissions_boundary = aws_iam_policy.boundary.arn
+  tags                 = local.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "ec2.amazonaws.com" }
+    }]
+  })
+}
+
+resource "aws_iam_instance_profile" "machine" {
+  name = local.machine_role_name
+  role = aws_iam_role.machine.name
+  tags = local.tags
+}
+
+resource "aws_iam_role_policy" "machine" {
+  name = "session"
+  role = aws_iam_role.machine.id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid      = "OwnPrefix"
+        Effect   = "Allow"
+        Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"]
+        Resource = "${local.sessions}/sessions/*"
+      },
+      {
+        Sid       = "ListOwnPrefix"
+        Effect    = "Allow"
+        Action    = "s3:ListBucket"
+        Resource  = local.sessions
+        Condition = { StringLike = { "s3:prefix" = "sessions/*" } }
+      },
+      {
+        Sid      = "ListUploads"
+        Effect   = "Allow"
+        Action   = "s3:ListBucketMultipartUploads"
+        Resource = local.sessions
+      },
+      {
+        Sid    = "ReadData"
+        Effect = "Allow"
+        Action = ["s3:GetObject", "s3:ListBucket"]
+        Resource = flatten([for b in concat([aws_s3_bucket.this["data"].arn], [for name in var.dataset_buckets : "arn:${local.partition}:s3:::${name}"]) :
+          [b, "${b}/*"]
+        ])
+      },
+      {
+        Sid      = "ReadImages"
+        Effect   = "Allow"
+        Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        Resource = aws_ecr_repository.sessions.arn
+      },
+      {
+        Sid    = "ReadParameters"
+        Effect = "Allow"
+        Action = ["secretsmanager:GetSecretValue", "ssm:GetParameter", "ssm:GetParameters"]
+        Resource = [
+          "${local.ssm}:parameter/curfew/backbone/*", "${local.ssm}:parameter/curfew/sessions/*",
+          "arn:${local.partition}:secretsmanager:${local.region}:${local.account}:secret:curfew/sessions/*",
+        ]
+      },
+      {
+        Sid      = "WriteLogs"
+        Effect   = "Allow"
+        Action   = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
+        Resource = local.log_streams
+      },
+      {
+        Sid      = "Key"
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource = aws_kms_key.logs.arn
+      },
+      {
+        # Systems Manager knows no resources for these.
+        Sid    = "Agent"
+        Effect = "Allow"
+        Action = [
+          "ecr:GetAuthorizationToken", "logs:DescribeLogGroups", "ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel",
+          "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel",
+        ]
+        Resource = "*"
+      },
+      local.never_orders,
+      {
+        # The keeper's orders to the hosts. A machine that wrote them could end another session.
+        Sid      = "NeverOrdersByFile"
+        Effect   = "Deny"
+        Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
+        Resource = "${local.sessions}/sessions/control/*/order.json"
+      },
+    ]
+  })
+}
+
+# Curfew, while it reads.
+resource "aws_iam_role" "read" {
+  name                 = "${var.name}-backbone-read"
+  description          = "curfew reads this account"
+  max_session_duration = 3600
+  assume_role_policy   = local.trust
+  tags                 = local.tags
+}
+
+resource "aws_iam_role_policy" "read" {
+  name   = "curfew-read"
+  role   = aws_iam_role.read.id
+  policy = local.scan
+}
+
+# Curfew, while it acts on what it governs.
+resource "aws_iam_role" "act" {
+  count = var.act ? 1 : 0
+
+  name                 = "${var.name}-backbone-act"
+  description          = "curfew reads this account and acts on what it governs"
+  max_session_duration = 3600
+  assume_role_policy   = local.trust
+  tags                 = local.tags
+}
+
+resource "aws_iam_role_policy" "act" {
+  count = var.act ? 1 : 0
+
+  name   = "curfew-act"
+  role   = aws_iam_role.act[0].id
+  policy = local.enforce
+}
+
+# Curfew, while it starts and ends sessions.
+resource "aws_iam_role" "launch" {
+  name                 = "${var.name}-backbone-launch"
+  description          = "curfew starts and ends sessions"
+  max_session_duration = 3600
+  permissions_boundary = aws_iam_policy.boundary.arn
+  assume_role_policy   = local.trust
+  tags                 = local.tags
+}
+
+resource "aws_iam_role_policy" "launch" {
+  name = "sessions"
+  role = aws_iam_role.launch.id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat([
+      {
+        # Existing tags, images and types cannot be told apart by resource.
+        Sid    = "See"
+        Effect = "Allow"
+        Action = [
+          "ec2:DescribeImages", "ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceCreditSpecifications", "ec2:DescribeInstanceStatus",
+          "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeNetworkInterfaces",
+          "ec2:DescribeSecurityGroups", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeTags",
+          "ec2:DescribeVolumes", "ec2:DescribeVpcs", "logs:DescribeLogGroups", "ssm:DescribeInstanceInformation",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid       = "LaunchMachines"
+        Effect    = "Allow"
+        Action    = "ec2:RunInstances"
+        Resource  = "${local.ec2}:instance/*"
+        Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:MetadataHttpTokens" = "required" }), ArnEquals = { "ec2:InstanceProfile" = local.machine_profile_arn } })
+      },
+      {
+        Sid       = "LaunchDisks"
+        Effect    = "Allow"
+        Action    = "ec2:RunInstances"
+        Resource  = "${local.ec2}:volume/*"
+        Condition = merge(local.launched, { Bool = { "ec2:Encrypted" = "true" } })
+      },
+      {
+        Sid       = "LaunchRequests"
+        Effect    = "Allow"
+        Action    = "ec2:RunInstances"
+        Resource  = "${local.ec2}:spot-instances-request/*"
+        Condition = local.launched
+      },
+      {
+        # An interface is made in the backbone's own network or not at all.
+        Sid       = "LaunchInterfaces"
+        Effect    = "Allow"
+        Action    = "ec2:RunInstances"
+        Resource  = "${local.ec2}:network-interface/*"
+        Condition = { ArnEquals = { "ec2:Subnet" = [for s in local.machine_subnets : s.arn] } }
+      },
+      {
+        Sid      = "LaunchFrom"
+        Effect   = "Allow"
+        Action   = "ec2:RunInstances"
+        Resource = concat(["arn:${local.partition}:ec2:${local.region}::image/*", "${local.ec2}:image/*", aws_security_group.sessions.arn], [for s in local.machine_subnets : s.arn])
+      },
+      {
+        Sid       = "TagOnCreate"
+        Effect    = "Allow"
+        Action    = "ec2:CreateTags"
+        Resource  = [for r in ["instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
+        Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:CreateAction" = "RunInstances" }) })
+      },
+      {
+        Sid       = "PassTheMachinesRole"
+        Effect    = "Allow"
+        Action    = "iam:PassRole"
+        Resource  = local.machine_role_arn
+        Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+      },
+      {
+        Sid       = "EndSessions"
+        Effect    = "Allow"
+        Action    = ["ec2:CancelSpotInstanceRequests", "ec2:DeleteNetworkInterface", "ec2:DeleteVolume", "ec2:TerminateInstances"]
+        Resource  = [for r in ["instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
+        Condition = local.of_sessions
+      },
+      {
+        Sid      = "ReadParameters"
+        Effect   = "Allow"
+        Action   = ["ssm:GetParameter", "ssm:GetParameters", "ssm:GetParametersByPath"]
+        Resource = ["${local.ssm}:parameter/curfew/backbone", "${local.ssm}:parameter/curfew/backbone/*", "${local.public_ssm}:parameter/aws/service/*"]
+      },
+      {
+        Sid      = "SessionDocuments"
+        Effect   = "Allow"
+        Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"]
+        Resource = "${local.sessions}/sessions/*"
+      },
+      {
+        Sid       = "ListSessionDocuments"
+        Effect    = "Allow"
+        Action    = "s3:ListBucket"
+        Resource  = local.sessions
+        Condition = { StringLike = { "s3:prefix" = "sessions/*" } }
+      },
+      {
+        Sid      = "ListUploads"
+        Effect   = "Allow"
+        Action   = "s3:ListBucketMultipartUploads"
+        Resource = local.sessions
+      },
+      {
+        Sid      = "ReadLogs"
+        Effect   = "Allow"
+        Action   = ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"]
+        Resource = local.log_streams
+      },
+    ], local.never_persistent, [local.never_orders])
+  })
+}
+
+# The people who connect: each only to their own machines.
+resource "aws_iam_policy" "connect" {
+  name        = "${var.name}-connect"
+  description = "Connect to one's own sessions"
+  tags        = local.tags
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid      = "OwnMachines"
+        Effect   = "Allow"
+        Action   = "ssm:StartSession"
+        Resource = "${local.ec2}:instance/*"
+        Condition = {
+          StringEquals = { "ssm:resourceTag/curfew:owner" = "$${${var.owner_identity}}" }
+          Null         = { "ssm:resourceTag/curfew:session" = "false" }
+          BoolIfExists = { "ssm:SessionDocumentAccessCheck" = "true" }
+        }
+      },
+      {
+        # Port forwarding and SSH use AWS's own documents, which it does not record.
+        Sid       = "ByTheseDocuments"
+        Effect    = "Allow"
+        Action    = "ssm:StartSession"
+        Resource  = concat([aws_ssm_document.session.arn], [for d in ["AWS-StartPortForwardingSession", "AWS-StartSSHSession"] : "${local.public_ssm}:document/${d}"])
+        Condition = { BoolIfExists = { "ssm:SessionDocumentAccessCheck" = "true" } }
+      },
+      {
+        # By name for users of IAM, by AWS's own tag for roles.
+        Sid      = "OwnConnections"
+        Effect   = "Allow"
+        Action   = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
+        Resource = "${local.ssm}:session/$${aws:userid}-*"
+      },
+      {
+        Sid       = "OwnConnectionsByTag"
+        Effect    = "Allow"
+        Action    = ["ssm:ResumeSession", "ssm:TerminateSession"]
+        Resource  = "${local.ssm}:session/*"
+        Condition = { StringLike = { "ssm:resourceTag/aws:ssmmessages:session-id" = "$${aws:userid}" } }
+      },
+      {
+        Sid      = "See"
+        Effect   = "Allow"
+        Action   = ["ec2:DescribeInstances", "ssm:DescribeSessions", "ssm:GetConnectionStatus"]
+        Resource = "*"
+      },
+      {
+        Sid      = "ReadParameters"
+        Effect   = "Allow"
+        Action   = ["ssm:GetParameter", "ssm:GetParameters"]
+        Resource = "${local.ssm}:parameter/curfew/backbone/*"
+      },
+      {
+        Sid      = "Key"
+        Effect   = "Allow"
+        Action   = "kms:GenerateDataKey"
+        Resource = aws_kms_key.logs.arn
+      },
+    ]
+  })
+}
+
+# The people who apply terraform/session: the state of the backbone to read, their own to
+# write.
+resource "aws_iam_policy" "session_state" {
+  count = var.state == null ? 0 : 1
+
+  name        = "${var.name}-session-state"
+  description = "State of sessions; that of the backbone read-only"
+  tags        = local.tags
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid      = "ReadBackbone"
+        Effect   = "Allow"
+        Action   = "s3:GetObject"
+        Resource = "arn:${local.partition}:s3:::${var.state.bucket}/${var.state.key}"
+      },
+      {
+        Sid      = "OwnState"
+        Effect   = "Allow"
+        Action   = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
+        Resource = "arn:${local.partition}:s3:::${var.state.bucket}/${var.state.session_prefix}*"
+      },
+      {
+        Sid       = "List"
+        Effect    = "Allow"
+        Action    = "s3:ListBucket"
+        Resource  = "arn:${local.partition}:s3:::${var.state.bucket}"
+        Condition = { StringLike = { "s3:prefix" = [var.state.key, "${var.state.session_prefix}*"] } }
+      },
+      {
+        Sid      = "NeverBackbone"
+        Effect   = "Deny"
+        Action   = ["s3:DeleteObject", "s3:DeleteObjectVersion", "s3:PutObject"]
+        Resource = "arn:${local.partition}:s3:::${var.state.bucket}/${var.state.key}*"
+      },
+      {
+        Sid      = "Launch"
+        Effect   = "Allow"
+        Action   = "sts:AssumeRole"
+        Resource = aws_iam_role.launch.arn
+      },
+    ]
+  })
+}

@@ -1,0 +1,353 @@
+# Written by go run ./test/deploy from what curfew prints with --print-iam-policy.
+locals {
+  scan = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat([
+      {
+        Sid    = "CurfewScan"
+        Effect = "Allow"
+        Action = [
+          "autoscaling:DescribeAutoScalingGroups",
+          "autoscaling:DescribePolicies",
+          "autoscaling:DescribeScheduledActions",
+          "ce:GetCostAndUsage",
+          "cloudwatch:GetMetricData",
+          "cloudwatch:ListMetrics",
+          "dynamodb:DescribeTable",
+          "dynamodb:ListTables",
+          "dynamodb:ListTagsOfResource",
+          "ec2:DescribeAddresses",
+          "ec2:DescribeCapacityReservations",
+          "ec2:DescribeImages",
+          "ec2:DescribeInstanceTypes",
+          "ec2:DescribeInstances",
+          "ec2:DescribeNatGateways",
+          "ec2:DescribeRegions",
+          "ec2:DescribeReservedInstances",
+          "ec2:DescribeRouteTables",
+          "ec2:DescribeSnapshots",
+          "ec2:DescribeSpotInstanceRequests",
+          "ec2:DescribeVolumes",
+          "ec2:DescribeVpcEndpoints",
+          "ecr:DescribeImages",
+          "ecr:DescribeRepositories",
+          "ecr:GetLifecyclePolicy",
+          "ecr:ListTagsForResource",
+          "eks:DescribeCluster",
+          "eks:ListClusters",
+          "elasticache:DescribeCacheClusters",
+          "elasticache:ListTagsForResource",
+          "elasticfilesystem:DescribeFileSystems",
+          "elasticloadbalancing:DescribeInstanceHealth",
+          "elasticloadbalancing:DescribeLoadBalancers",
+          "elasticloadbalancing:DescribeTags",
+          "elasticloadbalancing:DescribeTargetGroups",
+          "elasticloadbalancing:DescribeTargetHealth",
+          "es:DescribeDomains",
+          "es:ListDomainNames",
+          "es:ListTags",
+          "fsx:DescribeFileSystems",
+          "logs:DescribeLogGroups",
+          "logs:ListTagsForResource",
+          "rds:DescribeDBInstances",
+          "redshift:DescribeClusters",
+          "s3:GetAnalyticsConfiguration",
+          "s3:GetBucketTagging",
+          "s3:GetBucketVersioning",
+          "s3:GetInventoryConfiguration",
+          "s3:GetLifecycleConfiguration",
+          "s3:ListAllMyBuckets",
+          "s3:ListBucket",
+          "s3:ListBucketMultipartUploads",
+          "s3:ListBucketVersions",
+          "s3:ListMultipartUploadParts",
+          "sagemaker:DescribeApp",
+          "sagemaker:DescribeEndpoint",
+          "sagemaker:DescribeEndpointConfig",
+          "sagemaker:DescribeNotebookInstance",
+          "sagemaker:DescribeTrainingJob",
+          "sagemaker:ListApps",
+          "sagemaker:ListEndpoints",
+          "sagemaker:ListNotebookInstances",
+          "sagemaker:ListTags",
+          "sagemaker:ListTrainingJobs",
+          "savingsplans:DescribeSavingsPlans",
+          "secretsmanager:ListSecrets",
+          "sts:GetCallerIdentity",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid    = "CurfewInventories"
+        Effect = "Allow"
+        Action = [
+          "s3:GetObject",
+        ]
+        Resource = [
+          "arn:aws:s3:::*/????-??-??T??-??Z/manifest.json",
+          "arn:aws:s3:::*/data/????????-????-????-????-????????????.csv.gz",
+          "arn:aws:s3:::*/data/????????-????-????-????-????????????.parquet",
+        ]
+      },
+    ])
+  })
+
+  enforce = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat([
+      {
+        Sid    = "CurfewScan"
+        Effect = "Allow"
+        Action = [
+          "autoscaling:DescribeAutoScalingGroups",
+          "autoscaling:DescribePolicies",
+          "autoscaling:DescribeScheduledActions",
+          "ce:GetCostAndUsage",
+          "cloudwatch:GetMetricData",
+          "cloudwatch:ListMetrics",
+          "dynamodb:DescribeTable",
+          "dynamodb:ListTables",
+          "dynamodb:ListTagsOfResource",
+          "ec2:DescribeAddresses",
+          "ec2:DescribeCapacityReservations",
+          "ec2:DescribeImages",
+          "ec2:DescribeInstanceTypes",
+          "ec2:DescribeInstances",
+          "ec2:DescribeNatGateways",
+          "ec2:DescribeRegions",
+          "ec2:DescribeReservedInstances",
+          "ec2:DescribeRouteTables",
+          "ec2:DescribeSnapshots",
+          "ec2:DescribeSpotInstanceRequests",
+          "ec2:DescribeVolumes",
+          "ec2:DescribeVpcEndpoints",
+          "ecr:DescribeImages",
+          "ecr:DescribeRepositories",
+          "ecr:GetLifecyclePolicy",
+          "ecr:ListTagsForResource",
+          "eks:DescribeCluster",
+          "eks:ListClusters",
+          "elasticache:DescribeCacheClusters",
+          "elasticache:ListTagsForResource",
+          "elasticfilesystem:DescribeFileSystems",
+          "elasticloadbalancing:DescribeInstanceHealth",
+          "elasticloadbalancing:DescribeLoadBalancers",
+          "elasticloadbalancing:DescribeTags",
+          "elasticloadbalancing:DescribeTargetGroups",
+          "elasticloadbalancing:DescribeTargetHealth",
+          "es:DescribeDomains",
+          "es:ListDomainNames",
+          "es:ListTags",
+          "fsx:DescribeFileSystems",
+          "logs:DescribeLogGroups",
+          "logs:ListTagsForResource",
+          "rds:DescribeDBInstances",
+          "redshift:DescribeClusters",
+          "s3:GetAnalyticsConfiguration",
+          "s3:GetBucketTagging",
+          "s3:GetBucketVersioning",
+          "s3:GetInventoryConfiguration",
+          "s3:GetLifecycleConfiguration",
+          "s3:ListAllMyBuckets",
+          "s3:ListBucket",
+          "s3:ListBucketMultipartUploads",
+          "s3:ListBucketVersions",
+          "s3:ListMultipartUploadParts",
+          "sagemaker:DescribeApp",
+          "sagemaker:DescribeEndpoint",
+          "sagemaker:DescribeEndpointConfig",
+          "sagemaker:DescribeNotebookInstance",
+          "sagemaker:DescribeTrainingJob",
+          "sagemaker:ListApps",
+          "sagemaker:ListEndpoints",
+          "sagemaker:ListNotebookInstances",
+          "sagemaker:ListTags",
+          "sagemaker:ListTrainingJobs",
+          "savingsplans:DescribeSavingsPlans",
+          "secretsmanager:ListSecrets",
+          "sts:GetCallerIdentity",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid    = "CurfewInventories"
+        Effect = "Allow"
+        Action = [
+          "s3:GetObject",
+        ]
+        Resource = [
+          "arn:aws:s3:::*/????-??-??T??-??Z/manifest.json",
+          "arn:aws:s3:::*/data/????????-????-????-????-????????????.csv.gz",
+          "arn:aws:s3:::*/data/????????-????-????-????-????????????.parquet",
+        ]
+      },
+      {
+        Sid    = "CurfewReadToAct"
+        Effect = "Allow"
+        Action = [
+          "cloudtrail:LookupEvents",
+          "ec2:DescribeInstanceAttribute",
+          "ec2:DescribeInstanceTypes",
+          "ec2:DescribeSpotInstanceRequests",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid    = "CurfewKeepAndDescribe"
+        Effect = "Allow"
+        Action = [
+          "autoscaling:CreateOrUpdateTags",
+          "autoscaling:DeleteTags",
+          "ec2:CreateSnapshot",
+          "ec2:CreateSnapshots",
+          "ec2:CreateTags",
+          "ec2:DeleteTags",
+          "ec2:StartInstances",
+          "ecr:DeleteLifecyclePolicy",
+          "ecr:TagResource",
+          "ecr:UntagResource",
+          "elasticfilesystem:TagResource",
+          "elasticfilesystem:UntagResource",
+          "elasticloadbalancing:AddTags",
+          "elasticloadbalancing:RemoveTags",
+          "es:AddTags",
+          "es:RemoveTags",
+          "fsx:TagResource",
+          "fsx:UntagResource",
+          "logs:DeleteRetentionPolicy",
+          "logs:TagResource",
+          "logs:UntagResource",
+          "rds:AddTagsToResource",
+          "rds:RemoveTagsFromResource",
+          "sagemaker:AddTags",
+          "sagemaker:DeleteTags",
+          "sagemaker:StartNotebookInstance",
+          "secretsmanager:TagResource",
+          "secretsmanager:UntagResource",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid    = "CurfewBuckets"
+        Effect = "Allow"
+        Action = [
+          "s3:PutBucketTagging",
+          "s3:PutLifecycleConfiguration",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid    = "CurfewAct"
+        Effect = "Allow"
+        Action = [
+          "autoscaling:TerminateInstanceInAutoScalingGroup",
+          "autoscaling:UpdateAutoScalingGroup",
+          "ec2:DeleteVolume",
+          "ec2:ReleaseAddress",
+          "ec2:StopInstances",
+          "ec2:TerminateInstances",
+          "ecr:PutLifecyclePolicy",
+          "logs:PutRetentionPolicy",
+          "sagemaker:DeleteEndpoint",
+          "sagemaker:DeleteNotebookInstance",
+          "sagemaker:StopNotebookInstance",
+          "sagemaker:StopTrainingJob",
+          "sagemaker:UpdateEndpointWeightsAndCapacities",
+        ]
+        Resource = "*"
+        Condition = {
+          "StringEqualsIgnoreCase" = {
+            "aws:ResourceTag/curfew:managed" = "true"
+          }
+        }
+      },
+      ], [
+      for i, tags in var.governed_tags : {
+        Sid    = "CurfewActGoverned${i + 1}"
+        Effect = "Allow"
+        Action = [
+          "autoscaling:TerminateInstanceInAutoScalingGroup",
+          "autoscaling:UpdateAutoScalingGroup",
+          "ec2:DeleteVolume",
+          "ec2:ReleaseAddress",
+          "ec2:StopInstances",
+          "ec2:TerminateInstances",
+          "ecr:PutLifecyclePolicy",
+          "logs:PutRetentionPolicy",
+          "sagemaker:DeleteEndpoint",
+          "sagemaker:DeleteNotebookInstance",
+          "sagemaker:StopNotebookInstance",
+          "sagemaker:StopTrainingJob",
+          "sagemaker:UpdateEndpointWeightsAndCapacities",
+        ]
+        Resource = "*"
+        Condition = {
+          StringEqualsIgnoreCase = { for key, value in tags : "aws:ResourceTag/${key}" => value }
+        }
+      }
+      ], [
+      {
+        Sid    = "CurfewNeverPersistent"
+        Effect = "Deny"
+        Action = [
+          "autoscaling:TerminateInstanceInAutoScalingGroup",
+          "autoscaling:UpdateAutoScalingGroup",
+          "ec2:DeleteVolume",
+          "ec2:ReleaseAddress",
+          "ec2:StopInstances",
+          "ec2:TerminateInstances",
+          "ecr:PutLifecyclePolicy",
+          "logs:PutRetentionPolicy",
+          "sagemaker:DeleteEndpoint",
+          "sagemaker:DeleteNotebookInstance",
+          "sagemaker:StopNotebookInstance",
+          "sagemaker:StopTrainingJob",
+          "sagemaker:UpdateEndpointWeightsAndCapacities",
+        ]
+        Resource = "*"
+        Condition = {
+          "StringEqualsIgnoreCase" = {
+            "aws:ResourceTag/curfew:lifetime" = "persistent"
+          }
+        }
+      },
+      {
+        Sid    = "CurfewNeverRenamePersistent"
+        Effect = "Deny"
+        Action = [
+          "autoscaling:CreateOrUpdateTags",
+          "autoscaling:DeleteTags",
+          "ec2:CreateTags",
+          "ec2:DeleteTags",
+          "ecr:TagResource",
+          "ecr:UntagResource",
+          "elasticfilesystem:TagResource",
+          "elasticfilesystem:UntagResource",
+          "elasticloadbalancing:AddTags",
+          "elasticloadbalancing:RemoveTags",
+          "es:AddTags",
+          "es:RemoveTags",
+          "fsx:TagResource",
+          "fsx:UntagResource",
+          "logs:TagResource",
+          "logs:UntagResource",
+          "rds:AddTagsToResource",
+          "rds:RemoveTagsFromResource",
+          "sagemaker:AddTags",
+          "sagemaker:DeleteTags",
+          "secretsmanager:TagResource",
+          "secretsmanager:UntagResource",
+        ]
+        Resource = "*"
+        Condition = {
+          "ForAnyValue:StringEqualsIgnoreCase" = {
+            "aws:TagKeys" = ["curfew:lifetime", "curfew:managed"]
+          }
+          "StringEqualsIgnoreCase" = {
+            "aws:ResourceTag/curfew:lifetime" = "persistent"
+          }
+        }
+      },
+    ])
+  })
+}
