@@ -254,17 +254,10 @@ func (d *deciding) running() {
 	s := &d.Session
 	alive := d.alive()
 	switch {
-	case d.Looked && len(alive) < len(s.Machines) && d.Now.Sub(s.LaunchedAt) > d.t.Shown:
-		if s.Missing.IsZero() {
-			d.s().Missing = d.Now
-			d.change()
-			return
-		}
-		if d.Now.Sub(s.Missing) >= d.t.Apart {
+	case d.Looked && len(alive) < len(s.Machines) && d.Now.Sub(s.LaunchedAt) >= d.t.Shown:
+		if d.missing() {
 			d.vanished(alive)
-			return
 		}
-		d.wait(d.t.Apart)
 		return
 	case d.Looked && !s.Missing.IsZero() && len(alive) >= len(s.Machines):
 		d.s().Missing = time.Time{}
@@ -363,7 +356,7 @@ func (d *deciding) wanted() Order {
 // tell gives the order that the record asks for where another one is there. An order has a
 // serial of its own for each content, so that hosts obey the newest.
 func (d *deciding) tell() bool {
-	if !d.Heard {
+	if !d.Heard || d.Session.Control == "" {
 		return false
 	}
 	want := d.wanted()
@@ -478,9 +471,11 @@ func (d *deciding) saved() bool {
 	for _, m := range d.machines(alive) {
 		h, ok := d.Hosts[m.Node]
 		switch {
-		case !slices.ContainsFunc(alive, func(f Found) bool { return f.ID == m.ID }):
-			// It is gone: there is nothing to save any more.
 		case ok && h.Phase == HostEnding, ok && h.Phase == HostFailed && s.ReadyAt.IsZero():
+		case !slices.ContainsFunc(alive, func(f Found) bool { return f.ID == m.ID }):
+			if !d.missing() { // once it is gone there is nothing to save any more
+				return false
+			}
 		case !ok && s.ReadyAt.IsZero() && d.Now.Sub(cmp.Or(s.LaunchedAt, s.EndingAt)) > d.t.Start:
 			// It never said a word: nobody worked on it.
 		case !ok:
@@ -492,6 +487,24 @@ func (d *deciding) saved() bool {
 		}
 	}
 	return true
+}
+
+// missing says whether machines that the provider does not show are gone: not before it
+// shows all that were launched, and by two look-ups.
+func (d *deciding) missing() bool {
+	s := &d.Session
+	switch shown := s.LaunchedAt.Add(d.t.Shown); {
+	case d.Now.Before(shown):
+		d.wait(min(shown.Sub(d.Now), d.t.Poll))
+	case s.Missing.IsZero():
+		d.s().Missing = d.Now
+		d.change()
+	case d.Now.Sub(s.Missing) < d.t.Apart:
+		d.wait(d.t.Apart - d.Now.Sub(s.Missing))
+	default:
+		return true
+	}
+	return false
 }
 
 // machines are those of the record, and those that were found and are not in it.

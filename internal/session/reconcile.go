@@ -66,7 +66,7 @@ func (k *Keeper) resolve(ctx context.Context, provider, id string, found []Found
 }
 
 // stray is the name of a session that nobody named.
-func stray(id string) string { return "stray-" + id[:min(8, len(id))] }
+func stray(id string) string { return "stray-" + id[:min(40, len(id))] }
 
 // adopt makes a record of machines that have none.
 func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, now time.Time) error {
