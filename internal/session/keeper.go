@@ -133,6 +133,17 @@ func (k *Keeper) look(ctx context.Context, s *Session) (View, error) {
 		v.Looked = true
 		v.Found = slices.DeleteFunc(v.Found, func(f Found) bool { return f.Session != s.ID })
 	}
+	if s.Adopted {
+		open, err := k.Store.Sessions(ctx, Query{Open: true})
+		if err != nil {
+			return v, err
+		}
+		for _, o := range open {
+			if o.Adopted && !v.Now.Before(o.NotBefore) {
+				v.Strays += len(o.Machines)
+			}
+		}
+	}
 	if s.Control == "" {
 		v.Heard = true
 		return v, nil
@@ -148,17 +159,6 @@ func (k *Keeper) look(ctx context.Context, s *Session) (View, error) {
 	v.Heard = true
 	if err := k.collect(ctx, s, v.Hosts); err != nil {
 		k.Log.WarnContext(ctx, "the events of a session could not be kept", "session", s.Name, "error", err)
-	}
-	if s.Adopted {
-		open, err := k.Store.Sessions(ctx, Query{Open: true})
-		if err != nil {
-			return v, err
-		}
-		for _, o := range open {
-			if o.Adopted && !v.Now.Before(o.NotBefore) {
-				v.Strays += len(o.Machines)
-			}
-		}
 	}
 	return v, nil
 }
@@ -463,18 +463,13 @@ const (
 	DefaultIdle    = 30 * time.Minute
 )
 
-// Tags of what is made for a session.
-const (
-	TagSession      = "curfew:session"
-	TagName         = "curfew:session-name"
-	TagIntent       = "curfew:intent"
-	TagInstallation = "curfew:installation"
-)
+// TagName is the tag with the name that a person gave a session.
+const TagName = "curfew:session-name"
 
 // tags are those of everything that is made for a session.
 func (k *Keeper) tags(s *Session, key string) map[string]string {
 	tags := map[string]string{
-		"Name": s.Name, TagSession: s.ID, TagName: s.Name, TagIntent: key, TagInstallation: k.Installation,
+		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key, inventory.TagInstallation: k.Installation,
 		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: s.LeaseUntil.UTC().Format(time.RFC3339),
 	}
 	for key, v := range map[string]string{inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project, "curfew:user": cmp.Or(s.Owner.User, s.By),

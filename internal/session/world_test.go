@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -207,8 +208,8 @@ func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error)
 		p.leftover[l.Session.ID] = true
 		for node := range l.Nodes {
 			id := fmt.Sprintf("i-%d", len(p.machines))
-			m := &fakeMachine{installation: l.Tags[TagInstallation], shown: p.now.Add(time.Duration(p.rng.Int64N(int64(p.late) + 1)))}
-			m.Found = Found{Machine: Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Tags[TagSession], Token: l.Token, LeaseUntil: l.Host.Lease}
+			m := &fakeMachine{installation: l.Tags[inventory.TagInstallation], shown: p.now.Add(time.Duration(p.rng.Int64N(int64(p.late) + 1)))}
+			m.Found = Found{Machine: Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Tags[inventory.TagSession], Token: l.Token, LeaseUntil: l.Host.Lease}
 			p.machines[id] = m
 			p.tokens[key] = append(p.tokens[key], id)
 			out = append(out, m.Machine)
