@@ -33,4 +33,5 @@ const (
 	EventClock       = "clock"        // the time of the state was set
 	EventToken       = "token"        // a token of the service was created or revoked
 	EventCall        = "call"         // a person or program called the service to change something
+	EventSession     = "session"      // a session was asked for, or went a step on: its state is the action
 )
