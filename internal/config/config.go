@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/budget"
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -89,9 +89,9 @@ type Config struct {
 	// Metrics are servers with recorded usage (docs/metrics.md).
 	Metrics Metrics `yaml:"metrics"`
 	// Machines are on-premises machines (docs/configuration.md).
-	Machines onprem.Machines `yaml:"machines"`
+	Machines local.Machines `yaml:"machines"`
 	// Rates are the costs of on-premises machines.
-	Rates onprem.Rates `yaml:"rates"`
+	Rates local.Rates `yaml:"rates"`
 	// Scan is how the audit looks.
 	Scan Scan `yaml:"scan"`
 	// Thresholds are the thresholds of the findings.

@@ -1,9 +1,9 @@
-// Package onprem observes on-premises machines: servers that the configuration lists with
+// Package local observes on-premises machines: servers that the configuration lists with
 // their sizes and rates. Recorded usage alone tells their duty. No interface stops them,
 // so findings about them are advice.
 //
 // Nodes of a Kubernetes cluster can be listed in the same way.
-package onprem
+package local
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ import (
 
 // The cloud and the account of every machine, and the site of one that names none.
 const (
-	CloudName   = "onprem"
+	OnPremises  = "onprem"
 	Account     = "own"
 	DefaultSite = "onprem"
 )
@@ -34,8 +34,8 @@ var advice = finding.Advice{
 	Tag:   "write the tags under machines in curfew.yaml; its cost can then be attributed",
 }
 
-// Options say which machines there are and what they cost.
-type Options struct {
+// FleetOptions say which machines there are and what they cost.
+type FleetOptions struct {
 	Machines Machines
 	Rates    Rates
 	// Tags says which tags name the owner.
@@ -56,9 +56,9 @@ type Fleet struct {
 
 var _ round.Lister = (*Fleet)(nil)
 
-// New returns the machines that the options list. What is wrong with them, or with the
+// NewFleet returns the machines that the options list. What is wrong with them, or with the
 // rates, is a *FieldError.
-func New(o Options) (*Fleet, error) {
+func NewFleet(o FleetOptions) (*Fleet, error) {
 	if err := o.Machines.Validate(o.Rates); err != nil {
 		return nil, fmt.Errorf("machines%w", err) // machines[2].gpus: …
 	}
@@ -84,7 +84,7 @@ func New(o Options) (*Fleet, error) {
 		}
 		for _, name := range m.names() {
 			r := &inventory.Resource{
-				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: CloudName, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
+				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: OnPremises, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
 				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
 			}
 			r.Size = m.size()
@@ -144,12 +144,12 @@ func (m Machine) kind() string {
 // error when ctx ends, and no other.
 func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, error) {
 	for ref := range q.Only {
-		if ref.Cloud != CloudName || ref.Account != Account {
+		if ref.Cloud != OnPremises || ref.Account != Account {
 			return nil, fmt.Errorf("read %s again: it is not one of the machines that are listed", ref)
 		}
 	}
 	obs := &round.Observation{
-		Cloud: CloudName, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true, Advice: &advice,
+		Cloud: OnPremises, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true, Advice: &advice,
 	}
 	for i, site := range f.sites {
 		if err := ctx.Err(); err != nil {
