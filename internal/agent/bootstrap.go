@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -185,7 +186,7 @@ func (b *bootstrap) nodesStep(ctx context.Context) (string, error) {
 		}
 	}
 	slots := max(1, len(h.GPUs))
-	if b.o.GPUs != nil && h.Machine && len(h.GPUs) == 0 {
+	if hasGPUs(b.o) && len(h.GPUs) == 0 {
 		if all, err := b.o.GPUs.Read(ctx); err == nil {
 			slots = max(1, len(all))
 		}
@@ -419,7 +420,7 @@ func (b *bootstrap) jupyterStep(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer out.Close()
-	c.Stdout, c.Stderr = out, out
+	c.Stdout, c.Stderr, c.SysProcAttr = out, out, &syscall.SysProcAttr{Setsid: true}
 	if err := b.o.Cage.Start(ctx, c); err != nil {
 		return "", fmt.Errorf("start Jupyter: %w", err)
 	}

@@ -93,16 +93,57 @@ func (t Tree) marked(all []process) []int {
 	return list
 }
 
+// victims are the processes that Kill ends. Of a whole machine, the services of the system
+// stay until it shuts down: what people run is what is marked, has a terminal, or is of a
+// user that is no service.
+func (t Tree) victims() ([]int, error) {
+	all, err := allProcesses()
+	if err != nil {
+		return nil, err
+	}
+	list := t.marked(all)
+	if !t.Whole {
+		return list, nil
+	}
+	parent := map[int]int{}
+	for _, p := range all {
+		parent[p.pid] = p.parent
+	}
+	spared := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !spared[pid]; pid = parent[pid] {
+		spared[pid] = true
+	}
+	for _, p := range all {
+		if (p.tty != 0 || owner(p.pid) >= firstUser) && !spared[p.pid] && p.state != 'Z' && !slices.Contains(list, p.pid) {
+			list = append(list, p.pid)
+		}
+	}
+	return list, nil
+}
+
+// firstUser is the first number of users that are people: useradd's UID_MIN.
+const firstUser = 1000
+
+// owner is the user of a process.
+func owner(pid int) uint32 {
+	i, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	if err != nil {
+		return 0
+	}
+	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // nobody is a service
+		return s.Uid
+	}
+	return 0
+}
+
 // killPatience is how long processes have to end by themselves.
 const killPatience = 5 * time.Second
 
 // Kill implements Cage.
 func (t Tree) Kill(ctx context.Context) error {
-	// Of a whole machine, the services of the system go with the machine.
-	inside := Tree{ID: t.ID}
 	signal := syscall.SIGTERM
 	for waited := time.Duration(0); ; waited += 50 * time.Millisecond {
-		list, err := inside.Processes()
+		list, err := t.victims()
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ if u.find_spec("torch"):
 
 // driverStep checks that what is installed fits the driver. A machine without GPUs passes.
 func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) {
-	if b.o.GPUs == nil || !b.o.Host.Machine && len(b.o.Host.GPUs) == 0 {
+	if !hasGPUs(b.o) {
 		return "the session has no GPUs", nil
 	}
 	smi, err := exec.LookPath("nvidia-smi")

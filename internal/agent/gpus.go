@@ -96,6 +96,9 @@ func parseSMI(rows, users [][]string) ([]GPU, error) {
 	return list, nil
 }
 
+// hasGPUs says whether GPUs may be the session's.
+func hasGPUs(o *Options) bool { return o.GPUs != nil && (o.Host.Machine || len(o.Host.GPUs) > 0) }
+
 // nvidiaDevice says whether the machine has a PCI device of NVIDIA's (vendor 10de).
 func nvidiaDevice() bool {
 	entries, err := os.ReadDir("/sys/bus/pci/devices")

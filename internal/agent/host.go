@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -245,7 +246,11 @@ func (h *host) run(ctx context.Context) error {
 		beside.Go(func() { ready <- h.boot.run(ctx) })
 	}
 	beside.Go(func() { h.boot.keepFresh(ctx) })
-	h.watch = newWatch(h.paces.Sample, time.Duration(h.o.Host.Idle))
+	var gpus inventory.Fact[int]
+	if !hasGPUs(&h.o) {
+		gpus = inventory.Known(0)
+	}
+	h.watch = newWatch(h.paces.Sample, time.Duration(h.o.Host.Idle), gpus)
 	h.rests, h.lastSave, h.since = h.now, h.now, h.now
 	tick := time.NewTicker(h.paces.Tick)
 	defer tick.Stop()

@@ -88,10 +88,10 @@ func (j *journal) file(n int64) string {
 
 // add records an event.
 func (j *journal) add(kind, text string) {
-	j.log(kind + ": " + text)
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	j.put(kind, text)
+	j.mu.Unlock()
+	j.log(kind + ": " + text)
 }
 
 // print records a line that a command printed, up to what is sent in all.

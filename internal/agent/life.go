@@ -34,7 +34,7 @@ func (h *host) decide(ctx context.Context) (bool, error) {
 func (h *host) judge() {
 	v := h.watch.verdict(h.now)
 	if len(h.others) > 0 {
-		v = duty.Gang(append([]duty.Verdict{v}, h.others...))
+		v = together(append([]duty.Verdict{v}, h.others...)...)
 	}
 	if h.phase == session.HostStarting {
 		v = duty.Verdict{State: duty.Busy, Why: "it is set up"}
@@ -54,7 +54,7 @@ func (h *host) judge() {
 	if h.atRest() {
 		h.since = h.restSince()
 	}
-	if old != "" && h.phase != session.HostStarting {
+	if old != "" && !h.watch.newest.IsZero() && h.phase != session.HostStarting {
 		kind := "busy"
 		if h.atRest() {
 			kind = "idle"
@@ -186,21 +186,12 @@ func (h *host) drive(ctx context.Context) (bool, error) {
 		return h.isOver("the work folder was not set up: there is nothing to save")
 	case h.saving:
 		return false, nil
+	case h.final != nil && h.final.err == nil && !e.Killed:
+		if over, err := h.still(ctx); over || err != nil {
+			return over, err
+		}
 	case h.final != nil && h.final.err == nil && h.final.snapshot.Complete:
 		return h.isOver("the last snapshot is confirmed: " + h.final.snapshot.Manifest)
-	case h.final != nil && h.final.err == nil && !e.Killed:
-		// Something writes all the time: without it the folder stands still.
-		e.Killed = true
-		if err := h.keepEnd(); err != nil {
-			return false, err
-		}
-		h.j.add("ended", "the processes are ended, because "+h.final.why)
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		if err := h.o.Cage.Kill(limited); err != nil {
-			h.o.Log(err.Error())
-		}
-		h.final, h.nextTry = nil, time.Time{}
 	}
 	if within := time.Duration(h.o.Host.Save); h.now.Sub(e.Since) >= within && (h.tries > 0 || h.gaveUp) {
 		if done, err := h.giveUp(lease, within); done || err != nil || h.end == nil {
@@ -210,6 +201,28 @@ func (h *host) drive(ctx context.Context) (bool, error) {
 	if !h.now.Before(h.nextTry) {
 		h.startSave(ctx, saving{last: true, exited: e.Killed, within: time.Duration(h.o.Host.Save)})
 	}
+	return false, nil
+}
+
+// still ends the processes, so that nothing is written after the last snapshot. Where
+// something was, or wrote all the time, another one is taken of the folder that stands still.
+func (h *host) still(ctx context.Context) (bool, error) {
+	h.end.Killed = true
+	if err := h.keepEnd(); err != nil {
+		return false, err
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := h.o.Cage.Kill(limited); err != nil {
+		h.o.Log(err.Error())
+	}
+	if f := h.final; f.snapshot.Complete && f.seen != "" {
+		if now, err := fingerprint(h.work.dir); err == nil && now == f.seen {
+			return h.isOver("the last snapshot is confirmed: " + f.snapshot.Manifest)
+		}
+	}
+	h.j.add("snapshot", "files changed since: the processes are ended and the last snapshot is taken again")
+	h.final, h.nextTry = nil, time.Time{}
 	return false, nil
 }
 
@@ -232,11 +245,11 @@ func (h *host) notAtRest(since time.Time, idle time.Duration) string {
 // isOver is the end of a session whose work is safe: from here on nothing takes it back.
 func (h *host) isOver(how string) (bool, error) {
 	h.end.Done = true
+	h.j.add("ended", h.end.Why+"; "+how)
 	if err := h.keepEnd(); err != nil {
 		return false, err
 	}
 	h.phase, h.why = session.HostEnding, h.end.Why
-	h.j.add("ended", h.end.Why+"; "+how)
 	warn(h.last.terminals, "the session ended: "+h.end.Why)
 	return true, nil
 }

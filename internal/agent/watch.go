@@ -216,7 +216,7 @@ func (s *sampler) connected(now map[int]process, socks []socket, terms []termina
 // readGPUs reads the GPUs that are the session's.
 func (s *sampler) readGPUs(ctx context.Context, m *measured) {
 	h := &s.o.Host
-	if s.o.GPUs == nil || !h.Machine && len(h.GPUs) == 0 {
+	if !hasGPUs(s.o) {
 		m.noGPUs = true
 		return
 	}
@@ -251,8 +251,8 @@ type watch struct {
 }
 
 // newWatch returns a watch that sees rest as long as idle asks.
-func newWatch(step, idle time.Duration) *watch {
-	w := &watch{step: step, lookBack: max(duty.DefaultLookBack, 2*idle)}
+func newWatch(step, idle time.Duration, gpus inventory.Fact[int]) *watch {
+	w := &watch{step: step, gpus: gpus, lookBack: max(duty.DefaultLookBack, 2*idle)}
 	w.reset()
 	return w
 }
@@ -311,8 +311,23 @@ func (w *watch) verdict(now time.Time) duty.Verdict {
 	if n, known := w.gpus.Get(); known && n == 0 {
 		return host
 	}
-	gpu := w.gpu.Explain(now, duty.Machine{GPUs: w.gpus})
-	return duty.Gang([]duty.Verdict{gpu, host})
+	return together(w.gpu.Explain(now, duty.Machine{GPUs: w.gpus}), host)
+}
+
+// together judges several by one rule, in the words of the one that decides.
+func together(all ...duty.Verdict) duty.Verdict {
+	mute := slices.Clone(all)
+	for i := range mute {
+		mute[i].Why = ""
+	}
+	v := duty.Gang(mute)
+	for _, a := range all {
+		if a.State == v.State {
+			v.Why = a.Why
+			break
+		}
+	}
+	return v
 }
 
 // terminal is a terminal of the session.
