@@ -269,6 +269,9 @@ func (c *Cage) killGroup(ctx context.Context) error {
 	if c.file.Kind == Cgroup2 {
 		return absent(os.WriteFile(filepath.Join(c.file.Path, killFile), []byte("1"), 0o600))
 	}
+	if inside, err := members(c.file.Path); err != nil || len(inside) == 0 {
+		return err
+	}
 	// What is frozen starts nothing more, and its number becomes nobody else's.
 	state := filepath.Join(c.file.Path, freezeFile)
 	if err := os.WriteFile(state, []byte("FROZEN"), 0o600); err != nil {
