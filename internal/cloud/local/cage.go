@@ -55,8 +55,10 @@ type cageFile struct {
 	Kind Kind   `json:"kind"`
 	Boot string `json:"boot"`
 	// Path is the folder of its control group, Devices of the one that denies devices.
+	// Outside is a group for what is to survive whoever started it, the agent.
 	Path    string `json:"path,omitempty"`
 	Devices string `json:"devices,omitempty"`
+	Outside string `json:"outside,omitempty"`
 	// Init is the first process of its PID namespace, User that it is of a user namespace
 	// as well.
 	Init *Process `json:"init,omitempty"`

@@ -257,7 +257,7 @@ func (c *Cage) Kill(ctx context.Context) error {
 // Remove removes what held the processes, of which none may be left.
 func (c *Cage) Remove(ctx context.Context) error {
 	if c.file.Boot == bootID() {
-		for _, dir := range []string{c.file.Path, c.file.Devices} {
+		for _, dir := range []string{c.file.Path, c.file.Devices, c.file.Outside} {
 			if dir == "" {
 				continue
 			}

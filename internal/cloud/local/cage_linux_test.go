@@ -17,13 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "cage" {
-		os.Exit(Helper(os.Args[2:], os.Stderr))
-	}
-	os.Exit(m.Run())
-}
-
 // patience is how long a test waits for what has to come about, on a machine with much else
 // to do.
 const patience = 60 * time.Second

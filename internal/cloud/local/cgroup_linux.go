@@ -124,7 +124,7 @@ func (c *Cage) makeGroup() error {
 		if one = os.Mkdir(c.file.Path, 0o755); one == nil {
 			if one = writable(filepath.Join(c.file.Path, file), filepath.Join(c.file.Path, procs)); one == nil {
 				c.deny()
-				return c.save()
+				return c.makeOutside()
 			}
 			one = errors.Join(one, os.Remove(c.file.Path))
 		}
@@ -132,6 +132,23 @@ func (c *Cage) makeGroup() error {
 	}
 	c.file.Path = ""
 	return err
+}
+
+// makeOutside makes the group for the agent, which a service manager would else end with
+// the service that started it.
+func (c *Cage) makeOutside() error {
+	if c.file.Kind != Cgroup2 {
+		return c.save()
+	}
+	c.file.Outside = c.file.Path + "-host"
+	if err := c.save(); err != nil {
+		return err
+	}
+	if err := os.Mkdir(c.file.Outside, 0o755); err != nil {
+		c.file.Outside = ""
+		return c.save()
+	}
+	return nil
 }
 
 func writable(paths ...string) error {
@@ -251,6 +268,9 @@ func (c *Cage) killGroup(ctx context.Context) error {
 	}
 	if c.file.Kind == Cgroup2 {
 		return absent(os.WriteFile(filepath.Join(c.file.Path, killFile), []byte("1"), 0o600))
+	}
+	if inside, err := members(c.file.Path); err != nil || len(inside) == 0 {
+		return err
 	}
 	// What is frozen starts nothing more, and its number becomes nobody else's.
 	state := filepath.Join(c.file.Path, freezeFile)

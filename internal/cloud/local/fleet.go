@@ -15,7 +15,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -62,19 +61,10 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 	if err := o.Machines.Validate(o.Rates); err != nil {
 		return nil, fmt.Errorf("machines%w", err) // machines[2].gpus: …
 	}
-	rates, err := o.Rates.parse()
+	rates, err := newTariff(o.Prices, o.Rates)
 	if err != nil {
-		return nil, fmt.Errorf("rates%w", err)
+		return nil, err
 	}
-	gpuHour := make(map[string]money.Amount, len(rates.gpu))
-	for name, v := range rates.gpu {
-		known := canonical(o.Prices, name)
-		if other, twice := gpuHour[known]; twice && other != v {
-			return nil, fmt.Errorf("rates%w", &FieldError{Field: ".gpu_hour", Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", known, min(v, other), max(v, other))})
-		}
-		gpuHour[known] = v
-	}
-	rates.gpu = gpuHour
 	f := &Fleet{tags: o.Tags, rates: rates}
 	for _, m := range o.Machines {
 		m.GPU = canonical(o.Prices, m.GPU)
@@ -88,7 +78,7 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
 			}
 			r.Size = m.size()
-			r.Meters = []inventory.Meter{rates.meter(r.Size)}
+			r.Meters = []inventory.Meter{rates.meter(OnPremises, r.Size)}
 			f.machines = append(f.machines, r)
 			f.sites = append(f.sites, r.Region)
 		}

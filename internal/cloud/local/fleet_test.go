@@ -302,7 +302,7 @@ func TestHour(t *testing.T) {
 		{"a GPU without a rate", size(1, "H900", 0, 0), `no rate of a GPU-hour of "H900" is configured`},
 		{"memory without a rate and without GPUs", size(0, "", 4000, 1024), "no rate of a GiB-hour of memory is configured"},
 	} {
-		m := r.meter(tc.size)
+		m := r.meter(OnPremises, tc.size)
 		got := m.Unpriced
 		if got == "" {
 			got = m.Price.Rate.String()

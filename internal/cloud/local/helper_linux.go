@@ -20,6 +20,8 @@ func Helper(args []string, stderr io.Writer) int {
 		}
 	case len(args) == 1 && args[0] == "init":
 		err = first()
+	case len(args) == 2 && args[0] == "watch":
+		err = stay(args[1], stderr)
 	default:
 		err = fmt.Errorf("%q: it is started by curfew alone", args)
 	}

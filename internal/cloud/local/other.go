@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
 var errLinux = errors.New("sessions on this machine need Linux")
@@ -33,6 +35,10 @@ func (c *Cage) Kill(context.Context) error { return errLinux }
 
 // Remove removes what held the processes.
 func (c *Cage) Remove(context.Context) error { return errLinux }
+
+func (p *Provider) start(context.Context, *machine) (inventory.State, error) { return "", errLinux }
+
+func (p *Provider) end(context.Context, *machine) error { return errLinux }
 
 // Helper carries out what has to be done by a process of its own.
 func Helper(_ []string, stderr io.Writer) int {
