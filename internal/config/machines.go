@@ -5,7 +5,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
@@ -15,7 +15,7 @@ func (c *Config) checkMachines(f *document.File, root ast.Node) error {
 		key string
 		err error
 	}{{"machines", c.Machines.Validate(c.Rates)}, {"rates", c.Rates.Validate()}} {
-		var field *onprem.FieldError
+		var field *local.FieldError
 		switch {
 		case section.err == nil:
 		case errors.As(section.err, &field):

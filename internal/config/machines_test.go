@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
@@ -35,7 +35,7 @@ func TestMachinesAndRates(t *testing.T) {
 	if c.Rates.GPUHour["H100"] != "2.1" || c.Rates.VCPUHour != "0.01" || c.Rates.AsOf != "2026-01-01" {
 		t.Errorf("got rates %+v", c.Rates)
 	}
-	if _, err := onprem.New(onprem.Options{Machines: c.Machines, Rates: c.Rates}); err != nil {
+	if _, err := local.NewFleet(local.FleetOptions{Machines: c.Machines, Rates: c.Rates}); err != nil {
 		t.Error(err)
 	}
 }
@@ -83,7 +83,7 @@ func FuzzMachines(f *testing.F) {
 			}
 			return
 		}
-		if _, err := onprem.New(onprem.Options{Machines: c.Machines, Rates: c.Rates}); err != nil {
+		if _, err := local.NewFleet(local.FleetOptions{Machines: c.Machines, Rates: c.Rates}); err != nil {
 			t.Fatalf("%q passed: %v", s, err)
 		}
 	})
