@@ -237,7 +237,7 @@ func (r Run) Resume(ctx context.Context, on Subject, s Step) (Step, Outcome, err
 		return s, Rejected, err
 	case r.lapsed(s):
 		return s, Lapsed, nil
-	case r.Idempotent && s.Refused == "" && r.callable(s):
+	case r.Idempotent && s.Refused == "" && r.Callable(s):
 		return s, Due, nil
 	}
 	return s, Unseen, nil
@@ -262,7 +262,7 @@ func (r Run) Call(ctx context.Context, on Subject, s Step) (Step, Outcome, error
 		return s, "", fmt.Errorf("call %s: it is %s", s.Name, s.State())
 	case r.lapsed(s):
 		return s, Lapsed, nil
-	case !r.callable(s), !s.RepeatedAt.IsZero() && !r.Idempotent:
+	case !r.Callable(s), !s.RepeatedAt.IsZero() && !r.Idempotent:
 		return s, Unseen, nil
 	}
 	var receipt string
@@ -362,8 +362,11 @@ func (r Run) lapsed(s Step) bool {
 	return age < 0 || age > r.freshFor()
 }
 
-// callable says whether the call of an intent would be over before anybody gives it up.
-func (r Run) callable(s Step) bool { return r.Now().Sub(s.IntentAt) <= r.freshFor()-r.patience() }
+// Callable says whether the call of an intent would be over before anybody gives it up.
+func (r Run) Callable(s Step) bool {
+	age := r.Now().Sub(s.IntentAt)
+	return age >= 0 && age <= r.freshFor()-r.patience()
+}
 
 func (r Run) freshFor() time.Duration { return cmp.Or(r.FreshFor, Fresh) }
 
