@@ -59,6 +59,8 @@ type Config struct {
 	Enforce Enforce `yaml:"enforce"`
 	// Serve is how curfew serve runs.
 	Serve Serve `yaml:"serve"`
+	// Sessions is how sessions are started (docs/sessions.md).
+	Sessions Sessions `yaml:"sessions"`
 	// Notify is how people are reached (docs/notifications.md).
 	Notify notify.Config `yaml:"notify"`
 	// Budgets are what owners may spend (docs/budgets.md).
@@ -175,6 +177,7 @@ func Default() Config {
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
 		Enforce:      Enforce{Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
 		Serve:        Serve{Interval: time.Minute, Deadline: 10 * time.Minute},
+		Sessions:     Sessions{Cloud: "aws", Lease: 4 * time.Hour, MaxLease: 24 * time.Hour, Idle: 30 * time.Minute, Grace: 2 * time.Minute},
 		Metrics:      Metrics{CloudWatch: CloudWatch{MaxUSDPerMonth: "50"}},
 		Gate:         Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},
 		Thresholds:   finding.DefaultThresholds(),
@@ -291,6 +294,9 @@ func Decode(name string, src []byte, c *Config) error {
 		return err
 	}
 	if key, err := c.Serve.check(); err != nil {
+		return placed(f, root, key, err)
+	}
+	if key, err := c.Sessions.check(); err != nil {
 		return placed(f, root, key, err)
 	}
 	if err := c.checkMetrics(f, root); err != nil {

@@ -165,3 +165,6 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	*d = Duration(v)
 	return err
 }
+
+// String writes it for people: "30m0s".
+func (d Duration) String() string { return time.Duration(d).String() }

@@ -169,10 +169,10 @@ func (s *Session) IDs() []string {
 // Snapshot is the newest durable snapshot of a session's work.
 type Snapshot struct {
 	// Manifest is its key in the run's store, empty: there is none.
-	Manifest string
-	At       time.Time
-	Epoch    int64
+	Manifest string    `json:"manifest,omitempty"`
+	At       time.Time `json:"at,omitzero"`
+	Epoch    int64     `json:"epoch,omitempty"`
 	// Complete says that it holds the whole work folder as it was at that time.
-	Complete bool
-	Bytes    int64
+	Complete bool  `json:"complete"`
+	Bytes    int64 `json:"bytes"`
 }
