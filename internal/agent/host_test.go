@@ -95,10 +95,10 @@ func TestOwnersAnswer(t *testing.T) {
 func TestLeaseWithoutAKeeper(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Lease = time.Now().Add(6 * time.Second).UTC()
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
+	w.leaseIn(3 * time.Second)
 	control := filepath.Join(w.dir, "control")
 	must(t, os.Rename(control, control+".lost"))
 	must(t, os.WriteFile(control, nil, 0o600)) // a store that only fails
@@ -117,7 +117,6 @@ func TestLeaseWithoutAKeeper(t *testing.T) {
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Lease = time.Now().Add(20 * time.Second).UTC()
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "first")
@@ -161,7 +160,7 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.r.Ended = filepath.Join(w.dir, "ended")
-			w.r.Host.Lease, w.r.Host.Save = time.Now().Add(8*time.Second).UTC(), short
+			w.r.Host.Save = short
 			m := w.start()
 			w.awaitPhase(session.HostReady)
 			w.write("file", "first")
@@ -170,6 +169,7 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 			if end != "nothing written" {
 				w.write("file", "second")
 			}
+			w.leaseIn(2 * time.Second)
 			store := filepath.Join(w.dir, "work")
 			must(t, os.Rename(store, store+".lost"))
 			must(t, os.WriteFile(store, nil, 0o600))
@@ -186,7 +186,7 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 				t.Fatalf("after the lease: %+v", s)
 			}
 			if end == "discarded" {
-				w.order(func(o *session.Order) { o.End = &session.End{Why: "enough", By: "bo", Discard: true} })
+				w.order(func(o *session.Order) { o.Save, o.End = 1, &session.End{Why: "enough", By: "bo", Discard: true} })
 			} else {
 				must(t, os.Remove(store))
 				must(t, os.Rename(store+".lost", store))
@@ -212,17 +212,13 @@ func TestUnsavedWorkOnAMachineThatStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.r.Host.Idle, w.r.Host.Grace, w.r.Host.Save = short, session.Duration(300*time.Millisecond), session.Duration(500*time.Millisecond)
-	w.r.Host.Lease = time.Now().Add(20 * time.Second).UTC()
-	must(t, os.WriteFile(filepath.Join(w.dir, "work"), nil, 0o600)) // a store that only fails
-	w.r.Host.Work = "file://" + filepath.Join(w.dir, "work")
-	// Without a store nothing is restored and the set-up fails: give it one until then.
-	must(t, os.Remove(filepath.Join(w.dir, "work")))
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
 	must(t, os.RemoveAll(filepath.Join(w.dir, "work")))
-	must(t, os.WriteFile(filepath.Join(w.dir, "work"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(w.dir, "work"), nil, 0o600)) // a store that only fails
 	await(t, "kept although it rests", func() bool { return w.saw("extended", "its work could not be saved") })
+	w.leaseIn(time.Second)
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}

@@ -288,6 +288,14 @@ func (w *world) order(change func(*session.Order)) {
 	must(w.t, err)
 }
 
+// leaseIn orders a lease that is over soon, and waits until the host goes by it.
+func (w *world) leaseIn(d time.Duration) {
+	w.t.Helper()
+	w.r.Host.Lease = time.Now().Add(d).UTC()
+	w.order(func(o *session.Order) { o.Save = w.status(w.r.Host.Node).Saved })
+	await(w.t, "under the new lease", func() bool { return w.status(w.r.Host.Node).Serial == w.serial })
+}
+
 // status reads what a node says; the zero status where it said nothing.
 func (w *world) status(node int) (s session.Status) {
 	o, err := w.store().Get(w.t.Context(), statusKey(node), maxOrder)

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/gate"
@@ -474,4 +476,17 @@ func (a *app) newSession() *cobra.Command {
 		},
 	})
 	return c
+}
+
+// newCage is what the processes of local sessions are started through.
+func (a *app) newCage() *cobra.Command {
+	return &cobra.Command{
+		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := local.Helper(args, a.Stderr); code != 0 {
+				return &failure{exit: code, code: "cage", err: errors.New("the process could not be started in its cage")}
+			}
+			return nil
+		},
+	}
 }

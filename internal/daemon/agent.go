@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/agent"
 	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/objectstore"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
@@ -109,6 +111,9 @@ func (rt *Runtime) agent(ctx context.Context, o AgentOptions) (agent.Options, er
 	if err != nil {
 		return agent.Options{}, err
 	}
+	if home, ok := rt.folder(o); ok {
+		o.Home = filepath.Join(home, "home")
+	}
 	if strings.HasPrefix(h.WorkDir, "~/") && !filepath.IsAbs(o.Home) || !strings.HasPrefix(h.WorkDir, "~/") && !filepath.IsAbs(h.WorkDir) {
 		return agent.Options{}, invalid("read %s: work_dir %q is neither absolute nor below ~/ of a home that is known", o.File, h.WorkDir)
 	}
@@ -131,13 +136,17 @@ func (rt *Runtime) agent(ctx context.Context, o AgentOptions) (agent.Options, er
 	if err != nil {
 		return agent.Options{}, err
 	}
+	cage, err := rt.caged(&h, &o, &state)
+	if err != nil {
+		return agent.Options{}, err
+	}
 	started := rt.Now()
 	a := agent.Options{
 		Host: h, State: state, Home: o.Home, Control: control, Environ: o.Environ, Now: rt.Now,
 		Work: func(ctx context.Context, url string) (checkpoint.Backend, error) {
 			return objectstore.Open(ctx, url, objectstore.Options{})
 		},
-		Cage: agent.Tree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), Whole: h.Machine},
+		Cage: cage,
 		GPUs: agent.SMI{}, Datasets: datasets{}, Memory: memoryFolder(rt.Lookup),
 		Uptime: func() (string, time.Duration) {
 			if boot, up := rt.Uptime(); boot != "" {
@@ -153,6 +162,35 @@ func (rt *Runtime) agent(ctx context.Context, o AgentOptions) (agent.Options, er
 		a.Address = "127.0.0.1"
 	}
 	return a, nil
+}
+
+// folder is the folder of a machine of this computer, where the file of a host lies in one.
+func (rt *Runtime) folder(o AgentOptions) (string, bool) {
+	if o.File == "-" {
+		return "", false
+	}
+	dir := filepath.Dir(rt.Path(o.File))
+	_, err := local.OpenCage(dir)
+	return dir, err == nil
+}
+
+// caged returns what holds the processes of a session. On a machine of this computer that is
+// its cage, and the session's home and state are in the machine's folder, which goes with it.
+func (rt *Runtime) caged(h *session.Host, o *AgentOptions, state *string) (agent.Cage, error) {
+	dir, ok := rt.folder(*o)
+	if !ok {
+		return agent.Tree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), Whole: h.Machine}, nil
+	}
+	c, err := local.OpenCage(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Home, 0o700); err != nil {
+		return nil, err
+	}
+	*state = filepath.Join(dir, "agent")
+	o.Environ = append(slices.DeleteFunc(slices.Clone(o.Environ), func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+o.Home)
+	return c, nil
 }
 
 // memoryFolder is a folder in memory: the user's own, else that of the machine.

@@ -179,13 +179,18 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 // nobody else knows those of this one.
 type sessionBooks struct{ a *Sessions }
 
-// Charge implements session.Books. A machine that ended is observed a second before as well,
-// so that its rate is known however short it ran.
+// Charge implements session.Books. What is charged is from the launch, which is observed
+// itself, to the end; a second before the end the machine still ran.
 func (b sessionBooks) Charge(ctx context.Context, s *session.Session, at time.Time, ended bool) error {
 	if s.Provider != ProviderLocal || len(s.Machines) == 0 {
 		return nil
 	}
 	at = whole(at)
+	if s.Charged.IsZero() || ended {
+		if err := b.post(ctx, s, whole(s.LaunchedAt), inventory.StateRunning); err != nil {
+			return err
+		}
+	}
 	if !ended {
 		return b.post(ctx, s, at, inventory.StateRunning)
 	}

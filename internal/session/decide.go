@@ -321,10 +321,9 @@ func (d *deciding) hosts() bool {
 		case HostReady, HostWarned:
 			ready++
 		}
-		if n := h.Snapshot; n.Manifest != "" && n.At.After(s.Snapshot.At) {
-			d.s().Snapshot = n
-			d.change()
-		}
+	}
+	if d.newest() {
+		d.change()
 	}
 	if s.State == Starting && ready == len(s.Machines) {
 		n := d.s()
@@ -333,6 +332,18 @@ func (d *deciding) hosts() bool {
 		d.change()
 	}
 	return d.next.Act == Change
+}
+
+// newest takes the newest snapshot that a host confirmed into the record. It says whether
+// there is a newer one.
+func (d *deciding) newest() (newer bool) {
+	for _, h := range d.Hosts {
+		if n := h.Snapshot; n.Manifest != "" && n.At.After(d.s().Snapshot.At) {
+			d.s().Snapshot, newer = n, true
+			d.s().Snapshot.At = n.At.UTC()
+		}
+	}
+	return newer
 }
 
 // wanted is the order that follows from the record and from what the hosts say of themselves.
@@ -421,6 +432,10 @@ func (d *deciding) ending() {
 	}
 	if !d.Looked {
 		d.wait(5 * time.Second)
+		return
+	}
+	if d.Heard && d.newest() {
+		d.change()
 		return
 	}
 	if s.End.Key == "" {
